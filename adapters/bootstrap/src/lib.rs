@@ -1,0 +1,1 @@
+//! Starting ranks and exchanging their business cards.

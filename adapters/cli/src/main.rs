@@ -1,0 +1,2 @@
+//! The `towline` command: run, perf, info.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Messages between processes: the safe Rust face of Towline.

@@ -1,0 +1,1 @@
+//! Towline's TCP rail: non-blocking, vectored, authenticated.

@@ -1,0 +1,121 @@
+//! One block of memory from the caller, cut into the tables of an engine at set-up.
+//!
+//! All state of the core lives in tables cut from an [`Arena`]; nothing is allocated afterwards. The block must be
+//! zeroed, and every table starts as zeros, so a host can hand in a fresh private mapping: pages of a pool that are
+//! never used are never touched, and a table for 100,000 peers costs only what is used of it.
+//!
+//! ```
+//! use towline_core::arena::Arena;
+//!
+//! let mut block = [0u8; 256];
+//! let mut arena = Arena::new(&mut block);
+//! let table: &mut [u32] = arena.table(16).unwrap();
+//! assert_eq!(table, &[0; 16]);
+//! assert!(arena.table::<u64>(1000).is_err());
+//! ```
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::{align_of, size_of};
+use core::ptr::NonNull;
+
+use zerocopy::FromZeros;
+
+/// Hands out zeroed tables from one block, front to back. Not `Sync`; used during set-up only.
+#[derive(Debug)]
+pub struct Arena<'m> {
+    next: NonNull<u8>,
+    left: usize,
+    block: PhantomData<&'m mut [u8]>,
+}
+
+// SAFETY: an arena is the only owner of its block (it was made from a unique borrow, or the caller of `from_zeroed`
+// promised so), and a `&mut [u8]` may move between threads.
+unsafe impl Send for Arena<'_> {}
+
+impl<'m> Arena<'m> {
+    /// An arena over `block`, which is zeroed here.
+    pub fn new(block: &'m mut [u8]) -> Self {
+        block.fill(0);
+        // SAFETY: the block is borrowed uniquely for 'm, and zeroed on the line above.
+        unsafe { Self::from_zeroed(NonNull::from(&mut *block).cast(), block.len()) }
+    }
+
+    /// An arena over `len` bytes at `block` that are known to be zero, without touching them.
+    ///
+    /// # Safety
+    /// The bytes are valid for reads and writes for all of `'m`, nothing else accesses them in that time, and all of
+    /// them are zero, as in a fresh anonymous mapping or in `.bss`.
+    pub const unsafe fn from_zeroed(block: NonNull<u8>, len: usize) -> Self {
+        Self { next: block, left: len, block: PhantomData }
+    }
+
+    /// Cuts off a table of `count` zeroed items.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] with what was asked and what is left; the arena is unchanged then.
+    pub fn table<T: FromZeros>(&mut self, count: usize) -> Result<&'m mut [T], OutOfMemory> {
+        let pad = self.next.as_ptr().align_offset(align_of::<T>());
+        let bytes = count.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(pad));
+        let Some((bytes, left)) = bytes.and_then(|bytes| Some((bytes, self.left.checked_sub(bytes)?))) else {
+            return Err(OutOfMemory { asked: count.saturating_mul(size_of::<T>()), left: self.left });
+        };
+        // SAFETY: `bytes`, which includes `pad`, is at most what is left of the block, so both results stay inside it
+        // or one past its end.
+        let (table, next) = unsafe { (self.next.add(pad), self.next.add(bytes)) };
+        self.next = next;
+        self.left = left;
+        // SAFETY: the range is inside the block, aligned by `pad`, given out once (next moved past it), unique for 'm,
+        // and zero; `T: FromZeros` makes zeros valid items.
+        Ok(unsafe { core::slice::from_raw_parts_mut(table.cast().as_ptr(), count) })
+    }
+
+    /// Bytes that are left.
+    pub const fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Bytes that a table of `count` items takes at most, with its padding: for summing up a budget.
+    pub const fn cost<T>(count: usize) -> usize {
+        count.saturating_mul(size_of::<T>()).saturating_add(align_of::<T>() - 1)
+    }
+}
+
+/// The block handed in is too small: the caller's fault, to be mended with a larger block or smaller limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct OutOfMemory {
+    /// Bytes of the table that did not fit, without padding.
+    pub asked: usize,
+    /// Bytes that were left.
+    pub left: usize,
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a table of {} bytes does not fit the {} bytes left: hand in a larger block", self.asked, self.left)
+    }
+}
+
+impl core::error::Error for OutOfMemory {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_disjoint_and_bounded() {
+        let mut block = [0xffu8; 64];
+        let mut arena = Arena::new(&mut block);
+        let bytes: &mut [u8] = arena.table(3).unwrap();
+        let words: &mut [u64] = arena.table(4).unwrap();
+        bytes.fill(0xaa);
+        assert_eq!(words, &[0; 4]);
+        assert_eq!(words.as_ptr() as usize % 8, 0);
+        let left = arena.left();
+        assert_eq!(arena.table::<u64>(usize::MAX), Err(OutOfMemory { asked: usize::MAX, left }));
+        assert_eq!(arena.left(), left);
+        assert!(arena.table::<u8>(left).is_ok());
+        assert_eq!(arena.left(), 0);
+    }
+}

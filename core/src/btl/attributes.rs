@@ -1,0 +1,97 @@
+//! What a rail says of itself: capabilities, limits and rank.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// Promises of a rail, with the values of `btl.h` 3.3.0 (CHECKLIST B32-B44). A rail that sets a bit passes the
+    /// conformance kit for it.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Capabilities: u32 {
+        /// Frames can be sent.
+        const SEND = 0x0001;
+        /// Native put.
+        const PUT = 0x0002;
+        /// Native get.
+        const GET = 0x0004;
+        /// Bodies are sent from user memory without registration or copy: `send` may answer `Sent::InPlace`.
+        const SEND_INPLACE = 0x0008;
+        /// The rail may lose frames: wrap it in a link that acknowledges.
+        const NEED_ACK = 0x0010;
+        /// The rail may corrupt frames: wrap it in a link that checks sums.
+        const NEED_CSUM = 0x0020;
+        /// Deprecated; accepted and ignored.
+        const RDMA_MATCHED = 0x0040;
+        /// One-sided operations need a local completion.
+        const RDMA_COMPLETION = 0x0080;
+        /// One-sided operations on bytes work between hosts of unlike byte order.
+        const HETEROGENEOUS_RDMA = 0x0100;
+        /// The rail can hand its unacknowledged frames to another.
+        const FAILOVER_SUPPORT = 0x0200;
+        /// A sleeping peer can be woken on demand.
+        const SIGNALED = 0x4000;
+        /// Atomics that return nothing.
+        const ATOMIC_OPS = 0x08000;
+        /// Atomics that return the old value.
+        const ATOMIC_FOPS = 0x10000;
+        /// All peers must be added in one call.
+        const SINGLE_ADD_PROCS = 0x20000;
+        /// A thread of the rail makes progress: matching must be protected.
+        const PROGRESS_THREAD = 0x40000;
+        /// Flush works.
+        const RDMA_FLUSH = 0x80000;
+        /// Put is emulated by active messages.
+        const PUT_AM = 0x100000;
+        /// Get is emulated by active messages.
+        const GET_AM = 0x200000;
+        /// Fetching atomics are emulated by active messages.
+        const ATOMIC_AM_FOP = 0x400000;
+        /// Completion at the initiator means done at the target.
+        const RDMA_REMOTE_COMPLETION = 0x800000;
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Capabilities {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "Capabilities({=u32:#x})", self.bits());
+    }
+}
+
+/// Exclusivity of a rail that loops back inside the process (`btl.h`: 64 Ki).
+pub const EXCLUSIVITY_HIGH: u32 = 64 * 1024;
+/// Exclusivity of a rail between processes of one host: above network rails, below loopback.
+pub const EXCLUSIVITY_HOST: u32 = 32 * 1024;
+/// Exclusivity of a fast network rail.
+pub const EXCLUSIVITY_DEFAULT: u32 = 1024;
+/// Exclusivity of the rail of last resort.
+pub const EXCLUSIVITY_LOW: u32 = 0;
+
+/// Limits and rank of a rail. Constant over the rail's life. Sizes are bytes of a frame: header and body together.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Attributes {
+    /// Short name: "sm", "tcp", "loopback".
+    pub name: &'static str,
+    /// What it promises.
+    pub capabilities: Capabilities,
+    /// Higher wins; rails of equal exclusivity share a peer (P5).
+    pub exclusivity: u32,
+    /// Rank by latency: lower is better, equal ranks share first fragments (P12). Nanoseconds where measured.
+    pub latency: u32,
+    /// Megabytes per second; the shares of striping (P13). Never 0.
+    pub bandwidth: u32,
+    /// Longest frame on [`Lane::Eager`](super::Lane) and [`Lane::Control`](super::Lane): `ptl_first_frag_size`.
+    pub eager_limit: u32,
+    /// Body bytes that go with a rendezvous header, at most.
+    pub rendezvous_eager_limit: u32,
+    /// Below this a message's rest is not split any further: `ptl_min_frag_size`.
+    pub min_fragment: u32,
+    /// Longest frame on [`Lane::Bulk`](super::Lane): `ptl_max_frag_size`.
+    pub max_send_size: u32,
+    /// Requests that an engine may keep initialised for this rail: `ptl_cache_size`.
+    pub cache_size: u32,
+    /// Bytes behind each cached request that belong to the rail: `ptl_cache_bytes`.
+    pub cache_bytes: u32,
+    /// Frames that may be held unreleased before `poll` gives no more. At least 1.
+    pub frames_kept: u32,
+}

@@ -1,0 +1,401 @@
+//! The trait that adapters implement: a rail carries frames to and from peers.
+//!
+//! A frame is a tag, a short header and a body. To send, room is reserved in the rail's own memory, filled, and
+//! committed; or [`Rail::send`] does all three, and may leave a long body where it is. To receive, the rail is polled:
+//! it names a frame by its first bytes, and the reader then says where the rest belongs, so nothing is copied twice.
+//!
+//! # Contract
+//! - A rail delivers each committed frame at most once, whole. A rail without `NEED_ACK` delivers it exactly once, or
+//!   reports the peer lost. Frames to one peer may overtake each other unless the rail says otherwise.
+//! - No method blocks. A full rail answers [`SendError::Busy`]; what was asked is asked again later. Room for
+//!   [`Lane::Control`] is apart from the others': bulk data cannot keep control frames from leaving for ever.
+//! - A frame that is not longer than [`HEAD`] is handed over whole in [`Frame::head`] and is already released.
+//!   Any other stays until `deliver` or `release`; with [`Attributes::frames_kept`] of them held, `poll` yields no more
+//!   frames.
+//! - Bytes come from a peer that may lie. The rail checks what it needs for itself (lengths, positions); it passes
+//!   on the rest unread.
+//! - After [`Event::Lost`] the rail touches no memory that was given for that peer, and no event of it follows.
+//! - Methods are called by one thread at a time.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use super::Attributes;
+use crate::convertor::Span;
+use crate::error::Blame;
+use crate::time::Instant;
+
+/// Bytes of a frame that come with [`Event::Frame`]: what fits in one 64-byte slot beside the slot's own mark.
+/// Headers are never longer.
+pub const HEAD: usize = 56;
+
+/// A peer as the engine numbers it: an index into its table of peers. Chosen by the engine, told to rails by
+/// [`Rail::add_peer`], and named by them in what they report.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Peer(pub u32);
+
+/// A peer as one rail numbers it: given out by [`Rail::add_peer`], handed back on each transfer, otherwise opaque
+/// (CHECKLIST P6).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, zerocopy::FromZeros)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Endpoint(pub u32);
+
+/// A word that comes back with the completion of what it was given for. The rail does not look into it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Cookie(pub u64);
+
+/// Names a frame that the rail holds. Meaningful to that rail alone, until the frame is released.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct FrameId(pub u64);
+
+/// What a frame is for, which decides the room it takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Lane {
+    /// Acks, credits and the like: has room of its own.
+    Control,
+    /// First fragments; up to [`Attributes::eager_limit`].
+    Eager,
+    /// The rest of long messages; up to [`Attributes::max_send_size`].
+    Bulk,
+}
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Shape {
+    /// Whose frame it is at the other side: an active-message tag (CHECKLIST B7).
+    pub tag: u8,
+    /// What it is for.
+    pub lane: Lane,
+    /// Bytes of the header, at most [`HEAD`]. The receiving rail may report the frame once these are in.
+    pub header: u8,
+    /// Bytes of header and body.
+    pub len: u32,
+}
+
+/// A path to peers. See the [module](self) for the contract.
+pub trait Rail {
+    /// Name, promises, limits and rank.
+    fn attributes(&self) -> &Attributes;
+
+    /// What peers need to reach this rail, to be published by modex: endian-neutral bytes, opaque to others.
+    fn card(&self) -> &[u8];
+
+    /// Makes a peer known, from the card that its rail published. Local: the connection itself may come on first use.
+    ///
+    /// # Errors
+    /// [`Unreachable`] says why this rail is no way to that peer; the rail is unchanged then.
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable>;
+
+    /// Forgets a peer and frees what was kept for it. Nothing is reported for it afterwards, and memory given for it
+    /// is no longer touched. The peer may be added again.
+    fn del_peer(&mut self, endpoint: Endpoint);
+
+    /// Reserves room for one frame. A grant that is dropped is void: nothing is sent.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing is reserved then.
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError>;
+
+    /// Sends what was written to a grant, whole. The ticket is the last one that this rail gave out.
+    fn commit(&mut self, ticket: Ticket) -> Sent;
+
+    /// Sends one frame: header, then `body`. Where it answers [`Sent::InPlace`], the body's memory is read until
+    /// [`Event::Sent`] with `cookie`. A short body is always copied.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing is sent and no memory is held then.
+    ///
+    /// # Safety
+    /// The body's memory is readable and unchanging until this returns, and after `InPlace` until [`Event::Sent`] with
+    /// `cookie`, [`Event::Lost`] of that peer, or `del_peer`.
+    #[inline]
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        let _ = cookie;
+        let mut grant = self.reserve(to, shape)?;
+        grant.write(0, header);
+        // SAFETY: the caller vouches for the body until this returns.
+        unsafe { grant.gather(header.len(), body) };
+        let ticket = grant.finish();
+        Ok(self.commit(ticket))
+    }
+
+    /// Whether all that was committed to a peer is with the device, or moves without further calls (CHECKLIST B17).
+    fn drained(&self, to: Endpoint) -> bool;
+
+    /// Takes in what arrived and pushes out what waits; yields at most one event. `None` means idle for now.
+    fn poll(&mut self, now: Instant) -> Option<Event>;
+
+    /// Copies bytes of a held frame, from `at` (header included), into `into`; returns how many there were.
+    /// Bytes that have not arrived yet are not there.
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize;
+
+    /// Puts the frame's bytes from `skip` on into `sink`, and releases the frame. Bytes that do not fit the sink are
+    /// dropped. With [`Delivery::Pending`] the sink is written until [`Event::Delivered`] with `cookie`.
+    ///
+    /// # Safety
+    /// The sink's memory is writable, and nobody else accesses it, until this returns, and after `Pending` until
+    /// [`Event::Delivered`] with `cookie`, [`Event::Lost`] of that peer, or `del_peer`.
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery;
+
+    /// Gives a frame back unread or half read. One whose body is still coming in is swallowed by the rail.
+    fn release(&mut self, frame: FrameId);
+
+    /// When `poll` must be called at the latest, although nothing arrives. Constant time.
+    fn poll_at(&self) -> Option<Instant>;
+
+    /// Says that the caller is about to sleep on the rail's wait handle. `true`: nothing is waiting now, and whatever
+    /// comes will make the handle ready. `false`: there is work, poll first.
+    fn arm(&mut self) -> bool;
+}
+
+/// What became of a frame given to a rail.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Sent {
+    /// Copied; it travels without further calls.
+    Done,
+    /// Copied; it travels as the rail is polled. [`Rail::drained`] tells when it has left.
+    Staged,
+    /// The body is read where it lies until [`Event::Sent`].
+    InPlace,
+}
+
+/// What became of a body asked for by [`Rail::deliver`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Delivery {
+    /// All in the sink.
+    Done,
+    /// Still coming in; [`Event::Delivered`] will tell.
+    Pending,
+}
+
+/// What a rail has to report.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// A frame arrived, its body perhaps not yet.
+    Frame(Frame),
+    /// A body that was sent in place is no longer read.
+    Sent(Cookie),
+    /// A body that was pending is in its sink.
+    Delivered(Cookie),
+    /// A peer cannot be reached by this rail any more.
+    Lost(Peer, Lost),
+}
+
+/// A frame that arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// Names it to the rail; void where `len` is at most [`HEAD`].
+    pub id: FrameId,
+    /// Who sent it.
+    pub from: Peer,
+    /// Whose it is: the active-message tag.
+    pub tag: u8,
+    /// Bytes of `head` that are valid: at least the header, and all of a frame that is not longer than [`HEAD`].
+    pub valid: u8,
+    /// Bytes of header and body.
+    pub len: u32,
+    /// Its first bytes, copied once: no longer in reach of the peer.
+    pub head: [u8; HEAD],
+}
+
+impl Frame {
+    /// The first bytes that are in.
+    #[inline]
+    pub fn head(&self) -> &[u8] {
+        self.head.get(..self.valid as usize).unwrap_or(&self.head)
+    }
+
+    /// Whether all of it is in `head`, and nothing left in the rail.
+    #[inline]
+    pub const fn is_whole(&self) -> bool {
+        self.len as usize <= HEAD
+    }
+}
+
+/// Room for one frame in a rail's memory, write-only: a peer may be able to write there too, so nothing is read back.
+#[must_use = "a grant that is not finished and committed sends nothing"]
+#[derive(Debug)]
+pub struct Grant<'r> {
+    room: *mut u8,
+    len: usize,
+    ticket: Ticket,
+    rail: PhantomData<&'r mut ()>,
+}
+
+impl Grant<'_> {
+    /// A grant over `len` bytes at `room`; made by rails.
+    ///
+    /// # Safety
+    /// The bytes are valid for writes as long as the rail is borrowed by the grant.
+    #[inline]
+    pub const unsafe fn new(room: *mut u8, len: usize, ticket: Ticket) -> Self {
+        Self { room, len, ticket, rail: PhantomData }
+    }
+
+    /// Bytes of room.
+    #[inline]
+    pub const fn room(&self) -> usize {
+        self.len
+    }
+
+    /// Writes `bytes` at offset `at`; what lies beyond the room is left out.
+    #[inline]
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        if at > self.len {
+            return;
+        }
+        let len = bytes.len().min(self.len - at);
+        // SAFETY: `at + len` is within the room, which `new` vouches for; `bytes` cannot overlap it, since the rail's
+        // memory is not reachable as a slice.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.room.add(at), len) }
+    }
+
+    /// Packs `body` to offset `at`; what lies beyond the room is left out.
+    ///
+    /// # Safety
+    /// The body's memory is readable and unchanging during the call, and is not the rail's own.
+    #[inline]
+    pub unsafe fn gather(&mut self, at: usize, body: Span) {
+        if at > self.len {
+            return;
+        }
+        // SAFETY: the room is writable from `at` for the rest of `len`; the caller vouches for the body.
+        unsafe { body.pack(self.room.add(at), self.len - at) };
+    }
+
+    /// Ends the borrow of the rail, to commit what was written.
+    #[inline]
+    pub fn finish(self) -> Ticket {
+        self.ticket
+    }
+}
+
+/// Proof of a finished grant, for [`Rail::commit`]. What the numbers mean is the rail's own affair.
+#[must_use = "a ticket that is not committed sends nothing"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// The rail's number of the peer.
+    pub endpoint: Endpoint,
+    /// Where the room lies.
+    pub position: u64,
+    /// What was asked for.
+    pub len: u32,
+    /// A word of the rail's own.
+    pub extra: u32,
+}
+
+/// A frame was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum SendError {
+    /// No room now, or still connecting: try again after polling.
+    Busy,
+    /// The peer was lost, or is not known here.
+    Unreachable,
+    /// Longer than the lane takes, or a header longer than [`HEAD`].
+    TooLong,
+}
+
+impl SendError {
+    /// Who has to act.
+    pub const fn blame(self) -> Blame {
+        match self {
+            Self::Busy => Blame::Resource,
+            Self::Unreachable => Blame::Peer,
+            Self::TooLong => Blame::Caller,
+        }
+    }
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Busy => "the rail is full: poll, then try again",
+            Self::Unreachable => "the peer is lost or was never added to this rail",
+            Self::TooLong => "the frame is longer than the lane's limit: split it",
+        })
+    }
+}
+
+impl core::error::Error for SendError {}
+
+/// Why a rail is no way to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Unreachable {
+    /// The peer has no such rail.
+    NoCard,
+    /// The peer's card cannot be understood.
+    BadCard,
+    /// The peer speaks another version of the rail's protocol.
+    Version,
+    /// The peer is on another host, and this rail does not leave the host.
+    OtherHost,
+    /// The peer is another process, and this rail does not leave the process.
+    OtherProcess,
+    /// No network of both sides is allowed by the lists of interfaces.
+    NoNetwork,
+    /// The rail's tables are full.
+    Full,
+    /// The operating system refused; the adapter logged what.
+    System,
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoCard => "the peer published no card for this rail",
+            Self::BadCard => "the peer's card cannot be understood",
+            Self::Version => "the peer speaks another version",
+            Self::OtherHost => "the peer is on another host",
+            Self::OtherProcess => "the peer is another process",
+            Self::NoNetwork => "no network in common that the interface lists allow",
+            Self::Full => "the rail's tables are full",
+            Self::System => "the operating system refused, see the log",
+        })
+    }
+}
+
+impl core::error::Error for Unreachable {}
+
+/// Why a peer was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Lost {
+    /// The peer closed in good order.
+    Closed,
+    /// The connection broke, or the process is gone.
+    Broken,
+    /// A deadline passed.
+    TimedOut,
+    /// The peer broke the protocol.
+    Misbehaved,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "the peer closed",
+            Self::Broken => "the connection broke or the process is gone",
+            Self::TimedOut => "a deadline passed",
+            Self::Misbehaved => "the peer broke the protocol",
+        })
+    }
+}

@@ -1,0 +1,29 @@
+//! The core of Towline: descriptors, matching, fragmentation and flow control for messages between processes, without
+//! an allocator, an operating system or a clock.
+//!
+//! Time, randomness and memory come in as arguments; frames leave and arrive through the [`btl::Rail`] trait, which
+//! adapters (shared memory, TCP, verbs, DPU firmware) implement. Nothing in here calls up: rails are polled, floors
+//! return verdicts and events. `ARCHITECTURE.md` beside this crate tells the whole story; `WIRE.md` gives the bytes.
+//!
+//! | floor | module | what lives there |
+//! |---|---|---|
+//! | 4 | `mtl` | matching transport: communicators, modes, send, receive, probe, cancel |
+//! | 3 | `pml` | requests, matching, MPI order, credits, scheduling over rails |
+//! | 2 | `ptl` | the fragments of one message on one rail |
+//! | 1 | [`btl`] | the rail trait, descriptors, active messages, selection |
+//! | 0 | `wire`, [`pool`], [`arena`], [`convertor`], `modex`, [`time`], [`error`] | what all floors use |
+#![no_std]
+#![deny(missing_docs)]
+
+#[cfg(test)]
+extern crate std;
+
+#[macro_use]
+mod log;
+
+pub mod arena;
+pub mod btl;
+pub mod convertor;
+pub mod error;
+pub mod pool;
+pub mod time;

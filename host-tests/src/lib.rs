@@ -1,0 +1,1 @@
+//! Simulator, conformance kit and tests over real processes.
