@@ -1,32 +1,63 @@
 //! A window on user memory.
 
+use core::ptr;
+
 use zerocopy::FromZeros;
+
+use super::layout::Layout;
+use super::runs::Runs;
 
 /// A window on the packed form of user memory: where it lies and which bytes of it are meant. Plain data, without a
 /// lifetime: whoever reads or writes through it vouches for the memory.
 #[derive(Clone, Copy, Debug, FromZeros)]
 pub struct Span {
+    /// The first byte meant; with a layout, the layout's origin.
     base: *mut u8,
     len: u64,
+    /// Null where the memory is contiguous.
+    layout: *const Layout<'static>,
+    /// With a layout, the packed byte at which the window begins.
+    from: u64,
 }
 
-// SAFETY: a span is an address; access through it is unsafe and argued for where it happens.
+const _: () = assert!(size_of::<Span>() <= 32);
+
+// SAFETY: a span is an address; access through it is unsafe and argued for where it happens. The layout that it refers
+// to is only read, and `laid_out` was promised that it lives.
 unsafe impl Send for Span {}
 
 impl Span {
     /// No bytes at all.
-    pub const EMPTY: Self = Self { base: core::ptr::null_mut(), len: 0 };
+    pub const EMPTY: Self = Self::contiguous(ptr::null_mut(), 0);
 
     /// The `len` bytes at `base`.
     #[inline]
     pub const fn contiguous(base: *mut u8, len: usize) -> Self {
-        Self { base, len: len as u64 }
+        Self { base, len: len as u64, layout: ptr::null(), from: 0 }
     }
 
     /// The bytes of a slice that is only read.
     #[inline]
     pub const fn of(bytes: &[u8]) -> Self {
         Self::contiguous(bytes.as_ptr().cast_mut(), bytes.len())
+    }
+
+    /// All bytes of a layout whose origin is at `base`. A layout that is one run of bytes is not referred to.
+    ///
+    /// # Safety
+    /// The layout, and all that it refers to, stays where it is, unchanged, as long as this span, a copy or a window of
+    /// it is used, be it by the caller or by an operation that was given one.
+    #[inline]
+    pub const unsafe fn laid_out(base: *mut u8, layout: &Layout<'_>) -> Self {
+        if layout.is_one_run() {
+            return Self {
+                base: base.wrapping_offset(layout.low() as isize),
+                len: layout.size(),
+                layout: ptr::null(),
+                from: 0,
+            };
+        }
+        Self { base, len: layout.size(), layout: ptr::from_ref(layout).cast(), from: 0 }
     }
 
     /// Bytes in packed form.
@@ -45,7 +76,12 @@ impl Span {
     #[inline]
     pub fn window(&self, from: u64, len: u64) -> Self {
         let from = from.min(self.len);
-        Self { base: self.base.wrapping_add(from as usize), len: len.min(self.len - from) }
+        let len = len.min(self.len - from);
+        if self.layout.is_null() {
+            Self { base: self.base.wrapping_add(from as usize), len, ..*self }
+        } else {
+            Self { from: self.from.wrapping_add(from), len, ..*self }
+        }
     }
 
     /// Packs up to `room` bytes to `to`; returns how many.
@@ -54,10 +90,14 @@ impl Span {
     /// The window's memory is readable, `to` is writable for `room` bytes, and the two do not overlap.
     #[inline]
     pub unsafe fn pack(&self, to: *mut u8, room: usize) -> usize {
-        let len = room.min(self.len as usize);
+        let len = room.min(self.bytes());
+        if !self.layout.is_null() {
+            // SAFETY: as promised to this function.
+            return unsafe { self.pack_runs(to, len) };
+        }
         if len != 0 {
             // SAFETY: the caller vouches for both sides.
-            unsafe { core::ptr::copy_nonoverlapping(self.base, to, len) };
+            unsafe { ptr::copy_nonoverlapping(self.base, to, len) };
         }
         len
     }
@@ -68,11 +108,101 @@ impl Span {
     /// The window's memory is writable, `from` is readable for `len` bytes, and the two do not overlap.
     #[inline]
     pub unsafe fn unpack(&self, from: *const u8, len: usize) -> usize {
-        let len = len.min(self.len as usize);
+        let len = len.min(self.bytes());
+        if !self.layout.is_null() {
+            // SAFETY: as promised to this function.
+            return unsafe { self.unpack_runs(from, len) };
+        }
         if len != 0 {
             // SAFETY: the caller vouches for both sides.
-            unsafe { core::ptr::copy_nonoverlapping(from, self.base, len) };
+            unsafe { ptr::copy_nonoverlapping(from, self.base, len) };
         }
         len
+    }
+
+    /// The stretches of memory behind the window, in packed order: for iovecs.
+    pub fn runs(&self) -> Runs<'_> {
+        // SAFETY: `laid_out` was promised that the layout lives and stays unchanged while the span is used; null stands
+        // for none.
+        match unsafe { self.layout.as_ref() } {
+            None => Runs::contiguous(self.base, self.len),
+            Some(layout) => Runs::laid_out(self.base, layout, self.from, self.len),
+        }
+    }
+
+    /// Address and length, if the window's bytes lie in one run. An empty window has none where it has a layout.
+    #[inline]
+    pub fn as_contiguous(&self) -> Option<(*mut u8, usize)> {
+        if self.layout.is_null() {
+            return Some((self.base, self.bytes()));
+        }
+        self.runs().next().filter(|(_, len)| *len as u64 == self.len)
+    }
+
+    /// Bytes in packed form, as far as they can be counted here; contiguous memory is never longer than that.
+    #[inline]
+    fn bytes(&self) -> usize {
+        usize::try_from(self.len).unwrap_or(usize::MAX)
+    }
+
+    /// # Safety
+    /// As for `pack`.
+    #[cold]
+    unsafe fn pack_runs(&self, to: *mut u8, room: usize) -> usize {
+        let mut done = 0usize;
+        for (from, len) in self.window(0, room as u64).runs() {
+            // SAFETY: the caller vouches for both sides; the window is cut to the room, so `done + len` is within it.
+            unsafe { ptr::copy_nonoverlapping(from, to.add(done), len) };
+            done = done.wrapping_add(len);
+        }
+        done
+    }
+
+    /// # Safety
+    /// As for `unpack`.
+    #[cold]
+    unsafe fn unpack_runs(&self, from: *const u8, bytes: usize) -> usize {
+        let mut done = 0usize;
+        for (to, len) in self.window(0, bytes as u64).runs() {
+            // SAFETY: the caller vouches for both sides; the window is cut to what there is to read.
+            unsafe { ptr::copy_nonoverlapping(from.add(done), to, len) };
+            done = done.wrapping_add(len);
+        }
+        done
+    }
+}
+
+/// Copies the bytes of one window into another, as many as both have; returns how many.
+///
+/// # Safety
+/// The memory of `from` is readable, that of `to` writable, and the two do not overlap.
+#[inline]
+pub unsafe fn transfer(from: Span, to: Span) -> u64 {
+    let total = from.len().min(to.len());
+    match (from.as_contiguous(), to.as_contiguous()) {
+        // SAFETY: the caller vouches for both sides.
+        (Some((bytes, len)), _) => unsafe { to.unpack(bytes, len) as u64 },
+        // SAFETY: the caller vouches for both sides.
+        (_, Some((bytes, len))) => unsafe { from.pack(bytes, len) as u64 },
+        _ => {
+            // SAFETY: the caller vouches for both sides.
+            unsafe { transfer_runs(from.window(0, total), to) };
+            total
+        }
+    }
+}
+
+/// # Safety
+/// As for `transfer`.
+#[cold]
+unsafe fn transfer_runs(from: Span, to: Span) {
+    let (mut sources, mut sinks) = (from.runs(), to.runs());
+    let (mut source, mut sink) = (sources.next(), sinks.next());
+    while let (Some((read, full)), Some((write, room))) = (source, sink) {
+        let len = full.min(room);
+        // SAFETY: the caller vouches for both sides; `len` is within both runs.
+        unsafe { ptr::copy_nonoverlapping(read, write, len) };
+        source = if len < full { Some((read.wrapping_add(len), full - len)) } else { sources.next() };
+        sink = if len < room { Some((write.wrapping_add(len), room - len)) } else { sinks.next() };
     }
 }

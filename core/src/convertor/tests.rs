@@ -1,0 +1,284 @@
+//! Against a list of byte positions, which is what a layout means.
+
+use super::*;
+use proptest::prelude::*;
+use std::{boxed::Box, collections::BTreeSet, vec, vec::Vec};
+
+/// What a layout is built from.
+#[derive(Clone, Debug)]
+enum Tree {
+    Bytes(u64),
+    Vector(u64, u64, i64),
+    Strided(u64, i64, Box<Tree>),
+    Repeat(u64, Option<i64>, Box<Tree>),
+    Pieces(Vec<(i64, Tree)>),
+}
+
+impl Tree {
+    fn build(&self) -> Result<Layout<'static>, LayoutError> {
+        let leak = |tree: &Tree| Ok::<&'static Layout<'static>, LayoutError>(Box::leak(Box::new(tree.build()?)));
+        match self {
+            Tree::Bytes(len) => Layout::bytes(*len),
+            Tree::Vector(count, block, stride) => Layout::vector(*count, *block, *stride),
+            Tree::Strided(count, stride, inner) => Layout::strided(*count, *stride, leak(inner)?),
+            Tree::Repeat(count, extent, inner) => {
+                let inner = leak(inner)?;
+                let inner = extent.map_or(*inner, |extent| inner.with_extent(extent));
+                Layout::repeat(*count, Box::leak(Box::new(inner)))
+            }
+            Tree::Pieces(pieces) => {
+                let pieces = pieces.iter().map(|(at, tree)| match tree {
+                    Tree::Bytes(len) => Ok(Piece::bytes(*at, *len)),
+                    tree => Ok(Piece::of(*at, leak(tree)?)),
+                });
+                Layout::pieces(pieces.collect::<Result<Vec<_>, LayoutError>>()?.leak())
+            }
+        }
+    }
+
+    /// The position of each packed byte.
+    fn positions(&self) -> Vec<i64> {
+        let shifted = |by: i64, inner: &Tree| inner.positions().into_iter().map(move |at| at + by).collect::<Vec<_>>();
+        match self {
+            Tree::Bytes(len) => (0..*len as i64).collect(),
+            Tree::Vector(count, block, stride) => {
+                (0..*count as i64).flat_map(|i| (0..*block as i64).map(move |at| i * stride + at)).collect()
+            }
+            Tree::Strided(count, stride, inner) => {
+                (0..*count as i64).flat_map(|i| shifted(i * stride, inner)).collect()
+            }
+            Tree::Repeat(count, extent, inner) => {
+                let all = inner.positions();
+                let natural = all.iter().max().map_or(0, |max| max + 1 - all.iter().min().unwrap());
+                let extent = extent.unwrap_or(natural);
+                (0..*count as i64).flat_map(|i| shifted(i * extent, inner)).collect()
+            }
+            Tree::Pieces(pieces) => pieces.iter().flat_map(|(at, tree)| shifted(*at, tree)).collect(),
+        }
+    }
+}
+
+fn tree() -> impl Strategy<Value = Tree> {
+    let leaf = prop_oneof![
+        (0u64..9).prop_map(Tree::Bytes),
+        (0u64..5, 0u64..6, -9i64..12).prop_map(|(count, block, stride)| Tree::Vector(count, block, stride)),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let boxed = inner.clone().prop_map(Box::new);
+        prop_oneof![
+            (0u64..4, -70i64..90, boxed.clone()).prop_map(|(count, stride, inner)| Tree::Strided(count, stride, inner)),
+            (0u64..4, prop::option::of(-40i64..60), boxed).prop_map(|(n, extent, tree)| Tree::Repeat(n, extent, tree)),
+            prop::collection::vec((-60i64..90, inner), 0..5).prop_map(Tree::Pieces),
+        ]
+    })
+}
+
+/// A buffer that a layout fits, filled with `fill`, and the distance of the layout's origin from its start.
+fn buffer(layout: &Layout<'_>, fill: impl Fn(usize) -> u8) -> (Vec<u8>, i64) {
+    let (low, high) = layout.bounds();
+    const MARGIN: i64 = 8;
+    let len = (high - low + 2 * MARGIN) as usize;
+    ((0..len).map(fill).collect(), MARGIN - low)
+}
+
+fn span(bytes: &mut [u8], origin: i64, layout: &Layout<'_>) -> Span {
+    // SAFETY: tests keep the layout and the buffer longer than the span.
+    unsafe { Span::laid_out(bytes.as_mut_ptr().wrapping_offset(origin as isize), layout) }
+}
+
+fn pack(span: Span, room: usize) -> Vec<u8> {
+    let mut packed = vec![0xee; room];
+    // SAFETY: the span's buffer is alive, and `packed` is another.
+    let len = unsafe { span.pack(packed.as_mut_ptr(), room) };
+    assert!(packed[len..].iter().all(|byte| *byte == 0xee));
+    packed.truncate(len);
+    packed
+}
+
+/// Cuts `total` bytes into pieces of the given lengths, over and over.
+fn cuts(total: u64, lengths: &[u64]) -> Vec<(u64, u64)> {
+    let mut cuts = Vec::new();
+    let mut at = 0;
+    for len in lengths.iter().cycle() {
+        if at >= total {
+            break;
+        }
+        cuts.push((at, (*len).min(total - at)));
+        at += len;
+    }
+    cuts
+}
+
+proptest! {
+    #[test]
+    fn p27_b13_any_layout_packs_like_its_list_of_bytes(
+        tree in tree(), lengths in prop::collection::vec(1u64..40, 1..5), from: u16, len: u16, inner: u16,
+    ) {
+        let layout = tree.build().unwrap();
+        let positions = tree.positions();
+        prop_assert_eq!(layout.size(), positions.len() as u64);
+        let distinct: BTreeSet<_> = positions.iter().copied().collect();
+        prop_assert!(layout.overlaps() || distinct.len() == positions.len(), "an overlap went unnoticed");
+        let bounds = distinct.first().map_or((0, 0), |first| (*first, distinct.last().unwrap() + 1));
+        prop_assert_eq!(layout.bounds(), bounds);
+        if layout.is_one_run() {
+            prop_assert!(positions.windows(2).all(|pair| pair[1] == pair[0] + 1));
+        }
+
+        let (mut bytes, origin) = buffer(&layout, |i| (i * 7 + i / 256) as u8);
+        let expected: Vec<u8> = positions.iter().map(|at| bytes[(at + origin) as usize]).collect();
+        let all = span(&mut bytes, origin, &layout);
+        // In fragments, front to back.
+        let fragments = cuts(all.len(), &lengths);
+        let packed: Vec<u8> = fragments.iter().flat_map(|(at, len)| pack(all.window(*at, *len), 64)).collect();
+        prop_assert_eq!(&packed, &expected);
+        // A window of a window, at any place, reaching too far or not.
+        let (from, len, inner) = (u64::from(from) % 50, u64::from(len) % 80, u64::from(inner) % 30);
+        let window = all.window(from, len).window(inner, 20);
+        let start = expected.len().min((from + inner) as usize);
+        let end = expected.len().min((from + len) as usize).min(start + 20).max(start);
+        prop_assert_eq!(pack(window, 100), &expected[start..end]);
+        prop_assert_eq!(window.len(), (end - start) as u64);
+        // Short room takes the first bytes.
+        prop_assert_eq!(pack(window, 3), &expected[start..end.min(start + 3)]);
+        // The runs are the same bytes at the same places.
+        let places: Vec<i64> = window.runs().flat_map(|(run, len)| {
+            let at = run as i64 - (bytes.as_ptr() as i64 + origin);
+            assert!(len > 0);
+            at..at + len as i64
+        }).collect();
+        prop_assert_eq!(&places, &positions[start..end]);
+        if let Some((run, len)) = window.as_contiguous() {
+            prop_assert_eq!(len, end - start);
+            prop_assert!(window.runs().next().is_none_or(|first| first == (run, len)));
+        }
+    }
+
+    #[test]
+    fn p28_unpacking_in_any_order_leaves_gaps_untouched(
+        tree in tree(), lengths in prop::collection::vec(1u64..30, 1..5), backwards: bool,
+    ) {
+        let layout = tree.build().unwrap();
+        let positions = tree.positions();
+        let message: Vec<u8> = (0..positions.len()).map(|i| (i * 5 + 1) as u8).collect();
+        let (mut bytes, origin) = buffer(&layout, |_| 0xaa);
+        let mut expected = bytes.clone();
+        let sink = span(&mut bytes, origin, &layout);
+        let mut fragments = cuts(sink.len(), &lengths);
+        if backwards {
+            fragments.reverse();
+        }
+        for (at, len) in fragments {
+            let (at, len) = (at as usize, len as usize);
+            for (position, byte) in positions[at..at + len].iter().zip(&message[at..at + len]) {
+                expected[(position + origin) as usize] = *byte;
+            }
+            // More than the fragment's window is offered; the window takes its part.
+            // SAFETY: the sink's buffer is alive, and the message another.
+            let took = unsafe { sink.window(at as u64, len as u64).unpack(message[at..].as_ptr(), message.len() - at) };
+            prop_assert_eq!(took, len);
+        }
+        prop_assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn p27_transfer_goes_between_any_two_layouts(one in tree(), other in tree(), contiguous: bool) {
+        let (source, sink) = (one.build().unwrap(), other.build().unwrap());
+        let sink = if contiguous { Layout::bytes(sink.size()).unwrap() } else { sink };
+        let places = if contiguous { (0..sink.size() as i64).collect() } else { other.positions() };
+        let (mut from, from_origin) = buffer(&source, |i| (i * 3) as u8);
+        let (mut to, to_origin) = buffer(&sink, |_| 0xaa);
+        let mut expected = to.clone();
+        for (read, write) in one.positions().iter().zip(&places) {
+            expected[(write + to_origin) as usize] = from[(read + from_origin) as usize];
+        }
+        let (source, sink) = (span(&mut from, from_origin, &source), span(&mut to, to_origin, &sink));
+        // SAFETY: both buffers are alive and apart.
+        let count = unsafe { transfer(source, sink) };
+        prop_assert_eq!(count, source.len().min(sink.len()));
+        prop_assert_eq!(to, expected);
+    }
+
+    #[test]
+    fn long_lists_are_checked_exactly(places in prop::collection::vec((0i64..400, 0u64..4), 0..60)) {
+        let mut pieces: Vec<_> = places.iter().map(|(at, len)| Piece::bytes(*at, *len)).collect();
+        let layout = Layout::pieces(&mut pieces).unwrap();
+        let all: Vec<i64> = places.iter().flat_map(|(at, len)| *at..*at + *len as i64).collect();
+        prop_assert_eq!(layout.overlaps(), all.iter().collect::<BTreeSet<_>>().len() != all.len());
+        let (mut bytes, origin) = buffer(&layout, |i| i as u8);
+        let expected: Vec<u8> = all.iter().map(|at| bytes[(at + origin) as usize]).collect();
+        prop_assert_eq!(pack(span(&mut bytes, origin, &layout), 1000), expected);
+    }
+}
+
+#[test]
+fn a_layout_must_fit_its_buffer() {
+    let back = Layout::vector(3, 2, -4).unwrap();
+    assert_eq!(back.bounds(), (-8, 2));
+    assert_eq!(back.fits(8, 10), Ok(()));
+    assert_eq!(back.fits(7, 10), Err(Misfit::Before(1)));
+    assert_eq!(back.fits(9, 10), Err(Misfit::Behind(1)));
+    assert_eq!(Layout::bytes(0).unwrap().fits(5, 0), Ok(()));
+    let mut pieces = [Piece::bytes(-3, 1), Piece::bytes(0, 1)];
+    assert_eq!(Layout::pieces(&mut pieces).unwrap().fits(0, 8), Err(Misfit::Before(3)));
+}
+
+#[test]
+fn what_memory_cannot_hold_is_refused() {
+    let one = Layout::vector(2, 1, 2).unwrap();
+    assert_eq!(Layout::bytes(u64::MAX).unwrap_err(), LayoutError::TooLarge);
+    assert_eq!(Layout::vector(u64::MAX, 2, 1).unwrap_err(), LayoutError::TooLarge);
+    assert_eq!(Layout::vector(3, 1, i64::MAX).unwrap_err(), LayoutError::TooLarge);
+    assert_eq!(Layout::vector(u64::MAX, 1, 0).unwrap_err(), LayoutError::TooLarge);
+    assert_eq!(Layout::strided(3, i64::MIN, &one).unwrap_err(), LayoutError::TooLarge);
+    let mut apart = [Piece::bytes(i64::MIN, 1), Piece::bytes(i64::MAX - 1, 1)];
+    assert_eq!(Layout::pieces(&mut apart).unwrap_err(), LayoutError::TooLarge);
+    let mut long = [Piece::bytes(0, u64::MAX), Piece::bytes(0, 1)];
+    assert_eq!(Layout::pieces(&mut long).unwrap_err(), LayoutError::TooLarge);
+    // Nothing at all is no error, however it is spelled.
+    assert_eq!(Layout::vector(u64::MAX, 0, i64::MAX).unwrap().size(), 0);
+}
+
+#[test]
+fn nesting_is_bounded_when_a_layout_is_built() {
+    let mut layout: &'static Layout<'static> = Box::leak(Box::new(Layout::bytes(1).unwrap()));
+    for depth in 1..=MAX_DEPTH {
+        layout = Box::leak(Box::new(Layout::strided(2, 2 << depth, layout).unwrap()));
+    }
+    assert_eq!(layout.size(), 1 << MAX_DEPTH);
+    assert!(!layout.overlaps());
+    assert_eq!(Layout::repeat(2, layout).unwrap_err(), LayoutError::TooDeep);
+    assert_eq!(Layout::pieces(&mut [Piece::of(0, layout), Piece::bytes(-9, 1)]).unwrap_err(), LayoutError::TooDeep);
+    let (mut bytes, origin) = buffer(layout, |i| (i / 4) as u8);
+    let packed = pack(span(&mut bytes, origin, layout).window(layout.size() - 3, 9), 9);
+    assert_eq!(packed.len(), 3);
+}
+
+#[test]
+fn a_transposed_matrix_is_no_overlap() {
+    let column = Layout::vector(4, 8, 5 * 8).unwrap();
+    assert!(!Layout::strided(5, 8, &column).unwrap().overlaps());
+    assert!(Layout::strided(6, 8, &column).unwrap().overlaps());
+    assert!(Layout::vector(2, 8, 0).unwrap().overlaps());
+    assert!(Layout::vector(2, 8, -7).unwrap().overlaps());
+}
+
+#[test]
+fn what_is_one_run_is_treated_as_contiguous_memory() {
+    let mut pieces = [Piece::bytes(4, 4), Piece::bytes(0, 0), Piece::bytes(8, 2)];
+    let run = Layout::pieces(&mut pieces).unwrap();
+    assert!(run.is_one_run());
+    assert!(Layout::vector(7, 3, 3).unwrap().is_one_run());
+    let mut bytes: [u8; 10] = core::array::from_fn(|i| i as u8);
+    let base = bytes.as_mut_ptr();
+    // SAFETY: the run lies within the buffer.
+    let span = unsafe { Span::laid_out(base, &run) };
+    assert_eq!(span.as_contiguous(), Some((base.wrapping_add(4), 6)));
+    // Also a window that happens to lie within one block of a vector.
+    let vector = Layout::vector(2, 4, 6).unwrap();
+    // SAFETY: the vector lies within the buffer.
+    let span = unsafe { Span::laid_out(base, &vector) };
+    assert_eq!(span.window(5, 2).as_contiguous(), Some((base.wrapping_add(7), 2)));
+    assert_eq!(span.window(3, 2).as_contiguous(), None);
+    assert_eq!(Span::EMPTY.runs().count(), 0);
+}
