@@ -25,5 +25,6 @@ pub mod arena;
 pub mod btl;
 pub mod convertor;
 pub mod error;
+pub mod pml;
 pub mod pool;
 pub mod time;

@@ -1,0 +1,227 @@
+//! Which posted receive an arriving message belongs to, and which arrived message a new receive.
+//!
+//! The rules are MPI's: a message goes to the receive that was *posted first* among those that accept it, with wildcards
+//! or without; a receive takes the message that *arrived first* among those that it accepts.
+//!
+//! Both searches take a constant number of steps at any depth: posted receives of all four kinds (with wildcards for
+//! the source, the tag, both or none) and unexpected messages are hashed, and equal keys queue behind one head. Only a
+//! receive with a wildcard walks the unexpected messages in order of arrival. The hash is keyed: a peer that picks its
+//! tags with care cannot make the searches long.
+//!
+//! The matcher knows slot numbers only: those of the pool of requests and of the pool of unexpected messages beside
+//! which its tables lie. Single-threaded; sequence numbers, links and keys live in memory from the [`Arena`].
+//!
+//! ```
+//! use towline_core::{arena::Arena, pml::matching::{ANY, Key, Matcher, Pattern}};
+//!
+//! let mut block = [0u8; Matcher::cost(16, 32)];
+//! let mut matcher = Matcher::new(&mut Arena::new(&mut block), 16, 32, 0x5eed).unwrap();
+//! matcher.post(3, Pattern { context: 0, source: ANY, tag: 7 });
+//! matcher.post(4, Pattern { context: 0, source: 1, tag: 7 });
+//! let key = Key { context: 0, source: 1, tag: 7 };
+//! assert_eq!(matcher.take_posted(&key), Some(3)); // posted before the exact one
+//! assert_eq!(matcher.take_posted(&key), Some(4));
+//! assert_eq!(matcher.take_posted(&key), None);
+//! matcher.add_unexpected(0, key);
+//! assert_eq!(matcher.find_unexpected(&Pattern { context: 0, source: 1, tag: ANY }), Some(0));
+//! assert!(matcher.remove_unexpected(0));
+//! ```
+
+use core::cell::Cell;
+
+use zerocopy::FromZeros;
+
+use crate::arena::{Arena, OutOfMemory};
+
+mod hash;
+mod posted;
+mod table;
+mod unexpected;
+
+#[cfg(test)]
+mod tests;
+
+/// In a pattern: any source, or any tag that is not internal.
+pub const ANY: u32 = u32::MAX;
+
+/// Tags from here on are internal (collectives and the like): [`ANY`] does not accept them, and a pattern names the
+/// last one, which is `ANY` itself, never.
+pub const INTERNAL_TAGS: u32 = 0x8000_0000;
+
+/// What an arrived message is matched by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, FromZeros)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(C)]
+pub struct Key {
+    /// Context id of the communicator.
+    pub context: u32,
+    /// Rank of the sender in that communicator.
+    pub source: u32,
+    /// Tag of the message.
+    pub tag: u32,
+}
+
+/// Which messages a receive accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Pattern {
+    /// Context id of the communicator; there is no wildcard for it.
+    pub context: u32,
+    /// Rank of the sender in that communicator, or [`ANY`].
+    pub source: u32,
+    /// Tag of the message, or [`ANY`] for all tags below [`INTERNAL_TAGS`].
+    pub tag: u32,
+}
+
+impl Pattern {
+    /// Whether a receive with this pattern may take the message.
+    #[inline]
+    pub const fn accepts(&self, key: &Key) -> bool {
+        let tag = if self.tag == ANY { key.tag < INTERNAL_TAGS } else { key.tag == self.tag };
+        key.context == self.context && (self.source == ANY || key.source == self.source) && tag
+    }
+}
+
+/// What searches cost so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Counters {
+    /// Searches that found their counterpart.
+    pub matches: u64,
+    /// Entries that all searches looked at, those in vain included.
+    pub steps: u64,
+    /// Most entries that one search looked at.
+    pub most_steps: u32,
+}
+
+/// Posted receives and unexpected messages of one engine. See the [module](self).
+#[derive(Debug)]
+pub struct Matcher<'m> {
+    posted: posted::Posted<'m>,
+    unexpected: unexpected::Unexpected<'m>,
+    hasher: hash::Hasher,
+    counters: Cell<Counters>,
+}
+
+impl<'m> Matcher<'m> {
+    /// A matcher beside a pool of `requests` and a pool of `unexpected` slots. The `seed` must be one that peers do not
+    /// know: it is what keeps them from choosing keys that collide.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] where the arena is smaller than [`cost`](Self::cost).
+    pub fn new(arena: &mut Arena<'m>, requests: u32, unexpected: u32, seed: u64) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            posted: posted::Posted::new(arena, requests)?,
+            unexpected: unexpected::Unexpected::new(arena, unexpected)?,
+            hasher: hash::Hasher::new(seed),
+            counters: Cell::default(),
+        })
+    }
+
+    /// Bytes that a matcher takes from an arena at most.
+    pub const fn cost(requests: u32, unexpected: u32) -> usize {
+        posted::Posted::cost(requests).saturating_add(unexpected::Unexpected::cost(unexpected))
+    }
+
+    /// Appends a receive. Ignored if the slot does not exist or is posted already.
+    #[inline]
+    pub fn post(&mut self, slot: u32, pattern: Pattern) {
+        self.posted.post(&self.hasher, slot, pattern);
+    }
+
+    /// Takes back a receive, wherever it stands, in constant time. False if it is not posted.
+    #[inline]
+    pub fn unpost(&mut self, slot: u32) -> bool {
+        self.posted.unpost(&self.hasher, slot)
+    }
+
+    /// The receive that was posted first among those that accept `key`; it is no longer posted then.
+    #[inline]
+    pub fn take_posted(&mut self, key: &Key) -> Option<u32> {
+        let mut steps = 0;
+        let slot = self.posted.take(&self.hasher, key, &mut steps);
+        self.count(steps, slot)
+    }
+
+    /// The receive that was posted first among those that accept `key`; it stays posted.
+    #[inline]
+    pub fn peek_posted(&self, key: &Key) -> Option<u32> {
+        let mut steps = 0;
+        self.posted.peek(&self.hasher, key, &mut steps)
+    }
+
+    /// What the receive in a slot accepts, `None` if it is not posted. To go through all receives in any order, this
+    /// over all slots is quicker than [`next_posted`](Self::next_posted).
+    #[inline]
+    pub fn posted(&self, slot: u32) -> Option<Pattern> {
+        self.posted.get(slot)
+    }
+
+    /// The receive that was posted next after the one in slot `after`, or the first of all. Each call walks the table:
+    /// for slow paths. `None` also where `after` is not posted (any more), so get the next before taking one out.
+    pub fn next_posted(&self, after: Option<u32>) -> Option<(u32, Pattern)> {
+        self.posted.next(after)
+    }
+
+    /// Receives that are posted.
+    #[inline]
+    pub const fn posted_len(&self) -> u32 {
+        self.posted.len()
+    }
+
+    /// Appends a message that no posted receive accepts. Ignored if the slot does not exist or holds one already.
+    #[inline]
+    pub fn add_unexpected(&mut self, slot: u32, key: Key) {
+        self.unexpected.add(&self.hasher, slot, key);
+    }
+
+    /// The message that arrived first among those that `pattern` accepts; it stays. Walks the messages in order of
+    /// arrival if the pattern has a wildcard.
+    #[inline]
+    pub fn find_unexpected(&self, pattern: &Pattern) -> Option<u32> {
+        let mut steps = 0;
+        let slot = self.unexpected.find(&self.hasher, pattern, &mut steps);
+        self.count(steps, slot)
+    }
+
+    /// Takes out a message, wherever it stands, in constant time. False if the slot holds none.
+    #[inline]
+    pub fn remove_unexpected(&mut self, slot: u32) -> bool {
+        self.unexpected.remove(&self.hasher, slot)
+    }
+
+    /// The key of the unexpected message in a slot, `None` if it holds none.
+    #[inline]
+    pub fn unexpected(&self, slot: u32) -> Option<Key> {
+        self.unexpected.get(slot)
+    }
+
+    /// The message that arrived next after the one in slot `after`, or the first of all. `None` also where `after`
+    /// holds none (any more), so get the next before taking one out.
+    #[inline]
+    pub fn next_unexpected(&self, after: Option<u32>) -> Option<(u32, Key)> {
+        self.unexpected.next(after)
+    }
+
+    /// Unexpected messages that wait for their receive.
+    #[inline]
+    pub const fn unexpected_len(&self) -> u32 {
+        self.unexpected.len()
+    }
+
+    /// What the searches of [`take_posted`](Self::take_posted) and [`find_unexpected`](Self::find_unexpected) cost.
+    pub const fn counters(&self) -> Counters {
+        self.counters.get()
+    }
+
+    #[inline]
+    fn count(&self, steps: u32, found: Option<u32>) -> Option<u32> {
+        let counters = self.counters.get();
+        self.counters.set(Counters {
+            matches: counters.matches.wrapping_add(found.is_some() as u64),
+            steps: counters.steps.wrapping_add(steps as u64),
+            most_steps: counters.most_steps.max(steps),
+        });
+        found
+    }
+}
