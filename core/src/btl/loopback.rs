@@ -197,6 +197,9 @@ impl RailTrait for Rail<'_> {
         }
         let pair = hub.pair(self.me, to.0);
         let queue = hub.queues.get(pair).ok_or(SendError::Unreachable)?;
+        if hub.names.get(pair).is_none_or(|name| name.get() == 0) {
+            return Err(SendError::Unreachable); // never added here, or deleted
+        }
         let kept = if shape.lane == Lane::Control { 0 } else { CONTROL_SLOTS };
         let tail = queue.tail.get();
         if tail.wrapping_sub(queue.head.get()) >= hub.slots - kept {

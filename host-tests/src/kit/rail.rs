@@ -1,0 +1,677 @@
+//! The suite for any [`Rail`](towline_core::btl::Rail). Each check takes a fresh [`Setup`] and panics where the rail
+//! breaks the contract of `towline_core::btl::rail`; [`rail_suite!`](crate::rail_suite) makes tests of them.
+
+use std::thread;
+
+use towline_core::btl::{
+    Capabilities, Cookie, Delivery, Endpoint, Event, Frame, HEAD, Lane, Rail, SendError, Sent, Shape,
+};
+use towline_core::convertor::Span;
+
+use super::bench::{Bench, Received, Setup, peer};
+use crate::dice::{Dice, patterned};
+
+/// Makes one test of each check of the suite, over rails of the given setup.
+///
+/// ```text
+/// towline_host_tests::rail_suite!(MySetup::new());
+/// ```
+#[macro_export]
+macro_rules! rail_suite {
+    ($setup:expr) => {
+        $crate::rail_suite! { @each $setup;
+            b32_p34_attributes_keep_their_own_rules
+            p6_b1_endpoints_lead_to_the_peer_they_were_given_for
+            p6_b4_a_card_that_is_none_is_refused
+            p34_b50_frames_of_boundary_sizes_arrive_whole
+            p34_b50_one_byte_too_long_is_refused
+            p26_headers_of_every_length_come_with_the_event
+            b12_an_abandoned_grant_sends_nothing
+            b16_busy_reaches_the_sender_and_ends_with_polling
+            control_frames_leave_while_bulk_is_full
+            b9_kept_frames_stay_and_go_in_any_order
+            p28_p29_short_sinks_are_not_overrun
+            p28_bodies_land_in_the_sink_alone
+            p26_reads_see_what_is_in_and_no_more
+            b14_b17_b33_a_body_in_place_is_reported_once
+            b17_what_was_copied_may_be_scribbled_on
+            b17_all_drains
+            p30_frames_are_sent_while_one_is_held
+            p15_floods_both_ways_arrive_exactly_once
+            p6_p15_floods_between_four_arrive_exactly_once
+            p7_b5_a_peer_goes_and_comes_again
+            p6_b14_unknown_endpoints_are_unreachable
+            b2_p10_an_idle_rail_reports_nothing
+            an_armed_rail_loses_no_frame
+        }
+    };
+    (@each $setup:expr; $($check:ident)*) => {
+        $(#[test]
+        fn $check() {
+            $crate::kit::rail::$check($setup);
+        })*
+    };
+}
+
+const LANES: [Lane; 3] = [Lane::Control, Lane::Eager, Lane::Bulk];
+const TAG: u8 = 0x80;
+
+/// Limits and flags agree with each other.
+pub fn b32_p34_attributes_keep_their_own_rules<S: Setup>(setup: S) {
+    let bench = Bench::new(setup, 2);
+    let own = bench.attributes();
+    assert!(!own.name.is_empty());
+    assert!(own.capabilities.contains(Capabilities::SEND));
+    assert!(own.bandwidth > 0 && own.frames_kept > 0);
+    assert!(own.eager_limit as usize >= HEAD, "a header must fit the eager lane");
+    assert!(own.rendezvous_eager_limit <= own.eager_limit);
+    assert!(own.min_fragment <= own.max_send_size && own.max_send_size as usize > HEAD);
+}
+
+/// Three ends: what is sent to one arrives there alone, under the name its receiver gave the sender.
+pub fn p6_b1_endpoints_lead_to_the_peer_they_were_given_for<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 3);
+    let name = |from: usize, to: usize| (from * 3 + to) as u64;
+    for from in 0..3 {
+        for to in (0..3).filter(|to| *to != from) {
+            bench.send(from, to, Lane::Eager, TAG + to as u8, 8, &patterned(name(from, to), 40));
+        }
+    }
+    bench.until("two frames at each end", |bench| bench.ends.iter().all(|end| end.got.len() >= 2));
+    bench.settle();
+    for to in 0..3 {
+        assert_eq!(bench.ends[to].got.len(), 2);
+        for from in (0..3).filter(|from| *from != to) {
+            let frame = bench.ends[to].got.iter().find(|got| got.from == peer(from)).expect("one from each");
+            assert_eq!((frame.tag, &frame.bytes), (TAG + to as u8, &patterned(name(from, to), 40)));
+        }
+    }
+}
+
+/// Bytes that no rail published make an error, and leave the rail as it was.
+pub fn p6_b4_a_card_that_is_none_is_refused<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    let own = bench.ends[1].rail.card().to_vec();
+    assert!(bench.ends[0].rail.add_peer(peer(2), &[]).is_err(), "an empty card");
+    assert!(bench.ends[0].rail.add_peer(peer(2), &own[..own.len() - 1]).is_err(), "a card cut short");
+    assert!(bench.ends[0].rail.add_peer(peer(2), &[0xff; 301]).is_err(), "a card that is far too long");
+    exchange(&mut bench, 0, 1);
+    exchange(&mut bench, 1, 0);
+}
+
+/// Every lane carries frames of 0 bytes up to its limit.
+pub fn p34_b50_frames_of_boundary_sizes_arrive_whole<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    for lane in LANES {
+        let limit = bench.limit(lane);
+        for (turn, len) in [0, 1, 7, 8, HEAD - 1, HEAD, HEAD + 1, limit / 2, limit - 1, limit].into_iter().enumerate() {
+            let bytes = patterned(len as u64, len);
+            let header = [0, len.min(HEAD), len.min(24)][turn % 3];
+            bench.send(0, 1, lane, TAG + turn as u8, header, &bytes);
+            bench.until("a frame of boundary size", |bench| !bench.ends[1].got.is_empty());
+            let got = bench.ends[1].got.remove(0);
+            assert_eq!((got.from, got.tag, got.bytes.len()), (peer(0), TAG + turn as u8, len), "{lane:?}");
+            assert!(got.bytes == bytes, "{lane:?} frame of {len} bytes differs");
+        }
+    }
+    bench.settle();
+    assert!(bench.ends[1].got.is_empty());
+}
+
+/// A byte over a lane's limit, or a header longer than a head, is the caller's error and sends nothing.
+pub fn p34_b50_one_byte_too_long_is_refused<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    exchange(&mut bench, 0, 1); // so that the rail is connected and not merely busy
+    for lane in LANES {
+        let limit = bench.limit(lane) as u32;
+        let to = bench.ends[0].to[1];
+        for (header, len) in [(0, limit + 1), (HEAD as u8, limit + 1), (0, u32::MAX), (HEAD as u8 + 1, limit)] {
+            let answer = bench.ends[0].rail.reserve(to, Shape { tag: TAG, lane, header, len });
+            assert_eq!(answer.err(), Some(SendError::TooLong), "{lane:?} header {header} len {len}");
+        }
+    }
+    bench.settle();
+    assert!(bench.ends[1].got.is_empty());
+}
+
+/// The event brings at least the header, whatever its length and however much follows.
+pub fn p26_headers_of_every_length_come_with_the_event<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    let limit = bench.limit(Lane::Eager);
+    for header in 0..=HEAD {
+        for body in [0, 1, 63, 200].into_iter().filter(|body| header + body <= limit) {
+            let bytes = patterned((header * 1000 + body) as u64, header + body);
+            bench.send(0, 1, Lane::Eager, TAG, header, &bytes);
+            let frame = bench.frame(1);
+            assert_eq!((frame.from, frame.tag, frame.len as usize), (peer(0), TAG, header + body));
+            assert!(usize::from(frame.valid) >= header, "{} of a header of {header} bytes", frame.valid);
+            assert_eq!(frame.head(), &bytes[..usize::from(frame.valid)]);
+            bench.ends[1].take_frame(&frame);
+            bench.until("the rest of a frame", |bench| !bench.ends[1].got.is_empty());
+            assert_eq!(bench.ends[1].got.remove(0).bytes, bytes, "header {header} body {body}");
+        }
+    }
+}
+
+/// A grant that is written to and dropped leaves no trace.
+pub fn b12_an_abandoned_grant_sends_nothing<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    for lane in LANES {
+        exchange(&mut bench, 0, 1);
+        for len in [1, HEAD + 1, bench.limit(lane)] {
+            let to = bench.ends[0].to[1];
+            for _ in 0..100 {
+                let shape = Shape { tag: TAG + 1, lane, header: 0, len: len as u32 };
+                let mut grant = bench.ends[0].rail.reserve(to, shape).expect("an abandoned grant keeps no room");
+                grant.write(0, &patterned(9, len));
+                drop(grant);
+            }
+            bench.send(0, 1, lane, TAG, 0, b"whole");
+            bench.until("the frame behind", |bench| !bench.ends[1].got.is_empty());
+        }
+        bench.settle();
+        assert!(bench.ends[1].got.iter().all(|got| got.tag == TAG && got.bytes == b"whole"));
+        assert_eq!(bench.ends[1].got.len(), 3);
+        bench.ends[1].got.clear();
+    }
+}
+
+/// With a receiver that does not poll, the sender is told so; all that was accepted arrives once, and more after it.
+pub fn b16_busy_reaches_the_sender_and_ends_with_polling<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    for lane in LANES {
+        exchange(&mut bench, 0, 1);
+        let len = bench.limit(lane);
+        let accepted = fill(&mut bench, lane, len);
+        bench.send(0, 1, lane, TAG, 8, &numbered(accepted, len));
+        bench.until("all that was accepted", |bench| bench.ends[1].got.len() as u64 > accepted);
+        bench.settle();
+        check_numbered(&mut bench.ends[1].got, accepted + 1);
+    }
+}
+
+/// Bulk and eager frames take all the room there is for them, and a control frame still finds some.
+pub fn control_frames_leave_while_bulk_is_full<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    exchange(&mut bench, 0, 1);
+    let (bulk, eager) = (bench.limit(Lane::Bulk), bench.limit(Lane::Eager));
+    let accepted = fill(&mut bench, Lane::Bulk, bulk);
+    let shape = Shape { tag: TAG + 1, lane: Lane::Eager, header: 8, len: eager as u32 };
+    let mut eager_accepted = 0;
+    while patiently(&mut bench, |bench| bench.try_send(0, 1, shape, &numbered(eager_accepted, eager)).is_ok()) {
+        eager_accepted += 1;
+        assert!(eager_accepted < 1 << 20, "no back-pressure");
+    }
+    let shape = Shape { tag: TAG + 2, lane: Lane::Control, header: 24, len: 24 };
+    let left = patiently(&mut bench, |bench| bench.try_send(0, 1, shape, &patterned(3, 24)).is_ok());
+    assert!(left, "bulk data keeps control frames from leaving");
+    let all = accepted + eager_accepted + 1;
+    bench.until("all that was accepted", |bench| bench.ends[1].got.len() as u64 >= all);
+    bench.settle();
+    let mut got = std::mem::take(&mut bench.ends[1].got);
+    assert_eq!(
+        got.extract_if(.., |got| got.tag == TAG + 2).map(|got| got.bytes).collect::<Vec<_>>(),
+        [patterned(3, 24)]
+    );
+    let mut got_eager = got.extract_if(.., |got| got.tag == TAG + 1).collect();
+    check_numbered(&mut got_eager, eager_accepted);
+    check_numbered(&mut got, accepted);
+}
+
+/// As many frames as the rail says may be held; then it names no more, until one goes, in whatever order.
+pub fn b9_kept_frames_stay_and_go_in_any_order<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    let keep = bench.attributes().frames_kept.min(64) as usize;
+    let len = (HEAD + 40).min(bench.limit(Lane::Eager));
+    let mut dice = Dice::new(1);
+    let (mut sent, mut seen) = (0, vec![]);
+    let mut held: Vec<Frame> = vec![];
+    for _ in 0..4 {
+        while held.len() < keep {
+            let shape = Shape { tag: TAG, lane: Lane::Eager, header: 8, len: len as u32 };
+            if bench.try_send(0, 1, shape, &numbered(sent, len)).is_ok() {
+                sent += 1;
+            }
+            bench.step(0);
+            match bench.poll(1) {
+                Some(Event::Frame(frame)) => held.push(frame),
+                Some(event) => panic!("{event:?} is not expected here"),
+                None => thread::yield_now(),
+            }
+        }
+        if keep == bench.attributes().frames_kept as usize {
+            for _ in 0..200 {
+                bench.step(0);
+                assert!(bench.poll(1).is_none(), "a frame more than frames_kept");
+            }
+        }
+        dice.shuffle(&mut held);
+        let stay = dice.below(keep as u64) as usize;
+        for frame in held.drain(stay..) {
+            assert_eq!(frame.len as usize, len);
+            if dice.chance(500) {
+                // Read without letting further frames in: the body of an eager frame comes without that.
+                let mut bytes = vec![0; len];
+                let mut idle = 0;
+                while bench.ends[1].rail.read(frame.id, 0, &mut bytes) < len {
+                    bench.step(0);
+                    assert!(bench.poll(1).is_none());
+                    idle += 1;
+                    assert!(idle < 400_000, "waited in vain for a body");
+                }
+                seen.push(Received { from: frame.from, tag: frame.tag, valid: frame.valid.into(), bytes });
+            } else {
+                let number = u64::from_le_bytes(frame.head()[..8].try_into().expect("a header of 8 bytes"));
+                seen.push(Received { from: frame.from, tag: frame.tag, valid: 8, bytes: numbered(number, len) });
+            }
+            bench.ends[1].rail.release(frame.id);
+        }
+    }
+    for frame in held {
+        bench.ends[1].take_frame(&frame);
+    }
+    bench.until("the rest", |bench| bench.ends[1].got.len() + seen.len() >= sent as usize);
+    bench.settle();
+    seen.append(&mut bench.ends[1].got);
+    check_numbered(&mut seen, sent);
+}
+
+/// What does not fit a sink is dropped, and not a byte is written behind it.
+pub fn p28_p29_short_sinks_are_not_overrun<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    for lane in [Lane::Eager, Lane::Bulk] {
+        let len = bench.limit(lane).min(70_000);
+        for sink in [0, 1, 3, len / 2, len - 9, len - 8] {
+            let bytes = patterned(sink as u64, len);
+            bench.send(0, 1, lane, TAG, 8, &bytes);
+            let mut room = vec![0xee; len + 64];
+            let frame = bench.frame(1);
+            // SAFETY: the room outlives the wait for the delivery, and nothing else accesses it meanwhile.
+            unsafe { deliver(&mut bench, &frame, 8, Span::contiguous(room.as_mut_ptr(), sink)) };
+            assert!(room[..sink] == bytes[8..8 + sink], "{lane:?} sink of {sink} bytes");
+            assert!(room[sink..].iter().all(|byte| *byte == 0xee), "{lane:?} overrun behind {sink} bytes");
+            exchange(&mut bench, 0, 1);
+        }
+    }
+}
+
+/// Delivered from any offset into a sink that is larger than what is left: exactly that much is written.
+pub fn p28_bodies_land_in_the_sink_alone<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    for lane in [Lane::Eager, Lane::Bulk] {
+        let len = bench.limit(lane).min(70_000);
+        for skip in [0, 1, 8, HEAD, HEAD + 1, len - 1, len] {
+            let bytes = patterned(skip as u64, len);
+            bench.send(0, 1, lane, TAG, 8, &bytes);
+            let mut room = vec![0xee; len + 64];
+            let frame = bench.frame(1);
+            // SAFETY: the room outlives the wait for the delivery, and nothing else accesses it meanwhile.
+            unsafe { deliver(&mut bench, &frame, skip, Span::contiguous(room.as_mut_ptr(), room.len())) };
+            assert!(room[..len - skip] == bytes[skip..], "{lane:?} from {skip}");
+            assert!(room[len - skip..].iter().all(|byte| *byte == 0xee), "{lane:?} from {skip}: more than the frame");
+        }
+    }
+}
+
+/// Any part of a held frame can be read, as often as wanted, and nothing beyond its end.
+pub fn p26_reads_see_what_is_in_and_no_more<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    for lane in [Lane::Eager, Lane::Bulk] {
+        let len = bench.limit(lane).min(9000);
+        let bytes = patterned(len as u64, len);
+        bench.send(0, 1, lane, TAG, 16, &bytes);
+        let frame = bench.frame(1);
+        let mut part = vec![0; len + 10];
+        let early = bench.ends[1].rail.read(frame.id, 0, &mut part);
+        assert!(early >= usize::from(frame.valid) && early <= len && part[..early] == bytes[..early]);
+        assert!(bench.read_all(1, &frame) == bytes);
+        for (at, want) in [(0, 1), (0, len), (1, len), (HEAD - 1, 2), (HEAD, 7), (len - 1, 5), (len, 5), (len + 7, 5)] {
+            part.fill(0xee);
+            let count = bench.ends[1].rail.read(frame.id, at, &mut part[..want]);
+            assert_eq!(count, len.saturating_sub(at).min(want), "{want} bytes from {at}");
+            assert!(part[..count] == bytes[at.min(len)..at.min(len) + count]);
+            assert!(part[count..].iter().all(|byte| *byte == 0xee), "written behind what was read");
+        }
+        bench.ends[1].rail.release(frame.id);
+        exchange(&mut bench, 0, 1);
+    }
+}
+
+/// Exactly one of the answer and the event ends a send, and up to then the body is left alone.
+pub fn b14_b17_b33_a_body_in_place_is_reported_once<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    let limit = bench.limit(Lane::Bulk);
+    let may = bench.attributes().capabilities.contains(Capabilities::SEND_INPLACE);
+    let mut bodies: Vec<(Cookie, Vec<u8>)> = vec![];
+    let (mut sent, mut in_place) = (0, 0);
+    for len in [0, 1, 100, 4096, limit - 8, limit - 9, limit - 8, limit - 8].repeat(4) {
+        let len = len.min(limit - 8);
+        let mut bytes = numbered(sent, len + 8);
+        let mut body = bytes.split_off(8);
+        let cookie = bench.ends[0].cookie();
+        let to = bench.ends[0].to[1];
+        let shape = Shape { tag: TAG, lane: Lane::Bulk, header: 8, len: len as u32 + 8 };
+        let mut answer = Err(SendError::Busy);
+        bench.until("a frame is accepted", |bench| {
+            // SAFETY: the body stays as it is until the answer, or in `bodies` until the event.
+            answer = unsafe { bench.ends[0].rail.send(to, shape, &bytes, Span::of(&body), cookie) };
+            answer != Err(SendError::Busy)
+        });
+        sent += 1;
+        match answer.expect("a known peer and a frame within the limits") {
+            Sent::InPlace => {
+                in_place += 1;
+                bodies.push((cookie, body));
+            }
+            Sent::Done | Sent::Staged => body.fill(0xee),
+        }
+        if sent % 3 == 0 {
+            scribble(&mut bodies, &bench.ends[0].sent);
+            bench.round();
+        }
+    }
+    assert!(may || in_place == 0, "in place without SEND_INPLACE");
+    bench.until("every body is given back", |bench| {
+        scribble(&mut bodies, &bench.ends[0].sent);
+        bodies.is_empty()
+    });
+    bench.until("every frame", |bench| bench.ends[1].got.len() as u64 >= sent);
+    bench.settle();
+    let mut cookies = bench.ends[0].sent.clone();
+    cookies.sort_by_key(|cookie| cookie.0);
+    cookies.dedup();
+    assert_eq!((cookies.len(), bench.ends[0].sent.len()), (in_place, in_place), "one event for each body in place");
+    check_numbered(&mut bench.ends[1].got, sent);
+
+    fn scribble(bodies: &mut Vec<(Cookie, Vec<u8>)>, sent: &[Cookie]) {
+        for (_, mut body) in bodies.extract_if(.., |(cookie, _)| sent.contains(cookie)) {
+            body.fill(0xee);
+        }
+    }
+}
+
+/// After `Done` and `Staged` the caller's memory is its own again.
+pub fn b17_what_was_copied_may_be_scribbled_on<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    for (lane, count) in [(Lane::Eager, 100), (Lane::Bulk, 20)] {
+        let len = bench.limit(lane);
+        let mut buffer = vec![0; len];
+        for number in 0..count {
+            buffer.copy_from_slice(&numbered(number, len));
+            bench.send(0, 1, lane, TAG, 8, &buffer);
+            buffer.fill(0xee);
+        }
+        bench.until("all frames", |bench| bench.ends[1].got.len() as u64 >= count);
+        check_numbered(&mut bench.ends[1].got, count);
+    }
+}
+
+/// The sender's polls alone, with a receiver that takes in, empty the rail; and then it says so.
+pub fn b17_all_drains<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    let to = bench.ends[0].to[1];
+    let len = bench.limit(Lane::Bulk);
+    for number in 0..40 {
+        bench.send(0, 1, Lane::Bulk, TAG, 8, &numbered(number, len));
+    }
+    bench.until("the rail is drained", |bench| bench.ends[0].rail.drained(to));
+    // From here on the sender is not called any more.
+    for _ in 0..1_000_000 {
+        if !bench.step(1) {
+            thread::yield_now();
+        }
+        if bench.ends[1].got.len() == 40 {
+            break;
+        }
+    }
+    check_numbered(&mut bench.ends[1].got, 40);
+}
+
+/// A consumer answers each frame before it gives it back.
+pub fn p30_frames_are_sent_while_one_is_held<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    let len = bench.limit(Lane::Eager);
+    for number in 0..50 {
+        bench.send(0, 1, Lane::Eager, TAG, 8, &numbered(number, len));
+        let frame = bench.frame(1);
+        let shape = Shape { tag: TAG + 1, lane: Lane::Eager, header: 8, len: len as u32 };
+        let answered = patiently(&mut bench, |bench| bench.try_send(1, 0, shape, &numbered(number, len)).is_ok());
+        assert!(answered, "no room for an answer while a frame is held");
+        bench.ends[1].take_frame(&frame);
+    }
+    bench.until("all frames and answers", |bench| bench.ends.iter().all(|end| end.got.len() >= 50));
+    bench.settle();
+    check_numbered(&mut bench.ends[0].got, 50);
+    check_numbered(&mut bench.ends[1].got, 50);
+}
+
+/// Two ends send as fast as they can, frames of all sizes on all lanes.
+pub fn p15_floods_both_ways_arrive_exactly_once<S: Setup>(setup: S) {
+    flood(Bench::new(setup, 2), 1500);
+}
+
+/// Four ends, each to each.
+pub fn p6_p15_floods_between_four_arrive_exactly_once<S: Setup>(setup: S) {
+    flood(Bench::new(setup, 4), 200);
+}
+
+/// Deleted with frames on the way and held, then added again: what is sent from then on arrives.
+pub fn p7_b5_a_peer_goes_and_comes_again<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 3);
+    for turn in 0..4u64 {
+        for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
+            exchange(&mut bench, from, to);
+        }
+        for number in 0..3 {
+            let shape = Shape { tag: TAG, lane: Lane::Eager, header: 8, len: HEAD as u32 + 9 };
+            let _ = bench.try_send(0, 1, shape, &numbered(number, HEAD + 9));
+            let _ = bench.try_send(1, 0, shape, &numbered(number, HEAD + 9));
+        }
+        if turn % 2 == 1 {
+            // One frame held by the end that forgets its sender.
+            let frame = bench.frame(0);
+            assert_eq!(frame.from, peer(1));
+        }
+        let (one, other) = (bench.ends[0].to[1], bench.ends[1].to[0]);
+        bench.ends[0].rail.del_peer(one);
+        bench.ends[1].rail.del_peer(other);
+        bench.settle();
+        bench.ends.iter_mut().for_each(|end| end.got.clear());
+        exchange(&mut bench, 0, 2);
+        exchange(&mut bench, 2, 0);
+        assert!(bench.ends[0].got.iter().chain(&bench.ends[1].got).all(|got| got.from == peer(2)), "of a deleted peer");
+        bench.introduce(0, 1);
+        bench.introduce(1, 0);
+        // What is lost with the old peer is of no interest; that the new one is not lost is.
+        bench.ends.iter_mut().for_each(|end| end.lost.clear());
+    }
+    exchange(&mut bench, 0, 1);
+    exchange(&mut bench, 1, 0);
+    assert!(bench.ends.iter().all(|end| end.lost.is_empty() && end.pending() == 0));
+}
+
+/// Endpoints that were never given, or are deleted, are no panic and no way.
+pub fn p6_b14_unknown_endpoints_are_unreachable<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    exchange(&mut bench, 0, 1);
+    let shape = Shape { tag: TAG, lane: Lane::Eager, header: 0, len: 4 };
+    for to in [Endpoint(u32::MAX), Endpoint(12_345), Endpoint(2)] {
+        if to != bench.ends[0].to[1] {
+            assert_eq!(bench.ends[0].rail.reserve(to, shape).err(), Some(SendError::Unreachable), "{to:?}");
+            bench.ends[0].rail.del_peer(to);
+            let _ = bench.ends[0].rail.drained(to);
+        }
+    }
+    let gone = bench.ends[0].to[1];
+    bench.ends[0].rail.del_peer(gone);
+    assert_eq!(bench.ends[0].rail.reserve(gone, shape).err(), Some(SendError::Unreachable), "a deleted peer");
+    bench.ends[0].rail.del_peer(gone);
+}
+
+/// Where nothing is sent, polling yields nothing, before traffic and after.
+pub fn b2_p10_an_idle_rail_reports_nothing<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    for _ in 0..2 {
+        for _ in 0..500 {
+            assert!(!bench.round(), "an event out of nothing");
+        }
+        exchange(&mut bench, 0, 1);
+        exchange(&mut bench, 1, 0);
+        bench.settle();
+    }
+    assert!(bench.ends.iter().all(|end| end.got.is_empty() && end.lost.is_empty()));
+}
+
+/// Once armed, whatever comes is still there for the next poll, and makes the wait handle ready where there is one.
+pub fn an_armed_rail_loses_no_frame<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    exchange(&mut bench, 0, 1);
+    exchange(&mut bench, 1, 0);
+    for (number, lane) in LANES.repeat(10).into_iter().enumerate() {
+        bench.settle();
+        let armed = (0..1000).any(|_| {
+            let armed = bench.ends[1].rail.arm();
+            if !armed {
+                bench.step(1);
+            }
+            armed
+        });
+        assert!(armed, "an idle rail lets its caller sleep");
+        let len = [30, HEAD + 1, bench.limit(lane)][number % 3];
+        let shape = Shape { tag: TAG, lane, header: 8, len: len as u32 };
+        let bytes = numbered(number as u64, len);
+        // The sender alone is polled: the receiver sleeps.
+        let sent = patiently(&mut bench, |bench| bench.try_send(0, 1, shape, &bytes).is_ok());
+        assert!(sent, "an idle rail accepts a frame");
+        patiently(&mut bench, |bench| bench.setup.ready(&bench.ends[1].rail) == Some(true));
+        assert_ne!(bench.setup.ready(&bench.ends[1].rail), Some(false), "the sleeper is not woken");
+        bench.until("the frame", |bench| !bench.ends[1].got.is_empty());
+        assert!(bench.ends[1].got.remove(0).bytes == bytes);
+    }
+}
+
+/// Sends a few frames from one end to the other and takes them out again.
+fn exchange<S: Setup>(bench: &mut Bench<S>, from: usize, to: usize) {
+    let already = bench.ends[to].got.len();
+    let sizes = [8, HEAD + 1, bench.limit(Lane::Eager)];
+    for (number, len) in sizes.into_iter().enumerate() {
+        bench.send(from, to, Lane::Eager, 0xc0, 8, &numbered(number as u64, len));
+    }
+    bench.until("three frames", |bench| {
+        bench.ends[to].got[already..].iter().filter(|got| got.tag == 0xc0 && got.from == peer(from)).count() >= 3
+    });
+    let mut mine = bench.ends[to].got.extract_if(already.., |got| got.tag == 0xc0 && got.from == peer(from)).collect();
+    check_numbered(&mut mine, 3);
+}
+
+/// Frame `number` of a sequence: its number, then bytes that belong to it.
+fn numbered(number: u64, len: usize) -> Vec<u8> {
+    let mut bytes = patterned(number, len);
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// These frames are the first `count` of a sequence, once each and unchanged. Takes them out.
+fn check_numbered(got: &mut Vec<Received>, count: u64) {
+    let mut seen = vec![false; count as usize];
+    for frame in got.drain(..) {
+        let number = u64::from_le_bytes(frame.bytes[..8].try_into().expect("frames with a number"));
+        assert!(number < count, "frame {number} of {count}");
+        assert!(!std::mem::replace(&mut seen[number as usize], true), "frame {number} came twice");
+        assert!(frame.bytes == numbered(number, frame.bytes.len()), "frame {number} was changed");
+    }
+    assert!(seen.iter().all(|seen| *seen), "{} of {count} frames came", seen.iter().filter(|seen| **seen).count());
+}
+
+/// Sends frames of `len` bytes from end 0 to end 1, which is not polled, until the lane is full; returns how many.
+fn fill<S: Setup>(bench: &mut Bench<S>, lane: Lane, len: usize) -> u64 {
+    let mut accepted = 0;
+    let shape = Shape { tag: TAG, lane, header: 8, len: len as u32 };
+    while patiently(bench, |bench| bench.try_send(0, 1, shape, &numbered(accepted, len)).is_ok()) {
+        accepted += 1;
+        assert!(accepted * len as u64 <= 1 << 30 && accepted < 1 << 22, "{lane:?}: no back-pressure");
+    }
+    accepted
+}
+
+/// Tries something for a while, polling end 0 alone.
+fn patiently<S: Setup>(bench: &mut Bench<S>, mut attempt: impl FnMut(&mut Bench<S>) -> bool) -> bool {
+    (0..300).any(|_| {
+        if attempt(bench) {
+            return true;
+        }
+        bench.step(0);
+        thread::yield_now();
+        false
+    })
+}
+
+/// Delivers a frame held by end 1 and waits for the body.
+///
+/// # Safety
+/// The sink's memory is writable until this returns, and nothing else accesses it.
+unsafe fn deliver<S: Setup>(bench: &mut Bench<S>, frame: &Frame, skip: usize, sink: Span) {
+    // SAFETY: the caller vouches for the sink until this returns, which is after the delivery.
+    if unsafe { bench.ends[1].rail.deliver(frame.id, skip, sink, Cookie(77)) } == Delivery::Done {
+        return;
+    }
+    for _ in 0..400_000 {
+        bench.step(0);
+        match bench.poll(1) {
+            Some(Event::Delivered(Cookie(77))) => return,
+            Some(event) => panic!("{event:?} is not expected here"),
+            None => thread::yield_now(),
+        }
+    }
+    panic!("waited in vain for a delivery");
+}
+
+/// Every end sends `count` frames to every other, of all sizes and lanes, as fast as the rails take them.
+fn flood<S: Setup>(mut bench: Bench<S>, count: u64) {
+    let ends = bench.ends.len();
+    let mut dice = Dice::new(count);
+    let limits = LANES.map(|lane| bench.limit(lane).min(40_000) as u64);
+    let mut next = vec![0; ends * ends];
+    let name = |from: usize, to: usize, number: u64| number << 16 | (from as u64) << 8 | to as u64;
+    bench.until("all are sent", |bench| {
+        for from in 0..ends {
+            let to = dice.below(ends as u64) as usize;
+            let goal = if from == to { 0 } else { count };
+            let next = &mut next[from * ends + to];
+            for _ in 0..dice.below(8) {
+                if *next == goal {
+                    break;
+                }
+                let lane = dice.below(3) as usize;
+                let len = 8 + dice.length(limits[lane] - 8) as usize;
+                let header = dice.below(len.min(HEAD) as u64 + 1) as u8;
+                let bytes = numbered(name(from, to, *next), len);
+                let shape = Shape { tag: to as u8, lane: LANES[lane], header, len: len as u32 };
+                match bench.try_send(from, to, shape, &bytes) {
+                    Ok(_) => *next += 1,
+                    Err(SendError::Busy) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        next.iter().sum::<u64>() == count * (ends * (ends - 1)) as u64
+    });
+    let all = count as usize * (ends - 1);
+    bench.until("all have arrived", |bench| bench.ends.iter().all(|end| end.got.len() >= all));
+    bench.settle();
+    for to in 0..ends {
+        for from in (0..ends).filter(|from| *from != to) {
+            let of = |got: &mut Received| got.from == peer(from);
+            let mut got: Vec<_> = bench.ends[to].got.extract_if(.., of).collect();
+            for frame in &mut got {
+                assert_eq!(usize::from(frame.tag), to, "a frame for another end");
+                let named = u64::from_le_bytes(frame.bytes[..8].try_into().expect("frames with a number"));
+                assert_eq!(named & 0xffff, name(from, to, 0), "a frame of another pair");
+                assert!(frame.bytes == numbered(named, frame.bytes.len()), "a frame was changed");
+                frame.bytes = numbered(named >> 16, 8);
+            }
+            check_numbered(&mut got, count);
+        }
+        assert!(bench.ends[to].got.is_empty() && bench.ends[to].pending() == 0 && bench.ends[to].lost.is_empty());
+    }
+}

@@ -1,0 +1,39 @@
+//! The rail kit over the loopback rail.
+
+use towline_core::arena::Arena;
+use towline_core::btl::loopback::{Hub, Rail};
+use towline_core::time::Instant;
+use towline_host_tests::kit::bench::Setup;
+use towline_host_tests::rail_suite;
+
+/// Queues of few slots, so that every check fills them.
+struct Loopback {
+    slots: u32,
+    frame: u32,
+}
+
+impl Setup for Loopback {
+    type Rail = Rail<'static>;
+
+    fn rails(&mut self, count: usize) -> Vec<Self::Rail> {
+        let ends = count as u32;
+        let block = vec![0; Hub::cost(ends, self.slots, self.frame)].leak();
+        let hub = Hub::new(&mut Arena::new(block), ends, self.slots, self.frame).expect("the cost is enough");
+        let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
+        (0..ends).map(|end| hub.rail(end).expect("as many as ends")).collect()
+    }
+
+    fn now(&mut self) -> Instant {
+        Instant::ZERO
+    }
+}
+
+mod small {
+    use super::*;
+    rail_suite!(Loopback { slots: 4, frame: 80 });
+}
+
+mod large {
+    use super::*;
+    rail_suite!(Loopback { slots: 64, frame: 65_536 });
+}
