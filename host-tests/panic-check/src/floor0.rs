@@ -1,0 +1,63 @@
+//! Arena, pool, time, spans.
+
+use core::ptr::NonNull;
+
+use towline_core::arena::{Arena, OutOfMemory};
+use towline_core::convertor::Span;
+use towline_core::pool::{Handle, Pool};
+use towline_core::time::{Duration, Instant};
+
+use crate::{any, bytes, keep};
+
+/// Reaches all of it.
+pub fn reach() {
+    let mut room = [0; 4096];
+    arena(&mut room);
+    let _ = pool::<u64>(&mut Arena::new(&mut room));
+    let _ = pool::<[u8; 3]>(&mut Arena::new(&mut room));
+    time();
+    span();
+}
+
+fn arena(room: &mut [u8; 4096]) {
+    let mut arena = Arena::new(bytes(room));
+    keep(arena.table::<u8>(any(0)).is_ok());
+    keep(arena.table::<u64>(any(0)).is_ok());
+    keep((arena.left(), Arena::cost::<u64>(any(0))));
+    // SAFETY: never run; for the linker only.
+    keep(unsafe { Arena::from_zeroed(any(NonNull::dangling()), any(0)) }.table::<u32>(any(0)).is_ok());
+}
+
+fn pool<'m, T: zerocopy::FromZeros + Copy + 'm>(arena: &mut Arena<'m>) -> Result<(), OutOfMemory> {
+    let mut pool: Pool<'m, T> = Pool::new(arena, any(0))?;
+    let handle = Handle::from_bits(any(0));
+    keep((handle.to_bits(), handle.slot(), Pool::<T>::cost(any(0))));
+    loop {
+        match any(0) {
+            0 => keep(pool.take(any(T::new_zeroed()))),
+            1 => keep(pool.free(any(handle))),
+            2 => keep(pool.get(any(handle))),
+            3 => keep(pool.get_mut(any(handle)).is_some()),
+            4 => keep(pool.handle(any(0))),
+            5 => keep(pool.at(any(0))),
+            6 => keep(pool.at_mut(any(0)).is_some()),
+            7 => keep((pool.capacity(), pool.used(), pool.most_used())),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn time() {
+    let (a, b) = (Instant::from_nanos(any(0)), Instant::from_nanos(any(0)));
+    keep((a - b, a.since(b), a + Duration::from_millis(any(0)), b + Duration::from_secs(any(0)), a.as_nanos()));
+}
+
+fn span() {
+    let span = Span::contiguous(any(core::ptr::null_mut()), any(0)).window(any(0), any(0));
+    keep((span.len(), span.is_empty()));
+    // SAFETY: never run; for the linker only.
+    unsafe {
+        keep(span.pack(any(core::ptr::null_mut()), any(0)));
+        keep(span.unpack(any(core::ptr::null()), any(0)));
+    }
+}

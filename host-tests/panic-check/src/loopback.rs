@@ -1,0 +1,65 @@
+//! The loopback rail, by itself.
+
+use towline_core::arena::{Arena, OutOfMemory};
+use towline_core::btl::loopback::Hub;
+use towline_core::btl::{Cookie, Endpoint, FrameId, Lane, Peer, Rail, Shape, Ticket};
+use towline_core::convertor::Span;
+use towline_core::time::Instant;
+
+use crate::{any, bytes, keep};
+
+/// Reaches all of it.
+pub fn reach() {
+    let mut room = [0; 4096];
+    let _ = hub(&mut Arena::new(bytes(&mut room)));
+}
+
+fn hub(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
+    keep(Hub::cost(any(0), any(0), any(0)));
+    let hub = Hub::new(arena, any(0), any(0), any(0))?;
+    if let Some(mut end) = hub.rail(any(0)) {
+        rail(&mut end);
+    }
+    Ok(())
+}
+
+/// Every method of a rail, in any order, with any arguments.
+pub fn rail(rail: &mut impl Rail) {
+    let mut room = [0; 256];
+    let span = Span::contiguous(any(core::ptr::null_mut()), any(0));
+    loop {
+        let shape = Shape { tag: any(0), lane: any(Lane::Eager), header: any(0), len: any(0) };
+        match any(0) {
+            0 => keep((*rail.attributes(), rail.drained(any(Endpoint(0))), rail.poll_at(), rail.arm())),
+            1 => keep(rail.add_peer(Peer(any(0)), bytes(&mut room))),
+            2 => rail.del_peer(Endpoint(any(0))),
+            3 => {
+                if let Ok(mut grant) = rail.reserve(Endpoint(any(0)), shape) {
+                    grant.write(any(0), bytes(&mut room));
+                    // SAFETY: never run; for the linker only.
+                    unsafe { grant.gather(any(0), span) };
+                    let ticket = grant.finish();
+                    keep(rail.commit(ticket));
+                }
+            }
+            4 => keep(rail.commit(Ticket { endpoint: Endpoint(any(0)), position: any(0), len: any(0), extra: any(0) })),
+            5 => {
+                // SAFETY: never run; for the linker only.
+                keep(unsafe { rail.send(Endpoint(any(0)), shape, bytes(&mut room), span, Cookie(any(0))) });
+            }
+            6 => {
+                if let Some(towline_core::btl::Event::Frame(frame)) = rail.poll(Instant::from_nanos(any(0))) {
+                    keep((frame.head().len(), frame.is_whole()));
+                }
+            }
+            7 => keep(rail.read(FrameId(any(0)), any(0), bytes(&mut room))),
+            8 => {
+                // SAFETY: never run; for the linker only.
+                keep(unsafe { rail.deliver(FrameId(any(0)), any(0), span, Cookie(any(0))) });
+            }
+            9 => rail.release(FrameId(any(0))),
+            10 => keep(rail.card().len()),
+            _ => return,
+        }
+    }
+}

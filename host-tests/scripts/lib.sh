@@ -1,0 +1,77 @@
+# Shared by all scripts: where things are, steps with names and times, tools. To be sourced.
+# shellcheck shell=bash
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+logs=$target/test-logs
+# Debian's compiler, which comes with the library sources that bare-metal targets are built from.
+debian_rustc=/usr/bin/rustc
+debian_sources=/usr/lib/rustlib/src/rust/library
+
+# step NAME COMMAND...: runs it, tells its time, and ends the run with its name if it fails. The command is a program,
+# not a function: in a function called here, `set -e` would not hold.
+step() {
+    local name=$1 start=$SECONDS status=0
+    shift
+    printf '\n=== %s\n' "$name"
+    "$@" || status=$?
+    if ((status != 0)); then
+        printf '=== FAILED: %s (exit status %d after %d s)\n' "$name" "$status" $((SECONDS - start)) >&2
+        exit 1
+    fi
+    printf '=== %s: ok, %d s\n' "$name" $((SECONDS - start))
+}
+
+fail() {
+    printf '%s\n' "$*" >&2
+    exit 1
+}
+
+have() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# need COMMAND-OR-FILE=PACKAGE...: installs the Debian packages of what is missing, or says which they are.
+need() {
+    local pair packages=()
+    for pair in "$@"; do
+        [[ -e ${pair%%=*} ]] || have "${pair%%=*}" || packages+=("${pair#*=}")
+    done
+    ((${#packages[@]} == 0)) && return
+    if ((EUID == 0)) && have apt-get; then
+        echo "installing: ${packages[*]}"
+        export DEBIAN_FRONTEND=noninteractive
+        { apt-get update && apt-get install -y --no-install-recommends "${packages[@]}"; } >"$logs/apt.log" 2>&1 ||
+            { cat "$logs/apt.log" && fail "could not install: ${packages[*]}"; }
+    else
+        fail "missing: install these packages (Debian's names), then run again: ${packages[*]}"
+    fi
+}
+
+# What building for bare metal takes.
+need_bare_metal() {
+    need ld.lld=lld readelf=binutils
+    [[ -n $(installed_target aarch64-unknown-none) ]] ||
+        need "$debian_rustc=rustc-web" "$debian_sources=rust-web-src"
+}
+
+# The folder of a target's libraries in the active toolchain, if `rustup target add` put them there.
+installed_target() {
+    local libs
+    libs=$(rustc --print sysroot)/lib/rustlib/$1/lib
+    if [[ -d $libs ]]; then echo "$libs"; fi
+}
+
+# cargo_for TARGET SUBCOMMAND ARGS...: cargo for a bare-metal target: with the active toolchain if it has the target,
+# else with Debian's compiler, which builds the target's library from source.
+cargo_for() {
+    local triple=$1 subcommand=$2
+    shift 2
+    if [[ -n $(installed_target "$triple") ]]; then
+        cargo "$subcommand" --target "$triple" "$@"
+    else
+        RUSTC_BOOTSTRAP=1 RUSTC=$debian_rustc cargo "$subcommand" -Zbuild-std=core --target "$triple" "$@"
+    fi
+}
+
+mkdir -p "$logs"
