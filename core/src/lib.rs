@@ -11,7 +11,7 @@
 //! | 3 | `pml` | requests, matching, MPI order, credits, scheduling over rails |
 //! | 2 | `ptl` | the fragments of one message on one rail |
 //! | 1 | [`btl`] | the rail trait, descriptors, active messages, selection |
-//! | 0 | `wire`, [`pool`], [`arena`], [`convertor`], `modex`, [`time`], [`error`] | what all floors use |
+//! | 0 | `wire`, [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`] | what all floors use |
 #![no_std]
 #![deny(missing_docs)]
 
@@ -25,6 +25,7 @@ pub mod arena;
 pub mod btl;
 pub mod convertor;
 pub mod error;
+pub mod modex;
 pub mod pml;
 pub mod pool;
 pub mod time;
