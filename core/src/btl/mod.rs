@@ -3,6 +3,8 @@
 pub mod attributes;
 pub mod loopback;
 pub mod rail;
+pub mod selection;
+pub mod tags;
 
 pub use attributes::{Attributes, Capabilities};
 pub use rail::{
