@@ -6,3 +6,4 @@
 
 pub mod dice;
 pub mod kit;
+pub mod sim;

@@ -1,0 +1,148 @@
+//! What may go wrong on simulated rails, and how often it did.
+
+use crate::dice::Dice;
+
+/// What one rail of every node is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Make {
+    /// Nanoseconds from commit to arrival of an empty frame.
+    pub latency: u32,
+    /// Megabytes per second of each directed pair.
+    pub bandwidth: u32,
+    /// Longest eager and control frame in bytes.
+    pub eager_limit: u32,
+    /// Body bytes that go with a rendezvous header, at most.
+    pub rendezvous_eager_limit: u32,
+    /// Below this nothing is split any further.
+    pub min_fragment: u32,
+    /// Longest bulk frame in bytes.
+    pub max_send_size: u32,
+    /// Frames of each lane that are under way or unreleased between two nodes, at most.
+    pub slots: u32,
+    /// Frames that a receiver may hold.
+    pub frames_kept: u32,
+}
+
+impl Default for Make {
+    fn default() -> Self {
+        Self {
+            latency: 1000,
+            bandwidth: 1000,
+            eager_limit: 4096,
+            rendezvous_eager_limit: 1024,
+            min_fragment: 1024,
+            max_send_size: 16_384,
+            slots: 16,
+            frames_kept: 1,
+        }
+    }
+}
+
+/// A span of virtual time in nanoseconds, from the first to before the second.
+pub type Window = (u64, u64);
+
+/// What goes wrong. The default: nothing. Chances are per mille.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// A rail with room refuses.
+    pub busy: u32,
+    /// A refusal lasts: nothing is taken for up to so many nanoseconds.
+    pub busy_for: u64,
+    /// Each frame takes up to so many nanoseconds more: frames overtake each other.
+    pub jitter: u64,
+    /// A frame's body comes later than its header.
+    pub late_body: u32,
+    /// A body is read where it lies, later.
+    pub in_place: u32,
+    /// A frame leaves only when its sender polls.
+    pub staged: u32,
+    /// A frame is lost.
+    pub drop: u32,
+    /// A frame comes twice.
+    pub duplicate: u32,
+    /// A frame comes with one bit flipped.
+    pub corrupt: u32,
+    /// Two nodes cannot reach each other for a time: frames wait, or are lost where `drop` is not 0.
+    pub partitions: Vec<(u32, u32, Window)>,
+    /// A rail of a node neither sends nor receives for a time.
+    pub stalls: Vec<(u32, u32, Window)>,
+    /// A rail of a node (all of them if `None`) dies at that nanosecond.
+    pub deaths: Vec<(u32, Option<u32>, u64)>,
+}
+
+impl Faults {
+    /// A random set of the faults that a reliable rail may show, each with a random strength.
+    pub fn reliable(dice: &mut Dice) -> Self {
+        let mut one = |of: &[u32]| if dice.chance(500) { dice.pick(of) } else { 0 };
+        Self {
+            busy: one(&[5, 50, 300]),
+            busy_for: one(&[0, 500, 20_000]).into(),
+            jitter: one(&[10, 1000, 50_000]).into(),
+            late_body: one(&[20, 300, 1000]),
+            in_place: one(&[100, 500, 1000]),
+            staged: one(&[100, 500, 1000]),
+            ..Self::default()
+        }
+    }
+
+    /// Whether frames are lost, doubled or changed, so that a link must mend it.
+    pub const fn lossy(&self) -> bool {
+        self.drop != 0 || self.duplicate != 0 || self.corrupt != 0
+    }
+}
+
+/// Declares the counters together with their names.
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// How often each thing happened.
+        #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+        pub struct Counts {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counts {
+            /// Names and values.
+            pub fn list(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
+
+            /// Adds what happened elsewhere.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+counts! {
+    /// Frames committed.
+    frames,
+    /// Bytes of them.
+    bytes,
+    /// Refusals by chance.
+    busy_by_chance,
+    /// Refusals for want of room.
+    busy_for_room,
+    /// Frames handed over after a later one of the same pair and rail.
+    overtaken,
+    /// Frames whose body came later than the header.
+    late_bodies,
+    /// Deliveries that were pending.
+    pending_deliveries,
+    /// Bodies read where they lay.
+    in_place,
+    /// Frames that waited for their sender's poll.
+    staged,
+    /// Frames lost.
+    dropped,
+    /// Frames doubled.
+    duplicated,
+    /// Frames changed.
+    corrupted,
+    /// Frames held up or lost by a partition.
+    partitioned,
+    /// Polls in vain because of a stall.
+    stalled,
+    /// Pairs of rails that were cut.
+    cut,
+}

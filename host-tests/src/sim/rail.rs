@@ -1,0 +1,374 @@
+//! One end of the simulated network.
+
+use std::cmp::Reverse;
+
+use towline_core::btl::{
+    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Lost, Peer, Rail,
+    SendError, Sent, Shape, Ticket, Unreachable,
+};
+use towline_core::convertor::Span;
+use towline_core::time::Instant;
+
+use super::net::{Later, Net, Packet, State};
+
+/// A body shorter than this is always copied.
+const SHORT: u64 = 64;
+
+/// A rail of one node of a [`Net`].
+///
+/// ```
+/// use towline_core::btl::{Event, Lane, Peer, Rail, Shape};
+/// use towline_core::time::Instant;
+/// use towline_host_tests::dice::Dice;
+/// use towline_host_tests::sim::{faults::{Faults, Make}, net::Net};
+///
+/// let net = Net::new(2, vec![Make::default()], Faults::default(), Dice::new(1));
+/// let (mut left, mut right) = (net.rails(0).remove(0), net.rails(1).remove(0));
+/// let to_right = left.add_peer(Peer(1), right.card()).unwrap();
+/// right.add_peer(Peer(0), left.card()).unwrap();
+/// let mut grant = left.reserve(to_right, Shape { tag: 0x80, lane: Lane::Eager, header: 2, len: 5 }).unwrap();
+/// grant.write(0, b"hello");
+/// let ticket = grant.finish();
+/// left.commit(ticket);
+///
+/// assert!(right.poll(Instant::ZERO).is_none(), "it is still under way");
+/// let arrival = right.poll_at().unwrap();
+/// let Some(Event::Frame(frame)) = right.poll(arrival) else { panic!() };
+/// assert_eq!(frame.head(), b"hello");
+/// ```
+pub struct SimRail {
+    net: Net,
+    node: u32,
+    rail: u32,
+    card: [u8; 8],
+    attributes: Attributes,
+    /// The frame that is being written: what was asked, and its bytes.
+    draft: Option<Shape>,
+    room: Vec<u8>,
+}
+
+impl SimRail {
+    pub(super) fn new(net: Net, node: u32, rail: u32) -> Self {
+        let state = net.0.borrow();
+        let make = state.makes[rail as usize];
+        let faults = &state.faults;
+        let mut capabilities = Capabilities::SEND;
+        capabilities.set(Capabilities::SEND_INPLACE, faults.in_place != 0);
+        capabilities.set(Capabilities::NEED_ACK, faults.drop != 0 || faults.duplicate != 0);
+        capabilities.set(Capabilities::NEED_CSUM, faults.corrupt != 0);
+        let attributes = Attributes {
+            name: "sim",
+            capabilities,
+            exclusivity: towline_core::btl::attributes::EXCLUSIVITY_DEFAULT,
+            latency: make.latency,
+            bandwidth: make.bandwidth,
+            eager_limit: make.eager_limit,
+            rendezvous_eager_limit: make.rendezvous_eager_limit,
+            min_fragment: make.min_fragment,
+            max_send_size: make.max_send_size,
+            cache_size: 4,
+            cache_bytes: 0,
+            frames_kept: make.frames_kept,
+        };
+        let room = vec![0; make.eager_limit.max(make.max_send_size) as usize];
+        drop(state);
+        let mut card = [0; 8];
+        card[..4].copy_from_slice(&node.to_le_bytes());
+        card[4..].copy_from_slice(&rail.to_le_bytes());
+        Self { net, node, rail, card, attributes, draft: None, room }
+    }
+
+    /// Whether a frame is taken now.
+    fn admit(&self, state: &mut State, to: Endpoint, shape: Shape) -> Result<(), SendError> {
+        let limit = if shape.lane == Lane::Bulk { self.attributes.max_send_size } else { self.attributes.eager_limit };
+        if shape.len > limit || usize::from(shape.header) > HEAD {
+            return Err(SendError::TooLong);
+        }
+        if to.0 >= state.nodes() || state.end(self.node, self.rail).names[to.0 as usize].is_none() {
+            return Err(SendError::Unreachable);
+        }
+        let (now, slots) = (state.now, state.makes[self.rail as usize].slots);
+        let link = state.link(self.node, to.0, self.rail);
+        if link.used[shape.lane as usize] >= slots {
+            state.counts.busy_for_room += 1;
+            return Err(SendError::Busy);
+        }
+        if link.refuses_until > now {
+            state.counts.busy_by_chance += 1;
+            return Err(SendError::Busy);
+        }
+        if state.dice.chance(state.faults.busy) {
+            let pause = state.dice.below(state.faults.busy_for + 1);
+            state.link(self.node, to.0, self.rail).refuses_until = now + pause;
+            state.counts.busy_by_chance += 1;
+            return Err(SendError::Busy);
+        }
+        Ok(())
+    }
+
+    fn post(
+        &self,
+        state: &mut State,
+        to: Endpoint,
+        shape: Shape,
+        bytes: Vec<u8>,
+        in_place: Option<(Span, Cookie)>,
+    ) -> Sent {
+        let left_in_place = in_place.is_some();
+        state.counts.in_place += u64::from(left_in_place);
+        let id = state.id();
+        let packet = Packet {
+            id,
+            from: self.node,
+            to: to.0,
+            rail: self.rail,
+            tag: shape.tag,
+            lane: shape.lane,
+            header: shape.header,
+            bytes,
+            in_place,
+            body_at: 0,
+            sink: None,
+            copy: false,
+            held: false,
+        };
+        match (state.accept(packet), left_in_place) {
+            (_, true) => Sent::InPlace,
+            (true, false) => Sent::Done,
+            (false, false) => Sent::Staged,
+        }
+    }
+
+    /// What is due at this end.
+    fn due(&self, state: &mut State) -> Option<Event> {
+        let now = state.now;
+        loop {
+            let keep = self.attributes.frames_kept;
+            let end = state.end(self.node, self.rail);
+            let arrival = end.inbox.peek().map(|next| next.0.0).filter(|at| *at <= now && end.held < keep);
+            let event = end.events.peek().map(|next| next.0.0).filter(|at| *at <= now);
+            match (arrival, event) {
+                (None, None) => return None,
+                (Some(arrival), event) if event.is_none_or(|event| arrival <= event) => {
+                    let Reverse((when, id, at)) = end.inbox.pop()?;
+                    if let Some(frame) = self.hand_over(state, at) {
+                        return Some(Event::Frame(frame));
+                    }
+                    state.end(self.node, self.rail).waiting.push((when, id, at));
+                }
+                _ => {
+                    let Reverse((.., later)) = end.events.pop()?;
+                    if let Some(event) = self.report(state, later) {
+                        return Some(event);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A frame for the reader; `None` as long as its sender is not known here.
+    fn hand_over(&self, state: &mut State, at: u32) -> Option<Frame> {
+        let from_node = state.packet(at).from;
+        let from = state.end(self.node, self.rail).names[from_node as usize]?;
+        state.materialize(at);
+        let now = state.now;
+        let packet = state.packet(at);
+        let (id, len, header, tag, copy) = (packet.id, packet.bytes.len(), packet.header, packet.tag, packet.copy);
+        let whole = len <= HEAD;
+        let valid = if whole || packet.body_at <= now { len.min(HEAD) } else { usize::from(header) };
+        let mut head = [0xee; HEAD];
+        head[..valid].copy_from_slice(&packet.bytes[..valid]);
+        let link = state.link(from_node, self.node, self.rail);
+        if !copy {
+            let overtaken = id < link.latest;
+            link.latest = link.latest.max(id);
+            state.counts.overtaken += u64::from(overtaken);
+        }
+        if whole {
+            state.discard(at);
+        } else {
+            state.packet(at).held = true;
+            state.end(self.node, self.rail).held += 1;
+        }
+        let id = FrameId(id << 32 | u64::from(at));
+        Some(Frame { id, from, tag, valid: valid as u8, len: len as u32, head })
+    }
+
+    /// What an event tells its reader; `None` where it is of a peer that was forgotten meanwhile.
+    fn report(&self, state: &mut State, later: Later) -> Option<Event> {
+        match later {
+            Later::Delivered(at) => {
+                let packet = state.packet(at);
+                let (sink, skip, cookie) = packet.sink.take()?;
+                let bytes = packet.bytes.get(skip..).unwrap_or(&[]);
+                // SAFETY: whoever asked for the delivery keeps the sink writable until told; the packet is elsewhere.
+                unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
+                state.discard(at);
+                Some(Event::Delivered(cookie))
+            }
+            Later::Sent { node, age, cookie } => {
+                (state.end(self.node, self.rail).ages[node as usize] == age).then_some(Event::Sent(Cookie(cookie)))
+            }
+            Later::Lost { node, age } => {
+                let end = state.end(self.node, self.rail);
+                if end.ages[node as usize] != age {
+                    return None;
+                }
+                end.ages[node as usize] += 1; // nothing of it may follow
+                let peer = end.names[node as usize].take()?;
+                Some(Event::Lost(peer, Lost::Broken))
+            }
+        }
+    }
+}
+
+impl Rail for SimRail {
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn card(&self) -> &[u8] {
+        &self.card
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        let card: [u8; 8] = card.try_into().map_err(|_| Unreachable::BadCard)?;
+        let [node, rail] = [0, 4].map(|at| u32::from_le_bytes(std::array::from_fn(|byte| card[at + byte])));
+        let mut state = self.net.0.borrow_mut();
+        if node >= state.nodes() || rail != self.rail {
+            return Err(Unreachable::NoNetwork);
+        }
+        let end = state.end(self.node, self.rail);
+        end.names[node as usize] = Some(peer);
+        let waiting = std::mem::take(&mut end.waiting);
+        end.inbox.extend(waiting.into_iter().map(Reverse));
+        Ok(Endpoint(node))
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        let mut state = self.net.0.borrow_mut();
+        if endpoint.0 >= state.nodes() {
+            return;
+        }
+        state.purge(endpoint.0, self.node, self.rail);
+        // What is under way to the peer still arrives if it left this memory.
+        state.settle_in_place(self.node, endpoint.0, self.rail);
+        let end = state.end(self.node, self.rail);
+        end.names[endpoint.0 as usize] = None;
+        end.ages[endpoint.0 as usize] += 1;
+    }
+
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        self.admit(&mut self.net.0.borrow_mut(), to, shape)?;
+        self.room[..shape.len as usize].fill(0xdd);
+        self.draft = Some(shape);
+        let ticket = Ticket { endpoint: to, position: 0, len: shape.len, extra: 0 };
+        // SAFETY: the room is at least as long as either limit, which `admit` checked, and belongs to this rail.
+        Ok(unsafe { Grant::new(self.room.as_mut_ptr(), shape.len as usize, ticket) })
+    }
+
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        let shape = self.draft.take().expect("a ticket is committed once, and is the last one given");
+        assert_eq!(shape.len, ticket.len, "a ticket of another grant");
+        let bytes = self.room[..shape.len as usize].to_vec();
+        self.post(&mut self.net.0.borrow_mut(), ticket.endpoint, shape, bytes, None)
+    }
+
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        assert_eq!((header.len() as u64 + body.len(), header.len()), (shape.len.into(), shape.header.into()));
+        let state = &mut *self.net.0.borrow_mut();
+        self.admit(state, to, shape)?;
+        if body.len() >= SHORT && state.dice.chance(state.faults.in_place) {
+            return Ok(self.post(state, to, shape, header.to_vec(), Some((body, cookie))));
+        }
+        let mut bytes = vec![0xdd; shape.len as usize];
+        bytes[..header.len()].copy_from_slice(header);
+        let rest = &mut bytes[header.len()..];
+        // SAFETY: the caller vouches for the body until this returns; the new vector is elsewhere.
+        unsafe { body.pack(rest.as_mut_ptr(), rest.len()) };
+        Ok(self.post(state, to, shape, bytes, None))
+    }
+
+    fn drained(&self, to: Endpoint) -> bool {
+        let mut state = self.net.0.borrow_mut();
+        let staged: Vec<u32> = state.end(self.node, self.rail).outbox.iter().copied().collect();
+        staged.into_iter().all(|at| state.packet(at).to != to.0)
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        let mut state = self.net.0.borrow_mut();
+        state.advance(now.as_nanos());
+        let time = state.now;
+        let mine = |&(node, rail, (since, until)): &(u32, u32, (u64, u64))| {
+            (node, rail) == (self.node, self.rail) && (since..until).contains(&time)
+        };
+        if state.faults.stalls.iter().any(mine) {
+            state.counts.stalled += 1;
+            return None;
+        }
+        for _ in 0..4 {
+            let Some(at) = state.end(self.node, self.rail).outbox.pop_front() else { break };
+            state.launch(at);
+        }
+        self.due(&mut state)
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        let state = self.net.0.borrow();
+        let Some(packet) = state.find(frame.0).filter(|packet| packet.held) else { return 0 };
+        let there = if packet.body_at <= state.now { packet.bytes.len() } else { usize::from(packet.header) };
+        let part = packet.bytes.get(at..there).unwrap_or(&[]);
+        let count = part.len().min(into.len());
+        into[..count].copy_from_slice(&part[..count]);
+        count
+    }
+
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
+        let mut state = self.net.0.borrow_mut();
+        let Some(packet) = state.find(frame.0).filter(|packet| packet.held) else { return Delivery::Done };
+        let (at, id, body_at) = (frame.0 as u32, packet.id, packet.body_at);
+        let body = packet.bytes.get(skip..).unwrap_or(&[]);
+        if body_at <= state.now {
+            // SAFETY: the caller vouches for the sink, which cannot be in the packet's own memory.
+            unsafe { sink.unpack(body.as_ptr(), body.len()) };
+            state.discard(at);
+            return Delivery::Done;
+        }
+        // Some of it at once, to catch a reader that looks or writes there too early.
+        // SAFETY: as above.
+        unsafe { sink.unpack(body.as_ptr(), body.len() / 3) };
+        state.counts.pending_deliveries += 1;
+        let packet = state.packet(at);
+        packet.sink = Some((sink, skip, cookie));
+        packet.held = false;
+        let end = state.end(self.node, self.rail);
+        end.held -= 1;
+        end.events.push(Reverse((body_at, id, Later::Delivered(at))));
+        Delivery::Pending
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        let mut state = self.net.0.borrow_mut();
+        if state.find(frame.0).is_some_and(|packet| packet.held) {
+            state.discard(frame.0 as u32);
+        }
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        let mut state = self.net.0.borrow_mut();
+        let keep = self.attributes.frames_kept;
+        state.end(self.node, self.rail).next_at(keep).map(Instant::from_nanos)
+    }
+
+    fn arm(&mut self) -> bool {
+        let now = self.net.0.borrow().now;
+        self.poll_at().is_none_or(|at| at.as_nanos() > now)
+    }
+}

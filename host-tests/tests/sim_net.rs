@@ -1,0 +1,129 @@
+//! The simulated network itself: each fault that the next floors must bear does happen, and can be counted.
+
+use towline_core::btl::{Cookie, Event, Lane, Lost, Peer, Rail, SendError, Sent, Shape};
+use towline_core::convertor::Span;
+use towline_core::time::Instant;
+use towline_host_tests::dice::{Dice, patterned};
+use towline_host_tests::sim::faults::{Counts, Faults, Make};
+use towline_host_tests::sim::net::Net;
+use towline_host_tests::sim::rail::SimRail;
+
+const FRAMES: u64 = 200;
+
+/// Sends frames from node 0 to node 1, one a microsecond, and gives what arrived in order, with the counts.
+fn traffic(faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
+    let make = Make { slots: 1000, ..Make::default() };
+    let net = Net::new(2, vec![make], faults, Dice::new(5));
+    let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
+    let to = one.add_peer(Peer(1), other.card()).expect("reachable");
+    other.add_peer(Peer(0), one.card()).expect("reachable");
+    let (mut got, mut rest) = (vec![], vec![]);
+    for step in 0..FRAMES * 2 {
+        let now = Instant::from_nanos(step * 1000);
+        if step < FRAMES {
+            send(&mut one, to, step);
+        }
+        while let Some(event) = other.poll(now) {
+            match event {
+                Event::Frame(frame) => got.push(frame.head().to_vec()),
+                event => rest.push(event),
+            }
+        }
+        rest.extend(one.poll(now));
+    }
+    assert_eq!(net.under_way(), 0);
+    (got, rest, net.counts())
+}
+
+fn send(rail: &mut SimRail, to: towline_core::btl::Endpoint, name: u64) {
+    let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 8, len: 40 };
+    let Ok(mut grant) = rail.reserve(to, shape) else { return };
+    grant.write(0, &patterned(name, 40));
+    let ticket = grant.finish();
+    rail.commit(ticket);
+}
+
+fn all() -> Vec<Vec<u8>> {
+    (0..FRAMES).map(|name| patterned(name, 40)).collect()
+}
+
+#[test]
+fn without_faults_all_arrives_in_order() {
+    let (got, rest, counts) = traffic(Faults::default());
+    assert_eq!(got, all());
+    assert!(rest.is_empty());
+    assert_eq!(counts, Counts { frames: FRAMES, bytes: FRAMES * 40, ..Counts::default() });
+}
+
+#[test]
+fn jitter_makes_frames_overtake() {
+    let (mut got, _, counts) = traffic(Faults { jitter: 20_000, ..Faults::default() });
+    assert_ne!(got, all());
+    let mut sorted = all();
+    sorted.sort();
+    got.sort();
+    assert_eq!(got, sorted);
+    assert!(counts.overtaken > 0);
+}
+
+#[test]
+fn frames_are_dropped_doubled_and_corrupted() {
+    let (got, _, counts) = traffic(Faults { drop: 100, ..Faults::default() });
+    assert!(counts.dropped > 0);
+    assert_eq!(got.len() as u64, FRAMES - counts.dropped);
+
+    let (got, _, counts) = traffic(Faults { duplicate: 100, ..Faults::default() });
+    assert!(counts.duplicated > 0);
+    assert_eq!(got.len() as u64, FRAMES + counts.duplicated);
+
+    let (got, _, counts) = traffic(Faults { corrupt: 100, ..Faults::default() });
+    let changed = got.iter().zip(all()).filter(|(got, sent)| *got != sent).count() as u64;
+    assert!(counts.corrupted > 0);
+    assert_eq!(changed, counts.corrupted);
+}
+
+#[test]
+fn partitions_hold_up_or_lose() {
+    let partitions = vec![(1, 0, (20_000, 60_000))];
+    let (got, _, counts) = traffic(Faults { partitions: partitions.clone(), ..Faults::default() });
+    assert_eq!((got.len() as u64, counts.partitioned > 0), (FRAMES, true));
+    let (got, _, counts) = traffic(Faults { partitions, drop: 1, ..Faults::default() });
+    assert!(counts.partitioned > 0 && got.len() as u64 <= FRAMES - counts.partitioned);
+}
+
+#[test]
+fn a_stalled_rail_catches_up() {
+    let (got, _, counts) = traffic(Faults { stalls: vec![(1, 0, (10_000, 90_000))], ..Faults::default() });
+    assert_eq!(got, all());
+    assert!(counts.stalled > 0);
+}
+
+#[test]
+fn both_ends_hear_of_a_death_once_and_of_nothing_after() {
+    let (got, rest, counts) = traffic(Faults { deaths: vec![(1, None, 50_000)], ..Faults::default() });
+    assert_eq!(counts.cut, 1);
+    assert!(!got.is_empty() && (got.len() as u64) < FRAMES);
+    let lost = rest.iter().filter(|event| matches!(event, Event::Lost(_, Lost::Broken))).count();
+    assert_eq!((lost, rest.len()), (2, 2));
+}
+
+#[test]
+fn a_body_in_place_is_read_late_and_left_alone_after_the_peer_is_gone() {
+    let faults = Faults { in_place: 1000, ..Faults::default() };
+    let net = Net::new(2, vec![Make::default()], faults, Dice::new(5));
+    let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
+    let to = one.add_peer(Peer(1), other.card()).expect("reachable");
+    other.add_peer(Peer(0), one.card()).expect("reachable");
+    let mut body = [1u8; 100];
+    let shape = Shape { tag: 0x80, lane: Lane::Bulk, header: 2, len: 102 };
+    // SAFETY: the body outlives the rails' use of it; this test writes to it meanwhile to see when it is read.
+    let sent = unsafe { one.send(to, shape, &[0; 2], Span::of(&body), Cookie(9)) };
+    assert_eq!(sent, Ok(Sent::InPlace));
+    body.fill(2);
+    one.del_peer(to);
+    body.fill(3);
+    let Some(Event::Frame(frame)) = other.poll(Instant::from_nanos(1_000_000)) else { panic!("no frame") };
+    assert_eq!(frame.head()[2..], [2; 54], "read when the peer was deleted, at the latest");
+    assert!(one.poll(Instant::from_nanos(2_000_000)).is_none(), "nothing is reported for a deleted peer");
+    assert_eq!(one.reserve(to, shape).err(), Some(SendError::Unreachable));
+}
