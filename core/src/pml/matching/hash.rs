@@ -2,44 +2,35 @@
 
 use super::Key;
 
-/// Secret multipliers of one matcher.
+/// The secret of one matcher.
 ///
-/// The hash is pair-multiply-shift: for any two keys that were chosen without knowledge of the multipliers, all pairs
-/// of their top 32 bits are equally likely. A peer can choose keys, but not keys that meet in one bucket.
+/// The hash is one folded multiplication: both halves of the product of two secrets mixed with the key, as in wyhash.
+/// A peer can choose keys, but without the secrets not keys that meet in one bucket.
 #[derive(Debug)]
 pub(super) struct Hasher {
-    context: u64,
-    source: u64,
-    tag: u64,
-    sum: u64,
+    left: u64,
+    right: u64,
 }
 
-/// Low bits of the source and of the tag that pick a place within a run of 16 buckets, one cache line.
-const RUN_BITS: u32 = 2;
-/// Fewer buckets than one run are never made, so that a place within a run exists in every table.
-pub(super) const LEAST_BUCKETS: usize = 1 << (2 * RUN_BITS);
+/// Low bits of the source and of the tag that are not hashed, so that neighbours share a cache line.
+const NEAR: u32 = 3;
 
 impl Hasher {
     pub(super) const fn new(seed: u64) -> Self {
-        Self { context: spread(seed, 1), source: spread(seed, 2), tag: spread(seed, 3), sum: spread(seed, 4) }
+        Self { left: spread(seed, 1), right: spread(seed, 2) }
     }
 
-    /// The bucket of `key` in a table of `2^(64 - shift)` buckets, at least [`LEAST_BUCKETS`].
+    /// A word whose low bits pick the bucket of `key`.
     ///
-    /// Neighbouring sources and tags are hashed as one group; their low bits then permute the buckets of a run. The
-    /// chance that two keys of different groups meet stays one in the number of buckets, since any fixed distance of
-    /// two hashes is as likely as any other; two keys of one group never meet; and receives posted for consecutive
-    /// sources or tags find their buckets on one cache line.
+    /// Groups of four neighbouring sources by four neighbouring tags are hashed as one; what the key adds then tells the
+    /// sixteen apart. Keys of one group never meet, receives posted for consecutive sources or tags find their buckets
+    /// on one cache line, and keys of two groups meet as seldom as their hashes differ by any given word.
     #[inline]
-    pub(super) const fn bucket(&self, key: &Key, shift: u32) -> usize {
-        const LOW: u32 = (1 << RUN_BITS) - 1;
-        let place = (key.source & LOW) << RUN_BITS | key.tag & LOW;
-        let pair = self
-            .context
-            .wrapping_add((key.source >> RUN_BITS) as u64)
-            .wrapping_mul(self.source.wrapping_add(key.context as u64));
-        let hash = pair.wrapping_add(self.tag.wrapping_mul((key.tag >> RUN_BITS) as u64)).wrapping_add(self.sum);
-        hash.wrapping_shr(shift) as usize ^ place as usize
+    pub(super) const fn hash(&self, key: &Key) -> u32 {
+        let left = self.left ^ ((key.context as u64) << 32 | (key.source >> NEAR) as u64);
+        let right = self.right ^ (key.tag >> NEAR) as u64;
+        let product = left as u128 * right as u128;
+        (product as u32 ^ (product >> 64) as u32) ^ key.tag.wrapping_add(key.source.wrapping_mul((1 << NEAR) + 1))
     }
 }
 
@@ -60,7 +51,7 @@ mod tests {
         let hasher = Hasher::new(seed);
         let mut load = [0u32; 4096];
         for i in 0..4096 {
-            load[hasher.bucket(&key(i), 64 - 12)] += 1;
+            load[(hasher.hash(&key(i)) & 4095) as usize] += 1;
         }
         *load.iter().max().unwrap()
     }
@@ -81,10 +72,10 @@ mod tests {
     fn keys_that_meet_under_one_seed_part_under_another() {
         let hasher = Hasher::new(1);
         let key = |tag| Key { context: 0, source: 0, tag };
-        let mut meeting = (0..).filter(|tag| hasher.bucket(&key(*tag), 64 - 12) == 5);
+        let mut meeting = (0..).filter(|tag| hasher.hash(&key(*tag)) & 4095 == 5);
         let tags: [u32; 64] = core::array::from_fn(|_| meeting.next().unwrap());
         let other = Hasher::new(2);
-        let stay = tags.iter().filter(|tag| other.bucket(&key(**tag), 64 - 12) == other.bucket(&key(tags[0]), 64 - 12));
+        let stay = tags.iter().filter(|tag| (other.hash(&key(**tag)) ^ other.hash(&key(tags[0]))) & 4095 == 0);
         assert!(stay.count() < 16);
     }
 }

@@ -100,7 +100,7 @@ pub struct Matcher<'m> {
     posted: posted::Posted<'m>,
     unexpected: unexpected::Unexpected<'m>,
     hasher: hash::Hasher,
-    counters: Cell<Counters>,
+    meter: Meter,
 }
 
 impl<'m> Matcher<'m> {
@@ -114,7 +114,7 @@ impl<'m> Matcher<'m> {
             posted: posted::Posted::new(arena, requests)?,
             unexpected: unexpected::Unexpected::new(arena, unexpected)?,
             hasher: hash::Hasher::new(seed),
-            counters: Cell::default(),
+            meter: Meter::default(),
         })
     }
 
@@ -138,16 +138,13 @@ impl<'m> Matcher<'m> {
     /// The receive that was posted first among those that accept `key`; it is no longer posted then.
     #[inline]
     pub fn take_posted(&mut self, key: &Key) -> Option<u32> {
-        let mut steps = 0;
-        let slot = self.posted.take(&self.hasher, key, &mut steps);
-        self.count(steps, slot)
+        self.posted.take(&self.hasher, key, &self.meter)
     }
 
     /// The receive that was posted first among those that accept `key`; it stays posted.
     #[inline]
     pub fn peek_posted(&self, key: &Key) -> Option<u32> {
-        let mut steps = 0;
-        self.posted.peek(&self.hasher, key, &mut steps)
+        self.posted.peek(&self.hasher, key)
     }
 
     /// What the receive in a slot accepts, `None` if it is not posted. To go through all receives in any order, this
@@ -179,9 +176,7 @@ impl<'m> Matcher<'m> {
     /// arrival if the pattern has a wildcard.
     #[inline]
     pub fn find_unexpected(&self, pattern: &Pattern) -> Option<u32> {
-        let mut steps = 0;
-        let slot = self.unexpected.find(&self.hasher, pattern, &mut steps);
-        self.count(steps, slot)
+        self.unexpected.find(&self.hasher, pattern, &self.meter)
     }
 
     /// Takes out a message, wherever it stands, in constant time. False if the slot holds none.
@@ -210,18 +205,40 @@ impl<'m> Matcher<'m> {
     }
 
     /// What the searches of [`take_posted`](Self::take_posted) and [`find_unexpected`](Self::find_unexpected) cost.
-    pub const fn counters(&self) -> Counters {
-        self.counters.get()
+    pub fn counters(&self) -> Counters {
+        self.meter.read()
+    }
+}
+
+/// Counts searches. It has an inside to change, since a probe only looks.
+#[derive(Debug, Default)]
+struct Meter {
+    matches: Cell<u64>,
+    /// Steps beyond one in each match.
+    further: Cell<u64>,
+    most: Cell<u32>,
+}
+
+impl Meter {
+    /// Counts a search that found its counterpart in one step: one addition, on the path of every message.
+    #[inline]
+    fn found_at_once(&self) {
+        self.matches.set(self.matches.get().wrapping_add(1));
     }
 
-    #[inline]
-    fn count(&self, steps: u32, found: Option<u32>) -> Option<u32> {
-        let counters = self.counters.get();
-        self.counters.set(Counters {
-            matches: counters.matches.wrapping_add(found.is_some() as u64),
-            steps: counters.steps.wrapping_add(steps as u64),
-            most_steps: counters.most_steps.max(steps),
-        });
-        found
+    fn searched(&self, steps: u32, found: bool) {
+        let found = found as u32;
+        self.matches.set(self.matches.get().wrapping_add(found.into()));
+        self.further.set(self.further.get().wrapping_add(steps.saturating_sub(found).into()));
+        self.most.set(self.most.get().max(steps));
+    }
+
+    fn read(&self) -> Counters {
+        let matches = self.matches.get();
+        Counters {
+            matches,
+            steps: matches.wrapping_add(self.further.get()),
+            most_steps: self.most.get().max((matches != 0).into()),
+        }
     }
 }

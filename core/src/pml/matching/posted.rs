@@ -2,7 +2,7 @@
 
 use super::hash::Hasher;
 use super::table::{Place, Table};
-use super::{ANY, INTERNAL_TAGS, Key, Pattern};
+use super::{ANY, INTERNAL_TAGS, Key, Meter, Pattern};
 use crate::arena::{Arena, OutOfMemory};
 
 /// Posted receives. A pattern is filed under a key of its own with the wildcards left in, so there are four kinds of
@@ -31,11 +31,11 @@ enum Kind {
 impl Kind {
     #[inline]
     const fn of(pattern: &Pattern) -> Option<Self> {
-        match (pattern.source, pattern.tag) {
-            (ANY, ANY) => Some(Self::Both),
-            (ANY, _) => Some(Self::Source),
-            (_, ANY) => Some(Self::Tag),
-            _ => None,
+        match (pattern.source == ANY, pattern.tag == ANY) {
+            (false, false) => None,
+            (true, false) => Some(Self::Source),
+            (false, true) => Some(Self::Tag),
+            (true, true) => Some(Self::Both),
         }
     }
 }
@@ -62,36 +62,38 @@ impl<'m> Posted<'m> {
     #[inline]
     pub(super) fn post(&mut self, hasher: &Hasher, slot: u32, pattern: Pattern) {
         let key = Key { context: pattern.context, source: pattern.source, tag: pattern.tag };
-        if self.table.push(hasher, slot, key, self.sequence) {
-            self.sequence = self.sequence.wrapping_add(1);
-            self.count(&pattern, 1);
+        if !self.table.push(hasher, slot, key, self.sequence) {
+            return;
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        match Kind::of(&pattern) {
+            None => self.exact = self.exact.wrapping_add(1),
+            Some(kind) => self.count(kind, 1),
         }
     }
 
     #[inline]
     pub(super) fn unpost(&mut self, hasher: &Hasher, slot: u32) -> bool {
         let Some(pattern) = self.get(slot) else { return false };
-        self.count(&pattern, u32::MAX);
+        self.forget(&pattern);
         self.table.remove(hasher, slot)
     }
 
     #[inline]
-    pub(super) fn take(&mut self, hasher: &Hasher, key: &Key, steps: &mut u32) -> Option<u32> {
+    pub(super) fn take(&mut self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
         if self.wild != 0 {
-            return self.take_oldest(hasher, key, steps);
+            return self.take_oldest(hasher, key, meter);
         }
         if self.exact == 0 {
             return None;
         }
-        let place = self.table.find(hasher, key, steps)?;
-        self.table.pop(place);
+        let slot = self.table.take(hasher, key, meter)?;
         self.exact = self.exact.wrapping_sub(1);
-        Some(place.slot())
+        Some(slot)
     }
 
-    #[inline]
-    pub(super) fn peek(&self, hasher: &Hasher, key: &Key, steps: &mut u32) -> Option<u32> {
-        self.oldest(hasher, key, steps).map(Place::slot)
+    pub(super) fn peek(&self, hasher: &Hasher, key: &Key) -> Option<u32> {
+        self.oldest(hasher, key, &mut 0).map(Place::slot)
     }
 
     /// Posted after the receive in slot `after` and before all others, at a cost that grows with the table.
@@ -107,10 +109,13 @@ impl<'m> Posted<'m> {
     }
 
     #[inline(never)]
-    fn take_oldest(&mut self, hasher: &Hasher, key: &Key, steps: &mut u32) -> Option<u32> {
-        let place = self.oldest(hasher, key, steps)?;
+    fn take_oldest(&mut self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
+        let mut steps = 0;
+        let place = self.oldest(hasher, key, &mut steps);
+        meter.searched(steps, place.is_some());
+        let place = place?;
         let pattern = self.get(place.slot())?;
-        self.count(&pattern, u32::MAX);
+        self.forget(&pattern);
         self.table.pop(place);
         Some(place.slot())
     }
@@ -144,13 +149,18 @@ impl<'m> Posted<'m> {
         best.map(|(_, place)| place)
     }
 
-    /// Counts one receive more, or with `u32::MAX` one less.
+    /// Counts one receive less.
     #[inline]
-    fn count(&mut self, pattern: &Pattern, change: u32) {
-        let Some(kind) = Kind::of(pattern) else {
-            self.exact = self.exact.wrapping_add(change);
-            return;
-        };
+    fn forget(&mut self, pattern: &Pattern) {
+        match Kind::of(pattern) {
+            None => self.exact = self.exact.wrapping_sub(1),
+            Some(kind) => self.count(kind, u32::MAX),
+        }
+    }
+
+    /// Counts one receive with wildcards more, or with `u32::MAX` one less.
+    #[cold]
+    fn count(&mut self, kind: Kind, change: u32) {
         self.wild = self.wild.wrapping_add(change);
         if let Some(count) = self.kinds.get_mut(kind as usize) {
             *count = count.wrapping_add(change);

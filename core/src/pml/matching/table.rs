@@ -2,11 +2,14 @@
 //!
 //! An entry belongs to a slot of a pool and lies at the slot's index. A bucket chains the heads of its keys only, so a
 //! flood of equal keys never lengthens the search for another key. Links hold index plus one; zeros are an empty table.
+//!
+//! Each operation is inlined for the common case, a key that is alone and first in its bucket; the rest is in the
+//! functions called `..._far`.
 
 use zerocopy::FromZeros;
 
-use super::Key;
-use super::hash::{Hasher, LEAST_BUCKETS};
+use super::hash::Hasher;
+use super::{Key, Meter};
 use crate::arena::{Arena, OutOfMemory};
 
 /// One slot's key and links, two to a cache line. `O` orders entries of different keys.
@@ -27,9 +30,8 @@ pub(super) struct Entry<O> {
 #[derive(Debug)]
 pub(super) struct Table<'m, O> {
     entries: &'m mut [Entry<O>],
+    /// The first head of each bucket: a power of two of them.
     buckets: &'m mut [u32],
-    /// 64 less the logarithm of the number of buckets.
-    shift: u32,
 }
 
 /// Where the head of a key's queue hangs.
@@ -51,24 +53,11 @@ impl Place {
 
 impl<'m, O: FromZeros> Table<'m, O> {
     pub(super) fn new(arena: &mut Arena<'m>, slots: u32) -> Result<Self, OutOfMemory> {
-        let buckets = buckets(slots);
-        let shift = 64_u32.wrapping_sub(buckets.trailing_zeros());
-        Ok(Self { entries: arena.table(entries(slots))?, buckets: arena.table(buckets)?, shift })
+        Ok(Self { entries: arena.table(entries(slots))?, buckets: arena.table(buckets(slots))? })
     }
 
     pub(super) const fn cost(slots: u32) -> usize {
         Arena::cost::<Entry<O>>(entries(slots)).saturating_add(Arena::cost::<u32>(buckets(slots)))
-    }
-
-    /// The entry whose index plus one is `link`; none for the link 0.
-    #[inline]
-    fn at(&self, link: u32) -> Option<&Entry<O>> {
-        self.entries.get(link.wrapping_sub(1) as usize)
-    }
-
-    #[inline]
-    fn at_mut(&mut self, link: u32) -> Option<&mut Entry<O>> {
-        self.entries.get_mut(link.wrapping_sub(1) as usize)
     }
 
     /// The entry of a slot that is queued.
@@ -87,45 +76,33 @@ impl<'m, O: FromZeros> Table<'m, O> {
         (0u32..).zip(self.entries.iter()).filter(|(_, entry)| entry.prev != 0)
     }
 
-    /// The head of the queue of `key`. Adds the entries that it looks at to `steps`.
-    #[inline]
-    pub(super) fn find(&self, hasher: &Hasher, key: &Key, steps: &mut u32) -> Option<Place> {
-        let bucket = hasher.bucket(key, self.shift);
-        let mut place = Place { bucket, before: 0, at: *self.buckets.get(bucket)? };
-        while let Some(entry) = self.at(place.at) {
-            *steps = steps.wrapping_add(1);
-            if entry.key == *key {
-                return Some(place);
-            }
-            place.before = place.at;
-            place.at = entry.chain;
-        }
-        None
-    }
-
     /// Appends a slot to the queue of `key`. False if the slot does not exist or is queued already.
     #[inline]
     pub(super) fn push(&mut self, hasher: &Hasher, slot: u32, key: Key, order: O) -> bool {
-        let link = slot.wrapping_add(1);
-        let bucket = hasher.bucket(&key, self.shift);
-        let Some(first) = self.buckets.get(bucket).copied() else { return false };
-        let Some(entry) = self.entries.get_mut(slot as usize).filter(|entry| entry.prev == 0) else { return false };
-        *entry = Entry { key, chain: first, next: 0, prev: link, order };
-        if first != 0 && self.append(link, first, &key) {
-            return true;
+        let index = self.bucket(hasher, &key);
+        let Some(bucket) = self.buckets.get_mut(index) else { return false };
+        let Some(entry) = self.entries.get_mut(slot as usize) else { return false };
+        if entry.prev != 0 {
+            return false;
         }
-        if let Some(bucket) = self.buckets.get_mut(bucket) {
+        let link = slot.wrapping_add(1);
+        *entry = Entry { key, chain: 0, next: 0, prev: link, order };
+        if *bucket == 0 {
             *bucket = link;
+        } else {
+            self.push_far(index, link);
         }
         true
     }
 
-    /// Puts the new entry at `link` behind the last of its key, if the chain from `first` on has the key.
-    #[inline]
-    fn append(&mut self, link: u32, first: u32, key: &Key) -> bool {
-        let mut at = first;
+    /// Puts a new entry behind the last of its key, or else at the end of its bucket: the oldest key of a bucket is
+    /// found first, as in a plain list.
+    #[inline(never)]
+    fn push_far(&mut self, bucket: usize, link: u32) {
+        let Some(&Entry { key, .. }) = self.at(link) else { return };
+        let mut at = self.buckets.get(bucket).copied().unwrap_or(0);
         while let Some(head) = self.at_mut(at) {
-            if head.key == *key {
+            if head.key == key {
                 let last = core::mem::replace(&mut head.prev, link);
                 if let Some(last) = self.at_mut(last) {
                     last.next = link;
@@ -133,39 +110,82 @@ impl<'m, O: FromZeros> Table<'m, O> {
                 if let Some(entry) = self.at_mut(link) {
                     entry.prev = last;
                 }
-                return true;
+                return;
+            }
+            if head.chain == 0 {
+                head.chain = link;
+                return;
             }
             at = head.chain;
         }
-        false
     }
 
-    /// Takes the head at `place` off its queue; the next entry of its key takes its place.
+    /// The slot at the head of the queue of `key`.
     #[inline]
-    pub(super) fn pop(&mut self, place: Place) {
-        let Some(head) = self.at_mut(place.at) else { return };
-        let (chain, next) = (head.chain, head.next);
-        let last = core::mem::replace(&mut head.prev, 0);
-        let mut heir = chain;
-        if let Some(second) = self.at_mut(next) {
-            second.chain = chain;
-            second.prev = last;
-            heir = next;
+    pub(super) fn front(&self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
+        let bucket = self.bucket(hasher, key);
+        let first = *self.buckets.get(bucket)?;
+        if self.at(first)?.key == *key {
+            meter.found_at_once();
+            return Some(first.wrapping_sub(1));
         }
-        if place.before == 0 {
-            if let Some(bucket) = self.buckets.get_mut(place.bucket) {
-                *bucket = heir;
-            }
-        } else if let Some(before) = self.at_mut(place.before) {
-            before.chain = heir;
+        self.front_far(hasher, key, meter)
+    }
+
+    #[inline(never)]
+    fn front_far(&self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
+        let mut steps = 0;
+        let place = self.find(hasher, key, &mut steps);
+        meter.searched(steps, place.is_some());
+        place.map(Place::slot)
+    }
+
+    /// Takes the head off the queue of `key`.
+    #[inline]
+    pub(super) fn take(&mut self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
+        let bucket = self.bucket(hasher, key);
+        let bucket = self.buckets.get_mut(bucket)?;
+        let slot = bucket.wrapping_sub(1);
+        let first = self.entries.get_mut(slot as usize)?;
+        if first.key == *key && first.next == 0 {
+            *bucket = first.chain;
+            first.prev = 0;
+            meter.found_at_once();
+            return Some(slot);
         }
+        self.take_far(hasher, key, meter)
+    }
+
+    #[inline(never)]
+    fn take_far(&mut self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
+        let mut steps = 0;
+        let place = self.find(hasher, key, &mut steps);
+        meter.searched(steps, place.is_some());
+        let place = place?;
+        self.pop(place);
+        Some(place.slot())
     }
 
     /// Takes a slot out of its queue, wherever it stands there. False if it is not queued.
+    #[inline]
     pub(super) fn remove(&mut self, hasher: &Hasher, slot: u32) -> bool {
+        let Some(entry) = self.entries.get_mut(slot as usize) else { return false };
         let link = slot.wrapping_add(1);
-        let Some(entry) = self.get(slot) else { return false };
-        let (key, next, prev) = (entry.key, entry.next, entry.prev);
+        if entry.prev == link {
+            let bucket = self.buckets.len().wrapping_sub(1) & hasher.hash(&entry.key) as usize;
+            if let Some(bucket) = self.buckets.get_mut(bucket).filter(|first| **first == link) {
+                *bucket = entry.chain;
+                entry.prev = 0;
+                return true;
+            }
+        }
+        self.remove_far(hasher, slot)
+    }
+
+    #[inline(never)]
+    fn remove_far(&mut self, hasher: &Hasher, slot: u32) -> bool {
+        let link = slot.wrapping_add(1);
+        let Some(&Entry { key, next, prev, .. }) = self.get(slot) else { return false };
         let is_head = self.at(prev).is_none_or(|before| before.next != link);
         if is_head {
             if let Some(place) = self.find(hasher, &key, &mut 0) {
@@ -186,6 +206,57 @@ impl<'m, O: FromZeros> Table<'m, O> {
         }
         true
     }
+
+    /// The head of the queue of `key`. Adds the entries that it looks at to `steps`.
+    pub(super) fn find(&self, hasher: &Hasher, key: &Key, steps: &mut u32) -> Option<Place> {
+        let bucket = self.bucket(hasher, key);
+        let mut place = Place { bucket, before: 0, at: *self.buckets.get(bucket)? };
+        while let Some(entry) = self.at(place.at) {
+            *steps = steps.wrapping_add(1);
+            if entry.key == *key {
+                return Some(place);
+            }
+            place.before = place.at;
+            place.at = entry.chain;
+        }
+        None
+    }
+
+    /// Takes the head at `place` off its queue; the next entry of its key takes its place.
+    pub(super) fn pop(&mut self, place: Place) {
+        let Some(head) = self.at_mut(place.at) else { return };
+        let (chain, next) = (head.chain, head.next);
+        let last = core::mem::replace(&mut head.prev, 0);
+        let mut heir = chain;
+        if let Some(second) = self.at_mut(next) {
+            second.chain = chain;
+            second.prev = last;
+            heir = next;
+        }
+        if place.before == 0 {
+            if let Some(bucket) = self.buckets.get_mut(place.bucket) {
+                *bucket = heir;
+            }
+        } else if let Some(before) = self.at_mut(place.before) {
+            before.chain = heir;
+        }
+    }
+
+    #[inline]
+    fn bucket(&self, hasher: &Hasher, key: &Key) -> usize {
+        self.buckets.len().wrapping_sub(1) & hasher.hash(key) as usize
+    }
+
+    /// The entry whose index plus one is `link`; none for the link 0.
+    #[inline]
+    fn at(&self, link: u32) -> Option<&Entry<O>> {
+        self.entries.get(link.wrapping_sub(1) as usize)
+    }
+
+    #[inline]
+    fn at_mut(&mut self, link: u32) -> Option<&mut Entry<O>> {
+        self.entries.get_mut(link.wrapping_sub(1) as usize)
+    }
 }
 
 /// Entries of a table: links hold the index plus one, so the last number is left out.
@@ -195,9 +266,8 @@ const fn entries(slots: u32) -> usize {
 
 /// Buckets of a table: a power of two and at least as many as entries, so that a chain has one head on average.
 const fn buckets(slots: u32) -> usize {
-    let power = match slots.checked_next_power_of_two() {
+    match slots.checked_next_power_of_two() {
         Some(power) => power as usize,
         None => 1 << 31,
-    };
-    if power < LEAST_BUCKETS { LEAST_BUCKETS } else { power }
+    }
 }

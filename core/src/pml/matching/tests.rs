@@ -168,3 +168,174 @@ proptest! {
         })?;
     }
 }
+
+/// What the other receives are while `depth` receives without wildcards are matched.
+fn post_wildcards(matcher: &mut Matcher<'_>, depth: u32) {
+    matcher.post(depth, Pattern { context: 1, source: ANY, tag: INTERNAL_TAGS });
+    matcher.post(depth + 1, Pattern { context: 1, source: u32::MAX - 1, tag: ANY });
+    matcher.post(depth + 2, Pattern { context: u32::MAX, source: ANY, tag: ANY });
+}
+
+/// Slots in posting order, or in an order that is far from it.
+fn order(depth: u32, in_order: bool) -> impl Iterator<Item = u32> {
+    // An odd factor permutes a power of two.
+    (0..depth).map(move |i| if in_order { i } else { i.wrapping_mul(0x9e37_79b1) & (depth - 1) })
+}
+
+const DEPTHS: [u32; 5] = [1, 16, 256, 4096, 65536];
+
+/// Ways in which the keys of many messages differ; the last are what a peer would send who wants them to collide.
+const KEYS: [fn(u32) -> Key; 7] = [
+    |i| Key { context: 1, source: 3, tag: i },
+    |i| Key { context: 1, source: i, tag: 7 },
+    |i| Key { context: 1, source: i & 255, tag: i >> 8 },
+    |i| Key { context: i, source: i, tag: i },
+    |i| Key { context: 1, source: 3, tag: i << 15 },
+    |i| Key { context: 1, source: 3, tag: i.reverse_bits() >> 1 },
+    |i| Key { context: 1, source: i << 9, tag: (i << 9) ^ 0x1ff },
+];
+
+fn exactly(key: Key) -> Pattern {
+    Pattern { context: key.context, source: key.source, tag: key.tag }
+}
+
+/// Mean and most of the steps since the matcher was made.
+fn steps(matcher: &Matcher<'_>) -> (f64, u32) {
+    let Counters { matches, steps, most_steps } = matcher.counters();
+    (steps as f64 / matches as f64, most_steps)
+}
+
+#[test]
+fn m10_p27_a_posted_receive_is_found_in_constant_steps_at_any_depth() {
+    for (depth, key, in_order, wildcards) in runs() {
+        with_matcher(depth + 3, 0, 0x5eed ^ u64::from(depth), |mut matcher| {
+            if wildcards {
+                post_wildcards(&mut matcher, depth);
+            }
+            (0..depth).for_each(|slot| matcher.post(slot, exactly(key(slot))));
+            for slot in order(depth, in_order) {
+                assert_eq!(matcher.take_posted(&key(slot)), Some(slot));
+            }
+            let (mean, most) = steps(&matcher);
+            let (mean_limit, most_limit) = if wildcards { (6.0, 24) } else { (2.0, 16) };
+            assert!(mean <= mean_limit && most <= most_limit, "depth {depth}: {mean} steps, {most} at most");
+        });
+    }
+}
+
+#[test]
+fn m10_p27_an_unexpected_message_is_found_in_constant_steps_at_any_depth() {
+    for (depth, key, in_order, _) in runs() {
+        with_matcher(0, depth, 0x5eed ^ u64::from(depth), |mut matcher| {
+            (0..depth).for_each(|slot| matcher.add_unexpected(slot, key(slot)));
+            for slot in order(depth, in_order) {
+                assert_eq!(matcher.find_unexpected(&exactly(key(slot))), Some(slot));
+                assert!(matcher.remove_unexpected(slot));
+            }
+            let (mean, most) = steps(&matcher);
+            assert!(mean <= 2.0 && most <= 16, "depth {depth}: {mean} steps, {most} at most");
+            assert_eq!((matcher.unexpected_len(), matcher.next_unexpected(None)), (0, None));
+        });
+    }
+}
+
+fn runs() -> impl Iterator<Item = (u32, fn(u32) -> Key, bool, bool)> {
+    let ways = [(true, false), (false, false), (true, true), (false, true)];
+    DEPTHS.into_iter().flat_map(move |depth| {
+        KEYS.into_iter().flat_map(move |key| ways.map(|(in_order, wildcards)| (depth, key, in_order, wildcards)))
+    })
+}
+
+#[test]
+fn m10_a_receive_with_wildcards_takes_the_earliest_message() {
+    with_matcher(0, 4, 1, |mut matcher| {
+        let key = |source, tag| Key { context: 0, source, tag };
+        matcher.add_unexpected(0, key(0, INTERNAL_TAGS));
+        matcher.add_unexpected(1, key(2, 9));
+        matcher.add_unexpected(2, key(1, 9));
+        matcher.add_unexpected(3, key(1, 5));
+        let find = |source, tag| matcher.find_unexpected(&Pattern { context: 0, source, tag });
+        assert_eq!((find(ANY, ANY), find(ANY, 9), find(1, ANY), find(1, 5)), (Some(1), Some(1), Some(2), Some(3)));
+        assert_eq!((find(0, ANY), find(0, INTERNAL_TAGS), find(ANY, INTERNAL_TAGS)), (None, Some(0), Some(0)));
+    });
+}
+
+#[test]
+fn m10_p27_a_flood_of_one_key_does_not_lengthen_the_search_for_others() {
+    const FLOOD: u32 = 65536;
+    const OTHERS: u32 = 4096;
+    let flood = Key { context: 1, source: 3, tag: 7 };
+    let other = |i| Key { context: 1, source: 4 + i, tag: 7 };
+    with_matcher(FLOOD + OTHERS, FLOOD + OTHERS, 11, |mut matcher| {
+        for slot in 0..FLOOD {
+            matcher.post(slot, exactly(flood));
+            matcher.add_unexpected(slot, flood);
+        }
+        for i in 0..OTHERS {
+            matcher.post(FLOOD + i, exactly(other(i)));
+            matcher.add_unexpected(FLOOD + i, other(i));
+        }
+        for i in 0..OTHERS {
+            assert_eq!(matcher.take_posted(&other(i)), Some(FLOOD + i));
+            assert_eq!(matcher.find_unexpected(&exactly(other(i))), Some(FLOOD + i));
+        }
+        // The flood itself: taken back from the middle and from both ends, matched in order otherwise.
+        for slot in (0..FLOOD).filter(|slot| slot % 3 == 0 || *slot == FLOOD - 1) {
+            assert!(matcher.unpost(slot) && matcher.remove_unexpected(slot));
+            assert!(!matcher.unpost(slot) && !matcher.remove_unexpected(slot));
+        }
+        for slot in (0..FLOOD - 1).filter(|slot| slot % 3 != 0) {
+            assert_eq!(matcher.take_posted(&flood), Some(slot));
+            assert_eq!(matcher.find_unexpected(&exactly(flood)), Some(slot));
+            assert!(matcher.remove_unexpected(slot));
+        }
+        assert_eq!((matcher.take_posted(&flood), matcher.posted_len(), matcher.unexpected_len()), (None, 0, OTHERS));
+        let (mean, most) = steps(&matcher);
+        assert!(mean <= 2.0 && most <= 8, "{mean} steps, {most} at most");
+    });
+}
+
+#[test]
+fn m10_p27_keys_that_collide_for_one_seed_do_not_for_another() {
+    // A peer that knew the seed of one job: 4096 tags, all in one bucket of that job's matcher.
+    const DEPTH: u32 = 4096;
+    let key = |tag| Key { context: 1, source: 3, tag };
+    let known = hash::Hasher::new(1);
+    let mask = DEPTH - 1;
+    let tags: Vec<u32> = (0..).filter(|tag| known.hash(&key(*tag)) & mask == 0).take(DEPTH as usize).collect();
+    let mean = |seed| {
+        with_matcher(DEPTH, 0, seed, |mut matcher| {
+            for (slot, tag) in (0..).zip(&tags) {
+                matcher.post(slot, exactly(key(*tag)));
+            }
+            for tag in tags.iter().rev() {
+                assert!(matcher.take_posted(&key(*tag)).is_some());
+            }
+            steps(&matcher).0
+        })
+    };
+    assert!(mean(1) > 1000.0, "the tags do not collide, so the test shows nothing");
+    for seed in 2..10 {
+        assert!(mean(seed) < 2.0, "seed {seed}: {} steps", mean(seed));
+    }
+}
+
+#[test]
+fn m10_the_smallest_matcher_is_small_and_the_budget_is_kept() {
+    assert!(Matcher::cost(16, 32) <= 1800, "{} bytes", Matcher::cost(16, 32));
+    for (requests, unexpected) in [(0, 0), (1, 0), (0, 1), (5, 9), (16, 32), (100, 1000)] {
+        with_matcher(requests, unexpected, 0, |mut matcher| {
+            for slot in [0, requests.wrapping_sub(1), requests, u32::MAX] {
+                matcher.post(slot, Pattern { context: 0, source: ANY, tag: 1 });
+                matcher.add_unexpected(slot, Key { context: 0, source: 0, tag: 0 });
+            }
+            assert!(matcher.posted_len() <= requests && matcher.unexpected_len() <= unexpected);
+            assert!(!matcher.unpost(requests) && !matcher.remove_unexpected(u32::MAX));
+        });
+        // A table of each, less than which no matcher can do with.
+        let mut block = vec![0u8; 32 * (requests + unexpected) as usize];
+        assert!(Matcher::new(&mut Arena::new(&mut block), requests, unexpected, 0).is_err());
+    }
+    let mut block = [0u8; 64];
+    assert!(Matcher::new(&mut Arena::new(&mut block), u32::MAX, u32::MAX, 0).is_err());
+}

@@ -4,7 +4,7 @@ use zerocopy::FromZeros;
 
 use super::hash::Hasher;
 use super::table::Table;
-use super::{ANY, Key, Pattern};
+use super::{ANY, Key, Meter, Pattern};
 use crate::arena::{Arena, OutOfMemory};
 
 /// Unexpected messages: by key for a receive without wildcards, in one list by arrival for the others.
@@ -60,27 +60,29 @@ impl<'m> Unexpected<'m> {
     }
 
     #[inline]
-    pub(super) fn find(&self, hasher: &Hasher, pattern: &Pattern, steps: &mut u32) -> Option<u32> {
+    pub(super) fn find(&self, hasher: &Hasher, pattern: &Pattern, meter: &Meter) -> Option<u32> {
         if self.len == 0 {
             return None;
         }
         if pattern.source == ANY || pattern.tag == ANY {
-            return self.find_in_order(pattern, steps);
+            return self.find_in_order(pattern, meter);
         }
         let key = Key { context: pattern.context, source: pattern.source, tag: pattern.tag };
-        self.table.find(hasher, &key, steps).map(|place| place.slot())
+        self.table.front(hasher, &key, meter)
     }
 
     #[inline(never)]
-    fn find_in_order(&self, pattern: &Pattern, steps: &mut u32) -> Option<u32> {
-        let mut link = self.first;
-        while let Some(entry) = self.table.get(link.wrapping_sub(1)) {
-            *steps = steps.wrapping_add(1);
+    fn find_in_order(&self, pattern: &Pattern, meter: &Meter) -> Option<u32> {
+        let (mut slot, mut steps) = (self.first.wrapping_sub(1), 0u32);
+        while let Some(entry) = self.table.get(slot) {
+            steps = steps.wrapping_add(1);
             if pattern.accepts(&entry.key) {
-                return Some(link.wrapping_sub(1));
+                meter.searched(steps, true);
+                return Some(slot);
             }
-            link = entry.order.later;
+            slot = entry.order.later.wrapping_sub(1);
         }
+        meter.searched(steps, false);
         None
     }
 
