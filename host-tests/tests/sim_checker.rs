@@ -1,0 +1,321 @@
+//! The canaries: the checker passes a perfect job, and fails each kind of planted bug.
+
+use std::collections::VecDeque;
+
+use towline_host_tests::dice::Dice;
+use towline_host_tests::sim::checker::{Violation, check};
+use towline_host_tests::sim::history::{History, MODES, Message, Mode, Outcome, Receive, Record, digest_of};
+
+const NODES: u32 = 3;
+
+/// A job of an ideal MPI: messages at once, receives in any order after them or before.
+fn ideal(seed: u64) -> History {
+    let mut dice = Dice::new(seed);
+    let mut history = History::default();
+    let mut queued: Vec<VecDeque<(u32, Message)>> = vec![VecDeque::new(); NODES as usize];
+    let mut scratch = vec![];
+    for _ in 0..40 {
+        for _ in 0..dice.between(1, 6) {
+            let message = Message {
+                from: dice.below(NODES.into()) as u32,
+                to: dice.below(NODES.into()) as u32,
+                comm: dice.below(2) as u32,
+                tag: dice.below(3) as u32,
+                len: dice.between(9, 300),
+                mode: dice.pick(&MODES),
+            };
+            let number = history.send(message);
+            queued[message.to as usize].push_back((number, message));
+        }
+        let at = dice.below(NODES.into()) as u32;
+        let all = dice.chance(300);
+        while let Some((first, message)) = queued[at as usize].front().copied() {
+            let wild = dice.chance(300);
+            let receive = Receive {
+                at,
+                comm: message.comm,
+                source: (!wild).then_some(message.from),
+                tag: (!dice.chance(300)).then_some(message.tag),
+                room: if dice.chance(100) { message.len - 1 } else { message.len + dice.below(20) },
+            };
+            take(&mut history, &mut queued[at as usize], receive, &mut scratch);
+            if !all || first % 7 == 0 {
+                break;
+            }
+        }
+    }
+    for at in 0..NODES {
+        while let Some((_, message)) = queued[at as usize].front().copied() {
+            let receive =
+                Receive { at, comm: message.comm, source: Some(message.from), tag: Some(message.tag), room: 1000 };
+            take(&mut history, &mut queued[at as usize], receive, &mut scratch);
+        }
+    }
+    let cancelled = history.recv(Receive { at: 0, comm: 9, source: None, tag: None, room: 1 });
+    history.note(Record::Received(cancelled, Outcome::Cancelled));
+    history.note(Record::Level { node: 0, what: "requests", before: 0, after: 0 });
+    history
+}
+
+fn take(history: &mut History, queue: &mut VecDeque<(u32, Message)>, receive: Receive, scratch: &mut Vec<u8>) {
+    let number = history.recv(receive);
+    let fits = |(_, message): &(u32, Message)| {
+        message.comm == receive.comm
+            && receive.source.is_none_or(|source| source == message.from)
+            && receive.tag.is_none_or(|tag| tag == message.tag)
+    };
+    let at = queue.iter().position(fits).expect("made to match one");
+    let (message, what) = queue.remove(at).expect("just found");
+    let delivered = what.len.min(receive.room);
+    let outcome = Outcome::Received {
+        source: what.from,
+        tag: what.tag,
+        received: what.len,
+        delivered,
+        truncated: what.len > receive.room,
+        digest: digest_of(message, delivered, scratch),
+    };
+    history.note(Record::Received(number, outcome));
+    history.note(Record::Sent(message, None));
+    let Outcome::Received { digest, .. } = outcome else { return };
+    history.note(Record::Room(number, digest, true));
+}
+
+/// Falsifies a history at every place where `plant` can, and gives what the checker says of each.
+fn falsified(plant: impl Fn(&mut History, usize) -> bool) -> Vec<Option<Violation>> {
+    let mut verdicts = vec![];
+    for seed in 0..2 {
+        let good = ideal(seed);
+        check(&good).expect("the ideal job is in order");
+        for at in 0..good.records.len() {
+            let mut bad = good.clone();
+            if plant(&mut bad, at) {
+                verdicts.push(check(&bad).err());
+            }
+        }
+    }
+    assert!(verdicts.len() > 4, "the bug could not be planted");
+    verdicts
+}
+
+fn received(history: &mut History, at: usize) -> Option<&mut Outcome> {
+    match &mut history.records[at] {
+        Record::Received(_, outcome @ Outcome::Received { .. }) => Some(outcome),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_perfect_job_passes_and_is_counted() {
+    let mut total = 0;
+    for seed in 0..50 {
+        let summary = check(&ideal(seed)).expect("in order");
+        assert_eq!(summary.cancelled, 1);
+        assert!(summary.messages > 40 && summary.wildcards > 10 && summary.bytes > 5000);
+        total += summary.truncated;
+    }
+    assert!(total > 50);
+}
+
+#[test]
+fn a_wrong_order_is_found() {
+    // Two receives of one receiver from one sender with one tag swap what they got.
+    let verdicts = falsified(|history, at| {
+        let Some(one @ Outcome::Received { source, tag, .. }) = received(history, at).copied() else { return false };
+        let Record::Received(number, _) = history.records[at] else { return false };
+        let posted = |history: &History, number: u32| {
+            let mut posted = history.records.iter().filter_map(|record| match record {
+                Record::Recv(receive) => Some(*receive),
+                _ => None,
+            });
+            posted.nth(number as usize).expect("a receive that ended was posted")
+        };
+        let mine = posted(history, number);
+        let other = (at + 1..history.records.len()).find(|other| match history.records[*other] {
+            Record::Received(next, Outcome::Received { source: from, tag: with, .. }) => {
+                (from, with) == (source, tag) && {
+                    let next = posted(history, next);
+                    (next.at, next.comm) == (mine.at, mine.comm)
+                }
+            }
+            _ => false,
+        });
+        let Some(other) = other else { return false };
+        let swapped = *received(history, other).expect("just matched");
+        *received(history, at).expect("just matched") = swapped;
+        *received(history, other).expect("just matched") = one;
+        true
+    });
+    assert!(verdicts.iter().all(Option::is_some), "a swap went unnoticed");
+    let order = |verdict: &Option<Violation>| {
+        matches!(verdict, Some(Violation::Overtaken { .. } | Violation::WrongBytes(_, _, Some(_))))
+    };
+    assert!(verdicts.iter().any(order), "{verdicts:?}");
+}
+
+#[test]
+fn an_overtaking_tag_is_found() {
+    // A receive of any tag reports another tag of its sender than the one that goes first.
+    let verdicts = falsified(|history, at| {
+        let Some(Outcome::Received { tag, .. }) = received(history, at) else { return false };
+        *tag = (*tag + 1) % 3;
+        true
+    });
+    assert!(verdicts.iter().all(Option::is_some));
+    assert!(verdicts.iter().any(|verdict| matches!(verdict, Some(Violation::Overtaken { .. }))));
+    assert!(verdicts.iter().any(|verdict| matches!(verdict, Some(Violation::WrongMatch(..)))));
+}
+
+#[test]
+fn a_doubled_completion_is_found() {
+    let verdicts = falsified(|history, at| {
+        let record = history.records[at].clone();
+        let ends = matches!(record, Record::Received(..) | Record::Sent(..));
+        if ends {
+            history.records.push(record);
+        }
+        ends
+    });
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::EndedTwice(..)))));
+}
+
+#[test]
+fn a_missing_completion_is_found() {
+    let verdicts = falsified(|history, at| {
+        let ends = matches!(history.records[at], Record::Received(..) | Record::Sent(..));
+        if ends {
+            history.records.remove(at);
+        }
+        ends
+    });
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::NotEnded(..)))));
+}
+
+#[test]
+fn a_lost_message_is_found() {
+    // A receive that got one says that it was cancelled.
+    let verdicts = falsified(|history, at| match received(history, at) {
+        Some(outcome) => {
+            *outcome = Outcome::Cancelled;
+            true
+        }
+        None => false,
+    });
+    assert!(verdicts.iter().all(Option::is_some));
+    assert!(verdicts.iter().any(|verdict| matches!(verdict, Some(Violation::Lost(..)))));
+}
+
+#[test]
+fn a_lost_fragment_is_found() {
+    // Eight bytes in the middle never came.
+    let verdicts = falsified(|history, at| {
+        let Record::Received(number, Outcome::Received { delivered, .. }) = history.records[at] else { return false };
+        let _ = number;
+        if delivered < 32 {
+            return false;
+        }
+        let message = history.records[at + 1].clone();
+        let Record::Sent(message, _) = message else { return false };
+        let mut bytes = towline_host_tests::dice::patterned(message.into(), delivered as usize);
+        bytes[16..24].fill(0);
+        let Some(Outcome::Received { digest, .. }) = received(history, at) else { return false };
+        *digest = towline_host_tests::sim::history::digest(&bytes);
+        true
+    });
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::WrongBytes(_, _, None)))));
+}
+
+#[test]
+fn wrong_lengths_and_hidden_truncation_are_found() {
+    let verdicts = falsified(|history, at| match received(history, at) {
+        Some(Outcome::Received { truncated, .. }) => {
+            *truncated = !*truncated;
+            true
+        }
+        _ => false,
+    });
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::WrongLength(..)))));
+    let verdicts = falsified(|history, at| match received(history, at) {
+        Some(Outcome::Received { received, .. }) => {
+            *received += 1;
+            true
+        }
+        _ => false,
+    });
+    assert!(verdicts.iter().all(Option::is_some));
+}
+
+#[test]
+fn a_late_write_and_an_overrun_are_found() {
+    let verdicts = falsified(|history, at| match &mut history.records[at] {
+        Record::Room(_, digest, _) => {
+            *digest ^= 1;
+            true
+        }
+        _ => false,
+    });
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::WrittenLate(_)))));
+    let verdicts = falsified(|history, at| match &mut history.records[at] {
+        Record::Room(_, _, intact) => {
+            *intact = false;
+            true
+        }
+        _ => false,
+    });
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::Overrun(_)))));
+}
+
+#[test]
+fn a_leaked_slot_is_found() {
+    let verdicts = falsified(|history, at| match &mut history.records[at] {
+        Record::Level { after, .. } => {
+            *after += 1;
+            true
+        }
+        _ => false,
+    });
+    assert!(verdicts.iter().all(|verdict| *verdict == Some(Violation::Leaked(0, "requests", 0, 1))));
+}
+
+#[test]
+fn a_failed_send_is_found() {
+    let verdicts = falsified(|history, at| match &mut history.records[at] {
+        Record::Sent(_, error) => {
+            *error = Some("peer 1 was lost".into());
+            true
+        }
+        _ => false,
+    });
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::SendFailed(..)))));
+}
+
+#[test]
+fn a_synchronous_send_that_did_not_wait_is_found() {
+    let verdicts = falsified(|history, at| {
+        let Record::Send(Message { mode: Mode::Synchronous, .. }) = history.records[at] else { return false };
+        let number = history.records[..at].iter().filter(|record| matches!(record, Record::Send(_))).count() as u32;
+        let end = history.records.iter().position(|record| *record == Record::Sent(number, None)).expect("it ended");
+        let end = history.records.remove(end);
+        history.records.insert(at + 1, end);
+        true
+    });
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::NotSynchronous(..)))));
+}
+
+#[test]
+fn a_receive_before_its_message_is_found() {
+    let mut history = History::default();
+    let receive = history.recv(Receive { at: 1, comm: 0, source: Some(0), tag: Some(5), room: 8 });
+    let outcome = Outcome::Received {
+        source: 0,
+        tag: 5,
+        received: 8,
+        delivered: 8,
+        truncated: false,
+        digest: digest_of(0, 8, &mut vec![]),
+    };
+    history.note(Record::Received(receive, outcome));
+    history.send(Message { from: 0, to: 1, comm: 0, tag: 5, len: 8, mode: Mode::Standard });
+    history.note(Record::Sent(0, None));
+    assert_eq!(check(&history), Err(Violation::BeforeItsCause(0)));
+}
