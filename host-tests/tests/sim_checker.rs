@@ -94,7 +94,7 @@ fn falsified(plant: impl Fn(&mut History, usize) -> bool) -> Vec<Option<Violatio
             }
         }
     }
-    assert!(verdicts.len() > 4, "the bug could not be planted");
+    assert!(verdicts.len() > 1, "the bug could not be planted");
     verdicts
 }
 
