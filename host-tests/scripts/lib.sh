@@ -50,6 +50,10 @@ need() {
 
 # What building for bare metal takes.
 need_bare_metal() {
+    # The toolchain's own linker, where it has one. Linkers older than 19 keep what nothing refers to.
+    local linker
+    linker=$(echo "$(rustc --print sysroot)"/lib/rustlib/*/bin/gcc-ld)
+    if [[ -x $linker/ld.lld ]]; then PATH=$linker:$PATH; fi
     need ld.lld=lld readelf=binutils
     [[ -n $(installed_target aarch64-unknown-none) ]] ||
         need "$debian_rustc=rustc-web" "$debian_sources=rust-web-src"

@@ -1,0 +1,7 @@
+//! Puts the linker script where the linker finds it.
+
+fn main() {
+    let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    println!("cargo:rustc-link-search={folder}");
+    println!("cargo:rerun-if-changed=virt.ld");
+}

@@ -1,0 +1,73 @@
+//! QEMU's `virt` machine with a 64-bit Arm core, and nothing else below: start-up, memory map, UART, the host's
+//! semihosting services, stack measurement.
+//!
+//! A program links this crate and gives its entry:
+//!
+//! ```ignore
+//! #[unsafe(no_mangle)]
+//! fn program() -> u32 {
+//!     board::print!("hello\n");
+//!     0 // the exit status of the emulator
+//! }
+//! ```
+#![no_std]
+
+mod fault;
+mod interrupts;
+mod mmu;
+pub mod semihosting;
+pub mod stack;
+mod start;
+pub mod uart;
+
+pub use uart::CONSOLE;
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// Ticks of the machine's counter; [`tick_hz`] of them a second.
+pub fn ticks() -> u64 {
+    let ticks;
+    // SAFETY: reads a counter.
+    unsafe { core::arch::asm!("isb", "mrs {}, cntvct_el0", out(reg) ticks, options(nostack)) };
+    ticks
+}
+
+/// Ticks a second.
+pub fn tick_hz() -> u64 {
+    let hz;
+    // SAFETY: reads a constant.
+    unsafe { core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hz, options(nomem, nostack)) };
+    hz
+}
+
+/// Memory for one owner, in `.bss`: given out once.
+#[derive(Debug)]
+pub struct Block<const N: usize> {
+    taken: AtomicBool,
+    bytes: core::cell::UnsafeCell<[u64; N]>,
+}
+
+// SAFETY: the bytes are reached through `take` only, which succeeds once.
+unsafe impl<const N: usize> Sync for Block<N> {}
+
+impl<const N: usize> Block<N> {
+    /// `N` words of zeros.
+    pub const fn new() -> Self {
+        Self { taken: AtomicBool::new(false), bytes: core::cell::UnsafeCell::new([0; N]) }
+    }
+
+    /// The bytes, zeroed, the first time; `None` from then on.
+    pub fn take(&'static self) -> Option<&'static mut [u8]> {
+        if self.taken.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        // SAFETY: only the first caller comes here; the array is `N` words of plain bytes that live for ever.
+        Some(unsafe { core::slice::from_raw_parts_mut(self.bytes.get().cast(), N * 8) })
+    }
+}
+
+impl<const N: usize> Default for Block<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

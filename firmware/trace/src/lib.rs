@@ -1,0 +1,148 @@
+//! Where `defmt` frames go: into a ring in memory, from which [`drain`] takes them to any [`embedded_io::Write`].
+//!
+//! Logging never waits. A frame that finds no room is dropped whole and counted.
+#![no_std]
+
+use core::cell::UnsafeCell;
+
+use critical_section::RestoreState;
+use embedded_io::Write;
+use heapless::Deque;
+
+/// Bytes of the ring.
+const ROOM: usize = 4096;
+
+/// What became of the frames so far.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counts {
+    /// Frames put into the ring.
+    pub frames: u32,
+    /// Frames dropped for want of room.
+    pub lost: u32,
+}
+
+struct State {
+    bytes: Deque<u8, ROOM>,
+    encoder: defmt::Encoder,
+    /// Bytes of the frame that is being written.
+    frame: usize,
+    /// The frame that is being written does not fit.
+    overrun: bool,
+    counts: Counts,
+    /// Ends the critical section in which a frame is written.
+    section: Option<RestoreState>,
+}
+
+struct Shared(UnsafeCell<State>);
+
+// SAFETY: the state is reached inside critical sections only.
+unsafe impl Sync for Shared {}
+
+static STATE: Shared = Shared(UnsafeCell::new(State {
+    bytes: Deque::new(),
+    encoder: defmt::Encoder::new(),
+    frame: 0,
+    overrun: false,
+    counts: Counts { frames: 0, lost: 0 },
+    section: None,
+}));
+
+impl State {
+    /// Lets the encoder work, and takes its bytes into the ring.
+    fn encode(&mut self, work: impl FnOnce(&mut defmt::Encoder, &mut dyn FnMut(&[u8]))) {
+        let Self { bytes, encoder, frame, overrun, .. } = self;
+        work(encoder, &mut |piece| {
+            for byte in piece {
+                if *overrun || bytes.push_back(*byte).is_err() {
+                    *overrun = true;
+                    return;
+                }
+                *frame = frame.wrapping_add(1);
+            }
+        });
+    }
+
+    fn end(&mut self) {
+        if self.overrun {
+            for _ in 0..self.frame {
+                self.bytes.pop_back();
+            }
+            self.counts.lost = self.counts.lost.wrapping_add(1);
+        } else {
+            self.counts.frames = self.counts.frames.wrapping_add(1);
+        }
+        self.frame = 0;
+        self.overrun = false;
+    }
+}
+
+#[defmt::global_logger]
+struct Logger;
+
+// SAFETY: `acquire` enters a critical section that `release` leaves, so nobody else writes in between, and the state has
+// one user at a time.
+unsafe impl defmt::Logger for Logger {
+    fn acquire() {
+        // SAFETY: `release` gives the token back, once, and in the reverse order of nesting.
+        let section = unsafe { critical_section::acquire() };
+        // SAFETY: inside the critical section.
+        let state = unsafe { &mut *STATE.0.get() };
+        state.section = Some(section);
+        state.encode(|encoder, sink| encoder.start_frame(sink));
+    }
+
+    unsafe fn flush() {}
+
+    unsafe fn write(bytes: &[u8]) {
+        // SAFETY: between `acquire` and `release`, as the caller promises.
+        let state = unsafe { &mut *STATE.0.get() };
+        state.encode(|encoder, sink| encoder.write(bytes, sink));
+    }
+
+    unsafe fn release() {
+        // SAFETY: between `acquire` and here, as the caller promises.
+        let state = unsafe { &mut *STATE.0.get() };
+        state.encode(|encoder, sink| encoder.end_frame(sink));
+        state.end();
+        if let Some(section) = state.section.take() {
+            // SAFETY: the token of the matching `acquire`.
+            unsafe { critical_section::release(section) };
+        }
+    }
+}
+
+/// Moves what is in the ring to `sink`, and tells what became of the frames so far.
+///
+/// # Errors
+/// The sink's; what it did not take stays in the ring.
+pub fn drain<W: Write>(sink: &mut W) -> Result<Counts, W::Error> {
+    let mut piece = [0; 256];
+    loop {
+        // The sink may be slow: it is not called inside the section.
+        let (len, counts) = critical_section::with(|_| {
+            // SAFETY: inside the critical section.
+            let state = unsafe { &mut *STATE.0.get() };
+            let mut len = 0;
+            for (room, byte) in piece.iter_mut().zip(state.bytes.iter()) {
+                *room = *byte;
+                len += 1;
+            }
+            (len, state.counts)
+        });
+        let Some(bytes) = piece.get(..len).filter(|bytes| !bytes.is_empty()) else { return Ok(counts) };
+        let taken = sink.write(bytes)?;
+        critical_section::with(|_| {
+            // SAFETY: inside the critical section.
+            let state = unsafe { &mut *STATE.0.get() };
+            for _ in 0..taken.min(len) {
+                state.bytes.pop_front();
+            }
+        });
+    }
+}
+
+/// For `defmt::panic!` and its like, which nothing uses: the link fails otherwise.
+#[defmt::panic_handler]
+fn panic() -> ! {
+    panic!()
+}
