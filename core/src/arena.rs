@@ -75,9 +75,12 @@ impl<'m> Arena<'m> {
         self.left
     }
 
-    /// Bytes that a table of `count` items takes at most, with its padding: for summing up a budget.
+    /// Bytes that a table of `count` items takes at most, for summing up a budget: its size up to a multiple of 8, and
+    /// what its alignment may cost beyond that. A block that does not begin at a multiple of 8 needs up to 7 more.
     pub const fn cost<T>(count: usize) -> usize {
-        count.saturating_mul(size_of::<T>()).saturating_add(align_of::<T>() - 1)
+        let size = count.saturating_mul(size_of::<T>());
+        let rounded = if size > usize::MAX - 8 { size } else { size.next_multiple_of(8) };
+        rounded.saturating_add(align_of::<T>().saturating_sub(8))
     }
 }
 

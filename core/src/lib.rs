@@ -7,11 +7,11 @@
 //!
 //! | floor | module | what lives there |
 //! |---|---|---|
-//! | 4 | `mtl` | matching transport: communicators, modes, send, receive, probe, cancel |
-//! | 3 | `pml` | requests, matching, MPI order, credits, scheduling over rails |
-//! | 2 | `ptl` | the fragments of one message on one rail |
+//! | 4 | [`mtl`] | matching transport: communicators, modes, send, receive, probe, cancel |
+//! | 3 | [`pml`] | requests, matching, MPI order, credits, scheduling over rails |
+//! | 2 | [`ptl`] | the fragments of one message on one rail |
 //! | 1 | [`btl`] | the rail trait, descriptors, active messages, selection |
-//! | 0 | `wire`, [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`] | what all floors use |
+//! | 0 | [`wire`], [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`] | what all floors use |
 #![no_std]
 #![deny(missing_docs)]
 
@@ -26,6 +26,9 @@ pub mod btl;
 pub mod convertor;
 pub mod error;
 pub mod modex;
+pub mod mtl;
 pub mod pml;
 pub mod pool;
+pub mod ptl;
 pub mod time;
+pub mod wire;

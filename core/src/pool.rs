@@ -170,6 +170,11 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         self.used
     }
 
+    /// All slots that ever were in use are below this.
+    pub const fn touched(&self) -> u32 {
+        self.touched
+    }
+
     /// The most slots that ever were in use at once.
     pub const fn most_used(&self) -> u32 {
         self.most

@@ -29,6 +29,9 @@ use crate::time::Instant;
 /// Headers are never longer.
 pub const HEAD: usize = 56;
 
+/// A body of up to so many bytes is always copied by [`Rail::send`]: it is never [`Sent::InPlace`].
+pub const COPIED: u64 = 4096;
+
 /// A peer as the engine numbers it: an index into its table of peers. Chosen by the engine, told to rails by
 /// [`Rail::add_peer`], and named by them in what they report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -105,7 +108,7 @@ pub trait Rail {
     fn commit(&mut self, ticket: Ticket) -> Sent;
 
     /// Sends one frame: header, then `body`. Where it answers [`Sent::InPlace`], the body's memory is read until
-    /// [`Event::Sent`] with `cookie`. A short body is always copied.
+    /// [`Event::Sent`] with `cookie`. A body of up to [`COPIED`] bytes is always copied.
     ///
     /// # Errors
     /// [`SendError`]; nothing is sent and no memory is held then.

@@ -1,3 +1,32 @@
-//! Floor 3: requests, matching, the order of messages and their schedule over the rails.
+//! Floor 3: messages over rails. Requests, matching, MPI order, credit, and the schedule of fragments.
+//!
+//! [`Pml`] is the engine. It knows peers by number and messages by context, source and tag; ranks and communicators
+//! are floor 4's affair.
 
+mod counters;
+mod engine;
+mod flow;
 pub mod matching;
+mod peer;
+mod progress;
+mod receive;
+mod request;
+mod send;
+#[cfg(test)]
+mod tests;
+mod unexpected;
+
+pub use counters::Counters;
+pub use engine::{Config, PARAMS, Pml, Rails};
+pub use request::{Failure, Mode, Request, Status};
+pub use send::{Refusal, Sending};
+pub use unexpected::{Envelope, Message};
+
+/// Sizes of what the engine keeps, for budgets: bytes per peer, per link, per request and per unexpected message
+/// (payload units aside).
+pub const SIZES: [(&str, usize); 4] = [
+    ("peer", size_of::<peer::PeerState>()),
+    ("link", size_of::<peer::Link>()),
+    ("request", size_of::<crate::pool::Slot<request::State>>()),
+    ("unexpected message", size_of::<crate::pool::Slot<unexpected::Unexpected>>()),
+];

@@ -264,10 +264,11 @@ const fn entries(slots: u32) -> usize {
     if slots == u32::MAX { slots as usize - 1 } else { slots as usize }
 }
 
-/// Buckets of a table: a power of two and at least as many as entries, so that a chain has one head on average.
+/// Buckets of a table: the largest power of two that is not above the entries, so that a chain has less than two heads
+/// on average.
 const fn buckets(slots: u32) -> usize {
-    match slots.checked_next_power_of_two() {
-        Some(power) => power as usize,
-        None => 1 << 31,
+    match slots.checked_ilog2() {
+        Some(power) => 1 << power,
+        None => 1,
     }
 }

@@ -1,0 +1,108 @@
+//! Communicators: a context and the peers that its ranks stand for.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use zerocopy::FromZeros;
+
+use crate::btl::Peer;
+use crate::pool::Handle;
+
+/// Names a communicator until it is deleted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Comm(pub(super) Handle);
+
+/// Which peers a communicator's ranks are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group<'m> {
+    /// Rank r is peer r.
+    World {
+        /// How many ranks there are.
+        size: u32,
+    },
+    /// Rank r is peer `table[r]`. The table is the caller's, for as long as the engine's memory.
+    Table(&'m [u32]),
+}
+
+/// A communicator was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum CommError {
+    /// As many communicators as were set up exist already.
+    Full,
+    /// A communicator with that context exists already.
+    ContextTaken,
+    /// The rank is not in the group.
+    RankOutside,
+}
+
+impl fmt::Display for CommError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "all communicators are taken: delete some, or set up with more",
+            Self::ContextTaken => "a communicator with that context exists already",
+            Self::RankOutside => "the own rank is not in the group",
+        })
+    }
+}
+
+impl core::error::Error for CommError {}
+
+/// What is kept of a communicator.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub(super) struct State<'m> {
+    pub context: u32,
+    pub rank: u32,
+    size: u32,
+    /// Null for the world.
+    table: *const u32,
+    memory: PhantomData<&'m [u32]>,
+}
+
+impl<'m> State<'m> {
+    pub fn new(context: u32, group: Group<'m>, rank: u32) -> Result<Self, CommError> {
+        let (size, table) = match group {
+            Group::World { size } => (size, core::ptr::null()),
+            Group::Table(table) => (table.len().min(u32::MAX as usize) as u32, table.as_ptr()),
+        };
+        if rank >= size {
+            return Err(CommError::RankOutside);
+        }
+        Ok(Self { context, rank, size, table, memory: PhantomData })
+    }
+
+    /// The peer of a rank.
+    #[inline]
+    pub fn peer(&self, rank: u32) -> Option<Peer> {
+        if rank >= self.size {
+            return None;
+        }
+        if self.table.is_null() {
+            return Some(Peer(rank));
+        }
+        self.table().get(rank as usize).map(|peer| Peer(*peer))
+    }
+
+    /// The rank of a peer: constant time in the world, a search elsewhere.
+    pub fn rank_of(&self, peer: Peer) -> Option<u32> {
+        if self.table.is_null() {
+            return (peer.0 < self.size).then_some(peer.0);
+        }
+        self.table().iter().position(|other| *other == peer.0).map(|rank| rank as u32)
+    }
+
+    fn table(&self) -> &'m [u32] {
+        if self.table.is_null() {
+            return &[];
+        }
+        // SAFETY: pointer and length are those of a slice that lives for 'm (see `new`); zeroed memory has a null
+        // pointer, which was seen above.
+        unsafe { core::slice::from_raw_parts(self.table, self.size as usize) }
+    }
+}
+
+// SAFETY: the address is that of a shared slice of plain integers, which may be read from any thread.
+unsafe impl Send for State<'_> {}

@@ -1,0 +1,311 @@
+//! The matching transport itself.
+
+use super::communicator::{Comm, CommError, Group, State};
+use crate::arena::{Arena, OutOfMemory};
+use crate::btl::{Endpoint, Peer, Unreachable};
+use crate::convertor::Span;
+use crate::pml::matching::{ANY, Pattern};
+use crate::pml::{
+    Config, Counters, Envelope, Failure, Message, Mode, PARAMS, Pml, Rails, Refusal, Request, Sending, Status,
+};
+use crate::pool::Pool;
+use crate::time::Instant;
+
+/// Whom a receive or probe takes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Source {
+    /// A rank of the communicator.
+    Rank(u32),
+    /// Any.
+    Any,
+}
+
+/// Which tags a receive or probe takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Tag {
+    /// This one.
+    Is(u32),
+    /// Any below `0x8000_0000`: those above are for the user's own protocols, a collective's for one.
+    Any,
+}
+
+/// Limits of the transport (CHECKLIST M16).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Attributes {
+    /// Contexts go from 0 to this.
+    pub max_context: u32,
+    /// Tags that [`Tag::Any`] takes go from 0 to this.
+    pub max_tag: u32,
+    /// Bytes that a caller keeps for each request: the word of [`Request::to_bits`].
+    pub request_bytes: usize,
+}
+
+/// The matching transport: [`Pml`] with communicators. One thread at a time.
+#[derive(Debug)]
+pub struct Mtl<'m, R> {
+    pml: Pml<'m, R>,
+    comms: Pool<'m, State<'m>>,
+}
+
+impl<'m, R: Rails> Mtl<'m, R> {
+    /// The transport's limits.
+    pub const ATTRIBUTES: Attributes =
+        Attributes { max_context: u32::MAX, max_tag: 0x7fff_ffff, request_bytes: size_of::<u64>() };
+
+    /// Bytes that a transport with `communicators` communicators over `rails` rails takes from an arena at most.
+    pub const fn bytes(config: &Config, communicators: u32, rails: usize) -> usize {
+        config.bytes(rails).saturating_add(Pool::<State<'m>>::cost(communicators))
+    }
+
+    /// A transport over `rails`, with tables cut from `arena`. Local: nothing is sent before a peer was added (M2).
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] where the arena has less than [`Mtl::bytes`] left.
+    pub fn new(config: Config, communicators: u32, arena: &mut Arena<'m>, rails: R) -> Result<Self, OutOfMemory> {
+        Ok(Self { pml: Pml::new(config, arena, rails)?, comms: Pool::new(arena, communicators)? })
+    }
+
+    /// What peers need to know of this engine: see [`Pml::params`].
+    pub fn params(&self) -> [u8; PARAMS] {
+        self.pml.params()
+    }
+
+    /// Makes a peer known: see [`Pml::add_peer`].
+    ///
+    /// # Errors
+    /// As [`Pml::add_peer`].
+    pub fn add_peer(
+        &mut self,
+        peer: Peer,
+        params: &[u8],
+        reach: impl FnMut(usize, &mut R::Rail) -> Result<Endpoint, Unreachable>,
+    ) -> Result<(), Unreachable> {
+        self.pml.add_peer(peer, params, reach)
+    }
+
+    /// Makes peers known, all or none (M5): `params(peer)` and `reach(peer, i, rail)` as in [`Pml::add_peer`].
+    ///
+    /// # Errors
+    /// The first peer that cannot be reached, and why; those before it are forgotten again.
+    pub fn add_peers<'p>(
+        &mut self,
+        peers: &[Peer],
+        mut params: impl FnMut(Peer) -> &'p [u8],
+        mut reach: impl FnMut(Peer, usize, &mut R::Rail) -> Result<Endpoint, Unreachable>,
+    ) -> Result<(), (Peer, Unreachable)> {
+        for (index, peer) in peers.iter().enumerate() {
+            if let Err(why) = self.pml.add_peer(*peer, params(*peer), |rail, r| reach(*peer, rail, r)) {
+                for added in peers.iter().take(index) {
+                    self.pml.del_peer(*added);
+                }
+                return Err((*peer, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a peer: see [`Pml::del_peer`].
+    pub fn del_peer(&mut self, peer: Peer) {
+        self.pml.del_peer(peer);
+    }
+
+    /// Makes a communicator of a context that all its members use, in which this process is rank `rank`. Messages for it
+    /// that are here already are kept for it (M15).
+    ///
+    /// # Errors
+    /// [`CommError`]; nothing is kept then.
+    pub fn add_comm(&mut self, context: u32, group: Group<'m>, rank: u32) -> Result<Comm, CommError> {
+        let state = State::new(context, group, rank)?;
+        for slot in 0..self.comms.capacity() {
+            if self.comms.at(slot).is_some_and(|other| other.context == context) {
+                return Err(CommError::ContextTaken);
+            }
+        }
+        self.comms.take(state).map(Comm).map_err(|_| CommError::Full)
+    }
+
+    /// Deletes a communicator. Messages of it that nobody received are dropped, and their senders told; its posted
+    /// receives are cancelled.
+    pub fn del_comm(&mut self, comm: Comm) {
+        if let Some(state) = self.comms.free(comm.0) {
+            self.pml.purge(state.context);
+        }
+    }
+
+    /// This process's rank in a communicator.
+    pub fn rank(&self, comm: Comm) -> Option<u32> {
+        self.comms.get(comm.0).map(|state| state.rank)
+    }
+
+    /// The rank of a peer in a communicator, as for the peer of a [`Status`].
+    pub fn rank_of(&self, comm: Comm, peer: Peer) -> Option<u32> {
+        self.comms.get(comm.0)?.rank_of(peer)
+    }
+
+    /// Sends to rank `dest`. See [`Pml::isend`].
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was begun then.
+    ///
+    /// # Safety
+    /// As [`Pml::isend`].
+    #[inline]
+    pub unsafe fn isend(
+        &mut self,
+        comm: Comm,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        data: Span,
+    ) -> Result<Sending, Refusal> {
+        let state = self.comms.get(comm.0).ok_or(Refusal::Invalid)?;
+        let peer = state.peer(dest).ok_or(Refusal::Invalid)?;
+        if tag == ANY {
+            return Err(Refusal::Invalid);
+        }
+        // SAFETY: passed on from the caller.
+        unsafe { self.pml.isend(peer, state.context, tag, mode, data) }
+    }
+
+    /// Receives. See [`Pml::irecv`].
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was begun then.
+    ///
+    /// # Safety
+    /// As [`Pml::irecv`].
+    #[inline]
+    pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
+        let pattern = self.pattern(comm, source, tag).ok_or(Refusal::Invalid)?;
+        // SAFETY: passed on from the caller.
+        unsafe { self.pml.irecv(pattern, sink) }
+    }
+
+    /// Sends, and comes back when the memory may be reused. `idle` is called between steps, to wait as the caller
+    /// pleases, and gives the time.
+    ///
+    /// # Errors
+    /// A [`Refusal`] where nothing was begun, else the [`Failure`] that the send ended with.
+    ///
+    /// # Safety
+    /// `idle` does not unwind: the engine would keep an address of `data` beyond its borrow.
+    pub unsafe fn send(
+        &mut self,
+        comm: Comm,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        data: &[u8],
+        idle: impl FnMut() -> Instant,
+    ) -> Result<(), Result<Failure, Refusal>> {
+        // SAFETY: `data` is borrowed until this returns, which it does only with the outcome.
+        match unsafe { self.isend(comm, dest, tag, mode, Span::of(data)) } {
+            Ok(Sending::Complete) => Ok(()),
+            Ok(Sending::Pending(request)) => self.wait(request, idle).map(|_| ()).map_err(Ok),
+            Err(refusal) => Err(Err(refusal)),
+        }
+    }
+
+    /// Receives, and comes back with the message.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    ///
+    /// # Safety
+    /// `idle` does not unwind: the engine would keep an address of `sink` beyond its borrow.
+    pub unsafe fn recv(
+        &mut self,
+        comm: Comm,
+        source: Source,
+        tag: Tag,
+        sink: &mut [u8],
+        idle: impl FnMut() -> Instant,
+    ) -> Result<Status, Result<Failure, Refusal>> {
+        let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
+        // SAFETY: `sink` is borrowed until this returns, which it does only with the outcome.
+        let request = unsafe { self.irecv(comm, source, tag, span) }.map_err(Err)?;
+        self.wait(request, idle).map_err(Ok)
+    }
+
+    /// Makes progress until a request is over.
+    ///
+    /// # Errors
+    /// The [`Failure`] that it ended with.
+    pub fn wait(&mut self, request: Request, mut idle: impl FnMut() -> Instant) -> Result<Status, Failure> {
+        loop {
+            if let Some(outcome) = self.pml.test(request) {
+                return outcome;
+            }
+            let now = idle();
+            self.pml.progress(now);
+        }
+    }
+
+    /// Finds a message without taking it. Standard `MPI_Iprobe` semantics: what is found stays first for its receive.
+    pub fn iprobe(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<Envelope> {
+        let pattern = self.pattern(comm, source, tag)?;
+        self.pml.iprobe(pattern)
+    }
+
+    /// Takes a message out of the queues, for [`imrecv`](Self::imrecv) alone.
+    pub fn improbe(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<(Message, Envelope)> {
+        let pattern = self.pattern(comm, source, tag)?;
+        self.pml.improbe(pattern)
+    }
+
+    /// Receives a message that was taken. See [`Pml::imrecv`].
+    ///
+    /// # Errors
+    /// The refusal with the message, which stays taken.
+    ///
+    /// # Safety
+    /// As [`Pml::imrecv`].
+    pub unsafe fn imrecv(&mut self, message: Message, sink: Span) -> Result<Request, (Refusal, Message)> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.pml.imrecv(message, sink) }
+    }
+
+    /// Cancels a receive that has not matched. See [`Pml::cancel`].
+    pub fn cancel(&mut self, request: Request) -> bool {
+        self.pml.cancel(request)
+    }
+
+    /// The outcome of a request, once it is over. See [`Pml::test`].
+    #[inline]
+    pub fn test(&mut self, request: Request) -> Option<Result<Status, Failure>> {
+        self.pml.test(request)
+    }
+
+    /// Takes in what arrived and sends what waits. See [`Pml::progress`].
+    #[inline]
+    pub fn progress(&mut self, now: Instant) -> u32 {
+        self.pml.progress(now)
+    }
+
+    /// Counts of what happened so far.
+    pub fn counters(&self) -> &Counters {
+        self.pml.counters()
+    }
+
+    /// The engine below.
+    pub fn pml(&mut self) -> &mut Pml<'m, R> {
+        &mut self.pml
+    }
+
+    #[inline]
+    fn pattern(&self, comm: Comm, source: Source, tag: Tag) -> Option<Pattern> {
+        let state = self.comms.get(comm.0)?;
+        let source = match source {
+            Source::Rank(rank) => state.peer(rank)?.0,
+            Source::Any => ANY,
+        };
+        let tag = match tag {
+            Tag::Is(tag) => (tag != ANY).then_some(tag)?,
+            Tag::Any => ANY,
+        };
+        Some(Pattern { context: state.context, source, tag })
+    }
+}

@@ -1,0 +1,45 @@
+//! What happened so far: for tests, `info` and people.
+
+/// Counts since set-up. They wrap after 2^64.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[allow(missing_docs)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Whole messages sent in one frame.
+    pub eager_sent: u64,
+    /// First fragments of longer messages sent.
+    pub rendezvous_sent: u64,
+    /// Later fragments sent.
+    pub fragments_sent: u64,
+    /// Later fragments that arrived.
+    pub fragments_received: u64,
+    pub acks_sent: u64,
+    pub finishes_sent: u64,
+    pub rejects_sent: u64,
+    pub rejects_received: u64,
+    pub credits_sent: u64,
+    /// Notices of held-back messages.
+    pub notices_sent: u64,
+    pub asks_sent: u64,
+    pub answers_sent: u64,
+    pub nothings_sent: u64,
+    /// Messages that found their receive waiting.
+    pub expected: u64,
+    /// Messages that had to wait for their receive.
+    pub unexpected: u64,
+    /// Messages that arrived before one that goes first.
+    pub parked: u64,
+    /// Frames or sends that a rail had no room for.
+    pub busy: u64,
+    /// Frames that made no sense: dropped.
+    pub malformed: u64,
+    /// Handles of peers that named nothing of theirs: dropped.
+    pub stale: u64,
+    /// Messages beyond a peer's credit, or twice the same number: dropped.
+    pub trespasses: u64,
+    /// Frames for tags that the engine does not serve: dropped.
+    pub foreign: u64,
+    /// Peers lost.
+    pub lost: u64,
+}

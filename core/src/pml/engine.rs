@@ -1,0 +1,367 @@
+//! The engine: its tables, and how they are set up.
+
+use core::fmt;
+
+use super::counters::Counters;
+use super::matching::Matcher;
+use super::peer::{Link, PeerState, Standing};
+use super::request::{List, State};
+use super::unexpected::Unexpected;
+use crate::arena::{Arena, OutOfMemory};
+use crate::btl::{Peer, Rail, Unreachable};
+use crate::pool::Pool;
+use crate::wire;
+
+/// Rails by index. Implemented for arrays and slices; an owner of another kind implements it in a few lines.
+pub trait Rails {
+    /// What the rails are. One type: an enum where they differ.
+    type Rail: Rail;
+
+    /// How many there are. Constant.
+    fn count(&self) -> usize;
+
+    /// One of them.
+    fn rail(&self, index: usize) -> Option<&Self::Rail>;
+
+    /// One of them.
+    fn rail_mut(&mut self, index: usize) -> Option<&mut Self::Rail>;
+}
+
+impl<R: Rail, const N: usize> Rails for [R; N] {
+    type Rail = R;
+
+    #[inline]
+    fn count(&self) -> usize {
+        N
+    }
+
+    #[inline]
+    fn rail(&self, index: usize) -> Option<&R> {
+        self.get(index)
+    }
+
+    #[inline]
+    fn rail_mut(&mut self, index: usize) -> Option<&mut R> {
+        self.get_mut(index)
+    }
+}
+
+impl<R: Rail> Rails for &mut [R] {
+    type Rail = R;
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn rail(&self, index: usize) -> Option<&R> {
+        self.get(index)
+    }
+
+    #[inline]
+    fn rail_mut(&mut self, index: usize) -> Option<&mut R> {
+        self.get_mut(index)
+    }
+}
+
+/// Limits of an engine, chosen at set-up; what they cost in memory is [`Config::bytes`].
+///
+/// Unexpected memory is bounded by `unexpected` envelopes and `units` payload units of `unit_bytes` bytes. Each of
+/// `peers` peers has an equal share of both as credit: a message takes an envelope of its receiver from when it is
+/// sent until it is matched, an eager one with a payload also a unit. A peer without credit holds its messages back,
+/// and is asked for the one that a receive needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Config {
+    /// Peers at most, this process included where it sends to itself.
+    pub peers: u32,
+    /// Sends and receives under way at most; completed ones count until their outcome is taken.
+    pub requests: u32,
+    /// Envelopes for messages that arrive before their receive.
+    pub unexpected: u32,
+    /// Payload units for eager messages that arrive before their receive.
+    pub units: u32,
+    /// Bytes of a payload unit: no longer message goes eagerly to this engine.
+    pub unit_bytes: u32,
+    /// Envelopes beyond all credit, for messages that a probe asked for. At least 1.
+    pub probes: u32,
+    /// Key of the matcher's hash: unknown to peers, so that they cannot choose tags that collide.
+    pub seed: u64,
+    /// Number of the first message to each peer. Peers learn it from [`Pml::params`]; tests start near the wrap.
+    pub first_sequence: u64,
+}
+
+impl Config {
+    /// The smallest useful engine: 4 peers, 16 requests, 32 unexpected messages of 64 bytes.
+    pub const SMALLEST: Self = Self {
+        peers: 4,
+        requests: 16,
+        unexpected: 32,
+        units: 32,
+        unit_bytes: 64,
+        probes: 1,
+        seed: 0,
+        first_sequence: 0,
+    };
+
+    const fn envelopes(&self) -> u32 {
+        self.unexpected.saturating_add(if self.probes == 0 { 1 } else { self.probes })
+    }
+
+    /// Bytes that an engine over `rails` rails takes from an arena at most.
+    pub const fn bytes(&self, rails: usize) -> usize {
+        let links = (self.peers as usize).saturating_mul(rails);
+        let words = (self.unit_bytes as usize).div_ceil(8);
+        Arena::cost::<PeerState>(self.peers as usize)
+            .saturating_add(Arena::cost::<Link>(links))
+            .saturating_add(Pool::<State>::cost(self.requests))
+            .saturating_add(Pool::<Unexpected>::cost(self.envelopes()))
+            .saturating_add(Pool::<()>::cost(self.units))
+            .saturating_add(Arena::cost::<u64>(words.saturating_mul(self.units as usize)))
+            .saturating_add(Matcher::cost(self.requests, self.envelopes()))
+    }
+
+    /// One peer's share: envelopes and units.
+    const fn quota(&self) -> (u16, u16) {
+        if self.peers == 0 {
+            return (0, 0);
+        }
+        let (envelopes, units) = (self.unexpected / self.peers, self.units / self.peers);
+        (
+            if envelopes > u16::MAX as u32 { u16::MAX } else { envelopes as u16 },
+            if units > u16::MAX as u32 { u16::MAX } else { units as u16 },
+        )
+    }
+}
+
+/// Bytes of [`Pml::params`].
+pub const PARAMS: usize = 20;
+
+/// What an engine tells its peers about itself, beside the cards of its rails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Params {
+    envelopes: u16,
+    units: u16,
+    unit_bytes: u32,
+    first_sequence: u64,
+}
+
+impl Params {
+    fn encode(&self) -> [u8; PARAMS] {
+        let mut bytes = [0; PARAMS];
+        let fields = [b'T', b'W', wire::VERSION, 0]
+            .into_iter()
+            .chain(self.envelopes.to_le_bytes())
+            .chain(self.units.to_le_bytes())
+            .chain(self.unit_bytes.to_le_bytes())
+            .chain(self.first_sequence.to_le_bytes());
+        bytes.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Unreachable> {
+        let Ok([b'T', b'W', version, _, e0, e1, u0, u1, b0, b1, b2, b3, s0, s1, s2, s3, s4, s5, s6, s7]) =
+            <[u8; PARAMS]>::try_from(bytes)
+        else {
+            return Err(Unreachable::BadCard);
+        };
+        if version != wire::VERSION {
+            return Err(Unreachable::Version);
+        }
+        Ok(Self {
+            envelopes: u16::from_le_bytes([e0, e1]),
+            units: u16::from_le_bytes([u0, u1]),
+            unit_bytes: u32::from_le_bytes([b0, b1, b2, b3]),
+            first_sequence: u64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]),
+        })
+    }
+}
+
+/// The engine of floor 3. One thread at a time.
+pub struct Pml<'m, R> {
+    pub(super) rails: R,
+    pub(super) peers: &'m mut [PeerState],
+    /// A row of `rails.count()` links for each peer; the lowest latency first.
+    pub(super) links: &'m mut [Link],
+    pub(super) requests: Pool<'m, State>,
+    pub(super) matcher: Matcher<'m>,
+    pub(super) envelopes: Pool<'m, Unexpected>,
+    pub(super) units: Pool<'m, ()>,
+    /// Payload units, one behind the other; as an address, since a rail may be writing to one.
+    pub(super) unit_memory: *mut u8,
+    pub(super) unit_bytes: u32,
+    /// Requests that have something to send.
+    pub(super) active: List,
+    /// Completed requests to be announced.
+    pub(super) completed: List,
+    /// Peers that have something to be told: first and last, index plus one.
+    pub(super) work_head: u32,
+    pub(super) work_tail: u32,
+    /// Refusals to be sent: first envelope, index plus one.
+    pub(super) refused: u32,
+    /// Number of the next posted receive; the first is 1.
+    pub(super) posting: u64,
+    /// Envelopes and units owed from which on credit is sent without waiting.
+    pub(super) credit_step: (u16, u16),
+    /// Spare envelopes that are taken.
+    pub(super) spares_used: u32,
+    pub(super) counters: Counters,
+    pub(super) config: Config,
+}
+
+// SAFETY: the only field that is not `Send` by itself is the address of the payload units, which belong to the engine
+// like its tables.
+unsafe impl<R: Send> Send for Pml<'_, R> {}
+
+impl<R> fmt::Debug for Pml<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pml").field("config", &self.config).field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
+impl<'m, R: Rails> Pml<'m, R> {
+    /// An engine over `rails`, with tables cut from `arena`.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] where the arena has less than [`Config::bytes`] left.
+    pub fn new(config: Config, arena: &mut Arena<'m>, rails: R) -> Result<Self, OutOfMemory> {
+        let words = (config.unit_bytes as usize).div_ceil(8);
+        let links = (config.peers as usize).saturating_mul(rails.count());
+        // Slots are cookies of 30 bits (see `progress`), and links are index plus one.
+        let most = 1 << 30;
+        let (requests, envelopes) = (config.requests.min(most), config.envelopes().min(most));
+        Ok(Self {
+            rails,
+            peers: arena.table(config.peers as usize)?,
+            links: arena.table(links)?,
+            requests: Pool::new(arena, requests)?,
+            matcher: Matcher::new(arena, requests, envelopes, config.seed)?,
+            envelopes: Pool::new(arena, envelopes)?,
+            units: Pool::new(arena, config.units)?,
+            unit_memory: arena.table::<u64>(words.saturating_mul(config.units as usize))?.as_mut_ptr().cast(),
+            unit_bytes: (words as u32).saturating_mul(8),
+            active: List::default(),
+            completed: List::default(),
+            work_head: 0,
+            work_tail: 0,
+            refused: 0,
+            posting: 1,
+            credit_step: (config.quota().0.div_ceil(2).max(1), config.quota().1.div_ceil(2).max(1)),
+            spares_used: 0,
+            counters: Counters::default(),
+            config,
+        })
+    }
+
+    /// What peers need to know of this engine, to be published beside the cards of the rails; for their
+    /// [`add_peer`](Self::add_peer).
+    pub fn params(&self) -> [u8; PARAMS] {
+        let (envelopes, units) = self.config.quota();
+        let (unit_bytes, first_sequence) = (self.config.unit_bytes, self.config.first_sequence);
+        Params { envelopes, units, unit_bytes, first_sequence }.encode()
+    }
+
+    /// Makes a peer known: `params` as its engine gave them, and a way to each of its rails. `reach(i, rail)` adds the
+    /// peer to rail `i`, or says why not; what it decides is the caller's affair (see [`crate::btl`], selection).
+    ///
+    /// Rails of the lowest latency share the first fragments, all share the rest by bandwidth.
+    ///
+    /// # Errors
+    /// [`Unreachable`] where the peer is already known or out of range (`Full`), where its parameters cannot be
+    /// understood, and, with the reason of the last rail, where no rail reaches it. Nothing is kept then.
+    pub fn add_peer(
+        &mut self,
+        peer: Peer,
+        params: &[u8],
+        mut reach: impl FnMut(usize, &mut R::Rail) -> Result<crate::btl::Endpoint, Unreachable>,
+    ) -> Result<(), Unreachable> {
+        let params = Params::decode(params)?;
+        let count = self.rails.count();
+        let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
+        if state.standing == Standing::Up {
+            return Err(Unreachable::Full);
+        }
+        let start = (peer.0 as usize).saturating_mul(count);
+        let row = self.links.get_mut(start..start.saturating_add(count)).ok_or(Unreachable::Full)?;
+        let (mut links, mut why) = (0usize, Unreachable::NoCard);
+        let mut eager = u32::MAX;
+        for index in 0..count.min(u8::MAX as usize) {
+            let Some(rail) = self.rails.rail_mut(index) else { continue };
+            match reach(index, rail) {
+                Ok(endpoint) => {
+                    let attributes = rail.attributes();
+                    eager = eager.min(attributes.eager_limit);
+                    let link = Link {
+                        endpoint: endpoint.0,
+                        rail: index as u8,
+                        spare: [0; 3],
+                        bandwidth: attributes.bandwidth.max(1),
+                        latency: attributes.latency,
+                        share: 0,
+                    };
+                    if let Some(place) = row.get_mut(links) {
+                        *place = link;
+                        links = links.saturating_add(1);
+                    }
+                }
+                Err(reason) => why = reason,
+            }
+        }
+        let Some(row) = row.get_mut(..links).filter(|row| !row.is_empty()) else { return Err(why) };
+        row.sort_unstable_by_key(|link| (link.latency, link.rail));
+        let lowest = row.first().map_or(0, |link| link.latency);
+        let firsts = row.iter().filter(|link| link.latency == lowest).count();
+        let header = size_of::<wire::Match>() as u32;
+        let (queued, work_next) = (state.flags & super::peer::QUEUED, state.work_next);
+        // Begun anew also where the peer was lost before; only its place in the work list stays.
+        *state = PeerState {
+            flags: queued,
+            work_next,
+            standing: Standing::Up,
+            firsts: firsts as u8,
+            links: links as u8,
+            eager_body: eager.saturating_sub(header).min(params.unit_bytes),
+            envelopes: params.envelopes,
+            units: params.units,
+            quota_envelopes: params.envelopes,
+            quota_units: params.units,
+            next_out: self.config.first_sequence,
+            next_in: params.first_sequence,
+            ..zerocopy::FromZeros::new_zeroed()
+        };
+        debug!("peer {}: {} links, credit {} envelopes", peer.0, links, params.envelopes);
+        Ok(())
+    }
+
+    /// The rails.
+    pub fn rails(&self) -> &R {
+        &self.rails
+    }
+
+    /// The rails, for what they offer beside the trait. Frames must not be taken from them.
+    pub fn rails_mut(&mut self) -> &mut R {
+        &mut self.rails
+    }
+
+    /// Counts of what happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Counts of the matcher's steps.
+    pub fn matcher(&self) -> &Matcher<'m> {
+        &self.matcher
+    }
+
+    /// What is taken of the pools now: requests, envelopes, units.
+    pub fn used(&self) -> [u32; 3] {
+        [self.requests.used(), self.envelopes.used(), self.units.used()]
+    }
+
+    /// The `index`-th link of a peer.
+    #[inline]
+    pub(super) fn link(&self, peer: u32, index: usize) -> Option<&Link> {
+        self.links.get((peer as usize).wrapping_mul(self.rails.count()).wrapping_add(index))
+    }
+}

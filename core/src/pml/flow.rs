@@ -1,0 +1,384 @@
+//! Bounded unexpected memory without deadlock: credit, notices of what is held back, asks and answers.
+//!
+//! A sender without credit holds its messages back and says so once ([`wire::Held`]). The receiver then asks, one ask
+//! at a time and peer, for each posted receive that the peer could satisfy, in posting order ([`wire::Ask`]). The
+//! sender answers with its first message that fits: a rendezvous header that takes neither credit nor a sequence
+//! number, and nothing else goes to that peer until the answer is settled, so no message overtakes another with its
+//! tag. An answer that comes before earlier messages, or finds its receive gone, is rejected and held back again. With
+//! [`wire::Nothing`] the sender says that it has none; the next message that it holds back brings a new notice, and the
+//! receiver asks for all again. Probes ask too; their answers wait in spare envelopes beyond all credit.
+
+use super::engine::{Pml, Rails};
+use super::matching::{ANY, Key, Pattern};
+use super::peer::{
+    ANNOUNCED, ASKED, ASKED_PROBE, ASKING, ASKING_PROBE, CREDIT_DUE, HOLDING, PROBE, QUEUED, REJECT_DUE, Standing,
+};
+use super::request::{ANSWERING, List, Phase};
+use super::unexpected::Stage;
+use crate::btl::{Endpoint, Frame, SendError};
+use crate::pool::Handle;
+use crate::ptl::{self, First};
+use crate::wire::{self, Header, Reason};
+
+impl<R: Rails> Pml<'_, R> {
+    /// Sends a control frame on the peer's first link.
+    pub(super) fn control<H: Header>(&mut self, to: u32, mut header: H) -> Result<(), SendError> {
+        let link = *self.link(to, 0).ok_or(SendError::Unreachable)?;
+        let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
+        if peer.standing != Standing::Up {
+            return Err(SendError::Unreachable);
+        }
+        let rail = self.rails.rail_mut(link.rail as usize).ok_or(SendError::Unreachable)?;
+        peer.stamp(header.common_mut());
+        match ptl::control(rail, Endpoint(link.endpoint), &header) {
+            Ok(_) => {
+                peer.sent();
+                Ok(())
+            }
+            Err(error) => {
+                self.counters.busy = self.counters.busy.wrapping_add(1);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts a peer into the list of those that have something to be told.
+    pub(super) fn put_to_work(&mut self, index: u32) {
+        let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        if peer.has(QUEUED) {
+            return;
+        }
+        peer.set(QUEUED);
+        peer.work_next = 0;
+        let link = index.wrapping_add(1);
+        match self.work_tail.checked_sub(1).and_then(|tail| self.peers.get_mut(tail as usize)) {
+            Some(tail) => tail.work_next = link,
+            None => self.work_head = link,
+        }
+        self.work_tail = link;
+    }
+
+    /// Goes once through the peers that have something to be told.
+    pub(super) fn run_work(&mut self) {
+        let last = self.work_tail;
+        while let Some(index) = self.work_head.checked_sub(1) {
+            let Some(peer) = self.peers.get_mut(index as usize) else { return };
+            self.work_head = peer.work_next;
+            if self.work_head == 0 {
+                self.work_tail = 0;
+            }
+            peer.clear(QUEUED);
+            if self.tell(index) {
+                self.put_to_work(index);
+            }
+            if index.wrapping_add(1) == last {
+                return;
+            }
+        }
+    }
+
+    /// Tells a peer what it has to be told; says whether something is left.
+    fn tell(&mut self, index: u32) -> bool {
+        let Some(peer) = self.peers.get(index as usize) else { return false };
+        if peer.standing != Standing::Up {
+            return false;
+        }
+        if peer.has(REJECT_DUE) {
+            self.tell_reject(index);
+        }
+        self.tell_asked(index);
+        self.push_held(index);
+        self.tell_held(index);
+        self.tell_credit(index);
+        self.ask(index);
+        let Some(peer) = self.peers.get(index as usize) else { return false };
+        let held = !peer.held.is_empty() && peer.answering == 0 && (peer.envelopes != 0 || !peer.has(ANNOUNCED));
+        held || peer.has(REJECT_DUE | ASKED | CREDIT_DUE | HOLDING)
+    }
+
+    fn tell_reject(&mut self, index: u32) {
+        let Some(peer) = self.peers.get(index as usize) else { return };
+        if self.control(index, wire::Reject::new(peer.reject, Reason::Unmatched)).is_ok()
+            && let Some(peer) = self.peers.get_mut(index as usize)
+        {
+            peer.clear(REJECT_DUE);
+            self.counters.rejects_sent = self.counters.rejects_sent.wrapping_add(1);
+        }
+    }
+
+    /// Gives credit back for which no frame came along.
+    fn tell_credit(&mut self, index: u32) {
+        let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        if !peer.has(CREDIT_DUE) {
+            return;
+        }
+        if peer.owed_envelopes == 0 && peer.owed_units == 0 {
+            return peer.clear(CREDIT_DUE); // it rode on another frame
+        }
+        if self.control(index, wire::Credit::new()).is_ok()
+            && let Some(peer) = self.peers.get_mut(index as usize)
+        {
+            peer.clear(CREDIT_DUE);
+            self.counters.credits_sent = self.counters.credits_sent.wrapping_add(1);
+        }
+    }
+
+    /// Says that messages are held back, once.
+    fn tell_held(&mut self, index: u32) {
+        let Some(peer) = self.peers.get(index as usize) else { return };
+        if peer.held.is_empty() || peer.envelopes != 0 || peer.answering != 0 || peer.has(ANNOUNCED) {
+            return;
+        }
+        let notice = peer.notice_out.wrapping_add(1);
+        if self.control(index, wire::Held::new(notice)).is_ok()
+            && let Some(peer) = self.peers.get_mut(index as usize)
+        {
+            peer.notice_out = notice;
+            peer.set(ANNOUNCED);
+            self.counters.notices_sent = self.counters.notices_sent.wrapping_add(1);
+        }
+    }
+
+    /// Answers what the peer asked.
+    fn tell_asked(&mut self, index: u32) {
+        let Some(peer) = self.peers.get(index as usize) else { return };
+        if !peer.has(ASKED) || peer.answering != 0 {
+            return;
+        }
+        let pattern = Pattern { context: peer.ask_context, source: ANY, tag: peer.ask_tag };
+        let mut next = peer.held.first();
+        while let Some(slot) = next {
+            next = List::after(&self.requests, slot);
+            let fits = self.requests.at(slot).is_some_and(|state| {
+                state.phase == Phase::Held
+                    && pattern.accepts(&Key { context: state.context, source: 0, tag: state.tag })
+            });
+            if fits {
+                if self.send_first(index, slot, true).is_ok()
+                    && let Some(peer) = self.peers.get_mut(index as usize)
+                {
+                    peer.clear(ASKED | ASKED_PROBE);
+                }
+                return;
+            }
+        }
+        let mut header = wire::Nothing::new(peer.notice_out);
+        if peer.held.is_empty() {
+            header.common.flags = wire::FLAG_MARK;
+        }
+        if self.control(index, header).is_ok()
+            && let Some(peer) = self.peers.get_mut(index as usize)
+        {
+            peer.clear(ASKED | ASKED_PROBE | ANNOUNCED);
+            self.counters.nothings_sent = self.counters.nothings_sent.wrapping_add(1);
+        }
+    }
+
+    /// Asks a peer that holds messages back for the next receive that it could satisfy, or for a probe.
+    fn ask(&mut self, from: u32) {
+        let Some(peer) = self.peers.get(from as usize) else { return };
+        if !peer.has(HOLDING) || peer.has(ASKING | REJECT_DUE) {
+            return;
+        }
+        let (cursor, last) = (peer.cursor, self.posting.wrapping_sub(1));
+        if cursor < last {
+            if let Some((posting, pattern)) = self.posted_after(from, cursor) {
+                return self.ask_for(from, pattern, Some(posting));
+            }
+            if let Some(peer) = self.peers.get_mut(from as usize) {
+                peer.cursor = last;
+            }
+        }
+        let Some(peer) = self.peers.get(from as usize) else { return };
+        if peer.has(PROBE) {
+            let pattern = Pattern { context: peer.probe_context, source: from, tag: peer.probe_tag };
+            self.ask_for(from, pattern, None);
+        }
+    }
+
+    /// The receive that was posted next after posting number `after`, of those that a peer could satisfy. It goes
+    /// through all requests: this is the slow way, for peers without credit.
+    fn posted_after(&self, from: u32, after: u64) -> Option<(u64, Pattern)> {
+        (0..self.requests.touched())
+            .filter_map(|slot| self.requests.at(slot))
+            .filter(|state| state.phase == Phase::Posted && state.remote > after)
+            .filter(|state| state.peer == from || state.peer == ANY)
+            .min_by_key(|state| state.remote)
+            .map(|state| (state.remote, Pattern { context: state.context, source: state.peer, tag: state.tag }))
+    }
+
+    /// Sends an ask, for a posted receive or else for a probe.
+    fn ask_for(&mut self, from: u32, pattern: Pattern, receive: Option<u64>) {
+        if let Some(peer) = self.peers.get(from as usize)
+            && let Some(slot) = peer.answered.checked_sub(1)
+        {
+            // The sender can settle one answer at a time: what was kept for a probe goes back.
+            return self.evict(slot);
+        }
+        let mut header = wire::Ask::new(pattern.context, pattern.tag);
+        if receive.is_none() {
+            header.common.flags = wire::FLAG_MARK;
+        }
+        if self.control(from, header).is_err() {
+            return;
+        }
+        self.counters.asks_sent = self.counters.asks_sent.wrapping_add(1);
+        let Some(peer) = self.peers.get_mut(from as usize) else { return };
+        peer.set(ASKING);
+        match receive {
+            Some(posting) => {
+                peer.cursor = posting;
+                peer.clear(ASKING_PROBE);
+            }
+            None => {
+                peer.set(ASKING_PROBE);
+                peer.clear(PROBE);
+            }
+        }
+    }
+
+    /// Sends an answer that was kept for a probe back to its sender.
+    fn evict(&mut self, slot: u32) {
+        if self.matcher.remove_unexpected(slot) {
+            self.refuse(slot, Reason::Unmatched);
+        }
+    }
+
+    /// A peer holds messages back: all receives are asked for anew.
+    pub(super) fn on_held(&mut self, from: u32, header: wire::Held) {
+        let Some(peer) = self.peers.get_mut(from as usize) else { return };
+        let notice = header.notice.get();
+        if notice.wrapping_sub(peer.notice_in) as i32 <= 0 {
+            return; // an older one, overtaken
+        }
+        peer.notice_in = notice;
+        peer.set(HOLDING);
+        peer.cursor = 0;
+        self.put_to_work(from);
+    }
+
+    /// A peer asks for a message that is held back.
+    pub(super) fn on_asked(&mut self, from: u32, header: wire::Ask) {
+        let Some(peer) = self.peers.get_mut(from as usize) else { return };
+        peer.ask_context = header.context.get();
+        peer.ask_tag = header.tag.get();
+        peer.set(ASKED);
+        self.put_to_work(from);
+    }
+
+    /// A peer has nothing for what was asked.
+    pub(super) fn on_nothing(&mut self, from: u32, header: wire::Nothing) {
+        let Some(peer) = self.peers.get_mut(from as usize) else { return };
+        if !peer.has(ASKING) {
+            self.counters.stale = self.counters.stale.wrapping_add(1);
+            return;
+        }
+        peer.clear(ASKING | ASKING_PROBE);
+        if header.notice.get() != peer.notice_in {
+            peer.cursor = 0; // more was held back since: what was asked may be there now
+        } else if header.common.flags & wire::FLAG_MARK != 0 {
+            peer.clear(HOLDING);
+        }
+        self.put_to_work(from);
+    }
+
+    /// An answer: matched now, kept for a probe, or sent back.
+    pub(super) fn on_answer(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
+        let from = frame.from.0;
+        let Some(peer) = self.peers.get_mut(from as usize) else { return false };
+        let (asking, probe) = (peer.has(ASKING), peer.has(ASKING_PROBE));
+        peer.clear(ASKING | ASKING_PROBE);
+        let (in_turn, cursor) = (first.sequence == peer.next_in as u32, peer.cursor);
+        self.put_to_work(from);
+        if asking && in_turn && first.rendezvous {
+            let key = Key { context: first.context, source: from, tag: first.tag };
+            if let Some(slot) = self.matcher.peek_posted(&key) {
+                if self.requests.at(slot).is_none_or(|state| state.remote != cursor)
+                    && let Some(peer) = self.peers.get_mut(from as usize)
+                {
+                    peer.cursor = 0; // another receive took it: ask again for the one that it was meant for
+                }
+                return self.arrive(rail, frame, first);
+            }
+            if probe && self.keep_answer(rail, frame, first) {
+                return false;
+            }
+        }
+        self.drop_frame(rail, frame);
+        let Some(peer) = self.peers.get_mut(from as usize) else { return false };
+        if !in_turn {
+            peer.cursor = 0;
+            if probe {
+                peer.set(PROBE);
+            }
+        }
+        peer.reject = first.sender;
+        peer.set(REJECT_DUE);
+        false
+    }
+
+    /// Keeps an answer in a spare envelope, where a probe finds it.
+    fn keep_answer(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
+        if self.spares_used >= self.config.probes.max(1) {
+            // Another peer's answer gives way; one that a matched probe took cannot.
+            let mut next = self.matcher.next_unexpected(None);
+            while let Some((slot, _)) = next {
+                if self.envelopes.at(slot).is_some_and(|envelope| envelope.flags & wire::FLAG_ANSWER != 0) {
+                    self.evict(slot);
+                    break;
+                }
+                next = self.matcher.next_unexpected(Some(slot));
+            }
+        }
+        if self.spares_used >= self.config.probes.max(1) {
+            return false;
+        }
+        let Some(slot) = self.keep(rail, frame, first, Stage::Queued) else { return false };
+        self.spares_used = self.spares_used.wrapping_add(1);
+        if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
+            peer.answered = slot.wrapping_add(1);
+            peer.clear(PROBE); // or it would be sent back for the probe that it is for
+        }
+        let key = Key { context: first.context, source: frame.from.0, tag: first.tag };
+        self.matcher.add_unexpected(slot, key);
+        self.counters.unexpected = self.counters.unexpected.wrapping_add(1);
+        true
+    }
+
+    /// Settles an answer that a matched probe takes: its sender goes on with other messages. `false` where the sender
+    /// cannot be told yet. Any other message needs nothing.
+    pub(super) fn accept_answer(&mut self, slot: u32) -> bool {
+        let Some(envelope) = self.envelopes.at(slot) else { return false };
+        if envelope.flags & wire::FLAG_ANSWER == 0 {
+            return true;
+        }
+        let (from, sender) = (envelope.peer, envelope.sender);
+        let mut header = wire::Ack::new(sender, Handle::NONE, 0);
+        header.common.flags = wire::FLAG_MARK;
+        let told = self.control(from, header).is_ok();
+        if told && let Some(peer) = self.peers.get_mut(from as usize) {
+            peer.answered = 0;
+        }
+        told
+    }
+
+    /// An answer of ours is settled, or goes back to those held.
+    pub(super) fn settle_answer(&mut self, slot: u32, taken: bool) {
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        if state.flags & ANSWERING == 0 {
+            return;
+        }
+        state.flags &= !ANSWERING;
+        let to = state.peer;
+        if !taken {
+            state.phase = Phase::Held;
+            state.moved = 0;
+        }
+        let Some(peer) = self.peers.get_mut(to as usize) else { return };
+        peer.answering = 0;
+        if taken {
+            peer.held.remove(&mut self.requests, slot);
+        }
+        self.put_to_work(to);
+    }
+}

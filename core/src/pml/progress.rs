@@ -1,0 +1,374 @@
+//! What happens when the engine is called: events of the rails, upcalls of the frames, what waits to be sent.
+
+use super::engine::{Pml, Rails};
+use super::peer::{PeerState, Standing};
+use super::receive::ENVELOPE_COOKIE;
+use super::request::{ACTIVE, NOTIFY, Outcome, Phase, RECEIVE, Request};
+use super::unexpected::Stage;
+use super::{Failure, Status};
+use crate::btl::{Cookie, Endpoint, Event, Frame, Lost, Peer, Rail};
+use crate::pool::Handle;
+use crate::ptl::{self, First, Upcalls};
+use crate::time::Instant;
+use crate::wire::{self, Reason};
+
+/// Events taken from one rail before the next has its turn.
+const BURST: u32 = 16;
+
+impl<R: Rails> Pml<'_, R> {
+    /// Takes in what arrived and sends what waits. Tells how many events there were: 0 means idle.
+    ///
+    /// `now` is what the rails' timers follow; a stamp of some microseconds ago does as well.
+    #[inline]
+    pub fn progress(&mut self, now: Instant) -> u32 {
+        let mut events = 0u32;
+        for index in 0..self.rails.count() {
+            for _ in 0..BURST {
+                let Some(rail) = self.rails.rail_mut(index) else { break };
+                let Some(event) = rail.poll(now) else { break };
+                events = events.wrapping_add(1);
+                match event {
+                    Event::Frame(frame) if frame.tag == ptl::TAG => self.frame(index, &frame),
+                    event => self.event(index, event),
+                }
+            }
+        }
+        if !self.active.is_empty() || self.work_head != 0 || self.refused != 0 {
+            self.send_waiting();
+        }
+        events
+    }
+
+    /// When [`progress`](Self::progress) must be called at the latest, although nothing arrives.
+    pub fn poll_at(&self) -> Option<Instant> {
+        (0..self.rails.count()).filter_map(|index| self.rails.rail(index)?.poll_at()).min()
+    }
+
+    /// Says that the caller is about to sleep on the rails' wait handles. `true`: nothing waits here, and what comes makes
+    /// a handle ready. `false`: make progress first.
+    pub fn arm(&mut self) -> bool {
+        let idle = self.active.is_empty() && self.refused == 0 && self.work_is_waiting();
+        idle && (0..self.rails.count()).all(|index| self.rails.rail_mut(index).is_none_or(Rail::arm))
+    }
+
+    /// Announces the request among [`next_completed`](Self::next_completed) when it is over.
+    pub fn notify(&mut self, request: Request) {
+        let Some(state) = self.requests.get_mut(request.0) else { return };
+        if state.flags & NOTIFY != 0 {
+            return;
+        }
+        state.flags |= NOTIFY;
+        if state.phase == Phase::Done {
+            self.completed.push(&mut self.requests, request.0.slot());
+        }
+    }
+
+    /// The next completed request of those given to [`notify`](Self::notify); its outcome is still to be taken.
+    pub fn next_completed(&mut self) -> Option<Request> {
+        let slot = self.completed.first()?;
+        self.completed.remove(&mut self.requests, slot);
+        if let Some(state) = self.requests.at_mut(slot) {
+            state.flags &= !NOTIFY;
+        }
+        self.requests.handle(slot).map(Request)
+    }
+
+    /// Lets a request end by itself: its outcome is dropped. Its memory must stay until then; an engine that is
+    /// [`idle`](Self::used) of requests has let go of all.
+    pub fn detach(&mut self, request: Request) {
+        let Some(state) = self.requests.get_mut(request.0) else { return };
+        if state.phase == Phase::Done {
+            let _ = self.take_outcome(request);
+        } else {
+            state.flags |= super::request::DETACHED;
+        }
+    }
+
+    /// Forgets a peer: requests to it end with [`Failure::PeerFailed`], messages from it are dropped, and its rails
+    /// touch none of their memory any more. It may be added again.
+    pub fn del_peer(&mut self, peer: Peer) {
+        let links = self.peers.get(peer.0 as usize).map_or(0, |state| state.links as usize);
+        for index in 0..links {
+            let Some(link) = self.link(peer.0, index).copied() else { continue };
+            if let Some(rail) = self.rails.rail_mut(link.rail as usize) {
+                rail.del_peer(Endpoint(link.endpoint));
+            }
+        }
+        self.drop_peer(peer.0, true);
+        if let Some(state) = self.peers.get_mut(peer.0 as usize) {
+            state.standing = Standing::Unknown;
+        }
+    }
+
+    #[inline]
+    fn frame(&mut self, rail: usize, frame: &Frame) {
+        ptl::receive(frame, &mut Arrival { pml: self, rail });
+    }
+
+    #[cold]
+    fn event(&mut self, rail: usize, event: Event) {
+        match event {
+            Event::Frame(frame) => {
+                self.counters.foreign = self.counters.foreign.wrapping_add(1);
+                self.drop_frame(rail, &frame);
+            }
+            Event::Sent(cookie) => self.body_sent(cookie),
+            Event::Delivered(cookie) => self.body_delivered(cookie),
+            Event::Lost(peer, why) => self.lost(peer, why),
+        }
+    }
+
+    fn body_sent(&mut self, cookie: Cookie) {
+        let handle = Handle::from_bits(cookie.0);
+        let Some(state) = self.requests.get_mut(handle) else { return };
+        state.inflight = state.inflight.saturating_sub(1);
+        if state.phase == Phase::Leaving && state.inflight == 0 && state.flags & ACTIVE == 0 {
+            let outcome = state.outcome;
+            self.complete(handle.slot(), outcome);
+        }
+    }
+
+    fn body_delivered(&mut self, cookie: Cookie) {
+        let handle = Handle::from_bits(cookie.0 & !ENVELOPE_COOKIE);
+        if cookie.0 & ENVELOPE_COOKIE != 0 {
+            return self.filled(handle);
+        }
+        let Some(state) = self.requests.get_mut(handle) else { return };
+        state.inflight = state.inflight.saturating_sub(1);
+        self.settle_receive(handle.slot());
+    }
+
+    #[cold]
+    fn send_waiting(&mut self) {
+        if !self.active.is_empty() {
+            self.run_active();
+        }
+        if self.refused != 0 {
+            self.run_refused();
+        }
+        if self.work_head != 0 {
+            self.run_work();
+        }
+    }
+
+    /// Whether all that the work list has to do waits for the other side.
+    fn work_is_waiting(&self) -> bool {
+        let mut next = self.work_head;
+        while let Some(peer) = next.checked_sub(1).and_then(|index| self.peers.get(index as usize)) {
+            // A peer that holds back is in the list all the time; an ask is out, or there is nothing to ask for.
+            if peer.has(super::peer::REJECT_DUE | super::peer::ASKED | super::peer::CREDIT_DUE | super::peer::PROBE)
+                || (!peer.held.is_empty() && peer.answering == 0 && peer.envelopes != 0)
+            {
+                return false;
+            }
+            next = peer.work_next;
+        }
+        true
+    }
+
+    #[cold]
+    fn lost(&mut self, peer: Peer, why: Lost) {
+        let Some(state) = self.peers.get(peer.0 as usize) else { return };
+        if state.standing != Standing::Up {
+            return;
+        }
+        warn!("peer {} is lost: {}", peer.0, why as u8);
+        self.counters.lost = self.counters.lost.wrapping_add(1);
+        // Until frames can move to another rail, a peer is lost with its first rail.
+        for index in 0..state.links as usize {
+            let Some(link) = self.link(peer.0, index).copied() else { continue };
+            if let Some(rail) = self.rails.rail_mut(link.rail as usize) {
+                rail.del_peer(Endpoint(link.endpoint));
+            }
+        }
+        self.drop_peer(peer.0, false);
+        if let Some(state) = self.peers.get_mut(peer.0 as usize) {
+            state.standing = Standing::Lost;
+        }
+    }
+
+    /// Ends all requests to a peer and drops what it sent and nobody can finish; with `all` also what is complete.
+    /// Its rails are done with its memory.
+    fn drop_peer(&mut self, index: u32, all: bool) {
+        let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        let (queued, work_next) = (peer.flags & super::peer::QUEUED, peer.work_next);
+        *peer = PeerState { flags: queued, work_next, ..zerocopy::FromZeros::new_zeroed() };
+        for slot in 0..self.requests.touched() {
+            let Some(state) = self.requests.at_mut(slot) else { continue };
+            if state.peer != index || state.phase == Phase::Done {
+                continue;
+            }
+            state.inflight = 0;
+            let (phase, flags) = (state.phase, state.flags);
+            if flags & RECEIVE != 0 && phase == Phase::Posted {
+                self.matcher.unpost(slot);
+            }
+            self.deactivate(slot);
+            self.complete(slot, Outcome::PeerFailed);
+        }
+        for slot in 0..self.envelopes.touched() {
+            let Some(envelope) = self.envelopes.at_mut(slot) else { continue };
+            let filling = envelope.filling;
+            let drop = all || filling || envelope.rendezvous || envelope.stage == Stage::Parked;
+            if envelope.peer != index || !drop {
+                continue;
+            }
+            envelope.filling = false;
+            match envelope.stage {
+                Stage::Queued => {
+                    self.matcher.remove_unexpected(slot);
+                }
+                // Freed when its turn in that list comes: nobody can be told any more.
+                Stage::Refused if !filling => continue,
+                Stage::Taken if !all => continue,
+                Stage::Parked | Stage::Claimed | Stage::Taken | Stage::Refused => {}
+            }
+            if let Some(handle) = self.envelopes.handle(slot) {
+                self.give_back(handle, true);
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(index as usize) {
+            (peer.owed_envelopes, peer.owed_units) = (0, 0);
+        }
+    }
+
+    /// Takes the outcome of a request that is done, and frees it.
+    #[inline]
+    pub(super) fn take_outcome(&mut self, request: Request) -> Option<Result<Status, Failure>> {
+        if self.requests.get(request.0)?.flags & NOTIFY != 0 {
+            self.completed.remove(&mut self.requests, request.0.slot());
+        }
+        let state = self.requests.free(request.0)?;
+        let peer = Peer(state.peer);
+        let receive = state.flags & RECEIVE != 0;
+        let delivered = if receive { state.wanted } else { state.total };
+        let status = Status { peer, tag: state.tag, received: state.total, delivered };
+        Some(match state.outcome {
+            Outcome::Success if status.delivered < status.received => Err(Failure::Truncated(status)),
+            Outcome::Success => Ok(status),
+            Outcome::Cancelled => Err(Failure::Cancelled),
+            Outcome::PeerFailed => Err(Failure::PeerFailed(peer)),
+            Outcome::NotReady => Err(Failure::NotReady(peer)),
+            Outcome::NoCommunicator => Err(Failure::NoCommunicator(peer)),
+        })
+    }
+
+    /// The send that a peer's ack, finish or reject names.
+    fn waiting(&mut self, from: Peer, bits: u64) -> Option<u32> {
+        let handle = Handle::from_bits(bits);
+        let found = self
+            .requests
+            .get(handle)
+            .is_some_and(|state| state.phase == Phase::Waiting && state.peer == from.0 && state.flags & RECEIVE == 0);
+        if !found {
+            self.counters.stale = self.counters.stale.wrapping_add(1);
+        }
+        found.then(|| handle.slot())
+    }
+}
+
+/// The engine while it handles a frame of one rail.
+struct Arrival<'a, 'm, R> {
+    pml: &'a mut Pml<'m, R>,
+    rail: usize,
+}
+
+impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
+    #[inline]
+    fn credit(&mut self, from: Peer, envelopes: u16, units: u16) {
+        let Some(peer) = self.pml.peers.get_mut(from.0 as usize) else { return };
+        peer.envelopes = peer.envelopes.saturating_add(envelopes).min(peer.quota_envelopes);
+        peer.units = peer.units.saturating_add(units).min(peer.quota_units);
+        if !peer.held.is_empty() {
+            self.pml.put_to_work(from.0);
+        }
+    }
+
+    #[inline]
+    fn first(&mut self, frame: &Frame, first: First) -> bool {
+        let from = frame.from.0;
+        let pml = &mut *self.pml;
+        let Some(peer) = pml.peers.get_mut(from as usize) else {
+            pml.drop_frame(self.rail, frame);
+            return false;
+        };
+        if peer.standing != Standing::Up {
+            pml.drop_frame(self.rail, frame);
+            return false;
+        }
+        if first.flags & wire::FLAG_ANSWER != 0 {
+            return pml.on_answer(self.rail, frame, first);
+        }
+        let ahead = first.sequence.wrapping_sub(peer.next_in as u32) as i32;
+        if ahead == 0 {
+            peer.next_in = peer.next_in.wrapping_add(1);
+            let parked = peer.parked != 0;
+            let matched = pml.arrive(self.rail, frame, first);
+            if parked {
+                pml.unpark(from);
+            }
+            return matched;
+        }
+        if ahead > 0 {
+            pml.park(self.rail, frame, first);
+        } else {
+            pml.counters.trespasses = pml.counters.trespasses.wrapping_add(1);
+            pml.drop_frame(self.rail, frame);
+        }
+        false
+    }
+
+    #[inline]
+    fn fragment(&mut self, frame: &Frame, header: wire::Fragment) {
+        self.pml.deliver_fragment(self.rail, frame, header);
+    }
+
+    fn acked(&mut self, from: Peer, header: wire::Ack) {
+        let Some(slot) = self.pml.waiting(from, header.sender.get()) else { return };
+        self.pml.settle_answer(slot, true);
+        if header.common.flags & wire::FLAG_MARK != 0 {
+            return; // kept by a matched probe: the ack that counts follows
+        }
+        if let Some(state) = self.pml.requests.at_mut(slot) {
+            state.remote = header.receiver.get();
+            state.wanted = header.wanted.get().min(state.total);
+        }
+        self.pml.start_streaming(slot);
+    }
+
+    fn finished(&mut self, from: Peer, header: wire::Finish) {
+        let Some(slot) = self.pml.waiting(from, header.sender.get()) else { return };
+        self.pml.settle_answer(slot, true);
+        self.pml.end_send(slot, Outcome::Success);
+    }
+
+    fn rejected(&mut self, from: Peer, header: wire::Reject) {
+        let Some(slot) = self.pml.waiting(from, header.sender.get()) else { return };
+        self.pml.counters.rejects_received = self.pml.counters.rejects_received.wrapping_add(1);
+        let outcome = match Reason::from_wire(header.reason.get()) {
+            Some(Reason::Unmatched) => return self.pml.settle_answer(slot, false),
+            Some(Reason::NotReady) => Outcome::NotReady,
+            Some(Reason::NoCommunicator) | None => Outcome::NoCommunicator,
+        };
+        self.pml.settle_answer(slot, true);
+        self.pml.end_send(slot, outcome);
+    }
+
+    fn held(&mut self, from: Peer, header: wire::Held) {
+        self.pml.on_held(from.0, header);
+    }
+
+    fn asked(&mut self, from: Peer, header: wire::Ask) {
+        self.pml.on_asked(from.0, header);
+    }
+
+    fn nothing(&mut self, from: Peer, header: wire::Nothing) {
+        self.pml.on_nothing(from.0, header);
+    }
+
+    #[cold]
+    fn malformed(&mut self, frame: &Frame) {
+        self.pml.counters.malformed = self.pml.counters.malformed.wrapping_add(1);
+        self.pml.drop_frame(self.rail, frame);
+    }
+}

@@ -1,0 +1,584 @@
+//! Receives: posting, matching of what arrives, and delivery into the receiver's memory.
+
+use super::engine::{Pml, Rails};
+use super::matching::{Key, Pattern};
+use super::peer::{CREDIT_DUE, HOLDING, Standing};
+use super::request::{Outcome, Phase, RECEIVE, Request, State};
+use super::send::{Refusal, request_cookie};
+use super::unexpected::{Envelope, Message, Stage, Unexpected};
+use crate::btl::{Cookie, Delivery, Frame, Peer, Rail, SendError};
+use crate::convertor::Span;
+use crate::pool::Handle;
+use crate::ptl::First;
+use crate::wire::{self, Reason};
+
+/// Set in the slot half of a cookie that names an envelope and not a request.
+pub(super) const ENVELOPE_COOKIE: u64 = 1 << 31;
+
+impl<R: Rails> Pml<'_, R> {
+    /// Receives a message that `pattern` accepts into `sink`. A message that is here already is taken at once.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was begun then.
+    ///
+    /// # Safety
+    /// The memory of `sink` stays writable, and nobody else accesses it, until the outcome of the request is taken with
+    /// [`test`](Self::test).
+    #[inline]
+    pub unsafe fn irecv(&mut self, pattern: Pattern, sink: Span) -> Result<Request, Refusal> {
+        let state = State {
+            phase: Phase::Posted,
+            flags: RECEIVE,
+            peer: pattern.source,
+            context: pattern.context,
+            tag: pattern.tag,
+            span: sink,
+            remote: self.posting,
+            ..zerocopy::FromZeros::new_zeroed()
+        };
+        let Ok(handle) = self.requests.take(state) else { return Err(Refusal::Busy) };
+        self.posting = self.posting.wrapping_add(1);
+        if self.matcher.unexpected_len() != 0
+            && let Some(envelope) = self.matcher.find_unexpected(&pattern)
+        {
+            self.matcher.remove_unexpected(envelope);
+            self.claim(envelope, handle.slot());
+            return Ok(Request(handle));
+        }
+        if let Some(peer) = self.peers.get(pattern.source as usize)
+            && peer.standing == Standing::Lost
+        {
+            self.complete(handle.slot(), Outcome::PeerFailed);
+            return Ok(Request(handle));
+        }
+        self.matcher.post(handle.slot(), pattern);
+        Ok(Request(handle))
+    }
+
+    /// Finds a message that `pattern` accepts, without taking it.
+    pub fn iprobe(&mut self, pattern: Pattern) -> Option<Envelope> {
+        let Some(slot) = self.matcher.find_unexpected(&pattern) else {
+            self.want_probe(pattern);
+            return None;
+        };
+        let envelope = self.envelopes.at(slot)?;
+        Some(Envelope { peer: Peer(envelope.peer), tag: envelope.tag, len: envelope.total })
+    }
+
+    /// Takes a message that `pattern` accepts out of the queues: nobody else can receive it.
+    pub fn improbe(&mut self, pattern: Pattern) -> Option<(Message, Envelope)> {
+        let Some(slot) = self.matcher.find_unexpected(&pattern) else {
+            self.want_probe(pattern);
+            return None;
+        };
+        let handle = self.envelopes.handle(slot)?;
+        if !self.accept_answer(slot) {
+            return None; // the sender cannot be told yet: next time
+        }
+        let envelope = self.envelopes.at_mut(slot)?;
+        envelope.stage = Stage::Taken;
+        let found = Envelope { peer: Peer(envelope.peer), tag: envelope.tag, len: envelope.total };
+        self.matcher.remove_unexpected(slot);
+        Some((Message(handle), found))
+    }
+
+    /// Receives a message that [`improbe`](Self::improbe) took.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] with the message, where all requests are taken; [`Refusal::Invalid`] for a message of another
+    /// engine.
+    ///
+    /// # Safety
+    /// As [`irecv`](Self::irecv).
+    pub unsafe fn imrecv(&mut self, message: Message, sink: Span) -> Result<Request, (Refusal, Message)> {
+        let Some(envelope) = self.envelopes.get(message.0).filter(|envelope| envelope.stage == Stage::Taken) else {
+            return Err((Refusal::Invalid, message));
+        };
+        let state = State {
+            phase: Phase::Posted,
+            flags: RECEIVE,
+            peer: envelope.peer,
+            context: envelope.context,
+            tag: envelope.tag,
+            span: sink,
+            ..zerocopy::FromZeros::new_zeroed()
+        };
+        let Ok(handle) = self.requests.take(state) else { return Err((Refusal::Busy, message)) };
+        self.claim(message.0.slot(), handle.slot());
+        Ok(Request(handle))
+    }
+
+    /// Cancels a receive that has not matched: its outcome is then `Cancelled`. Tells whether it was; anything else goes
+    /// on as if nothing was said, sends among it (CHECKLIST M14).
+    pub fn cancel(&mut self, request: Request) -> bool {
+        let posted = self.requests.get(request.0).is_some_and(|state| state.phase == Phase::Posted);
+        let cancelled = posted && self.matcher.unpost(request.0.slot());
+        if cancelled {
+            self.complete(request.0.slot(), Outcome::Cancelled);
+        }
+        cancelled
+    }
+
+    /// Forgets all messages of a context that nobody received; their senders are told. Posted receives of it are
+    /// cancelled.
+    pub fn purge(&mut self, context: u32) {
+        for slot in 0..self.envelopes.touched() {
+            let queued = |e: &Unexpected| e.stage == Stage::Queued && e.context == context;
+            if self.envelopes.at(slot).is_some_and(queued) && self.matcher.remove_unexpected(slot) {
+                self.refuse(slot, Reason::NoCommunicator);
+            }
+        }
+        for slot in 0..self.requests.touched() {
+            let posted = |state: &State| state.phase == Phase::Posted && state.context == context;
+            if self.requests.at(slot).is_some_and(posted) && self.matcher.unpost(slot) {
+                self.complete(slot, Outcome::Cancelled);
+            }
+        }
+    }
+
+    /// A first fragment in its turn: to its receive, or kept until there is one. Tells whether it matched.
+    #[inline]
+    pub(super) fn arrive(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
+        let key = Key { context: first.context, source: frame.from.0, tag: first.tag };
+        if let Some(slot) = self.matcher.take_posted(&key) {
+            self.counters.expected = self.counters.expected.wrapping_add(1);
+            self.start(slot, rail, frame, first);
+            return true;
+        }
+        if let Some(slot) = self.keep(rail, frame, first, Stage::Queued) {
+            self.counters.unexpected = self.counters.unexpected.wrapping_add(1);
+            self.enqueue(slot);
+        }
+        false
+    }
+
+    /// Delivers a first fragment to the receive that it matched.
+    #[inline]
+    fn start(&mut self, slot: u32, rail: usize, frame: &Frame, first: First) {
+        let body = u64::from(frame.len).saturating_sub(u64::from(first.header));
+        if first.flags & wire::FLAG_ANSWER == 0 {
+            self.owe(frame.from.0, 1, u16::from(body != 0));
+        }
+        let Some(handle) = self.requests.handle(slot) else { return self.drop_frame(rail, frame) };
+        let Some(state) = self.requests.at_mut(slot) else { return self.drop_frame(rail, frame) };
+        state.peer = frame.from.0;
+        state.tag = first.tag;
+        state.total = first.total;
+        state.wanted = first.total.min(state.span.len());
+        state.moved = body;
+        state.remote = first.sender;
+        if frame.is_whole() {
+            let bytes = frame.head().get(first.header as usize..).unwrap_or_default();
+            // SAFETY: the caller of `irecv` vouches for the sink until the request is done; the frame is a copy of ours.
+            unsafe { state.span.unpack(bytes.as_ptr(), bytes.len()) };
+        } else if let Some(rail) = self.rails.rail_mut(rail) {
+            // SAFETY: as above; while the delivery is pending `inflight` keeps the request from being done.
+            let delivery = unsafe { rail.deliver(frame.id, first.header as usize, state.span, request_cookie(handle)) };
+            if delivery == Delivery::Pending {
+                state.inflight = 1;
+            }
+        }
+        if first.rendezvous {
+            state.phase = Phase::Responding;
+            self.respond_or_queue(slot);
+        } else if state.inflight == 0 {
+            self.complete(slot, Outcome::Success);
+        } else {
+            state.phase = Phase::Receiving;
+        }
+    }
+
+    /// Takes an envelope for a first fragment, and a unit for its payload. `None` where the sender has gone beyond its
+    /// credit: the frame is dropped.
+    pub(super) fn keep(&mut self, rail: usize, frame: &Frame, first: First, stage: Stage) -> Option<u32> {
+        let body = frame.len.wrapping_sub(u32::from(first.header));
+        let answer = first.flags & wire::FLAG_ANSWER != 0;
+        // Envelopes beyond all credit are for answers alone.
+        let room = answer || self.envelopes.used().wrapping_sub(self.spares_used) < self.config.unexpected;
+        if !room || body > self.unit_bytes {
+            return self.trespass(rail, frame);
+        }
+        let unit = if body == 0 {
+            Handle::NONE
+        } else {
+            match self.units.take(()) {
+                Ok(unit) => unit,
+                Err(_) => return self.trespass(rail, frame),
+            }
+        };
+        let envelope = Unexpected {
+            stage,
+            filling: false,
+            rendezvous: first.rendezvous,
+            flags: first.flags,
+            peer: frame.from.0,
+            context: first.context,
+            tag: first.tag,
+            unit: if body == 0 { 0 } else { unit.slot().wrapping_add(1) },
+            body,
+            next: 0,
+            sequence: 0,
+            total: first.total,
+            sender: first.sender,
+        };
+        let Ok(handle) = self.envelopes.take(envelope) else {
+            self.units.free(unit);
+            return self.trespass(rail, frame);
+        };
+        let place = self.unit_span(unit.slot(), body);
+        if frame.is_whole() {
+            let bytes = frame.head().get(first.header as usize..).unwrap_or_default();
+            // SAFETY: the unit is ours and nobody else's until it is freed.
+            unsafe { place.unpack(bytes.as_ptr(), bytes.len()) };
+        } else if let Some(rail) = self.rails.rail_mut(rail) {
+            let cookie = Cookie(handle.to_bits() | ENVELOPE_COOKIE);
+            // SAFETY: as above; while the delivery is pending `filling` keeps the unit from being freed.
+            let delivery = unsafe { rail.deliver(frame.id, first.header as usize, place, cookie) };
+            if delivery == Delivery::Pending
+                && let Some(envelope) = self.envelopes.get_mut(handle)
+            {
+                envelope.filling = true;
+            }
+        }
+        Some(handle.slot())
+    }
+
+    /// Puts a kept message into the matcher, or refuses it where its sender wants it matched now or never.
+    fn enqueue(&mut self, slot: u32) {
+        let Some(envelope) = self.envelopes.at_mut(slot) else { return };
+        if envelope.flags & wire::FLAG_READY != 0 {
+            return self.refuse(slot, Reason::NotReady);
+        }
+        envelope.stage = Stage::Queued;
+        let key = Key { context: envelope.context, source: envelope.peer, tag: envelope.tag };
+        self.matcher.add_unexpected(slot, key);
+    }
+
+    /// Keeps a first fragment whose turn has not come.
+    pub(super) fn park(&mut self, rail: usize, frame: &Frame, first: First) {
+        let Some(slot) = self.keep(rail, frame, first, Stage::Parked) else { return };
+        self.counters.parked = self.counters.parked.wrapping_add(1);
+        let Some(peer) = self.peers.get_mut(frame.from.0 as usize) else { return };
+        // In order of number, counted from the one that is due; the list is as short as rails are apart.
+        let (sequence, due) = (first.sequence, peer.next_in as u32);
+        let (mut before, mut next) = (None, peer.parked);
+        while let Some(other) = next.checked_sub(1).and_then(|other| self.envelopes.at(other)) {
+            if other.sequence.wrapping_sub(due) >= sequence.wrapping_sub(due) {
+                break;
+            }
+            (before, next) = (Some(next.wrapping_sub(1)), other.next);
+        }
+        if let Some(envelope) = self.envelopes.at_mut(slot) {
+            envelope.sequence = sequence;
+            envelope.next = next;
+        }
+        let link = slot.wrapping_add(1);
+        match before.and_then(|before| self.envelopes.at_mut(before)) {
+            Some(before) => before.next = link,
+            None => peer.parked = link,
+        }
+    }
+
+    /// Takes parked messages whose turn has come.
+    pub(super) fn unpark(&mut self, from: u32) {
+        loop {
+            let Some(peer) = self.peers.get_mut(from as usize) else { return };
+            let Some(slot) = peer.parked.checked_sub(1) else { return };
+            let Some(envelope) = self.envelopes.at(slot) else { return };
+            let ahead = envelope.sequence.wrapping_sub(peer.next_in as u32) as i32;
+            if ahead > 0 {
+                return;
+            }
+            peer.parked = envelope.next;
+            if ahead < 0 {
+                // A second message of one number: dropped when its turn would have come.
+                self.counters.trespasses = self.counters.trespasses.wrapping_add(1);
+                self.refuse_silently(slot);
+                continue;
+            }
+            peer.next_in = peer.next_in.wrapping_add(1);
+            let key = Key { context: envelope.context, source: from, tag: envelope.tag };
+            match self.matcher.take_posted(&key) {
+                Some(request) => {
+                    self.counters.expected = self.counters.expected.wrapping_add(1);
+                    self.claim(slot, request);
+                }
+                None => {
+                    self.counters.unexpected = self.counters.unexpected.wrapping_add(1);
+                    self.enqueue(slot);
+                }
+            }
+        }
+    }
+
+    /// Gives a kept message, which is in no queue, to a receive, which is in none either.
+    fn claim(&mut self, slot: u32, request: u32) {
+        let Some(handle) = self.envelopes.handle(slot) else { return };
+        let Some(envelope) = self.envelopes.at_mut(slot) else { return };
+        let Some(state) = self.requests.at_mut(request) else { return };
+        state.peer = envelope.peer;
+        state.tag = envelope.tag;
+        state.total = envelope.total;
+        state.wanted = envelope.total.min(state.span.len());
+        state.moved = u64::from(envelope.body);
+        state.remote = envelope.sender;
+        state.phase = Phase::Receiving;
+        if envelope.filling {
+            envelope.stage = Stage::Claimed;
+            envelope.next = request;
+            state.inflight = 1;
+            return;
+        }
+        let envelope = *envelope;
+        let place = self.unit_span(envelope.unit.wrapping_sub(1), envelope.body);
+        if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {
+            // SAFETY: the unit was filled and is ours; the caller of `irecv` vouches for the sink.
+            unsafe { state.span.unpack(base, len) };
+        }
+        let answered = self.peers.get(envelope.peer as usize).is_some_and(|peer| peer.answered == slot.wrapping_add(1));
+        self.give_back(handle, answered);
+        if envelope.rendezvous {
+            if let Some(state) = self.requests.at_mut(request) {
+                state.phase = Phase::Responding;
+            }
+            self.respond_or_queue(request);
+        } else {
+            self.complete(request, Outcome::Success);
+        }
+    }
+
+    /// The payload of a kept message is all in.
+    pub(super) fn filled(&mut self, handle: Handle) {
+        let Some(envelope) = self.envelopes.get_mut(handle) else { return };
+        envelope.filling = false;
+        let (stage, request) = (envelope.stage, envelope.next);
+        match stage {
+            Stage::Claimed => {
+                if let Some(state) = self.requests.at_mut(request) {
+                    state.inflight = 0;
+                }
+                self.claim(handle.slot(), request);
+            }
+            Stage::Refused => self.put_refused(handle.slot()),
+            Stage::Parked | Stage::Queued | Stage::Taken => {}
+        }
+    }
+
+    /// Frees an envelope with its unit, and owes the credit for it.
+    pub(super) fn give_back(&mut self, handle: Handle, answer: bool) {
+        let Some(envelope) = self.envelopes.free(handle) else { return };
+        if let Some(unit) = envelope.unit.checked_sub(1).and_then(|slot| self.units.handle(slot)) {
+            self.units.free(unit);
+        }
+        let from = envelope.peer;
+        if envelope.flags & wire::FLAG_ANSWER != 0 {
+            self.spares_used = self.spares_used.saturating_sub(1);
+            if answer && let Some(peer) = self.peers.get_mut(from as usize) {
+                peer.answered = 0;
+            }
+        } else {
+            self.owe(from, 1, u16::from(envelope.body != 0));
+        }
+    }
+
+    /// Owes a peer credit; from half of its share on it is sent without waiting for a frame to ride on.
+    #[inline]
+    pub(super) fn owe(&mut self, to: u32, envelopes: u16, units: u16) {
+        let Some(peer) = self.peers.get_mut(to as usize) else { return };
+        peer.owed_envelopes = peer.owed_envelopes.saturating_add(envelopes);
+        peer.owed_units = peer.owed_units.saturating_add(units);
+        if (peer.owed_envelopes >= self.credit_step.0 || peer.owed_units >= self.credit_step.1) && !peer.has(CREDIT_DUE)
+        {
+            peer.set(CREDIT_DUE);
+            self.put_to_work(to);
+        }
+    }
+
+    /// The first bytes of a payload unit as memory.
+    fn unit_span(&self, unit: u32, len: u32) -> Span {
+        if len == 0 {
+            return Span::EMPTY;
+        }
+        let offset = (unit as usize).wrapping_mul(self.unit_bytes as usize);
+        Span::contiguous(self.unit_memory.wrapping_add(offset), len as usize)
+    }
+
+    /// Drops a frame that its sender had no right to send.
+    fn trespass(&mut self, rail: usize, frame: &Frame) -> Option<u32> {
+        self.counters.trespasses = self.counters.trespasses.wrapping_add(1);
+        warn!("peer {} went beyond its credit: a message was dropped", frame.from.0);
+        self.drop_frame(rail, frame);
+        None
+    }
+
+    pub(super) fn drop_frame(&mut self, rail: usize, frame: &Frame) {
+        if !frame.is_whole()
+            && let Some(rail) = self.rails.rail_mut(rail)
+        {
+            rail.release(frame.id);
+        }
+    }
+
+    /// A later fragment, for the receive that it names.
+    #[inline]
+    pub(super) fn deliver_fragment(&mut self, rail: usize, frame: &Frame, header: wire::Fragment) {
+        let handle = Handle::from_bits(header.receiver.get());
+        let body = u64::from(frame.len).saturating_sub(size_of::<wire::Fragment>() as u64);
+        let offset = header.offset.get();
+        let state = self.requests.get_mut(handle).filter(|state| {
+            state.phase == Phase::Receiving
+                && state.peer == frame.from.0
+                && state.flags & RECEIVE != 0
+                && state.moved.checked_add(body).is_some_and(|moved| moved <= state.wanted)
+                && offset.checked_add(body).is_some_and(|end| end <= state.wanted)
+        });
+        let Some(state) = state else {
+            self.counters.stale = self.counters.stale.wrapping_add(1);
+            return self.drop_frame(rail, frame);
+        };
+        self.counters.fragments_received = self.counters.fragments_received.wrapping_add(1);
+        let sink = state.span.window(offset, body);
+        state.moved = state.moved.saturating_add(body);
+        if frame.is_whole() {
+            let bytes = frame.head().get(size_of::<wire::Fragment>()..).unwrap_or_default();
+            // SAFETY: the caller of `irecv` vouches for the sink until the request is done.
+            unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
+        } else if let Some(rail) = self.rails.rail_mut(rail) {
+            // SAFETY: as above; while the delivery is pending `inflight` keeps the request from being done.
+            let delivery = unsafe { rail.deliver(frame.id, size_of::<wire::Fragment>(), sink, request_cookie(handle)) };
+            if delivery == Delivery::Pending {
+                state.inflight = state.inflight.saturating_add(1);
+            }
+        }
+        self.settle_receive(handle.slot());
+    }
+
+    /// Ends a receive if all of its bytes are in.
+    pub(super) fn settle_receive(&mut self, slot: u32) {
+        let Some(state) = self.requests.at(slot) else { return };
+        if state.phase == Phase::Receiving && state.inflight == 0 && state.moved >= state.wanted {
+            self.complete(slot, Outcome::Success);
+        }
+    }
+
+    /// Tells the sender that its message matched, now or when there is room.
+    fn respond_or_queue(&mut self, slot: u32) {
+        self.activate(slot);
+        self.respond(slot);
+    }
+
+    /// Tells the sender what is wanted of its message. Leaves the active list when that was sent.
+    pub(super) fn respond(&mut self, slot: u32) {
+        let Some(handle) = self.requests.handle(slot) else { return };
+        let Some(state) = self.requests.at(slot) else { return };
+        let (to, sender, wanted) = (state.peer, state.remote, state.wanted);
+        let more = state.moved < state.wanted;
+        let sent = if more {
+            self.control(to, wire::Ack::new(sender, handle, wanted))
+        } else {
+            self.control(to, wire::Finish::new(sender))
+        };
+        match sent {
+            Ok(()) => {}
+            Err(SendError::Busy) => return,
+            Err(_) => {
+                self.deactivate(slot);
+                return self.complete(slot, Outcome::PeerFailed);
+            }
+        }
+        let count = if more { &mut self.counters.acks_sent } else { &mut self.counters.finishes_sent };
+        *count = count.wrapping_add(1);
+        self.deactivate(slot);
+        if let Some(state) = self.requests.at_mut(slot) {
+            state.phase = Phase::Receiving;
+        }
+        self.settle_receive(slot);
+    }
+
+    /// Tells a sender that its message is not taken, and frees its envelope, now or when there is room.
+    pub(super) fn refuse(&mut self, slot: u32, reason: Reason) {
+        let Some(envelope) = self.envelopes.at_mut(slot) else { return };
+        if !envelope.rendezvous {
+            return self.refuse_silently(slot); // its send is complete: there is nobody to tell
+        }
+        envelope.stage = Stage::Refused;
+        envelope.sequence = reason as u32;
+        if !envelope.filling {
+            self.put_refused(slot);
+        }
+    }
+
+    /// Drops a kept message without a word.
+    fn refuse_silently(&mut self, slot: u32) {
+        let Some(handle) = self.envelopes.handle(slot) else { return };
+        let Some(envelope) = self.envelopes.at_mut(slot) else { return };
+        envelope.rendezvous = false;
+        if envelope.filling {
+            envelope.stage = Stage::Refused;
+        } else {
+            self.give_back(handle, true);
+        }
+    }
+
+    fn put_refused(&mut self, slot: u32) {
+        if let Some(envelope) = self.envelopes.at_mut(slot) {
+            envelope.next = self.refused;
+            self.refused = slot.wrapping_add(1);
+        }
+        self.run_refused();
+    }
+
+    /// Sends refusals as far as there is room.
+    pub(super) fn run_refused(&mut self) {
+        while let Some(slot) = self.refused.checked_sub(1) {
+            let Some(handle) = self.envelopes.handle(slot) else { return };
+            let Some(envelope) = self.envelopes.at(slot) else { return };
+            let (to, sender, next, told) = (envelope.peer, envelope.sender, envelope.next, !envelope.rendezvous);
+            let reason = Reason::from_wire(envelope.sequence).unwrap_or(Reason::NoCommunicator);
+            if !told && self.control(to, wire::Reject::new(sender, reason)).is_err_and(|error| error == SendError::Busy)
+            {
+                return;
+            }
+            self.counters.rejects_sent = self.counters.rejects_sent.wrapping_add(u64::from(!told));
+            self.refused = next;
+            self.give_back(handle, true);
+        }
+    }
+
+    /// A probe found nothing: peers that hold messages back are asked.
+    fn want_probe(&mut self, pattern: Pattern) {
+        if let Some(peer) = self.peers.get(pattern.source as usize) {
+            if peer.has(HOLDING) {
+                self.want_probe_of(pattern.source, pattern);
+            }
+        } else if self.work_head != 0 {
+            // Any source: peers that hold back are always in the work list.
+            let mut next = self.work_head;
+            while let Some(index) = next.checked_sub(1) {
+                let Some(peer) = self.peers.get(index as usize) else { return };
+                next = peer.work_next;
+                if peer.has(HOLDING) {
+                    self.want_probe_of(index, pattern);
+                }
+            }
+        }
+    }
+
+    fn want_probe_of(&mut self, from: u32, pattern: Pattern) {
+        if let Some(peer) = self.peers.get_mut(from as usize) {
+            peer.set(super::peer::PROBE);
+            peer.probe_context = pattern.context;
+            peer.probe_tag = pattern.tag;
+        }
+    }
+
+    /// The outcome of a request, once it is over; its slot is free then, and its memory the caller's again.
+    #[inline]
+    pub fn test(&mut self, request: Request) -> Option<Result<super::Status, super::Failure>> {
+        let Some(state) = self.requests.get(request.0) else { return Some(Err(super::Failure::NoRequest)) };
+        if state.phase != Phase::Done {
+            return None;
+        }
+        self.take_outcome(request)
+    }
+}

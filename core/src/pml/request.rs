@@ -1,0 +1,245 @@
+//! Requests: one slot for each operation under way, and the lists that link them.
+
+use core::fmt;
+
+use zerocopy::FromZeros;
+
+use crate::btl::Peer;
+use crate::convertor::Span;
+use crate::error::Blame;
+use crate::pool::{Handle, Pool};
+
+/// How a send relates to its receive (MPI 4.1, section 3.4, and the MTL's COMPLETE).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Mode {
+    /// Complete when the memory may be reused; a short message may have been copied.
+    #[default]
+    Standard,
+    /// As standard. Who needs the copy of a buffered send gives the engine memory that stays until completion.
+    Buffered,
+    /// Complete when the receive has matched.
+    Synchronous,
+    /// A receive is posted already; without one the send fails with [`Failure::NotReady`].
+    Ready,
+    /// Complete when the message is with the device, and not before: nothing is left to later progress.
+    Complete,
+}
+
+/// Names an operation under way, until its outcome is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Request(pub(crate) Handle);
+
+impl Request {
+    /// As a word, for callers that keep requests in memory of their own (CHECKLIST M11).
+    #[inline]
+    pub const fn to_bits(self) -> u64 {
+        self.0.to_bits()
+    }
+
+    /// The request of a word; one that was never given out is refused wherever it is used.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(Handle::from_bits(bits))
+    }
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Status {
+    /// The other side.
+    pub peer: Peer,
+    /// The message's tag.
+    pub tag: u32,
+    /// Bytes of the message as it was sent (`bytes_received` of the contract).
+    pub received: u64,
+    /// Bytes that are in the receiver's memory (`bytes_delivered`): fewer where the message was truncated.
+    pub delivered: u64,
+}
+
+/// Why an operation ended without success.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Failure {
+    /// The message was longer than the memory of the receive; what fits was delivered.
+    Truncated(Status),
+    /// The receive was cancelled before it matched.
+    Cancelled,
+    /// The peer was lost.
+    PeerFailed(Peer),
+    /// A ready send found no posted receive.
+    NotReady(Peer),
+    /// The receiver had deleted the communicator.
+    NoCommunicator(Peer),
+    /// No such request: its outcome was taken already, or it was never given out.
+    NoRequest,
+}
+
+impl Failure {
+    /// Who has to act.
+    pub const fn blame(self) -> Blame {
+        match self {
+            Self::PeerFailed(_) | Self::NoCommunicator(_) => Blame::Peer,
+            _ => Blame::Caller,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated(status) => write!(
+                f,
+                "the message from peer {} with tag {} has {} bytes, the receive took {}: post a larger one",
+                status.peer.0, status.tag, status.received, status.delivered
+            ),
+            Self::Cancelled => f.write_str("the receive was cancelled"),
+            Self::PeerFailed(peer) => write!(f, "peer {} was lost", peer.0),
+            Self::NotReady(peer) => {
+                write!(
+                    f,
+                    "peer {} had posted no receive for a ready send: post it first, or send in standard mode",
+                    peer.0
+                )
+            }
+            Self::NoCommunicator(peer) => write!(f, "peer {} had deleted the communicator", peer.0),
+            Self::NoRequest => f.write_str("no such request: its outcome was taken already, or it never was"),
+        }
+    }
+}
+
+impl core::error::Error for Failure {}
+
+/// Where a request stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Over; the outcome waits to be taken.
+    Done,
+    /// A send whose first fragment has not left.
+    Held,
+    /// A send that waits for ack, finish or reject.
+    Waiting,
+    /// A send whose rest is leaving.
+    Streaming,
+    /// A send of which all was handed to rails, which still read its memory or have not drained.
+    Leaving,
+    /// A receive without a match.
+    Posted,
+    /// A matched receive whose bytes are coming.
+    Receiving,
+    /// A matched receive that has yet to tell its sender so.
+    Responding,
+}
+
+/// How a request ended, with [`Failure`]'s variants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
+#[repr(u8)]
+pub(crate) enum Outcome {
+    Success,
+    Cancelled,
+    PeerFailed,
+    NotReady,
+    NoCommunicator,
+}
+
+/// Free the request when it is done, nobody asks for its outcome.
+pub(crate) const DETACHED: u8 = 0x01;
+/// Announce the request among the completed ones when it is done.
+pub(crate) const NOTIFY: u8 = 0x02;
+/// Done only when the rail has drained.
+pub(crate) const DRAIN: u8 = 0x04;
+/// Must not go eagerly; with `READY` it must find a posted receive.
+pub(crate) const SYNCHRONOUS: u8 = 0x08;
+/// Sent in ready mode.
+pub(crate) const READY: u8 = 0x10;
+/// The first fragment went out as an answer and is not settled.
+pub(crate) const ANSWERING: u8 = 0x20;
+/// A receive.
+pub(crate) const RECEIVE: u8 = 0x40;
+/// In the active list.
+pub(crate) const ACTIVE: u8 = 0x80;
+
+/// One operation under way.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub(crate) struct State {
+    pub phase: Phase,
+    pub outcome: Outcome,
+    pub flags: u8,
+    /// Other side; for a receive the matched sender.
+    pub peer: u32,
+    pub context: u32,
+    pub tag: u32,
+    /// The user's memory.
+    pub span: Span,
+    /// Bytes of the message.
+    pub total: u64,
+    /// Bytes of it that the receiver takes.
+    pub wanted: u64,
+    /// Bytes that were handed to rails, or that arrived.
+    pub moved: u64,
+    /// The other side's handle; while a receive is posted, its posting number.
+    pub remote: u64,
+    /// Frames that a rail still reads from or writes to the user's memory.
+    pub inflight: u32,
+    /// Links of the one list that the request is in, as index plus one.
+    pub next: u32,
+    pub prev: u32,
+}
+
+/// Requests linked first to last, by index plus one. A request is in at most one list.
+#[derive(Clone, Copy, Debug, FromZeros, Default)]
+#[repr(C)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl List {
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.head == 0
+    }
+
+    /// The first request's slot.
+    #[inline]
+    pub const fn first(&self) -> Option<u32> {
+        self.head.checked_sub(1)
+    }
+
+    pub fn push(&mut self, pool: &mut Pool<'_, State>, slot: u32) {
+        let link = slot.wrapping_add(1);
+        if let Some(state) = pool.at_mut(slot) {
+            state.prev = self.tail;
+            state.next = 0;
+        }
+        match self.tail.checked_sub(1).and_then(|tail| pool.at_mut(tail)) {
+            Some(tail) => tail.next = link,
+            None => self.head = link,
+        }
+        self.tail = link;
+    }
+
+    pub fn remove(&mut self, pool: &mut Pool<'_, State>, slot: u32) {
+        let Some(state) = pool.at_mut(slot) else { return };
+        let (prev, next) = (state.prev, state.next);
+        (state.prev, state.next) = (0, 0);
+        match prev.checked_sub(1).and_then(|prev| pool.at_mut(prev)) {
+            Some(before) => before.next = next,
+            None => self.head = next,
+        }
+        match next.checked_sub(1).and_then(|next| pool.at_mut(next)) {
+            Some(after) => after.prev = prev,
+            None => self.tail = prev,
+        }
+    }
+
+    /// The slot after `slot`.
+    pub fn after(pool: &Pool<'_, State>, slot: u32) -> Option<u32> {
+        pool.at(slot)?.next.checked_sub(1)
+    }
+}

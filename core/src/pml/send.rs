@@ -1,0 +1,424 @@
+//! Sends: first fragments, credit, and the schedule of the rest over the links.
+
+use core::fmt;
+
+use super::engine::{Pml, Rails};
+use super::peer::{PeerState, Standing};
+use super::request::{
+    ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, Request, SYNCHRONOUS, State,
+};
+use crate::btl::rail::COPIED;
+use crate::btl::{Cookie, Endpoint, Peer, Rail, SendError, Sent};
+use crate::convertor::Span;
+use crate::error::Blame;
+use crate::pool::Handle;
+use crate::{ptl, wire};
+
+/// What became of a send that was accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[must_use]
+pub enum Sending {
+    /// Over: the memory may be reused. No request was taken.
+    Complete,
+    /// Under way: the memory must stay as it is until the request's outcome is taken.
+    Pending(Request),
+}
+
+/// Why an operation was not accepted. Nothing was begun, and the memory is the caller's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Refusal {
+    /// All requests are taken: take outcomes, or set up with more.
+    Busy,
+    /// The peer was never added.
+    NoPeer(Peer),
+    /// The peer was lost.
+    PeerFailed(Peer),
+    /// The rank, tag or communicator is not a valid one.
+    Invalid,
+}
+
+impl Refusal {
+    /// Who has to act.
+    pub const fn blame(self) -> Blame {
+        match self {
+            Self::Busy => Blame::Resource,
+            Self::PeerFailed(_) => Blame::Peer,
+            Self::NoPeer(_) | Self::Invalid => Blame::Caller,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => f.write_str("all requests are taken: take outcomes first, or set up with more requests"),
+            Self::NoPeer(peer) => write!(f, "peer {} was never added", peer.0),
+            Self::PeerFailed(peer) => write!(f, "peer {} was lost", peer.0),
+            Self::Invalid => f.write_str("no such rank, tag or communicator"),
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+impl<R: Rails> Pml<'_, R> {
+    /// Sends `data` to a peer: a message with `context` and `tag`.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was begun then.
+    ///
+    /// # Safety
+    /// The memory of `data` stays readable and unchanged until this answers [`Sending::Complete`], or until the outcome
+    /// of the request is taken with [`test`](Self::test).
+    #[inline]
+    pub unsafe fn isend(
+        &mut self,
+        to: Peer,
+        context: u32,
+        tag: u32,
+        mode: Mode,
+        data: Span,
+    ) -> Result<Sending, Refusal> {
+        let len = data.len();
+        let count = self.rails.count();
+        let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };
+        // The quick way: a short message, with credit, that nothing goes before.
+        if len <= u64::from(peer.eager_body)
+            && peer.held.is_empty()
+            && peer.envelopes != 0
+            && (peer.units != 0 || len == 0)
+            && len <= COPIED
+            && matches!(mode, Mode::Standard | Mode::Buffered)
+        {
+            let index = (to.0 as usize).wrapping_mul(count).wrapping_add(peer.turn as usize);
+            if let Some(link) = self.links.get(index)
+                && let Some(rail) = self.rails.rail_mut(link.rail as usize)
+            {
+                let mut header = wire::Match::new(context, tag, peer.next_out as u32);
+                peer.stamp(&mut header.common);
+                // SAFETY: a body of at most COPIED bytes is copied before this returns; the caller vouches for it.
+                if unsafe { ptl::first(rail, Endpoint(link.endpoint), &header, data, Cookie(0)) }.is_ok() {
+                    eager_sent(peer, len);
+                    self.counters.eager_sent = self.counters.eager_sent.wrapping_add(1);
+                    return Ok(Sending::Complete);
+                }
+            }
+        }
+        self.isend_slow(to, context, tag, mode, data)
+    }
+
+    /// Takes a request, puts it behind what is held back, and tries at once.
+    fn isend_slow(&mut self, to: Peer, context: u32, tag: u32, mode: Mode, data: Span) -> Result<Sending, Refusal> {
+        let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };
+        match peer.standing {
+            Standing::Up => {}
+            Standing::Unknown => return Err(Refusal::NoPeer(to)),
+            Standing::Lost => return Err(Refusal::PeerFailed(to)),
+        }
+        let flags = match mode {
+            Mode::Standard | Mode::Buffered => 0,
+            Mode::Complete => DRAIN,
+            Mode::Synchronous => SYNCHRONOUS,
+            Mode::Ready => SYNCHRONOUS | READY,
+        };
+        let state = State {
+            phase: Phase::Held,
+            flags,
+            peer: to.0,
+            context,
+            tag,
+            span: data,
+            total: data.len(),
+            ..zerocopy::FromZeros::new_zeroed()
+        };
+        let Ok(handle) = self.requests.take(state) else { return Err(Refusal::Busy) };
+        peer.held.push(&mut self.requests, handle.slot());
+        self.put_to_work(to.0);
+        self.push_held(to.0);
+        match self.requests.get(handle) {
+            Some(state) if state.phase == Phase::Done && state.outcome == Outcome::Success => {
+                self.requests.free(handle);
+                Ok(Sending::Complete)
+            }
+            _ => Ok(Sending::Pending(Request(handle))),
+        }
+    }
+
+    /// Sends first fragments of what is held back for a peer, in order, as far as credit and room go.
+    pub(super) fn push_held(&mut self, to: u32) {
+        loop {
+            let Some(peer) = self.peers.get_mut(to as usize) else { return };
+            // While an answer is out nothing may go, or a later message with its tag could overtake it.
+            if peer.standing != Standing::Up || peer.answering != 0 || peer.envelopes == 0 {
+                return;
+            }
+            let Some(slot) = peer.held.first() else { return };
+            let Some(state) = self.requests.at(slot) else { return };
+            let len = state.total;
+            let eager = state.flags & SYNCHRONOUS == 0 && len <= u64::from(peer.eager_body);
+            let sent = if eager && (peer.units != 0 || len == 0) {
+                self.send_eager(to, slot)
+            } else {
+                self.send_first(to, slot, false)
+            };
+            if sent.is_err() {
+                self.counters.busy = self.counters.busy.wrapping_add(1);
+                return;
+            }
+        }
+    }
+
+    /// The link whose turn it is to carry a first fragment.
+    fn first_link(&self, to: u32) -> Option<(usize, Endpoint)> {
+        let peer = self.peers.get(to as usize)?;
+        let link = self.link(to, peer.turn as usize)?;
+        Some((link.rail as usize, Endpoint(link.endpoint)))
+    }
+
+    /// Sends a whole message that is first among those held back.
+    fn send_eager(&mut self, to: u32, slot: u32) -> Result<(), SendError> {
+        let (index, endpoint) = self.first_link(to).ok_or(SendError::Unreachable)?;
+        let handle = self.requests.handle(slot).ok_or(SendError::Unreachable)?;
+        let state = self.requests.at_mut(slot).ok_or(SendError::Unreachable)?;
+        let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
+        let rail = self.rails.rail_mut(index).ok_or(SendError::Unreachable)?;
+        let mut header = wire::Match::new(state.context, state.tag, peer.next_out as u32);
+        peer.stamp(&mut header.common);
+        // SAFETY: the caller of `isend` vouches for the memory until the request is done, and it is not done while the
+        // rail reads in place (`inflight`).
+        let sent = unsafe { ptl::first(rail, endpoint, &header, state.span, request_cookie(handle)) }?;
+        eager_sent(peer, state.total);
+        self.counters.eager_sent = self.counters.eager_sent.wrapping_add(1);
+        state.moved = state.total;
+        state.wanted = state.total;
+        if sent == Sent::InPlace {
+            state.inflight = state.inflight.saturating_add(1);
+        }
+        peer.held.remove(&mut self.requests, slot);
+        self.end_send(slot, Outcome::Success);
+        Ok(())
+    }
+
+    /// Sends the first fragment of a message whose rest waits for the receiver. As an answer it takes no credit, and
+    /// stays among those held back until it is settled.
+    pub(super) fn send_first(&mut self, to: u32, slot: u32, answer: bool) -> Result<(), SendError> {
+        let (rail, endpoint) = self.first_link(to).ok_or(SendError::Unreachable)?;
+        let handle = self.requests.handle(slot).ok_or(SendError::Unreachable)?;
+        let state = self.requests.at_mut(slot).ok_or(SendError::Unreachable)?;
+        let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
+        let rail = self.rails.rail_mut(rail).ok_or(SendError::Unreachable)?;
+        let mut header = wire::Rendezvous::new(state.context, state.tag, peer.next_out as u32, handle, state.total);
+        header.common.flags = wire::FLAG_ACK
+            | if answer { wire::FLAG_ANSWER } else { 0 }
+            | if state.flags & READY != 0 { wire::FLAG_READY } else { 0 };
+        // Payload goes along where the receiver has a unit for it.
+        let most = if answer || peer.units == 0 {
+            0
+        } else {
+            let attributes = rail.attributes();
+            let frame = attributes.eager_limit.saturating_sub(size_of::<wire::Rendezvous>() as u32);
+            attributes.rendezvous_eager_limit.min(frame).min(peer.eager_body)
+        };
+        let body = state.span.window(0, u64::from(most));
+        peer.stamp(&mut header.common);
+        // SAFETY: as in `send_eager`.
+        let sent = unsafe { ptl::first(rail, endpoint, &header, body, request_cookie(handle)) }?;
+        peer.sent();
+        state.moved = body.len();
+        state.phase = Phase::Waiting;
+        if sent == Sent::InPlace {
+            state.inflight = state.inflight.saturating_add(1);
+        }
+        if answer {
+            state.flags |= ANSWERING;
+            peer.answering = slot.wrapping_add(1);
+            self.counters.answers_sent = self.counters.answers_sent.wrapping_add(1);
+        } else {
+            peer.next_out = peer.next_out.wrapping_add(1);
+            peer.envelopes = peer.envelopes.saturating_sub(1);
+            peer.units = peer.units.saturating_sub(u16::from(!body.is_empty()));
+            next_turn(peer);
+            peer.held.remove(&mut self.requests, slot);
+            self.counters.rendezvous_sent = self.counters.rendezvous_sent.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    /// The receiver wants the rest: from where we are up to `wanted`.
+    pub(super) fn start_streaming(&mut self, slot: u32) {
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        if state.moved >= state.wanted {
+            return self.end_send(slot, Outcome::Success);
+        }
+        state.phase = Phase::Streaming;
+        self.activate(slot);
+    }
+
+    /// Ends a send of which nothing more is to go, as soon as no rail reads its memory, and where the mode asks for it,
+    /// the rails have drained.
+    pub(super) fn end_send(&mut self, slot: u32, outcome: Outcome) {
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        state.outcome = outcome;
+        state.phase = Phase::Leaving;
+        let (to, inflight, drain) = (state.peer, state.inflight, state.flags & DRAIN != 0);
+        if drain && !self.drained(to) {
+            self.activate(slot);
+        } else if inflight == 0 {
+            self.complete(slot, outcome);
+        }
+    }
+
+    /// Whether all rails to a peer have handed over what was committed.
+    fn drained(&self, to: u32) -> bool {
+        let links = self.peers.get(to as usize).map_or(0, |peer| peer.links as usize);
+        (0..links)
+            .filter_map(|index| self.link(to, index))
+            .all(|link| self.rails.rail(link.rail as usize).is_none_or(|rail| rail.drained(Endpoint(link.endpoint))))
+    }
+
+    /// Puts a request into the active list.
+    pub(super) fn activate(&mut self, slot: u32) {
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        if state.flags & ACTIVE == 0 {
+            state.flags |= ACTIVE;
+            self.active.push(&mut self.requests, slot);
+        }
+    }
+
+    /// Takes a request out of the active list, if it is there.
+    pub(super) fn deactivate(&mut self, slot: u32) {
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        if state.flags & ACTIVE != 0 {
+            state.flags &= !ACTIVE;
+            self.active.remove(&mut self.requests, slot);
+        }
+    }
+
+    /// Sends fragments of a request as far as rails take them. Leaves the active list when all have been handed over.
+    pub(super) fn stream(&mut self, slot: u32) {
+        let count = self.rails.count();
+        loop {
+            let Some(state) = self.requests.at(slot) else { return };
+            if state.moved >= state.wanted {
+                break;
+            }
+            let (to, from, left) = (state.peer, state.moved, state.wanted.saturating_sub(state.moved));
+            let (span, remote) = (state.span, state.remote);
+            let Some(handle) = self.requests.handle(slot) else { return };
+            let row = (to as usize).wrapping_mul(count);
+            let links = self.peers.get(to as usize).map_or(0, |peer| peer.links as usize);
+            let mut skipped = 0u64; // links that were busy in this round
+            let sent = loop {
+                let Some(index) = self.least_used(row, links, skipped) else { break None };
+                let Some(link) = self.links.get(row.wrapping_add(index)) else { break None };
+                let Some(rail) = self.rails.rail_mut(link.rail as usize) else { break None };
+                let Some(peer) = self.peers.get_mut(to as usize) else { break None };
+                let mut header = wire::Fragment::new(remote, from);
+                peer.stamp(&mut header.common);
+                let rest = span.window(from, left);
+                // SAFETY: as in `send_eager`.
+                match unsafe { ptl::fragment(rail, Endpoint(link.endpoint), &header, rest, request_cookie(handle)) } {
+                    Ok(sent) => {
+                        peer.sent();
+                        break Some((index, sent));
+                    }
+                    Err(_) => {
+                        self.counters.busy = self.counters.busy.wrapping_add(1);
+                        skipped |= 1 << (index & 63);
+                    }
+                }
+            };
+            let Some((index, (sent, bytes))) = sent else { return };
+            self.charge(row, links, index, skipped, bytes);
+            self.counters.fragments_sent = self.counters.fragments_sent.wrapping_add(1);
+            let Some(state) = self.requests.at_mut(slot) else { return };
+            state.moved = state.moved.saturating_add(bytes);
+            if sent == Sent::InPlace {
+                state.inflight = state.inflight.saturating_add(1);
+            }
+        }
+        self.deactivate(slot);
+        self.end_send(slot, Outcome::Success);
+    }
+
+    /// The link that has carried least for its bandwidth, of those that are not in `skipped`.
+    fn least_used(&self, row: usize, links: usize, skipped: u64) -> Option<usize> {
+        let row = self.links.get(row..row.wrapping_add(links))?;
+        let free = row.iter().enumerate().filter(|(index, _)| skipped & 1 << (index & 63) == 0);
+        free.min_by_key(|(_, link)| link.share).map(|(index, _)| index)
+    }
+
+    /// Charges a link for bytes that it took. A link that was busy meanwhile does not save up its turn.
+    fn charge(&mut self, row: usize, links: usize, index: usize, skipped: u64, bytes: u64) {
+        let Some(row) = self.links.get_mut(row..row.wrapping_add(links)) else { return };
+        let Some(link) = row.get_mut(index) else { return };
+        // A bandwidth is never 0 (see `add_peer`), and `max` says so where this is compiled.
+        link.share = link.share.wrapping_add(bytes.wrapping_mul(1024) / u64::from(link.bandwidth.max(1)));
+        let share = link.share;
+        for (other, link) in row.iter_mut().enumerate() {
+            if skipped & 1 << (other & 63) != 0 {
+                link.share = link.share.max(share);
+            }
+        }
+    }
+
+    /// A request is over.
+    pub(super) fn complete(&mut self, slot: u32, outcome: Outcome) {
+        let Some(handle) = self.requests.handle(slot) else { return };
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        state.phase = Phase::Done;
+        state.outcome = outcome;
+        if state.flags & DETACHED != 0 {
+            self.requests.free(handle);
+        } else if state.flags & NOTIFY != 0 {
+            self.completed.push(&mut self.requests, slot);
+        }
+    }
+
+    /// Requests of the active list, in turn: each sends what it has to.
+    pub(super) fn run_active(&mut self) {
+        let mut next = self.active.first();
+        while let Some(slot) = next {
+            next = List::after(&self.requests, slot);
+            let Some(state) = self.requests.at(slot) else { return };
+            match state.phase {
+                Phase::Streaming => self.stream(slot),
+                Phase::Responding => self.respond(slot),
+                Phase::Leaving => {
+                    let (to, inflight, outcome) = (state.peer, state.inflight, state.outcome);
+                    if inflight == 0 && self.drained(to) {
+                        self.deactivate(slot);
+                        self.complete(slot, outcome);
+                    }
+                }
+                _ => self.deactivate(slot),
+            }
+        }
+    }
+}
+
+/// Books an eager message that has left.
+#[inline]
+fn eager_sent(peer: &mut PeerState, len: u64) {
+    peer.sent();
+    peer.next_out = peer.next_out.wrapping_add(1);
+    peer.envelopes = peer.envelopes.wrapping_sub(1); // the caller saw that it is not 0
+    peer.units = peer.units.saturating_sub(u16::from(len != 0));
+    next_turn(peer);
+}
+
+/// First fragments go round the links of the lowest latency (P12).
+#[inline]
+fn next_turn(peer: &mut PeerState) {
+    let turn = peer.turn.wrapping_add(1);
+    peer.turn = if turn < peer.firsts { turn } else { 0 };
+}
+
+/// The cookie of a request's frames.
+#[inline]
+pub(super) const fn request_cookie(handle: Handle) -> Cookie {
+    Cookie(handle.to_bits())
+}

@@ -1,0 +1,63 @@
+//! Messages that arrived before their receive, or before the messages that go first.
+
+use zerocopy::FromZeros;
+
+/// Where an envelope stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    /// Waits for the messages that go before it.
+    Parked,
+    /// In the matcher.
+    Queued,
+    /// Taken by a matched probe.
+    Taken,
+    /// Matched while its payload was still coming in.
+    Claimed,
+    /// A refusal is to be sent.
+    Refused,
+}
+
+/// One such message.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub(crate) struct Unexpected {
+    pub stage: Stage,
+    /// The payload is still coming in.
+    pub filling: bool,
+    /// The sender waits for an answer.
+    pub rendezvous: bool,
+    /// `wire::FLAG_*` of the header.
+    pub flags: u8,
+    pub peer: u32,
+    pub context: u32,
+    pub tag: u32,
+    /// Slot of the payload unit plus one, 0 without payload.
+    pub unit: u32,
+    /// Bytes of payload in the unit.
+    pub body: u32,
+    /// Parked or refused: the next envelope, index plus one. Claimed: the request's slot.
+    pub next: u32,
+    /// Parked: the message's number, cut to 32 bits. Refused: the reason.
+    pub sequence: u32,
+    pub total: u64,
+    pub sender: u64,
+}
+
+/// What a probe finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Envelope {
+    /// Who sent it.
+    pub peer: crate::btl::Peer,
+    /// Its tag.
+    pub tag: u32,
+    /// Bytes of the message.
+    pub len: u64,
+}
+
+/// A message that a matched probe took: nobody else can receive it.
+#[derive(PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[must_use = "a matched message that is never received keeps its envelope"]
+pub struct Message(pub(crate) crate::pool::Handle);

@@ -1,0 +1,14 @@
+//! Floor 2: the fragments of one message on one rail.
+//!
+//! Towards the rail this floor writes frames: a first fragment, later fragments, control. Towards floor 3 it turns a
+//! frame into one of the [`Upcalls`], the contract's `ptl_match`, `ptl_send_progress` and `ptl_recv_progress` among
+//! them, each with a checked header. It keeps no state: what a message needs lives in its request.
+
+mod receive;
+mod send;
+
+pub use receive::{First, Upcalls, receive};
+pub use send::{control, first, fragment};
+
+/// The active-message tag of the engine's frames (`MCA_BTL_TAG_PML`).
+pub const TAG: u8 = 0x40;

@@ -1,0 +1,217 @@
+//! Frames in: which upcall a frame is.
+
+use zerocopy::FromBytes;
+
+use crate::btl::{Frame, Peer};
+use crate::wire::{self, Common, Kind};
+
+/// What floor 3 does with what arrives. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
+/// [`fragment`](Self::fragment) (`ptl_recv_progress`) and [`acked`](Self::acked) (`ptl_send_progress`); the engine is
+/// one implementation, and a test or a tracer may be another (CHECKLIST P31).
+pub trait Upcalls {
+    /// Credit that came back with a frame of any kind; called before the upcall for the frame.
+    fn credit(&mut self, from: Peer, envelopes: u16, units: u16);
+    /// A first fragment. The body begins at [`First::header`] and may not be in yet. Tells whether a receive matched.
+    fn first(&mut self, frame: &Frame, first: First) -> bool;
+    /// A later fragment, for the receive that the header names.
+    fn fragment(&mut self, frame: &Frame, header: wire::Fragment);
+    /// A message was matched at the other side, which wants the rest, or says that the rest is asked for later.
+    fn acked(&mut self, from: Peer, header: wire::Ack);
+    /// A message was matched at the other side, which wants no more of it.
+    fn finished(&mut self, from: Peer, header: wire::Finish);
+    /// A message was refused.
+    fn rejected(&mut self, from: Peer, header: wire::Reject);
+    /// The peer holds messages back.
+    fn held(&mut self, from: Peer, header: wire::Held);
+    /// The peer asks for a message that is held back here.
+    fn asked(&mut self, from: Peer, header: wire::Ask);
+    /// The peer has nothing for what was asked.
+    fn nothing(&mut self, from: Peer, header: wire::Nothing);
+    /// A frame that is no header of this version.
+    fn malformed(&mut self, frame: &Frame);
+}
+
+/// The header of a first fragment, eager or rendezvous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct First {
+    /// Context of the communicator.
+    pub context: u32,
+    /// Tag of the message.
+    pub tag: u32,
+    /// Number of the message, cut to 32 bits.
+    pub sequence: u32,
+    /// `wire::FLAG_*`.
+    pub flags: u8,
+    /// Bytes of the header: where the body begins in the frame.
+    pub header: u8,
+    /// Whether the sender waits for an answer: it sent a rendezvous header.
+    pub rendezvous: bool,
+    /// The sender's handle, 0 in an eager message.
+    pub sender: u64,
+    /// Bytes of the whole message.
+    pub total: u64,
+}
+
+/// Makes the upcall that a frame stands for. Frames of more bytes than their header allows, of another version or of
+/// no kind are malformed.
+#[inline]
+pub fn receive<U: Upcalls>(frame: &Frame, upcalls: &mut U) {
+    let head = frame.head();
+    if let Some(kind) = wire::kind(head)
+        && let Ok((common, _)) = Common::read_from_prefix(head)
+    {
+        let (envelopes, units) = (common.envelopes.get(), common.units.get());
+        if (envelopes | units) != 0 {
+            upcalls.credit(frame.from, envelopes, units);
+        }
+        if dispatch(kind, common.flags, frame, upcalls).is_some() {
+            return;
+        }
+    }
+    upcalls.malformed(frame);
+}
+
+#[inline]
+fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -> Option<()> {
+    let head = frame.head();
+    let body = (frame.len as usize).checked_sub(kind.header_len())?;
+    let from = frame.from;
+    match kind {
+        Kind::Match => {
+            let (header, _) = wire::Match::read_from_prefix(head).ok()?;
+            let first = First {
+                context: header.context.get(),
+                tag: header.tag.get(),
+                sequence: header.sequence.get(),
+                flags: 0,
+                header: size_of::<wire::Match>() as u8,
+                rendezvous: false,
+                sender: 0,
+                total: body as u64,
+            };
+            upcalls.first(frame, first);
+            return Some(());
+        }
+        Kind::Rendezvous => {
+            let (header, _) = wire::Rendezvous::read_from_prefix(head).ok()?;
+            let first = First {
+                context: header.context.get(),
+                tag: header.tag.get(),
+                sequence: header.sequence.get(),
+                flags,
+                header: size_of::<wire::Rendezvous>() as u8,
+                rendezvous: true,
+                sender: header.sender.get(),
+                total: header.total.get(),
+            };
+            if body as u64 > first.total {
+                return None;
+            }
+            upcalls.first(frame, first);
+            return Some(());
+        }
+        Kind::Fragment => {
+            let (header, _) = wire::Fragment::read_from_prefix(head).ok()?;
+            upcalls.fragment(frame, header);
+            return Some(());
+        }
+        _ => {}
+    }
+    if body != 0 {
+        return None; // control frames have no body
+    }
+    match kind {
+        Kind::Ack => upcalls.acked(from, wire::Ack::read_from_prefix(head).ok()?.0),
+        Kind::Finish => upcalls.finished(from, wire::Finish::read_from_prefix(head).ok()?.0),
+        Kind::Reject => upcalls.rejected(from, wire::Reject::read_from_prefix(head).ok()?.0),
+        Kind::Held => upcalls.held(from, wire::Held::read_from_prefix(head).ok()?.0),
+        Kind::Ask => upcalls.asked(from, wire::Ask::read_from_prefix(head).ok()?.0),
+        Kind::Nothing => upcalls.nothing(from, wire::Nothing::read_from_prefix(head).ok()?.0),
+        Kind::Credit | Kind::Match | Kind::Rendezvous | Kind::Fragment => {}
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btl::{FrameId, HEAD};
+    use crate::pool::Handle;
+    use std::{vec, vec::Vec};
+    use zerocopy::IntoBytes;
+
+    /// A tracer in the place of the engine.
+    #[derive(Default)]
+    struct Tracer(Vec<&'static str>);
+
+    impl Upcalls for Tracer {
+        fn credit(&mut self, _: Peer, _: u16, _: u16) {
+            self.0.push("credit");
+        }
+        fn first(&mut self, _: &Frame, first: First) -> bool {
+            self.0.push(if first.rendezvous { "rendezvous" } else { "match" });
+            false
+        }
+        fn fragment(&mut self, _: &Frame, _: wire::Fragment) {
+            self.0.push("fragment");
+        }
+        fn acked(&mut self, _: Peer, _: wire::Ack) {
+            self.0.push("ack");
+        }
+        fn finished(&mut self, _: Peer, _: wire::Finish) {
+            self.0.push("finish");
+        }
+        fn rejected(&mut self, _: Peer, _: wire::Reject) {
+            self.0.push("reject");
+        }
+        fn held(&mut self, _: Peer, _: wire::Held) {
+            self.0.push("held");
+        }
+        fn asked(&mut self, _: Peer, _: wire::Ask) {
+            self.0.push("ask");
+        }
+        fn nothing(&mut self, _: Peer, _: wire::Nothing) {
+            self.0.push("nothing");
+        }
+        fn malformed(&mut self, _: &Frame) {
+            self.0.push("malformed");
+        }
+    }
+
+    fn trace(bytes: &[u8], len: usize) -> Vec<&'static str> {
+        let mut head = [0; HEAD];
+        let valid = bytes.len().min(HEAD);
+        head.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        let frame =
+            Frame { id: FrameId(0), from: Peer(1), tag: super::super::TAG, valid: valid as u8, len: len as u32, head };
+        let mut tracer = Tracer::default();
+        receive(&frame, &mut tracer);
+        tracer.0
+    }
+
+    #[test]
+    fn p31_each_kind_makes_its_upcall_on_whatever_is_plugged_in() {
+        let mut header = wire::Match::new(1, 2, 3);
+        assert_eq!(trace(header.as_bytes(), 24), ["match"]);
+        header.common.envelopes.set(1);
+        assert_eq!(trace(header.as_bytes(), 5000), ["credit", "match"]);
+        assert_eq!(trace(wire::Rendezvous::new(1, 2, 3, Handle::NONE, 50).as_bytes(), 90), ["rendezvous"]);
+        assert_eq!(trace(wire::Fragment::new(1, 2).as_bytes(), 100), ["fragment"]);
+        assert_eq!(trace(wire::Ack::new(1, Handle::NONE, 2).as_bytes(), 36), ["ack"]);
+        assert_eq!(trace(wire::Finish::new(1).as_bytes(), 20), ["finish"]);
+        assert_eq!(trace(wire::Reject::new(1, wire::Reason::Unmatched).as_bytes(), 24), ["reject"]);
+        assert_eq!(trace(wire::Credit::new().as_bytes(), 12), vec![""; 0]);
+        assert_eq!(trace(wire::Held::new(1).as_bytes(), 16), ["held"]);
+        assert_eq!(trace(wire::Ask::new(1, 2).as_bytes(), 20), ["ask"]);
+        assert_eq!(trace(wire::Nothing::new(1).as_bytes(), 16), ["nothing"]);
+    }
+
+    #[test]
+    fn p33_what_does_not_add_up_is_malformed() {
+        assert_eq!(trace(&[], 0), ["malformed"]);
+        assert_eq!(trace(&[0x21; 24], 24), ["malformed"]); // another version
+        assert_eq!(trace(wire::Match::new(1, 2, 3).as_bytes(), 23), ["malformed"]); // length and bytes at odds
+        assert_eq!(trace(wire::Rendezvous::new(1, 2, 3, Handle::NONE, 50).as_bytes(), 91), ["malformed"]);
+        assert_eq!(trace(wire::Finish::new(1).as_bytes(), 21), ["malformed"]);
+    }
+}

@@ -1,0 +1,66 @@
+//! Frames out: first fragments, fragments, control.
+
+use zerocopy::{Immutable, IntoBytes};
+
+use super::TAG;
+use crate::btl::{Cookie, Endpoint, Lane, Rail, SendError, Sent, Shape};
+use crate::convertor::Span;
+
+/// Sends a first fragment: `header`, then all of `body`, which the caller has cut to what the rail takes.
+///
+/// # Errors
+/// As [`Rail::send`].
+///
+/// # Safety
+/// As [`Rail::send`].
+#[inline]
+pub unsafe fn first<R: Rail, H: IntoBytes + Immutable>(
+    rail: &mut R,
+    to: Endpoint,
+    header: &H,
+    body: Span,
+    cookie: Cookie,
+) -> Result<Sent, SendError> {
+    let len = (size_of::<H>() as u32).wrapping_add(body.len() as u32);
+    let shape = Shape { tag: TAG, lane: Lane::Eager, header: size_of::<H>() as u8, len };
+    // SAFETY: passed on from the caller.
+    unsafe { rail.send(to, shape, header.as_bytes(), body, cookie) }
+}
+
+/// Sends a later fragment: `header`, then as much of `rest` as the rail takes in one frame; tells how much that was
+/// (the contract's short accept, P20 and P23).
+///
+/// # Errors
+/// As [`Rail::send`].
+///
+/// # Safety
+/// As [`Rail::send`], for the part of `rest` that was taken.
+#[inline]
+pub unsafe fn fragment<R: Rail, H: IntoBytes + Immutable>(
+    rail: &mut R,
+    to: Endpoint,
+    header: &H,
+    rest: Span,
+    cookie: Cookie,
+) -> Result<(Sent, u64), SendError> {
+    let most = rail.attributes().max_send_size.saturating_sub(size_of::<H>() as u32);
+    let body = rest.window(0, u64::from(most));
+    let len = (size_of::<H>() as u32).wrapping_add(body.len() as u32);
+    let shape = Shape { tag: TAG, lane: Lane::Bulk, header: size_of::<H>() as u8, len };
+    // SAFETY: passed on from the caller; `body` is a part of `rest`.
+    let sent = unsafe { rail.send(to, shape, header.as_bytes(), body, cookie) }?;
+    Ok((sent, body.len()))
+}
+
+/// Sends a control frame: a header alone.
+///
+/// # Errors
+/// As [`Rail::reserve`].
+#[inline]
+pub fn control<R: Rail, H: IntoBytes + Immutable>(rail: &mut R, to: Endpoint, header: &H) -> Result<Sent, SendError> {
+    let shape = Shape { tag: TAG, lane: Lane::Control, header: size_of::<H>() as u8, len: size_of::<H>() as u32 };
+    let mut grant = rail.reserve(to, shape)?;
+    grant.write(0, header.as_bytes());
+    let ticket = grant.finish();
+    Ok(rail.commit(ticket))
+}
