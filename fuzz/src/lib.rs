@@ -1,0 +1,25 @@
+//! What the fuzz targets do, as plain functions of the input's bytes: a target in `fuzz_targets/` hands its input to
+//! one of them, and `tests/corpus.rs` hands them the checked-in corpora on a stable toolchain.
+//!
+//! | target | what it feeds | what must hold |
+//! |---|---|---|
+//! | [`matcher`] | histories of receives and messages | the same matches as a plain list gives |
+//! | [`convertor`] | layouts, sane and absurd, and windows on them | the same bytes as a list of positions gives |
+//! | [`modex`] | sets of a peer, well-formed, spoilt and raw | refused, or taken over whole; the own set stays readable |
+//!
+//! `cargo install cargo-fuzz --locked`, then `cargo +nightly fuzz run matcher -- -max_total_time=60` at the top or in
+//! here; new inputs land in `corpus/`. What is checked in there is the fewest inputs that reach all that a run reached:
+//! `-merge=1 -set_cover_merge=1 -use_counters=0`. An input that found a fault is added to it by hand.
+//!
+//! A new target takes a module here with a function `run(data: &[u8])` that panics on a fault, a line in
+//! [`TARGETS`], a `[[bin]]` in `Cargo.toml`, the few lines in `fuzz_targets/`, and a folder in `corpus/`.
+
+pub mod convertor;
+pub mod matcher;
+pub mod modex;
+
+/// A target: what it does with the bytes of one input.
+pub type Run = fn(&[u8]);
+
+/// All targets by name, for those who run them without libFuzzer.
+pub const TARGETS: &[(&str, Run)] = &[("convertor", convertor::run), ("matcher", matcher::run), ("modex", modex::run)];

@@ -1,0 +1,131 @@
+//! What peers publish, well-formed, spoilt and raw: one process's board against what the sets say.
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use towline_core::arena::Arena;
+use towline_core::modex::{
+    Absorbed, Board, BoardConfig, Component, Edition, Instances, Modex, Set, SetWriter, Version,
+};
+
+const ME: u32 = 1;
+const CONFIG: BoardConfig = BoardConfig { me: ME, size: 3, incarnation: 2, components: 3, bytes: 200 };
+
+/// Feeds one input: as a set, as instances, and as a history of a board.
+pub fn run(data: &[u8]) {
+    if let Ok(set) = Set::parse(data) {
+        assert_eq!(written(&set, data.len()), data);
+    }
+    if let Ok(instances) = Instances::parse(data) {
+        let plain: Vec<u8> = instances.iter().flatten().copied().collect();
+        let mut back = vec![0; data.len()];
+        let length = Instances::frame(instances.size() as u32, &plain, &mut back).expect("it was parsed");
+        assert_eq!(back[..length], *data);
+    }
+    let mut memory = vec![0; CONFIG.memory()];
+    let mut board = Board::new(CONFIG, &mut Arena::new(&mut memory)).expect("the configuration says how much");
+    let mut data = Unstructured::new(data);
+    while !data.is_empty() {
+        if step(&mut board, &mut data).is_err() {
+            break;
+        }
+        check_own_set(&board);
+    }
+}
+
+fn step(board: &mut Board<'_>, data: &mut Unstructured<'_>) -> Result<()> {
+    match u8::arbitrary(data)? % 6 {
+        0 => absorb(board, &set(data)?),
+        1 => {
+            let (mut set, at, value) = (set(data)?, u16::arbitrary(data)?, u8::arbitrary(data)?);
+            let at = usize::from(at) % set.len();
+            set[at] = value;
+            absorb(board, &set);
+        }
+        2 => {
+            let length = data.arbitrary_len::<u8>()?;
+            absorb(board, data.bytes(length)?);
+        }
+        3 => {
+            let (component, bytes) = (component(data)?, bytes(data)?);
+            if board.send(&component, &bytes).is_ok() {
+                assert_eq!(received(board, &component, ME), Some(bytes));
+            }
+        }
+        4 => {
+            // Watching claims a component, where one is left.
+            let _watch = board.recv_nb(&component(data)?, u32::arbitrary(data)? % 5);
+        }
+        _ => {
+            let changes = std::iter::from_fn(|| board.next_change()).take(100).count();
+            assert!(changes <= (CONFIG.size * CONFIG.components) as usize, "a change is reported over and over");
+        }
+    }
+    Ok(())
+}
+
+fn absorb(board: &mut Board<'_>, bytes: &[u8]) {
+    let Ok(verdict) = board.absorb(bytes) else { return };
+    let set = Set::parse(bytes).expect("it was absorbed");
+    assert!(set.rank() < CONFIG.size);
+    if verdict == Absorbed::Old {
+        return;
+    }
+    assert_ne!(set.rank(), ME);
+    for entry in set.entries() {
+        let got = received(board, &entry.component, set.rank());
+        // An entry of a known revision is not read again, so a peer that lies about it is shown what it said first.
+        assert!(got.is_some());
+        if verdict == Absorbed::Restarted {
+            assert_eq!(got.as_deref(), Some(entry.data));
+        }
+    }
+}
+
+/// What this process publishes is well-formed and written as announced, whatever came in.
+fn check_own_set(board: &Board<'_>) {
+    let mut own = vec![0; board.encoded_len()];
+    assert_eq!(board.encode(&mut own), Ok(own.len()));
+    let set = Set::parse(&own).expect("the own set is well-formed");
+    assert_eq!((set.rank(), set.edition().incarnation, set.edition().revision), (ME, 2, board.revision()));
+    assert_eq!(written(&set, own.len()), own);
+}
+
+fn received(board: &mut Board<'_>, component: &Component<'_>, peer: u32) -> Option<Vec<u8>> {
+    let mut into = [0; CONFIG.bytes as usize];
+    board.recv(component, peer, &mut into).ok().map(|length| into[..length].to_vec())
+}
+
+fn written(set: &Set<'_>, length: usize) -> Vec<u8> {
+    let mut back = vec![0; length];
+    let mut writer = SetWriter::new(&mut back, set.rank(), set.edition()).expect("the header fits");
+    for entry in set.entries() {
+        writer.entry(&entry.component, entry.revision, entry.data).expect("the entries fit");
+    }
+    assert_eq!(writer.finish(), length);
+    back
+}
+
+fn set(data: &mut Unstructured<'_>) -> Result<Vec<u8>> {
+    let mut into = vec![0; 1024];
+    let edition = Edition { incarnation: u32::arbitrary(data)? % 4, revision: u8::arbitrary(data)?.into() };
+    let mut writer = SetWriter::new(&mut into, u32::arbitrary(data)? % 4, edition).expect("the header fits");
+    for _ in 0..u8::arbitrary(data)? % 5 {
+        let (component, revision, bytes) = (component(data)?, u8::arbitrary(data)?, bytes(data)?);
+        // A component that is not valid does not come into the set.
+        let _put = writer.entry(&component, revision.into(), &bytes);
+    }
+    let length = writer.finish();
+    into.truncate(length);
+    Ok(into)
+}
+
+fn component(data: &mut Unstructured<'_>) -> Result<Component<'static>> {
+    let name = *data.choose(&["", "sm", "tcp", "udp", "verbs"])?;
+    let minor = u16::from(u8::arbitrary(data)? / 128);
+    let v = Version::new(1, 0, 0);
+    Ok(Component { mca: v, kind: "btl", kind_version: v, name, version: Version::new(1, minor, 0) })
+}
+
+fn bytes(data: &mut Unstructured<'_>) -> Result<Vec<u8>> {
+    let length = u8::arbitrary(data)? & 127;
+    Ok((0..length).map(|i| i.wrapping_mul(3)).collect())
+}
