@@ -1,1 +1,32 @@
 //! Towline's TCP rail: non-blocking, vectored, authenticated.
+//!
+//! A [`Rail`] is one link to all peers; several links are several rails, over which the engine stripes. Connections are
+//! made on first use. Both ends prove by challenge that they know the job's secret key before anything else is
+//! believed, so port scans and foreign clients are refused, counted in [`Counters`], and otherwise harmless.
+//!
+//! The bytes that travel are read and written by pure functions: [`card`], [`hello`], [`framing`]. Which interfaces and
+//! addresses are used is decided in [`interfaces`] and [`route`]; every tunable is in [`Config`].
+//!
+//! Linux only. Not thread-safe: a rail is used by one thread at a time, and may move between threads.
+
+mod block;
+pub mod card;
+mod config;
+mod connect;
+mod counters;
+pub mod framing;
+pub mod hello;
+mod inbox;
+pub mod interfaces;
+mod large;
+mod outbox;
+mod pending;
+mod progress;
+mod rail;
+pub mod route;
+mod sys;
+mod transfer;
+
+pub use config::{Config, JobKey};
+pub use counters::Counters;
+pub use rail::{Rail, SetupError};

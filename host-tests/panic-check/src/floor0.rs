@@ -1,9 +1,8 @@
-//! Arena, pool, time, spans.
+//! Arena, pool, time.
 
 use core::ptr::NonNull;
 
 use towline_core::arena::{Arena, OutOfMemory};
-use towline_core::convertor::Span;
 use towline_core::pool::{Handle, Pool};
 use towline_core::time::{Duration, Instant};
 
@@ -16,7 +15,6 @@ pub fn reach() {
     let _ = pool::<u64>(&mut Arena::new(&mut room));
     let _ = pool::<[u8; 3]>(&mut Arena::new(&mut room));
     time();
-    span();
 }
 
 fn arena(room: &mut [u8; 4096]) {
@@ -50,14 +48,4 @@ fn pool<'m, T: zerocopy::FromZeros + Copy + 'm>(arena: &mut Arena<'m>) -> Result
 fn time() {
     let (a, b) = (Instant::from_nanos(any(0)), Instant::from_nanos(any(0)));
     keep((a - b, a.since(b), a + Duration::from_millis(any(0)), b + Duration::from_secs(any(0)), a.as_nanos()));
-}
-
-fn span() {
-    let span = Span::contiguous(any(core::ptr::null_mut()), any(0)).window(any(0), any(0));
-    keep((span.len(), span.is_empty()));
-    // SAFETY: never run; for the linker only.
-    unsafe {
-        keep(span.pack(any(core::ptr::null_mut()), any(0)));
-        keep(span.unpack(any(core::ptr::null()), any(0)));
-    }
 }

@@ -6,7 +6,7 @@ use towline_core::btl::{Cookie, Endpoint, FrameId, Lane, Peer, Rail, Shape, Tick
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
 
-use crate::{any, bytes, keep};
+use crate::{any, bytes, keep, say};
 
 /// Reaches all of it.
 pub fn reach() {
@@ -45,7 +45,8 @@ pub fn rail(rail: &mut impl Rail) {
             4 => keep(rail.commit(Ticket { endpoint: Endpoint(any(0)), position: any(0), len: any(0), extra: any(0) })),
             5 => {
                 // SAFETY: never run; for the linker only.
-                keep(unsafe { rail.send(Endpoint(any(0)), shape, bytes(&mut room), span, Cookie(any(0))) });
+                let sent = unsafe { rail.send(Endpoint(any(0)), shape, bytes(&mut room), span, Cookie(any(0))) };
+                keep(sent.map_err(|error| (error.blame(), say(error))).is_ok());
             }
             6 => {
                 if let Some(towline_core::btl::Event::Frame(frame)) = rail.poll(Instant::from_nanos(any(0))) {

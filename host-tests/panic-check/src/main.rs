@@ -6,16 +6,20 @@
 #![no_std]
 #![no_main]
 
+mod convertor;
 mod floor0;
 mod loopback;
+mod matching;
+mod modex;
 
 unsafe extern "C" {
-    safe fn A_PANIC_IS_REACHABLE_IN_THE_CORE() -> !;
+    /// Exists nowhere. It takes the information so that what panics, and where, can be looked up.
+    safe fn A_PANIC_IS_REACHABLE_IN_THE_CORE(info: *const ()) -> !;
 }
 
 #[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    A_PANIC_IS_REACHABLE_IN_THE_CORE()
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    A_PANIC_IS_REACHABLE_IN_THE_CORE((&raw const *info).cast())
 }
 
 /// Any value at all, as far as the optimiser can tell.
@@ -36,11 +40,26 @@ fn bytes<const N: usize>(room: &mut [u8; N]) -> &mut [u8] {
     any(room.get_mut(..len).unwrap_or(&mut []))
 }
 
+/// Formats a value to nowhere.
+fn say(what: impl core::fmt::Display) {
+    struct Nowhere;
+    impl core::fmt::Write for Nowhere {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            keep(text);
+            any(Ok(()))
+        }
+    }
+    keep(core::fmt::Write::write_fmt(&mut Nowhere, format_args!("{what}")));
+}
+
 /// Where the linker starts. Never run.
 #[unsafe(no_mangle)]
 extern "C" fn _start() -> ! {
     floor0::reach();
+    convertor::reach();
+    modex::reach();
     loopback::reach();
+    matching::reach();
     #[cfg(feature = "bad")]
     keep(bytes(&mut [0; 16])[any(3)]);
     loop {

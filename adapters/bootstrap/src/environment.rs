@@ -1,0 +1,240 @@
+//! What a launcher tells its ranks.
+
+use crate::error::EnvironmentError;
+use crate::{Address, Key, key};
+
+/// The environment of one rank, read and checked. The crate's page lists the variables.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Environment {
+    /// This process's rank.
+    pub rank: u32,
+    /// Number of ranks.
+    pub size: u32,
+    /// Where to find the server, in the order to try; empty for a job of size 1 without a launcher.
+    pub root: Vec<Address>,
+    /// The job's number.
+    pub job: u64,
+    /// The job's secret.
+    pub key: Key,
+    /// Transports to use; empty for all.
+    pub transports: Vec<String>,
+    /// Links per peer, where given.
+    pub links: Option<u32>,
+    /// Name of this host within the job.
+    pub host: String,
+    /// Ranks on this host in rising order, where known.
+    pub local: Option<Vec<u32>>,
+}
+
+impl Environment {
+    /// The environment of a program that was started by itself: a job of size 1 with a random number and key.
+    pub fn singleton() -> Self {
+        let (mut job, mut secret) = ([0; 8], [0; 32]);
+        // Without random numbers the key is worth nothing, but a job of one rank shows it to nobody.
+        let _ = key::random(&mut job).and_then(|()| key::random(&mut secret));
+        Self {
+            rank: 0,
+            size: 1,
+            root: Vec::new(),
+            job: u64::from_le_bytes(job),
+            key: Key::from_bytes(secret),
+            transports: Vec::new(),
+            links: None,
+            host: host_name(),
+            local: Some(vec![0]),
+        }
+    }
+
+    /// The environment of this process.
+    ///
+    /// # Errors
+    /// [`EnvironmentError`] for the first variable that is malformed, or missing though others are there.
+    pub fn read() -> Result<Self, EnvironmentError> {
+        Self::from_lookup(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    /// The environment that `lookup` knows: for tests, and for launchers that have their own way.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, EnvironmentError> {
+        let mut environment = Self::singleton();
+        let named = ["TOWLINE_RANK", "TOWLINE_SIZE", "TOWLINE_ROOT"].iter().any(|name| lookup(name).is_some());
+        let read = |name: &'static str| {
+            lookup(name).ok_or(EnvironmentError { name, why: "missing, though others of the job are set".into() })
+        };
+        if named {
+            environment.size = number("TOWLINE_SIZE", &read("TOWLINE_SIZE")?)?;
+            environment.rank = number("TOWLINE_RANK", &read("TOWLINE_RANK")?)?;
+            if environment.rank >= environment.size {
+                let why = format!("{} is not below TOWLINE_SIZE, {}", environment.rank, environment.size);
+                return Err(EnvironmentError { name: "TOWLINE_RANK", why });
+            }
+            let alone = environment.size == 1 && lookup("TOWLINE_ROOT").is_none();
+            if !alone {
+                let root = read("TOWLINE_ROOT")?;
+                let root = root.split(',').map(|address| address.trim().parse());
+                environment.root =
+                    root.collect::<Result<_, _>>().map_err(|why| EnvironmentError { name: "TOWLINE_ROOT", why })?;
+                let job = read("TOWLINE_JOB")?;
+                let why = || format!("`{job}` is no number of up to 16 hexadecimal digits");
+                environment.job =
+                    u64::from_str_radix(&job, 16).map_err(|_| EnvironmentError { name: "TOWLINE_JOB", why: why() })?;
+                let why = || "not 64 hexadecimal digits".to_string();
+                environment.key = Key::from_hex(&read("TOWLINE_KEY")?)
+                    .ok_or_else(|| EnvironmentError { name: "TOWLINE_KEY", why: why() })?;
+                environment.local = None;
+            }
+        }
+        if let Some(transports) = lookup("TOWLINE_TRANSPORTS") {
+            environment.transports =
+                transports.split(',').map(str::trim).filter(|name| !name.is_empty()).map(Into::into).collect();
+        }
+        if let Some(links) = lookup("TOWLINE_LINKS") {
+            environment.links = Some(number("TOWLINE_LINKS", &links)?);
+        }
+        if let Some(host) = lookup("TOWLINE_HOST") {
+            environment.host = host;
+        }
+        if let Some(local) = lookup("TOWLINE_LOCAL") {
+            let ranks = parse_ranks(&local).filter(|ranks| {
+                ranks.binary_search(&environment.rank).is_ok() && ranks.iter().all(|rank| *rank < environment.size)
+            });
+            let why = format!("`{local}` is no list of ranks of this job with this one among them, such as 0-3,8");
+            environment.local = Some(ranks.ok_or(EnvironmentError { name: "TOWLINE_LOCAL", why })?);
+        }
+        Ok(environment)
+    }
+
+    /// The variables that make a rank read this environment.
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let root: Vec<_> = self.root.iter().map(ToString::to_string).collect();
+        let mut variables = vec![
+            ("TOWLINE_RANK", self.rank.to_string()),
+            ("TOWLINE_SIZE", self.size.to_string()),
+            ("TOWLINE_ROOT", root.join(",")),
+            ("TOWLINE_JOB", format!("{:016x}", self.job)),
+            ("TOWLINE_KEY", self.key.to_hex()),
+            ("TOWLINE_HOST", self.host.clone()),
+        ];
+        if !self.transports.is_empty() {
+            variables.push(("TOWLINE_TRANSPORTS", self.transports.join(",")));
+        }
+        if let Some(links) = self.links {
+            variables.push(("TOWLINE_LINKS", links.to_string()));
+        }
+        if let Some(local) = &self.local {
+            variables.push(("TOWLINE_LOCAL", format_ranks(local)));
+        }
+        variables
+    }
+}
+
+/// The system's name of this host.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn number(name: &'static str, text: &str) -> Result<u32, EnvironmentError> {
+    text.trim().parse().map_err(|_| EnvironmentError { name, why: format!("`{text}` is no number") })
+}
+
+/// The ranks of a list such as `0-3,8`, in rising order; `None` for anything else and for absurdly long lists.
+fn parse_ranks(text: &str) -> Option<Vec<u32>> {
+    const MOST: usize = 1 << 24;
+    let mut ranks = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || (last - first) as usize >= MOST - ranks.len().min(MOST) {
+            return None;
+        }
+        ranks.extend(first..=last);
+    }
+    ranks.sort_unstable();
+    ranks.dedup();
+    Some(ranks)
+}
+
+/// A list such as `0-3,8` of ranks in rising order.
+fn format_ranks(ranks: &[u32]) -> String {
+    let runs = ranks.chunk_by(|a, b| a + 1 == *b);
+    let runs = runs.filter_map(|run| run.first().zip(run.last()));
+    let runs: Vec<_> = runs.map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect();
+    runs.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn read(variables: &[(&'static str, &str)]) -> Result<Environment, EnvironmentError> {
+        let map: HashMap<_, _> = variables.iter().copied().collect();
+        Environment::from_lookup(|name| map.get(name).map(ToString::to_string))
+    }
+
+    #[test]
+    fn nothing_set_is_a_job_of_one() {
+        let alone = read(&[("TOWLINE_TRANSPORTS", "sm")]).unwrap();
+        assert_eq!((alone.rank, alone.size, alone.root.len()), (0, 1, 0));
+        assert_eq!((alone.transports, alone.local), (vec!["sm".into()], Some(vec![0])));
+        assert_ne!(alone.key, read(&[]).unwrap().key);
+        assert_eq!(read(&[("TOWLINE_RANK", "0"), ("TOWLINE_SIZE", "1")]).unwrap().root, []);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let written = Environment {
+            rank: 9,
+            size: 12,
+            root: vec!["unix:@a".parse().unwrap(), "tcp:h:1".parse().unwrap()],
+            transports: vec!["sm".into(), "tcp".into()],
+            links: Some(3),
+            host: "node1".into(),
+            local: Some(vec![1, 8, 9, 10]),
+            ..Environment::singleton()
+        };
+        let variables = written.variables();
+        assert!(variables.contains(&("TOWLINE_LOCAL", "1,8-10".into())));
+        let back = Environment::from_lookup(|name| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone()));
+        assert_eq!(back, Ok(written));
+    }
+
+    #[test]
+    fn each_malformed_or_missing_variable_is_named() {
+        let key = "0".repeat(64);
+        let good = [
+            ("TOWLINE_RANK", "1"),
+            ("TOWLINE_SIZE", "2"),
+            ("TOWLINE_ROOT", "unix:@a"),
+            ("TOWLINE_JOB", "f"),
+            ("TOWLINE_KEY", key.as_str()),
+            ("TOWLINE_LOCAL", "0-1"),
+        ];
+        assert_eq!(read(&good).unwrap().job, 15);
+        for (index, name) in [0, 1, 2, 3, 4].map(|index| (index, good[index].0)) {
+            let mut without = good.to_vec();
+            without.remove(index);
+            assert_eq!(read(&without).unwrap_err().name, name);
+        }
+        for (name, wrong) in [
+            ("TOWLINE_RANK", "2"),
+            ("TOWLINE_RANK", "-1"),
+            ("TOWLINE_SIZE", "many"),
+            ("TOWLINE_ROOT", "unix:@a,"),
+            ("TOWLINE_JOB", "xyz"),
+            ("TOWLINE_KEY", "00"),
+            ("TOWLINE_LINKS", "-"),
+            ("TOWLINE_LOCAL", "0"),
+            ("TOWLINE_LOCAL", "1-0,1"),
+            ("TOWLINE_LOCAL", "1,2"),
+            ("TOWLINE_LOCAL", "0-4294967295"),
+        ] {
+            let mut changed: Vec<_> = good.iter().copied().filter(|v| v.0 != name).collect();
+            changed.push((name, wrong));
+            assert_eq!(read(&changed).unwrap_err().name, name, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,541 @@
+//! A rank's side of the bootstrap.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+use towline_core::modex::{
+    self, Change, Component, Edition, ExchangeError, Modex, RecvError, SendError, Set, SetWriter, Version, Watch,
+    WatchError, entry_size,
+};
+
+use crate::channel::{Kind, PAYLOAD_MAX};
+use crate::error::Error;
+use crate::greet::{self, Link, word};
+use crate::{Environment, Key};
+
+/// How long [`Job::from_env`] tries to join.
+const JOIN_LIMIT: Duration = Duration::from_secs(30);
+/// How long [`Job::finish`] and [`Job::abort`] wait for the launcher's word.
+const WORD_LIMIT: Duration = Duration::from_secs(10);
+
+/// This process's place in a job: who it is, and what its peers publish.
+///
+/// A rank that joined says [`finish`](Self::finish) before it exits; `towline run` takes an exit without it for a
+/// failure, since others may wait. The crate's page has an example. Not for simultaneous callers.
+pub struct Job {
+    environment: Environment,
+    /// None in a job of size 1 without a launcher.
+    link: Option<Link>,
+    incarnation: u32,
+    own: Vec<Published>,
+    /// Counts the own publications, from 1 for none.
+    revision: u32,
+    /// The revision that the server has; 0 before the first exchange.
+    sent: u32,
+    /// What each rank published last, checked.
+    sets: Vec<Option<Vec<u8>>>,
+    known: u32,
+    /// Ranks that ended, with the last fence that each came to.
+    gone: BTreeMap<u32, u32>,
+    fence_entered: u32,
+    fence_open: u32,
+    watches: Vec<(Name, u32)>,
+    changes: VecDeque<Change>,
+    /// The server's word to a finish or an abort came.
+    acknowledged: bool,
+    finished: bool,
+}
+
+/// A component's identity that owns its names.
+#[derive(Clone)]
+struct Name {
+    versions: [Version; 3],
+    kind: String,
+    name: String,
+}
+
+impl Name {
+    fn new(of: &Component<'_>) -> Self {
+        Self { versions: [of.mca, of.kind_version, of.version], kind: of.kind.into(), name: of.name.into() }
+    }
+
+    fn component(&self) -> Component<'_> {
+        let [mca, kind_version, version] = self.versions;
+        Component { mca, kind: &self.kind, kind_version, name: &self.name, version }
+    }
+}
+
+struct Published {
+    name: Name,
+    revision: u32,
+    data: Vec<u8>,
+}
+
+impl Job {
+    /// Joins the job that this process's environment describes, within 30 seconds.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] where a variable is missing or malformed, else what keeps it from joining.
+    pub fn from_env() -> Result<Self, Error> {
+        Self::join(Environment::read()?, Instant::now() + JOIN_LIMIT)
+    }
+
+    /// Joins the job of a given environment. A server that does not listen yet is tried again until `deadline`.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] where none was reached, [`Error::Refused`] where the server or this side found that they do
+    /// not belong together, [`Error::Timeout`] for a server that does not answer.
+    pub fn join(environment: Environment, deadline: Instant) -> Result<Self, Error> {
+        let size = environment.size as usize;
+        let mut job = Self {
+            link: None,
+            incarnation: 1,
+            own: Vec::new(),
+            revision: 1,
+            sent: 0,
+            sets: vec![None; size],
+            known: 0,
+            gone: BTreeMap::new(),
+            fence_entered: 0,
+            fence_open: 0,
+            watches: Vec::new(),
+            changes: VecDeque::new(),
+            acknowledged: false,
+            finished: false,
+            environment,
+        };
+        if !job.environment.root.is_empty() {
+            let joined = greet::join(&job.environment, deadline)?;
+            (job.incarnation, job.fence_entered) = (joined.incarnation, joined.fence);
+            job.fence_open = job.fence_entered;
+            job.link = Some(joined.link);
+        }
+        Ok(job)
+    }
+
+    /// This process's rank, from 0.
+    pub fn rank(&self) -> u32 {
+        self.environment.rank
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> u32 {
+        self.environment.size
+    }
+
+    /// The job's number, the same in all ranks, and different from those of other jobs.
+    pub fn job_id(&self) -> u64 {
+        self.environment.job
+    }
+
+    /// The job's secret, with which transports prove to peers that they belong to it.
+    pub fn key(&self) -> &Key {
+        &self.environment.key
+    }
+
+    /// The transports to use, in order of preference; empty for all.
+    pub fn transports(&self) -> &[String] {
+        &self.environment.transports
+    }
+
+    /// Links per peer of transports that can have several, where given.
+    pub fn links(&self) -> Option<u32> {
+        self.environment.links
+    }
+
+    /// This host's name within the job.
+    pub fn host(&self) -> &str {
+        &self.environment.host
+    }
+
+    /// Ranks on this host with this one among them, in rising order, where known.
+    pub fn local_ranks(&self) -> Option<&[u32]> {
+        self.environment.local.as_deref()
+    }
+
+    /// Publishes `data` for the corresponding component of every rank; it is copied. Peers have it after
+    /// [`exchange`](Self::exchange). What is published after that goes out at once, and makes a change for those who
+    /// watch.
+    ///
+    /// # Errors
+    /// [`Error::Publish`] where it cannot be published, [`Error::Lost`] where the launcher is gone.
+    pub fn publish(&mut self, component: &Component<'_>, data: &[u8]) -> Result<(), Error> {
+        if self.finished {
+            return Err(Error::Finished);
+        }
+        if !component.is_valid() {
+            return Err(Error::Publish(SendError::BadComponent));
+        }
+        let others = self.own.iter().filter(|own| !own.name.component().corresponds(component));
+        let needed = others.clone().fold(Set::HEADER + entry_size(component, data.len()), |sum, own| {
+            sum + entry_size(&own.name.component(), own.data.len())
+        });
+        if needed > PAYLOAD_MAX {
+            return Err(Error::Publish(SendError::TooLong { needed, room: PAYLOAD_MAX }));
+        }
+        if others.count() >= Set::ENTRIES_MAX as usize {
+            return Err(Error::Publish(SendError::TooManyComponents));
+        }
+        self.own.retain(|own| !own.name.component().corresponds(component));
+        self.revision += 1;
+        self.own.push(Published { name: Name::new(component), revision: self.revision, data: data.to_vec() });
+        self.take_set(self.rank(), self.own_set());
+        if self.sent != 0 {
+            self.send_set();
+            self.pump("publication")?;
+        }
+        Ok(())
+    }
+
+    /// What the corresponding component of `peer` published last.
+    ///
+    /// # Errors
+    /// [`RecvError::NotYet`] before the peer's publications are here, [`RecvError::NotFound`] where none is meant for
+    /// this component.
+    pub fn card(&self, component: &Component<'_>, peer: u32) -> Result<&[u8], RecvError> {
+        if self.finished {
+            return Err(RecvError::Closed);
+        }
+        let set = self.sets.get(peer as usize).ok_or(RecvError::NoSuchPeer)?;
+        let Some(set) = set else {
+            return Err(if peer == self.rank() { RecvError::NotFound } else { RecvError::NotYet });
+        };
+        let entry = Set::parse(set).ok().and_then(|set| set.find(component));
+        entry.map(|entry| entry.data).ok_or(RecvError::NotFound)
+    }
+
+    /// Makes the own publications known, and waits until those of all ranks are here: all ranks have come to their
+    /// first exchange. Once done, a further call sends what is new and returns at once.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] with the ranks that are missing, [`Error::PeerGone`] as soon as one of them has ended,
+    /// [`Error::Lost`] where the launcher is gone.
+    pub fn exchange(&mut self, deadline: Instant) -> Result<(), Error> {
+        let step = "module exchange";
+        let started = Instant::now();
+        loop {
+            self.advance(step)?;
+            if self.known_all() {
+                return Ok(());
+            }
+            if let Some(rank) = self.gone.keys().copied().find(|rank| !self.knows(*rank)) {
+                return Err(Error::PeerGone { rank, step });
+            }
+            self.wait(deadline, |job| {
+                let missing: Vec<_> = (0..job.size()).filter(|rank| !job.knows(*rank)).collect();
+                let waited = started.elapsed();
+                Error::Timeout { step: format!("{step}: nothing came from {}", list(&missing)), waited }
+            })?;
+        }
+    }
+
+    /// Waits until all ranks have come to their next fence.
+    ///
+    /// # Errors
+    /// As [`exchange`](Self::exchange). After a timeout the next call waits for the same fence again.
+    pub fn fence(&mut self, deadline: Instant) -> Result<(), Error> {
+        let step = "fence";
+        if self.finished {
+            return Err(Error::Finished);
+        }
+        let started = Instant::now();
+        let Some(link) = &mut self.link else { return Ok(()) };
+        if self.fence_entered == self.fence_open {
+            self.fence_entered += 1;
+            link.channel.send(Kind::Fence, &self.fence_entered.to_le_bytes());
+        }
+        loop {
+            self.pump(step)?;
+            if self.fence_open == self.fence_entered {
+                return Ok(());
+            }
+            if let Some((rank, _)) = self.gone.iter().find(|(_, fence)| **fence < self.fence_entered) {
+                return Err(Error::PeerGone { rank: *rank, step });
+            }
+            self.wait(deadline, |_| Error::Timeout {
+                step: format!("{step}: not all ranks came"),
+                waited: started.elapsed(),
+            })?;
+        }
+    }
+
+    /// Asks the launcher to end all ranks with exit status `code`, and to show `message`. Returns when the launcher
+    /// has taken note; the caller then exits. Without a launcher there is nobody to end.
+    ///
+    /// # Errors
+    /// Where the launcher could not be told; the caller should exit with a failure then.
+    pub fn abort(&mut self, code: i32, message: &str) -> Result<(), Error> {
+        let message = &message.as_bytes()[..message.len().min(4096)];
+        let payload = [&code.to_le_bytes(), message].concat();
+        self.say(Kind::Abort, &payload, "abort")
+    }
+
+    /// Tells the launcher that this rank will take part in nothing further, and closes the exchange. Does not wait for
+    /// other ranks. A second call does nothing.
+    ///
+    /// # Errors
+    /// Where the launcher could not be told.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        if self.finished {
+            return Ok(());
+        }
+        let said = self.say(Kind::Finish, &[], "finish");
+        self.finished = true;
+        self.link = None;
+        self.changes.clear();
+        self.watches.clear();
+        said
+    }
+
+    /// Takes in what has arrived, without waiting. Further news come up with
+    /// [`next_change`](Modex::next_change).
+    ///
+    /// # Errors
+    /// [`Error::Lost`] where the launcher is gone, [`Error::Protocol`] where it talks nonsense.
+    pub fn poll(&mut self) -> Result<(), Error> {
+        self.pump("poll")
+    }
+
+    fn say(&mut self, kind: Kind, payload: &[u8], step: &'static str) -> Result<(), Error> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let started = Instant::now();
+        link.channel.send(kind, payload);
+        self.acknowledged = false;
+        loop {
+            self.pump(step)?;
+            if self.acknowledged {
+                return Ok(());
+            }
+            self.wait(started + WORD_LIMIT, |_| Error::Timeout {
+                step: format!("{step}: the launcher does not answer"),
+                waited: started.elapsed(),
+            })?;
+        }
+    }
+
+    fn knows(&self, rank: u32) -> bool {
+        rank == self.rank() || self.sets.get(rank as usize).is_some_and(Option::is_some)
+    }
+
+    fn known_all(&self) -> bool {
+        let own = u32::from(self.sets.get(self.rank() as usize).is_some_and(Option::is_none));
+        self.known + own == self.size()
+    }
+
+    /// Sends what is new, and takes in what has arrived.
+    fn advance(&mut self, step: &'static str) -> Result<(), Error> {
+        if self.finished {
+            return Err(Error::Finished);
+        }
+        if self.sent != self.revision {
+            self.send_set();
+        }
+        self.pump(step)
+    }
+
+    fn send_set(&mut self) {
+        let set = self.own_set();
+        self.sent = self.revision;
+        if let Some(link) = &mut self.link {
+            link.channel.send(Kind::Set, &set);
+        }
+    }
+
+    fn own_set(&self) -> Vec<u8> {
+        let entries = self.own.iter().map(|own| entry_size(&own.name.component(), own.data.len()));
+        let mut bytes = vec![0; Set::HEADER + entries.sum::<usize>()];
+        let edition = Edition { incarnation: self.incarnation, revision: self.revision };
+        let Some(mut writer) = SetWriter::new(&mut bytes, self.rank(), edition) else { return Vec::new() };
+        for own in &self.own {
+            // The buffer was made for just these.
+            let _ = writer.entry(&own.name.component(), own.revision, &own.data);
+        }
+        let length = writer.finish();
+        bytes.truncate(length);
+        bytes
+    }
+
+    /// Puts a checked set in place of an older one, and notes what changed for those who watch.
+    fn take_set(&mut self, rank: u32, bytes: Vec<u8>) {
+        let Some(place) = self.sets.get_mut(rank as usize) else { return };
+        let old = place.replace(bytes);
+        self.known += u32::from(old.is_none());
+        let old = old.as_deref().and_then(|set| Set::parse(set).ok());
+        let Some(new) = place.as_deref().and_then(|set| Set::parse(set).ok()) else { return };
+        for (index, (name, peer)) in (0..).zip(&self.watches) {
+            let component = name.component();
+            let mark = |set: Option<Set<'_>>| {
+                set.and_then(|set| Some((set.edition().incarnation, set.find(&component)?.revision)))
+            };
+            let change = Change { watch: Watch::from_bits(index), peer: rank };
+            if *peer == rank && mark(old) != mark(Some(new)) && !self.changes.contains(&change) {
+                self.changes.push_back(change);
+            }
+        }
+    }
+
+    /// Writes and reads what goes without waiting.
+    fn pump(&mut self, step: &'static str) -> Result<(), Error> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let lost = |source| Error::Lost { step, source };
+        while !link.channel.output().is_empty() {
+            match link.stream.write(link.channel.output()) {
+                Ok(count) => link.channel.wrote(count),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => break,
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                Err(why) => return Err(lost(why)),
+            }
+        }
+        loop {
+            let Some(link) = &mut self.link else { return Ok(()) };
+            match link.stream.read(&mut link.buffer) {
+                Ok(0) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
+                Ok(count) => link.channel.feed(&link.buffer[..count]),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
+                Err(why) => return Err(lost(why)),
+            }
+            while let Some((kind, payload)) = self.next_frame()? {
+                self.take(kind, payload)?;
+            }
+        }
+    }
+
+    fn next_frame(&mut self) -> Result<Option<(Kind, Vec<u8>)>, Error> {
+        self.link.as_mut().map_or(Ok(None), |link| link.channel.next().map_err(Error::protocol))
+    }
+
+    fn take(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), Error> {
+        match kind {
+            Kind::Set => {
+                let set = Set::parse(&payload).map_err(Error::set)?;
+                let (rank, edition) = (set.rank(), set.edition());
+                if rank >= self.size() || rank == self.rank() {
+                    return Err(Error::protocol(format!("a set of rank {rank}")));
+                }
+                let old = self.sets[rank as usize].as_deref().and_then(|set| Set::parse(set).ok());
+                if old.is_none_or(|old| old.edition() < edition) {
+                    self.gone.remove(&rank);
+                    self.take_set(rank, payload);
+                }
+            }
+            Kind::Fence => self.fence_open = word(&payload, 0)?,
+            Kind::Gone => drop(self.gone.insert(word(&payload, 0)?, word(&payload, 4)?)),
+            Kind::Finish | Kind::Abort => self.acknowledged = true,
+            Kind::Welcome | Kind::Refuse => return Err(Error::protocol(format!("{kind:?} out of turn"))),
+        }
+        Ok(())
+    }
+
+    /// Waits until something arrives or can be written.
+    fn wait(&self, deadline: Instant, late: impl Fn(&Self) -> Error) -> Result<(), Error> {
+        let Some(link) = &self.link else { return Err(late(self)) };
+        let write = !link.channel.output().is_empty();
+        if Instant::now() < deadline && link.stream.wait(write, deadline).map_err(Error::System)? {
+            return Ok(());
+        }
+        Err(late(self))
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .field("known", &self.known)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The exchange as components see it, driven without waiting. [`finalize`](Modex::finalize) is
+/// [`finish`](Job::finish).
+impl Modex for Job {
+    fn rank(&self) -> u32 {
+        Job::rank(self)
+    }
+
+    fn size(&self) -> u32 {
+        Job::size(self)
+    }
+
+    fn send(&mut self, component: &Component<'_>, data: &[u8]) -> Result<(), SendError> {
+        self.publish(component, data).map_err(|why| match why {
+            Error::Publish(why) => why,
+            Error::Finished => SendError::Closed,
+            _ => SendError::Lost,
+        })
+    }
+
+    fn recv(&mut self, component: &Component<'_>, peer: u32, into: &mut [u8]) -> Result<usize, RecvError> {
+        let data = self.card(component, peer)?;
+        into.get_mut(..data.len()).ok_or(RecvError::TooShort { needed: data.len() })?.copy_from_slice(data);
+        Ok(data.len())
+    }
+
+    fn recv_nb(&mut self, component: &Component<'_>, peer: u32) -> Result<Watch, WatchError> {
+        if self.finished {
+            return Err(WatchError::Closed);
+        }
+        if !component.is_valid() {
+            return Err(WatchError::BadComponent);
+        }
+        if peer >= self.environment.size {
+            return Err(WatchError::NoSuchPeer);
+        }
+        let same = |(name, of): &(Name, u32)| *of == peer && name.component().corresponds(component);
+        if let Some(index) = self.watches.iter().position(same) {
+            return Ok(Watch::from_bits(index as u64));
+        }
+        let watch = Watch::from_bits(self.watches.len() as u64);
+        self.watches.push((Name::new(component), peer));
+        if self.card(component, peer).is_ok() {
+            self.changes.push_back(Change { watch, peer });
+        }
+        Ok(watch)
+    }
+
+    fn next_change(&mut self) -> Option<Change> {
+        // A lost launcher is reported by the operations that need it.
+        let _ = self.pump("change");
+        self.changes.pop_front()
+    }
+
+    fn exchange(
+        &mut self,
+        now: towline_core::time::Instant,
+        deadline: towline_core::time::Instant,
+    ) -> Result<modex::Exchange, ExchangeError> {
+        self.advance("module exchange").map_err(|why| match why {
+            Error::Finished => ExchangeError::Closed,
+            _ => ExchangeError::Lost,
+        })?;
+        if self.known_all() {
+            return Ok(modex::Exchange::Done);
+        }
+        if let Some(rank) = self.gone.keys().copied().find(|rank| !self.knows(*rank)) {
+            return Err(ExchangeError::PeerGone { rank });
+        }
+        if now < deadline {
+            return Ok(modex::Exchange::Pending);
+        }
+        let mut missing = (0..Job::size(self)).filter(|rank| !self.knows(*rank));
+        let first = missing.next().unwrap_or(0);
+        Err(ExchangeError::Timeout { missing: 1 + missing.count() as u32, first })
+    }
+
+    fn finalize(&mut self) {
+        // The launcher finds out by itself where it can no longer be told.
+        let _ = self.finish();
+    }
+}
+
+/// The first few of some ranks, in words.
+fn list(ranks: &[u32]) -> String {
+    let first: Vec<_> = ranks.iter().take(8).map(ToString::to_string).collect();
+    let more = ranks.len().saturating_sub(first.len());
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, first.join(", "))
+}

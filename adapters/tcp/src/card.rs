@@ -1,0 +1,172 @@
+//! The business card: how to reach a rail. Pure: no socket in here.
+//!
+//! | bytes | what, little-endian |
+//! |---|---|
+//! | 0..4 | `"twtc"` |
+//! | 4 | [`CARD_VERSION`] |
+//! | 5 | link |
+//! | 6 | number of addresses, at most [`MAX_ADDRESSES`] |
+//! | 7 | zero |
+//! | 8..16 | job |
+//! | 16..24 | instance: drawn at random by each rail |
+//! | 24..32 | host |
+//! | 32..36 | rank |
+//! | 36.. | 20 bytes for each address: family (4 or 6), prefix length, port, 16 bytes of address |
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use towline_core::btl::Unreachable;
+
+/// Version of the card.
+pub const CARD_VERSION: u8 = 1;
+/// Addresses that a card holds at most; a host with more publishes the first.
+pub const MAX_ADDRESSES: usize = 16;
+
+const MAGIC: &[u8; 4] = b"twtc";
+const FIXED: usize = 36;
+const ENTRY: usize = 20;
+
+/// An address that a peer listens at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reach {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of it that name the network.
+    pub prefix: u8,
+    /// The port.
+    pub port: u16,
+}
+
+/// A card, read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Card {
+    /// Which link.
+    pub link: u8,
+    /// Which job.
+    pub job: u64,
+    /// Which rail of all that ever were.
+    pub instance: u64,
+    /// Which host.
+    pub host: u64,
+    /// Whose it is.
+    pub rank: u32,
+    /// Where it listens.
+    pub addresses: Vec<Reach>,
+}
+
+impl Card {
+    /// As it is published.
+    pub fn encode(&self) -> Vec<u8> {
+        let addresses = self.addresses.get(..MAX_ADDRESSES).unwrap_or(&self.addresses);
+        let mut out = Vec::with_capacity(FIXED + ENTRY * addresses.len());
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&[CARD_VERSION, self.link, addresses.len() as u8, 0]);
+        out.extend_from_slice(&self.job.to_le_bytes());
+        out.extend_from_slice(&self.instance.to_le_bytes());
+        out.extend_from_slice(&self.host.to_le_bytes());
+        out.extend_from_slice(&self.rank.to_le_bytes());
+        for reach in addresses {
+            let (family, bytes) = match reach.address {
+                IpAddr::V4(v4) => (4, v4.to_ipv6_compatible().octets()),
+                IpAddr::V6(v6) => (6, v6.octets()),
+            };
+            out.extend_from_slice(&[family, reach.prefix]);
+            out.extend_from_slice(&reach.port.to_le_bytes());
+            out.extend_from_slice(&bytes);
+        }
+        out
+    }
+
+    /// Reads what a peer published.
+    ///
+    /// # Errors
+    /// [`Unreachable::NoCard`], [`Unreachable::Version`] or [`Unreachable::BadCard`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, Unreachable> {
+        if bytes.is_empty() {
+            return Err(Unreachable::NoCard);
+        }
+        let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED>() else { return Err(Unreachable::BadCard) };
+        if fixed[..4] != MAGIC[..] {
+            return Err(Unreachable::BadCard);
+        }
+        if fixed[4] != CARD_VERSION {
+            return Err(Unreachable::Version);
+        }
+        let count = usize::from(fixed[6]);
+        if fixed[7] != 0 || count > MAX_ADDRESSES || rest.len() != count * ENTRY {
+            return Err(Unreachable::BadCard);
+        }
+        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| fixed[at + byte]));
+        let rank = u32::from_le_bytes(std::array::from_fn(|byte| fixed[32 + byte]));
+        let addresses = rest.as_chunks::<ENTRY>().0.iter().map(reach).collect::<Option<_>>();
+        Ok(Self {
+            link: fixed[5],
+            job: long(8),
+            instance: long(16),
+            host: long(24),
+            rank,
+            addresses: addresses.ok_or(Unreachable::BadCard)?,
+        })
+    }
+}
+
+fn reach(entry: &[u8; ENTRY]) -> Option<Reach> {
+    let [family, prefix, low, high, bytes @ ..] = *entry;
+    let address = match (family, bytes) {
+        (4, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d]) if prefix <= 32 => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+        (6, bytes) if prefix <= 128 => IpAddr::V6(Ipv6Addr::from(bytes)),
+        _ => return None,
+    };
+    let port = u16::from_le_bytes([low, high]);
+    (port != 0 && !address.is_unspecified() && !address.is_multicast()).then_some(Reach { address, prefix, port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card() -> Card {
+        let reach = |address: &str, prefix, port| Reach { address: address.parse().unwrap(), prefix, port };
+        Card {
+            link: 2,
+            job: 1,
+            instance: 0x0807_0605_0403_0201,
+            host: 3,
+            rank: 4,
+            addresses: vec![reach("192.0.2.1", 24, 0x1234), reach("fd00::2", 64, 80)],
+        }
+    }
+
+    #[test]
+    fn x1_golden_bytes() {
+        let mut golden =
+            b"twtc\x01\x02\x02\x00\x01\0\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\x03\0\0\0\0\0\0\0".to_vec();
+        golden.extend_from_slice(b"\x04\0\0\0");
+        golden.extend_from_slice(b"\x04\x18\x34\x12\0\0\0\0\0\0\0\0\0\0\0\0\xC0\0\x02\x01");
+        golden.extend_from_slice(b"\x06\x40\x50\0\xFD\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x02");
+        assert_eq!(card().encode(), golden);
+        assert_eq!(Card::decode(&golden), Ok(card()));
+    }
+
+    #[test]
+    fn bad_cards_are_told_apart() {
+        let good = card().encode();
+        assert_eq!(Card::decode(&[]), Err(Unreachable::NoCard));
+        for len in 1..good.len() {
+            assert_eq!(Card::decode(&good[..len]), Err(Unreachable::BadCard), "{len} bytes");
+        }
+        for (at, value, answer) in [
+            (0, b'x', Unreachable::BadCard),
+            (4, 2, Unreachable::Version),
+            (6, 3, Unreachable::BadCard),
+            (7, 1, Unreachable::BadCard),
+            (36, 5, Unreachable::BadCard),
+            (37, 33, Unreachable::BadCard),
+            (40, 1, Unreachable::BadCard),
+        ] {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            assert_eq!(Card::decode(&bytes), Err(answer), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! All that can be set on a rail, with defaults that work.
+
+use std::time::Duration;
+
+use crate::interfaces::Filter;
+
+/// The secret that all ranks of a job share: whoever does not know it is not let in.
+#[derive(Clone)]
+pub struct JobKey(pub(crate) [u8; 32]);
+
+impl JobKey {
+    /// The key with these bytes; they should come from a random generator, once per job.
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl std::fmt::Debug for JobKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JobKey(secret)")
+    }
+}
+
+/// What a [`Rail`](crate::Rail) is made from. [`Config::new`] gives the defaults.
+///
+/// ```
+/// use towline_tcp::{Config, JobKey};
+///
+/// let mut config = Config::new(0x70B, 3, JobKey::new([7; 32]));
+/// config.link = 1;
+/// config.filter.include = vec!["eth*".into(), "10.0.0.0/8".into()];
+/// assert_eq!(config.in_place_from_bytes, 16 * 1024);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which job this process belongs to. Not secret.
+    pub job: u64,
+    /// Rank of this process in the job. Peers are told apart by it.
+    pub rank: u32,
+    /// The job's secret.
+    pub key: JobKey,
+    /// Number of this link among those of the process. Link `n` connects to link `n` of the peer; each is a rail of its
+    /// own.
+    pub link: u8,
+    /// Which interfaces may be used. Default: all but container bridges.
+    pub filter: Filter,
+    /// Ports to listen on, tried in order; 0 lets the system choose. Default: `0..=0`.
+    pub ports: std::ops::RangeInclusive<u16>,
+
+    /// Longest eager or control frame, in bytes. Default: 64 KiB.
+    pub eager_limit_bytes: u32,
+    /// Longest body that goes with a rendezvous header, in bytes. Default: 64 KiB.
+    pub rendezvous_eager_limit_bytes: u32,
+    /// Longest frame of a long message, in bytes. Default: 1 MiB.
+    pub max_send_size_bytes: u32,
+    /// A message's rest below this is not split, in bytes. Default: 64 KiB.
+    pub min_fragment_bytes: u32,
+    /// Bodies from this size on are sent from where they lie, in bytes. Default: 16 KiB.
+    pub in_place_from_bytes: u32,
+    /// Megabytes per second of this link, for the shares of striping. Default: 3000.
+    pub bandwidth_mb_s: u32,
+    /// Rank by latency, in nanoseconds. Default: 4000.
+    pub latency_ns: u32,
+
+    /// Staging of frames that wait to leave, in bytes per connection. Touched only as far as it is used. At least twice
+    /// the eager limit is made. Default: 256 KiB.
+    pub send_staging_bytes: u32,
+    /// Staging of control frames, in bytes per connection. Default: 8 KiB.
+    pub control_staging_bytes: u32,
+    /// Frames that may wait to leave, per connection. Default: 256.
+    pub send_queue_frames: u32,
+    /// Buffers of the longest frame for all connections of the rail, for bodies that must be packed; one more is kept
+    /// for control frames. Default: 4.
+    pub large_buffers: u32,
+    /// Most that one read takes into staging, in bytes per connection. The staging buffer itself holds the longest frame,
+    /// but is not touched beyond this unless a reader waits for all of a frame. Default: 64 KiB.
+    pub receive_staging_bytes: u32,
+    /// The kernel's send buffer, in bytes; `None` leaves it to the kernel's tuning. Default: `None`.
+    pub socket_send_buffer_bytes: Option<u32>,
+    /// The kernel's receive buffer, in bytes; `None` leaves it to the kernel's tuning. Default: `None`.
+    pub socket_receive_buffer_bytes: Option<u32>,
+
+    /// Idle polls between two looks at epoll while all connections are read directly. Default: 64.
+    pub epoll_interval_polls: u32,
+    /// The same when there are more connections than are read directly. Default: 4.
+    pub epoll_interval_many_polls: u32,
+    /// Connections that are read directly, without asking epoll: those that data came from last. Default: 2.
+    pub direct_connections: u32,
+
+    /// From first use of a peer to its connection being ready, all attempts at all addresses together. It must allow
+    /// for a peer that computes and does not poll. Default: 120 s.
+    pub connect_timeout: Duration,
+    /// For one address to take the TCP connection. Default: 10 s.
+    pub address_timeout: Duration,
+    /// For an unknown caller to say a well-formed hello. Default: 5 s.
+    pub hello_timeout: Duration,
+    /// Inbound connections in the middle of a hello; others wait in the kernel's queue. Default: 128.
+    pub pending_inbound: u32,
+}
+
+impl Config {
+    /// The defaults for rank `rank` of job `job`.
+    pub fn new(job: u64, rank: u32, key: JobKey) -> Self {
+        Self {
+            job,
+            rank,
+            key,
+            link: 0,
+            filter: Filter::default(),
+            ports: 0..=0,
+            eager_limit_bytes: 64 * 1024,
+            rendezvous_eager_limit_bytes: 64 * 1024,
+            max_send_size_bytes: 1024 * 1024,
+            min_fragment_bytes: 64 * 1024,
+            in_place_from_bytes: 16 * 1024,
+            bandwidth_mb_s: 3000,
+            latency_ns: 4000,
+            send_staging_bytes: 256 * 1024,
+            control_staging_bytes: 8 * 1024,
+            send_queue_frames: 256,
+            large_buffers: 4,
+            receive_staging_bytes: 64 * 1024,
+            socket_send_buffer_bytes: None,
+            socket_receive_buffer_bytes: None,
+            epoll_interval_polls: 64,
+            epoll_interval_many_polls: 4,
+            direct_connections: 2,
+            connect_timeout: Duration::from_secs(120),
+            address_timeout: Duration::from_secs(10),
+            hello_timeout: Duration::from_secs(5),
+            pending_inbound: 128,
+        }
+    }
+
+    /// The same with impossible values made possible.
+    pub(crate) fn sane(mut self) -> Self {
+        self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, crate::framing::MAX_FRAME / 4);
+        self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, crate::framing::MAX_FRAME);
+        self.min_fragment_bytes = self.min_fragment_bytes.clamp(1, self.max_send_size_bytes);
+        self.rendezvous_eager_limit_bytes = self.rendezvous_eager_limit_bytes.min(self.eager_limit_bytes);
+        self.bandwidth_mb_s = self.bandwidth_mb_s.max(1);
+        self.send_staging_bytes = self.send_staging_bytes.max(2 * self.eager_limit_bytes + 256);
+        self.control_staging_bytes = self.control_staging_bytes.max(1024);
+        self.send_queue_frames = self.send_queue_frames.max(4);
+        self.large_buffers = self.large_buffers.max(1);
+        self.receive_staging_bytes = self.receive_staging_bytes.max(1024);
+        self.epoll_interval_polls = self.epoll_interval_polls.max(1);
+        self.epoll_interval_many_polls = self.epoll_interval_many_polls.max(1);
+        self.pending_inbound = self.pending_inbound.max(1);
+        self
+    }
+}

@@ -1,0 +1,163 @@
+//! System calls on sockets and epoll, on memory given by address. All that is `unsafe` about them is argued for here.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+pub(crate) use libc::iovec;
+
+/// What a transfer did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moved {
+    /// That many bytes, at least one.
+    Bytes(usize),
+    /// Nothing now.
+    Nothing,
+    /// The peer sends no more.
+    End,
+    /// The connection is broken; the system's error number.
+    Broken(i32),
+}
+
+/// A piece of memory as the kernel takes it.
+#[inline]
+pub(crate) const fn piece(base: *mut u8, len: usize) -> iovec {
+    iovec { iov_base: base.cast(), iov_len: len }
+}
+
+/// Receives into one piece.
+///
+/// # Safety
+/// The memory is writable for `len` bytes.
+#[inline]
+pub(crate) unsafe fn receive(socket: RawFd, into: *mut u8, len: usize) -> Moved {
+    // SAFETY: the caller vouches for the memory.
+    moved(unsafe { libc::recv(socket, into.cast(), len, libc::MSG_DONTWAIT) })
+}
+
+/// Receives into pieces, in order.
+///
+/// # Safety
+/// The memory of each piece is writable.
+#[inline]
+pub(crate) unsafe fn receive_pieces(socket: RawFd, pieces: &mut [iovec]) -> Moved {
+    // SAFETY: the pieces are a slice, and the caller vouches for their memory.
+    moved(unsafe { libc::readv(socket, pieces.as_ptr(), pieces.len() as i32) })
+}
+
+/// Sends one piece.
+///
+/// # Safety
+/// The memory is readable for `len` bytes.
+#[inline]
+pub(crate) unsafe fn send(socket: RawFd, from: *const u8, len: usize) -> Moved {
+    // SAFETY: the caller vouches for the memory.
+    moved(unsafe { libc::send(socket, from.cast(), len, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
+}
+
+/// Sends pieces, in order.
+///
+/// # Safety
+/// The memory of each piece is readable.
+#[inline]
+pub(crate) unsafe fn send_pieces(socket: RawFd, pieces: &mut [iovec]) -> Moved {
+    // SAFETY: all zero is a valid message header: no name, no pieces, no control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = pieces.as_mut_ptr();
+    message.msg_iovlen = pieces.len() as _;
+    // SAFETY: the message refers to the slice of pieces alone, and the caller vouches for their memory.
+    moved(unsafe { libc::sendmsg(socket, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
+}
+
+#[inline]
+fn moved(result: isize) -> Moved {
+    match result {
+        1.. => Moved::Bytes(result as usize),
+        0 => Moved::End,
+        _ => refused(),
+    }
+}
+
+#[cold]
+fn refused() -> Moved {
+    let number = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    match number {
+        libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM => Moved::Nothing,
+        _ => Moved::Broken(number),
+    }
+}
+
+/// A set of sockets to wait for, each with a word of ours.
+#[derive(Debug)]
+pub(crate) struct Epoll {
+    set: OwnedFd,
+}
+
+/// A readiness report: the word, and whether there is something to read (or an end, or an error).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ready {
+    pub(crate) word: u64,
+}
+
+/// Reports taken at once.
+pub(crate) const BATCH: usize = 32;
+
+/// What to wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Interest {
+    /// Errors alone.
+    Nothing,
+    /// Something to read.
+    Read,
+    /// Something to read, or room to write.
+    ReadWrite,
+}
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: no memory is involved.
+        let set = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if set < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(Self { set: unsafe { OwnedFd::from_raw_fd(set) } })
+    }
+
+    pub(crate) const fn descriptor(&self) -> &OwnedFd {
+        &self.set
+    }
+
+    pub(crate) fn add(&self, socket: RawFd, interest: Interest, word: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, socket, interest, word)
+    }
+
+    pub(crate) fn change(&self, socket: RawFd, interest: Interest, word: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, socket, interest, word)
+    }
+
+    fn control(&self, what: i32, socket: RawFd, interest: Interest, word: u64) -> io::Result<()> {
+        let events = match interest {
+            Interest::Nothing => 0,
+            Interest::Read => libc::EPOLLIN,
+            Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
+        };
+        let mut event = libc::epoll_event { events: events as u32, u64: word };
+        // SAFETY: the event is valid for the call.
+        if unsafe { libc::epoll_ctl(self.set.as_raw_fd(), what, socket, &mut event) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// What is ready now; does not wait. Level-triggered: what is not taken is reported again.
+    pub(crate) fn ready(&self, into: &mut [Ready; BATCH]) -> usize {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
+        // SAFETY: room for BATCH events.
+        let count = unsafe { libc::epoll_wait(self.set.as_raw_fd(), events.as_mut_ptr(), BATCH as i32, 0) };
+        let count = usize::try_from(count).unwrap_or(0);
+        for (to, event) in into.iter_mut().zip(&events[..count.min(BATCH)]) {
+            *to = Ready { word: event.u64 };
+        }
+        count.min(BATCH)
+    }
+}

@@ -1,0 +1,49 @@
+//! Layouts, spans over them, and their runs.
+
+use towline_core::convertor::{Layout, LayoutError, Piece, Span, transfer};
+
+use crate::{any, keep, say};
+
+/// Reaches all of it.
+pub fn reach() {
+    let _ = layouts();
+    span(Span::contiguous(any(core::ptr::null_mut()), any(0)));
+    span(Span::of(any(&[])));
+}
+
+fn layouts() -> Result<(), LayoutError> {
+    let inner = match any(0) {
+        0 => Layout::bytes(any(0))?,
+        _ => Layout::vector(any(0), any(0), any(0))?.with_extent(any(0)),
+    };
+    let mut pieces = [Piece::bytes(any(0), any(0)), Piece::of(any(0), &inner), Piece::of(any(0), &inner)];
+    let list = Layout::pieces(any(&mut pieces))?;
+    let outer = match any(0) {
+        0 => Layout::strided(any(0), any(0), &list)?,
+        _ => Layout::repeat(any(0), &list)?,
+    };
+    // Any layout that can be: the optimiser is not to know how this one was made.
+    let layout = *any(&outer);
+    keep((layout.size(), layout.extent(), layout.bounds(), layout.is_one_run(), layout.overlaps()));
+    if let Err(misfit) = layout.fits(any(0), any(0)) {
+        say(misfit);
+    }
+    // SAFETY: never run; for the linker only.
+    span(unsafe { Span::laid_out(any(core::ptr::null_mut()), any(&layout)) });
+    Ok(())
+}
+
+/// All that a span can do.
+fn span(span: Span) {
+    let span = any(span).window(any(0), any(0));
+    keep((span.len(), span.is_empty(), span.as_contiguous()));
+    for run in span.runs() {
+        keep(run);
+    }
+    // SAFETY: never run; for the linker only.
+    unsafe {
+        keep(span.pack(any(core::ptr::null_mut()), any(0)));
+        keep(span.unpack(any(core::ptr::null()), any(0)));
+        keep(transfer(span, any(span)));
+    }
+}
