@@ -178,6 +178,19 @@ impl Params {
     }
 }
 
+/// The lowest latency first, then the lowest rail. Links are few, and the library's sorts can panic.
+fn sort(links: &mut [Link]) {
+    let mut rest = links;
+    while let Some((first, others)) = rest.split_first_mut() {
+        for other in others.iter_mut() {
+            if (other.latency, other.rail) < (first.latency, first.rail) {
+                core::mem::swap(first, other);
+            }
+        }
+        rest = others;
+    }
+}
+
 /// The engine of floor 3. One thread at a time.
 pub struct Pml<'m, R> {
     pub(super) rails: R,
@@ -309,7 +322,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             }
         }
         let Some(row) = row.get_mut(..links).filter(|row| !row.is_empty()) else { return Err(why) };
-        row.sort_unstable_by_key(|link| (link.latency, link.rail));
+        sort(row);
         let lowest = row.first().map_or(0, |link| link.latency);
         let firsts = row.iter().filter(|link| link.latency == lowest).count();
         let header = size_of::<wire::Match>() as u32;

@@ -7,10 +7,12 @@
 #![no_main]
 
 mod convertor;
+mod engine;
 mod floor0;
 mod loopback;
 mod matching;
 mod modex;
+mod opaque;
 
 unsafe extern "C" {
     /// Exists nowhere. It takes the information so that what panics, and where, can be looked up.
@@ -60,6 +62,7 @@ extern "C" fn _start() -> ! {
     modex::reach();
     loopback::reach();
     matching::reach();
+    engine::reach();
     #[cfg(feature = "bad")]
     keep(bytes(&mut [0; 16])[any(3)]);
     loop {

@@ -1,0 +1,153 @@
+//! The engine and the matching transport, over the loopback rail and over any rail at all.
+//!
+//! Functions of types that stay inside the core are reached through the engine, and not named here otherwise:
+//! after, clear, first, fragment, control, has, push, receive, remove, rank_of, stamp, touched.
+
+use towline_core::arena::{Arena, OutOfMemory};
+use towline_core::btl::loopback::Hub;
+use towline_core::btl::{Endpoint, Peer, Rail, Unreachable};
+use towline_core::convertor::Span;
+use towline_core::mtl::{Group, Mtl, Source, Tag};
+use towline_core::pml::matching::Pattern;
+use towline_core::pml::{Config, Mode, Pml, Rails, Request, Sending};
+use towline_core::time::Instant;
+use towline_core::wire::{Kind, Reason, kind};
+
+use crate::opaque::Opaque;
+use crate::{any, bytes, keep, say};
+
+/// Reaches all of it.
+pub fn reach() {
+    let mut room = [0; 4096];
+    keep((kind(bytes(&mut room)), any(Kind::Match).header_len(), Reason::from_wire(any(0))));
+    let _ = over_loopback(&mut Arena::new(bytes(&mut room)));
+    let _ = over_anything(&mut Arena::new(bytes(&mut room)));
+}
+
+fn over_loopback(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
+    let mut wires = [0; 1024];
+    let hub = Hub::new(&mut Arena::new(&mut wires), any(0), any(0), any(0))?;
+    let (Some(one), Some(other)) = (hub.rail(any(0)), hub.rail(any(0))) else { return Ok(()) };
+    transport(Mtl::new(config(), any(0), arena, [one, other])?);
+    Ok(())
+}
+
+fn over_anything(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
+    transport(Mtl::new(config(), any(0), arena, [Opaque])?);
+    let mut rails = [Opaque, Opaque, Opaque];
+    let len = any(rails.len());
+    let rails = any(rails.get_mut(..len).unwrap_or(&mut []));
+    transport(Mtl::new(config(), any(0), arena, rails)?);
+    let mut pml = Pml::new(config(), arena, [Opaque, Opaque])?;
+    while any(true) {
+        engine(&mut pml);
+    }
+    Ok(())
+}
+
+fn config() -> Config {
+    let config = any(Config::SMALLEST);
+    keep((config.bytes(any(0)), Mtl::<[Opaque; 1]>::bytes(&config, any(0), any(0))));
+    config
+}
+
+fn span() -> Span {
+    Span::contiguous(any(core::ptr::null_mut()), any(0))
+}
+
+fn add(rail: &mut impl Rail) -> Result<Endpoint, Unreachable> {
+    let mut card = [0; 64];
+    rail.add_peer(Peer(any(0)), bytes(&mut card))
+}
+
+/// Every operation, in any order, with any arguments.
+fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
+    let mut room = [0; 256];
+    let mut other = [0; 256];
+    let Ok(mut comm) = mtl.add_comm(any(0), Group::World { size: any(0) }, any(0)) else { return };
+    loop {
+        let source = if any(true) { Source::Any } else { Source::Rank(any(0)) };
+        let tag = if any(true) { Tag::Any } else { Tag::Is(any(0)) };
+        let idle = || Instant::from_nanos(any(0));
+        let request = Request::from_bits(any(0));
+        match any(0) {
+            0 => keep(mtl.params()),
+            1 => match mtl.add_peer(Peer(any(0)), bytes(&mut room), |_, rail| add(rail)) {
+                Ok(()) => {}
+                Err(why) => say(why),
+            },
+            2 => {
+                let peers = [Peer(any(0)); 3];
+                keep(mtl.add_peers(any(&peers), |_| any(&room), |_, _, rail| add(rail)));
+            }
+            3 => mtl.del_peer(Peer(any(0))),
+            4 => {
+                let group = if any(true) { Group::World { size: any(0) } } else { Group::Table(any(&[])) };
+                match mtl.add_comm(any(0), group, any(0)) {
+                    Ok(new) => comm = new,
+                    Err(error) => say(error),
+                }
+            }
+            5 => mtl.del_comm(any(comm)),
+            6 => keep((mtl.rank(any(comm)), mtl.rank_of(any(comm), Peer(any(0))))),
+            // SAFETY: never run; for the linker only.
+            7 => match unsafe { mtl.isend(any(comm), any(0), any(0), any(Mode::Standard), span()) } {
+                Ok(Sending::Pending(request)) => keep(request.to_bits()),
+                Ok(Sending::Complete) => {}
+                Err(refusal) => {
+                    keep(refusal.blame());
+                    say(refusal);
+                }
+            },
+            // SAFETY: never run; for the linker only.
+            8 => keep(unsafe { mtl.irecv(any(comm), source, tag, span()) }),
+            // SAFETY: never run; for the linker only.
+            9 => keep(unsafe { mtl.send(any(comm), any(0), any(0), any(Mode::Standard), bytes(&mut room), idle) }),
+            // SAFETY: never run; for the linker only.
+            10 => keep(unsafe { mtl.recv(any(comm), source, tag, bytes(&mut other), idle) }),
+            11 => keep(mtl.wait(request, idle)),
+            12 => keep(mtl.iprobe(any(comm), source, tag)),
+            13 => {
+                if let Some((message, envelope)) = mtl.improbe(any(comm), source, tag) {
+                    keep(envelope);
+                    // SAFETY: never run; for the linker only.
+                    keep(unsafe { mtl.imrecv(any(message), span()) });
+                }
+            }
+            14 => keep(mtl.cancel(request)),
+            15 => match mtl.test(request) {
+                Some(Err(failure)) => {
+                    keep(failure.blame());
+                    say(failure);
+                }
+                outcome => keep(outcome),
+            },
+            16 => keep(mtl.progress(idle())),
+            17 => keep(*mtl.counters()),
+            18 => engine(mtl.pml()),
+            _ => return,
+        }
+    }
+}
+
+/// What the engine has beside what the transport passes on.
+fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
+    let request = Request::from_bits(any(0));
+    let mut room = [0; 64];
+    match any(0) {
+        0 => pml.notify(request),
+        1 => keep(pml.next_completed()),
+        2 => pml.detach(request),
+        3 => keep((pml.poll_at(), pml.arm(), pml.used(), *pml.counters(), pml.matcher().counters())),
+        4 => pml.purge(any(0)),
+        5 => keep((pml.rails().count(), pml.rails_mut().count())),
+        6 => keep(pml.add_peer(Peer(any(0)), bytes(&mut room), |_, rail| add(rail))),
+        7 => {
+            let pattern = Pattern { context: any(0), source: any(0), tag: any(0) };
+            // SAFETY: never run; for the linker only.
+            keep(unsafe { pml.irecv(pattern, span()) });
+        }
+        // SAFETY: never run; for the linker only.
+        _ => keep(unsafe { pml.isend(Peer(any(0)), any(0), any(0), any(Mode::Standard), span()) }),
+    }
+}

@@ -1,0 +1,124 @@
+//! A rail of which nothing is known: it answers anything at any time. What cannot panic over it cannot panic over any
+//! rail, whatever the rail does.
+
+use towline_core::btl::{
+    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lost, Peer, Rail,
+    SendError, Sent, Shape, Ticket, Unreachable,
+};
+use towline_core::convertor::Span;
+use towline_core::time::Instant;
+
+use crate::{any, keep};
+
+/// See the [module](self).
+pub struct Opaque;
+
+static ATTRIBUTES: Attributes = Attributes {
+    name: "opaque",
+    capabilities: Capabilities::SEND,
+    exclusivity: 0,
+    latency: 0,
+    bandwidth: 0,
+    eager_limit: 0,
+    rendezvous_eager_limit: 0,
+    min_fragment: 0,
+    max_send_size: 0,
+    cache_size: 0,
+    cache_bytes: 0,
+    frames_kept: 0,
+};
+
+fn some<T>(value: T) -> Option<T> {
+    if any(false) { Some(any(value)) } else { None }
+}
+
+fn result<T, E>(value: T, error: E) -> Result<T, E> {
+    if any(false) { Ok(any(value)) } else { Err(any(error)) }
+}
+
+impl Rail for Opaque {
+    fn attributes(&self) -> &Attributes {
+        any(&ATTRIBUTES)
+    }
+
+    fn card(&self) -> &[u8] {
+        any(&[])
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        keep((peer, card));
+        result(Endpoint(0), Unreachable::Full)
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        keep(endpoint);
+    }
+
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        keep((to, shape));
+        let ticket = Ticket { endpoint: any(to), position: any(0), len: any(0), extra: any(0) };
+        // SAFETY: never run; for the linker only.
+        result(unsafe { Grant::new(any(core::ptr::null_mut()), any(0), ticket) }, SendError::Busy)
+    }
+
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        keep(ticket);
+        any(Sent::Done)
+    }
+
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        keep((to, shape, header, body, cookie));
+        result(Sent::Done, SendError::Busy)
+    }
+
+    fn drained(&self, to: Endpoint) -> bool {
+        keep(to);
+        any(true)
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        keep(now);
+        some(match any(0) {
+            0 => Event::Sent(Cookie(any(0))),
+            1 => Event::Delivered(Cookie(any(0))),
+            2 => Event::Lost(Peer(any(0)), any(Lost::Broken)),
+            _ => Event::Frame(Frame {
+                id: FrameId(any(0)),
+                from: Peer(any(0)),
+                tag: any(0),
+                valid: any(0),
+                len: any(0),
+                head: any([0; HEAD]),
+            }),
+        })
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        keep((frame, at, into));
+        any(0)
+    }
+
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
+        keep((frame, skip, sink, cookie));
+        any(Delivery::Done)
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        keep(frame);
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        some(Instant::ZERO)
+    }
+
+    fn arm(&mut self) -> bool {
+        any(true)
+    }
+}
