@@ -59,7 +59,6 @@ pub(crate) fn join(environment: &Environment, deadline: Instant) -> Result<Joine
 }
 
 /// Whether the server of this environment answers at one of its addresses, and holds the key: the first that does.
-#[allow(dead_code)]
 pub(crate) fn probe(environment: &Environment, deadline: Instant) -> Result<Address, Error> {
     reach(environment, PROBE, deadline).map(|(_, address)| address)
 }

@@ -1,0 +1,170 @@
+//! The launcher's hand on another host: `towline run --agent`, started by the remote shell.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use signal_hook::consts::SIGCHLD;
+
+use super::children::{Children, Start};
+use super::message::{self, MARK, Order, Report};
+use super::output::{Sink, Source};
+use super::{signals, start_failure};
+use crate::{Address, Environment, Key, greet};
+
+/// How long to look for an address at which the launcher answers.
+const REACH_LIMIT: Duration = Duration::from_secs(20);
+
+enum Event {
+    Order(Order),
+    /// The launcher is gone.
+    Alone,
+    Signal(i32),
+}
+
+/// Serves a launcher over standard input and output until its ranks have ended. Gives the exit status.
+pub fn agent() -> u8 {
+    match serve() {
+        Ok(()) => 0,
+        Err(why) => {
+            eprintln!("towline agent: {why}");
+            1
+        }
+    }
+}
+
+fn serve() -> io::Result<()> {
+    let (tell, events) = mpsc::channel();
+    let of_signals = tell.clone();
+    signals::watch(move |signal| drop(of_signals.send(Event::Signal(signal))))?;
+    io::stdout().write_all(MARK)?;
+    let reports = Arc::new(Reports { tell: Mutex::new(tell.clone()) });
+    reports.send(&Report::Ready);
+    std::thread::Builder::new().name("towline-orders".into()).spawn(move || {
+        let mut stdin = io::stdin().lock();
+        while let Ok(Some(order)) = message::read(&mut stdin) {
+            if tell.send(Event::Order(order)).is_err() {
+                return;
+            }
+        }
+        let _ = tell.send(Event::Alone);
+    })?;
+    let start = loop {
+        match events.recv().map_err(io::Error::other)? {
+            Event::Order(Order::Start(start)) => break start,
+            Event::Order(Order::Signal(_)) | Event::Alone => return Ok(()),
+            Event::Signal(signal) if signals::ends(signal) => return Ok(()),
+            Event::Signal(_) => {}
+        }
+    };
+    let mut left = start.ranks.len();
+    let start = match prepare(*start) {
+        Ok(start) => start,
+        Err(why) => {
+            reports.send(&Report::Failed { why });
+            return Ok(());
+        }
+    };
+    let mut failed = false;
+    let sink: Arc<dyn Sink> = Arc::clone(&reports) as _;
+    let mut children = Children::start(&start, sink, |rank, started| match started {
+        Ok(pid) => reports.send(&Report::Started { rank, pid }),
+        Err(why) => {
+            let (why, code) = start_failure(&start, &why);
+            reports.send(&Report::NotStarted { rank, why, code });
+            failed = true;
+        }
+    })?;
+    while left > 0 && !failed {
+        match events.recv().map_err(io::Error::other)? {
+            Event::Signal(SIGCHLD) => {
+                for (rank, end) in children.ended() {
+                    reports.send(&Report::Ended { rank, end });
+                    left -= 1;
+                }
+            }
+            Event::Order(Order::Signal(signal)) | Event::Signal(signal) => {
+                signals::named(signal).into_iter().for_each(|signal| children.signal(signal));
+            }
+            Event::Order(Order::Start(_)) | Event::Alone => {
+                children.signal(Signal::KILL);
+                break;
+            }
+        }
+    }
+    if failed {
+        children.signal(Signal::KILL);
+    }
+    children.finish();
+    reports.send(&Report::Done);
+    Ok(())
+}
+
+/// Finds the launcher, and makes ready what is to be started.
+fn prepare(start: message::Start) -> Result<Start, String> {
+    let text = OsString::from_vec;
+    let directory = PathBuf::from(text(start.directory));
+    if !directory.is_dir() {
+        return Err(format!("there is no directory {}", directory.display()));
+    }
+    // Where the remote shell knows from where it was called, that is the best guess.
+    let caller = std::env::var("SSH_CONNECTION").ok();
+    let caller = caller.as_deref().and_then(|connection| connection.split_whitespace().next()).map(str::to_string);
+    let mut roots: Vec<_> = caller.into_iter().chain(start.roots).collect();
+    let mut seen = std::collections::HashSet::new();
+    roots.retain(|root| seen.insert(root.clone()));
+    let address = |host: &String| {
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        Address::Tcp(format!("{host}:{}", start.port))
+    };
+    let mut environment = Environment {
+        size: start.size,
+        root: roots.iter().map(address).collect(),
+        job: start.job,
+        key: Key::from_bytes(start.key),
+        transports: start.transports,
+        links: start.links,
+        host: start.host,
+        local: Some(start.ranks.clone()),
+        ..Environment::singleton()
+    };
+    let found = greet::probe(&environment, Instant::now() + REACH_LIMIT);
+    environment.root = vec![found.map_err(|why| format!("the launcher cannot be reached from here: {why}"))?];
+    Ok(Start {
+        program: text(start.program),
+        args: start.args.into_iter().map(text).collect(),
+        directory: Some(directory),
+        variables: start.variables.into_iter().map(|(name, value)| (text(name), text(value))).collect(),
+        environment,
+        ranks: start.ranks,
+        stdin: false,
+    })
+}
+
+/// Sends reports to the launcher, whole ones, from any thread.
+struct Reports {
+    tell: Mutex<mpsc::Sender<Event>>,
+}
+
+impl Reports {
+    fn send(&self, report: &Report) {
+        let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner);
+        if message::write(&mut io::stdout().lock(), report).is_err() {
+            let _ = tell.send(Event::Alone);
+        }
+    }
+}
+
+impl Sink for Reports {
+    fn output(&self, rank: u32, source: Source, bytes: &[u8]) {
+        self.send(&Report::Output { rank, source, bytes: bytes.to_vec() });
+    }
+
+    fn end(&self, rank: u32, source: Source) {
+        self.send(&Report::OutputEnd { rank, source });
+    }
+}

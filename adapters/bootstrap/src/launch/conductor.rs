@@ -1,0 +1,557 @@
+//! The launcher's main loop: one thread that hears of everything and decides.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGCHLD, SIGKILL, SIGTERM};
+
+use super::children::{Children, End, Start};
+use super::message::{self, Order, Report};
+use super::output::{Printer, Sink, Source};
+use super::remote::{Remote, Told};
+use super::{Host, Launch, LaunchError, hosts, signals, start_failure};
+use crate::environment::host_name;
+use crate::server::{self, Config, Server};
+use crate::{Address, Environment};
+
+/// How long a remote shell may take until its agent reports.
+const AGENT_LIMIT: Duration = Duration::from_secs(60);
+/// How long a rank may live on after it closed its connection without finishing.
+const LEFT_LIMIT: Duration = Duration::from_secs(2);
+/// How long ranks may take to vanish after SIGKILL, and agents to send the rest after their ranks have ended.
+const KILLED_LIMIT: Duration = Duration::from_secs(5);
+/// The exit status after the time limit, as of timeout(1).
+const TIME_LIMIT_STATUS: u8 = 124;
+/// Strangers who are reported one by one.
+const STRANGERS_MAX: u32 = 10;
+
+enum Event {
+    Signal(i32),
+    Server(server::Event),
+    Remote(usize, Told),
+    /// Nobody reads the output any more.
+    OutputBroken,
+}
+
+/// What a rank has come to.
+#[derive(Default)]
+struct Rank {
+    host: usize,
+    pid: Option<u32>,
+    over: bool,
+    joined: bool,
+    finished: bool,
+    /// When it counts as failed, after it closed its connection.
+    left_until: Option<Instant>,
+}
+
+/// A host, and the hands that the launcher has there.
+struct Place {
+    name: String,
+    ranks: Vec<u32>,
+    hands: Hands,
+}
+
+enum Hands {
+    Here(Children),
+    There(Remote),
+    /// There are none yet, or no more.
+    Nowhere,
+}
+
+/// How far the end is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Terminating { kill_at: Instant },
+    Killing { give_up_at: Instant },
+}
+
+struct Conductor {
+    launch: Launch,
+    ranks: Vec<Rank>,
+    places: Vec<Place>,
+    server: Server,
+    sink: Arc<dyn Sink>,
+    tell: mpsc::Sender<Event>,
+    environment: Environment,
+    phase: Phase,
+    /// The exit status, where it is not 0.
+    status: Option<u8>,
+    time_limit: Option<Instant>,
+    strangers: u32,
+}
+
+/// Runs a job to its end.
+pub(super) fn run(launch: Launch) -> Result<u8, LaunchError> {
+    if launch.size == 0 {
+        return Err(LaunchError::NoRanks);
+    }
+    let here = host_name();
+    let hosts = if launch.hosts.is_empty() {
+        vec![Host { name: here.clone(), slots: launch.size }]
+    } else {
+        launch.hosts.clone()
+    };
+    let placed = hosts::place(&hosts, launch.size);
+    let placed = placed.map_err(|slots| LaunchError::TooFewSlots { ranks: launch.size, slots })?;
+    let is_here = |name: &str| name == here || name == "localhost";
+
+    let (tell, events) = mpsc::channel();
+    let of_signals = tell.clone();
+    let watched = signals::watch(move |signal| drop(of_signals.send(Event::Signal(signal))));
+    watched.map_err(|source| LaunchError::System { what: "watch signals", source })?;
+
+    let mut environment = Environment { size: launch.size, ..Environment::singleton() };
+    (environment.transports, environment.links) = (launch.transports.clone(), launch.links);
+    let remote = placed.iter().any(|(name, _)| !is_here(name));
+    let server = start_server(&environment, remote, tell.clone());
+    let server = server.map_err(|source| LaunchError::System { what: "listen for ranks", source })?;
+
+    let broken = tell.clone();
+    let printer = Printer::new(launch.prefix, io::stdout(), io::stderr(), move || {
+        // The conductor has ended where nobody hears it, and needs no telling.
+        let _ = broken.send(Event::OutputBroken);
+    });
+    let mut ranks: Vec<_> = (0..launch.size).map(|_| Rank::default()).collect();
+    for (index, (_, on_host)) in placed.iter().enumerate() {
+        on_host.iter().for_each(|rank| ranks[*rank as usize].host = index);
+    }
+    let places = placed.into_iter().map(|(name, ranks)| Place { name, ranks, hands: Hands::Nowhere });
+    let conductor = Conductor {
+        time_limit: launch.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
+        launch,
+        ranks,
+        places: places.collect(),
+        server,
+        sink: Arc::new(printer),
+        tell,
+        environment,
+        phase: Phase::Running,
+        status: None,
+        strangers: 0,
+    };
+    Ok(conductor.run(&events, is_here))
+}
+
+fn start_server(environment: &Environment, remote: bool, tell: mpsc::Sender<Event>) -> io::Result<Server> {
+    let start = |listen: Option<IpAddr>| {
+        let config = Config {
+            size: environment.size,
+            job: environment.job,
+            key: environment.key.clone(),
+            name: Some(format!("towline-{:016x}", environment.job)),
+            listen: listen.map(|address| SocketAddr::new(address, 0)),
+        };
+        let tell = tell.clone();
+        Server::start(config, move |event| drop(tell.send(Event::Server(event))))
+    };
+    if !remote {
+        return start(None);
+    }
+    // Hosts without IPv6 have no such address.
+    start(Some(Ipv6Addr::UNSPECIFIED.into())).or_else(|_| start(Some(Ipv4Addr::UNSPECIFIED.into())))
+}
+
+impl Conductor {
+    fn run(mut self, events: &mpsc::Receiver<Event>, is_here: impl Fn(&str) -> bool) -> u8 {
+        for place in 0..self.places.len() {
+            if self.phase == Phase::Running {
+                if is_here(&self.places[place].name) { self.start_here(place) } else { self.start_there(place) }
+            }
+        }
+        self.forget_unstarted();
+        while self.ranks.iter().any(|rank| !rank.over) {
+            let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
+            match events.recv_timeout(timeout.unwrap_or(Duration::MAX)) {
+                Ok(event) => self.hear(event),
+                Err(_) => self.late(),
+            }
+        }
+        self.clean_up(events);
+        self.status.unwrap_or(0)
+    }
+
+    fn start_here(&mut self, place: usize) {
+        let local = self.server.addresses().iter().filter(|address| matches!(address, Address::Abstract(_)));
+        let start = Start {
+            program: self.launch.program.clone(),
+            args: self.launch.args.clone(),
+            directory: None,
+            variables: self.launch.variables.clone(),
+            environment: Environment {
+                root: local.cloned().collect(),
+                host: self.places[place].name.clone(),
+                local: Some(self.places[place].ranks.clone()),
+                ..self.environment.clone()
+            },
+            ranks: self.places[place].ranks.clone(),
+            stdin: true,
+        };
+        let mut failed = None;
+        let started = Children::start(&start, Arc::clone(&self.sink), |rank, started| match started {
+            Ok(pid) => self.ranks[rank as usize].pid = Some(pid),
+            Err(why) => failed = Some((rank, start_failure(&start, &why))),
+        });
+        match started {
+            Ok(children) => self.places[place].hands = Hands::Here(children),
+            Err(why) => failed = Some((start.ranks[0], (why.to_string(), 1))),
+        }
+        if let Some((rank, (why, status))) = failed {
+            self.fail(status, &format!("rank {rank} on {}: {why}", self.places[place].name));
+        }
+    }
+
+    fn start_there(&mut self, place: usize) {
+        let tell = self.tell.clone();
+        let remote = Remote::start(
+            &self.launch.shell,
+            &self.places[place].name,
+            &self.launch.agent,
+            Instant::now() + AGENT_LIMIT,
+            Arc::clone(&self.sink),
+            move |told| drop(tell.send(Event::Remote(place, told))),
+        );
+        match remote {
+            Ok(remote) => self.places[place].hands = Hands::There(remote),
+            Err(why) => {
+                let shell = self.launch.shell.join(" ");
+                self.fail(1, &format!("host {}: cannot run `{shell}`: {why}", self.places[place].name));
+            }
+        }
+    }
+
+    /// Ranks that were not started, because the job failed before, are over.
+    fn forget_unstarted(&mut self) {
+        for place in 0..self.places.len() {
+            let waiting = matches!(self.places[place].hands, Hands::There(_));
+            for rank in self.places[place].ranks.clone() {
+                if self.ranks[rank as usize].pid.is_none() && !waiting {
+                    self.over(rank);
+                }
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let phase = match self.phase {
+            Phase::Running => self.time_limit,
+            Phase::Terminating { kill_at } => Some(kill_at),
+            Phase::Killing { give_up_at } => Some(give_up_at),
+        };
+        let agents = self.places.iter().filter_map(|place| match &place.hands {
+            Hands::There(remote) => remote.ready_until,
+            _ => None,
+        });
+        let left = self.ranks.iter().filter(|rank| !rank.over).filter_map(|rank| rank.left_until);
+        phase.into_iter().chain(agents).chain(left).min()
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Signal(SIGCHLD) => self.reap(),
+            Event::Signal(signal) => self.passed(signal),
+            Event::Server(event) => self.served(event),
+            Event::Remote(place, told) => self.told(place, told),
+            Event::OutputBroken if self.phase == Phase::Running => {
+                self.fail(141, "nobody reads the output any more");
+            }
+            Event::OutputBroken => {}
+        }
+    }
+
+    fn reap(&mut self) {
+        let mut ended = Vec::new();
+        for place in &mut self.places {
+            match &mut place.hands {
+                Hands::Here(children) => ended.extend(children.ended()),
+                Hands::There(remote) => drop(remote.ended()),
+                Hands::Nowhere => {}
+            }
+        }
+        for (rank, end) in ended {
+            self.ended(rank, end);
+        }
+    }
+
+    /// A signal came from outside.
+    fn passed(&mut self, signal: i32) {
+        if !signals::ends(signal) {
+            return self.signal_all(signal);
+        }
+        match self.phase {
+            Phase::Running => {
+                self.terminate(signal);
+            }
+            Phase::Terminating { .. } => self.kill_all(&format!("{} again", signals::name(signal))),
+            Phase::Killing { .. } => {}
+        }
+    }
+
+    fn served(&mut self, event: server::Event) {
+        match event {
+            server::Event::Joined { rank } => {
+                let rank = &mut self.ranks[rank as usize];
+                (rank.joined, rank.finished, rank.left_until) = (true, false, None);
+            }
+            server::Event::Finished { rank } => self.ranks[rank as usize].finished = true,
+            server::Event::Left { rank, .. } => {
+                let rank = &mut self.ranks[rank as usize];
+                if !rank.finished && !rank.over {
+                    rank.left_until = Some(Instant::now() + LEFT_LIMIT);
+                }
+            }
+            server::Event::Aborted { rank, code, message } => {
+                let status = if code & 0xff == 0 { 1 } else { (code & 0xff) as u8 };
+                let message = if message.is_empty() { String::new() } else { format!(": {message}") };
+                self.fail(status, &format!("{} aborted the job with code {code}{message}", self.named(rank)));
+            }
+            server::Event::Refused { from, why } => {
+                self.strangers += 1;
+                if self.strangers <= STRANGERS_MAX {
+                    say(&format!("refused a connection from {from}: {why}"));
+                }
+            }
+        }
+    }
+
+    fn told(&mut self, place: usize, told: Told) {
+        let name = self.places[place].name.clone();
+        match told {
+            Told::Noise(noise) => say(&format!("{name} says: {}", String::from_utf8_lossy(&noise).trim_end())),
+            Told::Closed => self.closed(place),
+            Told::Report(Report::Ready) => {
+                let order = self.order(place);
+                if let Hands::There(remote) = &mut self.places[place].hands {
+                    remote.ready_until = None;
+                    remote.order(&order);
+                }
+            }
+            Told::Report(Report::Started { rank, pid }) if self.is_at(rank, place) => {
+                self.ranks[rank as usize].pid = Some(pid);
+            }
+            Told::Report(Report::Ended { rank, end }) if self.is_at(rank, place) => self.ended(rank, end),
+            Told::Report(Report::NotStarted { rank, why, code }) => {
+                self.fail(code, &format!("rank {rank} on {name}: {why}"));
+            }
+            Told::Report(Report::Failed { why }) => self.fail(1, &format!("host {name}: {why}")),
+            // What follows is the end of the stream. Other reports name ranks that are not there.
+            Told::Report(_) => {}
+        }
+    }
+
+    fn is_at(&self, rank: u32, place: usize) -> bool {
+        self.ranks.get(rank as usize).is_some_and(|rank| rank.host == place)
+    }
+
+    /// An agent's stream has ended: so have its ranks, as far as can be known.
+    fn closed(&mut self, place: usize) {
+        let Hands::There(mut remote) = std::mem::replace(&mut self.places[place].hands, Hands::Nowhere) else { return };
+        let ranks = self.places[place].ranks.clone();
+        let lost: Vec<_> = ranks.iter().copied().filter(|rank| !self.ranks[*rank as usize].over).collect();
+        if !lost.is_empty() && self.phase == Phase::Running {
+            let ended =
+                remote.ended().map_or_else(|| "closed its output".into(), |status| format!("ended with {status}"));
+            let name = &self.places[place].name;
+            let shell = self.launch.shell.join(" ");
+            self.fail(1, &format!("host {name} is lost with rank {}: `{shell}` {ended}", lost[0]));
+        }
+        remote.kill();
+        for rank in ranks {
+            self.sink.end(rank, Source::Stdout);
+            self.sink.end(rank, Source::Stderr);
+            self.over(rank);
+        }
+    }
+
+    fn order(&self, place: usize) -> Order {
+        let tcp = self.server.addresses().iter().find_map(|address| match address {
+            Address::Tcp(address) => address.parse::<SocketAddr>().ok(),
+            _ => None,
+        });
+        let bytes = OsString::into_vec;
+        Order::Start(Box::new(message::Start {
+            job: self.environment.job,
+            key: *self.environment.key.bytes(),
+            size: self.environment.size,
+            ranks: self.places[place].ranks.clone(),
+            host: self.places[place].name.clone(),
+            roots: self.launch.address.clone().map_or_else(own_addresses, |address| vec![address]),
+            port: tcp.map_or(0, |address| address.port()),
+            transports: self.launch.transports.clone(),
+            links: self.launch.links,
+            program: bytes(self.launch.program.clone()),
+            args: self.launch.args.iter().cloned().map(bytes).collect(),
+            directory: std::env::current_dir().map(|path| bytes(path.into())).unwrap_or_else(|_| b"/".to_vec()),
+            variables: self.launch.variables.iter().cloned().map(|(k, v)| (bytes(k), bytes(v))).collect(),
+        }))
+    }
+
+    fn ended(&mut self, number: u32, end: End) {
+        let rank = &self.ranks[number as usize];
+        if rank.over {
+            return;
+        }
+        let named = self.named(number);
+        match end {
+            End::Exit(0) if rank.joined && !rank.finished => {
+                self.fail(1, &format!("{named} exited with status 0 before it finished its part in the job"));
+            }
+            End::Exit(0) => {}
+            End::Exit(code) => self.fail((code & 0xff) as u8, &format!("{named} exited with status {code}")),
+            End::Killed(signal) => {
+                let status = 128u8.saturating_add(signal.clamp(0, 127) as u8);
+                let name = signals::name(signal);
+                self.fail(status, &format!("{named} was killed by signal {signal} ({name})"));
+            }
+        }
+        self.over(number);
+    }
+
+    fn over(&mut self, rank: u32) {
+        if !std::mem::replace(&mut self.ranks[rank as usize].over, true) {
+            self.server.gone(rank);
+        }
+    }
+
+    fn named(&self, number: u32) -> String {
+        let rank = &self.ranks[number as usize];
+        let pid = rank.pid.map_or_else(String::new, |pid| format!("pid {pid} "));
+        format!("rank {number} ({pid}on {})", self.places[rank.host].name)
+    }
+
+    /// The job has failed: the first time, this is reported, decides the exit status, and ends all ranks.
+    fn fail(&mut self, status: u8, why: &str) {
+        if self.status.is_some() {
+            return;
+        }
+        self.status = Some(status);
+        if self.phase == Phase::Running {
+            say(&format!("{why}; ending the job"));
+            self.terminate(SIGTERM);
+        } else {
+            say(why);
+        }
+    }
+
+    /// Begins the end: ranks get the signal, and agents that have none yet are let go.
+    fn terminate(&mut self, signal: i32) {
+        self.phase = Phase::Terminating { kill_at: Instant::now() + self.launch.grace };
+        self.signal_all(signal);
+        for place in 0..self.places.len() {
+            if matches!(&self.places[place].hands, Hands::There(remote) if remote.ready_until.is_some()) {
+                self.closed(place);
+            }
+        }
+    }
+
+    fn signal_all(&mut self, signal: i32) {
+        for place in &mut self.places {
+            match &mut place.hands {
+                Hands::Here(children) => {
+                    signals::named(signal).into_iter().for_each(|signal| children.signal(signal));
+                }
+                Hands::There(remote) => remote.order(&Order::Signal(signal)),
+                Hands::Nowhere => {}
+            }
+        }
+    }
+
+    fn kill_all(&mut self, why: &str) {
+        say(&format!("{why}: killing {}", self.running()));
+        self.signal_all(SIGKILL);
+        self.phase = Phase::Killing { give_up_at: Instant::now() + KILLED_LIMIT };
+    }
+
+    /// A deadline may have passed.
+    fn late(&mut self) {
+        let now = Instant::now();
+        let left = (0..).zip(&self.ranks).find(|(_, rank)| !rank.over && rank.left_until.is_some_and(|at| at <= now));
+        if let Some((rank, _)) = left {
+            self.ranks[rank as usize].left_until = None;
+            let named = self.named(rank);
+            self.fail(1, &format!("{named} closed its connection before it finished its part in the job"));
+        }
+        for place in 0..self.places.len() {
+            let Hands::There(remote) = &mut self.places[place].hands else { continue };
+            if remote.ready_until.is_some_and(|at| at <= now) {
+                remote.ready_until = None;
+                let name = self.places[place].name.clone();
+                self.fail(1, &format!("host {name}: no agent reported within {} s", AGENT_LIMIT.as_secs()));
+                self.closed(place);
+            }
+        }
+        match self.phase {
+            Phase::Running if self.time_limit.is_some_and(|at| at <= now) => {
+                let limit = self.launch.time_limit.unwrap_or_default().as_secs_f64();
+                self.fail(
+                    TIME_LIMIT_STATUS,
+                    &format!("the time limit of {limit} s has passed; {} ran", self.running()),
+                );
+            }
+            Phase::Terminating { kill_at } if kill_at <= now => {
+                self.kill_all(&format!("not ended within {} s", self.launch.grace.as_secs_f64()));
+            }
+            Phase::Killing { give_up_at } if give_up_at <= now => {
+                say(&format!("even SIGKILL does not end {}: leaving them behind", self.running()));
+                self.status.get_or_insert(1);
+                (0..self.ranks.len() as u32).for_each(|rank| self.over(rank));
+            }
+            _ => {}
+        }
+    }
+
+    fn running(&self) -> String {
+        let running = (0..).zip(&self.ranks).filter(|(_, rank)| !rank.over).map(|(rank, _)| rank);
+        let running: Vec<u32> = running.collect();
+        let first: Vec<_> = running.iter().take(3).map(|rank| self.named(*rank)).collect();
+        let more = running.len() - first.len();
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        format!("{}{more}", first.join(", "))
+    }
+
+    /// All ranks are over: takes the rest of their output, here and from other hosts.
+    fn clean_up(&mut self, events: &mpsc::Receiver<Event>) {
+        let until = Instant::now() + KILLED_LIMIT;
+        for place in &mut self.places {
+            if matches!(place.hands, Hands::Here(_))
+                && let Hands::Here(children) = std::mem::replace(&mut place.hands, Hands::Nowhere)
+            {
+                children.finish();
+            }
+        }
+        while self.places.iter().any(|place| matches!(place.hands, Hands::There(_))) {
+            match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Event::Remote(place, told)) => self.told(place, told),
+                Ok(_) => {}
+                Err(_) => (0..self.places.len()).for_each(|place| self.closed(place)),
+            }
+        }
+        if self.strangers > STRANGERS_MAX {
+            say(&format!("refused {} connections in all", self.strangers));
+        }
+    }
+}
+
+/// Addresses at which this host may be reached from others, likely ones first.
+fn own_addresses() -> Vec<String> {
+    let mut addresses: Vec<IpAddr> =
+        if_addrs::get_if_addrs().unwrap_or_default().into_iter().map(|interface| interface.ip()).collect();
+    // An address of one link alone says nothing without the link's name.
+    addresses.retain(|address| !matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()));
+    addresses.sort_by_key(|address| (address.is_loopback(), address.is_ipv6()));
+    let mut seen = HashSet::new();
+    addresses.retain(|address| seen.insert(*address));
+    addresses.iter().map(ToString::to_string).collect()
+}
+
+/// A word of the launcher itself. Its own standard error may be gone, which changes nothing.
+fn say(what: &str) {
+    use std::io::Write;
+    let _ = writeln!(io::stderr(), "towline: {what}");
+}

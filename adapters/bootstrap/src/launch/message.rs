@@ -1,0 +1,143 @@
+//! What a launcher and its agent on another host say to each other, over the remote shell's standard streams.
+
+use std::io::{self, Read, Write};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::children::End;
+use super::output::Source;
+
+/// What an agent prints first: anything before it comes from the remote shell's own start-up.
+pub(super) const MARK: &[u8] = b"\nTOWLINE-AGENT 1\n";
+const MESSAGE_MAX: usize = 1 << 24;
+
+/// From the launcher.
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) enum Order {
+    Start(Box<Start>),
+    Signal(i32),
+}
+
+/// What an agent is to start. Paths, arguments and variables are bytes of any kind.
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) struct Start {
+    pub(super) job: u64,
+    pub(super) key: [u8; 32],
+    pub(super) size: u32,
+    pub(super) ranks: Vec<u32>,
+    pub(super) host: String,
+    /// Hosts at which the launcher may be reached, in the order to try, and its port.
+    pub(super) roots: Vec<String>,
+    pub(super) port: u16,
+    pub(super) transports: Vec<String>,
+    pub(super) links: Option<u32>,
+    pub(super) program: Vec<u8>,
+    pub(super) args: Vec<Vec<u8>>,
+    pub(super) directory: Vec<u8>,
+    pub(super) variables: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// From the agent.
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) enum Report {
+    /// The order to start may come.
+    Ready,
+    Started {
+        rank: u32,
+        pid: u32,
+    },
+    NotStarted {
+        rank: u32,
+        why: String,
+        code: u8,
+    },
+    /// Nothing can be started here.
+    Failed {
+        why: String,
+    },
+    Output {
+        rank: u32,
+        source: Source,
+        bytes: Vec<u8>,
+    },
+    OutputEnd {
+        rank: u32,
+        source: Source,
+    },
+    Ended {
+        rank: u32,
+        end: End,
+    },
+    /// All ranks have ended, and all output was sent.
+    Done,
+}
+
+/// Writes one message.
+pub(super) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(body.len()).ok().filter(|length| *length as usize <= MESSAGE_MAX);
+    let length = length.ok_or_else(|| io::Error::other("a message that is too long"))?;
+    to.write_all(&[&length.to_le_bytes(), &body[..]].concat())?;
+    to.flush()
+}
+
+/// Reads one message; `None` at the end of the stream.
+pub(super) fn read<M: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<M>> {
+    let mut length = [0; 4];
+    if from.read(&mut length[..1])? == 0 {
+        return Ok(None);
+    }
+    from.read_exact(&mut length[1..])?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MESSAGE_MAX {
+        return Err(io::Error::other("a message that is too long"));
+    }
+    // Memory grows with what arrives, not with what is announced.
+    let mut body = Vec::new();
+    from.by_ref().take(length as u64).read_to_end(&mut body)?;
+    if body.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let (message, rest) = postcard::take_from_bytes(&body).map_err(io::Error::other)?;
+    if rest.is_empty() { Ok(Some(message)) } else { Err(io::Error::other("a message with bytes after its end")) }
+}
+
+/// Reads up to and with the agent's mark; gives what came before it. `None` where the stream ends without one.
+pub(super) fn skip_to_mark(from: &mut impl Read) -> io::Result<(Vec<u8>, bool)> {
+    const NOISE_MAX: usize = 1 << 16;
+    let mut noise = Vec::new();
+    let mut byte = [0];
+    while !noise.ends_with(MARK) {
+        if noise.len() > NOISE_MAX || from.read(&mut byte)? == 0 {
+            return Ok((noise, false));
+        }
+        noise.push(byte[0]);
+    }
+    noise.truncate(noise.len() - MARK.len());
+    Ok((noise, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_and_malformed_ones_are_refused() {
+        let mut bytes = b"Welcome to node1!\n".to_vec();
+        bytes.extend_from_slice(MARK);
+        write(&mut bytes, &Report::Started { rank: 3, pid: 77 }).unwrap();
+        let mut from = &bytes[..];
+        assert_eq!(skip_to_mark(&mut from).unwrap(), (b"Welcome to node1!\n".to_vec(), true));
+        let message = from.to_vec();
+        assert!(matches!(read(&mut from).unwrap(), Some(Report::Started { rank: 3, pid: 77 })));
+        assert!(read::<Report>(&mut from).unwrap().is_none());
+
+        for length in 1..message.len() {
+            assert!(read::<Report>(&mut &message[..length]).is_err(), "{length}");
+        }
+        assert!(read::<Report>(&mut &b"\xff\xff\xff\xff"[..]).is_err());
+        assert!(read::<Report>(&mut &b"\x01\0\0\0\xff"[..]).is_err());
+        assert!(read::<Report>(&mut &b"\x02\0\0\0\0\0"[..]).is_err());
+        assert_eq!(skip_to_mark(&mut &b"no such command\n"[..]).unwrap(), (b"no such command\n".to_vec(), false));
+    }
+}

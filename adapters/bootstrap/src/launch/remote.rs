@@ -1,0 +1,86 @@
+//! The launcher's side of an agent.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::children::die_with_parent;
+use super::message::{self, Order, Report};
+use super::output::Sink;
+
+/// A remote shell with an agent behind it.
+pub(super) struct Remote {
+    shell: Child,
+    /// Closed to tell the agent that the launcher is gone.
+    orders: Option<ChildStdin>,
+    /// When the agent must have reported; `None` after it has.
+    pub(super) ready_until: Option<Instant>,
+}
+
+/// What a thread that reads an agent tells.
+pub(super) enum Told {
+    Report(Report),
+    /// The remote shell said this before the agent, if there is one, was there.
+    Noise(Vec<u8>),
+    /// Nothing more will come.
+    Closed,
+}
+
+impl Remote {
+    /// Runs `shell host agent...`, and reads what comes back in a thread, which gives output to `sink` and the rest
+    /// to `tell`.
+    pub(super) fn start(
+        shell: &[String],
+        host: &str,
+        agent: &[OsString],
+        ready_until: Instant,
+        sink: Arc<dyn Sink>,
+        tell: impl Fn(Told) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (program, args) = shell.split_first().ok_or_else(|| io::Error::other("the remote shell has no name"))?;
+        let mut command = Command::new(program);
+        command.args(args).arg(host).args(agent).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        die_with_parent(&mut command);
+        let mut shell = command.spawn()?;
+        let orders = shell.stdin.take();
+        let mut from = shell.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
+        std::thread::Builder::new().name(format!("towline-{host}")).spawn(move || {
+            if let Ok((noise, marked)) = message::skip_to_mark(&mut from) {
+                if !noise.is_empty() {
+                    tell(Told::Noise(noise));
+                }
+                while marked && let Ok(Some(report)) = message::read(&mut from) {
+                    match report {
+                        Report::Output { rank, source, bytes } => sink.output(rank, source, &bytes),
+                        Report::OutputEnd { rank, source } => sink.end(rank, source),
+                        other => tell(Told::Report(other)),
+                    }
+                }
+            }
+            tell(Told::Closed);
+        })?;
+        Ok(Self { shell, orders, ready_until: Some(ready_until) })
+    }
+
+    /// Gives an order; an agent that is gone is found out when its stream closes.
+    pub(super) fn order(&mut self, order: &Order) {
+        if let Some(orders) = &mut self.orders {
+            let _ = message::write(orders, order);
+        }
+    }
+
+    /// How the remote shell ended, if it has.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        self.shell.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+
+    /// Lets the agent go, which kills its ranks if any are left, and the remote shell with it.
+    pub(super) fn kill(&mut self) {
+        self.orders = None;
+        let _ = self.shell.kill();
+        let _ = self.shell.try_wait();
+    }
+}

@@ -1,0 +1,129 @@
+//! `towline run`: starts the ranks of a job, and sees it through.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use towline_bootstrap::launch::{self, Host, Launch};
+
+/// Start N ranks of a program, and end them together
+///
+/// Exit status: 0 if all ranks ended well, else that of the first rank that failed (128 + n where signal n killed it),
+/// 124 after the time limit, 126 or 127 where the program cannot be started, 2 where the job cannot begin.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Number of ranks; without it, one for each slot of the hosts
+    #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["hosts", "agent"])]
+    ranks: Option<u32>,
+
+    /// Transports to use, such as sm,tcp; all without it
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    transport: Vec<String>,
+
+    /// Links per peer, for transports that can have several
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    links: Option<u32>,
+
+    /// Run on the hosts of a file: `host [slots=N]` a line, filled in order
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+
+    /// Command that runs a command on a host, called as CMD HOST COMMAND...
+    #[arg(long, value_name = "CMD", default_value = "ssh -o BatchMode=yes")]
+    rsh: String,
+
+    /// Path of towline on the other hosts; without it, the same as here
+    #[arg(long, value_name = "PATH")]
+    remote_path: Option<OsString>,
+
+    /// Name or address of this host that the other hosts can reach; without it, all are tried
+    #[arg(long, value_name = "HOST")]
+    address: Option<String>,
+
+    /// Set a variable for all ranks; NAME alone passes on its value here
+    #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]")]
+    variables: Vec<String>,
+
+    /// End the job after this time
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    timeout: Option<Duration>,
+
+    /// Time between SIGTERM and SIGKILL when ranks are to end
+    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "5")]
+    grace: Duration,
+
+    /// Pass output on as it is, without the rank before each line
+    #[arg(long)]
+    no_prefix: bool,
+
+    /// Serve a launcher on another host
+    #[arg(long, hide = true, conflicts_with_all = ["ranks", "hosts", "command"])]
+    agent: bool,
+
+    /// The program and its arguments
+    #[arg(
+        required_unless_present = "agent",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    command: Vec<OsString>,
+}
+
+/// Runs the job; gives its exit status.
+pub fn run(arguments: Arguments) -> ExitCode {
+    if arguments.agent {
+        return launch::agent().into();
+    }
+    let ended = prepare(arguments).and_then(|launch| launch.run().map_err(|why| why.to_string()));
+    match ended {
+        Ok(status) => status.into(),
+        Err(why) => {
+            eprintln!("towline: {why}");
+            2.into()
+        }
+    }
+}
+
+fn prepare(arguments: Arguments) -> Result<Launch, String> {
+    let hosts = match &arguments.hosts {
+        None => Vec::new(),
+        Some(path) => {
+            let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+            let text = std::fs::read_to_string(path).map_err(|why| named(&why))?;
+            Host::parse_list(&text).map_err(|why| named(&why))?
+        }
+    };
+    let slots = hosts.iter().fold(0u32, |sum, host| sum.saturating_add(host.slots));
+    let mut command = arguments.command.into_iter();
+    let program = command.next().ok_or("no program to run")?;
+    let mut launch = Launch::new(arguments.ranks.unwrap_or(slots), program);
+    launch.args = command.collect();
+    launch.hosts = hosts;
+    launch.transports = arguments.transport;
+    launch.links = arguments.links;
+    launch.variables = arguments.variables.iter().filter_map(|variable| assignment(variable)).collect();
+    launch.time_limit = arguments.timeout;
+    launch.grace = arguments.grace;
+    launch.prefix = !arguments.no_prefix;
+    launch.shell = arguments.rsh.split_whitespace().map(Into::into).collect();
+    launch.address = arguments.address;
+    if let (Some(path), Some(first)) = (arguments.remote_path, launch.agent.first_mut()) {
+        *first = path;
+    }
+    Ok(launch)
+}
+
+/// A variable and its value; `None` for one to pass on that is not set here.
+fn assignment(variable: &str) -> Option<(OsString, OsString)> {
+    match variable.split_once('=') {
+        Some((name, value)) => Some((name.into(), value.into())),
+        None => std::env::var_os(variable).map(|value| (variable.into(), value)),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is no number of seconds"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|why| why.to_string())
+}
