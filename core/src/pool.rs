@@ -96,18 +96,26 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
     /// The item itself, where no slot is free.
     #[inline]
     pub fn take(&mut self, item: T) -> Result<Handle, T> {
+        let Some((handle, place)) = self.take_used() else { return Err(item) };
+        *place = item;
+        Ok(handle)
+    }
+
+    /// Takes a free slot as it was left, or zeroed where it never was used: for items of which few fields matter at first.
+    /// `None` where no slot is free.
+    #[inline]
+    pub fn take_used(&mut self) -> Option<(Handle, &mut T)> {
         let index = if self.free != 0 { self.free - 1 } else { self.touched };
-        let Some(slot) = self.slots.get_mut(index as usize) else { return Err(item) };
+        let slot = self.slots.get_mut(index as usize)?;
         if self.free != 0 {
             self.free = slot.next;
         } else {
             self.touched = index.wrapping_add(1);
         }
         slot.generation = slot.generation.wrapping_add(1);
-        slot.item = item;
         self.used = self.used.wrapping_add(1);
         self.most = self.most.max(self.used);
-        Ok(Handle { slot: index, generation: slot.generation })
+        Some((Handle { slot: index, generation: slot.generation }, &mut slot.item))
     }
 
     /// Takes the item out and frees the slot. `None` for a handle that is stale or was never given out.

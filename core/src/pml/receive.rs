@@ -26,17 +26,16 @@ impl<R: Rails> Pml<'_, R> {
     /// [`test`](Self::test).
     #[inline]
     pub unsafe fn irecv(&mut self, pattern: Pattern, sink: Span) -> Result<Request, Refusal> {
-        let state = State {
-            phase: Phase::Posted,
-            flags: RECEIVE,
-            peer: pattern.source,
-            context: pattern.context,
-            tag: pattern.tag,
-            span: sink,
-            remote: self.posting,
-            ..zerocopy::FromZeros::new_zeroed()
-        };
-        let Ok(handle) = self.requests.take(state) else { return Err(Refusal::Busy) };
+        let Some((handle, state)) = self.requests.take_used() else { return Err(Refusal::Busy) };
+        state.phase = Phase::Posted;
+        state.outcome = Outcome::Success;
+        state.flags = RECEIVE;
+        state.peer = pattern.source;
+        state.context = pattern.context;
+        state.tag = pattern.tag;
+        state.span = sink;
+        state.remote = self.posting;
+        state.inflight = 0; // the other fields are set by the match
         self.posting = self.posting.wrapping_add(1);
         if self.matcher.unexpected_len() != 0
             && let Some(envelope) = self.matcher.find_unexpected(&pattern)
@@ -45,7 +44,8 @@ impl<R: Rails> Pml<'_, R> {
             self.claim(envelope, handle.slot());
             return Ok(Request(handle));
         }
-        if let Some(peer) = self.peers.get(pattern.source as usize)
+        if self.counters.lost != 0
+            && let Some(peer) = self.peers.get(pattern.source as usize)
             && peer.standing == Standing::Lost
         {
             self.complete(handle.slot(), Outcome::PeerFailed);

@@ -97,6 +97,9 @@ pub struct Counters {
 /// Posted receives and unexpected messages of one engine. See the [module](self).
 #[derive(Debug)]
 pub struct Matcher<'m> {
+    /// The posted receive where there is just one, as index plus one: it needs no table, which is then empty.
+    alone: u32,
+    alone_pattern: Pattern,
     posted: posted::Posted<'m>,
     unexpected: unexpected::Unexpected<'m>,
     hasher: hash::Hasher,
@@ -111,6 +114,8 @@ impl<'m> Matcher<'m> {
     /// [`OutOfMemory`] where the arena is smaller than [`cost`](Self::cost).
     pub fn new(arena: &mut Arena<'m>, requests: u32, unexpected: u32, seed: u64) -> Result<Self, OutOfMemory> {
         Ok(Self {
+            alone: 0,
+            alone_pattern: Pattern { context: 0, source: 0, tag: 0 },
             posted: posted::Posted::new(arena, requests)?,
             unexpected: unexpected::Unexpected::new(arena, unexpected)?,
             hasher: hash::Hasher::new(seed),
@@ -126,44 +131,76 @@ impl<'m> Matcher<'m> {
     /// Appends a receive. Ignored if the slot does not exist or is posted already.
     #[inline]
     pub fn post(&mut self, slot: u32, pattern: Pattern) {
+        if self.posted.len() == 0 && slot < self.posted.slots() {
+            if self.alone == 0 {
+                self.alone = slot.wrapping_add(1);
+                self.alone_pattern = pattern;
+                return;
+            }
+            let first = self.alone.wrapping_sub(1);
+            self.alone = 0;
+            self.posted.post(&self.hasher, first, self.alone_pattern);
+        }
         self.posted.post(&self.hasher, slot, pattern);
     }
 
     /// Takes back a receive, wherever it stands, in constant time. False if it is not posted.
     #[inline]
     pub fn unpost(&mut self, slot: u32) -> bool {
+        if self.alone != 0 && self.alone == slot.wrapping_add(1) {
+            self.alone = 0;
+            return true;
+        }
         self.posted.unpost(&self.hasher, slot)
     }
 
     /// The receive that was posted first among those that accept `key`; it is no longer posted then.
     #[inline]
     pub fn take_posted(&mut self, key: &Key) -> Option<u32> {
+        if let Some(slot) = self.alone.checked_sub(1) {
+            if !self.alone_pattern.accepts(key) {
+                self.meter.searched(1, false);
+                return None;
+            }
+            self.alone = 0;
+            self.meter.found_at_once();
+            return Some(slot);
+        }
         self.posted.take(&self.hasher, key, &self.meter)
     }
 
     /// The receive that was posted first among those that accept `key`; it stays posted.
     #[inline]
     pub fn peek_posted(&self, key: &Key) -> Option<u32> {
-        self.posted.peek(&self.hasher, key)
+        match self.alone.checked_sub(1) {
+            Some(slot) => self.alone_pattern.accepts(key).then_some(slot),
+            None => self.posted.peek(&self.hasher, key),
+        }
     }
 
     /// What the receive in a slot accepts, `None` if it is not posted. To go through all receives in any order, this
     /// over all slots is quicker than [`next_posted`](Self::next_posted).
     #[inline]
     pub fn posted(&self, slot: u32) -> Option<Pattern> {
+        if self.alone != 0 && self.alone == slot.wrapping_add(1) {
+            return Some(self.alone_pattern);
+        }
         self.posted.get(slot)
     }
 
     /// The receive that was posted next after the one in slot `after`, or the first of all. Each call walks the table:
     /// for slow paths. `None` also where `after` is not posted (any more), so get the next before taking one out.
     pub fn next_posted(&self, after: Option<u32>) -> Option<(u32, Pattern)> {
-        self.posted.next(after)
+        match self.alone.checked_sub(1) {
+            Some(slot) => after.is_none().then_some((slot, self.alone_pattern)),
+            None => self.posted.next(after),
+        }
     }
 
     /// Receives that are posted.
     #[inline]
     pub const fn posted_len(&self) -> u32 {
-        self.posted.len()
+        self.posted.len().wrapping_add(if self.alone != 0 { 1 } else { 0 })
     }
 
     /// Appends a message that no posted receive accepts. Ignored if the slot does not exist or holds one already.

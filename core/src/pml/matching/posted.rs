@@ -49,6 +49,12 @@ impl<'m> Posted<'m> {
         Table::<u64>::cost(slots)
     }
 
+    /// Slots that there are.
+    #[inline]
+    pub(super) const fn slots(&self) -> u32 {
+        self.table.slots()
+    }
+
     #[inline]
     pub(super) const fn len(&self) -> u32 {
         self.exact.wrapping_add(self.wild)

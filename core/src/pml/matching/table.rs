@@ -60,6 +60,12 @@ impl<'m, O: FromZeros> Table<'m, O> {
         Arena::cost::<Entry<O>>(entries(slots)).saturating_add(Arena::cost::<u32>(buckets(slots)))
     }
 
+    /// Slots that there are.
+    #[inline]
+    pub(super) const fn slots(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
     /// The entry of a slot that is queued.
     #[inline]
     pub(super) fn get(&self, slot: u32) -> Option<&Entry<O>> {
