@@ -16,7 +16,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::{align_of, size_of};
+use core::mem::{MaybeUninit, align_of, size_of};
 use core::ptr::NonNull;
 
 use zerocopy::FromZeros;
@@ -70,6 +70,19 @@ impl<'m> Arena<'m> {
         Ok(unsafe { core::slice::from_raw_parts_mut(table.cast().as_ptr(), count) })
     }
 
+    /// Cuts off a table of `count` copies of `item`, for items that zeros do not make.
+    ///
+    /// # Errors
+    /// As [`table`](Self::table).
+    pub fn filled<T: Copy>(&mut self, count: usize, item: T) -> Result<&'m mut [T], OutOfMemory> {
+        let table = self.table::<MaybeUninit<T>>(count)?;
+        for entry in table.iter_mut() {
+            entry.write(item);
+        }
+        // SAFETY: all entries were written by the loop; `MaybeUninit<T>` has the layout of `T`.
+        Ok(unsafe { table.assume_init_mut() })
+    }
+
     /// Bytes that are left.
     pub const fn left(&self) -> usize {
         self.left
@@ -118,6 +131,8 @@ mod tests {
         let left = arena.left();
         assert_eq!(arena.table::<u64>(usize::MAX), Err(OutOfMemory { asked: usize::MAX, left }));
         assert_eq!(arena.left(), left);
+        assert_eq!(arena.filled(2, &"x"), Ok(&mut [&"x"; 2][..]));
+        let left = arena.left();
         assert!(arena.table::<u8>(left).is_ok());
         assert_eq!(arena.left(), 0);
     }

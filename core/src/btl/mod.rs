@@ -1,10 +1,23 @@
 //! Floor 1: what a path to peers is, and what stands directly on it.
+//!
+//! [`Rail`] is what adapters implement. [`module::Btl`] is the BTL contract on top of one rail, for consumers other than
+//! the engine; [`selection`] chooses the rails for a peer, [`component`] is how rails come to be.
 
+pub mod active;
 pub mod attributes;
+pub mod component;
+pub mod descriptor;
+pub mod endpoint;
+pub mod errors;
 pub mod loopback;
+pub mod module;
 pub mod rail;
+mod receives;
 pub mod selection;
+mod sends;
 pub mod tags;
+#[cfg(test)]
+mod testing;
 
 pub use attributes::{Attributes, Capabilities};
 pub use rail::{

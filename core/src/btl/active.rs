@@ -1,0 +1,108 @@
+//! Active messages: who takes the frames of a tag.
+
+use core::fmt;
+
+use super::descriptor::Segment;
+use super::endpoint::EndpointId;
+use super::tags;
+use crate::arena::{Arena, OutOfMemory};
+use crate::error::Blame;
+
+/// A frame that arrived, as its consumer sees it (`mca_btl_base_receive_descriptor_t`).
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'r> {
+    endpoint: Option<EndpointId>,
+    tag: u8,
+    data: &'r [u8],
+    segment: Segment,
+}
+
+impl<'r> Received<'r> {
+    pub(super) fn new(endpoint: Option<EndpointId>, tag: u8, data: &'r [u8]) -> Self {
+        let segment = Segment { addr: data.as_ptr() as usize as u64, len: data.len() as u64 };
+        Self { endpoint, tag, data, segment }
+    }
+
+    /// Who sent it; `None` where the peer was removed meanwhile.
+    pub const fn endpoint(&self) -> Option<EndpointId> {
+        self.endpoint
+    }
+
+    /// The tag that it was sent with.
+    pub const fn tag(&self) -> u8 {
+        self.tag
+    }
+
+    /// Header and payload, in one piece.
+    pub const fn data(&self) -> &'r [u8] {
+        self.data
+    }
+
+    /// The same as base segments, for C.
+    pub const fn segments(&self) -> &[Segment] {
+        core::slice::from_ref(&self.segment)
+    }
+}
+
+/// One consumer per tag. `C` refers to the consumer.
+#[derive(Debug)]
+pub(super) struct Active<'m, C> {
+    table: &'m mut [Option<C>],
+}
+
+impl<'m, C: Copy> Active<'m, C> {
+    pub fn new(arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
+        Ok(Self { table: arena.filled(tags::MAX as usize, None)? })
+    }
+
+    pub const fn cost() -> usize {
+        Arena::cost::<Option<C>>(tags::MAX as usize)
+    }
+
+    pub fn register(&mut self, tag: u8, consumer: C) -> Result<(), RegisterError> {
+        let entry = self.table.get_mut(tag as usize).ok_or(RegisterError::NotATag)?;
+        if entry.is_some() {
+            return Err(RegisterError::Taken);
+        }
+        *entry = Some(consumer);
+        Ok(())
+    }
+
+    pub fn unregister(&mut self, tag: u8) -> bool {
+        self.table.get_mut(tag as usize).and_then(Option::take).is_some()
+    }
+
+    #[inline]
+    pub fn get(&self, tag: u8) -> Option<C> {
+        self.table.get(tag as usize).copied().flatten()
+    }
+}
+
+/// A consumer was not registered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// 255 is one more than the highest tag.
+    NotATag,
+    /// The tag has a consumer.
+    Taken,
+}
+
+impl RegisterError {
+    /// Who has to act.
+    pub const fn blame(self) -> Blame {
+        Blame::Caller
+    }
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotATag => "255 is no tag: choose one of 0 to 254",
+            Self::Taken => "the tag has a consumer: choose another, or unregister that first",
+        })
+    }
+}
+
+impl core::error::Error for RegisterError {}

@@ -1,0 +1,151 @@
+//! Frames on their way to their consumers: memory to put long ones into, and a line for those that find none free.
+
+use zerocopy::FromZeros;
+
+use super::rail::{Frame, FrameId, HEAD, Peer};
+use crate::arena::{Arena, OutOfMemory};
+use crate::convertor::Span;
+use crate::pool::{Handle, Pool};
+
+/// A frame without its bytes.
+#[derive(Clone, Copy, FromZeros, Debug)]
+pub(super) struct Incoming {
+    pub id: u64,
+    pub from: u32,
+    pub len: u32,
+    pub tag: u8,
+}
+
+impl Incoming {
+    pub const fn of(frame: &Frame) -> Self {
+        Self { id: frame.id.0, from: frame.from.0, len: frame.len, tag: frame.tag }
+    }
+
+    pub const fn id(&self) -> FrameId {
+        FrameId(self.id)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Receives<'m> {
+    /// Frames whose bytes are coming in to the memory of their slot.
+    slots: Pool<'m, Incoming>,
+    memory: *mut u8,
+    bytes: usize,
+    /// `bytes`, rounded up to keep all aligned.
+    stride: usize,
+    /// Frames that the rail holds until a slot is free: a ring.
+    parked: &'m mut [Incoming],
+    first: usize,
+    count: usize,
+}
+
+impl<'m> Receives<'m> {
+    pub fn new(arena: &mut Arena<'m>, count: u32, bytes: u32, kept: u32) -> Result<Self, OutOfMemory> {
+        let (count, words) = (count.max(1), Self::words(bytes));
+        Ok(Self {
+            slots: Pool::new(arena, count)?,
+            memory: arena.table::<u64>(words.saturating_mul(count as usize))?.as_mut_ptr().cast(),
+            bytes: bytes as usize,
+            stride: words.saturating_mul(8),
+            parked: arena.table(kept.max(1) as usize)?,
+            first: 0,
+            count: 0,
+        })
+    }
+
+    pub const fn cost(count: u32, bytes: u32, kept: u32) -> usize {
+        let (count, kept) = (if count == 0 { 1 } else { count }, if kept == 0 { 1 } else { kept });
+        Pool::<Incoming>::cost(count)
+            .saturating_add(Arena::cost::<u64>(Self::words(bytes).saturating_mul(count as usize)))
+            .saturating_add(Arena::cost::<Incoming>(kept as usize))
+    }
+
+    const fn words(bytes: u32) -> usize {
+        (if (bytes as usize) < HEAD { HEAD } else { bytes as usize }).div_ceil(8)
+    }
+
+    /// Longest frame that a slot takes.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn take(&mut self, frame: Incoming) -> Option<(Handle, Span)> {
+        let handle = self.slots.take(frame).ok()?;
+        Some((handle, self.memory(handle, frame.len)))
+    }
+
+    pub fn get(&self, handle: Handle) -> Option<(Incoming, Span)> {
+        let frame = self.slots.get(handle)?;
+        Some((*frame, self.memory(handle, frame.len)))
+    }
+
+    pub fn free(&mut self, handle: Handle) {
+        self.slots.free(handle);
+    }
+
+    fn memory(&self, handle: Handle, len: u32) -> Span {
+        let base = self.memory.wrapping_add((handle.slot() as usize).saturating_mul(self.stride));
+        Span::contiguous(base, (len as usize).min(self.bytes))
+    }
+
+    /// Puts a frame in line; `false` where the rail has broken its promise of how many it keeps.
+    pub fn park(&mut self, frame: Incoming) -> bool {
+        let place = self.place(self.count);
+        match self.parked.get_mut(place) {
+            Some(entry) if self.count < usize::MAX => {
+                *entry = frame;
+                self.count += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The next frame in line, if a slot is free for it.
+    pub fn unpark(&mut self) -> Option<Incoming> {
+        if self.count == 0 || self.slots.used() == self.slots.capacity() {
+            return None;
+        }
+        let frame = *self.parked.get(self.first)?;
+        self.first = if self.first + 1 < self.parked.len() { self.first + 1 } else { 0 };
+        self.count -= 1;
+        Some(frame)
+    }
+
+    /// Whether frames are in line.
+    pub const fn is_parked(&self) -> bool {
+        self.count != 0
+    }
+
+    /// Index of the entry that many places behind the first; out of range where that is more than there are.
+    fn place(&self, behind: usize) -> usize {
+        if behind >= self.parked.len() {
+            return usize::MAX;
+        }
+        let place = self.first.saturating_add(behind);
+        if place < self.parked.len() { place } else { place.saturating_sub(self.parked.len()) }
+    }
+
+    /// Forgets all frames of a peer. Those that the rail holds are handed to `release`.
+    pub fn forget(&mut self, peer: Peer, mut release: impl FnMut(FrameId)) {
+        for slot in 0..self.slots.capacity() {
+            if let Some(handle) = self.slots.handle(slot)
+                && self.slots.get(handle).is_some_and(|frame| frame.from == peer.0)
+            {
+                self.slots.free(handle);
+            }
+        }
+        let mut kept = 0;
+        for behind in 0..self.count {
+            let Some(frame) = self.parked.get(self.place(behind)).copied() else { break };
+            if frame.from == peer.0 {
+                release(frame.id());
+            } else if let Some(entry) = self.parked.get_mut(self.place(kept)) {
+                *entry = frame;
+                kept += 1;
+            }
+        }
+        self.count = kept;
+    }
+}

@@ -1,0 +1,188 @@
+//! A loopback rail whose answers a test chooses.
+
+use super::loopback::{Hub, Rail as Loopback};
+use super::*;
+use crate::arena::Arena;
+use crate::convertor::Span;
+use crate::time::Instant;
+use std::{boxed::Box, cell::RefCell, collections::VecDeque, rc::Rc, vec, vec::Vec};
+
+/// What the rail does with the next frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    Pass,
+    Busy,
+    /// Sent, but said to leave later: when `Script::drained` is set.
+    Staged,
+    /// Read when `Script::reads` is set, and not before.
+    InPlace,
+    Unreachable,
+}
+
+/// What a test sets and sees.
+#[derive(Debug, Default)]
+pub struct Script {
+    pub answers: VecDeque<Answer>,
+    /// Answers everything that the list has no answer for.
+    pub always: Option<Answer>,
+    pub drained: bool,
+    pub reads: bool,
+    /// Long frames are not delivered at once.
+    pub slow_delivery: bool,
+    pub events: VecDeque<Event>,
+    /// What was sent: lane, header bytes, frame bytes.
+    pub log: Vec<(Lane, u8, u32)>,
+    /// Addresses of the bodies that were taken in place.
+    pub in_place: Vec<usize>,
+}
+
+impl Script {
+    fn answer(&mut self) -> Answer {
+        self.answers.pop_front().or(self.always).unwrap_or(Answer::Pass)
+    }
+}
+
+#[derive(Debug)]
+pub struct Scripted {
+    inner: Loopback<'static>,
+    attributes: Attributes,
+    pub script: Rc<RefCell<Script>>,
+    held: VecDeque<(Endpoint, Shape, Vec<u8>, Span, Cookie)>,
+    coming: VecDeque<(FrameId, usize, Span, Cookie)>,
+    staged: bool,
+}
+
+/// As many rails as asked for, each of which reaches all; frames of up to 64 bytes go eagerly, of up to 128 at all.
+pub fn rails(count: u32) -> Vec<Scripted> {
+    let block = vec![0u8; Hub::cost(count, 16, 128)].leak();
+    let hub: &'static Hub<'static> = Box::leak(Box::new(Hub::new(&mut Arena::new(block), count, 16, 128).unwrap()));
+    (0..count)
+        .map(|end| {
+            let inner = hub.rail(end).unwrap();
+            let attributes = Attributes {
+                name: "scripted",
+                capabilities: Capabilities::SEND | Capabilities::SEND_INPLACE,
+                eager_limit: 64,
+                max_send_size: 128,
+                ..*inner.attributes()
+            };
+            let script = Rc::new(RefCell::new(Script { drained: true, reads: true, ..Script::default() }));
+            Scripted { inner, attributes, script, held: VecDeque::new(), coming: VecDeque::new(), staged: false }
+        })
+        .collect()
+}
+
+impl Rail for Scripted {
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn card(&self) -> &[u8] {
+        self.inner.card()
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        self.inner.add_peer(peer, card)
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        self.held.retain(|held| held.0 != endpoint);
+        self.coming.clear();
+        self.inner.del_peer(endpoint);
+    }
+
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        let answer = self.script.borrow_mut().answer();
+        match answer {
+            Answer::Busy => return Err(SendError::Busy),
+            Answer::Unreachable => return Err(SendError::Unreachable),
+            _ => self.staged = answer == Answer::Staged,
+        }
+        self.script.borrow_mut().log.push((shape.lane, shape.header, shape.len));
+        self.inner.reserve(to, shape)
+    }
+
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        self.inner.commit(ticket);
+        if self.staged { Sent::Staged } else { Sent::Done }
+    }
+
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        assert_eq!(header.len() as u64 + body.len(), u64::from(shape.len));
+        if self.script.borrow().answers.front().copied().or(self.script.borrow().always) == Some(Answer::InPlace) {
+            let mut script = self.script.borrow_mut();
+            script.answer();
+            script.in_place.push(body.as_contiguous().map_or(0, |(base, _)| base as usize));
+            script.log.push((shape.lane, shape.header, shape.len));
+            self.held.push_back((to, shape, header.to_vec(), body, cookie));
+            return Ok(Sent::InPlace);
+        }
+        let mut grant = self.reserve(to, shape)?;
+        grant.write(0, header);
+        // SAFETY: the caller vouches for the body.
+        unsafe { grant.gather(header.len(), body) };
+        let ticket = grant.finish();
+        Ok(self.commit(ticket))
+    }
+
+    fn drained(&self, _: Endpoint) -> bool {
+        self.script.borrow().drained
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        if let Some(event) = self.script.borrow_mut().events.pop_front() {
+            if let Event::Lost(..) = event {
+                self.held.clear();
+                self.coming.clear();
+            }
+            return Some(event);
+        }
+        if self.script.borrow().reads
+            && let Some((to, shape, header, body, cookie)) = self.held.front()
+            // SAFETY: in-place bodies are kept by the sender until it is told.
+            && unsafe { self.inner.send(*to, *shape, header, *body, *cookie) }.is_ok()
+        {
+            return self.held.pop_front().map(|held| Event::Sent(held.4));
+        }
+        if !self.script.borrow().slow_delivery
+            && let Some((frame, skip, sink, cookie)) = self.coming.pop_front()
+        {
+            // SAFETY: the sink is kept by the receiver until it is told.
+            unsafe { self.inner.deliver(frame, skip, sink, cookie) };
+            return Some(Event::Delivered(cookie));
+        }
+        self.inner.poll(now)
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        self.inner.read(frame, at, into)
+    }
+
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
+        if self.script.borrow().slow_delivery {
+            self.coming.push_back((frame, skip, sink, cookie));
+            return Delivery::Pending;
+        }
+        // SAFETY: as promised to this function.
+        unsafe { self.inner.deliver(frame, skip, sink, cookie) }
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        self.inner.release(frame);
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        None
+    }
+
+    fn arm(&mut self) -> bool {
+        self.held.is_empty() && self.coming.is_empty() && self.inner.arm()
+    }
+}
