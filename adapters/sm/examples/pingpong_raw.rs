@@ -1,0 +1,199 @@
+//! What the rail itself reaches between two pinned processes, beside the bare bounce of a cache line in the same run:
+//! the 8-byte half round trip, and the stream of 4 MiB messages by copy in and copy out.
+//!
+//! `cargo run --release -p towline-sm --example pingpong_raw [tight|pause]`
+
+use std::hint::{black_box, spin_loop};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant as Clock;
+
+use towline_core::btl::{Cookie, Delivery, Endpoint, Event, Frame, Lane, Peer, Rail as _, SendError, Shape};
+use towline_core::convertor::Span;
+use towline_core::time::Instant;
+use towline_sm::{Config, Rail};
+
+const ROUNDS: u32 = 200_000;
+const BULK: usize = 4 << 20;
+const BULK_ROUNDS: usize = 200;
+const HEADER: [u8; 20] = [0x55; 20];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let tight = arguments.first().is_some_and(|how| how == "tight");
+    let how = if tight { "tight" } else { "pause" };
+    let (me, job, path) = match arguments.get(1) {
+        Some(job) => (1, job.parse().expect("a job number"), arguments[2].clone()),
+        None => (0, u64::from(std::process::id()), format!("/dev/shm/bounce.{}", std::process::id())),
+    };
+    pin(me);
+    let bounce = Bounce::map(&path);
+    let mut rail = Rail::open(Config::new(job, me as u32, 2)).expect("a rail");
+    let card = format!("{path}.card{me}");
+    std::fs::write(format!("{card}.new"), rail.card()).expect("a card");
+    std::fs::rename(format!("{card}.new"), &card).expect("a card");
+    let mut child = (me == 0).then(|| {
+        let myself = std::env::current_exe().expect("a path");
+        Command::new(myself).args([how, &job.to_string(), &path]).spawn().expect("a second process")
+    });
+    let peer = rail_peer(&mut rail, &format!("{path}.card{}", 1 - me));
+    let mut node = Node { rail, peer, tight };
+
+    for _ in 0..5 {
+        let bare = bounce.measure(me, tight);
+        let latency = node.latency(me);
+        let stream = node.stream(me);
+        let after = bounce.measure(me, tight);
+        if me == 0 {
+            println!(
+                "{how}: bare bounce {bare:.1} / {after:.1} ns, 8 B half round trip {latency:.1} ns, 4 MiB {stream:.1} GB/s"
+            );
+        }
+    }
+    if let Some(child) = &mut child {
+        child.wait().expect("an end");
+        for name in ["", ".card0", ".card1"] {
+            let _ = std::fs::remove_file(format!("{path}{name}"));
+        }
+    }
+}
+
+fn rail_peer(rail: &mut Rail, path: &str) -> Endpoint {
+    loop {
+        if let Ok(card) = std::fs::read(path) {
+            return rail.add_peer(Peer(9), &card).expect("a peer on this host");
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn pin(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+struct Node {
+    rail: Rail,
+    peer: Endpoint,
+    tight: bool,
+}
+
+impl Node {
+    #[inline]
+    fn send(&mut self, lane: Lane, body: &[u8]) {
+        let shape = Shape { tag: 0x80, lane, header: 20, len: 20 + body.len() as u32 };
+        loop {
+            match self.rail.reserve(self.peer, shape) {
+                Ok(mut grant) => {
+                    grant.write(0, &HEADER);
+                    grant.write(20, body);
+                    let ticket = grant.finish();
+                    self.rail.commit(ticket);
+                    return;
+                }
+                Err(SendError::Busy) => self.pause(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Frame {
+        loop {
+            match self.rail.poll(Instant::ZERO) {
+                Some(Event::Frame(frame)) => return frame,
+                Some(event) => panic!("{event:?}"),
+                None => self.pause(),
+            }
+        }
+    }
+
+    #[inline]
+    fn pause(&self) {
+        if !self.tight {
+            spin_loop();
+        }
+    }
+
+    fn latency(&mut self, me: usize) -> f64 {
+        let start = Clock::now();
+        for round in 0..ROUNDS {
+            if me == 0 {
+                self.send(Lane::Eager, &u64::from(round).to_le_bytes());
+            }
+            black_box(self.receive());
+            if me == 1 {
+                self.send(Lane::Eager, &u64::from(round).to_le_bytes());
+            }
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(ROUNDS) / 2.0
+    }
+
+    fn stream(&mut self, me: usize) -> f64 {
+        let mut memory = vec![1u8; BULK];
+        let chunk = self.rail.attributes().max_send_size as usize - 20;
+        let start = Clock::now();
+        for _ in 0..BULK_ROUNDS {
+            if me == 0 {
+                for part in memory.chunks(chunk) {
+                    self.send(Lane::Bulk, part);
+                }
+            } else {
+                let mut got = 0;
+                while got < BULK {
+                    let frame = self.receive();
+                    let len = frame.len as usize - 20;
+                    let sink = Span::contiguous(memory[got..got + len].as_mut_ptr(), len);
+                    // SAFETY: the sink is this vector's own memory, which nothing else uses meanwhile.
+                    let delivery = unsafe { self.rail.deliver(frame.id, 20, sink, Cookie(0)) };
+                    assert_eq!(delivery, Delivery::Done);
+                    got += len;
+                }
+            }
+        }
+        if me == 0 {
+            self.receive();
+        } else {
+            self.send(Lane::Eager, &[0; 8]);
+        }
+        (BULK * BULK_ROUNDS) as f64 / start.elapsed().as_nanos() as f64
+    }
+}
+
+/// One line that two processes bounce without anything around it.
+struct Bounce(*mut u32);
+
+impl Bounce {
+    fn map(path: &str) -> Self {
+        let file = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap();
+        file.set_len(4096).expect("a page");
+        let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let page = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), 4096, access, rustix::mm::MapFlags::SHARED, file, 0).unwrap()
+        };
+        Self(page.cast())
+    }
+
+    fn measure(&self, me: usize, tight: bool) -> f64 {
+        // SAFETY: the page stays mapped until the process ends.
+        let (word, meeting) = unsafe { (AtomicU32::from_ptr(self.0), AtomicU32::from_ptr(self.0.add(64))) };
+        meeting.fetch_add(1, Ordering::SeqCst);
+        while !meeting.load(Ordering::SeqCst).is_multiple_of(2) {
+            spin_loop();
+        }
+        let start = Clock::now();
+        let base = word.load(Ordering::SeqCst) & !1;
+        let _ = base;
+        for _ in 0..ROUNDS {
+            while word.load(Ordering::Acquire) as usize % 2 != me {
+                if !tight {
+                    spin_loop();
+                }
+            }
+            word.store(1 - me as u32, Ordering::Release);
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(ROUNDS) / 2.0
+    }
+}

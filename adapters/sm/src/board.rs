@@ -1,0 +1,90 @@
+//! A rank's board: who it is, whether it sleeps, and its doorbell.
+
+use std::path::Path;
+
+use crate::atomics::{AtomicU32, AtomicU64, Ordering};
+use crate::error::OpenError;
+use crate::host::Process;
+use crate::layout::{
+    BARRIER, BELL, BITS, BORN, CLOSED, MAGIC, MAGIC_AT, NONCE, PID, PID_SPACE, RANKS, SLEEP, bit_words, board_bytes,
+};
+use crate::segment::Segment;
+
+/// A board, one's own or a peer's.
+#[derive(Debug)]
+pub struct Board {
+    segment: Segment,
+    /// Ranks that the doorbell has bits for, as checked when the board was mapped.
+    ranks: u32,
+}
+
+impl Board {
+    /// Makes one's own.
+    pub fn create(path: &Path, ranks: u32, me: &Process, nonce: u64, barrier: bool) -> Result<Self, OpenError> {
+        let segment = Segment::create(path, board_bytes(ranks))?;
+        let write = |at, value| segment.word(at).store(value, Ordering::Relaxed);
+        write(PID, u64::from(me.pid));
+        write(BORN, me.born);
+        write(PID_SPACE, me.space);
+        write(NONCE, nonce);
+        write(RANKS, u64::from(ranks));
+        write(BARRIER, u64::from(barrier));
+        segment.word(MAGIC_AT).store(MAGIC, Ordering::Release);
+        Ok(Self { segment, ranks })
+    }
+
+    /// Maps a peer's, if it has bits for `rank`.
+    pub fn open(path: &Path, rank: u32) -> Result<Self, OpenError> {
+        let malformed = || OpenError::Malformed(path.to_owned());
+        let segment = Segment::open(path, board_bytes(1))?;
+        if segment.word(MAGIC_AT).load(Ordering::Acquire) != MAGIC {
+            return Err(malformed());
+        }
+        let ranks = u32::try_from(segment.word(RANKS).load(Ordering::Relaxed)).map_err(|_| malformed())?;
+        if rank >= ranks || segment.len() < board_bytes(ranks) {
+            return Err(malformed());
+        }
+        Ok(Self { segment, ranks })
+    }
+
+    /// This incarnation of its owner.
+    pub fn nonce(&self) -> u64 {
+        self.segment.word(NONCE).load(Ordering::Relaxed)
+    }
+
+    /// Its owner.
+    pub fn owner(&self) -> Process {
+        let read = |at| self.segment.word(at).load(Ordering::Relaxed);
+        Process { pid: read(PID) as u32, born: read(BORN), space: read(PID_SPACE) }
+    }
+
+    /// Whether its owner makes others pass a barrier before it sleeps.
+    pub fn has_barrier(&self) -> bool {
+        self.segment.word(BARRIER).load(Ordering::Relaxed) == 1
+    }
+
+    /// Whether its owner closed; all that it sent is visible then.
+    pub fn closed(&self) -> bool {
+        self.segment.word(CLOSED).load(Ordering::Acquire) != 0
+    }
+
+    /// Says that its owner sends no more.
+    pub fn close(&self) {
+        self.segment.word(CLOSED).store(1, Ordering::Release);
+    }
+
+    /// The word its owner sleeps on.
+    pub fn sleep(&self) -> &AtomicU32 {
+        self.segment.half(SLEEP)
+    }
+
+    /// The bell.
+    pub fn bell(&self) -> &AtomicU32 {
+        self.segment.half(BELL)
+    }
+
+    /// The doorbell's bits.
+    pub fn bits(&self) -> &[AtomicU64] {
+        self.segment.words(BITS, bit_words(self.ranks))
+    }
+}

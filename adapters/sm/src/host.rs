@@ -1,0 +1,160 @@
+//! Which host and which process: who may share segments, and whose segments are left over.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::layout::{BORN, MAGIC, MAGIC_AT, PAGE, PID, PID_SPACE, TO_BORN, TO_PID};
+use crate::segment::Segment;
+
+/// A process, told apart from later ones with the same number by when it started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub born: u64,
+    /// The namespace in which the number counts.
+    pub space: u64,
+}
+
+impl Process {
+    /// This process.
+    pub fn me() -> Self {
+        let pid = std::process::id();
+        let space = fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino());
+        Self { pid, born: born(pid).unwrap_or(0), space }
+    }
+
+    /// Whether it runs still; `None` if that cannot be told from here.
+    pub fn lives(&self, me: &Self) -> Option<bool> {
+        if self.space != me.space || me.born == 0 {
+            return None;
+        }
+        Some(born(self.pid) == Some(self.born))
+    }
+}
+
+/// When a process started; `None` for one that is gone or only waits to be reaped.
+fn born(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in brackets may hold anything, brackets included.
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
+    let state = fields.next()?;
+    if state == "Z" || state == "X" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// Where segments can be shared: the running kernel and, on it, the file system of the directory, which containers
+/// may or may not have in common. Nothing else decides it: futexes in shared files work across all namespaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The kernel's boot id.
+    pub boot: [u8; 16],
+    /// Device of the directory.
+    pub device: u64,
+    /// Inode of the directory.
+    pub inode: u64,
+}
+
+impl Place {
+    /// The place of `directory` on this host.
+    pub fn of(directory: &Path) -> std::io::Result<Self> {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let mut boot = [0; 16];
+        let mut digits = text.chars().filter_map(|digit| digit.to_digit(16));
+        for byte in &mut boot {
+            let (high, low) = (digits.next().unwrap_or(0), digits.next().unwrap_or(0));
+            *byte = (high << 4 | low) as u8;
+        }
+        let about = fs::metadata(directory)?;
+        Ok(Self { boot, device: about.dev(), inode: about.ino() })
+    }
+}
+
+/// A number that nobody guesses or draws twice.
+pub fn nonce() -> u64 {
+    let mut bytes = [0; 8];
+    if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) == Ok(8) {
+        return u64::from_ne_bytes(bytes) | 1;
+    }
+    let hasher = std::hash::BuildHasher::build_hasher(&std::hash::RandomState::new());
+    std::hash::Hasher::finish(&hasher) | 1
+}
+
+/// Names of segments: they carry user, job and ranks.
+#[derive(Clone, Debug)]
+pub struct Names {
+    directory: PathBuf,
+    job: String,
+}
+
+impl Names {
+    /// Names for a job of this user.
+    pub fn new(directory: &Path, job: u64) -> Self {
+        Self { directory: directory.to_owned(), job: format!("{}{job:016x}", prefix()) }
+    }
+
+    /// The board of a rank.
+    pub fn board(&self, rank: u32) -> PathBuf {
+        self.directory.join(format!("{}.{rank}", self.job))
+    }
+
+    /// The pipe that wakes a rank which sleeps on a file descriptor.
+    pub fn pipe(&self, rank: u32) -> PathBuf {
+        self.directory.join(format!("{}.{rank}.bell", self.job))
+    }
+
+    /// A ring from rank to rank, for short (0) or long (1) messages.
+    pub fn ring(&self, from: u32, to: u32, lane: usize) -> PathBuf {
+        let lane = if lane == 0 { "eager" } else { "bulk" };
+        self.directory.join(format!("{}.{from}-{to}.{lane}", self.job))
+    }
+}
+
+fn prefix() -> String {
+    format!("towline.{}.", rustix::process::geteuid().as_raw())
+}
+
+/// Removes what jobs of this user left behind whose processes are gone; returns how many files. What cannot be judged
+/// from here (another container's) or is just being made stays.
+pub fn sweep(directory: &Path, me: &Process) -> usize {
+    let prefix = prefix();
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    let mut removed = 0;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str().filter(|name| name.starts_with(&prefix)) else { continue };
+        let path = entry.path();
+        let stale = match name.strip_suffix(".bell") {
+            // A pipe follows its board.
+            Some(board) => !directory.join(board).exists() && settled(&path),
+            None => left_over(&path, me),
+        };
+        if stale && fs::remove_file(&path).is_ok() {
+            log::info!("removed {}, left behind by a job that is gone", path.display());
+            removed += 1;
+        }
+    }
+    removed
+}
+
+/// Whether a segment's maker, and for a ring its receiver too, are gone.
+pub fn left_over(path: &Path, me: &Process) -> bool {
+    let Ok(segment) = Segment::open(path, PAGE) else { return settled(path) };
+    if segment.word(MAGIC_AT).load(core::sync::atomic::Ordering::Acquire) != MAGIC {
+        return settled(path);
+    }
+    let read = |at| segment.word(at).load(core::sync::atomic::Ordering::Relaxed);
+    let space = read(PID_SPACE);
+    let gone = |pid: u64, born| Process { pid: pid as u32, born, space }.lives(me) == Some(false);
+    gone(read(PID), read(BORN)) && (read(TO_PID) == 0 || gone(read(TO_PID), read(TO_BORN)))
+}
+
+/// Whether a file is old enough that nobody is just making it.
+fn settled(path: &Path) -> bool {
+    let age = fs::symlink_metadata(path).and_then(|about| about.modified()).ok().and_then(|then| then.elapsed().ok());
+    age.is_some_and(|age| age.as_secs() >= 60)
+}

@@ -1,0 +1,75 @@
+//! The slots of a mapped ring. The other module that touches mapped memory.
+
+use towline_core::btl::HEAD;
+
+use crate::atomics::{AtomicU32, AtomicU64};
+use crate::layout::{CREDIT, PAGE};
+use crate::ring::{PREFIX, SLOT, Shared};
+use crate::segment::Segment;
+
+/// What stands for a ring's memory before there is a ring: one slot without a frame.
+#[repr(align(64))]
+struct Nothing([AtomicU64; 8]);
+
+static NOTHING: Nothing = Nothing([const { AtomicU64::new(0) }; 8]);
+static NO_CREDIT: AtomicU32 = AtomicU32::new(0);
+
+/// Where a ring's slots and credit lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Slots {
+    base: *mut u8,
+    credit: *const AtomicU32,
+    mask: u32,
+}
+
+// SAFETY: plain addresses of process-wide memory, which is accessed by atomics, or by the side that owns a slot just then.
+unsafe impl Send for Slots {}
+
+impl Slots {
+    /// No ring.
+    pub fn none() -> Self {
+        Self { base: NOTHING.0.as_ptr().cast_mut().cast(), credit: &raw const NO_CREDIT, mask: 0 }
+    }
+
+    /// The ring in a segment that is `PAGE` and `slots` slots long or longer; `slots` is a power of two.
+    ///
+    /// # Safety
+    /// The segment outlives every use of the answer and its copies.
+    pub unsafe fn of(segment: &Segment, slots: u32) -> Self {
+        assert!(slots.is_power_of_two() && segment.len() >= PAGE + slots as usize * SLOT, "checked before mapping");
+        Self { base: segment.at(PAGE), credit: core::ptr::from_ref(segment.half(CREDIT)), mask: slots - 1 }
+    }
+
+    #[inline]
+    fn slot(&self, position: u32) -> *mut u8 {
+        self.base.wrapping_add((position & self.mask) as usize * SLOT)
+    }
+
+    /// The first byte of a frame that begins at `position`.
+    #[inline]
+    pub fn frame(&self, position: u32) -> *mut u8 {
+        self.slot(position).wrapping_add(PREFIX)
+    }
+
+    /// The first slot's share of a frame, copied once.
+    #[inline]
+    pub fn head(&self, position: u32) -> [u8; HEAD] {
+        // SAFETY: within one slot of the mapping, whatever the position. A peer that writes there at the same time makes the
+        // bytes arbitrary, and no more: they are plain data.
+        unsafe { self.frame(position).cast::<[u8; HEAD]>().read() }
+    }
+}
+
+impl Shared for Slots {
+    #[inline]
+    fn mark(&self, position: u32) -> &AtomicU64 {
+        // SAFETY: within the mapping by the mask, aligned to 64, alive by the contract of `of`; atomics may be shared.
+        unsafe { AtomicU64::from_ptr(self.slot(position).cast()) }
+    }
+
+    #[inline]
+    fn credit(&self) -> &AtomicU32 {
+        // SAFETY: a word of the segment's first page, alive by the contract of `of`.
+        unsafe { &*self.credit }
+    }
+}

@@ -1,0 +1,313 @@
+//! Peers come, go, and die.
+
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags};
+use towline_core::btl::{Endpoint, Event, Lost, Peer, Unreachable};
+
+use crate::board::Board;
+use crate::card::Card;
+use crate::error::OpenError;
+use crate::host::Process;
+use crate::lane::{Incoming, Outgoing};
+use crate::layout::bit_words;
+use crate::rail::{PeerState, Rail, Stage};
+
+impl Rail {
+    pub(crate) fn add(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        let card = Card::decode(card)?;
+        if card.place != self.card.place {
+            return Err(Unreachable::OtherHost);
+        }
+        if card.job != self.card.job || card.user != self.card.user {
+            log::warn!("rank {} is of another job or another user's", card.rank);
+            return Err(Unreachable::System);
+        }
+        let known = *self.endpoints.get(card.rank as usize).ok_or(Unreachable::BadCard)?;
+        if let Some(endpoint) = known.checked_sub(1) {
+            if self
+                .peers
+                .get(endpoint as usize)
+                .is_some_and(|old| old.nonce == card.nonce && old.stage == Stage::Parked)
+            {
+                return Ok(self.unpark(endpoint, peer));
+            }
+            self.forget(endpoint);
+        }
+        let (board, pidfd) = self.meet(&card)?;
+        let fence = !(self.barrier && board.has_barrier());
+        let state = PeerState {
+            rank: card.rank,
+            peer,
+            stage: Stage::Live,
+            nonce: card.nonce,
+            process: card.process,
+            board: Some(board),
+            pidfd,
+            pipe: None,
+            fence,
+        };
+        let free = self.peers.iter().position(|peer| peer.stage == Stage::Free);
+        let endpoint = match free {
+            Some(endpoint) => {
+                self.peers[endpoint] = state;
+                endpoint
+            }
+            None => {
+                self.peers.push(state);
+                self.outgoing.extend([Outgoing::none(), Outgoing::none()]);
+                self.incoming.extend([Incoming::none(), Incoming::none()]);
+                // Lists never grow on a message's path.
+                self.hot.reserve(self.incoming.len());
+                self.warm.reserve(self.incoming.len());
+                self.peers.len() - 1
+            }
+        } as u32;
+        if let Some(place) = self.endpoints.get_mut(card.rank as usize) {
+            *place = endpoint + 1;
+        }
+        self.admit(endpoint, peer);
+        Ok(Endpoint(endpoint))
+    }
+
+    /// Maps a peer's board, and gets a handle on its process.
+    fn meet(&self, card: &Card) -> Result<(Board, Option<OwnedFd>), Unreachable> {
+        let path = self.names.board(card.rank);
+        let board = Board::open(&path, self.card.rank).map_err(|error| {
+            log::warn!("rank {} cannot be met: {error}", card.rank);
+            match error {
+                OpenError::Malformed(_) => Unreachable::BadCard,
+                _ => Unreachable::System,
+            }
+        })?;
+        if board.nonce() != card.nonce || board.owner() != card.process {
+            log::warn!("{} is not the board of the card given for rank {}", path.display(), card.rank);
+            return Err(Unreachable::BadCard);
+        }
+        let pidfd = self.watch(&card.process)?;
+        Ok((board, pidfd))
+    }
+
+    /// A handle that tells when a process ends; none for this one, nor for one of another container, whose death shows
+    /// only on other rails.
+    fn watch(&self, process: &Process) -> Result<Option<OwnedFd>, Unreachable> {
+        if *process == self.me || process.space != self.me.space {
+            return Ok(None);
+        }
+        let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).ok_or(Unreachable::BadCard)?;
+        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            // The number may have been given to another process before we got hold of it.
+            Ok(pidfd) if process.lives(&self.me) != Some(false) => Ok(Some(pidfd)),
+            Ok(_) | Err(rustix::io::Errno::SRCH) => {
+                log::warn!("process {} is gone already", process.pid);
+                Err(Unreachable::System)
+            }
+            Err(error) => {
+                log::warn!("the death of process {} will go unnoticed: {error}", process.pid);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes up a peer that was parked: its rings are as they were, without what came in between.
+    fn unpark(&mut self, endpoint: u32, peer: Peer) -> Endpoint {
+        self.discard(endpoint);
+        if let Some(state) = self.peers.get_mut(endpoint as usize) {
+            state.stage = Stage::Live;
+            state.peer = peer;
+        }
+        let limits = [self.config.eager_limit_bytes, self.config.bulk_limit_bytes];
+        for (lane, limit) in limits.into_iter().enumerate() {
+            if let Some(outgoing) = self.outgoing.get_mut(endpoint as usize * 2 + lane)
+                && outgoing.exists()
+            {
+                outgoing.bound = limit + 1;
+            }
+        }
+        self.admit(endpoint, peer);
+        Endpoint(endpoint)
+    }
+
+    /// Begins to poll a peer's rings, and maps those that it announced before it was added.
+    fn admit(&mut self, endpoint: u32, peer: Peer) {
+        for ring in [endpoint * 2, endpoint * 2 + 1] {
+            if let Some(incoming) = self.incoming.get_mut(ring as usize)
+                && incoming.exists()
+            {
+                incoming.peer = peer;
+                self.hot.push(ring);
+            }
+        }
+        self.answer();
+    }
+
+    pub(crate) fn delete(&mut self, endpoint: Endpoint) {
+        let Some(peer) = self.peers.get_mut(endpoint.0 as usize) else { return };
+        let stage = peer.stage;
+        if matches!(stage, Stage::Parked | Stage::Free) {
+            return;
+        }
+        if matches!(stage, Stage::Failing(_)) {
+            self.failing -= 1;
+        }
+        if stage != Stage::Live {
+            return self.forget(endpoint.0);
+        }
+        peer.stage = Stage::Parked;
+        self.close_lanes(endpoint.0);
+        self.discard(endpoint.0);
+    }
+
+    /// Sends nothing more to a peer, and polls its rings no more.
+    fn close_lanes(&mut self, endpoint: u32) {
+        for ring in [endpoint * 2, endpoint * 2 + 1] {
+            if let Some(outgoing) = self.outgoing.get_mut(ring as usize) {
+                outgoing.bound = 0;
+            }
+            self.hot.retain(|hot| *hot != ring);
+            self.warm.retain(|warm| *warm != ring);
+        }
+    }
+
+    /// Drops what a peer sent and what is held of it.
+    fn discard(&mut self, endpoint: u32) {
+        for ring in [endpoint * 2, endpoint * 2 + 1] {
+            self.kept.drop_ring(ring);
+            let Some(incoming) = self.incoming.get_mut(ring as usize) else { continue };
+            incoming.held = 0;
+            while let Some(word) = incoming.receiver.peek(&incoming.slots) {
+                if incoming.receiver.take(word).is_err() {
+                    break;
+                }
+            }
+            incoming.receiver.give_back(&incoming.slots, incoming.receiver.position());
+        }
+    }
+
+    /// Frees all that is kept for a peer.
+    fn forget(&mut self, endpoint: u32) {
+        let rank = self.rank_of(endpoint);
+        self.close_lanes(endpoint);
+        for ring in [endpoint * 2, endpoint * 2 + 1] {
+            self.kept.drop_ring(ring);
+            if let (Some(outgoing), Some(incoming)) =
+                (self.outgoing.get_mut(ring as usize), self.incoming.get_mut(ring as usize))
+            {
+                if outgoing.exists() {
+                    // Usually gone already: the peer removes it when it maps the ring.
+                    let _ = std::fs::remove_file(self.names.ring(self.card.rank, rank, (ring & 1) as usize));
+                }
+                (*outgoing, *incoming) = (Outgoing::none(), Incoming::none());
+            }
+        }
+        let Some(peer) = self.peers.get_mut(endpoint as usize) else { return };
+        if matches!(peer.stage, Stage::Failing(_)) {
+            self.failing = self.failing.saturating_sub(1);
+        }
+        (peer.stage, peer.board, peer.pidfd, peer.pipe) = (Stage::Free, None, None, None);
+        if let Some(place) = self.endpoints.get_mut(peer.rank as usize) {
+            *place = 0;
+        }
+    }
+
+    /// Notes that a peer is lost; `report` will tell.
+    pub(crate) fn fail(&mut self, endpoint: u32, lost: Lost) {
+        let Some(peer) = self.peers.get_mut(endpoint as usize) else { return };
+        match peer.stage {
+            Stage::Live => self.failing += 1,
+            Stage::Failing(_) => {}
+            _ => return,
+        }
+        peer.stage = Stage::Failing(lost);
+        for ring in [endpoint * 2, endpoint * 2 + 1] {
+            if let Some(outgoing) = self.outgoing.get_mut(ring as usize) {
+                outgoing.bound = 0;
+            }
+        }
+        self.countdown = 0;
+    }
+
+    /// Reports one lost peer: one that misbehaved at once, any other when all that it sent has been read.
+    pub(crate) fn report(&mut self) -> Option<Event> {
+        for endpoint in 0..self.peers.len() as u32 {
+            let Some(peer) = self.peers.get_mut(endpoint as usize) else { continue };
+            let Stage::Failing(lost) = peer.stage else { continue };
+            let rings = [endpoint * 2, endpoint * 2 + 1];
+            let waits = |ring: u32| self.incoming.get(ring as usize).is_some_and(Incoming::waits);
+            if lost != Lost::Misbehaved && rings.into_iter().any(waits) {
+                continue;
+            }
+            peer.stage = Stage::Dead;
+            let event = Event::Lost(peer.peer, lost);
+            self.failing -= 1;
+            self.close_lanes(endpoint);
+            return Some(event);
+        }
+        None
+    }
+
+    /// Looks which peers closed or, if `processes`, ended.
+    pub(crate) fn check_peers(&mut self, processes: bool) {
+        for endpoint in 0..self.peers.len() as u32 {
+            let Some(peer) = self.peers.get(endpoint as usize).filter(|peer| peer.stage == Stage::Live) else {
+                continue;
+            };
+            if peer.board.as_ref().is_some_and(Board::closed) {
+                self.lose(endpoint, Lost::Closed);
+            } else if let Some(pidfd) = peer.pidfd.as_ref().filter(|_| processes) {
+                let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+                let ended = rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once));
+                if matches!(ended, Ok(count) if count > 0) {
+                    // It may have closed between the two looks.
+                    let closed = peer.board.as_ref().is_some_and(Board::closed);
+                    self.lose(endpoint, if closed { Lost::Closed } else { Lost::Broken });
+                }
+            }
+        }
+    }
+
+    /// A peer is gone; what it announced last is mapped before its loss is noted, so that all of it is read.
+    fn lose(&mut self, endpoint: u32, lost: Lost) {
+        self.answer();
+        self.fail(endpoint, lost);
+    }
+
+    /// Whether any peer's process has to be looked after.
+    pub(crate) fn watches(&self) -> bool {
+        self.failing != 0 || self.peers.iter().any(|peer| peer.stage == Stage::Live && peer.pidfd.is_some())
+    }
+}
+
+impl Drop for Rail {
+    fn drop(&mut self) {
+        self.board.close();
+        // Rings that were announced to us and never mapped.
+        let (early, board) = (&mut self.early, &self.board);
+        crate::doorbell::answer(board.bell(), board.bits(), &mut self.bell_seen, |bit| {
+            if let Some(word) = early.get_mut(bit / 64) {
+                *word |= 1 << (bit % 64);
+            }
+        });
+        for bit in 0..bit_words(self.config.ranks) * 64 {
+            if self.early.get(bit / 64).is_some_and(|word| word & 1 << (bit % 64) != 0) {
+                let _ = std::fs::remove_file(self.names.ring((bit / 2) as u32, self.card.rank, bit % 2));
+            }
+        }
+        for endpoint in 0..self.peers.len() as u32 {
+            self.wake(endpoint);
+            // Rings of ours that their reader will not come for any more.
+            let Some(peer) = self.peers.get(endpoint as usize) else { continue };
+            let gone = peer.stage == Stage::Dead || peer.board.as_ref().is_some_and(Board::closed);
+            for lane in 0..2 {
+                if gone && self.outgoing.get(endpoint as usize * 2 + lane).is_some_and(Outgoing::exists) {
+                    let _ = std::fs::remove_file(self.names.ring(self.card.rank, peer.rank, lane));
+                }
+            }
+        }
+        let _ = std::fs::remove_file(self.names.board(self.card.rank));
+        if self.pipe.is_some() {
+            let _ = std::fs::remove_file(self.names.pipe(self.card.rank));
+        }
+    }
+}

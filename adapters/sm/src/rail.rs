@@ -1,0 +1,337 @@
+//! The rail: what a rank holds, and the message path. What is rare lives in [`send`](crate::send),
+//! [`receive`](crate::receive), [`peers`](crate::peers) and [`wait`](crate::wait).
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+use towline_core::btl::attributes::EXCLUSIVITY_HOST;
+use towline_core::btl::{
+    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Lost, Peer,
+    Rail as RailTrait, SendError, Sent, Shape, Ticket, Unreachable,
+};
+use towline_core::convertor::Span;
+use towline_core::time::Instant;
+
+use crate::board::Board;
+use crate::card::{self, Card};
+use crate::config::Config;
+use crate::error::OpenError;
+use crate::host::{self, Names, Place, Process};
+use crate::kept::Kept;
+use crate::lane::{Incoming, Outgoing};
+use crate::ring::{meta, slots_for};
+
+/// Polls between two rounds of upkeep, if they yield frames all the time.
+const UPKEEP_POLLS: u32 = 256;
+
+/// One rank's way to the other processes of its host.
+///
+/// ```
+/// use towline_core::btl::{Event, Lane, Peer, Rail as _, Shape};
+/// use towline_core::time::Instant;
+/// use towline_sm::{Config, Rail};
+///
+/// // Two ranks; here in one thread, usually in two processes that exchange their cards.
+/// let job = u64::from(std::process::id());
+/// let mut left = Rail::open(Config::new(job, 0, 2))?;
+/// let mut right = Rail::open(Config::new(job, 1, 2))?;
+/// let to_right = left.add_peer(Peer(1), right.card()).unwrap();
+/// right.add_peer(Peer(0), left.card()).unwrap();
+///
+/// let mut grant = left.reserve(to_right, Shape { tag: 0x80, lane: Lane::Eager, header: 2, len: 5 }).unwrap();
+/// grant.write(0, b"hello");
+/// let ticket = grant.finish();
+/// left.commit(ticket);
+/// let Some(Event::Frame(frame)) = right.poll(Instant::ZERO) else { panic!() };
+/// assert_eq!((frame.from, frame.tag, frame.head()), (Peer(0), 0x80, &b"hello"[..]));
+/// # Ok::<(), towline_sm::OpenError>(())
+/// ```
+#[derive(Debug)]
+pub struct Rail {
+    /// Polls until upkeep is due.
+    pub(crate) countdown: u32,
+    /// Which hot ring is looked at next.
+    pub(crate) turn: usize,
+    /// Incoming rings that are polled each time, by their index in `incoming`.
+    pub(crate) hot: Vec<u32>,
+    /// Two rings for each endpoint: short and long messages.
+    pub(crate) incoming: Vec<Incoming>,
+    /// As `incoming`.
+    pub(crate) outgoing: Vec<Outgoing>,
+    pub(crate) kept: Kept,
+    pub(crate) board: Board,
+    /// The bell when it was last answered.
+    pub(crate) bell_seen: u32,
+    /// Incoming rings that have been quiet: one of them is looked at in each idle poll, all in upkeep.
+    pub(crate) warm: Vec<u32>,
+    pub(crate) warm_turn: usize,
+    pub(crate) rounds: u32,
+    /// By endpoint.
+    pub(crate) peers: Vec<PeerState>,
+    /// Endpoint of each rank, plus one.
+    pub(crate) endpoints: Box<[u32]>,
+    /// Bits of the doorbell that concern ranks not added yet.
+    pub(crate) early: Box<[u64]>,
+    /// Peers whose loss is still to be reported.
+    pub(crate) failing: u32,
+    /// Whether someone was told `Busy` since the last `arm`.
+    pub(crate) starved: bool,
+    /// Whether sleep may be announced on the board.
+    pub(crate) armed: bool,
+    /// Whether this process takes part in barriers for sleepers.
+    pub(crate) barrier: bool,
+    /// The pipe that wakes us, once it was asked for.
+    pub(crate) pipe: Option<OwnedFd>,
+    pub(crate) next_check: Instant,
+    pub(crate) me: Process,
+    pub(crate) card: Card,
+    pub(crate) card_bytes: [u8; card::LEN],
+    pub(crate) names: Names,
+    pub(crate) config: Config,
+    pub(crate) attributes: Attributes,
+}
+
+/// A peer, apart from its rings.
+#[derive(Debug)]
+pub(crate) struct PeerState {
+    pub rank: u32,
+    pub peer: Peer,
+    pub stage: Stage,
+    /// Its incarnation.
+    pub nonce: u64,
+    pub process: Process,
+    pub board: Option<Board>,
+    /// Ready once its process has ended.
+    pub pidfd: Option<OwnedFd>,
+    /// Its pipe, once it was written to.
+    pub pipe: Option<File>,
+    /// Whether it cannot make us pass its barrier, so that we fence for it.
+    pub fence: bool,
+}
+
+/// What may be done with a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Everything.
+    Live,
+    /// Its loss is known and will be reported when what it sent has been read.
+    Failing(Lost),
+    /// Its loss was reported.
+    Dead,
+    /// Deleted, perhaps to be added again: its rings stay mapped, since it may write to them still.
+    Parked,
+    /// Deleted for good: the entry may be used for another.
+    Free,
+}
+
+impl Rail {
+    /// Opens a rank's rail: clears away what dead jobs left, and makes the board.
+    ///
+    /// # Errors
+    /// [`OpenError`]: a setting that cannot work, no room in the file system, a rank that runs already.
+    pub fn open(config: Config) -> Result<Self, OpenError> {
+        config.check()?;
+        let me = Process::me();
+        host::sweep(&config.directory, &me);
+        let place = Place::of(&config.directory).map_err(|error| OpenError::System {
+            doing: "look at",
+            path: config.directory.clone(),
+            error,
+        })?;
+        let names = Names::new(&config.directory, config.job);
+        let (nonce, barrier) = (host::nonce(), crate::wait::register());
+        let board = Board::create(&names.board(config.rank), config.ranks, &me, nonce, barrier)?;
+        let user = rustix::process::geteuid().as_raw();
+        let card = Card { place, user, rank: config.rank, job: config.job, nonce, process: me };
+        let attributes = Attributes {
+            name: "sm",
+            capabilities: Capabilities::SEND,
+            exclusivity: EXCLUSIVITY_HOST,
+            latency: config.latency_nanos,
+            bandwidth: config.bandwidth_megabytes_per_second,
+            eager_limit: config.eager_limit_bytes,
+            rendezvous_eager_limit: config.eager_limit_bytes,
+            min_fragment: config.bulk_limit_bytes.min(4096),
+            max_send_size: config.bulk_limit_bytes,
+            cache_size: 0,
+            cache_bytes: 0,
+            frames_kept: config.frames_kept,
+        };
+        Ok(Self {
+            countdown: 0,
+            turn: 0,
+            hot: Vec::new(),
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+            kept: Kept::new(config.frames_kept),
+            board,
+            bell_seen: 0,
+            warm: Vec::new(),
+            warm_turn: 0,
+            rounds: 0,
+            peers: Vec::new(),
+            endpoints: vec![0; config.ranks as usize].into(),
+            early: vec![0; crate::layout::bit_words(config.ranks)].into(),
+            failing: 0,
+            starved: false,
+            armed: false,
+            barrier,
+            pipe: None,
+            next_check: Instant::ZERO,
+            me,
+            card,
+            card_bytes: card.encode(),
+            names,
+            config,
+            attributes,
+        })
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Takes a frame that waits in an incoming ring.
+    #[inline]
+    pub(crate) fn take(&mut self, ring: u32) -> Option<Event> {
+        let incoming = self.incoming.get_mut(ring as usize)?;
+        let word = incoming.receiver.peek(&incoming.slots)?;
+        let Ok(arrived) = incoming.receiver.take(word) else { return self.forged(ring) };
+        let Some(arrived) = arrived else { return self.take_after_padding(ring) };
+        let head = incoming.slots.head(arrived.position);
+        let mut frame =
+            Frame { id: FrameId(0), from: incoming.peer, tag: arrived.tag, valid: 0, len: arrived.len, head };
+        if arrived.len as usize > HEAD {
+            frame.valid = HEAD as u8;
+            frame.id = self.kept.hold(ring, arrived.position, arrived.len);
+            incoming.held += 1;
+        } else {
+            frame.valid = arrived.len as u8;
+            if incoming.held == 0 && incoming.receiver.give_back(&incoming.slots, incoming.receiver.position()) {
+                self.credit_given(ring);
+            }
+        }
+        Some(Event::Frame(frame))
+    }
+}
+
+impl RailTrait for Rail {
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn card(&self) -> &[u8] {
+        &self.card_bytes
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        self.add(peer, card)
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        self.delete(endpoint);
+    }
+
+    #[inline]
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        let lane = usize::from(shape.lane == Lane::Bulk);
+        if let Some(outgoing) = self.outgoing.get_mut(to.0 as usize * 2 + lane)
+            && shape.len < outgoing.bound
+            && usize::from(shape.header) <= HEAD
+        {
+            let kept = if shape.lane == Lane::Control { 0 } else { outgoing.kept };
+            if let Some(position) = outgoing.sender.reserve(slots_for(shape.len), kept) {
+                let extra = u32::from(shape.tag) | (lane as u32) << 8;
+                let ticket = Ticket { endpoint: to, position: u64::from(position), len: shape.len, extra };
+                // SAFETY: the sender reserved these slots, which hold the prefix and `len` bytes and do not run over the
+                // ring's end; the receiver leaves them alone until `commit`, and if it does not, only its data suffers.
+                return Ok(unsafe { Grant::new(outgoing.slots.frame(position), shape.len as usize, ticket) });
+            }
+        }
+        self.reserve_slowly(to, shape)
+    }
+
+    #[inline]
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        let lane = (ticket.extra >> 8 & 1) as usize;
+        if let Some(outgoing) = self.outgoing.get_mut(ticket.endpoint.0 as usize * 2 + lane)
+            && ticket.position as u32 == outgoing.sender.position()
+            && ticket.len < outgoing.bound
+        {
+            outgoing.sender.publish(&outgoing.slots, slots_for(ticket.len), meta(ticket.len, ticket.extra as u8));
+            if outgoing.reader_may_sleep() {
+                self.wake(ticket.endpoint.0);
+            }
+        }
+        Sent::Done
+    }
+
+    fn drained(&self, _to: Endpoint) -> bool {
+        true // what is in the ring needs us no more
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        if self.countdown == 0 {
+            self.countdown = UPKEEP_POLLS;
+            if let Some(event) = self.upkeep(now) {
+                return Some(event);
+            }
+        }
+        self.countdown -= 1;
+        if self.kept.is_full() {
+            return None;
+        }
+        for _ in 0..self.hot.len() {
+            let turn = if self.turn < self.hot.len() { self.turn } else { 0 };
+            self.turn = turn + 1;
+            if let Some(&ring) = self.hot.get(turn)
+                && let Some(event) = self.take(ring)
+            {
+                return Some(event);
+            }
+        }
+        self.idle()
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        let Some((from, len)) = self.held(frame) else { return 0 };
+        let count = len.saturating_sub(at).min(into.len());
+        // SAFETY: `at + count` is within the frame, which lies in the mapping; `into` does not, since no slice reaches there.
+        unsafe { core::ptr::copy_nonoverlapping(from.wrapping_add(at), into.as_mut_ptr(), count) };
+        count
+    }
+
+    #[inline]
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, _cookie: Cookie) -> Delivery {
+        if let Some((from, len)) = self.held(frame)
+            && skip < len
+        {
+            // SAFETY: the frame lies in the mapping and is readable from `skip` to its end; the caller vouches for the sink.
+            unsafe { sink.unpack(from.wrapping_add(skip), len - skip) };
+        }
+        self.release(frame);
+        Delivery::Done
+    }
+
+    #[inline]
+    fn release(&mut self, frame: FrameId) {
+        let Some(held) = self.kept.drop(frame) else { return };
+        let Some(incoming) = self.incoming.get_mut(held.ring as usize) else { return };
+        incoming.held -= 1;
+        let read_to = incoming.receiver.position();
+        let free_to = if incoming.held == 0 { read_to } else { self.kept.oldest(held.ring, read_to) };
+        if incoming.receiver.give_back(&incoming.slots, free_to) {
+            self.credit_given(held.ring);
+        }
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        self.watches().then_some(self.next_check)
+    }
+
+    fn arm(&mut self) -> bool {
+        self.announce_sleep()
+    }
+}

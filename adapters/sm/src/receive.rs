@@ -1,0 +1,181 @@
+//! The rare parts of receiving: new rings, quiet rings, upkeep.
+
+use towline_core::btl::{Event, FrameId, Lost};
+use towline_core::time::{Duration, Instant};
+
+use crate::doorbell;
+use crate::error::OpenError;
+use crate::lane::Incoming;
+use crate::rail::{Rail, Stage};
+
+/// Rings that are always polled, however quiet.
+const ALWAYS_HOT: usize = 4;
+/// Rounds of upkeep after which quiet rings are no longer polled each time.
+const SORTING_ROUNDS: u32 = 64;
+
+impl Rail {
+    /// A frame behind padding. Padding never stands twice in a row, and what a liar writes there ends at its ring's start.
+    #[cold]
+    pub(crate) fn take_after_padding(&mut self, ring: u32) -> Option<Event> {
+        self.take(ring)
+    }
+
+    /// An incoming ring held what no correct peer writes.
+    #[cold]
+    pub(crate) fn forged(&mut self, ring: u32) -> Option<Event> {
+        log::error!("rank {} wrote a frame that cannot be", self.rank_of(ring / 2));
+        self.fail(ring / 2, Lost::Misbehaved);
+        self.report()
+    }
+
+    /// No hot ring had anything: the doorbell, and one quiet ring.
+    #[inline]
+    pub(crate) fn idle(&mut self) -> Option<Event> {
+        if doorbell::rang(self.board.bell(), self.bell_seen) {
+            return self.idle_rung();
+        }
+        if self.warm.is_empty() { None } else { self.idle_warm() }
+    }
+
+    #[cold]
+    fn idle_rung(&mut self) -> Option<Event> {
+        self.answer();
+        (0..self.hot.len()).find_map(|at| {
+            let ring = *self.hot.get(at)?;
+            self.take(ring)
+        })
+    }
+
+    #[cold]
+    fn idle_warm(&mut self) -> Option<Event> {
+        self.warm_turn = if self.warm_turn + 1 < self.warm.len() { self.warm_turn + 1 } else { 0 };
+        let &ring = self.warm.get(self.warm_turn)?;
+        if !self.incoming.get(ring as usize)?.waits() {
+            return None;
+        }
+        self.warm.swap_remove(self.warm_turn);
+        self.hot.push(ring);
+        self.take(ring)
+    }
+
+    /// What is due now and then.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn upkeep(&mut self, now: Instant) -> Option<Event> {
+        let woken = self.armed;
+        if woken {
+            self.wake_up();
+        }
+        if doorbell::rang(self.board.bell(), self.bell_seen) {
+            self.answer();
+        }
+        let due = now >= self.next_check;
+        if due {
+            let interval = u64::try_from(self.config.liveness_interval.as_nanos()).unwrap_or(u64::MAX);
+            self.next_check = now + Duration::from_nanos(interval);
+        }
+        if due || woken {
+            self.check_peers(due);
+        }
+        self.sort_rings();
+        if self.failing == 0 {
+            return None;
+        }
+        self.countdown = 16;
+        self.report()
+    }
+
+    /// Moves rings that have frames to the hot list, and quiet ones off it.
+    fn sort_rings(&mut self) {
+        let mut at = 0;
+        while let Some(&ring) = self.warm.get(at) {
+            if self.incoming.get(ring as usize).is_some_and(Incoming::waits) {
+                self.warm.swap_remove(at);
+                self.hot.push(ring);
+            } else {
+                at += 1;
+            }
+        }
+        self.rounds = self.rounds.wrapping_add(1);
+        if !self.rounds.is_multiple_of(SORTING_ROUNDS) {
+            return;
+        }
+        let mut at = 0;
+        while let Some(&ring) = self.hot.get(at) {
+            let Some(incoming) = self.incoming.get_mut(ring as usize) else { break };
+            let quiet = incoming.seen == incoming.receiver.position();
+            incoming.seen = incoming.receiver.position();
+            if quiet && self.hot.len() > ALWAYS_HOT {
+                self.hot.swap_remove(at);
+                self.warm.push(ring);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Maps the rings that were announced since.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn answer(&mut self) {
+        let (early, board) = (&mut self.early, &self.board);
+        doorbell::answer(board.bell(), board.bits(), &mut self.bell_seen, |bit| {
+            if let Some(word) = early.get_mut(bit / 64) {
+                *word |= 1 << (bit % 64);
+            }
+        });
+        for word in 0..self.early.len() {
+            let mut bits = self.early.get(word).copied().unwrap_or(0);
+            while bits != 0 {
+                let bit = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let endpoint = self.endpoints.get(bit / 2).copied().unwrap_or(0);
+                if endpoint != 0 {
+                    self.attach(endpoint - 1, bit % 2, bit);
+                }
+            }
+        }
+    }
+
+    /// Maps the ring that bit `bit` announced, unless it has to wait for its sender to be added.
+    fn attach(&mut self, endpoint: u32, lane: usize, bit: usize) {
+        let Some(peer) = self.peers.get(endpoint as usize) else { return };
+        if !matches!(peer.stage, Stage::Live | Stage::Failing(_)) {
+            return;
+        }
+        let ring = endpoint as usize * 2 + lane;
+        let exists = self.incoming.get(ring).is_some_and(Incoming::exists);
+        let path = self.names.ring(peer.rank, self.card.rank, lane);
+        let opened = Incoming::open(&path, peer.nonce, self.card.nonce, peer.peer);
+        match opened {
+            Ok(None) => return, // of another incarnation: its card is still to come
+            Ok(Some(opened)) => {
+                // Nobody else needs the name.
+                let _ = std::fs::remove_file(&path);
+                if let (false, Some(incoming)) = (exists, self.incoming.get_mut(ring)) {
+                    *incoming = opened;
+                    self.hot.push(ring as u32);
+                }
+            }
+            Err(OpenError::System { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
+                log::debug!("rank {} announced a ring that is not there", peer.rank);
+            }
+            Err(error) => {
+                log::error!("rank {} is out of reach through shared memory: {error}", peer.rank);
+                let lost = if matches!(error, OpenError::Malformed(_)) { Lost::Misbehaved } else { Lost::Broken };
+                self.fail(endpoint, lost);
+            }
+        }
+        if let Some(word) = self.early.get_mut(bit / 64) {
+            *word &= !(1 << (bit % 64));
+        }
+    }
+
+    /// A held frame: its first byte, and how many there are.
+    #[inline]
+    pub(crate) fn held(&self, frame: FrameId) -> Option<(*const u8, usize)> {
+        let held = self.kept.find(frame)?;
+        let incoming = self.incoming.get(held.ring as usize)?;
+        Some((incoming.slots.frame(held.position).cast_const(), held.len as usize))
+    }
+}

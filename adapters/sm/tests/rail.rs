@@ -1,0 +1,417 @@
+//! Two rails in one thread, and what is promised of them.
+#![cfg(not(loom))]
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use towline_core::btl::{
+    Cookie, Delivery, Endpoint, Event, Frame, FrameId, HEAD, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape,
+    Unreachable,
+};
+use towline_core::convertor::Span;
+use towline_core::time::Instant;
+use towline_sm::{Config, OpenError, Rail};
+
+/// A job of its own for each test.
+fn job() -> u64 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    u64::from(std::process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn pair() -> (Rail, Rail, Endpoint, Endpoint) {
+    pair_of(|_| {})
+}
+
+fn pair_of(set: impl Fn(&mut Config)) -> (Rail, Rail, Endpoint, Endpoint) {
+    let job = job();
+    let open = |rank| {
+        let mut config = Config::new(job, rank, 2);
+        set(&mut config);
+        Rail::open(config).unwrap()
+    };
+    let (mut left, mut right) = (open(0), open(1));
+    let to_right = left.add_peer(Peer(11), right.card()).unwrap();
+    let to_left = right.add_peer(Peer(10), left.card()).unwrap();
+    (left, right, to_right, to_left)
+}
+
+fn send(rail: &mut Rail, to: Endpoint, lane: Lane, bytes: &[u8]) -> Result<Sent, SendError> {
+    let header = bytes.len().min(20);
+    let shape = Shape { tag: 0x42, lane, header: header as u8, len: bytes.len() as u32 };
+    // SAFETY: the body outlives the call, and this rail copies.
+    unsafe { rail.send(to, shape, &bytes[..header], Span::of(&bytes[header..]), Cookie(0)) }
+}
+
+fn frame(rail: &mut Rail) -> Option<Frame> {
+    match rail.poll(Instant::ZERO)? {
+        Event::Frame(frame) => Some(frame),
+        event => panic!("{event:?}"),
+    }
+}
+
+fn whole(rail: &mut Rail, frame: &Frame) -> Vec<u8> {
+    if frame.is_whole() {
+        return frame.head().to_vec();
+    }
+    let mut bytes = vec![0; frame.len as usize];
+    let sink = Span::contiguous(bytes.as_mut_ptr(), bytes.len());
+    // SAFETY: the sink is ours, and this rail delivers at once.
+    assert_eq!(unsafe { rail.deliver(frame.id, 0, sink, Cookie(0)) }, Delivery::Done);
+    bytes
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + seed * 13 + at / 256) as u8).collect()
+}
+
+fn files(directory: &Path, job: u64) -> Vec<PathBuf> {
+    let job = format!("{job:016x}");
+    let entries = std::fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.to_str().unwrap().contains(&job)).collect()
+}
+
+#[test]
+fn p34_every_length_around_the_limits_arrives_whole() {
+    let (mut left, mut right, to, _) = pair();
+    let (eager, bulk) = (left.attributes().eager_limit as usize, left.attributes().max_send_size as usize);
+    for (lane, limit) in [(Lane::Eager, eager), (Lane::Control, eager), (Lane::Bulk, bulk)] {
+        for len in [0, 1, 19, 20, 21, HEAD - 1, HEAD, HEAD + 1, 63, 64, 65, 120, 121, 1000, limit - 1, limit] {
+            let bytes = pattern(len, len);
+            assert_eq!(send(&mut left, to, lane, &bytes), Ok(Sent::Done), "{lane:?} {len}");
+            let got = frame(&mut right).unwrap();
+            assert_eq!((got.from, got.tag, got.len as usize), (Peer(10), 0x42, len));
+            assert_eq!(got.head(), &bytes[..len.min(HEAD)]);
+            assert!(whole(&mut right, &got) == bytes, "{lane:?} {len}");
+        }
+        assert_eq!(send(&mut left, to, lane, &pattern(limit + 1, 0)), Err(SendError::TooLong));
+    }
+    let header = Shape { tag: 1, lane: Lane::Eager, header: HEAD as u8 + 1, len: 100 };
+    assert_eq!(left.reserve(to, header).err(), Some(SendError::TooLong));
+}
+
+#[test]
+fn p25_millions_of_slots_cross_the_wrap_in_order() {
+    // Rings begin 2^20 slots before the wrap.
+    let (mut left, mut right, to, _) = pair();
+    let mut slots = 0;
+    for round in 0.. {
+        for message in 0..16usize {
+            let bytes = pattern(if message == 7 { 8000 } else { 40 * message }, round + message);
+            send(&mut left, to, Lane::Eager, &bytes).unwrap();
+            slots += (bytes.len() + 71) / 64;
+        }
+        for message in 0..16usize {
+            let got = frame(&mut right).unwrap();
+            let bytes = pattern(if message == 7 { 8000 } else { 40 * message }, round + message);
+            assert!(whole(&mut right, &got) == bytes, "round {round}, message {message}");
+        }
+        if slots > (1 << 20) + 100_000 {
+            break;
+        }
+    }
+}
+
+#[test]
+fn b11_a_full_ring_is_busy_and_control_frames_still_leave() {
+    let (mut left, mut right, to, _) = pair();
+    for lane in [Lane::Eager, Lane::Bulk] {
+        let bytes = pattern(5000, 1);
+        let mut sent = 0;
+        while send(&mut left, to, lane, &bytes) != Err(SendError::Busy) {
+            sent += 1;
+        }
+        assert!(sent > 3);
+        send(&mut left, to, Lane::Control, b"still leaves").unwrap();
+        let mut got = 0;
+        let mut control = 0;
+        while let Some(frame) = frame(&mut right) {
+            if whole(&mut right, &frame) == b"still leaves" { control += 1 } else { got += 1 }
+        }
+        assert_eq!((got, control), (sent, 1));
+        send(&mut left, to, lane, &bytes).unwrap();
+        let frame = frame(&mut right).unwrap();
+        right.release(frame.id);
+    }
+}
+
+#[test]
+fn b16_grants_that_are_dropped_send_nothing() {
+    let (mut left, mut right, to, _) = pair();
+    for round in 0..3000usize {
+        let shape = Shape { tag: 9, lane: Lane::Eager, header: 0, len: 4000 };
+        let mut grant = left.reserve(to, shape).unwrap();
+        grant.write(0, &[0xFF; 4000]);
+        drop(grant);
+        assert!(round % 100 != 0 || frame(&mut right).is_none());
+        send(&mut left, to, Lane::Eager, &pattern(round % 100, round)).unwrap();
+        let got = frame(&mut right).unwrap();
+        assert!(whole(&mut right, &got) == pattern(round % 100, round));
+    }
+    let shape = Shape { tag: 9, lane: Lane::Eager, header: 0, len: 8 };
+    let stale = left.reserve(to, shape).unwrap().finish();
+    left.commit(stale);
+    left.commit(stale);
+    assert!(frame(&mut right).is_some());
+    assert!(frame(&mut right).is_none(), "a ticket works once");
+}
+
+#[test]
+fn p32_frames_are_released_in_any_order_and_no_more_are_given_while_all_are_held() {
+    let (mut left, mut right, to, _) = pair();
+    let kept = right.attributes().frames_kept as usize;
+    for round in 0..40usize {
+        let mut held = Vec::new();
+        for message in 0..kept {
+            send(&mut left, to, Lane::Eager, &pattern(400, round + message)).unwrap();
+            held.push((frame(&mut right).unwrap(), message));
+        }
+        send(&mut left, to, Lane::Eager, b"one too many").unwrap();
+        assert!(frame(&mut right).is_none());
+        while !held.is_empty() {
+            let (got, message) = held.remove((round * 5) % held.len());
+            let bytes = pattern(400, round + message);
+            let mut part = [0; 100];
+            assert_eq!(right.read(got.id, 350, &mut part), 50);
+            assert_eq!(part[..50], bytes[350..]);
+            assert!(whole(&mut right, &got) == bytes);
+            assert_eq!(right.read(got.id, 0, &mut part), 0, "released frames are gone");
+            right.release(got.id);
+        }
+        assert_eq!(frame(&mut right).unwrap().head(), b"one too many");
+    }
+    right.release(FrameId(u64::MAX));
+    right.release(FrameId(12345));
+}
+
+#[test]
+fn p29_a_short_sink_takes_what_fits() {
+    let (mut left, mut right, to, _) = pair();
+    send(&mut left, to, Lane::Eager, &pattern(1000, 3)).unwrap();
+    let got = frame(&mut right).unwrap();
+    let mut sink = [0xEE; 64];
+    // SAFETY: the sink is ours, and this rail delivers at once.
+    unsafe { right.deliver(got.id, 990, Span::contiguous(sink.as_mut_ptr(), 4), Cookie(0)) };
+    assert_eq!(sink[..4], pattern(1000, 3)[990..994]);
+    assert_eq!(sink[4..], [0xEE; 60]);
+}
+
+#[test]
+fn m15_frames_wait_for_a_peer_that_is_not_added_yet() {
+    let job = job();
+    let mut left = Rail::open(Config::new(job, 0, 2)).unwrap();
+    let mut right = Rail::open(Config::new(job, 1, 2)).unwrap();
+    let to = left.add_peer(Peer(1), right.card()).unwrap();
+    send(&mut left, to, Lane::Eager, b"early").unwrap();
+    send(&mut left, to, Lane::Bulk, b"early too").unwrap();
+    for _ in 0..1000 {
+        assert!(frame(&mut right).is_none());
+    }
+    right.add_peer(Peer(0), left.card()).unwrap();
+    let mut got = [frame(&mut right).unwrap().head().to_vec(), frame(&mut right).unwrap().head().to_vec()];
+    got.sort();
+    assert_eq!(got, [b"early".to_vec(), b"early too".to_vec()]);
+}
+
+#[test]
+fn a_rail_reaches_itself() {
+    let mut rail = Rail::open(Config::new(job(), 0, 1)).unwrap();
+    let card = rail.card().to_vec();
+    let to = rail.add_peer(Peer(0), &card).unwrap();
+    send(&mut rail, to, Lane::Eager, b"me").unwrap();
+    assert_eq!(frame(&mut rail).unwrap().head(), b"me");
+}
+
+#[test]
+fn p7_a_deleted_peer_is_silent_until_it_is_added_again() {
+    let (mut left, mut right, to, _) = pair();
+    let card = left.card().to_vec();
+    send(&mut left, to, Lane::Eager, &pattern(500, 1)).unwrap();
+    let held = frame(&mut right).unwrap();
+    send(&mut left, to, Lane::Eager, b"never seen").unwrap();
+    right.del_peer(Endpoint(0));
+    assert_eq!(right.read(held.id, 0, &mut [0; 8]), 0);
+    assert!(frame(&mut right).is_none());
+    assert_eq!(send(&mut right, Endpoint(0), Lane::Eager, b"no"), Err(SendError::Unreachable));
+    for round in 0..5000usize {
+        right.del_peer(Endpoint(0));
+        let back = right.add_peer(Peer(77), &card).unwrap();
+        send(&mut left, to, Lane::Eager, &pattern(round % 300, round)).unwrap();
+        let got = frame(&mut right).unwrap();
+        assert_eq!(got.from, Peer(77));
+        assert!(whole(&mut right, &got) == pattern(round % 300, round));
+        send(&mut right, back, Lane::Eager, b"answer").unwrap();
+        assert_eq!(frame(&mut left).unwrap().head(), b"answer");
+        right.del_peer(back);
+    }
+}
+
+#[test]
+fn b10_a_closed_peer_is_reported_once_after_all_it_sent() {
+    let (mut left, right, to, _) = pair();
+    let mut right = right;
+    send(&mut left, to, Lane::Eager, b"last words").unwrap();
+    drop(left);
+    let mut events = Vec::new();
+    for _ in 0..2000 {
+        events.extend(right.poll(Instant::from_nanos(1 << 40)));
+    }
+    let [Event::Frame(last), Event::Lost(Peer(10), Lost::Closed)] = events[..] else { panic!("{events:?}") };
+    assert_eq!(last.head(), b"last words");
+    assert_eq!(send(&mut right, Endpoint(0), Lane::Eager, b"no"), Err(SendError::Unreachable));
+}
+
+#[test]
+fn a_rank_that_starts_anew_is_met_anew() {
+    let job = job();
+    let mut left = Rail::open(Config::new(job, 0, 2)).unwrap();
+    for round in 0..3u8 {
+        let mut right = Rail::open(Config::new(job, 1, 2)).unwrap();
+        let to_right = left.add_peer(Peer(1), right.card()).unwrap();
+        let to_left = right.add_peer(Peer(0), left.card()).unwrap();
+        send(&mut right, to_left, Lane::Eager, &[round]).unwrap();
+        send(&mut left, to_right, Lane::Eager, &[round]).unwrap();
+        assert_eq!(frame(&mut left).unwrap().head(), [round]);
+        assert_eq!(frame(&mut right).unwrap().head(), [round]);
+    }
+}
+
+#[test]
+fn p6_cards_of_other_hosts_jobs_and_protocols_are_told_apart() {
+    let (mut left, right, ..) = pair();
+    let mut card = right.card().to_vec();
+    card[8] ^= 1; // the boot id
+    assert_eq!(left.add_peer(Peer(3), &card).err(), Some(Unreachable::OtherHost));
+    assert_eq!(left.add_peer(Peer(3), &[]).err(), Some(Unreachable::NoCard));
+    assert_eq!(left.add_peer(Peer(3), b"tsx").err(), Some(Unreachable::BadCard));
+    assert_eq!(left.add_peer(Peer(3), b"tsm\x09").err(), Some(Unreachable::Version));
+    let stranger = Rail::open(Config::new(job(), 0, 2)).unwrap();
+    assert_eq!(left.add_peer(Peer(3), stranger.card()).err(), Some(Unreachable::System));
+}
+
+#[test]
+fn p8_nothing_is_left_when_all_have_closed() {
+    let (mut left, mut right, to, back) = pair();
+    let (directory, job) = (left.config().directory.clone(), left.config().job);
+    send(&mut left, to, Lane::Eager, b"a ring that is mapped").unwrap();
+    frame(&mut right).unwrap();
+    send(&mut left, to, Lane::Bulk, b"one that never is").unwrap();
+    send(&mut right, back, Lane::Eager, b"nor this").unwrap();
+    left.wait_fd().unwrap();
+    assert_eq!(files(&directory, job).len(), 5, "two boards, two rings, a pipe");
+    drop(left);
+    drop(right);
+    assert_eq!(files(&directory, job), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn p8_what_dead_jobs_left_is_removed() {
+    let (mut left, right, to, _) = pair();
+    let directory = left.config().directory.clone();
+    send(&mut left, to, Lane::Eager, b"x").unwrap();
+    let dead = job();
+    let user = rustix::process::geteuid().as_raw();
+    for path in files(&directory, left.config().job) {
+        let name = path
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .replace(&format!("{:016x}", left.config().job), &format!("{dead:016x}"));
+        let mut bytes = std::fs::read(&path).unwrap();
+        // Same number, started at another time: a process that is gone. In rings the receiver too.
+        bytes[16] ^= 1;
+        bytes[18 * 8] ^= 1;
+        assert!(name.starts_with(&format!("towline.{user}.")));
+        std::fs::write(directory.join(name), bytes).unwrap();
+    }
+    assert_eq!(files(&directory, dead).len(), 3);
+    let _other = Rail::open(Config::new(job(), 0, 1)).unwrap();
+    assert_eq!(files(&directory, dead), Vec::<PathBuf>::new());
+    assert_eq!(files(&directory, left.config().job).len(), 3, "the living are left alone");
+    drop(right);
+}
+
+#[test]
+fn p1_a_rank_that_runs_already_and_settings_that_cannot_work_are_refused() {
+    let (left, _right, ..) = pair();
+    assert!(matches!(Rail::open(left.config().clone()), Err(OpenError::Taken(_))));
+    for set in [
+        |config: &mut Config| config.rank = 2,
+        |config: &mut Config| config.eager_ring_bytes = 1000,
+        |config: &mut Config| config.eager_ring_bytes = 4096,
+        |config: &mut Config| config.bulk_limit_bytes = 1 << 17,
+        |config: &mut Config| config.frames_kept = 33,
+        |config: &mut Config| config.eager_limit_bytes = 40,
+    ] {
+        let mut config = left.config().clone();
+        set(&mut config);
+        assert!(matches!(Rail::open(config), Err(OpenError::Config(_))));
+    }
+}
+
+#[test]
+fn arm_says_whether_there_is_work() {
+    for with_pipe in [false, true] {
+        let (mut left, mut right, to, back) = pair();
+        if with_pipe {
+            right.wait_fd().unwrap();
+        }
+        assert!(!right.arm() || frame(&mut right).is_none());
+        send(&mut left, to, Lane::Eager, b"one").unwrap();
+        assert!(!right.arm(), "a frame or the doorbell waits");
+        frame(&mut right).unwrap();
+        assert!(right.arm(), "nothing waits");
+        send(&mut left, to, Lane::Eager, b"two").unwrap();
+        right.wait(None); // would hang if the sender had not woken us
+        assert_eq!(frame(&mut right).unwrap().head(), b"two");
+        // One that waits for credit is woken by credit.
+        while send(&mut right, back, Lane::Eager, &[7; 3000]) != Err(SendError::Busy) {}
+        assert!(right.arm());
+        while let Some(got) = frame(&mut left) {
+            left.release(got.id);
+        }
+        assert!(!right.arm(), "credit came");
+        send(&mut right, back, Lane::Eager, &[7; 3000]).unwrap();
+    }
+}
+
+#[test]
+fn all_pairs_of_64_ranks_exchange_frames_and_quiet_rings_are_not_forgotten() {
+    let job = job();
+    let mut rails: Vec<Rail> = (0..64)
+        .map(|rank| {
+            let mut config = Config::new(job, rank, 64);
+            (config.eager_ring_bytes, config.eager_limit_bytes) = (4096, 300);
+            Rail::open(config).unwrap()
+        })
+        .collect();
+    let cards: Vec<Vec<u8>> = rails.iter().map(|rail| rail.card().to_vec()).collect();
+    for rail in &mut rails {
+        for (rank, card) in cards.iter().enumerate() {
+            assert_eq!(rail.add_peer(Peer(rank as u32), card), Ok(Endpoint(rank as u32)));
+        }
+    }
+    for round in 0..3u8 {
+        for from in 0..64u8 {
+            for to in 0..64 {
+                send(&mut rails[from as usize], Endpoint(to), Lane::Eager, &[from, to as u8, round]).unwrap();
+            }
+        }
+        for to in 0..64u8 {
+            let mut seen = [false; 64];
+            let mut polls = 0;
+            while seen.contains(&false) {
+                polls += 1;
+                assert!(polls < 10_000);
+                let Some(got) = frame(&mut rails[to as usize]) else { continue };
+                let [from, dest, of] = got.head() else { panic!() };
+                assert_eq!((u32::from(*from), *dest, *of), (got.from.0, to, round));
+                assert!(!std::mem::replace(&mut seen[*from as usize], true));
+            }
+            // Long enough for all rings to be found quiet.
+            for _ in 0..if round == 1 { 40_000 } else { 0 } {
+                assert!(frame(&mut rails[to as usize]).is_none());
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The ring against a plain queue: long random histories of frames, grants that are dropped, padding and late release, with
+//! positions that cross the wrap.
+#![cfg(not(loom))]
+
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use towline_sm::atomics::{AtomicU32, AtomicU64};
+use towline_sm::ring::{Forged, PREFIX, Receiver, SLOT, Sender, Shared, meta, slots_for};
+
+const SLOTS: u32 = 16;
+/// 5 slots.
+const LIMIT: u32 = 5 * 64 - 8;
+
+/// A ring in this process's memory.
+struct Memory {
+    words: Box<[UnsafeCell<u64>]>,
+    credit: AtomicU32,
+}
+
+impl Memory {
+    fn new(start: u32) -> Self {
+        let words = (0..SLOTS as usize * SLOT / 8).map(|_| UnsafeCell::new(0)).collect();
+        Self { words, credit: AtomicU32::new(start) }
+    }
+
+    fn at(&self, position: u32) -> *mut u8 {
+        self.words[(position & (SLOTS - 1)) as usize * SLOT / 8].get().cast()
+    }
+
+    /// Writes a frame's bytes, as a grant would; all of them look like the marks of this lap and the next ones.
+    fn fill(&self, position: u32, seed: u64, len: u32) {
+        let from = self.at(position).wrapping_add(PREFIX);
+        for at in 0..len {
+            // SAFETY: the caller reserved the slots, so the bytes are inside the memory; one thread is here.
+            unsafe { from.wrapping_add(at as usize).write(byte(seed, position, at)) };
+        }
+    }
+
+    fn check(&self, position: u32, seed: u64, len: u32) -> bool {
+        let from = self.at(position).wrapping_add(PREFIX);
+        // SAFETY: as in `fill`.
+        (0..len).all(|at| unsafe { from.wrapping_add(at as usize).read() } == byte(seed, position, at))
+    }
+}
+
+/// Payload that is as nasty as can be: where a slot's word will lie, the very word that a later lap expects there.
+fn byte(seed: u64, position: u32, at: u32) -> u8 {
+    let from_slot = at as usize + PREFIX;
+    let slot = position.wrapping_add((from_slot / SLOT) as u32);
+    let later = slot.wrapping_add(SLOTS * (seed % 2) as u32);
+    let trap = u64::from(meta(3, 9)) << 32 | u64::from(later << 1 | 1);
+    if from_slot % SLOT < 8 { trap.to_le_bytes()[from_slot % SLOT] } else { (seed as u8).wrapping_add(at as u8) }
+}
+
+impl Shared for Memory {
+    fn mark(&self, position: u32) -> &AtomicU64 {
+        // SAFETY: inside the memory, aligned to 8, which the mark's word is accessed by alone while it is one.
+        unsafe { AtomicU64::from_ptr(self.at(position).cast()) }
+    }
+
+    fn credit(&self) -> &AtomicU32 {
+        &self.credit
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A frame of that many bytes, kept slots to spare.
+    Send(u32, u32),
+    /// A grant that is written and dropped.
+    Void(u32),
+    Receive,
+    /// Give the oldest frame back.
+    Release,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let len = prop_oneof![0..=56u32, 0..=LIMIT, Just(56), Just(57), Just(LIMIT)];
+    prop_oneof![
+        3 => (len.clone(), 0..4u32).prop_map(|(len, kept)| Step::Send(len, kept)),
+        1 => len.prop_map(Step::Void),
+        3 => Just(Step::Receive),
+        3 => Just(Step::Release),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn p25_frames_come_out_as_they_went_in(start in any::<u32>(), near in any::<bool>(), steps in prop::collection::vec(step(), 1..400)) {
+        let start = if near { start | 0xFFFF_FF00 } else { start };
+        let memory = Memory::new(start);
+        let (mut sender, mut receiver) = (Sender::new(SLOTS, start), Receiver::new(SLOTS, LIMIT, start));
+        let (mut sent, mut unreleased) = (VecDeque::new(), VecDeque::new());
+        let mut seed = 0u64;
+        for step in steps {
+            seed += 1;
+            match step {
+                Step::Send(len, kept) => {
+                    prop_assert!(sender.refresh(&memory).is_ok());
+                    sender.pad(&memory, slots_for(len), kept);
+                    if let Some(position) = sender.reserve(slots_for(len), kept) {
+                        memory.fill(position, seed, len);
+                        sender.publish(&memory, slots_for(len), meta(len, seed as u8));
+                        sent.push_back((seed, len));
+                    }
+                }
+                Step::Void(len) => {
+                    if let Some(position) = sender.reserve(slots_for(len), 0) {
+                        memory.fill(position, seed, len);
+                    }
+                }
+                Step::Receive => {
+                    let mut found = receiver.peek(&memory).map(|word| receiver.take(word));
+                    if found == Some(Ok(None)) {
+                        found = receiver.peek(&memory).map(|word| receiver.take(word));
+                    }
+                    match found {
+                        None => prop_assert!(sent.is_empty()),
+                        Some(got) => {
+                            let got = got.expect("nobody lies").expect("no padding twice in a row");
+                            let (seed, len) = sent.pop_front().expect("a frame that nobody sent");
+                            prop_assert_eq!((got.len, got.tag), (len, seed as u8));
+                            prop_assert!(memory.check(got.position, seed, len));
+                            unreleased.push_back((got, seed));
+                        }
+                    }
+                }
+                Step::Release => {
+                    if let Some((got, seed)) = unreleased.pop_front() {
+                        prop_assert!(memory.check(got.position, seed, got.len), "overwritten while held");
+                    }
+                    let to = unreleased.front().map_or(receiver.position(), |(got, _)| got.position);
+                    receiver.give_back(&memory, to);
+                }
+            }
+        }
+        // What is still held has not been touched.
+        for (got, seed) in unreleased {
+            prop_assert!(memory.check(got.position, seed, got.len));
+        }
+    }
+
+    #[test]
+    fn b9_whatever_a_liar_writes_stays_within_the_ring(start in any::<u32>(), words in prop::collection::vec((0..SLOTS, any::<u32>(), any::<bool>()), 1..200)) {
+        let memory = Memory::new(start);
+        let mut receiver = Receiver::new(SLOTS, LIMIT, start);
+        for (slot, meta, valid) in words {
+            let position = if valid { receiver.position() } else { slot };
+            let word = u64::from(meta) << 32 | u64::from(position << 1 | 1);
+            memory.mark(position).store(word, std::sync::atomic::Ordering::Relaxed);
+            let Some(word) = receiver.peek(&memory) else { continue };
+            let before = receiver.position();
+            match receiver.take(word) {
+                Ok(Some(frame)) => {
+                    prop_assert!(frame.len <= LIMIT);
+                    prop_assert!((before & (SLOTS - 1)) + slots_for(frame.len) <= SLOTS);
+                }
+                Ok(None) => prop_assert_eq!(receiver.position() & (SLOTS - 1), 0),
+                Err(Forged) => prop_assert_eq!(receiver.position(), before),
+            }
+        }
+    }
+
+    #[test]
+    fn b9_credit_beyond_what_was_sent_is_seen(start in any::<u32>(), ahead in 1..1000u32) {
+        let memory = Memory::new(start);
+        let mut sender = Sender::new(SLOTS, start);
+        prop_assert_eq!(sender.refresh(&memory), Ok(false));
+        memory.credit.store(start.wrapping_add(ahead), std::sync::atomic::Ordering::Relaxed);
+        prop_assert_eq!(sender.refresh(&memory), Err(Forged));
+    }
+}
+
+#[test]
+fn p20_slots_that_are_kept_are_there_for_those_who_may_take_them() {
+    let memory = Memory::new(0);
+    let mut sender = Sender::new(SLOTS, 0);
+    let mut frames = 0;
+    while sender.reserve(1, 4).is_some() {
+        sender.publish(&memory, 1, meta(8, 1));
+        frames += 1;
+    }
+    assert_eq!(frames, SLOTS - 5, "four kept, and the next frame's word");
+    let mut control = 0;
+    while sender.reserve(1, 0).is_some() {
+        sender.publish(&memory, 1, meta(8, 1));
+        control += 1;
+    }
+    assert_eq!(control, 4);
+}
