@@ -24,20 +24,14 @@ pub use uart::CONSOLE;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Ticks of the machine's counter; [`tick_hz`] of them a second.
-pub fn ticks() -> u64 {
-    let ticks;
-    // SAFETY: reads a counter.
-    unsafe { core::arch::asm!("isb", "mrs {}, cntvct_el0", out(reg) ticks, options(nostack)) };
-    ticks
-}
-
-/// Ticks a second.
-pub fn tick_hz() -> u64 {
-    let hz;
-    // SAFETY: reads a constant.
-    unsafe { core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hz, options(nomem, nostack)) };
-    hz
+/// Microseconds since the machine started.
+pub fn micros() -> u64 {
+    let (ticks, hz): (u64, u64);
+    // SAFETY: reads a counter and a constant.
+    unsafe {
+        core::arch::asm!("isb", "mrs {}, cntvct_el0", "mrs {}, cntfrq_el0", out(reg) ticks, out(reg) hz, options(nostack));
+    }
+    ticks.wrapping_mul(1_000_000).checked_div(hz).unwrap_or(0)
 }
 
 /// Memory for one owner, in `.bss`: given out once.

@@ -1,39 +1,86 @@
-//! Two contexts of the core in one bare-metal program, over the loopback rail.
+//! Two contexts of the core in one bare-metal program, over the loopback rail: messages of all kinds both ways, every
+//! byte checked. The exit status tells what failed, see [`Failed`].
 #![no_std]
 #![no_main]
 
+mod contexts;
+mod exchange;
+
 use board::{Block, print, semihosting, stack};
-use towline_core::arena::Arena;
-use towline_core::btl::loopback::Hub;
-use towline_core::btl::{Event, Lane, Peer, Rail, Shape};
-use towline_core::time::Instant;
 
-static MEMORY: Block<{ 64 * 1024 / 8 }> = Block::new();
+use contexts::Contexts;
+use exchange::{Case, LONGEST};
 
-defmt::timestamp!("{=u64}", board::ticks());
+/// What an exchange may end with, and the program's exit status for it.
+#[derive(Clone, Copy, Debug, defmt::Format)]
+#[repr(u32)]
+pub enum Failed {
+    /// Static memory is too small for the tables, or the loopback rail has not two ends.
+    SetUp = 1,
+    /// An operation was refused.
+    Refused = 2,
+    /// A request ended without success.
+    Request = 3,
+    /// The status of a request is not what was sent.
+    Status = 4,
+    /// Bytes differ from those that were sent, or lie outside the message.
+    Bytes = 5,
+    /// Nothing moves any more.
+    Stuck = 6,
+    /// Not all transitions of the protocol were seen.
+    Untested = 7,
+    /// Requests, envelopes or units are still taken at the end.
+    Leak = 8,
+    /// The log cannot be written.
+    Log = 9,
+}
+
+static TABLES: Block<{ Contexts::BYTES / 8 + 1 }> = Block::new();
+static OUT: Block<{ LONGEST / 8 + 1 }> = Block::new();
+static IN: Block<{ LONGEST / 8 + 1 }> = Block::new();
+
+defmt::timestamp!("{=u64:us}", board::micros());
 
 #[unsafe(no_mangle)]
 fn program() -> u32 {
-    let status = exchange().is_none();
-    let Some(mut channel) = semihosting::Channel::create(c"pair.defmt") else { return 3 };
-    let Ok(counts) = trace::drain(&mut channel) else { return 4 };
-    print!("log: {} frames, {} lost\n", counts.frames, counts.lost);
+    let outcome = exchange_all();
+    let logged = log();
     print!("stack: {} of {} bytes\n", stack::deepest(), stack::size());
-    u32::from(status)
+    match outcome.and(logged) {
+        Ok(()) => 0,
+        Err(failed) => {
+            print!("failed: {failed:?}\n");
+            failed as u32
+        }
+    }
 }
 
-fn exchange() -> Option<()> {
-    let mut arena = Arena::new(MEMORY.take()?);
-    let hub = Hub::new(&mut arena, 2, 8, 1024).ok()?;
-    let (mut left, mut right) = (hub.rail(0)?, hub.rail(1)?);
-    let to_right = left.add_peer(Peer(1), right.card()).ok()?;
-    right.add_peer(Peer(0), left.card()).ok()?;
-    defmt::info!("rails: {}", left.attributes());
-    let mut grant = left.reserve(to_right, Shape { tag: 0x80, lane: Lane::Eager, header: 2, len: 5 }).ok()?;
-    grant.write(0, b"hello");
-    let ticket = grant.finish();
-    left.commit(ticket);
-    let Some(Event::Frame(frame)) = right.poll(Instant::ZERO) else { return None };
-    print!("{} bytes from peer {}\n", frame.len, frame.from.0);
-    (frame.head() == b"hello").then_some(())
+fn exchange_all() -> Result<(), Failed> {
+    let (Some(tables), Some(out), Some(into)) = (TABLES.take(), OUT.take(), IN.take()) else {
+        return Err(Failed::SetUp);
+    };
+    print!("tables of two contexts and their rails: {} bytes\n", Contexts::BYTES);
+    let begin = board::micros();
+    let counts = contexts::with(tables, |contexts| {
+        for case in Case::all() {
+            exchange::run(contexts, case, out, into)?;
+        }
+        contexts.finish()
+    })?;
+    print!(
+        "{} eager and {} rendezvous messages, {} fragments, every byte right, in {} us of the emulator\n",
+        counts.eager,
+        counts.rendezvous,
+        counts.fragments,
+        board::micros().wrapping_sub(begin)
+    );
+    Ok(())
+}
+
+/// Hands the log to the host.
+fn log() -> Result<(), Failed> {
+    let mut channel = semihosting::Channel::create(c"pair.defmt").ok_or(Failed::Log)?;
+    let counts = trace::drain(&mut channel).map_err(|_| Failed::Log)?;
+    print!("log: {} frames, {} lost\n", counts.frames, counts.lost);
+    Ok(())
 }

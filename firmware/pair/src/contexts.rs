@@ -1,0 +1,103 @@
+//! Two engines in one thread, and the loopback rails between them.
+
+use towline_core::arena::Arena;
+use towline_core::btl::loopback::{Hub, Rail as Loopback};
+use towline_core::btl::{Peer, Rail};
+use towline_core::mtl::{Comm, Group, Mtl};
+use towline_core::pml::Config;
+use towline_core::time::Instant;
+
+use crate::Failed;
+
+/// Frames of a queue, and bytes of a frame.
+const QUEUE: (u32, u32) = (8, 1024);
+const CONTEXT: u32 = 1;
+const CONFIG: Config = Config { peers: 2, requests: 8, unexpected: 8, units: 8, unit_bytes: 512, ..Config::SMALLEST };
+
+/// One context: an engine, and the communicator that it shares with the other.
+pub struct Context<'m> {
+    pub mtl: Mtl<'m, [Loopback<'m>; 1]>,
+    pub world: Comm,
+}
+
+/// The two.
+pub struct Contexts<'m> {
+    pub sides: [Context<'m>; 2],
+}
+
+/// What both did.
+pub struct Counts {
+    pub eager: u64,
+    pub rendezvous: u64,
+    pub fragments: u64,
+}
+
+impl<'m> Context<'m> {
+    fn new(me: u32, arena: &mut Arena<'m>, hub: &'m Hub<'m>) -> Result<Self, Failed> {
+        let rail = hub.rail(me).ok_or(Failed::SetUp)?;
+        let mut mtl = Mtl::new(CONFIG, 1, arena, [rail]).map_err(|_| Failed::SetUp)?;
+        let world = mtl.add_comm(CONTEXT, Group::World { size: 2 }, me).map_err(|_| Failed::SetUp)?;
+        Ok(Self { mtl, world })
+    }
+}
+
+/// Sets two contexts up in `tables`, and lets `work` use them.
+pub fn with<T>(tables: &mut [u8], work: impl FnOnce(&mut Contexts<'_>) -> Result<T, Failed>) -> Result<T, Failed> {
+    let mut arena = Arena::new(tables);
+    let hub = Hub::new(&mut arena, 2, QUEUE.0, QUEUE.1).map_err(|_| Failed::SetUp)?;
+    let mut contexts = Contexts { sides: [Context::new(0, &mut arena, &hub)?, Context::new(1, &mut arena, &hub)?] };
+    contexts.introduce(&hub)?;
+    work(&mut contexts)
+}
+
+impl Contexts<'_> {
+    /// Bytes of all tables: queues and engines.
+    pub const BYTES: usize =
+        Hub::cost(2, QUEUE.0, QUEUE.1) + 2 * Mtl::<'static, [Loopback<'static>; 1]>::bytes(&CONFIG, 1, 1);
+
+    /// Makes each known to the other.
+    fn introduce(&mut self, hub: &Hub<'_>) -> Result<(), Failed> {
+        let [left, right] = &mut self.sides;
+        let params = (left.mtl.params(), right.mtl.params());
+        for (me, to, other) in [(left, 1, params.1), (right, 0, params.0)] {
+            let card = hub.rail(to).ok_or(Failed::SetUp)?;
+            let reach = |_: usize, rail: &mut Loopback<'_>| rail.add_peer(Peer(to), card.card());
+            me.mtl.add_peer(Peer(to), &other, reach).map_err(|_| Failed::SetUp)?;
+        }
+        Ok(())
+    }
+
+    /// Both make progress; tells whether anything happened.
+    pub fn progress(&mut self) -> bool {
+        let now = Instant::from_nanos(board::micros().saturating_mul(1000));
+        self.sides.iter_mut().fold(false, |busy, side| side.mtl.progress(now) != 0 || busy)
+    }
+
+    /// Checks that nothing is left behind, and that all there is was used.
+    pub fn finish(&mut self) -> Result<Counts, Failed> {
+        while self.progress() {}
+        let mut sum = Counts { eager: 0, rendezvous: 0, fragments: 0 };
+        for side in &mut self.sides {
+            if side.mtl.pml().used() != [0; 3] {
+                return Err(Failed::Leak);
+            }
+            let counters = side.mtl.counters();
+            defmt::info!("{}", counters);
+            let seen = [
+                counters.eager_sent,
+                counters.rendezvous_sent,
+                counters.fragments_sent,
+                counters.acks_sent,
+                counters.expected,
+                counters.unexpected,
+            ];
+            if seen.contains(&0) || counters.malformed + counters.stale + counters.trespasses != 0 {
+                return Err(Failed::Untested);
+            }
+            sum.eager += counters.eager_sent;
+            sum.rendezvous += counters.rendezvous_sent;
+            sum.fragments += counters.fragments_sent;
+        }
+        Ok(sum)
+    }
+}

@@ -1,0 +1,157 @@
+//! One message from one context to the other, checked.
+
+use towline_core::btl::Peer;
+use towline_core::convertor::Span;
+use towline_core::mtl::{Source, Tag};
+use towline_core::pml::{Mode, Request, Sending, Status};
+
+use crate::Failed;
+use crate::contexts::Contexts;
+
+/// Bytes of the longest message.
+pub const LONGEST: usize = 100_000;
+
+/// Lengths around every border: nothing, a header's frame, a payload unit, a frame of the rail, and much more.
+const LENGTHS: [usize; 15] = [0, 1, 7, 8, 32, 33, 511, 512, 513, 1000, 1024, 1025, 4096, 30_001, LONGEST];
+const MODES: [Mode; 3] = [Mode::Standard, Mode::Synchronous, Mode::Complete];
+/// Rounds of progress without any event after which a message counts as stuck.
+const PATIENCE: u32 = 1000;
+
+/// What to send, and how to receive it.
+#[derive(Clone, Copy, defmt::Format)]
+pub struct Case {
+    number: u32,
+    len: usize,
+    mode: Mode,
+    /// The sender: 0 or 1.
+    from: u32,
+    /// The receive is posted before the send.
+    posted: bool,
+    /// The receive names source and tag.
+    exact: bool,
+}
+
+impl Case {
+    /// All cases.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let lengths = LENGTHS.into_iter();
+        let all =
+            lengths.flat_map(|len| MODES.into_iter().flat_map(move |mode| (0..8).map(move |bits| (len, mode, bits))));
+        all.zip(0..).map(|((len, mode, bits), number)| Self {
+            number,
+            len,
+            mode,
+            from: bits & 1,
+            posted: bits & 2 != 0,
+            exact: bits & 4 != 0,
+        })
+    }
+
+    const fn to(self) -> u32 {
+        1 - self.from
+    }
+
+    /// The byte at a place of the message: another in each case.
+    fn byte(self, at: usize) -> u8 {
+        let mixed = (at as u32).wrapping_mul(0x9e37_79b1).wrapping_add(self.number.wrapping_mul(0x85eb_ca6b));
+        (mixed >> 24) as u8
+    }
+}
+
+/// Sends one message of `out` and receives it into `into`.
+///
+/// # Errors
+/// [`Failed`]: what went wrong first.
+pub fn run(contexts: &mut Contexts<'_>, case: Case, out: &mut [u8], into: &mut [u8]) -> Result<(), Failed> {
+    let message = out.get_mut(..case.len).ok_or(Failed::SetUp)?;
+    message.iter_mut().enumerate().for_each(|(at, byte)| *byte = case.byte(at));
+    // Bytes behind the message must stay as they are.
+    let guarded = case.len.saturating_add(8).min(into.len());
+    let sink = into.get_mut(..guarded).ok_or(Failed::SetUp)?;
+    sink.fill(0xa5);
+
+    let early = if case.posted { Some(receive(contexts, case, sink)?) } else { None };
+    let sending = send(contexts, case, message)?;
+    let receiving = match early {
+        Some(request) => request,
+        None => {
+            // What goes eagerly is there, unexpected, when the receive comes.
+            while contexts.progress() {}
+            receive(contexts, case, sink)?
+        }
+    };
+    let status = finish(contexts, case, sending, receiving)?;
+
+    let len = case.len as u64;
+    let right = status == Status { peer: Peer(case.from), tag: case.number, received: len, delivered: len };
+    if !right {
+        defmt::error!("{}: {}", case, status);
+        return Err(Failed::Status);
+    }
+    // The sink was the engine's until the outcome was taken.
+    for (at, byte) in core::hint::black_box(sink).iter().enumerate() {
+        let expected = if at < case.len { case.byte(at) } else { 0xa5 };
+        if *byte != expected {
+            defmt::error!("{}: byte {} is {}, not {}", case, at, *byte, expected);
+            return Err(Failed::Bytes);
+        }
+    }
+    Ok(())
+}
+
+fn send(contexts: &mut Contexts<'_>, case: Case, message: &[u8]) -> Result<Sending, Failed> {
+    let side = contexts.sides.get_mut(case.from as usize).ok_or(Failed::SetUp)?;
+    // SAFETY: `run` keeps the message as it is until the outcome of the send is taken, or ends the program.
+    let sent = unsafe { side.mtl.isend(side.world, case.to(), case.number, case.mode, Span::of(message)) };
+    sent.map_err(|refusal| {
+        defmt::error!("{}: {}", case, refusal);
+        Failed::Refused
+    })
+}
+
+fn receive(contexts: &mut Contexts<'_>, case: Case, sink: &mut [u8]) -> Result<Request, Failed> {
+    let side = contexts.sides.get_mut(case.to() as usize).ok_or(Failed::SetUp)?;
+    let (source, tag) =
+        if case.exact { (Source::Rank(case.from), Tag::Is(case.number)) } else { (Source::Any, Tag::Any) };
+    let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
+    // SAFETY: `run` leaves the sink alone until the outcome of the receive is taken, or ends the program.
+    let posted = unsafe { side.mtl.irecv(side.world, source, tag, span) };
+    posted.map_err(|refusal| {
+        defmt::error!("{}: {}", case, refusal);
+        Failed::Refused
+    })
+}
+
+/// Makes progress until both requests are over.
+fn finish(contexts: &mut Contexts<'_>, case: Case, sending: Sending, receiving: Request) -> Result<Status, Failed> {
+    let mut sending = match sending {
+        Sending::Complete => None,
+        Sending::Pending(request) => Some(request),
+    };
+    let mut received = None;
+    let mut idle = 0;
+    while idle < PATIENCE {
+        idle = if contexts.progress() { 0 } else { idle + 1 };
+        if let Some(request) = sending
+            && outcome(contexts, case, case.from, request)?.is_some()
+        {
+            sending = None;
+        }
+        if received.is_none() {
+            received = outcome(contexts, case, case.to(), receiving)?;
+        }
+        if let (None, Some(status)) = (sending, received) {
+            return Ok(status);
+        }
+    }
+    defmt::error!("{}: stuck", case);
+    Err(Failed::Stuck)
+}
+
+fn outcome(contexts: &mut Contexts<'_>, case: Case, side: u32, request: Request) -> Result<Option<Status>, Failed> {
+    let side = contexts.sides.get_mut(side as usize).ok_or(Failed::SetUp)?;
+    side.mtl.test(request).transpose().map_err(|failure| {
+        defmt::error!("{}: {}", case, failure);
+        Failed::Request
+    })
+}
