@@ -389,6 +389,10 @@ impl Job {
             }
         }
         loop {
+            // Before the first read, too: frames may have come together with the welcome.
+            while let Some((kind, payload)) = self.next_frame()? {
+                self.take(kind, payload)?;
+            }
             let Some(link) = &mut self.link else { return Ok(()) };
             match link.stream.read(&mut link.buffer) {
                 Ok(0) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
@@ -396,9 +400,6 @@ impl Job {
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
                 Err(why) => return Err(lost(why)),
-            }
-            while let Some((kind, payload)) = self.next_frame()? {
-                self.take(kind, payload)?;
             }
         }
     }

@@ -1,0 +1,432 @@
+//! `towline run` with real processes. Ranks are shell lines, or this test program itself in a role.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use towline_bootstrap::Job;
+use towline_core::modex::{Component, Version};
+
+const V: Version = Version::new(1, 0, 0);
+const TCP: Component = Component { mca: V, kind: "btl", kind_version: V, name: "tcp", version: V };
+
+/// `towline run` with arguments that are separated by spaces.
+fn towline(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    command.arg("run").args(arguments.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+/// Ranks that run a shell line.
+fn shell(arguments: &str, line: &str) -> Output {
+    towline(arguments).args(["--", "sh", "-c", line]).output().unwrap()
+}
+
+/// Ranks that run this program in a role; see `as_rank`.
+fn role(arguments: &str, role: &str) -> Command {
+    let mut command = towline(arguments);
+    let me = std::env::current_exe().unwrap();
+    command.args(["-e", &format!("ROLE={role}"), "--"]).arg(me).args(["--exact", "as_rank", "--nocapture"]);
+    command
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("towline was killed: {}", err(output)))
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+#[test]
+fn as_rank() {
+    let Ok(role) = std::env::var("ROLE") else { return };
+    let mut job = Job::from_env().unwrap();
+    let (rank, size) = (job.rank(), job.size());
+    match role.as_str() {
+        "allgather" => {
+            job.publish(&TCP, format!("card {rank}").as_bytes()).unwrap();
+            job.exchange(soon()).unwrap();
+            for peer in 0..size {
+                assert_eq!(job.card(&TCP, peer).unwrap(), format!("card {peer}").as_bytes());
+            }
+            assert!(job.local_ranks().unwrap().contains(&rank));
+            job.fence(soon()).unwrap();
+            println!("rank {rank} of {size} on {} is well", job.host());
+            job.finish().unwrap();
+        }
+        "unfinished" => {
+            if rank == 0 {
+                job.fence(soon()).unwrap();
+            }
+        }
+        "abort" => {
+            if rank == 1 {
+                job.abort(7, "disk full").unwrap();
+            }
+            job.fence(soon()).unwrap();
+        }
+        "deserted" => {
+            if rank == 1 {
+                // Ends its part at once, so that the others' fence never opens.
+                job.finish().unwrap();
+            } else {
+                println!("fence: {}", job.fence(soon()).unwrap_err());
+                job.finish().unwrap();
+            }
+        }
+        other => panic!("no role {other}"),
+    }
+    std::process::exit(0);
+}
+
+#[test]
+fn each_line_has_its_rank_and_nothing_is_lost() {
+    let output = shell("-n 2", r"printf 'out\377\n\npart'; printf 'err' >&2");
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    for rank in 0..2 {
+        let lines = format!("[{rank}] ").into_bytes();
+        let wanted = [&lines[..], b"out\xff\n", &lines, b"\n", &lines, b"part\n"].concat();
+        let mine: Vec<u8> = output
+            .stdout
+            .split_inclusive(|byte| *byte == b'\n')
+            .filter(|line| line.starts_with(&lines))
+            .flatten()
+            .copied()
+            .collect();
+        assert_eq!(mine, wanted);
+    }
+    assert_eq!(sorted(&err(&output)), ["[0] err", "[1] err"]);
+
+    let output = shell("-n 1 --no-prefix", r"printf 'out\377\n\npart'");
+    assert_eq!(output.stdout, b"out\xff\n\npart");
+
+    let output = shell("-n 2 --no-prefix", "seq 100000");
+    let lines: Vec<_> = sorted(&out(&output)).into_iter().map(str::to_string).collect();
+    let mut wanted: Vec<_> = (1..=100_000).chain(1..=100_000).map(|n: u32| n.to_string()).collect();
+    wanted.sort_unstable();
+    assert!(lines == wanted, "{} lines", lines.len());
+}
+
+#[test]
+fn output_of_a_process_that_a_rank_leaves_behind_is_taken_and_the_process_ended() {
+    let output = shell("-n 1 --no-prefix", "(sleep 0.1; echo late) & exit 0");
+    assert_eq!((code(&output), out(&output)), (0, "late\n".into()));
+    // A background process that never ends does not keep the launcher.
+    let output = shell("-n 1 --no-prefix", "echo started; sleep 1000 & exit 0");
+    assert_eq!((code(&output), out(&output)), (0, "started\n".into()));
+}
+
+#[test]
+fn the_exit_status_is_that_of_the_first_rank_that_fails() {
+    assert_eq!(code(&shell("-n 3", "exit 0")), 0);
+    assert_eq!(code(&shell("-n 3", "exit 3")), 3);
+    assert_eq!(code(&shell("-n 1", "kill -SEGV $$")), 128 + 11);
+    let output = towline("-n 2 -- /nonexistent/program").output().unwrap();
+    assert_eq!(code(&output), 127);
+    assert!(err(&output).contains("cannot start `/nonexistent/program`"), "{}", err(&output));
+    let output = towline("-n 1 -- /etc/passwd").output().unwrap();
+    assert_eq!(code(&output), 126);
+    assert_eq!(code(&towline("-n 0 -- true").output().unwrap()), 2);
+    assert_eq!(code(&towline("-- true").output().unwrap()), 2);
+}
+
+#[test]
+fn a_dead_rank_ends_the_job_with_a_report() {
+    let output = shell("-n 4", "[ $TOWLINE_RANK = 2 ] && exit 5; exec sleep 1000");
+    assert_eq!(code(&output), 5);
+    let report = err(&output);
+    assert!(report.contains("rank 2 (pid ") && report.contains("exited with status 5; ending the job"), "{report}");
+
+    let output = shell("-n 3", "[ $TOWLINE_RANK = 1 ] && kill -KILL $$; exec sleep 1000");
+    assert_eq!(code(&output), 128 + 9);
+    let report = err(&output);
+    assert!(report.contains("rank 1 (pid ") && report.contains("was killed by signal 9 (SIGKILL)"), "{report}");
+    assert_eq!(report.lines().count(), 1, "{report}");
+}
+
+#[test]
+fn ranks_that_ignore_sigterm_are_killed_after_the_grace_time() {
+    let line = "trap '' TERM; [ $TOWLINE_RANK = 1 ] && exit 4; while :; do read line; done";
+    let output = shell("-n 2 --grace 0.1", line);
+    assert_eq!(code(&output), 4);
+    assert!(err(&output).contains("not ended within 0.1 s: killing rank 0 (pid "), "{}", err(&output));
+}
+
+#[test]
+fn the_time_limit_ends_the_job() {
+    let output = towline("-n 2 --timeout 0.1 -- sleep 1000").output().unwrap();
+    assert_eq!(code(&output), 124);
+    assert!(err(&output).contains("time limit of 0.1 s"), "{}", err(&output));
+}
+
+/// Starts ranks that print a line when they are ready, and waits for all of them.
+fn started(mut command: Command, ranks: usize) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    for _ in 0..ranks {
+        line.clear();
+        lines.read_line(&mut line).unwrap();
+        assert!(line.ends_with("ready\n"), "{line}");
+    }
+    (child, lines)
+}
+
+fn signal(child: &Child, signal: Signal) {
+    rustix::process::kill_process(Pid::from_raw(child.id() as i32).unwrap(), signal).unwrap();
+}
+
+fn rest(mut from: impl Read) -> String {
+    let mut text = String::new();
+    from.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let line = "trap 'echo usr1' USR1; trap 'echo term; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut command = towline("-n 2");
+    command.args(["--", "sh", "-c", line]);
+    let (mut child, mut lines) = started(command, 2);
+    signal(&child, Signal::USR1);
+    for _ in 0..2 {
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert!(line.ends_with("] usr1\n"), "{line}");
+    }
+    signal(&child, Signal::TERM);
+    assert_eq!(sorted(&rest(lines)), ["[0] term", "[1] term"]);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+
+    let mut command = towline("-n 2");
+    command.args(["--", "sh", "-c", "echo ready; exec sleep 1000"]);
+    let (mut child, _lines) = started(command, 2);
+    signal(&child, Signal::INT);
+    let report = rest(child.stderr.take().unwrap());
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 2));
+    assert!(report.contains("was killed by signal 2 (SIGINT)"), "{report}");
+}
+
+#[test]
+fn a_second_signal_kills() {
+    let mut command = towline("-n 1 --grace 1000");
+    command.args(["--", "sh", "-c", "trap 'echo once' TERM; echo ready; while :; do sleep 0.01; done"]);
+    let (mut child, mut lines) = started(command, 1);
+    signal(&child, Signal::TERM);
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "[0] once\n");
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 9));
+}
+
+#[test]
+fn ranks_die_with_the_launcher() {
+    let mut command = towline("-n 2 --no-prefix");
+    // Each rank holds the other end of the pipe that this test reads to its end.
+    command.args(["--", "sh", "-c", "echo $$ ready; exec sleep 1000"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut pid = || -> Pid {
+        let line = lines.next().unwrap().unwrap();
+        Pid::from_raw(line.split(' ').next().unwrap().parse().unwrap()).unwrap()
+    };
+    let pids = [pid(), pid()];
+    let watched = pids.map(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap());
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    for rank in &watched {
+        // Readable when the process has ended.
+        let mut fds = [rustix::event::PollFd::new(rank, rustix::event::PollFlags::IN)];
+        let limit = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+        assert_eq!(rustix::event::poll(&mut fds, Some(&limit)).unwrap(), 1);
+    }
+}
+
+#[test]
+fn x3_allgather_of_processes() {
+    for size in [1, 2, 16] {
+        let output = role(&format!("-n {size}"), "allgather").output().unwrap();
+        assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+        assert_eq!(out(&output).matches(" is well").count(), size);
+    }
+}
+
+#[test]
+fn a_program_without_a_launcher_is_a_job_of_one() {
+    let me = std::env::current_exe().unwrap();
+    let output =
+        Command::new(me).args(["--exact", "as_rank", "--nocapture"]).env("ROLE", "allgather").output().unwrap();
+    assert!(output.status.success() && out(&output).contains("rank 0 of 1"), "{}", err(&output));
+}
+
+#[test]
+fn a_rank_that_exits_well_without_finishing_has_failed() {
+    let output = role("-n 2", "unfinished").output().unwrap();
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("rank 1 (pid ") && err(&output).contains("before it finished"), "{}", err(&output));
+}
+
+#[test]
+fn an_abort_ends_the_job_with_its_code_and_message() {
+    let output = role("-n 3", "abort").output().unwrap();
+    assert_eq!(code(&output), 7);
+    let report = err(&output);
+    assert!(report.contains("rank 1 (pid ") && report.contains("aborted the job with code 7: disk full"), "{report}");
+}
+
+#[test]
+fn a_fence_that_can_never_open_fails_at_once() {
+    let output = role("-n 2", "deserted").output().unwrap();
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("fence: fence: rank 1 ended"), "{}", out(&output));
+}
+
+#[test]
+fn ranks_get_what_was_asked_for_and_the_key_is_on_no_command_line() {
+    let line = "echo $TOWLINE_TRANSPORTS $TOWLINE_LINKS $A $B $HOME_OF; tr '\\0' ' ' </proc/$PPID/cmdline";
+    let output = towline("-n 1 --no-prefix --transport sm,tcp --links 3 -e A=1 --env B=x=y -e HOME_OF -e UNSET_HERE")
+        .env("HOME_OF", "me")
+        .args(["--", "sh", "-c", line])
+        .output()
+        .unwrap();
+    let out = out(&output);
+    assert!(out.starts_with("sm,tcp 3 1 x=y me\n"), "{out}");
+    assert!(!out.split_whitespace().any(|word| word.len() == 64 && word.bytes().all(|b| b.is_ascii_hexdigit())));
+}
+
+#[test]
+fn rank_0_reads_standard_input() {
+    let mut command = towline("-n 2 --no-prefix");
+    command.args(["--", "sh", "-c", "cat; echo end"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"some input\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(sorted(&out(&output)), ["end", "end", "some input"]);
+}
+
+/// A directory with a hosts file, and a remote shell that runs everything here.
+struct Hosts {
+    directory: PathBuf,
+}
+
+impl Hosts {
+    fn new(name: &str, hosts: &str, script: &str) -> Self {
+        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("hosts"), hosts).unwrap();
+        let rsh = directory.join("rsh");
+        fs::write(&rsh, script).unwrap();
+        fs::set_permissions(&rsh, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { directory }
+    }
+
+    fn arguments(&self) -> String {
+        let directory = self.directory.display();
+        format!("--hosts {directory}/hosts --rsh {directory}/rsh")
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+const HERE: &str = "#!/bin/sh\nhost=$1; shift; echo \"welcome to $host\"; exec \"$@\"\n";
+
+#[test]
+fn several_hosts_over_a_remote_shell() {
+    let hosts = Hosts::new("several", "node0 slots=2 # first\nlocalhost\nnode1 slots=5\n", HERE);
+    let output = role(&format!("-n 6 {}", hosts.arguments()), "allgather").output().unwrap();
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    for (rank, host) in [(0, "node0"), (1, "node0"), (2, "localhost"), (3, "node1"), (5, "node1")] {
+        assert!(out(&output).contains(&format!("[{rank}] rank {rank} of 6 on {host} is well")), "{}", out(&output));
+    }
+    assert!(err(&output).contains("node1 says: welcome to node1"), "{}", err(&output));
+
+    let line = "echo $TOWLINE_LOCAL $A $(pwd); tr '\\0' ' ' </proc/$PPID/cmdline";
+    let output = shell(&format!("--no-prefix -e A=b {}", hosts.arguments()), line);
+    assert!(out(&output).contains(&format!("3-7 b {}", std::env::current_dir().unwrap().display())));
+    let is_key = |word: &str| word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(!out(&output).split_whitespace().any(is_key));
+}
+
+#[test]
+fn a_dead_rank_on_another_host_ends_the_job() {
+    let hosts = Hosts::new("dead", "node0 slots=2\nnode1 slots=2\n", HERE);
+    let output = shell(&hosts.arguments(), "[ $TOWLINE_RANK = 3 ] && kill -KILL $$; exec sleep 1000");
+    assert_eq!(code(&output), 128 + 9);
+    let report = err(&output);
+    assert!(report.contains("rank 3 (pid ") && report.contains("on node1) was killed by signal 9"), "{report}");
+
+    let output =
+        shell(&hosts.arguments(), "printf partial; [ $TOWLINE_RANK = 1 ] && exec /nonexistent; exec sleep 1000");
+    assert_eq!(code(&output), 127);
+    assert!(out(&output).contains("[1] partial\n"), "{}", out(&output));
+    let output = towline(&format!("{} -- /nonexistent", hosts.arguments())).output().unwrap();
+    assert_eq!(code(&output), 127);
+    assert!(err(&output).contains("cannot start `/nonexistent`"), "{}", err(&output));
+}
+
+#[test]
+fn signals_reach_other_hosts() {
+    let hosts = Hosts::new("signals", "node0\nnode1\n", HERE);
+    let line = "trap 'echo term; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut command = towline(&hosts.arguments());
+    command.args(["--", "sh", "-c", line]);
+    let (mut child, lines) = started(command, 2);
+    signal(&child, Signal::TERM);
+    assert_eq!(sorted(&rest(lines)), ["[0] term", "[1] term"]);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_or_is_lost_ends_the_job() {
+    let unreachable = Hosts::new("unreachable", "localhost\nnode1\n", "#!/bin/sh\necho 'no route' >&2; exit 255\n");
+    let output = towline(&format!("{} -- sleep 1000", unreachable.arguments())).output().unwrap();
+    assert_eq!(code(&output), 1);
+    let report = err(&output);
+    assert!(report.contains("no route") && report.contains("host node1 is lost with rank 1"), "{report}");
+
+    // The remote shell dies while the job runs: the agent, whose launcher is gone for it, ends its ranks.
+    let script = "#!/bin/sh\nshift; \"$@\" & echo $! >\"$(dirname \"$0\")/agent\"; wait\n";
+    let lost = Hosts::new("lost", "node0\n", &script.replace("\"$@\" &", "\"$@\" <&0 &"));
+    let line = "kill -KILL $(cat \"$DIRECTORY/agent\"); exec sleep 1000";
+    let directory = lost.directory.display();
+    let output = shell(&format!("{} -e DIRECTORY={directory}", lost.arguments()), line);
+    assert_eq!(code(&output), 1);
+    assert!(err(&output).contains("host node0 is lost with rank 0"), "{}", err(&output));
+}
+
+#[test]
+fn a_wrong_hosts_file_is_named_with_its_line() {
+    let hosts = Hosts::new("wrong", "node0\nnode1 slots=many\n", HERE);
+    let output = towline(&format!("{} -- true", hosts.arguments())).output().unwrap();
+    assert_eq!(code(&output), 2);
+    assert!(err(&output).contains("hosts: line 2"), "{}", err(&output));
+    let hosts = Hosts::new("few", "node0\n", HERE);
+    let output = towline(&format!("-n 2 {} -- true", hosts.arguments())).output().unwrap();
+    assert_eq!(code(&output), 2);
+    assert!(err(&output).contains("1 slots for 2 ranks"), "{}", err(&output));
+}
