@@ -158,6 +158,9 @@ impl Rail {
             return;
         }
         self.listening = on;
+        if on {
+            self.polls = self.config.epoll_interval_polls; // somebody may have waited for long: look at once
+        }
         let interest = if on { Interest::Read } else { Interest::Nothing };
         for (at, listener) in self.listeners.iter().enumerate() {
             let word = WORD_LISTENER << 60 | at as u64;

@@ -1,0 +1,259 @@
+//! Rails of one process, polled in turns, and a client that speaks the protocol by hand.
+#![allow(dead_code)] // each test program uses its part
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration as Wait;
+
+use towline_core::btl::{Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Shape};
+use towline_core::time::Instant;
+use towline_tcp::card::{Card, Reach};
+use towline_tcp::hello::{HELLO, Hello, PROOF, Role, Transcript, VERDICT, Verdict};
+use towline_tcp::{Config, JobKey, Rail};
+
+pub const JOB: u64 = 0x70B;
+pub const TAG: u8 = 0x80;
+/// Idle rounds before a wait is given up; each waits up to a millisecond for the kernel.
+const PATIENCE: u32 = 20_000;
+
+pub fn key() -> JobKey {
+    JobKey::new([9; 32])
+}
+
+pub fn config(rank: u32) -> Config {
+    let mut config = Config::new(JOB, rank, key());
+    config.filter.include = vec!["lo".into()];
+    config.epoll_interval_polls = 3; // calls are noticed soon
+    config
+}
+
+pub fn rail(rank: u32) -> Rail {
+    Rail::new(config(rank)).expect("this host has a loopback")
+}
+
+/// An event worth keeping.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Seen {
+    Frame(Peer, Vec<u8>),
+    Lost(Peer, Lost),
+}
+
+/// Rails polled in turns, in a time that the test moves.
+pub struct World {
+    pub rails: Vec<Rail>,
+    pub seen: Vec<Vec<Seen>>,
+    pub now: Instant,
+    idle: u32,
+}
+
+impl World {
+    pub fn new(rails: Vec<Rail>) -> Self {
+        let seen = rails.iter().map(|_| vec![]).collect();
+        Self { rails, seen, now: Instant::from_nanos(1), idle: 0 }
+    }
+
+    /// Each rail knows each other, by its number as the peer.
+    pub fn acquainted(rails: Vec<Rail>) -> (Self, Vec<Vec<Endpoint>>) {
+        let mut world = Self::new(rails);
+        let count = world.rails.len();
+        let mut endpoints = vec![vec![Endpoint(u32::MAX); count]; count];
+        for (one, row) in endpoints.iter_mut().enumerate() {
+            for (other, place) in row.iter_mut().enumerate().filter(|(other, _)| *other != one) {
+                let card = world.rails[other].card().to_vec();
+                *place = world.rails[one].add_peer(Peer(other as u32), &card).expect("same host");
+            }
+        }
+        (world, endpoints)
+    }
+
+    /// One poll of one rail. Short frames are taken whole, longer ones read once they are in.
+    pub fn poll(&mut self, at: usize) -> Option<Event> {
+        let event = self.rails[at].poll(self.now)?;
+        self.idle = 0;
+        match event {
+            Event::Frame(frame) if frame.is_whole() => {
+                self.seen[at].push(Seen::Frame(frame.from, frame.head().to_vec()));
+            }
+            Event::Frame(frame) => {
+                let bytes = self.read_all(at, &frame);
+                self.rails[at].release(frame.id);
+                self.seen[at].push(Seen::Frame(frame.from, bytes));
+            }
+            Event::Lost(peer, why) => self.seen[at].push(Seen::Lost(peer, why)),
+            _ => {}
+        }
+        Some(event)
+    }
+
+    fn read_all(&mut self, at: usize, frame: &Frame) -> Vec<u8> {
+        let mut bytes = vec![0; frame.len as usize];
+        for _ in 0..PATIENCE {
+            if self.rails[at].read(frame.id, 0, &mut bytes) == bytes.len() {
+                return bytes;
+            }
+            for other in 0..self.rails.len() {
+                assert!(self.rails[other].poll(self.now).is_none_or(|event| matches!(event, Event::Sent(_))));
+            }
+        }
+        panic!("a body does not come in");
+    }
+
+    pub fn round(&mut self) {
+        self.idle += 1;
+        for at in 0..self.rails.len() {
+            self.poll(at);
+        }
+        if self.idle > 8 && self.idle.is_multiple_of(8) {
+            self.rest();
+        }
+    }
+
+    /// Waits a moment for the kernel.
+    fn rest(&mut self) {
+        let mut handles: Vec<libc::pollfd> = self.rails.iter().map(handle).collect();
+        // SAFETY: a slice of descriptors.
+        unsafe { libc::poll(handles.as_mut_ptr(), handles.len() as u64, 1) };
+    }
+
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        self.idle = 0;
+        while !done(self) {
+            self.round();
+            assert!(self.idle < PATIENCE, "waited in vain: {what}; seen {:?}", self.seen);
+        }
+    }
+
+    /// Sends a short frame, polling all rails while there is no room.
+    pub fn send(&mut self, from: usize, to: Endpoint, bytes: &[u8]) {
+        self.idle = 0;
+        while !try_send(&mut self.rails[from], to, bytes).expect("reachable") {
+            self.round();
+            assert!(self.idle < PATIENCE, "no room for a frame; seen {:?}", self.seen);
+        }
+    }
+
+    /// Forgets the frames that were seen, after checking that nobody was lost.
+    pub fn assert_nobody_lost(&mut self) {
+        for seen in &mut self.seen {
+            assert!(!seen.iter().any(|it| matches!(it, Seen::Lost(..))), "{seen:?}");
+            seen.clear();
+        }
+    }
+}
+
+fn handle(rail: &Rail) -> libc::pollfd {
+    libc::pollfd { fd: rail.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }
+}
+
+/// Sends one frame; `false`: no room, or still connecting.
+pub fn try_send(rail: &mut Rail, to: Endpoint, bytes: &[u8]) -> Result<bool, SendError> {
+    let header = bytes.len().min(8) as u8;
+    let shape = Shape { tag: TAG, lane: Lane::Eager, header, len: bytes.len() as u32 };
+    match rail.reserve(to, shape) {
+        Ok(mut grant) => {
+            grant.write(0, bytes);
+            let ticket = grant.finish();
+            rail.commit(ticket);
+            Ok(true)
+        }
+        Err(SendError::Busy) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub fn card(rail: &Rail) -> Card {
+    Card::decode(rail.card()).expect("its own card")
+}
+
+pub fn address(rail: &Rail) -> SocketAddr {
+    let reach = card(rail).addresses[0];
+    SocketAddr::new(reach.address, reach.port)
+}
+
+/// A rank that is made of this test alone.
+pub struct Hand {
+    pub rank: u32,
+    pub instance: u64,
+    pub key: JobKey,
+}
+
+impl Hand {
+    pub fn new(rank: u32) -> Self {
+        Self { rank, instance: 0x1A57, key: key() }
+    }
+
+    /// The card of this rank, which listens at `at`.
+    pub fn card(&self, at: &[SocketAddr], like: &Rail) -> Vec<u8> {
+        let addresses = at.iter().map(|it| Reach { address: it.ip(), prefix: 8, port: it.port() }).collect();
+        Card { rank: self.rank, instance: self.instance, addresses, ..card(like) }.encode()
+    }
+
+    pub fn hello(&self, to: &Rail) -> Hello {
+        let to = card(to);
+        Hello {
+            role: Role::Initiator,
+            link: to.link,
+            features: 0,
+            job: to.job,
+            from: self.rank,
+            to: to.rank,
+            from_instance: self.instance,
+            to_instance: to.instance,
+            nonce: [0x5A; 32],
+        }
+    }
+
+    /// Connects and says hello; returns the stream and the transcript, the acceptor's proof checked.
+    pub fn greet(&self, world: &mut World, at: usize) -> (TcpStream, Transcript) {
+        let hello = self.hello(&world.rails[at]).encode();
+        let mut stream = connect(&world.rails[at]);
+        stream.write_all(&hello).expect("room");
+        let answer = hear::<{ HELLO + PROOF }>(world, &mut stream).expect("an answer");
+        let (said, proof) = answer.split_first_chunk::<HELLO>().expect("long enough");
+        let transcript = Transcript { initiator: hello, acceptor: *said };
+        let proof: &[u8; PROOF] = proof.try_into().expect("long enough");
+        assert!(transcript.proves(&key(), Role::Acceptor, proof), "the acceptor knows the key");
+        (stream, transcript)
+    }
+
+    /// A connection that carries frames.
+    pub fn join(&self, world: &mut World, at: usize) -> TcpStream {
+        let (mut stream, transcript) = self.greet(world, at);
+        stream.write_all(&transcript.proof(&self.key, Role::Initiator)).expect("room");
+        let verdict = hear::<VERDICT>(world, &mut stream).expect("a verdict");
+        assert_eq!(transcript.read_verdict(&self.key, &verdict), Some(Verdict::Accepted));
+        stream
+    }
+}
+
+pub fn connect(to: &Rail) -> TcpStream {
+    let stream = TcpStream::connect(address(to)).expect("a listener");
+    stream.set_nodelay(true).expect("an option");
+    stream.set_read_timeout(Some(Wait::from_millis(1))).expect("an option");
+    stream
+}
+
+/// Reads exactly `N` bytes while the world goes on; `None` at the end of the stream.
+pub fn hear<const N: usize>(world: &mut World, stream: &mut TcpStream) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut at = 0;
+    for _ in 0..PATIENCE {
+        match stream.read(&mut bytes[at..]) {
+            Ok(0) => return None,
+            Ok(count) => at += count,
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+            Err(_) => return None,
+        }
+        if at == N {
+            return Some(bytes);
+        }
+        world.round();
+    }
+    panic!("nothing is said");
+}
+
+/// Waits until the other side closes.
+pub fn closed(world: &mut World, stream: &mut TcpStream) {
+    assert_eq!(hear::<512>(world, stream), None);
+}

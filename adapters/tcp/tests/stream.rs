@@ -1,0 +1,157 @@
+//! Frames in a stream: however it is cut, they come out as they went in.
+
+mod common;
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use common::*;
+use towline_core::btl::{Cookie, Delivery, Event, Frame, HEAD, Peer, Rail as _};
+use towline_core::convertor::Span;
+use towline_tcp::framing::encode;
+
+/// A rail, and a peer of it made by hand.
+fn pair() -> (World, TcpStream) {
+    let mut world = World::new(vec![rail(0)]);
+    let hand = Hand::new(2);
+    let card = hand.card(&[address(&world.rails[0])], &world.rails[0]);
+    world.rails[0].add_peer(Peer(2), &card).unwrap();
+    let stream = hand.join(&mut world, 0);
+    (world, stream)
+}
+
+/// Polls until there is an event.
+fn event(world: &mut World) -> Event {
+    for _ in 0..200_000 {
+        if let Some(event) = world.rails[0].poll(world.now) {
+            return event;
+        }
+    }
+    panic!("nothing comes");
+}
+
+fn frame(world: &mut World) -> Frame {
+    match event(world) {
+        Event::Frame(frame) => frame,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Polls a while, in which nothing may come.
+fn nothing(world: &mut World) {
+    for _ in 0..300 {
+        assert!(world.rails[0].poll(world.now).is_none());
+    }
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+/// The frame is reported once its header is in, wherever the stream is cut, and the body goes to its sink.
+#[test]
+fn p26_header_split_at_each_byte() {
+    const HEADER: usize = 24;
+    let body = bytes(500);
+    let whole = [&encode(500, TAG, HEADER as u8)[..], &body].concat();
+    let (mut world, mut stream) = pair();
+    for cut in 0..=8 + HEADER + 40 {
+        stream.write_all(&whole[..cut]).unwrap();
+        if cut < 8 + HEADER {
+            nothing(&mut world);
+            stream.write_all(&whole[cut..8 + HEADER]).unwrap();
+        }
+        let frame = frame(&mut world);
+        let here = cut.max(8 + HEADER) - 8;
+        assert_eq!((frame.len, usize::from(frame.valid)), (500, here.min(HEAD)), "cut at {cut}");
+        assert_eq!(frame.head(), &body[..here.min(HEAD)]);
+        let mut sink = vec![0; 500 - HEADER];
+        let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
+        // SAFETY: the sink lives until the delivery is reported, below.
+        let delivery = unsafe { world.rails[0].deliver(frame.id, HEADER, span, Cookie(cut as u64)) };
+        assert_eq!(delivery, Delivery::Pending);
+        nothing(&mut world);
+        stream.write_all(&whole[8 + here..]).unwrap();
+        assert!(matches!(event(&mut world), Event::Delivered(Cookie(cookie)) if cookie == cut as u64));
+        assert!(sink == body[HEADER..], "cut at {cut}");
+    }
+}
+
+#[test]
+fn p26_short_frames_split_at_each_byte_come_whole() {
+    let body = bytes(HEAD);
+    let whole = [&encode(HEAD as u32, TAG, 3)[..], &body].concat();
+    let (mut world, mut stream) = pair();
+    for cut in 0..whole.len() {
+        stream.write_all(&whole[..cut]).unwrap();
+        nothing(&mut world);
+        stream.write_all(&whole[cut..]).unwrap();
+        let frame = frame(&mut world);
+        assert!(frame.is_whole() && frame.head() == body);
+    }
+}
+
+#[test]
+fn many_short_frames_come_in_one_read_in_order() {
+    let (mut world, mut stream) = pair();
+    let mut all = vec![];
+    for at in 0..5000u32 {
+        all.extend_from_slice(&encode(4, TAG, 4));
+        all.extend_from_slice(&at.to_le_bytes());
+    }
+    stream.write_all(&all).unwrap();
+    for at in 0..5000u32 {
+        assert_eq!(frame(&mut world).head(), at.to_le_bytes());
+    }
+    nothing(&mut world);
+}
+
+/// A frame given back before its body is in is swallowed, and what follows it is found.
+#[test]
+fn p29_a_released_body_is_swallowed() {
+    let (mut world, mut stream) = pair();
+    let body = bytes(300_000);
+    for here in [20, 57, 5000] {
+        stream.write_all(&encode(300_000, TAG, 16)).unwrap();
+        stream.write_all(&body[..here]).unwrap();
+        let held = frame(&mut world);
+        world.rails[0].release(held.id);
+        nothing(&mut world);
+        std::thread::scope(|scope| {
+            let rest = &body[here..];
+            let mut writer = stream.try_clone().unwrap();
+            scope.spawn(move || {
+                writer.write_all(rest).unwrap();
+                writer.write_all(&encode(2, TAG, 0)).unwrap();
+                writer.write_all(b"ok").unwrap();
+            });
+            assert_eq!(frame(&mut world).head(), b"ok");
+        });
+    }
+}
+
+/// A sink that is shorter than the body, and a part of the body that is skipped before it has come.
+#[test]
+fn p28_p29_sinks_take_what_they_asked_for_and_no_more() {
+    let body = bytes(100_000);
+    let whole = [&encode(100_000, TAG, 16)[..], &body, &encode(2, TAG, 0)[..], b"ok"].concat();
+    let (mut world, mut stream) = pair();
+    for (skip, room) in [(16, 10), (16, 99_984), (90_000, 5000), (99_999, 1), (100_000, 7), (50_000, 0)] {
+        stream.write_all(&whole[..8 + 40]).unwrap();
+        let held = frame(&mut world);
+        let mut sink = vec![0xEE; room + 8];
+        let span = Span::contiguous(sink.as_mut_ptr(), room);
+        // SAFETY: the sink lives until the delivery is reported, below.
+        let delivery = unsafe { world.rails[0].deliver(held.id, skip, span, Cookie(1)) };
+        assert_eq!(delivery, Delivery::Pending);
+        std::thread::scope(|scope| {
+            let (rest, mut writer) = (&whole[48..], stream.try_clone().unwrap());
+            scope.spawn(move || writer.write_all(rest).unwrap());
+            assert!(matches!(event(&mut world), Event::Delivered(Cookie(1))));
+            assert_eq!(frame(&mut world).head(), b"ok");
+        });
+        let got = room.min(100_000 - skip);
+        assert!(sink[..got] == body[skip..skip + got], "skip {skip}, room {room}");
+        assert!(sink[got..].iter().all(|byte| *byte == 0xEE), "overrun");
+    }
+}
