@@ -295,7 +295,8 @@ fn malformed_bytes_are_refused_and_the_job_goes_on() {
     drop(world.tcp());
     assert!(world.refused().contains("closed"));
 
-    let changes: [(fn(&mut Environment), &str); 3] = [
+    type Change = fn(&mut Environment);
+    let changes: [(Change, &str); 3] = [
         (|environment| environment.size = 3, "size"),
         (|environment| environment.rank = 2, "no such rank"),
         (|environment| environment.job ^= 1, "another job"),

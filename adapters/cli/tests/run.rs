@@ -166,8 +166,11 @@ fn a_dead_rank_ends_the_job_with_a_report() {
 
 #[test]
 fn ranks_that_ignore_sigterm_are_killed_after_the_grace_time() {
-    let line = "trap '' TERM; [ $TOWLINE_RANK = 1 ] && exit 4; while :; do read line; done";
-    let output = shell("-n 2 --grace 0.1", line);
+    let marks = Hosts::new("grace", "", "");
+    let line = "cd $MARKS
+        if [ $TOWLINE_RANK = 0 ]; then trap '' TERM; touch deaf; while :; do sleep 0.01; done; fi
+        until [ -e deaf ]; do sleep 0.01; done; exit 4";
+    let output = shell(&format!("-n 2 --grace 0.1 -e MARKS={}", marks.directory.display()), line);
     assert_eq!(code(&output), 4);
     assert!(err(&output).contains("not ended within 0.1 s: killing rank 0 (pid "), "{}", err(&output));
 }
