@@ -45,7 +45,8 @@ fn over_anything(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-fn config() -> Config {
+/// Any limits.
+pub fn config() -> Config {
     let config = any(Config::SMALLEST);
     keep((config.bytes(any(0)), Mtl::<[Opaque; 1]>::bytes(&config, any(0), any(0))));
     config
@@ -61,7 +62,7 @@ fn add(rail: &mut impl Rail) -> Result<Endpoint, Unreachable> {
 }
 
 /// Every operation, in any order, with any arguments.
-fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
+pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
     let mut room = [0; 256];
     let mut other = [0; 256];
     let Ok(mut comm) = mtl.add_comm(any(0), Group::World { size: any(0) }, any(0)) else { return };

@@ -11,6 +11,7 @@ use towline_core::time::Instant;
 use crate::{any, keep};
 
 /// See the [module](self).
+#[derive(Debug)]
 pub struct Opaque;
 
 static ATTRIBUTES: Attributes = Attributes {

@@ -1,0 +1,185 @@
+//! The BTL face over any rail: descriptors, active messages, callbacks, components.
+//!
+//! Functions of types that stay inside the core are reached through the module, and not named here otherwise:
+//! begin, filled, forget, is_parked, own, park, pop, take_used, unpark.
+
+use core::fmt;
+
+use towline_core::arena::{Arena, OutOfMemory};
+use towline_core::btl::active::Received;
+use towline_core::btl::component::{Component, Refusal, Started, Threads, start};
+use towline_core::btl::descriptor::{Descriptor, DescriptorFlags};
+use towline_core::btl::endpoint::{EndpointId, Proc};
+use towline_core::btl::module::{
+    Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome,
+};
+use towline_core::btl::{Rail, Unreachable};
+use towline_core::convertor::Span;
+use towline_core::modex::{Board, BoardConfig, Component as Identity, Modex, Version};
+use towline_core::time::Instant;
+
+use crate::opaque::Opaque;
+use crate::{any, bytes, keep, say};
+
+/// Reaches all of it.
+pub fn reach() {
+    let mut room = [0; 4096];
+    let _ = module(&mut Arena::new(bytes(&mut room)));
+    let _ = components(&mut Arena::new(bytes(&mut room)));
+}
+
+/// Whoever is called does anything to the module.
+#[derive(Debug)]
+struct Caller;
+
+impl<R: Rail> Consumer<R> for Caller {
+    fn receive(&self, btl: &mut Btl<'_, R>, received: &Received<'_>) {
+        keep((received.endpoint(), received.tag(), received.data(), received.segments()));
+        send(btl);
+    }
+}
+
+impl<R: Rail> Completed<R> for Caller {
+    fn completed(&self, btl: &mut Btl<'_, R>, completion: Completion) {
+        keep(completion);
+        send(btl);
+    }
+}
+
+impl<R: Rail> ErrorHandler<R> for Caller {
+    fn failed(&self, btl: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, info: &dyn fmt::Display) {
+        keep((flags, proc));
+        say(info);
+        send(btl);
+    }
+}
+
+static CALLER: Caller = Caller;
+
+fn endpoint<R: Rail>(btl: &mut Btl<'_, R>) -> Option<EndpointId> {
+    let mut card = [0; 64];
+    let procs = [Proc { id: any(0), card: bytes(&mut card) }];
+    let mut endpoints = [Err(Unreachable::Full)];
+    let mut mask = [0u64; 2];
+    let mask = if any(true) { mask.get_mut(..any(1)) } else { None };
+    keep(btl.add_procs(any(&procs), &mut endpoints, mask));
+    any(endpoints.first().copied()?.ok())
+}
+
+fn send<R: Rail>(btl: &mut Btl<'_, R>) {
+    let Some(to) = endpoint(btl) else { return };
+    let data = Span::contiguous(any(core::ptr::null_mut()), any(0));
+    let flags = any(DescriptorFlags::empty());
+    // SAFETY: never run; for the linker only.
+    let descriptor: Descriptor = match any(0) {
+        0 => match btl.alloc(to, any(0), any(0), flags) {
+            Ok(descriptor) => descriptor,
+            Err(error) => return say_and(error.blame(), error),
+        },
+        _ => match unsafe { btl.prepare_src(to, data, any(0), any(0), any(0), flags) } {
+            Ok((descriptor, _)) => descriptor,
+            Err(error) => return say(error),
+        },
+    };
+    loop {
+        let descriptor = any(descriptor);
+        match any(0) {
+            0 => match btl.free(descriptor) {
+                Ok(()) => {}
+                Err(error) => say_and(error.blame(), error),
+            },
+            // SAFETY: never run; for the linker only.
+            1 => keep(unsafe { btl.attach(descriptor, data) }),
+            2 => keep(btl.shorten(descriptor, any(0))),
+            3 => keep(btl.memory(descriptor).map(|memory| memory.len())),
+            4 => keep(btl.segment(descriptor, any(0))),
+            5 => keep(btl.properties(descriptor).map(|properties| properties.flags)),
+            6 => {
+                if let Some(properties) = btl.properties_mut(descriptor) {
+                    properties.flags = any(flags);
+                }
+            }
+            7 => match btl.send(any(to), descriptor, any(0)) {
+                Ok(Outcome::Queued | Outcome::Sent) => {}
+                Err(error) => say_and(error.blame(), error),
+            },
+            8 => {
+                let mut header = [0; 64];
+                let what = Immediate {
+                    tag: any(0),
+                    header: bytes(&mut header),
+                    payload: data,
+                    order: any(0),
+                    flags,
+                    or_descriptor: any(true),
+                };
+                // SAFETY: never run; for the linker only.
+                match unsafe { btl.sendi(any(to), what) } {
+                    Ok(()) => {}
+                    Err(error) => say_and(error.blame(), error),
+                }
+            }
+            9 => keep(btl.del_procs(any(&[to]))),
+            10 => keep((btl.is_reachable(any(to)), btl.poll_at(), btl.arm(), btl.counters(), btl.rail().card().len())),
+            11 => say(btl.dump(any(None), any(false))),
+            12 => keep(btl.progress(Instant::from_nanos(any(0)))),
+            _ => return,
+        }
+    }
+}
+
+fn say_and(blame: towline_core::error::Blame, error: impl fmt::Display) {
+    keep(blame);
+    say(error);
+}
+
+fn module(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
+    let config = any(Config::default());
+    keep(config.bytes::<Opaque>(Opaque.attributes()));
+    let mut btl = Btl::new(config, arena, Opaque)?;
+    btl.register_error(any(&CALLER));
+    while any(true) {
+        match btl.register(any(0), any(&CALLER)) {
+            Ok(()) => keep(btl.unregister(any(0))),
+            Err(error) => say_and(error.blame(), error),
+        }
+        send(&mut btl);
+    }
+    keep(btl.finalize().1);
+    Ok(())
+}
+
+impl Component<Opaque> for Caller {
+    fn identity(&self) -> Identity<'static> {
+        let version = Version::new(any(0), any(0), any(0));
+        Identity { mca: version, kind: any(""), kind_version: version, name: any(""), version }
+    }
+
+    fn open(&mut self) -> Result<(), Refusal> {
+        any(Ok(()))
+    }
+
+    fn init(
+        &mut self,
+        threads: Threads,
+        modex: &mut dyn Modex,
+        accept: &mut dyn FnMut(Opaque) -> bool,
+    ) -> Result<(), Refusal> {
+        keep((threads, modex.rank()));
+        while accept(Opaque) {}
+        any(Ok(()))
+    }
+
+    fn close(&mut self) {}
+}
+
+fn components(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
+    let mut board = Board::new(any(BoardConfig::default()), arena)?;
+    let (mut one, mut two) = (Caller, Caller);
+    let mut outcomes = [Started::Rails(0); 2];
+    let mut scratch = [0; 256];
+    let threads = any(Threads::default());
+    start(&mut [&mut one, &mut two], &mut outcomes, threads, &mut board, bytes(&mut scratch), &mut |_| any(true));
+    outcomes.iter().for_each(say);
+    Ok(())
+}
