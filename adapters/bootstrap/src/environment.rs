@@ -1,5 +1,7 @@
 //! What a launcher tells its ranks.
 
+use std::net::SocketAddr;
+
 use crate::error::EnvironmentError;
 use crate::{Address, Key, key};
 
@@ -13,6 +15,8 @@ pub struct Environment {
     pub size: u32,
     /// Where to find the server, in the order to try; empty for a job of size 1 without a launcher.
     pub root: Vec<Address>,
+    /// Where rank 0 itself runs the server, for a job without a launcher.
+    pub listen: Option<SocketAddr>,
     /// The job's number.
     pub job: u64,
     /// The job's secret.
@@ -37,6 +41,7 @@ impl Environment {
             rank: 0,
             size: 1,
             root: Vec::new(),
+            listen: None,
             job: u64::from_le_bytes(job),
             key: Key::from_bytes(secret),
             transports: Vec::new(),
@@ -85,6 +90,11 @@ impl Environment {
                 environment.key = Key::from_hex(&read("TOWLINE_KEY")?)
                     .ok_or_else(|| EnvironmentError { name: "TOWLINE_KEY", why: why() })?;
                 environment.local = None;
+                if let Some(listen) = lookup("TOWLINE_LISTEN") {
+                    let why = format!("`{listen}` is no address:port");
+                    let listen = listen.trim().parse().map_err(|_| EnvironmentError { name: "TOWLINE_LISTEN", why })?;
+                    environment.listen = Some(listen);
+                }
             }
         }
         if let Some(transports) = lookup("TOWLINE_TRANSPORTS") {
@@ -118,6 +128,9 @@ impl Environment {
             ("TOWLINE_KEY", self.key.to_hex()),
             ("TOWLINE_HOST", self.host.clone()),
         ];
+        if let Some(listen) = self.listen {
+            variables.push(("TOWLINE_LISTEN", listen.to_string()));
+        }
         if !self.transports.is_empty() {
             variables.push(("TOWLINE_TRANSPORTS", self.transports.join(",")));
         }
@@ -190,6 +203,7 @@ mod tests {
             rank: 9,
             size: 12,
             root: vec!["unix:@a".parse().unwrap(), "tcp:h:1".parse().unwrap()],
+            listen: Some("0.0.0.0:4000".parse().unwrap()),
             transports: vec!["sm".into(), "tcp".into()],
             links: Some(3),
             host: "node1".into(),
@@ -227,6 +241,7 @@ mod tests {
             ("TOWLINE_JOB", "xyz"),
             ("TOWLINE_KEY", "00"),
             ("TOWLINE_LINKS", "-"),
+            ("TOWLINE_LISTEN", "node0"),
             ("TOWLINE_LOCAL", "0"),
             ("TOWLINE_LOCAL", "1-0,1"),
             ("TOWLINE_LOCAL", "1,2"),

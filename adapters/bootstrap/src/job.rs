@@ -13,6 +13,7 @@ use towline_core::modex::{
 use crate::channel::{Kind, PAYLOAD_MAX};
 use crate::error::Error;
 use crate::greet::{self, Link, word};
+use crate::host::Host;
 use crate::{Environment, Key};
 
 /// How long [`Job::from_env`] tries to join.
@@ -26,6 +27,8 @@ const WORD_LIMIT: Duration = Duration::from_secs(10);
 /// failure, since others may wait. The crate's page has an example. Not for simultaneous callers.
 pub struct Job {
     environment: Environment,
+    /// The server, where this rank runs it.
+    host: Option<Host>,
     /// None in a job of size 1 without a launcher.
     link: Option<Link>,
     incarnation: u32,
@@ -90,6 +93,7 @@ impl Job {
     pub fn join(environment: Environment, deadline: Instant) -> Result<Self, Error> {
         let size = environment.size as usize;
         let mut job = Self {
+            host: None,
             link: None,
             incarnation: 1,
             own: Vec::new(),
@@ -107,6 +111,11 @@ impl Job {
             environment,
         };
         if !job.environment.root.is_empty() {
+            if let Some(listen) = job.environment.listen.filter(|_| job.environment.rank == 0) {
+                let host = Host::start(&job.environment, listen);
+                let at = |source| Error::Connect { address: format!("{listen} (TOWLINE_LISTEN)"), source };
+                job.host = Some(host.map_err(at)?);
+            }
             let joined = greet::join(&job.environment, deadline)?;
             (job.incarnation, job.fence_entered) = (joined.incarnation, joined.fence);
             job.fence_open = job.fence_entered;
@@ -273,7 +282,7 @@ impl Job {
     }
 
     /// Tells the launcher that this rank will take part in nothing further, and closes the exchange. Does not wait for
-    /// other ranks. A second call does nothing.
+    /// other ranks, unless this rank runs the job's server itself. A second call does nothing.
     ///
     /// # Errors
     /// Where the launcher could not be told.
@@ -284,6 +293,7 @@ impl Job {
         let said = self.say(Kind::Finish, &[], "finish");
         self.finished = true;
         self.link = None;
+        self.host.take().into_iter().for_each(Host::see_off);
         self.changes.clear();
         self.watches.clear();
         said

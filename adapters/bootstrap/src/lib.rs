@@ -34,10 +34,15 @@
 //! | `TOWLINE_ROOT` | where the server listens: `unix:/path`, `unix:@abstract`, `tcp:host:port`; several with commas are tried in order | as above |
 //! | `TOWLINE_JOB` | the job's number, up to 16 hexadecimal digits, equal in all ranks | an error, but in a job of size 1 |
 //! | `TOWLINE_KEY` | the job's secret, 64 hexadecimal digits, equal in all ranks; never put it on a command line | an error, but in a job of size 1 |
+//! | `TOWLINE_LISTEN` | where rank 0 itself runs the server, such as `0.0.0.0:4000`; the others ignore it | a launcher runs it |
 //! | `TOWLINE_TRANSPORTS` | transports to use, such as `sm,tcp` | all that are there |
 //! | `TOWLINE_LINKS` | links per peer of transports that can have several | the transport decides |
 //! | `TOWLINE_HOST` | name of this host within the job | the system's host name |
 //! | `TOWLINE_LOCAL` | ranks on this host, such as `0-3,8` | unknown |
+//!
+//! Under a launcher that knows nothing of Towline, let rank 0 serve: give every rank its number, and all of them
+//! `TOWLINE_SIZE`, `TOWLINE_JOB`, `TOWLINE_KEY`, `TOWLINE_ROOT=tcp:node0:4000` and `TOWLINE_LISTEN=0.0.0.0:4000`, where
+//! rank 0 runs on `node0`. Rank 0's [`finish`](Job::finish) then waits for those of the others.
 //!
 //! # The wire between rank and server
 //!
@@ -57,6 +62,7 @@ mod environment;
 mod error;
 mod greet;
 mod handshake;
+mod host;
 mod job;
 mod key;
 pub mod launch;

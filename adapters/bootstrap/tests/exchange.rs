@@ -40,6 +40,7 @@ impl World {
             key: environment.key.clone(),
             name: (!tcp).then(|| format!("towline-test-{:016x}", environment.job)),
             listen: tcp.then(|| "127.0.0.1:0".parse().unwrap()),
+            left_is_gone: false,
         };
         let server = Server::start(config, move |event| drop(tell.send(event))).unwrap();
         environment.root = server.addresses().to_vec();
@@ -47,7 +48,7 @@ impl World {
     }
 
     fn rank(&self, rank: u32) -> Environment {
-        environment(&self.environment, rank)
+        environment_of(&self.environment, rank)
     }
 
     fn join(&self, rank: u32) -> Job {
@@ -72,7 +73,7 @@ fn base() -> Environment {
     Environment::singleton()
 }
 
-fn environment(of: &Environment, rank: u32) -> Environment {
+fn environment_of(of: &Environment, rank: u32) -> Environment {
     let mut environment = of.clone();
     environment.rank = rank;
     environment
@@ -244,6 +245,43 @@ fn who_waits_for_a_rank_that_ended_hears_of_it_at_once() {
     assert!(matches!(one.fence(soon()), Err(Error::PeerGone { rank: 2, .. })));
     one.finish().unwrap();
     assert!(matches!(zero.fence(soon()), Err(Error::PeerGone { .. })));
+}
+
+#[test]
+fn without_a_launcher_rank_0_serves_and_sees_the_others_off() {
+    let mut environment = base();
+    environment.size = 3;
+    // A port that was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    environment.root = vec![Address::Tcp(port.to_string())];
+    environment.listen = Some(port);
+    let (served, finished) = mpsc::channel();
+    let ranks = (0..3).rev().map(|rank| {
+        let (environment, finished) = (environment_of(&environment, rank), served.clone());
+        thread::spawn(move || {
+            let mut job = Job::join(environment, soon()).unwrap();
+            job.publish(&TCP, &[rank as u8]).unwrap();
+            job.exchange(soon()).unwrap();
+            assert!((0..3).all(|peer| job.card(&TCP, peer).unwrap() == [peer as u8]));
+            match rank {
+                // Dies.
+                1 => drop(job),
+                2 => {
+                    assert!(matches!(job.fence(soon()), Err(Error::PeerGone { .. })));
+                    finished.send(rank).unwrap();
+                    job.finish().unwrap();
+                }
+                _ => {
+                    job.finish().unwrap();
+                    finished.send(rank).unwrap();
+                }
+            }
+        })
+    });
+    for rank in ranks.collect::<Vec<_>>() {
+        rank.join().unwrap();
+    }
+    assert_eq!(finished.try_iter().collect::<Vec<_>>(), [2, 0]);
 }
 
 #[test]

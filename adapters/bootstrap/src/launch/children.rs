@@ -130,6 +130,8 @@ fn spawn(start: &Start, rank: u32, pipes: &mut Vec<(u32, Source, OwnedFd)>) -> i
     let mut command = Command::new(&start.program);
     command
         .args(&start.args)
+        // This launcher serves, whatever job it may itself be a rank of.
+        .env_remove("TOWLINE_LISTEN")
         .envs(start.variables.iter().map(|(name, value)| (name, value)))
         .envs(Environment { rank, ..start.environment.clone() }.variables())
         .stdin(if stdin { Stdio::inherit() } else { Stdio::null() })

@@ -147,6 +147,7 @@ fn start_server(environment: &Environment, remote: bool, tell: mpsc::Sender<Even
             key: environment.key.clone(),
             name: Some(format!("towline-{:016x}", environment.job)),
             listen: listen.map(|address| SocketAddr::new(address, 0)),
+            left_is_gone: false,
         };
         let tell = tell.clone();
         Server::start(config, move |event| drop(tell.send(Event::Server(event))))

@@ -9,7 +9,7 @@
 //!
 //! let mut environment = Environment::singleton(); // a random job number and key
 //! let listen = Some("127.0.0.1:0".parse().unwrap());
-//! let config = Config { size: 1, job: environment.job, key: environment.key.clone(), name: None, listen };
+//! let config = Config { size: 1, job: environment.job, key: environment.key.clone(), name: None, listen, left_is_gone: true };
 //! let server = Server::start(config, |event| println!("{event:?}"))?;
 //! environment.root = server.addresses().to_vec();
 //!
@@ -59,6 +59,9 @@ pub struct Config {
     pub name: Option<String>,
     /// Address for ranks on other hosts; port 0 lets the system choose.
     pub listen: Option<SocketAddr>,
+    /// Whether a rank whose connection closes counts as gone: for a job that has no launcher to tell of its end. It
+    /// may still come back.
+    pub left_is_gone: bool,
 }
 
 /// What a server has to tell its launcher.
@@ -348,14 +351,16 @@ impl Serving {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Stop => return false,
-                Command::Gone(rank) => {
-                    let mut out = Vec::new();
-                    self.hub.gone(rank, &mut out);
-                    self.deliver(out);
-                }
+                Command::Gone(rank) => self.gone(rank),
             }
         }
         true
+    }
+
+    fn gone(&mut self, rank: u32) {
+        let mut out = Vec::new();
+        self.hub.gone(rank, &mut out);
+        self.deliver(out);
     }
 
     fn accept(&mut self, listener: usize) {
@@ -562,6 +567,9 @@ impl Serving {
             State::Open { rank, .. } => {
                 self.by_rank.remove(&rank);
                 self.hub.left(rank);
+                if self.config.left_is_gone {
+                    self.gone(rank);
+                }
                 (self.tell)(Event::Left { rank, why: why.unwrap_or_default() });
             }
             // Was told about when it was refused.
