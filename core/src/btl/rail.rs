@@ -116,7 +116,7 @@ pub trait Rail {
     /// # Safety
     /// The body's memory is readable and unchanging until this returns, and after `InPlace` until [`Event::Sent`] with
     /// `cookie`, [`Event::Lost`] of that peer, or `del_peer`.
-    #[inline]
+    #[inline(always)]
     unsafe fn send(
         &mut self,
         to: Endpoint,
@@ -244,7 +244,7 @@ impl Grant<'_> {
     ///
     /// # Safety
     /// The bytes are valid for writes as long as the rail is borrowed by the grant.
-    #[inline]
+    #[inline(always)]
     pub const unsafe fn new(room: *mut u8, len: usize, ticket: Ticket) -> Self {
         Self { room, len, ticket, rail: PhantomData }
     }
@@ -256,7 +256,7 @@ impl Grant<'_> {
     }
 
     /// Writes `bytes` at offset `at`; what lies beyond the room is left out.
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         if at > self.len {
             return;
@@ -264,14 +264,14 @@ impl Grant<'_> {
         let len = bytes.len().min(self.len - at);
         // SAFETY: `at + len` is within the room, which `new` vouches for; `bytes` cannot overlap it, since the rail's
         // memory is not reachable as a slice.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.room.add(at), len) }
+        unsafe { crate::convertor::copy::copy(bytes.as_ptr(), self.room.add(at), len) }
     }
 
     /// Packs `body` to offset `at`; what lies beyond the room is left out.
     ///
     /// # Safety
     /// The body's memory is readable and unchanging during the call, and is not the rail's own.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn gather(&mut self, at: usize, body: Span) {
         if at > self.len {
             return;

@@ -3,6 +3,7 @@
 //! A [`Layout`] says where the bytes of a message lie; a [`Span`] is a window on its packed form at a base address; its
 //! [`Runs`] are the stretches of memory behind the window, for scatter and gather without a copy.
 
+pub(crate) mod copy;
 mod layout;
 mod runs;
 mod span;

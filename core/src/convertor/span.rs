@@ -4,6 +4,7 @@ use core::ptr;
 
 use zerocopy::FromZeros;
 
+use super::copy::copy;
 use super::layout::Layout;
 use super::runs::Runs;
 
@@ -88,17 +89,15 @@ impl Span {
     ///
     /// # Safety
     /// The window's memory is readable, `to` is writable for `room` bytes, and the two do not overlap.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn pack(&self, to: *mut u8, room: usize) -> usize {
         let len = room.min(self.bytes());
         if !self.layout.is_null() {
             // SAFETY: as promised to this function.
             return unsafe { self.pack_runs(to, len) };
         }
-        if len != 0 {
-            // SAFETY: the caller vouches for both sides.
-            unsafe { ptr::copy_nonoverlapping(self.base, to, len) };
-        }
+        // SAFETY: the caller vouches for both sides.
+        unsafe { copy(self.base, to, len) };
         len
     }
 
@@ -106,17 +105,15 @@ impl Span {
     ///
     /// # Safety
     /// The window's memory is writable, `from` is readable for `len` bytes, and the two do not overlap.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn unpack(&self, from: *const u8, len: usize) -> usize {
         let len = len.min(self.bytes());
         if !self.layout.is_null() {
             // SAFETY: as promised to this function.
             return unsafe { self.unpack_runs(from, len) };
         }
-        if len != 0 {
-            // SAFETY: the caller vouches for both sides.
-            unsafe { ptr::copy_nonoverlapping(from, self.base, len) };
-        }
+        // SAFETY: the caller vouches for both sides.
+        unsafe { copy(from, self.base, len) };
         len
     }
 

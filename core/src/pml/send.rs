@@ -366,14 +366,24 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// A request is over.
+    #[inline]
     pub(super) fn complete(&mut self, slot: u32, outcome: Outcome) {
-        let Some(handle) = self.requests.handle(slot) else { return };
         let Some(state) = self.requests.at_mut(slot) else { return };
         state.phase = Phase::Done;
         state.outcome = outcome;
+        if state.flags & (DETACHED | NOTIFY) != 0 {
+            self.end(slot);
+        }
+    }
+
+    /// What else the end of a request brings.
+    #[cold]
+    fn end(&mut self, slot: u32) {
+        let Some(handle) = self.requests.handle(slot) else { return };
+        let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & DETACHED != 0 {
             self.requests.free(handle);
-        } else if state.flags & NOTIFY != 0 {
+        } else {
             self.completed.push(&mut self.requests, slot);
         }
     }

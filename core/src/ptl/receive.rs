@@ -57,13 +57,43 @@ pub struct First {
 #[inline]
 pub fn receive<U: Upcalls>(frame: &Frame, upcalls: &mut U) {
     let head = frame.head();
+    // The one that matters most for latency, with one check of length and kind.
+    if let Ok((header, _)) = wire::Match::read_from_prefix(head)
+        && wire::kind(head) == Some(Kind::Match)
+        && let Some(body) = frame.len.checked_sub(size_of::<wire::Match>() as u32)
+    {
+        give_credit(frame.from, &header.common, upcalls);
+        let first = First {
+            context: header.context.get(),
+            tag: header.tag.get(),
+            sequence: header.sequence.get(),
+            flags: 0,
+            header: size_of::<wire::Match>() as u8,
+            rendezvous: false,
+            sender: 0,
+            total: u64::from(body),
+        };
+        upcalls.first(frame, first);
+        return;
+    }
+    receive_other(frame, upcalls);
+}
+
+#[inline(always)]
+fn give_credit<U: Upcalls>(from: Peer, common: &Common, upcalls: &mut U) {
+    let (envelopes, units) = (common.envelopes.get(), common.units.get());
+    if (envelopes | units) != 0 {
+        upcalls.credit(from, envelopes, units);
+    }
+}
+
+#[inline(never)]
+fn receive_other<U: Upcalls>(frame: &Frame, upcalls: &mut U) {
+    let head = frame.head();
     if let Some(kind) = wire::kind(head)
         && let Ok((common, _)) = Common::read_from_prefix(head)
     {
-        let (envelopes, units) = (common.envelopes.get(), common.units.get());
-        if (envelopes | units) != 0 {
-            upcalls.credit(frame.from, envelopes, units);
-        }
+        give_credit(frame.from, &common, upcalls);
         if dispatch(kind, common.flags, frame, upcalls).is_some() {
             return;
         }
@@ -77,21 +107,6 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
     let body = (frame.len as usize).checked_sub(kind.header_len())?;
     let from = frame.from;
     match kind {
-        Kind::Match => {
-            let (header, _) = wire::Match::read_from_prefix(head).ok()?;
-            let first = First {
-                context: header.context.get(),
-                tag: header.tag.get(),
-                sequence: header.sequence.get(),
-                flags: 0,
-                header: size_of::<wire::Match>() as u8,
-                rendezvous: false,
-                sender: 0,
-                total: body as u64,
-            };
-            upcalls.first(frame, first);
-            return Some(());
-        }
         Kind::Rendezvous => {
             let (header, _) = wire::Rendezvous::read_from_prefix(head).ok()?;
             let first = First {
@@ -127,7 +142,8 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
         Kind::Held => upcalls.held(from, wire::Held::read_from_prefix(head).ok()?.0),
         Kind::Ask => upcalls.asked(from, wire::Ask::read_from_prefix(head).ok()?.0),
         Kind::Nothing => upcalls.nothing(from, wire::Nothing::read_from_prefix(head).ok()?.0),
-        Kind::Credit | Kind::Match | Kind::Rendezvous | Kind::Fragment => {}
+        Kind::Match => return None, // see `receive`
+        Kind::Credit | Kind::Rendezvous | Kind::Fragment => {}
     }
     Some(())
 }

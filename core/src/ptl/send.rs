@@ -13,7 +13,7 @@ use crate::convertor::Span;
 ///
 /// # Safety
 /// As [`Rail::send`].
-#[inline]
+#[inline(always)]
 pub unsafe fn first<R: Rail, H: IntoBytes + Immutable>(
     rail: &mut R,
     to: Endpoint,

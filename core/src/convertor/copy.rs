@@ -1,0 +1,60 @@
+//! Copies of few bytes without a call.
+
+use core::ptr;
+
+/// Copies `len` bytes. Up to 32 bytes take two loads and two stores that may overlap each other, without a call.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, and the two do not overlap.
+#[inline(always)]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    if len > 32 {
+        // SAFETY: as promised to this function.
+        return unsafe { ptr::copy_nonoverlapping(from, to, len) };
+    }
+    // SAFETY: in each case both pieces lie within the `len` bytes, as the case says.
+    unsafe {
+        if len > 16 {
+            ends::<[u64; 2]>(from, to, len);
+        } else if len >= 8 {
+            ends::<u64>(from, to, len);
+        } else if len >= 4 {
+            ends::<u32>(from, to, len);
+        } else if len != 0 {
+            let (middle, last) = (from.add(len / 2).read(), from.add(len - 1).read());
+            to.write(from.read());
+            to.add(len / 2).write(middle);
+            to.add(len - 1).write(last);
+        }
+    }
+}
+
+/// Copies the first and the last bytes, as many as `T` has each.
+///
+/// # Safety
+/// As for `copy`; `len` is at least the size of `T`, which may hold any bytes.
+#[inline(always)]
+unsafe fn ends<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
+    let last = len - size_of::<T>();
+    // SAFETY: both pieces lie within `len` bytes.
+    unsafe {
+        let (head, tail) = (from.cast::<T>().read_unaligned(), from.add(last).cast::<T>().read_unaligned());
+        to.cast::<T>().write_unaligned(head);
+        to.add(last).cast::<T>().write_unaligned(tail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_length_is_copied_and_nothing_beside() {
+        for len in 0..80usize {
+            let from: [u8; 80] = core::array::from_fn(|i| i as u8 + 1);
+            let mut to = [0xffu8; 96];
+            // SAFETY: both arrays are longer than `len`.
+            unsafe { super::copy(from.as_ptr(), to.as_mut_ptr().add(8), len) };
+            assert_eq!(&to[8..8 + len], &from[..len]);
+            assert!(to[..8].iter().chain(&to[8 + len..]).all(|byte| *byte == 0xff));
+        }
+    }
+}
