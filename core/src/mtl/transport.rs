@@ -290,6 +290,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.pml.counters()
     }
 
+    /// The rails.
+    pub fn rails(&self) -> &R {
+        self.pml.rails()
+    }
+
     /// The engine below.
     pub fn pml(&mut self) -> &mut Pml<'m, R> {
         &mut self.pml

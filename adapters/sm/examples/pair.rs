@@ -1,0 +1,78 @@
+//! Sends 8-byte messages between two contexts in one thread over the shared-memory rail, the receive posted first: one
+//! `irecv`, one `isend`, one productive `progress`, both completions. For counting instructions: the difference of two
+//! run lengths is the cost of the pairs alone (`host-tests/scripts/instructions`).
+//!
+//! `cargo run --release -p towline-sm --example pair -- 1000`
+
+use towline_core::arena::Arena;
+use towline_core::btl::{Peer, Rail as _};
+use towline_core::convertor::Span;
+use towline_core::mtl::{Comm, Failure, Group, Mtl, Refusal, Request, Sending, Source, Status, Tag};
+use towline_core::pml::{Config, Mode};
+use towline_core::time::Instant;
+use towline_sm::Rail;
+
+type Engine = Mtl<'static, [Rail; 1]>;
+
+fn engine(rank: u32, job: u64) -> Engine {
+    let config = Config { peers: 2, requests: 64, unexpected: 1024, units: 1024, ..Config::SMALLEST };
+    let memory = Box::leak(vec![0; Engine::bytes(&config, 1, 1) + 8].into_boxed_slice());
+    let rail = Rail::open(towline_sm::Config::new(job, rank, 2)).expect("room for shared memory");
+    Mtl::new(config, 1, &mut Arena::new(memory), [rail]).expect("enough memory")
+}
+
+fn introduce(one: &mut Engine, rank: u32, other: &Engine) -> Comm {
+    let peer = Peer(1 - rank);
+    let (params, card) = (other.params(), other.rails()[0].card().to_vec());
+    one.add_peer(peer, &params, |_, rail| rail.add_peer(peer, &card)).expect("reachable");
+    one.add_comm(1, Group::World { size: 2 }, rank).expect("a free communicator")
+}
+
+// Not inlined, so that a profile tells them apart.
+#[inline(never)]
+fn receive(engine: &mut Engine, world: Comm, into: &mut [u8; 8]) -> Result<Request, Refusal> {
+    // SAFETY: `round` keeps the buffer until the request is over.
+    unsafe { engine.irecv(world, Source::Rank(0), Tag::Is(7), Span::contiguous(into.as_mut_ptr(), 8)) }
+}
+
+#[inline(never)]
+fn send(engine: &mut Engine, world: Comm, out: &[u8; 8]) -> Result<Sending, Refusal> {
+    // SAFETY: a send that is complete, as `round` makes sure, does not touch the buffer any more.
+    unsafe { engine.isend(world, 1, 7, Mode::Standard, Span::of(out)) }
+}
+
+#[inline(never)]
+fn progress(engine: &mut Engine) -> u32 {
+    engine.progress(Instant::ZERO)
+}
+
+#[inline(never)]
+fn outcome(engine: &mut Engine, request: Request) -> Option<Result<Status, Failure>> {
+    engine.test(request)
+}
+
+fn round(left: &mut (Engine, Comm), right: &mut (Engine, Comm), number: u64) -> u64 {
+    let (out, mut into) = (number.to_le_bytes(), [0; 8]);
+    let request = receive(&mut right.0, right.1, &mut into).expect("a free request");
+    assert_eq!(send(&mut left.0, left.1, &out), Ok(Sending::Complete));
+    while progress(&mut right.0) == 0 {}
+    assert!(matches!(outcome(&mut right.0, request), Some(Ok(status)) if status.delivered == 8));
+    u64::from_le_bytes(into)
+}
+
+fn main() {
+    let rounds: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1000);
+    let job = u64::from(std::process::id());
+    let (mut left, mut right) = (engine(0, job), engine(1, job));
+    let left_world = introduce(&mut left, 0, &right);
+    let right_world = introduce(&mut right, 1, &left);
+    let (mut left, mut right) = ((left, left_world), (right, right_world));
+    let mut sum = 0u64;
+    for number in 0..rounds {
+        sum = sum.wrapping_add(round(&mut left, &mut right, number));
+        if number % 256 == 255 {
+            progress(&mut left.0); // credit comes back, once for many messages
+        }
+    }
+    println!("{rounds} rounds, checksum {sum}");
+}
