@@ -267,6 +267,19 @@ impl Grant<'_> {
         unsafe { crate::convertor::copy::copy(bytes.as_ptr(), self.room.add(at), len) }
     }
 
+    /// Writes words, least significant byte first, at offset `at`; nothing where they do not all fit. A header that is
+    /// put together in registers goes straight to the rail this way.
+    #[inline(always)]
+    pub fn write_words<const N: usize>(&mut self, at: usize, words: [u64; N]) {
+        if self.len < at || self.len - at < N * 8 {
+            return;
+        }
+        for (index, word) in words.into_iter().enumerate() {
+            // SAFETY: `at + N * 8` is within the room, which `new` vouches for.
+            unsafe { self.room.add(at + index * 8).cast::<u64>().write_unaligned(word.to_le()) }
+        }
+    }
+
     /// Packs `body` to offset `at`; what lies beyond the room is left out.
     ///
     /// # Safety

@@ -8,7 +8,7 @@ use super::request::{
     ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, Request, SYNCHRONOUS, State,
 };
 use crate::btl::rail::COPIED;
-use crate::btl::{Cookie, Endpoint, Peer, Rail, SendError, Sent};
+use crate::btl::{Endpoint, Peer, Rail, SendError, Sent};
 use crate::convertor::Span;
 use crate::error::Blame;
 use crate::pool::Handle;
@@ -97,10 +97,10 @@ impl<R: Rails> Pml<'_, R> {
             if let Some(link) = self.links.get(index)
                 && let Some(rail) = self.rails.rail_mut(link.rail as usize)
             {
-                let mut header = wire::Match::new(context, tag, peer.next_out as u32);
-                peer.stamp(&mut header.common);
-                // SAFETY: a body of at most COPIED bytes is copied before this returns; the caller vouches for it.
-                if unsafe { ptl::first(rail, Endpoint(link.endpoint), &header, data, Cookie(0)) }.is_ok() {
+                let credit = (peer.owed_envelopes, peer.owed_units);
+                let words = wire::Match::words(context, tag, peer.next_out as u32, credit, peer.frame_out);
+                // SAFETY: the body is copied before this returns; the caller vouches for it.
+                if unsafe { ptl::eager(rail, Endpoint(link.endpoint), words, data) }.is_ok() {
                     eager_sent(peer, len);
                     self.counters.eager_sent = self.counters.eager_sent.wrapping_add(1);
                     return Ok(Sending::Complete);
@@ -429,6 +429,6 @@ fn next_turn(peer: &mut PeerState) {
 
 /// The cookie of a request's frames.
 #[inline]
-pub(super) const fn request_cookie(handle: Handle) -> Cookie {
-    Cookie(handle.to_bits())
+pub(super) const fn request_cookie(handle: Handle) -> crate::btl::Cookie {
+    crate::btl::Cookie(handle.to_bits())
 }

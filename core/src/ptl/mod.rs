@@ -8,7 +8,7 @@ mod receive;
 mod send;
 
 pub use receive::{First, Upcalls, receive};
-pub use send::{control, first, fragment};
+pub use send::{control, eager, first, fragment};
 
 /// The active-message tag of the engine's frames (`MCA_BTL_TAG_PML`).
 pub const TAG: u8 = 0x40;
