@@ -51,15 +51,15 @@ pub(super) struct Active<'m, C> {
 }
 
 impl<'m, C: Copy> Active<'m, C> {
-    pub fn new(arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
         Ok(Self { table: arena.filled(tags::MAX as usize, None)? })
     }
 
-    pub const fn cost() -> usize {
+    pub(super) const fn cost() -> usize {
         Arena::cost::<Option<C>>(tags::MAX as usize)
     }
 
-    pub fn register(&mut self, tag: u8, consumer: C) -> Result<(), RegisterError> {
+    pub(super) fn register(&mut self, tag: u8, consumer: C) -> Result<(), RegisterError> {
         let entry = self.table.get_mut(tag as usize).ok_or(RegisterError::NotATag)?;
         if entry.is_some() {
             return Err(RegisterError::Taken);
@@ -68,12 +68,12 @@ impl<'m, C: Copy> Active<'m, C> {
         Ok(())
     }
 
-    pub fn unregister(&mut self, tag: u8) -> bool {
+    pub(super) fn unregister(&mut self, tag: u8) -> bool {
         self.table.get_mut(tag as usize).and_then(Option::take).is_some()
     }
 
     #[inline]
-    pub fn get(&self, tag: u8) -> Option<C> {
+    pub(super) fn get(&self, tag: u8) -> Option<C> {
         self.table.get(tag as usize).copied().flatten()
     }
 }

@@ -116,7 +116,7 @@ struct State {
 }
 
 impl<'m, C: Copy> Descriptors<'m, C> {
-    pub fn new(arena: &mut Arena<'m>, count: u32, bytes: u32) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(arena: &mut Arena<'m>, count: u32, bytes: u32) -> Result<Self, OutOfMemory> {
         let words = (bytes as usize).div_ceil(8);
         Ok(Self {
             states: Pool::new(arena, count)?,
@@ -128,7 +128,7 @@ impl<'m, C: Copy> Descriptors<'m, C> {
         })
     }
 
-    pub const fn cost(count: u32, bytes: u32) -> usize {
+    pub(super) const fn cost(count: u32, bytes: u32) -> usize {
         let words = (bytes as usize).div_ceil(8).saturating_mul(count as usize);
         Pool::<State>::cost(count)
             .saturating_add(Arena::cost::<Properties<C>>(count as usize))
@@ -137,7 +137,7 @@ impl<'m, C: Copy> Descriptors<'m, C> {
     }
 
     /// A descriptor whose first segment is up to `len` bytes of its own memory.
-    pub fn take(&mut self, len: usize, flags: DescriptorFlags, order: u8) -> Option<Descriptor> {
+    pub(super) fn take(&mut self, len: usize, flags: DescriptorFlags, order: u8) -> Option<Descriptor> {
         let handle = self.states.take(State { segments: 1, sends: 0 }).ok()?;
         let slot = handle.slot() as usize;
         let base = self.memory.wrapping_add(slot.saturating_mul(self.stride));
@@ -146,18 +146,18 @@ impl<'m, C: Copy> Descriptors<'m, C> {
         Some(Descriptor(handle))
     }
 
-    pub fn free(&mut self, descriptor: Descriptor) -> Result<(), DescriptorError> {
+    pub(super) fn free(&mut self, descriptor: Descriptor) -> Result<(), DescriptorError> {
         self.idle(descriptor)?;
         self.states.free(descriptor.0);
         Ok(())
     }
 
     /// The descriptor's own segment.
-    pub fn own(&self, descriptor: Descriptor) -> Result<Span, DescriptorError> {
+    pub(super) fn own(&self, descriptor: Descriptor) -> Result<Span, DescriptorError> {
         self.segments(descriptor).and_then(|segments| segments.first()).copied().ok_or(DescriptorError::Stale)
     }
 
-    pub fn shorten(&mut self, descriptor: Descriptor, len: u64) -> Result<(), DescriptorError> {
+    pub(super) fn shorten(&mut self, descriptor: Descriptor, len: u64) -> Result<(), DescriptorError> {
         let own = self.idle(descriptor).and_then(|()| self.own(descriptor))?;
         if len > own.len() {
             return Err(DescriptorError::TooLong);
@@ -168,7 +168,7 @@ impl<'m, C: Copy> Descriptors<'m, C> {
         Ok(())
     }
 
-    pub fn attach(&mut self, descriptor: Descriptor, memory: Span) -> Result<(), DescriptorError> {
+    pub(super) fn attach(&mut self, descriptor: Descriptor, memory: Span) -> Result<(), DescriptorError> {
         self.idle(descriptor)?;
         let state = self.states.get_mut(descriptor.0).ok_or(DescriptorError::Stale)?;
         let room = self.segments.get_mut(descriptor.0.slot() as usize).and_then(|all| all.get_mut(state.segments));
@@ -177,37 +177,37 @@ impl<'m, C: Copy> Descriptors<'m, C> {
         Ok(())
     }
 
-    pub fn segments(&self, descriptor: Descriptor) -> Option<&[Span]> {
+    pub(super) fn segments(&self, descriptor: Descriptor) -> Option<&[Span]> {
         let count = self.states.get(descriptor.0)?.segments;
         self.segments.get(descriptor.0.slot() as usize)?.get(..count)
     }
 
-    pub fn properties(&self, descriptor: Descriptor) -> Option<&Properties<C>> {
+    pub(super) fn properties(&self, descriptor: Descriptor) -> Option<&Properties<C>> {
         self.states.get(descriptor.0)?;
         self.properties.get(descriptor.0.slot() as usize)
     }
 
-    pub fn properties_mut(&mut self, descriptor: Descriptor) -> Option<&mut Properties<C>> {
+    pub(super) fn properties_mut(&mut self, descriptor: Descriptor) -> Option<&mut Properties<C>> {
         self.states.get(descriptor.0)?;
         self.properties.get_mut(descriptor.0.slot() as usize)
     }
 
     /// Counts a send that begins.
-    pub fn begin(&mut self, descriptor: Descriptor) {
+    pub(super) fn begin(&mut self, descriptor: Descriptor) {
         if let Some(state) = self.states.get_mut(descriptor.0) {
             state.sends = state.sends.saturating_add(1);
         }
     }
 
     /// Counts a send that is complete.
-    pub fn end(&mut self, descriptor: Descriptor) {
+    pub(super) fn end(&mut self, descriptor: Descriptor) {
         if let Some(state) = self.states.get_mut(descriptor.0) {
             state.sends = state.sends.saturating_sub(1);
         }
     }
 
     /// Whether no send of it is under way.
-    pub fn idle(&self, descriptor: Descriptor) -> Result<(), DescriptorError> {
+    pub(super) fn idle(&self, descriptor: Descriptor) -> Result<(), DescriptorError> {
         match self.states.get(descriptor.0) {
             None => Err(DescriptorError::Stale),
             Some(state) if state.sends != 0 => Err(DescriptorError::InFlight),
@@ -215,19 +215,19 @@ impl<'m, C: Copy> Descriptors<'m, C> {
         }
     }
 
-    pub const fn bytes(&self) -> usize {
+    pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub fn used(&self) -> u32 {
+    pub(super) fn used(&self) -> u32 {
         self.states.used()
     }
 
-    pub fn most_used(&self) -> u32 {
+    pub(super) fn most_used(&self) -> u32 {
         self.states.most_used()
     }
 
-    pub fn capacity(&self) -> u32 {
+    pub(super) fn capacity(&self) -> u32 {
         self.states.capacity()
     }
 }

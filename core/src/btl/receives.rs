@@ -17,11 +17,11 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub const fn of(frame: &Frame) -> Self {
+    pub(super) const fn of(frame: &Frame) -> Self {
         Self { id: frame.id.0, from: frame.from.0, len: frame.len, tag: frame.tag }
     }
 
-    pub const fn id(&self) -> FrameId {
+    pub(super) const fn id(&self) -> FrameId {
         FrameId(self.id)
     }
 }
@@ -41,7 +41,7 @@ pub(super) struct Receives<'m> {
 }
 
 impl<'m> Receives<'m> {
-    pub fn new(arena: &mut Arena<'m>, count: u32, bytes: u32, kept: u32) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(arena: &mut Arena<'m>, count: u32, bytes: u32, kept: u32) -> Result<Self, OutOfMemory> {
         let (count, words) = (count.max(1), Self::words(bytes));
         Ok(Self {
             slots: Pool::new(arena, count)?,
@@ -54,7 +54,7 @@ impl<'m> Receives<'m> {
         })
     }
 
-    pub const fn cost(count: u32, bytes: u32, kept: u32) -> usize {
+    pub(super) const fn cost(count: u32, bytes: u32, kept: u32) -> usize {
         let (count, kept) = (if count == 0 { 1 } else { count }, if kept == 0 { 1 } else { kept });
         Pool::<Incoming>::cost(count)
             .saturating_add(Arena::cost::<u64>(Self::words(bytes).saturating_mul(count as usize)))
@@ -66,21 +66,21 @@ impl<'m> Receives<'m> {
     }
 
     /// Longest frame that a slot takes.
-    pub const fn bytes(&self) -> usize {
+    pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub fn take(&mut self, frame: Incoming) -> Option<(Handle, Span)> {
+    pub(super) fn take(&mut self, frame: Incoming) -> Option<(Handle, Span)> {
         let handle = self.slots.take(frame).ok()?;
         Some((handle, self.memory(handle, frame.len)))
     }
 
-    pub fn get(&self, handle: Handle) -> Option<(Incoming, Span)> {
+    pub(super) fn get(&self, handle: Handle) -> Option<(Incoming, Span)> {
         let frame = self.slots.get(handle)?;
         Some((*frame, self.memory(handle, frame.len)))
     }
 
-    pub fn free(&mut self, handle: Handle) {
+    pub(super) fn free(&mut self, handle: Handle) {
         self.slots.free(handle);
     }
 
@@ -90,7 +90,7 @@ impl<'m> Receives<'m> {
     }
 
     /// Puts a frame in line; `false` where the rail has broken its promise of how many it keeps.
-    pub fn park(&mut self, frame: Incoming) -> bool {
+    pub(super) fn park(&mut self, frame: Incoming) -> bool {
         let place = self.place(self.count);
         match self.parked.get_mut(place) {
             Some(entry) if self.count < usize::MAX => {
@@ -103,7 +103,7 @@ impl<'m> Receives<'m> {
     }
 
     /// The next frame in line, if a slot is free for it.
-    pub fn unpark(&mut self) -> Option<Incoming> {
+    pub(super) fn unpark(&mut self) -> Option<Incoming> {
         if self.count == 0 || self.slots.used() == self.slots.capacity() {
             return None;
         }
@@ -114,7 +114,7 @@ impl<'m> Receives<'m> {
     }
 
     /// Whether frames are in line.
-    pub const fn is_parked(&self) -> bool {
+    pub(super) const fn is_parked(&self) -> bool {
         self.count != 0
     }
 
@@ -128,7 +128,7 @@ impl<'m> Receives<'m> {
     }
 
     /// Forgets all frames of a peer. Those that the rail holds are handed to `release`.
-    pub fn forget(&mut self, peer: Peer, mut release: impl FnMut(FrameId)) {
+    pub(super) fn forget(&mut self, peer: Peer, mut release: impl FnMut(FrameId)) {
         for slot in 0..self.slots.capacity() {
             if let Some(handle) = self.slots.handle(slot)
                 && self.slots.get(handle).is_some_and(|frame| frame.from == peer.0)

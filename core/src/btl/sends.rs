@@ -39,7 +39,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub const fn len(&self) -> u32 {
+    pub(super) const fn len(&self) -> u32 {
         self.len
     }
 }
@@ -56,7 +56,7 @@ pub(super) struct Sends<'m> {
 struct Next(u32);
 
 impl<'m> Sends<'m> {
-    pub fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
         let none = Operation {
             descriptor: Descriptor(Handle::NONE),
             endpoint: EndpointId(Handle::NONE),
@@ -66,32 +66,32 @@ impl<'m> Sends<'m> {
         Ok(Self { next: Pool::new(arena, count)?, operations: arena.filled(count as usize, none)? })
     }
 
-    pub const fn cost(count: u32) -> usize {
+    pub(super) const fn cost(count: u32) -> usize {
         Pool::<Next>::cost(count).saturating_add(Arena::cost::<Operation>(count as usize))
     }
 
-    pub fn begin(&mut self, operation: Operation) -> Option<Handle> {
+    pub(super) fn begin(&mut self, operation: Operation) -> Option<Handle> {
         let handle = self.next.take(Next(0)).ok()?;
         *self.operations.get_mut(handle.slot() as usize)? = operation;
         Some(handle)
     }
 
-    pub fn end(&mut self, handle: Handle) -> Option<Operation> {
+    pub(super) fn end(&mut self, handle: Handle) -> Option<Operation> {
         self.next.free(handle)?;
         self.operations.get(handle.slot() as usize).copied()
     }
 
-    pub fn get(&self, handle: Handle) -> Option<&Operation> {
+    pub(super) fn get(&self, handle: Handle) -> Option<&Operation> {
         self.next.get(handle)?;
         self.operations.get(handle.slot() as usize)
     }
 
-    pub fn get_mut(&mut self, handle: Handle) -> Option<&mut Operation> {
+    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Operation> {
         self.next.get(handle)?;
         self.operations.get_mut(handle.slot() as usize)
     }
 
-    pub fn push(&mut self, queue: &mut Queue, handle: Handle) {
+    pub(super) fn push(&mut self, queue: &mut Queue, handle: Handle) {
         let Some(next) = self.next.get_mut(handle) else { return };
         next.0 = 0;
         let link = handle.slot().wrapping_add(1);
@@ -103,7 +103,7 @@ impl<'m> Sends<'m> {
         queue.len = queue.len.saturating_add(1);
     }
 
-    pub fn pop(&mut self, queue: &mut Queue) -> Option<Handle> {
+    pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<Handle> {
         let handle = self.next.handle(queue.first.checked_sub(1)?)?;
         queue.first = self.next.get(handle)?.0;
         if queue.first == 0 {
@@ -114,15 +114,15 @@ impl<'m> Sends<'m> {
     }
 
     /// The operation in a slot, if any: to go through all of them.
-    pub fn at(&self, slot: u32) -> Option<(Handle, &Operation)> {
+    pub(super) fn at(&self, slot: u32) -> Option<(Handle, &Operation)> {
         Some((self.next.handle(slot)?, self.operations.get(slot as usize)?))
     }
 
-    pub const fn capacity(&self) -> u32 {
+    pub(super) const fn capacity(&self) -> u32 {
         self.next.capacity()
     }
 
-    pub fn used(&self) -> u32 {
+    pub(super) fn used(&self) -> u32 {
         self.next.used()
     }
 }
