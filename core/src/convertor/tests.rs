@@ -259,6 +259,8 @@ fn a_transposed_matrix_is_no_overlap() {
     let column = Layout::vector(4, 8, 5 * 8).unwrap();
     assert!(!Layout::strided(5, 8, &column).unwrap().overlaps());
     assert!(Layout::strided(6, 8, &column).unwrap().overlaps());
+    assert!(!Layout::strided(3, -128, &column).unwrap().overlaps());
+    assert!(Layout::strided(3, 127, &column).unwrap().overlaps());
     assert!(Layout::vector(2, 8, 0).unwrap().overlaps());
     assert!(Layout::vector(2, 8, -7).unwrap().overlaps());
 }

@@ -7,7 +7,7 @@ use crate::btl::descriptor::*;
 use crate::btl::endpoint::{EndpointId, Proc};
 use crate::btl::errors::*;
 use crate::btl::testing::{Answer, Script, Scripted, rails};
-use crate::btl::{Event, Lane, Lost, Peer, Rail, Unreachable, tags};
+use crate::btl::{Event, Frame, FrameId, HEAD, Lane, Lost, Peer, Rail, Unreachable, tags};
 use crate::convertor::{Layout, Span};
 use crate::time::Instant;
 use proptest::prelude::*;
@@ -261,6 +261,16 @@ fn b9_received_data_is_whole_inside_the_callback() {
     got.sort_by_key(Vec::len);
     assert_eq!(got, lengths.map(|len| (0..len).collect::<Vec<u8>>()));
     assert!(inbox.0.borrow().iter().all(|frame| frame.0 == Some(mesh.to[1][0])));
+}
+
+#[test]
+fn b8_a_frame_of_a_peer_that_is_not_known_has_no_endpoint() {
+    let mut mesh = mesh(1, Config::default());
+    let inbox = mesh.inbox(0);
+    let frame = Frame { id: FrameId(0), from: Peer(7), tag: TAG, valid: 4, len: 3, head: [9; HEAD] };
+    mesh.scripts[0].borrow_mut().events.push_back(Event::Frame(frame));
+    mesh.drive();
+    assert_eq!(*inbox.0.borrow(), [(None, TAG, vec![9; 3])]);
 }
 
 /// Keeps error callbacks.
