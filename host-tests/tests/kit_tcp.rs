@@ -38,8 +38,8 @@ impl Setup for Tcp {
 
     fn ready(&mut self, rail: &Rail) -> Option<bool> {
         let mut handle = libc::pollfd { fd: rail.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor, valid for the call.
-        Some(unsafe { libc::poll(&mut handle, 1, 0) } > 0)
+        // The kernel may take a moment to move what was sent. SAFETY: one descriptor, valid for the call.
+        Some(unsafe { libc::poll(&mut handle, 1, 10) } > 0)
     }
 }
 

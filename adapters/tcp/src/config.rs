@@ -80,7 +80,7 @@ pub struct Config {
     /// The kernel's receive buffer, in bytes; `None` leaves it to the kernel's tuning. Default: `None`.
     pub socket_receive_buffer_bytes: Option<u32>,
 
-    /// Idle polls between two looks at epoll while all connections are read directly. Default: 64.
+    /// Idle polls between two looks at epoll while all connections are read directly. Default: 256.
     pub epoll_interval_polls: u32,
     /// The same when there are more connections than are read directly. Default: 4.
     pub epoll_interval_many_polls: u32,
@@ -94,6 +94,9 @@ pub struct Config {
     pub address_timeout: Duration,
     /// For an unknown caller to say a well-formed hello. Default: 5 s.
     pub hello_timeout: Duration,
+    /// From the last word of a peer's host to its being given up, where nothing is on its way to it; zero leaves it to
+    /// the kernel, whose limit is hours. What is on its way is given up by the kernel's own limit. Default: 50 s.
+    pub dead_host_timeout: Duration,
     /// Inbound connections in the middle of a hello; others wait in the kernel's queue. Default: 128.
     pub pending_inbound: u32,
 }
@@ -122,12 +125,13 @@ impl Config {
             receive_staging_bytes: 64 * 1024,
             socket_send_buffer_bytes: None,
             socket_receive_buffer_bytes: None,
-            epoll_interval_polls: 64,
+            epoll_interval_polls: 256,
             epoll_interval_many_polls: 4,
             direct_connections: 2,
             connect_timeout: Duration::from_secs(120),
             address_timeout: Duration::from_secs(10),
             hello_timeout: Duration::from_secs(5),
+            dead_host_timeout: Duration::from_secs(50),
             pending_inbound: 128,
         }
     }

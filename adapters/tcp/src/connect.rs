@@ -62,9 +62,8 @@ impl Rail {
             match begun {
                 Ok(pending) => {
                     self.note_deadline(deadline);
-                    if let Some(place) = self.pendings.get_mut(slot as usize) {
-                        *place = Some(pending);
-                    }
+                    self.pending += 1;
+                    self.pendings[slot as usize] = Some(pending);
                     if let Some(entry) = self.entry(endpoint) {
                         entry.way = Way::Connecting(Attempt { pending: Some(slot), ..attempt });
                     }
@@ -148,6 +147,7 @@ impl Rail {
         }
         self.note_deadline(deadline);
         self.inbound += 1;
+        self.pending += 1;
         self.pendings[slot as usize] = Some(pending);
         self.step_pending(slot, word);
     }
@@ -337,6 +337,7 @@ impl Rail {
 
     pub(crate) fn take_pending(&mut self, slot: u32) -> Option<Pending> {
         let pending = self.pendings.get_mut(slot as usize)?.take()?;
+        self.pending -= 1;
         if pending.target.is_none() {
             self.inbound -= 1;
             if self.listen_again.is_none() {

@@ -7,14 +7,18 @@ use towline_core::convertor::Span;
 
 use crate::block::Block;
 use crate::framing::{Announced, PREFIX, decode};
-use crate::outbox::in_one_run;
-use crate::sys::{self, Moved, piece};
+use crate::sys::{self, Moved, iovec, piece};
 
 /// Bytes read beyond a long body while long frames follow each other: the next prefix and header, and little of the
 /// body, which is to go to its sink directly.
 const SIP: usize = PREFIX + HEAD + 64;
 /// Frames from this length on make the next read a sip.
 const LONG: u32 = 32 * 1024;
+
+/// Pieces of memory that one read goes to at most, the staging buffer among them.
+const PIECES: usize = 16;
+/// Runs of a sink shorter than this on average are filled by the staging buffer: copying is cheaper than many pieces.
+const SHORT_RUN: usize = 4096;
 
 /// Bytes and state of the receiving side of one connection.
 #[derive(Debug)]
@@ -239,11 +243,11 @@ impl Inbox {
     }
 
     fn fill_sink(&mut self, socket: RawFd, sink: Sink) -> Filled {
-        let room = self.appetite;
         let direct = if sink.skip == 0 { u64::from(sink.rest).min(sink.sink.len() - sink.at) as usize } else { 0 };
-        let run = in_one_run(&sink.sink.window(sink.at, direct as u64)).filter(|_| direct != 0);
-        let Some((base, _)) = run else {
-            // What the sink does not want, or cannot take in one run, goes by the staging buffer.
+        let mut pieces = [piece(std::ptr::null_mut(), 0); PIECES];
+        let (mut count, direct) = runs(&sink.sink.window(sink.at, direct as u64), &mut pieces);
+        if direct == 0 {
+            // What the sink does not want, or would take in small runs, goes by the staging buffer.
             let room = self.window;
             // SAFETY: the staging buffer is empty while a body is on its way.
             let moved = unsafe { sys::receive(socket, self.staging.at(0), room) };
@@ -252,10 +256,13 @@ impl Inbox {
                 // SAFETY: whoever gave the sink vouches for it until it is told of the end.
                 unsafe { inbox.absorb() }.map_or(Filled::Some, Filled::Delivered)
             });
-        };
-        let last = direct == sink.rest as usize;
-        let mut pieces = [piece(base, direct), piece(self.staging.at(0), room)];
-        let (count, asked) = if last { (2, direct + room) } else { (1, direct) };
+        }
+        let mut asked = direct;
+        if direct == sink.rest as usize {
+            pieces[count] = piece(self.staging.at(0), self.appetite);
+            count += 1;
+            asked += self.appetite;
+        }
         // SAFETY: whoever gave the sink vouches for it until it is told of the end; the staging buffer is empty.
         let moved = unsafe { sys::receive_pieces(socket, &mut pieces[..count]) };
         self.took(moved, asked, |inbox, bytes| {
@@ -296,4 +303,23 @@ impl Inbox {
         unsafe { std::ptr::copy(self.staging.at(self.start), self.staging.at(0), count) };
         (self.start, self.end) = (0, count);
     }
+}
+
+/// The first runs of a window, and how many bytes they are; none where they are too short to be worth it.
+#[inline]
+fn runs(window: &Span, pieces: &mut [iovec; PIECES]) -> (usize, usize) {
+    if window.is_empty() {
+        return (0, 0);
+    }
+    if let Some((base, len)) = window.as_contiguous() {
+        pieces[0] = piece(base, len);
+        return (1, len);
+    }
+    let (mut count, mut bytes) = (0, 0);
+    for (place, (base, len)) in pieces.iter_mut().zip(window.runs()).take(PIECES - 1) {
+        *place = piece(base, len);
+        count += 1;
+        bytes += len;
+    }
+    if bytes / count.max(1) < SHORT_RUN { (0, 0) } else { (count, bytes) }
 }

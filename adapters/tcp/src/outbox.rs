@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use towline_core::btl::Cookie;
-use towline_core::convertor::Span;
 
 use crate::block::Block;
 use crate::config::Config;
@@ -35,6 +34,9 @@ pub(crate) enum Place {
     /// Prefix and header in the ring, the body with the user.
     Split { start: u32, len: u32, body: *mut u8, body_len: u32, cookie: Cookie },
 }
+
+// SAFETY: the address is that of a body whose sender vouches for it, on whatever thread the rail is used.
+unsafe impl Send for Place {}
 
 /// How far a flush came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -342,12 +344,6 @@ impl Ring {
         self.head = start + len;
         self.frames -= 1;
     }
-}
-
-/// Where a body lies in one run, and how long it is; `None` for a layout with gaps, which must be packed.
-#[inline]
-pub(crate) fn in_one_run(span: &Span) -> Option<(*mut u8, usize)> {
-    span.as_contiguous()
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Rail {
 
     #[inline]
     fn epoll_interval(&self) -> u32 {
-        if !self.pendings.is_empty() && self.pendings.iter().any(Option::is_some) {
+        if self.pending != 0 {
             1 // connections are being made: nothing else tells of them
         } else if self.up > self.hot.len() {
             self.config.epoll_interval_many_polls
@@ -140,11 +140,15 @@ impl Rail {
             let Some(endpoint) = self.hot.get(at).copied() else { break };
             let Some(stream) = self.stream(endpoint) else { continue };
             stream.inbox.more = true;
-            if let Look::Event(event) = self.look(endpoint) {
-                if self.stream(endpoint).is_some_and(has_more) {
-                    self.mark_ready(endpoint);
+            match self.look(endpoint) {
+                Look::Event(event) => {
+                    if self.stream(endpoint).is_some_and(has_more) {
+                        self.mark_ready(endpoint);
+                    }
+                    return Some(event);
                 }
-                return Some(event);
+                Look::Later => self.mark_ready(endpoint),
+                Look::Dry => {}
             }
         }
         None

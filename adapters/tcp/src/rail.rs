@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use towline_core::btl::attributes::EXCLUSIVITY_LOW;
 use towline_core::btl::{Attributes, Capabilities, Event, Lost, Peer, Ticket};
 use towline_core::time::Instant;
@@ -58,9 +58,13 @@ pub struct Rail {
 
     /// By endpoint.
     pub(crate) peers: Vec<Option<PeerEntry>>,
+    /// Endpoints without a peer.
+    pub(crate) free: Vec<u32>,
     /// Endpoints by rank.
     pub(crate) ranks: HashMap<u32, u32>,
     pub(crate) pendings: Vec<Option<Pending>>,
+    /// How many of them there are.
+    pub(crate) pending: u32,
     pub(crate) inbound: u32,
     /// Connections that carry frames.
     pub(crate) up: usize,
@@ -215,8 +219,10 @@ impl Rail {
             listening: true,
             listen_again: None,
             peers: Vec::new(),
+            free: Vec::new(),
             ranks: HashMap::new(),
             pendings: Vec::new(),
+            pending: 0,
             inbound: 0,
             up: 0,
             serial: 0,
@@ -305,8 +311,8 @@ impl Rail {
             log::error!("tcp: cannot watch the connection to {remote}: {error}");
             return self.lose(endpoint, Lost::Broken);
         }
-        if let Err(error) = socket.set_tcp_nodelay(true) {
-            log::warn!("tcp: {remote}: cannot switch off delay: {error}");
+        if let Err(error) = self.tune(&socket) {
+            log::warn!("tcp: {remote}: a socket option is refused: {error}");
         }
         let stream = Stream {
             socket,
@@ -326,6 +332,19 @@ impl Rail {
         log::debug!("tcp link {}: rank {rank} connected at {remote}", self.config.link);
         self.warm(endpoint);
         self.mark_ready(endpoint);
+    }
+
+    /// Sends at once, and notices a host that is gone without a word. A peer that merely does not read is not gone:
+    /// its kernel answers for it.
+    fn tune(&self, socket: &Socket) -> io::Result<()> {
+        socket.set_tcp_nodelay(true)?;
+        let silence = self.config.dead_host_timeout;
+        if !silence.is_zero() {
+            let probe = (silence / 10).max(std::time::Duration::from_secs(1));
+            let probes = TcpKeepalive::new().with_time(silence / 2).with_interval(probe).with_retries(5);
+            socket.set_tcp_keepalive(&probes)?;
+        }
+        Ok(())
     }
 
     /// Remembers that data came from there last.
@@ -350,7 +369,8 @@ impl Rail {
         let peer = entry.peer;
         let rank = entry.rank;
         match &entry.way {
-            Way::Up(stream) => log::debug!("tcp: rank {rank} at {} is lost: {why}", stream.remote),
+            Way::Up(stream) if why == Lost::Closed => log::debug!("tcp: rank {rank} at {}: {why}", stream.remote),
+            Way::Up(stream) => log::error!("tcp: rank {rank} at {} is lost: {why}", stream.remote),
             _ => log::error!("tcp: rank {rank} cannot be reached: {why}"),
         }
         self.disconnect(endpoint);
@@ -520,3 +540,8 @@ pub(crate) fn set_buffers(config: &Config, socket: &Socket) -> io::Result<()> {
     }
     Ok(())
 }
+
+const _: () = {
+    const fn may_move_between_threads<T: Send>() {}
+    may_move_between_threads::<Rail>();
+};

@@ -11,7 +11,7 @@ use towline_core::time::Instant;
 
 use crate::card::Card;
 use crate::framing::{PREFIX, encode};
-use crate::outbox::{Outbox, Place, Queue, in_one_run};
+use crate::outbox::{Outbox, Place, Queue};
 use crate::rail::{Granted, PeerEntry, Rail, Way};
 use crate::route;
 use crate::sys::{self, Interest, Moved, piece};
@@ -53,10 +53,10 @@ impl RailTrait for Rail {
             ready: false,
             sending: false,
         };
-        let endpoint = match self.peers.iter().position(Option::is_none) {
+        let endpoint = match self.free.pop() {
             Some(free) => {
-                self.peers[free] = Some(entry);
-                free as u32
+                self.peers[free as usize] = Some(entry);
+                free
             }
             None => {
                 let endpoint = u32::try_from(self.peers.len()).map_err(|_| Unreachable::Full)?;
@@ -79,6 +79,7 @@ impl RailTrait for Rail {
         self.wanted.retain(|it| *it != endpoint.0);
         if let Some(entry) = self.peers.get_mut(endpoint.0 as usize).and_then(Option::take) {
             self.ranks.remove(&entry.rank);
+            self.free.push(endpoint.0);
         }
     }
 
@@ -167,7 +168,7 @@ impl RailTrait for Rail {
         let whole = header.len() as u64 + body.len() == u64::from(shape.len);
         if body.len() >= u64::from(self.config.in_place_from_bytes)
             && whole
-            && let Some((base, len)) = in_one_run(&body)
+            && let Some((base, len)) = body.as_contiguous()
         {
             // SAFETY: the caller vouches for the body until it is told that it is sent.
             return unsafe { self.send_in_place(to, shape, header, (base, len), cookie) };

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 
 use common::*;
 use towline_core::btl::{Cookie, Delivery, Event, Frame, HEAD, Peer, Rail as _};
-use towline_core::convertor::Span;
+use towline_core::convertor::{Layout, Span};
 use towline_tcp::framing::encode;
 
 /// A rail, and a peer of it made by hand.
@@ -153,5 +153,41 @@ fn p28_p29_sinks_take_what_they_asked_for_and_no_more() {
         let got = room.min(100_000 - skip);
         assert!(sink[..got] == body[skip..skip + got], "skip {skip}, room {room}");
         assert!(sink[got..].iter().all(|byte| *byte == 0xEE), "overrun");
+    }
+}
+
+/// Sinks with gaps, of short runs and of long ones: each byte lands in its place, and the gaps stay as they were.
+#[test]
+fn p28_sinks_with_gaps_are_filled_and_the_gaps_untouched() {
+    let (mut world, mut stream) = pair();
+    for (count, block, stride) in
+        [(500_u64, 7_usize, 9_usize), (60, 5000, 5003), (3, 100_000, 100_001), (40, 4096, 9000)]
+    {
+        let len = count as usize * block;
+        let body = bytes(16 + len);
+        let layout = Layout::vector(count, block as u64, stride as i64).unwrap();
+        let mut memory = vec![0xEE; count as usize * stride];
+        // SAFETY: the layout lives to the end of the turn, in which the span is used.
+        let span = unsafe { Span::laid_out(memory.as_mut_ptr(), &layout) };
+        stream.write_all(&encode(body.len() as u32, TAG, 16)).unwrap();
+        stream.write_all(&body[..100]).unwrap();
+        let held = frame(&mut world);
+        // SAFETY: the memory lives until the delivery is reported, below.
+        let delivery = unsafe { world.rails[0].deliver(held.id, 16, span, Cookie(4)) };
+        assert_eq!(delivery, Delivery::Pending);
+        std::thread::scope(|scope| {
+            let (rest, mut writer) = (&body[100..], stream.try_clone().unwrap());
+            scope.spawn(move || {
+                writer.write_all(rest).unwrap();
+                writer.write_all(&[&encode(2, TAG, 0)[..], b"ok"].concat()).unwrap();
+            });
+            assert!(matches!(event(&mut world), Event::Delivered(Cookie(4))));
+            assert_eq!(frame(&mut world).head(), b"ok");
+        });
+        for (at, byte) in memory.iter().enumerate() {
+            let (row, column) = (at / stride, at % stride);
+            let expected = if column < block { body[16 + row * block + column] } else { 0xEE };
+            assert_eq!(*byte, expected, "byte {at} of {count} blocks of {block}");
+        }
     }
 }
