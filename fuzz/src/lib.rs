@@ -5,7 +5,9 @@
 //! |---|---|---|
 //! | [`matcher`] | histories of receives and messages | the same matches as a plain list gives |
 //! | [`convertor`] | layouts, sane and absurd, and windows on them | the same bytes as a list of positions gives |
+//! | [`frames`] | frames of a hostile peer, among an honest one's traffic | no access out of bounds, nothing lost, doubled, spoilt or leaked |
 //! | [`modex`] | sets of a peer, well-formed, spoilt and raw | refused, or taken over whole; the own set stays readable |
+//! | [`tcp`] | cards, hellos, verdicts and prefixes of frames | what is read writes back the same, nothing is proved |
 //!
 //! `cargo install cargo-fuzz --locked`, then `cargo +nightly fuzz run matcher -- -max_total_time=60` at the top or in
 //! here; new inputs land in `corpus/`. What is checked in there is the fewest inputs that reach all that a run reached:
@@ -15,11 +17,19 @@
 //! [`TARGETS`], a `[[bin]]` in `Cargo.toml`, the few lines in `fuzz_targets/`, and a folder in `corpus/`.
 
 pub mod convertor;
+pub mod frames;
 pub mod matcher;
 pub mod modex;
+pub mod tcp;
 
 /// A target: what it does with the bytes of one input.
 pub type Run = fn(&[u8]);
 
 /// All targets by name, for those who run them without libFuzzer.
-pub const TARGETS: &[(&str, Run)] = &[("convertor", convertor::run), ("matcher", matcher::run), ("modex", modex::run)];
+pub const TARGETS: &[(&str, Run)] = &[
+    ("convertor", convertor::run),
+    ("frames", frames::run),
+    ("matcher", matcher::run),
+    ("modex", modex::run),
+    ("tcp", tcp::run),
+];
