@@ -58,9 +58,9 @@ pub struct Config {
     /// Bodies from this size on are sent from where they lie, in bytes. Default: 16 KiB.
     pub in_place_from_bytes: u32,
     /// Megabytes per second of this link, for the shares of striping. Default: 3000.
-    pub bandwidth_mb_s: u32,
+    pub bandwidth_megabytes_per_second: u32,
     /// Rank by latency, in nanoseconds. Default: 4000.
-    pub latency_ns: u32,
+    pub latency_nanos: u32,
 
     /// Staging of frames that wait to leave, in bytes per connection. Touched only as far as it is used. At least twice
     /// the eager limit is made. Default: 256 KiB.
@@ -116,8 +116,8 @@ impl Config {
             max_send_size_bytes: 1024 * 1024,
             min_fragment_bytes: 64 * 1024,
             in_place_from_bytes: 16 * 1024,
-            bandwidth_mb_s: 3000,
-            latency_ns: 4000,
+            bandwidth_megabytes_per_second: 3000,
+            latency_nanos: 4000,
             send_staging_bytes: 256 * 1024,
             control_staging_bytes: 8 * 1024,
             send_queue_frames: 256,
@@ -142,7 +142,7 @@ impl Config {
         self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, crate::framing::MAX_FRAME);
         self.min_fragment_bytes = self.min_fragment_bytes.clamp(1, self.max_send_size_bytes);
         self.rendezvous_eager_limit_bytes = self.rendezvous_eager_limit_bytes.min(self.eager_limit_bytes);
-        self.bandwidth_mb_s = self.bandwidth_mb_s.max(1);
+        self.bandwidth_megabytes_per_second = self.bandwidth_megabytes_per_second.max(1);
         self.send_staging_bytes = self.send_staging_bytes.max(2 * self.eager_limit_bytes + 256);
         self.control_staging_bytes = self.control_staging_bytes.max(1024);
         self.send_queue_frames = self.send_queue_frames.max(4);

@@ -94,6 +94,18 @@ pub fn same_network(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
     }
 }
 
+/// Every address of this host, and whether a filter allows it, or why not: for `towline info`.
+///
+/// # Errors
+/// What the system answered.
+pub fn survey(filter: &Filter) -> io::Result<Vec<(Interface, Result<(), String>)>> {
+    let judged = |it: Interface| {
+        let verdict = filter.verdict(&it.name, it.address);
+        (it, verdict)
+    };
+    Ok(list()?.into_iter().map(judged).collect())
+}
+
 /// All addresses of this host whose interface is up.
 ///
 /// # Errors

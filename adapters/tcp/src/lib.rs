@@ -26,7 +26,9 @@ mod rail;
 pub mod route;
 mod sys;
 mod transfer;
+mod tunables;
 
 pub use config::{Config, JobKey};
 pub use counters::Counters;
 pub use rail::{Rail, SetupError};
+pub use tunables::Tunable;

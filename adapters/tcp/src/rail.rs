@@ -451,8 +451,8 @@ fn attributes(config: &Config) -> Attributes {
         name: "tcp",
         capabilities: Capabilities::SEND.union(Capabilities::SEND_INPLACE),
         exclusivity: EXCLUSIVITY_LOW,
-        latency: config.latency_ns,
-        bandwidth: config.bandwidth_mb_s,
+        latency: config.latency_nanos,
+        bandwidth: config.bandwidth_megabytes_per_second,
         eager_limit: config.eager_limit_bytes,
         rendezvous_eager_limit: config.rendezvous_eager_limit_bytes,
         min_fragment: config.min_fragment_bytes,
@@ -464,14 +464,16 @@ fn attributes(config: &Config) -> Attributes {
 }
 
 fn allowed(config: &Config) -> Result<Vec<Interface>, SetupError> {
-    let mut own = interfaces::list().map_err(|error| SetupError::System("list the interfaces", error))?;
-    own.retain(|it| match config.filter.verdict(&it.name, it.address) {
-        Ok(()) => true,
-        Err(reason) => {
-            log::debug!("tcp link {}: {} at {} is left out: {reason}", config.link, it.name, it.address);
-            false
+    let all = interfaces::survey(&config.filter).map_err(|error| SetupError::System("list the interfaces", error))?;
+    let mut own = Vec::new();
+    for (it, verdict) in all {
+        match verdict {
+            Ok(()) => own.push(it),
+            Err(reason) => {
+                log::debug!("tcp link {}: {} at {} is left out: {reason}", config.link, it.name, it.address);
+            }
         }
-    });
+    }
     if own.is_empty() {
         return Err(SetupError::NoInterface);
     }
@@ -517,6 +519,9 @@ fn listen_at(config: &Config, at: IpAddr) -> io::Result<(Socket, u16)> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         if at.is_ipv6() {
             socket.set_only_v6(true)?;
+        }
+        if port != 0 {
+            socket.set_reuse_address(true)?; // connections of an earlier job may still be fading at that port
         }
         set_buffers(config, &socket)?;
         match socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG)) {

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::TcpStream;
 
 use common::*;
-use towline_core::btl::{Cookie, Delivery, Event, Frame, HEAD, Peer, Rail as _};
+use towline_core::btl::{Cookie, Delivery, Event, Frame, HEAD, Lane, Lost, Peer, Rail as _, Sent, Shape};
 use towline_core::convertor::{Layout, Span};
 use towline_tcp::framing::encode;
 
@@ -190,4 +190,60 @@ fn p28_sinks_with_gaps_are_filled_and_the_gaps_untouched() {
             assert_eq!(*byte, expected, "byte {at} of {count} blocks of {block}");
         }
     }
+}
+
+/// A control frame passes bulk frames that wait, but the one that is leaving leaves whole first.
+#[test]
+fn control_frames_go_between_bulk_frames() {
+    let narrow = |rank| {
+        let mut config = config(rank);
+        config.socket_send_buffer_bytes = Some(64 * 1024);
+        config.socket_receive_buffer_bytes = Some(64 * 1024);
+        towline_tcp::Rail::new(config).unwrap()
+    };
+    let (mut world, endpoints) = World::acquainted(vec![narrow(0), narrow(1)]);
+    world.send(0, endpoints[0][1], b"connect");
+    world.until("they are connected", |world| !world.seen[1].is_empty());
+    let body = bytes(1 << 20);
+    for bulk in 0..3 {
+        let shape = Shape { tag: TAG, lane: Lane::Bulk, header: 1, len: 1 << 20 };
+        let rest = Span::of(&body[1..]);
+        // SAFETY: the body lives to the end of the test.
+        let sent = unsafe { world.rails[0].send(endpoints[0][1], shape, &[bulk], rest, Cookie(bulk.into())) };
+        assert_eq!(sent, Ok(Sent::InPlace));
+    }
+    let shape = Shape { tag: TAG, lane: Lane::Control, header: 1, len: 60 };
+    // SAFETY: the body lives to the end of the test.
+    let sent = unsafe { world.rails[0].send(endpoints[0][1], shape, &[9], Span::of(&body[1..60]), Cookie(9)) };
+    assert_eq!(sent, Ok(Sent::Staged));
+    world.seen[1].clear();
+    world.until("all frames", |world| world.seen[1].len() == 4);
+    let mut order = vec![];
+    for seen in &world.seen[1] {
+        let Seen::Frame(_, got) = seen else { panic!("{seen:?}") };
+        assert!(got[1..] == body[1..got.len()]);
+        order.push(got[0]);
+    }
+    assert_eq!(order, [0, 9, 1, 2]);
+}
+
+/// A peer that is lost in the middle of a body: the loss is the last that is heard of it, and its sink is left alone.
+#[test]
+fn after_a_loss_nothing_of_the_peer_follows() {
+    let (mut world, mut stream) = pair();
+    stream.write_all(&encode(10_000, TAG, 16)).unwrap();
+    stream.write_all(&bytes(600)).unwrap();
+    let held = frame(&mut world);
+    let mut sink = vec![0; 10_000];
+    let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
+    // SAFETY: the sink lives until the loss is reported, below.
+    assert_eq!(unsafe { world.rails[0].deliver(held.id, 16, span, Cookie(3)) }, Delivery::Pending);
+    stream.write_all(&bytes(2000)).unwrap();
+    drop(stream);
+    assert!(matches!(event(&mut world), Event::Lost(Peer(2), Lost::Broken)));
+    drop(sink);
+    nothing(&mut world);
+    assert_eq!(world.rails[0].read(held.id, 0, &mut [0; 9]), 0);
+    world.rails[0].release(held.id);
+    nothing(&mut world);
 }
