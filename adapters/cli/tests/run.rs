@@ -79,6 +79,15 @@ fn as_rank() {
                 job.fence(soon()).unwrap();
             }
         }
+        "deaf" => {
+            if rank == 1 {
+                drop(job);
+                loop {
+                    std::thread::park();
+                }
+            }
+            job.fence(soon()).unwrap();
+        }
         "abort" => {
             if rank == 1 {
                 job.abort(7, "disk full").unwrap();
@@ -288,6 +297,14 @@ fn a_rank_that_exits_well_without_finishing_has_failed() {
     let output = role("-n 2", "unfinished").output().unwrap();
     assert_eq!(code(&output), 1);
     assert!(err(&output).contains("rank 1 (pid ") && err(&output).contains("before it finished"), "{}", err(&output));
+}
+
+#[test]
+fn a_rank_that_closes_its_connection_and_goes_on_has_failed() {
+    let output = role("-n 2", "deaf").output().unwrap();
+    assert_eq!(code(&output), 1);
+    let report = err(&output);
+    assert!(report.contains("rank 1 (pid ") && report.contains("closed its connection before"), "{report}");
 }
 
 #[test]
