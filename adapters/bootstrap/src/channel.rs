@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     Welcome = 1,
     /// Server: the rank is not let in; why, in UTF-8.
     Refuse = 2,
-    /// Rank: what it publishes. Server: what a peer publishes.
+    /// Rank: what it publishes. Server: what ranks publish, several sets one after another.
     Set = 3,
     /// Rank: it has come to fence number n (4 bytes). Server: all have.
     Fence = 4,

@@ -421,21 +421,35 @@ impl Job {
     fn take(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), Error> {
         match kind {
             Kind::Set => {
-                let set = Set::parse(&payload).map_err(Error::set)?;
-                let (rank, edition) = (set.rank(), set.edition());
-                if rank >= self.size() || rank == self.rank() {
-                    return Err(Error::protocol(format!("a set of rank {rank}")));
-                }
-                let old = self.sets[rank as usize].as_deref().and_then(|set| Set::parse(set).ok());
-                if old.is_none_or(|old| old.edition() < edition) {
-                    self.gone.remove(&rank);
-                    self.take_set(rank, payload);
+                let mut sets = &payload[..];
+                while !sets.is_empty() {
+                    // Each set says how long it is.
+                    let length = word(sets, 20)? as usize;
+                    let whole = sets.split_at_checked(length).filter(|_| length != 0);
+                    let (set, rest) = whole.ok_or_else(|| Error::protocol("a set that is cut short"))?;
+                    self.absorb(set)?;
+                    sets = rest;
                 }
             }
             Kind::Fence => self.fence_open = word(&payload, 0)?,
             Kind::Gone => drop(self.gone.insert(word(&payload, 0)?, word(&payload, 4)?)),
             Kind::Finish | Kind::Abort => self.acknowledged = true,
             Kind::Welcome | Kind::Refuse => return Err(Error::protocol(format!("{kind:?} out of turn"))),
+        }
+        Ok(())
+    }
+
+    /// Takes over a set that came from the server, unless it is old or this rank's own.
+    fn absorb(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let set = Set::parse(bytes).map_err(Error::set)?;
+        let (rank, edition) = (set.rank(), set.edition());
+        if rank >= self.size() {
+            return Err(Error::protocol(format!("a set of rank {rank}, which the job has not")));
+        }
+        let old = self.sets[rank as usize].as_deref().and_then(|set| Set::parse(set).ok());
+        if rank != self.rank() && old.is_none_or(|old| old.edition() < edition) {
+            self.gone.remove(&rank);
+            self.take_set(rank, bytes.to_vec());
         }
         Ok(())
     }

@@ -277,7 +277,7 @@ fn ranks_die_with_the_launcher() {
 
 #[test]
 fn x3_allgather_of_processes() {
-    for size in [1, 2, 16] {
+    for size in [1, 2, 16, 64] {
         let output = role(&format!("-n {size}"), "allgather").output().unwrap();
         assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
         assert_eq!(out(&output).matches(" is well").count(), size);

@@ -170,6 +170,7 @@ impl Conductor {
         while self.ranks.iter().any(|rank| !rank.over) {
             let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
             match events.recv_timeout(timeout.unwrap_or(Duration::MAX)) {
+                Ok(Event::Signal(SIGCHLD)) => self.reap(events),
                 Ok(event) => self.hear(event),
                 Err(_) => self.late(),
             }
@@ -255,7 +256,6 @@ impl Conductor {
 
     fn hear(&mut self, event: Event) {
         match event {
-            Event::Signal(SIGCHLD) => self.reap(),
             Event::Signal(signal) => self.passed(signal),
             Event::Server(event) => self.served(event),
             Event::Remote(place, told) => self.told(place, told),
@@ -266,7 +266,9 @@ impl Conductor {
         }
     }
 
-    fn reap(&mut self) {
+    /// Looks which ranks have ended. What they said before they ended is in the queue by then, and is heard first: a
+    /// rank that has finished its part must not count as one that has not.
+    fn reap(&mut self, events: &mpsc::Receiver<Event>) {
         let mut ended = Vec::new();
         for place in &mut self.places {
             match &mut place.hands {
@@ -275,8 +277,18 @@ impl Conductor {
                 Hands::Nowhere => {}
             }
         }
+        let mut again = false;
+        while let Ok(event) = events.try_recv() {
+            match event {
+                Event::Signal(SIGCHLD) => again = true,
+                event => self.hear(event),
+            }
+        }
         for (rank, end) in ended {
             self.ended(rank, end);
+        }
+        if again {
+            self.reap(events);
         }
     }
 

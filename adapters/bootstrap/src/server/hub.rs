@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use towline_core::modex::Set;
 
-use crate::channel::Kind;
+use crate::channel::{Kind, PAYLOAD_MAX};
 
 /// Something to tell a rank, if it is connected.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,7 +70,8 @@ impl Hub {
             }
         }
         if self.complete() {
-            self.tell_all_sets(me, out);
+            let all = self.all_sets();
+            out.extend(all.into_iter().map(|payload| Note { to: me, kind: Kind::Set, payload }));
         }
         Ok(())
     }
@@ -86,8 +87,11 @@ impl Hub {
     pub(super) fn gone(&mut self, me: u32, out: &mut Vec<Note>) {
         let Some(rank) = self.ranks.get_mut(me as usize).filter(|rank| !rank.over) else { return };
         rank.over = true;
-        let payload = gone(me, rank.fence);
-        self.tell_others(me, Kind::Gone, &payload, out);
+        let (payload, fence, unpublished) = (gone(me, rank.fence), rank.fence, rank.set.is_none());
+        // Only those who wait for it need to know; others will be told when they come to wait.
+        let waiting = |other: &Rank| other.connected && (unpublished || other.fence > fence);
+        let others = (0..).zip(&self.ranks).filter(|(other, rank)| *other != me && waiting(rank));
+        out.extend(others.map(|(to, _)| Note { to, kind: Kind::Gone, payload: Arc::clone(&payload) }));
     }
 
     pub(super) fn frame(&mut self, me: u32, kind: Kind, payload: &[u8], out: &mut Vec<Note>) -> Result<Said, String> {
@@ -124,8 +128,9 @@ impl Hub {
         if was_complete {
             self.tell_others(me, Kind::Set, &payload, out);
         } else if self.complete() {
+            let all = self.all_sets();
             for to in 0..self.size() {
-                self.tell_all_sets(to, out);
+                out.extend(all.iter().map(|payload| Note { to, kind: Kind::Set, payload: Arc::clone(payload) }));
             }
         }
         Ok(())
@@ -141,14 +146,24 @@ impl Hub {
         if self.ranks.iter().all(|rank| rank.fence >= number) {
             let payload: Arc<[u8]> = payload.into();
             out.extend((0..self.size()).map(|to| Note { to, kind: Kind::Fence, payload: Arc::clone(&payload) }));
+        } else if let Some((other, rank)) = (0..).zip(&self.ranks).find(|(_, rank)| rank.over && rank.fence < number) {
+            out.push(Note { to: me, kind: Kind::Gone, payload: gone(other, rank.fence) });
         }
         Ok(())
     }
 
-    fn tell_all_sets(&self, to: u32, out: &mut Vec<Note>) {
-        let others = (0..).zip(&self.ranks).filter(|(other, rank)| *other != to && rank.incarnation != 0);
-        let sets = others.filter_map(|(_, rank)| rank.set.clone());
-        out.extend(sets.map(|payload| Note { to, kind: Kind::Set, payload }));
+    /// All sets, as many in one payload as fit: shared by all ranks, which skip their own.
+    fn all_sets(&self) -> Vec<Arc<[u8]>> {
+        let mut payloads = Vec::new();
+        let mut payload = Vec::new();
+        for set in self.ranks.iter().filter_map(|rank| rank.set.as_ref()) {
+            if payload.len() + set.len() > PAYLOAD_MAX {
+                payloads.push(std::mem::take(&mut payload).into());
+            }
+            payload.extend_from_slice(set);
+        }
+        payloads.push(payload.into());
+        payloads
     }
 
     fn tell_others(&self, me: u32, kind: Kind, payload: &Arc<[u8]>, out: &mut Vec<Note>) {
@@ -186,7 +201,7 @@ mod tests {
         hub.frame(0, Kind::Set, &set(0, 1, 2), &mut out).unwrap();
         assert_eq!(kinds(&mut out), []);
         hub.frame(1, Kind::Set, &set(1, 1, 1), &mut out).unwrap();
-        assert_eq!(out[1].payload[..], set(0, 1, 2)[..]);
+        assert_eq!(out[1].payload[..], [set(0, 1, 2), set(1, 1, 1)].concat());
         assert_eq!(kinds(&mut out), [(0, Kind::Set), (1, Kind::Set)]);
         hub.frame(0, Kind::Set, &set(0, 1, 3), &mut out).unwrap();
         assert_eq!(kinds(&mut out), [(1, Kind::Set)]);
@@ -225,8 +240,45 @@ mod tests {
         assert_eq!(kinds(&mut out), [0, 1, 2].map(|rank| (rank, Kind::Fence)));
         assert_eq!(hub.frame(2, Kind::Finish, &[], &mut out), Ok(Said::Finished));
         hub.gone(2, &mut out);
+        // Rank 2 has published nothing, so all need to know.
         assert_eq!(out[0].payload[..], [2, 0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(kinds(&mut out), [(0, Kind::Gone), (1, Kind::Gone), (2, Kind::Finish)]);
+        hub.frame(0, Kind::Fence, &[2, 0, 0, 0], &mut out).unwrap();
+        assert_eq!(kinds(&mut out), [(0, Kind::Gone)]);
+    }
+
+    #[test]
+    fn the_end_of_a_rank_that_nobody_waits_for_is_not_announced() {
+        let (mut hub, mut out) = (Hub::new(3), Vec::new());
+        for rank in 0..3 {
+            hub.join(rank, &mut out).unwrap();
+            hub.frame(rank, Kind::Set, &set(rank, 1, 1), &mut out).unwrap();
+        }
+        hub.frame(0, Kind::Fence, &[1, 0, 0, 0], &mut out).unwrap();
+        out.clear();
+        hub.gone(2, &mut out);
+        assert_eq!(kinds(&mut out), [(0, Kind::Gone)]);
+        hub.gone(1, &mut out);
+        assert_eq!(kinds(&mut out), [(0, Kind::Gone)]);
+    }
+
+    #[test]
+    fn sets_that_do_not_fit_one_payload_go_in_several() {
+        let (mut hub, mut out) = (Hub::new(3), Vec::new());
+        let v = towline_core::modex::Version::new(1, 0, 0);
+        let component = towline_core::modex::Component { mca: v, kind: "k", kind_version: v, name: "n", version: v };
+        for rank in 0..3 {
+            hub.join(rank, &mut out).unwrap();
+            out.clear();
+            let mut bytes = vec![0; PAYLOAD_MAX / 2];
+            let edition = Edition { incarnation: 1, revision: 1 };
+            let mut writer = SetWriter::new(&mut bytes, rank, edition).unwrap();
+            let data = vec![0; PAYLOAD_MAX / 2 - Set::HEADER - Set::ENTRY - 2];
+            writer.entry(&component, 1, &data).unwrap();
+            assert_eq!(writer.finish(), bytes.len());
+            hub.frame(rank, Kind::Set, &bytes, &mut out).unwrap();
+        }
+        assert_eq!(kinds(&mut out), [0, 0, 1, 1, 2, 2].map(|rank| (rank, Kind::Set)));
     }
 
     #[test]
