@@ -11,10 +11,11 @@
 use super::engine::{Pml, Rails};
 use super::matching::{ANY, Key, Pattern};
 use super::peer::{
-    ANNOUNCED, ASKED, ASKED_PROBE, ASKING, ASKING_PROBE, CREDIT_DUE, HOLDING, PROBE, QUEUED, REJECT_DUE, Standing,
+    ANNOUNCED, ASKED, ASKED_PROBE, ASKING, ASKING_PROBE, ASKING_WIDE, CREDIT_DUE, HOLDING, PROBE, QUEUED, REJECT_DUE,
+    Standing,
 };
 use super::request::{ANSWERING, List, Phase};
-use super::unexpected::Stage;
+use super::unexpected::{NARROW, Stage, Unexpected};
 use crate::btl::{Endpoint, Frame, SendError};
 use crate::pool::Handle;
 use crate::ptl::{self, First};
@@ -225,6 +226,9 @@ impl<R: Rails> Pml<'_, R> {
         self.counters.asks_sent = self.counters.asks_sent.wrapping_add(1);
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         peer.set(ASKING);
+        if pattern.tag == ANY {
+            peer.set(ASKING_WIDE);
+        }
         match receive {
             Some(posting) => {
                 peer.cursor = posting;
@@ -234,6 +238,20 @@ impl<R: Rails> Pml<'_, R> {
                 peer.set(ASKING_PROBE);
                 peer.clear(PROBE);
             }
+        }
+    }
+
+    /// The message that goes first of those here that a pattern accepts. An answer that was asked for by its tag gives way
+    /// where any tag is looked for.
+    #[inline]
+    pub(super) fn find_unexpected(&mut self, pattern: &Pattern) -> Option<u32> {
+        loop {
+            let slot = self.matcher.find_unexpected(pattern)?;
+            let narrow = |envelope: &Unexpected| envelope.flags & NARROW != 0;
+            if pattern.tag != ANY || !self.envelopes.at(slot).is_some_and(narrow) {
+                return Some(slot);
+            }
+            self.evict(slot);
         }
     }
 
@@ -273,7 +291,7 @@ impl<R: Rails> Pml<'_, R> {
             self.counters.stale = self.counters.stale.wrapping_add(1);
             return;
         }
-        peer.clear(ASKING | ASKING_PROBE);
+        peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
         if header.notice.get() != peer.notice_in {
             peer.cursor = 0; // more was held back since: what was asked may be there now
         } else if header.common.flags & wire::FLAG_MARK != 0 {
@@ -286,13 +304,17 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn on_answer(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
         let from = frame.from.0;
         let Some(peer) = self.peers.get_mut(from as usize) else { return false };
-        let (asking, probe) = (peer.has(ASKING), peer.has(ASKING_PROBE));
-        peer.clear(ASKING | ASKING_PROBE);
+        let (asking, probe, wide) = (peer.has(ASKING), peer.has(ASKING_PROBE), peer.has(ASKING_WIDE));
+        peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
         let (in_turn, cursor) = (first.sequence == peer.next_in as u32, peer.cursor);
         self.put_to_work(from);
         if asking && in_turn && first.rendezvous {
             let key = Key { context: first.context, source: from, tag: first.tag };
-            if let Some(slot) = self.matcher.peek_posted(&key) {
+            // The answer is the first of the messages held that the ask accepts. A receive that accepts more must not
+            // have it: one of the others may go first.
+            let posted = self.matcher.peek_posted(&key);
+            let fits = |slot| wide || self.requests.at(slot).is_some_and(|state| state.tag == first.tag);
+            if let Some(slot) = posted.filter(|slot| fits(*slot)) {
                 if self.requests.at(slot).is_none_or(|state| state.remote != cursor)
                     && let Some(peer) = self.peers.get_mut(from as usize)
                 {
@@ -300,7 +322,11 @@ impl<R: Rails> Pml<'_, R> {
                 }
                 return self.arrive(rail, frame, first);
             }
-            if probe && self.keep_answer(rail, frame, first) {
+            if posted.is_some()
+                && let Some(peer) = self.peers.get_mut(from as usize)
+            {
+                peer.cursor = 0; // the receive that is in the way is asked for before all
+            } else if probe && self.keep_answer(rail, frame, first, wide) {
                 return false;
             }
         }
@@ -318,7 +344,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Keeps an answer in a spare envelope, where a probe finds it.
-    fn keep_answer(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
+    fn keep_answer(&mut self, rail: usize, frame: &Frame, first: First, wide: bool) -> bool {
         if self.spares_used >= self.config.probes.max(1) {
             // Another peer's answer gives way; one that a matched probe took cannot.
             let mut next = self.matcher.next_unexpected(None);
@@ -335,6 +361,9 @@ impl<R: Rails> Pml<'_, R> {
         }
         let Some(slot) = self.keep(rail, frame, first, Stage::Queued) else { return false };
         self.spares_used = self.spares_used.wrapping_add(1);
+        if !wide && let Some(envelope) = self.envelopes.at_mut(slot) {
+            envelope.flags |= NARROW;
+        }
         if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
             peer.answered = slot.wrapping_add(1);
             peer.clear(PROBE); // or it would be sent back for the probe that it is for

@@ -34,6 +34,8 @@ pub(crate) const ANNOUNCED: u16 = 0x0080;
 pub(crate) const CREDIT_DUE: u16 = 0x0100;
 /// `reject` is to be sent.
 pub(crate) const REJECT_DUE: u16 = 0x0200;
+/// What we asked was for any tag.
+pub(crate) const ASKING_WIDE: u16 = 0x0400;
 
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]

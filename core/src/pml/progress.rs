@@ -252,15 +252,19 @@ impl<R: Rails> Pml<'_, R> {
 
     /// The send that a peer's ack, finish or reject names.
     fn waiting(&mut self, from: Peer, bits: u64) -> Option<u32> {
-        let handle = Handle::from_bits(bits);
-        let found = self
-            .requests
-            .get(handle)
-            .is_some_and(|state| state.phase == Phase::Waiting && state.peer == from.0 && state.flags & RECEIVE == 0);
-        if !found {
+        let slot = self.still_waiting(from, bits);
+        if slot.is_none() {
             self.counters.stale = self.counters.stale.wrapping_add(1);
         }
-        found.then(|| handle.slot())
+        slot
+    }
+
+    /// The same, for what may rightly come too late.
+    fn still_waiting(&self, from: Peer, bits: u64) -> Option<u32> {
+        let handle = Handle::from_bits(bits);
+        let state = self.requests.get(handle)?;
+        let waits = state.phase == Phase::Waiting && state.peer == from.0 && state.flags & RECEIVE == 0;
+        waits.then(|| handle.slot())
     }
 }
 
@@ -321,11 +325,15 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
     }
 
     fn acked(&mut self, from: Peer, header: wire::Ack) {
+        if header.common.flags & wire::FLAG_MARK != 0 {
+            // Kept by a matched probe. The ack that counts follows, or came before.
+            if let Some(slot) = self.pml.still_waiting(from, header.sender.get()) {
+                self.pml.settle_answer(slot, true);
+            }
+            return;
+        }
         let Some(slot) = self.pml.waiting(from, header.sender.get()) else { return };
         self.pml.settle_answer(slot, true);
-        if header.common.flags & wire::FLAG_MARK != 0 {
-            return; // kept by a matched probe: the ack that counts follows
-        }
         if let Some(state) = self.pml.requests.at_mut(slot) {
             state.remote = header.receiver.get();
             state.wanted = header.wanted.get().min(state.total);

@@ -38,7 +38,7 @@ impl<R: Rails> Pml<'_, R> {
         state.inflight = 0; // the other fields are set by the match
         self.posting = self.posting.wrapping_add(1);
         if self.matcher.unexpected_len() != 0
-            && let Some(envelope) = self.matcher.find_unexpected(&pattern)
+            && let Some(envelope) = self.find_unexpected(&pattern)
         {
             self.matcher.remove_unexpected(envelope);
             self.claim(envelope, handle.slot());
@@ -57,7 +57,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Finds a message that `pattern` accepts, without taking it.
     pub fn iprobe(&mut self, pattern: Pattern) -> Option<Envelope> {
-        let Some(slot) = self.matcher.find_unexpected(&pattern) else {
+        let Some(slot) = self.find_unexpected(&pattern) else {
             self.want_probe(pattern);
             return None;
         };
@@ -67,7 +67,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Takes a message that `pattern` accepts out of the queues: nobody else can receive it.
     pub fn improbe(&mut self, pattern: Pattern) -> Option<(Message, Envelope)> {
-        let Some(slot) = self.matcher.find_unexpected(&pattern) else {
+        let Some(slot) = self.find_unexpected(&pattern) else {
             self.want_probe(pattern);
             return None;
         };

@@ -2,6 +2,10 @@
 
 use zerocopy::FromZeros;
 
+/// In `Unexpected::flags`: an answer to an ask for one tag. Messages with other tags may go before it, so it is nothing
+/// for a receive of any tag.
+pub(crate) const NARROW: u8 = 0x80;
+
 /// Where an envelope stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(u8)]
