@@ -114,8 +114,8 @@ fn a_body_in_place_is_read_late_and_left_alone_after_the_peer_is_gone() {
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     let to = one.add_peer(Peer(1), other.card()).expect("reachable");
     other.add_peer(Peer(0), one.card()).expect("reachable");
-    let mut body = [1u8; 100];
-    let shape = Shape { tag: 0x80, lane: Lane::Bulk, header: 2, len: 102 };
+    let mut body = [1u8; 5000];
+    let shape = Shape { tag: 0x80, lane: Lane::Bulk, header: 2, len: 5002 };
     // SAFETY: the body outlives the rails' use of it; this test writes to it meanwhile to see when it is read.
     let sent = unsafe { one.send(to, shape, &[0; 2], Span::of(&body), Cookie(9)) };
     assert_eq!(sent, Ok(Sent::InPlace));

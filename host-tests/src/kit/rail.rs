@@ -3,6 +3,7 @@
 
 use std::thread;
 
+use towline_core::btl::rail::COPIED;
 use towline_core::btl::{
     Capabilities, Cookie, Delivery, Endpoint, Event, Frame, HEAD, Lane, Rail, SendError, Sent, Shape,
 };
@@ -351,7 +352,7 @@ pub fn b14_b17_b33_a_body_in_place_is_reported_once<S: Setup>(setup: S) {
     let may = bench.attributes().capabilities.contains(Capabilities::SEND_INPLACE);
     let mut bodies: Vec<(Cookie, Vec<u8>)> = vec![];
     let (mut sent, mut in_place) = (0, 0);
-    for len in [0, 1, 100, 4096, limit - 8, limit - 9, limit - 8, limit - 8].repeat(4) {
+    for len in [0, 1, 100, 4096, 4097, limit - 8, limit - 9, limit - 8, limit - 8].repeat(4) {
         let len = len.min(limit - 8);
         let mut bytes = numbered(sent, len + 8);
         let mut body = bytes.split_off(8);
@@ -367,6 +368,7 @@ pub fn b14_b17_b33_a_body_in_place_is_reported_once<S: Setup>(setup: S) {
         sent += 1;
         match answer.expect("a known peer and a frame within the limits") {
             Sent::InPlace => {
+                assert!(len as u64 > COPIED, "a body of {len} bytes must be copied");
                 in_place += 1;
                 bodies.push((cookie, body));
             }

@@ -121,6 +121,11 @@ impl History {
         self.sends - 1
     }
 
+    /// The number that the next posted send will have.
+    pub fn next_send(&self) -> u32 {
+        self.sends
+    }
+
     /// Notes a posted receive; its number.
     pub fn recv(&mut self, receive: Receive) -> u32 {
         self.records.push(Record::Recv(receive));

@@ -3,5 +3,9 @@
 pub mod checker;
 pub mod faults;
 pub mod history;
+pub mod job;
 pub mod net;
+pub mod plan;
 pub mod rail;
+pub mod room;
+pub mod swarm;

@@ -29,6 +29,8 @@ pub(super) struct State {
     free: Vec<u32>,
     nodes: u32,
     ids: u64,
+    /// Whether to print what happens: `TOWLINE_TRACE`.
+    trace: bool,
 }
 
 /// One rail of one node.
@@ -114,6 +116,7 @@ impl Net {
             free: vec![],
             nodes,
             ids: 0,
+            trace: std::env::var_os("TOWLINE_TRACE").is_some(),
         })))
     }
 
@@ -146,6 +149,14 @@ impl Net {
         state.packets.len() - state.free.len()
     }
 
+    /// Prints a line about a node, where a trace is wanted.
+    pub fn trace(&self, node: u32, what: impl FnOnce() -> String) {
+        let state = self.0.borrow();
+        if state.trace {
+            println!("{:>9} node {node}: {}", state.now, what());
+        }
+    }
+
     /// Ends all faults that are a matter of chance, to see that what is left comes to an end.
     pub fn calm(&self) {
         let mut state = self.0.borrow_mut();
@@ -160,6 +171,38 @@ impl End {
         let event = self.events.peek().map(|next| next.0.0);
         let outbox = if self.outbox.is_empty() { None } else { Some(0) };
         [arrival, event, outbox].into_iter().flatten().min()
+    }
+}
+
+/// The engine's header in words, for a trace.
+fn describe(bytes: &[u8]) -> String {
+    use towline_core::wire;
+    use zerocopy::FromBytes;
+
+    macro_rules! header {
+        ($name:ident $($field:ident)*) => {
+            wire::$name::read_from_prefix(bytes).map_or(String::new(), |(header, _)| {
+                let common = header.common;
+                let (flags, envelopes, units) = (common.flags, common.envelopes.get(), common.units.get());
+                #[allow(unused_mut)]
+                let mut text = format!("{} flags {flags:x} credit {envelopes} {units}", stringify!($name));
+                $(text += &format!(" {} {:x}", stringify!($field), header.$field.get());)*
+                text
+            })
+        };
+    }
+    match wire::kind(bytes) {
+        Some(wire::Kind::Match) => header!(Match context tag sequence),
+        Some(wire::Kind::Rendezvous) => header!(Rendezvous context tag sequence sender total),
+        Some(wire::Kind::Ack) => header!(Ack sender receiver wanted),
+        Some(wire::Kind::Fragment) => header!(Fragment receiver offset),
+        Some(wire::Kind::Finish) => header!(Finish sender),
+        Some(wire::Kind::Reject) => header!(Reject sender reason),
+        Some(wire::Kind::Credit) => header!(Credit),
+        Some(wire::Kind::Held) => header!(Held notice),
+        Some(wire::Kind::Ask) => header!(Ask context tag),
+        Some(wire::Kind::Nothing) => header!(Nothing notice),
+        None => String::new(),
     }
 }
 
@@ -199,6 +242,19 @@ impl State {
         self.nodes
     }
 
+    /// Prints what becomes of a frame, where a trace is wanted.
+    pub fn trace(&self, what: &str, packet: &Packet) {
+        if self.trace {
+            let Packet { id, from, to, rail, lane, .. } = packet;
+            let header = describe(&packet.bytes);
+            println!(
+                "{:>9} {what} frame {id} {from}->{to} rail {rail} {lane:?} {} bytes {header}",
+                self.now,
+                packet.len()
+            );
+        }
+    }
+
     /// The packet that a frame id names, if it still does.
     pub fn find(&self, frame: u64) -> Option<&Packet> {
         self.packets.get(frame as u32 as usize)?.as_ref().filter(|packet| packet.id as u32 == (frame >> 32) as u32)
@@ -215,6 +271,7 @@ impl State {
         self.counts.bytes += packet.len() as u64;
         let (from, to, rail, lane) = (packet.from, packet.to, packet.rail, packet.lane);
         self.link(from, to, rail).used[lane as usize] += 1;
+        self.trace("sent", &packet);
         let at = self.keep(packet);
         if self.dice.chance(self.faults.staged) {
             self.counts.staged += 1;

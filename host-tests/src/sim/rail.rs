@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use towline_core::btl::rail::COPIED;
 use towline_core::btl::{
     Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Lost, Peer, Rail,
     SendError, Sent, Shape, Ticket, Unreachable,
@@ -10,9 +11,6 @@ use towline_core::convertor::Span;
 use towline_core::time::Instant;
 
 use super::net::{Later, Net, Packet, State};
-
-/// A body shorter than this is always copied.
-const SHORT: u64 = 64;
 
 /// A rail of one node of a [`Net`].
 ///
@@ -175,6 +173,8 @@ impl SimRail {
         let packet = state.packet(at);
         let (id, len, header, tag, copy) = (packet.id, packet.bytes.len(), packet.header, packet.tag, packet.copy);
         let whole = len <= HEAD;
+        state.trace("got ", state.find(id << 32 | u64::from(at))?);
+        let packet = state.packet(at);
         let valid = if whole || packet.body_at <= now { len.min(HEAD) } else { usize::from(header) };
         let mut head = [0xee; HEAD];
         head[..valid].copy_from_slice(&packet.bytes[..valid]);
@@ -285,7 +285,7 @@ impl Rail for SimRail {
         assert_eq!((header.len() as u64 + body.len(), header.len()), (shape.len.into(), shape.header.into()));
         let state = &mut *self.net.0.borrow_mut();
         self.admit(state, to, shape)?;
-        if body.len() >= SHORT && state.dice.chance(state.faults.in_place) {
+        if body.len() > COPIED && state.dice.chance(state.faults.in_place) {
             return Ok(self.post(state, to, shape, header.to_vec(), Some((body, cookie))));
         }
         let mut bytes = vec![0xdd; shape.len as usize];
