@@ -2,6 +2,7 @@
 
 use std::os::fd::AsRawFd;
 
+use towline_core::btl::rail::COPIED;
 use towline_core::btl::{
     Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, HEAD, Lane, Peer, Rail as RailTrait, SendError,
     Sent, Shape, Ticket, Unreachable,
@@ -166,7 +167,8 @@ impl RailTrait for Rail {
         cookie: Cookie,
     ) -> Result<Sent, SendError> {
         let whole = header.len() as u64 + body.len() == u64::from(shape.len);
-        if body.len() >= u64::from(self.config.in_place_from_bytes)
+        if body.len() > COPIED
+            && body.len() >= u64::from(self.config.in_place_from_bytes)
             && whole
             && let Some((base, len)) = body.as_contiguous()
         {
