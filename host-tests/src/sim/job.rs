@@ -677,8 +677,11 @@ impl Job<'_> {
     }
 }
 
+/// A count with its name.
+type Named = (&'static str, u64);
+
 /// What an engine did, and what it must not have met.
-fn transitions(counters: &Counters) -> ([(&'static str, u64); 17], [(&'static str, u64); 5]) {
+fn transitions(counters: &Counters) -> ([Named; 17], [Named; 5]) {
     macro_rules! named {
         ($($name:ident)*) => { [$((stringify!($name), counters.$name)),*] };
     }
