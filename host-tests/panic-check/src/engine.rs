@@ -1,7 +1,7 @@
 //! The engine and the matching transport, over the loopback rail and over any rail at all.
 //!
 //! Functions of types that stay inside the core are reached through the engine, and not named here otherwise:
-//! after, clear, first, fragment, control, has, push, receive, remove, rank_of, stamp, touched.
+//! after, clear, eager, first, fragment, control, has, push, receive, remove, rank_of, stamp, touched.
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::btl::loopback::Hub;
@@ -11,7 +11,7 @@ use towline_core::mtl::{Group, Mtl, Source, Tag};
 use towline_core::pml::matching::Pattern;
 use towline_core::pml::{Config, Mode, Pml, Rails, Request, Sending};
 use towline_core::time::Instant;
-use towline_core::wire::{Kind, Reason, kind};
+use towline_core::wire::{Kind, Match, Reason, kind};
 
 use crate::opaque::Opaque;
 use crate::{any, bytes, keep, say};
@@ -20,6 +20,7 @@ use crate::{any, bytes, keep, say};
 pub fn reach() {
     let mut room = [0; 4096];
     keep((kind(bytes(&mut room)), any(Kind::Match).header_len(), Reason::from_wire(any(0))));
+    keep(Match::words(any(0), any(0), any(0), any((0, 0)), any(0)));
     let _ = over_loopback(&mut Arena::new(bytes(&mut room)));
     let _ = over_anything(&mut Arena::new(bytes(&mut room)));
 }

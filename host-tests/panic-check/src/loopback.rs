@@ -36,6 +36,7 @@ pub fn rail(rail: &mut impl Rail) {
             3 => {
                 if let Ok(mut grant) = rail.reserve(Endpoint(any(0)), shape) {
                     grant.write(any(0), bytes(&mut room));
+                    grant.write_words(any(0), any([0; 3]));
                     // SAFETY: never run; for the linker only.
                     unsafe { grant.gather(any(0), span) };
                     let ticket = grant.finish();
