@@ -106,6 +106,32 @@ impl<'l> Runs<'l> {
     }
 }
 
+/// Runs of equal length, a stride apart.
+pub(super) struct Rows {
+    pub(super) at: *mut u8,
+    pub(super) len: usize,
+    pub(super) stride: isize,
+    pub(super) count: usize,
+}
+
+impl Runs<'_> {
+    /// The next run, together with those that follow it at equal distance: what a copy can do in one loop.
+    pub(super) fn next_rows(&mut self) -> Option<Rows> {
+        let (at, len) = self.next()?;
+        let mut rows = Rows { at, len, stride: 0, count: 1 };
+        if let Some(level) = self.used.checked_sub(1).and_then(|top| self.levels.get_mut(top))
+            && let Some(Form::Strided { count, stride, block, inner: None }) = level.layout.map(Layout::form)
+            && len as u64 == block
+        {
+            let more = count.saturating_sub(level.next).min(self.left.checked_div(block).unwrap_or(0));
+            level.next = level.next.wrapping_add(more);
+            self.left = self.left.saturating_sub(more.wrapping_mul(block));
+            (rows.stride, rows.count) = (stride as isize, rows.count.wrapping_add(more as usize));
+        }
+        Some(rows)
+    }
+}
+
 impl Iterator for Runs<'_> {
     type Item = (*mut u8, usize);
 

@@ -6,7 +6,7 @@ use zerocopy::FromZeros;
 
 use super::copy::copy;
 use super::layout::Layout;
-use super::runs::Runs;
+use super::runs::{Rows, Runs};
 
 /// A window on the packed form of user memory: where it lies and which bytes of it are meant. Plain data, without a
 /// lifetime: whoever reads or writes through it vouches for the memory.
@@ -146,11 +146,12 @@ impl Span {
     /// As for `pack`.
     #[cold]
     unsafe fn pack_runs(&self, to: *mut u8, room: usize) -> usize {
-        let mut done = 0usize;
-        for (from, len) in self.window(0, room as u64).runs() {
-            // SAFETY: the caller vouches for both sides; the window is cut to the room, so `done + len` is within it.
-            unsafe { ptr::copy_nonoverlapping(from, to.add(done), len) };
-            done = done.wrapping_add(len);
+        let (window, mut done) = (self.window(0, room as u64), 0usize);
+        let mut runs = window.runs();
+        while let Some(Rows { at, len, stride, count }) = runs.next_rows() {
+            // SAFETY: the caller vouches for both sides; the window is cut to the room, so all rows are within it.
+            unsafe { copy_rows(at, stride, to.wrapping_add(done), len.cast_signed(), len, count) };
+            done = done.wrapping_add(len.wrapping_mul(count));
         }
         done
     }
@@ -159,13 +160,39 @@ impl Span {
     /// As for `unpack`.
     #[cold]
     unsafe fn unpack_runs(&self, from: *const u8, bytes: usize) -> usize {
-        let mut done = 0usize;
-        for (to, len) in self.window(0, bytes as u64).runs() {
+        let (window, mut done) = (self.window(0, bytes as u64), 0usize);
+        let mut runs = window.runs();
+        while let Some(Rows { at, len, stride, count }) = runs.next_rows() {
             // SAFETY: the caller vouches for both sides; the window is cut to what there is to read.
-            unsafe { ptr::copy_nonoverlapping(from.add(done), to, len) };
-            done = done.wrapping_add(len);
+            unsafe { copy_rows(from.wrapping_add(done), len.cast_signed(), at, stride, len, count) };
+            done = done.wrapping_add(len.wrapping_mul(count));
         }
         done
+    }
+}
+
+/// Copies `count` rows of `len` bytes, whose starts are a stride apart on either side. Rows of one word are common and
+/// would cost a call of `memcpy` each.
+///
+/// # Safety
+/// All rows are readable there and writable here, and the two sides do not overlap.
+#[inline]
+unsafe fn copy_rows(from: *const u8, from_stride: isize, to: *mut u8, to_stride: isize, len: usize, count: usize) {
+    let rows = (0..count).scan((from, to), |(from, to), _| {
+        let row = (*from, *to);
+        (*from, *to) = (from.wrapping_offset(from_stride), to.wrapping_offset(to_stride));
+        Some(row)
+    });
+    // SAFETY, for all four: the caller vouches for each row; no alignment is assumed.
+    match len {
+        // SAFETY: see above.
+        4 => rows.for_each(|(from, to)| unsafe { to.cast::<[u8; 4]>().write(from.cast::<[u8; 4]>().read()) }),
+        // SAFETY: see above.
+        8 => rows.for_each(|(from, to)| unsafe { to.cast::<[u8; 8]>().write(from.cast::<[u8; 8]>().read()) }),
+        // SAFETY: see above.
+        16 => rows.for_each(|(from, to)| unsafe { to.cast::<[u8; 16]>().write(from.cast::<[u8; 16]>().read()) }),
+        // SAFETY: see above.
+        _ => rows.for_each(|(from, to)| unsafe { ptr::copy_nonoverlapping(from, to, len) }),
     }
 }
 

@@ -61,7 +61,7 @@ impl Tree {
 fn tree() -> impl Strategy<Value = Tree> {
     let leaf = prop_oneof![
         (0u64..9).prop_map(Tree::Bytes),
-        (0u64..5, 0u64..6, -9i64..12).prop_map(|(count, block, stride)| Tree::Vector(count, block, stride)),
+        (0u64..5, 0u64..18, -20i64..24).prop_map(|(count, block, stride)| Tree::Vector(count, block, stride)),
     ];
     leaf.prop_recursive(4, 24, 4, |inner| {
         let boxed = inner.clone().prop_map(Box::new);
