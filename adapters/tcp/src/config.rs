@@ -143,8 +143,9 @@ impl Config {
         self.min_fragment_bytes = self.min_fragment_bytes.clamp(1, self.max_send_size_bytes);
         self.rendezvous_eager_limit_bytes = self.rendezvous_eager_limit_bytes.min(self.eager_limit_bytes);
         self.bandwidth_megabytes_per_second = self.bandwidth_megabytes_per_second.max(1);
-        self.send_staging_bytes = self.send_staging_bytes.max(2 * self.eager_limit_bytes + 256);
         self.control_staging_bytes = self.control_staging_bytes.max(1024);
+        let least = self.control_staging_bytes.max(2 * self.eager_limit_bytes + 256);
+        self.send_staging_bytes = self.send_staging_bytes.max(least);
         self.send_queue_frames = self.send_queue_frames.max(4);
         self.large_buffers = self.large_buffers.max(1);
         self.receive_staging_bytes = self.receive_staging_bytes.max(1024);

@@ -117,7 +117,7 @@ impl Inbox {
     }
 
     /// Looks at what is staged. A short frame is taken, a longer one is held from here on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> Next {
         match self.state {
             State::Between => {}

@@ -86,13 +86,7 @@ impl RailTrait for Rail {
 
     #[inline]
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
-        let limit = match shape.lane {
-            Lane::Bulk => self.attributes.max_send_size,
-            Lane::Control | Lane::Eager => self.attributes.eager_limit,
-        };
-        if shape.len > limit || usize::from(shape.header) > HEAD || u32::from(shape.header) > shape.len {
-            return Err(SendError::TooLong);
-        }
+        self.check(shape)?;
         let Some(outbox) = outbox(&mut self.peers, to) else { return Err(self.not_up(to)) };
         let queue = queue(shape.lane);
         if !outbox.has_place(queue) {
@@ -124,37 +118,15 @@ impl RailTrait for Rail {
     #[inline]
     fn commit(&mut self, ticket: Ticket) -> Sent {
         let Some(granted) = self.granted.take().filter(|granted| granted.ticket == ticket) else { return Sent::Done };
-        let Some(PeerEntry { way: Way::Up(stream), .. }) = entry(&mut self.peers, ticket.endpoint) else {
+        let Some(outbox) = outbox(&mut self.peers, ticket.endpoint) else {
             return Sent::Done; // lost meanwhile: its loss was or will be reported
         };
         let (base, len) = match granted.place {
-            Place::Ring { start, len } | Place::Split { start, len, .. } => {
-                (stream.outbox.at(granted.queue, start), len)
-            }
+            Place::Ring { start, len } | Place::Split { start, len, .. } => (outbox.at(granted.queue, start), len),
             Place::Large { slot, len } => (self.large.at(slot), len),
         };
-        let mut sent = 0;
-        if stream.outbox.is_empty() && !stream.outbox.broken {
-            // SAFETY: the grant's `len` bytes from `base` on.
-            match unsafe { sys::send(stream.socket.as_raw_fd(), base, len as usize) } {
-                Moved::Bytes(bytes) if bytes == len as usize => return Sent::Done,
-                Moved::Bytes(bytes) => sent = bytes as u32,
-                Moved::Nothing | Moved::End => {}
-                Moved::Broken(_) => stream.outbox.broken = true,
-            }
-        }
-        if stream.outbox.broken {
-            stream.inbox.more = true;
-            self.mark_ready(ticket.endpoint.0);
-            return Sent::Done; // the loss is reported by the next polls
-        }
-        if let Place::Large { slot, .. } = granted.place {
-            self.large.take(slot);
-            stream.outbox.large_held += 1;
-        }
-        stream.outbox.push(granted.queue, granted.place, sent);
-        self.mark_sending(ticket.endpoint.0);
-        Sent::Staged
+        // SAFETY: the grant's `len` bytes from `base` on.
+        unsafe { self.launch(ticket.endpoint, granted.queue, granted.place, base, len as usize) }
     }
 
     #[inline]
@@ -174,6 +146,10 @@ impl RailTrait for Rail {
         {
             // SAFETY: the caller vouches for the body until it is told that it is sent.
             return unsafe { self.send_in_place(to, shape, header, (base, len), cookie) };
+        }
+        if whole && PREFIX + shape.len as usize <= self.config.control_staging_bytes as usize / 2 {
+            // SAFETY: the caller vouches for the body until this returns.
+            return unsafe { self.send_short(to, shape, header, body) };
         }
         let mut grant = self.reserve(to, shape)?;
         grant.write(0, header);
@@ -241,6 +217,75 @@ impl RailTrait for Rail {
 }
 
 impl Rail {
+    /// Sends a frame that fits any ring: as `reserve` and `commit` do, without a grant between them.
+    ///
+    /// # Safety
+    /// The body is readable and unchanging until this returns, and as long as the shape says.
+    #[inline]
+    unsafe fn send_short(&mut self, to: Endpoint, shape: Shape, header: &[u8], body: Span) -> Result<Sent, SendError> {
+        self.check(shape)?;
+        if header.len() != usize::from(shape.header) {
+            return Err(SendError::TooLong);
+        }
+        let Some(outbox) = outbox(&mut self.peers, to) else { return Err(self.not_up(to)) };
+        let queue = queue(shape.lane);
+        if !outbox.has_place(queue) {
+            return Err(SendError::Busy);
+        }
+        let len = PREFIX + shape.len as usize;
+        let (start, base) = outbox.room(queue, len).ok_or(SendError::Busy)?;
+        self.granted = None; // an older grant may be of the same room
+        // SAFETY: `len` free bytes of the ring from `base` on, which are prefix, header and body together.
+        unsafe {
+            base.cast::<[u8; PREFIX]>().write_unaligned(encode(shape.len, shape.tag, shape.header));
+            std::ptr::copy_nonoverlapping(header.as_ptr(), base.add(PREFIX), header.len());
+            body.pack(base.add(PREFIX + header.len()), shape.len as usize - header.len());
+            Ok(self.launch(to, queue, Place::Ring { start, len: len as u32 }, base, len))
+        }
+    }
+
+    /// Gives a frame to the kernel at once where none waits, else puts it in line.
+    ///
+    /// # Safety
+    /// The frame is the `len` bytes from `base` on, which are at `place`.
+    #[inline]
+    unsafe fn launch(&mut self, to: Endpoint, queue: Queue, place: Place, base: *mut u8, len: usize) -> Sent {
+        let Some(PeerEntry { way: Way::Up(stream), .. }) = entry(&mut self.peers, to) else { return Sent::Done };
+        let mut sent = 0;
+        if stream.outbox.is_empty() {
+            // SAFETY: the caller vouches for the bytes.
+            match unsafe { sys::send(stream.socket.as_raw_fd(), base, len) } {
+                Moved::Bytes(bytes) if bytes == len => return Sent::Done,
+                Moved::Bytes(bytes) => sent = bytes as u32,
+                Moved::Nothing | Moved::End => {}
+                Moved::Broken(_) => {
+                    stream.outbox.broken = true;
+                    stream.inbox.more = true;
+                    self.mark_ready(to.0);
+                    return Sent::Done; // the loss is reported by the next polls
+                }
+            }
+        }
+        if let Place::Large { slot, .. } = place {
+            self.large.take(slot);
+            stream.outbox.large_held += 1;
+        }
+        stream.outbox.push(queue, place, sent);
+        self.mark_sending(to.0);
+        Sent::Staged
+    }
+
+    /// Whether a frame keeps the limits of its lane.
+    #[inline]
+    fn check(&self, shape: Shape) -> Result<(), SendError> {
+        let limit = match shape.lane {
+            Lane::Bulk => self.attributes.max_send_size,
+            Lane::Control | Lane::Eager => self.attributes.eager_limit,
+        };
+        let fits = shape.len <= limit && usize::from(shape.header) <= HEAD && u32::from(shape.header) <= shape.len;
+        if fits { Ok(()) } else { Err(SendError::TooLong) }
+    }
+
     /// Sends header and body without copying the body; what the kernel does not take now waits where it lies.
     ///
     /// # Safety
@@ -253,13 +298,11 @@ impl Rail {
         (body, body_len): (*mut u8, usize),
         cookie: Cookie,
     ) -> Result<Sent, SendError> {
-        let limit = match shape.lane {
-            Lane::Bulk => self.attributes.max_send_size,
-            Lane::Control | Lane::Eager => self.attributes.eager_limit,
-        };
-        if shape.len > limit || header.len() > HEAD || header.len() != usize::from(shape.header) {
+        self.check(shape)?;
+        if header.len() != usize::from(shape.header) {
             return Err(SendError::TooLong);
         }
+        self.granted = None; // an older grant may be of the same room
         let Some(PeerEntry { way: Way::Up(stream), .. }) = entry(&mut self.peers, to) else {
             return Err(self.not_up(to));
         };

@@ -247,3 +247,29 @@ fn after_a_loss_nothing_of_the_peer_follows() {
     world.rails[0].release(held.id);
     nothing(&mut world);
 }
+
+/// A ticket is good for the last grant alone: after another frame has taken the room it sends nothing.
+#[test]
+fn a_stale_ticket_sends_nothing() {
+    let (mut world, endpoints) = World::acquainted(vec![rail(0), rail(1)]);
+    world.send(0, endpoints[0][1], b"connect");
+    world.until("they are connected", |world| !world.seen[1].is_empty());
+    world.seen[1].clear();
+    let body = bytes(100_000);
+    for (len, lane) in [(50_usize, Lane::Eager), (100_000, Lane::Bulk)] {
+        let shape = Shape { tag: TAG, lane, header: 8, len: 8 };
+        let mut grant = world.rails[0].reserve(endpoints[0][1], shape).unwrap();
+        grant.write(0, b"too late");
+        let stale = grant.finish();
+        let shape = Shape { tag: TAG, lane, header: 1, len: len as u32 };
+        // SAFETY: the body lives to the end of the test.
+        let sent = unsafe { world.rails[0].send(endpoints[0][1], shape, &[1], Span::of(&body[1..len]), Cookie(0)) };
+        assert!(sent.is_ok());
+        world.rails[0].commit(stale);
+        world.send(0, endpoints[0][1], b"last");
+        world.until("both frames", |world| world.seen[1].len() == 2);
+        assert!(matches!(&world.seen[1][0], Seen::Frame(_, got) if got.len() == len && got[1..] == body[1..len]));
+        assert_eq!(world.seen[1][1], Seen::Frame(Peer(0), b"last".to_vec()));
+        world.seen[1].clear();
+    }
+}
