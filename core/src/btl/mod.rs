@@ -15,6 +15,7 @@ pub mod rail;
 mod receives;
 pub mod selection;
 mod sends;
+pub mod stack;
 pub mod tags;
 #[cfg(test)]
 mod testing;

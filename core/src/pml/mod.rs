@@ -9,6 +9,8 @@ mod flow;
 pub mod matching;
 mod peer;
 mod progress;
+#[cfg(test)]
+mod rails_tests;
 mod receive;
 mod request;
 mod send;

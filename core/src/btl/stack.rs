@@ -1,0 +1,220 @@
+//! Rails on top of rails (`ptl_stack` of the contract, P35): one that changes what another says of itself, and one that
+//! lets an observer see each call. A link that adds reliability, and a simulator's faults, stack the same way.
+//!
+//! ```
+//! use towline_core::arena::Arena;
+//! use towline_core::btl::stack::{Call, Traced, Tuned};
+//! use towline_core::btl::{Peer, Rail, loopback::Hub};
+//! use towline_core::time::Instant;
+//!
+//! let mut block = [0u8; 2048];
+//! let hub = Hub::new(&mut Arena::new(&mut block), 1, 4, 128).unwrap();
+//! let slower = Tuned::new(hub.rail(0).unwrap(), |attributes| attributes.bandwidth /= 2);
+//! let mut polls = 0;
+//! let mut traced = Traced::new(slower, |call: Call| polls += u32::from(matches!(call, Call::Poll(_))));
+//! traced.poll(Instant::ZERO);
+//! assert_eq!(traced.attributes().bandwidth, 5_000);
+//! drop(traced);
+//! assert_eq!(polls, 1);
+//! ```
+
+use super::Attributes;
+use super::rail::{
+    Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
+};
+use crate::convertor::Span;
+use crate::time::Instant;
+
+/// A rail with other attributes than its own: a user's tunables.
+#[derive(Clone, Debug)]
+pub struct Tuned<R> {
+    rail: R,
+    attributes: Attributes,
+}
+
+impl<R: Rail> Tuned<R> {
+    /// The rail with what `tune` makes of its attributes. Limits may be lowered, not raised: a longer frame is refused by
+    /// the rail below all the same.
+    pub fn new(rail: R, tune: impl FnOnce(&mut Attributes)) -> Self {
+        let mut attributes = *rail.attributes();
+        tune(&mut attributes);
+        Self { rail, attributes }
+    }
+}
+
+/// What an observer of [`Traced`] sees, before the rail below does.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Call {
+    AddPeer(Peer),
+    DelPeer(Endpoint),
+    Reserve(Endpoint, Shape),
+    Commit(Ticket),
+    Send(Endpoint, Shape, Cookie),
+    Poll(Instant),
+    Deliver(FrameId),
+    Release(FrameId),
+    Arm,
+}
+
+/// A rail whose calls are seen by an observer.
+#[derive(Debug)]
+pub struct Traced<R, O> {
+    rail: R,
+    observer: O,
+}
+
+impl<R: Rail, O: FnMut(Call)> Traced<R, O> {
+    /// The rail, seen by `observer`.
+    pub const fn new(rail: R, observer: O) -> Self {
+        Self { rail, observer }
+    }
+}
+
+impl<R: Rail> Rail for Tuned<R> {
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn card(&self) -> &[u8] {
+        self.rail.card()
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        self.rail.add_peer(peer, card)
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        self.rail.del_peer(endpoint);
+    }
+
+    #[inline]
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        self.rail.reserve(to, shape)
+    }
+
+    #[inline]
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        self.rail.commit(ticket)
+    }
+
+    #[inline]
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.send(to, shape, header, body, cookie) }
+    }
+
+    fn drained(&self, to: Endpoint) -> bool {
+        self.rail.drained(to)
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        self.rail.poll(now)
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        self.rail.read(frame, at, into)
+    }
+
+    #[inline]
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.deliver(frame, skip, sink, cookie) }
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        self.rail.release(frame);
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        self.rail.poll_at()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.rail.arm()
+    }
+}
+
+impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
+    fn attributes(&self) -> &Attributes {
+        self.rail.attributes()
+    }
+
+    fn card(&self) -> &[u8] {
+        self.rail.card()
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        (self.observer)(Call::AddPeer(peer));
+        self.rail.add_peer(peer, card)
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        (self.observer)(Call::DelPeer(endpoint));
+        self.rail.del_peer(endpoint);
+    }
+
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        (self.observer)(Call::Reserve(to, shape));
+        self.rail.reserve(to, shape)
+    }
+
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        (self.observer)(Call::Commit(ticket));
+        self.rail.commit(ticket)
+    }
+
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        (self.observer)(Call::Send(to, shape, cookie));
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.send(to, shape, header, body, cookie) }
+    }
+
+    fn drained(&self, to: Endpoint) -> bool {
+        self.rail.drained(to)
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        (self.observer)(Call::Poll(now));
+        self.rail.poll(now)
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        self.rail.read(frame, at, into)
+    }
+
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
+        (self.observer)(Call::Deliver(frame));
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.deliver(frame, skip, sink, cookie) }
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        (self.observer)(Call::Release(frame));
+        self.rail.release(frame);
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        self.rail.poll_at()
+    }
+
+    fn arm(&mut self) -> bool {
+        (self.observer)(Call::Arm);
+        self.rail.arm()
+    }
+}
