@@ -123,7 +123,7 @@ impl Config {
     }
 
     /// One peer's share: envelopes and units.
-    const fn quota(&self) -> (u16, u16) {
+    pub(super) const fn quota(&self) -> (u16, u16) {
         if self.peers == 0 {
             return (0, 0);
         }
@@ -326,11 +326,8 @@ impl<'m, R: Rails> Pml<'m, R> {
         let lowest = row.first().map_or(0, |link| link.latency);
         let firsts = row.iter().filter(|link| link.latency == lowest).count();
         let header = size_of::<wire::Match>() as u32;
-        let (queued, work_next) = (state.flags & super::peer::QUEUED, state.work_next);
         // Begun anew also where the peer was lost before; only its place in the work list stays.
         *state = PeerState {
-            flags: queued,
-            work_next,
             standing: Standing::Up,
             firsts: firsts as u8,
             links: links as u8,
@@ -341,7 +338,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             quota_units: params.units,
             next_out: self.config.first_sequence,
             next_in: params.first_sequence,
-            ..zerocopy::FromZeros::new_zeroed()
+            ..state.afresh()
         };
         debug!("peer {}: {} links, credit {} envelopes", peer.0, links, params.envelopes);
         Ok(())

@@ -73,6 +73,9 @@ pub(crate) struct PeerState {
     /// Numbers of the last notice of held messages, out and in.
     pub notice_out: u32,
     pub notice_in: u32,
+    /// What the peer's messages take now of our envelopes and units; outlives the peer, until all is given back.
+    pub kept_envelopes: u16,
+    pub kept_units: u16,
     /// Posting number of the receive that was asked for last; those up to it need no asking.
     pub cursor: u64,
     /// What the peer asked.
@@ -90,6 +93,18 @@ pub(crate) struct PeerState {
 }
 
 impl PeerState {
+    /// The state of a peer that nothing is known of: what it keeps of the old one is its place in the work list, and
+    /// what old messages still take.
+    pub fn afresh(&self) -> Self {
+        Self {
+            flags: self.flags & QUEUED,
+            work_next: self.work_next,
+            kept_envelopes: self.kept_envelopes,
+            kept_units: self.kept_units,
+            ..Self::new_zeroed()
+        }
+    }
+
     /// Gives a header its frame number, and the credit that is owed. To be followed by [`sent`](Self::sent) if the
     /// frame leaves.
     #[inline]

@@ -1,7 +1,7 @@
 //! What happens when the engine is called: events of the rails, upcalls of the frames, what waits to be sent.
 
 use super::engine::{Pml, Rails};
-use super::peer::{PeerState, Standing};
+use super::peer::Standing;
 use super::receive::ENVELOPE_COOKIE;
 use super::request::{ACTIVE, NOTIFY, Outcome, Phase, RECEIVE, Request};
 use super::unexpected::Stage;
@@ -188,8 +188,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Its rails are done with its memory.
     fn drop_peer(&mut self, index: u32, all: bool) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
-        let (queued, work_next) = (peer.flags & super::peer::QUEUED, peer.work_next);
-        *peer = PeerState { flags: queued, work_next, ..zerocopy::FromZeros::new_zeroed() };
+        *peer = peer.afresh();
         for slot in 0..self.requests.touched() {
             let Some(state) = self.requests.at_mut(slot) else { continue };
             if state.peer != index || state.phase == Phase::Done {

@@ -193,8 +193,13 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn keep(&mut self, rail: usize, frame: &Frame, first: First, stage: Stage) -> Option<u32> {
         let body = frame.len.wrapping_sub(u32::from(first.header));
         let answer = first.flags & wire::FLAG_ANSWER != 0;
-        // Envelopes beyond all credit are for answers alone.
-        let room = answer || self.envelopes.used().wrapping_sub(self.spares_used) < self.config.unexpected;
+        // Each peer has its share and no more, or one that ignores its credit would take the others' away. Envelopes
+        // beyond all credit are for answers alone, which bring no payload.
+        let quota = self.config.quota();
+        let room = self.peers.get(frame.from.0 as usize).is_some_and(|peer| match answer {
+            true => body == 0,
+            false => peer.kept_envelopes < quota.0 && (body == 0 || peer.kept_units < quota.1),
+        });
         if !room || body > self.unit_bytes {
             return self.trespass(rail, frame);
         }
@@ -225,6 +230,10 @@ impl<R: Rails> Pml<'_, R> {
             self.units.free(unit);
             return self.trespass(rail, frame);
         };
+        if !answer && let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
+            peer.kept_envelopes = peer.kept_envelopes.saturating_add(1);
+            peer.kept_units = peer.kept_units.saturating_add(u16::from(body != 0));
+        }
         let place = self.unit_span(unit.slot(), body);
         if frame.is_whole() {
             let bytes = frame.head().get(first.header as usize..).unwrap_or_default();
@@ -377,7 +386,12 @@ impl<R: Rails> Pml<'_, R> {
                 peer.answered = 0;
             }
         } else {
-            self.owe(from, 1, u16::from(envelope.body != 0));
+            let units = u16::from(envelope.body != 0);
+            if let Some(peer) = self.peers.get_mut(from as usize) {
+                peer.kept_envelopes = peer.kept_envelopes.saturating_sub(1);
+                peer.kept_units = peer.kept_units.saturating_sub(units);
+            }
+            self.owe(from, 1, units);
         }
     }
 
