@@ -1,1 +1,69 @@
 //! Messages between processes: the safe Rust face of Towline.
+//!
+//! ```
+//! use towline::Any;
+//!
+//! let world = towline::init()?; // under `towline run -n N`, or alone
+//! let next = (world.rank() + 1) % world.size();
+//! world.send(next, 7, b"hello")?;
+//! let mut into = [0u8; 16];
+//! let status = world.recv(Any, 7, &mut into)?;
+//! println!("rank {}: {:?} from {}", world.rank(), &into[..status.count::<u8>()], status.source);
+//! world.finish()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | to do | use |
+//! |---|---|
+//! | send and receive, one after the other | [`send`](Communicator::send), [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
+//! | several at once, from borrowed memory | [`scope`](Communicator::scope) |
+//! | several at once, from owned memory, or `async` | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
+//! | look before receiving | [`probe`](Communicator::probe), [`mprobe`](Communicator::mprobe) |
+//! | columns and other parts of buffers | [`View`], [`ViewMut`], [`vector`], [`Layout`] |
+//! | all together | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`split`](Communicator::split) |
+//!
+//! Memory in flight cannot be freed or changed by safe code: blocking calls borrow it, a scope waits for all that began in
+//! it, and other operations own it. Blocking sends and receives, and those of a scope, allocate nothing.
+//!
+//! A [`World`] is a context: an engine and rails of its own, for one thread. Several threads of a process take part as
+//! several ranks, each with a world of its own (see [`Builder::job`]).
+#![cfg(target_os = "linux")]
+#![deny(missing_docs)]
+
+mod builder;
+mod clock;
+mod collective;
+mod communicator;
+mod context;
+mod engine;
+mod error;
+mod idle;
+mod memory;
+mod message;
+mod owned;
+mod probed;
+mod rails;
+mod scope;
+mod setup;
+mod tunables;
+mod views;
+mod world;
+
+pub use towline_bootstrap as bootstrap;
+pub use towline_core::btl::Rail;
+pub use towline_core::convertor::{Layout, LayoutError, Misfit, Piece};
+pub use towline_core::mtl::CommError;
+pub use towline_core::pml::Counters;
+
+pub use builder::{Builder, init};
+pub use communicator::{Communicator, Owned};
+pub use error::{Error, Failed};
+pub use message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
+pub use owned::{Buffer, BufferMut, ReceivingOwned, SendingOwned};
+pub use probed::Message;
+pub use rails::{AnyRail, DynRail};
+pub use scope::{Received, Scope, Sent};
+pub use setup::SetupError;
+pub use tunables::{Config, Origin, Tunable};
+pub use views::{View, ViewMut, vector};
+pub use world::World;

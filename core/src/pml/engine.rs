@@ -122,6 +122,13 @@ impl Config {
             .saturating_add(Matcher::cost(self.requests, self.envelopes()))
     }
 
+    /// What peers of an engine with these limits need to know of it: see [`Pml::params`]. So it can be published before the
+    /// engine is there, and rails that no peer is reached by need never be given to it.
+    pub fn params(&self) -> [u8; PARAMS] {
+        let (envelopes, units) = self.quota();
+        Params { envelopes, units, unit_bytes: self.unit_bytes, first_sequence: self.first_sequence }.encode()
+    }
+
     /// One peer's share: envelopes and units.
     pub(super) const fn quota(&self) -> (u16, u16) {
         if self.peers == 0 {
@@ -270,9 +277,7 @@ impl<'m, R: Rails> Pml<'m, R> {
     /// What peers need to know of this engine, to be published beside the cards of the rails; for their
     /// [`add_peer`](Self::add_peer).
     pub fn params(&self) -> [u8; PARAMS] {
-        let (envelopes, units) = self.config.quota();
-        let (unit_bytes, first_sequence) = (self.config.unit_bytes, self.config.first_sequence);
-        Params { envelopes, units, unit_bytes, first_sequence }.encode()
+        self.config.params()
     }
 
     /// Makes a peer known: `params` as its engine gave them, and a way to each of its rails. `reach(i, rail)` adds the

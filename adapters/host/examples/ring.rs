@@ -1,0 +1,68 @@
+//! A token goes round all ranks; rank 0 prints how long a hop takes.
+//!
+//! ```sh
+//! towline run -n 4 -- target/release/examples/ring --rounds 10000
+//! ```
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+
+#[derive(Parser)]
+struct Arguments {
+    /// How often the token goes round
+    #[arg(long, default_value_t = 1000)]
+    rounds: u32,
+    /// Bytes of the token, 8 at least
+    #[arg(long, default_value_t = 8)]
+    bytes: usize,
+}
+
+fn main() -> ExitCode {
+    match pass(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("ring: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn pass(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let world = towline::init()?;
+    let (rank, size) = (world.rank(), world.size());
+    let (before, next) = ((rank + size - 1) % size, (rank + 1) % size);
+    let mut token = vec![0u8; arguments.bytes.max(8)];
+    world.barrier()?;
+    let start = Instant::now();
+    for _ in 0..arguments.rounds {
+        if rank != 0 {
+            world.recv(before, 0, &mut token[..])?;
+        }
+        count(&mut token);
+        world.send(next, 0, &token[..])?;
+        if rank == 0 {
+            world.recv(before, 0, &mut token[..])?;
+        }
+    }
+    let took = start.elapsed();
+    if rank == 0 {
+        let hops = u64::from(arguments.rounds) * u64::from(size);
+        let counted = u64::from_le_bytes(*token.first_chunk().ok_or("the token is too short")?);
+        if counted != hops {
+            return Err(format!("the token counted {counted} hops, and there were {hops}").into());
+        }
+        let nanos = took.as_nanos() as f64 / hops.max(1) as f64;
+        println!("{size} ranks, {hops} hops of {} bytes, {nanos:.0} ns a hop", token.len());
+    }
+    world.finish()?;
+    Ok(())
+}
+
+/// Each rank adds one, so that a hop that is lost is found out.
+fn count(token: &mut [u8]) {
+    if let Some(counter) = token.first_chunk_mut::<8>() {
+        *counter = (u64::from_le_bytes(*counter) + 1).to_le_bytes();
+    }
+}

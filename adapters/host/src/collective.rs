@@ -1,0 +1,225 @@
+//! What all ranks of a communicator do together: barrier, broadcast, and making further communicators.
+
+use std::rc::Rc;
+
+use towline_core::convertor::Span;
+use towline_core::mtl::{Comm, Group, Mode, Sending};
+use towline_core::time::Instant;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::communicator::{Communicator, Owned};
+use crate::context::no_unwind;
+use crate::engine::Table;
+use crate::error::Error;
+use crate::message::{Source, TAG_MAX, Tag};
+
+/// Tags of the library, above those of programs.
+const BARRIER: u32 = TAG_MAX + 0x100;
+const BROADCAST: u32 = TAG_MAX + 0x200;
+const GATHER: u32 = TAG_MAX + 0x300;
+const FINISH: u32 = TAG_MAX + 0x400;
+
+impl Communicator {
+    /// Waits until all ranks have come here. Takes as many rounds as the size has binary digits.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] where a rank that this one hears from or tells was lost.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// world.barrier()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn barrier(&self) -> Result<(), Error> {
+        for (round, dest, source) in self.rounds() {
+            let (source, tag) = (Source::Rank(source), Tag::Is(BARRIER + round));
+            // SAFETY: empty spans stand for no memory.
+            unsafe { self.exchange(Span::EMPTY, dest, BARRIER + round, Span::EMPTY, source, tag) }?;
+        }
+        Ok(())
+    }
+
+    /// The rounds of a dissemination barrier: number, whom to tell, whom to hear.
+    fn rounds(&self) -> impl Iterator<Item = (u32, u32, u32)> + use<> {
+        let (rank, size) = (u64::from(self.rank), u64::from(self.place.size));
+        (0..u32::BITS).map_while(move |round| {
+            let step = 1u64 << round;
+            let dest = ((rank + step) % size) as u32;
+            let source = ((rank + size - step % size) % size) as u32;
+            (step < size).then_some((round, dest, source))
+        })
+    }
+
+    /// Gives `data` of rank `root` to all. All give a `data` of the same length. Goes along a tree.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`] for a wrong root, [`Error::Truncated`] where lengths differ, [`Error::PeerFailed`].
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// let mut numbers = if world.rank() == 0 { [1.5f64, 2.5] } else { [0.0; 2] };
+    /// world.broadcast(0, &mut numbers)?;
+    /// assert_eq!(numbers, [1.5, 2.5]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn broadcast<T>(&self, root: u32, data: &mut T) -> Result<(), Error>
+    where
+        T: FromBytes + IntoBytes + Immutable + ?Sized,
+    {
+        let size = self.place.size;
+        if root >= size {
+            return Err(Error::NoSuchRank { rank: root, size });
+        }
+        // Ranks counted from the root; each hears from the one without its lowest set bit.
+        let (from_root, size) =
+            ((u64::from(self.rank) + u64::from(size) - u64::from(root)) % u64::from(size), u64::from(size));
+        let rank = |other: u64| ((other + u64::from(root)) % size) as u32;
+        let mut bit = 1u64;
+        while bit < size && from_root & bit == 0 {
+            bit <<= 1;
+        }
+        if from_root != 0 {
+            let parent = Source::Rank(rank(from_root - bit));
+            let bytes = data.as_mut_bytes();
+            let sink = Span::contiguous(bytes.as_mut_ptr(), bytes.len());
+            // SAFETY: `data` is borrowed until this returns.
+            unsafe { self.recv_any_tag(parent, Tag::Is(BROADCAST), sink) }?;
+        }
+        while bit > 1 {
+            bit >>= 1;
+            if from_root + bit < size {
+                let bytes = Span::of(data.as_bytes());
+                // SAFETY: `data` is borrowed until this returns.
+                unsafe { self.send_span(rank(from_root + bit), BROADCAST, Mode::Standard, bytes) }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A communicator of the same ranks, whose messages are apart from those of this one. All ranks call it.
+    ///
+    /// # Errors
+    /// [`Error::Communicator`] where there are too many, [`Error::PeerFailed`].
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// let other = world.dup()?;
+    /// other.send(0, 1, b"there")?;
+    /// assert_eq!(world.iprobe(0, 1)?, None);
+    /// other.recv(0, 1, &mut [0u8; 5])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn dup(&self) -> Result<Owned, Error> {
+        self.split(Some(0), self.rank).and_then(|made| made.ok_or(Error::Finished))
+    }
+
+    /// Communicators of those ranks that give the same `color`, in the order of their `key`, then of their rank here.
+    /// All ranks call it; one that gives no color gets no communicator.
+    ///
+    /// # Errors
+    /// As [`dup`](Self::dup).
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// let parity = world.split(Some(world.rank() % 2), world.rank())?.unwrap();
+    /// assert_eq!(parity.rank(), world.rank() / 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Owned>, Error> {
+        /// What each rank says, and rank 0 tells all.
+        #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+        #[repr(C)]
+        struct Word {
+            colored: u32,
+            color: u32,
+            key: u32,
+            next_context: u32,
+            peer: u32,
+        }
+        let context = &self.place.context;
+        let next_context = context.engine.borrow().next_context;
+        let peer = context.job.borrow().rank();
+        let mine = Word { colored: color.is_some().into(), color: color.unwrap_or(0), key, next_context, peer };
+        let mut words = vec![mine; self.place.size as usize];
+        if self.rank == 0 {
+            for (rank, word) in words.iter_mut().enumerate().skip(1) {
+                let sink = Span::contiguous(std::ptr::from_mut(word).cast(), size_of::<Word>());
+                // SAFETY: the word is borrowed until this returns, and any bytes make one.
+                unsafe { self.recv_any_tag(Source::Rank(rank as u32), Tag::Is(GATHER), sink) }?;
+            }
+        } else {
+            // SAFETY: the word lives until this returns.
+            unsafe { self.send_span(0, GATHER, Mode::Standard, Span::of(mine.as_bytes())) }?;
+        }
+        self.broadcast(0, &mut words[..])?;
+        // One context for all colors: groups without a common rank share no message.
+        let next = words.iter().map(|word| word.next_context).max().unwrap_or(next_context);
+        context.engine.borrow_mut().next_context = next + 1;
+        let Some(color) = color else { return Ok(None) };
+        let mut members: Vec<(u32, u32, u32)> = words
+            .iter()
+            .zip(0..)
+            .filter(|(word, _)| word.colored != 0 && word.color == color)
+            .map(|(word, rank)| (word.key, rank, word.peer))
+            .collect();
+        members.sort_unstable();
+        let rank = members.iter().position(|(_, rank, _)| *rank == self.rank).unwrap_or(0) as u32;
+        let peers: Box<[u32]> = members.iter().map(|(_, _, peer)| *peer).collect();
+        self.make(next, peers, rank).map(Some)
+    }
+
+    fn make(&self, id: u32, peers: Box<[u32]>, rank: u32) -> Result<Owned, Error> {
+        let context = &self.place.context;
+        let mut engine = context.engine.borrow_mut();
+        let size = peers.len() as u32;
+        let identity = size == context.job.borrow().size() && peers.iter().zip(0..).all(|(peer, rank)| *peer == rank);
+        let comm: Comm = if identity {
+            engine.mtl.add_comm(id, Group::World { size }, rank)
+        } else {
+            let table = Table::new(peers);
+            // SAFETY: the table is kept in `groups` until the communicator was deleted, or goes at once where none was made.
+            let made = engine.mtl.add_comm(id, Group::Table(unsafe { table.get() }), rank);
+            made.inspect(|comm| engine.groups.push((*comm, table)))
+        }
+        .map_err(Error::Communicator)?;
+        drop(engine);
+        Ok(Owned(Self::new(Rc::clone(context), comm, rank, size, identity, id)))
+    }
+
+    /// The barrier at the end: until `deadline`, or until those that this rank hears from are lost. Messages of this rank
+    /// have left when it is over. Tells whether all went well.
+    pub(crate) fn last_barrier(&self, deadline: Instant) -> bool {
+        let mut engine = self.place.context.engine.borrow_mut();
+        let engine = &mut *engine;
+        let mut well = true;
+        for (round, dest, source) in self.rounds() {
+            let (comm, tag) = (self.place.comm, FINISH + round);
+            no_unwind(|| {
+                let source = towline_core::mtl::Source::Rank(source);
+                // SAFETY: empty spans stand for no memory.
+                let receive = unsafe { engine.mtl.irecv(comm, source, towline_core::mtl::Tag::Is(tag), Span::EMPTY) };
+                // SAFETY: as above.
+                let send = unsafe { engine.mtl.isend(comm, dest, tag, Mode::Complete, Span::EMPTY) };
+                let send = match send {
+                    Ok(Sending::Pending(request)) => Some(request),
+                    Ok(Sending::Complete) => None,
+                    Err(_) => {
+                        well = false;
+                        None
+                    }
+                };
+                for request in receive.ok().into_iter().chain(send) {
+                    match engine.wait_until(request, deadline) {
+                        Some(outcome) => well &= outcome.is_ok(),
+                        None => {
+                            well = false;
+                            engine.mtl.cancel(request);
+                            engine.mtl.pml().detach(request);
+                        }
+                    }
+                }
+            });
+        }
+        well
+    }
+}

@@ -1,0 +1,47 @@
+//! The engine's memory: one private mapping, of which the kernel gives only pages that are touched.
+
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use towline_core::arena::Arena;
+
+/// Zeroed memory that costs address space only, until it is used.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+impl Mapping {
+    pub fn new(len: usize) -> std::io::Result<Self> {
+        let len = len.max(1);
+        // SAFETY: a new private mapping at an address that the kernel chooses touches nothing that exists.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        let base = NonNull::new(base.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, len })
+    }
+
+    /// An arena over all of it.
+    ///
+    /// # Safety
+    /// Called once, and whatever is cut from the arena is gone when the mapping is dropped.
+    pub unsafe fn arena(&self) -> Arena<'static> {
+        // SAFETY: a fresh anonymous mapping is zeroed, readable and writable, and nobody else knows of it; the caller sees
+        // to it that it outlives its users.
+        unsafe { Arena::from_zeroed(self.base, self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, and as `arena` was promised, nothing that was cut from it is left.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,101 @@
+//! Why a world did not come up, or did not end well.
+
+use std::{fmt, io};
+
+use towline_bootstrap as bootstrap;
+use towline_core::arena::OutOfMemory;
+use towline_core::modex::RecvError;
+use towline_core::mtl::CommError;
+
+/// A world did not come up, or did not end in good order.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The launcher, or another rank, did not take part.
+    Bootstrap(bootstrap::Error),
+    /// A variable of the environment has a value that cannot be understood.
+    Variable {
+        /// Its name.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// A transport was asked for that does not exist.
+    UnknownTransport(String),
+    /// A transport that was asked for does not work here.
+    Transport {
+        /// Its name.
+        name: String,
+        /// What it says.
+        why: String,
+    },
+    /// A rank published nothing that could be understood.
+    Card {
+        /// Which rank.
+        rank: u32,
+        /// What is missing.
+        why: RecvError,
+    },
+    /// No transport reaches a rank.
+    Unreachable {
+        /// Which rank.
+        rank: u32,
+        /// Each transport, and why it was left.
+        report: String,
+    },
+    /// The operating system refused memory, random numbers or a wait handle.
+    System(&'static str, io::Error),
+    /// The limits ask for more memory than there is.
+    Memory(OutOfMemory),
+    /// The communicator of all ranks could not be made.
+    World(CommError),
+    /// The end did not come in time: some ranks still have messages for each other, or never finished.
+    Finish {
+        /// How long this rank has waited, in milliseconds.
+        waited_ms: u64,
+    },
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bootstrap(why) => why.fmt(f),
+            Self::Variable { variable, value } => {
+                write!(f, "{variable}: `{value}` cannot be understood; `towline info` lists what can be set")
+            }
+            Self::UnknownTransport(name) => write!(f, "there is no transport `{name}`; there are sm and tcp"),
+            Self::Transport { name, why } => write!(f, "transport {name} does not work here: {why}"),
+            Self::Card { rank, why } => {
+                write!(f, "rank {rank} published nothing usable ({why}): does it run the same version?")
+            }
+            Self::Unreachable { rank, report } => {
+                write!(f, "no transport reaches rank {rank} ({report}): allow another one, or check the network")
+            }
+            Self::System(what, why) => write!(f, "cannot {what}: {why}"),
+            Self::Memory(why) => write!(f, "{why}; or ask for fewer requests and units"),
+            Self::World(why) => why.fmt(f),
+            Self::Finish { waited_ms } => write!(
+                f,
+                "not all ranks came to their end within {waited_ms} ms: look for messages that nobody receives, or raise \
+                 TOWLINE_FINISH_TIMEOUT_MS"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Bootstrap(why) => Some(why),
+            Self::System(_, why) => Some(why),
+            Self::Memory(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+impl From<bootstrap::Error> for SetupError {
+    fn from(why: bootstrap::Error) -> Self {
+        Self::Bootstrap(why)
+    }
+}

@@ -1,0 +1,237 @@
+//! Everything that can be set: from the program, or from the environment, which has the last word.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::setup::SetupError;
+
+/// One setting as it is in force, for people to read: `towline info` lists them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Tunable {
+    /// Its name: that of the field of [`Config`].
+    pub name: &'static str,
+    /// The variable of the environment that sets it.
+    pub variable: &'static str,
+    /// Its value, in `unit`.
+    pub value: String,
+    /// What the value is where nobody sets it.
+    pub default: String,
+    /// Its unit; empty for numbers of things and for names.
+    pub unit: &'static str,
+    /// Who set it.
+    pub origin: Origin,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// Who set a tunable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Origin {
+    /// Nobody.
+    Default,
+    /// The program, with [`Builder`](crate::Builder).
+    Program,
+    /// The tunable's variable of the environment.
+    Environment,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "default",
+            Self::Program => "program",
+            Self::Environment => "environment",
+        })
+    }
+}
+
+macro_rules! tunables {
+    ($($name:ident, $variable:literal: $type:ty = $default:expr, $unit:literal, $help:literal;)*) => {
+        /// What a [`World`](crate::World) is made from. Each field is also read from a variable of the environment,
+        /// `TOWLINE_` and the field's name in capitals, which goes before what the program says.
+        ///
+        /// ```
+        /// let mut config = towline::Config::default();
+        /// config.requests = 1000;
+        /// config.tcp_include = "10.0.0.0/8".into();
+        /// assert_eq!(config.unit_bytes, 8192);
+        /// ```
+        #[derive(Clone, PartialEq, Debug)]
+        #[non_exhaustive]
+        pub struct Config {
+            $(
+                #[doc = concat!($help, ". ", unit_doc!($unit), "Default: `", stringify!($default), "`.")]
+                pub $name: $type,
+            )*
+        }
+
+        impl Default for Config {
+            fn default() -> Self {
+                Self { $($name: $default.into(),)* }
+            }
+        }
+
+        impl Config {
+            /// This configuration with what `lookup` knows of the environment, and the list of all settings.
+            pub(crate) fn overlaid(
+                mut self, lookup: impl Fn(&str) -> Option<String>,
+            ) -> Result<(Self, Vec<Tunable>), SetupError> {
+                let standard = Self::default();
+                let mut list = Vec::new();
+                $(
+                    let mut origin = if self.$name == standard.$name { Origin::Default } else { Origin::Program };
+                    if let Some(text) = lookup($variable) {
+                        self.$name = parse($variable, &text)?;
+                        origin = Origin::Environment;
+                    }
+                    list.push(Tunable {
+                        name: stringify!($name),
+                        variable: $variable,
+                        value: self.$name.to_string(),
+                        default: standard.$name.to_string(),
+                        unit: $unit,
+                        origin,
+                        help: $help,
+                    });
+                )*
+                Ok((self, list))
+            }
+
+            /// All settings as they would be in force here and now: those of the environment go first.
+            ///
+            /// # Errors
+            /// [`SetupError::Variable`] for a variable that cannot be understood.
+            ///
+            /// ```
+            /// let tunables = towline::Config::default().tunables()?;
+            /// let spin = tunables.iter().find(|tunable| tunable.name == "spin_us").unwrap();
+            /// assert_eq!((spin.unit, spin.variable), ("us", "TOWLINE_SPIN_US"));
+            /// # Ok::<(), towline::SetupError>(())
+            /// ```
+            pub fn tunables(&self) -> Result<Vec<Tunable>, SetupError> {
+                Ok(self.clone().overlaid(|name| std::env::var(name).ok())?.1)
+            }
+        }
+    };
+}
+
+macro_rules! unit_doc {
+    ("") => {
+        ""
+    };
+    ($unit:literal) => {
+        concat!("Unit: ", $unit, ". ")
+    };
+}
+
+tunables! {
+    transports, "TOWLINE_TRANSPORTS": String = "", "",
+        "Transports to use, such as `sm,tcp`; empty for all that work here";
+    links, "TOWLINE_LINKS": u32 = 1u32, "",
+        "TCP links to each peer, over which long messages are striped";
+    startup_timeout_ms, "TOWLINE_STARTUP_TIMEOUT_MS": u32 = 60_000u32, "ms",
+        "How long to wait for all ranks to come up";
+    finish_timeout_ms, "TOWLINE_FINISH_TIMEOUT_MS": u32 = 60_000u32, "ms",
+        "How long to wait at the end for all ranks to come to their end";
+
+    requests, "TOWLINE_REQUESTS": u32 = 65_536u32, "",
+        "Operations under way at most; memory is taken as they are used";
+    unexpected, "TOWLINE_UNEXPECTED": u32 = 0u32, "",
+        "Envelopes for messages that come before their receive, shared among all peers; 0 for 128 a peer, 4096 at least";
+    units, "TOWLINE_UNITS": u32 = 0u32, "",
+        "Payload units for messages that come before their receive, shared among all peers; 0 for 32 a peer, 1024 at least";
+    unit_bytes, "TOWLINE_UNIT_BYTES": u32 = 8192u32, "B",
+        "Bytes of a payload unit: no longer message goes to this process before its receive";
+    communicators, "TOWLINE_COMMUNICATORS": u32 = 256u32, "",
+        "Communicators at most";
+
+    spin_us, "TOWLINE_SPIN_US": u32 = 50u32, "us",
+        "How long a waiting rank polls before it lets others run; not at all where ranks outnumber processors";
+    yield_us, "TOWLINE_YIELD_US": u32 = 200u32, "us",
+        "How long a waiting rank polls and lets others run before it sleeps";
+    idle_sleep_ms, "TOWLINE_IDLE_SLEEP_MS": u32 = 500u32, "ms",
+        "How long a waiting rank sleeps at a time, though nothing wakes it";
+    unwind_timeout_ms, "TOWLINE_UNWIND_TIMEOUT_MS": u32 = 10_000u32, "ms",
+        "How long a panicking rank waits for messages from borrowed memory, before it ends the process";
+
+    sm_directory, "TOWLINE_SM_DIRECTORY": String = "/dev/shm", "",
+        "File system in memory that holds the segments of sm";
+    sm_eager_ring_bytes, "TOWLINE_SM_EAGER_RING_BYTES": u32 = 65_536u32, "B",
+        "Ring of sm for short frames, per peer sent to: a power of two";
+    sm_eager_limit_bytes, "TOWLINE_SM_EAGER_LIMIT_BYTES": u32 = 8_248u32, "B",
+        "Longest short frame of sm, header included";
+    sm_bulk_ring_bytes, "TOWLINE_SM_BULK_RING_BYTES": u32 = 262_144u32, "B",
+        "Ring of sm for fragments of long messages, per peer sent to: a power of two";
+    sm_bulk_limit_bytes, "TOWLINE_SM_BULK_LIMIT_BYTES": u32 = 16_376u32, "B",
+        "Longest fragment of sm, header included";
+    sm_liveness_ms, "TOWLINE_SM_LIVENESS_MS": u32 = 250u32, "ms",
+        "How often sm looks for dead peers";
+
+    tcp_include, "TOWLINE_TCP_INCLUDE": String = "", "",
+        "Interfaces or networks that tcp may use, such as `eth*,10.0.0.0/8`; empty for all";
+    tcp_exclude, "TOWLINE_TCP_EXCLUDE": String = "", "",
+        "Interfaces or networks that tcp leaves alone; empty for container bridges";
+    tcp_ports, "TOWLINE_TCP_PORTS": String = "0", "",
+        "Ports that tcp listens on, such as `5000-5100`; 0 lets the system choose";
+    tcp_eager_limit_bytes, "TOWLINE_TCP_EAGER_LIMIT_BYTES": u32 = 65_536u32, "B",
+        "Longest short frame of tcp, header included";
+    tcp_max_send_bytes, "TOWLINE_TCP_MAX_SEND_BYTES": u32 = 1_048_576u32, "B",
+        "Longest fragment of tcp, header included";
+    tcp_in_place_bytes, "TOWLINE_TCP_IN_PLACE_BYTES": u32 = 16_384u32, "B",
+        "Bodies from this size on leave from where they lie";
+    tcp_send_staging_bytes, "TOWLINE_TCP_SEND_STAGING_BYTES": u32 = 262_144u32, "B",
+        "Staging of tcp for frames that wait to leave, per connection";
+    tcp_socket_bytes, "TOWLINE_TCP_SOCKET_BYTES": u32 = 0u32, "B",
+        "The kernel's send and receive buffers of each connection; 0 leaves them to the kernel";
+    tcp_epoll_polls, "TOWLINE_TCP_EPOLL_POLLS": u32 = 64u32, "",
+        "Idle polls of tcp between two looks at all connections";
+    tcp_bandwidth_mb_s, "TOWLINE_TCP_BANDWIDTH_MB_S": u32 = 3000u32, "MB/s",
+        "Share of a tcp link in striping";
+    tcp_connect_timeout_ms, "TOWLINE_TCP_CONNECT_TIMEOUT_MS": u32 = 120_000u32, "ms",
+        "From the first message to a peer to the connection: a peer that computes answers late";
+}
+
+fn parse<T: FromStr>(variable: &'static str, text: &str) -> Result<T, SetupError> {
+    text.trim().parse().map_err(|_| SetupError::Variable { variable, value: text.into() })
+}
+
+/// The entries of a list with commas.
+pub(crate) fn entries(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(Into::into).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_goes_before_the_program_and_both_are_named() {
+        let config = Config { requests: 7, units: 9, ..Config::default() };
+        let lookup = |name: &str| (name == "TOWLINE_UNITS").then(|| " 11 ".to_string());
+        let (config, list) = config.overlaid(lookup).unwrap();
+        assert_eq!((config.requests, config.units), (7, 11));
+        let origin = |name| list.iter().find(|tunable| tunable.name == name).map(|tunable| tunable.origin);
+        assert_eq!(origin("requests"), Some(Origin::Program));
+        assert_eq!(origin("units"), Some(Origin::Environment));
+        assert_eq!(origin("links"), Some(Origin::Default));
+    }
+
+    #[test]
+    fn each_variable_is_the_name_in_capitals_and_a_wrong_value_is_refused() {
+        let (_, list) = Config::default().overlaid(|_| None).unwrap();
+        for tunable in &list {
+            assert_eq!(tunable.variable, format!("TOWLINE_{}", tunable.name.to_uppercase()));
+            assert_eq!(tunable.value, tunable.default);
+        }
+        let wrong = Config::default().overlaid(|name| (name == "TOWLINE_LINKS").then(|| "many".into())).unwrap_err();
+        assert!(wrong.to_string().contains("TOWLINE_LINKS"), "{wrong}");
+    }
+
+    #[test]
+    fn lists_with_commas() {
+        assert_eq!(entries(" a, b,,c "), ["a", "b", "c"]);
+        assert!(entries("").is_empty());
+    }
+}

@@ -1,0 +1,267 @@
+//! The world: the communicator of all ranks, and the context that it lives in.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
+
+use rustix::event::{EventfdFlags, eventfd};
+use towline_core::pml::{Counters, Rails};
+
+use crate::communicator::Communicator;
+use crate::context::Context;
+use crate::engine::Entry;
+use crate::idle::{Bed, Idle};
+use crate::rails::AnyRail;
+use crate::setup::SetupError;
+use crate::tunables::Tunable;
+
+/// All ranks of the job, and this process's (or thread's) place among them. Made by [`init`](crate::init) or a
+/// [`Builder`](crate::Builder).
+///
+/// A world belongs to the thread that made it. Operations make progress while the thread is in one of its methods;
+/// [`progress`](Self::progress) does nothing else.
+///
+/// When it is dropped it waits for all other ranks to come to their end too, and tells the launcher that this rank is
+/// done; [`finish`](Self::finish) does the same and says whether all went well. In a thread that panics neither happens, and
+/// the launcher ends the job.
+#[derive(Debug)]
+pub struct World {
+    all: Communicator,
+}
+
+impl Deref for World {
+    type Target = Communicator;
+
+    #[inline]
+    fn deref(&self) -> &Communicator {
+        &self.all
+    }
+}
+
+impl World {
+    pub(crate) fn new(all: Communicator) -> Self {
+        Self { all }
+    }
+
+    fn context(&self) -> &Rc<Context> {
+        &self.all.place.context
+    }
+
+    /// Takes in what arrived and sends what waits, without waiting. Tells how many events there were.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// world.send(0, 1, b"x")?;
+    /// assert_eq!(world.progress(), 1);
+    /// # world.recv(0, 1, &mut [0u8])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn progress(&self) -> u32 {
+        self.context().progress()
+    }
+
+    /// Runs a future to its end, with progress for all operations of this context; sleeps when there is none. Other
+    /// threads may wake it.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// let text = world.block_on(async {
+    ///     let sending = world.isend(0, 1, "over there".to_string())?;
+    ///     let (buffer, status) = world.irecv(0, 1, vec![0u8; 100])?.await?;
+    ///     sending.await?;
+    ///     Ok::<_, towline::Error>(buffer[..status.count::<u8>()].to_vec())
+    /// })?;
+    /// assert_eq!(text, b"over there");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Where the system refuses a wait handle.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("the system gives an eventfd");
+        let alarm = Arc::new(Alarm { rung: AtomicBool::new(true), asleep: AtomicBool::new(false), bell });
+        let former = self.sleep_on(&alarm.bell).expect("the system gives an epoll set");
+        let waker = Waker::from(Arc::clone(&alarm));
+        let mut task = TaskContext::from_waker(&waker);
+        let mut future = pin!(future);
+        let mut idle = Idle::default();
+        let output = loop {
+            if alarm.rung.swap(false, Ordering::SeqCst) {
+                if let Poll::Ready(output) = future.as_mut().poll(&mut task) {
+                    break output;
+                }
+                idle.reset();
+            }
+            let mut engine = self.context().engine.borrow_mut();
+            if engine.poll() != 0 {
+                idle.reset();
+            } else if idle.count() {
+                engine.be_idle(&mut idle, || {
+                    alarm.asleep.store(true, Ordering::SeqCst);
+                    !alarm.rung.load(Ordering::SeqCst)
+                });
+                alarm.asleep.store(false, Ordering::SeqCst);
+            }
+            drop(engine);
+            self.context().settle();
+        };
+        self.context().engine.borrow_mut().bed = former;
+        output
+    }
+
+    /// Lets the engine be woken by a descriptor too; gives what it slept on before.
+    fn sleep_on(&self, bell: &OwnedFd) -> std::io::Result<Bed> {
+        let mut engine = self.context().engine.borrow_mut();
+        let naps = matches!(engine.bed, Bed::Naps);
+        let rails = &mut engine.mtl.pml().rails_mut().0;
+        let bed = if naps && rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
+            Bed::Naps
+        } else {
+            Bed::epoll(rails, Some(bell))?
+        };
+        Ok(std::mem::replace(&mut engine.bed, bed))
+    }
+
+    /// Waits for all other ranks to come to their end too, and for this rank's messages to have left; then tells the
+    /// launcher that it is done.
+    ///
+    /// # Errors
+    /// [`SetupError::Finish`] where some rank did not come in time, [`SetupError::Bootstrap`] where the launcher could not
+    /// be told.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// world.send(world.rank(), 0, b"a last word")?;
+    /// world.recv(world.rank(), 0, &mut [0u8; 11])?;
+    /// world.finish()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn finish(self) -> Result<(), SetupError> {
+        self.end()
+    }
+
+    fn end(&self) -> Result<(), SetupError> {
+        let context = self.context();
+        if context.finished.replace(true) {
+            return Ok(());
+        }
+        let waited_ms = context.config.finish_timeout_ms;
+        let deadline = context.engine.borrow_mut().deadline(waited_ms);
+        let well = self.all.last_barrier(deadline) & context.drain(deadline);
+        context.job.borrow_mut().finish()?;
+        if well { Ok(()) } else { Err(SetupError::Finish { waited_ms: waited_ms.into() }) }
+    }
+
+    /// Asks the launcher to end all ranks with exit status `code` and to show `message`, and exits.
+    ///
+    /// ```no_run
+    /// let world = towline::init()?;
+    /// world.abort(3, "the input makes no sense");
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn abort(&self, code: i32, message: &str) -> ! {
+        let told = self.context().job.borrow_mut().abort(code, message);
+        if told.is_err() || self.all.size() == 1 {
+            eprintln!("towline: {message}");
+        }
+        std::process::exit(if code == 0 { 1 } else { code })
+    }
+
+    /// All settings in force, with units, defaults and origins.
+    pub fn tunables(&self) -> &[Tunable] {
+        &self.context().tunables
+    }
+
+    /// Which transports reach each rank, and why each was taken or left: a line for each rank.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// assert_eq!(world.report(), ["peer 0: loopback taken (exclusivity 65536)"]);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn report(&self) -> Vec<String> {
+        self.context().report()
+    }
+
+    /// Names of the rails in use, in the order in which they are polled.
+    ///
+    /// ```
+    /// assert_eq!(towline::init()?.rails(), ["loopback"]);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn rails(&self) -> Vec<&'static str> {
+        use towline_core::btl::Rail as _;
+        let mut engine = self.context().engine.borrow_mut();
+        let rails = engine.mtl.pml().rails_mut();
+        (0..rails.count()).filter_map(|index| Some(rails.rail(index)?.attributes().name)).collect()
+    }
+
+    /// Counts of what the engine did so far.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// world.send(0, 1, b"x")?;
+    /// assert_eq!(world.counters().eager_sent, 1);
+    /// # world.recv(0, 1, &mut [0u8])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn counters(&self) -> Counters {
+        *self.context().engine.borrow().mtl.counters()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Others would wait for a rank that is in trouble; without its word the launcher ends them.
+        if std::thread::panicking() {
+            return;
+        }
+        if let Err(why) = self.end() {
+            log::warn!("rank {}: {why}", self.all.rank());
+        }
+    }
+}
+
+impl Context {
+    /// Waits until sends that nobody waits for have left. Tells whether they did.
+    fn drain(&self, deadline: towline_core::time::Instant) -> bool {
+        let mut idle = Idle::default();
+        loop {
+            self.settle();
+            let mut engine = self.engine.borrow_mut();
+            let orphans = engine.beside.entries.values().any(|entry| matches!(entry, Entry::Orphan(_)));
+            if !orphans {
+                return true;
+            }
+            if engine.clock.renew() >= deadline {
+                return false;
+            }
+            engine.turn(&mut idle);
+        }
+    }
+}
+
+/// Tells a sleeping thread that its future wants to be polled.
+struct Alarm {
+    rung: AtomicBool,
+    asleep: AtomicBool,
+    bell: OwnedFd,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.rung.store(true, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) {
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+}
