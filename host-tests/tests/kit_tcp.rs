@@ -61,8 +61,8 @@ mod tight {
         config.send_queue_frames = 4;
         config.large_buffers = 1;
         config.receive_staging_bytes = 1024;
-        config.socket_send_buffer_bytes = Some(4096);
-        config.socket_receive_buffer_bytes = Some(4096);
+        config.socket_send_buffer_bytes = Some(16 * 1024);
+        config.socket_receive_buffer_bytes = Some(16 * 1024);
         config.direct_connections = 0;
         config.epoll_interval_many_polls = 1;
     }));
