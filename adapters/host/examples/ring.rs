@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
+use towline::World;
 
 #[derive(Parser)]
 struct Arguments {
@@ -20,17 +21,28 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match pass(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let arguments = Arguments::parse();
+    let world = match towline::init() {
+        Ok(world) => world,
         Err(why) => {
             eprintln!("ring: {why}");
-            ExitCode::FAILURE
+            return ExitCode::FAILURE;
         }
+    };
+    match pass(&world, &arguments) {
+        Ok(()) => match world.finish() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("ring: {why}");
+                ExitCode::FAILURE
+            }
+        },
+        // Others may wait for this rank: the launcher ends them.
+        Err(why) => world.abort(1, &format!("ring: rank {}: {why}", world.rank())),
     }
 }
 
-fn pass(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let world = towline::init()?;
+fn pass(world: &World, arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let (rank, size) = (world.rank(), world.size());
     let (before, next) = ((rank + size - 1) % size, (rank + 1) % size);
     let mut token = vec![0u8; arguments.bytes.max(8)];
@@ -56,7 +68,6 @@ fn pass(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         let nanos = took.as_nanos() as f64 / hops.max(1) as f64;
         println!("{size} ranks, {hops} hops of {} bytes, {nanos:.0} ns a hop", token.len());
     }
-    world.finish()?;
     Ok(())
 }
 
