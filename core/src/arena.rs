@@ -83,6 +83,23 @@ impl<'m> Arena<'m> {
         Ok(unsafe { table.assume_init_mut() })
     }
 
+    /// Cuts off a table and makes its items one by one, from what is left. Items are never dropped.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] where the table does not fit, or as `make` says; what was cut off by then is lost.
+    pub fn each<T>(
+        &mut self,
+        count: usize,
+        mut make: impl FnMut(&mut Self, usize) -> Result<T, OutOfMemory>,
+    ) -> Result<&'m mut [T], OutOfMemory> {
+        let table = self.table::<MaybeUninit<T>>(count)?;
+        for (index, entry) in table.iter_mut().enumerate() {
+            entry.write(make(self, index)?);
+        }
+        // SAFETY: all entries were written by the loop; `MaybeUninit<T>` has the layout of `T`.
+        Ok(unsafe { table.assume_init_mut() })
+    }
+
     /// Bytes that are left.
     pub const fn left(&self) -> usize {
         self.left

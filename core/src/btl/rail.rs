@@ -134,6 +134,38 @@ pub trait Rail {
         Ok(self.commit(ticket))
     }
 
+    /// Prepares the [`Attributes::cache_bytes`] of a request that enters this rail's cache (P18): once, not on each use.
+    fn request_init(&mut self, extra: &mut [u8]) {
+        let _ = extra;
+    }
+
+    /// Undoes [`request_init`](Self::request_init), when the request leaves the cache (P19).
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        let _ = extra;
+    }
+
+    /// As [`send`](Self::send), for a request with its cache bytes; `None` where it is not cached (P16).
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    ///
+    /// # Safety
+    /// As [`send`](Self::send).
+    #[inline]
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        let _ = extra;
+        // SAFETY: passed on from the caller.
+        unsafe { self.send(to, shape, header, body, cookie) }
+    }
+
     /// Whether all that was committed to a peer is with the device, or moves without further calls (CHECKLIST B17).
     fn drained(&self, to: Endpoint) -> bool;
 

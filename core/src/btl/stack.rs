@@ -51,6 +51,8 @@ pub enum Call {
     Reserve(Endpoint, Shape),
     Commit(Ticket),
     Send(Endpoint, Shape, Cookie),
+    RequestInit,
+    RequestFini,
     Poll(Instant),
     Deliver(FrameId),
     Release(FrameId),
@@ -109,6 +111,27 @@ impl<R: Rail> Rail for Tuned<R> {
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         unsafe { self.rail.send(to, shape, header, body, cookie) }
+    }
+
+    fn request_init(&mut self, extra: &mut [u8]) {
+        self.rail.request_init(extra);
+    }
+
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        self.rail.request_fini(extra);
+    }
+
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.send_request(to, shape, header, body, cookie, extra) }
     }
 
     fn drained(&self, to: Endpoint) -> bool {
@@ -183,6 +206,30 @@ impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
         (self.observer)(Call::Send(to, shape, cookie));
         // SAFETY: passed on from the caller.
         unsafe { self.rail.send(to, shape, header, body, cookie) }
+    }
+
+    fn request_init(&mut self, extra: &mut [u8]) {
+        (self.observer)(Call::RequestInit);
+        self.rail.request_init(extra);
+    }
+
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        (self.observer)(Call::RequestFini);
+        self.rail.request_fini(extra);
+    }
+
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        (self.observer)(Call::Send(to, shape, cookie));
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.send_request(to, shape, header, body, cookie, extra) }
     }
 
     fn drained(&self, to: Endpoint) -> bool {

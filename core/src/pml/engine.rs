@@ -10,6 +10,7 @@ use super::unexpected::Unexpected;
 use crate::arena::{Arena, OutOfMemory};
 use crate::btl::{Peer, Rail, Unreachable};
 use crate::pool::Pool;
+use crate::ptl::Cache;
 use crate::wire;
 
 /// Rails by index. Implemented for arrays and slices; an owner of another kind implements it in a few lines.
@@ -109,7 +110,8 @@ impl Config {
         self.unexpected.saturating_add(if self.probes == 0 { 1 } else { self.probes })
     }
 
-    /// Bytes that an engine over `rails` rails takes from an arena at most.
+    /// Bytes that an engine over `rails` rails takes from an arena at most; for a rail that wants prepared requests
+    /// [`Cache::cost`] comes on top.
     pub const fn bytes(&self, rails: usize) -> usize {
         let links = (self.peers as usize).saturating_mul(rails);
         let words = (self.unit_bytes as usize).div_ceil(8);
@@ -204,6 +206,8 @@ pub struct Pml<'m, R> {
     pub(super) peers: &'m mut [PeerState],
     /// A row of `rails.count()` links for each peer; the lowest latency first.
     pub(super) links: &'m mut [Link],
+    /// Prepared requests, of the rails that keep such.
+    pub(super) caches: &'m mut [Cache<'m>],
     pub(super) requests: Pool<'m, State>,
     pub(super) matcher: Matcher<'m>,
     pub(super) envelopes: Pool<'m, Unexpected>,
@@ -251,10 +255,20 @@ impl<'m, R: Rails> Pml<'m, R> {
         // Slots are cookies of 30 bits (see `progress`), and links are index plus one.
         let most = 1 << 30;
         let (requests, envelopes) = (config.requests.min(most), config.envelopes().min(most));
+        let no_cache = (0, 0);
+        let wanting = || {
+            (0..rails.count()).filter_map(|index| {
+                let attributes = rails.rail(index)?.attributes();
+                (attributes.cache_size != 0).then_some((index, (attributes.cache_size, attributes.cache_bytes)))
+            })
+        };
         Ok(Self {
-            rails,
             peers: arena.table(config.peers as usize)?,
             links: arena.table(links)?,
+            caches: arena.each(wanting().count(), |arena, index| {
+                let (rail, attributes) = wanting().nth(index).unwrap_or((0, no_cache));
+                Cache::new(arena, rail, attributes.0, attributes.1)
+            })?,
             requests: Pool::new(arena, requests)?,
             matcher: Matcher::new(arena, requests, envelopes, config.seed)?,
             envelopes: Pool::new(arena, envelopes)?,
@@ -271,6 +285,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             spares_used: 0,
             counters: Counters::default(),
             config,
+            rails,
         })
     }
 

@@ -12,6 +12,7 @@ use crate::btl::loopback::{self, Hub};
 use crate::btl::stack::{Call, Traced, Tuned};
 use crate::btl::{Attributes, Lane, Peer, Rail, Shape, Unreachable};
 use crate::convertor::Span;
+use crate::ptl::Cache;
 use crate::time::Instant;
 
 type Log = Rc<RefCell<Vec<(usize, Shape)>>>;
@@ -214,4 +215,47 @@ fn p10_one_call_advances_every_rail_with_the_time_that_was_given() {
     let stamp = Instant::from_nanos(77);
     assert_eq!(engine.progress(stamp), 0);
     assert_eq!(*polled.borrow(), [(0, stamp), (1, stamp), (2, stamp)]);
+}
+
+#[test]
+fn p16_p18_p19_sends_beyond_the_cache_go_uncached_and_preparation_balances() {
+    let counts = Rc::new(RefCell::new((0u32, 0u32)));
+    let hub: &'static Hub<'static> =
+        Box::leak(Box::new(Hub::new(&mut Arena::new(memory(Hub::cost(2, 16, 1024))), 2, 16, 1024).unwrap()));
+    let seen = counts.clone();
+    let tuned = Tuned::new(hub.rail(0).unwrap(), |a| (a.cache_size, a.cache_bytes) = (2, 24));
+    let rail = Traced::new(tuned, move |call| match call {
+        Call::RequestInit => seen.borrow_mut().0 += 1,
+        Call::RequestFini => seen.borrow_mut().1 += 1,
+        _ => {}
+    });
+    let bytes = CONFIG.bytes(1) + Cache::cost(2, 24);
+    let mut engine = Pml::new(CONFIG, &mut Arena::new(memory(bytes)), [rail]).unwrap();
+    let params = engine.params();
+    engine.add_peer(Peer(0), &params, |_, rail| rail.add_peer(Peer(0), &0u32.to_le_bytes())).unwrap();
+    let here = Pattern { context: 1, source: 0, tag: 1 };
+    let (data, mut into) = ([7u8; 2000], [[0u8; 2000]; 5]);
+    for round in 0..3 {
+        // SAFETY: all buffers live until their requests are over, at the end of the round.
+        let sends: Vec<_> =
+            (0..5).map(|_| unsafe { engine.isend(Peer(0), 1, 1, Mode::Standard, Span::of(&data)) }.unwrap()).collect();
+        assert_eq!(*counts.borrow(), (2, 0), "round {round}"); // five sends, two of them cached, prepared once
+        let receives: Vec<_> = into
+            .iter_mut()
+            // SAFETY: as above.
+            .map(|into| unsafe { engine.irecv(here, Span::contiguous(into.as_mut_ptr(), 2000)) }.unwrap())
+            .collect();
+        let mut open: Vec<Request> = sends
+            .into_iter()
+            .filter_map(|s| if let Sending::Pending(request) = s { Some(request) } else { None })
+            .chain(receives)
+            .collect();
+        for _ in 0..1000 {
+            engine.progress(Instant::ZERO);
+            open.retain(|request| engine.test(*request).map(Result::unwrap).is_none());
+        }
+        assert!(open.is_empty());
+    }
+    engine.drain_caches();
+    assert_eq!(*counts.borrow(), (2, 2));
 }

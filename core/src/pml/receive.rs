@@ -35,6 +35,7 @@ impl<R: Rails> Pml<'_, R> {
         state.tag = pattern.tag;
         state.span = sink;
         state.remote = self.posting;
+        state.cached = 0;
         state.inflight = 0; // the other fields are set by the match
         self.posting = self.posting.wrapping_add(1);
         if self.matcher.unexpected_len() != 0

@@ -170,6 +170,8 @@ pub(crate) struct State {
     pub phase: Phase,
     pub outcome: Outcome,
     pub flags: u8,
+    /// The rail in whose cache a send has an entry.
+    pub cached_by: u8,
     /// Other side; for a receive the matched sender.
     pub peer: u32,
     pub context: u32,
@@ -189,6 +191,8 @@ pub(crate) struct State {
     /// Links of the one list that the request is in, as index plus one.
     pub next: u32,
     pub prev: u32,
+    /// Its entry in that cache, plus one; 0 where it is uncached.
+    pub cached: u32,
 }
 
 /// Requests linked first to last, by index plus one. A request is in at most one list.

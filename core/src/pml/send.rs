@@ -136,6 +136,7 @@ impl<R: Rails> Pml<'_, R> {
         };
         let Ok(handle) = self.requests.take(state) else { return Err(Refusal::Busy) };
         peer.held.push(&mut self.requests, handle.slot());
+        self.take_cached(to.0, handle.slot());
         self.put_to_work(to.0);
         self.push_held(to.0);
         match self.requests.get(handle) {
@@ -144,6 +145,27 @@ impl<R: Rails> Pml<'_, R> {
                 Ok(Sending::Complete)
             }
             _ => Ok(Sending::Pending(Request(handle))),
+        }
+    }
+
+    /// Gives a send an entry in the cache of the rail that is to carry its first fragment, where that rail keeps one and
+    /// it has room (P16).
+    fn take_cached(&mut self, to: u32, slot: u32) {
+        let Some((index, _)) = self.first_link(to) else { return };
+        let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == index) else { return };
+        let Some(rail) = self.rails.rail_mut(index) else { return };
+        if let (Some(entry), Some(state)) = (cache.take(|extra| rail.request_init(extra)), self.requests.at_mut(slot)) {
+            state.cached_by = index as u8;
+            state.cached = entry.wrapping_add(1);
+        }
+    }
+
+    /// Undoes the preparation of all cached requests that are not in use (P19): under pressure, or before the rails go.
+    pub fn drain_caches(&mut self) {
+        for cache in self.caches.iter_mut() {
+            if let Some(rail) = self.rails.rail_mut(cache.rail()) {
+                cache.drain(|extra| rail.request_fini(extra));
+            }
         }
     }
 
@@ -187,9 +209,10 @@ impl<R: Rails> Pml<'_, R> {
         let rail = self.rails.rail_mut(index).ok_or(SendError::Unreachable)?;
         let mut header = wire::Match::new(state.context, state.tag, peer.next_out as u32);
         peer.stamp(&mut header.common);
+        let extra = extra(self.caches, index, state);
         // SAFETY: the caller of `isend` vouches for the memory until the request is done, and it is not done while the
         // rail reads in place (`inflight`).
-        let sent = unsafe { ptl::first(rail, endpoint, &header, state.span, request_cookie(handle)) }?;
+        let sent = unsafe { ptl::first(rail, endpoint, &header, state.span, request_cookie(handle), extra) }?;
         eager_sent(peer, state.total);
         self.counters.eager_sent = self.counters.eager_sent.wrapping_add(1);
         state.moved = state.total;
@@ -205,11 +228,11 @@ impl<R: Rails> Pml<'_, R> {
     /// Sends the first fragment of a message whose rest waits for the receiver. As an answer it takes no credit, and
     /// stays among those held back until it is settled.
     pub(super) fn send_first(&mut self, to: u32, slot: u32, answer: bool) -> Result<(), SendError> {
-        let (rail, endpoint) = self.first_link(to).ok_or(SendError::Unreachable)?;
+        let (index, endpoint) = self.first_link(to).ok_or(SendError::Unreachable)?;
         let handle = self.requests.handle(slot).ok_or(SendError::Unreachable)?;
         let state = self.requests.at_mut(slot).ok_or(SendError::Unreachable)?;
         let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
-        let rail = self.rails.rail_mut(rail).ok_or(SendError::Unreachable)?;
+        let rail = self.rails.rail_mut(index).ok_or(SendError::Unreachable)?;
         let mut header = wire::Rendezvous::new(state.context, state.tag, peer.next_out as u32, handle, state.total);
         header.common.flags = wire::FLAG_ACK
             | if answer { wire::FLAG_ANSWER } else { 0 }
@@ -224,8 +247,9 @@ impl<R: Rails> Pml<'_, R> {
         };
         let body = state.span.window(0, u64::from(most));
         peer.stamp(&mut header.common);
+        let extra = extra(self.caches, index, state);
         // SAFETY: as in `send_eager`.
-        let sent = unsafe { ptl::first(rail, endpoint, &header, body, request_cookie(handle)) }?;
+        let sent = unsafe { ptl::first(rail, endpoint, &header, body, request_cookie(handle), extra) }?;
         peer.sent();
         state.moved = body.len();
         state.phase = Phase::Waiting;
@@ -371,7 +395,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(state) = self.requests.at_mut(slot) else { return };
         state.phase = Phase::Done;
         state.outcome = outcome;
-        if state.flags & (DETACHED | NOTIFY) != 0 {
+        if state.flags & (DETACHED | NOTIFY) != 0 || state.cached != 0 {
             self.end(slot);
         }
     }
@@ -381,9 +405,15 @@ impl<R: Rails> Pml<'_, R> {
     fn end(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle(slot) else { return };
         let Some(state) = self.requests.at_mut(slot) else { return };
+        if let Some(entry) = state.cached.checked_sub(1)
+            && let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == usize::from(state.cached_by))
+        {
+            cache.put(entry);
+            state.cached = 0;
+        }
         if state.flags & DETACHED != 0 {
             self.requests.free(handle);
-        } else {
+        } else if state.flags & NOTIFY != 0 {
             self.completed.push(&mut self.requests, slot);
         }
     }
@@ -408,6 +438,15 @@ impl<R: Rails> Pml<'_, R> {
             }
         }
     }
+}
+
+/// The bytes of a request in the cache of the rail that sends it.
+fn extra<'c>(caches: &'c mut [ptl::Cache<'_>], rail: usize, state: &State) -> Option<&'c mut [u8]> {
+    let entry = state.cached.checked_sub(1)?;
+    if usize::from(state.cached_by) != rail {
+        return None; // another rail carries it after all
+    }
+    caches.iter_mut().find(|cache| cache.rail() == rail)?.extra(entry)
 }
 
 /// Books an eager message that has left.

@@ -2,11 +2,13 @@
 //!
 //! Towards the rail this floor writes frames: a first fragment, later fragments, control. Towards floor 3 it turns a
 //! frame into one of the [`Upcalls`], the contract's `ptl_match`, `ptl_send_progress` and `ptl_recv_progress` among
-//! them, each with a checked header. It keeps no state: what a message needs lives in its request.
+//! them, each with a checked header. What a message needs lives in its request; what a rail wants with each request, in its [`Cache`].
 
+mod cache;
 mod receive;
 mod send;
 
+pub use cache::Cache;
 pub use receive::{First, Upcalls, receive};
 pub use send::{control, eager, first, fragment};
 

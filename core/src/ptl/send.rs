@@ -26,25 +26,26 @@ pub unsafe fn eager<R: Rail>(rail: &mut R, to: Endpoint, words: [u64; 3], body: 
     Ok(rail.commit(ticket))
 }
 
-/// Sends a first fragment: `header`, then all of `body`, which the caller has cut to what the rail takes.
+/// Sends a first fragment: `header`, then all of `body`, which the caller has cut to what the rail takes. `extra` are the
+/// bytes of the request in the rail's [`Cache`](super::Cache), if it is cached.
 ///
 /// # Errors
 /// As [`Rail::send`].
 ///
 /// # Safety
 /// As [`Rail::send`].
-#[inline(always)]
 pub unsafe fn first<R: Rail, H: IntoBytes + Immutable>(
     rail: &mut R,
     to: Endpoint,
     header: &H,
     body: Span,
     cookie: Cookie,
+    extra: Option<&mut [u8]>,
 ) -> Result<Sent, SendError> {
     let len = (size_of::<H>() as u32).wrapping_add(body.len() as u32);
     let shape = Shape { tag: TAG, lane: Lane::Eager, header: size_of::<H>() as u8, len };
     // SAFETY: passed on from the caller.
-    unsafe { rail.send(to, shape, header.as_bytes(), body, cookie) }
+    unsafe { rail.send_request(to, shape, header.as_bytes(), body, cookie, extra) }
 }
 
 /// Sends a later fragment: `header`, then as much of `rest` as the rail takes in one frame; tells how much that was
