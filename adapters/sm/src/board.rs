@@ -13,10 +13,15 @@ use crate::segment::Segment;
 /// A board, one's own or a peer's.
 #[derive(Debug)]
 pub struct Board {
+    /// Polled, so it is not looked up each time.
+    bell: *const AtomicU32,
     segment: Segment,
     /// Ranks that the doorbell has bits for, as checked when the board was mapped.
     ranks: u32,
 }
+
+// SAFETY: `bell` is an address in the segment that the board owns, reached as an atomic.
+unsafe impl Send for Board {}
 
 impl Board {
     /// Makes one's own.
@@ -30,7 +35,7 @@ impl Board {
         write(RANKS, u64::from(ranks));
         write(BARRIER, u64::from(barrier));
         segment.word(MAGIC_AT).store(MAGIC, Ordering::Release);
-        Ok(Self { segment, ranks })
+        Ok(Self { bell: segment.half(BELL), segment, ranks })
     }
 
     /// Maps a peer's, if it has bits for `rank`.
@@ -44,7 +49,7 @@ impl Board {
         if rank >= ranks || segment.len() < board_bytes(ranks) {
             return Err(malformed());
         }
-        Ok(Self { segment, ranks })
+        Ok(Self { bell: segment.half(BELL), segment, ranks })
     }
 
     /// This incarnation of its owner.
@@ -79,8 +84,10 @@ impl Board {
     }
 
     /// The bell.
+    #[inline]
     pub fn bell(&self) -> &AtomicU32 {
-        self.segment.half(BELL)
+        // SAFETY: a word of the segment, which lives as long as the board.
+        unsafe { &*self.bell }
     }
 
     /// The doorbell's bits.

@@ -19,7 +19,7 @@ use crate::error::OpenError;
 use crate::host::{self, Names, Place, Process};
 use crate::kept::Kept;
 use crate::lane::{Incoming, Outgoing};
-use crate::ring::{meta, slots_for};
+use crate::ring::{Forged, meta, slots_for};
 
 /// Polls between two rounds of upkeep, if they yield frames all the time.
 const UPKEEP_POLLS: u32 = 256;
@@ -195,24 +195,38 @@ impl Rail {
     /// Takes a frame that waits in an incoming ring.
     #[inline]
     pub(crate) fn take(&mut self, ring: u32) -> Option<Event> {
-        let incoming = self.incoming.get_mut(ring as usize)?;
+        let incoming = self.incoming.get(ring as usize)?;
         let word = incoming.receiver.peek(&incoming.slots)?;
-        let Ok(arrived) = incoming.receiver.take(word) else { return self.forged(ring) };
-        let Some(arrived) = arrived else { return self.take_after_padding(ring) };
-        let head = incoming.slots.head(arrived.position);
-        let mut frame =
-            Frame { id: FrameId(0), from: incoming.peer, tag: arrived.tag, valid: 0, len: arrived.len, head };
-        if arrived.len as usize > HEAD {
-            frame.valid = HEAD as u8;
-            frame.id = self.kept.hold(ring, arrived.position, arrived.len);
-            incoming.held += 1;
+        self.take_word(ring, word)
+    }
+
+    /// Takes the frame whose word was found at the receiver's position.
+    #[inline(always)]
+    fn take_word(&mut self, ring: u32, word: u32) -> Option<Event> {
+        let incoming = self.incoming.get_mut(ring as usize)?;
+        let arrived = match incoming.receiver.take(word) {
+            Ok(Some(arrived)) => arrived,
+            Ok(None) => return self.take_after_padding(ring),
+            Err(Forged) => return self.forged(ring),
+        };
+        let short = arrived.len as usize <= HEAD;
+        let (id, valid) = if short {
+            (FrameId(0), arrived.len as u8)
         } else {
-            frame.valid = arrived.len as u8;
-            if incoming.held == 0 && incoming.receiver.give_back(&incoming.slots, incoming.receiver.position()) {
-                self.credit_given(ring);
-            }
+            incoming.held += 1;
+            (self.kept.hold(ring, arrived.position, arrived.len), HEAD as u8)
+        };
+        let (from, head) = (incoming.peer, incoming.slots.head(arrived.position));
+        // Who gets a message often answers it: the slot for that may come over while this one is looked at.
+        if let Some(outgoing) = self.outgoing.get((ring & !1) as usize) {
+            outgoing.slots.claim(outgoing.sender.position());
         }
-        Some(Event::Frame(frame))
+        let event = Some(Event::Frame(Frame { id, from, tag: arrived.tag, valid, len: arrived.len, head }));
+        // Its first slot has been copied, so it may go back.
+        if short && incoming.held == 0 && incoming.receiver.give_back(&incoming.slots, incoming.receiver.position()) {
+            self.credit_given(ring);
+        }
+        event
     }
 }
 
@@ -283,14 +297,18 @@ impl RailTrait for Rail {
         if self.kept.is_full() {
             return None;
         }
+        // From where the last round ended, so that no ring is favoured.
+        let mut at = self.turn;
         for _ in 0..self.hot.len() {
-            let turn = if self.turn < self.hot.len() { self.turn } else { 0 };
-            self.turn = turn + 1;
-            if let Some(&ring) = self.hot.get(turn)
-                && let Some(event) = self.take(ring)
+            at = if at < self.hot.len() { at } else { 0 };
+            if let Some(&ring) = self.hot.get(at)
+                && let Some(incoming) = self.incoming.get(ring as usize)
+                && let Some(word) = incoming.receiver.peek(&incoming.slots)
             {
-                return Some(event);
+                self.turn = at + 1;
+                return self.take_word(ring, word);
             }
+            at += 1;
         }
         self.idle()
     }

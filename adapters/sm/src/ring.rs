@@ -215,21 +215,26 @@ impl Receiver {
     #[inline]
     pub fn take(&mut self, meta: u32) -> Result<Option<Arrived>, Forged> {
         let (position, len, tag) = (self.position, meta & PAD, (meta >> 24) as u8);
-        let rest = self.slots.wrapping_sub(position & self.slots.wrapping_sub(1));
-        if len > self.limit {
-            // Padding of a whole lap is of no use to anybody, and would let a peer keep us turning.
-            if meta != PAD || rest == self.slots {
-                return Err(Forged);
-            }
-            self.position = position.wrapping_add(rest);
+        // What fits one slot needs no check: there is one, and no ring takes less.
+        let slots = if len as usize <= SLOT - PREFIX { 1 } else { self.measure(meta)? };
+        self.position = position.wrapping_add(slots);
+        if len == PAD {
             return Ok(None);
         }
-        let slots = slots_for(len);
-        if slots > rest {
-            return Err(Forged);
-        }
-        self.position = position.wrapping_add(slots);
         Ok(Some(Arrived { position, len, tag }))
+    }
+
+    /// Slots of a frame that is longer than one, or of padding.
+    #[inline]
+    fn measure(&self, meta: u32) -> Result<u32, Forged> {
+        let len = meta & PAD;
+        let rest = self.slots.wrapping_sub(self.position & self.slots.wrapping_sub(1));
+        if len <= self.limit {
+            let slots = slots_for(len);
+            return if slots <= rest { Ok(slots) } else { Err(Forged) };
+        }
+        // Padding of a whole lap is of no use to anybody, and would let a peer keep us turning.
+        if meta == PAD && rest != self.slots { Ok(rest) } else { Err(Forged) }
     }
 
     /// Gives the slots before `position` back to the sender, once they make up a quarter of the ring; tells whether that

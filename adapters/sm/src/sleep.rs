@@ -19,13 +19,14 @@ pub const ON_FD: u32 = 2;
 
 /// Announces sleep; `heavy` is the sleeper's barrier. Look for messages afterwards, and only then sleep.
 pub fn announce(word: &AtomicU32, how: u32, heavy: impl FnOnce()) {
-    word.store(how, Ordering::Relaxed);
+    // An exchange, not a store, so that it comes after whatever claim met an earlier announcement.
+    word.swap(how, Ordering::AcqRel);
     heavy();
 }
 
 /// Takes the announcement back.
 pub fn withdraw(word: &AtomicU32) {
-    word.store(AWAKE, Ordering::Relaxed);
+    word.swap(AWAKE, Ordering::AcqRel);
 }
 
 /// After a message was published: whether its reader may sleep. Free of fences; see the [module](self).

@@ -1,0 +1,221 @@
+//! The interleavings, and every order that the memory model allows, of small instances of the lock-free parts:
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p towline-sm --test loom --release`
+//!
+//! Rings start so that their positions wrap within the model.
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use towline_sm::atomics::{AtomicU32, AtomicU64, Ordering, fence};
+use towline_sm::ring::{Receiver, Sender, Shared, meta, slots_for};
+use towline_sm::{doorbell, sleep};
+
+const SLOTS: u32 = 4;
+/// Three slots.
+const LIMIT: u32 = 3 * 64 - 8;
+
+/// A ring whose payload is one cell a slot, which loom watches for races, and whose longer frames write over the words of
+/// the slots behind the first, as real ones do.
+struct Ring {
+    words: [AtomicU64; SLOTS as usize],
+    cells: [UnsafeCell<u32>; SLOTS as usize],
+    credit: AtomicU32,
+    /// The receiver's sleep word, and what stands for the kernel's queue of sleepers.
+    sleep: AtomicU32,
+    queue: Mutex<()>,
+    wakes: Condvar,
+}
+
+impl Shared for Ring {
+    fn mark(&self, position: u32) -> &AtomicU64 {
+        &self.words[(position % SLOTS) as usize]
+    }
+
+    fn credit(&self) -> &AtomicU32 {
+        &self.credit
+    }
+}
+
+impl Ring {
+    fn new(start: u32) -> Arc<Self> {
+        Arc::new(Self {
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+            cells: std::array::from_fn(|_| UnsafeCell::new(0)),
+            credit: AtomicU32::new(start),
+            sleep: AtomicU32::new(sleep::AWAKE),
+            queue: Mutex::new(()),
+            wakes: Condvar::new(),
+        })
+    }
+
+    fn write(&self, position: u32, slots: u32, value: u32) {
+        for slot in 0..slots {
+            let at = position.wrapping_add(slot);
+            // SAFETY: loom checks that nobody else is in the cell.
+            self.cells[(at % SLOTS) as usize].with_mut(|cell| unsafe { *cell = value });
+            if slot != 0 {
+                // Just what the receiver will look for when a frame begins here one lap later.
+                let trap = u64::from(meta(1, 66)) << 32 | u64::from(at.wrapping_add(SLOTS) << 1 | 1);
+                self.words[(at % SLOTS) as usize].store(trap, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn read(&self, position: u32, slots: u32) -> u32 {
+        let mut value = 0;
+        for slot in 0..slots {
+            let at = position.wrapping_add(slot);
+            // SAFETY: as above.
+            value = self.cells[(at % SLOTS) as usize].with(|cell| unsafe { *cell });
+        }
+        value
+    }
+
+    /// Sends a frame, waiting for credit.
+    fn send(&self, sender: &mut Sender, len: u32, value: u32) {
+        let slots = slots_for(len);
+        loop {
+            if let Some(position) = sender.reserve(slots, 0) {
+                self.write(position, slots, value);
+                sender.publish(self, slots, meta(len, value as u8));
+                return;
+            }
+            if sender.refresh(self).expect("nobody lies") {
+                sender.pad(self, slots, 0);
+            } else {
+                sender.pad(self, slots, 0);
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// Takes the next frame if there is one, and gives its slots back.
+    fn receive(&self, receiver: &mut Receiver) -> Option<(u32, u32)> {
+        let word = receiver.peek(self)?;
+        let Some(frame) = receiver.take(word).expect("nobody lies") else { return self.receive(receiver) };
+        let value = self.read(frame.position, slots_for(frame.len));
+        assert_eq!(u32::from(frame.tag), value);
+        receiver.give_back(self, receiver.position());
+        Some((frame.len, value))
+    }
+}
+
+/// All interleavings with up to three switches that nobody waited for.
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+fn passes(start: u32, lens: &'static [u32]) {
+    check(move || {
+        let ring = Ring::new(start);
+        let (theirs, mut sender) = (ring.clone(), Sender::new(SLOTS, start));
+        let other = thread::spawn(move || {
+            for (value, len) in lens.iter().enumerate() {
+                theirs.send(&mut sender, *len, value as u32 + 1);
+            }
+        });
+        let mut receiver = Receiver::new(SLOTS, LIMIT, start);
+        for (value, len) in lens.iter().enumerate() {
+            loop {
+                if let Some(got) = ring.receive(&mut receiver) {
+                    assert_eq!(got, (*len, value as u32 + 1));
+                    break;
+                }
+                thread::yield_now();
+            }
+        }
+        other.join().unwrap();
+        assert_eq!(ring.receive(&mut receiver), None);
+    });
+}
+
+#[test]
+fn short_frames_pass_a_full_ring() {
+    passes(u32::MAX - 2, &[8, 8, 8, 8, 8, 8]);
+}
+
+#[test]
+fn payload_is_never_taken_for_a_mark() {
+    passes(u32::MAX - 3, &[LIMIT, 8, 8, 8, 8]);
+}
+
+#[test]
+fn padding_at_the_end_of_a_lap() {
+    passes(u32::MAX - 1, &[8, 100, 100, 8]);
+}
+
+#[test]
+fn fragments_that_tile_the_ring() {
+    passes(u32::MAX - 3, &[120, 120, 120, 120]);
+}
+
+#[test]
+fn nobody_sleeps_over_a_message() {
+    check(|| {
+        let ring = Ring::new(u32::MAX);
+        let (theirs, mut sender) = (ring.clone(), Sender::new(SLOTS, u32::MAX));
+        let other = thread::spawn(move || {
+            for value in 1..=2 {
+                theirs.send(&mut sender, 8, value);
+                if sleep::may_sleep(&theirs.sleep) && sleep::claim(&theirs.sleep, false).is_some() {
+                    let _queue = theirs.queue.lock().unwrap();
+                    theirs.wakes.notify_all();
+                }
+            }
+        });
+        let mut receiver = Receiver::new(SLOTS, LIMIT, u32::MAX);
+        let mut got = 0;
+        while got < 2 {
+            if ring.receive(&mut receiver).is_some() {
+                got += 1;
+                continue;
+            }
+            sleep::announce(&ring.sleep, sleep::ON_FUTEX, || fence(Ordering::SeqCst));
+            if receiver.peek(&*ring).is_none() {
+                // What futex(2) does: looks at the word and queues up in one step.
+                let queue = ring.queue.lock().unwrap();
+                if ring.sleep.load(Ordering::Relaxed) == sleep::ON_FUTEX {
+                    drop(ring.wakes.wait(queue).unwrap());
+                }
+            }
+            sleep::withdraw(&ring.sleep);
+        }
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn every_ring_of_the_bell_is_answered() {
+    check(|| {
+        let door = Arc::new((AtomicU32::new(u32::MAX), [AtomicU64::new(0), AtomicU64::new(0)], AtomicU32::new(0)));
+        let others: Vec<_> = [3usize, 64]
+            .into_iter()
+            .map(|bit| {
+                let door = door.clone();
+                thread::spawn(move || {
+                    door.2.fetch_add(1, Ordering::Relaxed);
+                    doorbell::ring(&door.0, &door.1, bit);
+                })
+            })
+            .collect();
+        let (mut seen, mut found) = (u32::MAX, Vec::new());
+        while found.len() < 2 {
+            if doorbell::rang(&door.0, seen) {
+                doorbell::answer(&door.0, &door.1, &mut seen, |bit| found.push(bit));
+                // What a bit stands for was written before it was set.
+                assert!(door.2.load(Ordering::Relaxed) as usize >= found.len());
+            } else {
+                thread::yield_now();
+            }
+        }
+        found.sort();
+        assert_eq!(found, [3, 64]);
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
