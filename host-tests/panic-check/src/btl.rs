@@ -1,7 +1,4 @@
 //! The BTL face over any rail: descriptors, active messages, callbacks, components.
-//!
-//! Functions of types that stay inside the core are reached through the module, and not named here otherwise:
-//! begin, filled, forget, is_parked, own, park, pop, take_used, unpark.
 
 use core::fmt;
 
@@ -96,7 +93,7 @@ fn send<R: Rail>(btl: &mut Btl<'_, R>) {
             5 => keep(btl.properties(descriptor).map(|properties| properties.flags)),
             6 => {
                 if let Some(properties) = btl.properties_mut(descriptor) {
-                    properties.flags = any(flags);
+                    properties.flags.remove(any(flags));
                 }
             }
             7 => match btl.send(any(to), descriptor, any(0)) {

@@ -1,7 +1,4 @@
 //! The engine and the matching transport, over the loopback rail and over any rail at all.
-//!
-//! Functions of types that stay inside the core are reached through the engine, and not named here otherwise:
-//! after, clear, eager, first, fragment, control, has, push, receive, remove, rank_of, stamp, touched.
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::btl::loopback::Hub;
@@ -13,6 +10,9 @@ use towline_core::pml::{Config, Mode, Pml, Rails, Request, Sending};
 use towline_core::time::Instant;
 use towline_core::wire::{Kind, Match, Reason, kind};
 
+use towline_core::btl::Cookie;
+use towline_core::ptl;
+
 use crate::opaque::Opaque;
 use crate::{any, bytes, keep, say};
 
@@ -20,9 +20,21 @@ use crate::{any, bytes, keep, say};
 pub fn reach() {
     let mut room = [0; 4096];
     keep((kind(bytes(&mut room)), any(Kind::Match).header_len(), Reason::from_wire(any(0))));
+    frames(&mut Opaque);
     keep(Match::words(any(0), any(0), any(0), any((0, 0)), any(0)));
     let _ = over_loopback(&mut Arena::new(bytes(&mut room)));
     let _ = over_anything(&mut Arena::new(bytes(&mut room)));
+}
+
+fn frames(rail: &mut Opaque) {
+    let header = Match::new(any(0), any(0), any(0));
+    keep(ptl::control(rail, Endpoint(any(0)), &header));
+    // SAFETY: never run; for the linker only.
+    unsafe {
+        keep(ptl::first(rail, Endpoint(any(0)), &header, span(), Cookie(any(0))));
+        keep(ptl::eager(rail, Endpoint(any(0)), any([0; 3]), span()));
+        keep(ptl::fragment(rail, Endpoint(any(0)), &header, span(), Cookie(any(0))));
+    }
 }
 
 fn over_loopback(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {

@@ -21,6 +21,7 @@ fn arena(room: &mut [u8; 4096]) {
     let mut arena = Arena::new(bytes(room));
     keep(arena.table::<u8>(any(0)).is_ok());
     keep(arena.table::<u64>(any(0)).is_ok());
+    keep(arena.filled::<u32>(any(0), any(7)).is_ok());
     keep((arena.left(), Arena::cost::<u64>(any(0))));
     // SAFETY: never run; for the linker only.
     keep(unsafe { Arena::from_zeroed(any(NonNull::dangling()), any(0)) }.table::<u32>(any(0)).is_ok());
@@ -39,7 +40,8 @@ fn pool<'m, T: zerocopy::FromZeros + Copy + 'm>(arena: &mut Arena<'m>) -> Result
             4 => keep(pool.handle(any(0))),
             5 => keep(pool.at(any(0))),
             6 => keep(pool.at_mut(any(0)).is_some()),
-            7 => keep((pool.capacity(), pool.used(), pool.most_used())),
+            7 => keep((pool.capacity(), pool.used(), pool.most_used(), pool.touched())),
+            8 => keep(pool.take_used().is_some()),
             _ => return Ok(()),
         }
     }
