@@ -415,3 +415,38 @@ fn all_pairs_of_64_ranks_exchange_frames_and_quiet_rings_are_not_forgotten() {
         }
     }
 }
+
+/// Overwrites part of the ring from rank 0 to rank 1, before that maps it.
+fn tamper(rail: &Rail, at: u64, bytes: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    let mut rings = files(&rail.config().directory, rail.config().job);
+    rings.retain(|path| path.to_str().unwrap().ends_with("0-1.eager"));
+    let file = std::fs::OpenOptions::new().write(true).open(&rings[0]).unwrap();
+    file.write_all_at(bytes, at).unwrap();
+}
+
+#[test]
+fn b9_a_peer_that_writes_what_cannot_be_is_lost_and_no_one_else() {
+    let start = towline_sm::ring::START;
+    // Longer than the ring's limit; within the limit but over the ring's end; padding of a whole lap.
+    for (len, tag) in [(100_000, 1), (8185, 1), (0xFF_FFFF, 0)] {
+        let (mut left, mut right, to, _) = pair();
+        send(&mut left, to, Lane::Eager, b"good").unwrap();
+        let word = u64::from(towline_sm::ring::meta(len, tag)) << 32 | u64::from(start << 1 | 1);
+        tamper(&left, 4096, &word.to_ne_bytes());
+        assert!(matches!(right.poll(Instant::ZERO), Some(Event::Lost(Peer(10), Lost::Misbehaved))));
+        assert!((0..1000).all(|_| right.poll(Instant::ZERO).is_none()), "reported once, and silent from then on");
+        assert_eq!(send(&mut right, Endpoint(0), Lane::Eager, b"no"), Err(SendError::Unreachable));
+        right.del_peer(Endpoint(0));
+    }
+}
+
+#[test]
+fn b9_a_peer_that_gives_credit_it_never_had_is_lost() {
+    let (mut left, _right, to, _) = pair();
+    send(&mut left, to, Lane::Eager, b"good").unwrap();
+    tamper(&left, 256, &towline_sm::ring::START.wrapping_add(5000).to_ne_bytes());
+    while send(&mut left, to, Lane::Eager, &[0; 4000]).is_ok() {}
+    assert!(matches!(left.poll(Instant::ZERO), Some(Event::Lost(Peer(11), Lost::Misbehaved))));
+    assert_eq!(send(&mut left, to, Lane::Eager, b"no"), Err(SendError::Unreachable));
+}
