@@ -35,6 +35,8 @@
 //! ```
 
 mod communicator;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 pub use communicator::{Comm, CommError, Group};

@@ -68,6 +68,12 @@ impl<'m, R: Rails> Mtl<'m, R> {
         Ok(Self { pml: Pml::new(config, arena, rails)?, comms: Pool::new(arena, communicators)? })
     }
 
+    /// Ends the transport, whether it ever had peers or not (M4): forgets them, undoes what rails have prepared, and gives
+    /// the rails back to be closed. Requests and messages end with it: their memory is no longer touched.
+    pub fn finalize(self) -> R {
+        self.pml.finalize()
+    }
+
     /// What peers need to know of this engine: see [`Pml::params`].
     pub fn params(&self) -> [u8; PARAMS] {
         self.pml.params()

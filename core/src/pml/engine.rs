@@ -364,6 +364,18 @@ impl<'m, R: Rails> Pml<'m, R> {
         Ok(())
     }
 
+    /// Ends the engine: forgets all peers, so that no rail touches any memory any more, undoes what rails have prepared, and
+    /// gives the rails back to be closed.
+    pub fn finalize(mut self) -> R {
+        for peer in 0..self.peers.len() as u32 {
+            if self.peers.get(peer as usize).is_some_and(|state| state.standing == Standing::Up) {
+                self.del_peer(Peer(peer));
+            }
+        }
+        self.drain_caches();
+        self.rails
+    }
+
     /// The rails.
     pub fn rails(&self) -> &R {
         &self.rails

@@ -1,0 +1,246 @@
+//! The transport over loopback rails: what its contract promises beyond the engine's.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::vec::Vec;
+use std::{boxed::Box, vec};
+
+use super::*;
+use crate::arena::Arena;
+use crate::btl::loopback::{self, Hub};
+use crate::btl::stack::{Call, Traced};
+use crate::btl::{Peer, Rail, Unreachable};
+use crate::convertor::Span;
+use crate::pml::Config;
+use crate::time::Instant;
+
+type Observed = Traced<loopback::Rail<'static>, Box<dyn FnMut(Call)>>;
+type Transport = Mtl<'static, [Observed; 1]>;
+
+const CONFIG: Config = Config { peers: 3, requests: 64, unexpected: 96, units: 96, ..Config::SMALLEST };
+
+fn memory(bytes: usize) -> &'static mut [u8] {
+    Box::leak(vec![0u8; bytes].into_boxed_slice())
+}
+
+/// `n` transports that do not know each other yet, and how many frames each of them has sent.
+fn strangers(n: u32) -> (Vec<Transport>, Rc<Cell<u32>>) {
+    let hub = Hub::new(&mut Arena::new(memory(Hub::cost(n, 16, 512))), n, 16, 512).unwrap();
+    let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
+    let sent = Rc::new(Cell::new(0));
+    let transports = (0..n)
+        .map(|end| {
+            let sent = sent.clone();
+            let observer: Box<dyn FnMut(Call)> = Box::new(move |call| {
+                sent.set(sent.get() + u32::from(matches!(call, Call::Send(..) | Call::Reserve(..))));
+            });
+            let arena = &mut Arena::new(memory(Transport::bytes(&CONFIG, 3, 1)));
+            Mtl::new(CONFIG, 3, arena, [Traced::new(hub.rail(end).unwrap(), observer)]).unwrap()
+        })
+        .collect();
+    (transports, sent)
+}
+
+/// `n` transports that all know each other, in one communicator.
+fn world(n: u32) -> (Vec<Transport>, Comm) {
+    let (mut transports, _) = strangers(n);
+    let params: Vec<_> = transports.iter().map(Mtl::params).collect();
+    let mut comm = None;
+    for (rank, transport) in transports.iter_mut().enumerate() {
+        let peers: Vec<_> = (0..n).map(Peer).collect();
+        let reach = |peer: Peer, _, rail: &mut Observed| rail.add_peer(peer, &peer.0.to_le_bytes());
+        transport.add_peers(&peers, |peer| &params[peer.0 as usize], reach).unwrap();
+        comm = Some(transport.add_comm(1, Group::World { size: n }, rank as u32).unwrap());
+    }
+    (transports, comm.unwrap())
+}
+
+fn sink(into: &mut [u8]) -> Span {
+    Span::contiguous(into.as_mut_ptr(), into.len())
+}
+
+fn settle(transports: &mut [Transport]) {
+    for _ in 0..2000 {
+        transports.iter_mut().for_each(|transport| {
+            transport.progress(Instant::ZERO);
+        });
+    }
+}
+
+#[test]
+fn m1_long_messages_and_their_order_are_the_transports_own_affair() {
+    let (mut world, comm) = world(2);
+    let data: Vec<Vec<u8>> = (1..6).map(|i| vec![i as u8; i * 3000 % 7000]).collect();
+    let mut into = vec![vec![0u8; 7000]; data.len()];
+    // SAFETY: all buffers live to the end of the test.
+    let (sends, receives): (Vec<_>, Vec<_>) = unsafe {
+        let sends = data.iter().map(|d| world[0].isend(comm, 1, 4, Mode::Standard, Span::of(d)).unwrap()).collect();
+        let receives = into.iter_mut().map(|i| world[1].irecv(comm, Source::Any, Tag::Any, sink(i)).unwrap()).collect();
+        (sends, receives)
+    };
+    settle(&mut world);
+    for ((request, into), data) in receives.into_iter().zip(&into).zip(&data) {
+        let status = world[1].test(request).unwrap().unwrap();
+        assert_eq!(&into[..status.delivered as usize], &data[..]);
+    }
+    for sending in sends {
+        if let Sending::Pending(request) = sending {
+            world[0].test(request).unwrap().unwrap();
+        }
+    }
+}
+
+#[test]
+fn m2_nothing_is_sent_before_a_peer_was_added() {
+    let (mut transports, sent) = strangers(2);
+    settle(&mut transports);
+    let comm = transports[0].add_comm(1, Group::World { size: 2 }, 0).unwrap();
+    // SAFETY: an empty message has no memory.
+    let refused = unsafe { transports[0].isend(comm, 1, 0, Mode::Standard, Span::EMPTY) };
+    assert_eq!((refused, sent.get()), (Err(Refusal::NoPeer(Peer(1))), 0));
+}
+
+#[test]
+fn m4_p8_the_end_comes_also_without_a_beginning() {
+    let (transports, sent) = strangers(2);
+    for transport in transports {
+        let [rail] = transport.finalize();
+        drop(rail);
+    }
+    assert_eq!(Rc::strong_count(&sent), 1); // nothing of the rails is left
+    let (mut world, comm) = world(2);
+    let (data, mut into) = (vec![1u8; 5000], vec![0u8; 5000]);
+    // SAFETY: both buffers live to the end of the test.
+    unsafe {
+        let _ = world[0].isend(comm, 1, 0, Mode::Standard, Span::of(&data)).unwrap();
+        let _ = world[1].irecv(comm, Source::Rank(0), Tag::Is(0), sink(&mut into)).unwrap();
+    }
+    world.iter_mut().for_each(|transport| {
+        transport.progress(Instant::ZERO);
+    });
+    world.into_iter().for_each(|transport| drop(transport.finalize()));
+    into.fill(9); // no longer touched by anybody
+}
+
+#[test]
+fn m5_one_peer_that_cannot_be_reached_undoes_all() {
+    let (mut transports, _) = strangers(3);
+    let params = transports[0].params();
+    let peers = [Peer(0), Peer(1), Peer(2)];
+    let some = |peer: Peer, _, rail: &mut Observed| {
+        if peer.0 == 2 { Err(Unreachable::NoNetwork) } else { rail.add_peer(peer, &peer.0.to_le_bytes()) }
+    };
+    let first = &mut transports[0];
+    assert_eq!(first.add_peers(&peers, |_| &params, some), Err((Peer(2), Unreachable::NoNetwork)));
+    let comm = first.add_comm(1, Group::World { size: 3 }, 0).unwrap();
+    for rank in 0..3 {
+        // SAFETY: an empty message has no memory.
+        let refused = unsafe { first.isend(comm, rank, 0, Mode::Standard, Span::EMPTY) };
+        assert_eq!(refused, Err(Refusal::NoPeer(Peer(rank))));
+    }
+    let all = |peer: Peer, _, rail: &mut Observed| rail.add_peer(peer, &peer.0.to_le_bytes());
+    assert_eq!(first.add_peers(&peers, |_| &params, all), Ok(()));
+}
+
+#[test]
+fn m7_m9_a_blocking_send_leaves_the_buffer_and_has_the_same_outcome() {
+    for len in [10, 3000] {
+        let (mut world, comm) = world(2);
+        let mut into = vec![vec![0u8; len]; 2];
+        let mut data = vec![5u8; len];
+        let (mut one, mut other) = (world.remove(0), world.remove(0));
+        // SAFETY: the buffers live to the end of the test; the closures do not unwind unless the test fails.
+        unsafe {
+            let first = other.irecv(comm, Source::Rank(0), Tag::Is(1), sink(&mut into[0])).unwrap();
+            let second = other.irecv(comm, Source::Rank(0), Tag::Is(1), sink(&mut into[1])).unwrap();
+            let turn = |other: &mut Transport| {
+                other.progress(Instant::ZERO);
+                Instant::ZERO
+            };
+            one.send(comm, 1, 1, Mode::Standard, &data, || turn(&mut other)).unwrap();
+            data.fill(0xee); // the buffer is ours again
+            let again = vec![6u8; len];
+            if let Sending::Pending(request) = one.isend(comm, 1, 1, Mode::Standard, Span::of(&again)).unwrap() {
+                one.wait(request, || turn(&mut other)).unwrap();
+            }
+            for request in [first, second] {
+                let status = other.wait(request, || turn(&mut one)).unwrap();
+                assert_eq!((status.received, status.tag, status.peer), (len as u64, 1, Peer(0)));
+            }
+        }
+        assert_eq!((&into[0], &into[1]), (&vec![5u8; len], &vec![6u8; len]));
+    }
+}
+
+#[test]
+fn m11_a_request_is_one_word_that_is_good_until_its_outcome_is_taken() {
+    let (mut world, comm) = world(2);
+    assert_eq!(Transport::ATTRIBUTES.request_bytes, size_of_val(&0u64));
+    let mut into = [0u8; 4];
+    // SAFETY: the buffers live to the end of the test.
+    let word = unsafe { world[1].irecv(comm, Source::Any, Tag::Any, sink(&mut into)) }.unwrap().to_bits();
+    // SAFETY: as above.
+    let _ = unsafe { world[0].isend(comm, 1, 3, Mode::Standard, Span::of(&[1, 2, 3, 4])) }.unwrap();
+    settle(&mut world);
+    assert_eq!(world[1].test(Request::from_bits(word)).map(|o| o.unwrap().tag), Some(3));
+    into.fill(7);
+    for word in [word, 0, u64::MAX] {
+        assert_eq!(world[1].test(Request::from_bits(word)), Some(Err(Failure::NoRequest)));
+        assert!(!world[1].cancel(Request::from_bits(word)));
+    }
+    settle(&mut world);
+    assert_eq!(into, [7; 4]);
+}
+
+#[test]
+fn m15_messages_wait_for_their_communicator_and_go_with_it() {
+    let (mut world, _) = world(2);
+    let later = world[0].add_comm(9, Group::Table(&[1, 0]), 1).unwrap();
+    let long = vec![3u8; 2000];
+    // SAFETY: the buffers live to the end of the test.
+    let (short, pending) = unsafe {
+        let short = world[0].isend(later, 0, 1, Mode::Standard, Span::of(b"early")).unwrap();
+        (short, world[0].isend(later, 0, 2, Mode::Synchronous, Span::of(&long)).unwrap())
+    };
+    assert_eq!(short, Sending::Complete);
+    let Sending::Pending(pending) = pending else { panic!("complete too early") };
+    settle(&mut world);
+    let here = world[1].add_comm(9, Group::Table(&[1, 0]), 0).unwrap();
+    assert_eq!(world[1].add_comm(9, Group::World { size: 2 }, 0), Err(CommError::ContextTaken));
+    let mut into = [0u8; 5];
+    // SAFETY: as above.
+    let receive = unsafe { world[1].irecv(here, Source::Rank(1), Tag::Is(1), sink(&mut into)) }.unwrap();
+    let status = world[1].test(receive).unwrap().unwrap();
+    assert_eq!((&into, world[1].rank_of(here, status.peer)), (b"early", Some(1)));
+    // SAFETY: as above.
+    let unmatched = unsafe { world[1].irecv(here, Source::Rank(1), Tag::Is(77), sink(&mut into)) }.unwrap();
+    world[1].del_comm(here);
+    settle(&mut world);
+    assert_eq!(world[1].test(unmatched), Some(Err(Failure::Cancelled)));
+    assert_eq!(world[0].test(pending), Some(Err(Failure::NoCommunicator(Peer(1)))));
+    assert_eq!((world[0].pml().used(), world[1].pml().used()), ([0; 3], [0; 3]));
+}
+
+#[test]
+fn m16_limits_are_enforced() {
+    let (mut world, comm) = world(2);
+    let (context, tag) = (Transport::ATTRIBUTES.max_context, Transport::ATTRIBUTES.max_tag);
+    assert!(world[0].add_comm(context, Group::World { size: 2 }, 0).is_ok());
+    assert_eq!(world[0].add_comm(2, Group::World { size: 2 }, 2), Err(CommError::RankOutside));
+    assert!(world[0].add_comm(2, Group::World { size: 2 }, 0).is_ok());
+    assert_eq!(world[0].add_comm(3, Group::World { size: 2 }, 0), Err(CommError::Full));
+    // SAFETY: empty messages have no memory.
+    unsafe {
+        assert_eq!(world[0].isend(comm, 2, 0, Mode::Standard, Span::EMPTY), Err(Refusal::Invalid));
+        assert_eq!(world[0].isend(comm, 1, u32::MAX, Mode::Standard, Span::EMPTY), Err(Refusal::Invalid));
+        assert_eq!(world[1].irecv(comm, Source::Rank(2), Tag::Any, Span::EMPTY).err(), Some(Refusal::Invalid));
+        // The largest tag for all is taken by any, the next is not.
+        let _ = world[0].isend(comm, 1, tag + 1, Mode::Standard, Span::EMPTY).unwrap();
+        let _ = world[0].isend(comm, 1, tag, Mode::Standard, Span::EMPTY).unwrap();
+        settle(&mut world);
+        let receive = world[1].irecv(comm, Source::Any, Tag::Any, Span::EMPTY).unwrap();
+        assert_eq!(world[1].test(receive).map(|o| o.unwrap().tag), Some(tag));
+        assert!(world[1].iprobe(comm, Source::Any, Tag::Any).is_none());
+        assert!(world[1].iprobe(comm, Source::Any, Tag::Is(tag + 1)).is_some());
+    }
+}
