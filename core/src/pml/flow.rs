@@ -170,7 +170,7 @@ impl<R: Rails> Pml<'_, R> {
         if self.control(index, header).is_ok()
             && let Some(peer) = self.peers.get_mut(index as usize)
         {
-            peer.clear(ASKED | ASKED_PROBE | ANNOUNCED);
+            peer.clear(ASKED | ASKED_PROBE);
             self.counters.nothings_sent = self.counters.nothings_sent.wrapping_add(1);
         }
     }
