@@ -37,3 +37,9 @@ mod large {
     use super::*;
     rail_suite!(Loopback { slots: 64, frame: 65_536 });
 }
+
+/// Matching transports over it.
+mod mtl {
+    use super::*;
+    towline_host_tests::mtl_suite!(Loopback { slots: 16, frame: 4096 });
+}

@@ -55,3 +55,9 @@ mod faulty {
     use super::*;
     rail_suite!(rough());
 }
+
+/// Matching transports over rails that refuse, reorder and deliver late.
+mod mtl {
+    use super::*;
+    towline_host_tests::mtl_suite!(Simulated { make: Make { frames_kept: 2, ..Make::default() }, ..rough() });
+}

@@ -73,3 +73,56 @@ mod ipv6 {
     use super::*;
     rail_suite!(Tcp::new(|config| config.filter.include = vec!["::1".into()]));
 }
+
+/// Rails of one node, link by link.
+struct Links {
+    tcp: Tcp,
+    made: u32,
+    count: usize,
+}
+
+impl Links {
+    fn new(count: usize) -> Self {
+        Self { tcp: Tcp::new(|_| {}), made: 0, count }
+    }
+}
+
+impl Setup for Links {
+    type Rail = Rail;
+
+    fn rails(&mut self, count: usize) -> Vec<Rail> {
+        let link = self.made;
+        self.made += 1;
+        (0..count as u32)
+            .map(|rank| {
+                let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
+                config.link = link as _;
+                Rail::new(config).expect("this host has a loopback")
+            })
+            .collect()
+    }
+
+    fn links(&self) -> usize {
+        self.count
+    }
+
+    fn now(&mut self) -> Instant {
+        self.tcp.now()
+    }
+
+    fn ready(&mut self, rail: &Rail) -> Option<bool> {
+        self.tcp.ready(rail)
+    }
+}
+
+/// Matching transports over one connection a pair.
+mod mtl {
+    use super::*;
+    towline_host_tests::mtl_suite!(Links::new(1));
+}
+
+/// Matching transports over three connections a pair.
+mod mtl_three_links {
+    use super::*;
+    towline_host_tests::mtl_suite!(Links::new(3));
+}

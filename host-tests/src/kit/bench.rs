@@ -20,6 +20,11 @@ pub trait Setup {
     /// `count` rails that can reach each other, none of which knows a peer yet.
     fn rails(&mut self, count: usize) -> Vec<Self::Rail>;
 
+    /// Rails that each node of a transport gets from this setup, by so many calls of [`rails`](Self::rails).
+    fn links(&self) -> usize {
+        1
+    }
+
     /// The time that the next poll is told. Called once before each round of polls, so virtual time may move here.
     fn now(&mut self) -> Instant;
 

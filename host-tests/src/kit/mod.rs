@@ -2,4 +2,7 @@
 //! tested once, and a macro makes one test of each check.
 
 pub mod bench;
+pub mod mtl;
 pub mod rail;
+pub mod recorder;
+pub mod world;

@@ -1,0 +1,966 @@
+//! The suite for any matching transport over any rails. Each check takes a fresh [`Setup`] and panics where the
+//! contract is broken; [`mtl_suite!`](crate::mtl_suite) makes tests of them.
+
+use towline_core::btl::{Lane, Peer, Rail, SendError, Shape, Unreachable};
+use towline_core::convertor::Span;
+use towline_core::mtl::{Failure, Group, Mode, Mtl, Refusal, Request, Sending, Source, Tag};
+use towline_core::pml::Config;
+use towline_core::pool::Handle;
+use towline_core::wire::{self, Kind};
+use zerocopy::IntoBytes;
+
+use super::bench::Setup;
+use super::recorder::Recorder;
+use super::world::{CONFIG, Engine, World};
+use crate::dice::{Dice, patterned};
+use crate::sim::room::Room;
+
+/// Makes one test of each check of the suite, over rails of the given setup.
+///
+/// ```text
+/// towline_host_tests::mtl_suite!(MySetup::new());
+/// ```
+#[macro_export]
+macro_rules! mtl_suite {
+    ($setup:expr) => {
+        $crate::mtl_suite! { @each $setup;
+            m1_m2_nothing_is_sent_before_peers_are_added
+            m4_an_engine_that_meets_nobody_leaves_nothing
+            m5_one_unreachable_peer_takes_all_back
+            m6_p7_a_peer_goes_and_comes_again
+            m7_what_was_sent_or_received_may_be_scribbled_on
+            m8_modes_end_when_they_say
+            m8_a_ready_send_without_a_receive_fails
+            m9_blocking_or_not_is_the_same
+            m10_wildcards_take_the_first_that_was_sent
+            m11_a_request_is_a_word_and_ends_once
+            m12_a_probed_message_stays_first
+            m13_a_taken_message_is_nobody_elses
+            m14_cancel_takes_back_what_did_not_match
+            m15_early_messages_wait_for_their_communicator
+            m15_a_deleted_communicator_tells_its_senders
+            m16_limits_are_kept
+            p10_one_call_moves_all_rails
+            p12_first_fragments_go_round_the_rails_of_lowest_latency
+            p13_the_rest_goes_by_bandwidth
+            p20_p23_refused_frames_resume_where_they_were
+            p21_synchronous_sends_wait_for_the_match
+            p22_forged_handles_reach_nothing
+            p25_sequence_numbers_wrap
+            p27_messages_between_many_do_not_overtake
+            p27_a_flood_before_the_wanted_message
+            p27_reverse_order_with_a_single_envelope
+            p28_strided_memory_is_packed_and_gaps_are_left_alone
+            p29_truncation_tells_both_lengths
+            p30_a_completion_is_followed_by_the_next_send
+            p32_pools_return_to_where_they_were
+            p33_frames_that_make_no_sense_are_counted_and_dropped
+            p34_b50_messages_around_every_limit_arrive_whole
+            p35_a_rail_around_a_rail_sees_all
+        }
+    };
+    (@each $setup:expr; $($check:ident)*) => {
+        $(#[test]
+        fn $check() {
+            $crate::kit::mtl::$check($setup);
+        })*
+    };
+}
+
+const MODES: [Mode; 5] = [Mode::Standard, Mode::Buffered, Mode::Synchronous, Mode::Ready, Mode::Complete];
+
+/// Set-up is local: cards and parameters are there, and not a frame was sent.
+pub fn m1_m2_nothing_is_sent_before_peers_are_added<S: Setup>(setup: S) {
+    let mut world = World::strangers(setup, 2, 1, CONFIG, |_, _| {});
+    for _ in 0..500 {
+        assert_eq!(world.round(), 0);
+    }
+    let comm = world.world[0];
+    // SAFETY: nothing is sent, so nothing of the empty span is kept.
+    let refused = unsafe { world.nodes[0].isend(comm, 1, 1, Mode::Standard, Span::EMPTY) };
+    assert_eq!(refused, Err(Refusal::NoPeer(Peer(1))));
+    assert!(!world.cards(0)[0].is_empty());
+    let logs = world.logs.iter().flatten();
+    assert!(
+        logs.map(|log| log.borrow()).all(|log| log.sent.is_empty() && log.peers.is_empty() && log.arrived.is_empty())
+    );
+}
+
+/// Set up and dropped; and memory that is too small is an error and no engine.
+pub fn m4_an_engine_that_meets_nobody_leaves_nothing<S: Setup>(setup: S) {
+    let mut world = World::strangers(setup, 2, 1, CONFIG, |_, _| {});
+    for node in &mut world.nodes {
+        assert_eq!(node.pml().used(), [0, 0, 0]);
+    }
+    drop(world);
+    let little = Box::leak(Box::new([0u8; 64]));
+    let none: Result<Engine<S::Rail>, _> =
+        Mtl::new(CONFIG, 1, &mut towline_core::arena::Arena::new(little), super::world::Links(vec![]));
+    assert!(none.is_err());
+}
+
+/// All peers or none: those before the bad one are forgotten again, and can be added later.
+pub fn m5_one_unreachable_peer_takes_all_back<S: Setup>(setup: S) {
+    let mut world = World::strangers(setup, 3, 1, CONFIG, |_, _| {});
+    let cards: Vec<_> = (0..3).map(|node| world.cards(node)).collect();
+    let params: Vec<_> = world.nodes.iter().map(|node| node.params()).collect();
+    let others = |node: usize| [Peer((node as u32 + 1) % 3), Peer((node as u32 + 2) % 3)];
+    let reach = |bad: Option<Peer>| {
+        let cards = &cards;
+        move |peer: Peer, link: usize, rail: &mut Recorder<S::Rail>| match bad {
+            Some(bad) if bad == peer => Err(Unreachable::NoNetwork),
+            _ => rail.add_peer(peer, &cards[peer.0 as usize][link]),
+        }
+    };
+    let params = |peer: Peer| &params[peer.0 as usize][..];
+    let added = world.nodes[0].add_peers(&others(0), params, reach(Some(Peer(2))));
+    assert_eq!(added, Err((Peer(2), Unreachable::NoNetwork)));
+    for to in 1..3 {
+        let comm = world.world[0];
+        // SAFETY: nothing is sent, so nothing of the empty span is kept.
+        let refused = unsafe { world.nodes[0].isend(comm, to, 1, Mode::Standard, Span::EMPTY) };
+        assert_eq!(refused, Err(Refusal::NoPeer(Peer(to))), "it was to be forgotten");
+    }
+    for node in 0..3 {
+        world.nodes[node].add_peers(&others(node), params, reach(None)).expect("all can be reached");
+    }
+    world.exchange(0, 1, 1, &patterned(1, 3000));
+    world.exchange(2, 0, 1, &patterned(2, 3000));
+    world.all_is_given_back();
+}
+
+/// Deleted with operations under way: these end with an error, all is given back, and the peer may come again.
+pub fn m6_p7_a_peer_goes_and_comes_again<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 3, CONFIG);
+    world.exchange(0, 1, 1, &patterned(1, 100));
+    let (long, mut room) = (patterned(2, 200_000), vec![0; 100]);
+    let sends = [Mode::Synchronous, Mode::Standard].map(|mode| world.isend(0, 1, 2, mode, &long));
+    let receive = world.irecv(0, Source::Rank(1), Tag::Is(9), &mut room);
+    world.round();
+    world.nodes[0].del_peer(Peer(1));
+    world.nodes[1].del_peer(Peer(0));
+    for sending in sends {
+        assert_eq!(world.finish_send(0, sending), Err(Failure::PeerFailed(Peer(1))));
+    }
+    assert_eq!(world.finish(0, receive), Err(Failure::PeerFailed(Peer(1))));
+    world.exchange(0, 2, 3, &patterned(3, 5000));
+    world.settle();
+    for node in &mut world.nodes {
+        assert_eq!(node.pml().used(), [0, 0, 0]);
+    }
+    world.introduce(0, 1).expect("it may come again");
+    world.introduce(1, 0).expect("it may come again");
+    world.exchange(0, 1, 4, &patterned(4, 50_000));
+    world.exchange(1, 0, 4, &patterned(5, 50_000));
+}
+
+/// After a send is over its memory is free; after a receive is over nothing writes there any more.
+pub fn m7_what_was_sent_or_received_may_be_scribbled_on<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let long = world.logs.len() * 40_000;
+    for mode in MODES {
+        for len in [0, 1, 100, 513, 5000, long] {
+            let bytes = patterned(len as u64, len);
+            let (mut data, mut room) = (bytes.clone(), vec![0; len]);
+            let receive = world.irecv(1, Source::Rank(0), Tag::Is(5), &mut room);
+            let sending = world.isend(0, 1, 5, mode, &data);
+            world.finish_send(0, sending).expect("it is sent");
+            data.fill(0xee);
+            world.finish(1, receive).expect("it is received");
+            assert!(room == bytes, "{mode:?} {len}");
+            room.fill(0x11);
+            world.exchange(0, 1, 6, &[1, 2, 3]);
+            assert!(room.iter().all(|byte| *byte == 0x11), "written after the end");
+        }
+    }
+    world.all_is_given_back();
+}
+
+/// Standard and buffered sends of short messages end without a receive, synchronous ones only with it.
+pub fn m8_modes_end_when_they_say<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let data = patterned(1, 40);
+    for mode in [Mode::Standard, Mode::Buffered, Mode::Complete] {
+        let sending = world.isend(0, 1, 1, mode, &data);
+        world.finish_send(0, sending).expect("a short message needs no receive");
+    }
+    let Sending::Pending(waits) = world.isend(0, 1, 2, Mode::Synchronous, &data) else {
+        panic!("a synchronous send cannot be over before its match")
+    };
+    world.settle();
+    assert_eq!(world.nodes[0].test(waits), None, "no match yet");
+    let mut room = vec![0; 40];
+    for _ in 0..3 {
+        let receive = world.irecv(1, Source::Any, Tag::Is(1), &mut room);
+        world.finish(1, receive).expect("it is there");
+    }
+    world.settle();
+    assert_eq!(world.nodes[0].test(waits), None, "another tag is no match");
+    let receive = world.irecv(1, Source::Any, Tag::Is(2), &mut room);
+    world.finish(1, receive).expect("it is there");
+    world.finish(0, waits).expect("matched");
+    let receive = world.irecv(1, Source::Any, Tag::Is(3), &mut room);
+    let sending = world.isend(0, 1, 3, Mode::Ready, &data);
+    world.finish_send(0, sending).expect("the receive is posted");
+    world.finish(1, receive).expect("it is received");
+    world.all_is_given_back();
+}
+
+/// The error says so, and nothing is left of the message.
+pub fn m8_a_ready_send_without_a_receive_fails<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let data = patterned(1, 6000);
+    for len in [0, 10, 6000] {
+        let sending = world.isend(0, 1, 1, Mode::Ready, &data[..len]);
+        assert_eq!(world.finish_send(0, sending), Err(Failure::NotReady(Peer(1))), "{len}");
+    }
+    let comm = world.world[1];
+    assert_eq!(world.nodes[1].iprobe(comm, Source::Any, Tag::Any), None);
+    world.exchange(0, 1, 1, &data);
+    world.all_is_given_back();
+}
+
+/// The blocking calls give the same result as the others.
+pub fn m9_blocking_or_not_is_the_same<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let (comms, mut clock) = ((world.world[0], world.world[1]), world.now());
+    for len in [0, 30, 20_000] {
+        let data = patterned(len as u64, len);
+        let mut room = vec![0; len + 5];
+        let receive = world.irecv(1, Source::Rank(0), Tag::Is(4), &mut room);
+        let (setup, first, second) = world.pair();
+        // SAFETY: a panic in here ends the test, and its memory is not used again.
+        let sent = unsafe {
+            first.send(comms.0, 1, 4, Mode::Synchronous, &data, || {
+                clock = setup.now();
+                second.progress(clock);
+                clock
+            })
+        };
+        sent.expect("it is sent");
+        let one = world.finish(1, receive).expect("it is received");
+        assert!(room[..len] == data);
+
+        let mut room = vec![0; len + 5];
+        let sending = world.isend(0, 1, 4, Mode::Standard, &data);
+        let (setup, first, second) = world.pair();
+        // SAFETY: as above.
+        let received = unsafe {
+            second.recv(comms.1, Source::Any, Tag::Any, &mut room, || {
+                clock = setup.now();
+                first.progress(clock);
+                clock
+            })
+        };
+        assert_eq!(received.expect("it is received"), one);
+        world.finish_send(0, sending).expect("it is sent");
+        assert!(room[..len] == data);
+    }
+    world.all_is_given_back();
+}
+
+/// From anyone, with any tag: each sender's messages in their order, and none of the reserved tags.
+pub fn m10_wildcards_take_the_first_that_was_sent<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 3, CONFIG);
+    let data: Vec<Vec<u8>> = (0..40u64).map(|number| patterned(number, 16 + number as usize * 37)).collect();
+    for late in [false, true] {
+        let mut sends = vec![];
+        let send = |world: &mut World<S>, sends: &mut Vec<_>| {
+            for (number, bytes) in data.iter().enumerate() {
+                let from = 1 + number % 2;
+                let tag = [5, 3, 9][number % 3] + number as u32 * 10;
+                sends.push((from, world.isend(from, 0, tag, Mode::Standard, bytes)));
+            }
+        };
+        if late {
+            send(&mut world, &mut sends);
+            world.settle();
+        }
+        let mut rooms: Vec<Vec<u8>> = (0..40).map(|_| vec![0; 4000]).collect();
+        let receives: Vec<Request> = rooms.iter_mut().map(|room| world.irecv(0, Source::Any, Tag::Any, room)).collect();
+        if !late {
+            send(&mut world, &mut sends);
+        }
+        let mut last = [None; 3];
+        for (receive, room) in receives.into_iter().zip(&rooms) {
+            let status = world.finish(0, receive).expect("it is received");
+            let number = status.tag / 10;
+            let before = last[status.peer.0 as usize].replace(number);
+            assert!(before < Some(number), "message {number} of peer {} was overtaken", status.peer.0);
+            assert!(room[..status.delivered as usize] == data[number as usize]);
+        }
+        for (from, sending) in sends {
+            world.finish_send(from, sending).expect("it is sent");
+        }
+    }
+    // Tags of the upper half are for those who name them.
+    let mut room = vec![0; 8];
+    let any = world.irecv(0, Source::Any, Tag::Any, &mut room);
+    world.exchange(1, 0, 0x8000_0000, &[1]);
+    world.exchange(1, 0, 0xffff_fffe, &[2]);
+    assert_eq!(world.nodes[0].test(any), None);
+    let sending = world.isend(1, 0, 0x7fff_ffff, Mode::Standard, &[3]);
+    assert_eq!(world.finish(0, any).expect("it is received").tag, 0x7fff_ffff);
+    world.finish_send(1, sending).expect("it is sent");
+    world.all_is_given_back();
+}
+
+/// A request is a word of the caller's; after its end the word names nothing, also when the slot is used again.
+pub fn m11_a_request_is_a_word_and_ends_once<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let (mut room, data) = (vec![0; 100], patterned(1, 100));
+    let mut old = vec![];
+    for _ in 0..200 {
+        let receive = world.irecv(1, Source::Rank(0), Tag::Is(1), &mut room);
+        let word = receive.to_bits();
+        assert!(!old.contains(&word));
+        assert_eq!(Request::from_bits(word), receive);
+        let sending = world.isend(0, 1, 1, Mode::Standard, &data);
+        world.finish(1, Request::from_bits(word)).expect("it is received");
+        world.finish_send(0, sending).expect("it is sent");
+        old.push(word);
+        for word in &old {
+            assert_eq!(world.nodes[1].test(Request::from_bits(*word)), Some(Err(Failure::NoRequest)));
+            assert!(!world.nodes[1].cancel(Request::from_bits(*word)));
+        }
+    }
+    for word in [0, 1, u64::MAX, 1 << 32, u64::from(u32::MAX)] {
+        assert_eq!(world.nodes[1].test(Request::from_bits(word)), Some(Err(Failure::NoRequest)));
+    }
+    world.all_is_given_back();
+}
+
+/// What a probe finds stays where it is, and is what the next receive gets.
+pub fn m12_a_probed_message_stays_first<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let comm = world.world[1];
+    let data = [patterned(1, 30), patterned(2, 9000), vec![]];
+    let sends: Vec<_> = (0..3).map(|at| world.isend(0, 1, 7 + at as u32, Mode::Standard, &data[at])).collect();
+    assert_eq!(world.nodes[1].iprobe(comm, Source::Rank(0), Tag::Is(70)), None);
+    for (at, data) in data.iter().enumerate() {
+        let mut found = None;
+        world.until("a probe finds it", |world| {
+            found = world.nodes[1].iprobe(comm, Source::Any, Tag::Any);
+            found.is_some()
+        });
+        let found = found.expect("just seen");
+        assert_eq!((found.peer, found.tag, found.len), (Peer(0), 7 + at as u32, data.len() as u64));
+        assert_eq!(world.nodes[1].iprobe(comm, Source::Any, Tag::Any), Some(found), "it stays");
+        let mut room = vec![0; data.len()];
+        let receive = world.irecv(1, Source::Any, Tag::Any, &mut room);
+        let status = world.finish(1, receive).expect("it is received");
+        assert_eq!((status.tag, status.received), (found.tag, found.len));
+        assert!(room == *data);
+    }
+    for sending in sends {
+        world.finish_send(0, sending).expect("it is sent");
+    }
+    world.all_is_given_back();
+}
+
+/// A matched probe takes the message out: no receive and no probe sees it, and `imrecv` gets it at any time.
+pub fn m13_a_taken_message_is_nobody_elses<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let comm = world.world[1];
+    for len in [0, 40, 30_000] {
+        let data = [patterned(1, len), patterned(2, len)];
+        let sends = [world.isend(0, 1, 3, Mode::Standard, &data[0]), world.isend(0, 1, 3, Mode::Standard, &data[1])];
+        let mut taken = None;
+        world.until("a probe takes it", |world| {
+            taken = world.nodes[1].improbe(comm, Source::Any, Tag::Is(3));
+            taken.is_some()
+        });
+        let (message, found) = taken.expect("just seen");
+        assert_eq!(found.len, len as u64);
+        let mut rooms = [vec![0; len], vec![0; len]];
+        let [first, second] = &mut rooms;
+        let other = world.irecv(1, Source::Any, Tag::Any, second);
+        world.finish(1, other).expect("the second message");
+        world.settle();
+        assert_eq!(world.nodes[1].iprobe(comm, Source::Any, Tag::Any), None);
+        let sink = Span::contiguous(first.as_mut_ptr(), first.len());
+        // SAFETY: the room stays until the receive is over.
+        let receive = unsafe { world.nodes[1].imrecv(message, sink) }.expect("a request is free");
+        let status = world.finish(1, receive).expect("the first message");
+        assert_eq!((status.peer, status.tag, status.received), (Peer(0), 3, len as u64));
+        assert!(rooms == data, "{len}");
+        for sending in sends {
+            world.finish_send(0, sending).expect("it is sent");
+        }
+    }
+    world.all_is_given_back();
+}
+
+/// A receive without a match is taken back; one that matched ends as ever; a send is not cancelled.
+pub fn m14_cancel_takes_back_what_did_not_match<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let data = patterned(1, 5000);
+    let mut rooms = [vec![0; 5000], vec![0; 5000]];
+    let [one, other] = &mut rooms;
+    let vain = world.irecv(1, Source::Any, Tag::Any, one);
+    assert!(world.nodes[1].cancel(vain));
+    assert!(!world.nodes[1].cancel(vain), "only once");
+    assert_eq!(world.finish(1, vain), Err(Failure::Cancelled));
+    let receive = world.irecv(1, Source::Any, Tag::Any, other);
+    let sending = world.isend(0, 1, 1, Mode::Synchronous, &data);
+    if let Sending::Pending(request) = sending {
+        assert!(!world.nodes[0].cancel(request), "sends go on");
+    }
+    let logs = world.logs[1].clone();
+    world.until("the first fragment is there", |_| logs.iter().any(|log| log.borrow().firsts() > 0));
+    assert!(!world.nodes[1].cancel(receive), "it matched");
+    world.finish(1, receive).expect("it is received");
+    world.finish_send(0, sending).expect("it is sent");
+    assert!(rooms[1] == data && rooms[0].iter().all(|byte| *byte == 0), "nothing is written to what was cancelled");
+    world.all_is_given_back();
+}
+
+/// Messages of a communicator that does not exist here yet are kept, in order.
+pub fn m15_early_messages_wait_for_their_communicator<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let table: &'static [u32] = &[1, 0];
+    let early = world.nodes[0].add_comm(9, Group::Table(table), 1).expect("room for a communicator");
+    assert!(world.nodes[0].add_comm(9, Group::Table(table), 1).is_err(), "a context is taken once");
+    let data = [patterned(1, 50), patterned(2, 8000), patterned(3, 50)];
+    let sends: Vec<_> = data
+        .iter()
+        // SAFETY: the data stay until the sends are over. Rank 0 of this communicator is node 1.
+        .map(|bytes| unsafe { world.nodes[0].isend(early, 0, 4, Mode::Standard, Span::of(bytes)) }.expect("accepted"))
+        .collect();
+    world.settle();
+    let comm = world.world[1];
+    assert_eq!(world.nodes[1].iprobe(comm, Source::Any, Tag::Any), None, "it is not for the other communicator");
+    let late = world.nodes[1].add_comm(9, Group::Table(table), 0).expect("room for a communicator");
+    assert_eq!(world.nodes[1].rank(late), Some(0));
+    assert_eq!(world.nodes[1].rank_of(late, Peer(0)), Some(1));
+    for bytes in &data {
+        let mut room = vec![0; bytes.len()];
+        let sink = Span::contiguous(room.as_mut_ptr(), room.len());
+        // SAFETY: the room stays until the receive is over.
+        let receive = unsafe { world.nodes[1].irecv(late, Source::Rank(1), Tag::Any, sink) }.expect("accepted");
+        let status = world.finish(1, receive).expect("it was kept");
+        assert_eq!((status.peer, status.received), (Peer(0), bytes.len() as u64));
+        assert!(room == *bytes);
+    }
+    for sending in sends {
+        world.finish_send(0, sending).expect("it is sent");
+    }
+    world.nodes[0].del_comm(early);
+    world.nodes[1].del_comm(late);
+    // SAFETY: nothing is sent.
+    let refused = unsafe { world.nodes[0].isend(early, 0, 4, Mode::Standard, Span::EMPTY) };
+    assert_eq!(refused, Err(Refusal::Invalid), "it is deleted");
+    world.all_is_given_back();
+}
+
+/// What nobody received ends with an error at a sender that still waits, and posted receives are cancelled.
+pub fn m15_a_deleted_communicator_tells_its_senders<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let comms = [0, 1].map(|node| {
+        world.nodes[node].add_comm(5, Group::World { size: 2 }, node as u32).expect("room for a communicator")
+    });
+    let data = patterned(1, 30_000);
+    let sends = [40, 30_000].map(|len| {
+        // SAFETY: the data stay until the sends are over.
+        unsafe { world.nodes[0].isend(comms[0], 1, 4, Mode::Standard, Span::of(&data[..len])) }.expect("accepted")
+    });
+    let mut room = [0; 4];
+    let sink = Span::contiguous(room.as_mut_ptr(), room.len());
+    // SAFETY: the room stays until the receive is over.
+    let receive = unsafe { world.nodes[1].irecv(comms[1], Source::Any, Tag::Is(99), sink) }.expect("accepted");
+    world.settle();
+    world.nodes[1].del_comm(comms[1]);
+    assert_eq!(world.finish(1, receive), Err(Failure::Cancelled));
+    let [short, long] = sends;
+    world.finish_send(0, short).expect("a short one was over long ago");
+    assert_eq!(world.finish_send(0, long), Err(Failure::NoCommunicator(Peer(1))));
+    world.exchange(0, 1, 4, &data);
+    world.all_is_given_back();
+}
+
+/// Ranks, tags and communicators that are none are refused; so is one request too many.
+pub fn m16_limits_are_kept<S: Setup>(setup: S) {
+    let limits = Engine::<S::Rail>::ATTRIBUTES;
+    assert_eq!((limits.max_tag, limits.max_context, limits.request_bytes), (0x7fff_ffff, u32::MAX, 8));
+    let config = Config { requests: 3, ..CONFIG };
+    let mut world = World::new(setup, 2, config);
+    let comm = world.world[0];
+    let engine = &mut world.nodes[0];
+    // SAFETY: nothing is sent or received, so nothing of the empty spans is kept.
+    unsafe {
+        assert_eq!(engine.isend(comm, 2, 1, Mode::Standard, Span::EMPTY), Err(Refusal::Invalid));
+        assert_eq!(engine.isend(comm, 1, u32::MAX, Mode::Standard, Span::EMPTY), Err(Refusal::Invalid));
+        assert_eq!(engine.irecv(comm, Source::Rank(2), Tag::Any, Span::EMPTY), Err(Refusal::Invalid));
+        assert_eq!(engine.irecv(comm, Source::Any, Tag::Is(u32::MAX), Span::EMPTY), Err(Refusal::Invalid));
+    }
+    assert_eq!(engine.iprobe(comm, Source::Rank(7), Tag::Any), None);
+    assert!(engine.add_comm(70, Group::World { size: 2 }, 2).is_err(), "the own rank is outside");
+    let mut rooms = [[0; 8]; 4];
+    let [a, b, c, d] = &mut rooms;
+    let receives = [a, b, c].map(|room| world.irecv(0, Source::Any, Tag::Any, room));
+    let sink = Span::contiguous(d.as_mut_ptr(), d.len());
+    // SAFETY: it is refused, so nothing of the room is kept.
+    let refused = unsafe { world.nodes[0].irecv(comm, Source::Any, Tag::Any, sink) };
+    assert_eq!(refused, Err(Refusal::Busy));
+    for receive in receives {
+        assert!(world.nodes[0].cancel(receive));
+        assert_eq!(world.nodes[0].test(receive), Some(Err(Failure::Cancelled)));
+    }
+    world.exchange(1, 0, 1, &[1, 2, 3]);
+    world.all_is_given_back();
+}
+
+/// With several rails, one call of progress takes from each what is there.
+pub fn p10_one_call_moves_all_rails<S: Setup>(setup: S) {
+    let mut world = World::with_links(setup, 2, 3, CONFIG, |_, attributes| attributes.latency = 5);
+    for number in 0..3 {
+        world.exchange(0, 1, number, &[1, 2, 3]); // so that all are connected
+    }
+    let data = [[1; 8], [2; 8], [3; 8]];
+    let sends = [0, 1, 2].map(|at| world.isend(0, 1, at as u32, Mode::Standard, &data[at]));
+    for (at, sending) in sends.into_iter().enumerate() {
+        world.finish_send(0, sending).expect("it is sent");
+        let mut room = [0; 8];
+        let receive = world.irecv(1, Source::Any, Tag::Any, &mut room);
+        world.finish(1, receive).expect("it is received");
+        assert_eq!(room, data[at]);
+    }
+    assert!(world.logs[1].iter().all(|log| log.borrow().firsts() == 2));
+    world.all_is_given_back();
+}
+
+/// Counts of first fragments on the rails of the lowest latency differ by at most one; other rails see none.
+pub fn p12_first_fragments_go_round_the_rails_of_lowest_latency<S: Setup>(setup: S) {
+    let mut world = World::with_links(setup, 2, 4, CONFIG, |link, attributes| {
+        attributes.latency = [20, 10, 10, 10][link];
+    });
+    for number in 0..50 {
+        let len = if number % 5 == 0 { 40_000 } else { number * 3 };
+        world.exchange(0, 1, number as u32, &patterned(number as u64, len));
+    }
+    let firsts: Vec<_> = world.logs[1].iter().map(|log| log.borrow().firsts()).collect();
+    assert_eq!(firsts[0], 0, "a rail of more latency carries no first fragment");
+    assert_eq!(firsts.iter().sum::<usize>(), 50);
+    let (least, most) = (firsts[1..].iter().min(), firsts[1..].iter().max());
+    assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{firsts:?}");
+    world.all_is_given_back();
+}
+
+/// Bytes of later fragments are as the bandwidths, within one fragment, where no rail was full meanwhile.
+pub fn p13_the_rest_goes_by_bandwidth<S: Setup>(setup: S) {
+    const SHARES: [u64; 3] = [100, 200, 500];
+    let mut world = World::with_links(setup, 2, 3, CONFIG, |link, attributes| {
+        attributes.bandwidth = SHARES[link] as u32;
+        attributes.latency = 1;
+    });
+    for number in 0..3 {
+        world.exchange(0, 1, number, &[1, 2, 3]); // so that all are connected
+    }
+    let fragment = world.nodes[0].pml().rails().0[0].attributes().max_send_size;
+    let busy = |world: &World<S>| world.logs[0].iter().map(|log| log.borrow().busy).sum::<u64>();
+    let busy_before = busy(&world);
+    let data = patterned(1, fragment as usize * 16);
+    world.exchange(0, 1, 9, &data);
+    let bytes: Vec<u64> = world.logs[1].iter().map(|log| log.borrow().bulk()).collect();
+    assert!(bytes.iter().all(|bytes| *bytes > 0), "every rail has its share: {bytes:?}");
+    let sum: u64 = bytes.iter().sum();
+    assert!(sum >= data.len() as u64 - 4096);
+    if busy(&world) == busy_before {
+        for (bytes, share) in bytes.iter().zip(SHARES) {
+            let fair = sum * share / SHARES.iter().sum::<u64>();
+            assert!(bytes.abs_diff(fair) <= u64::from(fragment), "{bytes} and not {fair} of {sum}");
+        }
+    }
+    world.all_is_given_back();
+}
+
+/// A rail that says no in the middle, again and again: what was queued counts, and the rest follows from there.
+pub fn p20_p23_refused_frames_resume_where_they_were<S: Setup>(setup: S) {
+    let mut world = World::with_links(setup, 2, 2, CONFIG, |_, _| {});
+    let mut dice = Dice::new(20);
+    for number in 0..30 {
+        let len = dice.length(60_000) as usize;
+        let data = patterned(number, len);
+        let mut room = vec![0; len];
+        let receive = world.irecv(1, Source::Rank(0), Tag::Is(1), &mut room);
+        let sending = world.isend(0, 1, 1, Mode::Standard, &data);
+        let mut outcome = None;
+        let logs = world.logs.clone();
+        world.until("it is received", |world| {
+            for log in logs.iter().flatten() {
+                log.borrow_mut().refuse = dice.below(4) as u32;
+            }
+            outcome = world.nodes[1].test(receive);
+            outcome.is_some()
+        });
+        world.logs.iter().flatten().for_each(|log| log.borrow_mut().refuse = 0);
+        let status = outcome.and_then(Result::ok).expect("it is received");
+        assert_eq!((status.received, status.delivered), (len as u64, len as u64));
+        assert!(room == data, "{len}");
+        world.finish_send(0, sending).expect("it is sent");
+    }
+    let counters = world.nodes[0].counters();
+    assert!(counters.busy > 0);
+    world.all_is_given_back();
+}
+
+/// Of any length, and with the match long before or long after.
+pub fn p21_synchronous_sends_wait_for_the_match<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    for len in [0, 1, 100, 512, 513, 20_000] {
+        let (data, mut room) = (patterned(1, len), vec![0; len]);
+        let Sending::Pending(request) = world.isend(0, 1, 1, Mode::Synchronous, &data) else {
+            panic!("over before its match")
+        };
+        world.settle();
+        assert_eq!(world.nodes[0].test(request), None, "{len}");
+        let receive = world.irecv(1, Source::Any, Tag::Any, &mut room);
+        world.finish(0, request).expect("matched");
+        world.finish(1, receive).expect("it is received");
+        assert!(room == data);
+    }
+    world.all_is_given_back();
+}
+
+/// Acks, fragments, finishes and rejects that name what is not their sender's are counted, and nothing is touched.
+pub fn p22_forged_handles_reach_nothing<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 3, CONFIG);
+    world.exchange(0, 1, 1, &[1]);
+    world.exchange(2, 1, 1, &[1]);
+    // Node 1 waits for the rest of nothing: a posted receive, and a synchronous send to node 0.
+    let (mut room, data) = (vec![0x55; 4000], patterned(1, 4000));
+    let receive = world.irecv(1, Source::Rank(0), Tag::Is(8), &mut room);
+    let Sending::Pending(sending) = world.isend(1, 0, 8, Mode::Synchronous, &data) else { panic!("over too early") };
+    world.settle();
+    let handles = [receive.to_bits(), sending.to_bits(), Handle::NONE.to_bits(), 0, u64::MAX, 1 << 32 | 5];
+    let mut forged = 0;
+    for bits in handles {
+        let handle = Handle::from_bits(bits);
+        let mut fragment = wire::Fragment::new(bits, 0).as_bytes().to_vec();
+        fragment.extend([0xee; 100]);
+        inject(&mut world, 2, 1, Lane::Bulk, &fragment);
+        inject(&mut world, 2, 1, Lane::Control, wire::Ack::new(bits, handle, u64::MAX).as_bytes());
+        inject(&mut world, 2, 1, Lane::Control, wire::Finish::new(bits).as_bytes());
+        inject(&mut world, 2, 1, Lane::Control, wire::Reject::new(bits, wire::Reason::NotReady).as_bytes());
+        forged += 4;
+    }
+    world.until("all of them are seen", |world| world.nodes[1].counters().stale >= forged);
+    assert_eq!(world.nodes[1].counters().stale, forged);
+    assert_eq!(world.nodes[1].test(receive), None);
+    assert_eq!(world.nodes[1].test(sending), None);
+    assert!(room.iter().all(|byte| *byte == 0x55));
+    // And all goes on.
+    let answer = patterned(2, 4000);
+    let out = world.isend(0, 1, 8, Mode::Standard, &answer);
+    world.finish(1, receive).expect("it is received");
+    world.finish_send(0, out).expect("it is sent");
+    assert!(room == answer);
+    let mut room = vec![0; 4000];
+    let receive = world.irecv(0, Source::Rank(1), Tag::Is(8), &mut room);
+    world.finish(0, receive).expect("it is received");
+    world.finish(1, sending).expect("matched");
+    assert!(room == data);
+}
+
+/// Messages in order over the wrap of 16, 32 and 64 bits, on both sides at once.
+pub fn p25_sequence_numbers_wrap<S: Setup>(setup: S) {
+    // Where a setup can be used but once, the 32 bits of the wire matter most: both halves wrap at the end of 64 bits.
+    let config = Config { first_sequence: u64::MAX - 5, ..CONFIG };
+    let mut world = World::with_links(setup, 2, 2, config, |_, attributes| attributes.latency = 3);
+    wrap(&mut world);
+    for node in 0..2 {
+        assert!(world.nodes[node].counters().eager_sent > 0);
+    }
+    world.all_is_given_back();
+}
+
+fn wrap<S: Setup>(world: &mut World<S>) {
+    for number in 0..30u32 {
+        let len = [10, 3000, 0][number as usize % 3];
+        let data = [patterned(number.into(), len), patterned(u64::from(number) + 100, len)];
+        let sends =
+            [world.isend(0, 1, number, Mode::Standard, &data[0]), world.isend(1, 0, number, Mode::Standard, &data[1])];
+        for to in 0..2 {
+            let mut room = vec![0; len];
+            let receive = world.irecv(to, Source::Any, Tag::Any, &mut room);
+            assert_eq!(world.finish(to, receive).expect("it is received").tag, number);
+            assert!(room == data[1 - to]);
+        }
+        for (from, sending) in sends.into_iter().enumerate() {
+            world.finish_send(from, sending).expect("it is sent");
+        }
+    }
+}
+
+/// Messages of all sizes between three nodes over two rails, received by source in the order in which they were sent.
+pub fn p27_messages_between_many_do_not_overtake<S: Setup>(setup: S) {
+    let mut world = World::with_links(setup, 3, 2, Config { requests: 400, ..CONFIG }, |_, attributes| {
+        attributes.latency = 3;
+    });
+    let own = world.own;
+    let mut dice = Dice::new(27);
+    let data: Vec<Vec<u8>> = (0..60).map(|number| patterned(number, dice.length(20_000) as usize)).collect();
+    let mut sends = vec![];
+    for bytes in &data {
+        for from in 0..3 {
+            for to in (0..3).filter(|to| own || from != *to) {
+                sends.push((from, world.isend(from, to, 1, Mode::Standard, bytes)));
+            }
+        }
+        world.round();
+    }
+    for bytes in &data {
+        for to in 0..3 {
+            for from in (0..3).filter(|from| own || to != *from as usize) {
+                let mut room = vec![0; 20_001];
+                let receive = world.irecv(to, Source::Rank(from), Tag::Is(1), &mut room);
+                let status = world.finish(to, receive).expect("it is received");
+                assert_eq!(status.received, bytes.len() as u64, "overtaken");
+                assert!(room[..bytes.len()] == *bytes);
+            }
+        }
+    }
+    for (from, sending) in sends {
+        world.finish_send(from, sending).expect("it is sent");
+    }
+    world.all_is_given_back();
+}
+
+/// Far more messages of one tag than the receiver has room for, then the one that it waits for.
+pub fn p27_a_flood_before_the_wanted_message<S: Setup>(setup: S) {
+    let config = Config { unexpected: 6, units: 3, requests: 300, ..CONFIG };
+    let mut world = World::new(setup, 2, config);
+    let data: Vec<Vec<u8>> = (0..200).map(|number| patterned(number, number as usize * 7)).collect();
+    let sends: Vec<_> = data.iter().map(|bytes| world.isend(0, 1, 1, Mode::Standard, bytes)).collect();
+    let wanted = patterned(999, 700);
+    let last = world.isend(0, 1, 2, Mode::Standard, &wanted);
+    let mut room = vec![0; 700];
+    let receive = world.irecv(1, Source::Any, Tag::Is(2), &mut room);
+    world.finish(1, receive).expect("the flood is held back and the wanted one asked for");
+    assert!(room == wanted);
+    let used = world.nodes[1].pml().used();
+    assert!(used[1] <= 7 && used[2] <= 3, "bounded: {used:?}");
+    world.finish_send(0, last).expect("it is sent");
+    for (bytes, sending) in data.iter().zip(sends) {
+        let mut room = vec![0; bytes.len()];
+        let receive = world.irecv(1, Source::Any, Tag::Any, &mut room);
+        assert_eq!(world.finish(1, receive).expect("it is received").received, bytes.len() as u64);
+        assert!(room == *bytes);
+        world.finish_send(0, sending).expect("it is sent");
+    }
+    world.all_is_given_back();
+}
+
+/// The last that is sent is received first, with one envelope for all peers together.
+pub fn p27_reverse_order_with_a_single_envelope<S: Setup>(setup: S) {
+    let config = Config { unexpected: 1, units: 1, requests: 64, ..CONFIG };
+    let mut world = World::new(setup, 3, config);
+    let data: Vec<Vec<u8>> = (0..30).map(|number| patterned(number, number as usize * 50)).collect();
+    let mut sends = vec![];
+    for (tag, bytes) in data.iter().enumerate() {
+        sends.push((0, world.isend(0, 2, tag as u32, Mode::Standard, bytes)));
+        sends.push((1, world.isend(1, 2, tag as u32, Mode::Standard, bytes)));
+    }
+    world.settle();
+    for (tag, bytes) in data.iter().enumerate().rev() {
+        for from in [1, 0] {
+            let mut room = vec![0; bytes.len()];
+            let receive = world.irecv(2, Source::Rank(from), Tag::Is(tag as u32), &mut room);
+            world.finish(2, receive).expect("it is asked for");
+            assert!(room == *bytes);
+        }
+    }
+    for (from, sending) in sends {
+        world.finish_send(from, sending).expect("it is sent");
+    }
+    world.all_is_given_back();
+}
+
+/// Out of and into memory with gaps, of any two layouts.
+pub fn p28_strided_memory_is_packed_and_gaps_are_left_alone<S: Setup>(setup: S) {
+    let mut world = World::with_links(setup, 2, 2, CONFIG, |_, _| {});
+    let mut dice = Dice::new(28);
+    for number in 0..60 {
+        let len = [6, 8, 48, 600, 4800, 30_000][number % 6] + number / 6 * 24;
+        let bytes = patterned(number as u64, len);
+        let (mut out, mut into) = (Room::any(len, &mut dice), Room::any(len, &mut dice));
+        out.fill(&bytes);
+        let (comms, spans) = ((world.world[0], world.world[1]), (out.span(), into.span()));
+        // SAFETY: the rooms stay until both operations are over.
+        let (receive, sending) = unsafe {
+            let receive = world.nodes[1].irecv(comms.1, Source::Any, Tag::Any, spans.1).expect("accepted");
+            (receive, world.nodes[0].isend(comms.0, 1, 1, Mode::Standard, spans.0).expect("accepted"))
+        };
+        world.finish(1, receive).expect("it is received");
+        world.finish_send(0, sending).expect("it is sent");
+        let mut got = vec![];
+        into.take(len, &mut got);
+        assert!(got == bytes, "{len}");
+        assert!(into.intact(len), "gaps were written to");
+    }
+    world.all_is_given_back();
+}
+
+/// Received is what was sent, delivered what fits, and nothing is written behind.
+pub fn p29_truncation_tells_both_lengths<S: Setup>(setup: S) {
+    let mut world = World::with_links(setup, 2, 2, CONFIG, |_, _| {});
+    for len in [1, 40, 512, 513, 5000, 90_000] {
+        for room in [0, 1, len / 2, len - 1].into_iter().filter(|room| *room < len) {
+            for late in [false, true] {
+                let data = patterned(len as u64, len);
+                let mut memory = vec![0xaa; room + 100];
+                let early = (!late).then(|| world.irecv(1, Source::Any, Tag::Any, &mut memory[..room]));
+                let sending = world.isend(0, 1, 1, Mode::Standard, &data);
+                if late {
+                    world.settle();
+                }
+                let receive = early.unwrap_or_else(|| world.irecv(1, Source::Any, Tag::Any, &mut memory[..room]));
+                let Err(Failure::Truncated(status)) = world.finish(1, receive) else { panic!("not truncated: {len}") };
+                assert_eq!((status.received, status.delivered), (len as u64, room as u64));
+                world.finish_send(0, sending).expect("the sender does not see it");
+                assert!(memory[..room] == data[..room] && memory[room..].iter().all(|byte| *byte == 0xaa));
+            }
+        }
+    }
+    world.exchange(0, 1, 1, &patterned(1, 90_000));
+    world.all_is_given_back();
+}
+
+/// Whoever takes an outcome may send at once, also while other operations are in the middle.
+pub fn p30_a_completion_is_followed_by_the_next_send<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let long = patterned(1, 100_000);
+    let mut big = vec![0; 100_000];
+    let background = world.irecv(1, Source::Rank(0), Tag::Is(1), &mut big);
+    let sending = world.isend(0, 1, 1, Mode::Standard, &long);
+    let mut room = [0; 8];
+    for number in 0..100u64 {
+        let (from, to) = if number % 2 == 0 { (0, 1) } else { (1, 0) };
+        let bytes = number.to_le_bytes();
+        let receive = world.irecv(to, Source::Rank(from as u32), Tag::Is(2), &mut room);
+        let ping = world.isend(from, to, 2, Mode::Standard, &bytes);
+        world.finish(to, receive).expect("it is received");
+        world.finish_send(from, ping).expect("it is sent");
+        assert_eq!(room, bytes);
+    }
+    world.finish(1, background).expect("it is received");
+    world.finish_send(0, sending).expect("it is sent");
+    assert!(big == long);
+    world.all_is_given_back();
+}
+
+/// After thousands of messages of all kinds all pools are where they were.
+pub fn p32_pools_return_to_where_they_were<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, Config { requests: 8, unexpected: 8, units: 8, ..CONFIG });
+    let data = patterned(1, 2000);
+    let mut room = vec![0; 2000];
+    for number in 0..3000usize {
+        let len = [0, 30, 600, 2000][number % 4];
+        let mode = [Mode::Standard, Mode::Synchronous, Mode::Complete][number % 3];
+        let sending = world.isend(0, 1, 1, mode, &data[..len]);
+        if number % 2 == 0 {
+            world.round();
+        }
+        let receive = world.irecv(1, Source::Any, Tag::Any, &mut room);
+        assert_eq!(world.finish(1, receive).expect("it is received").received, len as u64);
+        world.finish_send(0, sending).expect("it is sent");
+    }
+    world.all_is_given_back();
+    for log in world.logs.iter().flatten() {
+        let log = log.borrow();
+        assert_eq!(log.owed, [0, 0], "bodies in place and pending deliveries that were never told of");
+        assert_eq!(log.released, log.arrived.len() as u64, "frames that were not given back");
+    }
+}
+
+/// Other versions, unknown kinds, short and long headers, other tags: counted, dropped, and all goes on.
+pub fn p33_frames_that_make_no_sense_are_counted_and_dropped<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    world.exchange(0, 1, 1, &[1]);
+    let ack = wire::Ack::new(1, Handle::NONE, 2);
+    let long = [wire::Finish::new(1).as_bytes(), &[0; 90]].concat();
+    let frames: [&[u8]; 7] = [&[], &[0x11], &[0x21; 24], &[0x1f; 60], &[0xff; 300], &ack.as_bytes()[..20], &long];
+    for bytes in frames {
+        inject(&mut world, 0, 1, Lane::Eager, bytes);
+    }
+    world.until("all of them are seen", |world| world.nodes[1].counters().malformed >= 7);
+    send_raw(&mut world, 0, 1, Lane::Eager, 0x99, &[1; 200]);
+    world.until("it is seen", |world| world.nodes[1].counters().foreign >= 1);
+    assert_eq!(world.nodes[1].counters().malformed, 7);
+    world.exchange(0, 1, 1, &patterned(1, 20_000));
+    world.exchange(1, 0, 1, &patterned(2, 20_000));
+    let log = world.logs[1][0].borrow();
+    assert_eq!(log.released, log.arrived.len() as u64, "a dropped frame is given back");
+}
+
+/// Lengths around the eager limit, the unit, the largest fragment and twice it.
+pub fn p34_b50_messages_around_every_limit_arrive_whole<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let attributes = *world.nodes[0].pml().rails().0[0].attributes();
+    let header = size_of::<wire::Match>() as u32;
+    let eager = (attributes.eager_limit - header).min(CONFIG.unit_bytes);
+    let fragment = attributes.max_send_size - size_of::<wire::Fragment>() as u32;
+    let marks = [0, 1, 32, eager, attributes.eager_limit, attributes.rendezvous_eager_limit, fragment, 2 * fragment];
+    for mark in marks {
+        for len in [mark.saturating_sub(1), mark, mark + 1] {
+            let before: usize = world.logs[1].iter().map(|log| log.borrow().count(Kind::Rendezvous)).sum();
+            world.exchange(0, 1, 1, &patterned(len.into(), len as usize));
+            let after: usize = world.logs[1].iter().map(|log| log.borrow().count(Kind::Rendezvous)).sum();
+            assert_eq!(after - before, usize::from(len > eager), "the protocol changes exactly at {eager}: {len}");
+        }
+    }
+    let log = world.logs[0][0].borrow();
+    for (lane, len) in &log.sent {
+        let limit = if *lane == Lane::Bulk { attributes.max_send_size } else { attributes.eager_limit };
+        assert!(*len <= limit, "a frame of {len} bytes on {lane:?}");
+    }
+    drop(log);
+    world.all_is_given_back();
+}
+
+/// A rail around any other sees every frame, on both sides, and the engine does not see it.
+pub fn p35_a_rail_around_a_rail_sees_all<S: Setup>(setup: S) {
+    let mut world = World::with_links(setup, 2, 2, CONFIG, |_, _| {});
+    for number in 0..20 {
+        world.exchange(0, 1, 1, &patterned(number, number as usize * 700));
+        world.exchange(1, 0, 1, &patterned(number, number as usize * 70));
+    }
+    world.all_is_given_back();
+    for link in 0..2 {
+        for (from, to) in [(0, 1), (1, 0)] {
+            let (sent, arrived) = (world.logs[from][link].borrow(), world.logs[to][link].borrow());
+            let mut out: Vec<u32> = sent.sent.iter().map(|frame| frame.1).collect();
+            let mut came: Vec<u32> = arrived.arrived.iter().map(|frame| frame.1).collect();
+            out.sort_unstable();
+            came.sort_unstable();
+            assert_eq!(out, came, "link {link} from {from} to {to}");
+            assert!(sent.peers.iter().any(|known| known.0 == Peer(to as u32)));
+        }
+    }
+}
+
+/// Sends a frame with the engine's tag from one node to another, past its engine.
+fn inject<S: Setup>(world: &mut World<S>, from: usize, to: usize, lane: Lane, bytes: &[u8]) {
+    send_raw(world, from, to, lane, towline_core::ptl::TAG, bytes);
+}
+
+fn send_raw<S: Setup>(world: &mut World<S>, from: usize, to: usize, lane: Lane, tag: u8, bytes: &[u8]) {
+    let known = world.logs[from][0].borrow().peers.iter().rfind(|known| known.0 == Peer(to as u32)).copied();
+    let endpoint = known.expect("they know each other").1;
+    world.until("a frame is accepted", |world| {
+        let rail = &mut world.nodes[from].pml().rails_mut().0[0];
+        let header = bytes.len().min(20) as u8;
+        match rail.reserve(endpoint, Shape { tag, lane, header, len: bytes.len() as u32 }) {
+            Ok(mut grant) => {
+                grant.write(0, bytes);
+                let ticket = grant.finish();
+                rail.commit(ticket);
+                true
+            }
+            Err(error) => {
+                assert_eq!(error, SendError::Busy);
+                false
+            }
+        }
+    });
+}

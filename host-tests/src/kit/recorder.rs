@@ -1,0 +1,190 @@
+//! A rail around any other that notes each call, and may say no (CHECKLIST P35).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use towline_core::btl::{
+    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lane, Peer, Rail, SendError, Sent, Shape, Ticket,
+    Unreachable,
+};
+use towline_core::convertor::Span;
+use towline_core::time::Instant;
+use towline_core::wire::{self, Kind};
+
+/// What went through a rail.
+#[derive(Clone, Default, Debug)]
+pub struct Log {
+    /// Frames accepted: lane and bytes. What was written to a grant cannot be read back.
+    pub sent: Vec<(Lane, u32)>,
+    /// Frames that arrived: what the engine's header says, and bytes.
+    pub arrived: Vec<(Option<Kind>, u32)>,
+    /// Frames that were given back, by delivery or release; those as short as a head are so at once.
+    pub released: u64,
+    /// Times that the rail below had no room.
+    pub busy: u64,
+    /// Frames to refuse from now on, as if there was no room.
+    pub refuse: u32,
+    /// Bodies to be told of, and told of: left in place, and pending deliveries.
+    pub owed: [u64; 2],
+    /// Peers added, and their endpoints.
+    pub peers: Vec<(Peer, Endpoint)>,
+}
+
+impl Log {
+    /// Frames of a kind that arrived.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.arrived.iter().filter(|frame| frame.0 == Some(kind)).count()
+    }
+
+    /// First fragments that arrived.
+    pub fn firsts(&self) -> usize {
+        self.count(Kind::Match) + self.count(Kind::Rendezvous)
+    }
+
+    /// Bytes of later fragments that arrived, headers included.
+    pub fn bulk(&self) -> u64 {
+        self.arrived.iter().filter(|frame| frame.0 == Some(Kind::Fragment)).map(|frame| u64::from(frame.1)).sum()
+    }
+}
+
+/// The rail around `inner`.
+pub struct Recorder<R> {
+    inner: R,
+    attributes: Attributes,
+    log: Rc<RefCell<Log>>,
+    /// Of the grant that is out.
+    lane: Lane,
+}
+
+impl<R: Rail> Recorder<R> {
+    /// A rail that behaves as `inner` and says of itself what `change` makes of its attributes.
+    pub fn new(inner: R, change: impl FnOnce(&mut Attributes)) -> Self {
+        let mut attributes = *inner.attributes();
+        change(&mut attributes);
+        Self { inner, attributes, log: Rc::default(), lane: Lane::Control }
+    }
+
+    /// What went through so far; shared, so that it can be read while an engine owns the rail.
+    pub fn log(&self) -> Rc<RefCell<Log>> {
+        self.log.clone()
+    }
+
+    fn refused(&self) -> bool {
+        let mut log = self.log.borrow_mut();
+        let refuse = log.refuse > 0;
+        log.refuse -= u32::from(refuse);
+        refuse
+    }
+
+    fn note(&self, lane: Lane, len: u32, answer: &Result<Sent, SendError>) {
+        let mut log = self.log.borrow_mut();
+        match answer {
+            Ok(sent) => {
+                log.sent.push((lane, len));
+                log.owed[0] += u64::from(*sent == Sent::InPlace);
+            }
+            Err(error) => log.busy += u64::from(*error == SendError::Busy),
+        }
+    }
+}
+
+impl<R: Rail> Rail for Recorder<R> {
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn card(&self) -> &[u8] {
+        self.inner.card()
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        let endpoint = self.inner.add_peer(peer, card)?;
+        self.log.borrow_mut().peers.push((peer, endpoint));
+        Ok(endpoint)
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        self.inner.del_peer(endpoint);
+    }
+
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        if self.refused() {
+            return Err(SendError::Busy);
+        }
+        self.lane = shape.lane;
+        let log = &self.log;
+        let grant = self.inner.reserve(to, shape);
+        if grant.as_ref().is_err_and(|error| *error == SendError::Busy) {
+            log.borrow_mut().busy += 1;
+        }
+        grant
+    }
+
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        self.log.borrow_mut().sent.push((self.lane, ticket.len));
+        self.inner.commit(ticket)
+    }
+
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        if self.refused() {
+            return Err(SendError::Busy);
+        }
+        // SAFETY: passed on from the caller.
+        let answer = unsafe { self.inner.send(to, shape, header, body, cookie) };
+        self.note(shape.lane, shape.len, &answer);
+        answer
+    }
+
+    fn drained(&self, to: Endpoint) -> bool {
+        self.inner.drained(to)
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        let event = self.inner.poll(now);
+        let mut log = self.log.borrow_mut();
+        match &event {
+            Some(Event::Frame(frame)) => {
+                log.arrived.push((wire::kind(frame.head()), frame.len));
+                log.released += u64::from(frame.is_whole());
+            }
+            Some(Event::Sent(_)) => log.owed[0] = log.owed[0].checked_sub(1).expect("a body in place is told of once"),
+            Some(Event::Delivered(_)) => log.owed[1] = log.owed[1].checked_sub(1).expect("a delivery is told of once"),
+            Some(Event::Lost(..)) | None => {}
+        }
+        drop(log);
+        event
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        self.inner.read(frame, at, into)
+    }
+
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
+        // SAFETY: passed on from the caller.
+        let delivery = unsafe { self.inner.deliver(frame, skip, sink, cookie) };
+        let mut log = self.log.borrow_mut();
+        log.released += 1;
+        log.owed[1] += u64::from(delivery == Delivery::Pending);
+        delivery
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        self.log.borrow_mut().released += 1;
+        self.inner.release(frame);
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        self.inner.poll_at()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.inner.arm()
+    }
+}

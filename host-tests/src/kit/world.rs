@@ -1,0 +1,256 @@
+//! Transports under test: some nodes in one thread, over rails of any kind, each behind a recorder.
+
+use std::cell::RefCell;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::thread;
+
+use towline_core::arena::Arena;
+use towline_core::btl::{Attributes, Peer, Rail, Unreachable};
+use towline_core::convertor::Span;
+use towline_core::mtl::{Comm, Failure, Group, Mode, Mtl, Request, Sending, Source, Status, Tag};
+use towline_core::pml::{Config, Rails};
+use towline_core::time::Instant;
+
+use super::bench::Setup;
+use super::recorder::{Log, Recorder};
+
+/// Idle rounds after which a check gives up waiting.
+const PATIENCE: u32 = 400_000;
+
+/// Communicators that each node has room for.
+const COMMS: u32 = 4;
+
+/// The rails of one node.
+pub struct Links<R>(pub Vec<Recorder<R>>);
+
+impl<R: Rail> Rails for Links<R> {
+    type Rail = Recorder<R>;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn rail(&self, index: usize) -> Option<&Recorder<R>> {
+        self.0.get(index)
+    }
+
+    fn rail_mut(&mut self, index: usize) -> Option<&mut Recorder<R>> {
+        self.0.get_mut(index)
+    }
+}
+
+/// A transport under test.
+pub type Engine<R> = Mtl<'static, Links<R>>;
+
+/// Limits that most checks run with.
+pub const CONFIG: Config = Config {
+    peers: 4,
+    requests: 64,
+    unexpected: 64,
+    units: 64,
+    unit_bytes: 512,
+    probes: 1,
+    seed: 7,
+    first_sequence: u32::MAX as u64 - 1,
+};
+
+/// The nodes, all of which know each other, and themselves where the rails can do that; they share the communicator `world`.
+pub struct World<S: Setup> {
+    setup: S,
+    /// The transports.
+    pub nodes: Vec<Engine<S::Rail>>,
+    /// Context 1, in which rank and node are the same.
+    pub world: Vec<Comm>,
+    /// What went through the rails: by node, then by link.
+    pub logs: Vec<Vec<Rc<RefCell<Log>>>>,
+    /// Whether nodes can send to themselves.
+    pub own: bool,
+}
+
+impl<S: Setup> World<S> {
+    /// `count` nodes with as many rails each as the setup says.
+    pub fn new(setup: S, count: usize, config: Config) -> Self {
+        let links = setup.links();
+        Self::with_links(setup, count, links, config, |_, _| {})
+    }
+
+    /// `count` nodes with `links` rails each; `change(link, attributes)` says what the rails tell of themselves.
+    pub fn with_links(
+        setup: S,
+        count: usize,
+        links: usize,
+        config: Config,
+        change: impl Fn(usize, &mut Attributes),
+    ) -> Self {
+        let mut world = Self::strangers(setup, count, links, config, change);
+        for node in 0..count {
+            for other in 0..count {
+                let added = world.introduce(node, other);
+                if node == other {
+                    // Many rails do not lead back to where they come from.
+                    world.own &= added.is_ok();
+                } else {
+                    added.expect("rails of one setup reach each other");
+                }
+            }
+        }
+        world
+    }
+
+    /// The same, but no node knows another.
+    pub fn strangers(
+        mut setup: S,
+        count: usize,
+        links: usize,
+        config: Config,
+        change: impl Fn(usize, &mut Attributes),
+    ) -> Self {
+        let mut sets: Vec<Vec<Recorder<S::Rail>>> = (0..count).map(|_| vec![]).collect();
+        for link in 0..links {
+            for (set, rail) in sets.iter_mut().zip(setup.rails(count)) {
+                set.push(Recorder::new(rail, |attributes| change(link, attributes)));
+            }
+        }
+        let logs = sets.iter().map(|set| set.iter().map(Recorder::log).collect()).collect();
+        let nodes: Vec<_> = sets.into_iter().map(|set| engine(set, config)).collect();
+        let mut world = Self { setup, nodes, world: vec![], logs, own: true };
+        for node in 0..count {
+            let comm = world.nodes[node].add_comm(1, Group::World { size: count as u32 }, node as u32);
+            world.world.push(comm.expect("room for a communicator"));
+        }
+        world
+    }
+
+    /// Makes `other` known to `node`.
+    ///
+    /// # Errors
+    /// What the transport answers.
+    pub fn introduce(&mut self, node: usize, other: usize) -> Result<(), Unreachable> {
+        let cards = self.cards(other);
+        let params = self.nodes[other].params();
+        let peer = Peer(other as u32);
+        self.nodes[node].add_peer(peer, &params, |link, rail| rail.add_peer(peer, &cards[link]))
+    }
+
+    /// The cards of a node's rails.
+    pub fn cards(&mut self, node: usize) -> Vec<Vec<u8>> {
+        self.nodes[node].pml().rails().0.iter().map(|rail| rail.card().to_vec()).collect()
+    }
+
+    /// The time, which moves on.
+    pub fn now(&mut self) -> Instant {
+        self.setup.now()
+    }
+
+    /// The setup and the first two nodes, to drive one by hand while the other is in a call.
+    pub fn pair(&mut self) -> (&mut S, &mut Engine<S::Rail>, &mut Engine<S::Rail>) {
+        let (first, second) = self.nodes.split_at_mut(1);
+        (&mut self.setup, &mut first[0], &mut second[0])
+    }
+
+    /// Progress at every node, once; how many events there were.
+    pub fn round(&mut self) -> u32 {
+        let now = self.setup.now();
+        self.nodes.iter_mut().map(|node| node.progress(now)).sum()
+    }
+
+    /// Progress until `done`.
+    ///
+    /// # Panics
+    /// If that does not come about.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        let mut idle = 0;
+        while !done(self) {
+            idle = if self.round() > 0 { 0 } else { idle + 1 };
+            if idle % 256 == 255 {
+                thread::yield_now();
+            }
+            if idle >= PATIENCE {
+                let counters: Vec<_> = self.nodes.iter().map(|node| *node.counters()).collect();
+                panic!("waited in vain: {what}; {counters:#?}");
+            }
+        }
+    }
+
+    /// Progress until nothing happens any more.
+    pub fn settle(&mut self) {
+        let mut idle = 0;
+        self.until("the nodes fall silent", |world| {
+            idle = if world.round() > 0 { 0 } else { idle + 1 };
+            idle > 2000
+        });
+    }
+
+    /// The outcome of a request, with progress at every node.
+    ///
+    /// # Errors
+    /// That outcome.
+    pub fn finish(&mut self, node: usize, request: Request) -> Result<Status, Failure> {
+        let mut outcome = None;
+        self.until("a request is over", |world| {
+            outcome = world.nodes[node].test(request);
+            outcome.is_some()
+        });
+        outcome.expect("it is over")
+    }
+
+    /// Ends a send.
+    ///
+    /// # Errors
+    /// How it failed.
+    pub fn finish_send(&mut self, node: usize, sending: Sending) -> Result<(), Failure> {
+        match sending {
+            Sending::Complete => Ok(()),
+            Sending::Pending(request) => self.finish(node, request).map(drop),
+        }
+    }
+
+    /// Begins a send in `world`. The bytes must stay as they are until it is over; no check lets go of them earlier.
+    pub fn isend(&mut self, node: usize, to: usize, tag: u32, mode: Mode, bytes: &[u8]) -> Sending {
+        let comm = self.world[node];
+        // SAFETY: as said above.
+        let sent = unsafe { self.nodes[node].isend(comm, to as u32, tag, mode, Span::of(bytes)) };
+        sent.expect("a send within the limits is accepted")
+    }
+
+    /// Posts a receive in `world`. The room must stay until it is over; no check lets go of it earlier.
+    pub fn irecv(&mut self, node: usize, source: Source, tag: Tag, room: &mut [u8]) -> Request {
+        let comm = self.world[node];
+        let sink = Span::contiguous(room.as_mut_ptr(), room.len());
+        // SAFETY: as said above.
+        let posted = unsafe { self.nodes[node].irecv(comm, source, tag, sink) };
+        posted.expect("a receive within the limits is accepted")
+    }
+
+    /// Sends one message and receives it, and compares.
+    pub fn exchange(&mut self, from: usize, to: usize, tag: u32, bytes: &[u8]) {
+        let mut room = vec![0; bytes.len()];
+        let receive = self.irecv(to, Source::Rank(from as u32), Tag::Is(tag), &mut room);
+        let sending = self.isend(from, to, tag, Mode::Standard, bytes);
+        let status = self.finish(to, receive).expect("it is received");
+        self.finish_send(from, sending).expect("it is sent");
+        assert_eq!((status.received, status.delivered, status.tag), (bytes.len() as u64, bytes.len() as u64, tag));
+        assert!(room == bytes, "{} bytes with tag {tag} were changed", bytes.len());
+    }
+
+    /// Nothing is taken of any node's pools, and nobody counted what honest peers do not do.
+    pub fn all_is_given_back(&mut self) {
+        self.settle();
+        for (node, engine) in self.nodes.iter_mut().enumerate() {
+            assert_eq!(engine.pml().used(), [0, 0, 0], "requests, envelopes, units of node {node}");
+            let counters = engine.counters();
+            let odd = [counters.malformed, counters.stale, counters.trespasses, counters.foreign, counters.lost];
+            assert_eq!(odd, [0; 5], "malformed, stale, trespasses, foreign, lost of node {node}");
+        }
+    }
+}
+
+fn engine<R: Rail>(set: Vec<Recorder<R>>, config: Config) -> Engine<R> {
+    let bytes = Engine::<R>::bytes(&config, COMMS, set.len());
+    let memory = vec![0u64; bytes.div_ceil(8) + 1].leak();
+    let len = memory.len() * 8;
+    // SAFETY: the memory is fresh zeros, and leaked to this engine alone.
+    let mut arena = unsafe { Arena::from_zeroed(NonNull::from(memory).cast(), len) };
+    Mtl::new(config, COMMS, &mut arena, Links(set)).expect("the arena has what the configuration takes")
+}
