@@ -1,0 +1,117 @@
+//! No allocation on any message's path: counted by the allocator of this test's process.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use towline_core::arena::Arena;
+use towline_core::btl::loopback::{Hub, Rail};
+use towline_core::btl::{Peer, Rail as _};
+use towline_core::convertor::Span;
+use towline_core::mtl::{Comm, Group, Mtl, Sending, Source, Tag};
+use towline_core::pml::{Config, Mode};
+use towline_core::time::Instant;
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const UNEXPECTED: u32 = 100_000;
+
+/// With 100,000 messages kept unexpected, then matched in reverse order of their tags, and a long message for each
+/// thousandth. One test in this file, so that no other thread allocates meanwhile.
+#[test]
+fn p17_p32_a_hundred_thousand_unexpected_messages_take_no_allocation() {
+    // A share holds 65535 messages at most, so three peers send a part each.
+    let peers = 4u32;
+    let config = Config {
+        peers,
+        requests: 64,
+        unexpected: UNEXPECTED / 3 * peers + 64,
+        units: UNEXPECTED / 3 * peers + 64,
+        unit_bytes: 64,
+        probes: 1,
+        seed: 3,
+        first_sequence: 0,
+    };
+    let mut wires = vec![0u8; Hub::cost(peers, 64, 256) + 8];
+    let hub = Hub::new(&mut Arena::new(&mut wires), peers, 64, 256).expect("the cost that it says");
+    let bytes = Mtl::<[Rail<'_>; 1]>::bytes(&config, 1, 1) + 8;
+    let mut memory: Vec<Vec<u8>> = (0..peers).map(|_| vec![0u8; bytes]).collect();
+    let mut engines: Vec<(Mtl<'_, [Rail<'_>; 1]>, Comm)> = memory
+        .iter_mut()
+        .zip(0..)
+        .map(|(memory, rank)| {
+            let rail = hub.rail(rank).expect("an end for each");
+            let mut mtl = Mtl::new(config, 1, &mut Arena::new(memory), [rail]).expect("the bytes that it says");
+            let params = mtl.params();
+            for peer in (0..peers).map(Peer) {
+                mtl.add_peer(peer, &params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).expect("reachable");
+            }
+            let world = mtl.add_comm(1, Group::World { size: peers }, rank).expect("a free communicator");
+            (mtl, world)
+        })
+        .collect();
+    let (target, senders) = engines.split_first_mut().expect("four engines");
+
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let each = UNEXPECTED.div_ceil(3);
+    for tag in 0..each {
+        for (sender, world) in senders.iter_mut() {
+            // SAFETY: a complete send does not touch its memory any more, and these complete at once.
+            let sending = unsafe { sender.isend(*world, 0, tag, Mode::Standard, Span::of(&tag.to_le_bytes())) };
+            assert_eq!(sending, Ok(Sending::Complete));
+        }
+        while target.0.progress(Instant::ZERO) != 0 {}
+    }
+    let kept = target.0.pml().used()[1];
+    assert!(kept >= UNEXPECTED, "{kept}");
+    for tag in (0..each).rev() {
+        for rank in 1..peers {
+            let mut into = [0u8; 4];
+            // SAFETY: the buffer outlives the request, whose outcome is taken right away.
+            let request = unsafe {
+                let sink = Span::contiguous(into.as_mut_ptr(), into.len());
+                target.0.irecv(target.1, Source::Rank(rank), Tag::Is(tag), sink).expect("a free request")
+            };
+            target.0.test(request).expect("it is here").expect("it fits");
+            assert_eq!(into, tag.to_le_bytes());
+        }
+        target.0.progress(Instant::ZERO);
+    }
+    let (long, mut into) = ([9u8; 5000], [0u8; 5000]);
+    for (sender, world) in senders.iter_mut() {
+        // SAFETY: both buffers outlive the loop below, which ends with both outcomes.
+        unsafe {
+            let sink = Span::contiguous(into.as_mut_ptr(), into.len());
+            let receive = target.0.irecv(target.1, Source::Any, Tag::Any, sink).expect("a free request");
+            let Ok(Sending::Pending(send)) = sender.isend(*world, 0, 1, Mode::Standard, Span::of(&long)) else {
+                panic!("a long message takes a request");
+            };
+            let (mut sent, mut received) = (false, false);
+            while !(sent && received) {
+                target.0.progress(Instant::ZERO);
+                sender.progress(Instant::ZERO);
+                sent = sent || sender.test(send).is_some();
+                received = received || target.0.test(receive).is_some();
+            }
+        }
+    }
+    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+}
