@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod perf;
 mod run;
 
 /// Moves messages between processes: starts them, measures them, tells what is there.
@@ -17,10 +18,15 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Perf(perf::Arguments),
+    #[command(hide = true)]
+    PerfRank(perf::rank::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Perf(arguments) => perf::run(&arguments),
+        Command::PerfRank(arguments) => perf::rank::run(&arguments),
     }
 }

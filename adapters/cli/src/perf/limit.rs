@@ -1,0 +1,451 @@
+//! What the machine itself allows between two processes, measured without Towline: how long a cache line takes to the
+//! other core and back, how fast bytes go from one process's memory through shared memory into the other's, and what
+//! bare sockets do.
+//!
+//! Both processes call the same methods in the same order; times are those of the first. Every wait spins, with or
+//! without `pause`: callers try both and keep the better.
+
+use std::fs::{File, OpenOptions};
+use std::hint::spin_loop;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// Bytes of one direction's ring: with the user's buffers it should stay in the second-level cache.
+const RING: usize = 256 << 10;
+/// Room for that ring whatever the pieces are, and for the words before it.
+const DIRECTION: usize = 2 * RING;
+const HEAD: usize = 4096;
+/// Where the words lie that both processes write, each in lines of its own.
+const WORD: usize = 0;
+const MEETING: usize = 256;
+const DONE: usize = 512;
+/// How long a bounce is watched.
+const WATCH: Duration = Duration::from_millis(2);
+/// The bit that says: this was the last round.
+const LAST: u64 = 1 << 63;
+/// Turns of a spin after which the processor is offered to others: they may be the ones that are waited for.
+const PATIENCE: u32 = 50_000;
+
+/// How bytes are moved through shared memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Bytes of a piece at most: each has a mark of its own, so that the reader can begin with one while the next is
+    /// being written.
+    pub piece: usize,
+    /// Whether there is a `pause` in the spin.
+    pub paused: bool,
+}
+
+impl Way {
+    /// All that are worth a try for messages of so many bytes.
+    pub fn all(bytes: usize) -> impl Iterator<Item = Self> {
+        let smallest = bytes.clamp(64, 4 << 10);
+        let pieces = [smallest, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
+        let useful = pieces.into_iter().filter(move |piece| *piece == smallest || *piece < 2 * bytes);
+        useful.flat_map(|piece| [false, true].map(|paused| Self { piece, paused }))
+    }
+}
+
+/// One of two processes that share a page, a ring each way, and a TCP connection.
+pub struct Bare {
+    first: bool,
+    memory: *mut u8,
+    socket: TcpStream,
+}
+
+impl Bare {
+    /// Memory that the other process can open, by way of this one's descriptor.
+    pub fn memory() -> io::Result<File> {
+        let file = memfd_create("towline-limit", MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, (HEAD + 2 * DIRECTION) as u64)?;
+        Ok(file.into())
+    }
+
+    /// Opens the memory that another process made.
+    pub fn memory_of(process: u32, descriptor: i32) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(format!("/proc/{process}/fd/{descriptor}"))
+    }
+
+    /// The first or second process, over memory and a connection that both have.
+    pub fn new(first: bool, memory: impl AsFd, socket: TcpStream) -> io::Result<Self> {
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let memory =
+            unsafe { mmap(std::ptr::null_mut(), HEAD + 2 * DIRECTION, access, MapFlags::SHARED, memory, 0) }?.cast();
+        Ok(Self { first, memory, socket })
+    }
+
+    /// Nanoseconds for a cache line to be taken over from the other core, after it wrote there: half a round trip, by
+    /// the better of two spins.
+    pub fn bounce(&self) -> f64 {
+        self.bounce_by(false).min(self.bounce_by(true))
+    }
+
+    fn bounce_by(&self, paused: bool) -> f64 {
+        const BATCH: u64 = 512;
+        let word = self.word(WORD);
+        if !self.first {
+            loop {
+                let value = spin_until(paused, || Some(word.load(Ordering::Acquire)).filter(|value| value & 1 == 1));
+                word.store((value & !LAST) + 1, Ordering::Release);
+                if value & LAST != 0 {
+                    return 0.0;
+                }
+            }
+        }
+        let mut value = word.load(Ordering::Acquire);
+        let mut rounds = |count: u64, last: u64| {
+            for round in 1..=count {
+                word.store((value + 1) | if round == count { last } else { 0 }, Ordering::Release);
+                value += 2;
+                spin_until(paused, || (word.load(Ordering::Acquire) == value).then_some(()));
+            }
+        };
+        rounds(BATCH, 0);
+        let (start, mut count) = (Instant::now(), 0);
+        while start.elapsed() < WATCH {
+            rounds(BATCH, 0);
+            count += BATCH;
+        }
+        let nanos = nanos_since(start) / (2 * count) as f64;
+        rounds(1, LAST);
+        nanos
+    }
+
+    /// Half a round trip in nanoseconds, of messages of `out.len()` bytes from one process's memory through shared
+    /// memory into the other's.
+    pub fn copy_latency(&self, way: Way, count: u64, out: &[u8], into: &mut [u8]) -> f64 {
+        let mut pipes = self.pipes(way, out.len());
+        let warm_up = count / 8 + 1;
+        let mut start = Instant::now();
+        for round in 0..warm_up + count {
+            if round == warm_up {
+                start = Instant::now();
+            }
+            if self.first {
+                pipes.send(out);
+            }
+            pipes.receive(into);
+            // The answer says that the other has taken all that was sent.
+            pipes.credit = pipes.sent;
+            if !self.first {
+                pipes.send(out);
+            }
+        }
+        nanos_since(start) / (2 * count) as f64
+    }
+
+    /// Nanoseconds for all messages of a stream: `count` times those that lie in `out`, each of `bytes` bytes, into the
+    /// same places of `into`.
+    pub fn copy_stream(&self, way: Way, count: u64, bytes: usize, out: &[u8], into: &mut [u8]) -> f64 {
+        let mut pipes = self.pipes(way, bytes);
+        let start = Instant::now();
+        for _ in 0..count {
+            if self.first {
+                out.chunks_exact(bytes).for_each(|message| pipes.send(message));
+            } else {
+                into.chunks_exact_mut(bytes).for_each(|message| pipes.receive(message));
+            }
+        }
+        if self.first {
+            pipes.wait_for(pipes.sent);
+        } else {
+            pipes.tell();
+        }
+        nanos_since(start)
+    }
+
+    /// Half a round trip in nanoseconds over bare sockets. A message has at least one byte.
+    ///
+    /// # Errors
+    /// Where the connection breaks.
+    pub fn socket_latency(&self, count: u64, out: &[u8], into: &mut [u8]) -> io::Result<f64> {
+        let out = if out.is_empty() { &[0][..] } else { out };
+        let mut one = [0];
+        let into = if into.is_empty() { &mut one[..] } else { into };
+        let warm_up = count / 8 + 1;
+        let mut start = Instant::now();
+        for round in 0..warm_up + count {
+            if round == warm_up {
+                start = Instant::now();
+            }
+            if self.first {
+                self.write(out)?;
+            }
+            self.read(into)?;
+            if !self.first {
+                self.write(out)?;
+            }
+        }
+        Ok(nanos_since(start) / (2 * count) as f64)
+    }
+
+    /// Nanoseconds for all messages of a stream over bare sockets, as for [`copy_stream`](Self::copy_stream): a call of
+    /// the system for each message that is sent, and as many bytes as there are with each that receives.
+    ///
+    /// # Errors
+    /// Where the connection breaks.
+    pub fn socket_stream(&self, count: u64, bytes: usize, out: &[u8], into: &mut [u8]) -> io::Result<f64> {
+        let start = Instant::now();
+        for _ in 0..count {
+            if self.first {
+                out.chunks_exact(bytes).try_for_each(|message| self.write(message))?;
+            } else {
+                self.read(into)?;
+            }
+        }
+        if self.first {
+            self.read(&mut [0])?;
+        } else {
+            self.write(&[0])?;
+        }
+        Ok(nanos_since(start))
+    }
+
+    fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = socket_call(|| (&self.socket).write(bytes))?;
+            bytes = &bytes[written..];
+        }
+        Ok(())
+    }
+
+    fn read(&self, into: &mut [u8]) -> io::Result<()> {
+        let mut at = 0;
+        while at < into.len() {
+            at += socket_call(|| (&self.socket).read(&mut into[at..]))?;
+        }
+        Ok(())
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: within the mapping, aligned, and only ever used as an atomic.
+        unsafe { AtomicU64::from_ptr(self.memory.add(at).cast()) }
+    }
+
+    /// Rings for pieces of messages of so many bytes, empty. Waits for the other process.
+    fn pipes(&self, way: Way, bytes: usize) -> Pipes<'_> {
+        let piece = bytes.min(way.piece);
+        // A short piece begins in the line of its mark; a long one is better off with a line's begin.
+        let skip = if piece <= 4 << 10 { 8 } else { 64 };
+        let stride = (skip + piece).next_multiple_of(64);
+        let slots = (RING / stride).max(4) as u64;
+        let me = usize::from(!self.first);
+        let (out, into) = (HEAD + me * DIRECTION, HEAD + (1 - me) * DIRECTION);
+        for slot in 0..slots as usize {
+            self.word(into + slot * stride).store(0, Ordering::Relaxed);
+        }
+        self.word(DONE + me * 256).store(0, Ordering::Relaxed);
+        self.meet();
+        Pipes {
+            bare: self,
+            piece,
+            paused: way.paused,
+            skip,
+            stride,
+            slots,
+            out,
+            into,
+            sent: 0,
+            credit: 0,
+            got: 0,
+            told: 0,
+        }
+    }
+
+    /// Waits until the other process is here too.
+    fn meet(&self) {
+        let word = self.word(MEETING);
+        let arrived = word.fetch_add(1, Ordering::AcqRel) / 2;
+        spin_until(true, || (word.load(Ordering::Acquire) / 2 > arrived).then_some(()));
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`; nothing refers to it any more.
+        let _ = unsafe { munmap(self.memory.cast(), HEAD + 2 * DIRECTION) };
+    }
+}
+
+/// A ring each way. A slot is a mark, the number of the piece from 1, and the piece; the writer learns once per quarter
+/// of the ring what the reader has taken.
+struct Pipes<'b> {
+    bare: &'b Bare,
+    piece: usize,
+    paused: bool,
+    skip: usize,
+    stride: usize,
+    slots: u64,
+    out: usize,
+    into: usize,
+    sent: u64,
+    /// What the other is known to have taken.
+    credit: u64,
+    got: u64,
+    told: u64,
+}
+
+impl Pipes<'_> {
+    #[inline]
+    fn send(&mut self, message: &[u8]) {
+        let mut rest = message;
+        loop {
+            let (piece, after) = rest.split_at(rest.len().min(self.piece));
+            if self.sent - self.credit == self.slots {
+                self.wait_for(self.sent - self.slots + 1);
+            }
+            let slot = self.out + (self.sent % self.slots) as usize * self.stride;
+            self.sent += 1;
+            // SAFETY: the slot with its piece lies within the mapping, and its reader is done with it.
+            unsafe { piece.as_ptr().copy_to_nonoverlapping(self.bare.memory.add(slot + self.skip), piece.len()) };
+            self.bare.word(slot).store(self.sent, Ordering::Release);
+            rest = after;
+            if rest.is_empty() {
+                return;
+            }
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, message: &mut [u8]) {
+        let mut at = 0;
+        loop {
+            let len = (message.len() - at).min(self.piece);
+            let slot = self.into + (self.got % self.slots) as usize * self.stride;
+            self.got += 1;
+            let mark = self.bare.word(slot);
+            spin_until(self.paused, || (mark.load(Ordering::Acquire) == self.got).then_some(()));
+            // SAFETY: the slot with its piece lies within the mapping, and its writer waits until this is done.
+            unsafe { self.bare.memory.add(slot + self.skip).copy_to_nonoverlapping(message.as_mut_ptr().add(at), len) };
+            if self.got - self.told >= self.slots / 4 {
+                self.tell();
+            }
+            at += len;
+            if at == message.len() {
+                return;
+            }
+        }
+    }
+
+    /// Tells the writer what was taken.
+    fn tell(&mut self) {
+        self.told = self.got;
+        self.bare.word(DONE + usize::from(self.bare.first) * 256).store(self.got, Ordering::Release);
+    }
+
+    fn wait_for(&mut self, taken: u64) {
+        let done = self.bare.word(DONE + usize::from(!self.bare.first) * 256);
+        self.credit = spin_until(self.paused, || Some(done.load(Ordering::Acquire)).filter(|done| *done >= taken));
+    }
+}
+
+#[inline]
+fn spin_until<T>(paused: bool, mut look: impl FnMut() -> Option<T>) -> T {
+    let mut turns = 0;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        if paused {
+            spin_loop();
+        }
+        turns += 1;
+        if turns == PATIENCE {
+            turns = 0;
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A call that moves bytes, over and over until it moves some.
+fn socket_call(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    let moved = spin_until(false, || match call() {
+        Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
+        moved => Some(moved),
+    })?;
+    if moved == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(moved) }
+}
+
+fn nanos_since(start: Instant) -> f64 {
+    start.elapsed().as_nanos() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Runs the two sides in two threads.
+    fn both<T: Send>(run: impl Fn(Bare) -> T + Sync) -> (T, T) {
+        let memory = Bare::memory().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::scope(|scope| {
+            let second = scope.spawn(|| run(Bare::new(false, &memory, TcpStream::connect(address).unwrap()).unwrap()));
+            let first = run(Bare::new(true, &memory, listener.accept().unwrap().0).unwrap());
+            (first, second.join().unwrap())
+        })
+    }
+
+    fn pattern(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
+    }
+
+    #[test]
+    fn bytes_arrive_whole_through_memory_and_sockets_in_all_ways() {
+        for bytes in [0, 1, 8, 57, 4096, 5000, 100_000] {
+            let (_, got) = both(|bare| {
+                let (out, mut into) = (pattern(bytes), vec![0; bytes]);
+                for way in Way::all(bytes) {
+                    into.fill(0);
+                    bare.copy_latency(way, 2, &out, &mut into);
+                    assert_eq!(into, out, "{way:?}");
+                }
+                into.fill(0);
+                bare.socket_latency(2, &out, &mut into).unwrap();
+                into
+            });
+            assert_eq!(got, pattern(bytes));
+        }
+    }
+
+    #[test]
+    fn streams_longer_than_the_ring_arrive_whole() {
+        for bytes in [8, 3000, 300_000] {
+            let (_, got) = both(|bare| {
+                let (out, mut into) = (pattern(4 * bytes), vec![0; 4 * bytes]);
+                for way in Way::all(bytes) {
+                    bare.copy_stream(way, 2000 / bytes as u64 + 3, bytes, &out, &mut into);
+                }
+                let through_memory = into.clone();
+                into.fill(0);
+                bare.socket_stream(3, bytes, &out, &mut into).unwrap();
+                [through_memory, into]
+            });
+            assert_eq!(got, [pattern(4 * bytes), pattern(4 * bytes)]);
+        }
+    }
+
+    #[test]
+    fn a_bounce_takes_some_time_and_can_be_repeated() {
+        let (first, _) = both(|bare| [bare.bounce(), bare.bounce()]);
+        assert!(first.iter().all(|nanos| nanos.is_finite() && *nanos > 0.0), "{first:?}");
+    }
+
+    #[test]
+    fn a_closed_connection_is_an_error() {
+        let (first, _) = both(|bare| if bare.first { bare.read(&mut [0]).map_err(|why| why.kind()) } else { Ok(()) });
+        assert_eq!(first, Err(ErrorKind::UnexpectedEof));
+    }
+}

@@ -1,0 +1,225 @@
+//! `towline perf`: how fast messages go here, beside what the machine allows.
+//!
+//! For each transport a job of two ranks ([`rank`]) is launched by `towline run`, whose first rank prints every repetition;
+//! this side shows, counts and writes.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+mod limit;
+mod pin;
+mod plan;
+pub mod rank;
+mod repetition;
+
+use plan::{Mode, Size, measures};
+use repetition::{Repetition, Row, shown};
+
+/// Measure latency, bandwidth and message rate between two processes, beside what the machine allows
+///
+/// Without arguments, all transports that work here, in less than a minute. Each value stands beside its limit, which
+/// two bare processes reach in the same run: for sm, a bouncing cache line and bytes copied in and out of a ring; for
+/// tcp, bare sockets. Each repetition measures the bare bounce before and after, and does not count if they differ by
+/// more than 10 %: then the machine has changed its state meanwhile.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Transports to measure, one after the other; without it, all that work here
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    transport: Vec<String>,
+
+    /// What to measure; without it, everything
+    #[arg(long, value_name = "MODE,...", value_delimiter = ',')]
+    mode: Vec<Mode>,
+
+    /// Sizes of messages, such as 8,4K,4M
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
+    sizes: Vec<Size>,
+
+    /// Links between the two, for transports that can have several
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    links: Option<u32>,
+
+    /// Repetitions that count, of each measurement
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeat: Option<u32>,
+
+    /// Write all values to a file: one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Few sizes and repetitions: a few seconds
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Measures; gives the exit status.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match measure(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("towline: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(arguments: &Arguments) -> Result<(), String> {
+    let transports = transports(&arguments.transport)?;
+    let named = |path: &PathBuf, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let mut json = match &arguments.json {
+        Some(path) => Some((path, File::create(path).map_err(|why| named(path, &why))?)),
+        None => None,
+    };
+    let steps = measures(&arguments.mode, &arguments.sizes, arguments.quick).len() * transports.len();
+    if steps == 0 {
+        return Err("nothing to measure: give sizes above 0".into());
+    }
+    let bar = ProgressBar::new(steps as u64);
+    bar.set_style(
+        ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}").unwrap_or(ProgressStyle::default_bar()),
+    );
+    let mut rows = Vec::new();
+    bar.suspend(head);
+    let seconds = 50 / transports.len() as u64;
+    for transport in &transports {
+        one_transport(arguments, transport, seconds, &bar, |row| {
+            if let Some((path, file)) = &mut json {
+                writeln!(file, "{}", row.json()).map_err(|why| named(path, &why))?;
+            }
+            bar.suspend(|| show(&row));
+            rows.push(row);
+            Ok(())
+        })?;
+    }
+    bar.finish_and_clear();
+    foot(&rows);
+    Ok(())
+}
+
+/// What to measure: what was asked for, or all that works here.
+fn transports(asked: &[String]) -> Result<Vec<String>, String> {
+    const ALL: [&str; 2] = ["sm", "tcp"];
+    if !asked.is_empty() {
+        return match asked.iter().find(|name| !ALL.contains(&name.as_str())) {
+            Some(unknown) => Err(format!("there is no transport `{unknown}` to measure; there are sm and tcp")),
+            None => Ok(asked.to_vec()),
+        };
+    }
+    let works = |name: &&str| match towline::Builder::new().transports(name).build().and_then(towline::World::finish) {
+        Ok(()) => true,
+        Err(why) => {
+            eprintln!("towline: left out: {why}");
+            false
+        }
+    };
+    let working: Vec<String> = ALL.iter().filter(|name| works(name)).map(|name| (*name).to_string()).collect();
+    if working.is_empty() { Err("no transport works here; `towline info` says more".into()) } else { Ok(working) }
+}
+
+/// Launches the two ranks for one transport, and gives each row to `take` as soon as it is complete.
+fn one_transport(
+    arguments: &Arguments,
+    transport: &str,
+    seconds: u64,
+    bar: &ProgressBar,
+    mut take: impl FnMut(Row) -> Result<(), String>,
+) -> Result<(), String> {
+    let me = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
+    let repeat = arguments.repeat.unwrap_or(if arguments.quick { 3 } else { 7 });
+    let mut command = Command::new(&me);
+    command.args(["run", "--ranks", "2", "--no-prefix", "--transport", transport]);
+    if let Some(links) = arguments.links {
+        command.args(["--links", &links.to_string()]);
+    }
+    command.arg("--").arg(&me).args(["perf-rank", "--repeat", &repeat.to_string(), "--seconds", &seconds.to_string()]);
+    for mode in &arguments.mode {
+        command.args(["--mode", mode.name()]);
+    }
+    for size in &arguments.sizes {
+        command.args(["--sizes", &size.0.to_string()]);
+    }
+    if arguments.quick {
+        command.arg("--quick");
+    }
+    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut job = started.map_err(|why| format!("cannot start {}: {why}", me.display()))?;
+    let lines = job.stdout.take().map(|out| BufReader::new(out).lines()).into_iter().flatten();
+    let mut repetitions: Vec<Repetition> = Vec::new();
+    let mut complete = |repetitions: &mut Vec<Repetition>| {
+        let row = Row::of(repetitions);
+        repetitions.clear();
+        bar.inc(row.is_some().into());
+        row.map_or(Ok(()), &mut take)
+    };
+    let mut seen = Ok(());
+    for line in lines {
+        let one = line.map_err(|why| why.to_string()).and_then(|line| line.parse::<Repetition>());
+        seen = one.and_then(|one| {
+            if repetitions.last().is_some_and(|last| (last.mode, last.size) != (one.mode, one.size)) {
+                complete(&mut repetitions)?;
+            }
+            let [before, after] = one.bounces;
+            bar.set_message(format!("{transport} {} {}, bare bounce {before:.0}/{after:.0} ns", one.mode, one.size));
+            repetitions.push(one);
+            Ok(())
+        });
+        if seen.is_err() {
+            break;
+        }
+    }
+    if seen.is_err() {
+        let _ = job.kill();
+    }
+    let ended = job.wait().map_err(|why| format!("cannot wait for the ranks: {why}"))?;
+    seen?;
+    if !ended.success() {
+        return Err(format!("{transport}: the ranks did not end well ({ended})"));
+    }
+    complete(&mut repetitions)
+}
+
+fn head() {
+    match pin::two() {
+        Some([one, other]) => println!("two processes, pinned to processors {one} and {other}; medians"),
+        None => println!("two processes on one processor: figures are those of its scheduler"),
+    }
+    println!(
+        "{:9} {:9} {:>9} {:>14} {:>14} {:>8} {:>8}",
+        "transport", "mode", "size", "value", "limit", "ratio", "bounce"
+    );
+}
+
+fn show(row: &Row) {
+    let (value, limit) = (shown(row.mode, row.value), shown(row.mode, row.limit));
+    let Row { transport, mode, size, bounce, .. } = row;
+    let unsteady = if row.steady == 0 { "  unsteady" } else { "" };
+    let (mode, size) = (mode.name(), size.to_string());
+    println!(
+        "{transport:9} {mode:9} {size:>9} {value:>14} {limit:>14} {:>8.2} {bounce:>5.0} ns{unsteady}",
+        row.ratio()
+    );
+}
+
+fn foot(rows: &[Row]) {
+    let (tried, steady) = rows.iter().fold((0, 0), |(tried, steady), row| (tried + row.tried, steady + row.steady));
+    let bounces = || rows.iter().map(|row| row.bounce);
+    let (least, most) = (bounces().fold(f64::INFINITY, f64::min), bounces().fold(0.0, f64::max));
+    println!(
+        "\nlatency is half a round trip; ratio is value / limit; bounce is half a round trip of a bare cache line."
+    );
+    println!(
+        "bounce: {least:.0} to {most:.0} ns; {steady} of {tried} repetitions count, the machine was steady in them."
+    );
+    let unsteady = rows.iter().filter(|row| row.steady == 0).count();
+    if unsteady != 0 {
+        println!(
+            "In {unsteady} of {} measurements the machine was never steady: other work runs on it. Their medians are of all \
+             repetitions, and say little.",
+            rows.len()
+        );
+    }
+}

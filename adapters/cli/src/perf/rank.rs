@@ -1,0 +1,317 @@
+//! The ranks' side of `towline perf`: two processes, of which the first decides what both measure next, and prints each
+//! repetition.
+
+use std::error::Error;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use towline::World;
+
+use super::limit::{Bare, Way};
+use super::pin;
+use super::plan::{Mode, Size, measures, window};
+use super::repetition::Repetition;
+
+/// Tags of messages: what to do next, and what is measured.
+const ORDERS: u32 = 1;
+const DATA: u32 = 2;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// One rank of `towline perf`: prints a line of words for each repetition: transport, mode, bytes, value, limit, and the
+/// bare bounce before and after in ns
+#[derive(clap::Args, Clone, Debug)]
+pub struct Arguments {
+    /// What to measure
+    #[arg(long, value_name = "MODE,...", value_delimiter = ',')]
+    pub mode: Vec<Mode>,
+
+    /// Sizes of messages, such as 8,4K,1M
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
+    pub sizes: Vec<Size>,
+
+    /// Steady repetitions of each measurement
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+
+    /// Few sizes, short repetitions
+    #[arg(long)]
+    pub quick: bool,
+
+    /// After so many seconds, each measurement that is left is made once
+    #[arg(long, value_name = "SECS", default_value_t = 25)]
+    pub seconds: u64,
+}
+
+/// Runs one rank.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match take_part(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("towline: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn take_part(arguments: &Arguments) -> Result<()> {
+    let world = towline::init()?;
+    if world.size() != 2 {
+        return Err("this takes two ranks: use `towline perf`, or `towline run -n 2`".into());
+    }
+    if let Some(processors) = pin::two() {
+        pin::pin(processors[world.rank() as usize]);
+    }
+    let measures = measures(&arguments.mode, &arguments.sizes, arguments.quick);
+    let most = measures.iter().map(|(mode, size)| size.0 * window(*mode, size.0)).max().unwrap_or(0);
+    let mut pair = Pair {
+        bare: meet(&world)?,
+        sockets: !world.rails().contains(&"sm"),
+        out: vec![1; most],
+        into: vec![2; most],
+        target: Duration::from_millis(if arguments.quick { 4 } else { 10 }),
+        world,
+    };
+    if pair.world.rank() == 0 {
+        let deadline = Instant::now() + Duration::from_secs(arguments.seconds);
+        for (mode, size) in measures {
+            pair.measure(mode, size, arguments.repeat, deadline)?;
+        }
+        pair.order(Order::End)?;
+    } else {
+        pair.obey()?;
+    }
+    pair.world.finish()?;
+    Ok(())
+}
+
+/// Gives both ranks a page and a connection beside the transport.
+fn meet(world: &World) -> Result<Bare> {
+    if world.rank() == 0 {
+        let memory = Bare::memory()?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        world.send(1, ORDERS, &[std::process::id(), memory.as_raw_fd() as u32, port.into()])?;
+        let bare = Bare::new(true, &memory, listener.accept()?.0)?;
+        world.recv(1, ORDERS, &mut [0u8; 0])?; // it has opened the memory
+        Ok(bare)
+    } else {
+        let mut told = [0u32; 3];
+        world.recv(0, ORDERS, &mut told)?;
+        let [process, descriptor, port] = told;
+        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port as u16))?;
+        let bare = Bare::new(false, Bare::memory_of(process, descriptor as i32)?, socket)?;
+        world.send(0, ORDERS, &[0u8; 0])?;
+        Ok(bare)
+    }
+}
+
+/// What both ranks do next.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Bounce,
+    Bare(Mode, usize, u64, Way),
+    Ours(Mode, usize, u64),
+    End,
+}
+
+impl Order {
+    fn encode(self) -> [u64; 6] {
+        match self {
+            Self::End => [0; 6],
+            Self::Bounce => [1, 0, 0, 0, 0, 0],
+            Self::Bare(mode, bytes, count, way) => {
+                [2, mode as u64, bytes as u64, count, way.piece as u64, way.paused.into()]
+            }
+            Self::Ours(mode, bytes, count) => [3, mode as u64, bytes as u64, count, 0, 0],
+        }
+    }
+
+    fn decode([what, mode, bytes, count, piece, paused]: [u64; 6]) -> Self {
+        let mode = [Mode::Latency, Mode::Bandwidth, Mode::Rate].into_iter().find(|each| *each as u64 == mode);
+        let (mode, bytes) = (mode.unwrap_or(Mode::Rate), bytes as usize);
+        match what {
+            1 => Self::Bounce,
+            2 => Self::Bare(mode, bytes, count, Way { piece: piece as usize, paused: paused != 0 }),
+            3 => Self::Ours(mode, bytes, count),
+            _ => Self::End,
+        }
+    }
+}
+
+/// One of the two ranks, and all that it measures with.
+struct Pair {
+    world: World,
+    bare: Bare,
+    /// Whether the limit is that of sockets, else that of memory.
+    sockets: bool,
+    out: Vec<u8>,
+    into: Vec<u8>,
+    /// How long a repetition should take.
+    target: Duration,
+}
+
+impl Pair {
+    /// Repeats one measurement until enough repetitions are steady, or there were three times as many.
+    fn measure(&mut self, mode: Mode, size: Size, repeat: u32, deadline: Instant) -> Result<()> {
+        let bytes = size.0;
+        let ours = |count| Order::Ours(mode, bytes, count);
+        let our_count = self.calibrate(mode, bytes, ours)?;
+        let (way, bare_count) = self.best_way(mode, bytes)?;
+        let (mut steady, mut tried) = (0, 0);
+        while steady < repeat && tried < 3 * repeat && (tried == 0 || Instant::now() < deadline) {
+            let before = self.order(Order::Bounce)?;
+            let limit = self.order(Order::Bare(mode, bytes, bare_count, way))?;
+            let value = self.order(ours(our_count))?;
+            let after = self.order(Order::Bounce)?;
+            // Eight bytes need no line beside the one that bounces.
+            let line = mode == Mode::Latency && bytes <= 8 && !self.sockets;
+            let limit = if line { limit.min(f64::midpoint(before, after)) } else { limit };
+            let transport = if self.sockets { "tcp" } else { "sm" }.into();
+            let repetition = Repetition { transport, mode, size, value, limit, bounces: [before, after] };
+            steady += u32::from(repetition.is_steady());
+            tried += 1;
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "{repetition}")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// The way to move bytes through memory that is best for messages of this size, and how many to move.
+    fn best_way(&mut self, mode: Mode, bytes: usize) -> Result<(Way, u64)> {
+        let mut best: Option<(f64, Way, u64)> = None;
+        for way in Way::all(bytes) {
+            let bare = |count| Order::Bare(mode, bytes, count, way);
+            let count = self.calibrate(mode, bytes, bare)?;
+            let value = self.order(bare(count / 4 + 1))?;
+            let better = |than: f64| if mode == Mode::Latency { value < than } else { value > than };
+            if best.is_none_or(|(value, ..)| better(value)) {
+                best = Some((value, way, count));
+            }
+            if self.sockets {
+                break; // there is one way
+            }
+        }
+        best.map(|(_, way, count)| (way, count)).ok_or_else(|| "there is no way to move bytes".into())
+    }
+
+    /// How often to do something so that it takes the time that a repetition should take.
+    fn calibrate(&mut self, mode: Mode, bytes: usize, order: impl Fn(u64) -> Order) -> Result<u64> {
+        let mut count = 1;
+        for _ in 0..3 {
+            let value = self.order(order(count))?;
+            let all = (bytes * window(mode, bytes)) as f64;
+            let nanos_each = match mode {
+                Mode::Latency => 2.0 * value,
+                Mode::Bandwidth => all / value,
+                Mode::Rate => window(mode, bytes) as f64 * 1e9 / value,
+            };
+            let enough = (self.target.as_nanos() as f64 / nanos_each.max(1.0)) as u64;
+            // Few of them say little about many.
+            count = enough.clamp(1, count.saturating_mul(64));
+        }
+        Ok(count)
+    }
+
+    fn obey(&mut self) -> Result<()> {
+        loop {
+            let mut order = [0u64; 6];
+            self.world.recv(0, ORDERS, &mut order)?;
+            match Order::decode(order) {
+                Order::End => return Ok(()),
+                order => self.perform(order)?,
+            };
+        }
+    }
+
+    /// Lets both ranks do something; gives the value of it.
+    fn order(&mut self, order: Order) -> Result<f64> {
+        self.world.send(1, ORDERS, &order.encode())?;
+        self.perform(order)
+    }
+
+    /// Does this rank's part.
+    fn perform(&mut self, order: Order) -> Result<f64> {
+        let value = match order {
+            Order::End => 0.0,
+            Order::Bounce => self.bare.bounce(),
+            Order::Bare(Mode::Latency, bytes, count, way) => {
+                let (out, into) = (&self.out[..bytes], &mut self.into[..bytes]);
+                if self.sockets {
+                    self.bare.socket_latency(count, out, into)?
+                } else {
+                    self.bare.copy_latency(way, count, out, into)
+                }
+            }
+            Order::Bare(mode, bytes, count, way) => {
+                let all = bytes * window(mode, bytes);
+                let (out, into) = (&self.out[..all], &mut self.into[..all]);
+                let nanos = if self.sockets {
+                    self.bare.socket_stream(count, bytes, out, into)?
+                } else {
+                    self.bare.copy_stream(way, count, bytes, out, into)
+                };
+                speed(mode, bytes, count, nanos)
+            }
+            Order::Ours(Mode::Latency, bytes, count) => self.latency(bytes, count)?,
+            Order::Ours(mode, bytes, count) => speed(mode, bytes, count, self.stream(mode, bytes, count)?),
+        };
+        Ok(value)
+    }
+
+    /// Half a round trip in nanoseconds.
+    fn latency(&mut self, bytes: usize, count: u64) -> Result<f64> {
+        let (out, into) = (&self.out[..bytes], &mut self.into[..bytes]);
+        let first = self.world.rank() == 0;
+        let warm_up = count / 8 + 1;
+        let mut start = Instant::now();
+        for round in 0..warm_up + count {
+            if round == warm_up {
+                start = Instant::now();
+            }
+            if first {
+                self.world.send(1, DATA, out)?;
+                self.world.recv(1, DATA, into)?;
+            } else {
+                self.world.recv(0, DATA, into)?;
+                self.world.send(0, DATA, out)?;
+            }
+        }
+        Ok(start.elapsed().as_nanos() as f64 / (2 * count) as f64)
+    }
+
+    /// Nanoseconds for so many windows of messages, each answered by an empty one.
+    fn stream(&mut self, mode: Mode, bytes: usize, count: u64) -> Result<f64> {
+        let all = bytes * window(mode, bytes);
+        let (world, out) = (&self.world, &self.out[..all]);
+        let start = Instant::now();
+        for _ in 0..count {
+            if world.rank() == 0 {
+                world.scope(|scope| {
+                    out.chunks_exact(bytes).try_for_each(|message| scope.isend(1, DATA, message).map(drop))
+                })?;
+                world.recv(1, DATA, &mut [0u8; 0])?;
+            } else {
+                let into = &mut self.into[..all];
+                world.scope(|scope| {
+                    into.chunks_exact_mut(bytes).try_for_each(|message| scope.irecv(0, DATA, message).map(drop))
+                })?;
+                world.send(0, DATA, &[0u8; 0])?;
+            }
+        }
+        Ok(start.elapsed().as_nanos() as f64)
+    }
+}
+
+/// What so many windows in so many nanoseconds are, in the mode's unit.
+fn speed(mode: Mode, bytes: usize, count: u64, nanos: f64) -> f64 {
+    let messages = (window(mode, bytes) as u64 * count) as f64;
+    match mode {
+        Mode::Rate => messages * 1e9 / nanos,
+        _ => messages * bytes as f64 / nanos,
+    }
+}

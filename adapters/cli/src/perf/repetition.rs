@@ -1,0 +1,199 @@
+//! One repetition of one measurement, as the ranks report it, and what many of them come to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::plan::{Mode, Size};
+
+/// How far the bounce before may differ from that after: beyond it, the machine changed its state meanwhile.
+const STEADY: f64 = 0.10;
+
+/// A value and its limit, both measured between two bare bounces. As text it is one line of words.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Repetition {
+    /// The transport that was measured.
+    pub transport: String,
+    /// What was measured.
+    pub mode: Mode,
+    /// Size of the messages.
+    pub size: Size,
+    /// What came out, in the mode's unit.
+    pub value: f64,
+    /// What the machine does without Towline, in the same unit.
+    pub limit: f64,
+    /// The bare bounce before and after, in nanoseconds.
+    pub bounces: [f64; 2],
+}
+
+impl Repetition {
+    /// Whether the machine stayed in one state.
+    pub fn is_steady(&self) -> bool {
+        let [before, after] = self.bounces;
+        (before - after).abs() <= STEADY * before.min(after)
+    }
+}
+
+impl fmt::Display for Repetition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self { transport, mode, size, value, limit, .. }, [before, after]) = (self, self.bounces);
+        write!(f, "{transport} {mode} {} {value:.6e} {limit:.6e} {before:.1} {after:.1}", size.0)
+    }
+}
+
+impl FromStr for Repetition {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let wrong = || format!("not understood: `{line}`");
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [transport, mode, bytes, numbers @ ..] = &words[..] else { return Err(wrong()) };
+        let numbers: Vec<f64> = numbers.iter().map_while(|number| number.parse().ok()).collect();
+        let [value, limit, before, after] = numbers[..] else { return Err(wrong()) };
+        Ok(Self {
+            transport: (*transport).into(),
+            mode: mode.parse().map_err(|_| wrong())?,
+            size: bytes.parse().map_err(|_| wrong())?,
+            value,
+            limit,
+            bounces: [before, after],
+        })
+    }
+}
+
+/// What the repetitions of one measurement come to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// The transport that was measured.
+    pub transport: String,
+    /// What was measured.
+    pub mode: Mode,
+    /// Size of the messages.
+    pub size: Size,
+    /// Median value, in the mode's unit.
+    pub value: f64,
+    /// Median limit, in the same unit.
+    pub limit: f64,
+    /// Median bare bounce, in nanoseconds.
+    pub bounce: f64,
+    /// Repetitions that count. None: the machine was never steady, and the medians are those of all.
+    pub steady: usize,
+    /// Repetitions in all.
+    pub tried: usize,
+}
+
+impl Row {
+    /// `None` without a repetition.
+    pub fn of(all: &[Repetition]) -> Option<Self> {
+        let first = all.first()?;
+        let steady: Vec<_> = all.iter().filter(|repetition| repetition.is_steady()).collect();
+        let count = if steady.is_empty() { all.iter().collect() } else { steady.clone() };
+        let middle = |of: &dyn Fn(&Repetition) -> f64| median(count.iter().map(|repetition| of(repetition)).collect());
+        Some(Self {
+            transport: first.transport.clone(),
+            mode: first.mode,
+            size: first.size,
+            value: middle(&|repetition| repetition.value),
+            limit: middle(&|repetition| repetition.limit),
+            bounce: middle(&|repetition| repetition.bounces.iter().sum::<f64>() / 2.0),
+            steady: steady.len(),
+            tried: all.len(),
+        })
+    }
+
+    /// The value as a multiple of the limit.
+    pub fn ratio(&self) -> f64 {
+        self.value / self.limit
+    }
+
+    /// The line of `--json`.
+    pub fn json(&self) -> String {
+        format!(
+            r#"{{"transport":"{}","mode":"{}","bytes":{},"value":{},"unit":"{}","limit":{},"ratio":{}}}"#,
+            self.transport,
+            self.mode,
+            self.size.0,
+            digits(self.value),
+            self.mode.unit(),
+            digits(self.limit),
+            digits(self.ratio()),
+        )
+    }
+}
+
+/// A number to six digits.
+fn digits(number: f64) -> String {
+    if !number.is_finite() {
+        return "null".into();
+    }
+    let before = number.abs().max(1e-9).log10().floor() as i32 + 1;
+    format!("{number:.*}", usize::try_from(6 - before).unwrap_or(0))
+}
+
+/// A value for people: with a unit that suits it.
+pub fn shown(mode: Mode, value: f64) -> String {
+    match mode {
+        Mode::Latency if value < 10_000.0 => format!("{value:.1} ns"),
+        Mode::Latency => format!("{:.1} us", value / 1e3),
+        Mode::Bandwidth => format!("{value:.2} GB/s"),
+        Mode::Rate => format!("{:.2} M/s", value / 1e6),
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repetition(value: f64, bounces: [f64; 2]) -> Repetition {
+        Repetition { transport: "sm".into(), mode: Mode::Latency, size: Size(8), value, limit: 50.0, bounces }
+    }
+
+    #[test]
+    fn a_repetition_survives_its_line() {
+        let one = repetition(91.25, [58.1, 60.0]);
+        assert_eq!(one.to_string().parse(), Ok(one));
+        for wrong in ["", "sm latency 8", "sm speed 8 1 2 3 4", "sm latency 8 1 2 3 x", "sm latency 8 1 2 3 4 5"] {
+            assert!(wrong.parse::<Repetition>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_steady_repetitions_count_unless_there_is_none() {
+        let (calm, wild) = (repetition(100.0, [60.0, 62.0]), repetition(500.0, [60.0, 250.0]));
+        let row = Row::of(&[wild.clone(), calm.clone(), wild.clone()]).unwrap();
+        assert_eq!((row.value, row.steady, row.tried), (100.0, 1, 3));
+        assert_eq!(row.ratio(), 2.0);
+        let row = Row::of(&[wild]).unwrap();
+        assert_eq!((row.value, row.steady, row.bounce), (500.0, 0, 155.0));
+        assert_eq!(Row::of(&[]), None);
+    }
+
+    #[test]
+    fn a_line_of_json_has_the_keys_that_scripts_rely_on() {
+        let row = Row::of(&[repetition(100.0, [60.0, 60.0])]).unwrap();
+        assert_eq!(
+            row.json(),
+            r#"{"transport":"sm","mode":"latency","bytes":8,"value":100.000,"unit":"ns","limit":50.0000,"ratio":2.00000}"#
+        );
+    }
+
+    #[test]
+    fn numbers_have_six_digits() {
+        let all = [26_123_456.0, 1.0, 0.002_123_456_7, 0.0, f64::NAN].map(digits);
+        assert_eq!(all, ["26123456", "1.00000", "0.00212346", "0.00000000000000", "null"]);
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!([median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0, 2.0, 3.0])], [2.0, 2.5]);
+    }
+}
