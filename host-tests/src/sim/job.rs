@@ -116,7 +116,9 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
     let rails = makes.len();
     let net = Net::new(nodes, makes, faults, dice.fork());
     let comms = plan.permanent + 1;
-    let bytes = Engine::bytes(&config, comms, rails);
+    // The simulated rails want prepared requests: four each, without memory of their own.
+    let caches = rails * towline_core::ptl::Cache::cost(4, 0);
+    let bytes = Engine::bytes(&config, comms, rails) + caches;
     let mut memories: Vec<Vec<u64>> = (0..nodes).map(|_| vec![0; bytes.div_ceil(8) + 1]).collect();
     let mut engines = vec![];
     for (node, memory) in memories.iter_mut().enumerate() {
