@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::communicator::Communicator;
 use crate::context::Context;
 use crate::engine::{Beside, Engine, HubBox, Scoped};
-use crate::idle::{Bed, Patience};
+use crate::idle::{Bed, Patience, crowded};
 use crate::memory::Mapping;
 use crate::rails::{AnyRail, DynRail, RailSet};
 use crate::setup::SetupError;
@@ -166,10 +166,31 @@ fn open_sm(config: &Config, job: &Job) -> Result<AnyRail, String> {
     sm.directory = config.sm_directory.as_str().into();
     sm.eager_ring_bytes = config.sm_eager_ring_bytes;
     sm.eager_limit_bytes = config.sm_eager_limit_bytes;
-    sm.bulk_ring_bytes = config.sm_bulk_ring_bytes;
+    sm.bulk_ring_bytes = match config.sm_bulk_ring_bytes {
+        0 => bulk_ring(&sm.directory, sm.bulk_ring_bytes, local_ranks(job)),
+        bytes => bytes,
+    };
     sm.bulk_limit_bytes = config.sm_bulk_limit_bytes;
     sm.liveness_interval = Duration::from_millis(config.sm_liveness_ms.into());
     towline_sm::Rail::open(sm).map(AnyRail::Sm).map_err(|why| why.to_string())
+}
+
+/// Bytes of the ring for long messages: `least`, and up to 4 MiB where ranks must take turns on the processors, so that they
+/// do it less often. All rings of all ranks together stay within a quarter of what is free.
+fn bulk_ring(directory: &std::path::Path, least: u32, ranks: usize) -> u32 {
+    if !crowded(ranks) {
+        return least;
+    }
+    let free = rustix::fs::statvfs(directory).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+    let pairs = (ranks as u64).saturating_mul(ranks as u64 - 1);
+    let most = (16 << 20) / ranks as u64;
+    let bytes = most.min(free / 4 / pairs).clamp(u64::from(least), 4 << 20);
+    1 << bytes.ilog2()
+}
+
+/// Ranks on this host, as far as that is known.
+fn local_ranks(job: &Job) -> usize {
+    job.local_ranks().map_or(1, <[u32]>::len)
 }
 
 fn open_tcp(config: &Config, job: &Job, link: u8) -> Result<AnyRail, String> {
@@ -306,14 +327,13 @@ fn start(
             .map_err(|why| SetupError::Unreachable { rank, report: why.to_string() })?;
     }
     let comm = mtl.add_comm(WORLD, Group::World { size }, job.rank()).map_err(SetupError::World)?;
-    let local = job.local_ranks().map_or(1, <[u32]>::len);
     let engine = Engine {
         mtl,
         beside: Beside::default(),
         scoped: Scoped::new(requests),
         groups: Vec::new(),
         clock: Clock::new(),
-        patience: Patience::new(&config, local),
+        patience: Patience::new(&config, local_ranks(&job)),
         bed,
         next_context: WORLD + 1,
         _hub: hub,

@@ -119,7 +119,6 @@ impl From<Misfit> for Error {
 }
 
 /// An operation on an owned buffer failed: why, and the buffer.
-#[derive(Debug)]
 pub struct Failed<B> {
     /// Why.
     pub error: Error,
@@ -133,7 +132,13 @@ impl<B> fmt::Display for Failed<B> {
     }
 }
 
-impl<B: fmt::Debug> std::error::Error for Failed<B> {
+impl<B> fmt::Debug for Failed<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failed").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<B> std::error::Error for Failed<B> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
     }

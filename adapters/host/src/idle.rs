@@ -27,14 +27,20 @@ pub(crate) struct Patience {
 impl Patience {
     /// As configured; where this host has more ranks than processors, polling would only keep others from running.
     pub fn new(config: &Config, local_ranks: usize) -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let spin = if local_ranks > processors { 0 } else { u64::from(config.spin_us) * 1000 };
-        Self {
-            spin,
-            awake: spin + u64::from(config.yield_us) * 1000,
-            nap: u64::from(config.idle_sleep_ms).max(1) * 1_000_000,
+        let (spin, yields) = (u64::from(config.spin_us) * 1000, u64::from(config.yield_us) * 1000);
+        let nap = u64::from(config.idle_sleep_ms).max(1) * 1_000_000;
+        if crowded(local_ranks) {
+            // One that sleeps is given a processor soon after it is woken; one that yields waits for its turn.
+            Self { spin: 0, awake: yields / 10, nap }
+        } else {
+            Self { spin, awake: spin + yields, nap }
         }
     }
+}
+
+/// Whether this host has more ranks than processors.
+pub(crate) fn crowded(local_ranks: usize) -> bool {
+    local_ranks > std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// How long nothing came.

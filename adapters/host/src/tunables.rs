@@ -150,7 +150,7 @@ tunables! {
     spin_us, "TOWLINE_SPIN_US": u32 = 50u32, "us",
         "How long a waiting rank polls before it lets others run; not at all where ranks outnumber processors";
     yield_us, "TOWLINE_YIELD_US": u32 = 200u32, "us",
-        "How long a waiting rank polls and lets others run before it sleeps";
+        "How long a waiting rank polls and lets others run before it sleeps; a tenth of it where ranks outnumber processors";
     idle_sleep_ms, "TOWLINE_IDLE_SLEEP_MS": u32 = 500u32, "ms",
         "How long a waiting rank sleeps at a time, though nothing wakes it";
     unwind_timeout_ms, "TOWLINE_UNWIND_TIMEOUT_MS": u32 = 10_000u32, "ms",
@@ -162,8 +162,8 @@ tunables! {
         "Ring of sm for short frames, per peer sent to: a power of two";
     sm_eager_limit_bytes, "TOWLINE_SM_EAGER_LIMIT_BYTES": u32 = 8_248u32, "B",
         "Longest short frame of sm, header included";
-    sm_bulk_ring_bytes, "TOWLINE_SM_BULK_RING_BYTES": u32 = 262_144u32, "B",
-        "Ring of sm for fragments of long messages, per peer sent to: a power of two";
+    sm_bulk_ring_bytes, "TOWLINE_SM_BULK_RING_BYTES": u32 = 0u32, "B",
+        "Ring of sm for fragments of long messages, per peer sent to: a power of two; 0 for 256 KiB, and where ranks outnumber processors for up to 4 MiB, so that they take turns less often";
     sm_bulk_limit_bytes, "TOWLINE_SM_BULK_LIMIT_BYTES": u32 = 16_376u32, "B",
         "Longest fragment of sm, header included";
     sm_liveness_ms, "TOWLINE_SM_LIVENESS_MS": u32 = 250u32, "ms",

@@ -1,0 +1,83 @@
+//! Blocking operations and those of a scope allocate nothing once a world is up and its ranks have met.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use towline::{Any, Error, View, World, vector};
+
+struct Counting;
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: all calls go on to the system's allocator as they are.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::SeqCst);
+        // SAFETY: passed on from the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: passed on from the caller.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// All that is promised to allocate nothing.
+fn exercise(world: &World, mine: &[u8], theirs: &mut [u8], matrix: &[f64]) -> Result<(), Error> {
+    let other = 1 - world.rank();
+    for tag in 0..50 {
+        for len in [0, 8, 500, 8192, 100_000] {
+            if world.rank() == 0 {
+                world.send(other, tag, &mine[..len])?;
+                world.recv(Any, tag, &mut theirs[..len])?;
+            } else {
+                world.recv(other, Any, &mut theirs[..len])?;
+                world.send(other, tag, &mine[..len])?;
+            }
+            world.sendrecv(&mine[..len], other, tag, &mut theirs[..len], other, tag)?;
+            world.scope(|s| {
+                let (front, back) = theirs.split_at_mut(len);
+                let receive = s.irecv(other, 1, front)?;
+                s.irecv(other, 2, &mut back[..len])?;
+                s.issend(other, 2, &mine[..len])?;
+                s.isend(other, 1, &mine[..len])?.wait()?;
+                receive.wait().map(|_| ())
+            })?;
+        }
+        let column = vector::<f64>(40, 1, 50)?;
+        world.scope(|s| {
+            s.irecv(other, 1, &mut theirs[..320])?;
+            s.isend_view(other, 1, View::new(matrix, 3, &column)?)?;
+            Ok::<(), Error>(())
+        })?;
+        world.probe(world.rank(), 99).map_or(Ok(()), |_| Ok::<(), Error>(()))?;
+    }
+    world.barrier()
+}
+
+#[test]
+fn blocking_and_scoped_operations_allocate_nothing() {
+    for way in ["sm", "tcp"] {
+        let counted = common::ranks(2, way, |world| {
+            let (mine, mut theirs, matrix) = (vec![1u8; 100_000], vec![0u8; 200_000], vec![1f64; 2000]);
+            // For the probe: a message to oneself that stays.
+            world.send(world.rank(), 99, b"here").unwrap();
+            // Connections are made, and rings, and whatever else comes with the first use.
+            exercise(&world, &mine, &mut theirs, &matrix).unwrap();
+            let before = CALLS.load(Ordering::SeqCst);
+            world.barrier().unwrap();
+            exercise(&world, &mine, &mut theirs, &matrix).unwrap();
+            let calls = CALLS.load(Ordering::SeqCst) - before;
+            world.barrier().unwrap();
+            world.recv(world.rank(), 99, &mut [0u8; 4]).unwrap();
+            calls
+        });
+        assert_eq!(counted, [0, 0], "{way}: allocations between the first use and the end");
+    }
+}

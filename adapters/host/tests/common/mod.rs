@@ -1,0 +1,43 @@
+//! Ranks as threads of one process, each with a world of its own, over real rails.
+
+use std::time::{Duration, Instant};
+
+use towline::bootstrap::server::{Config, Server};
+use towline::bootstrap::{Environment, Job};
+use towline::{Builder, World};
+
+/// Runs `body` on `size` ranks; what each gave, by rank.
+pub fn ranks<T: Send>(size: u32, transports: &str, body: impl Fn(World) -> T + Sync) -> Vec<T> {
+    ranks_with(size, |builder| builder.transports(transports), body)
+}
+
+/// The same with other settings.
+pub fn ranks_with<T: Send>(
+    size: u32,
+    set: impl Fn(Builder) -> Builder + Sync,
+    body: impl Fn(World) -> T + Sync,
+) -> Vec<T> {
+    let base = Environment::singleton();
+    let config = Config {
+        size,
+        job: base.job,
+        key: base.key.clone(),
+        name: None,
+        listen: Some("127.0.0.1:0".parse().unwrap()),
+        left_is_gone: true,
+    };
+    let server = Server::start(config, |_| {}).unwrap();
+    let world = |rank| {
+        let mut environment = base.clone();
+        (environment.rank, environment.size) = (rank, size);
+        environment.root = server.addresses().to_vec();
+        environment.local = Some((0..size).collect());
+        let job = Job::join(environment, Instant::now() + Duration::from_secs(30)).unwrap();
+        set(Builder::new().job(job)).build().unwrap()
+    };
+    std::thread::scope(|scope| {
+        let (world, body) = (&world, &body);
+        let threads: Vec<_> = (0..size).map(|rank| scope.spawn(move || body(world(rank)))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("the rank ends well")).collect()
+    })
+}

@@ -1,0 +1,545 @@
+//! Worlds of several ranks in one process, over shared memory and TCP.
+
+mod common;
+
+use std::cell::Cell;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use common::{ranks, ranks_with};
+use towline::{Any, Error, View, ViewMut, World, vector};
+
+/// Each way that worlds can be connected.
+const WAYS: [&str; 3] = ["sm", "tcp", "sm,tcp"];
+
+fn pattern(len: usize, seed: u32) -> Vec<u8> {
+    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
+}
+
+fn around(world: &World) -> (u32, u32) {
+    ((world.rank() + world.size() - 1) % world.size(), (world.rank() + 1) % world.size())
+}
+
+#[test]
+fn m6_messages_of_all_sizes_arrive_whole_between_all_pairs() {
+    for way in WAYS {
+        ranks(3, way, |world| {
+            for len in [0, 1, 32, 33, 4096, 8192, 8193, 70_000, 1 << 20] {
+                let mine = pattern(len, world.rank());
+                let mut got: Vec<Vec<u8>> = (0..world.size()).map(|_| vec![0; len + 1]).collect();
+                world
+                    .scope(|s| {
+                        for (from, into) in (0..).zip(&mut got) {
+                            s.irecv(from, 5, &mut into[..])?;
+                        }
+                        (0..world.size()).try_for_each(|to| s.isend(to, 5, &mine[..]).map(|_| ()))
+                    })
+                    .unwrap();
+                for (from, bytes) in (0..).zip(&got) {
+                    assert_eq!(bytes[..len], pattern(len, from), "{way}, {len} bytes from {from}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn m6_blocking_sends_in_a_ring_and_wildcards() {
+    for way in WAYS {
+        ranks(3, way, |world| {
+            let (left, right) = around(&world);
+            for round in 0..200u32 {
+                world.send(right, round, &[round, world.rank()]).unwrap();
+                let mut into = [0u32; 2];
+                let status = world.recv(Any, Any, &mut into).unwrap();
+                assert_eq!((status.source, status.tag, status.count::<u32>(), into), (left, round, 2, [round, left]));
+                // What one source sent comes in its order, though any tag is taken; a fast left must not overtake.
+                world.barrier().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn m6_synchronous_sends_end_with_their_receive() {
+    for way in WAYS {
+        let received = AtomicBool::new(false);
+        ranks(2, way, |world| {
+            if world.rank() == 0 {
+                world.ssend(1, 1, b"now").unwrap();
+                assert!(received.load(Ordering::SeqCst), "{way}: over before it was received");
+            } else {
+                while world.iprobe(0, 1).unwrap().is_none() {}
+                received.store(true, Ordering::SeqCst);
+                world.recv(0, 1, &mut [0u8; 3]).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn p20_truncation_names_both_lengths_and_the_rest_is_delivered() {
+    ranks(2, "sm", |world| {
+        for len in [100usize, 100_000] {
+            if world.rank() == 0 {
+                world.send(1, 1, &pattern(len, 0)[..]).unwrap();
+            } else {
+                let mut into = [0u8; 50];
+                let error = world.recv(0, 1, &mut into).unwrap_err();
+                assert_eq!(error, Error::Truncated { source: 0, tag: 1, sent: len as u64, delivered: 50 });
+                assert_eq!(into[..], pattern(len, 0)[..50]);
+            }
+        }
+    });
+}
+
+#[test]
+fn m14_probed_messages_are_their_holders_alone() {
+    for way in WAYS {
+        ranks(2, way, |world| {
+            if world.rank() == 0 {
+                for len in [10usize, 100_000, 20, 30] {
+                    world.isend(1, 9, pattern(len, 7)).map(drop).unwrap();
+                }
+            } else {
+                let first = world.mprobe(0, 9).unwrap();
+                let second = world.mprobe(Any, Any).unwrap();
+                assert_eq!((first.envelope().bytes, second.envelope().bytes), (10, 100_000));
+                let mut into = vec![0; 100_000];
+                second.recv(&mut into[..]).unwrap();
+                assert_eq!(into, pattern(100_000, 7));
+                first.recv(&mut into[..10]).unwrap();
+                drop(world.mprobe(0, 9).unwrap()); // 20 bytes that nobody wants
+                assert_eq!(world.recv_vec::<u8>(0, 9).unwrap().0, pattern(30, 7));
+            }
+        });
+    }
+}
+
+#[test]
+fn wrong_ranks_and_tags_are_named() {
+    let world = towline::init().unwrap();
+    assert_eq!(world.send(1, 0, b"x"), Err(Error::NoSuchRank { rank: 1, size: 1 }));
+    assert_eq!(world.recv(7, 0, &mut [0u8]).unwrap_err(), Error::NoSuchRank { rank: 7, size: 1 });
+    assert_eq!(world.probe(7, 0).unwrap_err(), Error::NoSuchRank { rank: 7, size: 1 });
+    assert_eq!(world.send(0, u32::MAX, b"x"), Err(Error::NoSuchTag(u32::MAX)));
+    assert_eq!(world.recv(0, 1 << 31, &mut [0u8]).unwrap_err(), Error::NoSuchTag(1 << 31));
+    let failed = world.isend(3, 0, vec![1u8, 2]).unwrap_err();
+    assert_eq!((failed.error, failed.buffer), (Error::NoSuchRank { rank: 3, size: 1 }, vec![1, 2]));
+}
+
+#[test]
+fn exhaustion_is_a_value_and_hands_the_buffer_back() {
+    let world = towline::Builder::new().configure(|config| config.requests = 4).build().unwrap();
+    let held: Vec<_> = (0..4).map(|tag| world.irecv(0, tag, [0u8; 4]).unwrap()).collect();
+    let failed = world.irecv(0, 9, [7u8; 4]).unwrap_err();
+    assert_eq!((failed.error, failed.buffer), (Error::Busy, [7; 4]));
+    drop(held);
+    assert!(world.irecv(0, 9, [7u8; 4]).is_ok());
+}
+
+#[test]
+fn forgotten_tokens_do_not_let_a_scope_end_early() {
+    for way in WAYS {
+        ranks(2, way, |world| {
+            let other = 1 - world.rank();
+            let mine = pattern(3 << 20, world.rank());
+            let mut theirs = vec![0u8; 3 << 20];
+            world
+                .scope(|s| {
+                    // Boxes, so that there is something to forget.
+                    std::mem::forget(Box::new(s.irecv(other, 1, &mut theirs[..])?));
+                    std::mem::forget(Box::new(s.isend(other, 1, &mine[..])?));
+                    Ok::<(), Error>(())
+                })
+                .unwrap();
+            assert!(theirs == pattern(3 << 20, other), "{way}");
+        });
+    }
+}
+
+#[test]
+fn a_scope_that_fails_or_panics_cancels_what_did_not_match() {
+    let world = towline::init().unwrap();
+    let mut into = [0u8; 8];
+    let failed = world.scope(|s| {
+        s.irecv(0, 1, &mut into)?;
+        Err::<(), Error>(Error::Overlap)
+    });
+    assert_eq!(failed, Err(Error::Overlap));
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        world.scope(|s| {
+            s.irecv(0, 1, &mut into)?;
+            if world.rank() == 0 {
+                panic!("in the middle");
+            }
+            Ok::<(), Error>(())
+        })
+    }));
+    assert!(panicked.is_err());
+    // Neither receive is left to take this one.
+    world.send(0, 1, b"for you").unwrap();
+    assert_eq!(into, [0; 8]);
+    assert_eq!(world.recv(0, 1, &mut into).unwrap().bytes, 7);
+}
+
+#[test]
+fn failures_that_nobody_waited_for_are_the_scopes() {
+    let world = towline::init().unwrap();
+    let mut into = [0u8; 2];
+    let failed = world.scope(|s| {
+        s.irecv(0, 1, &mut into)?;
+        s.isend(0, 1, b"too long")?;
+        Ok::<(), Error>(())
+    });
+    assert_eq!(failed, Err(Error::Truncated { source: 0, tag: 1, sent: 8, delivered: 2 }));
+    let caught = world.scope(|s| {
+        let receive = s.irecv(0, 1, &mut into)?;
+        s.isend(0, 1, b"too long")?;
+        assert!(receive.wait().is_err());
+        Ok::<(), Error>(())
+    });
+    assert_eq!(caught, Ok(()));
+}
+
+#[test]
+fn scopes_nest_and_their_operations_end_in_any_order() {
+    let world = towline::init().unwrap();
+    let (mut a, mut b, mut c) = ([0u8; 1], [0u8; 1], [0u8; 1]);
+    world
+        .scope(|outer| {
+            let first = outer.irecv(0, 1, &mut a)?;
+            world.scope(|inner| {
+                inner.irecv(0, 2, &mut b)?;
+                let third = outer.irecv(0, 3, &mut c)?;
+                for tag in [3, 2, 1] {
+                    inner.isend(0, tag, b"x")?;
+                }
+                third.wait().map(|_| ())
+            })?;
+            first.wait().map(|_| ())
+        })
+        .unwrap();
+    assert_eq!((a, b, c), (*b"x", *b"x", *b"x"));
+}
+
+/// Counts how many of it are alive.
+struct Counted(Vec<u8>, Arc<AtomicU32>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl towline::Buffer for Counted {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl towline::BufferMut for Counted {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+#[test]
+fn dropped_sends_go_on_and_their_buffers_are_freed_when_they_have_left() {
+    for way in WAYS {
+        ranks(2, way, |world| {
+            let alive = Arc::new(AtomicU32::new(0));
+            if world.rank() == 0 {
+                for _ in 0..10 {
+                    alive.fetch_add(1, Ordering::SeqCst);
+                    drop(world.isend(1, 1, Counted(pattern(1 << 20, 3), Arc::clone(&alive))));
+                }
+                assert!(alive.load(Ordering::SeqCst) > 0, "nobody received yet: buffers are still needed");
+                world.send(1, 2, b"go").unwrap();
+                world.recv(1, 3, &mut [0u8; 4]).unwrap();
+                assert_eq!(alive.load(Ordering::SeqCst), 0);
+            } else {
+                world.recv(0, 2, &mut [0u8; 2]).unwrap();
+                for _ in 0..10 {
+                    assert!(world.recv_vec::<u8>(0, 1).unwrap().0 == pattern(1 << 20, 3));
+                }
+                world.send(0, 3, b"done").unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn dropped_receives_of_matched_messages_keep_their_buffer_until_it_is_full() {
+    for way in WAYS {
+        ranks(2, way, |world| {
+            if world.rank() == 0 {
+                let alive = Arc::new(AtomicU32::new(1));
+                let receive = world.irecv(1, 1, Counted(vec![0; 4 << 20], Arc::clone(&alive))).unwrap();
+                // The message has matched once its sender has been answered, which the next word tells.
+                world.send(1, 2, b"go").unwrap();
+                world.probe(1, 3).unwrap();
+                drop(receive);
+                world.recv(1, 4, &mut [0u8; 4]).unwrap();
+                // All of it was sent; the last word may have overtaken the last bytes.
+                while alive.load(Ordering::SeqCst) != 0 {
+                    world.progress();
+                }
+                world.recv(1, 3, &mut [0u8; 4]).unwrap();
+            } else {
+                world.recv(0, 2, &mut [0u8; 2]).unwrap();
+                let sending = world.isend(0, 1, pattern(4 << 20, 1)).unwrap();
+                world.send(0, 3, b"sent").unwrap();
+                sending.wait().unwrap();
+                world.send(0, 4, b"done").unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn buffers_of_a_world_that_ends_are_freed() {
+    let alive = Arc::new(AtomicU32::new(1));
+    let world = towline::Builder::new().configure(|config| config.finish_timeout_ms = 1).build().unwrap();
+    drop(world.issend(0, 1, Counted(vec![1; 10], Arc::clone(&alive))));
+    assert_eq!(alive.load(Ordering::SeqCst), 1);
+    assert!(world.finish().unwrap_err().to_string().contains("nobody receives"));
+    assert_eq!(alive.load(Ordering::SeqCst), 0);
+}
+
+/// Polls two futures in turn.
+async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (Box::pin(a), Box::pin(b));
+    let (mut left, mut right) = (None, None);
+    std::future::poll_fn(move |task| {
+        poll_once(&mut left, a.as_mut(), task);
+        poll_once(&mut right, b.as_mut(), task);
+        match (left.take(), right.take()) {
+            (Some(left), Some(right)) => Poll::Ready((left, right)),
+            (one, other) => {
+                (left, right) = (one, other);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+fn poll_once<F: Future>(output: &mut Option<F::Output>, future: Pin<&mut F>, task: &mut Context<'_>) {
+    if output.is_none()
+        && let Poll::Ready(ready) = future.poll(task)
+    {
+        *output = Some(ready);
+    }
+}
+
+#[test]
+fn futures_cross_between_ranks() {
+    for way in WAYS {
+        ranks(2, way, |world| {
+            let other = 1 - world.rank();
+            world.block_on(async {
+                for round in 0..20u32 {
+                    let len = if round % 2 == 0 { 10 } else { 300_000 };
+                    let send = async { world.isend(other, round, pattern(len, world.rank())).unwrap().await.unwrap() };
+                    let recv = async { world.irecv(other, round, vec![0u8; len]).unwrap().await.unwrap() };
+                    let (sent, (received, status)) = both(send, recv).await;
+                    assert_eq!((sent.len(), status.source), (len, other));
+                    assert!(received == pattern(len, other), "{way}, round {round}");
+                }
+            });
+        });
+    }
+}
+
+#[test]
+fn block_on_is_woken_from_another_thread() {
+    let world = towline::init().unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel::<Waker>();
+    let rung = Arc::new(AtomicBool::new(false));
+    let ring = Arc::clone(&rung);
+    let thread = std::thread::spawn(move || {
+        let waker = receiver.recv().unwrap();
+        ring.store(true, Ordering::SeqCst);
+        waker.wake();
+    });
+    let sent = Cell::new(false);
+    world.block_on(std::future::poll_fn(|task| {
+        if !sent.replace(true) {
+            sender.send(task.waker().clone()).unwrap();
+        }
+        if rung.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+    }));
+    thread.join().unwrap();
+}
+
+#[test]
+fn columns_go_to_columns_and_rows() {
+    for way in WAYS {
+        ranks(2, way, |world| {
+            // 300 rows of 700 columns: the column is longer than an eager message.
+            let (rows, columns) = (3000usize, 70usize);
+            let column = vector::<f64>(rows, 2, columns as isize).unwrap();
+            if world.rank() == 0 {
+                let matrix: Vec<f64> = (0..rows * columns).map(|at| at as f64).collect();
+                world.send_view(1, 1, View::new(&matrix, 5, &column).unwrap()).unwrap();
+                world.send_view(1, 2, View::new(&matrix, 7, &column).unwrap()).unwrap();
+            } else {
+                let mut row = vec![0f64; 2 * rows];
+                world.recv(0, 1, &mut row[..]).unwrap();
+                let expected = |at: usize| ((at / 2) * columns + 5 + at % 2) as f64;
+                assert!((0..2 * rows).all(|at| row[at] == expected(at)), "{way}");
+                let mut matrix = vec![-1f64; rows * columns];
+                world.recv_view(0, 2, ViewMut::new(&mut matrix, 0, &column).unwrap()).unwrap();
+                for (at, value) in matrix.iter().enumerate() {
+                    let (row, column) = (at / columns, at % columns);
+                    let expected = if column < 2 { (row * columns + 7 + column) as f64 } else { -1.0 };
+                    assert_eq!(*value, expected, "{way}, row {row}, column {column}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn m5_communicators_keep_their_messages_apart() {
+    for way in WAYS {
+        ranks(4, way, |world| {
+            let rank = world.rank();
+            let twin = world.dup().unwrap();
+            let half = world.split(Some(rank / 2), 10 - rank).unwrap().unwrap();
+            assert_eq!((half.size(), half.rank()), (2, 1 - rank % 2)); // keys turn the order
+            let alone = world.split((rank == 3).then_some(0), 0).unwrap();
+            assert_eq!(alone.is_some(), rank == 3);
+            let (left, right) = around(&world);
+            let mut into = [0u32; 3];
+            world
+                .scope(|s| {
+                    let [a, b, c] = &mut into;
+                    s.irecv(left, 1, a)?;
+                    world.send(right, 1, &(100 + rank))?;
+                    twin.send(right, 1, &(200 + rank))?;
+                    half.send(1 - half.rank(), 1, &(300 + rank))?;
+                    half.recv(Any, Any, c)?;
+                    twin.recv(left, Any, b)?;
+                    Ok::<(), Error>(())
+                })
+                .unwrap();
+            assert_eq!(into, [100 + left, 200 + left, 300 + (rank ^ 1)]);
+            let mut word = [u64::from(rank); 2];
+            half.broadcast(1, &mut word).unwrap();
+            assert_eq!(word[0], u64::from(rank / 2 * 2)); // rank 1 of the half is the lower one
+            world.barrier().unwrap();
+        });
+    }
+}
+
+#[test]
+fn broadcasts_reach_all_from_every_root() {
+    ranks(5, "sm", |world| {
+        for root in 0..5 {
+            for len in [1usize, 50_000] {
+                let mut data = if world.rank() == root { pattern(len, root) } else { vec![0; len] };
+                world.broadcast(root, &mut data[..]).unwrap();
+                assert!(data == pattern(len, root), "root {root}, {len} bytes, rank {}", world.rank());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_barrier_lets_nobody_through_before_all_came() {
+    let inside = AtomicU32::new(0);
+    ranks(5, "sm", |world| {
+        for round in 1..=20 {
+            inside.fetch_add(1, Ordering::SeqCst);
+            world.barrier().unwrap();
+            assert!(inside.load(Ordering::SeqCst) >= 5 * round);
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_vanishes_is_named_to_those_who_wait_for_it() {
+    for way in ["sm", "tcp"] {
+        let quick =
+            |builder: towline::Builder| builder.transports(way).configure(|config| config.finish_timeout_ms = 100);
+        ranks_with(3, quick, |world| {
+            world.barrier().unwrap();
+            if world.rank() == 2 {
+                // A panic: no word to the launcher, no barrier.
+                let vanished = catch_unwind(AssertUnwindSafe(move || {
+                    let _world = world;
+                    std::panic::resume_unwind(Box::new("gone"));
+                }));
+                assert!(vanished.is_err());
+                return;
+            }
+            // All connections that count are there: barriers use them.
+            let error = world.recv(2, 1, &mut [0u8; 4]).unwrap_err();
+            assert_eq!(error, Error::PeerFailed { rank: 2 }, "{way}");
+            assert!(error.to_string().starts_with("rank 2 was lost"), "{error}");
+            let failed = world.isend(2, 1, vec![0u8; 100]).and_then(|sending| sending.wait()).unwrap_err();
+            assert_eq!(failed.error, Error::PeerFailed { rank: 2 });
+            // The others go on.
+            let other = 1 - world.rank();
+            let mut into = [0u32];
+            world.sendrecv(&[world.rank()], other, 8, &mut into, other, 8).unwrap();
+            assert_eq!(into, [other]);
+        });
+    }
+}
+
+#[test]
+fn p5_transports_are_chosen_by_rank_and_reported() {
+    ranks(2, "", |world| {
+        assert_eq!(world.rails(), ["sm", "loopback"]); // tcp reaches nobody better
+        let other = &world.report()[1 - world.rank() as usize];
+        assert!(other.contains("sm taken") && other.contains("tcp left (exclusivity"), "{other}");
+        let own = &world.report()[world.rank() as usize];
+        assert!(own.contains("loopback taken"), "{own}");
+    });
+    ranks_with(
+        2,
+        |builder| builder.transports("tcp").links(3),
+        |world| {
+            assert_eq!(world.rails(), ["tcp", "tcp", "tcp", "loopback"]);
+            let other = 1 - world.rank();
+            let mut into = vec![0u8; 5 << 20];
+            world.sendrecv(&pattern(5 << 20, 1)[..], other, 1, &mut into[..], other, 1).unwrap();
+            assert!(into == pattern(5 << 20, 1));
+        },
+    );
+    let unknown = towline::Builder::new().transports("pigeon").build().unwrap_err();
+    assert_eq!(unknown.to_string(), "there is no transport `pigeon`; there are sm and tcp");
+}
+
+#[test]
+fn a_flood_of_messages_that_nobody_wants_yet_is_held_back() {
+    for way in WAYS {
+        let few = |builder: towline::Builder| {
+            builder.transports(way).configure(|config| {
+                config.unexpected = 8;
+                config.units = 4;
+            })
+        };
+        ranks_with(2, few, |world| {
+            if world.rank() == 0 {
+                let held: Vec<_> = (0..500u32).map(|at| world.isend(1, 1, vec![at; 20]).unwrap()).collect();
+                world.send(1, 2, b"the one that is wanted").unwrap();
+                held.into_iter().for_each(|sending| drop(sending.wait().unwrap()));
+            } else {
+                world.recv(0, 2, &mut [0u8; 22]).unwrap();
+                for at in 0..500u32 {
+                    let mut into = [0u32; 20];
+                    world.recv(0, 1, &mut into).unwrap();
+                    assert_eq!(into, [at; 20]);
+                }
+            }
+        });
+    }
+}
