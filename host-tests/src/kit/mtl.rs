@@ -92,7 +92,10 @@ pub fn m4_an_engine_that_meets_nobody_leaves_nothing<S: Setup>(setup: S) {
     for node in &mut world.nodes {
         assert_eq!(node.pml().used(), [0, 0, 0]);
     }
-    drop(world);
+    for node in world.nodes {
+        assert_eq!(node.finalize().0.len(), 1, "the rails come back");
+    }
+    assert!(world.logs.iter().flatten().all(|log| log.borrow().sent.is_empty()));
     let little = Box::leak(Box::new([0u8; 64]));
     let none: Result<Engine<S::Rail>, _> =
         Mtl::new(CONFIG, 1, &mut towline_core::arena::Arena::new(little), super::world::Links(vec![]));

@@ -142,6 +142,32 @@ impl<R: Rail> Rail for Recorder<R> {
         answer
     }
 
+    fn request_init(&mut self, extra: &mut [u8]) {
+        self.inner.request_init(extra);
+    }
+
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        self.inner.request_fini(extra);
+    }
+
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        if self.refused() {
+            return Err(SendError::Busy);
+        }
+        // SAFETY: passed on from the caller.
+        let answer = unsafe { self.inner.send_request(to, shape, header, body, cookie, extra) };
+        self.note(shape.lane, shape.len, &answer);
+        answer
+    }
+
     fn drained(&self, to: Endpoint) -> bool {
         self.inner.drained(to)
     }

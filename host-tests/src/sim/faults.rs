@@ -145,4 +145,12 @@ counts! {
     stalled,
     /// Pairs of rails that were cut.
     cut,
+    /// Requests prepared for a cache.
+    prepared,
+    /// Requests undone, when they left it.
+    undone,
+    /// Frames of requests from a cache.
+    cached,
+    /// Frames of others.
+    uncached,
 }

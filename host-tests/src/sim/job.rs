@@ -6,6 +6,7 @@ use towline_core::arena::Arena;
 use towline_core::btl::{Peer, Rail};
 use towline_core::mtl::{Comm, Envelope, Failure, Group, Mtl, Refusal, Request, Sending, Source, Status, Tag};
 use towline_core::pml::{Config, Counters, Rails};
+use towline_core::ptl::Cache;
 use towline_core::time::Instant;
 
 use super::checker::{self, Summary, Violation};
@@ -116,9 +117,10 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
     let rails = makes.len();
     let net = Net::new(nodes, makes, faults, dice.fork());
     let comms = plan.permanent + 1;
-    // The simulated rails want prepared requests: four each, without memory of their own.
-    let caches = rails * towline_core::ptl::Cache::cost(4, 0);
-    let bytes = Engine::bytes(&config, comms, rails) + caches;
+    let sample = net.rails(0);
+    let cache = sample.iter().map(|rail| (rail.attributes().cache_size, rail.attributes().cache_bytes));
+    let cache: usize = cache.map(|(size, bytes)| Cache::cost(size, bytes)).sum();
+    let bytes = Engine::bytes(&config, comms, rails) + cache;
     let mut memories: Vec<Vec<u64>> = (0..nodes).map(|_| vec![0; bytes.div_ceil(8) + 1]).collect();
     let mut engines = vec![];
     for (node, memory) in memories.iter_mut().enumerate() {
@@ -631,7 +633,7 @@ impl Job<'_> {
 
     /// Looks at all that is left, and judges the whole.
     fn judge(mut self) -> Result<Report, Trouble> {
-        let mut report = Report { counts: self.net.counts(), took: self.now, ..Report::default() };
+        let mut report = Report { took: self.now, ..Report::default() };
         for node in &mut self.nodes {
             for (number, mut room, delivered) in std::mem::take(&mut node.rooms) {
                 room.take(delivered as usize, &mut self.scratch);
@@ -650,6 +652,12 @@ impl Job<'_> {
             let (done, _) = transitions(node.engine.counters());
             add(&mut report.transitions, &done);
         }
+        for node in std::mem::take(&mut self.nodes) {
+            drop(node.engine.finalize());
+        }
+        report.counts = self.net.counts();
+        let Counts { prepared, undone, .. } = report.counts;
+        self.history.note(Record::Level { node: 0, what: "prepared requests", before: 0, after: prepared - undone });
         report.summary = checker::check(&self.history)?;
         Ok(report)
     }

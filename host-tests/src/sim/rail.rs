@@ -12,6 +12,9 @@ use towline_core::time::Instant;
 
 use super::net::{Later, Net, Packet, State};
 
+/// What a prepared request holds.
+const PREPARED: [u8; 24] = *b"prepared for this rail..";
+
 /// A rail of one node of a [`Net`].
 ///
 /// ```
@@ -65,7 +68,7 @@ impl SimRail {
             min_fragment: make.min_fragment,
             max_send_size: make.max_send_size,
             cache_size: 4,
-            cache_bytes: 0,
+            cache_bytes: 24,
             frames_kept: make.frames_kept,
         };
         let room = vec![0; make.eager_limit.max(make.max_send_size) as usize];
@@ -294,6 +297,41 @@ impl Rail for SimRail {
         // SAFETY: the caller vouches for the body until this returns; the new vector is elsewhere.
         unsafe { body.pack(rest.as_mut_ptr(), rest.len()) };
         Ok(self.post(state, to, shape, bytes, None))
+    }
+
+    fn request_init(&mut self, extra: &mut [u8]) {
+        assert_eq!(extra.len(), self.attributes.cache_bytes as usize);
+        assert_ne!(extra, PREPARED, "prepared twice");
+        extra.copy_from_slice(&PREPARED);
+        self.net.0.borrow_mut().counts.prepared += 1;
+    }
+
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        assert_eq!(extra, PREPARED, "undone, and was never prepared");
+        extra.fill(0);
+        self.net.0.borrow_mut().counts.undone += 1;
+    }
+
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        let mut state = self.net.0.borrow_mut();
+        match extra {
+            Some(extra) => {
+                assert_eq!(extra, PREPARED, "a cached request is prepared");
+                state.counts.cached += 1;
+            }
+            None => state.counts.uncached += 1,
+        }
+        drop(state);
+        // SAFETY: passed on from the caller.
+        unsafe { self.send(to, shape, header, body, cookie) }
     }
 
     fn drained(&self, to: Endpoint) -> bool {
