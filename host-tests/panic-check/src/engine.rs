@@ -11,7 +11,7 @@ use towline_core::time::Instant;
 use towline_core::wire::{Kind, Match, Reason, kind};
 
 use towline_core::btl::Cookie;
-use towline_core::ptl;
+use towline_core::ptl::{self, Cache};
 
 use crate::opaque::Opaque;
 use crate::{any, bytes, keep, say};
@@ -22,6 +22,7 @@ pub fn reach() {
     keep((kind(bytes(&mut room)), any(Kind::Match).header_len(), Reason::from_wire(any(0))));
     frames(&mut Opaque);
     keep(Match::words(any(0), any(0), any(0), any((0, 0)), any(0)));
+    let _ = cache(&mut Arena::new(bytes(&mut room)));
     let _ = over_loopback(&mut Arena::new(bytes(&mut room)));
     let _ = over_anything(&mut Arena::new(bytes(&mut room)));
 }
@@ -31,9 +32,26 @@ fn frames(rail: &mut Opaque) {
     keep(ptl::control(rail, Endpoint(any(0)), &header));
     // SAFETY: never run; for the linker only.
     unsafe {
-        keep(ptl::first(rail, Endpoint(any(0)), &header, span(), Cookie(any(0))));
+        let mut room = [0; 64];
+        let extra = if any(true) { Some(bytes(&mut room)) } else { None };
+        keep(ptl::first(rail, Endpoint(any(0)), &header, span(), Cookie(any(0)), extra));
         keep(ptl::eager(rail, Endpoint(any(0)), any([0; 3]), span()));
         keep(ptl::fragment(rail, Endpoint(any(0)), &header, span(), Cookie(any(0))));
+    }
+}
+
+fn cache(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
+    keep(Cache::cost(any(0), any(0)));
+    let mut cache = Cache::new(arena, any(0), any(0), any(0))?;
+    loop {
+        match any(0) {
+            0 => keep(cache.rail()),
+            1 => keep(cache.take(|extra| keep(extra.len()))),
+            2 => keep(cache.extra(any(0)).map(|extra| extra.len())),
+            3 => cache.put(any(0)),
+            4 => cache.drain(|extra| keep(extra.len())),
+            _ => return Ok(()),
+        }
     }
 }
 
@@ -55,6 +73,7 @@ fn over_anything(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
     while any(true) {
         engine(&mut pml);
     }
+    keep(pml.finalize().len());
     Ok(())
 }
 
@@ -139,9 +158,10 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
             16 => keep(mtl.progress(idle())),
             17 => keep(*mtl.counters()),
             18 => engine(mtl.pml()),
-            _ => return,
+            _ => break,
         }
     }
+    keep(mtl.finalize().count());
 }
 
 /// What the engine has beside what the transport passes on.
@@ -153,7 +173,10 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         1 => keep(pml.next_completed()),
         2 => pml.detach(request),
         3 => keep((pml.poll_at(), pml.arm(), pml.used(), *pml.counters(), pml.matcher().counters())),
-        4 => pml.purge(any(0)),
+        4 => {
+            pml.purge(any(0));
+            pml.drain_caches();
+        }
         5 => keep((pml.rails().count(), pml.rails_mut().count())),
         6 => keep(pml.add_peer(Peer(any(0)), bytes(&mut room), |_, rail| add(rail))),
         7 => {

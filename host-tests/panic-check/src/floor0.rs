@@ -22,6 +22,7 @@ fn arena(room: &mut [u8; 4096]) {
     keep(arena.table::<u8>(any(0)).is_ok());
     keep(arena.table::<u64>(any(0)).is_ok());
     keep(arena.filled::<u32>(any(0), any(7)).is_ok());
+    keep(arena.each(any(0), |arena, index| arena.table::<u16>(index)).is_ok());
     keep((arena.left(), Arena::cost::<u64>(any(0))));
     // SAFETY: never run; for the linker only.
     keep(unsafe { Arena::from_zeroed(any(NonNull::dangling()), any(0)) }.table::<u32>(any(0)).is_ok());

@@ -55,6 +55,14 @@ impl Rail for Opaque {
         keep(endpoint);
     }
 
+    fn request_init(&mut self, extra: &mut [u8]) {
+        keep(extra);
+    }
+
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        keep(extra);
+    }
+
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
         keep((to, shape));
         let ticket = Ticket { endpoint: any(to), position: any(0), len: any(0), extra: any(0) };
