@@ -1,0 +1,242 @@
+//! The examples as real processes: several ranks under `towline run`, over shared memory and TCP.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// Each way that ranks can be connected.
+const WAYS: [&str; 2] = ["sm", "tcp"];
+
+/// Where cargo puts what it builds, in the profile of these tests: the folder above that of the test itself.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        let folder = test.parent().and_then(Path::parent).unwrap().to_owned();
+        let profile = match folder.file_name().and_then(|name| name.to_str()).unwrap() {
+            "debug" => "dev",
+            other => other,
+        };
+        for what in [&["-p", "towline-cli", "--bin", "towline"][..], &["-p", "towline", "--examples"]] {
+            let built = Command::new(env!("CARGO"))
+                .args(["build", "--quiet", "--profile", profile, "--target-dir"])
+                .arg(folder.parent().unwrap())
+                .args(what)
+                .current_dir(env!("CARGO_MANIFEST_DIR"))
+                .status()
+                .unwrap();
+            assert!(built.success(), "cannot build {what:?}");
+        }
+        folder
+    })
+}
+
+/// `towline run` with so many ranks; what is to be run follows. A job that hangs is ended, and fails.
+fn run(ranks: u32, way: &str) -> Command {
+    let mut command = Command::new(built().join("towline"));
+    command.args(["run", "--timeout", "300", "--transport", way, "-n", &ranks.to_string(), "--"]);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn example(name: &str) -> PathBuf {
+    built().join("examples").join(name)
+}
+
+/// Runs a command that is to succeed; gives its lines, sorted.
+fn lines(command: &mut Command) -> Vec<String> {
+    let output = command.output().unwrap();
+    let text = both(&output);
+    assert!(output.status.success(), "{command:?}: {}: {text}", output.status);
+    let mut lines: Vec<_> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn both(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
+}
+
+/// A folder of a test's own, gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("towline-examples-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_token_goes_round_2_4_and_16_ranks() {
+    for way in WAYS {
+        for ranks in [2u32, 4, 16] {
+            let lines = lines(run(ranks, way).arg(example("ring")).args(["--rounds", "50"]));
+            let start = format!("[0] {ranks} ranks, {} hops of 8 bytes, ", 50 * ranks);
+            assert!(lines.len() == 1 && lines[0].starts_with(&start), "{way}: {lines:?}");
+        }
+    }
+}
+
+#[test]
+fn long_tokens_go_round_too() {
+    for way in WAYS {
+        let lines = lines(run(3, way).arg(example("ring")).args(["--rounds", "3", "--bytes", "3000000"]));
+        assert!(lines[0].starts_with("[0] 3 ranks, 9 hops of 3000000 bytes, "), "{way}: {lines:?}");
+    }
+}
+
+#[test]
+fn a_file_is_cast_to_ranks_that_do_not_have_it() {
+    // Sizes around the end of a chunk, no bytes at all, and a chunk that is longer than the file.
+    for (way, ranks, len, chunk) in [
+        ("sm", 4, (1 << 20) * 3 + 17, 1 << 20),
+        ("tcp", 4, (1 << 20) * 3 + 17, 1 << 20),
+        ("sm", 7, 200_000, 50_000),
+        ("tcp", 3, 200_000, 200_001),
+        ("sm", 2, 0, 1 << 20),
+        ("tcp", 1, 5000, 1 << 20),
+    ] {
+        let folder = Folder::new(&format!("cast-{way}-{ranks}-{len}"));
+        let bytes: Vec<u8> = (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        fs::write(folder.0.join("input"), &bytes).unwrap();
+        fs::create_dir(folder.0.join("elsewhere")).unwrap();
+        // Only rank 0 is where the input is.
+        let script = r#"[ "$TOWLINE_RANK" = 0 ] || cd elsewhere; exec "$0" input "$1" --chunk "$2""#;
+        let mut command = run(ranks, way);
+        command.args(["sh", "-c", script]).arg(example("filecast")).arg(folder.0.join("copies")).arg(chunk.to_string());
+        let lines = lines(command.current_dir(&folder.0));
+        assert_eq!(lines.len(), ranks as usize, "{lines:?}");
+        let digest = lines[0].rsplit(' ').next().unwrap();
+        assert_eq!(digest.len(), 64);
+        for (rank, line) in lines.iter().enumerate() {
+            assert_eq!(*line, format!("[{rank}] rank {rank} sha256 {digest}"), "{way}");
+        }
+        for rank in 1..ranks {
+            let copy = fs::read(folder.0.join("copies").join(rank.to_string())).unwrap();
+            assert!(copy == bytes, "{way}: rank {rank} of {ranks} wrote {} bytes", copy.len());
+        }
+        assert!(!folder.0.join("copies/0").exists());
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_ends_the_job_and_is_named() {
+    for way in WAYS {
+        let folder = Folder::new(&format!("missing-{way}"));
+        let mut command = run(3, way);
+        let output = command.arg(example("filecast")).args(["not-there", "copies"]).current_dir(&folder.0).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{way}: {}", both(&output));
+        assert!(both(&output).contains("not-there: "), "{way}: {}", both(&output));
+    }
+}
+
+/// The same diffusion as the example's, in one piece.
+fn diffused(width: usize, height: usize, channels: usize, bytes: &[u8], steps: u32) -> Vec<u8> {
+    let mut cells: Vec<f64> = bytes.iter().map(|byte| f64::from(*byte)).collect();
+    for _ in 0..steps {
+        let at = |row: usize, column: usize, channel: usize| cells[(row * width + column) * channels + channel];
+        let mut next = Vec::with_capacity(cells.len());
+        for row in 0..height {
+            for column in 0..width {
+                for channel in 0..channels {
+                    let own = at(row, column, channel);
+                    let left = at(row, column.saturating_sub(1), channel);
+                    let right = at(row, (column + 1).min(width - 1), channel);
+                    let above = at(row.saturating_sub(1), column, channel);
+                    let below = at((row + 1).min(height - 1), column, channel);
+                    next.push(own + 0.2 * ((left + right) + (above + below) - 4.0 * own));
+                }
+            }
+        }
+        cells = next;
+    }
+    cells.into_iter().map(|cell| cell.round() as u8).collect()
+}
+
+#[test]
+fn heat_spreads_alike_on_any_number_of_ranks() {
+    let folder = Folder::new("heat");
+    for (name, width, height, color, channels) in [
+        ("wide", 61usize, 23usize, png::ColorType::Rgb, 3usize),
+        ("high", 3, 50, png::ColorType::Grayscale, 1),
+        ("dot", 1, 1, png::ColorType::Rgba, 4),
+    ] {
+        let bytes: Vec<u8> =
+            (0..width * height * channels).map(|at| ((at * at + 7 * at) % 251 + (at % 2) * 4) as u8).collect();
+        let input = folder.0.join(format!("{name}.png"));
+        let mut encoder = png::Encoder::new(fs::File::create(&input).unwrap(), width as u32, height as u32);
+        encoder.set_color(color);
+        encoder.set_depth(png::BitDepth::Eight);
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(&bytes).unwrap();
+        writer.finish().unwrap();
+        let expected = diffused(width, height, channels, &bytes, 20);
+
+        let mut first: Option<Vec<u8>> = None;
+        for (way, ranks) in [("sm", 1), ("sm", 2), ("tcp", 2), ("sm", 4), ("tcp", 4), ("sm", 6)] {
+            let output = folder.0.join(format!("{name}-{way}-{ranks}.png"));
+            lines(run(ranks, way).arg(example("heat2d")).arg(&input).arg("20").arg(&output));
+            let picture = fs::read(&output).unwrap();
+            let mut reader = png::Decoder::new(std::io::Cursor::new(&picture)).read_info().unwrap();
+            let mut cells = vec![0; reader.output_buffer_size().unwrap()];
+            reader.next_frame(&mut cells).unwrap();
+            assert!(cells == expected, "{name} on {ranks} ranks over {way}: other cells than in one piece");
+            assert!(first.get_or_insert_with(|| picture.clone()) == &picture, "{name} on {ranks} ranks over {way}");
+        }
+    }
+}
+
+/// The process of a rank, once it runs the program: found by its environment.
+fn process_of(rank: u32, mark: &str) -> i32 {
+    let wanted = [format!("TOWLINE_RANK={rank}"), format!("TOWLINE_EXAMPLES_MARK={mark}")];
+    loop {
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            let variables: Vec<_> = environment.split(|byte| *byte == 0).collect();
+            let program = fs::read_link(entry.path().join("exe")).unwrap_or_default();
+            if program.ends_with("ring") && wanted.iter().all(|wanted| variables.contains(&wanted.as_bytes())) {
+                return pid;
+            }
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A job that is ended when its test fails.
+struct Job(Child);
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_the_job_with_a_message() {
+    for way in WAYS {
+        let mark = format!("{}-{way}", std::process::id());
+        let mut command = run(4, way);
+        command.arg(example("ring")).args(["--rounds", "4000000000"]).env("TOWLINE_EXAMPLES_MARK", &mark);
+        let mut job = Job(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+        let victim = process_of(2, &mark);
+        // SAFETY: sends a signal to a process that this test has started.
+        assert_eq!(unsafe { libc::kill(victim, libc::SIGKILL) }, 0);
+        let mut errors = String::new();
+        std::io::Read::read_to_string(job.0.stderr.as_mut().unwrap(), &mut errors).unwrap();
+        let status = job.0.wait().unwrap();
+        assert_eq!(status.code(), Some(128 + libc::SIGKILL), "{way}: {errors}");
+        assert!(errors.contains("rank 2"), "{way}: {errors}");
+    }
+}
