@@ -1,8 +1,11 @@
 //! The rail kit over the simulated rail: fault-free, and with all that a reliable rail may do.
 
+use towline_core::convertor::Span;
+use towline_core::mtl::{Mode, Source, Tag};
 use towline_core::time::Instant;
-use towline_host_tests::dice::Dice;
+use towline_host_tests::dice::{Dice, patterned};
 use towline_host_tests::kit::bench::Setup;
+use towline_host_tests::kit::world::{CONFIG, World};
 use towline_host_tests::rail_suite;
 use towline_host_tests::sim::faults::{Faults, Make};
 use towline_host_tests::sim::net::Net;
@@ -60,4 +63,62 @@ mod faulty {
 mod mtl {
     use super::*;
     towline_host_tests::mtl_suite!(Simulated { make: Make { frames_kept: 2, ..Make::default() }, ..rough() });
+}
+
+/// Headers come alone, bodies a good while later.
+fn late() -> Simulated {
+    Simulated { faults: Faults { late_body: 1000, ..Faults::default() }, ..plain() }
+}
+
+#[test]
+fn p26_p27_a_message_matches_before_its_payload_is_in() {
+    let mut seen = 0;
+    let mut world = World::new(late(), 2, CONFIG);
+    for number in 0..40 {
+        let data = patterned(number, 400);
+        let mut room = vec![0; 400];
+        let receive = world.irecv(1, Source::Rank(0), Tag::Is(1), &mut room);
+        let sending = world.isend(0, 1, 1, Mode::Standard, &data);
+        let log = world.logs[1][0].clone();
+        let before = log.borrow().firsts();
+        world.until("the header is there", |_| log.borrow().firsts() > before);
+        assert!(!world.nodes[1].cancel(receive), "matched by its header");
+        if log.borrow().owed[1] == 1 {
+            assert_eq!(world.nodes[1].test(receive), None, "and not over before its payload is in");
+            seen += 1;
+        }
+        world.finish(1, receive).expect("it is received");
+        world.finish_send(0, sending).expect("it is sent");
+        assert_eq!(room, data);
+    }
+    assert!(seen > 10, "bodies were not late: {seen}");
+    world.all_is_given_back();
+}
+
+#[test]
+fn p26_m12_m13_a_probe_finds_a_message_whose_payload_is_not_in() {
+    let mut world = World::new(late(), 2, CONFIG);
+    let comm = world.world[1];
+    let mut seen = 0;
+    for number in 0..40 {
+        let data = patterned(number, 400);
+        let mut room = vec![0; 400];
+        let sending = world.isend(0, 1, 1, Mode::Standard, &data);
+        let mut taken = None;
+        world.until("a probe takes it", |world| {
+            taken = world.nodes[1].improbe(comm, Source::Any, Tag::Any);
+            taken.is_some()
+        });
+        let (message, found) = taken.expect("just seen");
+        assert_eq!(found.len, 400);
+        seen += world.logs[1][0].borrow().owed[1];
+        let sink = Span::contiguous(room.as_mut_ptr(), room.len());
+        // SAFETY: the room stays until the receive is over.
+        let receive = unsafe { world.nodes[1].imrecv(message, sink) }.expect("a request is free");
+        world.finish(1, receive).expect("it is received");
+        world.finish_send(0, sending).expect("it is sent");
+        assert_eq!(room, data);
+    }
+    assert!(seen > 10, "bodies were not late: {seen}");
+    world.all_is_given_back();
 }

@@ -1,0 +1,74 @@
+//! The kits over shared-memory rails of one process.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant as Clock;
+
+use towline_core::time::Instant;
+use towline_host_tests::kit::bench::Setup;
+use towline_host_tests::{mtl_suite, rail_suite};
+use towline_sm::{Config, Rail};
+
+struct Shared {
+    start: Clock,
+    links: usize,
+    change: fn(&mut Config),
+}
+
+impl Shared {
+    fn new(change: fn(&mut Config)) -> Self {
+        Self { start: Clock::now(), links: 1, change }
+    }
+}
+
+impl Setup for Shared {
+    type Rail = Rail;
+
+    fn rails(&mut self, count: usize) -> Vec<Rail> {
+        // Every test a job of its own, and so every link of a test.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let job = u64::from(std::process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed)) | 1 << 31;
+        let open = |rank| {
+            let mut config = Config::new(job, rank, count as u32);
+            (self.change)(&mut config);
+            Rail::open(config).expect("room in shared memory")
+        };
+        (0..count as u32).map(open).collect()
+    }
+
+    fn links(&self) -> usize {
+        self.links
+    }
+
+    fn now(&mut self) -> Instant {
+        Instant::from_nanos(self.start.elapsed().as_nanos() as u64)
+    }
+}
+
+mod defaults {
+    use super::*;
+    rail_suite!(Shared::new(|_| {}));
+}
+
+/// Rings so small that every check fills them.
+fn small(config: &mut Config) {
+    config.eager_ring_bytes = 4096;
+    config.eager_limit_bytes = 300;
+    config.bulk_ring_bytes = 8192;
+    config.bulk_limit_bytes = 900;
+    config.frames_kept = 2;
+}
+
+mod tight {
+    use super::*;
+    rail_suite!(Shared::new(small));
+}
+
+mod mtl {
+    use super::*;
+    mtl_suite!(Shared::new(|_| {}));
+}
+
+mod mtl_tight {
+    use super::*;
+    mtl_suite!(Shared { links: 2, ..Shared::new(small) });
+}
