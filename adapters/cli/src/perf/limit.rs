@@ -32,10 +32,10 @@ const LAST: u64 = 1 << 63;
 /// Turns of a spin after which the processor is offered to others: they may be the ones that are waited for.
 const PATIENCE: u32 = 50_000;
 
-/// How bytes are moved through shared memory.
+/// How bytes are moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
-    /// Bytes of a piece at most: each has a mark of its own, so that the reader can begin with one while the next is
+    /// Bytes of a piece at most, of a call with sockets. In memory each has a mark of its own, so that the reader can begin with one while the next is
     /// being written.
     pub piece: usize,
     /// Whether there is a `pause` in the spin.
@@ -43,7 +43,13 @@ pub struct Way {
 }
 
 impl Way {
-    /// All that are worth a try for messages of so many bytes.
+    /// All that are worth a try with sockets: how much one call takes.
+    pub fn all_of_sockets(bytes: usize) -> impl Iterator<Item = Self> {
+        let pieces = [1 << 30, 1 << 18, 1 << 16, 1 << 15].into_iter();
+        pieces.take(if bytes < 1 << 15 { 1 } else { 4 }).map(|piece| Self { piece, paused: false })
+    }
+
+    /// All that are worth a try through memory, for messages of so many bytes.
     pub fn all(bytes: usize) -> impl Iterator<Item = Self> {
         let smallest = bytes.clamp(64, 4 << 10);
         let pieces = [smallest, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
@@ -167,7 +173,7 @@ impl Bare {
     ///
     /// # Errors
     /// Where the connection breaks.
-    pub fn socket_latency(&self, count: u64, out: &[u8], into: &mut [u8]) -> io::Result<f64> {
+    pub fn socket_latency(&self, way: Way, count: u64, out: &[u8], into: &mut [u8]) -> io::Result<f64> {
         let out = if out.is_empty() { &[0][..] } else { out };
         let mut one = [0];
         let into = if into.is_empty() { &mut one[..] } else { into };
@@ -178,11 +184,11 @@ impl Bare {
                 start = Instant::now();
             }
             if self.first {
-                self.write(out)?;
+                self.write(way, out)?;
             }
-            self.read(into)?;
+            self.read(way, into)?;
             if !self.first {
-                self.write(out)?;
+                self.write(way, out)?;
             }
         }
         Ok(nanos_since(start) / (2 * count) as f64)
@@ -193,35 +199,37 @@ impl Bare {
     ///
     /// # Errors
     /// Where the connection breaks.
-    pub fn socket_stream(&self, count: u64, bytes: usize, out: &[u8], into: &mut [u8]) -> io::Result<f64> {
+    pub fn socket_stream(&self, way: Way, count: u64, bytes: usize, out: &[u8], into: &mut [u8]) -> io::Result<f64> {
         let start = Instant::now();
         for _ in 0..count {
             if self.first {
-                out.chunks_exact(bytes).try_for_each(|message| self.write(message))?;
+                out.chunks_exact(bytes).try_for_each(|message| self.write(way, message))?;
             } else {
-                self.read(into)?;
+                self.read(way, into)?;
             }
         }
         if self.first {
-            self.read(&mut [0])?;
+            self.read(way, &mut [0])?;
         } else {
-            self.write(&[0])?;
+            self.write(way, &[0])?;
         }
         Ok(nanos_since(start))
     }
 
-    fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+    fn write(&self, way: Way, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let written = socket_call(|| (&self.socket).write(bytes))?;
+            let piece = &bytes[..bytes.len().min(way.piece)];
+            let written = socket_call(|| (&self.socket).write(piece))?;
             bytes = &bytes[written..];
         }
         Ok(())
     }
 
-    fn read(&self, into: &mut [u8]) -> io::Result<()> {
+    fn read(&self, way: Way, into: &mut [u8]) -> io::Result<()> {
         let mut at = 0;
         while at < into.len() {
-            at += socket_call(|| (&self.socket).read(&mut into[at..]))?;
+            let end = into.len().min(at.saturating_add(way.piece));
+            at += socket_call(|| (&self.socket).read(&mut into[at..end]))?;
         }
         Ok(())
     }
@@ -413,7 +421,8 @@ mod tests {
                     assert_eq!(into, out, "{way:?}");
                 }
                 into.fill(0);
-                bare.socket_latency(2, &out, &mut into).unwrap();
+                let way = Way::all_of_sockets(bytes).last().unwrap();
+                bare.socket_latency(way, 2, &out, &mut into).unwrap();
                 into
             });
             assert_eq!(got, pattern(bytes));
@@ -430,7 +439,9 @@ mod tests {
                 }
                 let through_memory = into.clone();
                 into.fill(0);
-                bare.socket_stream(3, bytes, &out, &mut into).unwrap();
+                Way::all_of_sockets(bytes).for_each(|way| {
+                    bare.socket_stream(way, 3, bytes, &out, &mut into).unwrap();
+                });
                 [through_memory, into]
             });
             assert_eq!(got, [pattern(4 * bytes), pattern(4 * bytes)]);
@@ -445,7 +456,13 @@ mod tests {
 
     #[test]
     fn a_closed_connection_is_an_error() {
-        let (first, _) = both(|bare| if bare.first { bare.read(&mut [0]).map_err(|why| why.kind()) } else { Ok(()) });
+        let (first, _) = both(|bare| {
+            if bare.first {
+                bare.read(Way { piece: 1, paused: true }, &mut [0]).map_err(|why| why.kind())
+            } else {
+                Ok(())
+            }
+        });
         assert_eq!(first, Err(ErrorKind::UnexpectedEof));
     }
 }

@@ -13,10 +13,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 mod limit;
 mod pin;
 mod plan;
+mod plot;
 pub mod rank;
 mod repetition;
 
 use plan::{Mode, Size, measures};
+use plot::Kind;
 use repetition::{Repetition, Row, shown};
 
 /// Measure latency, bandwidth and message rate between two processes, beside what the machine allows
@@ -51,6 +53,10 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
+    /// Draw a chart: SVG or PNG, by the end of the name
+    #[arg(long, value_name = "FILE.svg|FILE.png")]
+    plot: Option<PathBuf>,
+
     /// Few sizes and repetitions: a few seconds
     #[arg(long)]
     quick: bool,
@@ -72,6 +78,10 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     let named = |path: &PathBuf, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let mut json = match &arguments.json {
         Some(path) => Some((path, File::create(path).map_err(|why| named(path, &why))?)),
+        None => None,
+    };
+    let plot = match &arguments.plot {
+        Some(path) => Some((path, Kind::of(path)?)),
         None => None,
     };
     let steps = measures(&arguments.mode, &arguments.sizes, arguments.quick).len() * transports.len();
@@ -97,6 +107,9 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     }
     bar.finish_and_clear();
     foot(&rows);
+    if let Some((path, kind)) = plot {
+        plot::write(path, kind, &rows).map_err(|why| named(path, &*why))?;
+    }
     Ok(())
 }
 

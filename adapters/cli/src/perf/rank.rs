@@ -184,16 +184,15 @@ impl Pair {
     /// The way to move bytes through memory that is best for messages of this size, and how many to move.
     fn best_way(&mut self, mode: Mode, bytes: usize) -> Result<(Way, u64)> {
         let mut best: Option<(f64, Way, u64)> = None;
-        for way in Way::all(bytes) {
+        let memory = Way::all(bytes).filter(|_| !self.sockets);
+        let sockets = Way::all_of_sockets(bytes).filter(|_| self.sockets);
+        for way in memory.chain(sockets).collect::<Vec<_>>() {
             let bare = |count| Order::Bare(mode, bytes, count, way);
             let count = self.calibrate(mode, bytes, bare)?;
             let value = self.order(bare(count / 4 + 1))?;
             let better = |than: f64| if mode == Mode::Latency { value < than } else { value > than };
             if best.is_none_or(|(value, ..)| better(value)) {
                 best = Some((value, way, count));
-            }
-            if self.sockets {
-                break; // there is one way
             }
         }
         best.map(|(_, way, count)| (way, count)).ok_or_else(|| "there is no way to move bytes".into())
@@ -242,7 +241,7 @@ impl Pair {
             Order::Bare(Mode::Latency, bytes, count, way) => {
                 let (out, into) = (&self.out[..bytes], &mut self.into[..bytes]);
                 if self.sockets {
-                    self.bare.socket_latency(count, out, into)?
+                    self.bare.socket_latency(way, count, out, into)?
                 } else {
                     self.bare.copy_latency(way, count, out, into)
                 }
@@ -251,7 +250,7 @@ impl Pair {
                 let all = bytes * window(mode, bytes);
                 let (out, into) = (&self.out[..all], &mut self.into[..all]);
                 let nanos = if self.sockets {
-                    self.bare.socket_stream(count, bytes, out, into)?
+                    self.bare.socket_stream(way, count, bytes, out, into)?
                 } else {
                     self.bare.copy_stream(way, count, bytes, out, into)
                 };
