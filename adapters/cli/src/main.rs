@@ -4,8 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod info;
 mod perf;
 mod run;
+mod transports;
 
 /// Moves messages between processes: starts them, measures them, tells what is there.
 #[derive(Parser)]
@@ -19,14 +21,19 @@ struct Arguments {
 enum Command {
     Run(run::Arguments),
     Perf(perf::Arguments),
+    Info(info::Arguments),
     #[command(hide = true)]
     PerfRank(perf::rank::Arguments),
+    #[command(hide = true)]
+    InfoRank,
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Run(arguments) => run::run(arguments),
         Command::Perf(arguments) => perf::run(&arguments),
+        Command::Info(arguments) => info::run(&arguments),
         Command::PerfRank(arguments) => perf::rank::run(&arguments),
+        Command::InfoRank => info::rank(),
     }
 }

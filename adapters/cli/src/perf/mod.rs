@@ -17,6 +17,7 @@ mod plot;
 pub mod rank;
 mod repetition;
 
+use crate::transports::{ALL, why_not};
 use plan::{Mode, Size, measures};
 use plot::Kind;
 use repetition::{Repetition, Row, shown};
@@ -115,19 +116,16 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
 
 /// What to measure: what was asked for, or all that works here.
 fn transports(asked: &[String]) -> Result<Vec<String>, String> {
-    const ALL: [&str; 2] = ["sm", "tcp"];
     if !asked.is_empty() {
         return match asked.iter().find(|name| !ALL.contains(&name.as_str())) {
             Some(unknown) => Err(format!("there is no transport `{unknown}` to measure; there are sm and tcp")),
             None => Ok(asked.to_vec()),
         };
     }
-    let works = |name: &&str| match towline::Builder::new().transports(name).build().and_then(towline::World::finish) {
-        Ok(()) => true,
-        Err(why) => {
-            eprintln!("towline: left out: {why}");
-            false
-        }
+    let works = |name: &&str| {
+        let why = why_not(name);
+        why.iter().for_each(|why| eprintln!("towline: left out: {why}"));
+        why.is_none()
     };
     let working: Vec<String> = ALL.iter().filter(|name| works(name)).map(|name| (*name).to_string()).collect();
     if working.is_empty() { Err("no transport works here; `towline info` says more".into()) } else { Ok(working) }

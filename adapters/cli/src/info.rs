@@ -1,0 +1,221 @@
+//! `towline info`: what is available here, what would be chosen and why, all settings, and the machine's limits.
+//!
+//! What is chosen among ranks of this host is asked of two real ranks ([`rank`]); for a rank on another host, of the
+//! rails themselves.
+
+use std::process::{Command, ExitCode, Stdio};
+
+use rustix::param::page_size;
+use rustix::process::{Resource, getrlimit};
+use serde_json::{Value, json};
+use towline::{Config, Rail as _, Tunable};
+use towline_core::btl::selection::{Candidate, Report, select};
+use towline_core::btl::{Peer, Unreachable};
+use towline_core::pml::SIZES;
+use towline_core::wire;
+use towline_tcp::interfaces::{Filter, survey};
+
+use crate::transports;
+
+/// Show what is available here: transports, what would be chosen and why, settings, limits
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows it; gives the exit status.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match gather() {
+        Ok(info) => {
+            let text = if arguments.json { format!("{:#}", info.json()) } else { info.text() };
+            println!("{}", text.trim_end());
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("towline: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a rank of the job that [`chosen_here`] launches does: the first prints what it chose.
+pub fn rank() -> ExitCode {
+    let asked = || {
+        let world = towline::init()?;
+        if world.rank() == 0 {
+            world.report().iter().for_each(|line| println!("{line}"));
+        }
+        world.finish()
+    };
+    asked().map_or_else(
+        |why: towline::SetupError| {
+            eprintln!("towline: {why}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+/// Everything that is shown.
+struct Info {
+    /// Name, and why it does not work here.
+    transports: Vec<(String, Option<String>)>,
+    /// Name, address, and why tcp leaves it.
+    interfaces: Vec<(String, String, Option<String>)>,
+    /// For whom, and what is chosen and why.
+    chosen: Vec<(&'static str, String)>,
+    /// Name, value, unit.
+    machine: Vec<(&'static str, String, &'static str)>,
+    /// What, bytes.
+    sizes: Vec<(String, u64)>,
+    tunables: Vec<Tunable>,
+}
+
+fn gather() -> Result<Info, String> {
+    let tunables = Config::default().tunables().map_err(|why| why.to_string())?;
+    let value = |name| tunables.iter().find(|tunable| tunable.name == name).map_or("", |tunable| &tunable.value);
+    let list = |name| value(name).split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(Into::into).collect();
+    let exclude: Vec<String> = list("tcp_exclude");
+    let filter = Filter { include: list("tcp_include"), exclude: (!exclude.is_empty()).then_some(exclude) };
+    let mut all = vec![("loopback".to_string(), None)];
+    all.extend(transports::ALL.map(|name| (name.to_string(), transports::why_not(name))));
+    let interfaces = survey(&filter).map_err(|why| format!("cannot list the network interfaces: {why}"))?;
+    let shown = interfaces.into_iter().map(|(it, verdict)| (it.name, it.address.to_string(), verdict.err())).collect();
+    let mut chosen = chosen_here();
+    chosen.push(("other host", chosen_elsewhere(&filter)));
+    let sm = sm(&tunables);
+    let mut sizes: Vec<_> = SIZES.iter().map(|(what, bytes)| ((*what).to_string(), *bytes as u64)).collect();
+    let unit = value("unit_bytes").parse().unwrap_or(0);
+    sizes.push(("payload of an unexpected message, at most".into(), unit));
+    sizes.push(("shared memory for a peer that long messages are sent to, at most".into(), sm.bytes_per_peer()));
+    Ok(Info { transports: all, interfaces: shown, chosen, machine: machine(value("sm_directory")), sizes, tunables })
+}
+
+/// What two ranks on this host choose for themselves and for each other.
+fn chosen_here() -> Vec<(&'static str, String)> {
+    let said = std::env::current_exe().and_then(|me| {
+        let mut command = Command::new(&me);
+        command.args(["run", "--ranks", "2", "--no-prefix", "--"]).arg(&me).arg("info-rank");
+        command.stdin(Stdio::null()).output()
+    });
+    let (out, why) = match said {
+        Ok(output) => [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).into(),
+        Err(why) => (String::new(), why.to_string()),
+    };
+    let of_peer = |peer: &str| {
+        let line = out.lines().find_map(|line| line.strip_prefix(peer));
+        line.map_or_else(|| format!("nothing: {}", why.trim_end()), |line| line.trim_start().to_string())
+    };
+    vec![("itself", of_peer("peer 0:")), ("same host", of_peer("peer 1:"))]
+}
+
+/// What would be chosen for a rank on another host that has the same networks.
+fn chosen_elsewhere(filter: &Filter) -> String {
+    let job = u64::from(std::process::id()) << 20;
+    let key = towline_tcp::JobKey::new([0; 32]); // nobody connects
+    let mut config = towline_tcp::Config::new(job, 0, key);
+    config.filter = filter.clone();
+    let mut rail = match towline_tcp::Rail::new(config) {
+        Ok(rail) => rail,
+        Err(why) => return format!("nothing: tcp does not work here: {why}"),
+    };
+    let card = towline_tcp::card::Card::decode(rail.card()).map(|mut card| {
+        (card.host, card.rank, card.instance) = (!card.host, 1, !card.instance);
+        card.encode()
+    });
+    let mut candidates = vec![Candidate::of(rail.attributes())];
+    // The sm rail's word for a peer on another host is known without asking it.
+    if let Ok(sm) = towline_sm::Rail::open(towline_sm::Config::new(job, 0, 2)) {
+        candidates.push(Candidate::of(sm.attributes()));
+    }
+    select(&mut candidates, |index| match (index, &card) {
+        (0, Ok(card)) => rail.add_peer(Peer(1), card),
+        (0, Err(why)) => Err(*why),
+        _ => Err(Unreachable::OtherHost),
+    });
+    let report = Report { peer: Peer(1), rails: &candidates }.to_string();
+    report.trim_start_matches("peer 1:").trim_start().to_string()
+}
+
+fn sm(tunables: &[Tunable]) -> towline_sm::Config {
+    let mut config = towline_sm::Config::new(0, 0, 1);
+    for tunable in tunables {
+        let Some(bytes) = tunable.value.parse().ok().filter(|bytes| *bytes != 0) else { continue };
+        match tunable.name {
+            "sm_eager_ring_bytes" => config.eager_ring_bytes = bytes,
+            "sm_bulk_ring_bytes" => config.bulk_ring_bytes = bytes,
+            _ => {}
+        }
+    }
+    config
+}
+
+fn machine(sm_directory: &str) -> Vec<(&'static str, String, &'static str)> {
+    let unknown = || "unknown".to_string();
+    let processors = std::thread::available_parallelism().map_or_else(|_| unknown(), |count| count.to_string());
+    let shared = rustix::fs::statvfs(sm_directory).ok();
+    let bytes = |blocks: fn(&rustix::fs::StatVfs) -> u64| {
+        shared.as_ref().map_or_else(unknown, |about| (about.f_frsize * blocks(about)).to_string())
+    };
+    let limit = |resource| getrlimit(resource).current.map_or_else(|| "unlimited".into(), |most| most.to_string());
+    vec![
+        ("processors for this process", processors, ""),
+        ("page", page_size().to_string(), "B"),
+        ("shared memory in all", bytes(|about| about.f_blocks), "B"),
+        ("shared memory free", bytes(|about| about.f_bavail), "B"),
+        ("open files", limit(Resource::Nofile), ""),
+        ("locked memory", limit(Resource::Memlock), "B"),
+    ]
+}
+
+impl Info {
+    fn json(&self) -> Value {
+        let transport =
+            |(name, why): &(String, Option<String>)| json!({"name": name, "works": why.is_none(), "why": why});
+        let interface = |(name, address, why): &(String, String, Option<String>)| json!({"name": name, "address": address, "used": why.is_none(), "why": why});
+        let tunable = |it: &Tunable| {
+            json!({"name": it.name, "value": it.value, "unit": it.unit, "origin": it.origin.to_string(),
+                "default": it.default, "variable": it.variable, "help": it.help})
+        };
+        let measured = |(name, value, unit): &(&str, String, &str)| json!({"name": name, "value": value.parse::<u64>().map_or_else(|_| json!(value), |number| json!(number)), "unit": unit});
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "wire_version": wire::VERSION,
+            "transports": self.transports.iter().map(transport).collect::<Vec<_>>(),
+            "tcp_interfaces": self.interfaces.iter().map(interface).collect::<Vec<_>>(),
+            "chosen": self.chosen.iter().map(|(whom, what)| json!({"for": whom, "choice": what})).collect::<Vec<_>>(),
+            "machine": self.machine.iter().map(measured).collect::<Vec<_>>(),
+            "bytes": self.sizes.iter().map(|(what, bytes)| json!({"of": what, "bytes": bytes})).collect::<Vec<_>>(),
+            "tunables": self.tunables.iter().map(tunable).collect::<Vec<_>>(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("towline {}, wire version {}\n", env!("CARGO_PKG_VERSION"), wire::VERSION);
+        let mut line = |line: String| {
+            text.push_str(line.trim_end());
+            text.push('\n');
+        };
+        let verdict =
+            |why: &Option<String>, good: &str| why.clone().map_or_else(|| good.to_string(), |why| format!("no: {why}"));
+        line("\nTransports here".into());
+        self.transports.iter().for_each(|(name, why)| line(format!("  {name:10} {}", verdict(why, "works"))));
+        line("\nNetwork interfaces for tcp".into());
+        let name = |(name, address, _): &(String, String, Option<String>)| format!("{name} {address}");
+        self.interfaces.iter().for_each(|it| line(format!("  {:28} {}", name(it), verdict(&it.2, "used"))));
+        line("\nChosen for a rank that is".into());
+        self.chosen.iter().for_each(|(whom, what)| line(format!("  {whom:10} {what}")));
+        line("\nThis machine".into());
+        self.machine.iter().for_each(|(what, value, unit)| line(format!("  {what:28} {value:>14} {unit}")));
+        line("\nMemory".into());
+        self.sizes.iter().for_each(|(what, bytes)| line(format!("  {what:66} {bytes:>8} B")));
+        line("\nSettings: set the variable to change one for all ranks".into());
+        for it in &self.tunables {
+            let value = if it.value.is_empty() { "-" } else { &it.value };
+            line(format!("  {:34} {value:>10} {:4} {:11} {}", it.variable, it.unit, it.origin.to_string(), it.help));
+        }
+        text
+    }
+}

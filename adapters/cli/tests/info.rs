@@ -1,0 +1,64 @@
+//! `towline info` on this machine.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn info(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    command.arg("info").args(arguments).envs(variables.iter().copied()).output().unwrap()
+}
+
+fn json(variables: &[(&str, &str)]) -> Value {
+    let output = info(&["--json"], variables);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn named<'v>(list: &'v Value, key: &str, name: &str) -> &'v Value {
+    list.as_array().unwrap().iter().find(|it| it[key] == name).unwrap_or_else(|| panic!("no {name} in {list}"))
+}
+
+#[test]
+fn settings_are_told_with_unit_and_origin() {
+    let info = json(&[("TOWLINE_UNIT_BYTES", "4096")]);
+    let unit = named(&info["tunables"], "name", "unit_bytes");
+    assert_eq!((&unit["value"], &unit["unit"], &unit["origin"]), (&"4096".into(), &"B".into(), &"environment".into()));
+    assert_eq!(named(&info["tunables"], "name", "links")["origin"], "default");
+    assert_eq!(info["wire_version"], 1);
+    assert!(named(&info["machine"], "name", "page")["value"].as_u64().unwrap() >= 4096);
+    assert!(named(&info["bytes"], "of", "peer")["bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn choices_come_with_their_reasons() {
+    let info = json(&[]);
+    let choice = |whom| named(&info["chosen"], "for", whom)["choice"].as_str().unwrap().to_string();
+    assert!(choice("itself").contains("loopback taken"), "{}", choice("itself"));
+    assert!(choice("same host").contains("sm taken"), "{}", choice("same host"));
+    assert!(
+        choice("other host").contains("sm left (unreachable: the peer is on another host)"),
+        "{}",
+        choice("other host")
+    );
+    assert_eq!(named(&info["transports"], "name", "sm")["works"], true);
+}
+
+#[test]
+fn what_does_not_work_is_told_with_the_reason() {
+    let broken = [("TOWLINE_SM_DIRECTORY", "/nowhere/at/all")];
+    let info = json(&broken);
+    let sm = named(&info["transports"], "name", "sm");
+    assert!(sm["works"] == false && sm["why"].as_str().unwrap().contains("/nowhere/at/all"), "{sm}");
+    let choice = named(&info["chosen"], "for", "same host")["choice"].as_str().unwrap().to_string();
+    assert!(choice.contains("tcp taken"), "{choice}");
+    let text = String::from_utf8(self::info(&[], &broken).stdout).unwrap();
+    assert!(text.contains("sm         no: ") && text.contains("TOWLINE_SM_DIRECTORY"), "{text}");
+}
+
+#[test]
+fn a_variable_that_makes_no_sense_is_named() {
+    let output = info(&[], &[("TOWLINE_LINKS", "many")]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("TOWLINE_LINKS"), "{said}");
+}
