@@ -37,6 +37,14 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
 
+    /// Exactly these measurements, such as latency:8,rate:8
+    #[arg(long, value_name = "MODE:BYTES,...", value_delimiter = ',', value_parser = measure)]
+    pub measure: Vec<(Mode, Size)>,
+
+    /// Do not measure the limits: they are printed as 0
+    #[arg(long)]
+    pub no_limit: bool,
+
     /// Few sizes, short repetitions
     #[arg(long)]
     pub quick: bool,
@@ -44,6 +52,13 @@ pub struct Arguments {
     /// After so many seconds, each measurement that is left is made once
     #[arg(long, value_name = "SECS", default_value_t = 25)]
     pub seconds: u64,
+}
+
+fn measure(text: &str) -> std::result::Result<(Mode, Size), String> {
+    let (mode, bytes) = text.split_once(':').ok_or("MODE:BYTES is wanted")?;
+    let (mode, size) = (mode.parse()?, bytes.parse()?);
+    let moves = mode == Mode::Latency || size != Size(0);
+    moves.then_some((mode, size)).ok_or_else(|| "there is no bandwidth of 0 bytes".into())
 }
 
 /// Runs one rank.
@@ -65,10 +80,14 @@ fn take_part(arguments: &Arguments) -> Result<()> {
     if let Some(processors) = pin::two() {
         pin::pin(processors[world.rank() as usize]);
     }
-    let measures = measures(&arguments.mode, &arguments.sizes, arguments.quick);
+    let measures = match &arguments.measure[..] {
+        [] => measures(&arguments.mode, &arguments.sizes, arguments.quick),
+        these => these.to_vec(),
+    };
     let most = measures.iter().map(|(mode, size)| size.0 * window(*mode, size.0)).max().unwrap_or(0);
     let mut pair = Pair {
         bare: meet(&world)?,
+        limits: !arguments.no_limit,
         sockets: !world.rails().contains(&"sm"),
         out: vec![1; most],
         into: vec![2; most],
@@ -146,6 +165,8 @@ impl Order {
 struct Pair {
     world: World,
     bare: Bare,
+    /// Whether to measure the limits at all.
+    limits: bool,
     /// Whether the limit is that of sockets, else that of memory.
     sockets: bool,
     out: Vec<u8>,
@@ -160,11 +181,14 @@ impl Pair {
         let bytes = size.0;
         let ours = |count| Order::Ours(mode, bytes, count);
         let our_count = self.calibrate(mode, bytes, ours)?;
-        let (way, bare_count) = self.best_way(mode, bytes)?;
+        let bare = if self.limits { Some(self.best_way(mode, bytes)?) } else { None };
         let (mut steady, mut tried) = (0, 0);
         while steady < repeat && tried < 3 * repeat && (tried == 0 || Instant::now() < deadline) {
             let before = self.order(Order::Bounce)?;
-            let limit = self.order(Order::Bare(mode, bytes, bare_count, way))?;
+            let limit = match bare {
+                Some((way, count)) => self.order(Order::Bare(mode, bytes, count, way))?,
+                None => 0.0,
+            };
             let value = self.order(ours(our_count))?;
             let after = self.order(Order::Bounce)?;
             // Eight bytes need no line beside the one that bounces.

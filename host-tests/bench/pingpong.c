@@ -1,0 +1,164 @@
+/* The measurements of `towline perf` for any MPI, so that both can be compared: half a round trip, bandwidth and rate,
+ * each between two bare bounces of a cache line. Prints a line for each repetition, as `towline perf-rank` does:
+ * label, mode, bytes, value, limit (0: not measured), bounce before, bounce after.
+ *
+ * pingpong LABEL REPETITIONS MODE:BYTES...    under mpirun, with two ranks */
+#include <mpi.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { LATENCY, BANDWIDTH, RATE };
+enum { TARGET_NS = 10 * 1000 * 1000, WATCH_NS = 2 * 1000 * 1000, BATCH = 512, MOST = 256 };
+static const char *const NAMES[] = {"latency", "bandwidth", "rate"};
+static const uint64_t LAST = 1ull << 63;
+
+static int me;
+static _Atomic uint64_t *word;
+static char *out, *into;
+
+static double now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+/* As in adapters/cli/src/perf/plan.rs. */
+static int window(int mode, long bytes) {
+    long most = mode == BANDWIDTH ? 64 : 256, fit = (8l << 20) / bytes;
+    return mode == LATENCY ? 1 : fit < 2 ? 2 : fit > most ? most : fit;
+}
+
+static inline void relax(int paused) {
+#if defined(__x86_64__)
+    if (paused) __builtin_ia32_pause();
+#else
+    (void)paused;
+#endif
+}
+
+static uint64_t rounds(uint64_t value, long count, uint64_t last, int paused) {
+    for (long i = 1; i <= count; i++) {
+        atomic_store_explicit(word, (value + 1) | (i == count ? last : 0), memory_order_release);
+        value += 2;
+        while (atomic_load_explicit(word, memory_order_acquire) != value) relax(paused);
+    }
+    return value;
+}
+
+/* Half a round trip of a bare cache line, in nanoseconds. */
+static double bounce_by(int paused) {
+    uint64_t value;
+    if (me == 1) {
+        do {
+            while (!((value = atomic_load_explicit(word, memory_order_acquire)) & 1)) relax(paused);
+            atomic_store_explicit(word, (value & ~LAST) + 1, memory_order_release);
+        } while (!(value & LAST));
+        return 0;
+    }
+    value = rounds(atomic_load(word), BATCH, 0, paused);
+    double start = now_ns(), end = start;
+    long count = 0;
+    for (; end - start < WATCH_NS; end = now_ns(), count += BATCH) value = rounds(value, BATCH, 0, paused);
+    rounds(value, 1, LAST, paused);
+    return (end - start) / (2.0 * count);
+}
+
+static double bounce(void) {
+    double tight = bounce_by(0), paused = bounce_by(1);
+    return tight < paused ? tight : paused;
+}
+
+static double latency(long bytes, long count) {
+    long warm_up = count / 8 + 1;
+    double start = 0;
+    for (long i = 0; i < warm_up + count; i++) {
+        if (i == warm_up) start = now_ns();
+        if (me == 0) MPI_Send(out, bytes, MPI_BYTE, 1, 2, MPI_COMM_WORLD);
+        MPI_Recv(into, bytes, MPI_BYTE, 1 - me, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (me == 1) MPI_Send(out, bytes, MPI_BYTE, 0, 2, MPI_COMM_WORLD);
+    }
+    return (now_ns() - start) / (2.0 * count);
+}
+
+static double stream(int mode, long bytes, long count) {
+    MPI_Request requests[MOST];
+    int many = window(mode, bytes);
+    double start = now_ns();
+    for (long i = 0; i < count; i++) {
+        for (int k = 0; k < many; k++) {
+            if (me == 0)
+                MPI_Isend(out + k * bytes, bytes, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &requests[k]);
+            else
+                MPI_Irecv(into + k * bytes, bytes, MPI_BYTE, 0, 2, MPI_COMM_WORLD, &requests[k]);
+        }
+        MPI_Waitall(many, requests, MPI_STATUSES_IGNORE);
+        if (me == 0)
+            MPI_Recv(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD);
+    }
+    double messages = (double)count * many, ns = now_ns() - start;
+    return mode == RATE ? messages * 1e9 / ns : messages * bytes / ns;
+}
+
+static double measure(int mode, long bytes, long count) {
+    return mode == LATENCY ? latency(bytes, count) : stream(mode, bytes, count);
+}
+
+/* How often to do it so that it takes as long as a repetition should. */
+static long calibrate(int mode, long bytes) {
+    long count = 1;
+    for (int i = 0; i < 3; i++) {
+        double value = measure(mode, bytes, count), many = window(mode, bytes);
+        double each = mode == LATENCY ? 2 * value : mode == BANDWIDTH ? bytes * many / value : many * 1e9 / value;
+        long enough = TARGET_NS / (each > 1 ? each : 1);
+        count = enough < 1 ? 1 : enough > 64 * count ? 64 * count : enough;
+        MPI_Bcast(&count, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+    }
+    return count;
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    int size;
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size != 2 || argc < 4) {
+        fprintf(stderr, "usage: mpirun -n 2 pingpong LABEL REPETITIONS MODE:BYTES...\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    MPI_Win win;
+    void *mine;
+    MPI_Win_allocate_shared(me == 0 ? 4096 : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    MPI_Aint length;
+    int unit;
+    MPI_Win_shared_query(win, 0, &length, &unit, &word);
+    if (me == 0) atomic_store(word, 0);
+    out = malloc(8 << 20), into = malloc(8 << 20);
+    memset(out, 1, 8 << 20), memset(into, 2, 8 << 20);
+    MPI_Barrier(MPI_COMM_WORLD);
+
+    int repetitions = atoi(argv[2]);
+    for (int i = 3; i < argc; i++) {
+        char *colon = strchr(argv[i], ':');
+        long bytes = colon ? atol(colon + 1) : 0;
+        int mode = LATENCY;
+        while (mode < RATE && strncmp(argv[i], NAMES[mode], strlen(NAMES[mode])) != 0) mode++;
+        if (bytes < 1 || bytes > 4 << 20) MPI_Abort(MPI_COMM_WORLD, 2);
+        long count = calibrate(mode, bytes);
+        for (int k = 0; k < repetitions; k++) {
+            double before = bounce();
+            MPI_Barrier(MPI_COMM_WORLD);
+            double value = measure(mode, bytes, count);
+            double after = bounce();
+            if (me == 0) printf("%s %s %ld %.6e 0 %.1f %.1f\n", argv[1], NAMES[mode], bytes, value, before, after);
+        }
+    }
+    MPI_Win_free(&win);
+    MPI_Finalize();
+    return 0;
+}
