@@ -50,6 +50,9 @@ macro_rules! mtl_suite {
             p27_messages_between_many_do_not_overtake
             p27_a_flood_before_the_wanted_message
             p27_reverse_order_with_a_single_envelope
+            p27_m12_an_answer_kept_for_a_probe_does_not_overtake
+            p27_an_answer_goes_to_no_wider_receive
+            p27_vain_asks_come_to_rest
             p28_strided_memory_is_packed_and_gaps_are_left_alone
             p29_truncation_tells_both_lengths
             p30_a_completion_is_followed_by_the_next_send
@@ -775,6 +778,99 @@ pub fn p27_reverse_order_with_a_single_envelope<S: Setup>(setup: S) {
     }
     for (from, sending) in sends {
         world.finish_send(from, sending).expect("it is sent");
+    }
+    world.all_is_given_back();
+}
+
+/// No credit at all: every message is held back at its sender, and is sent for who asks.
+const HELD: Config = Config { unexpected: 0, units: 0, ..CONFIG };
+
+/// What a probe for one tag has brought here is no match for a receive of any tag while others were sent before it.
+pub fn p27_m12_an_answer_kept_for_a_probe_does_not_overtake<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, HELD);
+    let comm = world.world[1];
+    let data = [patterned(1, 20), patterned(2, 20)];
+    let sends = [1, 2].map(|tag| world.isend(0, 1, tag, Mode::Standard, &data[tag as usize - 1]));
+    world.until("a probe finds the second", |world| {
+        world.nodes[1].iprobe(comm, Source::Any, Tag::Is(2)).is_some_and(|found| found.tag == 2)
+    });
+    let mut first = None;
+    world.until("a probe finds the first", |world| {
+        first = world.nodes[1].iprobe(comm, Source::Rank(0), Tag::Any);
+        first.is_some()
+    });
+    assert_eq!(first.map(|found| found.tag), Some(1), "the probed one overtook it");
+    world.until("a probe finds the second again", |world| {
+        world.nodes[1].iprobe(comm, Source::Any, Tag::Is(2)).is_some()
+    });
+    for (tag, data) in [(1, &data[0]), (2, &data[1])] {
+        let mut room = vec![0; 20];
+        let receive = world.irecv(1, Source::Any, Tag::Any, &mut room);
+        assert_eq!(world.finish(1, receive).expect("it is received").tag, tag, "overtaken");
+        assert!(room == *data);
+    }
+    for sending in sends {
+        world.finish_send(0, sending).expect("it is sent");
+    }
+    world.all_is_given_back();
+}
+
+/// A receive of one tag is asked for and taken back; the answer must not go to a receive of any tag that was posted
+/// meanwhile, since another message goes first there.
+pub fn p27_an_answer_goes_to_no_wider_receive<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, HELD);
+    let data = [patterned(1, 20), patterned(2, 20)];
+    let mut rooms = [vec![0; 20], vec![0; 20]];
+    let [room, other] = &mut rooms;
+    let narrow = world.irecv(1, Source::Rank(0), Tag::Is(2), room);
+    let sends = [1, 2].map(|tag| world.isend(0, 1, tag, Mode::Standard, &data[tag as usize - 1]));
+    world.until("the answer leaves", |world| world.nodes[0].counters().answers_sent > 0);
+    if world.nodes[1].cancel(narrow) {
+        assert_eq!(world.finish(1, narrow), Err(Failure::Cancelled));
+        let wide = world.irecv(1, Source::Any, Tag::Any, other);
+        assert_eq!(world.finish(1, wide).expect("it is received").tag, 1, "overtaken");
+        let again = world.irecv(1, Source::Any, Tag::Is(2), room);
+        assert_eq!(world.finish(1, again).expect("it is received").tag, 2);
+    } else {
+        // The answer was quicker than this test.
+        world.finish(1, narrow).expect("it is received");
+        let wide = world.irecv(1, Source::Any, Tag::Any, other);
+        assert_eq!(world.finish(1, wide).expect("it is received").tag, 1);
+    }
+    assert!(rooms[0] == data[1] && rooms[1] == data[0]);
+    for sending in sends {
+        world.finish_send(0, sending).expect("it is sent");
+    }
+    world.all_is_given_back();
+}
+
+/// Receives for which nothing is held, and held messages for which there is no receive: all is asked once, then it is
+/// quiet; and the one pair that matches is found among them.
+pub fn p27_vain_asks_come_to_rest<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, HELD);
+    let data = patterned(1, 20);
+    let mut rooms: Vec<Vec<u8>> = (0..6).map(|_| vec![0; 20]).collect();
+    let receives: Vec<_> = rooms
+        .iter_mut()
+        .enumerate()
+        .map(|(tag, room)| world.irecv(1, Source::Rank(0), Tag::Is(tag as u32), room))
+        .collect();
+    let sends = [20, 21, 5, 22].map(|tag| world.isend(0, 1, tag, Mode::Standard, &data));
+    world.finish(1, receives[5]).expect("found among the others");
+    world.settle();
+    let asked = world.nodes[1].counters().asks_sent;
+    assert!(asked < 100, "{asked} asks for five receives");
+    for receive in &receives[..5] {
+        assert!(world.nodes[1].cancel(*receive));
+        assert_eq!(world.finish(1, *receive), Err(Failure::Cancelled));
+    }
+    for _ in 0..3 {
+        let mut room = vec![0; 20];
+        let receive = world.irecv(1, Source::Any, Tag::Any, &mut room);
+        assert!(world.finish(1, receive).expect("it is received").tag >= 20);
+    }
+    for sending in sends {
+        world.finish_send(0, sending).expect("it is sent");
     }
     world.all_is_given_back();
 }

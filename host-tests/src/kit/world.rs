@@ -19,6 +19,9 @@ use super::recorder::{Log, Recorder};
 /// Idle rounds after which a check gives up waiting.
 const PATIENCE: u32 = 400_000;
 
+/// Rounds after which what is never idle is taken to run in circles.
+const ROUNDS: u32 = 50_000_000;
+
 /// Communicators that each node has room for.
 const COMMS: u32 = 4;
 
@@ -161,13 +164,14 @@ impl<S: Setup> World<S> {
     /// # Panics
     /// If that does not come about.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let mut idle = 0;
+        let (mut idle, mut rounds) = (0, 0);
         while !done(self) {
+            rounds += 1;
             idle = if self.round() > 0 { 0 } else { idle + 1 };
             if idle % 256 == 255 {
                 thread::yield_now();
             }
-            if idle >= PATIENCE {
+            if idle >= PATIENCE || rounds >= ROUNDS {
                 let counters: Vec<_> = self.nodes.iter().map(|node| *node.counters()).collect();
                 panic!("waited in vain: {what}; {counters:#?}");
             }
