@@ -90,8 +90,35 @@ impl Builder {
         self
     }
 
-    /// Takes part in a job that was joined already, by other ways than the environment: as a rank within one process, for
-    /// example, each in a thread of its own.
+    /// Takes part in a job that was joined already, by other ways than the environment. So the threads of a process can be
+    /// ranks of a job, each with a world of its own:
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use towline::Builder;
+    /// use towline::bootstrap::server::{Config, Server};
+    /// use towline::bootstrap::{Environment, Job};
+    ///
+    /// let mut base = Environment::singleton(); // a random job number and key
+    /// let (job, key, listen) = (base.job, base.key.clone(), Some("127.0.0.1:0".parse().unwrap()));
+    /// let server = Server::start(Config { size: 2, job, key, name: None, listen, left_is_gone: true }, |_| {})?;
+    /// (base.size, base.root, base.local) = (2, server.addresses().to_vec(), Some(vec![0, 1]));
+    /// std::thread::scope(|threads| {
+    ///     for rank in 0..2 {
+    ///         let mut environment = base.clone();
+    ///         environment.rank = rank;
+    ///         threads.spawn(move || {
+    ///             let job = Job::join(environment, Instant::now() + Duration::from_secs(30)).unwrap();
+    ///             let world = Builder::new().job(job).build().unwrap();
+    ///             let mut other = [0u32];
+    ///             world.sendrecv(&[rank], 1 - rank, 0, &mut other, 1 - rank, 0).unwrap();
+    ///             assert_eq!(other, [1 - rank]);
+    ///             world.finish().unwrap();
+    ///         });
+    ///     }
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn job(mut self, job: Job) -> Self {
         self.job = Some(job);
         self

@@ -7,6 +7,14 @@ use towline_core::error::Blame;
 use towline_core::mtl::CommError;
 
 /// Why an operation on messages failed. Ranks are those of the communicator that was used.
+///
+/// ```
+/// let world = towline::init()?;
+/// let error = world.send(9, 0, b"to nobody").unwrap_err();
+/// assert_eq!(error, towline::Error::NoSuchRank { rank: 9, size: 1 });
+/// assert_eq!(error.to_string(), "there is no rank 9: the communicator has 1");
+/// # Ok::<(), towline::SetupError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -119,6 +127,15 @@ impl From<Misfit> for Error {
 }
 
 /// An operation on an owned buffer failed: why, and the buffer.
+///
+/// ```
+/// let world = towline::init()?;
+/// let failed = world.isend(9, 0, vec![1u8, 2, 3]).unwrap_err();
+/// assert_eq!(failed.buffer, [1, 2, 3]); // not lost
+/// let error: towline::Error = failed.into(); // as `?` does
+/// assert_eq!(error, towline::Error::NoSuchRank { rank: 9, size: 1 });
+/// # Ok::<(), towline::SetupError>(())
+/// ```
 pub struct Failed<B> {
     /// Why.
     pub error: Error,

@@ -19,6 +19,25 @@ use crate::error::{Error, Failed};
 use crate::message::{Source, Status, Tag};
 
 /// Memory that an operation may own while it sends from it.
+///
+/// ```
+/// struct Record {
+///     header: u32,
+///     text: Vec<u8>,
+/// }
+///
+/// impl towline::Buffer for Record {
+///     fn bytes(&self) -> &[u8] {
+///         &self.text
+///     }
+/// }
+///
+/// let world = towline::init()?;
+/// let sending = world.isend(0, 1, Record { header: 7, text: b"only this".to_vec() })?;
+/// assert_eq!(world.recv_vec::<u8>(0, 1)?.0, b"only this");
+/// assert_eq!(sending.wait()?.header, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Buffer: 'static {
     /// The bytes of the message. Asked for once; they must not depend on anything that changes while the buffer is not
     /// touched.
@@ -26,6 +45,22 @@ pub trait Buffer: 'static {
 }
 
 /// Memory that an operation may own while it receives into it.
+///
+/// ```
+/// struct Page(Box<[u8]>);
+///
+/// impl towline::BufferMut for Page {
+///     fn bytes_mut(&mut self) -> &mut [u8] {
+///         &mut self.0
+///     }
+/// }
+///
+/// let world = towline::init()?;
+/// let receiving = world.irecv(0, 1, Page(vec![0; 4096].into()))?;
+/// world.send(0, 1, b"text")?;
+/// assert_eq!(receiving.wait()?.0.0[..4], *b"text");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait BufferMut: 'static {
     /// The bytes to receive into. Asked for once.
     fn bytes_mut(&mut self) -> &mut [u8];

@@ -8,6 +8,11 @@ use towline_core::modex::RecvError;
 use towline_core::mtl::CommError;
 
 /// A world did not come up, or did not end in good order.
+///
+/// ```
+/// let error = towline::Builder::new().transports("pigeon").build().unwrap_err();
+/// assert_eq!(error.to_string(), "there is no transport `pigeon`; there are sm and tcp");
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {

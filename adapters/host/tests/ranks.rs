@@ -25,7 +25,7 @@ fn around(world: &World) -> (u32, u32) {
 }
 
 #[test]
-fn m6_messages_of_all_sizes_arrive_whole_between_all_pairs() {
+fn m1_m10_messages_of_all_sizes_arrive_whole_between_all_pairs() {
     for way in WAYS {
         ranks(3, way, |world| {
             for len in [0, 1, 32, 33, 4096, 8192, 8193, 70_000, 1 << 20] {
@@ -48,7 +48,7 @@ fn m6_messages_of_all_sizes_arrive_whole_between_all_pairs() {
 }
 
 #[test]
-fn m6_blocking_sends_in_a_ring_and_wildcards() {
+fn m7_m10_blocking_sends_in_a_ring_and_wildcards() {
     for way in WAYS {
         ranks(3, way, |world| {
             let (left, right) = around(&world);
@@ -65,7 +65,7 @@ fn m6_blocking_sends_in_a_ring_and_wildcards() {
 }
 
 #[test]
-fn m6_synchronous_sends_end_with_their_receive() {
+fn m8_synchronous_sends_end_with_their_receive() {
     for way in WAYS {
         let received = AtomicBool::new(false);
         ranks(2, way, |world| {
@@ -82,7 +82,7 @@ fn m6_synchronous_sends_end_with_their_receive() {
 }
 
 #[test]
-fn p20_truncation_names_both_lengths_and_the_rest_is_delivered() {
+fn p29_truncation_names_both_lengths_and_the_rest_is_delivered() {
     ranks(2, "sm", |world| {
         for len in [100usize, 100_000] {
             if world.rank() == 0 {
@@ -98,7 +98,7 @@ fn p20_truncation_names_both_lengths_and_the_rest_is_delivered() {
 }
 
 #[test]
-fn m14_probed_messages_are_their_holders_alone() {
+fn m13_probed_messages_are_their_holders_alone() {
     for way in WAYS {
         ranks(2, way, |world| {
             if world.rank() == 0 {
@@ -163,7 +163,7 @@ fn forgotten_tokens_do_not_let_a_scope_end_early() {
 }
 
 #[test]
-fn a_scope_that_fails_or_panics_cancels_what_did_not_match() {
+fn m14_a_scope_that_fails_or_panics_cancels_what_did_not_match() {
     let world = towline::init().unwrap();
     let mut into = [0u8; 8];
     let failed = world.scope(|s| {
@@ -406,7 +406,7 @@ fn columns_go_to_columns_and_rows() {
 }
 
 #[test]
-fn m5_communicators_keep_their_messages_apart() {
+fn m15_communicators_keep_their_messages_apart() {
     for way in WAYS {
         ranks(4, way, |world| {
             let rank = world.rank();
