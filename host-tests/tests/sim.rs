@@ -8,7 +8,7 @@ use std::{env, panic, thread};
 
 use towline_host_tests::sim::checker::Summary;
 use towline_host_tests::sim::faults::Counts;
-use towline_host_tests::sim::job::{Report, add};
+use towline_host_tests::sim::job::{Report, add, run};
 use towline_host_tests::sim::swarm;
 
 /// Seeds of a run that asks for no number.
@@ -32,6 +32,8 @@ fn one(seed: u64) -> Result<Report, String> {
 #[derive(Default)]
 struct Total {
     seeds: u64,
+    /// Seeds with at least four nodes.
+    large: u64,
     summary: Summary,
     counts: Counts,
     transitions: Vec<(&'static str, u64)>,
@@ -46,11 +48,8 @@ impl Total {
             Err(failure) => self.failures.push((seed, failure)),
             Ok(report) => {
                 assert!(report.summary.messages >= swarm::MESSAGES as u64);
-                self.summary.messages += report.summary.messages;
-                self.summary.bytes += report.summary.bytes;
-                self.summary.cancelled += report.summary.cancelled;
-                self.summary.truncated += report.summary.truncated;
-                self.summary.wildcards += report.summary.wildcards;
+                self.large += u64::from(report.nodes >= 4);
+                self.summary.add(&report.summary);
                 self.counts.add(&report.counts);
                 add(&mut self.transitions, &report.transitions);
                 self.took += report.took;
@@ -96,6 +95,29 @@ fn p15_b14_m10_random_jobs_keep_the_order_of_mpi() {
     }
 }
 
+#[test]
+fn p15_what_is_only_delayed_still_arrives() {
+    let mut counts = Counts::default();
+    for seed in 0..24 {
+        let mut setting = swarm::setting(seed);
+        let nodes = setting.plan.programs.len() as u32;
+        let window = |at: u32| (20_000 + u64::from(at) * 35_000, 80_000 + u64::from(at) * 50_000);
+        setting.faults.stalls = (0..nodes).map(|node| (node, 0, window(node))).collect();
+        setting.faults.partitions = (1..nodes).map(|node| (0, node, window(node * 2))).collect();
+        counts.add(&run(setting).unwrap_or_else(|trouble| panic!("seed {seed}, stalled: {trouble}")).counts);
+    }
+    assert!(counts.stalled > 0 && counts.partitioned > 0);
+}
+
+#[test]
+fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
+    for seed in [4, 8, 12] {
+        let mut setting = swarm::setting(seed);
+        setting.faults.deaths = vec![(1, None, 50_000)];
+        assert!(run(setting).is_err(), "seed {seed}: its messages cannot have arrived");
+    }
+}
+
 /// A run that meets no fault of some kind, or never takes some way of the protocol, proves nothing about it.
 fn all_happened(total: &Total) {
     // Loss and death come with the link floor: off until then.
@@ -111,4 +133,6 @@ fn all_happened(total: &Total) {
     assert!(missing.is_empty(), "never happened: {missing:?}");
     let summary = total.summary;
     assert!(summary.cancelled > 0 && summary.truncated > 0 && summary.wildcards > 0);
+    assert!(summary.modes.iter().chain(&summary.sizes).all(|count| *count > 0), "{summary:?}");
+    assert!(total.large * 4 >= total.seeds, "{} of {} seeds have four nodes", total.large, total.seeds);
 }

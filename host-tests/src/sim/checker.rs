@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::history::{History, Message, Mode, Outcome, RESERVED, Receive, Record, digest_of};
+use super::history::{History, MODES, Message, Mode, Outcome, RESERVED, Receive, Record, digest_of};
 
 /// What a job did wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,6 +94,26 @@ pub struct Summary {
     pub truncated: u64,
     /// Receives from anyone or of any tag.
     pub wildcards: u64,
+    /// Messages by mode, in the order of [`MODES`].
+    pub modes: [u64; MODES.len()],
+    /// Messages by size, in the classes of [`SIZES`] and beyond.
+    pub sizes: [u64; SIZES.len() + 1],
+}
+
+/// Bytes up to which the messages of each class go: none, what fits a frame's head, what is always copied, more.
+pub const SIZES: [u64; 4] = [0, 56, 4096, 65_536];
+
+impl Summary {
+    /// Adds what was checked elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.cancelled += other.cancelled;
+        self.truncated += other.truncated;
+        self.wildcards += other.wildcards;
+        self.modes.iter_mut().zip(other.modes).for_each(|(sum, count)| *sum += count);
+        self.sizes.iter_mut().zip(other.sizes).for_each(|(sum, count)| *sum += count);
+    }
 }
 
 /// A record of a posting, and where in the history it and its end are.
@@ -240,6 +260,9 @@ impl<'h> Matching<'h> {
         let lengths_fit = delivered == sent.len.min(receive.room) && truncated == (sent.len > receive.room);
         if received == sent.len && lengths_fit && digest_of(message, delivered, &mut self.scratch) == digest {
             self.summary.messages += 1;
+            let mode = MODES.iter().position(|mode| *mode == sent.mode).unwrap_or_default();
+            self.summary.modes[mode] += 1;
+            self.summary.sizes[SIZES.iter().take_while(|most| sent.len > **most).count()] += 1;
             self.summary.bytes += delivered;
             self.summary.truncated += u64::from(truncated);
             return Ok(());

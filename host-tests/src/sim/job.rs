@@ -23,6 +23,9 @@ const IDLE_ROUNDS: u32 = 3000;
 /// Rounds after which a job that is still busy is taken to run in circles.
 const ROUNDS: u64 = 3_000_000;
 
+/// Virtual nanoseconds after which a job is taken to be too slow.
+const HORIZON: u64 = 20_000_000_000;
+
 /// The rails of a node.
 pub struct Set(pub Vec<SimRail>);
 
@@ -66,6 +69,8 @@ pub struct Report {
     pub counts: Counts,
     /// What the engines did, summed up.
     pub transitions: Vec<(&'static str, u64)>,
+    /// Nodes of the job.
+    pub nodes: u32,
     /// Virtual nanoseconds.
     pub took: u64,
 }
@@ -323,7 +328,7 @@ impl Job<'_> {
                 }
             }
             idle = if active { 0 } else { idle + 1 };
-            if idle > IDLE_ROUNDS {
+            if idle > IDLE_ROUNDS || self.now > HORIZON {
                 return Err(Trouble::Stuck(self.situation()));
             }
             self.pass_time(active, idle);
@@ -633,7 +638,7 @@ impl Job<'_> {
 
     /// Looks at all that is left, and judges the whole.
     fn judge(mut self) -> Result<Report, Trouble> {
-        let mut report = Report { took: self.now, ..Report::default() };
+        let mut report = Report { nodes: self.nodes.len() as u32, took: self.now, ..Report::default() };
         for node in &mut self.nodes {
             for (number, mut room, delivered) in std::mem::take(&mut node.rooms) {
                 room.take(delivered as usize, &mut self.scratch);
