@@ -321,15 +321,15 @@ fn start(
     limits: pml::Config,
 ) -> Result<World, SetupError> {
     let size = job.size();
-    let Opened { mut rails, failures } = opened;
+    let Opened { rails, failures } = opened;
     let bytes = Mtl::<RailSet>::bytes(&limits, config.communicators, rails.len() + 1) + HubBox::bytes(LOOP_FRAME) + 64;
     let memory = Mapping::new(bytes).map_err(|why| SetupError::System("map memory for the engine", why))?;
     // SAFETY: called once; all that is cut from it goes into the engine, whose fields go in the order that this needs.
     let mut arena = unsafe { memory.arena() };
     let hub = HubBox::new(&mut arena, LOOP_FRAME).map_err(SetupError::Memory)?;
+    let mut rails = rails; // declared behind the hub, so that it goes first where this fails
     // SAFETY: its rail goes into the engine, or is dropped here, before the hub is.
-    let own = unsafe { hub.hub() }.rail(0);
-    rails.extend(own.map(AnyRail::Loopback));
+    rails.extend(unsafe { hub.hub() }.rail(0).map(AnyRail::Loopback));
     let choices = choose(&job, &mut rails)?;
 
     // A rail that nobody is reached by is given up, so that it need not be polled.
@@ -377,4 +377,36 @@ fn start(
         finished: Cell::new(false),
     });
     Ok(World::new(Communicator::new(context, comm, rank, size, true, WORLD)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_ports() {
+        assert_eq!(ports("0"), Some(0..=0));
+        assert_eq!(ports(" 5000 - 5100 "), Some(5000..=5100));
+        assert_eq!(ports("5000-"), None);
+        assert_eq!(ports("70000"), None);
+    }
+
+    #[test]
+    fn rings_grow_only_where_ranks_take_turns_and_never_beyond_what_is_free() {
+        let here = std::path::Path::new("/dev/shm");
+        assert_eq!(bulk_ring(here, 1 << 18, 1), 1 << 18);
+        for ranks in [1000, 100_000] {
+            assert_eq!(bulk_ring(here, 1 << 18, ranks), 1 << 18, "16 MiB in all for {ranks} ranks");
+        }
+        assert_eq!(bulk_ring(std::path::Path::new("/nowhere"), 1 << 18, 1000), 1 << 18);
+    }
+
+    #[test]
+    fn a_transport_that_cannot_work_is_an_error_where_it_was_asked_for() {
+        let nowhere = |config: &mut Config| config.sm_directory = "/nowhere".into();
+        let asked = Builder::new().transports("sm").configure(nowhere).build();
+        assert!(matches!(asked, Err(SetupError::Transport { name, .. }) if name == "sm"));
+        let wrong = Builder::new().transports("tcp").configure(|config| config.tcp_ports = "many".into()).build();
+        assert!(wrong.unwrap_err().to_string().contains("TOWLINE_TCP_PORTS"));
+    }
 }

@@ -28,7 +28,8 @@ use crate::tunables::Tunable;
 ///
 /// When it is dropped it waits for all other ranks to come to their end too, and tells the launcher that this rank is
 /// done; [`finish`](Self::finish) does the same and says whether all went well. In a thread that panics neither happens, and
-/// the launcher ends the job.
+/// the launcher ends the job. A rank that cannot go on for another reason should call [`abort`](Self::abort): others may wait
+/// for it, and it would wait for them.
 #[derive(Debug)]
 pub struct World {
     all: Communicator,
