@@ -1,4 +1,4 @@
-//! The suite for any [`Rail`](towline_core::btl::Rail). Each check takes a fresh [`Setup`] and panics where the rail
+//! The suite for any [`Rail`]. Each check takes a fresh [`Setup`] and panics where the rail
 //! breaks the contract of `towline_core::btl::rail`; [`rail_suite!`](crate::rail_suite) makes tests of them.
 
 use std::thread;
