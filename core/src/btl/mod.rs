@@ -18,7 +18,7 @@ mod sends;
 pub mod stack;
 pub mod tags;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use attributes::{Attributes, Capabilities};
 pub use rail::{

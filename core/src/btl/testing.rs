@@ -45,7 +45,7 @@ impl Script {
 #[derive(Debug)]
 pub struct Scripted {
     inner: Loopback<'static>,
-    attributes: Attributes,
+    pub attributes: Attributes,
     pub script: Rc<RefCell<Script>>,
     held: VecDeque<(Endpoint, Shape, Vec<u8>, Span, Cookie)>,
     coming: VecDeque<(FrameId, usize, Span, Cookie)>,
@@ -70,6 +70,13 @@ pub fn rails(count: u32) -> Vec<Scripted> {
             Scripted { inner, attributes, script, held: VecDeque::new(), coming: VecDeque::new(), staged: false }
         })
         .collect()
+}
+
+impl Scripted {
+    /// Bodies that were asked for and are still coming in.
+    pub fn coming(&self) -> usize {
+        self.coming.len()
+    }
 }
 
 impl Rail for Scripted {

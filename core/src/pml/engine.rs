@@ -230,6 +230,8 @@ pub struct Pml<'m, R> {
     pub(super) credit_step: (u16, u16),
     /// Spare envelopes that are taken.
     pub(super) spares_used: u32,
+    /// Probes that found nothing, all told; wraps.
+    pub(super) vain_probes: u32,
     pub(super) counters: Counters,
     pub(super) config: Config,
 }
@@ -283,6 +285,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             posting: 1,
             credit_step: (config.quota().0.div_ceil(2).max(1), config.quota().1.div_ceil(2).max(1)),
             spares_used: 0,
+            vain_probes: 0,
             counters: Counters::default(),
             config,
             rails,
@@ -299,6 +302,8 @@ impl<'m, R: Rails> Pml<'m, R> {
     /// peer to rail `i`, or says why not; what it decides is the caller's affair (see [`crate::btl`], selection).
     ///
     /// Rails of the lowest latency share the first fragments, all share the rest by bandwidth.
+    ///
+    /// A peer that was lost begins anew: what it had sent before, and nobody received, is dropped.
     ///
     /// # Errors
     /// [`Unreachable`] where the peer is already known or out of range (`Full`), where its parameters cannot be
@@ -346,6 +351,10 @@ impl<'m, R: Rails> Pml<'m, R> {
         let lowest = row.first().map_or(0, |link| link.latency);
         let firsts = row.iter().filter(|link| link.latency == lowest).count();
         let header = size_of::<wire::Match>() as u32;
+        if state.standing == Standing::Lost {
+            self.drop_peer(peer.0, true); // or what is left of its messages would take of its credit
+        }
+        let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
         // Begun anew also where the peer was lost before; only its place in the work list stays.
         *state = PeerState {
             standing: Standing::Up,

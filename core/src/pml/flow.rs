@@ -12,14 +12,17 @@ use super::engine::{Pml, Rails};
 use super::matching::{ANY, Key, Pattern};
 use super::peer::{
     ANNOUNCED, ASKED, ASKED_PROBE, ASKING, ASKING_PROBE, ASKING_WIDE, CREDIT_DUE, HOLDING, PROBE, QUEUED, REJECT_DUE,
-    Standing,
+    Standing, VAIN,
 };
 use super::request::{ANSWERING, List, Phase};
-use super::unexpected::{NARROW, Stage, Unexpected};
+use super::unexpected::{NARROW, SEEN, Stage, Unexpected};
 use crate::btl::{Endpoint, Frame, SendError};
 use crate::pool::Handle;
 use crate::ptl::{self, First};
 use crate::wire::{self, Header, Reason};
+
+/// Probes in vain, of whatever they look for, after which an answer that was kept for one of them may go back.
+const PATIENCE: u32 = 256;
 
 impl<R: Rails> Pml<'_, R> {
     /// Sends a control frame on the peer's first link.
@@ -93,8 +96,7 @@ impl<R: Rails> Pml<'_, R> {
         self.tell_credit(index);
         self.ask(index);
         let Some(peer) = self.peers.get(index as usize) else { return false };
-        let held = !peer.held.is_empty() && peer.answering == 0 && (peer.envelopes != 0 || !peer.has(ANNOUNCED));
-        held || peer.has(REJECT_DUE | ASKED | CREDIT_DUE | HOLDING)
+        peer.is_held_up() || peer.has(REJECT_DUE | ASKED | CREDIT_DUE | HOLDING)
     }
 
     fn tell_reject(&mut self, index: u32) {
@@ -124,10 +126,11 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Says that messages are held back, once.
+    /// Says that messages are held back, once; also of those that wait for an answer to be settled, since that may take
+    /// until a receive is asked for that only they satisfy.
     fn tell_held(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
-        if peer.held.is_empty() || peer.envelopes != 0 || peer.answering != 0 || peer.has(ANNOUNCED) {
+        if peer.held.is_empty() || (peer.envelopes != 0 && peer.answering == 0) || peer.has(ANNOUNCED) {
             return;
         }
         let notice = peer.notice_out.wrapping_add(1);
@@ -171,6 +174,7 @@ impl<R: Rails> Pml<'_, R> {
             && let Some(peer) = self.peers.get_mut(index as usize)
         {
             peer.clear(ASKED | ASKED_PROBE);
+            peer.set(VAIN);
             self.counters.nothings_sent = self.counters.nothings_sent.wrapping_add(1);
         }
     }
@@ -214,7 +218,10 @@ impl<R: Rails> Pml<'_, R> {
             && let Some(slot) = peer.answered.checked_sub(1)
         {
             // The sender can settle one answer at a time: what was kept for a probe goes back.
-            return self.evict(slot);
+            if receive.is_some() || self.gives_way(slot) {
+                self.evict(slot);
+            }
+            return;
         }
         let mut header = wire::Ask::new(pattern.context, pattern.tag);
         if receive.is_none() {
@@ -237,6 +244,7 @@ impl<R: Rails> Pml<'_, R> {
             None => {
                 peer.set(ASKING_PROBE);
                 peer.clear(PROBE);
+                peer.probes = 0;
             }
         }
     }
@@ -253,6 +261,53 @@ impl<R: Rails> Pml<'_, R> {
             }
             self.evict(slot);
         }
+    }
+
+    /// Whether an answer that was kept for a probe may go back for another probe: it was found, or nobody seems to look
+    /// for it any more. A program that looks for several things in turn must come round to it first.
+    fn gives_way(&self, slot: u32) -> bool {
+        self.envelopes.at(slot).is_none_or(|envelope| {
+            envelope.flags & SEEN != 0 || self.vain_probes.wrapping_sub(envelope.sequence) >= PATIENCE
+        })
+    }
+
+    /// A probe found nothing: peers that hold messages back are asked.
+    pub(super) fn want_probe(&mut self, pattern: Pattern) {
+        self.vain_probes = self.vain_probes.wrapping_add(1);
+        if let Some(peer) = self.peers.get(pattern.source as usize) {
+            if peer.has(HOLDING) {
+                self.want_probe_of(pattern.source, pattern);
+            }
+        } else if self.work_head != 0 {
+            // Any source: peers that hold back are always in the work list.
+            let mut next = self.work_head;
+            while let Some(index) = next.checked_sub(1) {
+                let Some(peer) = self.peers.get(index as usize) else { return };
+                next = peer.work_next;
+                if peer.has(HOLDING) {
+                    self.want_probe_of(index, pattern);
+                }
+            }
+        }
+    }
+
+    /// Of all probes since the last ask one is drawn by lot: in any other order one of a program's probes might never have
+    /// its turn.
+    fn want_probe_of(&mut self, from: u32, pattern: Pattern) {
+        let mut lot = (u64::from(self.vain_probes) ^ self.config.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        lot = (lot ^ lot >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let Some(peer) = self.peers.get_mut(from as usize) else { return };
+        peer.probes = peer.probes.saturating_add(1);
+        if !peer.has(PROBE) || (lot >> 32).checked_rem(peer.probes.into()) == Some(0) {
+            peer.set(PROBE);
+            peer.probe_context = pattern.context;
+            peer.probe_tag = pattern.tag;
+        }
+    }
+
+    /// The caller is about to sleep: nobody comes round to what was kept for other probes.
+    pub(super) fn lose_patience(&mut self) {
+        self.vain_probes = self.vain_probes.wrapping_add(PATIENCE);
     }
 
     /// Sends an answer that was kept for a probe back to its sender.
@@ -346,10 +401,11 @@ impl<R: Rails> Pml<'_, R> {
     /// Keeps an answer in a spare envelope, where a probe finds it.
     fn keep_answer(&mut self, rail: usize, frame: &Frame, first: First, wide: bool) -> bool {
         if self.spares_used >= self.config.probes.max(1) {
-            // Another peer's answer gives way; one that a matched probe took cannot.
+            // Another peer's answer may give way; one that a matched probe took cannot.
             let mut next = self.matcher.next_unexpected(None);
             while let Some((slot, _)) = next {
-                if self.envelopes.at(slot).is_some_and(|envelope| envelope.flags & wire::FLAG_ANSWER != 0) {
+                let answer = |envelope: &Unexpected| envelope.flags & wire::FLAG_ANSWER != 0;
+                if self.envelopes.at(slot).is_some_and(answer) && self.gives_way(slot) {
                     self.evict(slot);
                     break;
                 }
@@ -361,11 +417,13 @@ impl<R: Rails> Pml<'_, R> {
         }
         let Some(slot) = self.keep(rail, frame, first, Stage::Queued) else { return false };
         self.spares_used = self.spares_used.wrapping_add(1);
-        if !wide && let Some(envelope) = self.envelopes.at_mut(slot) {
-            envelope.flags |= NARROW;
+        if let Some(envelope) = self.envelopes.at_mut(slot) {
+            envelope.flags |= if wide { 0 } else { NARROW };
+            envelope.sequence = self.vain_probes;
         }
         if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
             peer.answered = slot.wrapping_add(1);
+            peer.probes = 0;
             peer.clear(PROBE); // or it would be sent back for the probe that it is for
         }
         let key = Key { context: first.context, source: frame.from.0, tag: first.tag };

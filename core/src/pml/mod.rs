@@ -6,6 +6,10 @@
 mod counters;
 mod engine;
 mod flow;
+#[cfg(test)]
+mod flow_tests;
+#[cfg(test)]
+mod loss_tests;
 pub mod matching;
 mod peer;
 mod progress;

@@ -2,7 +2,8 @@
 
 use zerocopy::FromZeros;
 
-use super::request::List;
+use super::request::{List, State};
+use crate::pool::Pool;
 use crate::wire::Common;
 
 /// Whether a peer can be sent to.
@@ -36,6 +37,8 @@ pub(crate) const CREDIT_DUE: u16 = 0x0100;
 pub(crate) const REJECT_DUE: u16 = 0x0200;
 /// What we asked was for any tag.
 pub(crate) const ASKING_WIDE: u16 = 0x0400;
+/// An ask found nothing since the last notice: the next message that is held back brings another.
+pub(crate) const VAIN: u16 = 0x0800;
 
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
@@ -59,6 +62,8 @@ pub(crate) struct PeerState {
     /// The peer's whole credit: more than this never comes back.
     pub quota_envelopes: u16,
     pub quota_units: u16,
+    /// Probes of ours that found nothing since one was asked for.
+    pub probes: u16,
     /// Number of the next frame to the peer.
     pub frame_out: u32,
     /// Envelopes parked until the messages before them arrive: first of the list, index plus one.
@@ -120,6 +125,20 @@ impl PeerState {
         self.owed_envelopes = 0;
         self.owed_units = 0;
         self.frame_out = self.frame_out.wrapping_add(1);
+    }
+
+    /// Whether something is held back that may go now, or has yet to be told of.
+    #[inline]
+    pub const fn is_held_up(&self) -> bool {
+        !self.held.is_empty() && (!self.has(ANNOUNCED) || (self.envelopes != 0 && self.answering == 0))
+    }
+
+    /// Adds a send to those held back.
+    pub fn hold(&mut self, pool: &mut Pool<'_, State>, slot: u32) {
+        self.held.push(pool, slot);
+        if self.has(VAIN) {
+            self.clear(VAIN | ANNOUNCED); // what was asked in vain may find this one
+        }
     }
 
     #[inline]

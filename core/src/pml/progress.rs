@@ -1,7 +1,7 @@
 //! What happens when the engine is called: events of the rails, upcalls of the frames, what waits to be sent.
 
 use super::engine::{Pml, Rails};
-use super::peer::Standing;
+use super::peer::{ASKED, ASKING, CREDIT_DUE, HOLDING, PROBE, REJECT_DUE, Standing};
 use super::receive::ENVELOPE_COOKIE;
 use super::request::{ACTIVE, NOTIFY, Outcome, Phase, RECEIVE, Request};
 use super::unexpected::Stage;
@@ -149,12 +149,20 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Whether all that the work list has to do waits for the other side.
-    fn work_is_waiting(&self) -> bool {
+    fn work_is_waiting(&mut self) -> bool {
+        let last = self.posting.wrapping_sub(1);
         let mut next = self.work_head;
         while let Some(peer) = next.checked_sub(1).and_then(|index| self.peers.get(index as usize)) {
             // A peer that holds back is in the list all the time; an ask is out, or there is nothing to ask for.
-            if peer.has(super::peer::REJECT_DUE | super::peer::ASKED | super::peer::CREDIT_DUE | super::peer::PROBE)
-                || (!peer.held.is_empty() && peer.answering == 0 && peer.envelopes != 0)
+            let may_ask = peer.has(HOLDING) && !peer.has(ASKING);
+            if may_ask && peer.has(PROBE) {
+                self.lose_patience();
+                return false;
+            }
+            if peer.has(REJECT_DUE | CREDIT_DUE)
+                || (peer.has(ASKED) && peer.answering == 0)
+                || (may_ask && peer.cursor < last)
+                || peer.is_held_up()
             {
                 return false;
             }
@@ -186,7 +194,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Ends all requests to a peer and drops what it sent and nobody can finish; with `all` also what is complete.
     /// Its rails are done with its memory.
-    fn drop_peer(&mut self, index: u32, all: bool) {
+    pub(super) fn drop_peer(&mut self, index: u32, all: bool) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         *peer = peer.afresh();
         for slot in 0..self.requests.touched() {
@@ -215,9 +223,16 @@ impl<R: Rails> Pml<'_, R> {
                     self.matcher.remove_unexpected(slot);
                 }
                 // Freed when its turn in that list comes: nobody can be told any more.
-                Stage::Refused if !filling => continue,
-                Stage::Taken if !all => continue,
-                Stage::Parked | Stage::Claimed | Stage::Taken | Stage::Refused => {}
+                Stage::Refused if !filling => {
+                    envelope.rendezvous = false;
+                    continue;
+                }
+                // For whoever has it as a message: told when it is to be received.
+                Stage::Taken | Stage::Broken if !all => {
+                    envelope.stage = Stage::Broken;
+                    continue;
+                }
+                Stage::Parked | Stage::Claimed | Stage::Taken | Stage::Broken | Stage::Refused => {}
             }
             if let Some(handle) = self.envelopes.handle(slot) {
                 self.give_back(handle, true);

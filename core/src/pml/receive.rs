@@ -2,10 +2,10 @@
 
 use super::engine::{Pml, Rails};
 use super::matching::{Key, Pattern};
-use super::peer::{CREDIT_DUE, HOLDING, Standing};
+use super::peer::{CREDIT_DUE, Standing};
 use super::request::{Outcome, Phase, RECEIVE, Request, State};
 use super::send::{Refusal, request_cookie};
-use super::unexpected::{Envelope, Message, Stage, Unexpected};
+use super::unexpected::{Envelope, Message, SEEN, Stage, Unexpected};
 use crate::btl::{Cookie, Delivery, Frame, Peer, Rail, SendError};
 use crate::convertor::Span;
 use crate::pool::Handle;
@@ -62,7 +62,8 @@ impl<R: Rails> Pml<'_, R> {
             self.want_probe(pattern);
             return None;
         };
-        let envelope = self.envelopes.at(slot)?;
+        let envelope = self.envelopes.at_mut(slot)?;
+        envelope.flags |= SEEN;
         Some(Envelope { peer: Peer(envelope.peer), tag: envelope.tag, len: envelope.total })
     }
 
@@ -92,9 +93,11 @@ impl<R: Rails> Pml<'_, R> {
     /// # Safety
     /// As [`irecv`](Self::irecv).
     pub unsafe fn imrecv(&mut self, message: Message, sink: Span) -> Result<Request, (Refusal, Message)> {
-        let Some(envelope) = self.envelopes.get(message.0).filter(|envelope| envelope.stage == Stage::Taken) else {
+        let taken = |envelope: &&Unexpected| matches!(envelope.stage, Stage::Taken | Stage::Broken);
+        let Some(envelope) = self.envelopes.get(message.0).filter(taken) else {
             return Err((Refusal::Invalid, message));
         };
+        let broken = envelope.stage == Stage::Broken;
         let state = State {
             phase: Phase::Posted,
             flags: RECEIVE,
@@ -105,7 +108,12 @@ impl<R: Rails> Pml<'_, R> {
             ..zerocopy::FromZeros::new_zeroed()
         };
         let Ok(handle) = self.requests.take(state) else { return Err((Refusal::Busy, message)) };
-        self.claim(message.0.slot(), handle.slot());
+        if broken {
+            self.give_back(message.0, false);
+            self.complete(handle.slot(), Outcome::PeerFailed);
+        } else {
+            self.claim(message.0.slot(), handle.slot());
+        }
         Ok(Request(handle))
     }
 
@@ -216,7 +224,7 @@ impl<R: Rails> Pml<'_, R> {
             stage,
             filling: false,
             rendezvous: first.rendezvous,
-            flags: first.flags,
+            flags: first.flags & (wire::FLAG_READY | wire::FLAG_ANSWER),
             peer: frame.from.0,
             context: first.context,
             tag: first.tag,
@@ -370,7 +378,7 @@ impl<R: Rails> Pml<'_, R> {
                 self.claim(handle.slot(), request);
             }
             Stage::Refused => self.put_refused(handle.slot()),
-            Stage::Parked | Stage::Queued | Stage::Taken => {}
+            Stage::Parked | Stage::Queued | Stage::Taken | Stage::Broken => {}
         }
     }
 
@@ -486,7 +494,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn respond(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle(slot) else { return };
         let Some(state) = self.requests.at(slot) else { return };
-        let (to, sender, wanted) = (state.peer, state.remote, state.wanted);
+        let (to, sender, wanted, inflight) = (state.peer, state.remote, state.wanted, state.inflight);
         let more = state.moved < state.wanted;
         let sent = if more {
             self.control(to, wire::Ack::new(sender, handle, wanted))
@@ -496,6 +504,8 @@ impl<R: Rails> Pml<'_, R> {
         match sent {
             Ok(()) => {}
             Err(SendError::Busy) => return,
+            // A rail still writes to the memory: it ends with that rail's report, or with the peer's loss.
+            Err(_) if inflight != 0 => return,
             Err(_) => {
                 self.deactivate(slot);
                 return self.complete(slot, Outcome::PeerFailed);
@@ -536,55 +546,45 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     fn put_refused(&mut self, slot: u32) {
-        if let Some(envelope) = self.envelopes.at_mut(slot) {
+        if !self.tell_refusal(slot)
+            && let Some(envelope) = self.envelopes.at_mut(slot)
+        {
             envelope.next = self.refused;
             self.refused = slot.wrapping_add(1);
         }
-        self.run_refused();
     }
 
-    /// Sends refusals as far as there is room.
+    /// Sends refusals as far as there is room. One peer without room holds up no other.
     pub(super) fn run_refused(&mut self) {
-        while let Some(slot) = self.refused.checked_sub(1) {
-            let Some(handle) = self.envelopes.handle(slot) else { return };
+        let (mut before, mut link) = (None, self.refused);
+        while let Some(slot) = link.checked_sub(1) {
             let Some(envelope) = self.envelopes.at(slot) else { return };
-            let (to, sender, next, told) = (envelope.peer, envelope.sender, envelope.next, !envelope.rendezvous);
-            let reason = Reason::from_wire(envelope.sequence).unwrap_or(Reason::NoCommunicator);
-            if !told && self.control(to, wire::Reject::new(sender, reason)).is_err_and(|error| error == SendError::Busy)
-            {
-                return;
+            link = envelope.next;
+            if !self.tell_refusal(slot) {
+                before = Some(slot);
+                continue;
             }
-            self.counters.rejects_sent = self.counters.rejects_sent.wrapping_add(u64::from(!told));
-            self.refused = next;
-            self.give_back(handle, true);
-        }
-    }
-
-    /// A probe found nothing: peers that hold messages back are asked.
-    fn want_probe(&mut self, pattern: Pattern) {
-        if let Some(peer) = self.peers.get(pattern.source as usize) {
-            if peer.has(HOLDING) {
-                self.want_probe_of(pattern.source, pattern);
-            }
-        } else if self.work_head != 0 {
-            // Any source: peers that hold back are always in the work list.
-            let mut next = self.work_head;
-            while let Some(index) = next.checked_sub(1) {
-                let Some(peer) = self.peers.get(index as usize) else { return };
-                next = peer.work_next;
-                if peer.has(HOLDING) {
-                    self.want_probe_of(index, pattern);
-                }
+            match before.and_then(|before| self.envelopes.at_mut(before)) {
+                Some(before) => before.next = link,
+                None => self.refused = link,
             }
         }
     }
 
-    fn want_probe_of(&mut self, from: u32, pattern: Pattern) {
-        if let Some(peer) = self.peers.get_mut(from as usize) {
-            peer.set(super::peer::PROBE);
-            peer.probe_context = pattern.context;
-            peer.probe_tag = pattern.tag;
+    /// Tells a sender that its message is not taken, and frees the envelope; `false` where there is no room for that now.
+    fn tell_refusal(&mut self, slot: u32) -> bool {
+        let Some(handle) = self.envelopes.handle(slot) else { return true };
+        let Some(envelope) = self.envelopes.at(slot) else { return true };
+        let (to, sender, told) = (envelope.peer, envelope.sender, !envelope.rendezvous);
+        let reason = Reason::from_wire(envelope.sequence).unwrap_or(Reason::NoCommunicator);
+        if !told {
+            if self.control(to, wire::Reject::new(sender, reason)) == Err(SendError::Busy) {
+                return false;
+            }
+            self.counters.rejects_sent = self.counters.rejects_sent.wrapping_add(1);
         }
+        self.give_back(handle, true);
+        true
     }
 
     /// The outcome of a request, once it is over; its slot is free then, and its memory the caller's again.

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::engine::{Pml, Rails};
-use super::peer::{ANNOUNCED, PeerState, Standing};
+use super::peer::{PeerState, Standing};
 use super::request::{
     ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, Request, SYNCHRONOUS, State,
 };
@@ -135,8 +135,7 @@ impl<R: Rails> Pml<'_, R> {
             ..zerocopy::FromZeros::new_zeroed()
         };
         let Ok(handle) = self.requests.take(state) else { return Err(Refusal::Busy) };
-        peer.held.push(&mut self.requests, handle.slot());
-        peer.clear(ANNOUNCED); // what was asked in vain may find this one
+        peer.hold(&mut self.requests, handle.slot());
         self.take_cached(to.0, handle.slot());
         self.put_to_work(to.0);
         self.push_held(to.0);

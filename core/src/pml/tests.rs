@@ -11,14 +11,14 @@ use crate::btl::{Endpoint, Peer, Rail};
 use crate::convertor::Span;
 use crate::time::Instant;
 
-type Engine = Pml<'static, [loopback::Rail<'static>; 1]>;
+pub(super) type Engine = Pml<'static, [loopback::Rail<'static>; 1]>;
 
-fn memory(bytes: usize) -> &'static mut [u8] {
+pub(super) fn memory(bytes: usize) -> &'static mut [u8] {
     Box::leak(vec![0u8; bytes].into_boxed_slice())
 }
 
 /// `n` engines, all known to each other.
-fn engines(n: u32, config: Config, slots: u32, frame: u32) -> Vec<Engine> {
+pub(super) fn engines(n: u32, config: Config, slots: u32, frame: u32) -> Vec<Engine> {
     let hub = Hub::new(&mut Arena::new(memory(Hub::cost(n, slots, frame))), n, slots, frame).unwrap();
     let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
     let mut engines: Vec<Engine> = (0..n)
@@ -37,7 +37,7 @@ fn engines(n: u32, config: Config, slots: u32, frame: u32) -> Vec<Engine> {
     engines
 }
 
-const WIDE: Config = Config {
+pub(super) const WIDE: Config = Config {
     peers: 4,
     requests: 256,
     unexpected: 64,
@@ -48,16 +48,16 @@ const WIDE: Config = Config {
     first_sequence: u32::MAX as u64 - 2,
 };
 
-fn bytes(len: usize, seed: u8) -> Vec<u8> {
+pub(super) fn bytes(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }
 
-fn from(source: u32, tag: u32) -> Pattern {
+pub(super) fn from(source: u32, tag: u32) -> Pattern {
     Pattern { context: 1, source, tag }
 }
 
 /// Drives all engines until the request is over; fails on a stand-still.
-fn finish(engines: &mut [Engine], at: usize, request: Request) -> Result<Status, Failure> {
+pub(super) fn finish(engines: &mut [Engine], at: usize, request: Request) -> Result<Status, Failure> {
     for _ in 0..100_000 {
         if let Some(outcome) = engines[at].test(request) {
             return outcome;
@@ -69,7 +69,7 @@ fn finish(engines: &mut [Engine], at: usize, request: Request) -> Result<Status,
     panic!("stand-still: {:?}", engines.iter().map(|e| *e.counters()).collect::<Vec<_>>());
 }
 
-fn settle(engines: &mut [Engine]) {
+pub(super) fn settle(engines: &mut [Engine]) {
     for _ in 0..1000 {
         engines.iter_mut().for_each(|engine| {
             engine.progress(Instant::ZERO);
@@ -77,17 +77,17 @@ fn settle(engines: &mut [Engine]) {
     }
 }
 
-fn send(engine: &mut Engine, to: u32, tag: u32, mode: Mode, data: &[u8]) -> Sending {
+pub(super) fn send(engine: &mut Engine, to: u32, tag: u32, mode: Mode, data: &[u8]) -> Sending {
     // SAFETY: the tests keep their buffers until the end.
     unsafe { engine.isend(Peer(to), 1, tag, mode, Span::of(data)) }.unwrap()
 }
 
-fn recv(engine: &mut Engine, pattern: Pattern, into: &mut [u8]) -> Request {
+pub(super) fn recv(engine: &mut Engine, pattern: Pattern, into: &mut [u8]) -> Request {
     // SAFETY: the tests keep their buffers until the end.
     unsafe { engine.irecv(pattern, Span::contiguous(into.as_mut_ptr(), into.len())) }.unwrap()
 }
 
-fn pending(sending: Sending) -> Request {
+pub(super) fn pending(sending: Sending) -> Request {
     match sending {
         Sending::Pending(request) => request,
         Sending::Complete => panic!("complete too early"),

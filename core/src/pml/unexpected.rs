@@ -6,6 +6,9 @@ use zerocopy::FromZeros;
 /// for a receive of any tag.
 pub(crate) const NARROW: u8 = 0x80;
 
+/// In `Unexpected::flags`: a probe found it.
+pub(crate) const SEEN: u8 = 0x40;
+
 /// Where an envelope stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(u8)]
@@ -16,6 +19,8 @@ pub(crate) enum Stage {
     Queued,
     /// Taken by a matched probe.
     Taken,
+    /// Taken by a matched probe, and then its sender was lost with the rest.
+    Broken,
     /// Matched while its payload was still coming in.
     Claimed,
     /// A refusal is to be sent.
@@ -42,7 +47,8 @@ pub(crate) struct Unexpected {
     pub body: u32,
     /// Parked or refused: the next envelope, index plus one. Claimed: the request's slot.
     pub next: u32,
-    /// Parked: the message's number, cut to 32 bits. Refused: the reason.
+    /// Parked: the message's number, cut to 32 bits. Refused: the reason. An answer: how many probes were in vain when it
+    /// came.
     pub sequence: u32,
     pub total: u64,
     pub sender: u64,

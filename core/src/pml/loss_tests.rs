@@ -1,0 +1,161 @@
+//! Rails that fail or are full at the wrong moment: whose memory is still in use, and what is left to do.
+
+use std::boxed::Box;
+use std::vec::Vec;
+
+use super::matching::Pattern;
+use super::tests::{WIDE, bytes, memory};
+use super::*;
+use crate::arena::Arena;
+use crate::btl::testing::{Answer, Scripted, rails};
+use crate::btl::{Event, Lost, Peer, Rail, Unreachable};
+use crate::convertor::Span;
+use crate::time::Instant;
+
+type Engine = Pml<'static, [Scripted; 2]>;
+
+/// Two engines with two rails between them.
+fn pair(config: Config, tune: fn(usize, usize, &mut Scripted)) -> [Engine; 2] {
+    let mut ends = [rails(2), rails(2)].map(Vec::into_iter);
+    let mut engines = [0, 1].map(|at| {
+        let mut rails = [0, 1].map(|index: usize| ends[index].next().unwrap());
+        rails.iter_mut().enumerate().for_each(|(index, rail)| tune(at, index, rail));
+        Pml::new(config, &mut Arena::new(memory(config.bytes(2))), rails).unwrap()
+    });
+    let params = [engines[0].params(), engines[1].params()];
+    add(&mut engines[0], 1, &params[1]);
+    add(&mut engines[1], 0, &params[0]);
+    engines
+}
+
+fn add(engine: &mut Engine, peer: u32, params: &[u8]) {
+    let reach =
+        |_: usize, rail: &mut Scripted| -> Result<_, Unreachable> { rail.add_peer(Peer(peer), &peer.to_le_bytes()) };
+    engine.add_peer(Peer(peer), params, reach).unwrap();
+}
+
+fn turn(engines: &mut [Engine], times: u32) {
+    for _ in 0..times {
+        engines.iter_mut().for_each(|engine| {
+            engine.progress(Instant::ZERO);
+        });
+    }
+}
+
+fn send(engine: &mut Engine, to: u32, tag: u32, mode: Mode, data: &'static [u8]) -> Sending {
+    // SAFETY: the memory is there for ever.
+    unsafe { engine.isend(Peer(to), 1, tag, mode, Span::of(data)) }.unwrap()
+}
+
+fn recv(engine: &mut Engine, tag: u32, into: &mut [u8]) -> Request {
+    let pattern = Pattern { context: 1, source: super::matching::ANY, tag };
+    // SAFETY: the tests keep their buffers until the end.
+    unsafe { engine.irecv(pattern, Span::contiguous(into.as_mut_ptr(), into.len())) }.unwrap()
+}
+
+fn data(len: usize) -> &'static [u8] {
+    Box::leak(bytes(len, 3).into_boxed_slice())
+}
+
+/// First fragments come on rail 1 with 60 bytes of payload, which is slow to arrive; answers go on rail 0.
+fn slow_bodies(at: usize, index: usize, rail: &mut Scripted) {
+    rail.attributes.latency = if at == 0 { 10 - index as u32 } else { index as u32 };
+    rail.attributes.eager_limit = 128;
+    rail.attributes.rendezvous_eager_limit = 60;
+    rail.script.borrow_mut().slow_delivery = at == 1;
+}
+
+#[test]
+fn p7_a_receive_is_not_over_while_a_rail_writes_to_its_memory() {
+    let mut engines = pair(WIDE, slow_bodies);
+    let mut into = [0; 200];
+    let receive = recv(&mut engines[1], 1, &mut into);
+    engines[1].rails()[0].script.borrow_mut().always = Some(Answer::Unreachable); // broke, and was not reported yet
+    let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(200));
+    turn(&mut engines, 10);
+    assert_eq!(engines[1].rails()[1].coming(), 1);
+    assert_eq!(engines[1].test(receive), None);
+    engines[1].rails()[1].script.borrow_mut().slow_delivery = false;
+    turn(&mut engines, 10);
+    assert_eq!(engines[1].rails()[1].coming(), 0);
+    engines[1].rails()[0].script.borrow_mut().events.push_back(Event::Lost(Peer(0), Lost::Broken));
+    turn(&mut engines, 1);
+    assert_eq!(engines[1].test(receive), Some(Err(Failure::PeerFailed(Peer(0)))));
+}
+
+/// A matched probe took the message, whose payload was still coming in when its sender was lost: whoever receives it must
+/// not be told that it is whole.
+#[test]
+fn m13_p7_a_probed_message_that_never_came_in_is_not_received() {
+    let mut engines = pair(WIDE, slow_bodies);
+    let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(100));
+    turn(&mut engines, 10);
+    assert_eq!(engines[1].rails()[1].coming(), 1);
+    let (message, _) = engines[1].improbe(Pattern { context: 1, source: 0, tag: 1 }).unwrap();
+    engines[1].rails()[0].script.borrow_mut().events.push_back(Event::Lost(Peer(0), Lost::Broken));
+    turn(&mut engines[1..], 1);
+    let mut into = [0; 100];
+    // SAFETY: the buffer lives to the end of the test.
+    let receive = unsafe { engines[1].imrecv(message, Span::contiguous(into.as_mut_ptr(), 100)) }.unwrap();
+    turn(&mut engines[1..], 1);
+    assert_eq!(engines[1].test(receive), Some(Err(Failure::PeerFailed(Peer(0)))));
+    assert_eq!(engines[1].used(), [0; 3]);
+}
+
+/// Who is lost and comes back finds all of its credit: what nobody received of it before takes none.
+#[test]
+fn p7_m6_a_peer_that_comes_back_after_its_loss_is_heard() {
+    let config = Config { unexpected: 8, units: 8, ..WIDE }; // two for each peer
+    let mut engines = pair(config, |_, _, _| {});
+    for tag in [1, 2] {
+        let _ = send(&mut engines[0], 1, tag, Mode::Standard, data(10));
+    }
+    turn(&mut engines, 10);
+    assert_eq!(engines[1].used()[1], 2);
+    engines[1].rails()[0].script.borrow_mut().events.push_back(Event::Lost(Peer(0), Lost::Closed));
+    turn(&mut engines[1..], 1);
+    engines[0].del_peer(Peer(1));
+    let params = [engines[0].params(), engines[1].params()];
+    add(&mut engines[0], 1, &params[1]);
+    add(&mut engines[1], 0, &params[0]);
+    for tag in [3, 4] {
+        let _ = send(&mut engines[0], 1, tag, Mode::Standard, data(10));
+    }
+    turn(&mut engines, 10);
+    assert_eq!(engines[1].counters().trespasses, 0);
+    for tag in [3, 4] {
+        let mut into = [0; 10];
+        let receive = recv(&mut engines[1], tag, &mut into);
+        assert!(matches!(engines[1].test(receive), Some(Ok(_))));
+    }
+    turn(&mut engines, 10);
+    assert_eq!(engines[1].used(), [0; 3]);
+}
+
+/// Who goes to sleep must not have anything to say left: room in a rail wakes nobody.
+#[test]
+fn p27_no_sleep_while_a_notice_or_an_ask_waits_for_room() {
+    let mut engines = pair(Config { unexpected: 0, units: 0, ..WIDE }, |_, _, _| {});
+    let full =
+        |engine: &Engine, always| engine.rails().iter().for_each(|rail| rail.script.borrow_mut().always = always);
+    let mut into = [0; 10];
+    let receive = recv(&mut engines[1], 1, &mut into);
+    full(&engines[0], Some(Answer::Busy));
+    let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(10));
+    turn(&mut engines, 3);
+    assert!(!engines[0].arm()); // the notice
+    full(&engines[0], None);
+    full(&engines[1], Some(Answer::Busy));
+    turn(&mut engines, 3);
+    assert!(engines[0].arm());
+    assert!(!engines[1].arm()); // the ask
+    full(&engines[1], None);
+    turn(&mut engines, 10);
+    assert!(matches!(engines[1].test(receive), Some(Ok(_))));
+    // A receive that was posted since the last progress is to be asked for too.
+    let _ = send(&mut engines[0], 1, 2, Mode::Standard, data(10));
+    turn(&mut engines, 10);
+    assert!(engines[1].arm());
+    let _ = recv(&mut engines[1], 3, &mut into);
+    assert!(!engines[1].arm());
+}
