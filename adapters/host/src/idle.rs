@@ -16,7 +16,7 @@ const ROUND: u32 = 32;
 /// How patient a rank is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Nanoseconds of polling alone.
+    /// Nanoseconds of polling, in which others may run once in a round.
     spin: u64,
     /// Nanoseconds, from the begin, after which it sleeps.
     awake: u64,
@@ -79,16 +79,16 @@ impl Idle {
     pub fn step(&mut self, patience: &Patience, now: Instant) -> Step {
         let since = *self.since.get_or_insert(now);
         let idle = now.since(since).as_nanos();
-        if idle < patience.spin {
-            return Step::Poll;
+        if idle >= patience.spin {
+            // From now on this is asked after each poll.
+            self.polls = ROUND - 1;
         }
-        // From now on this is asked after each poll.
-        self.polls = ROUND - 1;
-        if idle < patience.awake {
-            rustix::thread::sched_yield();
-            return Step::Poll;
+        if idle >= patience.awake {
+            return Step::Sleep;
         }
-        Step::Sleep
+        // In the first phase too: whoever we wait for may be waiting for this very processor.
+        rustix::thread::sched_yield();
+        Step::Poll
     }
 }
 

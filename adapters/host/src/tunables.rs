@@ -148,9 +148,9 @@ tunables! {
         "Communicators at most";
 
     spin_us, "TOWLINE_SPIN_US": u32 = 50u32, "us",
-        "How long a waiting rank polls before it lets others run; not at all where ranks outnumber processors";
+        "How long a waiting rank polls, and lets others run now and then; not at all where ranks outnumber processors";
     yield_us, "TOWLINE_YIELD_US": u32 = 200u32, "us",
-        "How long a waiting rank polls and lets others run before it sleeps; a tenth of it where ranks outnumber processors";
+        "How long it then lets others run after each poll, before it sleeps; a tenth of it where ranks outnumber processors";
     idle_sleep_ms, "TOWLINE_IDLE_SLEEP_MS": u32 = 500u32, "ms",
         "How long a waiting rank sleeps at a time, though nothing wakes it";
     unwind_timeout_ms, "TOWLINE_UNWIND_TIMEOUT_MS": u32 = 10_000u32, "ms",
