@@ -1,7 +1,7 @@
 //! Latency and bandwidth of the bare rail between two pinned processes over loopback, beside bare sockets that spin,
 //! measured in turns in the same run.
 //!
-//! `cargo run --release -p towline-tcp --example pingpong_raw`
+//! `cargo run --release -p towline-tcp --example pingpong_tcp`
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
