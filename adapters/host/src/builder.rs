@@ -10,6 +10,7 @@ use towline_core::btl::{Endpoint, Peer, Rail, Unreachable};
 use towline_core::modex::{Component, Version};
 use towline_core::mtl::{Group, Mtl};
 use towline_core::pml;
+use towline_core::ptl::Cache;
 
 use crate::clock::Clock;
 use crate::communicator::Communicator;
@@ -126,7 +127,18 @@ impl Builder {
 
     /// Uses a rail of the program's own beside the others; all ranks add theirs in the same order. While one is in use,
     /// waiting ranks nap instead of sleeping, since it has no wait handle.
-    pub fn rail(mut self, rail: impl Rail + 'static) -> Self {
+    ///
+    /// # Safety
+    /// The rail keeps the contract of [`Rail`]: it reports the end of a transfer only for transfers that were given to it,
+    /// once each, when it uses their memory no more. What is reported too early, also for another rail, would give memory
+    /// back that is in use.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn add(builder: towline::Builder, rail: impl towline::Rail + 'static) -> towline::Builder {
+    /// builder.rail(rail) // needs `unsafe`
+    /// # }
+    /// ```
+    pub unsafe fn rail(mut self, rail: impl Rail + 'static) -> Self {
         self.rails.push(Box::new(rail));
         self
     }
@@ -322,7 +334,11 @@ fn start(
 ) -> Result<World, SetupError> {
     let size = job.size();
     let Opened { rails, failures } = opened;
-    let bytes = Mtl::<RailSet>::bytes(&limits, config.communicators, rails.len() + 1) + HubBox::bytes(LOOP_FRAME) + 64;
+    let caches = rails.iter().map(|rail| (rail.attributes().cache_size, rail.attributes().cache_bytes));
+    let caches: usize = caches.filter(|(size, _)| *size != 0).map(|(size, bytes)| Cache::cost(size, bytes)).sum();
+    let bytes = Mtl::<RailSet>::bytes(&limits, config.communicators, rails.len() + 1)
+        .saturating_add(caches)
+        .saturating_add(HubBox::bytes(LOOP_FRAME) + 64);
     let memory = Mapping::new(bytes).map_err(|why| SetupError::System("map memory for the engine", why))?;
     // SAFETY: called once; all that is cut from it goes into the engine, whose fields go in the order that this needs.
     let mut arena = unsafe { memory.arena() };

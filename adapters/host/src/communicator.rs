@@ -164,7 +164,7 @@ impl Communicator {
     /// Receives a message of any length, into memory made for it.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// As [`recv`](Self::recv), and [`Error::NoMemory`], with which the message is lost.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -179,7 +179,8 @@ impl Communicator {
     {
         let message = self.mprobe(source, tag)?;
         let count = (message.envelope().bytes as usize).div_ceil(size_of::<T>().max(1));
-        let mut items = vec![T::new_zeroed(); count];
+        // The length is what the sender says: more than there is memory for must not end the process.
+        let mut items = T::new_vec_zeroed(count).map_err(|_| Error::NoMemory { bytes: message.envelope().bytes })?;
         let status = message.recv(&mut items[..])?;
         items.truncate(status.count::<T>());
         Ok((items, status))

@@ -45,6 +45,11 @@ pub enum Error {
         /// How much was delivered.
         delivered: u64,
     },
+    /// There is no memory for a message of unknown length.
+    NoMemory {
+        /// Its length.
+        bytes: u64,
+    },
     /// The receive was cancelled.
     Cancelled,
     /// A ready send found no posted receive.
@@ -73,7 +78,7 @@ impl Error {
     /// Who has to act.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Busy | Self::Communicator(CommError::Full) => Blame::Resource,
+            Self::Busy | Self::NoMemory { .. } | Self::Communicator(CommError::Full) => Blame::Resource,
             Self::PeerFailed { .. } | Self::NoCommunicator { .. } => Blame::Peer,
             _ => Blame::Caller,
         }
@@ -96,6 +101,9 @@ impl fmt::Display for Error {
                 "the message from rank {source} with tag {tag} has {sent} bytes, the receive took {delivered}: give it more \
                  memory"
             ),
+            Self::NoMemory { bytes } => {
+                write!(f, "there is no memory for a message of {bytes} bytes: send it in parts")
+            }
             Self::Cancelled => f.write_str("the receive was cancelled"),
             Self::NotReady { rank } => {
                 write!(f, "rank {rank} had posted no receive for a ready send: post it first, or send in standard mode")

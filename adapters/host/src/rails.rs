@@ -87,6 +87,28 @@ impl Rail for AnyRail {
         each!(self, rail => unsafe { rail.send(to, shape, header, body, cookie) })
     }
 
+    fn request_init(&mut self, extra: &mut [u8]) {
+        each!(self, rail => rail.request_init(extra));
+    }
+
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        each!(self, rail => rail.request_fini(extra));
+    }
+
+    #[inline]
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        each!(self, rail => unsafe { rail.send_request(to, shape, header, body, cookie, extra) })
+    }
+
     #[inline]
     fn drained(&self, to: Endpoint) -> bool {
         each!(self, rail => rail.drained(to))

@@ -120,6 +120,20 @@ fn m13_probed_messages_are_their_holders_alone() {
     }
 }
 
+/// A message may say that it is longer than all memory: one byte, shown 2^60 times.
+#[test]
+fn a_message_that_no_memory_holds_is_an_error() {
+    let world = towline::init().unwrap();
+    let layout = vector::<u8>(1 << 60, 1, 0).unwrap();
+    world
+        .scope(|s| {
+            s.isend_view(0, 3, View::new(&[7u8], 0, &layout)?)?;
+            assert_eq!(world.recv_vec::<u8>(0, 3).unwrap_err(), Error::NoMemory { bytes: 1 << 60 });
+            Ok::<(), Error>(())
+        })
+        .unwrap();
+}
+
 #[test]
 fn wrong_ranks_and_tags_are_named() {
     let world = towline::init().unwrap();
