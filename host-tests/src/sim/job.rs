@@ -56,6 +56,8 @@ pub struct Setting {
     pub faults: Faults,
     /// The programs.
     pub plan: Plan,
+    /// Virtual nanoseconds between two rounds in which something happened, at most.
+    pub pace: u64,
     /// For all further choices.
     pub dice: Dice,
 }
@@ -117,7 +119,7 @@ type Engine<'m> = Mtl<'m, Set>;
 /// # Errors
 /// The first [`Trouble`].
 pub fn run(setting: Setting) -> Result<Report, Trouble> {
-    let Setting { config, makes, faults, plan, mut dice } = setting;
+    let Setting { config, makes, faults, plan, pace, mut dice } = setting;
     let nodes = plan.programs.len() as u32;
     let rails = makes.len();
     let net = Net::new(nodes, makes, faults, dice.fork());
@@ -148,6 +150,7 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
         history: History::default(),
         now: 0,
         requests: config.requests as usize,
+        pace,
         scratch: vec![],
     };
     job.run()?;
@@ -224,6 +227,7 @@ struct Job<'m> {
     now: u64,
     /// Requests of each engine.
     requests: usize,
+    pace: u64,
     scratch: Vec<u8>,
 }
 
@@ -338,7 +342,7 @@ impl Job<'_> {
 
     /// Moves the clock: a little after activity, else to whatever comes next, else ever faster.
     fn pass_time(&mut self, active: bool, idle: u32) {
-        let step = if active { 1 + self.dice.below(200) } else { 100 << (idle / 100).min(16) };
+        let step = if active { 1 + self.dice.below(self.pace) } else { 100 << (idle / 100).min(16) };
         let away = self.nodes.iter().map(|node| node.away_until).filter(|until| *until > self.now).min();
         let arrival = self.net.next_at().filter(|at| *at > self.now);
         let next = [away, arrival].into_iter().flatten().min();

@@ -34,7 +34,8 @@ pub fn setting(seed: u64) -> Setting {
         first_sequence: dice.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40, 1 << 33]),
     };
     let plan = Plan::new(shape, &mut dice);
-    Setting { config, makes, faults, plan, dice }
+    let pace = dice.pick(&[50, 500, 5000, 20_000]);
+    Setting { config, makes, faults, plan, pace, dice }
 }
 
 /// Envelopes or units for all peers together: at times fewer than one for each, at times one, at times plenty.
