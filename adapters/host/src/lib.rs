@@ -67,3 +67,8 @@ pub use setup::SetupError;
 pub use tunables::{Config, Origin, Tunable};
 pub use views::{View, ViewMut, vector};
 pub use world::World;
+
+/// The README's example is compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
