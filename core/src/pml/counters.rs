@@ -34,7 +34,8 @@ pub struct Counters {
     pub busy: u64,
     /// Frames that made no sense: dropped.
     pub malformed: u64,
-    /// Handles of peers that named nothing of theirs: dropped.
+    /// Handles of peers that named nothing of theirs, or nothing that what they say of it is true of (an answer sent back
+    /// that was none): dropped.
     pub stale: u64,
     /// Messages beyond a peer's credit, or twice the same number: dropped.
     pub trespasses: u64,

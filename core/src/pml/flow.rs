@@ -7,6 +7,9 @@
 //! tag. An answer that comes before earlier messages, or finds its receive gone, is rejected and held back again. With
 //! [`wire::Nothing`] the sender says that it has none; the next message that it holds back brings a new notice, and the
 //! receiver asks for all again. Probes ask too; their answers wait in spare envelopes beyond all credit.
+//!
+//! What a peer does not say cannot be made up for: a send waits until its receiver acknowledges, finishes or refuses it,
+//! or is lost. "Unmatched" is no refusal but what sends an answer back, so for any other send it is counted and ignored.
 
 use super::engine::{Pml, Rails};
 use super::matching::{ANY, Key, Pattern};

@@ -9,6 +9,8 @@ mod flow;
 #[cfg(test)]
 mod flow_tests;
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod loss_tests;
 pub mod matching;
 mod peer;

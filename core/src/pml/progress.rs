@@ -3,7 +3,7 @@
 use super::engine::{Pml, Rails};
 use super::peer::{ASKED, ASKING, CREDIT_DUE, HOLDING, PROBE, REJECT_DUE, Standing};
 use super::receive::ENVELOPE_COOKIE;
-use super::request::{ACTIVE, NOTIFY, Outcome, Phase, RECEIVE, Request};
+use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request};
 use super::unexpected::Stage;
 use super::{Failure, Status};
 use crate::btl::{Cookie, Endpoint, Event, Frame, Lost, Peer, Rail};
@@ -363,8 +363,16 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
 
     fn rejected(&mut self, from: Peer, header: wire::Reject) {
         let Some(slot) = self.pml.waiting(from, header.sender.get()) else { return };
+        let reason = Reason::from_wire(header.reason.get());
+        let answers = self.pml.requests.at(slot).is_some_and(|state| state.flags & ANSWERING != 0);
+        if reason == Some(Reason::Unmatched) && !answers {
+            // Only an answer goes back. What was sent in its turn keeps its place at the receiver, which has yet to say
+            // what becomes of it.
+            self.pml.counters.stale = self.pml.counters.stale.wrapping_add(1);
+            return;
+        }
         self.pml.counters.rejects_received = self.pml.counters.rejects_received.wrapping_add(1);
-        let outcome = match Reason::from_wire(header.reason.get()) {
+        let outcome = match reason {
             Some(Reason::Unmatched) => return self.pml.settle_answer(slot, false),
             Some(Reason::NotReady) => Outcome::NotReady,
             Some(Reason::NoCommunicator) | None => Outcome::NoCommunicator,
