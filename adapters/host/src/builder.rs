@@ -248,6 +248,7 @@ fn open_tcp(config: &Config, job: &Job, link: u8) -> Result<AnyRail, String> {
     tcp.in_place_from_bytes = config.tcp_in_place_bytes;
     tcp.send_staging_bytes = config.tcp_send_staging_bytes;
     (tcp.socket_send_buffer_bytes, tcp.socket_receive_buffer_bytes) = (buffer, buffer);
+    tcp.host_congestion_control.clone_from(&config.tcp_host_congestion);
     tcp.epoll_interval_polls = config.tcp_epoll_polls;
     tcp.bandwidth_megabytes_per_second = config.tcp_bandwidth_mb_s;
     tcp.connect_timeout = Duration::from_millis(config.tcp_connect_timeout_ms.into());

@@ -185,6 +185,8 @@ tunables! {
         "Staging of tcp for frames that wait to leave, per connection";
     tcp_socket_bytes, "TOWLINE_TCP_SOCKET_BYTES": u32 = 0u32, "B",
         "The kernel's send and receive buffers of each connection; 0 leaves them to the kernel";
+    tcp_host_congestion, "TOWLINE_TCP_HOST_CONGESTION": String = "reno", "",
+        "Congestion control of connections within a host, by the kernel's name; empty leaves it to the system";
     tcp_epoll_polls, "TOWLINE_TCP_EPOLL_POLLS": u32 = 64u32, "",
         "Idle polls of tcp between two looks at all connections";
     tcp_bandwidth_mb_s, "TOWLINE_TCP_BANDWIDTH_MB_S": u32 = 3000u32, "MB/s",

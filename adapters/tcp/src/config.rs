@@ -79,6 +79,10 @@ pub struct Config {
     pub socket_send_buffer_bytes: Option<u32>,
     /// The kernel's receive buffer, in bytes; `None` leaves it to the kernel's tuning. Default: `None`.
     pub socket_receive_buffer_bytes: Option<u32>,
+    /// Congestion control of connections that do not leave this host, by the kernel's name; empty leaves it to the
+    /// system, as it always is between hosts. Within a host there is no network to share, and a control that models one
+    /// (BBR) sends by fits and starts there. Default: `reno`, which every kernel has and lets everybody use.
+    pub host_congestion_control: String,
 
     /// Idle polls between two looks at epoll while all connections are read directly. Default: 256.
     pub epoll_interval_polls: u32,
@@ -125,6 +129,7 @@ impl Config {
             receive_staging_bytes: 64 * 1024,
             socket_send_buffer_bytes: None,
             socket_receive_buffer_bytes: None,
+            host_congestion_control: "reno".into(),
             epoll_interval_polls: 256,
             epoll_interval_many_polls: 4,
             direct_connections: 2,

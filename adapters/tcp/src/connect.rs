@@ -12,8 +12,9 @@ use towline_core::btl::Lost;
 use towline_core::time::{Duration, Instant};
 
 use crate::hello::{BadHello, Verdict};
+use crate::options;
 use crate::pending::{Failure, Pending, Step, Target};
-use crate::rail::{Attempt, Rail, WORD_LISTENER, WORD_PENDING, Way, set_buffers};
+use crate::rail::{Attempt, Rail, WORD_LISTENER, WORD_PENDING, Way};
 use crate::sys::Interest;
 
 /// Tries of one address whose owner answers, but closes during the hello.
@@ -391,7 +392,7 @@ impl Rail {
 
 fn begin(config: &crate::Config, remote: std::net::SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(remote), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    set_buffers(config, &socket)?;
+    options::set_buffers(config, &socket)?;
     socket.set_tcp_nodelay(true)?;
     match socket.connect(&remote.into()) {
         Ok(()) => Ok(socket),

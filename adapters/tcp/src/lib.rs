@@ -19,6 +19,7 @@ pub mod hello;
 mod inbox;
 pub mod interfaces;
 mod large;
+mod options;
 mod outbox;
 mod pending;
 mod progress;

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use towline_core::btl::attributes::EXCLUSIVITY_LOW;
 use towline_core::btl::{Attributes, Capabilities, Event, Lost, Peer, Ticket};
 use towline_core::time::Instant;
@@ -18,6 +18,7 @@ use crate::framing::{GOODBYE, PREFIX};
 use crate::inbox::Inbox;
 use crate::interfaces::{self, Interface};
 use crate::large::Large;
+use crate::options;
 use crate::outbox::{IN_PLACE_MAX, Outbox, Place, Queue};
 use crate::pending::{Me, Pending};
 use crate::sys::{self, Epoll, Interest, Moved};
@@ -311,7 +312,7 @@ impl Rail {
             log::error!("tcp: cannot watch the connection to {remote}: {error}");
             return self.lose(endpoint, Lost::Broken);
         }
-        if let Err(error) = self.tune(&socket) {
+        if let Err(error) = options::tune(&self.config, &socket) {
             log::warn!("tcp: {remote}: a socket option is refused: {error}");
         }
         let stream = Stream {
@@ -332,19 +333,6 @@ impl Rail {
         log::debug!("tcp link {}: rank {rank} connected at {remote}", self.config.link);
         self.warm(endpoint);
         self.mark_ready(endpoint);
-    }
-
-    /// Sends at once, and notices a host that is gone without a word. A peer that merely does not read is not gone:
-    /// its kernel answers for it.
-    fn tune(&self, socket: &Socket) -> io::Result<()> {
-        socket.set_tcp_nodelay(true)?;
-        let silence = self.config.dead_host_timeout;
-        if !silence.is_zero() {
-            let probe = (silence / 10).max(std::time::Duration::from_secs(1));
-            let probes = TcpKeepalive::new().with_time(silence / 2).with_interval(probe).with_retries(5);
-            socket.set_tcp_keepalive(&probes)?;
-        }
-        Ok(())
     }
 
     /// Remembers that data came from there last.
@@ -523,7 +511,7 @@ fn listen_at(config: &Config, at: IpAddr) -> io::Result<(Socket, u16)> {
         if port != 0 {
             socket.set_reuse_address(true)?; // connections of an earlier job may still be fading at that port
         }
-        set_buffers(config, &socket)?;
+        options::set_buffers(config, &socket)?;
         match socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG)) {
             Ok(()) => {
                 let bound = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -533,17 +521,6 @@ fn listen_at(config: &Config, at: IpAddr) -> io::Result<(Socket, u16)> {
         }
     }
     Err(last)
-}
-
-/// Sizes the kernel's buffers, before connecting so that the window scale knows of it; inbound ones inherit it.
-pub(crate) fn set_buffers(config: &Config, socket: &Socket) -> io::Result<()> {
-    if let Some(bytes) = config.socket_send_buffer_bytes {
-        socket.set_send_buffer_size(bytes as usize)?;
-    }
-    if let Some(bytes) = config.socket_receive_buffer_bytes {
-        socket.set_recv_buffer_size(bytes as usize)?;
-    }
-    Ok(())
 }
 
 const _: () = {

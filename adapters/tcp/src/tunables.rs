@@ -62,6 +62,12 @@ impl Config {
                 "B",
                 "the kernel's receive buffer",
             ),
+            one(
+                "host_congestion_control",
+                &self.host_congestion_control,
+                "",
+                "congestion control of connections within this host; empty: the system's",
+            ),
             one("epoll_interval_polls", &self.epoll_interval_polls, "polls", "between looks at epoll, few connections"),
             one(
                 "epoll_interval_many_polls",

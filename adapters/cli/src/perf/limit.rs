@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::net::sockopt::set_tcp_congestion;
 
 /// Bytes of one direction's ring: with the user's buffers it should stay in the second-level cache.
 const RING: usize = 256 << 10;
@@ -82,6 +83,8 @@ impl Bare {
     pub fn new(first: bool, memory: impl AsFd, socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
+        // As the transport has it within a host; a kernel that refuses it keeps its own.
+        let _ = set_tcp_congestion(&socket, "reno");
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, at an address of the kernel's choice.
         let memory =
