@@ -25,6 +25,11 @@ impl Setup for Simulated {
         (0..count as u32).map(|node| net.rails(node).remove(0)).collect()
     }
 
+    fn leave(&mut self, rail: SimRail) -> bool {
+        rail.leave();
+        true
+    }
+
     fn now(&mut self) -> Instant {
         self.now += 100;
         Instant::from_nanos(self.now)

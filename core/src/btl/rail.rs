@@ -14,7 +14,11 @@
 //!   frames.
 //! - Bytes come from a peer that may lie. The rail checks what it needs for itself (lengths, positions); it passes
 //!   on the rest unread.
-//! - After [`Event::Lost`] the rail touches no memory that was given for that peer, and no event of it follows.
+//! - A rail that answers [`SendError::Unreachable`] for an endpoint that it gave out, and was not told to forget, reports
+//!   [`Event::Lost`] for that peer: by polling alone, in bounded time, once, and after the frames of the peer that have
+//!   arrived. The answer by itself ends nothing: whoever sends waits for the report.
+//! - After [`Event::Lost`] the rail touches no memory that was given for that peer, no event of it follows, and sends to
+//!   it are answered `Unreachable`.
 //! - Methods are called by one thread at a time.
 
 use core::fmt;
@@ -226,7 +230,7 @@ pub enum Event {
     Sent(Cookie),
     /// A body that was pending is in its sink.
     Delivered(Cookie),
-    /// A peer cannot be reached by this rail any more.
+    /// A peer cannot be reached by this rail any more. Reported once, unless the peer is deleted first.
     Lost(Peer, Lost),
 }
 
@@ -353,7 +357,7 @@ pub struct Ticket {
 pub enum SendError {
     /// No room now, or still connecting: try again after polling.
     Busy,
-    /// The peer was lost, or is not known here.
+    /// The peer was lost, or is not known here. In the first case [`Event::Lost`] was reported or will be.
     Unreachable,
     /// Longer than the lane takes, or a header longer than [`HEAD`].
     TooLong,

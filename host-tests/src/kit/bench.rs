@@ -28,6 +28,12 @@ pub trait Setup {
     /// The time that the next poll is told. Called once before each round of polls, so virtual time may move here.
     fn now(&mut self) -> Instant;
 
+    /// Ends a rail as the end of its process would. `false` where no rail of this kind can be lost to the others.
+    fn leave(&mut self, rail: Self::Rail) -> bool {
+        drop(rail);
+        true
+    }
+
     /// Whether the wait handle of `rail` is ready; `None` where the rail has none.
     fn ready(&mut self, _rail: &Self::Rail) -> Option<bool> {
         None

@@ -42,6 +42,7 @@ macro_rules! rail_suite {
             p6_p15_floods_between_four_arrive_exactly_once
             p7_b5_a_peer_goes_and_comes_again
             p6_b14_unknown_endpoints_are_unreachable
+            p7_b14_an_end_that_leaves_is_unreachable_and_is_reported_lost_once
             b2_p10_an_idle_rail_reports_nothing
             an_armed_rail_loses_no_frame
         }
@@ -515,6 +516,45 @@ pub fn p6_b14_unknown_endpoints_are_unreachable<S: Setup>(setup: S) {
     bench.ends[0].rail.del_peer(gone);
     assert_eq!(bench.ends[0].rail.reserve(gone, shape).err(), Some(SendError::Unreachable), "a deleted peer");
     bench.ends[0].rail.del_peer(gone);
+}
+
+/// Whoever finds a peer unreachable is told of its loss, once, without sending any more; and nobody else is lost. Frames that
+/// the peer had sent before come first.
+pub fn p7_b14_an_end_that_leaves_is_unreachable_and_is_reported_lost_once<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 3);
+    for (from, to) in [(0, 2), (2, 0), (1, 2), (2, 1), (0, 1), (1, 0)] {
+        exchange(&mut bench, from, to);
+    }
+    let left = bench.ends.pop().expect("three ends");
+    let can_be_lost = bench.setup.leave(left.rail);
+    let shape = |lane| Shape { tag: TAG, lane, header: 8, len: 40 };
+    let bytes = patterned(1, 40);
+    // End 0 goes on sending and finds out by that or by polling, end 1 by polling alone.
+    let mut unreachable = false;
+    for number in 0..10_000 {
+        unreachable |= bench.try_send(0, 2, shape(LANES[number % 3]), &bytes) == Err(SendError::Unreachable);
+        if unreachable || !bench.ends[0].lost.is_empty() {
+            break;
+        }
+        bench.step(0);
+    }
+    if !can_be_lost {
+        assert!(!unreachable, "what cannot be lost is never unreachable");
+        return;
+    }
+    bench.until("both are told", |bench| bench.ends.iter().all(|end| !end.lost.is_empty()));
+    for _ in 0..2000 {
+        bench.round();
+        for lane in LANES {
+            let sent = bench.try_send(0, 2, shape(lane), &bytes);
+            assert_eq!(sent, Err(SendError::Unreachable), "a lost peer stays unreachable");
+        }
+    }
+    for end in &bench.ends {
+        assert_eq!(end.lost.iter().map(|(lost, _)| *lost).collect::<Vec<_>>(), [peer(2)], "one peer, once");
+    }
+    exchange(&mut bench, 0, 1);
+    exchange(&mut bench, 1, 0);
 }
 
 /// Where nothing is sent, polling yields nothing, before traffic and after.

@@ -79,6 +79,14 @@ impl SimRail {
         Self { net, node, rail, card, attributes, draft: None, room }
     }
 
+    /// Goes without a word: all others are told a while later.
+    pub fn leave(self) {
+        let mut state = self.net.0.borrow_mut();
+        for other in (0..state.nodes()).filter(|other| *other != self.node) {
+            state.cut(self.node, other, self.rail);
+        }
+    }
+
     /// Whether a frame is taken now.
     fn admit(&self, state: &mut State, to: Endpoint, shape: Shape) -> Result<(), SendError> {
         let limit = if shape.lane == Lane::Bulk { self.attributes.max_send_size } else { self.attributes.eager_limit };
