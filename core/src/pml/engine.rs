@@ -217,6 +217,8 @@ pub struct Pml<'m, R> {
     pub(super) unit_bytes: u32,
     /// Requests that have something to send.
     pub(super) active: List,
+    /// Number of this round through them, never 0.
+    pub(super) round: u16,
     /// Completed requests to be announced.
     pub(super) completed: List,
     /// Peers that have something to be told: first and last, index plus one.
@@ -278,6 +280,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             unit_memory: arena.table::<u64>(words.saturating_mul(config.units as usize))?.as_mut_ptr().cast(),
             unit_bytes: (words as u32).saturating_mul(8),
             active: List::default(),
+            round: 1,
             completed: List::default(),
             work_head: 0,
             work_tail: 0,
@@ -333,7 +336,8 @@ impl<'m, R: Rails> Pml<'m, R> {
                     let link = Link {
                         endpoint: endpoint.0,
                         rail: index as u8,
-                        spare: [0; 3],
+                        spare: 0,
+                        busy_in: 0,
                         bandwidth: attributes.bandwidth.max(1),
                         latency: attributes.latency,
                         share: 0,

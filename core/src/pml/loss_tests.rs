@@ -159,3 +159,39 @@ fn p27_no_sleep_while_a_notice_or_an_ask_waits_for_room() {
     let _ = recv(&mut engines[1], 3, &mut into);
     assert!(!engines[1].arm());
 }
+
+/// However many messages wait for room, a full link is asked once in each round; one that has room carries them all
+/// meanwhile, and what was full does its share again afterwards.
+#[test]
+fn p15_p23_a_full_link_is_asked_once_in_a_round() {
+    let mut engines = pair(WIDE, |_, _, _| {});
+    let mut into = [[0; 2000]; 5];
+    let receives: Vec<_> = into.iter_mut().map(|into| recv(&mut engines[1], 1, into)).collect();
+    let sends: Vec<_> = (0..5).map(|_| send(&mut engines[0], 1, 1, Mode::Standard, data(2000))).collect();
+    let script = |engines: &[Engine; 2], rail: usize| engines[0].rails()[rail].script.clone();
+    let answer = |engines: &[Engine; 2], rail, always| script(engines, rail).borrow_mut().always = always;
+    (0..2).for_each(|rail| answer(&engines, rail, Some(Answer::Busy)));
+    turn(&mut engines, 10); // all are asked for by now
+    let (acks, busy) = (engines[1].counters().acks_sent, engines[0].counters().busy);
+    turn(&mut engines, 10);
+    assert_eq!((acks, engines[0].counters().busy - busy), (5, 2 * 10));
+    // One link has room.
+    answer(&engines, 1, None);
+    let busy = engines[0].counters().busy;
+    turn(&mut engines[..1], 1);
+    let sent = |engines: &[Engine; 2], rail| script(engines, rail).borrow().log.len();
+    let (first, second) = (sent(&engines, 0), sent(&engines, 1));
+    assert!(second - first >= 10, "{first} {second}");
+    assert!(engines[0].counters().busy - busy <= 2);
+    // Both have.
+    answer(&engines, 0, None);
+    turn(&mut engines, 50);
+    let carried = (sent(&engines, 0) - first, sent(&engines, 1) - second);
+    assert!(carried.0 >= 20 && carried.1 >= 20, "{carried:?}");
+    assert!(receives.into_iter().all(|receive| matches!(engines[1].test(receive), Some(Ok(_)))));
+    for sending in sends {
+        let Sending::Pending(request) = sending else { panic!("longer than a fragment") };
+        assert!(matches!(engines[0].test(request), Some(Ok(_))));
+    }
+    assert!(into.iter().all(|into| into[..] == *data(2000)));
+}

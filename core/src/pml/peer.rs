@@ -164,7 +164,10 @@ pub(crate) struct Link {
     pub endpoint: u32,
     /// Index of the rail.
     pub rail: u8,
-    pub spare: [u8; 3],
+    pub spare: u8,
+    /// The round of the active list in which the rail had no room here: later ones of that round are not tried. Rounds
+    /// start anew after 2^16, and a link that was last busy so long ago misses one.
+    pub busy_in: u16,
     /// Megabytes per second, at least 1.
     pub bandwidth: u32,
     pub latency: u32,

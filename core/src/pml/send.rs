@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::engine::{Pml, Rails};
-use super::peer::{PeerState, Standing};
+use super::peer::{Link, PeerState, Standing};
 use super::request::{
     ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, Request, SYNCHRONOUS, State,
 };
@@ -322,8 +322,11 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Sends fragments of a request as far as rails take them. Leaves the active list when all have been handed over.
+    ///
+    /// A link that was busy is left alone until the next round, by this request and by those behind it: asking again costs
+    /// more than all else here, and hardly ever finds room.
     pub(super) fn stream(&mut self, slot: u32) {
-        let count = self.rails.count();
+        let (count, round) = (self.rails.count(), self.round);
         loop {
             let Some(state) = self.requests.at(slot) else { return };
             if state.moved >= state.wanted {
@@ -332,31 +335,30 @@ impl<R: Rails> Pml<'_, R> {
             let (to, from, left) = (state.peer, state.moved, state.wanted.saturating_sub(state.moved));
             let (span, remote) = (state.span, state.remote);
             let Some(handle) = self.requests.handle(slot) else { return };
-            let row = (to as usize).wrapping_mul(count);
+            let start = (to as usize).wrapping_mul(count);
             let links = self.peers.get(to as usize).map_or(0, |peer| peer.links as usize);
-            let mut skipped = 0u64; // links that were busy in this round
-            let sent = loop {
-                let Some(index) = self.least_used(row, links, skipped) else { break None };
-                let Some(link) = self.links.get(row.wrapping_add(index)) else { break None };
-                let Some(rail) = self.rails.rail_mut(link.rail as usize) else { break None };
-                let Some(peer) = self.peers.get_mut(to as usize) else { break None };
+            let Some(row) = self.links.get_mut(start..start.wrapping_add(links)) else { return };
+            let (index, sent, bytes) = loop {
+                let Some(index) = least_used(row, round) else { return };
+                let Some(link) = row.get_mut(index) else { return };
+                let Some(rail) = self.rails.rail_mut(link.rail as usize) else { return };
+                let Some(peer) = self.peers.get_mut(to as usize) else { return };
                 let mut header = wire::Fragment::new(remote, from);
                 peer.stamp(&mut header.common);
                 let rest = span.window(from, left);
                 // SAFETY: as in `send_eager`.
                 match unsafe { ptl::fragment(rail, Endpoint(link.endpoint), &header, rest, request_cookie(handle)) } {
-                    Ok(sent) => {
+                    Ok((sent, bytes)) => {
                         peer.sent();
-                        break Some((index, sent));
+                        break (index, sent, bytes);
                     }
                     Err(_) => {
                         self.counters.busy = self.counters.busy.wrapping_add(1);
-                        skipped |= 1 << (index & 63);
+                        link.busy_in = round;
                     }
                 }
             };
-            let Some((index, (sent, bytes))) = sent else { return };
-            self.charge(row, links, index, skipped, bytes);
+            charge(row, index, round, bytes);
             self.counters.fragments_sent = self.counters.fragments_sent.wrapping_add(1);
             let Some(state) = self.requests.at_mut(slot) else { return };
             state.moved = state.moved.saturating_add(bytes);
@@ -366,27 +368,6 @@ impl<R: Rails> Pml<'_, R> {
         }
         self.deactivate(slot);
         self.end_send(slot, Outcome::Success);
-    }
-
-    /// The link that has carried least for its bandwidth, of those that are not in `skipped`.
-    fn least_used(&self, row: usize, links: usize, skipped: u64) -> Option<usize> {
-        let row = self.links.get(row..row.wrapping_add(links))?;
-        let free = row.iter().enumerate().filter(|(index, _)| skipped & 1 << (index & 63) == 0);
-        free.min_by_key(|(_, link)| link.share).map(|(index, _)| index)
-    }
-
-    /// Charges a link for bytes that it took. A link that was busy meanwhile does not save up its turn.
-    fn charge(&mut self, row: usize, links: usize, index: usize, skipped: u64, bytes: u64) {
-        let Some(row) = self.links.get_mut(row..row.wrapping_add(links)) else { return };
-        let Some(link) = row.get_mut(index) else { return };
-        // A bandwidth is never 0 (see `add_peer`), and `max` says so where this is compiled.
-        link.share = link.share.wrapping_add(bytes.wrapping_mul(1024) / u64::from(link.bandwidth.max(1)));
-        let share = link.share;
-        for (other, link) in row.iter_mut().enumerate() {
-            if skipped & 1 << (other & 63) != 0 {
-                link.share = link.share.max(share);
-            }
-        }
     }
 
     /// A request is over.
@@ -420,6 +401,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Requests of the active list, in turn: each sends what it has to.
     pub(super) fn run_active(&mut self) {
+        self.round = self.round.wrapping_add(1).max(1);
         let mut next = self.active.first();
         while let Some(slot) = next {
             next = List::after(&self.requests, slot);
@@ -464,6 +446,23 @@ fn eager_sent(peer: &mut PeerState, len: u64) {
 fn next_turn(peer: &mut PeerState) {
     let turn = peer.turn.wrapping_add(1);
     peer.turn = if turn < peer.firsts { turn } else { 0 };
+}
+
+/// The link that has carried least for its bandwidth, of those that were not busy in this round.
+fn least_used(row: &[Link], round: u16) -> Option<usize> {
+    let free = row.iter().enumerate().filter(|(_, link)| link.busy_in != round);
+    free.min_by_key(|(_, link)| link.share).map(|(index, _)| index)
+}
+
+/// Charges a link for bytes that it took. A link that was busy meanwhile does not save up its turn.
+fn charge(row: &mut [Link], index: usize, round: u16, bytes: u64) {
+    let Some(link) = row.get_mut(index) else { return };
+    // A bandwidth is never 0 (see `add_peer`), and `max` says so where this is compiled.
+    link.share = link.share.wrapping_add(bytes.wrapping_mul(1024) / u64::from(link.bandwidth.max(1)));
+    let share = link.share;
+    for link in row.iter_mut().filter(|link| link.busy_in == round) {
+        link.share = link.share.max(share);
+    }
 }
 
 /// The cookie of a request's frames.
