@@ -239,6 +239,56 @@ fn signals_are_passed_on() {
     assert!(report.contains("was killed by signal 2 (SIGINT)"), "{report}");
 }
 
+/// `towline run`, started by one that ignores or blocks signals.
+fn towline_under(env: &[&str], arguments: &str) -> Command {
+    let mut command = Command::new("env");
+    let towline = towline(arguments);
+    command.args(env).arg(towline.get_program()).args(towline.get_args()).stdin(Stdio::null());
+    command
+}
+
+/// A shell does this to what it runs in the background, and many runners of jobs do.
+#[test]
+fn signals_that_the_launcher_was_told_to_ignore_or_block_reach_the_ranks() {
+    for ways in [["--ignore-signal=INT,QUIT,TERM,PIPE,CHLD,USR1,USR2,ALRM,TSTP"], ["--block-signal"]] {
+        // A shell can trap only what was not ignored when it started.
+        let line = "trap 'echo usr1' USR1; trap 'echo int; exit 0' INT
+            grep -E '^Sig(Blk|Ign)' /proc/self/status; echo ready; while :; do sleep 0.01; done";
+        let mut command = towline_under(&ways, "-n 1 --no-prefix --timeout 30");
+        command.args(["--", "sh", "-c", line]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        for what in ["SigBlk", "SigIgn"] {
+            let line = lines.next().unwrap();
+            let set = line.strip_prefix(what).and_then(|rest| rest.strip_prefix(":\t")).expect(&line);
+            // Signals 32 and 33 are the C library's, which lets nobody touch them.
+            let set = u64::from_str_radix(set, 16).unwrap() & !(0b11 << 31);
+            assert_eq!(set, 0, "{ways:?}: {line}");
+        }
+        assert_eq!(lines.next().unwrap(), "ready");
+        signal(&child, Signal::USR1);
+        assert_eq!(lines.next().unwrap(), "usr1");
+        signal(&child, Signal::INT);
+        assert_eq!(lines.next().unwrap(), "int");
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn under_nohup_a_hangup_ends_neither_the_launcher_nor_its_ranks() {
+    let mut command = towline_under(&["--ignore-signal=HUP"], "-n 1 --no-prefix --timeout 30");
+    command.args(["--", "sh", "-c", "trap 'echo usr1' USR1; kill -HUP $$; echo ready; while :; do sleep 0.01; done"]);
+    let (mut child, mut lines) = started(command, 1);
+    signal(&child, Signal::HUP);
+    // Had the hangup been passed on, it would have been so before the next signal.
+    signal(&child, Signal::USR1);
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "usr1\n");
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+}
+
 #[test]
 fn a_second_signal_kills() {
     let mut command = towline("-n 1 --grace 1000");

@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use super::output::{Pump, Sink, Source};
+use super::signals;
 use crate::Environment;
 
 /// How long pipes may stay open after all ranks have ended, because processes that they left behind hold them.
@@ -141,17 +142,19 @@ fn spawn(start: &Start, rank: u32, pipes: &mut Vec<(u32, Source, OwnedFd)>) -> i
     if let Some(directory) = &start.directory {
         command.current_dir(directory);
     }
-    die_with_parent(&mut command);
+    attach(&mut command);
     let child = command.spawn()?;
     pipes.push((rank, Source::Stdout, out));
     pipes.push((rank, Source::Stderr, err));
     Ok(child)
 }
 
-/// Makes the kernel kill the command's process when the thread that starts it ends.
-pub(super) fn die_with_parent(command: &mut Command) {
-    let parent = rustix::process::getpid();
+/// Makes the kernel kill the command's process when the thread that starts it ends, and lets it begin with the signals
+/// that programs expect to begin with, whatever this process was started with.
+pub(super) fn attach(command: &mut Command) {
+    let (parent, last_signal) = (rustix::process::getpid(), signals::last());
     let hook = move || {
+        signals::reset(last_signal)?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         // The parent may have died before that.
         if rustix::process::getppid() != Some(parent) {
@@ -160,6 +163,6 @@ pub(super) fn die_with_parent(command: &mut Command) {
         Ok(())
     };
     // SAFETY: the hook runs between fork and exec, where only async-signal-safe calls are allowed: two plain system
-    // calls, and errors that are plain numbers.
+    // calls, `reset`, which is made for this, and errors that are plain numbers.
     unsafe { command.pre_exec(hook) };
 }

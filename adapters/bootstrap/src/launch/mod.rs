@@ -16,8 +16,11 @@
 //! Ranks that wait for one that has ended without taking part hear of it at once.
 //!
 //! Each rank runs in a process group of its own. SIGINT, SIGTERM, SIGHUP and SIGQUIT to the launcher are passed on, and
-//! start the grace time; a second one kills. SIGUSR1 and SIGUSR2 are passed on only. If the launcher dies, the kernel
-//! kills the ranks. Rank 0 on this host reads the launcher's standard input unless that is a terminal, all others
+//! start the grace time; a second one kills. SIGUSR1 and SIGUSR2 are passed on only. A shell starts what it runs in the
+//! background with SIGINT and SIGQUIT ignored, and runners of all kinds ignore or block more: the launcher hears these
+//! signals all the same, and its ranks begin with nothing blocked and nothing ignored. SIGHUP is the exception: ignored
+//! for the launcher, as under `nohup`, it stays ignored for launcher and ranks. If the launcher dies, the kernel kills
+//! the ranks. Rank 0 on this host reads the launcher's standard input unless that is a terminal, all others
 //! read nothing.
 //!
 //! # Several hosts

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::children::die_with_parent;
+use super::children::attach;
 use super::message::{self, Order, Report};
 use super::output::Sink;
 
@@ -43,7 +43,7 @@ impl Remote {
         let (program, args) = shell.split_first().ok_or_else(|| io::Error::other("the remote shell has no name"))?;
         let mut command = Command::new(program);
         command.args(args).arg(host).args(agent).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        die_with_parent(&mut command);
+        attach(&mut command);
         let mut shell = command.spawn()?;
         let orders = shell.stdin.take();
         let mut from = shell.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
