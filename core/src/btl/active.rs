@@ -44,7 +44,7 @@ impl<'r> Received<'r> {
     }
 }
 
-/// One consumer per tag. `C` refers to the consumer.
+/// One consumer per tag of one module. `C` refers to the consumer.
 #[derive(Debug)]
 pub(super) struct Active<'m, C> {
     table: &'m mut [Option<C>],

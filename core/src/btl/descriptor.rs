@@ -18,26 +18,28 @@ pub const MAX_SEGMENTS: usize = 16;
 pub const SEG_MAX_SIZE: usize = 256;
 /// Bytes of a registration handle at most: `MCA_BTL_REG_HANDLE_MAX_SIZE`.
 pub const REG_HANDLE_MAX: usize = 256;
-/// No order is asked for: `MCA_BTL_NO_ORDER`.
+/// No order is asked for: `MCA_BTL_NO_ORDER`. So far no other value is acted on either (see [`Properties::order`]).
 pub const NO_ORDER: u8 = 255;
 
 bitflags! {
-    /// Hints and wishes of a descriptor, with the values of `btl.h`.
+    /// Hints and wishes of a descriptor, with the values of `btl.h`. Acted on are [`BTL_OWNERSHIP`](Self::BTL_OWNERSHIP)
+    /// and [`SEND_ALWAYS_CALLBACK`](Self::SEND_ALWAYS_CALLBACK). The others are kept with the descriptor and found again
+    /// by its owner, and change nothing.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct DescriptorFlags: u32 {
-        /// Urgent.
+        /// Urgent. Kept, not acted on: what is queued before it goes before it.
         const PRIORITY = 0x0001;
         /// The module frees the descriptor when its last operation is complete and its callback was made.
         const BTL_OWNERSHIP = 0x0002;
         /// The callback is made even where `send` has said that all is done.
         const SEND_ALWAYS_CALLBACK = 0x0004;
-        /// The copy is made asynchronously, by an accelerator.
+        /// The copy is made asynchronously, by an accelerator. Kept, not acted on.
         const ACCELERATOR_COPY_ASYNC = 0x0008;
-        /// The descriptor is for a put (3.0 only).
+        /// The descriptor is for a put (3.0 only). Kept, not acted on.
         const PUT = 0x0010;
-        /// The descriptor is for a get (3.0 only).
+        /// The descriptor is for a get (3.0 only). Kept, not acted on.
         const GET = 0x0020;
-        /// The other side is to be woken. May be ignored.
+        /// The other side is to be woken. May be ignored, and is: who sleeps on a rail's wait handle is woken by any frame.
         const SIGNAL = 0x0040;
     }
 }
@@ -81,7 +83,8 @@ pub struct Properties<C> {
     pub callback: Option<C>,
     /// Hints and wishes.
     pub flags: DescriptorFlags,
-    /// Order value, [`NO_ORDER`] unless set.
+    /// Order value, [`NO_ORDER`] unless set. Carried for its owner alone: nothing is ordered by it, and a rail may let
+    /// frames overtake each other whatever it says.
     pub order: u8,
     /// A word of the owner's.
     pub cbdata: usize,

@@ -3,6 +3,12 @@
 //! A [`Btl`] owns its rail. Callbacks are made from [`Btl::progress`] only, never from within a call that the user makes
 //! to send; they get the module itself, so they may send, allocate and free.
 //!
+//! What is kept and what is not: sends to one peer are handed to the rail in the order in which they were made, but a rail
+//! may let frames overtake each other, so they may arrive in another. Order values and
+//! [`PRIORITY`](DescriptorFlags::PRIORITY) are carried and not acted on. The table of active-message tags is the module's
+//! own: a consumer registers with the module of each rail that it takes frames from, and other modules may give the tag to
+//! others.
+//!
 //! ```
 //! use core::cell::Cell;
 //! use towline_core::arena::Arena;
@@ -304,7 +310,7 @@ impl<'m, R: Rail> Btl<'m, R> {
         count
     }
 
-    /// Registers who takes the frames of a tag. Frames of a tag that nobody takes are dropped and counted.
+    /// Registers who takes the frames of a tag that come by this module's rail. Frames of a tag that nobody takes are dropped and counted.
     ///
     /// # Errors
     /// [`RegisterError`] for 255, and where the tag has a consumer.
@@ -322,7 +328,7 @@ impl<'m, R: Rail> Btl<'m, R> {
         self.on_error = Some(handler);
     }
 
-    /// A descriptor for a peer, with a segment of `size` bytes of its own, or of fewer: [`segment`](Self::segment) says
+    /// A descriptor for a peer, with the order value and flags that its owner wants to find with it, and a segment of `size` bytes of its own, or of fewer: [`segment`](Self::segment) says
     /// how many. What is in them is left from earlier use.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //!
 //! # Contract
 //! - A rail delivers each committed frame at most once, whole. A rail without `NEED_ACK` delivers it exactly once, or
-//!   reports the peer lost. Frames to one peer may overtake each other unless the rail says otherwise.
+//!   reports the peer lost. Frames to one peer may overtake each other.
 //! - No method blocks. A full rail answers [`SendError::Busy`]; what was asked is asked again later. Room for
 //!   [`Lane::Control`] is apart from the others': bulk data cannot keep control frames from leaving for ever.
 //! - A frame that is not longer than [`HEAD`] is handed over whole in [`Frame::head`] and is already released.
