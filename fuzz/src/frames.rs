@@ -44,7 +44,8 @@ pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let mut memory = vec![0; Hub::cost(ENDS, SLOTS, FRAME)];
     let hub = Hub::new(&mut Arena::new(&mut memory), ENDS, SLOTS, FRAME).expect("cost is enough");
-    let (mut one, mut other) = (vec![0; CONFIG.bytes(1)], vec![0; CONFIG.bytes(1)]);
+    let bytes = CONFIG.bytes(&[&Hub::attributes(FRAME)]);
+    let (mut one, mut other) = (vec![0; bytes], vec![0; bytes]);
     let mut victim = Node::new(&hub, VICTIM, HONEST, &mut one);
     let mut honest = Node::new(&hub, HONEST, VICTIM, &mut other);
     victim.add(HONEST, &honest.engine.params());

@@ -52,7 +52,7 @@ fn p17_p32_a_hundred_thousand_unexpected_messages_take_no_allocation() {
     };
     let mut wires = vec![0u8; Hub::cost(peers, 64, 256) + 8];
     let hub = Hub::new(&mut Arena::new(&mut wires), peers, 64, 256).expect("the cost that it says");
-    let bytes = Mtl::<[Rail<'_>; 1]>::bytes(&config, 1, 1) + 8;
+    let bytes = Mtl::<[Rail<'_>; 1]>::bytes(&config, 1, &[&Hub::attributes(256)]) + 8;
     let mut memory: Vec<Vec<u8>> = (0..peers).map(|_| vec![0u8; bytes]).collect();
     let mut engines: Vec<(Mtl<'_, [Rail<'_>; 1]>, Comm)> = memory
         .iter_mut()

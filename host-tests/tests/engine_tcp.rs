@@ -28,7 +28,8 @@ fn engines<const N: usize>() -> Vec<(Mtl<'static, [Rail; N]>, Comm)> {
     let mut engines: Vec<_> = rails
         .into_iter()
         .map(|rails| {
-            let room = vec![0; Mtl::<[Rail; N]>::bytes(&config, 2, N)].leak();
+            let room =
+                vec![0; Mtl::<[Rail; N]>::bytes(&config, 2, &rails.each_ref().map(|rail| rail.attributes()))].leak();
             Mtl::new(config, 2, &mut Arena::new(room), rails).expect("room for all tables")
         })
         .collect();

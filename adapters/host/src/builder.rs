@@ -10,7 +10,6 @@ use towline_core::btl::{Endpoint, Peer, Rail, Unreachable};
 use towline_core::modex::{Component, Version};
 use towline_core::mtl::{Group, Mtl};
 use towline_core::pml;
-use towline_core::ptl::Cache;
 
 use crate::clock::Clock;
 use crate::communicator::Communicator;
@@ -335,10 +334,9 @@ fn start(
 ) -> Result<World, SetupError> {
     let size = job.size();
     let Opened { rails, failures } = opened;
-    let caches = rails.iter().map(|rail| (rail.attributes().cache_size, rail.attributes().cache_bytes));
-    let caches: usize = caches.filter(|(size, _)| *size != 0).map(|(size, bytes)| Cache::cost(size, bytes)).sum();
-    let bytes = Mtl::<RailSet>::bytes(&limits, config.communicators, rails.len() + 1)
-        .saturating_add(caches)
+    let own = HubBox::attributes(LOOP_FRAME);
+    let attributes: Vec<_> = rails.iter().map(Rail::attributes).chain([&own]).collect();
+    let bytes = Mtl::<RailSet>::bytes(&limits, config.communicators, &attributes)
         .saturating_add(HubBox::bytes(LOOP_FRAME) + 64);
     let memory = Mapping::new(bytes).map_err(|why| SetupError::System("map memory for the engine", why))?;
     // SAFETY: called once; all that is cut from it goes into the engine, whose fields go in the order that this needs.

@@ -258,6 +258,11 @@ impl HubBox {
         Hub::cost(1, HUB_SLOTS, frame)
     }
 
+    /// What its rail says of itself.
+    pub fn attributes(frame: u32) -> towline_core::btl::Attributes {
+        Hub::attributes(frame)
+    }
+
     pub fn new(arena: &mut Arena<'static>, frame: u32) -> Result<Self, towline_core::arena::OutOfMemory> {
         let hub = Hub::new(arena, 1, HUB_SLOTS, frame)?;
         Ok(Self(NonNull::from(Box::leak(Box::new(hub)))))

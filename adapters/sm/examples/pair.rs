@@ -16,8 +16,8 @@ type Engine = Mtl<'static, [Rail; 1]>;
 
 fn engine(rank: u32, job: u64) -> Engine {
     let config = Config { peers: 2, requests: 64, unexpected: 1024, units: 1024, ..Config::SMALLEST };
-    let memory = Box::leak(vec![0; Engine::bytes(&config, 1, 1) + 8].into_boxed_slice());
     let rail = Rail::open(towline_sm::Config::new(job, rank, 2)).expect("room for shared memory");
+    let memory = Box::leak(vec![0; Engine::bytes(&config, 1, &[rail.attributes()]) + 8].into_boxed_slice());
     Mtl::new(config, 1, &mut Arena::new(memory), [rail]).expect("enough memory")
 }
 

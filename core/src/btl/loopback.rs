@@ -74,8 +74,14 @@ impl<'m> Hub<'m> {
         let names = arena.table(pairs)?;
         let words = pairs.saturating_mul(slots as usize).saturating_mul(slot_bytes / 8);
         let memory = arena.table::<u64>(words)?.as_mut_ptr().cast();
-        let frame = (slot_bytes - PREFIX) as u32;
-        let attributes = Attributes {
+        let attributes = Self::attributes(frame);
+        Ok(Self { queues, names, memory, ends, slots, slot_bytes, attributes })
+    }
+
+    /// What the rails of a mesh with frames of up to `frame` bytes say of themselves.
+    pub const fn attributes(frame: u32) -> Attributes {
+        let frame = (Self::slot_bytes(frame) - PREFIX) as u32;
+        Attributes {
             name: "loopback",
             capabilities: Capabilities::SEND,
             exclusivity: EXCLUSIVITY_HIGH,
@@ -88,8 +94,7 @@ impl<'m> Hub<'m> {
             cache_size: 0,
             cache_bytes: 0,
             frames_kept: 1,
-        };
-        Ok(Self { queues, names, memory, ends, slots, slot_bytes, attributes })
+        }
     }
 
     /// Bytes that a mesh takes from an arena at most.

@@ -34,7 +34,7 @@ fn strangers(n: u32) -> (Vec<Transport>, Rc<Cell<u32>>) {
             let observer: Box<dyn FnMut(Call)> = Box::new(move |call| {
                 sent.set(sent.get() + u32::from(matches!(call, Call::Send(..) | Call::Reserve(..))));
             });
-            let arena = &mut Arena::new(memory(Transport::bytes(&CONFIG, 3, 1)));
+            let arena = &mut Arena::new(memory(Transport::bytes(&CONFIG, 3, &[&Hub::attributes(512)])));
             Mtl::new(CONFIG, 3, arena, [Traced::new(hub.rail(end).unwrap(), observer)]).unwrap()
         })
         .collect();

@@ -2,7 +2,7 @@
 
 use super::communicator::{Comm, CommError, Group, State};
 use crate::arena::{Arena, OutOfMemory};
-use crate::btl::{Endpoint, Peer, Unreachable};
+use crate::btl::{self, Endpoint, Peer, Unreachable};
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
 use crate::pml::{
@@ -55,8 +55,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
     pub const ATTRIBUTES: Attributes =
         Attributes { max_context: u32::MAX, max_tag: 0x7fff_ffff, request_bytes: size_of::<u64>() };
 
-    /// Bytes that a transport with `communicators` communicators over `rails` rails takes from an arena at most.
-    pub const fn bytes(config: &Config, communicators: u32, rails: usize) -> usize {
+    /// Bytes that a transport with `communicators` communicators over rails with these attributes takes from an arena at
+    /// most.
+    pub const fn bytes(config: &Config, communicators: u32, rails: &[&btl::Attributes]) -> usize {
         config.bytes(rails).saturating_add(Pool::<State<'m>>::cost(communicators))
     }
 

@@ -8,7 +8,7 @@ use super::peer::{Link, PeerState, Standing};
 use super::request::{List, State};
 use super::unexpected::Unexpected;
 use crate::arena::{Arena, OutOfMemory};
-use crate::btl::{Peer, Rail, Unreachable};
+use crate::btl::{Attributes, Peer, Rail, Unreachable};
 use crate::pool::Pool;
 use crate::ptl::Cache;
 use crate::wire;
@@ -110,13 +110,22 @@ impl Config {
         self.unexpected.saturating_add(if self.probes == 0 { 1 } else { self.probes })
     }
 
-    /// Bytes that an engine over `rails` rails takes from an arena at most; for a rail that wants prepared requests
-    /// [`Cache::cost`] comes on top.
-    pub const fn bytes(&self, rails: usize) -> usize {
-        let links = (self.peers as usize).saturating_mul(rails);
+    /// Bytes that an engine over rails with these attributes takes from an arena at most, the requests that they want
+    /// prepared ([`Cache`]) included.
+    pub const fn bytes(&self, rails: &[&Attributes]) -> usize {
+        let links = (self.peers as usize).saturating_mul(rails.len());
+        let mut caches = 0usize;
+        let mut left = rails;
+        while let [rail, rest @ ..] = left {
+            if rail.cache_size != 0 {
+                caches = caches.saturating_add(Cache::cost(rail.cache_size, rail.cache_bytes));
+            }
+            left = rest;
+        }
         let words = (self.unit_bytes as usize).div_ceil(8);
         Arena::cost::<PeerState>(self.peers as usize)
             .saturating_add(Arena::cost::<Link>(links))
+            .saturating_add(caches)
             .saturating_add(Pool::<State>::cost(self.requests))
             .saturating_add(Pool::<Unexpected>::cost(self.envelopes()))
             .saturating_add(Pool::<()>::cost(self.units))

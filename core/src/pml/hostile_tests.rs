@@ -18,7 +18,9 @@ fn among_strangers() -> (Engine, [loopback::Rail<'static>; 2]) {
     let hub = Hub::new(&mut Arena::new(memory(Hub::cost(3, 64, 512))), 3, 64, 512).unwrap();
     let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
     let config = Config { unexpected: 8, units: 8, first_sequence: 0, ..WIDE };
-    let mut engine = Pml::new(config, &mut Arena::new(memory(config.bytes(1))), [hub.rail(0).unwrap()]).unwrap();
+    let mut engine =
+        Pml::new(config, &mut Arena::new(memory(config.bytes(&[&Hub::attributes(512)]))), [hub.rail(0).unwrap()])
+            .unwrap();
     let params = engine.params();
     let strangers = [1u32, 2].map(|peer| {
         engine.add_peer(Peer(peer), &params, |_, rail| rail.add_peer(Peer(peer), &peer.to_le_bytes())).unwrap();

@@ -20,7 +20,8 @@ fn pair(config: Config, tune: fn(usize, usize, &mut Scripted)) -> [Engine; 2] {
     let mut engines = [0, 1].map(|at| {
         let mut rails = [0, 1].map(|index: usize| ends[index].next().unwrap());
         rails.iter_mut().enumerate().for_each(|(index, rail)| tune(at, index, rail));
-        Pml::new(config, &mut Arena::new(memory(config.bytes(2))), rails).unwrap()
+        let bytes = config.bytes(&rails.each_ref().map(Rail::attributes));
+        Pml::new(config, &mut Arena::new(memory(bytes)), rails).unwrap()
     });
     let params = [engines[0].params(), engines[1].params()];
     add(&mut engines[0], 1, &params[1]);

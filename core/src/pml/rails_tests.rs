@@ -34,7 +34,7 @@ fn pair(config: Config, slots: u32, tune: fn(usize, &mut Attributes)) -> (Vec<En
         .collect();
     let mut engines: Vec<Engine> = (0..2)
         .map(|end| {
-            let rails = core::array::from_fn(|index| {
+            let rails: [Stacked; 3] = core::array::from_fn(|index| {
                 let log = log.clone();
                 let observer: Box<dyn FnMut(Call)> = Box::new(move |call| match call {
                     Call::Send(_, shape, _) | Call::Reserve(_, shape) if end == 0 => {
@@ -44,7 +44,8 @@ fn pair(config: Config, slots: u32, tune: fn(usize, &mut Attributes)) -> (Vec<En
                 });
                 Traced::new(Tuned::new(hubs[index].rail(end).unwrap(), |a| tune(index, a)), observer)
             });
-            Pml::new(config, &mut Arena::new(memory(config.bytes(3))), rails).unwrap()
+            let bytes = config.bytes(&rails.each_ref().map(Rail::attributes));
+            Pml::new(config, &mut Arena::new(memory(bytes)), rails).unwrap()
         })
         .collect();
     for at in 0..2 {
@@ -151,9 +152,9 @@ fn p6_partial_reachability_and_handles_that_come_back() {
         Box::leak(Box::new(Hub::new(&mut Arena::new(memory(Hub::cost(2, 4, 256))), 2, 4, 256).unwrap()))
     };
     let (one, other) = (hub(0), hub(1));
-    let mut engine =
-        Pml::new(CONFIG, &mut Arena::new(memory(CONFIG.bytes(2))), [one.rail(0).unwrap(), other.rail(0).unwrap()])
-            .unwrap();
+    let rails = [one.rail(0).unwrap(), other.rail(0).unwrap()];
+    let bytes = CONFIG.bytes(&rails.each_ref().map(Rail::attributes));
+    let mut engine = Pml::new(CONFIG, &mut Arena::new(memory(bytes)), rails).unwrap();
     let params = engine.params();
     // Reached by the second rail only, at its end 1.
     engine
@@ -211,7 +212,8 @@ fn p10_one_call_advances_every_rail_with_the_time_that_was_given() {
             }
         })
     });
-    let mut engine = Pml::new(CONFIG, &mut Arena::new(memory(CONFIG.bytes(3))), rails).unwrap();
+    let bytes = CONFIG.bytes(&rails.each_ref().map(Rail::attributes));
+    let mut engine = Pml::new(CONFIG, &mut Arena::new(memory(bytes)), rails).unwrap();
     let stamp = Instant::from_nanos(77);
     assert_eq!(engine.progress(stamp), 0);
     assert_eq!(*polled.borrow(), [(0, stamp), (1, stamp), (2, stamp)]);
@@ -229,7 +231,8 @@ fn p16_p18_p19_sends_beyond_the_cache_go_uncached_and_preparation_balances() {
         Call::RequestFini => seen.borrow_mut().1 += 1,
         _ => {}
     });
-    let bytes = CONFIG.bytes(1) + Cache::cost(2, 24);
+    let bytes = CONFIG.bytes(&[rail.attributes()]);
+    assert_eq!(bytes, CONFIG.bytes(&[&Hub::attributes(1024)]) + Cache::cost(2, 24));
     let mut engine = Pml::new(CONFIG, &mut Arena::new(memory(bytes)), [rail]).unwrap();
     let params = engine.params();
     engine.add_peer(Peer(0), &params, |_, rail| rail.add_peer(Peer(0), &0u32.to_le_bytes())).unwrap();

@@ -23,8 +23,8 @@ pub(super) fn engines(n: u32, config: Config, slots: u32, frame: u32) -> Vec<Eng
     let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
     let mut engines: Vec<Engine> = (0..n)
         .map(|end| {
-            let mut arena = Arena::new(memory(config.bytes(1)));
-            Pml::new(config, &mut arena, [hub.rail(end).unwrap()]).unwrap()
+            let rail = hub.rail(end).unwrap();
+            Pml::new(config, &mut Arena::new(memory(config.bytes(&[rail.attributes()]))), [rail]).unwrap()
         })
         .collect();
     let params: Vec<_> = engines.iter().map(Pml::params).collect();
@@ -312,11 +312,12 @@ fn sizes_are_pinned_and_the_smallest_engine_fits_8_kib() {
     for (what, bytes) in SIZES {
         std::println!("{bytes:4} bytes per {what}");
     }
-    std::println!("{:4} bytes for the smallest engine", Config::SMALLEST.bytes(1));
+    let smallest = Config::SMALLEST.bytes(&[&Hub::attributes(64)]);
+    std::println!("{smallest:4} bytes for the smallest engine");
     assert_eq!(SIZES.map(|(_, bytes)| bytes), [112, 24, 104, 56]);
-    assert!(Config::SMALLEST.bytes(1) <= 8192);
+    assert!(smallest <= 8192);
     let large = Config { peers: 100_000, ..WIDE };
-    let mut arena = Arena::new(memory(large.bytes(1)));
+    let mut arena = Arena::new(memory(large.bytes(&[&Hub::attributes(512)])));
     let hub = Hub::new(&mut Arena::new(memory(Hub::cost(1, 4, 512))), 1, 4, 512).unwrap();
     assert!(Pml::new(large, &mut arena, [hub.rail(0).unwrap()]).is_ok());
 }

@@ -52,8 +52,8 @@ pub fn with<T>(tables: &mut [u8], work: impl FnOnce(&mut Contexts<'_>) -> Result
 
 impl Contexts<'_> {
     /// Bytes of all tables: queues and engines.
-    pub const BYTES: usize =
-        Hub::cost(2, QUEUE.0, QUEUE.1) + 2 * Mtl::<'static, [Loopback<'static>; 1]>::bytes(&CONFIG, 1, 1);
+    pub const BYTES: usize = Hub::cost(2, QUEUE.0, QUEUE.1)
+        + 2 * Mtl::<'static, [Loopback<'static>; 1]>::bytes(&CONFIG, 1, &[&Hub::attributes(QUEUE.1)]);
 
     /// Makes each known to the other.
     fn introduce(&mut self, hub: &Hub<'_>) -> Result<(), Failed> {

@@ -80,7 +80,9 @@ fn over_anything(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
 /// Any limits.
 pub fn config() -> Config {
     let config = any(Config::SMALLEST);
-    keep((config.bytes(any(0)), Mtl::<[Opaque; 1]>::bytes(&config, any(0), any(0))));
+    let rails = [Opaque.attributes(), Opaque.attributes()];
+    let rails = rails.get(..any(rails.len())).unwrap_or(&[]);
+    keep((config.bytes(rails), Mtl::<[Opaque; 1]>::bytes(&config, any(0), rails)));
     config
 }
 

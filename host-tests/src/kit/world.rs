@@ -10,7 +10,6 @@ use towline_core::btl::{Attributes, Peer, Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Comm, Failure, Group, Mode, Mtl, Request, Sending, Source, Status, Tag};
 use towline_core::pml::{Config, Rails};
-use towline_core::ptl::Cache;
 use towline_core::time::Instant;
 
 use super::bench::Setup;
@@ -252,9 +251,8 @@ impl<S: Setup> World<S> {
 }
 
 fn engine<R: Rail>(set: Vec<Recorder<R>>, config: Config) -> Engine<R> {
-    let cache = set.iter().map(|rail| (rail.attributes().cache_size, rail.attributes().cache_bytes));
-    let cache: usize = cache.map(|(size, bytes)| Cache::cost(size, bytes)).sum();
-    let bytes = Engine::<R>::bytes(&config, COMMS, set.len()) + cache;
+    let attributes: Vec<_> = set.iter().map(Rail::attributes).collect();
+    let bytes = Engine::<R>::bytes(&config, COMMS, &attributes);
     let memory = vec![0u64; bytes.div_ceil(8) + 1].leak();
     let len = memory.len() * 8;
     // SAFETY: the memory is fresh zeros, and leaked to this engine alone.

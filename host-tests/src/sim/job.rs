@@ -6,7 +6,6 @@ use towline_core::arena::Arena;
 use towline_core::btl::{Peer, Rail};
 use towline_core::mtl::{Comm, Envelope, Failure, Group, Mtl, Refusal, Request, Sending, Source, Status, Tag};
 use towline_core::pml::{Config, Counters, Rails};
-use towline_core::ptl::Cache;
 use towline_core::time::Instant;
 
 use super::checker::{self, Summary, Violation};
@@ -121,13 +120,11 @@ type Engine<'m> = Mtl<'m, Set>;
 pub fn run(setting: Setting) -> Result<Report, Trouble> {
     let Setting { config, makes, faults, plan, pace, mut dice } = setting;
     let nodes = plan.programs.len() as u32;
-    let rails = makes.len();
     let net = Net::new(nodes, makes, faults, dice.fork());
     let comms = plan.permanent + 1;
     let sample = net.rails(0);
-    let cache = sample.iter().map(|rail| (rail.attributes().cache_size, rail.attributes().cache_bytes));
-    let cache: usize = cache.map(|(size, bytes)| Cache::cost(size, bytes)).sum();
-    let bytes = Engine::bytes(&config, comms, rails) + cache;
+    let attributes: Vec<_> = sample.iter().map(Rail::attributes).collect();
+    let bytes = Engine::bytes(&config, comms, &attributes);
     let mut memories: Vec<Vec<u64>> = (0..nodes).map(|_| vec![0; bytes.div_ceil(8) + 1]).collect();
     let mut engines = vec![];
     for (node, memory) in memories.iter_mut().enumerate() {
