@@ -1,33 +1,32 @@
-//! How a world comes up: join the job, open rails, exchange cards, choose, and start the engine.
+//! How worlds come up: join the job, open rails, exchange cards, choose, and start the engines.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use towline_bootstrap::{Environment, Job};
-use towline_core::btl::selection::{Candidate, Report, Verdict, select};
-use towline_core::btl::{Endpoint, Peer, Rail, Unreachable};
-use towline_core::modex::{Component, Version};
-use towline_core::mtl::{Group, Mtl};
+use towline_core::btl::selection::{Candidate, Verdict};
+use towline_core::btl::{Endpoint, Rail, Unreachable};
+use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
 
+use crate::address::{Address, Grid};
+use crate::cards;
 use crate::clock::Clock;
-use crate::communicator::Communicator;
-use crate::context::Context;
+use crate::context::{Context, EVERYONE, Made, WORLD};
 use crate::engine::{Beside, Engine, HubBox, Scoped};
-use crate::idle::{Bed, Patience, crowded};
+use crate::idle::{Bed, Patience};
+use crate::launch::Launch;
 use crate::memory::Mapping;
+use crate::open::{Opened, local_contexts, open};
 use crate::rails::{AnyRail, DynRail, RailSet};
-use crate::setup::SetupError;
-use crate::tunables::{Config, Tunable, entries};
+use crate::setup::{MOST_ADDRESSES, SetupError};
+use crate::state::State;
+use crate::tunables::{Config, Tunable};
 use crate::world::World;
 
-/// The context of the communicator of all ranks.
-const WORLD: u32 = 1;
-/// Bytes of a frame that a process sends to itself, at most.
+/// Bytes of a frame that a context sends to itself, at most.
 const LOOP_FRAME: u32 = 16 << 10;
-/// What can be asked for, in the order in which rails are polled.
-const TRANSPORTS: [&str; 2] = ["sm", "tcp"];
 
 /// Joins the job of this process's environment with all defaults: [`Builder::build`].
 ///
@@ -147,125 +146,85 @@ impl Builder {
     /// # Errors
     /// [`SetupError`] says what is missing, and whose fault it is.
     pub fn build(self) -> Result<World, SetupError> {
+        let mut made = self.set_up(1)?;
+        Ok(made.swap_remove(0).enter())
+    }
+
+    /// As [`build`](Self::build), with `count` contexts (at least one) for as many threads. All ranks ask for the same
+    /// number.
+    ///
+    /// Each is moved to its thread and [entered](Context::enter) there, which gives a [`World`]: rank r of it is the context of
+    /// the same index in process r, so each index has a world apart, with its own collectives. All contexts of all ranks
+    /// together are [`World::everyone`].
+    ///
+    /// # Errors
+    /// As [`build`](Self::build); [`SetupError::Contexts`] names the rank that asks for another number, and
+    /// [`SetupError::OwnRail`] says that there is a [rail of the program's own](Self::rail).
+    ///
+    /// ```
+    /// use towline::Builder;
+    ///
+    /// let contexts = Builder::new().contexts(2)?;
+    /// std::thread::scope(|threads| {
+    ///     for context in contexts {
+    ///         threads.spawn(move || {
+    ///             let world = context.enter();
+    ///             world.barrier()?; // of the contexts of this index
+    ///             world.everyone().barrier()?; // of all contexts of all ranks
+    ///             Ok::<(), towline::Error>(())
+    ///         });
+    ///     }
+    /// });
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn contexts(self, count: u32) -> Result<Vec<Context>, SetupError> {
+        if !self.rails.is_empty() {
+            return Err(SetupError::OwnRail);
+        }
+        Ok(self.set_up(count.max(1))?.into_iter().map(Context::new).collect())
+    }
+
+    fn set_up(self, contexts: u32) -> Result<Vec<Made>, SetupError> {
         let (config, tunables) = self.config.overlaid(|name| std::env::var(name).ok())?;
         let deadline = Instant::now() + Duration::from_millis(config.startup_timeout_ms.into());
         let mut job = match self.job {
             Some(job) => job,
             None => Job::join(Environment::read().map_err(towline_bootstrap::Error::from)?, deadline)?,
         };
-        let mut opened = open(&config, &job)?;
-        opened.rails.extend(self.rails.into_iter().map(|rail| AnyRail::Dyn(DynRail(rail))));
-        let limits = limits(&config, job.size())?;
-        publish(&mut job, &opened.rails, &limits)?;
+        let ranks = job.size();
+        if ranks.checked_mul(contexts).is_none_or(|all| all > MOST_ADDRESSES) {
+            return Err(SetupError::TooManyContexts { ranks, contexts });
+        }
+        let grid = |index| Grid { own: Address { rank: job.rank(), index }, ranks, contexts };
+        let grids: Vec<Grid> = (0..contexts).map(grid).collect();
+        let limits = limits(&config, ranks * contexts)?;
+        let mut opened = grids.iter().map(|grid| open(&config, &job, *grid)).collect::<Result<Vec<_>, _>>()?;
+        // All of them in the first context: with more there are none.
+        let own = self.rails.into_iter().map(|rail| AnyRail::Dyn(DynRail(rail)));
+        if let Some(first) = opened.first_mut() {
+            first.rails.extend(own);
+        }
+        cards::publish(&mut job, &opened, &limits)?;
         job.exchange(deadline)?;
-        start(config, tunables, job, opened, limits)
-    }
-}
-
-/// Rails that were opened, and those that could not be.
-struct Opened {
-    rails: Vec<AnyRail>,
-    failures: Vec<(String, String)>,
-}
-
-fn open(config: &Config, job: &Job) -> Result<Opened, SetupError> {
-    let asked = entries(&config.transports);
-    if let Some(unknown) = asked.iter().find(|name| !TRANSPORTS.contains(&name.as_str()) && *name != "loopback") {
-        return Err(SetupError::UnknownTransport(unknown.clone()));
-    }
-    let mut opened = Opened { rails: Vec::new(), failures: Vec::new() };
-    for name in TRANSPORTS {
-        let wanted = asked.iter().any(|asked| asked == name);
-        // A process alone needs no way to others, unless it was asked to try.
-        if !wanted && (!asked.is_empty() || job.size() == 1) {
-            continue;
+        cards::agree(&job)?;
+        let begun = grids.into_iter().zip(opened).map(|(grid, opened)| Begun::new(&config, &job, grid, opened, limits));
+        let begun = begun.collect::<Result<Vec<_>, _>>()?;
+        if contexts > 1 {
+            // One of them may end before others have begun: not before all ranks have met it.
+            job.fence(deadline)?;
         }
-        let links = if name == "tcp" { config.links.clamp(1, 64) } else { 1 };
-        for link in 0..links {
-            let rail = match name {
-                "sm" => open_sm(config, job),
-                _ => open_tcp(config, job, link as u8),
-            };
-            match rail {
-                Ok(rail) => opened.rails.push(rail),
-                Err(why) if wanted => return Err(SetupError::Transport { name: name.into(), why }),
-                Err(why) => {
-                    log::warn!("transport {name} does not work here: {why}");
-                    opened.failures.push((name.into(), why));
-                }
-            }
-        }
+        let launch = Arc::new(Launch::new(job, contexts));
+        Ok(begun.into_iter().map(|begun| begun.made(&launch, &config, &tunables)).collect())
     }
-    Ok(opened)
 }
 
-fn open_sm(config: &Config, job: &Job) -> Result<AnyRail, String> {
-    let mut sm = towline_sm::Config::new(job.job_id(), job.rank(), job.size());
-    sm.directory = config.sm_directory.as_str().into();
-    sm.eager_ring_bytes = config.sm_eager_ring_bytes;
-    sm.eager_limit_bytes = config.sm_eager_limit_bytes;
-    sm.bulk_ring_bytes = match config.sm_bulk_ring_bytes {
-        0 => bulk_ring(&sm.directory, sm.bulk_ring_bytes, local_ranks(job)),
-        bytes => bytes,
-    };
-    sm.bulk_limit_bytes = config.sm_bulk_limit_bytes;
-    sm.liveness_interval = Duration::from_millis(config.sm_liveness_ms.into());
-    towline_sm::Rail::open(sm).map(AnyRail::Sm).map_err(|why| why.to_string())
-}
-
-/// Bytes of the ring for long messages: `least`, and up to 4 MiB where ranks must take turns on the processors, so that they
-/// do it less often. All rings of all ranks together stay within a quarter of what is free.
-fn bulk_ring(directory: &std::path::Path, least: u32, ranks: usize) -> u32 {
-    if !crowded(ranks) {
-        return least;
-    }
-    let free = rustix::fs::statvfs(directory).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
-    let pairs = (ranks as u64).saturating_mul(ranks as u64 - 1);
-    let most = (16 << 20) / ranks as u64;
-    let bytes = most.min(free / 4 / pairs).clamp(u64::from(least), 4 << 20);
-    1 << bytes.ilog2()
-}
-
-/// Ranks on this host, as far as that is known.
-fn local_ranks(job: &Job) -> usize {
-    job.local_ranks().map_or(1, <[u32]>::len)
-}
-
-fn open_tcp(config: &Config, job: &Job, link: u8) -> Result<AnyRail, String> {
-    let key = towline_tcp::JobKey::new(*job.key().bytes());
-    let mut tcp = towline_tcp::Config::new(job.job_id(), job.rank(), key);
-    let buffer = (config.tcp_socket_bytes != 0).then_some(config.tcp_socket_bytes);
-    let exclude = entries(&config.tcp_exclude);
-    tcp.link = link;
-    tcp.filter.include = entries(&config.tcp_include);
-    tcp.filter.exclude = (!exclude.is_empty()).then_some(exclude);
-    tcp.ports = ports(&config.tcp_ports)
-        .ok_or_else(|| format!("TOWLINE_TCP_PORTS: `{}` is no range such as 5000-5100", config.tcp_ports))?;
-    tcp.eager_limit_bytes = config.tcp_eager_limit_bytes;
-    tcp.rendezvous_eager_limit_bytes = config.tcp_eager_limit_bytes;
-    tcp.max_send_size_bytes = config.tcp_max_send_bytes;
-    tcp.in_place_from_bytes = config.tcp_in_place_bytes;
-    tcp.send_staging_bytes = config.tcp_send_staging_bytes;
-    (tcp.socket_send_buffer_bytes, tcp.socket_receive_buffer_bytes) = (buffer, buffer);
-    tcp.host_congestion_control.clone_from(&config.tcp_host_congestion);
-    tcp.epoll_interval_polls = config.tcp_epoll_polls;
-    tcp.bandwidth_megabytes_per_second = config.tcp_bandwidth_mb_s;
-    tcp.connect_timeout = Duration::from_millis(config.tcp_connect_timeout_ms.into());
-    towline_tcp::Rail::new(tcp).map(AnyRail::Tcp).map_err(|why| why.to_string())
-}
-
-fn ports(text: &str) -> Option<std::ops::RangeInclusive<u16>> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
-}
-
-/// The engine's limits for a job of so many ranks.
-fn limits(config: &Config, size: u32) -> Result<pml::Config, SetupError> {
+/// The engine's limits for a job of so many addresses.
+fn limits(config: &Config, peers: u32) -> Result<pml::Config, SetupError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|why| SetupError::System("draw random numbers", std::io::Error::other(why)))?;
-    let or = |set: u32, each: u32, least: u32| if set == 0 { size.saturating_mul(each).max(least) } else { set };
+    let or = |set: u32, each: u32, least: u32| if set == 0 { peers.saturating_mul(each).max(least) } else { set };
     Ok(pml::Config {
-        peers: size,
+        peers,
         requests: config.requests.clamp(1, 1 << 24),
         unexpected: or(config.unexpected, 128, 4096),
         units: or(config.units, 32, 1024),
@@ -276,145 +235,92 @@ fn limits(config: &Config, size: u32) -> Result<pml::Config, SetupError> {
     })
 }
 
-/// The name under which a rail's card is published: its own, and its number among those of that name.
-fn component(name: &str) -> Component<'_> {
-    let version = Version::new(1, 0, 0);
-    Component { mca: version, kind: "towline", kind_version: version, name, version }
+/// A context whose engine runs.
+struct Begun {
+    engine: Engine,
+    grid: Grid,
+    world: Comm,
+    everyone: Option<Comm>,
+    choices: Vec<Vec<Candidate>>,
+    failures: Vec<(String, String)>,
 }
 
-fn names(rails: &[AnyRail]) -> Vec<String> {
-    let name = |(index, rail): (usize, &AnyRail)| {
-        let name = rail.attributes().name;
-        let before = rails[..index].iter().filter(|other| other.attributes().name == name).count();
-        format!("{name}.{before}")
-    };
-    rails.iter().enumerate().map(name).collect()
-}
+impl Begun {
+    /// Chooses among the rails, and starts the engine over those that are of use.
+    fn new(config: &Config, job: &Job, grid: Grid, opened: Opened, limits: pml::Config) -> Result<Self, SetupError> {
+        let Opened { rails, failures } = opened;
+        let own = HubBox::attributes(LOOP_FRAME);
+        let attributes: Vec<_> = rails.iter().map(Rail::attributes).chain([&own]).collect();
+        let bytes = Mtl::<RailSet>::bytes(&limits, config.communicators, &attributes)
+            .saturating_add(HubBox::bytes(LOOP_FRAME) + 64);
+        let memory = Mapping::new(bytes).map_err(|why| SetupError::System("map memory for the engine", why))?;
+        // SAFETY: called once; all that is cut from it goes into the engine, whose fields go in the order that this needs.
+        let mut arena = unsafe { memory.arena() };
+        let hub = HubBox::new(&mut arena, LOOP_FRAME).map_err(SetupError::Memory)?;
+        let mut rails = rails; // declared behind the hub, so that it goes first where this fails
+        // SAFETY: its rail goes into the engine, or is dropped here, before the hub is.
+        rails.extend(unsafe { hub.hub() }.rail(0).map(AnyRail::Loopback));
+        let choices = cards::choose(job, grid, &mut rails)?;
 
-fn publish(job: &mut Job, rails: &[AnyRail], limits: &pml::Config) -> Result<(), SetupError> {
-    job.publish(&component("engine"), &limits.params())?;
-    for (rail, name) in rails.iter().zip(names(rails)) {
-        job.publish(&component(&name), rail.card())?;
-    }
-    Ok(())
-}
-
-/// Chooses the rails for each rank. Candidates are in the order of the rails, the loop last.
-fn choose(job: &Job, rails: &mut [AnyRail]) -> Result<Vec<Vec<Candidate>>, SetupError> {
-    let names = names(rails);
-    let mut choices = Vec::with_capacity(job.size() as usize);
-    for rank in 0..job.size() {
-        let mut candidates: Vec<_> = rails.iter().map(|rail| Candidate::of(rail.attributes())).collect();
-        let taken = select(&mut candidates, |index| match &mut rails[index] {
-            AnyRail::Loopback(_) if rank != job.rank() => Err(Unreachable::OtherProcess),
-            AnyRail::Loopback(rail) => {
-                let card = rail.card().to_vec();
-                rail.add_peer(Peer(rank), &card)
-            }
-            rail => match job.card(&component(&names[index]), rank) {
-                Ok(card) => rail.add_peer(Peer(rank), card),
-                Err(_) => Err(Unreachable::NoCard),
-            },
-        });
-        if taken == 0 {
-            let report = Report { peer: Peer(rank), rails: &candidates }.to_string();
-            return Err(SetupError::Unreachable { rank, report });
-        }
-        choices.push(candidates);
-    }
-    Ok(choices)
-}
-
-fn start(
-    config: Config,
-    tunables: Vec<Tunable>,
-    job: Job,
-    opened: Opened,
-    limits: pml::Config,
-) -> Result<World, SetupError> {
-    let size = job.size();
-    let Opened { rails, failures } = opened;
-    let own = HubBox::attributes(LOOP_FRAME);
-    let attributes: Vec<_> = rails.iter().map(Rail::attributes).chain([&own]).collect();
-    let bytes = Mtl::<RailSet>::bytes(&limits, config.communicators, &attributes)
-        .saturating_add(HubBox::bytes(LOOP_FRAME) + 64);
-    let memory = Mapping::new(bytes).map_err(|why| SetupError::System("map memory for the engine", why))?;
-    // SAFETY: called once; all that is cut from it goes into the engine, whose fields go in the order that this needs.
-    let mut arena = unsafe { memory.arena() };
-    let hub = HubBox::new(&mut arena, LOOP_FRAME).map_err(SetupError::Memory)?;
-    let mut rails = rails; // declared behind the hub, so that it goes first where this fails
-    // SAFETY: its rail goes into the engine, or is dropped here, before the hub is.
-    rails.extend(unsafe { hub.hub() }.rail(0).map(AnyRail::Loopback));
-    let choices = choose(&job, &mut rails)?;
-
-    // A rail that nobody is reached by is given up, so that it need not be polled.
-    let used = |index: usize| {
-        let carries = |candidate: &Candidate| matches!(candidate.verdict, Verdict::Taken(_) | Verdict::OneSided(_));
-        choices.iter().any(|candidates| candidates.get(index).is_some_and(carries))
-    };
-    let kept: Vec<usize> = (0..rails.len()).filter(|index| used(*index)).collect();
-    let mut index = 0..;
-    rails.retain(|_| index.next().is_some_and(&used));
-    let bed = Bed::make(&mut rails).map_err(|why| SetupError::System("make a wait handle", why))?;
-
-    let requests = limits.requests;
-    let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet(rails)).map_err(SetupError::Memory)?;
-    for (rank, candidates) in (0..size).zip(&choices) {
-        let params = job.card(&component("engine"), rank).map_err(|why| SetupError::Card { rank, why })?;
-        let reach = |rail: usize, _: &mut AnyRail| -> Result<Endpoint, Unreachable> {
-            let candidate = kept.get(rail).and_then(|index| candidates.get(*index));
-            candidate.and_then(Candidate::for_messages).ok_or(Unreachable::NoCard)
+        // A rail that nobody is reached by is given up, so that it need not be polled.
+        let used = |index: usize| {
+            let carries = |candidate: &Candidate| matches!(candidate.verdict, Verdict::Taken(_) | Verdict::OneSided(_));
+            choices.iter().any(|candidates| candidates.get(index).is_some_and(carries))
         };
-        mtl.add_peer(Peer(rank), params, reach)
-            .map_err(|why| SetupError::Unreachable { rank, report: why.to_string() })?;
+        let kept: Vec<usize> = (0..rails.len()).filter(|index| used(*index)).collect();
+        let mut index = 0..;
+        rails.retain(|_| index.next().is_some_and(&used));
+        let bed = Bed::make(&mut rails).map_err(|why| SetupError::System("make a wait handle", why))?;
+
+        let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet(rails)).map_err(SetupError::Memory)?;
+        for (number, candidates) in (0..).zip(&choices) {
+            let rank = grid.address(number).rank;
+            let reach = |rail: usize, _: &mut AnyRail| -> Result<Endpoint, Unreachable> {
+                let candidate = kept.get(rail).and_then(|index| candidates.get(*index));
+                candidate.and_then(Candidate::for_messages).ok_or(Unreachable::NoCard)
+            };
+            mtl.add_peer(grid.peer(number), cards::params(job, rank)?, reach)
+                .map_err(|why| SetupError::Unreachable { rank, report: why.to_string() })?;
+        }
+        let mut engine = Engine {
+            mtl,
+            beside: Beside::default(),
+            scoped: Scoped::new(limits.requests),
+            groups: Vec::new(),
+            clock: Clock::new(),
+            patience: Patience::new(config, local_contexts(job, grid)),
+            bed,
+            next_context: EVERYONE + 1,
+            _hub: hub,
+            _memory: memory,
+        };
+        let world = engine.mtl.add_comm(WORLD, Group::World { size: grid.ranks }, grid.own.rank);
+        let world = world.map_err(SetupError::World)?;
+        // With one context each, all ranks are everyone.
+        let peers = (grid.contexts > 1).then(|| (0..grid.total()).map(|number| grid.peer(number).0).collect());
+        let everyone = peers.map(|peers| engine.add_group(EVERYONE, peers, grid.own_number())).transpose();
+        let everyone = everyone.map_err(SetupError::World)?;
+        Ok(Self { engine, grid, world, everyone, choices, failures })
     }
-    let comm = mtl.add_comm(WORLD, Group::World { size }, job.rank()).map_err(SetupError::World)?;
-    let engine = Engine {
-        mtl,
-        beside: Beside::default(),
-        scoped: Scoped::new(requests),
-        groups: Vec::new(),
-        clock: Clock::new(),
-        patience: Patience::new(&config, local_ranks(&job)),
-        bed,
-        next_context: WORLD + 1,
-        _hub: hub,
-        _memory: memory,
-    };
-    let rank = job.rank();
-    let context = Rc::new(Context {
-        engine: RefCell::new(engine),
-        job: RefCell::new(job),
-        config,
-        tunables,
-        choices,
-        failures,
-        finished: Cell::new(false),
-    });
-    Ok(World::new(Communicator::new(context, comm, rank, size, true, WORLD)))
+
+    fn made(self, launch: &Arc<Launch>, config: &Config, tunables: &[Tunable]) -> Made {
+        let state = Box::new(State {
+            engine: RefCell::new(self.engine),
+            grid: self.grid,
+            launch: Arc::clone(launch),
+            config: config.clone(),
+            tunables: tunables.to_vec(),
+            choices: self.choices,
+            failures: self.failures,
+            finished: Cell::new(false),
+        });
+        Made { state, world: self.world, everyone: self.everyone }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_of_ports() {
-        assert_eq!(ports("0"), Some(0..=0));
-        assert_eq!(ports(" 5000 - 5100 "), Some(5000..=5100));
-        assert_eq!(ports("5000-"), None);
-        assert_eq!(ports("70000"), None);
-    }
-
-    #[test]
-    fn rings_grow_only_where_ranks_take_turns_and_never_beyond_what_is_free() {
-        let here = std::path::Path::new("/dev/shm");
-        assert_eq!(bulk_ring(here, 1 << 18, 1), 1 << 18);
-        for ranks in [1000, 100_000] {
-            assert_eq!(bulk_ring(here, 1 << 18, ranks), 1 << 18, "16 MiB in all for {ranks} ranks");
-        }
-        assert_eq!(bulk_ring(std::path::Path::new("/nowhere"), 1 << 18, 1000), 1 << 18);
-    }
 
     #[test]
     fn a_transport_that_cannot_work_is_an_error_where_it_was_asked_for() {

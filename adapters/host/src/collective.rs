@@ -3,15 +3,14 @@
 use std::rc::Rc;
 
 use towline_core::convertor::Span;
-use towline_core::mtl::{Comm, Group, Mode, Sending};
+use towline_core::mtl::{Group, Mode, Sending};
 use towline_core::time::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::communicator::{Communicator, Owned};
-use crate::context::no_unwind;
-use crate::engine::Table;
 use crate::error::Error;
 use crate::message::{Source, TAG_MAX, Tag};
+use crate::state::{Ranks, no_unwind};
 
 /// Tags of the library, above those of programs.
 const BARRIER: u32 = TAG_MAX + 0x100;
@@ -134,12 +133,12 @@ impl Communicator {
             color: u32,
             key: u32,
             next_context: u32,
-            peer: u32,
+            number: u32,
         }
         let context = &self.place.context;
         let next_context = context.engine.borrow().next_context;
-        let peer = context.job.borrow().rank();
-        let mine = Word { colored: color.is_some().into(), color: color.unwrap_or(0), key, next_context, peer };
+        let number = context.grid.own_number();
+        let mine = Word { colored: color.is_some().into(), color: color.unwrap_or(0), key, next_context, number };
         let mut words = vec![mine; self.place.size as usize];
         if self.rank == 0 {
             for (rank, word) in words.iter_mut().enumerate().skip(1) {
@@ -160,30 +159,27 @@ impl Communicator {
             .iter()
             .zip(0..)
             .filter(|(word, _)| word.colored != 0 && word.color == color)
-            .map(|(word, rank)| (word.key, rank, word.peer))
+            .map(|(word, rank)| (word.key, rank, word.number))
             .collect();
         members.sort_unstable();
         let rank = members.iter().position(|(_, rank, _)| *rank == self.rank).unwrap_or(0) as u32;
-        let peers: Box<[u32]> = members.iter().map(|(_, _, peer)| *peer).collect();
-        self.make(next, peers, rank).map(Some)
+        let peers = members.iter().map(|(_, _, number)| context.grid.peer(*number).0);
+        self.make(next, peers.collect(), rank).map(Some)
     }
 
     fn make(&self, id: u32, peers: Box<[u32]>, rank: u32) -> Result<Owned, Error> {
         let context = &self.place.context;
         let mut engine = context.engine.borrow_mut();
         let size = peers.len() as u32;
-        let identity = size == context.job.borrow().size() && peers.iter().zip(0..).all(|(peer, rank)| *peer == rank);
-        let comm: Comm = if identity {
-            engine.mtl.add_comm(id, Group::World { size }, rank)
+        let identity = size == context.grid.ranks && peers.iter().zip(0..).all(|(peer, rank)| *peer == rank);
+        let (made, ranks) = if identity {
+            (engine.mtl.add_comm(id, Group::World { size }, rank), Ranks::Peers)
         } else {
-            let table = Table::new(peers);
-            // SAFETY: the table is kept in `groups` until the communicator was deleted, or goes at once where none was made.
-            let made = engine.mtl.add_comm(id, Group::Table(unsafe { table.get() }), rank);
-            made.inspect(|comm| engine.groups.push((*comm, table)))
-        }
-        .map_err(Error::Communicator)?;
+            (engine.add_group(id, peers, rank), Ranks::Table)
+        };
         drop(engine);
-        Ok(Owned(Self::new(Rc::clone(context), comm, rank, size, identity, id)))
+        let comm = made.map_err(Error::Communicator)?;
+        Ok(Owned(Self::new(Rc::clone(context), comm, rank, size, ranks, id)))
     }
 
     /// The barrier at the end: until `deadline`, or until those that this rank hears from are lost. Messages of this rank

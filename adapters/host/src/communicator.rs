@@ -8,12 +8,13 @@ use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Sending};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::context::{Context, Place, no_unwind};
+use crate::address::Address;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::idle::Idle;
 use crate::message::{Envelope, Source, Status, TAG_MAX, Tag};
 use crate::probed::Message;
+use crate::state::{Place, Ranks, State, no_unwind};
 use crate::views::{View, ViewMut};
 
 /// A group of ranks that send to each other, apart from all other communicators. Ranks go from 0 to
@@ -32,14 +33,14 @@ pub struct Communicator {
 
 impl Communicator {
     pub(crate) fn new(
-        context: Rc<Context>,
+        context: Rc<State>,
         comm: towline_core::mtl::Comm,
         rank: u32,
         size: u32,
-        identity: bool,
+        ranks: Ranks,
         context_id: u32,
     ) -> Self {
-        Self { place: Place { context, comm, size, identity }, rank, context_id }
+        Self { place: Place { context, comm, size, ranks }, rank, context_id }
     }
 
     /// This process's rank.
@@ -58,6 +59,33 @@ impl Communicator {
     #[inline]
     pub fn size(&self) -> u32 {
         self.place.size
+    }
+
+    /// Which context of which process a rank is. Without [contexts](crate::Builder::contexts), each has index 0.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`].
+    ///
+    /// ```
+    /// use towline::Address;
+    ///
+    /// let world = towline::init()?;
+    /// assert_eq!(world.address_of(0)?, Address { rank: 0, index: 0 });
+    /// assert_eq!(world.rank_of((0, 0))?, 0);
+    /// assert!(world.rank_of((0, 1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn address_of(&self, rank: u32) -> Result<Address, Error> {
+        self.place.address(rank).ok_or(Error::NoSuchRank { rank, size: self.place.size })
+    }
+
+    /// Which rank a context of a process is, to send to it. For an example see [`address_of`](Self::address_of).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchAddress`] where it is not in this communicator.
+    pub fn rank_of(&self, address: impl Into<Address>) -> Result<u32, Error> {
+        let address = address.into();
+        self.place.rank_at(address).ok_or(Error::NoSuchAddress(address))
     }
 
     /// Sends `data` to rank `dest`, and comes back when `data` may be changed. A short message may then still be under

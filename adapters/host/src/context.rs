@@ -1,148 +1,120 @@
-//! A context: one address in the job, its engine and its job's launcher. Used by one thread.
+//! One of several contexts of a process, on its way to its thread.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use towline_bootstrap::Job;
-use towline_core::btl::Peer;
-use towline_core::btl::selection::{Candidate, Report};
-use towline_core::mtl::{Comm, Failure, Refusal};
+use towline_core::mtl::Comm;
 
-use crate::engine::{Done, Engine};
-use crate::error::Error;
-use crate::message::Status;
-use crate::tunables::{Config, Tunable};
+use crate::address::Address;
+use crate::communicator::Communicator;
+use crate::state::{Ranks, State};
+use crate::world::World;
 
-/// Shared by everything that belongs to a context.
-pub(crate) struct Context {
-    pub engine: RefCell<Engine>,
-    pub job: RefCell<Job>,
-    pub config: Config,
-    pub tunables: Vec<Tunable>,
-    /// For each rank, what came of each transport.
-    pub choices: Vec<Vec<Candidate>>,
-    /// Transports that do not work here, and why.
-    pub failures: Vec<(String, String)>,
-    pub finished: Cell<bool>,
+/// The context of the communicator of all ranks.
+pub(crate) const WORLD: u32 = 1;
+/// The context of the communicator of all contexts of all ranks.
+pub(crate) const EVERYONE: u32 = 2;
+
+/// One of several contexts of a process: made by [`Builder::contexts`](crate::Builder::contexts), to be moved to the thread
+/// that will use it, and [entered](Self::enter) there.
+///
+/// A context is an address of its own, with an engine and rails of its own. Contexts share nothing that a message passes, so
+/// their threads wait for each other only where they receive from each other.
+///
+/// A context that is dropped without having been entered is lost to all others, as a rank that has ended.
+///
+/// ```
+/// use towline::{Address, Any, Builder};
+///
+/// let contexts = Builder::new().contexts(3)?; // alone: 3 addresses in all
+/// std::thread::scope(|threads| {
+///     for context in contexts {
+///         threads.spawn(move || {
+///             let world = context.enter();
+///             let everyone = world.everyone();
+///             let next = Address { rank: 0, index: (world.address().index + 1) % 3 };
+///             everyone.send(everyone.rank_of(next)?, 7, b"hello")?;
+///             let mut into = [0u8; 5];
+///             let status = everyone.recv(Any, 7, &mut into)?;
+///             let from = everyone.address_of(status.source)?;
+///             assert_eq!((from.index + 1) % 3, world.address().index);
+///             Ok::<(), towline::Error>(())
+///         });
+///     }
+/// });
+/// # Ok::<(), towline::SetupError>(())
+/// ```
+pub struct Context {
+    address: Address,
+    /// Gone once it was entered.
+    made: Option<Made>,
 }
+
+/// A context, and its communicators.
+pub(crate) struct Made {
+    pub state: Box<State>,
+    pub world: Comm,
+    pub everyone: Option<Comm>,
+}
+
+impl Made {
+    /// The world of the calling thread.
+    pub fn enter(self) -> World {
+        let grid = self.state.grid;
+        let state: Rc<State> = Rc::from(self.state);
+        let all = Communicator::new(Rc::clone(&state), self.world, grid.own.rank, grid.ranks, Ranks::Peers, WORLD);
+        let everyone =
+            |comm| Communicator::new(state, comm, grid.own_number(), grid.total(), Ranks::Everyone, EVERYONE);
+        World::new(all, self.everyone.map(everyone))
+    }
+}
+
+// SAFETY: everything in a context was made for it and is reached through it alone, but for the launcher's tie, which is
+// behind a lock. What is not `Send` by itself: addresses of memory that the engine owns; the hub and its only rail, which
+// refer to each other and go together; buffers and wakers of users, of which there are none before it is entered; and rails of
+// the program's own, which `Builder::contexts` refuses, and it alone makes contexts.
+unsafe impl Send for Context {}
 
 impl Context {
-    /// Runs what users have to do with requests that are over: wakers, and the end of buffers.
-    #[inline]
-    pub fn settle(&self) {
-        if !self.engine.borrow().beside.entries.is_empty() {
-            self.settle_all();
-        }
+    /// A context without rails of the program's own.
+    pub(crate) fn new(made: Made) -> Self {
+        Self { address: made.state.grid.own, made: Some(made) }
     }
 
-    #[cold]
-    fn settle_all(&self) {
-        loop {
-            // The engine is free again before code of users runs: it may use the context.
-            let done = self.engine.borrow_mut().next_done();
-            match done {
-                Some(Done::Wake(waker)) => waker.wake(),
-                Some(Done::Free(orphan)) => drop(orphan),
-                None => return,
-            }
-        }
+    /// Its address.
+    pub fn address(&self) -> Address {
+        self.address
     }
 
-    /// Makes progress once. Tells how many events there were.
-    pub fn progress(&self) -> u32 {
-        let events = self.engine.borrow_mut().poll();
-        self.settle();
-        events
-    }
-
-    pub fn report(&self) -> Vec<String> {
-        let line = |(rank, rails): (usize, &Vec<Candidate>)| Report { peer: Peer(rank as u32), rails }.to_string();
-        let lines = self.choices.iter().enumerate().map(line);
-        let failures = self.failures.iter().map(|(name, why)| format!("{name} does not work here: {why}"));
-        failures.chain(lines).collect()
+    /// Makes it the calling thread's: its [`World`] stays in this thread.
+    ///
+    /// ```
+    /// let contexts = towline::Builder::new().contexts(2)?;
+    /// let threads = contexts.into_iter().map(|context| std::thread::spawn(|| context.enter().address().index));
+    /// let threads: Vec<_> = threads.collect();
+    /// let indices: Vec<u32> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    /// assert_eq!(indices, [0, 1]);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn enter(mut self) -> World {
+        // It is there: nothing but this takes it, and this takes the context.
+        self.made.take().expect("a context is entered once").enter()
     }
 }
 
-/// A communicator's place in a context, for those who translate peers into its ranks.
-#[derive(Clone)]
-pub(crate) struct Place {
-    pub context: Rc<Context>,
-    pub comm: Comm,
-    /// Ranks of the communicator, and whether rank r is peer r.
-    pub size: u32,
-    pub identity: bool,
-}
-
-impl Place {
-    /// The rank of a peer.
-    #[inline]
-    pub fn rank_of(&self, engine: &Engine, peer: Peer) -> u32 {
-        if self.identity { peer.0 } else { engine.mtl.rank_of(self.comm, peer).unwrap_or(peer.0) }
-    }
-
-    #[inline]
-    pub fn status(&self, engine: &Engine, status: towline_core::mtl::Status) -> Status {
-        Status { source: self.rank_of(engine, status.peer), tag: status.tag, bytes: status.delivered }
-    }
-
-    /// What a receive or send ended with.
-    #[inline]
-    pub fn outcome(
-        &self,
-        engine: &Engine,
-        outcome: Result<towline_core::mtl::Status, Failure>,
-    ) -> Result<Status, Error> {
-        match outcome {
-            Ok(status) => Ok(self.status(engine, status)),
-            Err(failure) => Err(self.failure(engine, failure)),
-        }
-    }
-
-    #[cold]
-    fn failure(&self, engine: &Engine, failure: Failure) -> Error {
-        let rank = |peer| self.rank_of(engine, peer);
-        match failure {
-            Failure::Truncated(status) => Error::Truncated {
-                source: rank(status.peer),
-                tag: status.tag,
-                sent: status.received,
-                delivered: status.delivered,
-            },
-            Failure::Cancelled => Error::Cancelled,
-            Failure::PeerFailed(peer) => Error::PeerFailed { rank: rank(peer) },
-            Failure::NotReady(peer) => Error::NotReady { rank: rank(peer) },
-            Failure::NoCommunicator(peer) => Error::NoCommunicator { rank: rank(peer) },
-            _ => Error::Finished,
-        }
-    }
-
-    /// Why an operation with `other` was not accepted.
-    #[cold]
-    pub fn refusal(&self, engine: &Engine, refusal: Refusal, other: Option<u32>) -> Error {
-        match (refusal, other) {
-            (Refusal::Busy, _) => Error::Busy,
-            (Refusal::PeerFailed(peer) | Refusal::NoPeer(peer), _) => {
-                Error::PeerFailed { rank: self.rank_of(engine, peer) }
-            }
-            (_, Some(rank)) if rank >= self.size => Error::NoSuchRank { rank, size: self.size },
-            _ => Error::Finished,
-        }
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
-/// Calls what must not unwind, because an operation under way still has the address of memory that is only borrowed: a
-/// logger or somebody's rail that panics ends the process then.
-#[inline]
-pub(crate) fn no_unwind<T>(call: impl FnOnce() -> T) -> T {
-    struct Bomb;
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            eprintln!("towline: a panic while messages use borrowed memory: the process ends");
-            std::process::abort();
+impl Drop for Context {
+    fn drop(&mut self) {
+        // As with a world, a thread in trouble says nothing, and the launcher ends the job.
+        if let Some(made) = self.made.take()
+            && !std::thread::panicking()
+            && let Err(why) = made.state.launch.finish()
+        {
+            log::warn!("{}: {why}", self.address);
         }
     }
-    let bomb = Bomb;
-    let result = call();
-    std::mem::forget(bomb);
-    result
 }

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use towline_core::arena::Arena;
 use towline_core::btl::loopback::Hub;
-use towline_core::mtl::{Comm, Failure, Mtl, Request, Status};
+use towline_core::mtl::{Comm, CommError, Failure, Group, Mtl, Request, Status};
 use towline_core::time::{Duration, Instant};
 
 use crate::clock::Clock;
@@ -36,6 +36,14 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    /// Adds a communicator of these peers, in which this context is rank `rank`.
+    pub fn add_group(&mut self, context: u32, peers: Box<[u32]>, rank: u32) -> Result<Comm, CommError> {
+        let table = Table::new(peers);
+        // SAFETY: the table is kept in `groups` until the communicator was deleted, or goes at once where none was made.
+        let made = self.mtl.add_comm(context, Group::Table(unsafe { table.get() }), rank);
+        made.inspect(|comm| self.groups.push((*comm, table)))
+    }
+
     /// Takes the outcome of a request, and waits for it where it must. Runs no code of users, so it does not unwind.
     #[inline]
     pub fn wait(&mut self, request: Request) -> Result<Status, Failure> {
@@ -230,6 +238,12 @@ pub(crate) struct Table(NonNull<[u32]>);
 impl Table {
     pub fn new(peers: Box<[u32]>) -> Self {
         Self(NonNull::from(Box::leak(peers)))
+    }
+
+    /// The peers, by rank.
+    pub fn peers(&self) -> &[u32] {
+        // SAFETY: a live box of ours, freed in `drop` only.
+        unsafe { self.0.as_ref() }
     }
 
     /// The table, as if for ever.

@@ -6,6 +6,8 @@ use towline_core::convertor::{LayoutError, Misfit};
 use towline_core::error::Blame;
 use towline_core::mtl::CommError;
 
+use crate::address::Address;
+
 /// Why an operation on messages failed. Ranks are those of the communicator that was used.
 ///
 /// ```
@@ -27,6 +29,8 @@ pub enum Error {
         /// How many ranks there are.
         size: u32,
     },
+    /// No rank of the communicator has this address.
+    NoSuchAddress(Address),
     /// The tag is above [`TAG_MAX`](crate::TAG_MAX).
     NoSuchTag(u32),
     /// A rank was lost: it ended, or the way to it broke.
@@ -90,6 +94,7 @@ impl fmt::Display for Error {
         match self {
             Self::Busy => f.write_str("all requests are in use: wait for operations first, or raise TOWLINE_REQUESTS"),
             Self::NoSuchRank { rank, size } => write!(f, "there is no rank {rank}: the communicator has {size}"),
+            Self::NoSuchAddress(address) => write!(f, "the communicator has no {address}"),
             Self::NoSuchTag(tag) => {
                 write!(f, "tag {tag} is above {}: larger ones belong to the library", crate::TAG_MAX)
             }

@@ -20,17 +20,21 @@
 //! | several at once, from owned memory, or `async` | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
 //! | look before receiving | [`probe`](Communicator::probe), [`mprobe`](Communicator::mprobe) |
 //! | columns and other parts of buffers | [`View`], [`ViewMut`], [`vector`], [`Layout`] |
+//! | one context for each thread | [`Builder::contexts`], [`Context`], [`everyone`](World::everyone) |
 //! | all together | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`split`](Communicator::split) |
 //!
 //! Memory in flight cannot be freed or changed by safe code: blocking calls borrow it, a scope waits for all that began in
 //! it, and other operations own it. Blocking sends and receives, and those of a scope, allocate nothing.
 //!
-//! A [`World`] is a context: an engine and rails of its own, for one thread. Several threads of a process take part as
-//! several ranks, each with a world of its own (see [`Builder::job`]).
+//! A [`World`] is a context: an engine and rails of its own, for one thread. A process may have
+//! [several](Builder::contexts), one for each thread, which share nothing that a message passes; or its threads take part as
+//! ranks of their own (see [`Builder::job`]).
 #![cfg(target_os = "linux")]
 #![deny(missing_docs)]
 
+mod address;
 mod builder;
+mod cards;
 mod clock;
 mod collective;
 mod communicator;
@@ -38,13 +42,16 @@ mod context;
 mod engine;
 mod error;
 mod idle;
+mod launch;
 mod memory;
 mod message;
+mod open;
 mod owned;
 mod probed;
 mod rails;
 mod scope;
 mod setup;
+mod state;
 mod tunables;
 mod views;
 mod world;
@@ -55,8 +62,10 @@ pub use towline_core::convertor::{Layout, LayoutError, Misfit, Piece};
 pub use towline_core::mtl::CommError;
 pub use towline_core::pml::Counters;
 
+pub use address::Address;
 pub use builder::{Builder, init};
 pub use communicator::{Communicator, Owned};
+pub use context::Context;
 pub use error::{Error, Failed};
 pub use message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
 pub use owned::{Buffer, BufferMut, ReceivingOwned, SendingOwned};

@@ -13,10 +13,10 @@ use towline_core::mtl::{Mode, Request, Sending};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::communicator::{Communicator, check};
-use crate::context::{Place, no_unwind};
 use crate::engine::{Engine, Entry, Orphan};
 use crate::error::{Error, Failed};
 use crate::message::{Source, Status, Tag};
+use crate::state::{Place, no_unwind};
 
 /// Memory that an operation may own while it sends from it.
 ///

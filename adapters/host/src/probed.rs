@@ -4,9 +4,9 @@ use towline_core::convertor::Span;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::communicator::Communicator;
-use crate::context::no_unwind;
 use crate::error::Error;
 use crate::message::{Envelope, Status};
+use crate::state::no_unwind;
 
 /// A message that [`mprobe`](Communicator::mprobe) took: only its holder can receive it. One that is dropped is received
 /// and thrown away.

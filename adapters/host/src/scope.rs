@@ -9,10 +9,10 @@ use towline_core::mtl::{Mode, Request, Sending};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::communicator::{Communicator, check};
-use crate::context::{Place, no_unwind};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::message::{Source, Status, Tag};
+use crate::state::{Place, no_unwind};
 use crate::views::{View, ViewMut};
 
 impl Communicator {

@@ -7,6 +7,9 @@ use towline_core::arena::OutOfMemory;
 use towline_core::modex::RecvError;
 use towline_core::mtl::CommError;
 
+/// Contexts of a job at most, all ranks together.
+pub(crate) const MOST_ADDRESSES: u32 = 1 << 20;
+
 /// A world did not come up, or did not end in good order.
 ///
 /// ```
@@ -41,6 +44,26 @@ pub enum SetupError {
         /// What is missing.
         why: RecvError,
     },
+    /// Ranks came with different numbers of contexts.
+    Contexts {
+        /// The first rank that is not like most.
+        rank: u32,
+        /// How many it has.
+        contexts: u32,
+        /// A rank that is like most.
+        other: u32,
+        /// How many those have.
+        others: u32,
+    },
+    /// Ranks and contexts make more addresses than can be told apart.
+    TooManyContexts {
+        /// How many ranks there are.
+        ranks: u32,
+        /// How many contexts each was to have.
+        contexts: u32,
+    },
+    /// A rail of the program's own serves one context only.
+    OwnRail,
     /// No transport reaches a rank.
     Unreachable {
         /// Which rank.
@@ -73,6 +96,16 @@ impl fmt::Display for SetupError {
             Self::Card { rank, why } => {
                 write!(f, "rank {rank} published nothing usable ({why}): does it run the same version?")
             }
+            Self::Contexts { rank, contexts, other, others } => write!(
+                f,
+                "rank {rank} has {contexts} contexts, but rank {other} has {others}: build all ranks with the same number"
+            ),
+            Self::TooManyContexts { ranks, contexts } => {
+                write!(f, "{ranks} ranks with {contexts} contexts each are more than {MOST_ADDRESSES} addresses")
+            }
+            Self::OwnRail => f.write_str(
+                "a rail of the program's own serves one context: build one, or as many ranks as threads with `Builder::job`",
+            ),
             Self::Unreachable { rank, report } => {
                 write!(f, "no transport reaches rank {rank} ({report}): allow another one, or check the network")
             }

@@ -12,27 +12,30 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use rustix::event::{EventfdFlags, eventfd};
 use towline_core::pml::{Counters, Rails};
 
+use crate::address::Address;
 use crate::communicator::Communicator;
-use crate::context::Context;
 use crate::engine::Entry;
 use crate::idle::{Bed, Idle};
 use crate::rails::AnyRail;
 use crate::setup::SetupError;
+use crate::state::State;
 use crate::tunables::Tunable;
 
-/// All ranks of the job, and this process's (or thread's) place among them. Made by [`init`](crate::init) or a
-/// [`Builder`](crate::Builder).
+/// All ranks of the job, and this process's (or thread's) place among them. Made by [`init`](crate::init), a
+/// [`Builder`](crate::Builder), or a [`Context`](crate::Context) of several.
 ///
 /// A world belongs to the thread that made it. Operations make progress while the thread is in one of its methods;
 /// [`progress`](Self::progress) does nothing else.
 ///
 /// When it is dropped it waits for all other ranks to come to their end too, and tells the launcher that this rank is
-/// done; [`finish`](Self::finish) does the same and says whether all went well. In a thread that panics neither happens, and
+/// done, or where a rank has several contexts, the last of them does, and each waits for those of its index; [`finish`](Self::finish) does the same and says whether all went well. In a thread that panics neither happens, and
 /// the launcher ends the job. A rank that cannot go on for another reason should call [`abort`](Self::abort): others may wait
 /// for it, and it would wait for them.
 #[derive(Debug)]
 pub struct World {
     all: Communicator,
+    /// Where ranks have several contexts.
+    everyone: Option<Communicator>,
 }
 
 impl Deref for World {
@@ -45,12 +48,64 @@ impl Deref for World {
 }
 
 impl World {
-    pub(crate) fn new(all: Communicator) -> Self {
-        Self { all }
+    pub(crate) fn new(all: Communicator, everyone: Option<Communicator>) -> Self {
+        Self { all, everyone }
     }
 
-    fn context(&self) -> &Rc<Context> {
+    fn context(&self) -> &Rc<State> {
         &self.all.place.context
+    }
+
+    /// The address of this world's context: its rank, and its index among the contexts of the process.
+    ///
+    /// ```
+    /// assert_eq!(towline::init()?.address(), towline::Address { rank: 0, index: 0 });
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn address(&self) -> Address {
+        self.context().grid.own
+    }
+
+    /// How many contexts each rank has: one, unless it was built with [more](crate::Builder::contexts).
+    ///
+    /// ```
+    /// assert_eq!(towline::init()?.contexts(), 1);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn contexts(&self) -> u32 {
+        self.context().grid.contexts
+    }
+
+    /// All contexts of all ranks, rank after rank: context i of rank r is rank `r * contexts + i` here, as
+    /// [`rank_of`](Communicator::rank_of) tells. Where each rank has one context, the world itself.
+    ///
+    /// ```
+    /// use towline::{Any, Builder};
+    ///
+    /// let sum_of_all = |context: towline::Context| {
+    ///     let world = context.enter();
+    ///     let (everyone, own) = (world.everyone(), world.address().index);
+    ///     everyone.send(everyone.rank_of((0, 0))?, 1, &own)?;
+    ///     let (mut sum, mut word) = (0, [0u32]);
+    ///     if everyone.rank() == 0 {
+    ///         for _ in 0..everyone.size() {
+    ///             let status = everyone.recv(Any, 1, &mut word)?;
+    ///             assert_eq!(everyone.address_of(status.source)?.index, word[0]);
+    ///             sum += word[0];
+    ///         }
+    ///     }
+    ///     everyone.broadcast(0, &mut sum)?;
+    ///     Ok::<u32, towline::Error>(sum)
+    /// };
+    /// let contexts = Builder::new().contexts(4)?;
+    /// std::thread::scope(|threads| {
+    ///     let threads: Vec<_> = contexts.into_iter().map(|context| threads.spawn(|| sum_of_all(context))).collect();
+    ///     threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Ok(6)));
+    /// });
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn everyone(&self) -> &Communicator {
+        self.everyone.as_ref().unwrap_or(&self.all)
     }
 
     /// Takes in what arrived and sends what waits, without waiting. Tells how many events there were.
@@ -153,8 +208,8 @@ impl World {
         }
         let waited_ms = context.config.finish_timeout_ms;
         let deadline = context.engine.borrow_mut().deadline(waited_ms);
-        let well = self.all.last_barrier(deadline) & context.drain(deadline);
-        context.job.borrow_mut().finish()?;
+        let well = self.all.last_barrier(deadline) & context.drain(deadline) & context.leave(deadline);
+        context.launch.finish()?;
         if well { Ok(()) } else { Err(SetupError::Finish { waited_ms: waited_ms.into() }) }
     }
 
@@ -166,7 +221,7 @@ impl World {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn abort(&self, code: i32, message: &str) -> ! {
-        let told = self.context().job.borrow_mut().abort(code, message);
+        let told = self.context().launch.abort(code, message);
         if told.is_err() || self.all.size() == 1 {
             eprintln!("towline: {message}");
         }
@@ -228,7 +283,21 @@ impl Drop for World {
     }
 }
 
-impl Context {
+impl State {
+    /// Lets everything that was said leave, also to contexts of another index, which go on. Tells whether it did.
+    fn leave(&self, deadline: towline_core::time::Instant) -> bool {
+        let mut idle = Idle::default();
+        let mut engine = self.engine.borrow_mut();
+        // The barrier was for all that a single context knows.
+        while self.grid.contexts > 1 && !engine.mtl.pml().has_said_all() {
+            if engine.clock.renew() >= deadline {
+                return false;
+            }
+            engine.turn(&mut idle);
+        }
+        true
+    }
+
     /// Waits until sends that nobody waits for have left. Tells whether they did.
     fn drain(&self, deadline: towline_core::time::Instant) -> bool {
         let mut idle = Idle::default();

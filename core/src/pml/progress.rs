@@ -48,6 +48,14 @@ impl<R: Rails> Pml<'_, R> {
         idle && (0..self.rails.count()).all(|index| self.rails.rail_mut(index).is_none_or(Rail::arm))
     }
 
+    /// Whether nothing that this engine has to say is still on its way out: answers and credit have been sent, and the rails
+    /// have drained. Before an engine goes while others go on; sends that are over have arrived then, or will.
+    pub fn has_said_all(&mut self) -> bool {
+        let said = self.active.is_empty() && self.refused == 0 && self.work_is_waiting();
+        let up = |peer: &u32| self.peers.get(*peer as usize).is_some_and(|state| state.standing == Standing::Up);
+        said && (0..self.peers.len() as u32).filter(up).all(|peer| self.drained(peer))
+    }
+
     /// Announces the request among [`next_completed`](Self::next_completed) when it is over.
     pub fn notify(&mut self, request: Request) {
         let Some(state) = self.requests.get_mut(request.0) else { return };

@@ -296,7 +296,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Whether all rails to a peer have handed over what was committed.
-    fn drained(&self, to: u32) -> bool {
+    pub(super) fn drained(&self, to: u32) -> bool {
         let links = self.peers.get(to as usize).map_or(0, |peer| peer.links as usize);
         (0..links)
             .filter_map(|index| self.link(to, index))

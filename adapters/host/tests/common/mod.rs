@@ -17,6 +17,11 @@ pub fn ranks_with<T: Send>(
     set: impl Fn(Builder) -> Builder + Sync,
     body: impl Fn(World) -> T + Sync,
 ) -> Vec<T> {
+    jobs(size, |_, job| body(set(Builder::new().job(job)).build().unwrap()))
+}
+
+/// Runs `body` as each of `size` ranks, which have joined a job; what each gave, by rank.
+pub fn jobs<T: Send>(size: u32, body: impl Fn(u32, Job) -> T + Sync) -> Vec<T> {
     let base = Environment::singleton();
     let config = Config {
         size,
@@ -27,17 +32,16 @@ pub fn ranks_with<T: Send>(
         left_is_gone: true,
     };
     let server = Server::start(config, |_| {}).unwrap();
-    let world = |rank| {
+    let join = |rank| {
         let mut environment = base.clone();
         (environment.rank, environment.size) = (rank, size);
         environment.root = server.addresses().to_vec();
         environment.local = Some((0..size).collect());
-        let job = Job::join(environment, Instant::now() + Duration::from_secs(30)).unwrap();
-        set(Builder::new().job(job)).build().unwrap()
+        Job::join(environment, Instant::now() + Duration::from_secs(30)).unwrap()
     };
     std::thread::scope(|scope| {
-        let (world, body) = (&world, &body);
-        let threads: Vec<_> = (0..size).map(|rank| scope.spawn(move || body(world(rank)))).collect();
+        let (join, body) = (&join, &body);
+        let threads: Vec<_> = (0..size).map(|rank| scope.spawn(move || body(rank, join(rank)))).collect();
         threads.into_iter().map(|thread| thread.join().expect("the rank ends well")).collect()
     })
 }

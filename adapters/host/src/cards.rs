@@ -1,0 +1,151 @@
+//! What ranks tell each other when they come up: their number of contexts, their limits, and the cards of their rails.
+
+use towline_bootstrap::Job;
+use towline_core::btl::selection::{Candidate, Report, select};
+use towline_core::btl::{Peer, Rail, Unreachable};
+use towline_core::modex::{Component, Version};
+use towline_core::pml;
+
+use crate::address::Grid;
+use crate::open::Opened;
+use crate::rails::AnyRail;
+use crate::setup::SetupError;
+
+/// The component under which the engine's limits are published.
+const ENGINE: &str = "engine";
+/// The component under which the number of contexts is published.
+const CONTEXTS: &str = "contexts";
+
+fn component(name: &str) -> Component<'_> {
+    let version = Version::new(1, 0, 0);
+    Component { mca: version, kind: "towline", kind_version: version, name, version }
+}
+
+/// The names under which the cards of a context's rails are published: their own, and their number among those of that name.
+fn names(rails: &[AnyRail]) -> Vec<String> {
+    let name = |(index, rail): (usize, &AnyRail)| {
+        let name = rail.attributes().name;
+        let before = rails[..index].iter().filter(|other| other.attributes().name == name).count();
+        format!("{name}.{before}")
+    };
+    rails.iter().enumerate().map(name).collect()
+}
+
+/// Publishes what all contexts of this process have to tell, in order of their index.
+pub(crate) fn publish(job: &mut Job, contexts: &[Opened], limits: &pml::Config) -> Result<(), SetupError> {
+    job.publish(&component(CONTEXTS), &(contexts.len() as u32).to_le_bytes())?;
+    job.publish(&component(ENGINE), &limits.params())?;
+    let mut all: Vec<String> = contexts.iter().flat_map(|opened| names(&opened.rails)).collect();
+    all.sort_unstable();
+    all.dedup();
+    for name in all {
+        let mut cards = Vec::new();
+        for Opened { rails, .. } in contexts {
+            // A context that has no such rail has an empty card.
+            let place = names(rails).iter().position(|other| *other == name);
+            let card = place.and_then(|place| rails.get(place)).map_or(&[][..], Rail::card);
+            cards.extend_from_slice(&(card.len() as u32).to_le_bytes());
+            cards.extend_from_slice(card);
+        }
+        job.publish(&component(&name), &cards)?;
+    }
+    Ok(())
+}
+
+/// The card of a context among those that its rank published.
+fn card_of(mut cards: &[u8], index: u32) -> Option<&[u8]> {
+    for at in 0..=index {
+        let (len, rest) = cards.split_first_chunk()?;
+        let (card, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        if at == index && !card.is_empty() {
+            return Some(card);
+        }
+        cards = rest;
+    }
+    None
+}
+
+/// Makes sure that all ranks have as many contexts.
+pub(crate) fn agree(job: &Job) -> Result<(), SetupError> {
+    let count = |rank| {
+        let bytes = job.card(&component(CONTEXTS), rank).map_err(|why| SetupError::Card { rank, why })?;
+        Ok(bytes.try_into().map_or(0, u32::from_le_bytes))
+    };
+    let counts = (0..job.size()).map(count).collect::<Result<Vec<_>, SetupError>>()?;
+    disagreement(&counts).map_or(Ok(()), Err)
+}
+
+/// The first rank whose number is not that of most ranks; where two are as common, the lower rank is right.
+fn disagreement(counts: &[u32]) -> Option<SetupError> {
+    let votes = |count: u32| counts.iter().filter(|other| **other == count).count();
+    // A job of which all agree is seen at once; else this may take its time.
+    let odd = |right: u32| counts.iter().position(|count| *count != right);
+    odd(*counts.first()?)?;
+    let right = (0..counts.len()).rev().max_by_key(|rank| votes(counts[*rank]))?;
+    let rank = odd(counts[right])?;
+    Some(SetupError::Contexts { rank: rank as u32, contexts: counts[rank], other: right as u32, others: counts[right] })
+}
+
+/// The limits that a rank published.
+pub(crate) fn params(job: &Job, rank: u32) -> Result<&[u8], SetupError> {
+    job.card(&component(ENGINE), rank).map_err(|why| SetupError::Card { rank, why })
+}
+
+/// Chooses a context's rails for each address, in order of their numbers. Candidates are in the order of the rails, the loop
+/// last.
+pub(crate) fn choose(job: &Job, grid: Grid, rails: &mut [AnyRail]) -> Result<Vec<Vec<Candidate>>, SetupError> {
+    let names = names(rails);
+    let mut choices = Vec::with_capacity(grid.total() as usize);
+    for number in 0..grid.total() {
+        let (address, peer) = (grid.address(number), grid.peer(number));
+        let mut candidates: Vec<_> = rails.iter().map(|rail| Candidate::of(rail.attributes())).collect();
+        let taken = select(&mut candidates, |index| match &mut rails[index] {
+            AnyRail::Loopback(_) if address != grid.own => Err(Unreachable::OtherProcess),
+            AnyRail::Loopback(rail) => {
+                let card = rail.card().to_vec();
+                rail.add_peer(peer, &card)
+            }
+            rail => {
+                let cards = job.card(&component(&names[index]), address.rank).map_err(|_| Unreachable::NoCard)?;
+                rail.add_peer(peer, card_of(cards, address.index).ok_or(Unreachable::NoCard)?)
+            }
+        });
+        if taken == 0 {
+            let report = Report { peer: Peer(number), rails: &candidates }.to_string();
+            return Err(SetupError::Unreachable { rank: address.rank, report });
+        }
+        choices.push(candidates);
+    }
+    Ok(choices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_found_by_index_and_nonsense_has_none() {
+        let cards = [&[2, 0, 0, 0, 7, 8][..], &[0; 4], &[1, 0, 0, 0, 9]].concat();
+        assert_eq!(card_of(&cards, 0), Some(&[7, 8][..]));
+        assert_eq!(card_of(&cards, 1), None, "an empty one");
+        assert_eq!(card_of(&cards, 2), Some(&[9][..]));
+        assert_eq!(card_of(&cards, 3), None);
+        for cut in 0..cards.len() {
+            assert_eq!(card_of(&cards[..cut], 2), None);
+        }
+        assert_eq!(card_of(&[255; 40], 0), None);
+    }
+
+    #[test]
+    fn the_rank_with_another_number_of_contexts_is_named() {
+        let odd = |counts: &[u32]| match disagreement(counts) {
+            Some(SetupError::Contexts { rank, contexts, other, others }) => Some((rank, contexts, other, others)),
+            _ => None,
+        };
+        assert_eq!(odd(&[3]), None);
+        assert_eq!(odd(&[3; 5]), None);
+        assert_eq!(odd(&[3, 2]), Some((1, 2, 0, 3)));
+        assert_eq!(odd(&[1, 2, 2]), Some((0, 1, 1, 2)));
+        assert_eq!(odd(&[2, 2, 4, 2, 4]), Some((2, 4, 0, 2)));
+    }
+}

@@ -1,0 +1,135 @@
+//! Opens the rails of a context.
+
+use std::time::Duration;
+
+use towline_bootstrap::Job;
+
+use crate::address::Grid;
+use crate::idle::crowded;
+use crate::rails::AnyRail;
+use crate::setup::SetupError;
+use crate::tunables::{Config, entries};
+
+/// What can be asked for, in the order in which rails are polled.
+const TRANSPORTS: [&str; 2] = ["sm", "tcp"];
+
+/// The rails of one context that were opened, and those that could not be.
+pub(crate) struct Opened {
+    pub rails: Vec<AnyRail>,
+    pub failures: Vec<(String, String)>,
+}
+
+/// Opens what is asked for, under the context's own number among all of the job.
+pub(crate) fn open(config: &Config, job: &Job, grid: Grid) -> Result<Opened, SetupError> {
+    let asked = entries(&config.transports);
+    if let Some(unknown) = asked.iter().find(|name| !TRANSPORTS.contains(&name.as_str()) && *name != "loopback") {
+        return Err(SetupError::UnknownTransport(unknown.clone()));
+    }
+    let mut opened = Opened { rails: Vec::new(), failures: Vec::new() };
+    for name in TRANSPORTS {
+        let wanted = asked.iter().any(|asked| asked == name);
+        // A context alone needs no way to others, unless it was asked to try.
+        if !wanted && (!asked.is_empty() || grid.total() == 1) {
+            continue;
+        }
+        let links = if name == "tcp" { config.links.clamp(1, 64) } else { 1 };
+        for link in 0..links {
+            let rail = match name {
+                "sm" => open_sm(config, job, grid),
+                _ => open_tcp(config, job, grid, link as u8),
+            };
+            match rail {
+                Ok(rail) => opened.rails.push(rail),
+                Err(why) if wanted => return Err(SetupError::Transport { name: name.into(), why }),
+                Err(why) => {
+                    log::warn!("transport {name} does not work here: {why}");
+                    opened.failures.push((name.into(), why));
+                }
+            }
+        }
+    }
+    Ok(opened)
+}
+
+fn open_sm(config: &Config, job: &Job, grid: Grid) -> Result<AnyRail, String> {
+    let mut sm = towline_sm::Config::new(job.job_id(), grid.own_number(), grid.total());
+    sm.directory = config.sm_directory.as_str().into();
+    sm.eager_ring_bytes = config.sm_eager_ring_bytes;
+    sm.eager_limit_bytes = config.sm_eager_limit_bytes;
+    sm.bulk_ring_bytes = match config.sm_bulk_ring_bytes {
+        0 => bulk_ring(&sm.directory, sm.bulk_ring_bytes, local_contexts(job, grid)),
+        bytes => bytes,
+    };
+    sm.bulk_limit_bytes = config.sm_bulk_limit_bytes;
+    sm.liveness_interval = Duration::from_millis(config.sm_liveness_ms.into());
+    towline_sm::Rail::open(sm).map(AnyRail::Sm).map_err(|why| why.to_string())
+}
+
+/// Bytes of the ring for long messages: `least`, and up to 4 MiB where contexts must take turns on the processors, so that
+/// they do it less often. All rings of all contexts together stay within a quarter of what is free.
+fn bulk_ring(directory: &std::path::Path, least: u32, contexts: usize) -> u32 {
+    if !crowded(contexts) {
+        return least;
+    }
+    let free = rustix::fs::statvfs(directory).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+    let pairs = (contexts as u64).saturating_mul(contexts as u64 - 1);
+    let most = (16 << 20) / contexts as u64;
+    let bytes = most.min(free / 4 / pairs).clamp(u64::from(least), 4 << 20);
+    1 << bytes.ilog2()
+}
+
+/// Contexts on this host, as far as that is known.
+pub(crate) fn local_contexts(job: &Job, grid: Grid) -> usize {
+    job.local_ranks().map_or(1, <[u32]>::len) * grid.contexts as usize
+}
+
+fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8) -> Result<AnyRail, String> {
+    let key = towline_tcp::JobKey::new(*job.key().bytes());
+    let mut tcp = towline_tcp::Config::new(job.job_id(), grid.own_number(), key);
+    let buffer = (config.tcp_socket_bytes != 0).then_some(config.tcp_socket_bytes);
+    let exclude = entries(&config.tcp_exclude);
+    tcp.link = link;
+    tcp.filter.include = entries(&config.tcp_include);
+    tcp.filter.exclude = (!exclude.is_empty()).then_some(exclude);
+    tcp.ports = ports(&config.tcp_ports)
+        .ok_or_else(|| format!("TOWLINE_TCP_PORTS: `{}` is no range such as 5000-5100", config.tcp_ports))?;
+    tcp.eager_limit_bytes = config.tcp_eager_limit_bytes;
+    tcp.rendezvous_eager_limit_bytes = config.tcp_eager_limit_bytes;
+    tcp.max_send_size_bytes = config.tcp_max_send_bytes;
+    tcp.in_place_from_bytes = config.tcp_in_place_bytes;
+    tcp.send_staging_bytes = config.tcp_send_staging_bytes;
+    (tcp.socket_send_buffer_bytes, tcp.socket_receive_buffer_bytes) = (buffer, buffer);
+    tcp.host_congestion_control.clone_from(&config.tcp_host_congestion);
+    tcp.epoll_interval_polls = config.tcp_epoll_polls;
+    tcp.bandwidth_megabytes_per_second = config.tcp_bandwidth_mb_s;
+    tcp.connect_timeout = Duration::from_millis(config.tcp_connect_timeout_ms.into());
+    towline_tcp::Rail::new(tcp).map(AnyRail::Tcp).map_err(|why| why.to_string())
+}
+
+fn ports(text: &str) -> Option<std::ops::RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_ports() {
+        assert_eq!(ports("0"), Some(0..=0));
+        assert_eq!(ports(" 5000 - 5100 "), Some(5000..=5100));
+        assert_eq!(ports("5000-"), None);
+        assert_eq!(ports("70000"), None);
+    }
+
+    #[test]
+    fn rings_grow_only_where_ranks_take_turns_and_never_beyond_what_is_free() {
+        let here = std::path::Path::new("/dev/shm");
+        assert_eq!(bulk_ring(here, 1 << 18, 1), 1 << 18);
+        for ranks in [1000, 100_000] {
+            assert_eq!(bulk_ring(here, 1 << 18, ranks), 1 << 18, "16 MiB in all for {ranks} ranks");
+        }
+        assert_eq!(bulk_ring(std::path::Path::new("/nowhere"), 1 << 18, 1000), 1 << 18);
+    }
+}

@@ -1,0 +1,321 @@
+//! Processes with several contexts, one for each thread. The processes are threads too, each with a job of its own.
+
+#[allow(dead_code)] // others use the rest
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use common::jobs;
+use towline::{Address, Any, Builder, Context, Error, SetupError, World};
+
+const WAYS: [&str; 2] = ["sm", "tcp"];
+
+/// Runs `body` in each of `contexts` threads of each of `ranks` processes; what each gave, by address.
+fn contexts<T: Send>(ranks: u32, contexts: u32, way: &str, body: impl Fn(World) -> T + Sync) -> Vec<T> {
+    let given = jobs(ranks, |_, job| {
+        let contexts = Builder::new().transports(way).job(job).contexts(contexts).unwrap();
+        each(contexts, |context| body(context.enter()))
+    });
+    given.into_iter().flatten().collect()
+}
+
+/// Runs `body` in a thread for each context.
+fn each<T: Send>(contexts: Vec<Context>, body: impl Fn(Context) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let body = &body;
+        let threads: Vec<_> = contexts.into_iter().map(|context| scope.spawn(move || body(context))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("the context ends well")).collect()
+    })
+}
+
+fn pattern(len: usize, seed: u32) -> Vec<u8> {
+    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
+}
+
+#[test]
+fn every_address_sends_to_every_address() {
+    for way in WAYS {
+        let owns = contexts(2, 3, way, |world| {
+            let everyone = world.everyone();
+            assert_eq!((world.size(), world.contexts(), everyone.size()), (2, 3, 6));
+            assert_eq!(world.rank(), world.address().rank);
+            for len in [0, 4, 5000, 300_000] {
+                let mine = pattern(len, everyone.rank());
+                let mut got: Vec<Vec<u8>> = (0..everyone.size()).map(|_| vec![0; len + 1]).collect();
+                everyone
+                    .scope(|s| {
+                        for (from, into) in (0..).zip(&mut got) {
+                            s.irecv(from, 5, &mut into[..])?;
+                        }
+                        for rank in 0..2 {
+                            for index in 0..3 {
+                                s.isend(everyone.rank_of((rank, index))?, 5, &mine[..])?;
+                            }
+                        }
+                        Ok::<(), Error>(())
+                    })
+                    .unwrap();
+                for (from, bytes) in (0..).zip(&got) {
+                    assert_eq!(bytes[..len], pattern(len, from), "{way}, {len} bytes from {from}");
+                }
+            }
+            everyone.address_of(everyone.rank()).unwrap()
+        });
+        let expected: Vec<_> = (0..6).map(|number| Address { rank: number / 3, index: number % 3 }).collect();
+        assert_eq!(owns, expected);
+    }
+}
+
+#[test]
+fn sources_of_any_are_known_by_address() {
+    for way in WAYS {
+        contexts(2, 2, way, |world| {
+            let (everyone, own) = (world.everyone(), world.address());
+            for number in 0..everyone.size() {
+                everyone.send(number, 1, &[own.rank, own.index]).unwrap();
+            }
+            let mut seen = Vec::new();
+            for _ in 0..everyone.size() {
+                let envelope = everyone.probe(Any, 1).unwrap();
+                let mut word = [0u32; 2];
+                let status = everyone.recv(envelope.source, 1, &mut word).unwrap();
+                assert_eq!(everyone.address_of(status.source).unwrap(), Address::from((word[0], word[1])));
+                seen.push(status.source);
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, [0, 1, 2, 3]);
+            world.everyone().barrier().unwrap();
+        });
+    }
+}
+
+#[test]
+fn each_index_is_a_world_of_its_own() {
+    for way in WAYS {
+        contexts(3, 2, way, |world| {
+            let (rank, index) = (world.rank(), world.address().index);
+            let next = (rank + 1) % 3;
+            // The same ranks and tags in both worlds: nothing crosses.
+            for round in 0..50u32 {
+                let mut into = [0u32; 3];
+                let status = world.sendrecv(&[rank, index, round], next, 9, &mut into, Any, Any).unwrap();
+                assert_eq!((status.source, into), ((rank + 2) % 3, [(rank + 2) % 3, index, round]), "{way}");
+                world.barrier().unwrap();
+            }
+            let mut word = [if rank == 1 { 100 + index } else { 0 }];
+            world.broadcast(1, &mut word).unwrap();
+            assert_eq!(word, [100 + index]);
+            for rank in 0..3 {
+                assert_eq!(world.address_of(rank).unwrap(), Address { rank, index });
+                assert_eq!(world.rank_of((rank, index)).unwrap(), rank);
+            }
+            let other = Address { rank, index: 1 - index };
+            assert_eq!(world.rank_of(other).unwrap_err(), Error::NoSuchAddress(other));
+            assert_eq!(
+                world.rank_of((3, index)).unwrap_err().to_string(),
+                format!("the communicator has no rank 3, context {index}")
+            );
+        });
+    }
+}
+
+#[test]
+fn m15_any_contexts_make_a_communicator() {
+    for way in WAYS {
+        contexts(2, 3, way, |world| {
+            let (everyone, own) = (world.everyone(), world.address());
+            // Those on the diagonal, and the rest, backwards.
+            let color = u32::from(own.rank == own.index);
+            let group = everyone.split(Some(color), 100 - everyone.rank()).unwrap().unwrap();
+            let mut members: Vec<_> = (0..6).map(|number| everyone.address_of(number).unwrap()).collect();
+            members.retain(|member| u32::from(member.rank == member.index) == color);
+            members.reverse();
+            assert_eq!(group.size() as usize, members.len());
+            for (rank, member) in (0..).zip(&members) {
+                assert_eq!(group.address_of(rank).unwrap(), *member);
+                assert_eq!(group.rank_of(*member).unwrap(), rank);
+            }
+            let next = (group.rank() + 1) % group.size();
+            let mut from = [0u32; 2];
+            let status = group.sendrecv(&[own.rank, own.index], next, 1, &mut from, Any, 1).unwrap();
+            assert_eq!(group.address_of(status.source).unwrap(), Address::from((from[0], from[1])));
+            group.barrier().unwrap();
+            // The world of an index can be split too, at the same time as others.
+            let twin = world.dup().unwrap();
+            twin.barrier().unwrap();
+            assert_eq!(twin.address_of(1).unwrap(), Address { rank: 1, index: own.index });
+        });
+    }
+}
+
+#[test]
+fn a_barrier_of_everyone_lets_nobody_through_before_all_came() {
+    let inside = AtomicU32::new(0);
+    contexts(2, 3, "sm", |world| {
+        for round in 1..=20 {
+            inside.fetch_add(1, Ordering::SeqCst);
+            world.everyone().barrier().unwrap();
+            assert!(inside.load(Ordering::SeqCst) >= 6 * round);
+        }
+    });
+}
+
+#[test]
+fn a_context_that_ends_first_leaves_the_others_undisturbed() {
+    for way in WAYS {
+        let ended = AtomicU32::new(0);
+        contexts(2, 3, way, |world| {
+            let (everyone, own) = (world.everyone(), world.address());
+            if own.index == 1 {
+                for index in [0, 2] {
+                    let to = everyone.rank_of((1 - own.rank, index)).unwrap();
+                    for part in 0..40u32 {
+                        everyone.send(to, part, &pattern(8000, part)[..]).unwrap();
+                    }
+                }
+                world.finish().unwrap();
+                ended.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            // Until both are gone, and for some time after that, the others talk.
+            let mut rounds = 0;
+            let mut more = [1u32];
+            while more[0] != 0 {
+                let partner = everyone.rank_of((1 - own.rank, 2 - own.index)).unwrap();
+                let mut into = vec![0; 20_000];
+                everyone.sendrecv(&pattern(20_000, 3)[..], partner, 100, &mut into[..], partner, 100).unwrap();
+                assert!(into == pattern(20_000, 3));
+                rounds += u32::from(ended.load(Ordering::SeqCst) == 2);
+                // One decides for all.
+                more = [u32::from(rounds < 20)];
+                let talkers = [(0, 0), (0, 2), (1, 0), (1, 2)].map(|at| everyone.rank_of(at).unwrap());
+                if everyone.rank() == talkers[0] {
+                    talkers[1..].iter().for_each(|to| everyone.send(*to, 101, &more).unwrap());
+                } else {
+                    everyone.recv(talkers[0], 101, &mut more).unwrap();
+                }
+            }
+            // What was said before the end is here.
+            let gone = everyone.rank_of((1 - own.rank, 1)).unwrap();
+            for part in 0..40 {
+                let mut into = vec![0; 8000];
+                everyone.recv(gone, part, &mut into[..]).unwrap();
+                assert!(into == pattern(8000, part), "{way}: part {part}");
+            }
+            // What was never said will not come.
+            assert_eq!(everyone.recv(gone, 99, &mut [0u8; 4]).unwrap_err(), Error::PeerFailed { rank: gone }, "{way}");
+        });
+    }
+}
+
+#[test]
+fn what_a_context_said_last_arrives_though_its_receiver_was_busy() {
+    for way in WAYS {
+        let over = AtomicU32::new(0);
+        // Sockets that take next to nothing: what is said waits in the rail.
+        let set = |config: &mut towline::Config| config.tcp_socket_bytes = 4096;
+        jobs(2, |_, job| {
+            let builder = Builder::new().transports(way).configure(set).job(job);
+            each(builder.contexts(2).unwrap(), |context| {
+                let world = context.enter();
+                let (everyone, own) = (world.everyone(), world.address());
+                let [speaker, hearer] = [(0, 1), (1, 0)].map(|at| everyone.rank_of(at).unwrap());
+                if everyone.rank() == speaker {
+                    everyone.send(hearer, 1, b"hello").unwrap(); // connects
+                    everyone.recv(hearer, 2, &mut [0u8; 5]).unwrap();
+                    (10..20u32).for_each(|tag| everyone.send(hearer, tag, &pattern(4000, tag)[..]).unwrap());
+                    world.finish().unwrap();
+                } else if everyone.rank() == hearer {
+                    everyone.recv(speaker, 1, &mut [0u8; 5]).unwrap();
+                    everyone.send(speaker, 2, b"hello").unwrap();
+                    // The other context of the speaker's index has come to its end, so the speaker has too.
+                    while over.load(Ordering::SeqCst) == 0 {
+                        std::thread::yield_now();
+                    }
+                    for tag in 10..20 {
+                        let mut into = [0; 4000];
+                        everyone.recv(speaker, tag, &mut into).unwrap();
+                        assert!(into[..] == pattern(4000, tag), "{way}, tag {tag}");
+                    }
+                } else if own.index == 1 {
+                    world.finish().unwrap();
+                    over.store(1, Ordering::SeqCst);
+                }
+            });
+        });
+    }
+}
+
+#[test]
+fn a_thread_that_panics_is_lost_to_the_others() {
+    for way in WAYS {
+        let quick = |builder: Builder| builder.transports(way).configure(|config| config.finish_timeout_ms = 100);
+        jobs(2, |_, job| {
+            each(quick(Builder::new().job(job)).contexts(2).unwrap(), |context| {
+                let world = context.enter();
+                world.everyone().barrier().unwrap();
+                if world.address() == (Address { rank: 1, index: 1 }) {
+                    let vanished = catch_unwind(AssertUnwindSafe(move || {
+                        let _world = world;
+                        std::panic::resume_unwind(Box::new("gone"));
+                    }));
+                    assert!(vanished.is_err());
+                    return;
+                }
+                let everyone = world.everyone();
+                let lost = everyone.rank_of((1, 1)).unwrap();
+                assert_eq!(
+                    everyone.recv(lost, 1, &mut [0u8; 4]).unwrap_err(),
+                    Error::PeerFailed { rank: lost },
+                    "{way}"
+                );
+                // The others go on.
+                for index in [0, 1] {
+                    let other = everyone.rank_of((0, index)).unwrap();
+                    everyone.send(other, 2, &everyone.rank()).unwrap();
+                }
+                if world.rank() == 0 {
+                    let mut from = [0u32; 3];
+                    from.iter_mut().for_each(|from| assert_eq!(everyone.recv(Any, 2, from).unwrap().source, *from));
+                }
+            });
+        });
+    }
+}
+
+#[test]
+fn the_rank_with_another_number_of_contexts_is_named_by_all() {
+    for (counts, fault) in [(&[2, 3][..], "rank 1 has 3 contexts, but rank 0 has 2"), (&[1, 2, 2], "rank 0 has 1")] {
+        let errors = jobs(counts.len() as u32, |rank, job| {
+            let builder = Builder::new().transports("sm").job(job);
+            let refused = builder.contexts(counts[rank as usize]).map(drop).unwrap_err();
+            assert!(matches!(refused, SetupError::Contexts { .. }), "{refused}");
+            refused.to_string()
+        });
+        assert!(errors.iter().all(|error| error.contains(fault)), "{errors:?}");
+    }
+}
+
+#[test]
+fn contexts_that_nobody_enters_do_not_hold_up_the_job() {
+    jobs(2, |_, job| {
+        let mut contexts = Builder::new().job(job).contexts(2).unwrap();
+        assert_eq!(contexts.iter().map(|context| context.address().index).collect::<Vec<_>>(), [0, 1]);
+        drop(contexts.pop());
+        let world = contexts.pop().unwrap().enter();
+        world.barrier().unwrap();
+        world.finish().unwrap();
+    });
+}
+
+#[test]
+fn what_cannot_be_shared_is_refused() {
+    let mut arena = towline_core::arena::Arena::new(Box::leak(Box::new([0u8; 4096])));
+    let hub = Box::leak(Box::new(towline_core::btl::loopback::Hub::new(&mut arena, 1, 4, 128).unwrap()));
+    // SAFETY: the loop keeps the contract of rails.
+    let builder = unsafe { Builder::new().rail(hub.rail(0).unwrap()) };
+    assert!(matches!(builder.contexts(1), Err(SetupError::OwnRail)));
+    let many = Builder::new().contexts(u32::MAX).unwrap_err();
+    assert!(matches!(many, SetupError::TooManyContexts { ranks: 1, contexts: u32::MAX }));
+}
