@@ -243,6 +243,8 @@ pub struct Pml<'m, R> {
     pub(super) spares_used: u32,
     /// Probes that found nothing, all told; wraps.
     pub(super) vain_probes: u32,
+    /// Requests that ended when something had been sent; wraps.
+    pub(super) ended: u32,
     pub(super) counters: Counters,
     pub(super) config: Config,
 }
@@ -298,6 +300,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             credit_step: (config.quota().0.div_ceil(2).max(1), config.quota().1.div_ceil(2).max(1)),
             spares_used: 0,
             vain_probes: 0,
+            ended: 0,
             counters: Counters::default(),
             config,
             rails,

@@ -13,8 +13,8 @@ use crate::time::Instant;
 use crate::wire::{self, Reason};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Takes in what arrived, one event from each rail, and sends what waits. Tells how many events there were: 0 means
-    /// idle.
+    /// Takes in what arrived, one event from each rail, and sends what waits. Tells how many events there were, requests
+    /// that ended by sending among them: 0 means idle, and that nobody need look after a request.
     ///
     /// `now` is what the rails' timers follow; a stamp of some microseconds ago does as well.
     #[inline]
@@ -31,7 +31,7 @@ impl<R: Rails> Pml<'_, R> {
             events = events.wrapping_add(1);
         }
         if !self.active.is_empty() || self.work_head != 0 || self.refused != 0 {
-            self.send_waiting();
+            events = events.wrapping_add(self.send_waiting());
         }
         events
     }
@@ -143,8 +143,10 @@ impl<R: Rails> Pml<'_, R> {
         self.settle_receive(handle.slot());
     }
 
+    /// Tells how many requests ended.
     #[cold]
-    fn send_waiting(&mut self) {
+    fn send_waiting(&mut self) -> u32 {
+        let before = self.ended;
         if !self.active.is_empty() {
             self.run_active();
         }
@@ -154,6 +156,7 @@ impl<R: Rails> Pml<'_, R> {
         if self.work_head != 0 {
             self.run_work();
         }
+        self.ended.wrapping_sub(before)
     }
 
     /// Whether all that the work list has to do waits for the other side.

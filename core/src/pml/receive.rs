@@ -508,6 +508,7 @@ impl<R: Rails> Pml<'_, R> {
             Err(_) if inflight != 0 => return,
             Err(_) => {
                 self.deactivate(slot);
+                self.ended = self.ended.wrapping_add(1);
                 return self.complete(slot, Outcome::PeerFailed);
             }
         }
@@ -517,6 +518,8 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(state) = self.requests.at_mut(slot) {
             state.phase = Phase::Receiving;
         }
+        // Once too often where a rail still writes: nothing but a vain look comes of it.
+        self.ended = self.ended.wrapping_add(u32::from(!more));
         self.settle_receive(slot);
     }
 

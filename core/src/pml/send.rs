@@ -291,6 +291,7 @@ impl<R: Rails> Pml<'_, R> {
         if drain && !self.drained(to) {
             self.activate(slot);
         } else if inflight == 0 {
+            self.ended = self.ended.wrapping_add(1);
             self.complete(slot, outcome);
         }
     }
@@ -413,6 +414,7 @@ impl<R: Rails> Pml<'_, R> {
                     let (to, inflight, outcome) = (state.peer, state.inflight, state.outcome);
                     if inflight == 0 && self.drained(to) {
                         self.deactivate(slot);
+                        self.ended = self.ended.wrapping_add(1);
                         self.complete(slot, outcome);
                     }
                 }

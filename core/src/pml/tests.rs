@@ -321,3 +321,22 @@ fn sizes_are_pinned_and_the_smallest_engine_fits_8_kib() {
     let hub = Hub::new(&mut Arena::new(memory(Hub::cost(1, 4, 512))), 1, 4, 512).unwrap();
     assert!(Pml::new(large, &mut arena, [hub.rail(0).unwrap()]).is_ok());
 }
+
+/// What ends while nothing arrives must be told of too, or who waits for it would go to sleep.
+#[test]
+fn p8_an_end_that_nothing_arrived_for_is_progress() {
+    let mut engines = engines(2, WIDE, 2, 512);
+    let data = bytes(16, 1);
+    // More than the loop has room for: the last one waits for its own rail.
+    let held = loop {
+        if let Sending::Pending(request) = send(&mut engines[0], 1, 1, Mode::Standard, &data) {
+            break request;
+        }
+    };
+    assert_eq!(engines[0].test(held), None);
+    assert_eq!(engines[0].progress(Instant::ZERO), 0);
+    while engines[1].progress(Instant::ZERO) != 0 {}
+    assert_eq!(engines[0].progress(Instant::ZERO), 1, "it left");
+    assert!(engines[0].test(held).is_some());
+    assert_eq!(engines[0].progress(Instant::ZERO), 0);
+}
