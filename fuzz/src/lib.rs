@@ -3,6 +3,8 @@
 //!
 //! | target | what it feeds | what must hold |
 //! |---|---|---|
+//! | [`bootstrap`] | what ranks, servers, agents and strangers say to each other; hosts files, environments | nobody is let in without the key; what is read writes back the same |
+//! | [`cards`] | business cards to rails and engine, interface lists | refused, or taken; the rail's own card is still taken after it |
 //! | [`matcher`] | histories of receives and messages | the same matches as a plain list gives |
 //! | [`convertor`] | layouts, sane and absurd, and windows on them | the same bytes as a list of positions gives |
 //! | [`frames`] | frames of a hostile peer, among an honest one's traffic | no access out of bounds, nothing lost, doubled, spoilt or leaked |
@@ -16,6 +18,8 @@
 //! A new target takes a module here with a function `run(data: &[u8])` that panics on a fault, a line in
 //! [`TARGETS`], a `[[bin]]` in `Cargo.toml`, the few lines in `fuzz_targets/`, and a folder in `corpus/`.
 
+pub mod bootstrap;
+pub mod cards;
 pub mod convertor;
 pub mod frames;
 pub mod matcher;
@@ -27,6 +31,8 @@ pub type Run = fn(&[u8]);
 
 /// All targets by name, for those who run them without libFuzzer.
 pub const TARGETS: &[(&str, Run)] = &[
+    ("bootstrap", bootstrap::run),
+    ("cards", cards::run),
     ("convertor", convertor::run),
     ("frames", frames::run),
     ("matcher", matcher::run),

@@ -34,6 +34,11 @@ impl Kind {
     }
 }
 
+/// Whether a rank that has come to fence `come` has come to `wanted`, also where the numbers wrap.
+pub(crate) fn reached(come: u32, wanted: u32) -> bool {
+    come.wrapping_sub(wanted) <= u32::MAX / 2
+}
+
 /// Which end of a connection this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {

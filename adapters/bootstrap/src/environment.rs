@@ -123,11 +123,14 @@ impl Environment {
         let mut variables = vec![
             ("TOWLINE_RANK", self.rank.to_string()),
             ("TOWLINE_SIZE", self.size.to_string()),
-            ("TOWLINE_ROOT", root.join(",")),
             ("TOWLINE_JOB", format!("{:016x}", self.job)),
             ("TOWLINE_KEY", self.key.to_hex()),
             ("TOWLINE_HOST", self.host.clone()),
         ];
+        // A job of one needs none, and an empty one is an error.
+        if !root.is_empty() {
+            variables.push(("TOWLINE_ROOT", root.join(",")));
+        }
         if let Some(listen) = self.listen {
             variables.push(("TOWLINE_LISTEN", listen.to_string()));
         }
@@ -214,6 +217,15 @@ mod tests {
         assert!(variables.contains(&("TOWLINE_LOCAL", "1,8-10".into())));
         let back = Environment::from_lookup(|name| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone()));
         assert_eq!(back, Ok(written));
+    }
+
+    #[test]
+    fn a_job_of_one_reads_what_it_writes() {
+        let written = Environment { host: "node1".into(), ..Environment::singleton() };
+        let variables = written.variables();
+        let lookup = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+        let back = Environment::from_lookup(lookup).unwrap();
+        assert_eq!((back.rank, back.size, back.root, back.host), (0, 1, vec![], "node1".into()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::channel::{Channel, Kind, Side};
 use crate::error::Error;
-use crate::handshake::{ANSWER, Exchange, Opening, PROBE, Refusal};
+use crate::handshake::{self, ANSWER, Exchange, OPENING, Opening, PROBE, PROOF, Refusal};
 use crate::stream::Stream;
 use crate::{Address, Environment, Key, key};
 
@@ -107,19 +107,26 @@ fn greet(environment: &Environment, rank: u32, address: &Address, deadline: Inst
     while filled < ANSWER {
         filled += read_some(&mut stream, &mut answer[filled..], deadline, address, started)?;
     }
-    let refused = |why: &str| Error::Refused { address: address.to_string(), why: why.into() };
-    let status = word(&answer, 0)?;
-    if status != 0 {
-        return Err(refused(Refusal::why(status)));
-    }
-    let mut theirs = [0; 32];
-    theirs.copy_from_slice(&answer[4..36]);
-    let exchange = Exchange { key: &environment.key, opening: &opening, nonce: &theirs };
-    if !exchange.server_proves(&answer[36..]) {
-        return Err(refused("the two hold different job keys: TOWLINE_KEY does not belong to this job"));
-    }
-    let (proof, session) = (exchange.rank_proof(), exchange.session());
+    let (proof, session) = believe(&environment.key, &opening, &answer)
+        .map_err(|why| Error::Refused { address: address.to_string(), why: why.into() })?;
     Ok(Greeter { stream, address: address.clone(), proof, session })
+}
+
+/// The proof and the session's key, where the server's answer to an opening goes on and proves that it holds the key.
+pub(crate) fn believe(
+    key: &Key,
+    opening: &[u8; OPENING],
+    answer: &[u8; ANSWER],
+) -> Result<([u8; PROOF], Key), &'static str> {
+    let (status, nonce, proof) = handshake::parse_answer(answer);
+    if status != 0 {
+        return Err(Refusal::why(status));
+    }
+    let exchange = Exchange { key, opening, nonce: &nonce };
+    if !exchange.server_proves(&proof) {
+        return Err("the two hold different job keys: TOWLINE_KEY does not belong to this job");
+    }
+    Ok((exchange.rank_proof(), exchange.session()))
 }
 
 fn write_all(stream: &mut Stream, bytes: &mut &[u8], deadline: Instant, address: &Address) -> Result<(), Error> {

@@ -116,6 +116,15 @@ pub(crate) fn answer(status: u32, nonce: &[u8; 32], proof: &[u8; PROOF]) -> [u8;
     bytes
 }
 
+/// Status, nonce and proof of an answer.
+pub(crate) fn parse_answer(bytes: &[u8; ANSWER]) -> (u32, [u8; 32], [u8; PROOF]) {
+    let (mut status, mut nonce, mut proof) = ([0; 4], [0; 32], [0; PROOF]);
+    status.copy_from_slice(&bytes[..4]);
+    nonce.copy_from_slice(&bytes[4..36]);
+    proof.copy_from_slice(&bytes[36..]);
+    (u32::from_le_bytes(status), nonce, proof)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,9 +10,9 @@ use towline_core::modex::{
     WatchError, entry_size,
 };
 
-use crate::channel::{Kind, PAYLOAD_MAX};
+use crate::channel::{Kind, PAYLOAD_MAX, reached};
 use crate::error::Error;
-use crate::greet::{self, Link, word};
+use crate::greet::{self, Joined, Link, word};
 use crate::host::Host;
 use crate::{Environment, Key};
 
@@ -91,8 +91,23 @@ impl Job {
     /// [`Error::Connect`] where none was reached, [`Error::Refused`] where the server or this side found that they do
     /// not belong together, [`Error::Timeout`] for a server that does not answer.
     pub fn join(environment: Environment, deadline: Instant) -> Result<Self, Error> {
+        let mut job = Self::new(environment);
+        if !job.environment.root.is_empty() {
+            if let Some(listen) = job.environment.listen.filter(|_| job.environment.rank == 0) {
+                let host = Host::start(&job.environment, listen);
+                let at = |source| Error::Connect { address: format!("{listen} (TOWLINE_LISTEN)"), source };
+                job.host = Some(host.map_err(at)?);
+            }
+            let joined = greet::join(&job.environment, deadline)?;
+            job.enter(joined);
+        }
+        Ok(job)
+    }
+
+    /// A job that knows of no peer yet, and has no link.
+    pub(crate) fn new(environment: Environment) -> Self {
         let size = environment.size as usize;
-        let mut job = Self {
+        Self {
             host: None,
             link: None,
             incarnation: 1,
@@ -109,19 +124,13 @@ impl Job {
             acknowledged: false,
             finished: false,
             environment,
-        };
-        if !job.environment.root.is_empty() {
-            if let Some(listen) = job.environment.listen.filter(|_| job.environment.rank == 0) {
-                let host = Host::start(&job.environment, listen);
-                let at = |source| Error::Connect { address: format!("{listen} (TOWLINE_LISTEN)"), source };
-                job.host = Some(host.map_err(at)?);
-            }
-            let joined = greet::join(&job.environment, deadline)?;
-            (job.incarnation, job.fence_entered) = (joined.incarnation, joined.fence);
-            job.fence_open = job.fence_entered;
-            job.link = Some(joined.link);
         }
-        Ok(job)
+    }
+
+    pub(crate) fn enter(&mut self, joined: Joined) {
+        (self.incarnation, self.fence_entered) = (joined.incarnation, joined.fence);
+        self.fence_open = self.fence_entered;
+        self.link = Some(joined.link);
     }
 
     /// This process's rank, from 0.
@@ -252,7 +261,7 @@ impl Job {
         let started = Instant::now();
         let Some(link) = &mut self.link else { return Ok(()) };
         if self.fence_entered == self.fence_open {
-            self.fence_entered += 1;
+            self.fence_entered = self.fence_entered.wrapping_add(1);
             link.channel.send(Kind::Fence, &self.fence_entered.to_le_bytes());
         }
         loop {
@@ -260,7 +269,7 @@ impl Job {
             if self.fence_open == self.fence_entered {
                 return Ok(());
             }
-            if let Some((rank, _)) = self.gone.iter().find(|(_, fence)| **fence < self.fence_entered) {
+            if let Some((rank, _)) = self.gone.iter().find(|(_, fence)| !reached(**fence, self.fence_entered)) {
                 return Err(Error::PeerGone { rank: *rank, step });
             }
             self.wait(deadline, |_| Error::Timeout {

@@ -60,6 +60,8 @@ mod address;
 mod channel;
 mod environment;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod greet;
 mod handshake;
 mod host;

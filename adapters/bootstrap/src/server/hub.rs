@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use towline_core::modex::Set;
 
-use crate::channel::{Kind, PAYLOAD_MAX};
+use crate::channel::{Kind, PAYLOAD_MAX, reached};
 
 /// Something to tell a rank, if it is connected.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,7 +89,7 @@ impl Hub {
         rank.over = true;
         let (payload, fence, unpublished) = (gone(me, rank.fence), rank.fence, rank.set.is_none());
         // Only those who wait for it need to know; others will be told when they come to wait.
-        let waiting = |other: &Rank| other.connected && (unpublished || other.fence > fence);
+        let waiting = |other: &Rank| other.connected && (unpublished || !reached(fence, other.fence));
         let others = (0..).zip(&self.ranks).filter(|(other, rank)| *other != me && waiting(rank));
         out.extend(others.map(|(to, _)| Note { to, kind: Kind::Gone, payload: Arc::clone(&payload) }));
     }
@@ -143,10 +143,12 @@ impl Hub {
             return Err(format!("fence {number} after fence {}", rank.fence));
         }
         rank.fence = number;
-        if self.ranks.iter().all(|rank| rank.fence >= number) {
+        if self.ranks.iter().all(|rank| reached(rank.fence, number)) {
             let payload: Arc<[u8]> = payload.into();
             out.extend((0..self.size()).map(|to| Note { to, kind: Kind::Fence, payload: Arc::clone(&payload) }));
-        } else if let Some((other, rank)) = (0..).zip(&self.ranks).find(|(_, rank)| rank.over && rank.fence < number) {
+        } else if let Some((other, rank)) =
+            (0..).zip(&self.ranks).find(|(_, rank)| rank.over && !reached(rank.fence, number))
+        {
             out.push(Note { to: me, kind: Kind::Gone, payload: gone(other, rank.fence) });
         }
         Ok(())
@@ -245,6 +247,20 @@ mod tests {
         assert_eq!(kinds(&mut out), [(0, Kind::Gone), (1, Kind::Gone), (2, Kind::Finish)]);
         hub.frame(0, Kind::Fence, &[2, 0, 0, 0], &mut out).unwrap();
         assert_eq!(kinds(&mut out), [(0, Kind::Gone)]);
+    }
+
+    #[test]
+    fn fences_open_also_where_their_number_wraps() {
+        let (mut hub, mut out) = (Hub::new(2), Vec::new());
+        for rank in 0..2 {
+            hub.join(rank, &mut out).unwrap();
+        }
+        hub.ranks.iter_mut().for_each(|rank| rank.fence = u32::MAX);
+        out.clear();
+        hub.frame(0, Kind::Fence, &[0; 4], &mut out).unwrap();
+        assert_eq!(kinds(&mut out), []);
+        hub.frame(1, Kind::Fence, &[0; 4], &mut out).unwrap();
+        assert_eq!(kinds(&mut out), [(0, Kind::Fence), (1, Kind::Fence)]);
     }
 
     #[test]

@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod hub;
 
 use self::hub::{Hub, Note, Said};
@@ -139,18 +141,7 @@ impl Server {
         }
         let (woken, wake) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let (commands, received) = mpsc::channel();
-        let serving = Serving {
-            hub: Hub::new(config.size),
-            config,
-            listeners,
-            commands: received,
-            woken,
-            connections: BTreeMap::new(),
-            next_id: 0,
-            by_rank: BTreeMap::new(),
-            accept_after: None,
-            tell: Box::new(tell),
-        };
+        let serving = Serving::new(config, listeners, received, woken, Box::new(tell));
         let thread = std::thread::Builder::new().name("towline-server".into()).spawn(move || serving.run())?;
         Ok(Self { addresses, commands, wake, thread: Some(thread) })
     }
@@ -295,6 +286,27 @@ struct Serving {
 }
 
 impl Serving {
+    fn new(
+        config: Config,
+        listeners: Vec<Listener>,
+        commands: mpsc::Receiver<Command>,
+        woken: OwnedFd,
+        tell: Box<dyn FnMut(Event) + Send>,
+    ) -> Self {
+        Self {
+            hub: Hub::new(config.size),
+            config,
+            listeners,
+            commands,
+            woken,
+            connections: BTreeMap::new(),
+            next_id: 0,
+            by_rank: BTreeMap::new(),
+            accept_after: None,
+            tell,
+        }
+    }
+
     fn run(mut self) {
         while let Ok(ready) = self.wait() {
             if ready.woken && !self.obey() {
@@ -370,10 +382,7 @@ impl Serving {
                     (self.tell)(Event::Refused { from, why: "too many connections that proved nothing".into() });
                 }
                 Ok((stream, from)) => {
-                    let until = Instant::now() + GREETING_LIMIT;
-                    let state = State::Opening { read: Vec::new(), until };
-                    self.connections.insert(self.next_id, Connection { stream, from, state, greeting: Vec::new() });
-                    self.next_id += 1;
+                    self.admit(stream, from);
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
@@ -382,6 +391,15 @@ impl Serving {
                 }
             }
         }
+    }
+
+    /// Begins with a connection; gives its number.
+    fn admit(&mut self, stream: Stream, from: String) -> u64 {
+        let state = State::Opening { read: Vec::new(), until: Instant::now() + GREETING_LIMIT };
+        let id = self.next_id;
+        self.connections.insert(id, Connection { stream, from, state, greeting: Vec::new() });
+        self.next_id += 1;
+        id
     }
 
     fn greetings(&self) -> usize {

@@ -1,0 +1,200 @@
+//! Entrances for the fuzz target `bootstrap`: what others say to ranks, servers, agents and launchers, and what people
+//! write for them. Behind the feature `fuzzing`, and no promise to anybody.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use towline_core::modex::{Component, Edition, Modex, SetWriter, Version};
+
+use crate::channel::{Channel, Kind, Side};
+use crate::greet::{Joined, Link, believe};
+use crate::handshake::{ANSWER, OPENING};
+use crate::stream::Stream;
+use crate::{Address, Environment, Job, Key, launch, server};
+
+pub(crate) const SIZE: u32 = 3;
+pub(crate) const JOB: u64 = 0x1234;
+
+/// Feeds one input to what its first byte names.
+///
+/// # Panics
+/// On a fault.
+pub fn run(data: &[u8]) {
+    let Some((what, rest)) = data.split_first() else { return };
+    match what % 5 {
+        0 => server::fuzzing::run(rest),
+        1 => rank(rest),
+        2 => launch::fuzzing::messages(rest),
+        3 => launch::fuzzing::hosts(rest),
+        _ => environment(rest),
+    }
+}
+
+/// The rest of an input. At its end, everything is zero.
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Input<'a> {
+    pub(crate) fn byte(&mut self) -> u8 {
+        self.0.split_off_first().copied().unwrap_or(0)
+    }
+
+    /// As many bytes as the next one says, or what is left.
+    pub(crate) fn bytes(&mut self) -> &'a [u8] {
+        let length = usize::from(self.byte()).min(self.0.len());
+        self.0.split_off(..length).unwrap_or_default()
+    }
+
+    /// `bytes`, with one of them changed every second time.
+    pub(crate) fn perhaps_spoilt(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
+        let mut bytes = bytes.to_vec();
+        let spoil = self.byte() & 1 == 1;
+        if spoil && let Some(length) = std::num::NonZero::new(bytes.len()) {
+            let at = usize::from(self.byte()) % length;
+            bytes[at] ^= 1 << (self.byte() % 8);
+        }
+        (bytes, spoil)
+    }
+
+    /// A frame's kind and payload: of any bytes, or one that makes sense.
+    pub(crate) fn frame(&mut self) -> (Kind, Vec<u8>) {
+        use Kind::{Abort, Fence, Finish, Gone, Refuse, Set, Welcome};
+        let kind = [Welcome, Refuse, Set, Fence, Gone, Finish, Abort][usize::from(self.byte() % 7)];
+        let payload = match self.byte() % 4 {
+            0 => self.bytes().to_vec(),
+            1 => u32::from(self.byte()).to_le_bytes().to_vec(),
+            2 => self.set(),
+            _ => [self.set(), self.set()].concat(),
+        };
+        (kind, payload)
+    }
+
+    fn set(&mut self) -> Vec<u8> {
+        let (rank, edition) = (
+            u32::from(self.byte() % 4),
+            Edition { incarnation: (self.byte() % 3).into(), revision: (self.byte() % 4).into() },
+        );
+        let mut bytes = vec![0; 400];
+        let Some(mut writer) = SetWriter::new(&mut bytes, rank, edition) else { return Vec::new() };
+        if self.byte() & 1 == 1 {
+            // Fits always.
+            let _ = writer.entry(&COMPONENT, edition.revision, self.bytes());
+        }
+        let length = writer.finish();
+        bytes.truncate(length);
+        self.perhaps_spoilt(&bytes).0
+    }
+}
+
+const V: Version = Version::new(1, 0, 0);
+const COMPONENT: Component<'_> = Component { mca: V, kind: "btl", kind_version: V, name: "tcp", version: V };
+
+pub(crate) fn key() -> Key {
+    Key::from_bytes([0x5a; 32])
+}
+
+/// A rank hears a server that holds the key, and bytes that nobody sealed.
+fn rank(data: &[u8]) {
+    if let (Some(opening), Some(answer)) = (data.first_chunk::<OPENING>(), data.last_chunk::<ANSWER>()) {
+        assert!(believe(&key(), opening, answer).is_err(), "a server without the key was believed");
+    }
+    let mut input = Input(data);
+    let Ok((mine, mut theirs)) = UnixStream::pair() else { return };
+    let Ok(stream) = Stream::unix(mine) else { return };
+    theirs.set_nonblocking(true).expect("a socket of this process");
+    let mut server = Channel::new(key(), Side::Server);
+    let link = Link { stream, channel: Channel::new(key(), Side::Rank), buffer: vec![0; 256].into() };
+    let mut job = Job::new(Environment { rank: 1, size: SIZE, ..Environment::singleton() });
+    let fence = if input.byte() & 1 == 1 { u32::MAX } else { 0 };
+    job.enter(Joined { link, incarnation: 1, fence });
+    let watch = job.recv_nb(&COMPONENT, 0);
+    assert!(watch.is_ok());
+    let mut honest = true;
+    while !input.0.is_empty() {
+        match input.byte() % 8 {
+            0 => {
+                honest = false;
+                let _ = theirs.write(input.bytes());
+            }
+            1 => drop(job.exchange(Instant::now())),
+            2 => drop(job.fence(Instant::now())),
+            3 => drop(job.publish(&COMPONENT, input.bytes())),
+            _ => {
+                let (kind, payload) = input.frame();
+                server.send(kind, &payload);
+                let written = theirs.write(server.output()).unwrap_or(0);
+                server.wrote(written);
+            }
+        }
+        let polled = job.poll();
+        let changes = std::iter::from_fn(|| job.next_change()).take(10).count();
+        assert!(changes <= 1, "one watch, and {changes} changes at once");
+        for peer in 0..=SIZE {
+            if let Ok(card) = job.card(&COMPONENT, peer) {
+                assert!(card.len() <= 256);
+            }
+        }
+        // What the rank says is well-formed to the end.
+        let mut said = [0; 1 << 16];
+        while let Ok(count) = theirs.read(&mut said)
+            && count != 0
+        {
+            server.feed(&said[..count]);
+        }
+        while honest && polled.is_ok() && server.next().expect("a rank seals what it says").is_some() {}
+    }
+}
+
+/// Variables: each line is a variable's number and its value.
+fn environment(data: &[u8]) {
+    const NAMES: [&str; 10] = [
+        "TOWLINE_RANK",
+        "TOWLINE_SIZE",
+        "TOWLINE_ROOT",
+        "TOWLINE_JOB",
+        "TOWLINE_KEY",
+        "TOWLINE_LISTEN",
+        "TOWLINE_TRANSPORTS",
+        "TOWLINE_LINKS",
+        "TOWLINE_HOST",
+        "TOWLINE_LOCAL",
+    ];
+    let text = String::from_utf8_lossy(data);
+    let line = |name: &str| {
+        let number = NAMES.iter().position(|known| *known == name)?;
+        let number = char::from_digit(number as u32, 10)?;
+        text.lines().find_map(|line| line.strip_prefix(number)).map(str::to_string)
+    };
+    for line in text.lines() {
+        if let Ok(address) = line.parse::<Address>() {
+            assert_eq!(address.to_string().parse(), Ok(address));
+        }
+    }
+    let Ok(read) = Environment::from_lookup(line) else { return };
+    assert!(read.rank < read.size);
+    let variables = read.variables();
+    let again = Environment::from_lookup(|name| variables.iter().find(|it| it.0 == name).map(|it| it.1.clone()));
+    let mut again = again.expect("what is written can be read");
+    if read.root.is_empty() {
+        // A job of one without a server: nobody else needs to know these.
+        (again.job, again.key) = (read.job, read.key.clone());
+    }
+    assert_eq!(again, read);
+}
+
+#[cfg(test)]
+mod tests {
+    /// Enough to keep this file working; the search is the fuzz target's.
+    #[test]
+    fn inputs_without_plan_are_survived() {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        for length in 0..400 {
+            let data: Vec<u8> = (0..length).map(|_| next()).collect();
+            super::run(&data);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Business cards, as peers publish them, to the rails and the engine that take them; and lists of interfaces.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+
+use towline_core::arena::Arena;
+use towline_core::btl::loopback::Hub;
+use towline_core::btl::{Peer, Rail};
+use towline_core::pml::{Config, Pml};
+use towline_tcp::JobKey;
+use towline_tcp::interfaces::{Filter, same_network};
+
+const PEER: Peer = Peer(1);
+const CONFIG: Config = Config {
+    peers: 2,
+    requests: 4,
+    unexpected: 4,
+    units: 4,
+    unit_bytes: 64,
+    probes: 1,
+    seed: 7,
+    first_sequence: u32::MAX as u64 - 5,
+};
+
+/// Feeds the input, as it is and laid over a real card, to what its first byte names. The real card is taken after it.
+pub fn run(data: &[u8]) {
+    let Some((what, rest)) = data.split_first() else { return };
+    match what % 4 {
+        0 => SM.with_borrow_mut(|rails| rail(rails, rest)),
+        1 => TCP.with_borrow_mut(|rails| rail(rails, rest)),
+        2 => engine(rest),
+        _ => lists(rest),
+    }
+}
+
+thread_local! {
+    static SM: RefCell<[towline_sm::Rail; 2]> = RefCell::new([0, 1].map(|rank| {
+        let job = u64::from(std::process::id());
+        towline_sm::Rail::open(towline_sm::Config::new(job, rank, 2)).expect("there is memory for two rails")
+    }));
+    static TCP: RefCell<[towline_tcp::Rail; 2]> = RefCell::new([0, 1].map(|rank| {
+        let mut config = towline_tcp::Config::new(7, rank, JobKey::new([0x5a; 32]));
+        config.filter.include = vec!["lo".into()];
+        towline_tcp::Rail::new(config).expect("this host has a loopback")
+    }));
+}
+
+fn rail<R: Rail>([rail, other]: &mut [R; 2], data: &[u8]) {
+    let real = other.card().to_vec();
+    for card in [data, &laid_over(&real, data)] {
+        if let Ok(endpoint) = rail.add_peer(PEER, card) {
+            rail.del_peer(endpoint);
+        }
+    }
+    let endpoint = rail.add_peer(PEER, &real).expect("a real card");
+    rail.del_peer(endpoint);
+}
+
+fn engine(data: &[u8]) {
+    let mut memory = vec![0; Hub::cost(2, 4, 256)];
+    let hub = Hub::new(&mut Arena::new(&mut memory), 2, 4, 256).expect("cost is enough");
+    let mut memory = vec![0; CONFIG.bytes(1)];
+    let end = hub.rail(0).expect("an end for each");
+    let mut engine = Pml::new(CONFIG, &mut Arena::new(&mut memory), [end]).expect("the configuration says how much");
+    let real = engine.params();
+    for params in [data, &laid_over(&real, data), &real] {
+        let added = engine.add_peer(PEER, params, |_, rail| rail.add_peer(PEER, &PEER.0.to_le_bytes()));
+        assert!(added.is_ok() || params != real);
+        engine.del_peer(PEER);
+    }
+}
+
+/// A card with places changed: each two bytes of `changes` say where and how.
+fn laid_over(card: &[u8], changes: &[u8]) -> Vec<u8> {
+    let mut card = card.to_vec();
+    for pair in changes.as_chunks::<2>().0 {
+        if let Some(byte) = card.get_mut(usize::from(pair[0])) {
+            *byte ^= pair[1];
+        }
+    }
+    card
+}
+
+/// Lines: an address, another one, and entries of a list.
+fn lists(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let mut lines = text.lines();
+    let mut address = || lines.next().and_then(|line| line.parse::<IpAddr>().ok());
+    let (Some(one), Some(other)) = (address(), address()) else { return };
+    for prefix in [0, 1, 7, 8, 9, 24, 31, 32, 33, 64, 127, 128, 129, 255] {
+        let equal = match (one, other) {
+            (IpAddr::V4(one), IpAddr::V4(other)) => {
+                (u32::from(one) ^ u32::from(other)).leading_zeros() >= prefix.min(32)
+            }
+            (IpAddr::V6(one), IpAddr::V6(other)) => {
+                (u128::from(one) ^ u128::from(other)).leading_zeros() >= prefix.min(128)
+            }
+            _ => false,
+        };
+        assert_eq!(same_network(one, other, prefix as u8), equal, "{one} {other} {prefix}");
+    }
+    let entries: Vec<String> = lines.map(Into::into).collect();
+    let filter = Filter { include: Vec::new(), exclude: Some(entries.clone()) };
+    let excluded = filter.verdict("eth0", one).is_err();
+    let filter = Filter { include: entries.clone(), exclude: None };
+    let included = filter.verdict("eth0", one).is_ok();
+    let link_local = matches!(one, IpAddr::V6(one) if one.is_unicast_link_local());
+    assert!(link_local || entries.is_empty() || included == excluded, "{one} in {entries:?}");
+}
