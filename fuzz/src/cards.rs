@@ -59,7 +59,7 @@ fn rail<R: Rail>([rail, other]: &mut [R; 2], data: &[u8]) {
 fn engine(data: &[u8]) {
     let mut memory = vec![0; Hub::cost(2, 4, 256)];
     let hub = Hub::new(&mut Arena::new(&mut memory), 2, 4, 256).expect("cost is enough");
-    let mut memory = vec![0; CONFIG.bytes(1)];
+    let mut memory = vec![0; CONFIG.bytes(&[&Hub::attributes(256)])];
     let end = hub.rail(0).expect("an end for each");
     let mut engine = Pml::new(CONFIG, &mut Arena::new(&mut memory), [end]).expect("the configuration says how much");
     let real = engine.params();

@@ -48,6 +48,19 @@ need() {
     fi
 }
 
+# want COMMAND-OR-FILE=PACKAGE...: the same for what only some tests use, which say that they are skipped without it.
+# Installs nothing where the system would start a service with it.
+want() {
+    local pair
+    if ((EUID == 0)) && have apt-get && [[ ! -d /run/systemd/system ]]; then
+        need "$@"
+        return
+    fi
+    for pair in "$@"; do
+        [[ -e ${pair%%=*} ]] || have "${pair%%=*}" || echo "not installed, so some tests are skipped: ${pair#*=}"
+    done
+}
+
 # What building for bare metal takes.
 need_bare_metal() {
     # The toolchain's own linker, where it has one. Linkers older than 19 keep what nothing refers to.

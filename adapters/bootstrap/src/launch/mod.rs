@@ -26,9 +26,10 @@
 //! # Several hosts
 //!
 //! For each host but this one the launcher runs `REMOTE-SHELL HOST AGENT`, by default `ssh -o BatchMode=yes HOST
-//! /path/of/towline run --agent` with the path that the launcher itself has. The agent gets its orders, and the job's
-//! key, over its standard input, and reports over its standard output. It starts its ranks in the directory of the same
-//! path as the launcher's, with the environment that the remote shell gives and what
+//! /path/of/towline run --agent` with the path that the launcher itself has. For `ssh` and `rsh`, which hand a line to a
+//! shell over there, the words are quoted; any other command gets them as they are. The agent gets its orders, and the
+//! job's key, over its standard input, and reports over its standard output. It starts its ranks in the directory of the
+//! same path as the launcher's, with the environment that the remote shell gives and what
 //! [`variables`](Launch::variables) adds. Ranks connect to the launcher by TCP; the agent chooses the first of the
 //! launcher's addresses at which a server answers that holds the key.
 
@@ -41,6 +42,8 @@ use std::time::Duration;
 mod agent;
 mod children;
 mod conductor;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod hosts;
 mod message;
 mod output;

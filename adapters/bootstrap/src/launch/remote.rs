@@ -1,8 +1,10 @@
 //! The launcher's side of an agent.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,6 +12,10 @@ use std::time::Instant;
 use super::children::attach;
 use super::message::{self, Order, Report};
 use super::output::Sink;
+
+/// Remote shells that join the words of a command with blanks, for a shell at the other side to take apart again. All
+/// others are taken to pass words on as they are, as `ip netns exec` does.
+const JOINING_SHELLS: [&str; 4] = ["ssh", "rsh", "remsh", "slogin"];
 
 /// A remote shell with an agent behind it.
 pub(super) struct Remote {
@@ -42,6 +48,9 @@ impl Remote {
     ) -> io::Result<Self> {
         let (program, args) = shell.split_first().ok_or_else(|| io::Error::other("the remote shell has no name"))?;
         let mut command = Command::new(program);
+        let joins =
+            Path::new(program).file_name().is_some_and(|name| JOINING_SHELLS.iter().any(|known| name == *known));
+        let agent = agent.iter().map(|word| if joins { quoted(word) } else { word.clone() });
         command.args(args).arg(host).args(agent).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         attach(&mut command);
         let mut shell = command.spawn()?;
@@ -82,5 +91,39 @@ impl Remote {
         self.orders = None;
         let _ = self.shell.kill();
         let _ = self.shell.try_wait();
+    }
+}
+
+/// A word as a shell must see it to read this one.
+fn quoted(word: &OsStr) -> OsString {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(byte);
+    let bytes = word.as_bytes();
+    if !bytes.is_empty() && bytes.iter().all(plain) {
+        return word.into();
+    }
+    let mut quoted = vec![b'\''];
+    for byte in bytes {
+        match byte {
+            b'\'' => quoted.extend_from_slice(br"'\''"),
+            other => quoted.push(*other),
+        }
+    }
+    quoted.push(b'\'');
+    OsString::from_vec(quoted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_back_the_word() {
+        for word in ["/usr/bin/towline", "it's $HOME; `x` \"y\" \\ *", "a b\nc", "-v", "~", "!"] {
+            let mut line = OsString::from("printf %s ");
+            line.push(quoted(word.as_ref()));
+            let output = Command::new("sh").arg("-c").arg(line).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), word);
+        }
+        assert_eq!(quoted("/opt/a-b/run".as_ref()), "/opt/a-b/run");
     }
 }
