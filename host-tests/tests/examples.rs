@@ -95,6 +95,32 @@ fn long_tokens_go_round_too() {
 }
 
 #[test]
+fn threads_of_all_ranks_send_to_each_other() {
+    for way in WAYS {
+        for (ranks, contexts, bytes) in [(2u32, 3u32, 64), (4, 3, 64), (2, 3, 100_000)] {
+            let mut command = run(ranks, way);
+            command.arg(example("contexts")).args(["--rounds", "20", "--contexts", &contexts.to_string()]);
+            let lines = lines(command.args(["--bytes", &bytes.to_string()]));
+            let messages = 20 * (ranks * contexts) * (ranks * contexts);
+            let start = format!("[0] {ranks} ranks, {contexts} contexts each, {messages} messages of {bytes} bytes, ");
+            assert!(lines.len() == 1 && lines[0].starts_with(&start), "{way}: {lines:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_with_another_number_of_contexts_is_named_and_ends_the_job() {
+    for way in WAYS {
+        // Rank 2 has one more than the others.
+        let script = r#"exec "$0" --contexts $((2 + TOWLINE_RANK / 2))"#;
+        let output = run(3, way).args(["sh", "-c", script]).arg(example("contexts")).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{way}: {}", both(&output));
+        let named = "contexts: rank 2 has 3 contexts, but rank 0 has 2: build all ranks with the same number";
+        assert!(both(&output).contains(named), "{way}: {}", both(&output));
+    }
+}
+
+#[test]
 fn a_file_is_cast_to_ranks_that_do_not_have_it() {
     // Sizes around the end of a chunk, no bytes at all, and a chunk that is longer than the file.
     for (way, ranks, len, chunk) in [

@@ -1,0 +1,99 @@
+//! All threads of all processes send to each other, with no lock between them: each has a context of its own.
+//!
+//! ```sh
+//! towline run -n 4 -- target/release/examples/contexts --contexts 3 --rounds 1000
+//! ```
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use towline::{Address, Builder, Context, Error};
+
+#[derive(Clone, Copy, Parser)]
+struct Arguments {
+    /// Threads of each process, with a context each
+    #[arg(long, default_value_t = 2)]
+    contexts: u32,
+    /// Messages from each context to each
+    #[arg(long, default_value_t = 1000)]
+    rounds: u32,
+    /// Bytes of a message, 12 at least
+    #[arg(long, default_value_t = 64)]
+    bytes: usize,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let contexts = match Builder::new().contexts(arguments.contexts) {
+        Ok(contexts) => contexts,
+        Err(why) => {
+            eprintln!("contexts: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let threads = contexts.into_iter().map(|context| std::thread::spawn(move || run(context, arguments)));
+    let threads: Vec<_> = threads.collect();
+    // A thread that panics is a failure too.
+    let well = threads.into_iter().map(|thread| thread.join().unwrap_or(false)).fold(true, |all, well| all && well);
+    if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What each thread does. Tells whether it went well.
+fn run(context: Context, arguments: Arguments) -> bool {
+    let world = context.enter();
+    match exchange(&world, arguments) {
+        Ok(()) => {}
+        // Others may wait for this context: the launcher ends them.
+        Err(why) => world.abort(1, &format!("contexts: {}: {why}", world.address())),
+    }
+    match world.finish() {
+        Ok(()) => true,
+        Err(why) => {
+            eprintln!("contexts: {why}");
+            false
+        }
+    }
+}
+
+fn exchange(world: &towline::World, arguments: Arguments) -> Result<(), Error> {
+    let (everyone, own) = (world.everyone(), world.address());
+    let len = arguments.bytes.max(12);
+    let mut got = vec![vec![0u8; len]; everyone.size() as usize];
+    everyone.barrier()?;
+    let start = Instant::now();
+    for round in 0..arguments.rounds {
+        let mut message = vec![0u8; len];
+        stamp(&mut message, own, round);
+        everyone.scope(|s| {
+            for (from, into) in (0..).zip(&mut got) {
+                s.irecv(from, round, &mut into[..])?;
+            }
+            for rank in 0..world.size() {
+                for index in 0..world.contexts() {
+                    s.isend(everyone.rank_of(Address { rank, index })?, round, &message[..])?;
+                }
+            }
+            Ok::<(), Error>(())
+        })?;
+        for (from, bytes) in (0..).zip(&got) {
+            let mut expected = [0; 12];
+            stamp(&mut expected, everyone.address_of(from)?, round);
+            assert_eq!(bytes[..12], expected, "{own}: round {round} of {from}");
+        }
+    }
+    everyone.barrier()?;
+    if everyone.rank() == 0 {
+        let messages = u64::from(arguments.rounds) * u64::from(everyone.size()) * u64::from(everyone.size());
+        let rate = messages as f64 / start.elapsed().as_secs_f64() / 1e6;
+        let (ranks, contexts) = (world.size(), world.contexts());
+        println!("{ranks} ranks, {contexts} contexts each, {messages} messages of {len} bytes, {rate:.2} million/s");
+    }
+    Ok(())
+}
+
+/// Whose message it is, and which.
+fn stamp(message: &mut [u8], from: Address, round: u32) {
+    let words = [from.rank, from.index, round].into_iter().flat_map(u32::to_le_bytes);
+    message.iter_mut().zip(words).for_each(|(to, byte)| *to = byte);
+}
