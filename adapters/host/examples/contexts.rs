@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let threads = contexts.into_iter().map(|context| std::thread::spawn(move || run(context, arguments)));
     let threads: Vec<_> = threads.collect();
     // A thread that panics is a failure too.
-    let well = threads.into_iter().map(|thread| thread.join().unwrap_or(false)).fold(true, |all, well| all && well);
+    let well = threads.into_iter().all(|thread| thread.join().unwrap_or(false));
     if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
