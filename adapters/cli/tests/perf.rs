@@ -1,6 +1,10 @@
 //! `towline perf` with its real ranks. What the figures are is the machine's affair.
 
-use std::process::{Command, Output};
+use std::collections::HashSet;
+use std::fs;
+use std::io::Write as _;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn towline(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_towline")).args(arguments).output().unwrap()
@@ -39,6 +43,83 @@ fn all_transports_are_measured_and_each_value_is_a_line_of_json() {
     assert_eq!(seen, [expected("sm"), expected("tcp")].concat());
     let table = text(&output.stdout);
     assert!(table.contains("100 KiB") && table.contains("repetitions count"), "{table}");
+}
+
+#[test]
+fn several_links_give_the_same_rows() {
+    let file = std::env::temp_dir().join(format!("towline-perf-links-{}.json", std::process::id()));
+    let arguments = ["perf", "--quick", "--transport", "tcp", "--links", "3", "--sizes", "8,1M", "--repeat", "1"];
+    let output = towline(&[&arguments[..], &["--json", file.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    let rows = |line| ["transport", "mode", "bytes"].map(|key| value(line, key)).join(" ");
+    let rows: Vec<_> = json.lines().map(rows).collect();
+    let of = ["latency 8", "latency 1048576", "bandwidth 8", "bandwidth 1048576", "rate 8"];
+    assert_eq!(rows, of.map(|row| format!("tcp {row}")));
+    assert!(json.lines().all(|line| value(line, "value").parse::<f64>().unwrap() > 0.0), "{json}");
+}
+
+/// A run that is ended when its test has seen enough, or fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn each_of_three_links_carries_its_share_of_a_stream() {
+    if Command::new("ss").arg("-V").output().is_err() {
+        // Past the test runner, which keeps to itself what tests print that pass.
+        let _ = writeln!(std::io::stderr(), "skipped a test: ss is not installed (Debian: iproute2)");
+        return;
+    }
+    // Far more repetitions than this test waits for.
+    let arguments = ["--transport", "tcp", "--links", "3", "--mode", "bandwidth", "--sizes", "4M", "--repeat", "10000"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    let command = command.arg("perf").args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut perf = Running(command.spawn().unwrap());
+    let limit = Instant::now() + Duration::from_secs(60);
+    loop {
+        let launcher = children(perf.0.id()).first().copied();
+        let ranks = launcher.map(children).unwrap_or_default();
+        let connections = ranks.first().map(|rank| connections(*rank)).unwrap_or_default();
+        // The bare one, beside which the three are measured, is among them.
+        assert!(connections.len() <= 4, "{connections:?}");
+        if connections.len() == 4 && connections.iter().all(|bytes| *bytes > 16 << 20) {
+            break;
+        }
+        assert!(Instant::now() < limit && perf.0.try_wait().unwrap().is_none(), "bytes carried: {connections:?}");
+    }
+}
+
+/// The processes that a process has started, in order.
+fn children(of: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let is_child = |process: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // Behind the name, which may hold anything, come the state and the parent.
+        stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)) == Some(&of.to_string())
+    };
+    let mut children: Vec<u32> = all.filter(is_child).collect();
+    children.sort_unstable();
+    children
+}
+
+/// Bytes that each TCP connection of a process has sent.
+fn connections(of: u32) -> Vec<u64> {
+    let sockets = fs::read_dir(format!("/proc/{of}/fd")).into_iter().flatten();
+    let sockets = sockets.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()?.to_str().map(String::from));
+    let sockets: HashSet<String> =
+        sockets.filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.into())).collect();
+    let listed = Command::new("ss").args(["-tineHO", "state", "established"]).output().unwrap();
+    let mine =
+        |line: &&str| line.split(' ').filter_map(|word| word.strip_prefix("ino:")).any(|it| sockets.contains(it));
+    let sent = |line: &str| line.split(' ').find_map(|word| word.strip_prefix("bytes_sent:")?.parse().ok());
+    text(&listed.stdout).lines().filter(mine).map(|line| sent(line).unwrap_or(0)).collect()
 }
 
 #[test]
