@@ -213,7 +213,7 @@ impl<'m> Node<'m> {
     fn probe(&mut self, source: u32, data: &mut Unstructured<'_>) -> Result<()> {
         let pattern = Pattern { context: context(data)?, source, tag: ANY };
         if let Some(envelope) = self.engine.iprobe(pattern)
-            && let Some((message, taken)) = self.engine.improbe(pattern)
+            && let Ok(Some((message, taken))) = self.engine.improbe(pattern)
         {
             assert_eq!(taken, envelope);
             self.taken.push(message);

@@ -111,7 +111,7 @@ fn p26_m12_m13_a_probe_finds_a_message_whose_payload_is_not_in() {
         let sending = world.isend(0, 1, 1, Mode::Standard, &data);
         let mut taken = None;
         world.until("a probe takes it", |world| {
-            taken = world.nodes[1].improbe(comm, Source::Any, Tag::Any);
+            taken = world.nodes[1].improbe(comm, Source::Any, Tag::Any).expect("a request is free");
             taken.is_some()
         });
         let (message, found) = taken.expect("just seen");

@@ -302,7 +302,8 @@ impl Communicator {
     /// Waits until a message from `source` with `tag` is there, and takes it: no other receive gets it.
     ///
     /// # Errors
-    /// As [`probe`](Self::probe).
+    /// As [`probe`](Self::probe), and [`Error::Busy`] where there is one and no request for it: messages that are taken
+    /// and not received may need one.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -315,14 +316,16 @@ impl Communicator {
     /// ```
     pub fn mprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Message<'_>, Error> {
         let (source, tag) = (source.into(), tag.into());
-        self.until(source, tag, |engine| engine.mtl.improbe(self.place.comm, source.core(), tag.core()))
-            .map(|(message, found)| Message::new(self, message, self.envelope(found)))
+        let comm = self.place.comm;
+        let took = self.until(source, tag, |engine| engine.mtl.improbe(comm, source.core(), tag.core()).transpose())?;
+        self.message(took, source)
     }
 
     /// Makes progress, and takes a message from `source` with `tag` if one is there.
     ///
     /// # Errors
-    /// As [`probe`](Self::probe).
+    /// As [`probe`](Self::probe), and [`Error::Busy`] where there is one and no request for it: messages that are taken
+    /// and not received may need one.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -331,8 +334,20 @@ impl Communicator {
     /// ```
     pub fn improbe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Message<'_>>, Error> {
         let (source, tag) = (source.into(), tag.into());
-        self.once(source, tag, |engine| engine.mtl.improbe(self.place.comm, source.core(), tag.core()))
-            .map(|found| found.map(|(message, found)| Message::new(self, message, self.envelope(found))))
+        let comm = self.place.comm;
+        let took = self.once(source, tag, |engine| engine.mtl.improbe(comm, source.core(), tag.core()).transpose())?;
+        took.map(|took| self.message(took, source)).transpose()
+    }
+
+    fn message(
+        &self,
+        took: Result<(towline_core::mtl::Message, towline_core::mtl::Envelope), towline_core::mtl::Refusal>,
+        source: Source,
+    ) -> Result<Message<'_>, Error> {
+        match took {
+            Ok((message, found)) => Ok(Message::new(self, message, self.envelope(found))),
+            Err(refusal) => Err(self.place.refusal(&self.place.context.engine.borrow(), refusal, source.rank())),
+        }
     }
 
     fn envelope(&self, found: towline_core::mtl::Envelope) -> Envelope {

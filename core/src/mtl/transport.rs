@@ -257,9 +257,12 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.pml.iprobe(pattern)
     }
 
-    /// Takes a message out of the queues, for [`imrecv`](Self::imrecv) alone.
-    pub fn improbe(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<(Message, Envelope)> {
-        let pattern = self.pattern(comm, source, tag)?;
+    /// Takes a message out of the queues, for [`imrecv`](Self::imrecv) alone. See [`Pml::improbe`].
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] where there is one, and no request for it.
+    pub fn improbe(&mut self, comm: Comm, source: Source, tag: Tag) -> Result<Option<(Message, Envelope)>, Refusal> {
+        let pattern = self.pattern(comm, source, tag).ok_or(Refusal::Invalid)?;
         self.pml.improbe(pattern)
     }
 

@@ -77,7 +77,8 @@ impl<R: Rail> Rails for &mut [R] {
 pub struct Config {
     /// Peers at most, this process included where it sends to itself.
     pub peers: u32,
-    /// Sends and receives under way at most; completed ones count until their outcome is taken.
+    /// Sends and receives under way at most; completed ones count until their outcome is taken, and so do messages held
+    /// back that a matched probe took.
     pub requests: u32,
     /// Envelopes for messages that arrive before their receive.
     pub unexpected: u32,
@@ -85,7 +86,10 @@ pub struct Config {
     pub units: u32,
     /// Bytes of a payload unit: no longer message goes eagerly to this engine.
     pub unit_bytes: u32,
-    /// Envelopes beyond all credit, for messages that a probe asked for. At least 1.
+    /// Envelopes beyond all credit, at least 1: for messages that are held back at their sender, asked for by a probe, and
+    /// not yet received. With few of them probes for several things in turn wait for each other; none waits for ever.
+    /// What [`improbe`](Pml::improbe) takes goes on to a request and leaves its envelope to others, so `requests` is the
+    /// bound of messages that are taken and not received.
     pub probes: u32,
     /// Key of the matcher's hash: unknown to peers, so that they cannot choose tags that collide.
     pub seed: u64,

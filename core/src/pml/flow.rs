@@ -6,10 +6,13 @@
 //! number, and nothing else goes to that peer until the answer is settled, so no message overtakes another with its
 //! tag. An answer that comes before earlier messages, or finds its receive gone, is rejected and held back again. With
 //! [`wire::Nothing`] the sender says that it has none; the next message that it holds back brings a new notice, and the
-//! receiver asks for all again. Probes ask too; their answers wait in spare envelopes beyond all credit.
+//! receiver asks for all again. Probes ask too; their answers wait in spare envelopes beyond all credit
+//! until they are received, or taken by a matched probe, which gives them to a request.
 //!
 //! What a peer does not say cannot be made up for: a send waits until its receiver acknowledges, finishes or refuses it,
 //! or is lost. "Unmatched" is no refusal but what sends an answer back, so for any other send it is counted and ignored.
+
+use zerocopy::FromZeros;
 
 use super::engine::{Pml, Rails};
 use super::matching::{ANY, Key, Pattern};
@@ -17,7 +20,8 @@ use super::peer::{
     ANNOUNCED, ASKED, ASKED_PROBE, ASKING, ASKING_PROBE, ASKING_WIDE, CREDIT_DUE, HOLDING, PROBE, QUEUED, REJECT_DUE,
     Standing, VAIN,
 };
-use super::request::{ANSWERING, List, Phase};
+use super::request::{ANSWERING, List, Phase, RECEIVE, State};
+use super::send::Refusal;
 use super::unexpected::{NARROW, SEEN, Stage, Unexpected};
 use crate::btl::{Endpoint, Frame, SendError};
 use crate::pool::Handle;
@@ -404,7 +408,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Keeps an answer in a spare envelope, where a probe finds it.
     fn keep_answer(&mut self, rail: usize, frame: &Frame, first: First, wide: bool) -> bool {
         if self.spares_used >= self.config.probes.max(1) {
-            // Another peer's answer may give way; one that a matched probe took cannot.
+            // Another peer's answer may give way.
             let mut next = self.matcher.next_unexpected(None);
             while let Some((slot, _)) = next {
                 let answer = |envelope: &Unexpected| envelope.flags & wire::FLAG_ANSWER != 0;
@@ -435,21 +439,31 @@ impl<R: Rails> Pml<'_, R> {
         true
     }
 
-    /// Settles an answer that a matched probe takes: its sender goes on with other messages. `false` where the sender
-    /// cannot be told yet. Any other message needs nothing.
-    pub(super) fn accept_answer(&mut self, slot: u32) -> bool {
-        let Some(envelope) = self.envelopes.at(slot) else { return false };
-        if envelope.flags & wire::FLAG_ANSWER == 0 {
-            return true;
-        }
+    /// Gives an answer that a matched probe takes to a request, and frees its envelope; its sender goes on with other
+    /// messages. `None` where the sender cannot be told yet.
+    pub(super) fn take_answer(&mut self, handle: Handle) -> Result<Option<Handle>, Refusal> {
+        let Some(envelope) = self.envelopes.get(handle) else { return Ok(None) };
         let (from, sender) = (envelope.peer, envelope.sender);
+        let state = State {
+            phase: Phase::Taken,
+            flags: RECEIVE,
+            peer: from,
+            context: envelope.context,
+            tag: envelope.tag,
+            total: envelope.total,
+            remote: sender,
+            ..FromZeros::new_zeroed()
+        };
+        let request = self.requests.take(state).map_err(|_| Refusal::Busy)?;
         let mut header = wire::Ack::new(sender, Handle::NONE, 0);
         header.common.flags = wire::FLAG_MARK;
-        let told = self.control(from, header).is_ok();
-        if told && let Some(peer) = self.peers.get_mut(from as usize) {
-            peer.answered = 0;
+        if self.control(from, header).is_err() {
+            self.requests.free(request);
+            return Ok(None);
         }
-        told
+        self.matcher.remove_unexpected(handle.slot());
+        self.give_back(handle, true);
+        Ok(Some(request))
     }
 
     /// An answer of ours is settled, or goes back to those held.

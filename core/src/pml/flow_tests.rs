@@ -3,8 +3,9 @@
 use std::vec::Vec;
 
 use super::matching::{ANY, Pattern};
-use super::tests::{WIDE, bytes, engines, finish, from, pending, recv, send, settle};
+use super::tests::{Engine, WIDE, bytes, engines, finish, from, pending, recv, send, settle};
 use super::*;
+use crate::convertor::Span;
 use crate::time::Instant;
 
 /// No envelope for anybody: every message is held back.
@@ -105,7 +106,7 @@ fn m12_p27_probes_in_turn_do_not_take_each_others_answer() {
             settle(&mut engines);
             let step = |engines: &mut Vec<_>, times| {
                 for _ in 0..times {
-                    engines.iter_mut().for_each(|engine: &mut super::tests::Engine| {
+                    engines.iter_mut().for_each(|engine: &mut Engine| {
                         engine.progress(Instant::ZERO);
                     });
                 }
@@ -177,6 +178,115 @@ fn m12_p27_an_answer_that_nobody_looks_for_any_more_gives_way() {
         let receive = recv(&mut engines[1], from(0, tag), &mut into);
         finish(&mut engines, 1, receive).unwrap();
         finish(&mut engines, 0, request).unwrap();
+    }
+}
+
+/// Takes the message with a tag by a matched probe.
+fn take(engines: &mut [Engine], at: usize, tag: u32) -> Message {
+    let taken = (0..100_000).find_map(|_| {
+        engines.iter_mut().for_each(|engine| {
+            engine.progress(Instant::ZERO);
+        });
+        engines[at].improbe(from(ANY, tag)).unwrap()
+    });
+    let Some((message, envelope)) = taken else { panic!("tag {tag} is never found") };
+    assert_eq!(envelope.tag, tag);
+    message
+}
+
+fn recv_taken(engine: &mut Engine, message: Message, into: &mut [u8]) -> Result<Request, (Refusal, Message)> {
+    // SAFETY: the tests keep their buffers until the end.
+    unsafe { engine.imrecv(message, Span::contiguous(into.as_mut_ptr(), into.len())) }
+}
+
+/// Matched probes take as many messages as there are requests for, before any of them is received, with one spare
+/// envelope; messages with credit among them.
+#[test]
+fn m13_p27_matched_probes_take_more_than_the_spare_envelopes_hold() {
+    for config in [NONE, Config { unexpected: 8, units: 8, ..WIDE }] {
+        assert_eq!(config.probes, 1);
+        let mut engines = engines(2, config, 8, 512);
+        let data: Vec<_> = (0..30u8).map(|i| bytes(5 + 40 * i as usize, i)).collect();
+        let sends: Vec<_> = (0..).zip(&data).map(|(tag, m)| send(&mut engines[0], 1, tag, Mode::Standard, m)).collect();
+        let order = || (0..30).map(|i| i * 7 % 30); // from all over
+        let mut taken: Vec<_> = order().map(|tag| (tag, take(&mut engines, 1, tag as u32))).collect();
+        taken.reverse();
+        // What is only found still has its place.
+        let more = send(&mut engines[0], 1, 99, Mode::Standard, &data[3]);
+        let found = (0..1000).find_map(|_| {
+            settle(&mut engines);
+            engines[1].iprobe(from(0, 99))
+        });
+        assert!(found.is_some());
+        for (tag, message) in taken {
+            let mut into = bytes(data[tag].len(), 255);
+            let receive = recv_taken(&mut engines[1], message, &mut into).unwrap();
+            finish(&mut engines, 1, receive).unwrap();
+            assert_eq!(into, data[tag]);
+        }
+        let mut into = bytes(data[3].len(), 255);
+        let receive = recv(&mut engines[1], from(ANY, ANY), &mut into);
+        finish(&mut engines, 1, receive).unwrap();
+        for sending in sends.into_iter().chain([more]) {
+            if let Sending::Pending(request) = sending {
+                finish(&mut engines, 0, request).unwrap();
+            }
+        }
+        settle(&mut engines);
+        assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+    }
+}
+
+/// Without a request for it a message stays where it is, and the probe says so.
+#[test]
+fn m13_p27_a_matched_probe_without_a_request_is_refused_and_takes_nothing() {
+    let mut engines = engines(2, Config { requests: 4, ..NONE }, 8, 512);
+    let data = bytes(10, 1);
+    let mut sends: Vec<_> = (0..4).map(|tag| pending(send(&mut engines[0], 1, tag, Mode::Standard, &data))).collect();
+    let mut taken: Vec<_> = (0..4).map(|tag| take(&mut engines, 1, tag)).collect();
+    let mut into = [0; 10];
+    let first = recv_taken(&mut engines[1], taken.remove(0), &mut into).unwrap(); // has its request
+    settle(&mut engines);
+    finish(&mut engines, 0, sends.remove(0)).unwrap();
+    sends.push(pending(send(&mut engines[0], 1, 9, Mode::Standard, &data)));
+    for _ in 0..1000 {
+        settle(&mut engines[..]);
+        if engines[1].iprobe(from(0, 9)).is_some() {
+            break;
+        }
+    }
+    assert_eq!(engines[1].improbe(from(0, 9)), Err(Refusal::Busy));
+    assert!(engines[1].iprobe(from(0, 9)).is_some());
+    finish(&mut engines, 1, first).unwrap();
+    taken.push(take(&mut engines, 1, 9));
+    for message in taken {
+        let receive = recv_taken(&mut engines[1], message, &mut into).unwrap();
+        finish(&mut engines, 1, receive).unwrap();
+        assert_eq!(into, data[..]);
+    }
+    for request in sends {
+        finish(&mut engines, 0, request).unwrap();
+    }
+    settle(&mut engines);
+    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+}
+
+/// Whoever receives a message whose sender went away with it is told; after the peer was deleted there is none.
+#[test]
+fn m13_p7_a_held_back_message_that_was_taken_ends_with_its_sender() {
+    for deleted in [false, true] {
+        let mut engines = engines(2, NONE, 8, 512);
+        let data = bytes(10, 1);
+        let _ = send(&mut engines[0], 1, 5, Mode::Standard, &data);
+        let message = take(&mut engines, 1, 5);
+        engines[1].drop_peer(0, deleted);
+        let receive = recv_taken(&mut engines[1], message, &mut [0; 10]);
+        if deleted {
+            assert!(matches!(receive, Err((Refusal::Invalid, _))));
+        } else {
+            assert_eq!(engines[1].test(receive.unwrap()), Some(Err(Failure::PeerFailed(crate::btl::Peer(0)))));
+        }
+        assert_eq!(engines[1].used(), [0; 3]);
     }
 }
 

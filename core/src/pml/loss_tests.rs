@@ -92,7 +92,7 @@ fn m13_p7_a_probed_message_that_never_came_in_is_not_received() {
     let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(100));
     turn(&mut engines, 10);
     assert_eq!(engines[1].rails()[1].coming(), 1);
-    let (message, _) = engines[1].improbe(Pattern { context: 1, source: 0, tag: 1 }).unwrap();
+    let (message, _) = engines[1].improbe(Pattern { context: 1, source: 0, tag: 1 }).unwrap().unwrap();
     engines[1].rails()[0].script.borrow_mut().events.push_back(Event::Lost(Peer(0), Lost::Broken));
     turn(&mut engines[1..], 1);
     let mut into = [0; 100];

@@ -213,6 +213,14 @@ impl<R: Rails> Pml<'_, R> {
             if state.peer != index || state.phase == Phase::Done {
                 continue;
             }
+            if state.phase == Phase::Taken {
+                // For whoever has it as a message: told when it is to be received.
+                state.outcome = Outcome::PeerFailed;
+                if all && let Some(handle) = self.requests.handle(slot) {
+                    self.requests.free(handle);
+                }
+                continue;
+            }
             state.inflight = 0;
             let (phase, flags) = (state.phase, state.flags);
             if flags & RECEIVE != 0 && phase == Phase::Posted {

@@ -5,7 +5,7 @@ use super::matching::{Key, Pattern};
 use super::peer::{CREDIT_DUE, Standing};
 use super::request::{Outcome, Phase, RECEIVE, Request, State};
 use super::send::{Refusal, request_cookie};
-use super::unexpected::{Envelope, Message, SEEN, Stage, Unexpected};
+use super::unexpected::{Envelope, Kept, Message, SEEN, Stage, Unexpected};
 use crate::btl::{Cookie, Delivery, Frame, Peer, Rail, SendError};
 use crate::convertor::Span;
 use crate::pool::Handle;
@@ -67,34 +67,56 @@ impl<R: Rails> Pml<'_, R> {
         Some(Envelope { peer: Peer(envelope.peer), tag: envelope.tag, len: envelope.total })
     }
 
-    /// Takes a message that `pattern` accepts out of the queues: nobody else can receive it.
-    pub fn improbe(&mut self, pattern: Pattern) -> Option<(Message, Envelope)> {
+    /// Takes a message that `pattern` accepts out of the queues: nobody else can receive it. `None` where none is here
+    /// yet. A message that its sender holds back for want of credit takes a request, as its receive would.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] where such a message is here and all requests are taken: it stays.
+    pub fn improbe(&mut self, pattern: Pattern) -> Result<Option<(Message, Envelope)>, Refusal> {
         let Some(slot) = self.find_unexpected(&pattern) else {
             self.want_probe(pattern);
-            return None;
+            return Ok(None);
         };
-        let handle = self.envelopes.handle(slot)?;
-        if !self.accept_answer(slot) {
-            return None; // the sender cannot be told yet: next time
-        }
-        let envelope = self.envelopes.at_mut(slot)?;
-        envelope.stage = Stage::Taken;
+        let (Some(handle), Some(envelope)) = (self.envelopes.handle(slot), self.envelopes.at_mut(slot)) else {
+            return Ok(None);
+        };
         let found = Envelope { peer: Peer(envelope.peer), tag: envelope.tag, len: envelope.total };
+        if envelope.flags & wire::FLAG_ANSWER != 0 {
+            return Ok(self.take_answer(handle)?.map(|request| (Message(Kept::Request(request)), found)));
+        }
+        envelope.stage = Stage::Taken;
         self.matcher.remove_unexpected(slot);
-        Some((Message(handle), found))
+        Ok(Some((Message(Kept::Envelope(handle)), found)))
     }
 
     /// Receives a message that [`improbe`](Self::improbe) took.
     ///
     /// # Errors
     /// [`Refusal::Busy`] with the message, where all requests are taken; [`Refusal::Invalid`] for a message of another
-    /// engine.
+    /// engine, or of a peer that was deleted since.
     ///
     /// # Safety
     /// As [`irecv`](Self::irecv).
     pub unsafe fn imrecv(&mut self, message: Message, sink: Span) -> Result<Request, (Refusal, Message)> {
+        let kept = match message.0 {
+            Kept::Envelope(envelope) => envelope,
+            Kept::Request(request) => {
+                let taken = self.requests.get_mut(request).filter(|state| state.phase == Phase::Taken);
+                let Some(state) = taken else { return Err((Refusal::Invalid, message)) };
+                let outcome = state.outcome;
+                state.span = sink;
+                state.wanted = state.total.min(sink.len());
+                state.phase = Phase::Responding;
+                if outcome == Outcome::Success {
+                    self.respond_or_queue(request.slot());
+                } else {
+                    self.complete(request.slot(), outcome);
+                }
+                return Ok(Request(request));
+            }
+        };
         let taken = |envelope: &&Unexpected| matches!(envelope.stage, Stage::Taken | Stage::Broken);
-        let Some(envelope) = self.envelopes.get(message.0).filter(taken) else {
+        let Some(envelope) = self.envelopes.get(kept).filter(taken) else {
             return Err((Refusal::Invalid, message));
         };
         let broken = envelope.stage == Stage::Broken;
@@ -109,10 +131,10 @@ impl<R: Rails> Pml<'_, R> {
         };
         let Ok(handle) = self.requests.take(state) else { return Err((Refusal::Busy, message)) };
         if broken {
-            self.give_back(message.0, false);
+            self.give_back(kept, false);
             self.complete(handle.slot(), Outcome::PeerFailed);
         } else {
-            self.claim(message.0.slot(), handle.slot());
+            self.claim(kept.slot(), handle.slot());
         }
         Ok(Request(handle))
     }

@@ -129,6 +129,8 @@ pub(crate) enum Phase {
     Leaving,
     /// A receive without a match.
     Posted,
+    /// A receive to be, of a message that a matched probe took. Its outcome says whether the sender was lost since.
+    Taken,
     /// A matched receive whose bytes are coming.
     Receiving,
     /// A matched receive that has yet to tell its sender so.

@@ -143,7 +143,7 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
             11 => keep(mtl.wait(request, idle)),
             12 => keep(mtl.iprobe(any(comm), source, tag)),
             13 => {
-                if let Some((message, envelope)) = mtl.improbe(any(comm), source, tag) {
+                if let Ok(Some((message, envelope))) = mtl.improbe(any(comm), source, tag) {
                     keep(envelope);
                     // SAFETY: never run; for the linker only.
                     keep(unsafe { mtl.imrecv(any(message), span()) });

@@ -370,7 +370,7 @@ pub fn m13_a_taken_message_is_nobody_elses<S: Setup>(setup: S) {
         let sends = [world.isend(0, 1, 3, Mode::Standard, &data[0]), world.isend(0, 1, 3, Mode::Standard, &data[1])];
         let mut taken = None;
         world.until("a probe takes it", |world| {
-            taken = world.nodes[1].improbe(comm, Source::Any, Tag::Is(3));
+            taken = world.nodes[1].improbe(comm, Source::Any, Tag::Is(3)).expect("a request is free");
             taken.is_some()
         });
         let (message, found) = taken.expect("just seen");

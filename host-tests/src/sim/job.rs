@@ -520,7 +520,7 @@ impl Job<'_> {
         let node = &mut self.nodes[at];
         let comm = node.comm(receive.comm);
         let (source, tag) = (source_of(self.plan, &receive), tag_of(&receive));
-        let Some((message, found)) = node.engine.improbe(comm, source, tag) else { return Went::Nowhere };
+        let Ok(Some((message, found))) = node.engine.improbe(comm, source, tag) else { return Went::Nowhere };
         let number = self.history.recv(receive);
         self.net.trace(at as u32, || format!("improbe {number} {receive:?}: {found:?}"));
         let wait = self.dice.below(50) as u32;
