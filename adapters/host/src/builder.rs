@@ -17,6 +17,7 @@ use crate::context::{Context, EVERYONE, Made, WORLD};
 use crate::engine::{Beside, Engine, HubBox, Scoped};
 use crate::idle::{Bed, Patience};
 use crate::launch::Launch;
+use crate::limits::{at_once, limits};
 use crate::memory::Mapping;
 use crate::open::{Opened, local_contexts, open};
 use crate::rails::{AnyRail, DynRail, RailSet};
@@ -197,13 +198,13 @@ impl Builder {
         }
         let grid = |index| Grid { own: Address { rank: job.rank(), index }, ranks, contexts };
         let grids: Vec<Grid> = (0..contexts).map(grid).collect();
-        let limits = limits(&config, ranks * contexts)?;
         let mut opened = grids.iter().map(|grid| open(&config, &job, *grid)).collect::<Result<Vec<_>, _>>()?;
         // All of them in the first context: with more there are none.
         let own = self.rails.into_iter().map(|rail| AnyRail::Dyn(DynRail(rail)));
         if let Some(first) = opened.first_mut() {
             first.rails.extend(own);
         }
+        let limits = limits(&config, ranks * contexts, at_once(&opened, &job, LOOP_FRAME))?;
         cards::publish(&mut job, &opened, &limits)?;
         job.exchange(deadline)?;
         cards::agree(&job)?;
@@ -216,23 +217,6 @@ impl Builder {
         let launch = Arc::new(Launch::new(job, contexts));
         Ok(begun.into_iter().map(|begun| begun.made(&launch, &config, &tunables)).collect())
     }
-}
-
-/// The engine's limits for a job of so many addresses.
-fn limits(config: &Config, peers: u32) -> Result<pml::Config, SetupError> {
-    let mut seed = [0; 8];
-    getrandom::fill(&mut seed).map_err(|why| SetupError::System("draw random numbers", std::io::Error::other(why)))?;
-    let or = |set: u32, each: u32, least: u32| if set == 0 { peers.saturating_mul(each).max(least) } else { set };
-    Ok(pml::Config {
-        peers,
-        requests: config.requests.clamp(1, 1 << 24),
-        unexpected: or(config.unexpected, 128, 4096),
-        units: or(config.units, 32, 1024),
-        unit_bytes: config.unit_bytes.clamp(64, 1 << 20),
-        probes: 64,
-        seed: u64::from_le_bytes(seed),
-        first_sequence: 0,
-    })
 }
 
 /// A context whose engine runs.

@@ -43,6 +43,7 @@ mod engine;
 mod error;
 mod idle;
 mod launch;
+mod limits;
 mod memory;
 mod message;
 mod open;

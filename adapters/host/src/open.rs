@@ -94,7 +94,7 @@ fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8) -> Result<AnyRail,
     tcp.ports = ports(&config.tcp_ports)
         .ok_or_else(|| format!("TOWLINE_TCP_PORTS: `{}` is no range such as 5000-5100", config.tcp_ports))?;
     tcp.eager_limit_bytes = config.tcp_eager_limit_bytes;
-    tcp.rendezvous_eager_limit_bytes = config.tcp_eager_limit_bytes;
+    tcp.rendezvous_eager_limit_bytes = config.tcp_rendezvous_bytes;
     tcp.max_send_size_bytes = config.tcp_max_send_bytes;
     tcp.in_place_from_bytes = config.tcp_in_place_bytes;
     tcp.send_staging_bytes = config.tcp_send_staging_bytes;

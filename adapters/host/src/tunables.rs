@@ -56,7 +56,7 @@ macro_rules! tunables {
         /// let mut config = towline::Config::default();
         /// config.requests = 1000;
         /// config.tcp_include = "10.0.0.0/8".into();
-        /// assert_eq!(config.unit_bytes, 8192);
+        /// assert_eq!(config.unit_bytes, 65_536);
         /// ```
         #[derive(Clone, PartialEq, Debug)]
         #[non_exhaustive]
@@ -142,8 +142,8 @@ tunables! {
         "Envelopes for messages that come before their receive, shared among all peers; 0 for 128 a peer, 4096 at least";
     units, "TOWLINE_UNITS": u32 = 0u32, "",
         "Payload units for messages that come before their receive, shared among all peers; 0 for 32 a peer, 1024 at least";
-    unit_bytes, "TOWLINE_UNIT_BYTES": u32 = 8192u32, "B",
-        "Bytes of a payload unit: no longer message goes to this process before its receive";
+    unit_bytes, "TOWLINE_UNIT_BYTES": u32 = 65_536u32, "B",
+        "Bytes of a payload unit at most: no longer message goes to this process before its receive. Less where no transport sends as much at once, and, unless `units` is set, where all units would take over 64 MiB, down to 8 KiB";
     communicators, "TOWLINE_COMMUNICATORS": u32 = 256u32, "",
         "Communicators at most";
 
@@ -175,11 +175,13 @@ tunables! {
         "Interfaces or networks that tcp leaves alone; empty for container bridges";
     tcp_ports, "TOWLINE_TCP_PORTS": String = "0", "",
         "Ports that tcp listens on, such as `5000-5100`; 0 lets the system choose";
-    tcp_eager_limit_bytes, "TOWLINE_TCP_EAGER_LIMIT_BYTES": u32 = 65_536u32, "B",
+    tcp_eager_limit_bytes, "TOWLINE_TCP_EAGER_LIMIT_BYTES": u32 = 65_600u32, "B",
         "Longest short frame of tcp, header included";
+    tcp_rendezvous_bytes, "TOWLINE_TCP_RENDEZVOUS_BYTES": u32 = 8_192u32, "B",
+        "What of a longer message goes ahead, before its receive is known";
     tcp_max_send_bytes, "TOWLINE_TCP_MAX_SEND_BYTES": u32 = 1_048_576u32, "B",
         "Longest fragment of tcp, header included";
-    tcp_in_place_bytes, "TOWLINE_TCP_IN_PLACE_BYTES": u32 = 16_384u32, "B",
+    tcp_in_place_bytes, "TOWLINE_TCP_IN_PLACE_BYTES": u32 = 8_192u32, "B",
         "Bodies from this size on leave from where they lie";
     tcp_send_staging_bytes, "TOWLINE_TCP_SEND_STAGING_BYTES": u32 = 262_144u32, "B",
         "Staging of tcp for frames that wait to leave, per connection";

@@ -532,6 +532,41 @@ fn p5_transports_are_chosen_by_rank_and_reported() {
     assert_eq!(unknown.to_string(), "there is no transport `pigeon`; there are sm and tcp");
 }
 
+/// A message of 64 KiB goes at once over tcp, whether it is awaited or not; a longer one waits for its receive.
+#[test]
+fn messages_of_middle_size_take_one_frame_over_tcp() {
+    ranks(2, "tcp", |world| {
+        for (len, at_once) in [(9000, true), (64 << 10, true), ((64 << 10) + 1, false)] {
+            let bytes = pattern(len, 3);
+            for awaited in [true, false] {
+                if world.rank() == 0 {
+                    if awaited {
+                        world.recv(1, 2, &mut [0u8; 0]).unwrap(); // it is posted
+                    }
+                    let before = world.counters();
+                    let sending = world.isend(1, 1, bytes.clone()).unwrap();
+                    if !awaited {
+                        world.send(1, 2, &[0u8; 0]).unwrap(); // it is sent
+                    }
+                    sending.wait().unwrap();
+                    assert_eq!(world.counters().rendezvous_sent == before.rendezvous_sent, at_once, "{len} bytes");
+                } else {
+                    let into = vec![0u8; len];
+                    let got = if awaited {
+                        let receiving = world.irecv(0, 1, into).unwrap();
+                        world.send(0, 2, &[0u8; 0]).unwrap();
+                        receiving.wait().unwrap()
+                    } else {
+                        world.recv(0, 2, &mut [0u8; 0]).unwrap();
+                        world.irecv(0, 1, into).unwrap().wait().unwrap()
+                    };
+                    assert!(got.0 == bytes, "{len} bytes, awaited: {awaited}");
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn a_flood_of_messages_that_nobody_wants_yet_is_held_back() {
     for way in WAYS {

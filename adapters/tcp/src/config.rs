@@ -29,7 +29,7 @@ impl std::fmt::Debug for JobKey {
 /// let mut config = Config::new(0x70B, 3, JobKey::new([7; 32]));
 /// config.link = 1;
 /// config.filter.include = vec!["eth*".into(), "10.0.0.0/8".into()];
-/// assert_eq!(config.in_place_from_bytes, 16 * 1024);
+/// assert_eq!(config.in_place_from_bytes, 8 * 1024);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -47,15 +47,16 @@ pub struct Config {
     /// Ports to listen on, tried in order; 0 lets the system choose. Default: `0..=0`.
     pub ports: std::ops::RangeInclusive<u16>,
 
-    /// Longest eager or control frame, in bytes. Default: 64 KiB.
+    /// Longest eager or control frame, in bytes. Default: 64 KiB, and 64 bytes for its header.
     pub eager_limit_bytes: u32,
-    /// Longest body that goes with a rendezvous header, in bytes. Default: 64 KiB.
+    /// Longest body that goes with a rendezvous header, in bytes. The receiver sees the header only after what goes with
+    /// it, so a long one delays the rest of the message. Default: 8 KiB.
     pub rendezvous_eager_limit_bytes: u32,
     /// Longest frame of a long message, in bytes. Default: 1 MiB.
     pub max_send_size_bytes: u32,
     /// A message's rest below this is not split, in bytes. Default: 64 KiB.
     pub min_fragment_bytes: u32,
-    /// Bodies from this size on are sent from where they lie, in bytes. Default: 16 KiB.
+    /// Bodies from this size on are sent from where they lie, in bytes. Default: 8 KiB.
     pub in_place_from_bytes: u32,
     /// Megabytes per second of this link, for the shares of striping. Default: 3000.
     pub bandwidth_megabytes_per_second: u32,
@@ -115,11 +116,11 @@ impl Config {
             link: 0,
             filter: Filter::default(),
             ports: 0..=0,
-            eager_limit_bytes: 64 * 1024,
-            rendezvous_eager_limit_bytes: 64 * 1024,
+            eager_limit_bytes: 64 * 1024 + 64,
+            rendezvous_eager_limit_bytes: 8 * 1024,
             max_send_size_bytes: 1024 * 1024,
             min_fragment_bytes: 64 * 1024,
-            in_place_from_bytes: 16 * 1024,
+            in_place_from_bytes: 8 * 1024,
             bandwidth_megabytes_per_second: 3000,
             latency_nanos: 4000,
             send_staging_bytes: 256 * 1024,

@@ -32,6 +32,8 @@ pub struct Counters {
     pub refused_peer: u64,
     /// Peers that were lost, for any reason.
     pub lost: u64,
+    /// Calls to the kernel that brought bytes of frames.
+    pub reads: u64,
     /// Times that the listener paused because the process ran out of descriptors.
     pub out_of_descriptors: u64,
 }

@@ -187,7 +187,9 @@ impl Rail {
                 // A broken outbox has nothing to wait for once all that arrived is read.
                 return if stream.outbox.broken { self.ended(endpoint, peer, Lost::Broken) } else { Look::Dry };
             }
-            match inbox.fill(socket) {
+            let filled = inbox.fill(socket);
+            self.counters.reads += u64::from(matches!(filled, Filled::Some | Filled::Delivered(_)));
+            match filled {
                 Filled::Some | Filled::Nothing => {}
                 Filled::Delivered(None) => {}
                 Filled::Delivered(Some(cookie)) => {

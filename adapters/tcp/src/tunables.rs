@@ -24,7 +24,7 @@ impl Config {
     /// use towline_tcp::{Config, JobKey};
     ///
     /// let all = Config::new(1, 0, JobKey::new([0; 32])).tunables();
-    /// assert!(all.iter().any(|it| it.name == "eager_limit_bytes" && it.value == "65536" && it.unit == "B"));
+    /// assert!(all.iter().any(|it| it.name == "eager_limit_bytes" && it.value == "65600" && it.unit == "B"));
     /// ```
     pub fn tunables(&self) -> Vec<Tunable> {
         let one = |name, value: &dyn Display, unit, help| Tunable { name, value: value.to_string(), unit, help };

@@ -4,6 +4,7 @@ mod common;
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 
 use common::*;
 use towline_core::btl::{Cookie, Delivery, Event, Frame, HEAD, Lane, Lost, Peer, Rail as _, Sent, Shape};
@@ -12,7 +13,11 @@ use towline_tcp::framing::encode;
 
 /// A rail, and a peer of it made by hand.
 fn pair() -> (World, TcpStream) {
-    let mut world = World::new(vec![rail(0)]);
+    pair_with(rail(0))
+}
+
+fn pair_with(rail: towline_tcp::Rail) -> (World, TcpStream) {
+    let mut world = World::new(vec![rail]);
     let hand = Hand::new(2);
     let card = hand.card(&[address(&world.rails[0])], &world.rails[0]);
     world.rails[0].add_peer(Peer(2), &card).unwrap();
@@ -190,6 +195,40 @@ fn p28_sinks_with_gaps_are_filled_and_the_gaps_untouched() {
             assert_eq!(*byte, expected, "byte {at} of {count} blocks of {block}");
         }
     }
+}
+
+/// Long bodies that follow each other take one read each: it brings the next header too, and the body lands in its sink.
+#[test]
+fn p29_a_long_body_takes_one_read() {
+    const FRAMES: usize = 4;
+    const LEN: usize = 33_000;
+    let mut config = config(0);
+    config.socket_receive_buffer_bytes = Some(208 * 1024); // all of it arrives before the first is read
+    let (mut world, mut stream) = pair_with(towline_tcp::Rail::new(config).unwrap());
+    let body = bytes(LEN);
+    stream.write_all(&[&encode(LEN as u32, TAG, 16)[..], &body].concat().repeat(FRAMES)).unwrap();
+    stream.write_all(&[&encode(2, TAG, 0)[..], b"ok"].concat()).unwrap();
+    let begun = std::time::Instant::now();
+    let mut unread = 1;
+    while unread != 0 {
+        // SAFETY: the request writes an integer there: what the peer's kernel has not taken yet.
+        assert_eq!(unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &mut unread) }, 0);
+        assert!(begun.elapsed().as_secs() < 30, "{unread} bytes do not arrive");
+    }
+    let before = world.rails[0].counters().reads;
+    for _ in 0..FRAMES {
+        let held = frame(&mut world);
+        let mut sink = vec![0; LEN - 16];
+        let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
+        // SAFETY: the sink lives until the delivery is reported, below.
+        if unsafe { world.rails[0].deliver(held.id, 16, span, Cookie(0)) } == Delivery::Pending {
+            assert!(matches!(event(&mut world), Event::Delivered(_)));
+        }
+        assert!(sink == body[16..]);
+    }
+    assert_eq!(frame(&mut world).head(), b"ok");
+    let reads = world.rails[0].counters().reads - before;
+    assert_eq!(reads, FRAMES as u64, "the first brings a body and the beginning of the second");
 }
 
 /// A control frame passes bulk frames that wait, but the one that is leaving leaves whole first.
