@@ -10,6 +10,7 @@ use towline_core::btl::{Endpoint, Rail, Unreachable};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
 
+use crate::absent::Absent;
 use crate::address::{Address, Grid};
 use crate::cards;
 use crate::clock::Clock;
@@ -197,7 +198,7 @@ impl Builder {
             return Err(SetupError::TooManyContexts { ranks, contexts });
         }
         let grid = |index| Grid { own: Address { rank: job.rank(), index }, ranks, contexts };
-        let grids: Vec<Grid> = (0..contexts).map(grid).collect();
+        let (first, grids) = (grid(0), (0..contexts).map(grid).collect::<Vec<_>>());
         let mut opened = grids.iter().map(|grid| open(&config, &job, *grid)).collect::<Result<Vec<_>, _>>()?;
         // All of them in the first context: with more there are none.
         let own = self.rails.into_iter().map(|rail| AnyRail::Dyn(DynRail(rail)));
@@ -214,7 +215,7 @@ impl Builder {
             // One of them may end before others have begun: not before all ranks have met it.
             job.fence(deadline)?;
         }
-        let launch = Arc::new(Launch::new(job, contexts));
+        let launch = Arc::new(Launch::new(job, first));
         Ok(begun.into_iter().map(|begun| begun.made(&launch, &config, &tunables)).collect())
     }
 }
@@ -274,6 +275,7 @@ impl Begun {
             clock: Clock::new(),
             patience: Patience::new(config, local_contexts(job, grid)),
             bed,
+            absent: None,
             next_context: EVERYONE + 1,
             _hub: hub,
             _memory: memory,
@@ -287,7 +289,8 @@ impl Begun {
         Ok(Self { engine, grid, world, everyone, choices, failures })
     }
 
-    fn made(self, launch: &Arc<Launch>, config: &Config, tunables: &[Tunable]) -> Made {
+    fn made(mut self, launch: &Arc<Launch>, config: &Config, tunables: &[Tunable]) -> Made {
+        self.engine.absent = (self.grid.contexts > 1).then(|| Absent::new(Arc::clone(launch), self.grid));
         let state = Box::new(State {
             engine: RefCell::new(self.engine),
             grid: self.grid,

@@ -16,7 +16,7 @@ const ENGINE: &str = "engine";
 /// The component under which the number of contexts is published.
 const CONTEXTS: &str = "contexts";
 
-fn component(name: &str) -> Component<'_> {
+pub(crate) fn component(name: &str) -> Component<'_> {
     let version = Version::new(1, 0, 0);
     Component { mca: version, kind: "towline", kind_version: version, name, version }
 }

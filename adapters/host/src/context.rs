@@ -109,9 +109,10 @@ impl std::fmt::Debug for Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // As with a world, a thread in trouble says nothing, and the launcher ends the job.
-        if let Some(made) = self.made.take()
-            && !std::thread::panicking()
+        let Some(made) = self.made.take() else { return };
+        made.state.launch.lose(self.address);
+        // As with a world, a thread in trouble does not say that all is well, and the launcher ends the job.
+        if !std::thread::panicking()
             && let Err(why) = made.state.launch.finish()
         {
             log::warn!("{}: {why}", self.address);

@@ -10,6 +10,7 @@ use towline_core::btl::loopback::Hub;
 use towline_core::mtl::{Comm, CommError, Failure, Group, Mtl, Request, Status};
 use towline_core::time::{Duration, Instant};
 
+use crate::absent::Absent;
 use crate::clock::Clock;
 use crate::idle::{Bed, Idle, Patience, Step};
 use crate::memory::Mapping;
@@ -29,6 +30,8 @@ pub(crate) struct Engine {
     pub clock: Clock,
     pub patience: Patience,
     pub bed: Bed,
+    /// Where ranks have several contexts.
+    pub absent: Option<Absent>,
     /// The context that the next communicator gets at least.
     pub next_context: u32,
     pub _hub: HubBox,
@@ -96,7 +99,11 @@ impl Engine {
     #[cold]
     pub fn be_idle(&mut self, idle: &mut Idle, may_sleep: impl FnOnce() -> bool) {
         let now = self.clock.renew();
-        if idle.step(&self.patience, now) == Step::Sleep && self.mtl.pml().arm() && may_sleep() {
+        let sleep = idle.step(&self.patience, now) == Step::Sleep;
+        if sleep && let Some(lost) = self.absent.as_mut().and_then(|absent| absent.next(now)) {
+            return self.mtl.pml().lose_peer(lost);
+        }
+        if sleep && self.mtl.pml().arm() && may_sleep() {
             self.bed.sleep(self.mtl.pml().rails_mut(), &self.patience, now);
             self.clock.renew();
         }

@@ -32,6 +32,7 @@
 #![cfg(target_os = "linux")]
 #![deny(missing_docs)]
 
+mod absent;
 mod address;
 mod builder;
 mod cards;

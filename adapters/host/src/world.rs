@@ -28,8 +28,8 @@ use crate::tunables::Tunable;
 /// [`progress`](Self::progress) does nothing else.
 ///
 /// When it is dropped it waits for all other ranks to come to their end too, and tells the launcher that this rank is
-/// done, or where a rank has several contexts, the last of them does, and each waits for those of its index; [`finish`](Self::finish) does the same and says whether all went well. In a thread that panics neither happens, and
-/// the launcher ends the job. A rank that cannot go on for another reason should call [`abort`](Self::abort): others may wait
+/// done, or where a rank has several contexts, the last of them does, and each waits for those of its index; [`finish`](Self::finish) does the same and says whether all went well. In a thread that panics neither happens: a
+/// context among several is lost to the others, and when its process ends the launcher ends the job. A rank that cannot go on for another reason should call [`abort`](Self::abort): others may wait
 /// for it, and it would wait for them.
 #[derive(Debug)]
 pub struct World {
@@ -275,7 +275,7 @@ impl Drop for World {
     fn drop(&mut self) {
         // Others would wait for a rank that is in trouble; without its word the launcher ends them.
         if std::thread::panicking() {
-            return;
+            return self.context().launch.lose(self.address());
         }
         if let Err(why) = self.end() {
             log::warn!("rank {}: {why}", self.all.rank());

@@ -285,6 +285,35 @@ fn a_thread_that_panics_is_lost_to_the_others() {
 }
 
 #[test]
+fn a_thread_that_panics_is_lost_also_to_those_who_never_heard_of_it() {
+    for way in WAYS {
+        let quick = |builder: Builder| builder.transports(way).configure(|config| config.finish_timeout_ms = 100);
+        jobs(2, |_, job| {
+            each(quick(Builder::new().job(job)).contexts(2).unwrap(), |context| {
+                // No connection was ever made: over tcp nobody is there to notice.
+                let world = context.enter();
+                if world.address() == (Address { rank: 1, index: 1 }) {
+                    let vanished = catch_unwind(AssertUnwindSafe(move || {
+                        let _world = world;
+                        std::panic::resume_unwind(Box::new("gone"));
+                    }));
+                    assert!(vanished.is_err());
+                    return;
+                }
+                let everyone = world.everyone();
+                let lost = everyone.rank_of((1, 1)).unwrap();
+                let failed = everyone.recv(lost, 1, &mut [0u8; 4]).unwrap_err();
+                assert_eq!(failed, Error::PeerFailed { rank: lost }, "{way}");
+                // Other ways of waiting end too, and at once.
+                let failed = world.block_on(async { everyone.irecv(lost, 1, vec![0u8; 4])?.await });
+                assert_eq!(failed.unwrap_err().error, Error::PeerFailed { rank: lost });
+                assert_eq!(everyone.send(lost, 1, b"hello?").unwrap_err(), Error::PeerFailed { rank: lost });
+            });
+        });
+    }
+}
+
+#[test]
 fn the_rank_with_another_number_of_contexts_is_named_by_all() {
     for (counts, fault) in [(&[2, 3][..], "rank 1 has 3 contexts, but rank 0 has 2"), (&[1, 2, 2], "rank 0 has 1")] {
         let errors = jobs(counts.len() as u32, |rank, job| {

@@ -105,6 +105,11 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
+    /// Gives a peer up of which the caller knows by other ways that it is gone: as if its rails had reported it lost.
+    pub fn lose_peer(&mut self, peer: Peer) {
+        self.lost(peer, Lost::Closed);
+    }
+
     #[inline]
     fn frame(&mut self, rail: usize, frame: &Frame) {
         ptl::receive(frame, &mut Arrival { pml: self, rail });
