@@ -90,6 +90,7 @@ fn gather() -> Result<Info, String> {
     let unit = value("unit_bytes").parse().unwrap_or(0);
     sizes.push(("payload of an unexpected message, at most".into(), unit));
     sizes.push(("shared memory for a peer that long messages are sent to, at most".into(), sm.bytes_per_peer()));
+    sizes.push(("staging of a tcp connection, at most".into(), tcp(&tunables).bytes_per_connection()));
     Ok(Info { transports: all, interfaces: shown, chosen, machine: machine(value("sm_directory")), sizes, tunables })
 }
 
@@ -146,6 +147,20 @@ fn sm(tunables: &[Tunable]) -> towline_sm::Config {
         match tunable.name {
             "sm_eager_ring_bytes" => config.eager_ring_bytes = bytes,
             "sm_bulk_ring_bytes" => config.bulk_ring_bytes = bytes,
+            _ => {}
+        }
+    }
+    config
+}
+
+fn tcp(tunables: &[Tunable]) -> towline_tcp::Config {
+    let mut config = towline_tcp::Config::new(0, 0, towline_tcp::JobKey::new([0; 32]));
+    for tunable in tunables {
+        let Ok(bytes) = tunable.value.parse() else { continue };
+        match tunable.name {
+            "tcp_eager_limit_bytes" => config.eager_limit_bytes = bytes,
+            "tcp_max_send_bytes" => config.max_send_size_bytes = bytes,
+            "tcp_send_staging_bytes" => config.send_staging_bytes = bytes,
             _ => {}
         }
     }

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
+use towline_core::btl::Event;
+
+use crate::framing::PREFIX;
 use crate::interfaces::Filter;
+use crate::outbox::{CONTROL_FRAMES, IN_PLACE_MAX, Place};
+use crate::rail::Stream;
 
 /// The secret that all ranks of a job share: whoever does not know it is not let in.
 #[derive(Clone)]
@@ -140,6 +145,26 @@ impl Config {
             dead_host_timeout: Duration::from_secs(50),
             pending_inbound: 128,
         }
+    }
+
+    /// Memory that a connection takes at most, in bytes: staging of both directions and what keeps account of it. Of the
+    /// defaults' 1.3 MiB, 1 MiB is address space until a reader waits for all of a long frame, and the rest is touched as it
+    /// is used. The kernel's buffers come on top; unless they are set here, its `tcp_wmem` and `tcp_rmem` bound them.
+    ///
+    /// ```
+    /// use towline_tcp::{Config, JobKey};
+    ///
+    /// let config = Config::new(1, 0, JobKey::new([0; 32]));
+    /// assert!((1 << 20..1400 << 10).contains(&config.bytes_per_connection()));
+    /// ```
+    pub fn bytes_per_connection(&self) -> u64 {
+        let config = self.clone().sane();
+        let frames = CONTROL_FRAMES as u64 + u64::from(config.send_queue_frames);
+        let out = u64::from(config.control_staging_bytes) + u64::from(config.send_staging_bytes);
+        let into = config.receive_staging_bytes.max(config.max_send_size_bytes + PREFIX as u32);
+        let account = frames * size_of::<Place>() as u64 + size_of::<Stream>() as u64;
+        let reports = IN_PLACE_MAX as u64 * size_of::<(u32, Event)>() as u64;
+        out + u64::from(into) + account + reports
     }
 
     /// The same with impossible values made possible.

@@ -7,6 +7,10 @@
 //! The bytes that travel are read and written by pure functions: [`card`], [`hello`], [`framing`]. Which interfaces and
 //! addresses are used is decided in [`interfaces`] and [`route`]; every tunable is in [`Config`].
 //!
+//! Memory: a connection takes [`Config::bytes_per_connection`] at most, all of it when it comes up; a rail has
+//! `large_buffers` and one more of `max_send_size_bytes` for long bodies that must be packed, touched as they are used. A
+//! long body that lies in one piece is sent from where it lies, and received to where it belongs.
+//!
 //! Linux only. Not thread-safe: a rail is used by one thread at a time, and may move between threads.
 
 mod block;

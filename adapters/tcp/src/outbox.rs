@@ -15,7 +15,7 @@ const PIECES: usize = 16;
 /// Bodies in place that may wait on one connection; more are answered `Busy`.
 pub(crate) const IN_PLACE_MAX: usize = 32;
 /// Control frames that may wait.
-const CONTROL_FRAMES: usize = 128;
+pub(crate) const CONTROL_FRAMES: usize = 128;
 
 /// Which of the two queues a frame waits in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
