@@ -22,6 +22,8 @@ pub struct Counters {
     /// Notices of held-back messages.
     pub notices_sent: u64,
     pub asks_sent: u64,
+    /// Posted receives that were looked at to find what to ask for.
+    pub ask_steps: u64,
     pub answers_sent: u64,
     pub nothings_sent: u64,
     /// Messages that found their receive waiting.

@@ -5,6 +5,7 @@ use core::fmt;
 use super::counters::Counters;
 use super::matching::Matcher;
 use super::peer::{Link, PeerState, Standing};
+use super::posted::Posted;
 use super::request::{List, State};
 use super::unexpected::Unexpected;
 use crate::arena::{Arena, OutOfMemory};
@@ -239,6 +240,10 @@ pub struct Pml<'m, R> {
     pub(super) work_tail: u32,
     /// Refusals to be sent: first envelope, index plus one.
     pub(super) refused: u32,
+    /// Posted receives in the order in which they are asked for.
+    pub(super) posted: Posted,
+    /// A peer was lost, or `posted` is kept: receives take the long way.
+    pub(super) unusual: bool,
     /// Number of the next posted receive; the first is 1.
     pub(super) posting: u64,
     /// Envelopes and units owed from which on credit is sent without waiting.
@@ -300,6 +305,8 @@ impl<'m, R: Rails> Pml<'m, R> {
             work_head: 0,
             work_tail: 0,
             refused: 0,
+            posted: Posted::default(),
+            unusual: false,
             posting: 1,
             credit_step: (config.quota().0.div_ceil(2).max(1), config.quota().1.div_ceil(2).max(1)),
             spares_used: 0,

@@ -72,6 +72,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Goes once through the peers that have something to be told.
     pub(super) fn run_work(&mut self) {
         let last = self.work_tail;
+        let mut holding = false;
         while let Some(index) = self.work_head.checked_sub(1) {
             let Some(peer) = self.peers.get_mut(index as usize) else { return };
             self.work_head = peer.work_next;
@@ -82,10 +83,13 @@ impl<R: Rails> Pml<'_, R> {
             if self.tell(index) {
                 self.put_to_work(index);
             }
+            holding |= self.peers.get(index as usize).is_some_and(|peer| peer.has(HOLDING));
             if index.wrapping_add(1) == last {
-                return;
+                break;
             }
         }
+        // Peers that hold back are in the list all the time.
+        self.posted.needed = holding;
     }
 
     /// Tells a peer what it has to be told; says whether something is left.
@@ -208,15 +212,21 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The receive that was posted next after posting number `after`, of those that a peer could satisfy. It goes
-    /// through all requests: this is the slow way, for peers without credit.
-    fn posted_after(&self, from: u32, after: u64) -> Option<(u64, Pattern)> {
-        (0..self.requests.touched())
-            .filter_map(|slot| self.requests.at(slot))
-            .filter(|state| state.phase == Phase::Posted && state.remote > after)
-            .filter(|state| state.peer == from || state.peer == ANY)
-            .min_by_key(|state| state.remote)
-            .map(|state| (state.remote, Pattern { context: state.context, source: state.peer, tag: state.tag }))
+    /// The receive that was posted next after posting number `after`, of those that a peer could satisfy.
+    fn posted_after(&mut self, from: u32, after: u64) -> Option<(u64, Pattern)> {
+        let requests = &mut self.requests;
+        let mut steps = 0;
+        if !self.posted.kept {
+            steps = self.posted.make(requests);
+            self.unusual = true;
+        }
+        let (of_peer, looked) = self.posted.next(requests, from, after);
+        let (of_any, more) = self.posted.next(requests, ANY, after);
+        steps = steps.wrapping_add(looked).wrapping_add(more);
+        self.counters.ask_steps = self.counters.ask_steps.wrapping_add(steps);
+        let found = [of_peer, of_any].into_iter().flatten().filter_map(|slot| requests.at(slot));
+        let first = found.min_by_key(|state| state.remote)?;
+        Some((first.remote, Pattern { context: first.context, source: first.peer, tag: first.tag }))
     }
 
     /// Sends an ask, for a posted receive or else for a probe.

@@ -290,6 +290,48 @@ fn m13_p7_a_held_back_message_that_was_taken_ends_with_its_sender() {
     }
 }
 
+/// A receive is found for each ask in a few steps, however many are posted, for this peer, for others and for any.
+#[test]
+fn p27_what_to_ask_for_is_found_in_few_steps() {
+    let mut engines = engines(3, Config { requests: 1000, ..NONE }, 64, 512);
+    let data = bytes(10, 1);
+    let held = pending(send(&mut engines[0], 1, 5000, Mode::Standard, &data));
+    let mut into = [[0; 10]; 901];
+    let (last, into) = into.split_last_mut().unwrap();
+    let patterns = (0..).map(|tag| from([0, 2, ANY][tag as usize % 3], tag));
+    let receives: Vec<_> = patterns.zip(into).map(|(p, into)| recv(&mut engines[1], p, into)).collect();
+    settle(&mut engines);
+    let all = *engines[1].counters();
+    assert_eq!(all.asks_sent, 600); // those that the sender could satisfy
+    // At most what a walk through all of them takes, then a few for each ask.
+    assert!(all.ask_steps < 600 * 40, "{} steps for {} asks", all.ask_steps, all.asks_sent);
+    // One more is no dearer for those that are there.
+    let wanted = recv(&mut engines[1], from(ANY, 5000), last);
+    finish(&mut engines, 1, wanted).unwrap();
+    finish(&mut engines, 0, held).unwrap();
+    let more = *engines[1].counters();
+    assert!(more.ask_steps - all.ask_steps <= 100 * (more.asks_sent - all.asks_sent), "{more:?}");
+    // The next ask learns that nothing is held back any more.
+    let mut into = [0; 10];
+    let vain = recv(&mut engines[1], from(0, 5001), &mut into);
+    settle(&mut engines);
+    assert!(engines[1].cancel(vain));
+    let _ = engines[1].test(vain);
+    // With nobody holding back, receives that come and go earn what the order took, and it is given up.
+    for _ in 0..30_000 {
+        let receive = recv(&mut engines[1], from(2, 7), &mut into);
+        assert!(engines[1].cancel(receive));
+        let _ = engines[1].test(receive);
+    }
+    assert!(!engines[1].posted.kept && !engines[1].unusual);
+    for receive in receives {
+        assert!(engines[1].cancel(receive));
+        let _ = engines[1].test(receive);
+    }
+    settle(&mut engines);
+    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+}
+
 /// Refusals that one peer has no room for must not stand in the way of another peer's.
 #[test]
 fn p27_refusals_for_a_peer_that_does_not_listen_hold_up_nobody_else() {

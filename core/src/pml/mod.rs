@@ -14,6 +14,7 @@ mod hostile_tests;
 mod loss_tests;
 pub mod matching;
 mod peer;
+mod posted;
 mod progress;
 #[cfg(test)]
 mod rails_tests;

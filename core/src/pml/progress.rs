@@ -195,6 +195,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         warn!("peer {} is lost: {}", peer.0, why as u8);
         self.counters.lost = self.counters.lost.wrapping_add(1);
+        self.unusual = true;
         // Until frames can move to another rail, a peer is lost with its first rail.
         for index in 0..state.links as usize {
             let Some(link) = self.link(peer.0, index).copied() else { continue };

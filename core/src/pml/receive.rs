@@ -45,15 +45,34 @@ impl<R: Rails> Pml<'_, R> {
             self.claim(envelope, handle.slot());
             return Ok(Request(handle));
         }
-        if self.counters.lost != 0
-            && let Some(peer) = self.peers.get(pattern.source as usize)
-            && peer.standing == Standing::Lost
-        {
-            self.complete(handle.slot(), Outcome::PeerFailed);
+        if self.unusual && self.ends_at_once(handle.slot(), pattern.source) {
             return Ok(Request(handle));
         }
         self.matcher.post(handle.slot(), pattern);
         Ok(Request(handle))
+    }
+
+    /// What a new receive needs beside its post where peers were lost or hold messages back. `true`: it is over.
+    #[cold]
+    fn ends_at_once(&mut self, slot: u32, source: u32) -> bool {
+        if self.peers.get(source as usize).is_some_and(|peer| peer.standing == Standing::Lost) {
+            self.complete(slot, Outcome::PeerFailed);
+            return true;
+        }
+        if self.posted.may_go(&mut self.requests) {
+            self.posted.insert(&mut self.requests, slot);
+        } else {
+            self.unusual = self.counters.lost != 0;
+        }
+        false
+    }
+
+    /// Takes a receive that is posted no longer out of the order of those that are, if it is there.
+    #[inline]
+    pub(super) fn unorder(&mut self, slot: u32) {
+        if self.requests.at(slot).is_some_and(|state| state.cached != 0) {
+            self.posted.remove(&mut self.requests, slot);
+        }
     }
 
     /// Finds a message that `pattern` accepts, without taking it.
@@ -211,11 +230,13 @@ impl<R: Rails> Pml<'_, R> {
         }
         if first.rendezvous {
             state.phase = Phase::Responding;
+            self.unorder(slot);
             self.respond_or_queue(slot);
         } else if state.inflight == 0 {
             self.complete(slot, Outcome::Success);
         } else {
             state.phase = Phase::Receiving;
+            self.unorder(slot);
         }
     }
 
@@ -353,6 +374,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Gives a kept message, which is in no queue, to a receive, which is in none either.
     fn claim(&mut self, slot: u32, request: u32) {
+        self.unorder(request);
         let Some(handle) = self.envelopes.handle(slot) else { return };
         let Some(envelope) = self.envelopes.at_mut(slot) else { return };
         let Some(state) = self.requests.at_mut(request) else { return };

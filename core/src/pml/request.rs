@@ -190,10 +190,10 @@ pub(crate) struct State {
     pub remote: u64,
     /// Frames that a rail still reads from or writes to the user's memory.
     pub inflight: u32,
-    /// Links of the one list that the request is in, as index plus one.
+    /// Links of the one list that the request is in, as index plus one; while a receive is posted, of `Posted`.
     pub next: u32,
     pub prev: u32,
-    /// Its entry in that cache, plus one; 0 where it is uncached.
+    /// A send's entry in that cache, plus one; 0 where it is uncached. A receive's link upwards in `Posted`.
     pub cached: u32,
 }
 

@@ -5,7 +5,7 @@ use core::fmt;
 use super::engine::{Pml, Rails};
 use super::peer::{Link, PeerState, Standing};
 use super::request::{
-    ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, Request, SYNCHRONOUS, State,
+    ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, RECEIVE, Request, SYNCHRONOUS, State,
 };
 use crate::btl::rail::COPIED;
 use crate::btl::{Endpoint, Peer, Rail, SendError, Sent};
@@ -387,12 +387,15 @@ impl<R: Rails> Pml<'_, R> {
     fn end(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle(slot) else { return };
         let Some(state) = self.requests.at_mut(slot) else { return };
-        if let Some(entry) = state.cached.checked_sub(1)
+        if state.flags & RECEIVE != 0 {
+            self.unorder(slot);
+        } else if let Some(entry) = state.cached.checked_sub(1)
             && let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == usize::from(state.cached_by))
         {
             cache.put(entry);
             state.cached = 0;
         }
+        let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & DETACHED != 0 {
             self.requests.free(handle);
         } else if state.flags & NOTIFY != 0 {

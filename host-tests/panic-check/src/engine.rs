@@ -174,7 +174,9 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         0 => pml.notify(request),
         1 => keep(pml.next_completed()),
         2 => pml.detach(request),
-        3 => keep((pml.poll_at(), pml.arm(), pml.used(), *pml.counters(), pml.matcher().counters())),
+        3 => {
+            keep((pml.poll_at(), pml.arm(), pml.has_said_all(), pml.used(), *pml.counters(), pml.matcher().counters()))
+        }
         4 => {
             pml.purge(any(0));
             pml.drain_caches();
