@@ -30,6 +30,9 @@ pub const FLAG_READY: u8 = 0x02;
 pub const FLAG_ANSWER: u8 = 0x04;
 /// In [`Ask`]: for a probe; the answer may be kept unmatched. In [`Nothing`]: the sender holds nothing back any more.
 pub const FLAG_MARK: u8 = 0x08;
+/// In [`Rendezvous`]: the body is no payload but a [`Loan`](crate::btl::Loan), by which the receiver's rail can fetch the
+/// message.
+pub const FLAG_LENT: u8 = 0x10;
 
 /// What a header is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -386,6 +389,7 @@ impl Nothing {
 
 const _: () = assert!(size_of::<Match>() == 24, "an eager header takes at most 24 bytes");
 const _: () = assert!(size_of::<Rendezvous>() == 40 && size_of::<Ack>() == 36 && size_of::<Fragment>() == 28);
+const _: () = assert!(size_of::<Rendezvous>() + crate::btl::LOAN == crate::btl::HEAD);
 const _: () = assert!(size_of::<Rendezvous>() <= crate::btl::HEAD && size_of::<Ack>() <= crate::btl::HEAD);
 
 #[cfg(test)]

@@ -61,6 +61,8 @@ fn open_sm(config: &Config, job: &Job, grid: Grid) -> Result<AnyRail, String> {
         bytes => bytes,
     };
     sm.bulk_limit_bytes = config.sm_bulk_limit_bytes;
+    sm.single_copy_bytes = config.sm_single_copy_bytes;
+    sm.single_copy_limit_bytes = config.sm_single_copy_limit_bytes;
     sm.liveness_interval = Duration::from_millis(config.sm_liveness_ms.into());
     towline_sm::Rail::open(sm).map(AnyRail::Sm).map_err(|why| why.to_string())
 }

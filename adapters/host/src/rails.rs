@@ -2,7 +2,7 @@
 
 use towline_core::btl::loopback;
 use towline_core::btl::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail, SendError, Sent, Shape, Ticket,
+    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Loan, Peer, Rail, SendError, Sent, Shape, Ticket,
     Unreachable,
 };
 use towline_core::convertor::Span;
@@ -107,6 +107,15 @@ impl Rail for AnyRail {
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         each!(self, rail => unsafe { rail.send_request(to, shape, header, body, cookie, extra) })
+    }
+
+    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
+        each!(self, rail => rail.lend(to, body))
+    }
+
+    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
+        // SAFETY: passed on from the caller.
+        each!(self, rail => unsafe { rail.fetch(from, loan, sink) })
     }
 
     #[inline]

@@ -166,6 +166,10 @@ tunables! {
         "Ring of sm for fragments of long messages, per peer sent to: a power of two; 0 for 256 KiB, and where ranks outnumber processors for up to 4 MiB, so that they take turns less often";
     sm_bulk_limit_bytes, "TOWLINE_SM_BULK_LIMIT_BYTES": u32 = 16_376u32, "B",
         "Longest fragment of sm, header included";
+    sm_single_copy_bytes, "TOWLINE_SM_SINGLE_COPY_BYTES": u32 = 8_192u32, "B",
+        "Messages from so many bytes on may be read by their receiver from where they lie, through the kernel, where that works; 0 for none";
+    sm_single_copy_limit_bytes, "TOWLINE_SM_SINGLE_COPY_LIMIT_BYTES": u32 = 1_048_576u32, "B",
+        "Longer messages of sm are copied through a ring: the receiver does nothing else during a single copy";
     sm_liveness_ms, "TOWLINE_SM_LIVENESS_MS": u32 = 250u32, "ms",
         "How often sm looks for dead peers";
 

@@ -35,6 +35,11 @@ pub struct Config {
     pub bulk_ring_bytes: u32,
     /// Longest fragment, header included. Default 16376 B: a full one takes 256 slots, and the ring holds 16.
     pub bulk_limit_bytes: u32,
+    /// Messages from so many bytes on may be read by their receiver from where they lie, in a single copy through the
+    /// kernel, where that works; 0 switches that off, also for what comes in. Default 8192 B.
+    pub single_copy_bytes: u32,
+    /// Longer messages are copied, since the receiver does nothing else during a single copy. Default 1 MiB.
+    pub single_copy_limit_bytes: u32,
     /// Frames that the engine may hold unreleased, 1 to 32. Default 16.
     pub frames_kept: u32,
     /// How often to look whether peers still live. Default 250 ms.
@@ -70,6 +75,8 @@ impl Config {
             eager_limit_bytes: 8184,
             bulk_ring_bytes: 256 << 10,
             bulk_limit_bytes: 16376,
+            single_copy_bytes: 8192,
+            single_copy_limit_bytes: 1 << 20,
             frames_kept: 16,
             liveness_interval: Duration::from_millis(250),
             latency_nanos: 100,
@@ -95,6 +102,18 @@ impl Config {
             tunable("eager_limit_bytes", &self.eager_limit_bytes, "B", "longest short frame, header included"),
             tunable("bulk_ring_bytes", &self.bulk_ring_bytes, "B", "ring for fragments of long messages, per peer"),
             tunable("bulk_limit_bytes", &self.bulk_limit_bytes, "B", "longest fragment, header included"),
+            tunable(
+                "single_copy_bytes",
+                &self.single_copy_bytes,
+                "B",
+                "messages from so many bytes on may be read through the kernel; 0 for none",
+            ),
+            tunable(
+                "single_copy_limit_bytes",
+                &self.single_copy_limit_bytes,
+                "B",
+                "longer messages are copied through a ring",
+            ),
             tunable("frames_kept", &self.frames_kept, "", "frames that may be held unreleased"),
             tunable(
                 "liveness_interval",
@@ -139,6 +158,9 @@ impl Config {
                     "{name}_limit_bytes is too long for {name}_ring_bytes: enlarge the ring fourfold"
                 ));
             }
+        }
+        if self.single_copy_limit_bytes > 1 << 30 {
+            return wrong("single_copy_limit_bytes must be at most 1 GiB");
         }
         if !(1..=32).contains(&self.frames_kept) {
             return wrong("frames_kept must be 1 to 32");

@@ -7,10 +7,14 @@ use towline_core::btl::{HEAD, Peer};
 use crate::atomics::{AtomicU32, Ordering};
 use crate::error::OpenError;
 use crate::host::Process;
-use crate::layout::{BORN, LIMIT, MAGIC, MAGIC_AT, NONCE, PAGE, PID, PID_SPACE, RING_BYTES, TO_BORN, TO_NONCE, TO_PID};
+use crate::layout::{
+    BORN, LIMIT, MAGIC, MAGIC_AT, NONCE, PAGE, PID, PID_SPACE, PLEDGE, PLEDGE_AT, READABLE, RING_BYTES, TO_BORN,
+    TO_NONCE, TO_PID,
+};
 use crate::mapped::Slots;
 use crate::ring::{MAX_LEN, MAX_SLOTS, Receiver, SLOT, START, Sender, Shared, slots_for};
 use crate::segment::Segment;
+use crate::single::{Lender, Reader, UNTRIED};
 use crate::sleep;
 
 /// Stands for the sleep word of a peer that must always be looked after by the slow path.
@@ -38,6 +42,8 @@ pub struct Outgoing {
     pub starved: bool,
     /// The peer's sleep word, or one that always says "look closer".
     watch: *const AtomicU32,
+    /// What it takes to lend memory to the peer; in rings for short messages.
+    pub lender: Option<Lender>,
     segment: Option<Segment>,
 }
 
@@ -48,7 +54,7 @@ impl Outgoing {
     /// No ring yet.
     pub fn none() -> Self {
         let (sender, slots, watch) = (Sender::NONE, Slots::none(), &raw const ALWAYS);
-        Self { sender, slots, bound: 0, kept: 0, starved: false, watch, segment: None }
+        Self { sender, slots, bound: 0, kept: 0, starved: false, watch, lender: None, segment: None }
     }
 
     /// Makes the ring's segment; `kept` as the field.
@@ -76,6 +82,7 @@ impl Outgoing {
             kept,
             starved: false,
             watch: &raw const ALWAYS,
+            lender: None,
             segment: Some(segment),
         })
     }
@@ -99,6 +106,22 @@ impl Outgoing {
     pub fn exists(&self) -> bool {
         self.segment.is_some()
     }
+
+    /// Takes in what it takes to lend memory, before the receiver is told of the ring.
+    pub fn pledge(&mut self, lender: Lender) {
+        if let Some(segment) = &self.segment {
+            let (at, pledge) = lender.pledge();
+            segment.word(PLEDGE).store(pledge, Ordering::Relaxed);
+            // The doorbell, rung afterwards, makes it visible.
+            segment.word(PLEDGE_AT).store(at, Ordering::Relaxed);
+            self.lender = Some(lender);
+        }
+    }
+
+    /// Whether the receiver can read our memory: what it says.
+    pub fn answer(&self) -> u64 {
+        self.segment.as_ref().map_or(UNTRIED, |segment| segment.word(READABLE).load(Ordering::Relaxed))
+    }
 }
 
 /// A ring from a peer.
@@ -112,6 +135,8 @@ pub struct Incoming {
     pub held: u32,
     /// Where the receiver stood when rings were last sorted into hot and warm.
     pub seen: u32,
+    /// What it takes to read the peer's memory, if that works; in rings for short messages.
+    pub reader: Option<Reader>,
     segment: Option<Segment>,
 }
 
@@ -119,7 +144,7 @@ impl Incoming {
     /// No ring yet.
     pub fn none() -> Self {
         let (receiver, slots) = (Receiver::NONE, Slots::none());
-        Self { receiver, slots, peer: Peer(0), held: 0, seen: 0, segment: None }
+        Self { receiver, slots, peer: Peer(0), held: 0, seen: 0, reader: None, segment: None }
     }
 
     /// Maps a ring that a peer announced, if it is between these incarnations; `Ok(None)` if not.
@@ -145,12 +170,25 @@ impl Incoming {
         // SAFETY: the segment is kept in the same struct, and dropped with it.
         let memory = unsafe { Slots::of(&segment, slots) };
         let receiver = Receiver::new(slots, limit as u32, START);
-        Ok(Some(Self { receiver, slots: memory, peer, held: 0, seen: START, segment: Some(segment) }))
+        Ok(Some(Self { receiver, slots: memory, peer, held: 0, seen: START, reader: None, segment: Some(segment) }))
     }
 
     /// Whether there is a segment.
     pub fn exists(&self) -> bool {
         self.segment.is_some()
+    }
+
+    /// Where the sender's pledge is, and what it said at first.
+    pub fn pledge(&self) -> (u64, u64) {
+        let read = |at| self.segment.as_ref().map_or(0, |segment| segment.word(at).load(Ordering::Relaxed));
+        (read(PLEDGE_AT), read(PLEDGE))
+    }
+
+    /// Tells the sender whether we can read its memory.
+    pub fn tell(&self, answer: u64) {
+        if let Some(segment) = &self.segment {
+            segment.word(READABLE).store(answer, Ordering::Relaxed);
+        }
     }
 
     /// Whether a frame waits.

@@ -43,6 +43,12 @@ pub const TO_NONCE: usize = 16;
 pub const TO_PID: usize = 17;
 /// Ring: when the receiver's process started.
 pub const TO_BORN: usize = 18;
+/// Ring: where in the sender's memory its pledge is; 0 where it lends nothing.
+pub const PLEDGE_AT: usize = 19;
+/// Ring: what the pledge says at first.
+pub const PLEDGE: usize = 20;
+/// Ring: whether the receiver can read the sender's memory, see [`single`](crate::single).
+pub const READABLE: usize = 24;
 /// Ring: the receiver's credit.
 pub const CREDIT: usize = 32;
 

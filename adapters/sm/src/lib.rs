@@ -2,7 +2,9 @@
 //!
 //! Each rank has a *board*, a page in a file system in memory with its doorbell and the word it sleeps on. A sender makes a
 //! ring to a peer with its first frame, and another with its first long message; it announces them through the peer's
-//! doorbell, the peer maps them, and their names vanish. See [`ring`] for how frames lie in them, [`sleep`] for how
+//! doorbell, the peer maps them, and their names vanish. Long messages are read by their receiver from where they lie
+//! where the kernel allows that ([`SingleCopy`]), and copied in and out of a ring where not, or where many follow each
+//! other. See [`ring`] for how frames lie in them, [`sleep`] for how
 //! sleepers are woken without a fence on the message path, [`Config`] for sizes and what they cost.
 //!
 //! [`Rail`] implements [`towline_core::btl::Rail`]. Use it from one thread at a time.
@@ -42,6 +44,8 @@ mod segment;
 #[cfg(not(loom))]
 mod send;
 #[cfg(not(loom))]
+mod single;
+#[cfg(not(loom))]
 mod wait;
 
 #[cfg(not(loom))]
@@ -49,4 +53,5 @@ pub use {
     config::{Config, Tunable},
     error::OpenError,
     rail::Rail,
+    single::SingleCopy,
 };

@@ -13,6 +13,7 @@ use crate::host::Process;
 use crate::lane::{Incoming, Outgoing};
 use crate::layout::bit_words;
 use crate::rail::{PeerState, Rail, Stage};
+use crate::single::Lender;
 
 impl Rail {
     pub(crate) fn add(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
@@ -164,6 +165,10 @@ impl Rail {
         for ring in [endpoint * 2, endpoint * 2 + 1] {
             if let Some(outgoing) = self.outgoing.get_mut(ring as usize) {
                 outgoing.bound = 0;
+                // Before its loss is told, or memory is used otherwise.
+                if let Some(lender) = &mut outgoing.lender {
+                    lender.revoke();
+                }
             }
             self.hot.retain(|hot| *hot != ring);
             self.warm.retain(|warm| *warm != ring);
@@ -198,6 +203,7 @@ impl Rail {
                     // Usually gone already: the peer removes it when it maps the ring.
                     let _ = std::fs::remove_file(self.names.ring(self.card.rank, rank, (ring & 1) as usize));
                 }
+                self.locks -= u32::from(outgoing.lender.as_ref().is_some_and(Lender::is_locked));
                 (*outgoing, *incoming) = (Outgoing::none(), Incoming::none());
             }
         }

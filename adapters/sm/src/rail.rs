@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use towline_core::btl::attributes::EXCLUSIVITY_HOST;
 use towline_core::btl::{
-    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Lost, Peer,
+    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Loan, Lost, Peer,
     Rail as RailTrait, SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
@@ -74,6 +74,8 @@ pub struct Rail {
     pub(crate) early: Box<[u64]>,
     /// Peers whose loss is still to be reported.
     pub(crate) failing: u32,
+    /// Rings whose files are locked until their receivers have looked.
+    pub(crate) locks: u32,
     /// Whether someone was told `Busy` since the last `arm`.
     pub(crate) starved: bool,
     /// Whether sleep may be announced on the board.
@@ -173,6 +175,7 @@ impl Rail {
             endpoints: vec![0; config.ranks as usize].into(),
             early: vec![0; crate::layout::bit_words(config.ranks)].into(),
             failing: 0,
+            locks: 0,
             starved: false,
             armed: false,
             barrier,
@@ -279,6 +282,15 @@ impl RailTrait for Rail {
             }
         }
         Sent::Done
+    }
+
+    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
+        self.lend_to(to, body)
+    }
+
+    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
+        // SAFETY: passed on from the caller.
+        unsafe { self.fetch_from(from, loan, sink) }
     }
 
     fn drained(&self, _to: Endpoint) -> bool {

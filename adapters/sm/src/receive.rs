@@ -7,6 +7,7 @@ use crate::doorbell;
 use crate::error::OpenError;
 use crate::lane::Incoming;
 use crate::rail::{Rail, Stage};
+use crate::single::{REFUSED, Reader, WORKS};
 
 /// Rings that are always polled, however quiet.
 const ALWAYS_HOT: usize = 4;
@@ -76,6 +77,9 @@ impl Rail {
         }
         if due || woken {
             self.check_peers(due);
+        }
+        if self.locks != 0 {
+            self.unlock_rings();
         }
         self.sort_rings();
         if self.failing == 0 {
@@ -149,7 +153,16 @@ impl Rail {
         let opened = Incoming::open(&path, peer.nonce, self.card.nonce, peer.peer);
         match opened {
             Ok(None) => return, // of another incarnation: its card is still to come
-            Ok(Some(opened)) => {
+            Ok(Some(mut opened)) => {
+                if lane == 0 && !exists {
+                    let read = match self.config.single_copy_bytes {
+                        0 => Err("switched off here".into()),
+                        _ => Reader::new(&path, opened.pledge()),
+                    };
+                    opened.tell(if read.is_ok() { WORKS } else { REFUSED });
+                    opened.reader =
+                        read.map_err(|why| log::info!("messages of rank {} are copied: {why}", peer.rank)).ok();
+                }
                 // Nobody else needs the name.
                 let _ = std::fs::remove_file(&path);
                 if let (false, Some(incoming)) = (exists, self.incoming.get_mut(ring)) {

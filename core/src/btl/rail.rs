@@ -33,6 +33,9 @@ use crate::time::Instant;
 /// Headers are never longer.
 pub const HEAD: usize = 56;
 
+/// Bytes of a [`Loan`]: with the header of a rendezvous they make up one head.
+pub const LOAN: usize = 16;
+
 /// A body of up to so many bytes is always copied by [`Rail::send`]: it is never [`Sent::InPlace`].
 pub const COPIED: u64 = 4096;
 
@@ -57,6 +60,11 @@ pub struct Cookie(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct FrameId(pub u64);
+
+/// How the other end of a rail finds memory that was lent to it (see [`Rail::lend`]). Opaque to all but that rail.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Loan(pub [u8; LOAN]);
 
 /// What a frame is for, which decides the room it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -168,6 +176,28 @@ pub trait Rail {
         let _ = extra;
         // SAFETY: passed on from the caller.
         unsafe { self.send(to, shape, header, body, cookie) }
+    }
+
+    /// Lends the memory of `body` to a peer, whose rail may [`fetch`](Self::fetch) it from there. `None` where this rail
+    /// cannot, or where copies through frames are the better way for so many bytes. Nothing is kept for a loan, so it need
+    /// not be returned: the caller leaves the memory as it is until the peer has said that it is done with it,
+    /// [`Event::Lost`] of that peer, or `del_peer`. From the latter two on, fetching it fails at the other end.
+    #[inline]
+    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
+        let _ = (to, body);
+        None
+    }
+
+    /// Copies the first bytes of what a peer has lent into `sink`, as many as that takes, and tells whether it could: if
+    /// not, they have to come in frames, and what is in the sink is void. The loan comes from a peer that may lie: a
+    /// forged one brings bytes of that peer's own, or none.
+    ///
+    /// # Safety
+    /// The sink's memory is writable, and nobody else accesses it, until this returns.
+    #[inline]
+    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
+        let _ = (from, loan, sink);
+        false
     }
 
     /// Whether all that was committed to a peer is with the device, or moves without further calls (CHECKLIST B17).

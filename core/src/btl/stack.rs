@@ -20,7 +20,7 @@
 
 use super::Attributes;
 use super::rail::{
-    Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
+    Cookie, Delivery, Endpoint, Event, FrameId, Grant, Loan, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
 };
 use crate::convertor::Span;
 use crate::time::Instant;
@@ -134,6 +134,16 @@ impl<R: Rail> Rail for Tuned<R> {
         unsafe { self.rail.send_request(to, shape, header, body, cookie, extra) }
     }
 
+    #[inline]
+    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
+        self.rail.lend(to, body)
+    }
+
+    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.fetch(from, loan, sink) }
+    }
+
     fn drained(&self, to: Endpoint) -> bool {
         self.rail.drained(to)
     }
@@ -230,6 +240,16 @@ impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
         (self.observer)(Call::Send(to, shape, cookie));
         // SAFETY: passed on from the caller.
         unsafe { self.rail.send_request(to, shape, header, body, cookie, extra) }
+    }
+
+    #[inline]
+    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
+        self.rail.lend(to, body)
+    }
+
+    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.fetch(from, loan, sink) }
     }
 
     fn drained(&self, to: Endpoint) -> bool {

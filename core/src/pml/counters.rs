@@ -14,6 +14,12 @@ pub struct Counters {
     pub fragments_sent: u64,
     /// Later fragments that arrived.
     pub fragments_received: u64,
+    /// Longer messages of which a rail lent the memory.
+    pub lent: u64,
+    /// Lent messages that a rail fetched from where they lay.
+    pub fetched: u64,
+    /// Lent messages that no rail could fetch: they came in fragments.
+    pub unfetched: u64,
     pub acks_sent: u64,
     pub finishes_sent: u64,
     pub rejects_sent: u64,

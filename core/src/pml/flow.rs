@@ -169,7 +169,7 @@ impl<R: Rails> Pml<'_, R> {
                     && pattern.accepts(&Key { context: state.context, source: 0, tag: state.tag })
             });
             if fits {
-                if self.send_first(index, slot, true).is_ok()
+                if self.send_first(index, slot, true, None).is_ok()
                     && let Some(peer) = self.peers.get_mut(index as usize)
                 {
                     peer.clear(ASKED | ASKED_PROBE);

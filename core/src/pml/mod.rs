@@ -6,6 +6,7 @@
 mod counters;
 mod engine;
 mod flow;
+mod lent;
 #[cfg(test)]
 mod flow_tests;
 #[cfg(test)]

@@ -292,8 +292,9 @@ impl<R: Rails> Pml<'_, R> {
     /// The send that a peer's ack, finish or reject names.
     fn waiting(&mut self, from: Peer, bits: u64) -> Option<u32> {
         let slot = self.still_waiting(from, bits);
-        if slot.is_none() {
-            self.counters.stale = self.counters.stale.wrapping_add(1);
+        match slot {
+            Some(slot) => self.settle_loan(slot),
+            None => self.counters.stale = self.counters.stale.wrapping_add(1),
         }
         slot
     }

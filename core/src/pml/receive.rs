@@ -1,6 +1,7 @@
 //! Receives: posting, matching of what arrives, and delivery into the receiver's memory.
 
 use super::engine::{Pml, Rails};
+use super::lent::{KEPT_LOAN, loan_of};
 use super::matching::{Key, Pattern};
 use super::peer::{CREDIT_DUE, Standing};
 use super::request::{Outcome, Phase, RECEIVE, Request, State};
@@ -217,6 +218,11 @@ impl<R: Rails> Pml<'_, R> {
         state.wanted = first.total.min(state.span.len());
         state.moved = body;
         state.remote = first.sender;
+        if first.flags & wire::FLAG_LENT != 0 {
+            state.phase = Phase::Responding;
+            self.fetch(slot, rail, &loan_of(frame));
+            return self.respond_or_queue(slot);
+        }
         if frame.is_whole() {
             let bytes = frame.head().get(first.header as usize..).unwrap_or_default();
             // SAFETY: the caller of `irecv` vouches for the sink until the request is done; the frame is a copy of ours.
@@ -252,7 +258,8 @@ impl<R: Rails> Pml<'_, R> {
             true => body == 0,
             false => peer.kept_envelopes < quota.0 && (body == 0 || peer.kept_units < quota.1),
         });
-        if !room || body > self.unit_bytes {
+        let lent = first.flags & wire::FLAG_LENT != 0;
+        if !room || body > self.unit_bytes || (lent && self.unit_bytes < KEPT_LOAN) {
             return self.trespass(rail, frame);
         }
         let unit = if body == 0 {
@@ -267,7 +274,7 @@ impl<R: Rails> Pml<'_, R> {
             stage,
             filling: false,
             rendezvous: first.rendezvous,
-            flags: first.flags & (wire::FLAG_READY | wire::FLAG_ANSWER),
+            flags: first.flags & (wire::FLAG_READY | wire::FLAG_ANSWER | wire::FLAG_LENT),
             peer: frame.from.0,
             context: first.context,
             tag: first.tag,
@@ -287,7 +294,12 @@ impl<R: Rails> Pml<'_, R> {
             peer.kept_units = peer.kept_units.saturating_add(u16::from(body != 0));
         }
         let place = self.unit_span(unit.slot(), body);
-        if frame.is_whole() {
+        if lent {
+            let loan = loan_of(frame);
+            if !self.take_in(handle, rail, first, &loan) {
+                self.keep_loan(unit.slot(), rail, &loan);
+            }
+        } else if frame.is_whole() {
             let bytes = frame.head().get(first.header as usize..).unwrap_or_default();
             // SAFETY: the unit is ours and nobody else's until it is freed.
             unsafe { place.unpack(bytes.as_ptr(), bytes.len()) };
@@ -393,7 +405,10 @@ impl<R: Rails> Pml<'_, R> {
         }
         let envelope = *envelope;
         let place = self.unit_span(envelope.unit.wrapping_sub(1), envelope.body);
-        if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {
+        if envelope.flags & wire::FLAG_LENT != 0 {
+            let (loan, rail) = self.kept_loan(envelope.unit.wrapping_sub(1));
+            self.fetch(request, rail, &loan);
+        } else if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {
             // SAFETY: the unit was filled and is ours; the caller of `irecv` vouches for the sink.
             unsafe { state.span.unpack(base, len) };
         }
@@ -462,7 +477,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// The first bytes of a payload unit as memory.
-    fn unit_span(&self, unit: u32, len: u32) -> Span {
+    pub(super) fn unit_span(&self, unit: u32, len: u32) -> Span {
         if len == 0 {
             return Span::EMPTY;
         }

@@ -8,7 +8,7 @@ use super::request::{
     ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, RECEIVE, Request, SYNCHRONOUS, State,
 };
 use crate::btl::rail::COPIED;
-use crate::btl::{Endpoint, Peer, Rail, SendError, Sent};
+use crate::btl::{Endpoint, Loan, Peer, Rail, SendError, Sent};
 use crate::convertor::Span;
 use crate::error::Blame;
 use crate::pool::Handle;
@@ -180,11 +180,17 @@ impl<R: Rails> Pml<'_, R> {
             let Some(slot) = peer.held.first() else { return };
             let Some(state) = self.requests.at(slot) else { return };
             let len = state.total;
-            let eager = state.flags & SYNCHRONOUS == 0 && len <= u64::from(peer.eager_body);
-            let sent = if eager && (peer.units != 0 || len == 0) {
+            let eager = state.flags & SYNCHRONOUS == 0
+                && len <= u64::from(peer.eager_body)
+                && (peer.units != 0 || len == 0);
+            let sent = if len > COPIED
+                && let Some(loan) = self.lend(to, slot)
+            {
+                self.send_first(to, slot, false, Some(&loan))
+            } else if eager {
                 self.send_eager(to, slot)
             } else {
-                self.send_first(to, slot, false)
+                self.send_first(to, slot, false, None)
             };
             if sent.is_err() {
                 self.counters.busy = self.counters.busy.wrapping_add(1);
@@ -194,7 +200,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// The link whose turn it is to carry a first fragment.
-    fn first_link(&self, to: u32) -> Option<(usize, Endpoint)> {
+    pub(super) fn first_link(&self, to: u32) -> Option<(usize, Endpoint)> {
         let peer = self.peers.get(to as usize)?;
         let link = self.link(to, peer.turn as usize)?;
         Some((link.rail as usize, Endpoint(link.endpoint)))
@@ -226,32 +232,42 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Sends the first fragment of a message whose rest waits for the receiver. As an answer it takes no credit, and
-    /// stays among those held back until it is settled.
-    pub(super) fn send_first(&mut self, to: u32, slot: u32, answer: bool) -> Result<(), SendError> {
+    /// stays among those held back until it is settled. With a loan it brings that and no payload.
+    pub(super) fn send_first(
+        &mut self,
+        to: u32,
+        slot: u32,
+        answer: bool,
+        loan: Option<&Loan>,
+    ) -> Result<(), SendError> {
         let (index, endpoint) = self.first_link(to).ok_or(SendError::Unreachable)?;
         let handle = self.requests.handle(slot).ok_or(SendError::Unreachable)?;
         let state = self.requests.at_mut(slot).ok_or(SendError::Unreachable)?;
         let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
         let rail = self.rails.rail_mut(index).ok_or(SendError::Unreachable)?;
         let mut header = wire::Rendezvous::new(state.context, state.tag, peer.next_out as u32, handle, state.total);
-        header.common.flags = wire::FLAG_ACK
+        // What is lent may be taken in before it is matched, unless the mode forbids that.
+        let early = loan.is_some() && state.flags & SYNCHRONOUS == 0;
+        header.common.flags = if early { 0 } else { wire::FLAG_ACK }
             | if answer { wire::FLAG_ANSWER } else { 0 }
-            | if state.flags & READY != 0 { wire::FLAG_READY } else { 0 };
+            | if state.flags & READY != 0 { wire::FLAG_READY } else { 0 }
+            | if loan.is_some() { wire::FLAG_LENT } else { 0 };
         // Payload goes along where the receiver has a unit for it.
-        let most = if answer || peer.units == 0 {
+        let most = if answer || loan.is_some() || peer.units == 0 {
             0
         } else {
             let attributes = rail.attributes();
             let frame = attributes.eager_limit.saturating_sub(size_of::<wire::Rendezvous>() as u32);
             attributes.rendezvous_eager_limit.min(frame).min(peer.eager_body)
         };
-        let body = state.span.window(0, u64::from(most));
+        let payload = state.span.window(0, u64::from(most));
+        let body = loan.map_or(payload, |loan| Span::of(&loan.0));
         peer.stamp(&mut header.common);
         let extra = extra(self.caches, index, state);
-        // SAFETY: as in `send_eager`.
+        // SAFETY: as in `send_eager`; a loan is so short that it is copied.
         let sent = unsafe { ptl::first(rail, endpoint, &header, body, request_cookie(handle), extra) }?;
         peer.sent();
-        state.moved = body.len();
+        state.moved = payload.len();
         state.phase = Phase::Waiting;
         if sent == Sent::InPlace {
             state.inflight = state.inflight.saturating_add(1);
@@ -267,6 +283,9 @@ impl<R: Rails> Pml<'_, R> {
             next_turn(peer);
             peer.held.remove(&mut self.requests, slot);
             self.counters.rendezvous_sent = self.counters.rendezvous_sent.wrapping_add(1);
+            if loan.is_some() {
+                self.lent(slot);
+            }
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use zerocopy::FromBytes;
 
-use crate::btl::{Frame, Peer};
+use crate::btl::{Frame, LOAN, Peer};
 use crate::wire::{self, Common, Kind};
 
 /// What floor 3 does with what arrives. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
@@ -119,7 +119,12 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
                 sender: header.sender.get(),
                 total: header.total.get(),
             };
-            if body as u64 > first.total {
+            let fits = if flags & wire::FLAG_LENT != 0 {
+                body == LOAN && flags & wire::FLAG_ANSWER == 0
+            } else {
+                body as u64 <= first.total
+            };
+            if !fits {
                 return None;
             }
             upcalls.first(frame, first);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use towline_core::btl::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lane, Peer, Rail, SendError, Sent, Shape, Ticket,
+    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lane, Loan, Peer, Rail, SendError, Sent, Shape, Ticket,
     Unreachable,
 };
 use towline_core::convertor::Span;
@@ -166,6 +166,15 @@ impl<R: Rail> Rail for Recorder<R> {
         let answer = unsafe { self.inner.send_request(to, shape, header, body, cookie, extra) };
         self.note(shape.lane, shape.len, &answer);
         answer
+    }
+
+    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
+        self.inner.lend(to, body)
+    }
+
+    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
+        // SAFETY: passed on from the caller.
+        unsafe { self.inner.fetch(from, loan, sink) }
     }
 
     fn drained(&self, to: Endpoint) -> bool {
