@@ -56,6 +56,10 @@ pub struct Faults {
     pub in_place: u32,
     /// A frame leaves only when its sender polls.
     pub staged: u32,
+    /// A body is lent to whoever asks for that, and not refused.
+    pub lend: u32,
+    /// What was lent cannot be fetched.
+    pub unfetched: u32,
     /// A frame is lost.
     pub drop: u32,
     /// A frame comes twice.
@@ -81,6 +85,8 @@ impl Faults {
             late_body: one(&[20, 300, 1000]),
             in_place: one(&[100, 500, 1000]),
             staged: one(&[100, 500, 1000]),
+            lend: one(&[500, 1000]),
+            unfetched: one(&[10, 300, 1000]),
             ..Self::default()
         }
     }
@@ -133,6 +139,12 @@ counts! {
     in_place,
     /// Frames that waited for their sender's poll.
     staged,
+    /// Bodies lent.
+    lent,
+    /// Bodies fetched from where they lay.
+    fetched,
+    /// Fetches that failed.
+    unfetched,
     /// Frames lost.
     dropped,
     /// Frames doubled.

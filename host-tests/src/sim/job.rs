@@ -697,12 +697,13 @@ impl Job<'_> {
 type Named = (&'static str, u64);
 
 /// What an engine did, and what it must not have met.
-fn transitions(counters: &Counters) -> ([Named; 17], [Named; 5]) {
+fn transitions(counters: &Counters) -> ([Named; 20], [Named; 5]) {
     macro_rules! named {
         ($($name:ident)*) => { [$((stringify!($name), counters.$name)),*] };
     }
     let done = named!(eager_sent rendezvous_sent fragments_sent fragments_received acks_sent finishes_sent credits_sent
-        notices_sent asks_sent answers_sent nothings_sent rejects_sent rejects_received expected unexpected parked busy);
+        notices_sent asks_sent answers_sent nothings_sent rejects_sent rejects_received expected unexpected parked busy lent
+        fetched unfetched);
     let faults = named!(malformed stale trespasses foreign lost);
     (done, faults)
 }

@@ -29,8 +29,21 @@ pub(super) struct State {
     free: Vec<u32>,
     nodes: u32,
     ids: u64,
+    /// All that was ever lent.
+    pub loans: Vec<Lent>,
     /// Whether to print what happens: `TOWLINE_TRACE`.
     trace: bool,
+}
+
+/// A body that one node lent to another.
+#[derive(Clone, Copy)]
+pub(super) struct Lent {
+    pub from: u32,
+    pub to: u32,
+    pub rail: u32,
+    /// The lender's age of the borrower: when it has changed, the body is void.
+    pub age: u32,
+    pub body: Span,
 }
 
 /// One rail of one node.
@@ -116,6 +129,7 @@ impl Net {
             free: vec![],
             nodes,
             ids: 0,
+            loans: vec![],
             trace: std::env::var_os("TOWLINE_TRACE").is_some(),
         })))
     }

@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 
 use towline_core::btl::rail::COPIED;
 use towline_core::btl::{
-    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Lost, Peer, Rail,
+    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail,
     SendError, Sent, Shape, Ticket, Unreachable,
 };
-use towline_core::convertor::Span;
+use towline_core::convertor::{Span, transfer};
 use towline_core::time::Instant;
 
-use super::net::{Later, Net, Packet, State};
+use super::net::{Later, Lent, Net, Packet, State};
 
 /// What a prepared request holds.
 const PREPARED: [u8; 24] = *b"prepared for this rail..";
@@ -340,6 +340,50 @@ impl Rail for SimRail {
         drop(state);
         // SAFETY: passed on from the caller.
         unsafe { self.send(to, shape, header, body, cookie) }
+    }
+
+    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
+        let mut state = self.net.0.borrow_mut();
+        let known = to.0 < state.nodes() && state.end(self.node, self.rail).names[to.0 as usize].is_some();
+        let lends = state.faults.lend;
+        if !known || lends == 0 || !state.dice.chance(lends) {
+            return None;
+        }
+        state.counts.lent += 1;
+        let age = state.end(self.node, self.rail).ages[to.0 as usize];
+        state.loans.push(Lent { from: self.node, to: to.0, rail: self.rail, age, body: *body });
+        let mut loan = [0x55; LOAN];
+        loan[..8].copy_from_slice(&(state.loans.len() as u64).to_le_bytes());
+        Some(Loan(loan))
+    }
+
+    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
+        let mut state = self.net.0.borrow_mut();
+        let number = u64::from_le_bytes(std::array::from_fn(|byte| loan.0[byte]));
+        let lent = (number as usize).checked_sub(1).and_then(|at| state.loans.get(at).copied()).filter(|lent| {
+            let between = (lent.from, lent.to, lent.rail) == (from.0, self.node, self.rail);
+            between && sink.len() <= lent.body.len()
+        });
+        let refuses = state.faults.unfetched;
+        let refused = refuses != 0 && state.dice.chance(refuses);
+        // From the loss of a peer on, its memory is not what it was.
+        let lent = lent.filter(|lent| {
+            !refused
+                && state.end(lent.from, self.rail).ages[self.node as usize] == lent.age
+                && !state.link(lent.from, self.node, self.rail).cut
+        });
+        let Some(lent) = lent else {
+            state.counts.unfetched += 1;
+            // It may have begun.
+            let begun = [0xbb; 64];
+            // SAFETY: the caller vouches for the sink.
+            unsafe { sink.unpack(begun.as_ptr(), begun.len()) };
+            return false;
+        };
+        state.counts.fetched += 1;
+        // SAFETY: the caller vouches for the sink, and the one who lent the body for that until it is told or forgets us.
+        unsafe { transfer(lent.body, sink) };
+        true
     }
 
     fn drained(&self, to: Endpoint) -> bool {
