@@ -155,8 +155,7 @@ impl Reader {
         let (local, remote) = (&local[skip..], &remote[skip..]);
         let count = local.len() as libc::c_ulong;
         // SAFETY: the kernel writes to `found` and to what the caller vouches for, and checks the other's addresses itself.
-        let moved =
-            unsafe { libc::process_vm_readv(self.process, local.as_ptr(), count, remote.as_ptr(), count, 0) };
+        let moved = unsafe { libc::process_vm_readv(self.process, local.as_ptr(), count, remote.as_ptr(), count, 0) };
         match usize::try_from(moved) {
             Ok(moved) => Ok(moved == len + 8 && found == pledge),
             Err(_) => match std::io::Error::last_os_error() {

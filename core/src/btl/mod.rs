@@ -22,6 +22,6 @@ pub(crate) mod testing;
 
 pub use attributes::{Attributes, Capabilities};
 pub use rail::{
-    Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail, SendError, Sent, Shape,
-    Ticket, Unreachable,
+    Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail, SendError,
+    Sent, Shape, Ticket, Unreachable,
 };

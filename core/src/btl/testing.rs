@@ -30,6 +30,13 @@ pub struct Script {
     /// Long frames are not delivered at once.
     pub slow_delivery: bool,
     pub events: VecDeque<Event>,
+    /// Bodies are lent; each of them is noted: where it is, and how long.
+    pub lends: bool,
+    pub lent: Vec<(usize, u64)>,
+    /// Whether what was lent can be fetched: the answers to come, then always.
+    pub fetches: VecDeque<bool>,
+    /// Bytes that were fetched, one fetch after the other.
+    pub fetched: Vec<u64>,
     /// What was sent: lane, header bytes, frame bytes.
     pub log: Vec<(Lane, u8, u32)>,
     /// Addresses of the bodies that were taken in place.
@@ -137,6 +144,31 @@ impl Rail for Scripted {
         unsafe { grant.gather(header.len(), body) };
         let ticket = grant.finish();
         Ok(self.commit(ticket))
+    }
+
+    fn lend(&mut self, _: Endpoint, body: &Span) -> Option<Loan> {
+        let mut script = self.script.borrow_mut();
+        let (base, _) = body.as_contiguous().filter(|_| script.lends)?;
+        script.lent.push((base as usize, body.len()));
+        let mut loan = [0; LOAN];
+        loan[..8].copy_from_slice(&(base as u64).to_le_bytes());
+        loan[8..].copy_from_slice(&body.len().to_le_bytes());
+        Some(Loan(loan))
+    }
+
+    unsafe fn fetch(&mut self, _: Endpoint, loan: &Loan, sink: Span) -> bool {
+        let mut script = self.script.borrow_mut();
+        let [base, len] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| loan.0[at + byte])));
+        assert!(sink.len() <= len);
+        if script.fetches.pop_front() == Some(false) {
+            // SAFETY: the sink is writable, as promised to this function; it may have been begun.
+            unsafe { sink.unpack([0xbb; 16].as_ptr(), 16) };
+            return false;
+        }
+        script.fetched.push(sink.len());
+        // SAFETY: the lender keeps its memory until it is told; the sink is writable, as promised to this function.
+        unsafe { sink.unpack(base as *const u8, len as usize) };
+        true
     }
 
     fn drained(&self, _: Endpoint) -> bool {

@@ -95,7 +95,9 @@ impl<R: Rails> Pml<'_, R> {
         let (from, len) = (envelope.peer, first.total as u32);
         let place = self.unit_span(envelope.unit.wrapping_sub(1), len);
         // SAFETY: the unit is ours and nobody else's until it is freed.
-        if !unsafe { self.fetch_into(from, rail, loan, place) } || self.control(from, Finish::new(first.sender)).is_err() {
+        if !unsafe { self.fetch_into(from, rail, loan, place) }
+            || self.control(from, Finish::new(first.sender)).is_err()
+        {
             return false;
         }
         self.counters.fetched = self.counters.fetched.wrapping_add(1);

@@ -6,9 +6,11 @@
 mod counters;
 mod engine;
 mod flow;
-mod lent;
 #[cfg(test)]
 mod flow_tests;
+mod lent;
+#[cfg(test)]
+mod lent_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

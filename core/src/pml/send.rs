@@ -180,9 +180,8 @@ impl<R: Rails> Pml<'_, R> {
             let Some(slot) = peer.held.first() else { return };
             let Some(state) = self.requests.at(slot) else { return };
             let len = state.total;
-            let eager = state.flags & SYNCHRONOUS == 0
-                && len <= u64::from(peer.eager_body)
-                && (peer.units != 0 || len == 0);
+            let eager = state.flags & SYNCHRONOUS == 0 && len <= u64::from(peer.eager_body);
+            let eager = eager && (peer.units != 0 || len == 0);
             let sent = if len > COPIED
                 && let Some(loan) = self.lend(to, slot)
             {

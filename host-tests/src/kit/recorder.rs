@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use towline_core::btl::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lane, Loan, Peer, Rail, SendError, Sent, Shape, Ticket,
-    Unreachable,
+    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lane, Loan, Peer, Rail, SendError, Sent, Shape,
+    Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;

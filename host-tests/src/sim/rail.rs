@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use towline_core::btl::rail::COPIED;
 use towline_core::btl::{
-    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail,
-    SendError, Sent, Shape, Ticket, Unreachable,
+    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost,
+    Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::convertor::{Span, transfer};
 use towline_core::time::Instant;
