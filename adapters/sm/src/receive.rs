@@ -7,7 +7,7 @@ use crate::doorbell;
 use crate::error::OpenError;
 use crate::lane::Incoming;
 use crate::rail::{Rail, Stage};
-use crate::single::{REFUSED, Reader, WORKS};
+use crate::single::{self, REFUSED, Reader, WORKS};
 
 /// Rings that are always polled, however quiet.
 const ALWAYS_HOT: usize = 4;
@@ -150,14 +150,15 @@ impl Rail {
         let ring = endpoint as usize * 2 + lane;
         let exists = self.incoming.get(ring).is_some_and(Incoming::exists);
         let path = self.names.ring(peer.rank, self.card.rank, lane);
+        let holder = (lane == 0 && !exists && self.config.single_copy_bytes != 0).then(|| single::holder(&path));
         let opened = Incoming::open(&path, peer.nonce, self.card.nonce, peer.peer);
         match opened {
             Ok(None) => return, // of another incarnation: its card is still to come
             Ok(Some(mut opened)) => {
                 if lane == 0 && !exists {
-                    let read = match self.config.single_copy_bytes {
-                        0 => Err("switched off here".into()),
-                        _ => Reader::new(&path, opened.pledge()),
+                    let read = match holder {
+                        None => Err("switched off here".into()),
+                        Some(holder) => Reader::new(holder, opened.pledge()),
                     };
                     opened.tell(if read.is_ok() { WORKS } else { REFUSED });
                     opened.reader =

@@ -121,16 +121,16 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Finds out whose a ring is, and tries to read the pledge that it tells of.
+    /// Tries to read the pledge that a ring tells of in the process that [holds](holder) the lock of the ring.
     ///
     /// # Errors
     /// Why not, for people.
-    pub fn new(path: &Path, pledge: (u64, u64)) -> Result<Self, String> {
+    pub fn new(holder: std::io::Result<libc::pid_t>, pledge: (u64, u64)) -> Result<Self, String> {
         let (pledge_at, pledge) = pledge;
         if pledge_at == 0 {
             return Err("its sender lends nothing".into());
         }
-        let process = holder(path).map_err(|error| format!("nobody holds its lock: {error}"))?;
+        let process = holder.map_err(|error| format!("nobody holds the lock of its ring: {error}"))?;
         let reader = Self { process, pledge_at, pledge };
         // SAFETY: no bytes are written to.
         match unsafe { reader.read(0, pledge, std::ptr::null_mut(), 0) } {
@@ -237,8 +237,9 @@ fn whole_file() -> libc::flock {
     lock
 }
 
-/// The process that holds the lock on a file, as the kernel says.
-fn holder(path: &Path) -> std::io::Result<libc::pid_t> {
+/// The process that holds the lock on a file, as the kernel says. To be asked before the file is opened otherwise: where
+/// that process is this one, the lock ends with the first descriptor that is closed, as locks of processes do.
+pub fn holder(path: &Path) -> std::io::Result<libc::pid_t> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let mut lock = whole_file();
     // Asked as the owner of an open file and not as a process, so that a lock of this process is told of, too.

@@ -7,7 +7,7 @@
 //!
 //! A short message that finds no receive is fetched into a payload unit at once, so that its sender need not wait.
 //!
-//! One message at a time is lent to a peer. That is the quickest way for a message that somebody waits for. Those that
+//! One message at a time is lent to a peer, and only where one link leads there. That is the quickest way for a message that somebody waits for. Those that
 //! are sent before its answer come as a stream, and are copied in fragments: then both processes work on it at once.
 
 use super::engine::{Pml, Rails};
@@ -33,8 +33,8 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn lend(&mut self, to: u32, slot: u32) -> Option<Loan> {
         let peer = self.peers.get(to as usize)?;
         let state = self.requests.at(slot)?;
-        // As payload does, a loan takes a unit of a receiver that has to keep it.
-        if peer.has(LENDING) || peer.units == 0 || peer.eager_body < KEPT_LOAN {
+        // Over several links a message is striped. As payload does, a loan takes a unit of a receiver that has to keep it.
+        if peer.links != 1 || peer.has(LENDING) || peer.units == 0 || peer.eager_body < KEPT_LOAN {
             return None;
         }
         let span = state.span;

@@ -30,7 +30,7 @@ impl Pair {
         let mut engines = [0, 1].map(|_| {
             let rail = ends.next().unwrap();
             rail.script.borrow_mut().lends = true;
-            Pml::new(config, &mut Arena::new(memory(config.bytes(1))), [rail]).unwrap()
+            Pml::new(config, &mut Arena::new(memory(config.bytes(&[rail.attributes()]))), [rail]).unwrap()
         });
         for at in 0..2u32 {
             let (peer, params) = (Peer(1 - at), engines[1 - at as usize].params());

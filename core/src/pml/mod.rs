@@ -8,11 +8,11 @@ mod engine;
 mod flow;
 #[cfg(test)]
 mod flow_tests;
+#[cfg(test)]
+mod hostile_tests;
 mod lent;
 #[cfg(test)]
 mod lent_tests;
-#[cfg(test)]
-mod hostile_tests;
 #[cfg(test)]
 mod loss_tests;
 pub mod matching;

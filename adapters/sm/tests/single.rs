@@ -1,0 +1,405 @@
+//! Single copy through the kernel: between rails of one process, of two, where it is refused, and where somebody lies.
+#![cfg(not(loom))]
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant as Clock};
+
+use towline_core::btl::{
+    Cookie, Endpoint, Event, Frame, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail as _, SendError, Shape,
+};
+use towline_core::convertor::{Layout, Span};
+use towline_core::time::Instant;
+use towline_sm::{Config, Rail, SingleCopy};
+
+const LEN: usize = 100_000;
+
+fn job() -> u64 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    u64::from(std::process::id()) << 32 | 1 << 20 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + seed * 13 + at / 256) as u8).collect()
+}
+
+struct Pair {
+    left: Rail,
+    right: Rail,
+    to_right: Endpoint,
+    to_left: Endpoint,
+}
+
+/// Two rails of one process; rank 0's frames to rank 1 have begun.
+fn pair(set: impl Fn(u32, &mut Config)) -> Pair {
+    let job = job();
+    let open = |rank| {
+        let mut config = Config::new(job, rank, 2);
+        set(rank, &mut config);
+        Rail::open(config).unwrap()
+    };
+    let (mut left, mut right) = (open(0), open(1));
+    let to_right = left.add_peer(Peer(1), right.card()).unwrap();
+    let to_left = right.add_peer(Peer(0), left.card()).unwrap();
+    assert_eq!(left.sends_in_single_copy(to_right), SingleCopy::Untried);
+    assert_eq!(left.lend(to_right, &Span::of(&pattern(LEN, 0))), None, "before anybody has looked");
+    hello(&mut left, to_right);
+    assert_eq!(frame(&mut right).head(), b"hello");
+    Pair { left, right, to_right, to_left }
+}
+
+fn hello(rail: &mut Rail, to: Endpoint) {
+    let mut grant = rail.reserve(to, Shape { tag: 1, lane: Lane::Eager, header: 5, len: 5 }).unwrap();
+    grant.write(0, b"hello");
+    let ticket = grant.finish();
+    rail.commit(ticket);
+}
+
+fn frame(rail: &mut Rail) -> Frame {
+    match rail.poll(Instant::ZERO) {
+        Some(Event::Frame(frame)) => frame,
+        event => panic!("{event:?}"),
+    }
+}
+
+fn fetch(rail: &mut Rail, from: Endpoint, loan: &Loan, into: &mut [u8]) -> bool {
+    // SAFETY: the sink is ours alone.
+    unsafe { rail.fetch(from, loan, Span::contiguous(into.as_mut_ptr(), into.len())) }
+}
+
+#[test]
+fn p28_what_is_lent_is_fetched_from_where_it_lies() {
+    let mut pair = pair(|_, _| {});
+    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopy::Works);
+    assert_eq!(pair.right.sends_in_single_copy(pair.to_left), SingleCopy::Untried, "nothing went that way");
+    let data = pattern(LEN, 1);
+    let loan = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    for len in [1, 4096, LEN] {
+        let mut into = vec![0xee; LEN + 1];
+        assert!(fetch(&mut pair.right, pair.to_left, &loan, &mut into[..len]));
+        assert!(into[..len] == data[..len] && into[len..].iter().all(|byte| *byte == 0xee), "{len}");
+    }
+    // It is the memory itself that is read.
+    let mut data = data;
+    data[LEN - 1] ^= 1;
+    let mut into = vec![0; LEN];
+    assert!(fetch(&mut pair.right, pair.to_left, &loan, &mut into) && into == data);
+}
+
+#[test]
+fn p28_what_lies_in_pieces_is_copied() {
+    let mut pair = pair(|_, _| {});
+    let data = pattern(LEN, 1);
+    let loan = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    let rows = Layout::vector(LEN as u64 / 100, 50, 100).unwrap();
+    let mut into = vec![0u8; LEN];
+    // SAFETY: the layout outlives the spans, and the sink is ours alone.
+    unsafe {
+        let rows = Span::laid_out(into.as_mut_ptr(), &rows);
+        assert_eq!(pair.left.lend(pair.to_right, &rows), None);
+        assert!(!pair.right.fetch(pair.to_left, &loan, rows));
+    }
+}
+
+#[test]
+fn p34_the_limits_are_those_of_the_configuration() {
+    let mut pair = pair(|_, config| (config.single_copy_bytes, config.single_copy_limit_bytes) = (1000, 5000));
+    let data = pattern(LEN, 1);
+    for (len, lent) in [(999, false), (1000, true), (5000, true), (5001, false)] {
+        assert_eq!(pair.left.lend(pair.to_right, &Span::of(&data[..len])).is_some(), lent, "{len}");
+    }
+    let mut config = Config::new(1, 0, 1);
+    config.single_copy_limit_bytes = u32::MAX;
+    assert!(Rail::open(config).is_err());
+}
+
+#[test]
+fn p28_either_side_can_switch_it_off() {
+    for off in 0..2 {
+        let mut pair = pair(|rank, config| config.single_copy_bytes = if rank == off { 0 } else { 1000 });
+        assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopy::Refused);
+        assert_eq!(pair.left.lend(pair.to_right, &Span::of(&pattern(LEN, 1))), None);
+        hello(&mut pair.right, pair.to_left);
+        frame(&mut pair.left);
+        assert_eq!(pair.right.sends_in_single_copy(pair.to_left), SingleCopy::Refused);
+    }
+}
+
+#[test]
+fn p7_what_was_lent_to_a_peer_that_is_forgotten_cannot_be_fetched_any_more() {
+    let mut pair = pair(|_, _| {});
+    let (data, mut into) = (pattern(LEN, 1), vec![0; LEN]);
+    let old = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    pair.left.del_peer(pair.to_right);
+    assert!(!fetch(&mut pair.right, pair.to_left, &old, &mut into));
+    assert_eq!(pair.left.lend(pair.to_right, &Span::of(&data)), None);
+    // Nor when it comes back, to whom new loans may be given.
+    let to_right = pair.left.add_peer(Peer(1), pair.right.card()).unwrap();
+    assert!(!fetch(&mut pair.right, pair.to_left, &old, &mut into));
+    let new = pair.left.lend(to_right, &Span::of(&data)).unwrap();
+    assert!(fetch(&mut pair.right, pair.to_left, &new, &mut into) && into == data);
+    drop(pair.left);
+    assert!(!fetch(&mut pair.right, pair.to_left, &new, &mut into), "a rail that is closed lends nothing");
+}
+
+#[test]
+fn p22_forged_loans_bring_nothing_and_harm_nobody() {
+    let mut pair = pair(|_, _| {});
+    let data = pattern(LEN, 1);
+    let loan = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    let mut into = vec![0; LEN];
+    for address in [0, 8, 0x1000, 1 << 47, u64::MAX, u64::MAX - LEN as u64 + 1] {
+        let mut forged = loan;
+        forged.0[..8].copy_from_slice(&address.to_le_bytes());
+        assert!(!fetch(&mut pair.right, pair.to_left, &forged, &mut into), "{address:x}");
+    }
+    for at in 8..12 {
+        let mut forged = loan;
+        forged.0[at] ^= 1;
+        assert!(!fetch(&mut pair.right, pair.to_left, &forged, &mut into), "another generation");
+    }
+    assert!(!fetch(&mut pair.right, pair.to_left, &Loan([0xff; LOAN]), &mut into));
+    for nobody in [Endpoint(1), Endpoint(7), Endpoint(u32::MAX / 2), Endpoint(u32::MAX)] {
+        assert!(!fetch(&mut pair.right, nobody, &loan, &mut into));
+        assert_eq!(pair.right.lend(nobody, &Span::of(&data)), None);
+    }
+    assert!(fetch(&mut pair.right, pair.to_left, &loan, &mut into) && into == data, "none the worse for it");
+}
+
+#[test]
+fn b10_memory_that_is_not_there_is_not_fetched() {
+    let mut pair = pair(|_, _| {});
+    let len = 16 * 4096;
+    let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    let flags = rustix::mm::MapFlags::PRIVATE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, protection, flags) }.unwrap();
+    // SAFETY: its second half, which nobody uses.
+    unsafe { rustix::mm::munmap(base.wrapping_byte_add(len / 2), len / 2) }.unwrap();
+    let loan = pair.left.lend(pair.to_right, &Span::contiguous(base.cast(), len)).unwrap();
+    let mut into = vec![0; len];
+    assert!(!fetch(&mut pair.right, pair.to_left, &loan, &mut into));
+    assert!(fetch(&mut pair.right, pair.to_left, &loan, &mut into[..len / 2]));
+    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopy::Works, "other memory is still there");
+    // SAFETY: its first half, which nobody uses any more.
+    unsafe { rustix::mm::munmap(base, len / 2) }.unwrap();
+}
+
+/// The ring from rank 0 to rank 1 before that has looked at it.
+fn unseen_ring(job: u64) -> (Rail, Rail, Endpoint, Endpoint, std::path::PathBuf) {
+    let (mut left, mut right) =
+        (Rail::open(Config::new(job, 0, 2)).unwrap(), Rail::open(Config::new(job, 1, 2)).unwrap());
+    let to_right = left.add_peer(Peer(1), right.card()).unwrap();
+    let to_left = right.add_peer(Peer(0), left.card()).unwrap();
+    hello(&mut left, to_right);
+    let user = rustix::process::geteuid().as_raw();
+    let path = format!("/dev/shm/towline.{user}.{job:016x}.0-1.eager").into();
+    (left, right, to_right, to_left, path)
+}
+
+#[test]
+fn p22_a_ring_whose_maker_the_kernel_does_not_name_is_not_read_from() {
+    let (mut left, mut right, to_right, _, path) = unseen_ring(job());
+    // Closing any descriptor of the file gives up the lock.
+    drop(std::fs::File::open(&path).unwrap());
+    frame(&mut right);
+    assert_eq!(left.sends_in_single_copy(to_right), SingleCopy::Refused);
+    assert_eq!(left.lend(to_right, &Span::of(&pattern(LEN, 1))), None);
+}
+
+#[test]
+fn p22_a_pledge_that_is_not_there_is_not_believed() {
+    for (word, value) in [(19, 0u64), (19, 0x1000), (20, 1)] {
+        let (mut left, mut right, to_right, _, path) = unseen_ring(job());
+        // By another process, so that the lock stays.
+        let mut child = Command::new("dd");
+        child.args(["bs=8", "count=1", "conv=notrunc", &format!("seek={word}"), &format!("of={}", path.display())]);
+        let mut child = child.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(&value.to_le_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+        frame(&mut right);
+        assert_eq!(left.sends_in_single_copy(to_right), SingleCopy::Refused, "word {word}");
+        assert_eq!(left.lend(to_right, &Span::of(&pattern(LEN, 1))), None);
+    }
+}
+
+#[test]
+fn locks_are_let_go_of_once_the_receiver_has_looked() {
+    let (mut left, mut right, _, _, path) = unseen_ring(job());
+    let held = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let name = |entry: std::fs::DirEntry| std::fs::read_link(entry.path()).ok();
+        open.filter_map(name).filter(|link| link.to_str().unwrap().starts_with(path.to_str().unwrap())).count()
+    };
+    assert_eq!(held(), 1);
+    frame(&mut right);
+    for _ in 0..1000 {
+        left.poll(Instant::ZERO);
+    }
+    assert_eq!(held(), 0);
+}
+
+// Two processes.
+
+fn now(clock: Clock) -> Instant {
+    Instant::from_nanos(clock.elapsed().as_nanos() as u64)
+}
+
+fn next(rail: &mut Rail, clock: Clock) -> Event {
+    loop {
+        if let Some(event) = rail.poll(now(clock)) {
+            return event;
+        }
+        rail.wait(Some(Duration::from_millis(20)));
+        assert!(clock.elapsed() < Duration::from_secs(60), "nothing comes");
+    }
+}
+
+fn tell(rail: &mut Rail, to: Endpoint, bytes: &[u8]) {
+    let shape = Shape { tag: 1, lane: Lane::Eager, header: 0, len: bytes.len() as u32 };
+    loop {
+        // SAFETY: the body outlives the call, and this rail copies.
+        match unsafe { rail.send(to, shape, &[], Span::of(bytes), Cookie(0)) } {
+            Ok(_) => return,
+            Err(SendError::Busy) => drop(rail.poll(Instant::ZERO)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Starts the other process, as rank 1 in a role, and meets it.
+fn meet(role: &str) -> (Rail, Endpoint, Child, Clock) {
+    let (clock, job) = (Clock::now(), job());
+    let mut rail = Rail::open(Config::new(job, 0, 2)).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "the_other_process", "--nocapture", "--ignored"]);
+    command.env("TOWLINE_SM_TEST", format!("{job} {role}"));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(rail.card()).unwrap();
+    // The harness prints first; the card comes behind the mark.
+    let (mut out, mut seen) = (child.stdout.take().unwrap(), Vec::new());
+    let card = loop {
+        let mut byte = [0];
+        out.read_exact(&mut byte).expect("the other process says who it is");
+        seen.push(byte[0]);
+        if let Some(at) = seen.windows(5).position(|window| window == b"card:")
+            && seen.len() == at + 5 + 80
+        {
+            break seen.split_off(at + 5);
+        }
+    };
+    child.stdout = Some(out);
+    let to = rail.add_peer(Peer(1), &card).unwrap();
+    hello(&mut rail, to);
+    (rail, to, child, clock)
+}
+
+#[test]
+#[ignore = "started by the other tests as their second process"]
+fn the_other_process() {
+    let Ok(role) = std::env::var("TOWLINE_SM_TEST") else { return };
+    let (job, role) = role.split_once(' ').unwrap();
+    let clock = Clock::now();
+    if role == "refused" {
+        refuse_reading();
+    }
+    let mut card = Vec::new();
+    std::io::stdin().read_to_end(&mut card).unwrap();
+    let mut rail = Rail::open(Config::new(job.parse().unwrap(), 1, 2)).unwrap();
+    let to = rail.add_peer(Peer(0), &card).unwrap();
+    let mut out = std::io::stdout();
+    out.write_all(&[b"card:", rail.card()].concat()).unwrap();
+    out.flush().unwrap();
+    assert!(matches!(next(&mut rail, clock), Event::Frame(_)));
+    hello(&mut rail, to);
+    // Rank 0 says that it has looked, or what it lends.
+    let Event::Frame(frame) = next(&mut rail, clock) else { panic!() };
+    if let Ok(loan) = frame.head().try_into() {
+        refuse_reading();
+        assert!(!fetch(&mut rail, to, &Loan(loan), &mut vec![0; LEN]));
+    }
+    let data = pattern(LEN, 5);
+    let loan = rail.lend(to, &Span::of(&data));
+    tell(&mut rail, to, loan.map_or(&[][..], |loan| Box::leak(Box::new(loan.0))));
+    if role == "die" {
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+    }
+    loop {
+        if let Event::Lost(..) = next(&mut rail, clock) {
+            return;
+        }
+    }
+}
+
+/// Has the system refuse to this process what containers often refuse.
+fn refuse_reading() {
+    let statement = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+    let mut program = [
+        statement((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0, 0),
+        statement((libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, 1, libc::SYS_process_vm_readv as u32),
+        statement((libc::BPF_RET | libc::BPF_K) as u16, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        statement((libc::BPF_RET | libc::BPF_K) as u16, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: takes rights away from this thread; the program outlives the call.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+    }
+}
+
+/// The loan that the other process gives, if any.
+fn lent(rail: &mut Rail, to: Endpoint, clock: Clock) -> Option<Loan> {
+    assert!(matches!(next(rail, clock), Event::Frame(_)));
+    hello(rail, to);
+    let Event::Frame(frame) = next(rail, clock) else { panic!() };
+    assert!(frame.len as usize <= HEAD);
+    frame.head().try_into().ok().map(Loan)
+}
+
+#[test]
+fn p28_another_process_is_read() {
+    let (mut rail, to, mut child, clock) = meet("lend");
+    let loan = lent(&mut rail, to, clock).expect("single copy works here");
+    let mut into = vec![0; LEN];
+    assert!(fetch(&mut rail, to, &loan, &mut into));
+    assert!(into == pattern(LEN, 5));
+    assert_eq!(rail.sends_in_single_copy(to), SingleCopy::Works);
+    drop(rail);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn b10_a_dead_process_is_not_read_and_is_lost() {
+    let (mut rail, to, mut child, clock) = meet("die");
+    let loan = lent(&mut rail, to, clock).unwrap();
+    child.wait().unwrap();
+    assert!(!fetch(&mut rail, to, &loan, &mut vec![0; LEN]));
+    assert!(matches!(next(&mut rail, clock), Event::Lost(Peer(1), Lost::Broken)));
+}
+
+#[test]
+fn p28_where_the_system_refuses_nothing_is_lent() {
+    let (mut rail, to, mut child, clock) = meet("refused");
+    assert!(lent(&mut rail, to, clock).is_some(), "the other way it works");
+    assert_eq!(rail.sends_in_single_copy(to), SingleCopy::Refused);
+    assert_eq!(rail.lend(to, &Span::of(&pattern(LEN, 1))), None);
+    drop(rail);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn p28_where_the_system_refuses_later_nothing_more_is_lent() {
+    let (mut rail, to, mut child, clock) = meet("refused later");
+    assert!(matches!(next(&mut rail, clock), Event::Frame(_)));
+    assert_eq!(rail.sends_in_single_copy(to), SingleCopy::Works);
+    let data = pattern(LEN, 1);
+    let loan = rail.lend(to, &Span::of(&data)).unwrap();
+    tell(&mut rail, to, &loan.0);
+    assert!(matches!(next(&mut rail, clock), Event::Frame(_)));
+    assert_eq!(rail.sends_in_single_copy(to), SingleCopy::Refused);
+    assert_eq!(rail.lend(to, &Span::of(&data)), None);
+    drop(rail);
+    assert!(child.wait().unwrap().success());
+}
