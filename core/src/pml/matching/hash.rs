@@ -13,7 +13,7 @@ pub(super) struct Hasher {
 }
 
 /// Low bits of the source and of the tag that are not hashed, so that neighbours share a cache line.
-const NEAR: u32 = 3;
+const NEAR: u32 = 2;
 
 impl Hasher {
     pub(super) const fn new(seed: u64) -> Self {
