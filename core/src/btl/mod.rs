@@ -9,6 +9,7 @@ pub mod component;
 pub mod descriptor;
 pub mod endpoint;
 pub mod errors;
+mod forward;
 pub mod loopback;
 pub mod module;
 pub mod rail;

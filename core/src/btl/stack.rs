@@ -1,5 +1,5 @@
 //! Rails on top of rails (`ptl_stack` of the contract, P35): one that changes what another says of itself, and one that
-//! lets an observer see each call. A link that adds reliability, and a simulator's faults, stack the same way.
+//! lets an observer see each call; [`forward_rail!`](crate::forward_rail) writes what they only pass on. A link that adds reliability, and a simulator's faults, stack the same way.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -20,7 +20,7 @@
 
 use super::Attributes;
 use super::rail::{
-    Cookie, Delivery, Endpoint, Event, FrameId, Grant, Loan, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
+    Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
 };
 use crate::convertor::Span;
 use crate::time::Instant;
@@ -73,117 +73,28 @@ impl<R: Rail, O: FnMut(Call)> Traced<R, O> {
     }
 }
 
+/// Calls the rail below.
+macro_rules! below {
+    ($self:expr, $rail:ident => $call:expr) => {
+        match $self {
+            Self { rail: $rail, .. } => $call,
+        }
+    };
+}
+
+#[deny(clippy::missing_trait_methods)]
 impl<R: Rail> Rail for Tuned<R> {
+    crate::forward_rail!(below, except attributes);
+
     fn attributes(&self) -> &Attributes {
         &self.attributes
     }
-
-    fn card(&self) -> &[u8] {
-        self.rail.card()
-    }
-
-    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
-        self.rail.add_peer(peer, card)
-    }
-
-    fn del_peer(&mut self, endpoint: Endpoint) {
-        self.rail.del_peer(endpoint);
-    }
-
-    #[inline]
-    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
-        self.rail.reserve(to, shape)
-    }
-
-    #[inline]
-    fn commit(&mut self, ticket: Ticket) -> Sent {
-        self.rail.commit(ticket)
-    }
-
-    #[inline]
-    unsafe fn send(
-        &mut self,
-        to: Endpoint,
-        shape: Shape,
-        header: &[u8],
-        body: Span,
-        cookie: Cookie,
-    ) -> Result<Sent, SendError> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.rail.send(to, shape, header, body, cookie) }
-    }
-
-    fn request_init(&mut self, extra: &mut [u8]) {
-        self.rail.request_init(extra);
-    }
-
-    fn request_fini(&mut self, extra: &mut [u8]) {
-        self.rail.request_fini(extra);
-    }
-
-    unsafe fn send_request(
-        &mut self,
-        to: Endpoint,
-        shape: Shape,
-        header: &[u8],
-        body: Span,
-        cookie: Cookie,
-        extra: Option<&mut [u8]>,
-    ) -> Result<Sent, SendError> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.rail.send_request(to, shape, header, body, cookie, extra) }
-    }
-
-    #[inline]
-    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
-        self.rail.lend(to, body)
-    }
-
-    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
-        // SAFETY: passed on from the caller.
-        unsafe { self.rail.fetch(from, loan, sink) }
-    }
-
-    fn drained(&self, to: Endpoint) -> bool {
-        self.rail.drained(to)
-    }
-
-    #[inline]
-    fn poll(&mut self, now: Instant) -> Option<Event> {
-        self.rail.poll(now)
-    }
-
-    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
-        self.rail.read(frame, at, into)
-    }
-
-    #[inline]
-    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
-        // SAFETY: passed on from the caller.
-        unsafe { self.rail.deliver(frame, skip, sink, cookie) }
-    }
-
-    fn release(&mut self, frame: FrameId) {
-        self.rail.release(frame);
-    }
-
-    fn poll_at(&self) -> Option<Instant> {
-        self.rail.poll_at()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.rail.arm()
-    }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
-    fn attributes(&self) -> &Attributes {
-        self.rail.attributes()
-    }
-
-    fn card(&self) -> &[u8] {
-        self.rail.card()
-    }
+    crate::forward_rail!(below, except add_peer, del_peer, reserve, commit, send, request_init, request_fini, send_request,
+        poll, deliver, release, arm);
 
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
         (self.observer)(Call::AddPeer(peer));
@@ -242,27 +153,9 @@ impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
         unsafe { self.rail.send_request(to, shape, header, body, cookie, extra) }
     }
 
-    #[inline]
-    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
-        self.rail.lend(to, body)
-    }
-
-    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
-        // SAFETY: passed on from the caller.
-        unsafe { self.rail.fetch(from, loan, sink) }
-    }
-
-    fn drained(&self, to: Endpoint) -> bool {
-        self.rail.drained(to)
-    }
-
     fn poll(&mut self, now: Instant) -> Option<Event> {
         (self.observer)(Call::Poll(now));
         self.rail.poll(now)
-    }
-
-    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
-        self.rail.read(frame, at, into)
     }
 
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
@@ -274,10 +167,6 @@ impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
     fn release(&mut self, frame: FrameId) {
         (self.observer)(Call::Release(frame));
         self.rail.release(frame);
-    }
-
-    fn poll_at(&self) -> Option<Instant> {
-        self.rail.poll_at()
     }
 
     fn arm(&mut self) -> bool {

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use towline_core::btl::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lane, Loan, Peer, Rail, SendError, Sent, Shape,
-    Ticket, Unreachable,
+    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lane, Peer, Rail, SendError, Sent, Shape, Ticket,
+    Unreachable,
 };
 use towline_core::convertor::Span;
+use towline_core::forward_rail;
 use towline_core::time::Instant;
 use towline_core::wire::{self, Kind};
 
@@ -88,23 +89,27 @@ impl<R: Rail> Recorder<R> {
     }
 }
 
+/// Calls the rail below.
+macro_rules! inner {
+    ($self:expr, $rail:ident => $call:expr) => {
+        match $self {
+            Self { inner: $rail, .. } => $call,
+        }
+    };
+}
+
+#[deny(clippy::missing_trait_methods)]
 impl<R: Rail> Rail for Recorder<R> {
+    forward_rail!(inner, except attributes, add_peer, reserve, commit, send, send_request, poll, deliver, release);
+
     fn attributes(&self) -> &Attributes {
         &self.attributes
-    }
-
-    fn card(&self) -> &[u8] {
-        self.inner.card()
     }
 
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
         let endpoint = self.inner.add_peer(peer, card)?;
         self.log.borrow_mut().peers.push((peer, endpoint));
         Ok(endpoint)
-    }
-
-    fn del_peer(&mut self, endpoint: Endpoint) {
-        self.inner.del_peer(endpoint);
     }
 
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
@@ -142,14 +147,6 @@ impl<R: Rail> Rail for Recorder<R> {
         answer
     }
 
-    fn request_init(&mut self, extra: &mut [u8]) {
-        self.inner.request_init(extra);
-    }
-
-    fn request_fini(&mut self, extra: &mut [u8]) {
-        self.inner.request_fini(extra);
-    }
-
     unsafe fn send_request(
         &mut self,
         to: Endpoint,
@@ -168,19 +165,6 @@ impl<R: Rail> Rail for Recorder<R> {
         answer
     }
 
-    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
-        self.inner.lend(to, body)
-    }
-
-    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
-        // SAFETY: passed on from the caller.
-        unsafe { self.inner.fetch(from, loan, sink) }
-    }
-
-    fn drained(&self, to: Endpoint) -> bool {
-        self.inner.drained(to)
-    }
-
     fn poll(&mut self, now: Instant) -> Option<Event> {
         let event = self.inner.poll(now);
         let mut log = self.log.borrow_mut();
@@ -197,10 +181,6 @@ impl<R: Rail> Rail for Recorder<R> {
         event
     }
 
-    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
-        self.inner.read(frame, at, into)
-    }
-
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
         // SAFETY: passed on from the caller.
         let delivery = unsafe { self.inner.deliver(frame, skip, sink, cookie) };
@@ -213,13 +193,5 @@ impl<R: Rail> Rail for Recorder<R> {
     fn release(&mut self, frame: FrameId) {
         self.log.borrow_mut().released += 1;
         self.inner.release(frame);
-    }
-
-    fn poll_at(&self) -> Option<Instant> {
-        self.inner.poll_at()
-    }
-
-    fn arm(&mut self) -> bool {
-        self.inner.arm()
     }
 }

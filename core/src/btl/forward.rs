@@ -1,0 +1,230 @@
+//! Forwarding: what a rail on top of others does not change, it passes on.
+
+/// Writes those methods of [`Rail`](crate::btl::Rail) that a wrapper passes on to the rail below: all but the named
+/// ones, which it writes itself. So none is forgotten, neither a new one nor one with a default; put
+/// `#[deny(clippy::missing_trait_methods)]` on the implementation, and clippy finds what this macro does not know yet.
+///
+/// The first argument is a macro that finds the rail below: `via!(self, rail => call)` evaluates `call` with `rail`
+/// being a reference to it, shared or not as `self` is.
+///
+/// ```
+/// use towline_core::btl::{Event, Rail};
+/// use towline_core::forward_rail;
+/// use towline_core::time::Instant;
+///
+/// /// Counts events.
+/// struct Counted<R> {
+///     rail: R,
+///     events: u64,
+/// }
+///
+/// macro_rules! below {
+///     ($self:expr, $rail:ident => $call:expr) => {
+///         match $self {
+///             Counted { rail: $rail, .. } => $call,
+///         }
+///     };
+/// }
+///
+/// #[deny(clippy::missing_trait_methods)]
+/// impl<R: Rail> Rail for Counted<R> {
+///     forward_rail!(below, except poll);
+///
+///     fn poll(&mut self, now: Instant) -> Option<Event> {
+///         let event = self.rail.poll(now);
+///         self.events += u64::from(event.is_some());
+///         event
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! forward_rail {
+    ($via:ident $(, except $($own:ident),+)?) => {
+        $crate::forward_rail!(@each $via [$($($own)+)?]
+            attributes card add_peer del_peer reserve commit send request_init request_fini
+            send_request lend fetch drained poll read deliver release poll_at arm);
+    };
+    (@each $via:ident $own:tt $($method:ident)+) => {
+        $($crate::forward_rail!(@ $method $via $own);)+
+    };
+    // The wrapper's own.
+    (@ attributes $via:ident [attributes $($rest:ident)*]) => {};
+    (@ card $via:ident [card $($rest:ident)*]) => {};
+    (@ add_peer $via:ident [add_peer $($rest:ident)*]) => {};
+    (@ del_peer $via:ident [del_peer $($rest:ident)*]) => {};
+    (@ reserve $via:ident [reserve $($rest:ident)*]) => {};
+    (@ commit $via:ident [commit $($rest:ident)*]) => {};
+    (@ send $via:ident [send $($rest:ident)*]) => {};
+    (@ request_init $via:ident [request_init $($rest:ident)*]) => {};
+    (@ request_fini $via:ident [request_fini $($rest:ident)*]) => {};
+    (@ send_request $via:ident [send_request $($rest:ident)*]) => {};
+    (@ lend $via:ident [lend $($rest:ident)*]) => {};
+    (@ fetch $via:ident [fetch $($rest:ident)*]) => {};
+    (@ drained $via:ident [drained $($rest:ident)*]) => {};
+    (@ poll $via:ident [poll $($rest:ident)*]) => {};
+    (@ read $via:ident [read $($rest:ident)*]) => {};
+    (@ deliver $via:ident [deliver $($rest:ident)*]) => {};
+    (@ release $via:ident [release $($rest:ident)*]) => {};
+    (@ poll_at $via:ident [poll_at $($rest:ident)*]) => {};
+    (@ arm $via:ident [arm $($rest:ident)*]) => {};
+    // Another of the wrapper's own: look further.
+    (@ $method:ident $via:ident [$other:ident $($rest:ident)*]) => {
+        $crate::forward_rail!(@ $method $via [$($rest)*]);
+    };
+    (@ attributes $via:ident []) => {
+        #[inline]
+        fn attributes(&self) -> &$crate::btl::Attributes {
+            $via!(self, rail => rail.attributes())
+        }
+    };
+    (@ card $via:ident []) => {
+        #[inline]
+        fn card(&self) -> &[u8] {
+            $via!(self, rail => rail.card())
+        }
+    };
+    (@ add_peer $via:ident []) => {
+        #[inline]
+        fn add_peer(
+            &mut self,
+            peer: $crate::btl::Peer,
+            card: &[u8],
+        ) -> ::core::result::Result<$crate::btl::Endpoint, $crate::btl::Unreachable> {
+            $via!(self, rail => rail.add_peer(peer, card))
+        }
+    };
+    (@ del_peer $via:ident []) => {
+        #[inline]
+        fn del_peer(&mut self, endpoint: $crate::btl::Endpoint) {
+            $via!(self, rail => rail.del_peer(endpoint))
+        }
+    };
+    (@ reserve $via:ident []) => {
+        #[inline]
+        fn reserve(
+            &mut self,
+            to: $crate::btl::Endpoint,
+            shape: $crate::btl::Shape,
+        ) -> ::core::result::Result<$crate::btl::Grant<'_>, $crate::btl::SendError> {
+            $via!(self, rail => rail.reserve(to, shape))
+        }
+    };
+    (@ commit $via:ident []) => {
+        #[inline]
+        fn commit(&mut self, ticket: $crate::btl::Ticket) -> $crate::btl::Sent {
+            $via!(self, rail => rail.commit(ticket))
+        }
+    };
+    (@ send $via:ident []) => {
+        #[inline]
+        unsafe fn send(
+            &mut self,
+            to: $crate::btl::Endpoint,
+            shape: $crate::btl::Shape,
+            header: &[u8],
+            body: $crate::convertor::Span,
+            cookie: $crate::btl::Cookie,
+        ) -> ::core::result::Result<$crate::btl::Sent, $crate::btl::SendError> {
+            // SAFETY: passed on from the caller.
+            $via!(self, rail => unsafe { rail.send(to, shape, header, body, cookie) })
+        }
+    };
+    (@ request_init $via:ident []) => {
+        #[inline]
+        fn request_init(&mut self, extra: &mut [u8]) {
+            $via!(self, rail => rail.request_init(extra))
+        }
+    };
+    (@ request_fini $via:ident []) => {
+        #[inline]
+        fn request_fini(&mut self, extra: &mut [u8]) {
+            $via!(self, rail => rail.request_fini(extra))
+        }
+    };
+    (@ send_request $via:ident []) => {
+        #[inline]
+        unsafe fn send_request(
+            &mut self,
+            to: $crate::btl::Endpoint,
+            shape: $crate::btl::Shape,
+            header: &[u8],
+            body: $crate::convertor::Span,
+            cookie: $crate::btl::Cookie,
+            extra: ::core::option::Option<&mut [u8]>,
+        ) -> ::core::result::Result<$crate::btl::Sent, $crate::btl::SendError> {
+            // SAFETY: passed on from the caller.
+            $via!(self, rail => unsafe { rail.send_request(to, shape, header, body, cookie, extra) })
+        }
+    };
+    (@ lend $via:ident []) => {
+        #[inline]
+        fn lend(
+            &mut self,
+            to: $crate::btl::Endpoint,
+            body: &$crate::convertor::Span,
+        ) -> ::core::option::Option<$crate::btl::Loan> {
+            $via!(self, rail => rail.lend(to, body))
+        }
+    };
+    (@ fetch $via:ident []) => {
+        #[inline]
+        unsafe fn fetch(
+            &mut self,
+            from: $crate::btl::Endpoint,
+            loan: &$crate::btl::Loan,
+            sink: $crate::convertor::Span,
+        ) -> bool {
+            // SAFETY: passed on from the caller.
+            $via!(self, rail => unsafe { rail.fetch(from, loan, sink) })
+        }
+    };
+    (@ drained $via:ident []) => {
+        #[inline]
+        fn drained(&self, to: $crate::btl::Endpoint) -> bool {
+            $via!(self, rail => rail.drained(to))
+        }
+    };
+    (@ poll $via:ident []) => {
+        #[inline]
+        fn poll(&mut self, now: $crate::time::Instant) -> ::core::option::Option<$crate::btl::Event> {
+            $via!(self, rail => rail.poll(now))
+        }
+    };
+    (@ read $via:ident []) => {
+        #[inline]
+        fn read(&self, frame: $crate::btl::FrameId, at: usize, into: &mut [u8]) -> usize {
+            $via!(self, rail => rail.read(frame, at, into))
+        }
+    };
+    (@ deliver $via:ident []) => {
+        #[inline]
+        unsafe fn deliver(
+            &mut self,
+            frame: $crate::btl::FrameId,
+            skip: usize,
+            sink: $crate::convertor::Span,
+            cookie: $crate::btl::Cookie,
+        ) -> $crate::btl::Delivery {
+            // SAFETY: passed on from the caller.
+            $via!(self, rail => unsafe { rail.deliver(frame, skip, sink, cookie) })
+        }
+    };
+    (@ release $via:ident []) => {
+        #[inline]
+        fn release(&mut self, frame: $crate::btl::FrameId) {
+            $via!(self, rail => rail.release(frame))
+        }
+    };
+    (@ poll_at $via:ident []) => {
+        #[inline]
+        fn poll_at(&self) -> ::core::option::Option<$crate::time::Instant> {
+            $via!(self, rail => rail.poll_at())
+        }
+    };
+    (@ arm $via:ident []) => {
+        #[inline]
+        fn arm(&mut self) -> bool {
+            $via!(self, rail => rail.arm())
+        }
+    };
+}
