@@ -1,6 +1,7 @@
 /* The measurements of `towline perf` for any MPI, so that both can be compared: half a round trip, bandwidth and rate,
  * each between two bare bounces of a cache line. Prints a line for each repetition, as `towline perf-rank` does:
- * label, mode, bytes, value, limit (0: not measured), bounce before, bounce after.
+ * label, mode, bytes, value, limit (0: not measured), bounce before, bounce after, and as with its --exchange the bounce
+ * of two lines before and after.
  *
  * pingpong LABEL REPETITIONS MODE:BYTES...    under mpirun, with two ranks */
 #include <mpi.h>
@@ -12,12 +13,13 @@
 #include <time.h>
 
 enum { LATENCY, BANDWIDTH, RATE };
-enum { TARGET_NS = 10 * 1000 * 1000, WATCH_NS = 2 * 1000 * 1000, BATCH = 512, MOST = 256 };
+enum { TARGET_NS = 10 * 1000 * 1000, WATCH_NS = 2 * 1000 * 1000, LONG_WATCH_NS = 10 * 1000 * 1000, BATCH = 512, MOST = 256 };
 static const char *const NAMES[] = {"latency", "bandwidth", "rate"};
 static const uint64_t LAST = 1ull << 63;
 
 static int me;
 static _Atomic uint64_t *word;
+enum { THERE = 1024 / 8, BACK = 1280 / 8, MEETING = 256 / 8, CHOICE = 1536 / 8 };
 static char *out, *into;
 
 static double now_ns(void) {
@@ -70,6 +72,46 @@ static double bounce_by(int paused) {
 static double bounce(void) {
     double tight = bounce_by(0), paused = bounce_by(1);
     return tight < paused ? tight : paused;
+}
+
+static void meet(void) {
+    uint64_t arrived = atomic_fetch_add(&word[MEETING], 1) / 2;
+    while (atomic_load_explicit(&word[MEETING], memory_order_acquire) / 2 <= arrived) relax(1);
+}
+
+static double exchange_by(int paused, double watch) {
+    _Atomic uint64_t *there = &word[THERE], *back = &word[BACK];
+    atomic_store_explicit(me == 0 ? back : there, 0, memory_order_relaxed);
+    meet();
+    uint64_t round = 0, value;
+    if (me == 1) {
+        do {
+            round++;
+            while (((value = atomic_load_explicit(there, memory_order_acquire)) & ~LAST) != round) relax(paused);
+            atomic_store_explicit(back, round, memory_order_release);
+        } while (!(value & LAST));
+        return 0;
+    }
+    double start = 0, end = 0;
+    long count = -BATCH;
+    for (;;) {
+        int over = count > 0 && end - start >= watch;
+        for (long i = over ? 1 : BATCH; i > 0; i--) {
+            atomic_store_explicit(there, ++round | (over ? LAST : 0), memory_order_release);
+            while (atomic_load_explicit(back, memory_order_acquire) != round) relax(paused);
+        }
+        if (over) return (end - start) / (2.0 * count);
+        end = now_ns();
+        if ((count += BATCH) == 0) start = end;
+    }
+}
+
+/* Half a round trip of two lines, one each way: the mean over as long as a repetition takes. */
+static double exchange(void) {
+    double tight = exchange_by(0, WATCH_NS / 2), paused = exchange_by(1, WATCH_NS / 2);
+    if (me == 0) atomic_store(&word[CHOICE], paused < tight);
+    meet();
+    return exchange_by(atomic_load(&word[CHOICE]) != 0, LONG_WATCH_NS);
 }
 
 static double latency(long bytes, long count) {
@@ -137,7 +179,7 @@ int main(int argc, char **argv) {
     MPI_Aint length;
     int unit;
     MPI_Win_shared_query(win, 0, &length, &unit, &word);
-    if (me == 0) atomic_store(word, 0);
+    if (me == 0) memset((void *)word, 0, 4096);
     out = malloc(8 << 20), into = malloc(8 << 20);
     memset(out, 1, 8 << 20), memset(into, 2, 8 << 20);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -151,11 +193,13 @@ int main(int argc, char **argv) {
         if (bytes < 1 || bytes > 4 << 20) MPI_Abort(MPI_COMM_WORLD, 2);
         long count = calibrate(mode, bytes);
         for (int k = 0; k < repetitions; k++) {
-            double before = bounce();
+            double before = bounce(), exchange_before = exchange();
             MPI_Barrier(MPI_COMM_WORLD);
             double value = measure(mode, bytes, count);
-            double after = bounce();
-            if (me == 0) printf("%s %s %ld %.6e 0 %.1f %.1f\n", argv[1], NAMES[mode], bytes, value, before, after);
+            double exchange_after = exchange(), after = bounce();
+            if (me == 0)
+                printf("%s %s %ld %.6e 0 %.1f %.1f %.1f %.1f\n", argv[1], NAMES[mode], bytes, value, before, after,
+                       exchange_before, exchange_after);
         }
     }
     MPI_Win_free(&win);

@@ -136,6 +136,25 @@ fn what_cannot_be_measured_is_refused_with_the_reason() {
     }
 }
 
+/// What `host-tests/bench/run` reads.
+#[test]
+fn a_line_of_words_for_each_repetition() {
+    let me = env!("CARGO_BIN_EXE_towline");
+    let plain = ["run", "-n", "2", "--no-prefix", "--transport", "sm", "--", me, "perf-rank", "--quick", "--no-limit"];
+    let plain = [&plain[..], &["--repeat", "1", "--measure", "latency:8"]].concat();
+    for (more, numbers) in [(&[][..], 4), (&["--exchange"], 6)] {
+        let output = towline(&[&plain[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        for line in text(&output.stdout).lines() {
+            let rest = line.strip_prefix("sm latency 8 ").expect(line);
+            let words: Vec<f64> = rest.split(' ').map(|word| word.parse().expect(line)).collect();
+            // All but the limit, which was not to be measured.
+            assert!(words.len() == numbers && words[1] == 0.0, "{line}");
+            assert!(words.iter().enumerate().all(|(at, word)| at == 1 || *word > 0.0), "{line}");
+        }
+    }
+}
+
 /// A rank that fails makes the whole fail: here, the transport that both were told to use does not work.
 #[test]
 fn the_exit_status_is_that_of_the_ranks() {

@@ -1,5 +1,5 @@
 //! What the machine itself allows between two processes, measured without Towline: how long a cache line takes to the
-//! other core and back, how fast bytes go from one process's memory through shared memory into the other's, and what
+//! other core and back, alone and with another line for the way back, how fast bytes go from one process's memory through shared memory into the other's, and what
 //! bare sockets do.
 //!
 //! Both processes call the same methods in the same order; times are those of the first. Every wait spins, with or
@@ -26,8 +26,13 @@ const HEAD: usize = 4096;
 const WORD: usize = 0;
 const MEETING: usize = 256;
 const DONE: usize = 512;
+const THERE: usize = 1024;
+const BACK: usize = 1280;
+const CHOICE: usize = 1536;
 /// How long a bounce is watched.
 const WATCH: Duration = Duration::from_millis(2);
+/// How long an exchange is watched: about as long as a repetition takes.
+const LONG_WATCH: Duration = Duration::from_millis(10);
 /// The bit that says: this was the last round.
 const LAST: u64 = 1 << 63;
 /// Turns of a spin after which the processor is offered to others: they may be the ones that are waited for.
@@ -121,6 +126,57 @@ impl Bare {
         rounds(BATCH, 0);
         let (start, mut count) = (Instant::now(), 0);
         while start.elapsed() < WATCH {
+            rounds(BATCH, 0);
+            count += BATCH;
+        }
+        let nanos = nanos_since(start) / (2 * count) as f64;
+        rounds(1, LAST);
+        nanos
+    }
+
+    /// Half a round trip in nanoseconds of a cache line each way: the answer lies in another line than the question, as it
+    /// does in rings, so each line is written by one core and read by the other.
+    ///
+    /// [`bounce`](Self::bounce) is the better of two short looks, and so finds what the machine can do even while it has
+    /// other work. This is the mean over as long as a repetition takes: other work makes it longer, as it does a message.
+    pub fn exchange(&self) -> f64 {
+        let [tight, paused] = [false, true].map(|paused| self.exchange_by(paused, WATCH / 2));
+        if self.first {
+            self.word(CHOICE).store((paused < tight).into(), Ordering::Relaxed);
+        }
+        self.meet();
+        let paused = self.word(CHOICE).load(Ordering::Relaxed) != 0;
+        self.exchange_by(paused, LONG_WATCH)
+    }
+
+    fn exchange_by(&self, paused: bool, watch: Duration) -> f64 {
+        const BATCH: u64 = 512;
+        let (there, back) = (self.word(THERE), self.word(BACK));
+        // Each the line that it reads; the other writes after both have met.
+        (if self.first { back } else { there }).store(0, Ordering::Relaxed);
+        self.meet();
+        let mut round = 0;
+        if !self.first {
+            loop {
+                round += 1;
+                let asked = || Some(there.load(Ordering::Acquire)).filter(|value| value & !LAST == round);
+                let value = spin_until(paused, asked);
+                back.store(round, Ordering::Release);
+                if value & LAST != 0 {
+                    return 0.0;
+                }
+            }
+        }
+        let mut rounds = |count: u64, last: u64| {
+            for left in (0..count).rev() {
+                round += 1;
+                there.store(round | if left == 0 { last } else { 0 }, Ordering::Release);
+                spin_until(paused, || (back.load(Ordering::Acquire) == round).then_some(()));
+            }
+        };
+        rounds(BATCH, 0);
+        let (start, mut count) = (Instant::now(), 0);
+        while start.elapsed() < watch {
             rounds(BATCH, 0);
             count += BATCH;
         }
@@ -453,7 +509,7 @@ mod tests {
 
     #[test]
     fn a_bounce_takes_some_time_and_can_be_repeated() {
-        let (first, _) = both(|bare| [bare.bounce(), bare.bounce()]);
+        let (first, _) = both(|bare| [bare.bounce(), bare.exchange(), bare.bounce(), bare.exchange()]);
         assert!(first.iter().all(|nanos| nanos.is_finite() && *nanos > 0.0), "{first:?}");
     }
 

@@ -22,7 +22,7 @@ const DATA: u32 = 2;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// One rank of `towline perf`: prints a line of words for each repetition: transport, mode, bytes, value, limit, and the
-/// bare bounce before and after in ns
+/// bare bounce before and after in ns; with `--exchange` also that of two lines, before and after
 #[derive(clap::Args, Clone, Debug)]
 pub struct Arguments {
     /// What to measure
@@ -44,6 +44,10 @@ pub struct Arguments {
     /// Do not measure the limits: they are printed as 0
     #[arg(long)]
     pub no_limit: bool,
+
+    /// Measure also the bounce of two cache lines, one each way, before and after
+    #[arg(long)]
+    pub exchange: bool,
 
     /// Few sizes, short repetitions
     #[arg(long)]
@@ -88,6 +92,7 @@ fn take_part(arguments: &Arguments) -> Result<()> {
     let mut pair = Pair {
         bare: meet(&world)?,
         limits: !arguments.no_limit,
+        exchanges: arguments.exchange,
         sockets: !world.rails().contains(&"sm"),
         out: vec![1; most],
         into: vec![2; most],
@@ -132,6 +137,7 @@ fn meet(world: &World) -> Result<Bare> {
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Bounce,
+    Exchange,
     Bare(Mode, usize, u64, Way),
     Ours(Mode, usize, u64),
     End,
@@ -146,6 +152,7 @@ impl Order {
                 [2, mode as u64, bytes as u64, count, way.piece as u64, way.paused.into()]
             }
             Self::Ours(mode, bytes, count) => [3, mode as u64, bytes as u64, count, 0, 0],
+            Self::Exchange => [4, 0, 0, 0, 0, 0],
         }
     }
 
@@ -156,6 +163,7 @@ impl Order {
             1 => Self::Bounce,
             2 => Self::Bare(mode, bytes, count, Way { piece: piece as usize, paused: paused != 0 }),
             3 => Self::Ours(mode, bytes, count),
+            4 => Self::Exchange,
             _ => Self::End,
         }
     }
@@ -167,6 +175,8 @@ struct Pair {
     bare: Bare,
     /// Whether to measure the limits at all.
     limits: bool,
+    /// Whether to measure exchanges beside bounces.
+    exchanges: bool,
     /// Whether the limit is that of sockets, else that of memory.
     sockets: bool,
     out: Vec<u8>,
@@ -185,24 +195,34 @@ impl Pair {
         let (mut steady, mut tried) = (0, 0);
         while steady < repeat && tried < 3 * repeat && (tried == 0 || Instant::now() < deadline) {
             let before = self.order(Order::Bounce)?;
+            let exchange_before = self.exchange()?;
             let limit = match bare {
                 Some((way, count)) => self.order(Order::Bare(mode, bytes, count, way))?,
                 None => 0.0,
             };
             let value = self.order(ours(our_count))?;
+            let exchange_after = self.exchange()?;
             let after = self.order(Order::Bounce)?;
             // Eight bytes need no line beside the one that bounces.
             let line = mode == Mode::Latency && bytes <= 8 && !self.sockets;
             let limit = if line { limit.min(f64::midpoint(before, after)) } else { limit };
             let transport = if self.sockets { "tcp" } else { "sm" }.into();
             let repetition = Repetition { transport, mode, size, value, limit, bounces: [before, after] };
+            let exchanges = exchange_before.zip(exchange_after);
             steady += u32::from(repetition.is_steady());
             tried += 1;
             let mut out = std::io::stdout().lock();
-            writeln!(out, "{repetition}")?;
+            match exchanges {
+                Some((before, after)) => writeln!(out, "{repetition} {before:.1} {after:.1}")?,
+                None => writeln!(out, "{repetition}")?,
+            }
             out.flush()?;
         }
         Ok(())
+    }
+
+    fn exchange(&mut self) -> Result<Option<f64>> {
+        self.exchanges.then(|| self.order(Order::Exchange)).transpose()
     }
 
     /// The way to move bytes through memory that is best for messages of this size, and how many to move.
@@ -262,6 +282,7 @@ impl Pair {
         let value = match order {
             Order::End => 0.0,
             Order::Bounce => self.bare.bounce(),
+            Order::Exchange => self.bare.exchange(),
             Order::Bare(Mode::Latency, bytes, count, way) => {
                 let (out, into) = (&self.out[..bytes], &mut self.into[..bytes]);
                 if self.sockets {
