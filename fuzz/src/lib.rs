@@ -9,6 +9,7 @@
 //! | [`convertor`] | layouts, sane and absurd, and windows on them | the same bytes as a list of positions gives |
 //! | [`frames`] | frames of a hostile peer, among an honest one's traffic | no access out of bounds, nothing lost, doubled, spoilt or leaked |
 //! | [`modex`] | sets of a peer, well-formed, spoilt and raw | refused, or taken over whole; the own set stays readable |
+//! | [`ring`] | marks, lengths and credit that the other side of a shared ring made up | all stays within the ring, or is called forged |
 //! | [`tcp`] | cards, hellos, verdicts and prefixes of frames | what is read writes back the same, nothing is proved |
 //!
 //! `cargo install cargo-fuzz --locked`, then `cargo +nightly fuzz run matcher -- -max_total_time=60` at the top or in
@@ -24,6 +25,7 @@ pub mod convertor;
 pub mod frames;
 pub mod matcher;
 pub mod modex;
+pub mod ring;
 pub mod tcp;
 
 /// A target: what it does with the bytes of one input.
@@ -37,5 +39,6 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("frames", frames::run),
     ("matcher", matcher::run),
     ("modex", modex::run),
+    ("ring", ring::run),
     ("tcp", tcp::run),
 ];

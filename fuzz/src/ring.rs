@@ -1,0 +1,92 @@
+//! A ring in shared memory whose other side writes what it likes: marks, lengths and credit.
+
+use std::sync::atomic::Ordering;
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use towline_sm::atomics::{AtomicU32, AtomicU64};
+use towline_sm::ring::{Forged, PREFIX, Receiver, SLOT, Sender, Shared, meta, slots_for};
+
+const SLOTS: u32 = 16;
+/// 5 slots.
+const LIMIT: u32 = 5 * SLOT as u32 - PREFIX as u32;
+
+struct Memory {
+    marks: [AtomicU64; SLOTS as usize],
+    credit: AtomicU32,
+}
+
+impl Shared for Memory {
+    fn mark(&self, position: u32) -> &AtomicU64 {
+        &self.marks[(position % SLOTS) as usize]
+    }
+
+    fn credit(&self) -> &AtomicU32 {
+        &self.credit
+    }
+}
+
+/// Plays one input: what a sender and a receiver take for theirs stays within the ring, or is called forged.
+pub fn run(data: &[u8]) {
+    let mut data = Unstructured::new(data);
+    let Ok(start) = u32::arbitrary(&mut data) else { return };
+    let memory = Memory { marks: Default::default(), credit: AtomicU32::new(start) };
+    let (mut sender, mut receiver) = (Sender::new(SLOTS, start), Receiver::new(SLOTS, LIMIT, start));
+    while !data.is_empty() {
+        if step(&memory, &mut sender, &mut receiver, &mut data).is_err() {
+            break;
+        }
+    }
+}
+
+fn step(memory: &Memory, sender: &mut Sender, receiver: &mut Receiver, data: &mut Unstructured<'_>) -> Result<()> {
+    match u8::arbitrary(data)? % 5 {
+        // The other side writes a word: one that the receiver waits for, or any.
+        0 => {
+            let position = receiver.position();
+            let word = u64::from(u32::arbitrary(data)?) << 32 | u64::from(position << 1 | 1);
+            memory.mark(position).store(word, Ordering::Relaxed);
+        }
+        1 => memory.mark(u8::arbitrary(data)?.into()).store(u64::arbitrary(data)?, Ordering::Relaxed),
+        2 => {
+            // Credit close to where it should be shows most.
+            let credit = sender.position().wrapping_add_signed(i8::arbitrary(data)?.into());
+            memory.credit.store(credit, Ordering::Relaxed);
+        }
+        3 => receive(memory, receiver),
+        _ => send(memory, sender, u16::arbitrary(data)? as u32 % (LIMIT + 1), u32::from(u8::arbitrary(data)? % 4)),
+    }
+    Ok(())
+}
+
+fn receive(memory: &Memory, receiver: &mut Receiver) {
+    let Some(word) = receiver.peek(memory) else { return };
+    let before = receiver.position();
+    let after = match receiver.take(word) {
+        Ok(Some(frame)) => {
+            assert!(frame.position == before && frame.len <= LIMIT, "{frame:?}");
+            assert!(before % SLOTS + slots_for(frame.len) <= SLOTS, "a frame that runs over the ring's end: {frame:?}");
+            before.wrapping_add(slots_for(frame.len))
+        }
+        Ok(None) => {
+            assert!(before % SLOTS != 0, "padding of a whole lap");
+            before.wrapping_add(SLOTS - before % SLOTS)
+        }
+        Err(Forged) => before,
+    };
+    assert_eq!(receiver.position(), after);
+    let credit = memory.credit.load(Ordering::Relaxed);
+    let told = receiver.give_back(memory, after);
+    assert_eq!(memory.credit.load(Ordering::Relaxed), if told { after } else { credit });
+}
+
+fn send(memory: &Memory, sender: &mut Sender, len: u32, kept: u32) {
+    let slots = slots_for(len);
+    if sender.refresh(memory).is_ok() {
+        sender.pad(memory, slots, kept);
+    }
+    if let Some(position) = sender.reserve(slots, kept) {
+        assert!(position % SLOTS + slots <= SLOTS, "a frame that runs over the ring's end");
+        sender.publish(memory, slots, meta(len, 9));
+        assert_eq!(sender.position(), position.wrapping_add(slots));
+    }
+}
