@@ -2,8 +2,8 @@
 //! rail, whatever the rail does.
 
 use towline_core::btl::{
-    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Loan, Lost, Peer, Rail,
-    SendError, Sent, Shape, Ticket, Unreachable,
+    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Loan, Lost, Peer,
+    Rail, SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
