@@ -49,6 +49,7 @@ fn rough() -> Simulated {
         late_body: 400,
         in_place: 500,
         staged: 300,
+        lend: 1000,
         ..Faults::default()
     };
     Simulated { make, faults, now: 0 }

@@ -71,9 +71,15 @@ mod tight {
     rail_suite!(Shared::new(small));
 }
 
+/// All that is not always copied goes in a single copy.
 mod mtl {
     use super::*;
-    mtl_suite!(Shared::new(|_| {}));
+    mtl_suite!(Shared::new(|config| (config.single_copy_bytes, config.single_copy_limit_bytes) = (1, 1 << 30)));
+}
+
+mod mtl_copied {
+    use super::*;
+    mtl_suite!(Shared::new(|config| config.single_copy_bytes = 0));
 }
 
 mod mtl_tight {

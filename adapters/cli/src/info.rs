@@ -44,6 +44,16 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 pub fn rank() -> ExitCode {
     let asked = || {
         let world = towline::init()?;
+        // How long messages go is known once one has gone each way.
+        let mut word = [0u8];
+        let exchanged = match world.rank() {
+            0 => world.send(1, 0, &word).and_then(|()| world.recv(1, 0, &mut word).map(drop)),
+            1 => world.recv(0, 0, &mut word).and_then(|_| world.send(0, 0, &word)),
+            _ => Ok(()),
+        };
+        if let Err(why) = exchanged {
+            eprintln!("towline: {why}");
+        }
         if world.rank() == 0 {
             world.report().iter().for_each(|line| println!("{line}"));
         }

@@ -2,7 +2,9 @@
 
 use towline_core::btl::Rail;
 use towline_core::btl::loopback;
+use towline_core::btl::selection::Candidate;
 use towline_core::pml::Rails;
+use towline_sm::SingleCopy;
 
 /// Any rail. The known ones are dispatched to by a match, so that their calls can be inlined on the message path; others
 /// come in the box.
@@ -49,6 +51,23 @@ impl Rail for AnyRail {
 /// The rails that an engine uses, in the order in which it polls them.
 #[derive(Debug, Default)]
 pub(crate) struct RailSet(pub Vec<AnyRail>);
+
+impl RailSet {
+    /// How long messages go to the peer for whom `candidates` are what came of the choice, as far as it is known and
+    /// worth telling.
+    pub fn long_messages(&self, candidates: &[Candidate]) -> &'static str {
+        let sm = self.0.iter().find_map(|rail| match rail {
+            AnyRail::Sm(rail) => Some(rail),
+            _ => None,
+        });
+        let taken = candidates.iter().find(|candidate| candidate.rail == "sm").and_then(Candidate::for_messages);
+        match sm.zip(taken).map(|(sm, endpoint)| sm.sends_in_single_copy(endpoint)) {
+            Some(SingleCopy::Works) => "; long messages in a single copy through the kernel",
+            Some(SingleCopy::Refused) => "; long messages copied through memory: single copy is refused or off",
+            _ => "", // not known before the first message
+        }
+    }
+}
 
 impl Rails for RailSet {
     type Rail = AnyRail;

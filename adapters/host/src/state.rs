@@ -60,7 +60,11 @@ impl State {
     }
 
     pub fn report(&self) -> Vec<String> {
-        let line = |(number, rails): (usize, &Vec<Candidate>)| Report { peer: Peer(number as u32), rails }.to_string();
+        let engine = self.engine.borrow();
+        let line = |(number, rails): (usize, &Vec<Candidate>)| {
+            let choice = Report { peer: Peer(number as u32), rails };
+            format!("{choice}{}", engine.mtl.rails().long_messages(rails))
+        };
         let lines = self.choices.iter().enumerate().map(line);
         let failures = self.failures.iter().map(|(name, why)| format!("{name} does not work here: {why}"));
         failures.chain(lines).collect()

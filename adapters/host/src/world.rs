@@ -233,7 +233,8 @@ impl World {
         &self.context().tunables
     }
 
-    /// Which transports reach each rank, and why each was taken or left: a line for each rank.
+    /// Which transports reach each rank, and why each was taken or left: a line for each rank. Once something was sent to
+    /// a rank of this host, also how long messages go there.
     ///
     /// ```
     /// let world = towline::init()?;

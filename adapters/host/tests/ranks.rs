@@ -517,6 +517,24 @@ fn p5_transports_are_chosen_by_rank_and_reported() {
         let own = &world.report()[world.rank() as usize];
         assert!(own.contains("loopback taken"), "{own}");
     });
+    for (bytes, says) in [(8192, "in a single copy"), (0, "copied through memory")] {
+        ranks_with(
+            2,
+            move |builder| builder.configure(|config| config.sm_single_copy_bytes = bytes),
+            |world| {
+                let other = 1 - world.rank();
+                // Long ones each way, each to be told of once the other has answered.
+                let (data, mut into) = (pattern(300_000, world.rank()), vec![0; 300_000]);
+                for _ in 0..3 {
+                    world.sendrecv(&data[..], other, 8, &mut into[..], other, 8).unwrap();
+                    assert!(into == pattern(300_000, other));
+                }
+                world.barrier().unwrap();
+                let line = &world.report()[other as usize];
+                assert!(line.contains("sm taken") && line.contains(says), "{line}");
+            },
+        );
+    }
     ranks_with(
         2,
         |builder| builder.transports("tcp").links(3),

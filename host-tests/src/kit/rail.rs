@@ -5,7 +5,7 @@ use std::thread;
 
 use towline_core::btl::rail::COPIED;
 use towline_core::btl::{
-    Capabilities, Cookie, Delivery, Endpoint, Event, Frame, HEAD, Lane, Rail, SendError, Sent, Shape,
+    Capabilities, Cookie, Delivery, Endpoint, Event, Frame, HEAD, LOAN, Lane, Loan, Rail, SendError, Sent, Shape,
 };
 use towline_core::convertor::Span;
 
@@ -33,6 +33,7 @@ macro_rules! rail_suite {
             b9_kept_frames_stay_and_go_in_any_order
             p28_p29_short_sinks_are_not_overrun
             p28_bodies_land_in_the_sink_alone
+            p28_what_is_lent_is_fetched_until_the_peer_is_forgotten
             p26_reads_see_what_is_in_and_no_more
             b14_b17_b33_a_body_in_place_is_reported_once
             b17_what_was_copied_may_be_scribbled_on
@@ -134,6 +135,33 @@ pub fn p34_b50_one_byte_too_long_is_refused<S: Setup>(setup: S) {
     }
     bench.settle();
     assert!(bench.ends[1].got.is_empty());
+}
+
+/// Memory that a rail lends can be read at the other end, in any part from its start, as long as the lender keeps the
+/// peer. Rails need not lend; what is no loan is never fetched.
+pub fn p28_what_is_lent_is_fetched_until_the_peer_is_forgotten<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    exchange(&mut bench, 0, 1); // some have to meet first
+    exchange(&mut bench, 1, 0);
+    let (data, mut into) = (patterned(5, 20_000), vec![0xee; 20_001]);
+    let ([to, from], unknown) = ([bench.ends[0].to[1], bench.ends[1].to[0]], Endpoint(u32::MAX));
+    assert_eq!(bench.ends[0].rail.lend(unknown, &Span::of(&data)), None, "to nobody");
+    let mut fetch = |bench: &mut Bench<S>, from: Endpoint, loan: &Loan, len: usize| {
+        into.fill(0xee);
+        // SAFETY: the sink is ours alone, and not used meanwhile.
+        let fetched = unsafe { bench.ends[1].rail.fetch(from, loan, Span::contiguous(into.as_mut_ptr(), len)) };
+        assert!(into[len..].iter().all(|byte| *byte == 0xee), "written beyond the sink");
+        assert!(!fetched || into[..len] == data[..len], "{len} bytes differ");
+        fetched
+    };
+    assert!(!fetch(&mut bench, from, &Loan([0xff; LOAN]), 100), "no loan");
+    let Some(loan) = bench.ends[0].rail.lend(to, &Span::of(&data)) else { return };
+    for len in [1, 4096, 19_999, 20_000] {
+        assert!(fetch(&mut bench, from, &loan, len), "{len} bytes of a loan");
+    }
+    assert!(!fetch(&mut bench, unknown, &loan, 100), "of nobody");
+    bench.ends[0].rail.del_peer(to);
+    assert!(!fetch(&mut bench, from, &loan, 100), "of one who has forgotten us");
 }
 
 /// The event brings at least the header, whatever its length and however much follows.
