@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::error::EnvironmentError;
-use crate::{Address, Key, key};
+use crate::{Address, Key, RANKS_MAX, key};
 
 /// The environment of one rank, read and checked. The crate's page lists the variables.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,6 +71,10 @@ impl Environment {
         };
         if named {
             environment.size = number("TOWLINE_SIZE", &read("TOWLINE_SIZE")?)?;
+            if environment.size > RANKS_MAX {
+                let why = format!("{} is more than {RANKS_MAX}, the most ranks of a job", environment.size);
+                return Err(EnvironmentError { name: "TOWLINE_SIZE", why });
+            }
             environment.rank = number("TOWLINE_RANK", &read("TOWLINE_RANK")?)?;
             if environment.rank >= environment.size {
                 let why = format!("{} is not below TOWLINE_SIZE, {}", environment.rank, environment.size);
@@ -158,7 +162,7 @@ fn number(name: &'static str, text: &str) -> Result<u32, EnvironmentError> {
 
 /// The ranks of a list such as `0-3,8`, in rising order; `None` for anything else and for absurdly long lists.
 fn parse_ranks(text: &str) -> Option<Vec<u32>> {
-    const MOST: usize = 1 << 24;
+    const MOST: usize = RANKS_MAX as usize;
     let mut ranks = Vec::new();
     for range in text.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -76,3 +76,6 @@ pub use environment::Environment;
 pub use error::{EnvironmentError, Error};
 pub use job::Job;
 pub use key::Key;
+
+/// The most ranks of a job: what transports can number.
+pub const RANKS_MAX: u32 = 1 << 20;

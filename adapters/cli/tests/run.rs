@@ -160,6 +160,20 @@ fn the_exit_status_is_that_of_the_first_rank_that_fails() {
 }
 
 #[test]
+fn more_ranks_than_there_can_be_are_an_error() {
+    let output = towline("-n 4294967295 -- true").output().unwrap();
+    assert_eq!(code(&output), 2, "{}", err(&output));
+    assert!(err(&output).contains("4294967295 ranks"), "{}", err(&output));
+    let me = std::env::current_exe().unwrap();
+    let mut rank = Command::new(me);
+    rank.args(["--exact", "as_rank", "--nocapture"]).env("ROLE", "allgather");
+    rank.envs([("TOWLINE_RANK", "7"), ("TOWLINE_SIZE", "4294967295"), ("TOWLINE_ROOT", "unix:@nobody")]);
+    rank.envs([("TOWLINE_JOB", "1".to_string()), ("TOWLINE_KEY", "0".repeat(64))]);
+    let output = rank.output().unwrap();
+    assert!(err(&output).contains("TOWLINE_SIZE") && code(&output) == 101, "{}", err(&output));
+}
+
+#[test]
 fn a_dead_rank_ends_the_job_with_a_report() {
     let output = shell("-n 4", "[ $TOWLINE_RANK = 2 ] && exit 5; exec sleep 1000");
     assert_eq!(code(&output), 5);

@@ -17,7 +17,7 @@ use super::remote::{Remote, Told};
 use super::{Host, Launch, LaunchError, hosts, signals, start_failure};
 use crate::environment::host_name;
 use crate::server::{self, Config, Server};
-use crate::{Address, Environment};
+use crate::{Address, Environment, RANKS_MAX};
 
 /// How long a remote shell may take until its agent reports.
 const AGENT_LIMIT: Duration = Duration::from_secs(60);
@@ -91,6 +91,9 @@ struct Conductor {
 pub(super) fn run(launch: Launch) -> Result<u8, LaunchError> {
     if launch.size == 0 {
         return Err(LaunchError::NoRanks);
+    }
+    if launch.size > RANKS_MAX {
+        return Err(LaunchError::TooManyRanks { ranks: launch.size });
     }
     let here = host_name();
     let hosts = if launch.hosts.is_empty() {

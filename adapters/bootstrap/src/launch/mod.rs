@@ -121,6 +121,11 @@ impl Launch {
 pub enum LaunchError {
     /// A job needs a rank.
     NoRanks,
+    /// A job can have [`RANKS_MAX`](crate::RANKS_MAX) ranks at most.
+    TooManyRanks {
+        /// Ranks that were asked for.
+        ranks: u32,
+    },
     /// There are fewer slots than ranks.
     TooFewSlots {
         /// Ranks that were asked for.
@@ -141,6 +146,9 @@ impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRanks => f.write_str("a job of 0 ranks: ask for at least 1"),
+            Self::TooManyRanks { ranks } => {
+                write!(f, "a job of {ranks} ranks: ask for at most {}", crate::RANKS_MAX)
+            }
             Self::TooFewSlots { ranks, slots } => {
                 write!(f, "the hosts have {slots} slots for {ranks} ranks: add hosts or slots=N to the hosts file")
             }

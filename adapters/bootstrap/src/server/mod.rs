@@ -39,7 +39,7 @@ use self::hub::{Hub, Note, Said};
 use crate::channel::{Channel, Kind, Side};
 use crate::handshake::{self, ANSWER, Exchange, OPENING, Opening, PROBE, PROOF, Refusal};
 use crate::stream::{Stream, timespec};
-use crate::{Address, Key, key};
+use crate::{Address, Key, RANKS_MAX, key};
 
 /// How long a connection may take to prove that it belongs to the job.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
@@ -123,8 +123,11 @@ impl Server {
     /// Listens, and serves in a thread of its own, which also calls `tell`.
     ///
     /// # Errors
-    /// What the system says, where an address cannot be bound.
+    /// What the system says, where an address cannot be bound; for more than [`RANKS_MAX`] ranks.
     pub fn start(config: Config, tell: impl FnMut(Event) + Send + 'static) -> io::Result<Self> {
+        if config.size > RANKS_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a job of more ranks than there can be"));
+        }
         let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
         if let Some(name) = &config.name {
             let socket = std::os::unix::net::SocketAddr::from_abstract_name(name.as_bytes())?;
