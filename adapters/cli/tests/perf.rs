@@ -109,7 +109,7 @@ fn children(of: u32) -> Vec<u32> {
     children
 }
 
-/// Bytes that each TCP connection of a process has sent.
+/// Bytes that each TCP connection of a process has carried.
 fn connections(of: u32) -> Vec<u64> {
     let sockets = fs::read_dir(format!("/proc/{of}/fd")).into_iter().flatten();
     let sockets = sockets.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()?.to_str().map(String::from));
@@ -118,8 +118,11 @@ fn connections(of: u32) -> Vec<u64> {
     let listed = Command::new("ss").args(["-tineHO", "state", "established"]).output().unwrap();
     let mine =
         |line: &&str| line.split(' ').filter_map(|word| word.strip_prefix("ino:")).any(|it| sockets.contains(it));
-    let sent = |line: &str| line.split(' ').find_map(|word| word.strip_prefix("bytes_sent:")?.parse().ok());
-    text(&listed.stdout).lines().filter(mine).map(|line| sent(line).unwrap_or(0)).collect()
+    let bytes = |word: &str| {
+        let count = word.strip_prefix("bytes_sent:").or(word.strip_prefix("bytes_received:"))?;
+        count.parse::<u64>().ok()
+    };
+    text(&listed.stdout).lines().filter(mine).map(|line| line.split(' ').filter_map(bytes).sum()).collect()
 }
 
 #[test]
