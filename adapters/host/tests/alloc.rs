@@ -5,7 +5,7 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use towline::{Any, Error, View, World, vector};
+use towline::{Any, Builder, Communicator, Error, View, World, vector};
 
 struct Counting;
 
@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// All that is promised to allocate nothing.
-fn exercise(world: &World, mine: &[u8], theirs: &mut [u8], matrix: &[f64]) -> Result<(), Error> {
+fn exercise(world: &Communicator, mine: &[u8], theirs: &mut [u8], matrix: &[f64]) -> Result<(), Error> {
     let other = 1 - world.rank();
     for tag in 0..50 {
         for len in [0, 8, 500, 8192, 100_000] {
@@ -61,23 +61,31 @@ fn exercise(world: &World, mine: &[u8], theirs: &mut [u8], matrix: &[f64]) -> Re
     world.barrier()
 }
 
+/// Allocations of two ranks between the first use and the end.
+fn counted(ranks: &Communicator) -> u64 {
+    let (mine, mut theirs, matrix) = (vec![1u8; 100_000], vec![0u8; 200_000], vec![1f64; 2000]);
+    // For the probe: a message to oneself that stays.
+    ranks.send(ranks.rank(), 99, b"here").unwrap();
+    // Connections are made, and rings, and whatever else comes with the first use.
+    exercise(ranks, &mine, &mut theirs, &matrix).unwrap();
+    let before = CALLS.load(Ordering::SeqCst);
+    ranks.barrier().unwrap();
+    exercise(ranks, &mine, &mut theirs, &matrix).unwrap();
+    let calls = CALLS.load(Ordering::SeqCst) - before;
+    ranks.barrier().unwrap();
+    ranks.recv(ranks.rank(), 99, &mut [0u8; 4]).unwrap();
+    calls
+}
+
 #[test]
 fn blocking_and_scoped_operations_allocate_nothing() {
     for way in ["sm", "tcp"] {
-        let counted = common::ranks(2, way, |world| {
-            let (mine, mut theirs, matrix) = (vec![1u8; 100_000], vec![0u8; 200_000], vec![1f64; 2000]);
-            // For the probe: a message to oneself that stays.
-            world.send(world.rank(), 99, b"here").unwrap();
-            // Connections are made, and rings, and whatever else comes with the first use.
-            exercise(&world, &mine, &mut theirs, &matrix).unwrap();
-            let before = CALLS.load(Ordering::SeqCst);
-            world.barrier().unwrap();
-            exercise(&world, &mine, &mut theirs, &matrix).unwrap();
-            let calls = CALLS.load(Ordering::SeqCst) - before;
-            world.barrier().unwrap();
-            world.recv(world.rank(), 99, &mut [0u8; 4]).unwrap();
-            calls
-        });
-        assert_eq!(counted, [0, 0], "{way}: allocations between the first use and the end");
+        assert_eq!(common::ranks(2, way, |world: World| counted(&world)), [0, 0], "{way}");
+        // Nor do contexts of one process.
+        let contexts = Builder::new().transports(way).contexts(2).unwrap();
+        let threads = contexts.into_iter().map(|context| std::thread::spawn(|| counted(context.enter().everyone())));
+        let threads: Vec<_> = threads.collect();
+        let calls: Vec<u64> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert_eq!(calls, [0, 0], "{way}, contexts");
     }
 }
