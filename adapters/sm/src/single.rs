@@ -10,6 +10,8 @@
 //! The sender has a word in its own memory, its *pledge* to that receiver, and tells in the ring where it is and what it
 //! says. The receiver tries to read it there: that fails where the system forbids it (Yama's `ptrace_scope`, a
 //! container's filter, another user namespace), and is answered in the ring either way. Nothing is lent before.
+//! Locks belong to processes, and one is gone when its process closes any descriptor of the file: a rail that is opened in
+//! the same process just then, and looks at what dead jobs left, can cost it. Then the two copy.
 //!
 //! # Whether it is still the same memory
 //! Each read of a message also reads the pledge, in the same call and behind the message. It changes when the sender
@@ -179,6 +181,8 @@ impl Rail {
         }
     }
 
+    // Called through wrappers that are inlined where short messages go, too.
+    #[inline(never)]
     pub(crate) fn lend_to(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
         let limits = u64::from(self.config.single_copy_bytes)..=u64::from(self.config.single_copy_limit_bytes);
         if !limits.contains(&body.len()) {
@@ -194,6 +198,7 @@ impl Rail {
 
     /// # Safety
     /// As [`fetch`](towline_core::btl::Rail::fetch).
+    #[inline(never)]
     pub(crate) unsafe fn fetch_from(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
         let ring = from.0 as usize * 2;
         let Some(incoming) = self.incoming.get_mut(ring) else { return false };
