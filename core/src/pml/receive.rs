@@ -236,7 +236,6 @@ impl<R: Rails> Pml<'_, R> {
         }
         if first.rendezvous {
             state.phase = Phase::Responding;
-            self.unorder(slot);
             self.respond_or_queue(slot);
         } else if state.inflight == 0 {
             self.complete(slot, Outcome::Success);
@@ -545,6 +544,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Tells the sender that its message matched, now or when there is room.
     fn respond_or_queue(&mut self, slot: u32) {
+        self.unorder(slot); // before it enters a list
         self.activate(slot);
         self.respond(slot);
     }
