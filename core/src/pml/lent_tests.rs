@@ -259,3 +259,25 @@ fn short_messages_and_those_without_credit_are_not_lent() {
     pair.turn();
     assert!(pair.ended(send, receive) && into[1] == data(LONG, 3));
 }
+
+/// While somebody holds messages back the receives that are posted are kept in order; one that a lent message matched
+/// leaves it before it answers.
+#[test]
+fn p27_a_receive_of_a_lent_message_leaves_the_order_of_those_posted() {
+    let (mut pair, data, mut into) = (Pair::new(CONFIG), data(LONG, 3), [(); 6].map(|()| vec![0; LONG]));
+    let mut receives: Vec<_> = (0..6).map(|tag| (tag, pair.recv(tag, &mut into[tag as usize]))).collect();
+    let Pml { posted, requests, .. } = &mut pair.0[1];
+    posted.make(requests);
+    for tag in [3, 1, 5, 0, 2, 4] {
+        let at = receives.iter().position(|(other, _)| *other == tag).unwrap();
+        let (_, receive) = receives.remove(at);
+        let send = pair.send(tag, Mode::Standard, data);
+        pair.turn();
+        assert!(pair.ended(send, receive) && into[tag as usize] == data);
+        let Pml { posted, requests, .. } = &mut pair.0[1];
+        let (found, steps) = posted.next(requests, 0, 0);
+        assert_eq!(found, receives.first().map(|(_, request)| request.0.slot()));
+        assert!(steps <= receives.len() as u64);
+    }
+    assert_eq!(pair.counts(), [6, 6, 0, 0]);
+}
