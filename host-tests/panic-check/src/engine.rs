@@ -174,10 +174,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
     match any(0) {
         0 => pml.notify(request),
         1 => keep(pml.next_completed()),
-        2 => {
-            pml.detach(request);
-            pml.lose_peer(Peer(any(0)));
-        }
+        2 => pml.detach(request),
         3 => {
             keep((pml.poll_at(), pml.arm(), pml.has_said_all(), pml.used(), *pml.counters(), pml.matcher().counters()))
         }
