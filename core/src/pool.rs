@@ -20,28 +20,30 @@ use zerocopy::FromZeros;
 use crate::arena::{Arena, OutOfMemory};
 
 /// Names one use of one slot of a pool. Plain data: it may be sent to a peer as a `u64` and checked when it returns.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, FromZeros)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Handle {
     slot: u32,
-    /// Odd while the slot is in use; 0 in [`Handle::NONE`] only.
+    /// Odd, as that of a slot in use: one comparison tells whether the handle is good. 0 in [`Handle::NONE`] only, which
+    /// names a slot that no pool has.
     generation: u32,
 }
 
 impl Handle {
     /// A handle that no pool ever gives out.
-    pub const NONE: Self = Self { slot: 0, generation: 0 };
+    pub const NONE: Self = Self { slot: u32::MAX, generation: 0 };
 
-    /// The handle as one word: slot in the low half, generation in the high half.
+    /// The handle as one word: slot in the low half, generation in the high half; 0 for [`NONE`](Self::NONE).
     #[inline]
     pub const fn to_bits(self) -> u64 {
-        (self.generation as u64) << 32 | self.slot as u64
+        if self.generation == 0 { 0 } else { (self.generation as u64) << 32 | self.slot as u64 }
     }
 
     /// The handle that [`to_bits`](Self::to_bits) gave, or any other that a peer may have made up.
     #[inline]
     pub const fn from_bits(bits: u64) -> Self {
-        Self { slot: bits as u32, generation: (bits >> 32) as u32 }
+        let generation = (bits >> 32) as u32;
+        if generation & 1 == 0 { Self::NONE } else { Self { slot: bits as u32, generation } }
     }
 
     /// The slot's index, for tables that run beside a pool.
@@ -57,7 +59,8 @@ impl Handle {
 pub struct Slot<T> {
     /// Odd while in use. It counts both takes and frees, so a handle is good for exactly one use.
     generation: u32,
-    /// The next free slot plus one; 0 ends the list.
+    /// While free, how far behind the following slot the next free one is: 0, as in memory never used, is that slot
+    /// itself.
     next: u32,
     item: T,
 }
@@ -66,12 +69,11 @@ pub struct Slot<T> {
 #[derive(Debug)]
 pub struct Pool<'m, T> {
     slots: &'m mut [Slot<T>],
-    /// First free slot plus one; 0 where the list is empty.
+    /// First free slot; the list leads through all that were given back to those that never were used.
     free: u32,
     /// Slots below this were in use at least once.
     touched: u32,
     used: u32,
-    most: u32,
 }
 
 impl<'m, T: FromZeros + Copy> Pool<'m, T> {
@@ -82,7 +84,7 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
     pub fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
         // One less than u32::MAX slots at most, since links hold the index plus one.
         let count = if count == u32::MAX { count - 1 } else { count };
-        Ok(Self { slots: arena.table(count as usize)?, free: 0, touched: 0, used: 0, most: 0 })
+        Ok(Self { slots: arena.table(count as usize)?, free: 0, touched: 0, used: 0 })
     }
 
     /// Bytes that a pool of `count` slots takes from an arena at most.
@@ -105,45 +107,49 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
     /// `None` where no slot is free.
     #[inline]
     pub fn take_used(&mut self) -> Option<(Handle, &mut T)> {
-        let index = if self.free != 0 { self.free - 1 } else { self.touched };
+        let index = self.free;
         let slot = self.slots.get_mut(index as usize)?;
-        if self.free != 0 {
-            self.free = slot.next;
-        } else {
+        self.free = index.wrapping_add(1).wrapping_add(slot.next);
+        if index == self.touched {
             self.touched = index.wrapping_add(1);
         }
         slot.generation = slot.generation.wrapping_add(1);
         self.used = self.used.wrapping_add(1);
-        self.most = self.most.max(self.used);
         Some((Handle { slot: index, generation: slot.generation }, &mut slot.item))
     }
 
     /// Takes the item out and frees the slot. `None` for a handle that is stale or was never given out.
     #[inline]
     pub fn free(&mut self, handle: Handle) -> Option<T> {
+        self.free_if(handle, |_| true).copied()
+    }
+
+    /// Frees the slot and leaves the item readable until the next take, provided that `condition` holds for it.
+    #[inline(always)]
+    pub(crate) fn free_if(&mut self, handle: Handle, condition: impl FnOnce(&T) -> bool) -> Option<&T> {
         let slot = self.slots.get_mut(handle.slot as usize)?;
-        if slot.generation != handle.generation || handle.generation & 1 == 0 {
+        if slot.generation != handle.generation || !condition(&slot.item) {
             return None;
         }
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.next = self.free;
-        self.free = handle.slot.wrapping_add(1);
+        slot.generation = handle.generation.wrapping_add(1);
+        slot.next = self.free.wrapping_sub(handle.slot.wrapping_add(1));
+        self.free = handle.slot;
         self.used = self.used.wrapping_sub(1);
-        Some(slot.item)
+        Some(&slot.item)
     }
 
     /// The item of a handle, `None` if the handle is stale or was never given out.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
         let slot = self.slots.get(handle.slot as usize)?;
-        (slot.generation == handle.generation && handle.generation & 1 == 1).then_some(&slot.item)
+        (slot.generation == handle.generation).then_some(&slot.item)
     }
 
     /// The item of a handle, `None` if the handle is stale or was never given out.
     #[inline]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         let slot = self.slots.get_mut(handle.slot as usize)?;
-        (slot.generation == handle.generation && handle.generation & 1 == 1).then_some(&mut slot.item)
+        (slot.generation == handle.generation).then_some(&mut slot.item)
     }
 
     /// The handle of the use that a slot is in now: for lists that link slots by index.
@@ -183,9 +189,9 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         self.touched
     }
 
-    /// The most slots that ever were in use at once.
+    /// The most slots that ever were in use at once: a slot is touched for the first time when no other is free.
     pub const fn most_used(&self) -> u32 {
-        self.most
+        self.touched
     }
 }
 

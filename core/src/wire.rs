@@ -78,7 +78,9 @@ impl Kind {
         }
     }
 
-    const fn byte(self) -> u8 {
+    /// The byte that a header of this kind begins with.
+    #[inline]
+    pub(crate) const fn byte(self) -> u8 {
         VERSION << 4 | self as u8
     }
 }
@@ -158,6 +160,12 @@ impl Common {
             reserved: U16::new(0),
             frame: U32::new(0),
         }
+    }
+
+    /// Whether there is credit in it, envelopes or units.
+    #[inline]
+    pub(crate) fn has_credit(&self) -> bool {
+        u32::from(self.units.get()) << 16 | u32::from(self.envelopes.get()) != 0 // both at once
     }
 }
 
@@ -417,17 +425,17 @@ mod tests {
         header.common.flags = 0;
         let words = Match::words(0x0a0b_0c0d, 0x1112_1314, 0xffff_fffe, (0x0102, 0x0304), 0x0506_0708);
         assert_eq!(words.map(u64::to_le_bytes).as_flattened(), header.as_bytes());
-        let header = Rendezvous::new(1, 2, 3, Handle::from_bits(0x1122_3344_5566_7788), 1 << 40);
+        let header = Rendezvous::new(1, 2, 3, Handle::from_bits(0x1122_3343_5566_7788), 1 << 40);
         #[rustfmt::skip]
         assert_eq!(header.as_bytes(), &[
             0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0,
-            0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0, 0, 0, 0, 0, 1, 0, 0,
+            0x88, 0x77, 0x66, 0x55, 0x43, 0x33, 0x22, 0x11, 0, 0, 0, 0, 0, 1, 0, 0,
         ]);
-        let header = Ack::new(5, Handle::from_bits(6), 7);
+        let header = Ack::new(5, Handle::from_bits(1 << 32 | 6), 7);
         #[rustfmt::skip]
         assert_eq!(header.as_bytes(), &[
             0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-            5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
+            5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
         ]);
         let header = Fragment::new(9, 0x0100);
         #[rustfmt::skip]

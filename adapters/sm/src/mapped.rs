@@ -40,20 +40,31 @@ impl Slots {
         Self { base: segment.at(PAGE), credit: core::ptr::from_ref(segment.half(CREDIT)), mask: slots - 1 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn slot(&self, position: u32) -> *mut u8 {
         self.base.wrapping_add((position & self.mask) as usize * SLOT)
     }
 
     /// The first byte of a frame that begins at `position`.
-    #[inline]
+    #[inline(always)]
     pub fn frame(&self, position: u32) -> *mut u8 {
         self.slot(position).wrapping_add(PREFIX)
     }
 
+    /// The first word of the slot in which `frame` stands, which [`frame`](Self::frame) gave: found once where loads and
+    /// stores in between would have it looked up again.
+    ///
+    /// # Safety
+    /// As [`of`](Self::of): the segment outlives the answer's use.
+    #[inline(always)]
+    pub unsafe fn mark_of<'m>(frame: *mut u8) -> &'m AtomicU64 {
+        // SAFETY: the slot begins there, within the mapping and aligned to 64; atomics may be shared.
+        unsafe { AtomicU64::from_ptr(frame.wrapping_sub(PREFIX).cast()) }
+    }
+
     /// Asks for the slot at `position` to be made ours to write, without waiting for it: its line lies in the other
     /// side's cache, and to fetch it takes as long as all else that a short message needs.
-    #[inline]
+    #[inline(always)]
     pub fn claim(&self, position: u32) {
         let slot = self.slot(position);
         #[cfg(target_arch = "x86_64")]
@@ -70,17 +81,20 @@ impl Slots {
         let _ = slot;
     }
 
-    /// The first slot's share of a frame, copied once.
-    #[inline]
-    pub fn head(&self, position: u32) -> [u8; HEAD] {
-        // SAFETY: within one slot of the mapping, whatever the position. A peer that writes there at the same time makes the
-        // bytes arbitrary, and no more: they are plain data.
-        unsafe { self.frame(position).cast::<[u8; HEAD]>().read() }
+    /// The first slot's share of the frame that begins at `frame`, which [`frame`](Self::frame) gave; copied once.
+    ///
+    /// # Safety
+    /// As [`mark_of`](Self::mark_of).
+    #[inline(always)]
+    pub unsafe fn head(frame: *const u8) -> [u8; HEAD] {
+        // SAFETY: within one slot of the mapping. A peer that writes there at the same time makes the bytes arbitrary, and
+        // no more: they are plain data.
+        unsafe { frame.cast::<[u8; HEAD]>().read() }
     }
 }
 
 impl Shared for Slots {
-    #[inline]
+    #[inline(always)]
     fn mark(&self, position: u32) -> &AtomicU64 {
         // SAFETY: within the mapping by the mask, aligned to 64, alive by the contract of `of`; atomics may be shared.
         unsafe { AtomicU64::from_ptr(self.slot(position).cast()) }

@@ -19,10 +19,11 @@ use crate::error::OpenError;
 use crate::host::{self, Names, Place, Process};
 use crate::kept::Kept;
 use crate::lane::{Incoming, Outgoing};
-use crate::ring::{Forged, meta, slots_for};
+use crate::mapped::Slots;
+use crate::ring::{Arrived, Forged, Waiting, meta, slots_for};
 
-/// Polls between two rounds of upkeep, if they yield frames all the time.
-const UPKEEP_POLLS: u32 = 256;
+/// No ring's place in the list of hot ones.
+pub(crate) const NOWHERE: usize = usize::MAX;
 
 /// One rank's way to the other processes of its host.
 ///
@@ -48,9 +49,11 @@ const UPKEEP_POLLS: u32 = 256;
 /// ```
 #[derive(Debug)]
 pub struct Rail {
-    /// Polls until upkeep is due.
+    /// Polls until it is another ring's turn.
     pub(crate) countdown: u32,
-    /// Which hot ring is looked at next.
+    /// Turns until upkeep is due.
+    pub(crate) turns: u32,
+    /// Which hot ring is looked at first; none while no further frame can be held.
     pub(crate) turn: usize,
     /// Incoming rings that are polled each time, by their index in `incoming`.
     pub(crate) hot: Vec<u32>,
@@ -161,6 +164,7 @@ impl Rail {
         };
         Ok(Self {
             countdown: 0,
+            turns: 0,
             turn: 0,
             hot: Vec::new(),
             incoming: Vec::new(),
@@ -195,41 +199,62 @@ impl Rail {
         &self.config
     }
 
-    /// Takes a frame that waits in an incoming ring.
-    #[inline]
-    pub(crate) fn take(&mut self, ring: u32) -> Option<Event> {
-        let incoming = self.incoming.get(ring as usize)?;
-        let word = incoming.receiver.peek(&incoming.slots)?;
-        self.take_word(ring, word)
-    }
-
-    /// Takes the frame whose word was found at the receiver's position.
+    /// Takes the frame that waits in an incoming ring, or looks further.
     #[inline(always)]
-    fn take_word(&mut self, ring: u32, word: u32) -> Option<Event> {
-        let incoming = self.incoming.get_mut(ring as usize)?;
-        let arrived = match incoming.receiver.take(word) {
+    fn take_here(&mut self, ring: u32) -> Option<Event> {
+        let Some(incoming) = self.incoming.get_mut(ring as usize) else { return self.look_further() };
+        let frame = incoming.slots.frame(incoming.receiver.position());
+        // SAFETY: the mapping is the ring's, and is not given up in here.
+        let first = unsafe { Slots::mark_of(frame) };
+        let Some(waiting) = Waiting::look(incoming.receiver.position(), first) else { return self.look_further() };
+        let arrived = match incoming.receiver.take(waiting) {
             Ok(Some(arrived)) => arrived,
             Ok(None) => return self.take_after_padding(ring),
             Err(Forged) => return self.forged(ring),
         };
-        let short = arrived.len as usize <= HEAD;
-        let (id, valid) = if short {
-            (FrameId(0), arrived.len as u8)
-        } else {
-            incoming.held += 1;
-            (self.kept.hold(ring, arrived.position, arrived.len), HEAD as u8)
-        };
-        let (from, head) = (incoming.peer, incoming.slots.head(arrived.position));
         // Who gets a message often answers it: the slot for that may come over while this one is looked at.
         if let Some(outgoing) = self.outgoing.get((ring & !1) as usize) {
             outgoing.slots.claim(outgoing.sender.position());
         }
-        let event = Some(Event::Frame(Frame { id, from, tag: arrived.tag, valid, len: arrived.len, head }));
-        // Its first slot has been copied, so it may go back.
-        if short && incoming.held == 0 && incoming.receiver.give_back(&incoming.slots, incoming.receiver.position()) {
-            self.credit_given(ring);
+        let Arrived { position, len, tag } = arrived;
+        let from = incoming.peer;
+        if len as usize > HEAD || incoming.receiver.has_to_tell(position.wrapping_add(1)) {
+            return self.take_with_care(ring, position, len, tag);
         }
-        event
+        // SAFETY: as above.
+        let head = unsafe { Slots::head(frame) };
+        Some(Event::Frame(Frame { id: FrameId(0), from, tag, valid: len as u8, len, head }))
+    }
+
+    /// A frame after which there is more to do than to look at it: one of several slots, which is held until the engine
+    /// has dealt with it, or one after which the sender is to be told.
+    #[inline(never)]
+    fn take_with_care(&mut self, ring: u32, position: u32, len: u32, tag: u8) -> Option<Event> {
+        let incoming = self.incoming.get_mut(ring as usize)?;
+        // SAFETY: as in `take_here`.
+        let head = unsafe { Slots::head(incoming.slots.frame(position)) };
+        let from = incoming.peer;
+        if len as usize <= HEAD {
+            // Its one slot has been copied, so it may go back.
+            if incoming.held == 0 && incoming.receiver.give_back(&incoming.slots, position.wrapping_add(1)) {
+                self.credit_given(ring);
+            }
+            return Some(Event::Frame(Frame { id: FrameId(0), from, tag, valid: len as u8, len, head }));
+        }
+        incoming.held += 1;
+        let id = self.kept.hold(ring, position, len);
+        if self.kept.is_full() {
+            self.turn = NOWHERE;
+        }
+        Some(Event::Frame(Frame { id, from, tag, valid: HEAD as u8, len, head }))
+    }
+
+    /// Takes the frame that waits in an incoming ring, if there is one.
+    pub(crate) fn take(&mut self, ring: u32) -> Option<Event> {
+        if self.kept.is_full() || !self.incoming.get(ring as usize)?.waits() {
+            return None;
+        }
+        self.take_here(ring)
     }
 }
 
@@ -274,7 +299,6 @@ impl RailTrait for Rail {
         let lane = (ticket.extra >> 8 & 1) as usize;
         if let Some(outgoing) = self.outgoing.get_mut(ticket.endpoint.0 as usize * 2 + lane)
             && ticket.position as u32 == outgoing.sender.position()
-            && ticket.len < outgoing.bound
         {
             outgoing.sender.publish(&outgoing.slots, slots_for(ticket.len), meta(ticket.len, ticket.extra as u8));
             if outgoing.reader_may_sleep() {
@@ -293,36 +317,43 @@ impl RailTrait for Rail {
         unsafe { self.fetch_from(from, loan, sink) }
     }
 
+    #[inline(always)]
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        let len = (size_of_val(&header) as u32).wrapping_add(body.len() as u32);
+        let Some(outgoing) = self.outgoing.get_mut(to.0 as usize * 2) else { return Err(SendError::Unreachable) };
+        if len >= outgoing.bound {
+            return Err(SendError::Busy); // the ring is still to be made, or the frame is too long: `reserve` tells
+        }
+        let slots = slots_for(len);
+        let Some(position) = outgoing.sender.reserve(slots, outgoing.kept) else { return Err(SendError::Busy) };
+        let frame = outgoing.slots.frame(position);
+        let ticket = Ticket { endpoint: to, position: u64::from(position), len, extra: 0 };
+        // SAFETY: as in `reserve`.
+        let mut grant = unsafe { Grant::new(frame, len as usize, ticket) };
+        grant.write_words(0, header);
+        // SAFETY: the caller vouches for the body.
+        unsafe { grant.gather(size_of_val(&header), body) };
+        // SAFETY: the mapping is the ring's, and is not given up in here.
+        let first = unsafe { Slots::mark_of(frame) };
+        outgoing.sender.publish_at(&outgoing.slots, position, first, slots, meta(len, tag));
+        if outgoing.reader_may_sleep() {
+            self.wake(to.0);
+        }
+        Ok(Sent::Done)
+    }
+
     fn drained(&self, _to: Endpoint) -> bool {
         true // what is in the ring needs us no more
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll(&mut self, now: Instant) -> Option<Event> {
-        if self.countdown == 0 {
-            self.countdown = UPKEEP_POLLS;
-            if let Some(event) = self.upkeep(now) {
-                return Some(event);
-            }
+        let Some(countdown) = self.countdown.checked_sub(1) else { return self.turn_over(now) };
+        self.countdown = countdown;
+        match self.hot.get(self.turn) {
+            Some(&ring) => self.take_here(ring),
+            None => self.look_further(),
         }
-        self.countdown -= 1;
-        if self.kept.is_full() {
-            return None;
-        }
-        // From where the last round ended, so that no ring is favoured.
-        let mut at = self.turn;
-        for _ in 0..self.hot.len() {
-            at = if at < self.hot.len() { at } else { 0 };
-            if let Some(&ring) = self.hot.get(at)
-                && let Some(incoming) = self.incoming.get(ring as usize)
-                && let Some(word) = incoming.receiver.peek(&incoming.slots)
-            {
-                self.turn = at + 1;
-                return self.take_word(ring, word);
-            }
-            at += 1;
-        }
-        self.idle()
     }
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {

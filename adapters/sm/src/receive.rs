@@ -6,9 +6,13 @@ use towline_core::time::{Duration, Instant};
 use crate::doorbell;
 use crate::error::OpenError;
 use crate::lane::Incoming;
-use crate::rail::{Rail, Stage};
+use crate::rail::{NOWHERE, Rail, Stage};
 use crate::single::{self, REFUSED, Reader, WORKS};
 
+/// Polls that begin with one ring, if they yield frames all the time.
+const TURN_POLLS: u32 = 63;
+/// Turns between two rounds of upkeep.
+const UPKEEP_TURNS: u32 = 3;
 /// Rings that are always polled, however quiet.
 const ALWAYS_HOT: usize = 4;
 /// Rounds of upkeep after which quiet rings are no longer polled each time.
@@ -29,9 +33,49 @@ impl Rail {
         self.report()
     }
 
+    /// The ring whose turn it is has nothing, or there is no such ring: the other hot ones.
+    #[inline(never)]
+    pub(crate) fn look_further(&mut self) -> Option<Event> {
+        if self.kept.is_full() {
+            self.turn = NOWHERE;
+            return None;
+        }
+        let mut at = self.turn;
+        for _ in 0..self.hot.len() {
+            at = if at < self.hot.len() { at } else { 0 };
+            if let Some(&ring) = self.hot.get(at)
+                && self.incoming.get(ring as usize).is_some_and(Incoming::waits)
+            {
+                self.turn = at;
+                return self.take(ring);
+            }
+            at += 1;
+        }
+        self.turn = at; // nobody is looked at twice before all others
+        self.idle()
+    }
+
+    /// It is another ring's turn: frames of one may come in so fast that the others are never looked at.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn turn_over(&mut self, now: Instant) -> Option<Event> {
+        self.countdown = TURN_POLLS;
+        self.turn = self.turn.wrapping_add(1);
+        match self.turns.checked_sub(1) {
+            Some(turns) => self.turns = turns,
+            None => {
+                self.turns = UPKEEP_TURNS;
+                if let Some(event) = self.upkeep(now) {
+                    return Some(event);
+                }
+            }
+        }
+        self.look_further()
+    }
+
     /// No hot ring had anything: the doorbell, and one quiet ring.
     #[inline]
-    pub(crate) fn idle(&mut self) -> Option<Event> {
+    fn idle(&mut self) -> Option<Event> {
         if doorbell::rang(self.board.bell(), self.bell_seen) {
             return self.idle_rung();
         }
@@ -85,7 +129,7 @@ impl Rail {
         if self.failing == 0 {
             return None;
         }
-        self.countdown = 16;
+        self.turns = 0;
         self.report()
     }
 

@@ -100,7 +100,7 @@ impl Sender {
 
     /// Room for a frame of `slots` slots, with `kept` slots to spare, from credit that is known already: its position.
     /// The answer is void once another reservation or `pad` is made. `slots` and `kept` are at most [`MAX_SLOTS`].
-    #[inline]
+    #[inline(always)]
     pub fn reserve(&mut self, slots: u32, kept: u32) -> Option<u32> {
         let used = self.position.wrapping_sub(self.credit);
         let index = self.position & self.slots.wrapping_sub(1);
@@ -137,16 +137,23 @@ impl Sender {
     }
 
     /// Makes the frame visible that was reserved last and has been written since. `slots` as reserved; `meta` from [`meta`].
-    #[inline]
+    #[inline(always)]
     pub fn publish(&mut self, shared: &impl Shared, slots: u32, meta: u32) {
-        let next = self.position.wrapping_add(slots);
+        self.publish_at(shared, self.position, shared.mark(self.position), slots, meta);
+    }
+
+    /// The same, for who has kept the sender's position and the first word of the slot there, so that neither need be
+    /// looked up again behind the frame's stores.
+    #[inline(always)]
+    pub fn publish_at(&mut self, shared: &impl Shared, position: u32, first: &AtomicU64, slots: u32, meta: u32) {
+        let next = position.wrapping_add(slots);
         if self.dirty != 0 {
             self.dirty = self.dirty.saturating_sub(slots);
             shared.mark(next).store(0, Ordering::Relaxed);
         }
-        let word = u64::from(meta) << 32 | u64::from(mark(self.position));
+        let word = u64::from(meta) << 32 | u64::from(mark(position));
         // Release: the frame's bytes and the cleared next word come first.
-        shared.mark(self.position).store(word, Ordering::Release);
+        first.store(word, Ordering::Release);
         self.position = next;
     }
 }
@@ -157,7 +164,25 @@ pub const fn meta(len: u32, tag: u8) -> u32 {
     (tag as u32) << 24 | len
 }
 
-/// A frame that waits at the receiver's position.
+/// What was found at the receiver's position.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// The position.
+    position: u32,
+    /// Length and tag as the sender wrote them.
+    meta: u32,
+}
+
+impl Waiting {
+    /// What stands at a receiver's position, if it is a frame; `word` is the first of the slot there.
+    #[inline(always)]
+    pub fn look(position: u32, word: &AtomicU64) -> Option<Self> {
+        let word = word.load(Ordering::Acquire);
+        (word as u32 == mark(position)).then_some(Self { position, meta: (word >> 32) as u32 })
+    }
+}
+
+/// A frame that was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived {
     /// Where it begins.
@@ -175,17 +200,19 @@ pub struct Receiver {
     /// Our position as the sender was last told.
     told: u32,
     slots: u32,
+    /// A quarter of them.
+    quarter: u32,
     /// The longest frame.
     limit: u32,
 }
 
 impl Receiver {
     /// A receiver without a ring.
-    pub const NONE: Self = Self { position: 0, told: 0, slots: 0, limit: 0 };
+    pub const NONE: Self = Self { position: 0, told: 0, slots: 0, quarter: 0, limit: 0 };
 
     /// The receiver of a ring of `slots` slots whose frames have up to `limit` bytes.
     pub const fn new(slots: u32, limit: u32, start: u32) -> Self {
-        Self { position: start, told: start, slots, limit }
+        Self { position: start, told: start, slots, quarter: slots / 4, limit }
     }
 
     /// Where the next frame begins.
@@ -200,23 +227,28 @@ impl Receiver {
         self.slots != 0
     }
 
-    /// The word of a frame that waits, unchecked; `None` if there is none.
+    /// The frame that waits, unchecked; `None` if there is none.
     #[inline]
-    pub fn peek(&self, shared: &impl Shared) -> Option<u32> {
-        let word = shared.mark(self.position).load(Ordering::Acquire);
-        (word as u32 == mark(self.position)).then_some((word >> 32) as u32)
+    pub fn peek(&self, shared: &impl Shared) -> Option<Waiting> {
+        Waiting::look(self.position, shared.mark(self.position))
     }
 
-    /// Takes the frame that `peek` found and moves on behind it; `Ok(None)` for padding. The frame's slots stay ours until
-    /// [`give_back`](Self::give_back).
+    /// Takes the frame that `peek` found just now and moves on behind it; `Ok(None)` for padding. The frame's slots stay
+    /// ours until [`give_back`](Self::give_back).
     ///
     /// # Errors
     /// [`Forged`] where it cannot be a frame of this ring; nothing moves then.
-    #[inline]
-    pub fn take(&mut self, meta: u32) -> Result<Option<Arrived>, Forged> {
-        let (position, len, tag) = (self.position, meta & PAD, (meta >> 24) as u8);
+    #[inline(always)]
+    pub fn take(&mut self, waiting: Waiting) -> Result<Option<Arrived>, Forged> {
+        // What was loaded before the mark is used again: no load behind it may come from before, so none would be spared.
+        let Waiting { position, meta } = waiting;
+        let (len, tag) = (meta & PAD, (meta >> 24) as u8);
         // What fits one slot needs no check: there is one, and no ring takes less.
-        let slots = if len as usize <= SLOT - PREFIX { 1 } else { self.measure(meta)? };
+        if len as usize <= SLOT - PREFIX {
+            self.position = position.wrapping_add(1);
+            return Ok(Some(Arrived { position, len, tag }));
+        }
+        let slots = self.measure(meta)?;
         self.position = position.wrapping_add(slots);
         if len == PAD {
             return Ok(None);
@@ -237,11 +269,17 @@ impl Receiver {
         if meta == PAD && rest != self.slots { Ok(rest) } else { Err(Forged) }
     }
 
+    /// Whether the slots before `position` make up a quarter of the ring with what the sender has not been told of.
+    #[inline(always)]
+    pub fn has_to_tell(&self, position: u32) -> bool {
+        position.wrapping_sub(self.told) >= self.quarter
+    }
+
     /// Gives the slots before `position` back to the sender, once they make up a quarter of the ring; tells whether that
     /// was now.
-    #[inline]
+    #[inline(always)]
     pub fn give_back(&mut self, shared: &impl Shared, position: u32) -> bool {
-        if position.wrapping_sub(self.told) < self.slots / 4 {
+        if !self.has_to_tell(position) {
             return false;
         }
         self.told = position;

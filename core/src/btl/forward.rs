@@ -42,7 +42,7 @@ macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
             attributes card add_peer del_peer reserve commit send request_init request_fini
-            send_request lend fetch drained poll read deliver release poll_at arm);
+            send_request send_now lend fetch drained poll read deliver release poll_at arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
@@ -58,6 +58,7 @@ macro_rules! forward_rail {
     (@ request_init $via:ident [request_init $($rest:ident)*]) => {};
     (@ request_fini $via:ident [request_fini $($rest:ident)*]) => {};
     (@ send_request $via:ident [send_request $($rest:ident)*]) => {};
+    (@ send_now $via:ident [send_now $($rest:ident)*]) => {};
     (@ lend $via:ident [lend $($rest:ident)*]) => {};
     (@ fetch $via:ident [fetch $($rest:ident)*]) => {};
     (@ drained $via:ident [drained $($rest:ident)*]) => {};
@@ -154,6 +155,19 @@ macro_rules! forward_rail {
         ) -> ::core::result::Result<$crate::btl::Sent, $crate::btl::SendError> {
             // SAFETY: passed on from the caller.
             $via!(self, rail => unsafe { rail.send_request(to, shape, header, body, cookie, extra) })
+        }
+    };
+    (@ send_now $via:ident []) => {
+        #[inline]
+        unsafe fn send_now(
+            &mut self,
+            to: $crate::btl::Endpoint,
+            tag: u8,
+            header: [u64; 3],
+            body: $crate::convertor::Span,
+        ) -> ::core::result::Result<$crate::btl::Sent, $crate::btl::SendError> {
+            // SAFETY: passed on from the caller.
+            $via!(self, rail => unsafe { rail.send_now(to, tag, header, body) })
         }
     };
     (@ lend $via:ident []) => {

@@ -146,6 +146,21 @@ pub trait Rail {
         Ok(self.commit(ticket))
     }
 
+    /// Sends a frame of the eager lane with a header of 24 bytes, given as words, least significant byte first, and a body
+    /// of up to [`COPIED`] bytes, if that takes no more than to write them down. A rail may answer [`SendError::Busy`]
+    /// where [`send`](Self::send) finds room, so who is told that goes there.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing is sent then.
+    ///
+    /// # Safety
+    /// The body's memory is readable and unchanging until this returns.
+    #[inline(always)]
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { send_by_grant(self, to, tag, header, body) }
+    }
+
     /// Prepares the [`Attributes::cache_bytes`] of a request that enters this rail's cache (P18): once, not on each use.
     fn request_init(&mut self, extra: &mut [u8]) {
         let _ = extra;
@@ -227,6 +242,31 @@ pub trait Rail {
     /// Says that the caller is about to sleep on the rail's wait handle. `true`: nothing is waiting now, and whatever
     /// comes will make the handle ready. `false`: there is work, poll first.
     fn arm(&mut self) -> bool;
+}
+
+/// What [`Rail::send_now`] does where a rail has no quicker way: [`Rail::reserve`], then [`Rail::commit`]. For rails on top of
+/// others that are to see both.
+///
+/// # Errors
+/// As [`Rail::reserve`].
+///
+/// # Safety
+/// As [`Rail::send_now`].
+#[inline(always)]
+pub unsafe fn send_by_grant<R: Rail + ?Sized>(
+    rail: &mut R,
+    to: Endpoint,
+    tag: u8,
+    header: [u64; 3],
+    body: Span,
+) -> Result<Sent, SendError> {
+    let (from, len) = (size_of_val(&header), (size_of_val(&header) as u32).wrapping_add(body.len() as u32));
+    let mut grant = rail.reserve(to, Shape { tag, lane: Lane::Eager, header: from as u8, len })?;
+    grant.write_words(0, header);
+    // SAFETY: the caller vouches for the body.
+    unsafe { grant.gather(from, body) };
+    let ticket = grant.finish();
+    Ok(rail.commit(ticket))
 }
 
 /// What became of a frame given to a rail.

@@ -1,5 +1,6 @@
 //! Rails on top of rails (`ptl_stack` of the contract, P35): one that changes what another says of itself, and one that
-//! lets an observer see each call; [`forward_rail!`](crate::forward_rail) writes what they only pass on. A link that adds reliability, and a simulator's faults, stack the same way.
+//! lets an observer see each call; [`forward_rail!`](crate::forward_rail) writes what they only pass on. A link that adds
+//! reliability, and a simulator's faults, stack the same way.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -21,6 +22,7 @@
 use super::Attributes;
 use super::rail::{
     Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
+    send_by_grant,
 };
 use crate::convertor::Span;
 use crate::time::Instant;
@@ -93,8 +95,8 @@ impl<R: Rail> Rail for Tuned<R> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
-    crate::forward_rail!(below, except add_peer, del_peer, reserve, commit, send, request_init, request_fini, send_request,
-        poll, deliver, release, arm);
+    crate::forward_rail!(below, except add_peer, del_peer, reserve, commit, send, request_init, request_fini,
+        send_request, send_now, poll, deliver, release, arm);
 
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
         (self.observer)(Call::AddPeer(peer));
@@ -127,6 +129,13 @@ impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
         (self.observer)(Call::Send(to, shape, cookie));
         // SAFETY: passed on from the caller.
         unsafe { self.rail.send(to, shape, header, body, cookie) }
+    }
+
+    // Seen as the reservation and the commit that it stands for.
+    #[inline]
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { send_by_grant(self, to, tag, header, body) }
     }
 
     fn request_init(&mut self, extra: &mut [u8]) {

@@ -12,4 +12,5 @@ mod tests;
 
 pub use layout::{Layout, LayoutError, MAX_DEPTH, Misfit, Piece};
 pub use runs::Runs;
+pub(crate) use span::Parts;
 pub use span::{Span, transfer};

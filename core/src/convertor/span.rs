@@ -8,6 +8,9 @@ use super::copy::copy;
 use super::layout::Layout;
 use super::runs::{Rows, Runs};
 
+/// A [`Span`]'s fields.
+pub(crate) type Parts = (*mut u8, u64, *const Layout<'static>, u64);
+
 /// A window on the packed form of user memory: where it lies and which bytes of it are meant. Plain data, without a
 /// lifetime: whoever reads or writes through it vouches for the memory.
 #[derive(Clone, Copy, Debug, FromZeros)]
@@ -30,6 +33,17 @@ unsafe impl Send for Span {}
 impl Span {
     /// No bytes at all.
     pub const EMPTY: Self = Self::contiguous(ptr::null_mut(), 0);
+
+    /// The span in pieces small enough for registers.
+    #[inline]
+    pub(crate) const fn parts(self) -> Parts {
+        (self.base, self.len, self.layout, self.from)
+    }
+
+    #[inline]
+    pub(crate) const fn of_parts((base, len, layout, from): Parts) -> Self {
+        Self { base, len, layout, from }
+    }
 
     /// The `len` bytes at `base`.
     #[inline]

@@ -56,7 +56,10 @@ impl core::error::Error for CommError {}
 pub(super) struct State<'m> {
     pub context: u32,
     pub rank: u32,
-    size: u32,
+    /// Ranks that are the peers of the same number: all of a world, none where there is a table.
+    world: u32,
+    /// Entries of the table.
+    len: u32,
     /// Null for the world.
     table: *const u32,
     memory: PhantomData<&'m [u32]>,
@@ -71,16 +74,14 @@ impl<'m> State<'m> {
         if rank >= size {
             return Err(CommError::RankOutside);
         }
-        Ok(Self { context, rank, size, table, memory: PhantomData })
+        let (world, len) = if table.is_null() { (size, 0) } else { (0, size) };
+        Ok(Self { context, rank, world, len, table, memory: PhantomData })
     }
 
     /// The peer of a rank.
     #[inline]
     pub fn peer(&self, rank: u32) -> Option<Peer> {
-        if rank >= self.size {
-            return None;
-        }
-        if self.table.is_null() {
+        if rank < self.world {
             return Some(Peer(rank));
         }
         self.table().get(rank as usize).map(|peer| Peer(*peer))
@@ -89,7 +90,7 @@ impl<'m> State<'m> {
     /// The rank of a peer: constant time in the world, a search elsewhere.
     pub fn rank_of(&self, peer: Peer) -> Option<u32> {
         if self.table.is_null() {
-            return (peer.0 < self.size).then_some(peer.0);
+            return (peer.0 < self.world).then_some(peer.0);
         }
         self.table().iter().position(|other| *other == peer.0).map(|rank| rank as u32)
     }
@@ -100,7 +101,7 @@ impl<'m> State<'m> {
         }
         // SAFETY: pointer and length are those of a slice that lives for 'm (see `new`); zeroed memory has a null
         // pointer, which was seen above.
-        unsafe { core::slice::from_raw_parts(self.table, self.size as usize) }
+        unsafe { core::slice::from_raw_parts(self.table, self.len as usize) }
     }
 }
 

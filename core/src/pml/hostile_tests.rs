@@ -55,10 +55,10 @@ fn p22_forged_handles_and_trespasses_are_counted_and_touch_nothing() {
     // A long receive that peer 2 is about to fill.
     let mut into = vec![0xaa; 1000];
     let receive = recv(&mut engine, from(2, 5), &mut into);
-    tell(&mut honest, &wire::Rendezvous::new(1, 5, 0, Handle::from_bits(77), 1000), &[]);
+    tell(&mut honest, &wire::Rendezvous::new(1, 5, 0, Handle::from_bits(1 << 32 | 77), 1000), &[]);
     engine.progress(Instant::ZERO);
     let ack: wire::Ack = heard(&mut honest);
-    assert_eq!((ack.sender.get(), ack.wanted.get()), (77, 1000));
+    assert_eq!((ack.sender.get(), ack.wanted.get()), (1 << 32 | 77, 1000));
     let handle = ack.receiver.get();
 
     let mut stale = 0;
@@ -125,4 +125,23 @@ fn p22_p27_a_send_that_is_no_answer_is_not_sent_back() {
     tell(&mut liar, &wire::Finish::new(handle), &[]);
     engine.progress(Instant::ZERO);
     assert!(matches!(engine.test(waiting), Some(Ok(_))));
+}
+
+/// Rails may let frames overtake each other: a short message waits for those before it, also where its receive is posted
+/// and nothing else stands in its way.
+#[test]
+fn m10_p25_a_short_message_waits_for_those_before_it() {
+    let (mut engine, [_, mut honest]) = among_strangers();
+    let mut into = [0; 8];
+    let first = recv(&mut engine, from(2, 5), &mut into);
+    tell(&mut honest, &wire::Match::new(1, 5, 1), b"second");
+    engine.progress(Instant::ZERO);
+    assert_eq!((engine.test(first), engine.counters().parked), (None, 1));
+    tell(&mut honest, &wire::Match::new(1, 5, 0), b"first");
+    engine.progress(Instant::ZERO);
+    assert_eq!(engine.test(first).map(|outcome| outcome.unwrap().delivered), Some(5));
+    assert_eq!(&into[..5], b"first");
+    let second = recv(&mut engine, from(2, 5), &mut into);
+    assert_eq!(engine.test(second).map(|outcome| outcome.unwrap().delivered), Some(6));
+    assert_eq!(&into[..6], b"second");
 }

@@ -130,6 +130,26 @@ impl PeerState {
         self.frame_out = self.frame_out.wrapping_add(1);
     }
 
+    /// Takes in credit that came back.
+    #[inline]
+    pub fn gain(&mut self, envelopes: u16, units: u16) {
+        self.envelopes = self.envelopes.saturating_add(envelopes).min(self.quota_envelopes);
+        self.units = self.units.saturating_add(units).min(self.quota_units);
+    }
+
+    /// Owes credit. `true` where it is to be sent without waiting for a frame to ride on, from now on: from `step` on.
+    #[inline]
+    pub fn owe(&mut self, envelopes: u16, units: u16, step: (u16, u16)) -> bool {
+        // A peer is owed no more than its share, which fits; one that sends beyond it may lose count of its own.
+        self.owed_envelopes = self.owed_envelopes.wrapping_add(envelopes);
+        self.owed_units = self.owed_units.wrapping_add(units);
+        let due = (self.owed_envelopes >= step.0 || self.owed_units >= step.1) && !self.has(CREDIT_DUE);
+        if due {
+            self.set(CREDIT_DUE);
+        }
+        due
+    }
+
     /// Whether something is held back that may go now, or has yet to be told of.
     #[inline]
     pub const fn is_held_up(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::engine::{Pml, Rails};
 use super::peer::{ASKED, ASKING, CREDIT_DUE, HOLDING, PROBE, REJECT_DUE, Standing};
 use super::receive::ENVELOPE_COOKIE;
-use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request};
+use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request, State};
 use super::unexpected::Stage;
 use super::{Failure, Status};
 use crate::btl::{Cookie, Endpoint, Event, Frame, Lost, Peer, Rail};
@@ -24,13 +24,17 @@ impl<R: Rails> Pml<'_, R> {
             let Some(rail) = self.rails.rail_mut(index) else { continue };
             // Looked at in place: moving a frame costs as much as matching it.
             match &rail.poll(now) {
+                Some(Event::Frame(frame)) if frame.tag == ptl::TAG => {
+                    if !self.arrive_at_once(frame) {
+                        self.frame(index, frame);
+                    }
+                }
                 None => continue,
-                Some(Event::Frame(frame)) if frame.tag == ptl::TAG => self.frame(index, frame),
                 Some(event) => self.event(index, *event),
             }
             events = events.wrapping_add(1);
         }
-        if !self.active.is_empty() || self.work_head != 0 || self.refused != 0 {
+        if self.active.any() | self.work_head | self.refused != 0 {
             events = events.wrapping_add(self.send_waiting());
         }
         events
@@ -110,7 +114,7 @@ impl<R: Rails> Pml<'_, R> {
         self.lost(peer, Lost::Closed);
     }
 
-    #[inline]
+    #[inline(never)]
     fn frame(&mut self, rail: usize, frame: &Frame) {
         ptl::receive(frame, &mut Arrival { pml: self, rail });
     }
@@ -268,10 +272,27 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Takes the outcome of a request that is done, and frees it.
+    /// Takes the outcome of a request that is done, and frees it. `None` where it is not done.
     #[inline]
     pub(super) fn take_outcome(&mut self, request: Request) -> Option<Result<Status, Failure>> {
-        if self.requests.get(request.0)?.flags & NOTIFY != 0 {
+        // The quick way: one look at the request, which succeeded and is in no list.
+        let quick = |state: &State| {
+            state.phase == Phase::Done
+                && state.outcome == Outcome::Success
+                && state.flags & (NOTIFY | RECEIVE) == RECEIVE
+        };
+        let Some(state) = self.requests.free_if(request.0, quick) else { return self.take_outcome_slow(request) };
+        let status = Status { peer: Peer(state.peer), tag: state.tag, received: state.total, delivered: state.wanted };
+        Some(if status.delivered < status.received { Err(Failure::Truncated(status)) } else { Ok(status) })
+    }
+
+    #[inline(never)]
+    fn take_outcome_slow(&mut self, request: Request) -> Option<Result<Status, Failure>> {
+        let Some(state) = self.requests.get(request.0) else { return Some(Err(Failure::NoRequest)) };
+        if state.phase != Phase::Done {
+            return None;
+        }
+        if state.flags & NOTIFY != 0 {
             self.completed.remove(&mut self.requests, request.0.slot());
         }
         let state = self.requests.free(request.0)?;
@@ -318,8 +339,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
     #[inline]
     fn credit(&mut self, from: Peer, envelopes: u16, units: u16) {
         let Some(peer) = self.pml.peers.get_mut(from.0 as usize) else { return };
-        peer.envelopes = peer.envelopes.saturating_add(envelopes).min(peer.quota_envelopes);
-        peer.units = peer.units.saturating_add(units).min(peer.quota_units);
+        peer.gain(envelopes, units);
         if !peer.held.is_empty() {
             self.pml.put_to_work(from.0);
         }

@@ -197,6 +197,21 @@ pub(crate) struct State {
     pub cached: u32,
 }
 
+impl State {
+    /// The request is over; what else that brings is the affair of [`is_awaited`](Self::is_awaited).
+    #[inline]
+    pub fn finish(&mut self, outcome: Outcome) {
+        self.phase = Phase::Done;
+        self.outcome = outcome;
+    }
+
+    /// Whether more is to be done at the request's end than to wait for whoever takes its outcome.
+    #[inline]
+    pub const fn is_awaited(&self) -> bool {
+        self.flags & (DETACHED | NOTIFY) != 0 || self.cached != 0
+    }
+}
+
 /// Requests linked first to last, by index plus one. A request is in at most one list.
 #[derive(Clone, Copy, Debug, FromZeros, Default)]
 #[repr(C)]
@@ -209,6 +224,12 @@ impl List {
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.head == 0
+    }
+
+    /// 0 where there is none: to ask several lists at once.
+    #[inline]
+    pub const fn any(&self) -> u32 {
+        self.head
     }
 
     /// The first request's slot.

@@ -9,7 +9,7 @@ use super::request::{
 };
 use crate::btl::rail::COPIED;
 use crate::btl::{Endpoint, Loan, Peer, Rail, SendError, Sent};
-use crate::convertor::Span;
+use crate::convertor::{Parts, Span};
 use crate::error::Blame;
 use crate::pool::Handle;
 use crate::{ptl, wire};
@@ -93,7 +93,8 @@ impl<R: Rails> Pml<'_, R> {
             && len <= COPIED
             && matches!(mode, Mode::Standard | Mode::Buffered)
         {
-            let index = (to.0 as usize).wrapping_mul(count).wrapping_add(peer.turn as usize);
+            let turn = if count == 1 { 0 } else { peer.turn as usize };
+            let index = (to.0 as usize).wrapping_mul(count).wrapping_add(turn);
             if let Some(link) = self.links.get(index)
                 && let Some(rail) = self.rails.rail_mut(link.rail as usize)
             {
@@ -107,11 +108,13 @@ impl<R: Rails> Pml<'_, R> {
                 }
             }
         }
-        self.isend_slow(to, context, tag, mode, data)
+        let parts = data.parts(); // spares the quick way from writing the span down for a call that it does not make
+        self.isend_slow(to, context, tag, mode, parts)
     }
 
     /// Takes a request, puts it behind what is held back, and tries at once.
-    fn isend_slow(&mut self, to: Peer, context: u32, tag: u32, mode: Mode, data: Span) -> Result<Sending, Refusal> {
+    fn isend_slow(&mut self, to: Peer, context: u32, tag: u32, mode: Mode, data: Parts) -> Result<Sending, Refusal> {
+        let data = Span::of_parts(data);
         let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };
         match peer.standing {
             Standing::Up => {}
@@ -393,16 +396,15 @@ impl<R: Rails> Pml<'_, R> {
     #[inline]
     pub(super) fn complete(&mut self, slot: u32, outcome: Outcome) {
         let Some(state) = self.requests.at_mut(slot) else { return };
-        state.phase = Phase::Done;
-        state.outcome = outcome;
-        if state.flags & (DETACHED | NOTIFY) != 0 || state.cached != 0 {
+        state.finish(outcome);
+        if state.is_awaited() {
             self.end(slot);
         }
     }
 
     /// What else the end of a request brings.
     #[cold]
-    fn end(&mut self, slot: u32) {
+    pub(super) fn end(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle(slot) else { return };
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & RECEIVE != 0 {
@@ -460,13 +462,16 @@ fn eager_sent(peer: &mut PeerState, len: u64) {
     peer.sent();
     peer.next_out = peer.next_out.wrapping_add(1);
     peer.envelopes = peer.envelopes.wrapping_sub(1); // the caller saw that it is not 0
-    peer.units = peer.units.saturating_sub(u16::from(len != 0));
+    peer.units = peer.units.wrapping_sub(u16::from(len != 0)); // as above
     next_turn(peer);
 }
 
 /// First fragments go round the links of the lowest latency (P12).
 #[inline]
 fn next_turn(peer: &mut PeerState) {
+    if peer.firsts == 1 {
+        return;
+    }
     let turn = peer.turn.wrapping_add(1);
     peer.turn = if turn < peer.firsts { turn } else { 0 };
 }

@@ -9,6 +9,7 @@ mod receive;
 mod send;
 
 pub use cache::Cache;
+pub(crate) use receive::short_message;
 pub use receive::{First, Upcalls, receive};
 pub use send::{control, eager, first, fragment};
 

@@ -52,6 +52,16 @@ pub struct First {
     pub total: u64,
 }
 
+/// Header and body of an eager message that is whole in its frame, for who has a quicker way for those than
+/// [`Upcalls::first`]; they are `None` for all else.
+#[inline(always)]
+pub(crate) fn short_message(frame: &Frame) -> Option<(wire::Match, &[u8])> {
+    const HEADER: usize = size_of::<wire::Match>();
+    let (header, body) = wire::Match::read_from_prefix(&frame.head).ok()?;
+    let body = body.get(..(frame.len as usize).wrapping_sub(HEADER))?;
+    (header.common.kind == Kind::Match.byte()).then_some((header, body))
+}
+
 /// Makes the upcall that a frame stands for. Frames of more bytes than their header allows, of another version or of
 /// no kind are malformed.
 #[inline]
@@ -81,9 +91,8 @@ pub fn receive<U: Upcalls>(frame: &Frame, upcalls: &mut U) {
 
 #[inline(always)]
 fn give_credit<U: Upcalls>(from: Peer, common: &Common, upcalls: &mut U) {
-    let (envelopes, units) = (common.envelopes.get(), common.units.get());
-    if (envelopes | units) != 0 {
-        upcalls.credit(from, envelopes, units);
+    if common.has_credit() {
+        upcalls.credit(from, common.envelopes.get(), common.units.get());
     }
 }
 

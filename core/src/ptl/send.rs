@@ -5,7 +5,6 @@ use zerocopy::{Immutable, IntoBytes};
 use super::TAG;
 use crate::btl::{Cookie, Endpoint, Lane, Rail, SendError, Sent, Shape};
 use crate::convertor::Span;
-use crate::wire;
 
 /// Sends a short message whole, copied: `words` is its header (see [`wire::Match::words`]).
 ///
@@ -16,14 +15,8 @@ use crate::wire;
 /// The body's memory is readable and unchanging during the call.
 #[inline(always)]
 pub unsafe fn eager<R: Rail>(rail: &mut R, to: Endpoint, words: [u64; 3], body: Span) -> Result<Sent, SendError> {
-    const HEADER: usize = size_of::<wire::Match>();
-    let len = (HEADER as u32).wrapping_add(body.len() as u32);
-    let mut grant = rail.reserve(to, Shape { tag: TAG, lane: Lane::Eager, header: HEADER as u8, len })?;
-    grant.write_words(0, words);
     // SAFETY: passed on from the caller.
-    unsafe { grant.gather(HEADER, body) };
-    let ticket = grant.finish();
-    Ok(rail.commit(ticket))
+    unsafe { rail.send_now(to, TAG, words, body) }
 }
 
 /// Sends a first fragment: `header`, then all of `body`, which the caller has cut to what the rail takes. `extra` are the

@@ -2,7 +2,7 @@
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::btl::loopback::Hub;
-use towline_core::btl::{Cookie, Endpoint, FrameId, Lane, Peer, Rail, Shape, Ticket};
+use towline_core::btl::{Cookie, Endpoint, FrameId, Lane, Peer, Rail, Shape, Ticket, send_by_grant};
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
 
@@ -48,6 +48,10 @@ pub fn rail(rail: &mut impl Rail) {
                 // SAFETY: never run; for the linker only.
                 let sent = unsafe { rail.send(Endpoint(any(0)), shape, bytes(&mut room), span, Cookie(any(0))) };
                 keep(sent.map_err(|error| (error.blame(), say(error))).is_ok());
+            }
+            11 => {
+                // SAFETY: never run; for the linker only.
+                keep(unsafe { send_by_grant(rail, Endpoint(any(0)), any(0), any([0; 3]), span) });
             }
             6 => {
                 if let Some(towline_core::btl::Event::Frame(frame)) = rail.poll(Instant::from_nanos(any(0))) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use towline_core::btl::{
     Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lane, Peer, Rail, SendError, Sent, Shape, Ticket,
-    Unreachable,
+    Unreachable, send_by_grant,
 };
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
@@ -100,7 +100,7 @@ macro_rules! inner {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: Rail> Rail for Recorder<R> {
-    forward_rail!(inner, except attributes, add_peer, reserve, commit, send, send_request, poll, deliver, release);
+    forward_rail!(inner, except attributes, add_peer, reserve, commit, send, send_request, send_now, poll, deliver, release);
 
     fn attributes(&self) -> &Attributes {
         &self.attributes
@@ -128,6 +128,11 @@ impl<R: Rail> Rail for Recorder<R> {
     fn commit(&mut self, ticket: Ticket) -> Sent {
         self.log.borrow_mut().sent.push((self.lane, ticket.len));
         self.inner.commit(ticket)
+    }
+
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { send_by_grant(self, to, tag, header, body) }
     }
 
     unsafe fn send(

@@ -94,11 +94,15 @@ pub struct Counters {
     pub most_steps: u32,
 }
 
+/// [`Matcher::alone`] while the table is in use.
+const TABLE: u64 = 1 << 33;
+
 /// Posted receives and unexpected messages of one engine. See the [module](self).
 #[derive(Debug)]
 pub struct Matcher<'m> {
-    /// The posted receive where there is just one, as index plus one: it needs no table, which is then empty.
-    alone: u32,
+    /// The posted receive where there is just one, as index plus one: it needs no table, which is then empty. With bit 32
+    /// set where it takes any tag. 0 where there is none, [`TABLE`] where the table has them.
+    alone: u64,
     alone_pattern: Pattern,
     posted: posted::Posted<'m>,
     unexpected: unexpected::Unexpected<'m>,
@@ -131,14 +135,17 @@ impl<'m> Matcher<'m> {
     /// Appends a receive. Ignored if the slot does not exist or is posted already.
     #[inline]
     pub fn post(&mut self, slot: u32, pattern: Pattern) {
-        if self.posted.len() == 0 && slot < self.posted.slots() {
-            if self.alone == 0 {
-                self.alone = slot.wrapping_add(1);
-                self.alone_pattern = pattern;
-                return;
-            }
-            let first = self.alone.wrapping_sub(1);
-            self.alone = 0;
+        if slot >= self.posted.slots() {
+            return;
+        }
+        if self.alone == 0 {
+            let wild = u64::from(pattern.tag == ANY);
+            self.alone = u64::from(slot).wrapping_add(1) | wild << 32;
+            self.alone_pattern = pattern;
+            return;
+        }
+        if let Some(first) = self.alone() {
+            self.alone = TABLE;
             self.posted.post(&self.hasher, first, self.alone_pattern);
         }
         self.posted.post(&self.hasher, slot, pattern);
@@ -147,17 +154,19 @@ impl<'m> Matcher<'m> {
     /// Takes back a receive, wherever it stands, in constant time. False if it is not posted.
     #[inline]
     pub fn unpost(&mut self, slot: u32) -> bool {
-        if self.alone != 0 && self.alone == slot.wrapping_add(1) {
+        if self.alone() == Some(slot) {
             self.alone = 0;
             return true;
         }
-        self.posted.unpost(&self.hasher, slot)
+        let found = self.posted.unpost(&self.hasher, slot);
+        self.leave_empty_table();
+        found
     }
 
     /// The receive that was posted first among those that accept `key`; it is no longer posted then.
     #[inline]
     pub fn take_posted(&mut self, key: &Key) -> Option<u32> {
-        if let Some(slot) = self.alone.checked_sub(1) {
+        if let Some(slot) = self.alone() {
             if !self.alone_pattern.accepts(key) {
                 self.meter.searched(1, false);
                 return None;
@@ -166,13 +175,33 @@ impl<'m> Matcher<'m> {
             self.meter.found_at_once();
             return Some(slot);
         }
-        self.posted.take(&self.hasher, key, &self.meter)
+        let found = self.posted.take(&self.hasher, key, &self.meter);
+        self.leave_empty_table();
+        found
+    }
+
+    /// The receive that is posted, where it is the only one and has no wildcard and accepts `key`. It stays posted: what
+    /// is found is taken by [`take_only`](Self::take_only).
+    #[inline(always)]
+    pub(crate) fn only_posted(&self, key: &Key) -> Option<u32> {
+        let pattern = &self.alone_pattern;
+        // One comparison for none and for any tag: neither is a slot's number. And no message comes from any source.
+        let slot = u32::try_from(self.alone.wrapping_sub(1)).ok()?;
+        let differ = (pattern.context ^ key.context) | (pattern.source ^ key.source) | (pattern.tag ^ key.tag);
+        (differ == 0).then_some(slot)
+    }
+
+    /// Takes what [`only_posted`](Self::only_posted) has just found.
+    #[inline(always)]
+    pub(crate) fn take_only(&mut self) {
+        self.alone = 0;
+        self.meter.found_at_once();
     }
 
     /// The receive that was posted first among those that accept `key`; it stays posted.
     #[inline]
     pub fn peek_posted(&self, key: &Key) -> Option<u32> {
-        match self.alone.checked_sub(1) {
+        match self.alone() {
             Some(slot) => self.alone_pattern.accepts(key).then_some(slot),
             None => self.posted.peek(&self.hasher, key),
         }
@@ -182,7 +211,7 @@ impl<'m> Matcher<'m> {
     /// over all slots is quicker than [`next_posted`](Self::next_posted).
     #[inline]
     pub fn posted(&self, slot: u32) -> Option<Pattern> {
-        if self.alone != 0 && self.alone == slot.wrapping_add(1) {
+        if self.alone() == Some(slot) {
             return Some(self.alone_pattern);
         }
         self.posted.get(slot)
@@ -191,16 +220,29 @@ impl<'m> Matcher<'m> {
     /// The receive that was posted next after the one in slot `after`, or the first of all. Each call walks the table:
     /// for slow paths. `None` also where `after` is not posted (any more), so get the next before taking one out.
     pub fn next_posted(&self, after: Option<u32>) -> Option<(u32, Pattern)> {
-        match self.alone.checked_sub(1) {
+        match self.alone() {
             Some(slot) => after.is_none().then_some((slot, self.alone_pattern)),
             None => self.posted.next(after),
         }
     }
 
+    #[inline]
+    fn leave_empty_table(&mut self) {
+        if self.alone == TABLE && self.posted.len() == 0 {
+            self.alone = 0;
+        }
+    }
+
+    /// The posted receive where there is just one.
+    #[inline]
+    const fn alone(&self) -> Option<u32> {
+        (self.alone as u32).checked_sub(1)
+    }
+
     /// Receives that are posted.
     #[inline]
     pub const fn posted_len(&self) -> u32 {
-        self.posted.len().wrapping_add(if self.alone != 0 { 1 } else { 0 })
+        self.posted.len().wrapping_add(if self.alone().is_some() { 1 } else { 0 })
     }
 
     /// Appends a message that no posted receive accepts. Ignored if the slot does not exist or holds one already.

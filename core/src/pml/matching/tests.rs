@@ -339,3 +339,37 @@ fn m10_the_smallest_matcher_is_small_and_the_budget_is_kept() {
     let mut block = [0u8; 64];
     assert!(Matcher::new(&mut Arena::new(&mut block), u32::MAX, u32::MAX, 0).is_err());
 }
+
+#[test]
+fn m10_a_lone_receive_is_found_at_once_unless_it_has_a_wildcard() {
+    let key = |source, tag| Key { context: 1, source, tag };
+    let only = |pattern: Pattern, key: &Key| {
+        with_matcher(4, 4, 0, |mut matcher| {
+            matcher.post(2, pattern);
+            let found = matcher.only_posted(key);
+            assert!(found.is_none() || found == matcher.peek_posted(key), "{pattern:?} {key:?}");
+            if found.is_some() {
+                matcher.take_only();
+                assert_eq!((matcher.posted_len(), matcher.only_posted(key)), (0, None));
+            }
+            found
+        })
+    };
+    assert_eq!(only(Pattern { context: 1, source: 3, tag: 7 }, &key(3, 7)), Some(2));
+    assert_eq!(only(Pattern { context: 1, source: 3, tag: 7 }, &key(3, 8)), None);
+    assert_eq!(only(Pattern { context: 1, source: 3, tag: 7 }, &key(4, 7)), None);
+    assert_eq!(only(Pattern { context: 2, source: 3, tag: 7 }, &key(3, 7)), None);
+    assert_eq!(only(Pattern { context: 1, source: ANY, tag: 7 }, &key(3, 7)), None);
+    // What a liar may send: no receive of any tag takes it.
+    assert_eq!(only(Pattern { context: 1, source: 3, tag: ANY }, &key(3, ANY)), None);
+    // Two are not one, and the one that is left of them is in the table.
+    with_matcher(4, 4, 0, |mut matcher| {
+        matcher.post(0, Pattern { context: 1, source: 3, tag: 7 });
+        matcher.post(1, Pattern { context: 1, source: 3, tag: 7 });
+        assert_eq!(matcher.only_posted(&key(3, 7)), None);
+        assert_eq!(matcher.take_posted(&key(3, 7)), Some(0));
+        assert_eq!((matcher.only_posted(&key(3, 7)), matcher.take_posted(&key(3, 7))), (None, Some(1)));
+        matcher.post(3, Pattern { context: 1, source: 3, tag: 7 });
+        assert_eq!(matcher.only_posted(&key(3, 7)), Some(3));
+    });
+}
