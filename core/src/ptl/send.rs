@@ -6,7 +6,7 @@ use super::TAG;
 use crate::btl::{Cookie, Endpoint, Lane, Rail, SendError, Sent, Shape};
 use crate::convertor::Span;
 
-/// Sends a short message whole, copied: `words` is its header (see [`wire::Match::words`]).
+/// Sends a short message whole, copied: `words` is its header (see [`Match::words`](crate::wire::Match::words)).
 ///
 /// # Errors
 /// As [`Rail::reserve`].

@@ -175,6 +175,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         0 => pml.notify(request),
         1 => keep(pml.next_completed()),
         2 => pml.detach(request),
+        20 => pml.lose_peer(Peer(any(0))),
         3 => {
             keep((pml.poll_at(), pml.arm(), pml.has_said_all(), pml.used(), *pml.counters(), pml.matcher().counters()))
         }
