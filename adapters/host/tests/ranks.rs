@@ -509,6 +509,35 @@ fn a_rank_that_vanishes_is_named_to_those_who_wait_for_it() {
 }
 
 #[test]
+fn a_rank_that_vanishes_while_messages_are_lent_both_ways_fails_them_and_nothing_waits() {
+    let quick = |builder: towline::Builder| builder.transports("sm").configure(|config| config.finish_timeout_ms = 100);
+    ranks_with(2, quick, |world| {
+        for _ in 0..3 {
+            world.barrier().unwrap();
+        }
+        let other = 1 - world.rank();
+        assert!(world.report()[other as usize].contains("in a single copy"));
+        let sending = world.isend(other, 1, pattern(300_000, world.rank())).unwrap();
+        if world.rank() == 1 {
+            let vanished = catch_unwind(AssertUnwindSafe(move || {
+                let (world, _sending) = (world, sending);
+                world.recv(0, 2, &mut [0u8; 1]).unwrap();
+                std::panic::resume_unwind(Box::new("gone"));
+            }));
+            assert!(vanished.is_err());
+            return;
+        }
+        // Nothing of it is here but where it lies.
+        assert_eq!(world.probe(1, 1).unwrap().bytes, 300_000);
+        world.send(1, 2, &[0u8]).unwrap();
+        assert_eq!(world.recv(1, 9, &mut [0u8; 4]).unwrap_err(), Error::PeerFailed { rank: 1 });
+        let mut into = vec![0; 300_000];
+        assert_eq!(world.recv(1, 1, &mut into[..]).unwrap_err(), Error::PeerFailed { rank: 1 });
+        assert_eq!(sending.wait().unwrap_err().error, Error::PeerFailed { rank: 1 });
+    });
+}
+
+#[test]
 fn p5_transports_are_chosen_by_rank_and_reported() {
     ranks(2, "", |world| {
         assert_eq!(world.rails(), ["sm", "loopback"]); // tcp reaches nobody better
