@@ -115,7 +115,6 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
                 let peers = [Peer(any(0)); 3];
                 keep(mtl.add_peers(any(&peers), |_| any(&room), |_, _, rail| add(rail)));
             }
-            3 if any(true) => mtl.pml().lose_peer(Peer(any(0))),
             3 => mtl.del_peer(Peer(any(0))),
             4 => {
                 let group = if any(true) { Group::World { size: any(0) } } else { Group::Table(any(&[])) };
