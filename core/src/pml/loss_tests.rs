@@ -3,14 +3,17 @@
 use std::boxed::Box;
 use std::vec::Vec;
 
+use zerocopy::IntoBytes;
+
 use super::matching::Pattern;
 use super::tests::{WIDE, bytes, memory};
 use super::*;
 use crate::arena::Arena;
 use crate::btl::testing::{Answer, Scripted, rails};
-use crate::btl::{Event, Lost, Peer, Rail, Unreachable};
+use crate::btl::{Endpoint, Event, Lane, Lost, Peer, Rail, Shape, Unreachable};
 use crate::convertor::Span;
 use crate::time::Instant;
+use crate::wire;
 
 type Engine = Pml<'static, [Scripted; 2]>;
 
@@ -82,6 +85,29 @@ fn p7_a_receive_is_not_over_while_a_rail_writes_to_its_memory() {
     engines[1].rails()[0].script.borrow_mut().events.push_back(Event::Lost(Peer(0), Lost::Broken));
     turn(&mut engines, 1);
     assert_eq!(engines[1].test(receive), Some(Err(Failure::PeerFailed(Peer(0)))));
+}
+
+/// Who guesses the handle of a receive that waits for its first bytes, and has asked for no others, cannot have a rail write
+/// to its memory that nobody waits for.
+#[test]
+fn p22_p7_fragments_that_nobody_has_asked_for_touch_nothing() {
+    let mut engines = pair(WIDE, slow_bodies);
+    let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(200));
+    turn(&mut engines, 10);
+    let mut into = [0; 200];
+    let receive = recv(&mut engines[1], 1, &mut into);
+    let shape = Shape { tag: crate::ptl::TAG, lane: Lane::Bulk, header: 28, len: 128 };
+    let rail = &mut engines[0].rails_mut()[0];
+    let mut grant = rail.reserve(Endpoint(1), shape).unwrap();
+    grant.write(0, wire::Fragment::new(receive.to_bits(), 100).as_bytes());
+    let ticket = grant.finish();
+    rail.commit(ticket);
+    turn(&mut engines, 10);
+    assert_eq!((engines[1].counters().stale, [0, 1].map(|rail| engines[1].rails()[rail].coming())), (1, [0, 1]));
+    engines[1].rails().iter().for_each(|rail| rail.script.borrow_mut().slow_delivery = false);
+    turn(&mut engines, 20);
+    assert!(matches!(engines[1].test(receive), Some(Ok(_))));
+    assert_eq!(into, *data(200));
 }
 
 /// A matched probe took the message, whose payload was still coming in when its sender was lost: whoever receives it must

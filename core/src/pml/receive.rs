@@ -432,7 +432,7 @@ impl<R: Rails> Pml<'_, R> {
         state.wanted = envelope.total.min(state.span.len());
         state.moved = u64::from(envelope.body);
         state.remote = envelope.sender;
-        state.phase = Phase::Receiving;
+        state.phase = Phase::Responding; // not receiving: nothing was asked for yet
         if envelope.filling {
             envelope.stage = Stage::Claimed;
             envelope.next = request;
@@ -451,9 +451,6 @@ impl<R: Rails> Pml<'_, R> {
         let answered = self.peers.get(envelope.peer as usize).is_some_and(|peer| peer.answered == slot.wrapping_add(1));
         self.give_back(handle, answered);
         if envelope.rendezvous {
-            if let Some(state) = self.requests.at_mut(request) {
-                state.phase = Phase::Responding;
-            }
             self.respond_or_queue(request);
         } else {
             self.complete(request, Outcome::Success);
