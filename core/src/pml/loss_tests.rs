@@ -159,6 +159,24 @@ fn p7_m6_a_peer_that_comes_back_after_its_loss_is_heard() {
     assert_eq!(engines[1].used(), [0; 3]);
 }
 
+/// The same for messages that were refused, where that could not be told before their sender was deleted.
+#[test]
+fn p7_m6_a_refusal_that_nobody_can_be_told_of_is_no_debt_to_who_comes_next() {
+    let mut engines = pair(Config { unexpected: 8, units: 8, ..WIDE }, |_, _, _| {});
+    let _ = send(&mut engines[0], 1, 1, Mode::Synchronous, data(10));
+    turn(&mut engines, 10);
+    engines[1].rails()[0].script.borrow_mut().always = Some(Answer::Busy);
+    engines[1].purge(1);
+    assert_eq!(engines[1].used()[1], 1);
+    engines[1].del_peer(Peer(0));
+    let params = engines[0].params();
+    add(&mut engines[1], 0, &params);
+    assert_eq!(engines[1].used(), [0; 3]);
+    turn(&mut engines[1..], 1);
+    let peer = engines[1].peers[0];
+    assert_eq!((peer.owed_envelopes, peer.owed_units, peer.kept_envelopes, peer.kept_units), (0, 0, 0, 0));
+}
+
 /// Who goes to sleep must not have anything to say left: room in a rail wakes nobody.
 #[test]
 fn p27_no_sleep_while_a_notice_or_an_ask_waits_for_room() {

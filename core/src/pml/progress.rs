@@ -251,7 +251,7 @@ impl<R: Rails> Pml<'_, R> {
                 Stage::Queued => {
                     self.matcher.remove_unexpected(slot);
                 }
-                // Freed when its turn in that list comes: nobody can be told any more.
+                // Freed below, with its place in that list: nobody can be told any more.
                 Stage::Refused if !filling => {
                     envelope.rendezvous = false;
                     continue;
@@ -267,6 +267,7 @@ impl<R: Rails> Pml<'_, R> {
                 self.give_back(handle, true);
             }
         }
+        self.run_refused(); // before the peer may come back, whose credit these are not
         if let Some(peer) = self.peers.get_mut(index as usize) {
             (peer.owed_envelopes, peer.owed_units) = (0, 0);
         }
