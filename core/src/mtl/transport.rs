@@ -260,7 +260,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Takes a message out of the queues, for [`imrecv`](Self::imrecv) alone. See [`Pml::improbe`].
     ///
     /// # Errors
-    /// [`Refusal::Busy`] where there is one, and no request for it.
+    /// [`Refusal::Busy`] where there is one, and no request for it; [`Refusal::Invalid`] for no such communicator, rank or
+    /// tag.
     pub fn improbe(&mut self, comm: Comm, source: Source, tag: Tag) -> Result<Option<(Message, Envelope)>, Refusal> {
         let pattern = self.pattern(comm, source, tag).ok_or(Refusal::Invalid)?;
         self.pml.improbe(pattern)

@@ -7,11 +7,13 @@
 //!
 //! A short message that finds no receive is fetched into a payload unit at once, so that its sender need not wait.
 //!
-//! One message at a time is lent to a peer, and only where one link leads there. That is the quickest way for a message that somebody waits for. Those that
-//! are sent before its answer come as a stream, and are copied in fragments: then both processes work on it at once.
+//! One message at a time is lent to a peer, and only where one link leads there. That is the quickest way for a message
+//! that somebody waits for. Those that are sent before its answer come as a stream, and are copied in fragments: then
+//! both processes work on it at once.
 
 use super::engine::{Pml, Rails};
 use super::peer::LENDING;
+use crate::btl::rail::COPIED;
 use crate::btl::{Endpoint, Frame, LOAN, Loan, Rail};
 use crate::convertor::Span;
 use crate::pool::Handle;
@@ -22,6 +24,8 @@ use crate::wire::{self, Finish};
 const LENT: u64 = 1;
 /// Bytes that a payload unit needs for a loan and the rail that brought it.
 pub(super) const KEPT_LOAN: u32 = LOAN as u32 + 8;
+
+const _: () = assert!(LOAN as u64 <= COPIED, "a rail copies a loan, which lies on the sender's stack");
 
 /// The loan that a first fragment brought.
 pub(super) fn loan_of(frame: &Frame) -> Loan {
