@@ -81,6 +81,16 @@ impl Slots {
         let _ = slot;
     }
 
+    /// The first words of a frame.
+    ///
+    /// # Safety
+    /// As [`mark_of`](Self::mark_of).
+    #[inline(always)]
+    pub unsafe fn header(frame: *const u8) -> [u64; 3] {
+        // SAFETY: as in `head`; the frame begins at a word of its slot.
+        unsafe { frame.cast::<[u64; 3]>().read() }
+    }
+
     /// The first slot's share of the frame that begins at `frame`, which [`frame`](Self::frame) gave; copied once.
     ///
     /// # Safety

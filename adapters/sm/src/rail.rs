@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use towline_core::btl::attributes::EXCLUSIVITY_HOST;
 use towline_core::btl::{
     Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Loan, Lost, Peer,
-    Rail as RailTrait, SendError, Sent, Shape, Ticket, Unreachable,
+    Rail as RailTrait, SendError, Sent, Shape, Short, Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
@@ -21,9 +21,6 @@ use crate::kept::Kept;
 use crate::lane::{Incoming, Outgoing};
 use crate::mapped::Slots;
 use crate::ring::{Arrived, Forged, Waiting, meta, slots_for};
-
-/// No ring's place in the list of hot ones.
-pub(crate) const NOWHERE: usize = usize::MAX;
 
 /// One rank's way to the other processes of its host.
 ///
@@ -53,7 +50,7 @@ pub struct Rail {
     pub(crate) countdown: u32,
     /// Turns until upkeep is due.
     pub(crate) turns: u32,
-    /// Which hot ring is looked at first; none while no further frame can be held.
+    /// Which hot ring is looked at first.
     pub(crate) turn: usize,
     /// Incoming rings that are polled each time, by their index in `incoming`.
     pub(crate) hot: Vec<u32>,
@@ -199,62 +196,40 @@ impl Rail {
         &self.config
     }
 
-    /// Takes the frame that waits in an incoming ring, or looks further.
-    #[inline(always)]
-    fn take_here(&mut self, ring: u32) -> Option<Event> {
-        let Some(incoming) = self.incoming.get_mut(ring as usize) else { return self.look_further() };
-        let frame = incoming.slots.frame(incoming.receiver.position());
-        // SAFETY: the mapping is the ring's, and is not given up in here.
-        let first = unsafe { Slots::mark_of(frame) };
-        let Some(waiting) = Waiting::look(incoming.receiver.position(), first) else { return self.look_further() };
-        let arrived = match incoming.receiver.take(waiting) {
+    /// Takes the frame that waits in an incoming ring, if there is one and it may be held.
+    pub(crate) fn take(&mut self, ring: u32) -> Option<Event> {
+        if self.kept.is_full() {
+            return None;
+        }
+        let incoming = self.incoming.get_mut(ring as usize)?;
+        let waiting = incoming.receiver.peek(&incoming.slots)?;
+        let Arrived { position, len, tag } = match incoming.receiver.take(waiting) {
             Ok(Some(arrived)) => arrived,
             Ok(None) => return self.take_after_padding(ring),
             Err(Forged) => return self.forged(ring),
         };
-        // Who gets a message often answers it: the slot for that may come over while this one is looked at.
-        if let Some(outgoing) = self.outgoing.get((ring & !1) as usize) {
-            outgoing.slots.claim(outgoing.sender.position());
-        }
-        let Arrived { position, len, tag } = arrived;
-        let from = incoming.peer;
-        if len as usize > HEAD || incoming.receiver.has_to_tell(position.wrapping_add(1)) {
-            return self.take_with_care(ring, position, len, tag);
-        }
-        // SAFETY: as above.
-        let head = unsafe { Slots::head(frame) };
-        Some(Event::Frame(Frame { id: FrameId(0), from, tag, valid: len as u8, len, head }))
-    }
-
-    /// A frame after which there is more to do than to look at it: one of several slots, which is held until the engine
-    /// has dealt with it, or one after which the sender is to be told.
-    #[inline(never)]
-    fn take_with_care(&mut self, ring: u32, position: u32, len: u32, tag: u8) -> Option<Event> {
-        let incoming = self.incoming.get_mut(ring as usize)?;
-        // SAFETY: as in `take_here`.
+        claim_answer(&self.outgoing, ring);
+        // SAFETY: the mapping is the ring's, and is not given up in here.
         let head = unsafe { Slots::head(incoming.slots.frame(position)) };
         let from = incoming.peer;
-        if len as usize <= HEAD {
-            // Its one slot has been copied, so it may go back.
-            if incoming.held == 0 && incoming.receiver.give_back(&incoming.slots, position.wrapping_add(1)) {
-                self.credit_given(ring);
-            }
-            return Some(Event::Frame(Frame { id: FrameId(0), from, tag, valid: len as u8, len, head }));
+        if len as usize > HEAD {
+            incoming.held += 1;
+            let id = self.kept.hold(ring, position, len);
+            return Some(Event::Frame(Frame { id, from, tag, valid: HEAD as u8, len, head }));
         }
-        incoming.held += 1;
-        let id = self.kept.hold(ring, position, len);
-        if self.kept.is_full() {
-            self.turn = NOWHERE;
+        // Its one slot has been copied, so it may go back.
+        if incoming.held == 0 && incoming.receiver.give_back(&incoming.slots, position.wrapping_add(1)) {
+            self.credit_given(ring);
         }
-        Some(Event::Frame(Frame { id, from, tag, valid: HEAD as u8, len, head }))
+        Some(Event::Frame(Frame { id: FrameId(0), from, tag, valid: len as u8, len, head }))
     }
+}
 
-    /// Takes the frame that waits in an incoming ring, if there is one.
-    pub(crate) fn take(&mut self, ring: u32) -> Option<Event> {
-        if self.kept.is_full() || !self.incoming.get(ring as usize)?.waits() {
-            return None;
-        }
-        self.take_here(ring)
+/// Who gets a message often answers it: the slot for that may come over while the message is looked at.
+#[inline(always)]
+fn claim_answer(outgoing: &[Outgoing], ring: u32) {
+    if let Some(outgoing) = outgoing.get((ring & !1) as usize) {
+        outgoing.slots.claim(outgoing.sender.position());
     }
 }
 
@@ -346,14 +321,38 @@ impl RailTrait for Rail {
         true // what is in the ring needs us no more
     }
 
-    #[inline(always)]
     fn poll(&mut self, now: Instant) -> Option<Event> {
         let Some(countdown) = self.countdown.checked_sub(1) else { return self.turn_over(now) };
         self.countdown = countdown;
-        match self.hot.get(self.turn) {
-            Some(&ring) => self.take_here(ring),
-            None => self.look_further(),
-        }
+        self.look()
+    }
+
+    #[inline(always)]
+    fn poll_short(&mut self) -> Option<Short> {
+        let countdown = self.countdown.checked_sub(1)?;
+        let &ring = self.hot.get(self.turn)?;
+        let incoming = self.incoming.get_mut(ring as usize)?;
+        let position = incoming.receiver.position();
+        let frame = incoming.slots.frame(position);
+        // SAFETY: the mapping is the ring's, and is not given up in here.
+        let waiting = Waiting::look(position, unsafe { Slots::mark_of(frame) })?;
+        let Arrived { len, tag, .. } = incoming.receiver.take_short(waiting)?;
+        self.countdown = countdown;
+        // SAFETY: as above.
+        let header = unsafe { Slots::header(frame) };
+        let (from, body) = (incoming.peer, frame.wrapping_add(size_of_val(&header)).cast_const());
+        claim_answer(&self.outgoing, ring);
+        // SAFETY: what `take_short` yields has 24 to 56 bytes, all in one slot, which is ours until it is given back.
+        Some(unsafe { Short::new(from, tag, header, body, len as usize - size_of_val(&header)) })
+    }
+
+    fn poll_again(&mut self) -> Option<Frame> {
+        let &ring = self.hot.get(self.turn)?;
+        let incoming = self.incoming.get(ring as usize)?;
+        let Arrived { position, len, tag } = incoming.receiver.last_short(&incoming.slots)?;
+        // SAFETY: as in `take`.
+        let head = unsafe { Slots::head(incoming.slots.frame(position)) };
+        Some(Frame { id: FrameId(0), from: incoming.peer, tag, valid: len as u8, len, head })
     }
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {

@@ -6,13 +6,13 @@ use towline_core::time::{Duration, Instant};
 use crate::doorbell;
 use crate::error::OpenError;
 use crate::lane::Incoming;
-use crate::rail::{NOWHERE, Rail, Stage};
+use crate::rail::{Rail, Stage};
 use crate::single::{self, REFUSED, Reader, WORKS};
 
 /// Polls that begin with one ring, if they yield frames all the time.
-const TURN_POLLS: u32 = 63;
+const TURN_POLLS: u32 = 127;
 /// Turns between two rounds of upkeep.
-const UPKEEP_TURNS: u32 = 3;
+const UPKEEP_TURNS: u32 = 1;
 /// Rings that are always polled, however quiet.
 const ALWAYS_HOT: usize = 4;
 /// Rounds of upkeep after which quiet rings are no longer polled each time.
@@ -33,11 +33,9 @@ impl Rail {
         self.report()
     }
 
-    /// The ring whose turn it is has nothing, or there is no such ring: the other hot ones.
-    #[inline(never)]
-    pub(crate) fn look_further(&mut self) -> Option<Event> {
+    /// Looks at the hot rings, from the one whose turn it is on, and then elsewhere.
+    pub(crate) fn look(&mut self) -> Option<Event> {
         if self.kept.is_full() {
-            self.turn = NOWHERE;
             return None;
         }
         let mut at = self.turn;
@@ -70,7 +68,7 @@ impl Rail {
                 }
             }
         }
-        self.look_further()
+        self.look()
     }
 
     /// No hot ring had anything: the doorbell, and one quiet ring.

@@ -40,6 +40,8 @@ pub const MAX_SLOTS: u32 = 1 << 20;
 /// The longest frame that the word has room for; the next length stands for padding up to the ring's end.
 pub const MAX_LEN: u32 = PAD - 1;
 const PAD: u32 = 0xFF_FFFF;
+/// Bytes of a short frame: a header of the engine's at least, and no more than one slot has.
+const SHORT: core::ops::RangeInclusive<u32> = 24..=(SLOT - PREFIX) as u32;
 
 /// Memory of a ring that both sides reach. `mark` takes any position and finds its slot by the ring's size.
 pub trait Shared {
@@ -238,9 +240,8 @@ impl Receiver {
     ///
     /// # Errors
     /// [`Forged`] where it cannot be a frame of this ring; nothing moves then.
-    #[inline(always)]
+    #[inline]
     pub fn take(&mut self, waiting: Waiting) -> Result<Option<Arrived>, Forged> {
-        // What was loaded before the mark is used again: no load behind it may come from before, so none would be spared.
         let Waiting { position, meta } = waiting;
         let (len, tag) = (meta & PAD, (meta >> 24) as u8);
         // What fits one slot needs no check: there is one, and no ring takes less.
@@ -254,6 +255,32 @@ impl Receiver {
             return Ok(None);
         }
         Ok(Some(Arrived { position, len, tag }))
+    }
+
+    /// As `take`, for a frame of one slot, of 24 bytes at least, after which the sender need not be told. `None` for any
+    /// other, and nothing moves.
+    #[inline(always)]
+    pub fn take_short(&mut self, waiting: Waiting) -> Option<Arrived> {
+        let Waiting { position, meta } = waiting;
+        let (len, next) = (meta & PAD, position.wrapping_add(1));
+        if !SHORT.contains(&len) || self.has_to_tell(next) {
+            return None;
+        }
+        self.position = next;
+        Some(Arrived { position, len, tag: (meta >> 24) as u8 })
+    }
+
+    /// The frame that [`take_short`](Self::take_short) took last, read once more: its slot has not been given back. `None`
+    /// where it was not the last that was taken, or its sender has made it another meanwhile.
+    pub fn last_short(&self, shared: &impl Shared) -> Option<Arrived> {
+        let position = self.position.wrapping_sub(1);
+        let Waiting { meta, .. } = Waiting::look(position, shared.mark(position))?;
+        let len = meta & PAD;
+        (self.told != self.position && SHORT.contains(&len)).then_some(Arrived {
+            position,
+            len,
+            tag: (meta >> 24) as u8,
+        })
     }
 
     /// Slots of a frame that is longer than one, or of padding.

@@ -190,3 +190,34 @@ fn p20_slots_that_are_kept_are_there_for_those_who_may_take_them() {
     }
     assert_eq!(control, 4);
 }
+
+#[test]
+fn p34_a_short_frame_is_picked_up_quickly_and_can_be_read_once_more() {
+    for (len, short) in [(23, false), (24, true), (56, true), (57, false)] {
+        let memory = Memory::new(0);
+        let (mut sender, mut receiver) = (Sender::new(SLOTS, 0), Receiver::new(SLOTS, LIMIT, 0));
+        let position = sender.reserve(slots_for(len), 0).unwrap();
+        memory.fill(position, 2, len);
+        sender.publish(&memory, slots_for(len), meta(len, 7));
+        let waiting = receiver.peek(&memory).unwrap();
+        let taken = receiver.take_short(waiting);
+        assert_eq!(taken.map(|frame| (frame.position, frame.len, frame.tag)), short.then_some((0, len, 7)));
+        assert_eq!(receiver.last_short(&memory), taken, "{len} bytes");
+        if !short {
+            assert_eq!(receiver.peek(&memory), Some(waiting), "nothing moved");
+            continue;
+        }
+        // What the sender makes of it meanwhile is looked at again.
+        memory.mark(0).store(u64::from(meta(LIMIT, 7)) << 32 | 1, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(receiver.last_short(&memory), None);
+    }
+    // Where the sender is to be told, it is not so quick.
+    let memory = Memory::new(0);
+    let (mut sender, mut receiver) = (Sender::new(SLOTS, 0), Receiver::new(SLOTS, LIMIT, 0));
+    for count in 1..=SLOTS / 4 {
+        sender.reserve(1, 0).unwrap();
+        sender.publish(&memory, 1, meta(30, 7));
+        let waiting = receiver.peek(&memory).unwrap();
+        assert_eq!(receiver.take_short(waiting).is_some(), count < SLOTS / 4);
+    }
+}

@@ -42,7 +42,7 @@ macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
             attributes card add_peer del_peer reserve commit send request_init request_fini
-            send_request send_now lend fetch drained poll read deliver release poll_at arm);
+            send_request send_now lend fetch drained poll poll_short poll_again read deliver release poll_at arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
@@ -63,6 +63,8 @@ macro_rules! forward_rail {
     (@ fetch $via:ident [fetch $($rest:ident)*]) => {};
     (@ drained $via:ident [drained $($rest:ident)*]) => {};
     (@ poll $via:ident [poll $($rest:ident)*]) => {};
+    (@ poll_short $via:ident [poll_short $($rest:ident)*]) => {};
+    (@ poll_again $via:ident [poll_again $($rest:ident)*]) => {};
     (@ read $via:ident [read $($rest:ident)*]) => {};
     (@ deliver $via:ident [deliver $($rest:ident)*]) => {};
     (@ release $via:ident [release $($rest:ident)*]) => {};
@@ -202,6 +204,18 @@ macro_rules! forward_rail {
         #[inline]
         fn poll(&mut self, now: $crate::time::Instant) -> ::core::option::Option<$crate::btl::Event> {
             $via!(self, rail => rail.poll(now))
+        }
+    };
+    (@ poll_short $via:ident []) => {
+        #[inline]
+        fn poll_short(&mut self) -> ::core::option::Option<$crate::btl::Short> {
+            $via!(self, rail => rail.poll_short())
+        }
+    };
+    (@ poll_again $via:ident []) => {
+        #[inline]
+        fn poll_again(&mut self) -> ::core::option::Option<$crate::btl::Frame> {
+            $via!(self, rail => rail.poll_again())
         }
     };
     (@ read $via:ident []) => {

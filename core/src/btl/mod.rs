@@ -24,5 +24,5 @@ pub(crate) mod testing;
 pub use attributes::{Attributes, Capabilities};
 pub use rail::{
     Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail, SendError,
-    Sent, Shape, Ticket, Unreachable, send_by_grant,
+    Sent, Shape, Short, Ticket, Unreachable, send_by_grant,
 };

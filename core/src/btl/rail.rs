@@ -221,6 +221,19 @@ pub trait Rail {
     /// Takes in what arrived and pushes out what waits; yields at most one event. `None` means idle for now.
     fn poll(&mut self, now: Instant) -> Option<Event>;
 
+    /// The quick part of [`poll`](Self::poll): yields a frame of 24 to [`HEAD`] bytes, if it takes no more than to pick it
+    /// up. `None` says nothing, neither that there is none nor that nothing else is to be done: `poll`.
+    #[inline(always)]
+    fn poll_short(&mut self) -> Option<Short> {
+        None
+    }
+
+    /// The frame that [`poll_short`](Self::poll_short) has just yielded once more, as `poll` has it: for who finds that it
+    /// is not so quickly dealt with. `None` where the last call was another.
+    fn poll_again(&mut self) -> Option<Frame> {
+        None
+    }
+
     /// Copies bytes of a held frame, from `at` (header included), into `into`; returns how many there were.
     /// Bytes that have not arrived yet are not there.
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize;
@@ -332,6 +345,47 @@ impl Frame {
     #[inline]
     pub const fn is_whole(&self) -> bool {
         self.len as usize <= HEAD
+    }
+}
+
+/// A frame that is not longer than [`HEAD`], as [`Rail::poll_short`] yields it: as much as fits registers.
+#[derive(Clone, Copy, Debug)]
+pub struct Short {
+    /// Who sent it.
+    pub from: Peer,
+    /// Whose it is: the active-message tag.
+    pub tag: u8,
+    /// Its first 24 bytes as they lay in memory, copied once.
+    pub header: [u64; 3],
+    body: *const u8,
+    len: usize,
+}
+
+impl Short {
+    /// A frame whose bytes behind the header are the `len` ones at `body`; made by rails.
+    ///
+    /// # Safety
+    /// `len` is at most 32, and those bytes are valid for reads until the rail's next call. A peer may write there.
+    #[inline(always)]
+    pub const unsafe fn new(from: Peer, tag: u8, header: [u64; 3], body: *const u8, len: usize) -> Self {
+        Self { from, tag, header, body, len }
+    }
+
+    /// Bytes behind the header.
+    #[inline(always)]
+    pub const fn body_len(&self) -> usize {
+        self.len
+    }
+
+    /// Copies the bytes behind the header, straight from the rail's memory, to where they belong; those that do not fit the
+    /// sink are dropped.
+    ///
+    /// # Safety
+    /// The rail was not called since it yielded the frame, and the sink's memory is writable and not the rail's own.
+    #[inline(always)]
+    pub unsafe fn deliver(&self, sink: &Span) {
+        // SAFETY: the caller vouches for the sink, and who made this for the body.
+        unsafe { sink.unpack(self.body, self.len) };
     }
 }
 

@@ -21,8 +21,8 @@
 
 use super::Attributes;
 use super::rail::{
-    Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
-    send_by_grant,
+    Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, Peer, Rail, SendError, Sent, Shape, Short, Ticket,
+    Unreachable, send_by_grant,
 };
 use crate::convertor::Span;
 use crate::time::Instant;
@@ -96,7 +96,7 @@ impl<R: Rail> Rail for Tuned<R> {
 #[deny(clippy::missing_trait_methods)]
 impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
     crate::forward_rail!(below, except add_peer, del_peer, reserve, commit, send, request_init, request_fini,
-        send_request, send_now, poll, deliver, release, arm);
+        send_request, send_now, poll, poll_short, poll_again, deliver, release, arm);
 
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
         (self.observer)(Call::AddPeer(peer));
@@ -165,6 +165,15 @@ impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
     fn poll(&mut self, now: Instant) -> Option<Event> {
         (self.observer)(Call::Poll(now));
         self.rail.poll(now)
+    }
+
+    // Not the rail's: the observer is to see each poll, and what it yields.
+    fn poll_short(&mut self) -> Option<Short> {
+        None
+    }
+
+    fn poll_again(&mut self) -> Option<Frame> {
+        None
     }
 
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {

@@ -291,7 +291,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     }
 
     /// Takes in what arrived and sends what waits. See [`Pml::progress`].
-    #[inline]
+    #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {
         self.pml.progress(now)
     }

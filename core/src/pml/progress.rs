@@ -17,22 +17,20 @@ impl<R: Rails> Pml<'_, R> {
     /// that ended by sending among them: 0 means idle, and that nobody need look after a request.
     ///
     /// `now` is what the rails' timers follow; a stamp of some microseconds ago does as well.
-    #[inline]
+    #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {
         let mut events = 0u32;
         for index in 0..self.rails.count() {
             let Some(rail) = self.rails.rail_mut(index) else { continue };
-            // Looked at in place: moving a frame costs as much as matching it.
-            match &rail.poll(now) {
-                Some(Event::Frame(frame)) if frame.tag == ptl::TAG => {
-                    if !self.arrive_at_once(frame) {
-                        self.frame(index, frame);
+            events = events.wrapping_add(match rail.poll_short() {
+                Some(short) => {
+                    if !self.arrive_at_once(&short) {
+                        self.arrive_again(index);
                     }
+                    1
                 }
-                None => continue,
-                Some(event) => self.event(index, *event),
-            }
-            events = events.wrapping_add(1);
+                None => self.poll(index, now),
+            });
         }
         if self.active.any() | self.work_head | self.refused != 0 {
             events = events.wrapping_add(self.send_waiting());
@@ -114,7 +112,30 @@ impl<R: Rails> Pml<'_, R> {
         self.lost(peer, Lost::Closed);
     }
 
+    /// Polls a rail; tells whether there was an event.
     #[inline(never)]
+    fn poll(&mut self, index: usize, now: Instant) -> u32 {
+        let Some(rail) = self.rails.rail_mut(index) else { return 0 };
+        // Looked at in place: moving a frame costs as much as matching it.
+        match &rail.poll(now) {
+            None => return 0,
+            Some(Event::Frame(frame)) if frame.tag == ptl::TAG => self.frame(index, frame),
+            Some(event) => self.event(index, *event),
+        }
+        1
+    }
+
+    /// A short frame that has no quick way.
+    #[inline(never)]
+    fn arrive_again(&mut self, index: usize) {
+        match self.rails.rail_mut(index).and_then(Rail::poll_again) {
+            None => {}
+            Some(frame) if frame.tag == ptl::TAG => self.frame(index, &frame),
+            Some(frame) => self.event(index, Event::Frame(frame)),
+        }
+    }
+
+    #[inline]
     fn frame(&mut self, rail: usize, frame: &Frame) {
         ptl::receive(frame, &mut Arrival { pml: self, rail });
     }

@@ -7,7 +7,7 @@ use super::peer::Standing;
 use super::request::{Outcome, Phase, RECEIVE, Request, State};
 use super::send::{Refusal, request_cookie};
 use super::unexpected::{Envelope, Kept, Message, SEEN, Stage, Unexpected};
-use crate::btl::{Cookie, Delivery, Frame, Peer, Rail, SendError};
+use crate::btl::{Cookie, Delivery, Frame, Peer, Rail, SendError, Short};
 use crate::convertor::Span;
 use crate::pool::Handle;
 use crate::ptl::{self, First};
@@ -189,16 +189,16 @@ impl<R: Rails> Pml<'_, R> {
     /// The quick way of a short message: whole in its frame, in its turn, for the only receive that is posted. `false` where
     /// anything is different, and nothing has been done then.
     #[inline(always)]
-    pub(super) fn arrive_at_once(&mut self, frame: &Frame) -> bool {
-        let Some((header, body)) = ptl::short_message(frame) else { return false };
-        let Some(peer) = self.peers.get_mut(frame.from.0 as usize) else { return false };
+    pub(super) fn arrive_at_once(&mut self, short: &Short) -> bool {
+        let Some(header) = ptl::short_message(short) else { return false };
+        let Some(peer) = self.peers.get_mut(short.from.0 as usize) else { return false };
         if peer.standing != Standing::Up
             || header.sequence.get() != peer.next_in as u32
             || (peer.parked | peer.held.any()) != 0
         {
             return false;
         }
-        let key = Key { context: header.context.get(), source: frame.from.0, tag: header.tag.get() };
+        let key = Key { context: header.context.get(), source: short.from.0, tag: header.tag.get() };
         let Some(slot) = self.matcher.only_posted(&key) else { return false };
         let Some(state) = self.requests.at_mut(slot) else { return false };
         self.matcher.take_only();
@@ -208,11 +208,11 @@ impl<R: Rails> Pml<'_, R> {
         }
         peer.next_in = peer.next_in.wrapping_add(1);
         // Source and tag are those of the receive, which has no wildcard.
-        let len = body.len() as u64;
+        let len = short.body_len() as u64;
         state.total = len;
         state.wanted = len.min(state.span.len());
-        // SAFETY: the caller of `irecv` vouches for the sink until the request is done; the frame is a copy of ours.
-        unsafe { state.span.unpack(body.as_ptr(), body.len()) };
+        // SAFETY: the caller of `irecv` vouches for the sink until the request is done; the rail was not called since.
+        unsafe { short.deliver(&state.span) };
         state.finish(Outcome::Success);
         let more = state.is_awaited();
         if peer.owe(1, u16::from(len != 0), self.credit_step) {

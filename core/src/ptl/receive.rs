@@ -2,7 +2,8 @@
 
 use zerocopy::FromBytes;
 
-use crate::btl::{Frame, LOAN, Peer};
+use super::TAG;
+use crate::btl::{Frame, LOAN, Peer, Short};
 use crate::wire::{self, Common, Kind};
 
 /// What floor 3 does with what arrives. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
@@ -52,14 +53,12 @@ pub struct First {
     pub total: u64,
 }
 
-/// Header and body of an eager message that is whole in its frame, for who has a quicker way for those than
-/// [`Upcalls::first`]; they are `None` for all else.
+/// The header of a short frame that is an eager message, for who has a quicker way for those than
+/// [`Upcalls::first`]; `None` for all else.
 #[inline(always)]
-pub(crate) fn short_message(frame: &Frame) -> Option<(wire::Match, &[u8])> {
-    const HEADER: usize = size_of::<wire::Match>();
-    let (header, body) = wire::Match::read_from_prefix(&frame.head).ok()?;
-    let body = body.get(..(frame.len as usize).wrapping_sub(HEADER))?;
-    (header.common.kind == Kind::Match.byte()).then_some((header, body))
+pub(crate) fn short_message(short: &Short) -> Option<wire::Match> {
+    let header: wire::Match = zerocopy::transmute!(short.header);
+    (short.tag == TAG && header.common.kind == Kind::Match.byte()).then_some(header)
 }
 
 /// Makes the upcall that a frame stands for. Frames of more bytes than their header allows, of another version or of

@@ -49,6 +49,13 @@ pub fn rail(rail: &mut impl Rail) {
                 let sent = unsafe { rail.send(Endpoint(any(0)), shape, bytes(&mut room), span, Cookie(any(0))) };
                 keep(sent.map_err(|error| (error.blame(), say(error))).is_ok());
             }
+            12 => {
+                if let Some(short) = rail.poll_short() {
+                    // SAFETY: never run; for the linker only.
+                    unsafe { short.deliver(&span) };
+                    keep((short.body_len(), rail.poll_again().is_some()));
+                }
+            }
             11 => {
                 // SAFETY: never run; for the linker only.
                 keep(unsafe { send_by_grant(rail, Endpoint(any(0)), any(0), any([0; 3]), span) });

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use towline_core::btl::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lane, Peer, Rail, SendError, Sent, Shape, Ticket,
-    Unreachable, send_by_grant,
+    Attributes, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, Lane, Peer, Rail, SendError, Sent, Shape,
+    Short, Ticket, Unreachable, send_by_grant,
 };
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
@@ -100,7 +100,7 @@ macro_rules! inner {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: Rail> Rail for Recorder<R> {
-    forward_rail!(inner, except attributes, add_peer, reserve, commit, send, send_request, send_now, poll, deliver, release);
+    forward_rail!(inner, except attributes, add_peer, reserve, commit, send, send_request, send_now, poll, poll_short, poll_again, deliver, release);
 
     fn attributes(&self) -> &Attributes {
         &self.attributes
@@ -184,6 +184,14 @@ impl<R: Rail> Rail for Recorder<R> {
         }
         drop(log);
         event
+    }
+
+    fn poll_short(&mut self) -> Option<Short> {
+        None // what arrives is recorded by `poll`
+    }
+
+    fn poll_again(&mut self) -> Option<Frame> {
+        None
     }
 
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
