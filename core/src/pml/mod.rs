@@ -3,6 +3,8 @@
 //! [`Pml`] is the engine. It knows peers by number and messages by context, source and tag; ranks and communicators
 //! are floor 4's affair.
 
+#[cfg(test)]
+mod churn_tests;
 mod counters;
 mod engine;
 mod flow;
