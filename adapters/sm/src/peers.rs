@@ -231,7 +231,7 @@ impl Rail {
                 outgoing.bound = 0;
             }
         }
-        self.countdown = 0;
+        (self.countdown, self.turns) = (0, 0);
     }
 
     /// Reports one lost peer: one that misbehaved at once, any other when all that it sent has been read.

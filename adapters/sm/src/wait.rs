@@ -66,7 +66,7 @@ impl Rail {
     pub(crate) fn announce_sleep(&mut self) -> bool {
         // The next poll begins with upkeep, which takes the announcement back.
         self.armed = true;
-        self.countdown = 0;
+        (self.countdown, self.turns) = (0, 0);
         let how = if self.pipe.is_some() { sleep::ON_FD } else { sleep::ON_FUTEX };
         let barrier = self.barrier;
         sleep::announce(self.board.sleep(), how, || heavy_fence(barrier));

@@ -1,0 +1,139 @@
+//! Whose turn it is: no ring starves, upkeep comes when it is promised, and who holds all frames gets no more of them.
+#![cfg(not(loom))]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use towline_core::btl::{Cookie, Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape};
+use towline_core::convertor::Span;
+use towline_core::time::Instant;
+use towline_sm::{Config, Rail};
+
+/// Ranks that send to rank 0, which has added them; rank 0 first.
+fn star(ranks: u32, set: impl Fn(&mut Config)) -> Vec<Rail> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let job = u64::from(std::process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed));
+    let open = |rank| {
+        let mut config = Config::new(job, rank, ranks);
+        set(&mut config);
+        Rail::open(config).unwrap()
+    };
+    let mut rails: Vec<Rail> = (0..ranks).map(open).collect();
+    let (hub, others) = rails.split_first_mut().unwrap();
+    for (other, rank) in others.iter_mut().zip(1..) {
+        assert_eq!(hub.add_peer(Peer(rank), other.card()), Ok(Endpoint(rank - 1)));
+        assert_eq!(other.add_peer(Peer(0), hub.card()), Ok(Endpoint(0)));
+    }
+    rails
+}
+
+fn send(rail: &mut Rail, bytes: &[u8]) -> Result<Sent, SendError> {
+    let header = bytes.len().min(20);
+    let shape = Shape { tag: 0x42, lane: Lane::Eager, header: header as u8, len: bytes.len() as u32 };
+    // SAFETY: the body outlives the call, and this rail copies.
+    unsafe { rail.send(Endpoint(0), shape, &bytes[..header], Span::of(&bytes[header..]), Cookie(0)) }
+}
+
+fn frame(rail: &mut Rail) -> Option<Frame> {
+    match rail.poll(Instant::ZERO)? {
+        Event::Frame(frame) => Some(frame),
+        event => panic!("{event:?}"),
+    }
+}
+
+#[test]
+fn p10_a_ring_is_heard_however_much_another_brings() {
+    for (kept, len) in [(1, 400), (2, 400), (16, 400), (16, 8)] {
+        let mut rails = star(4, |config| config.frames_kept = kept);
+        let [hub, one, two, three] = &mut rails[..] else { panic!() };
+        let message = vec![7; len];
+        // All rings are there, and hot.
+        for rail in [&mut *one, &mut *two, &mut *three] {
+            send(rail, b"hello").unwrap();
+        }
+        let mut hellos = 0;
+        while hellos < 3 {
+            hellos += u32::from(frame(hub).is_some());
+        }
+        // Two of them are never empty: the hub holds as much as it may, then lets go of all.
+        let mut heard = [0; 4];
+        let mut held = Vec::new();
+        send(three, b"and I?").unwrap();
+        for _ in 0..4000 {
+            while send(one, &message).is_ok() {}
+            while send(two, &message).is_ok() {}
+            let Some(got) = frame(hub) else {
+                held.drain(..).for_each(|id| hub.release(id));
+                continue;
+            };
+            heard[got.from.0 as usize] += 1;
+            held.push(got.id);
+        }
+        assert_eq!(heard[3], 1, "kept {kept}, {len} bytes: {heard:?}");
+        assert!(heard[1] >= 500 && heard[2] >= 500, "kept {kept}, {len} bytes: {heard:?}");
+    }
+}
+
+#[test]
+fn p32_the_loss_of_a_peer_lets_no_frame_past_those_that_may_be_held() {
+    let mut rails = star(3, |config| config.frames_kept = 1);
+    let leaver = rails.pop().unwrap();
+    let [hub, one] = &mut rails[..] else { panic!() };
+    send(one, &[1; 400]).unwrap();
+    send(one, &[2; 400]).unwrap();
+    let first = frame(hub).unwrap();
+    drop(leaver);
+    let lost = (0..10_000).find_map(|_| hub.poll(Instant::from_nanos(u64::MAX / 2)));
+    assert!(matches!(lost, Some(Event::Lost(Peer(2), Lost::Closed))));
+    assert!(frame(hub).is_none(), "one frame is held, and no more may be");
+    hub.release(first.id);
+    let second = frame(hub).unwrap();
+    let mut bytes = [0; 400];
+    assert_eq!(hub.read(second.id, 0, &mut bytes), 400);
+    assert_eq!(bytes, [2; 400]);
+}
+
+fn readable(rail: &mut Rail) -> bool {
+    let fd = rail.wait_fd().unwrap();
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&at_once)) == Ok(1)
+}
+
+#[test]
+fn b39_the_first_poll_after_sleep_ends_it() {
+    let mut rails = star(2, |_| {});
+    let [hub, one] = &mut rails[..] else { panic!() };
+    hub.wait_fd().unwrap();
+    // Whatever has been done since upkeep last was due.
+    for polls in 0..300 {
+        send(one, b"come").unwrap();
+        while frame(hub).is_none() {}
+        for _ in 0..polls {
+            assert!(frame(hub).is_none());
+        }
+        while !hub.arm() {
+            assert!(frame(hub).is_none());
+        }
+        assert!(!readable(hub));
+        send(one, b"wake").unwrap();
+        assert!(readable(hub));
+        assert_eq!(frame(hub).unwrap().head(), b"wake");
+        assert!(!readable(hub), "the poll has emptied the pipe");
+    }
+}
+
+#[test]
+fn b10_a_peer_that_closed_is_reported_by_the_first_poll_after_sleep() {
+    for polls in 0..300 {
+        let mut rails = star(2, |_| {});
+        let leaver = rails.pop().unwrap();
+        let hub = &mut rails[0];
+        for _ in 0..polls {
+            assert!(frame(hub).is_none());
+        }
+        assert!(hub.arm());
+        drop(leaver);
+        let event = hub.poll(Instant::ZERO);
+        assert!(matches!(event, Some(Event::Lost(Peer(1), Lost::Closed))), "after {polls} polls");
+    }
+}
