@@ -341,6 +341,16 @@ impl Frame {
         self.head.get(..self.valid as usize).unwrap_or(&self.head)
     }
 
+    /// The same as [`Rail::poll_short`] has it, with the body in this frame: `None` for one that is not of 24 to [`HEAD`]
+    /// bytes.
+    #[inline]
+    pub fn short(&self) -> Option<Short> {
+        let (header, rest) = self.head.split_first_chunk::<{ size_of::<[u64; 3]>() }>()?;
+        let body = rest.get(..(self.len as usize).wrapping_sub(header.len()))?;
+        // SAFETY: the body is a slice, of what `head` has behind 24 bytes at most.
+        Some(unsafe { Short::new(self.from, self.tag, zerocopy::transmute!(*header), body.as_ptr(), body.len()) })
+    }
+
     /// Whether all of it is in `head`, and nothing left in the rail.
     #[inline]
     pub const fn is_whole(&self) -> bool {
@@ -365,7 +375,8 @@ impl Short {
     /// A frame whose bytes behind the header are the `len` ones at `body`; made by rails.
     ///
     /// # Safety
-    /// `len` is at most 32, and those bytes are valid for reads until the rail's next call. A peer may write there.
+    /// `len` is at most 32, and those bytes are valid for reads until the rail's next call, or as long as the frame that
+    /// they are a part of. A peer may write there.
     #[inline(always)]
     pub const unsafe fn new(from: Peer, tag: u8, header: [u64; 3], body: *const u8, len: usize) -> Self {
         Self { from, tag, header, body, len }
@@ -381,7 +392,8 @@ impl Short {
     /// sink are dropped.
     ///
     /// # Safety
-    /// The rail was not called since it yielded the frame, and the sink's memory is writable and not the rail's own.
+    /// The rail was not called since it yielded the frame (or that of [`Frame::short`] is still there), and the sink's memory
+    /// is writable and not the rail's own.
     #[inline(always)]
     pub unsafe fn deliver(&self, sink: &Span) {
         // SAFETY: the caller vouches for the sink, and who made this for the body.

@@ -119,7 +119,12 @@ impl<R: Rails> Pml<'_, R> {
         // Looked at in place: moving a frame costs as much as matching it.
         match &rail.poll(now) {
             None => return 0,
-            Some(Event::Frame(frame)) if frame.tag == ptl::TAG => self.frame(index, frame),
+            Some(Event::Frame(frame)) if frame.tag == ptl::TAG => {
+                // Who waits is told by either kind of poll, and neither may be the slower one.
+                if !frame.short().is_some_and(|short| self.arrive_at_once(&short)) {
+                    self.frame(index, frame);
+                }
+            }
             Some(event) => self.event(index, *event),
         }
         1

@@ -62,7 +62,7 @@ pub fn rail(rail: &mut impl Rail) {
             }
             6 => {
                 if let Some(towline_core::btl::Event::Frame(frame)) = rail.poll(Instant::from_nanos(any(0))) {
-                    keep((frame.head().len(), frame.is_whole()));
+                    keep((frame.head().len(), frame.is_whole(), frame.short().is_some()));
                 }
             }
             7 => keep(rail.read(FrameId(any(0)), any(0), bytes(&mut room))),
