@@ -266,3 +266,42 @@ fn a_rank_that_is_killed_ends_the_job_with_a_message() {
         assert!(errors.contains("rank 2"), "{way}: {errors}");
     }
 }
+
+/// Ranks that lose a killed one end, too, perhaps before the launcher looks: the one that was killed is named all the same.
+#[test]
+fn a_rank_that_is_killed_is_named_before_those_that_end_for_it() {
+    let folder = Folder::new("named");
+    let script = "echo $$ > pid.$TOWLINE_RANK; until [ -e go ]; do sleep 0.02; done
+        if [ $TOWLINE_RANK = 1 ]; then kill -9 $$; fi; exit 3";
+    let mut command = run(2, "sm");
+    command.args(["sh", "-c", script]).current_dir(&folder.0);
+    let mut job = Job(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    let ranks = [0, 1].map(|rank| {
+        let file = folder.0.join(format!("pid.{rank}"));
+        loop {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            match text.strip_suffix('\n') {
+                Some(pid) => break pid.to_owned(),
+                None => std::thread::yield_now(),
+            }
+        }
+    });
+    let signal = |signal| {
+        // SAFETY: sends a signal to a process that this test has started.
+        assert_eq!(unsafe { libc::kill(job.0.id() as i32, signal) }, 0);
+    };
+    signal(libc::SIGSTOP);
+    fs::write(folder.0.join("go"), "").unwrap();
+    let has_ended = |pid: &String| {
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        state.rsplit(')').next().unwrap().trim_start().starts_with('Z')
+    };
+    while !ranks.iter().all(has_ended) {
+        std::thread::yield_now();
+    }
+    signal(libc::SIGCONT);
+    let mut errors = String::new();
+    std::io::Read::read_to_string(job.0.stderr.as_mut().unwrap(), &mut errors).unwrap();
+    assert_eq!(job.0.wait().unwrap().code(), Some(128 + libc::SIGKILL), "{errors}");
+    assert!(errors.contains("rank 1"), "{errors}");
+}

@@ -223,6 +223,7 @@ pub trait Rail {
 
     /// The quick part of [`poll`](Self::poll): yields a frame of 24 to [`HEAD`] bytes, if it takes no more than to pick it
     /// up. `None` says nothing, neither that there is none nor that nothing else is to be done: `poll`.
+    /// Such a frame is not held, so it may come also while no further one can be.
     #[inline(always)]
     fn poll_short(&mut self) -> Option<Short> {
         None

@@ -87,7 +87,7 @@ impl Children {
         }
     }
 
-    /// The ranks that have ended since the last call.
+    /// The ranks that have ended since the last call, those first that were killed: what comes first is told as the cause.
     pub(super) fn ended(&mut self) -> Vec<(u32, End)> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let mut ended = Vec::new();
@@ -101,6 +101,8 @@ impl Children {
             rank.ended = true;
             ended.push((*number, end));
         }
+        // Others may have ended because they lost a rank that was killed.
+        ended.sort_by_key(|(_, end)| !matches!(end, End::Killed(_)));
         ended
     }
 
