@@ -186,7 +186,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The quick way of a short message: whole in its frame, in its turn, for the only receive that is posted. `false` where
+    /// The quick way of a short message: whole in its frame, in its turn, for a receive that is posted. `false` where
     /// anything is different, and nothing has been done then.
     #[inline(always)]
     pub(super) fn arrive_at_once(&mut self, short: &Short) -> bool {
@@ -199,15 +199,14 @@ impl<R: Rails> Pml<'_, R> {
             return false;
         }
         let key = Key { context: header.context.get(), source: short.from.0, tag: header.tag.get() };
-        let Some(slot) = self.matcher.only_posted(&key) else { return false };
+        let Some(slot) = self.matcher.take_at_once(&key) else { return false };
         let Some(state) = self.requests.at_mut(slot) else { return false };
-        self.matcher.take_only();
         self.counters.expected = self.counters.expected.wrapping_add(1);
         if header.common.has_credit() {
             peer.gain(header.common.envelopes.get(), header.common.units.get());
         }
         peer.next_in = peer.next_in.wrapping_add(1);
-        // Source and tag are those of the receive, which has no wildcard.
+        (state.peer, state.tag) = (key.source, key.tag);
         let len = short.body_len() as u64;
         state.total = len;
         state.wanted = len.min(state.span.len());

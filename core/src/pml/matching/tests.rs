@@ -348,10 +348,8 @@ fn m10_a_lone_receive_is_found_at_once_unless_it_has_a_wildcard() {
             matcher.post(2, pattern);
             let found = matcher.only_posted(key);
             assert!(found.is_none() || found == matcher.peek_posted(key), "{pattern:?} {key:?}");
-            if found.is_some() {
-                matcher.take_only();
-                assert_eq!((matcher.posted_len(), matcher.only_posted(key)), (0, None));
-            }
+            assert_eq!(matcher.take_at_once(key), found);
+            assert_eq!((matcher.posted_len(), matcher.only_posted(key)), (u32::from(found.is_none()), None));
             found
         })
     };
@@ -368,7 +366,7 @@ fn m10_a_lone_receive_is_found_at_once_unless_it_has_a_wildcard() {
         matcher.post(1, Pattern { context: 1, source: 3, tag: 7 });
         assert_eq!(matcher.only_posted(&key(3, 7)), None);
         assert_eq!(matcher.take_posted(&key(3, 7)), Some(0));
-        assert_eq!((matcher.only_posted(&key(3, 7)), matcher.take_posted(&key(3, 7))), (None, Some(1)));
+        assert_eq!((matcher.only_posted(&key(3, 7)), matcher.take_at_once(&key(3, 7))), (None, Some(1)));
         matcher.post(3, Pattern { context: 1, source: 3, tag: 7 });
         assert_eq!(matcher.only_posted(&key(3, 7)), Some(3));
     });
