@@ -270,8 +270,8 @@ impl Receiver {
         Some(Arrived { position, len, tag: (meta >> 24) as u8 })
     }
 
-    /// The frame that [`take_short`](Self::take_short) took last, read once more: its slot has not been given back. `None`
-    /// where it was not the last that was taken, or its sender has made it another meanwhile.
+    /// The frame that [`take_short`](Self::take_short) has just taken, read once more: its slot has not been given back.
+    /// `None` where it was, or where its sender has made it another meanwhile.
     pub fn last_short(&self, shared: &impl Shared) -> Option<Arrived> {
         let position = self.position.wrapping_sub(1);
         let Waiting { meta, .. } = Waiting::look(position, shared.mark(position))?;

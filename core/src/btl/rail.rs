@@ -230,7 +230,8 @@ pub trait Rail {
     }
 
     /// The frame that [`poll_short`](Self::poll_short) has just yielded once more, as `poll` has it: for who finds that it
-    /// is not so quickly dealt with. `None` where the last call was another.
+    /// is not so quickly dealt with. To be called right after it: what follows another call is no news to anybody. `None`
+    /// where the frame is no longer what it was, since its sender wrote over it.
     fn poll_again(&mut self) -> Option<Frame> {
         None
     }
