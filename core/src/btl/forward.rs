@@ -42,7 +42,7 @@ macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
             attributes card add_peer del_peer reserve commit send request_init request_fini
-            send_request send_now lend fetch drained poll poll_short poll_again read deliver release poll_at arm);
+            send_request send_now lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release poll_at arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
@@ -61,6 +61,10 @@ macro_rules! forward_rail {
     (@ send_now $via:ident [send_now $($rest:ident)*]) => {};
     (@ lend $via:ident [lend $($rest:ident)*]) => {};
     (@ fetch $via:ident [fetch $($rest:ident)*]) => {};
+    (@ orphan $via:ident [orphan $($rest:ident)*]) => {};
+    (@ rehomed $via:ident [rehomed $($rest:ident)*]) => {};
+    (@ send_moved $via:ident [send_moved $($rest:ident)*]) => {};
+    (@ claim $via:ident [claim $($rest:ident)*]) => {};
     (@ drained $via:ident [drained $($rest:ident)*]) => {};
     (@ poll $via:ident [poll $($rest:ident)*]) => {};
     (@ poll_short $via:ident [poll_short $($rest:ident)*]) => {};
@@ -192,6 +196,43 @@ macro_rules! forward_rail {
         ) -> bool {
             // SAFETY: passed on from the caller.
             $via!(self, rail => unsafe { rail.fetch(from, loan, sink) })
+        }
+    };
+    (@ orphan $via:ident []) => {
+        #[inline]
+        fn orphan(&self, to: $crate::btl::Endpoint) -> ::core::option::Option<$crate::btl::Orphan> {
+            $via!(self, rail => rail.orphan(to))
+        }
+    };
+    (@ rehomed $via:ident []) => {
+        #[inline]
+        fn rehomed(&mut self, to: $crate::btl::Endpoint, origin: $crate::btl::Origin) {
+            $via!(self, rail => rail.rehomed(to, origin))
+        }
+    };
+    (@ send_moved $via:ident []) => {
+        #[inline]
+        unsafe fn send_moved(
+            &mut self,
+            to: $crate::btl::Endpoint,
+            origin: $crate::btl::Origin,
+            shape: $crate::btl::Shape,
+            header: &[u8],
+            body: $crate::convertor::Span,
+            cookie: $crate::btl::Cookie,
+        ) -> ::core::result::Result<$crate::btl::Sent, $crate::btl::SendError> {
+            // SAFETY: passed on from the caller.
+            $via!(self, rail => unsafe { rail.send_moved(to, origin, shape, header, body, cookie) })
+        }
+    };
+    (@ claim $via:ident []) => {
+        #[inline]
+        fn claim(
+            &mut self,
+            from: $crate::btl::Endpoint,
+            origin: $crate::btl::Origin,
+        ) -> ::core::option::Option<$crate::btl::Claim> {
+            $via!(self, rail => rail.claim(from, origin))
         }
     };
     (@ drained $via:ident []) => {

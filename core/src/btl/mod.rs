@@ -12,6 +12,7 @@ pub mod errors;
 mod forward;
 pub mod loopback;
 pub mod module;
+pub mod moved;
 pub mod rail;
 mod receives;
 pub mod selection;
@@ -22,6 +23,7 @@ pub mod tags;
 pub(crate) mod testing;
 
 pub use attributes::{Attributes, Capabilities};
+pub use moved::{Claim, LINKED_HEAD, Origin, Orphan};
 pub use rail::{
     Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail, SendError,
     Sent, Shape, Short, Ticket, Unreachable, send_by_grant,

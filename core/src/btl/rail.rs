@@ -25,6 +25,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use super::Attributes;
+use super::moved::{Claim, Origin, Orphan};
 use crate::convertor::Span;
 use crate::error::Blame;
 use crate::time::Instant;
@@ -251,6 +252,47 @@ pub trait Rail {
     /// Gives a frame back unread or half read. One whose body is still coming in is swallowed by the rail.
     fn release(&mut self, frame: FrameId);
 
+    /// The oldest frame to a peer that was not acknowledged, of a link that is [`Event::Down`]: for another rail to carry,
+    /// by [`send_moved`](Self::send_moved). Named again until it is [`rehomed`](Self::rehomed). `None` where there is no such
+    /// frame, or where the rail keeps none.
+    fn orphan(&self, to: Endpoint) -> Option<Orphan> {
+        let _ = to;
+        None
+    }
+
+    /// The frame that [`orphan`](Self::orphan) named has left by another rail: this one is done with its body.
+    fn rehomed(&mut self, to: Endpoint, origin: Origin) {
+        let _ = (to, origin);
+    }
+
+    /// As [`send`](Self::send), for a frame that was given to another link first; the peer gets it as [`Event::Moved`].
+    /// Rails that are no links answer [`SendError::Unreachable`].
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    ///
+    /// # Safety
+    /// As [`send`](Self::send).
+    unsafe fn send_moved(
+        &mut self,
+        to: Endpoint,
+        origin: Origin,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        let _ = (to, origin, shape, header, body, cookie);
+        Err(SendError::Unreachable)
+    }
+
+    /// What this link knows of a frame of `from` that another has brought as [`Event::Moved`]. Each link to that peer is to
+    /// be asked, and [`Claim::Awaited`] of any of them is what counts. `None`: nothing.
+    fn claim(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
+        let _ = (from, origin);
+        None
+    }
+
     /// When `poll` must be called at the latest, although nothing arrives. Constant time.
     fn poll_at(&self) -> Option<Instant>;
 
@@ -317,6 +359,16 @@ pub enum Event {
     Delivered(Cookie),
     /// A peer cannot be reached by this rail any more. Reported once, unless the peer is deleted first.
     Lost(Peer, Lost),
+    /// A link to a peer is out of order, and tries to come back. Sends to that peer are answered `Unreachable` until
+    /// [`Event::Up`]; what was not acknowledged can be moved to another link ([`Rail::orphan`]). Memory given for the peer
+    /// stays in use: bodies until they are rehomed or acknowledged, sinks until they are claimed or filled; or until
+    /// `del_peer`.
+    Down(Peer, Lost),
+    /// A link that was down is in order again.
+    Up(Peer),
+    /// A frame arrived that was given to another link of the sender first, and may have arrived by that
+    /// ([`Rail::claim`]).
+    Moved(Origin, Frame),
 }
 
 /// A frame that arrived.

@@ -154,7 +154,12 @@ impl<R: Rails> Pml<'_, R> {
             }
             Event::Sent(cookie) => self.body_sent(cookie),
             Event::Delivered(cookie) => self.body_delivered(cookie),
-            Event::Lost(peer, why) => self.lost(peer, why),
+            Event::Lost(peer, why) | Event::Down(peer, why) => self.lost(peer, why),
+            Event::Up(_) => {}
+            Event::Moved(_, frame) => {
+                self.counters.foreign = self.counters.foreign.wrapping_add(1);
+                self.drop_frame(rail, &frame);
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 //! rail, whatever the rail does.
 
 use towline_core::btl::{
-    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Loan, Lost, Peer,
-    Rail, SendError, Sent, Shape, Ticket, Unreachable,
+    Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LINKED_HEAD, LOAN,
+    Lane, Loan, Lost, Origin, Orphan, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
@@ -31,6 +31,18 @@ static ATTRIBUTES: Attributes = Attributes {
 
 fn some<T>(value: T) -> Option<T> {
     if any(false) { Some(any(value)) } else { None }
+}
+
+fn frame() -> Frame {
+    Frame { id: FrameId(any(0)), from: Peer(any(0)), tag: any(0), valid: any(0), len: any(0), head: any([0; HEAD]) }
+}
+
+fn origin() -> Origin {
+    Origin { link: any(0), number: any(0) }
+}
+
+fn span() -> Span {
+    Span::contiguous(any(core::ptr::null_mut()), any(0))
 }
 
 fn result<T, E>(value: T, error: E) -> Result<T, E> {
@@ -97,6 +109,44 @@ impl Rail for Opaque {
         any(true)
     }
 
+    fn orphan(&self, to: Endpoint) -> Option<Orphan> {
+        keep(to);
+        let shape = Shape { tag: any(0), lane: any(Lane::Eager), header: any(0), len: any(0) };
+        some(Orphan {
+            origin: origin(),
+            shape,
+            header: [any(0); LINKED_HEAD],
+            body: span(),
+            cookie: some(Cookie(any(0))),
+        })
+    }
+
+    fn rehomed(&mut self, to: Endpoint, origin: Origin) {
+        keep((to, origin));
+    }
+
+    unsafe fn send_moved(
+        &mut self,
+        to: Endpoint,
+        origin: Origin,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        keep((to, origin, shape, header, body, cookie));
+        result(any(Sent::InPlace), any(SendError::Busy))
+    }
+
+    fn claim(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
+        keep((from, origin));
+        some(match any(0) {
+            0 => Claim::New,
+            1 => Claim::Double,
+            _ => Claim::Awaited { skip: any(0), sink: span(), cookie: Cookie(any(0)) },
+        })
+    }
+
     fn drained(&self, to: Endpoint) -> bool {
         keep(to);
         any(true)
@@ -108,14 +158,10 @@ impl Rail for Opaque {
             0 => Event::Sent(Cookie(any(0))),
             1 => Event::Delivered(Cookie(any(0))),
             2 => Event::Lost(Peer(any(0)), any(Lost::Broken)),
-            _ => Event::Frame(Frame {
-                id: FrameId(any(0)),
-                from: Peer(any(0)),
-                tag: any(0),
-                valid: any(0),
-                len: any(0),
-                head: any([0; HEAD]),
-            }),
+            3 => Event::Down(Peer(any(0)), any(Lost::Broken)),
+            4 => Event::Up(Peer(any(0))),
+            5 => Event::Moved(origin(), frame()),
+            _ => Event::Frame(frame()),
         })
     }
 

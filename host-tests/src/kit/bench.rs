@@ -249,7 +249,9 @@ impl<R: Rail> End<R> {
                 let received = self.pending.remove(&cookie.0).expect("a delivery that nobody asked for, or twice");
                 self.got.push(received);
             }
-            Event::Lost(peer, why) => self.lost.push((peer, why)),
+            Event::Lost(peer, why) | Event::Down(peer, why) => self.lost.push((peer, why)),
+            Event::Up(peer) => self.lost.retain(|(lost, _)| *lost != peer),
+            Event::Moved(_, frame) => self.take_frame(&frame),
         }
     }
 

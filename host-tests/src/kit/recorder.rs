@@ -174,13 +174,13 @@ impl<R: Rail> Rail for Recorder<R> {
         let event = self.inner.poll(now);
         let mut log = self.log.borrow_mut();
         match &event {
-            Some(Event::Frame(frame)) => {
+            Some(Event::Frame(frame) | Event::Moved(_, frame)) => {
                 log.arrived.push((wire::kind(frame.head()), frame.len));
                 log.released += u64::from(frame.is_whole());
             }
             Some(Event::Sent(_)) => log.owed[0] = log.owed[0].checked_sub(1).expect("a body in place is told of once"),
             Some(Event::Delivered(_)) => log.owed[1] = log.owed[1].checked_sub(1).expect("a delivery is told of once"),
-            Some(Event::Lost(..)) | None => {}
+            Some(Event::Lost(..) | Event::Down(..) | Event::Up(_)) | None => {}
         }
         drop(log);
         event

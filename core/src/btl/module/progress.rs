@@ -177,6 +177,24 @@ impl<R: Rail> Btl<'_, R> {
                 self.lose(peer, reason);
                 0
             }
+            // One rail is all that a module has: a link that is out of order has lost the peer.
+            Event::Down(peer, reason) => {
+                if let Some(handle) = self.endpoints.handle(peer.0)
+                    && let Some(reach) = self.endpoints.get(handle)
+                {
+                    self.rail.del_peer(reach.rail); // touches none of the memory that is given back now
+                }
+                self.lose(peer, reason);
+                0
+            }
+            Event::Up(_) => 0,
+            Event::Moved(_, frame) => {
+                self.counters.unregistered = self.counters.unregistered.wrapping_add(1);
+                if !frame.is_whole() {
+                    self.rail.release(frame.id);
+                }
+                0
+            }
         }
     }
 
