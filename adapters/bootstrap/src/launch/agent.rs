@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use signal_hook::consts::SIGCHLD;
+use signal_hook::consts::{SIGCHLD, SIGKILL};
 
 use super::children::{Children, Start};
 use super::message::{self, MARK, Order, Report};
 use super::output::{Sink, Source};
-use super::{signals, start_failure};
+use super::{files, signals};
 use crate::{Address, Environment, Key, greet};
 
 /// How long to look for an address at which the launcher answers.
@@ -62,25 +62,34 @@ fn serve() -> io::Result<()> {
         }
     };
     let mut left = start.ranks.len();
-    let start = match prepare(*start) {
+    let room = files::make_room(left as u64 * 2, left).map_err(|why| why.to_string());
+    let start = match room.and_then(|()| prepare(*start)) {
         Ok(start) => start,
         Err(why) => {
             reports.send(&Report::Failed { why });
             return Ok(());
         }
     };
-    let mut failed = false;
-    let sink: Arc<dyn Sink> = Arc::clone(&reports) as _;
-    let mut children = Children::start(&start, sink, |rank, started| match started {
-        Ok(pid) => reports.send(&Report::Started { rank, pid }),
-        Err(why) => {
-            let (why, code) = start_failure(&start, &why);
-            reports.send(&Report::NotStarted { rank, why, code });
-            failed = true;
-        }
-    })?;
-    while left > 0 && !failed {
-        match events.recv().map_err(io::Error::other)? {
+    let mut children = Children::new(start, Arc::clone(&reports) as _)?;
+    let mut starting = true;
+    while left > 0 {
+        // What happens is heard between one start and the next.
+        let event = match events.try_recv() {
+            Ok(event) => event,
+            Err(_) if starting => {
+                match children.start_next() {
+                    Some((rank, Ok(pid))) => reports.send(&Report::Started { rank, pid }),
+                    Some((rank, Err((why, code)))) => {
+                        reports.send(&Report::NotStarted { rank, why, code });
+                        break;
+                    }
+                    None => starting = false,
+                }
+                continue;
+            }
+            Err(_) => events.recv().map_err(io::Error::other)?,
+        };
+        match event {
             Event::Signal(SIGCHLD) => {
                 for (rank, end) in children.ended() {
                     reports.send(&Report::Ended { rank, end });
@@ -89,16 +98,16 @@ fn serve() -> io::Result<()> {
             }
             Event::Order(Order::Signal(signal)) | Event::Signal(signal) => {
                 signals::named(signal).into_iter().for_each(|signal| children.signal(signal));
+                if signals::ends(signal) || signal == SIGKILL {
+                    left -= children.start_no_more().len();
+                    starting = false;
+                }
             }
-            Event::Order(Order::Start(_)) | Event::Alone => {
-                children.signal(Signal::KILL);
-                break;
-            }
+            Event::Order(Order::Start(_)) | Event::Alone => break,
         }
     }
-    if failed {
-        children.signal(Signal::KILL);
-    }
+    // Kills what is left.
+    children.signal(Signal::KILL);
     children.finish();
     reports.send(&Report::Done);
     Ok(())

@@ -1,6 +1,6 @@
 //! The launcher's main loop: one thread that hears of everything and decides.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,7 +14,7 @@ use super::children::{Children, End, Start};
 use super::message::{self, Order, Report};
 use super::output::{Printer, Sink, Source};
 use super::remote::{Remote, Told};
-use super::{Host, Launch, LaunchError, hosts, signals, start_failure};
+use super::{Host, Launch, LaunchError, files, hosts, signals};
 use crate::environment::host_name;
 use crate::server::{self, Config, Server};
 use crate::{Address, Environment, RANKS_MAX};
@@ -46,8 +46,6 @@ struct Rank {
     over: bool,
     joined: bool,
     finished: bool,
-    /// When it counts as failed, after it closed its connection.
-    left_until: Option<Instant>,
 }
 
 /// A host, and the hands that the launcher has there.
@@ -58,7 +56,7 @@ struct Place {
 }
 
 enum Hands {
-    Here(Children),
+    Here(Box<Children>),
     There(Remote),
     /// There are none yet, or no more.
     Nowhere,
@@ -75,7 +73,13 @@ enum Phase {
 struct Conductor {
     launch: Launch,
     ranks: Vec<Rank>,
+    /// Those that are not over.
+    left: usize,
+    /// Those that closed their connection, and when they count as failed.
+    silent: BTreeMap<u32, Instant>,
     places: Vec<Place>,
+    /// The place whose ranks are being started: those before have been.
+    starting: usize,
     server: Server,
     sink: Arc<dyn Sink>,
     tell: mpsc::Sender<Event>,
@@ -104,6 +108,10 @@ pub(super) fn run(launch: Launch) -> Result<u8, LaunchError> {
     let placed = hosts::place(&hosts, launch.size);
     let placed = placed.map_err(|slots| LaunchError::TooFewSlots { ranks: launch.size, slots })?;
     let is_here = |name: &str| name == here || name == "localhost";
+    // Two pipes for each rank on this host, a connection for each rank, two pipes for each other host.
+    let mine: usize = placed.iter().filter(|(name, _)| is_here(name)).map(|(_, ranks)| ranks.len()).sum();
+    let files = (mine + placed.len()) as u64 * 2 + u64::from(launch.size);
+    files::make_room(files, launch.size as usize)?;
 
     let (tell, events) = mpsc::channel();
     let of_signals = tell.clone();
@@ -127,6 +135,9 @@ pub(super) fn run(launch: Launch) -> Result<u8, LaunchError> {
     }
     let places = placed.into_iter().map(|(name, ranks)| Place { name, ranks, hands: Hands::Nowhere });
     let conductor = Conductor {
+        left: ranks.len(),
+        silent: BTreeMap::new(),
+        starting: 0,
         time_limit: launch.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
         launch,
         ranks,
@@ -164,26 +175,56 @@ fn start_server(environment: &Environment, remote: bool, tell: mpsc::Sender<Even
 
 impl Conductor {
     fn run(mut self, events: &mpsc::Receiver<Event>, is_here: impl Fn(&str) -> bool) -> u8 {
-        for place in 0..self.places.len() {
-            if self.phase == Phase::Running {
-                if is_here(&self.places[place].name) { self.start_here(place) } else { self.start_there(place) }
+        while self.left > 0 {
+            // What happens is heard between one start and the next.
+            let event = match events.try_recv() {
+                Err(_) if self.start_next(&is_here) => None,
+                Err(_) => {
+                    let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
+                    events.recv_timeout(timeout.unwrap_or(Duration::MAX)).ok()
+                }
+                Ok(event) => Some(event),
+            };
+            match event {
+                Some(Event::Signal(SIGCHLD)) => self.reap(events),
+                Some(event) => self.hear(event),
+                None => {}
             }
-        }
-        self.forget_unstarted();
-        while self.ranks.iter().any(|rank| !rank.over) {
-            let timeout = self.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
-            match events.recv_timeout(timeout.unwrap_or(Duration::MAX)) {
-                Ok(Event::Signal(SIGCHLD)) => self.reap(events),
-                Ok(event) => self.hear(event),
-                Err(_) => self.late(),
-            }
+            self.late();
         }
         self.clean_up(events);
         self.status.unwrap_or(0)
     }
 
-    fn start_here(&mut self, place: usize) {
+    /// Starts one rank more, or the agent of one host more; false where there is nothing to start.
+    fn start_next(&mut self, is_here: impl Fn(&str) -> bool) -> bool {
+        if self.phase != Phase::Running {
+            return false;
+        }
+        let index = self.starting;
+        let Some(place) = self.places.get_mut(index) else { return false };
+        match &mut place.hands {
+            Hands::Here(children) => match children.start_next() {
+                Some((rank, Ok(pid))) => self.ranks[rank as usize].pid = Some(pid),
+                Some((rank, Err((why, status)))) => {
+                    let name = place.name.clone();
+                    self.fail(status, &format!("rank {rank} on {name}: {why}"));
+                    self.over(rank);
+                }
+                None => self.starting += 1,
+            },
+            _ if is_here(&place.name) => self.begin_here(index),
+            _ => {
+                self.start_there(index);
+                self.starting += 1;
+            }
+        }
+        true
+    }
+
+    fn begin_here(&mut self, index: usize) {
         let local = self.server.addresses().iter().filter(|address| matches!(address, Address::Abstract(_)));
+        let place = &self.places[index];
         let start = Start {
             program: self.launch.program.clone(),
             args: self.launch.args.clone(),
@@ -191,24 +232,16 @@ impl Conductor {
             variables: self.launch.variables.clone(),
             environment: Environment {
                 root: local.cloned().collect(),
-                host: self.places[place].name.clone(),
-                local: Some(self.places[place].ranks.clone()),
+                host: place.name.clone(),
+                local: Some(place.ranks.clone()),
                 ..self.environment.clone()
             },
-            ranks: self.places[place].ranks.clone(),
+            ranks: place.ranks.clone(),
             stdin: true,
         };
-        let mut failed = None;
-        let started = Children::start(&start, Arc::clone(&self.sink), |rank, started| match started {
-            Ok(pid) => self.ranks[rank as usize].pid = Some(pid),
-            Err(why) => failed = Some((rank, start_failure(&start, &why))),
-        });
-        match started {
-            Ok(children) => self.places[place].hands = Hands::Here(children),
-            Err(why) => failed = Some((start.ranks[0], (why.to_string(), 1))),
-        }
-        if let Some((rank, (why, status))) = failed {
-            self.fail(status, &format!("rank {rank} on {}: {why}", self.places[place].name));
+        match Children::new(start, Arc::clone(&self.sink)) {
+            Ok(children) => self.places[index].hands = Hands::Here(Box::new(children)),
+            Err(why) => self.fail(1, &format!("cannot read what ranks print: {why}")),
         }
     }
 
@@ -231,15 +264,20 @@ impl Conductor {
         }
     }
 
-    /// Ranks that were not started, because the job failed before, are over.
-    fn forget_unstarted(&mut self) {
-        for place in 0..self.places.len() {
-            let waiting = matches!(self.places[place].hands, Hands::There(_));
-            for rank in self.places[place].ranks.clone() {
-                if self.ranks[rank as usize].pid.is_none() && !waiting {
-                    self.over(rank);
-                }
+    /// Ranks that are yet to be started are over, for the job ends before.
+    fn start_no_more(&mut self) {
+        let mut unstarted = Vec::new();
+        for (index, place) in self.places.iter_mut().enumerate() {
+            match &mut place.hands {
+                Hands::Here(children) => unstarted.extend(children.start_no_more()),
+                Hands::Nowhere if index >= self.starting => unstarted.extend(&place.ranks),
+                Hands::There(_) | Hands::Nowhere => {}
             }
+        }
+        // Whoever waits for all of them waits for the first.
+        unstarted.first().into_iter().for_each(|rank| self.server.gone(*rank));
+        for rank in unstarted {
+            self.left -= usize::from(!std::mem::replace(&mut self.ranks[rank as usize].over, true));
         }
     }
 
@@ -253,8 +291,7 @@ impl Conductor {
             Hands::There(remote) => remote.ready_until,
             _ => None,
         });
-        let left = self.ranks.iter().filter(|rank| !rank.over).filter_map(|rank| rank.left_until);
-        phase.into_iter().chain(agents).chain(left).min()
+        phase.into_iter().chain(agents).chain(self.silent.values().copied()).min()
     }
 
     fn hear(&mut self, event: Event) {
@@ -272,26 +309,25 @@ impl Conductor {
     /// Looks which ranks have ended. What they said before they ended is in the queue by then, and is heard first: a
     /// rank that has finished its part must not count as one that has not.
     fn reap(&mut self, events: &mpsc::Receiver<Event>) {
-        let mut ended = Vec::new();
-        for place in &mut self.places {
-            match &mut place.hands {
-                Hands::Here(children) => ended.extend(children.ended()),
-                Hands::There(remote) => drop(remote.ended()),
-                Hands::Nowhere => {}
+        let mut again = true;
+        while std::mem::take(&mut again) {
+            let mut ended = Vec::new();
+            for place in &mut self.places {
+                match &mut place.hands {
+                    Hands::Here(children) => ended.extend(children.ended()),
+                    Hands::There(remote) => drop(remote.ended()),
+                    Hands::Nowhere => {}
+                }
             }
-        }
-        let mut again = false;
-        while let Ok(event) = events.try_recv() {
-            match event {
-                Event::Signal(SIGCHLD) => again = true,
-                event => self.hear(event),
+            while let Ok(event) = events.try_recv() {
+                match event {
+                    Event::Signal(SIGCHLD) => again = true,
+                    event => self.hear(event),
+                }
             }
-        }
-        for (rank, end) in ended {
-            self.ended(rank, end);
-        }
-        if again {
-            self.reap(events);
+            for (rank, end) in ended {
+                self.ended(rank, end);
+            }
         }
     }
 
@@ -312,14 +348,15 @@ impl Conductor {
     fn served(&mut self, event: server::Event) {
         match event {
             server::Event::Joined { rank } => {
+                self.silent.remove(&rank);
                 let rank = &mut self.ranks[rank as usize];
-                (rank.joined, rank.finished, rank.left_until) = (true, false, None);
+                (rank.joined, rank.finished) = (true, false);
             }
             server::Event::Finished { rank } => self.ranks[rank as usize].finished = true,
             server::Event::Left { rank, .. } => {
-                let rank = &mut self.ranks[rank as usize];
-                if !rank.finished && !rank.over {
-                    rank.left_until = Some(Instant::now() + LEFT_LIMIT);
+                let of = &self.ranks[rank as usize];
+                if !of.finished && !of.over {
+                    self.silent.insert(rank, Instant::now() + LEFT_LIMIT);
                 }
             }
             server::Event::Aborted { rank, code, message } => {
@@ -431,6 +468,8 @@ impl Conductor {
 
     fn over(&mut self, rank: u32) {
         if !std::mem::replace(&mut self.ranks[rank as usize].over, true) {
+            self.left -= 1;
+            self.silent.remove(&rank);
             self.server.gone(rank);
         }
     }
@@ -459,6 +498,7 @@ impl Conductor {
     fn terminate(&mut self, signal: i32) {
         self.phase = Phase::Terminating { kill_at: Instant::now() + self.launch.grace };
         self.signal_all(signal);
+        self.start_no_more();
         for place in 0..self.places.len() {
             if matches!(&self.places[place].hands, Hands::There(remote) if remote.ready_until.is_some()) {
                 self.closed(place);
@@ -487,9 +527,9 @@ impl Conductor {
     /// A deadline may have passed.
     fn late(&mut self) {
         let now = Instant::now();
-        let left = (0..).zip(&self.ranks).find(|(_, rank)| !rank.over && rank.left_until.is_some_and(|at| at <= now));
-        if let Some((rank, _)) = left {
-            self.ranks[rank as usize].left_until = None;
+        let silent = self.silent.iter().find(|(_, at)| **at <= now).map(|(rank, _)| *rank);
+        if let Some(rank) = silent {
+            self.silent.remove(&rank);
             let named = self.named(rank);
             self.fail(1, &format!("{named} closed its connection before it finished its part in the job"));
         }

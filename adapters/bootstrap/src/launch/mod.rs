@@ -15,6 +15,10 @@
 //! and SIGKILL after a grace time. Its status is the launcher's; the launcher's is 0 only where all ranks ended well.
 //! Ranks that wait for one that has ended without taking part hear of it at once.
 //!
+//! Ranks are started one after another, and all that happens meanwhile is heard: a signal, the time limit or a rank that
+//! fails ends the job before the rest are started. The launcher has up to three files open for each rank, for which it
+//! raises its own limit (not that of the ranks) as far as it may; where that is not far enough it starts none.
+//!
 //! Each rank runs in a process group of its own. SIGINT, SIGTERM, SIGHUP and SIGQUIT to the launcher are passed on, and
 //! start the grace time; a second one kills. SIGUSR1 and SIGUSR2 are passed on only. A shell starts what it runs in the
 //! background with SIGINT and SIGQUIT ignored, and runners of all kinds ignore or block more: the launcher hears these
@@ -42,6 +46,7 @@ use std::time::Duration;
 mod agent;
 mod children;
 mod conductor;
+mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod hosts;
@@ -133,6 +138,15 @@ pub enum LaunchError {
         /// Slots that the hosts have together.
         slots: u32,
     },
+    /// The limit of open files is too low for what the launcher needs for its ranks: it starts none then.
+    TooFewFiles {
+        /// Ranks that this launcher, or its agent on a host, has to look after.
+        ranks: usize,
+        /// Files that would be open.
+        needed: u64,
+        /// Files that may be open at most.
+        limit: u64,
+    },
     /// The system refused something.
     System {
         /// What was to be done.
@@ -152,19 +166,14 @@ impl fmt::Display for LaunchError {
             Self::TooFewSlots { ranks, slots } => {
                 write!(f, "the hosts have {slots} slots for {ranks} ranks: add hosts or slots=N to the hosts file")
             }
+            Self::TooFewFiles { ranks, needed, limit } => write!(
+                f,
+                "{ranks} ranks need {needed} open files here, and the limit is {limit}: raise it (`ulimit -Hn`), or take \
+                 fewer ranks, or more hosts"
+            ),
             Self::System { what, source } => write!(f, "cannot {what}: {source}"),
         }
     }
 }
 
 impl std::error::Error for LaunchError {}
-
-/// Why a rank's program did not start, and the exit status that shells use for it.
-fn start_failure(start: &children::Start, why: &io::Error) -> (String, u8) {
-    let code = match why.kind() {
-        io::ErrorKind::NotFound => 127,
-        io::ErrorKind::PermissionDenied => 126,
-        _ => 1,
-    };
-    (format!("cannot start `{}`: {why}", start.program.to_string_lossy()), code)
-}

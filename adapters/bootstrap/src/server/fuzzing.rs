@@ -2,11 +2,11 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use towline_core::modex::Set;
 
-use super::{Config, Event, Serving, State};
+use super::{Config, Event, Orders, Serving, State};
 use crate::channel::{Channel, Kind, Side};
 use crate::fuzzing::{Input, JOB, SIZE, key};
 use crate::greet::believe;
@@ -30,9 +30,10 @@ pub(crate) fn run(data: &[u8]) {
     let config =
         Config { size: SIZE, job: JOB, key: key(), name: None, listen: None, left_is_gone: input.byte() & 1 == 1 };
     let (tell, events) = mpsc::channel();
-    let (_commands, received) = mpsc::channel();
+    let (_gone, received) = mpsc::channel();
+    let orders = Orders { gone: received, stop: Arc::default() };
     let Ok((woken, _wake)) = rustix::pipe::pipe() else { return };
-    let mut serving = Serving::new(config, Vec::new(), received, woken, Box::new(move |event| drop(tell.send(event))));
+    let mut serving = Serving::new(config, Vec::new(), orders, woken, Box::new(move |event| drop(tell.send(event))));
     let mut guests: [Option<Guest>; 4] = Default::default();
     let (mut proofs, mut joined) = (0, 0);
     while !input.0.is_empty() {

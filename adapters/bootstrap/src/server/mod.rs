@@ -25,11 +25,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixListener;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::PipeFlags;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
@@ -105,16 +107,13 @@ pub enum Event {
     },
 }
 
-enum Command {
-    Gone(u32),
-    Stop,
-}
-
 /// A running server; it stops when dropped.
 #[derive(Debug)]
 pub struct Server {
     addresses: Vec<Address>,
-    commands: mpsc::Sender<Command>,
+    /// Ranks that are gone.
+    gone: mpsc::Sender<u32>,
+    stop: Arc<AtomicBool>,
     wake: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
@@ -142,11 +141,14 @@ impl Server {
         for listener in &listeners {
             listener.set_nonblocking()?;
         }
-        let (woken, wake) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let (commands, received) = mpsc::channel();
-        let serving = Serving::new(config, listeners, received, woken, Box::new(tell));
+        // Never waits, and whoever rings does not either: a pipe that is full wakes as well.
+        let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (gone, received) = mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let serving =
+            Serving::new(config, listeners, Orders { gone: received, stop: Arc::clone(&stop) }, woken, Box::new(tell));
         let thread = std::thread::Builder::new().name("towline-server".into()).spawn(move || serving.run())?;
-        Ok(Self { addresses, commands, wake, thread: Some(thread) })
+        Ok(Self { addresses, gone, stop, wake, thread: Some(thread) })
     }
 
     /// Where ranks find it, as `TOWLINE_ROOT` wants it.
@@ -156,19 +158,21 @@ impl Server {
 
     /// A rank's process is known to have ended: whoever waits for it hears of it at once.
     pub fn gone(&self, rank: u32) {
-        self.command(Command::Gone(rank));
+        // Fails only where the thread has ended, which nobody waits for.
+        let _ = self.gone.send(rank);
+        self.ring();
     }
 
-    fn command(&self, command: Command) {
-        // Both fail only where the thread has ended, which takes no commands any more.
-        let _ = self.commands.send(command);
+    fn ring(&self) {
+        // Fails where the pipe is full, too: then the thread has yet to wake.
         let _ = rustix::io::write(&self.wake, &[0]);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.command(Command::Stop);
+        self.stop.store(true, Ordering::Release);
+        self.ring();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -275,11 +279,18 @@ impl From<io::Error> for Close {
     }
 }
 
+/// What a server hears from its launcher.
+struct Orders {
+    /// Ranks that are gone.
+    gone: mpsc::Receiver<u32>,
+    stop: Arc<AtomicBool>,
+}
+
 struct Serving {
     config: Config,
     hub: Hub,
     listeners: Vec<Listener>,
-    commands: mpsc::Receiver<Command>,
+    orders: Orders,
     woken: OwnedFd,
     connections: BTreeMap<u64, Connection>,
     next_id: u64,
@@ -292,7 +303,7 @@ impl Serving {
     fn new(
         config: Config,
         listeners: Vec<Listener>,
-        commands: mpsc::Receiver<Command>,
+        orders: Orders,
         woken: OwnedFd,
         tell: Box<dyn FnMut(Event) + Send>,
     ) -> Self {
@@ -300,7 +311,7 @@ impl Serving {
             hub: Hub::new(config.size),
             config,
             listeners,
-            commands,
+            orders,
             woken,
             connections: BTreeMap::new(),
             next_id: 0,
@@ -358,18 +369,16 @@ impl Serving {
         })
     }
 
-    /// Takes the launcher's commands; false to stop.
+    /// Hears who is gone; false to stop, which does not wait for anything else.
     fn obey(&mut self) -> bool {
-        let mut bytes = [0; 64];
+        let mut bytes = [0; 1024];
         // The pipe only wakes; how many bytes there are does not matter.
         let _ = rustix::io::read(&self.woken, &mut bytes);
-        while let Ok(command) = self.commands.try_recv() {
-            match command {
-                Command::Stop => return false,
-                Command::Gone(rank) => self.gone(rank),
-            }
+        while !self.orders.stop.load(Ordering::Acquire) {
+            let Ok(rank) = self.orders.gone.try_recv() else { return true };
+            self.gone(rank);
         }
-        true
+        false
     }
 
     fn gone(&mut self, rank: u32) {
