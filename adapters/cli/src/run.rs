@@ -22,7 +22,7 @@ pub struct Arguments {
     transport: Vec<String>,
 
     /// Links per peer, for transports that can have several
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
     links: Option<u32>,
 
     /// Run on the hosts of a file: `host [slots=N]` a line, filled in order
@@ -96,6 +96,7 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
         }
     };
     let slots = hosts.iter().fold(0u32, |sum, host| sum.saturating_add(host.slots));
+    check(&arguments)?;
     let mut command = arguments.command.into_iter();
     let program = command.next().ok_or("no program to run")?;
     let mut launch = Launch::new(arguments.ranks.unwrap_or(slots), program);
@@ -113,6 +114,22 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
         *first = path;
     }
     Ok(launch)
+}
+
+/// Whether ranks can use the settings that they will find.
+fn check(arguments: &Arguments) -> Result<(), String> {
+    let given: Vec<_> = arguments.variables.iter().rev().filter_map(|variable| assignment(variable)).collect();
+    let lookup = |name: &str| match name {
+        "TOWLINE_TRANSPORTS" if !arguments.transport.is_empty() => Some(arguments.transport.join(",")),
+        "TOWLINE_LINKS" if arguments.links.is_some() => arguments.links.map(|links| links.to_string()),
+        _ => {
+            let value = given.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
+            // The environment does not go to other hosts.
+            let value = value.or_else(|| arguments.hosts.is_none().then(|| std::env::var_os(name)).flatten());
+            value.map(|value| value.to_string_lossy().into_owned())
+        }
+    };
+    towline::Config::default().tunables_from(lookup).map(drop).map_err(|why| why.to_string())
 }
 
 /// A variable and its value; `None` for one to pass on that is not set here.

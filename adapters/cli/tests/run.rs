@@ -160,6 +160,32 @@ fn the_exit_status_is_that_of_the_first_rank_that_fails() {
 }
 
 #[test]
+fn settings_that_no_rank_could_use_are_refused_before_one_starts() {
+    for (arguments, variable, words) in [
+        ("--transport foo", None, ["`foo`", "sm and tcp"]),
+        ("--transport sm,tpc", None, ["`tpc`", "sm and tcp"]),
+        ("-e TOWLINE_TRANSPORTS=sm,foo", None, ["`foo`", "sm and tcp"]),
+        ("", Some(("TOWLINE_TRANSPORTS", "foo")), ["`foo`", "sm and tcp"]),
+        ("--links 0", None, ["--links", "1..=64"]),
+        ("--links 65", None, ["--links", "1..=64"]),
+        ("-e TOWLINE_LINKS=0", None, ["TOWLINE_LINKS", "1 to 64"]),
+        ("-e TOWLINE_LINKS=1 -e TOWLINE_LINKS=1000", None, ["TOWLINE_LINKS", "1 to 64"]),
+        ("", Some(("TOWLINE_REQUESTS", "many")), ["TOWLINE_REQUESTS", "`many`"]),
+    ] {
+        let mut command = towline(&format!("-n 2 {arguments} -- echo started"));
+        let output = command.envs(variable).output().unwrap();
+        let report = err(&output);
+        assert_eq!((code(&output), out(&output).as_str()), (2, ""), "{arguments} {variable:?}: {report}");
+        assert!(words.iter().all(|word| report.contains(word)), "{arguments} {variable:?}: {report}");
+    }
+    // What is said on the command line goes before.
+    let mut command = towline("-n 1 --no-prefix --transport tcp --links 2 -e TOWLINE_REQUESTS=10 -- echo started");
+    command.envs([("TOWLINE_TRANSPORTS", "foo"), ("TOWLINE_LINKS", "0"), ("TOWLINE_REQUESTS", "many")]);
+    let output = command.output().unwrap();
+    assert_eq!((code(&output), out(&output).as_str()), (0, "started\n"), "{}", err(&output));
+}
+
+#[test]
 fn more_ranks_than_there_can_be_are_an_error() {
     let output = towline("-n 4294967295 -- true").output().unwrap();
     assert_eq!(code(&output), 2, "{}", err(&output));

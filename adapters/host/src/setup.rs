@@ -1,5 +1,6 @@
 //! Why a world did not come up, or did not end well.
 
+use std::ops::RangeInclusive;
 use std::{fmt, io};
 
 use towline_bootstrap as bootstrap;
@@ -27,6 +28,15 @@ pub enum SetupError {
         variable: &'static str,
         /// Its value.
         value: String,
+    },
+    /// A setting is beyond what there can be.
+    OutOfRange {
+        /// The variable of the environment that sets it; the program may have set it, too.
+        variable: &'static str,
+        /// Its value.
+        value: u32,
+        /// What it can be.
+        range: RangeInclusive<u32>,
     },
     /// A transport was asked for that does not exist.
     UnknownTransport(String),
@@ -90,6 +100,9 @@ impl fmt::Display for SetupError {
             Self::Bootstrap(why) => why.fmt(f),
             Self::Variable { variable, value } => {
                 write!(f, "{variable}: `{value}` cannot be understood; `towline info` lists what can be set")
+            }
+            Self::OutOfRange { variable, value, range } => {
+                write!(f, "{variable}: {value} is out of range, which is {} to {}", range.start(), range.end())
             }
             Self::UnknownTransport(name) => write!(f, "there is no transport `{name}`; there are sm and tcp"),
             Self::Transport { name, why } => write!(f, "transport {name} does not work here: {why}"),

@@ -1,6 +1,7 @@
 //! Everything that can be set: from the program, or from the environment, which has the last word.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use crate::setup::SetupError;
@@ -96,13 +97,14 @@ macro_rules! tunables {
                         help: $help,
                     });
                 )*
+                self.check()?;
                 Ok((self, list))
             }
 
             /// All settings as they would be in force here and now: those of the environment go first.
             ///
             /// # Errors
-            /// [`SetupError::Variable`] for a variable that cannot be understood.
+            /// As [`tunables_from`](Self::tunables_from).
             ///
             /// ```
             /// let tunables = towline::Config::default().tunables()?;
@@ -111,7 +113,25 @@ macro_rules! tunables {
             /// # Ok::<(), towline::SetupError>(())
             /// ```
             pub fn tunables(&self) -> Result<Vec<Tunable>, SetupError> {
-                Ok(self.clone().overlaid(|name| std::env::var(name).ok())?.1)
+                self.tunables_from(|name| std::env::var(name).ok())
+            }
+
+            /// As [`tunables`](Self::tunables), with what `lookup` knows instead of the environment: for launchers, which
+            /// see before they start a rank whether it could use its settings.
+            ///
+            /// # Errors
+            /// [`SetupError::Variable`] for a variable that cannot be understood, [`SetupError::UnknownTransport`] and
+            /// [`SetupError::OutOfRange`] for settings that no rank can use.
+            ///
+            /// ```
+            /// let many = |name: &str| (name == "TOWLINE_LINKS").then(|| "1000".to_string());
+            /// let why = towline::Config::default().tunables_from(many).unwrap_err();
+            /// assert_eq!(why.to_string(), "TOWLINE_LINKS: 1000 is out of range, which is 1 to 64");
+            /// ```
+            pub fn tunables_from(
+                &self, lookup: impl Fn(&str) -> Option<String>,
+            ) -> Result<Vec<Tunable>, SetupError> {
+                Ok(self.clone().overlaid(lookup)?.1)
             }
         }
     };
@@ -130,7 +150,7 @@ tunables! {
     transports, "TOWLINE_TRANSPORTS": String = "", "",
         "Transports to use, such as `sm,tcp`; empty for all that work here";
     links, "TOWLINE_LINKS": u32 = 1u32, "",
-        "TCP links to each peer, over which long messages are striped";
+        "TCP links to each peer, over which long messages are striped: 1 to 64";
     startup_timeout_ms, "TOWLINE_STARTUP_TIMEOUT_MS": u32 = 60_000u32, "ms",
         "How long to wait for all ranks to come up";
     finish_timeout_ms, "TOWLINE_FINISH_TIMEOUT_MS": u32 = 60_000u32, "ms",
@@ -199,6 +219,26 @@ tunables! {
         "Share of a tcp link in striping";
     tcp_connect_timeout_ms, "TOWLINE_TCP_CONNECT_TIMEOUT_MS": u32 = 120_000u32, "ms",
         "From the first message to a peer to the connection: a peer that computes answers late";
+}
+
+/// What can be asked for, in the order in which rails are polled.
+pub(crate) const TRANSPORTS: [&str; 2] = ["sm", "tcp"];
+
+/// Links to a peer.
+const LINKS: RangeInclusive<u32> = 1..=64;
+
+impl Config {
+    /// Settings that are wrong on any machine.
+    fn check(&self) -> Result<(), SetupError> {
+        let known = |name: &String| TRANSPORTS.contains(&name.as_str()) || name == "loopback";
+        if let Some(unknown) = entries(&self.transports).into_iter().find(|name| !known(name)) {
+            return Err(SetupError::UnknownTransport(unknown));
+        }
+        if !LINKS.contains(&self.links) {
+            return Err(SetupError::OutOfRange { variable: "TOWLINE_LINKS", value: self.links, range: LINKS });
+        }
+        Ok(())
+    }
 }
 
 fn parse<T: FromStr>(variable: &'static str, text: &str) -> Result<T, SetupError> {
