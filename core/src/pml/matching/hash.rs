@@ -12,7 +12,7 @@ pub(super) struct Hasher {
     right: u64,
 }
 
-/// Low bits of the source and of the tag that are not hashed, so that neighbours share a cache line.
+/// Low bits of the source and of the tag that are not hashed, so that neighbours share a cache line of buckets.
 const NEAR: u32 = 2;
 
 impl Hasher {
@@ -22,15 +22,17 @@ impl Hasher {
 
     /// A word whose low bits pick the bucket of `key`.
     ///
-    /// Groups of four neighbouring sources by four neighbouring tags are hashed as one; what the key adds then tells the
-    /// sixteen apart. Keys of one group never meet, receives posted for consecutive sources or tags find their buckets
-    /// on one cache line, and keys of two groups meet as seldom as their hashes differ by any given word.
+    /// Groups of four neighbouring sources by four neighbouring tags are hashed as one; the low four bits of what the
+    /// key adds then tell the sixteen apart, and its other bits are the same for all of them: nothing carries. Keys of
+    /// one group never meet, receives posted for consecutive sources or tags find their buckets on one cache line, and
+    /// keys of two groups meet as seldom as their hashes differ by any given word. In a table of four buckets the low
+    /// two bits still tell consecutive sources apart, and consecutive tags.
     #[inline]
     pub(super) const fn hash(&self, key: &Key) -> u32 {
-        let left = self.left ^ ((key.context as u64) << 32 | (key.source >> NEAR) as u64);
+        let left = self.left ^ (key.origin() >> NEAR);
         let right = self.right ^ (key.tag >> NEAR) as u64;
         let product = left as u128 * right as u128;
-        (product as u32 ^ (product >> 64) as u32) ^ key.tag.wrapping_add(key.source.wrapping_mul((1 << NEAR) + 1))
+        (product as u32 ^ (product >> 64) as u32) ^ key.tag ^ key.source ^ key.source << NEAR
     }
 }
 
@@ -54,6 +56,21 @@ mod tests {
             load[(hasher.hash(&key(i)) & 4095) as usize] += 1;
         }
         *load.iter().max().unwrap()
+    }
+
+    #[test]
+    fn m10_neighbours_share_a_line_of_buckets_and_never_meet() {
+        for (seed, context) in (0..64).zip([0, 1, u32::MAX].into_iter().cycle()) {
+            for (source, tag) in [(0, 0), (4, 1 << 20), (1 << 30, 12), (!3, !3)] {
+                let hasher = Hasher::new(seed);
+                let hash = |i: u32| hasher.hash(&Key { context, source: source | i >> 2, tag: tag | i & 3 });
+                let places = (0..16).fold(0u32, |places, i| places | 1 << (hash(i) & 15));
+                assert_eq!(places, 0xffff, "seed {seed}: some of the group meet");
+                assert!((0..16).all(|i| hash(i) >> 4 == hash(0) >> 4), "seed {seed}: a group on several lines");
+                let few = |step: u32| (0..4).fold(0u32, |places, i| places | 1 << (hash(i * step) & 3));
+                assert_eq!((few(1), few(4)), (0xf, 0xf), "seed {seed}: neighbours meet in a table of four");
+            }
+        }
     }
 
     #[test]

@@ -61,6 +61,16 @@ pub struct Key {
     pub tag: u32,
 }
 
+impl Key {
+    /// Context and source as one word, in which tables keep them: compared at once, and made from both parts in
+    /// registers. Two of a key's parts copied by one load, just after they were stored one by one, stall the processor
+    /// until these stores have left it.
+    #[inline]
+    const fn origin(&self) -> u64 {
+        (self.context as u64) << 32 | self.source as u64
+    }
+}
+
 /// Which messages a receive accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

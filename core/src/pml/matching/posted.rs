@@ -62,7 +62,7 @@ impl<'m> Posted<'m> {
 
     #[inline]
     pub(super) fn get(&self, slot: u32) -> Option<Pattern> {
-        self.table.get(slot).map(|entry| pattern(&entry.key))
+        self.table.get(slot).map(|entry| pattern(&entry.key()))
     }
 
     #[inline]
@@ -111,7 +111,7 @@ impl<'m> Posted<'m> {
         // All posted slots are seen after `len`: the rest of the table may never have been touched.
         let posted = self.table.iter().take(self.len() as usize);
         let later = posted.filter(|(_, entry)| entry.order >= least);
-        later.min_by_key(|(_, entry)| entry.order).map(|(slot, entry)| (slot, pattern(&entry.key)))
+        later.min_by_key(|(_, entry)| entry.order).map(|(slot, entry)| (slot, pattern(&entry.key())))
     }
 
     #[inline(never)]

@@ -16,14 +16,29 @@ use crate::arena::{Arena, OutOfMemory};
 #[derive(FromZeros, Debug)]
 #[repr(C, align(32))]
 pub(super) struct Entry<O> {
-    pub(super) key: Key,
-    /// In the head of a queue: the head of the bucket's next key.
-    chain: u32,
+    /// See [`Key::origin`].
+    origin: u64,
+    /// The key's tag.
+    tag: u32,
     /// The next entry of this key.
     next: u32,
+    /// In the head of a queue: the head of the bucket's next key.
+    chain: u32,
     /// The entry of this key before; in the head, the last one. Zero in a slot that is not queued.
     prev: u32,
     pub(super) order: O,
+}
+
+impl<O> Entry<O> {
+    #[inline]
+    pub(super) const fn key(&self) -> Key {
+        Key { context: (self.origin >> 32) as u32, source: self.origin as u32, tag: self.tag }
+    }
+
+    #[inline]
+    const fn has(&self, key: &Key) -> bool {
+        self.origin == key.origin() && self.tag == key.tag
+    }
 }
 
 /// The queues of all keys.
@@ -92,7 +107,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
             return false;
         }
         let link = slot.wrapping_add(1);
-        *entry = Entry { key, chain: 0, next: 0, prev: link, order };
+        *entry = Entry { origin: key.origin(), tag: key.tag, next: 0, chain: 0, prev: link, order };
         if *bucket == 0 {
             *bucket = link;
         } else {
@@ -105,10 +120,10 @@ impl<'m, O: FromZeros> Table<'m, O> {
     /// found first, as in a plain list.
     #[inline(never)]
     fn push_far(&mut self, bucket: usize, link: u32) {
-        let Some(&Entry { key, .. }) = self.at(link) else { return };
+        let Some(key) = self.at(link).map(Entry::key) else { return };
         let mut at = self.buckets.get(bucket).copied().unwrap_or(0);
         while let Some(head) = self.at_mut(at) {
-            if head.key == key {
+            if head.has(&key) {
                 let last = core::mem::replace(&mut head.prev, link);
                 if let Some(last) = self.at_mut(last) {
                     last.next = link;
@@ -131,7 +146,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
     pub(super) fn front(&self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
         let bucket = self.bucket(hasher, key);
         let first = *self.buckets.get(bucket)?;
-        if self.at(first)?.key == *key {
+        if self.at(first)?.has(key) {
             meter.found_at_once();
             return Some(first.wrapping_sub(1));
         }
@@ -153,7 +168,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
         let bucket = self.buckets.get_mut(bucket)?;
         let slot = bucket.wrapping_sub(1);
         let first = self.entries.get_mut(slot as usize)?;
-        if first.key == *key && first.next == 0 {
+        if first.has(key) && first.next == 0 {
             *bucket = first.chain;
             first.prev = 0;
             meter.found_at_once();
@@ -178,7 +193,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
         let Some(entry) = self.entries.get_mut(slot as usize) else { return false };
         let link = slot.wrapping_add(1);
         if entry.prev == link {
-            let bucket = self.buckets.len().wrapping_sub(1) & hasher.hash(&entry.key) as usize;
+            let bucket = self.buckets.len().wrapping_sub(1) & hasher.hash(&entry.key()) as usize;
             if let Some(bucket) = self.buckets.get_mut(bucket).filter(|first| **first == link) {
                 *bucket = entry.chain;
                 entry.prev = 0;
@@ -191,7 +206,8 @@ impl<'m, O: FromZeros> Table<'m, O> {
     #[inline(never)]
     fn remove_far(&mut self, hasher: &Hasher, slot: u32) -> bool {
         let link = slot.wrapping_add(1);
-        let Some(&Entry { key, next, prev, .. }) = self.get(slot) else { return false };
+        let Some(entry @ &Entry { next, prev, .. }) = self.get(slot) else { return false };
+        let key = entry.key();
         let is_head = self.at(prev).is_none_or(|before| before.next != link);
         if is_head {
             if let Some(place) = self.find(hasher, &key, &mut 0) {
@@ -219,7 +235,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
         let mut place = Place { bucket, before: 0, at: *self.buckets.get(bucket)? };
         while let Some(entry) = self.at(place.at) {
             *steps = steps.wrapping_add(1);
-            if entry.key == *key {
+            if entry.has(key) {
                 return Some(place);
             }
             place.before = place.at;

@@ -3,7 +3,7 @@
 use zerocopy::FromZeros;
 
 use super::hash::Hasher;
-use super::table::Table;
+use super::table::{Entry, Table};
 use super::{ANY, Key, Meter, Pattern};
 use crate::arena::{Arena, OutOfMemory};
 
@@ -42,7 +42,7 @@ impl<'m> Unexpected<'m> {
 
     #[inline]
     pub(super) fn get(&self, slot: u32) -> Option<Key> {
-        self.table.get(slot).map(|entry| entry.key)
+        self.table.get(slot).map(Entry::key)
     }
 
     #[inline]
@@ -76,7 +76,7 @@ impl<'m> Unexpected<'m> {
         let (mut slot, mut steps) = (self.first.wrapping_sub(1), 0u32);
         while let Some(entry) = self.table.get(slot) {
             steps = steps.wrapping_add(1);
-            if pattern.accepts(&entry.key) {
+            if pattern.accepts(&entry.key()) {
                 meter.searched(steps, true);
                 return Some(slot);
             }
