@@ -25,12 +25,20 @@ pub(crate) enum Kind {
     Finish = 6,
     /// Rank: end the job; a code (4 bytes) and a message in UTF-8. Server: understood.
     Abort = 7,
+    /// Rank: a part of it will take part in nothing further, though the rank goes on; its number (4 bytes).
+    Part = 8,
+    /// Rank: it wants to hear of the ends of ranks and parts from number n on (4 bytes). Server: the number to go on from
+    /// (4 bytes), and of each end its rank (4 bytes) and part (4 bytes), [`WHOLE`] for all of the rank.
+    Ends = 9,
 }
+
+/// In the place of a part: the whole rank.
+pub(crate) const WHOLE: u32 = u32::MAX;
 
 impl Kind {
     fn from_wire(kind: u16) -> Option<Self> {
-        use Kind::{Abort, Fence, Finish, Gone, Refuse, Set, Welcome};
-        [Welcome, Refuse, Set, Fence, Gone, Finish, Abort].into_iter().find(|known| *known as u16 == kind)
+        use Kind::{Abort, Ends, Fence, Finish, Gone, Part, Refuse, Set, Welcome};
+        [Welcome, Refuse, Set, Fence, Gone, Finish, Abort, Part, Ends].into_iter().find(|known| *known as u16 == kind)
     }
 }
 

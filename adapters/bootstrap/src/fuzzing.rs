@@ -58,8 +58,8 @@ impl<'a> Input<'a> {
 
     /// A frame's kind and payload: of any bytes, or one that makes sense.
     pub(crate) fn frame(&mut self) -> (Kind, Vec<u8>) {
-        use Kind::{Abort, Fence, Finish, Gone, Refuse, Set, Welcome};
-        let kind = [Welcome, Refuse, Set, Fence, Gone, Finish, Abort][usize::from(self.byte() % 7)];
+        use Kind::{Abort, Ends, Fence, Finish, Gone, Part, Refuse, Set, Welcome};
+        let kind = [Welcome, Refuse, Set, Fence, Gone, Finish, Abort, Part, Ends][usize::from(self.byte() % 9)];
         let payload = match self.byte() % 4 {
             0 => self.bytes().to_vec(),
             1 => u32::from(self.byte()).to_le_bytes().to_vec(),

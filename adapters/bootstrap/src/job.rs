@@ -10,7 +10,7 @@ use towline_core::modex::{
     WatchError, entry_size,
 };
 
-use crate::channel::{Kind, PAYLOAD_MAX, reached};
+use crate::channel::{Kind, PAYLOAD_MAX, WHOLE, reached};
 use crate::error::Error;
 use crate::greet::{self, Joined, Link, word};
 use crate::host::Host;
@@ -46,9 +46,30 @@ pub struct Job {
     fence_open: u32,
     watches: Vec<(Name, u32)>,
     changes: VecDeque<Change>,
+    ends: Ends,
     /// The server's word to a finish or an abort came.
     acknowledged: bool,
     finished: bool,
+}
+
+/// An end that a rank heard of: [`Job::next_end`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct End {
+    /// The rank that has ended, or of which a part has.
+    pub rank: u32,
+    /// The part; none for the whole rank.
+    pub part: Option<u32>,
+}
+
+/// What a rank has heard of the ends of others.
+#[derive(Default)]
+struct Ends {
+    /// Heard and not yet told.
+    heard: VecDeque<End>,
+    /// The number to ask from.
+    next: u32,
+    /// The answer to a question is on its way.
+    asked: bool,
 }
 
 /// A component's identity that owns its names.
@@ -121,6 +142,7 @@ impl Job {
             fence_open: 0,
             watches: Vec::new(),
             changes: VecDeque::new(),
+            ends: Ends::default(),
             acknowledged: false,
             finished: false,
             environment,
@@ -317,6 +339,45 @@ impl Job {
         self.pump("poll")
     }
 
+    /// Tells the launcher that a part of this rank has ended, such as one of several threads that others know: they hear of
+    /// it when they [ask](Self::ask_for_ends). Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] where the launcher is gone.
+    pub fn part_ended(&mut self, part: u32) -> Result<(), Error> {
+        self.mention(Kind::Part, part)
+    }
+
+    /// Asks the launcher which ranks have ended in the meantime, well or not, and which parts of ranks. Does not wait: what
+    /// it answers comes up with [`next_end`](Self::next_end).
+    ///
+    /// # Errors
+    /// [`Error::Lost`] where the launcher is gone.
+    pub fn ask_for_ends(&mut self) -> Result<(), Error> {
+        if self.ends.asked {
+            return self.pump("question for ends");
+        }
+        self.ends.asked = self.link.is_some();
+        self.mention(Kind::Ends, self.ends.next)
+    }
+
+    /// Takes in what has arrived, without waiting, and gives the next end that this rank has not heard of.
+    pub fn next_end(&mut self) -> Option<End> {
+        // A lost launcher is reported by the operations that need it.
+        let _ = self.pump("question for ends");
+        self.ends.heard.pop_front()
+    }
+
+    fn mention(&mut self, kind: Kind, number: u32) -> Result<(), Error> {
+        if self.finished {
+            return Err(Error::Finished);
+        }
+        if let Some(link) = &mut self.link {
+            link.channel.send(kind, &number.to_le_bytes());
+        }
+        self.pump("word to the launcher")
+    }
+
     fn say(&mut self, kind: Kind, payload: &[u8], step: &'static str) -> Result<(), Error> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let started = Instant::now();
@@ -443,7 +504,20 @@ impl Job {
             Kind::Fence => self.fence_open = word(&payload, 0)?,
             Kind::Gone => drop(self.gone.insert(word(&payload, 0)?, word(&payload, 4)?)),
             Kind::Finish | Kind::Abort => self.acknowledged = true,
-            Kind::Welcome | Kind::Refuse => return Err(Error::protocol(format!("{kind:?} out of turn"))),
+            Kind::Ends => self.take_ends(&payload)?,
+            Kind::Welcome | Kind::Refuse | Kind::Part => return Err(Error::protocol(format!("{kind:?} out of turn"))),
+        }
+        Ok(())
+    }
+
+    fn take_ends(&mut self, payload: &[u8]) -> Result<(), Error> {
+        (self.ends.next, self.ends.asked) = (word(payload, 0)?, false);
+        for at in (4..payload.len()).step_by(8) {
+            let (rank, part) = (word(payload, at)?, word(payload, at + 4)?);
+            if rank >= self.size() {
+                return Err(Error::protocol(format!("the end of rank {rank}, which the job has not")));
+            }
+            self.ends.heard.push_back(End { rank, part: (part != WHOLE).then_some(part) });
         }
         Ok(())
     }

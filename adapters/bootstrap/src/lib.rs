@@ -74,7 +74,7 @@ mod stream;
 pub use address::Address;
 pub use environment::Environment;
 pub use error::{EnvironmentError, Error};
-pub use job::Job;
+pub use job::{End, Job};
 pub use key::Key;
 
 /// The most ranks of a job: what transports can number.

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use towline_bootstrap::server::{Config, Event, Server};
-use towline_bootstrap::{Address, Environment, Error, Job, Key};
+use towline_bootstrap::{Address, End, Environment, Error, Job, Key};
 use towline_core::modex::{
     Change, Component, Exchange, ExchangeError, Modex, RecvError, SendError, Version, WatchError,
 };
@@ -194,6 +194,39 @@ fn x7_late_joiner_republication_and_restart_each_make_a_change() {
     assert_eq!(change(&mut zero), Change { watch, peer: 1 });
     assert_eq!(zero.card(&TCP, 1).unwrap(), b"third");
     assert_eq!(zero.next_change(), None);
+}
+
+/// Asks until there is an answer with an end.
+fn end(job: &mut Job) -> End {
+    let until = soon();
+    loop {
+        job.ask_for_ends().unwrap();
+        if let Some(end) = job.next_end() {
+            return end;
+        }
+        assert!(Instant::now() < until, "no end came");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn who_asks_hears_of_ends_once() {
+    let world = World::new(3, true);
+    let [mut zero, mut one, two] = [0, 1, 2].map(|rank| world.join(rank));
+    one.part_ended(4).unwrap();
+    assert_eq!(end(&mut zero), End { rank: 1, part: Some(4) });
+    one.finish().unwrap();
+    assert_eq!(end(&mut zero), End { rank: 1, part: None });
+    assert!(matches!(one.part_ended(5), Err(Error::Finished)));
+    drop(two);
+    while !matches!(world.events.recv_timeout(Duration::from_secs(60)).unwrap(), Event::Left { rank: 2, .. }) {}
+    world.server.gone(2);
+    assert_eq!(end(&mut zero), End { rank: 2, part: None });
+    // Alone there is nobody to ask.
+    let mut alone = Job::join(base(), soon()).unwrap();
+    alone.part_ended(1).unwrap();
+    alone.ask_for_ends().unwrap();
+    assert_eq!(alone.next_end(), None);
 }
 
 #[test]

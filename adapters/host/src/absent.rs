@@ -1,5 +1,5 @@
-//! Contexts that went without a word. Rails report the loss of those that they are connected to; of others an engine hears
-//! through the launcher, while it has nothing else to do.
+//! Contexts that have ended, well or not. Rails report the loss of those that they are connected to; of others an engine hears
+//! through the launcher, while it has nothing else to do: from them no message can come any more.
 
 use std::sync::Arc;
 
@@ -9,10 +9,12 @@ use towline_core::time::{Duration, Instant};
 use crate::address::Grid;
 use crate::launch::Launch;
 
-/// How often the launcher is asked.
+/// How often an idle engine looks what came from the launcher.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// How long nothing must have come before the launcher is asked.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// How long a rail is given to report the loss itself: not before all is read that was sent before it.
-const GRACE: Duration = Duration::from_millis(1000);
+const GRACE: Duration = Duration::from_millis(2000);
 
 /// What one engine has heard.
 pub(crate) struct Absent {
@@ -30,13 +32,15 @@ impl Absent {
         Self { launch, grid, next: Instant::ZERO, heard: 0, due: Vec::new() }
     }
 
-    /// A peer that is to be given up now. To be asked while nothing comes.
-    pub fn next(&mut self, now: Instant) -> Option<Peer> {
+    /// A peer that is to be given up now. To be asked while nothing comes, with how long that has been so.
+    pub fn next(&mut self, now: Instant, idle: Duration) -> Option<Peer> {
         if now >= self.next {
             self.next = now + INTERVAL;
-            let lost = self.launch.lost(self.heard);
-            self.heard += lost.len();
-            self.due.extend(lost.into_iter().map(|number| (now + GRACE, self.grid.peer(number))));
+            let ended = self.launch.ended(self.heard, idle >= PATIENCE);
+            self.heard += ended.len();
+            let own = self.grid.own_number();
+            let others = ended.into_iter().filter(|number| *number != own);
+            self.due.extend(others.map(|number| (now + GRACE, self.grid.peer(number))));
         }
         let at = self.due.iter().position(|(due, _)| *due <= now)?;
         Some(self.due.swap_remove(at).1)

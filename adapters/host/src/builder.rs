@@ -290,7 +290,7 @@ impl Begun {
     }
 
     fn made(mut self, launch: &Arc<Launch>, config: &Config, tunables: &[Tunable]) -> Made {
-        self.engine.absent = (self.grid.contexts > 1).then(|| Absent::new(Arc::clone(launch), self.grid));
+        self.engine.absent = (self.grid.total() > 1).then(|| Absent::new(Arc::clone(launch), self.grid));
         let state = Box::new(State {
             engine: RefCell::new(self.engine),
             grid: self.grid,

@@ -164,7 +164,7 @@ impl Communicator {
     /// Receives a message from `source` with `tag` into `into`, which may be longer. Tells what came.
     ///
     /// # Errors
-    /// [`Error::Truncated`] where `into` is too short, [`Error::PeerFailed`] where the source was lost, and as
+    /// [`Error::Truncated`] where `into` is too short, [`Error::PeerFailed`] where the source was lost or has ended, and as
     /// [`send`](Self::send).
     ///
     /// ```

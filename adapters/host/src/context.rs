@@ -110,11 +110,10 @@ impl std::fmt::Debug for Context {
 impl Drop for Context {
     fn drop(&mut self) {
         let Some(made) = self.made.take() else { return };
-        made.state.launch.lose(self.address);
         // As with a world, a thread in trouble does not say that all is well, and the launcher ends the job.
-        if !std::thread::panicking()
-            && let Err(why) = made.state.launch.finish()
-        {
+        if std::thread::panicking() {
+            made.state.launch.lose(self.address);
+        } else if let Err(why) = made.state.launch.finish(self.address) {
             log::warn!("{}: {why}", self.address);
         }
     }

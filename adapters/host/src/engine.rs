@@ -30,7 +30,7 @@ pub(crate) struct Engine {
     pub clock: Clock,
     pub patience: Patience,
     pub bed: Bed,
-    /// Where ranks have several contexts.
+    /// Where there are others.
     pub absent: Option<Absent>,
     /// The context that the next communicator gets at least.
     pub next_context: u32,
@@ -100,7 +100,7 @@ impl Engine {
     pub fn be_idle(&mut self, idle: &mut Idle, may_sleep: impl FnOnce() -> bool) {
         let now = self.clock.renew();
         let sleep = idle.step(&self.patience, now) == Step::Sleep;
-        if sleep && let Some(lost) = self.absent.as_mut().and_then(|absent| absent.next(now)) {
+        if sleep && let Some(lost) = self.absent.as_mut().and_then(|absent| absent.next(now, idle.span(now))) {
             return self.mtl.pml().lose_peer(lost);
         }
         if sleep && self.mtl.pml().arm() && may_sleep() {

@@ -74,6 +74,11 @@ impl Idle {
         self.polls.is_multiple_of(ROUND)
     }
 
+    /// How long nothing came, as far as it was asked for.
+    pub fn span(&self, now: Instant) -> towline_core::time::Duration {
+        now.since(self.since.unwrap_or(now))
+    }
+
     /// Decides by how long nothing came.
     #[cold]
     pub fn step(&mut self, patience: &Patience, now: Instant) -> Step {

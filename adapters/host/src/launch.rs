@@ -1,15 +1,16 @@
 //! The process's tie to its launcher, shared by its contexts. No message's way leads past it.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use towline_bootstrap::{Error, Job};
-use towline_core::modex::Modex;
+use towline_bootstrap::{End, Error, Job};
 
 use crate::address::{Address, Grid};
-use crate::cards::component;
 
-/// The component under which a rank publishes which of its contexts went without a word.
-const LOST: &str = "lost";
+/// The time between two questions to the launcher, at least. In a larger job more: it is asked a thousand times a second at
+/// most.
+const QUESTIONS: Duration = Duration::from_millis(500);
 
 /// The job as its launcher knows it: whole processes.
 pub(crate) struct Launch(Mutex<Tie>);
@@ -19,27 +20,26 @@ struct Tie {
     grid: Grid,
     /// Contexts of this process that have not come to their end.
     open: u32,
-    /// Numbers of contexts of all ranks that went without a word, in the order in which this process heard of it.
-    lost: Vec<u32>,
+    /// Numbers of contexts of all ranks that have ended, in the order in which this process heard of it.
+    ended: Vec<u32>,
+    /// The same.
+    known: HashSet<u32>,
+    /// When the launcher may be asked again.
+    ask_at: Instant,
 }
 
 impl Launch {
     /// For the contexts of a process; `grid` as any of them sees it.
-    pub fn new(mut job: Job, grid: Grid) -> Self {
-        // A process with one context is looked after by the launcher.
-        for rank in (0..grid.ranks).filter(|rank| grid.contexts > 1 && *rank != grid.own.rank) {
-            if let Err(why) = job.recv_nb(&component(LOST), rank) {
-                log::warn!("contexts that rank {rank} loses may go unnoticed: {why}");
-            }
-        }
-        Self(Mutex::new(Tie { job, grid, open: grid.contexts, lost: Vec::new() }))
+    pub fn new(job: Job, grid: Grid) -> Self {
+        let (ended, known, ask_at) = (Vec::new(), HashSet::new(), Instant::now());
+        Self(Mutex::new(Tie { job, grid, open: grid.contexts, ended, known, ask_at }))
     }
 
     /// A context came to its end in good order. The last one tells the launcher that this rank is done.
-    pub fn finish(&self) -> Result<(), Error> {
+    pub fn finish(&self, own: Address) -> Result<(), Error> {
         let mut tie = self.tie();
         tie.open = tie.open.saturating_sub(1);
-        if tie.open == 0 { tie.job.finish() } else { Ok(()) }
+        if tie.open == 0 { tie.job.finish() } else { tie.part(own) }
     }
 
     /// Asks the launcher to end all ranks.
@@ -47,38 +47,56 @@ impl Launch {
         self.tie().job.abort(code, message)
     }
 
-    /// Tells everyone that a context of this process went without a word.
-    pub fn lose(&self, address: Address) {
+    /// A context of this process went without a word. A process with one context is looked after by the launcher.
+    pub fn lose(&self, own: Address) {
         let mut tie = self.tie();
-        let Some(number) = tie.grid.number(address).filter(|_| tie.grid.contexts > 1) else { return };
-        tie.lost.push(number);
-        let own = tie.lost.iter().map(|number| tie.grid.address(*number)).filter(|lost| lost.rank == address.rank);
-        let indices: Vec<u8> = own.flat_map(|lost| lost.index.to_le_bytes()).collect();
-        if let Err(why) = tie.job.publish(&component(LOST), &indices) {
-            log::warn!("{address} is lost, and others cannot be told: {why}");
+        if tie.grid.contexts > 1
+            && let Err(why) = tie.part(own)
+        {
+            log::warn!("{own} is lost, and others cannot be told: {why}");
         }
     }
 
-    /// The contexts that were lost, from the `heard`-th on. Does not wait: where another thread asks just now there are none.
-    pub fn lost(&self, heard: usize) -> Vec<u32> {
+    /// The contexts that have ended, from the `heard`-th on. Does not wait: where another thread asks just now there are
+    /// none, and what the launcher says to a question of now is told later.
+    pub fn ended(&self, heard: usize, ask: bool) -> Vec<u32> {
         let mut guard = match self.0.try_lock() {
             Ok(guard) => guard,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return Vec::new(),
         };
         let tie = &mut *guard;
-        while let Some(change) = tie.job.next_change() {
-            let Ok(indices) = tie.job.card(&component(LOST), change.peer) else { continue };
-            for index in indices.chunks_exact(4).filter_map(|index| index.try_into().ok()).map(u32::from_le_bytes) {
-                let number = tie.grid.number(Address { rank: change.peer, index });
-                tie.lost.extend(number.filter(|number| !tie.lost.contains(number)));
+        while let Some(End { rank, part }) = tie.job.next_end() {
+            match part {
+                Some(index) => tie.note(Address { rank, index }),
+                None => (0..tie.grid.contexts).for_each(|index| tie.note(Address { rank, index })),
             }
         }
-        tie.lost.get(heard..).unwrap_or_default().to_vec()
+        let now = Instant::now();
+        if ask && now >= tie.ask_at {
+            tie.ask_at = now + QUESTIONS.max(Duration::from_millis(tie.grid.ranks.into()));
+            // Without the launcher there is nobody to ask, and operations that need it tell.
+            let _ = tie.job.ask_for_ends();
+        }
+        tie.ended.get(heard..).unwrap_or_default().to_vec()
     }
 
     fn tie(&self) -> MutexGuard<'_, Tie> {
         // A thread that panicked in here has said less than it wanted, no more.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tie {
+    /// One of the own contexts has ended, and others go on.
+    fn part(&mut self, own: Address) -> Result<(), Error> {
+        self.note(own);
+        self.job.part_ended(own.index)
+    }
+
+    fn note(&mut self, address: Address) {
+        if let Some(number) = self.grid.number(address).filter(|number| self.known.insert(*number)) {
+            self.ended.push(number);
+        }
     }
 }

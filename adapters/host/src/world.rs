@@ -209,7 +209,7 @@ impl World {
         let waited_ms = context.config.finish_timeout_ms;
         let deadline = context.engine.borrow_mut().deadline(waited_ms);
         let well = self.all.last_barrier(deadline) & context.drain(deadline) & context.leave(deadline);
-        context.launch.finish()?;
+        context.launch.finish(self.address())?;
         if well { Ok(()) } else { Err(SetupError::Finish { waited_ms: waited_ms.into() }) }
     }
 

@@ -314,6 +314,54 @@ fn a_thread_that_panics_is_lost_also_to_those_who_never_heard_of_it() {
 }
 
 #[test]
+fn a_receive_from_a_context_that_ended_well_ends_though_they_never_talked() {
+    for way in WAYS {
+        contexts(2, 3, way, |world| {
+            let (everyone, own) = (world.everyone(), world.address());
+            if own.index == 1 {
+                return world.finish().unwrap();
+            }
+            // In the own process, too; and where it was posted before and afterwards.
+            for rank in [own.rank, 1 - own.rank] {
+                let ended = everyone.rank_of((rank, 1)).unwrap();
+                let failed = everyone.recv(ended, 1, &mut [0u8; 4]).unwrap_err();
+                assert_eq!(failed, Error::PeerFailed { rank: ended }, "{way}");
+                assert_eq!(everyone.recv(ended, 2, &mut [0u8; 4]).unwrap_err(), failed, "{way}");
+            }
+            // The others are there still.
+            let other = everyone.rank_of((1 - own.rank, 2 - own.index)).unwrap();
+            let mut into = [0u32];
+            everyone.sendrecv(&[own.rank], other, 3, &mut into, other, 3).unwrap();
+            assert_eq!(into, [1 - own.rank]);
+            world.finish().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_receive_from_a_process_that_has_left_ends_though_they_never_talked() {
+    for way in WAYS {
+        jobs(2, |rank, job| {
+            // Rank 1 does not wait for the other.
+            let limit = if rank == 1 { 1 } else { 60_000 };
+            let builder = Builder::new().transports(way).configure(|config| config.finish_timeout_ms = limit).job(job);
+            each(builder.contexts(2).unwrap(), |context| {
+                let world = context.enter();
+                if rank == 1 {
+                    assert!(matches!(world.finish(), Err(SetupError::Finish { .. })));
+                    return;
+                }
+                let everyone = world.everyone();
+                let left = everyone.rank_of((1, 1 - world.address().index)).unwrap();
+                let failed = everyone.recv(left, 1, &mut [0u8; 4]).unwrap_err();
+                assert_eq!(failed, Error::PeerFailed { rank: left }, "{way}");
+                let _ = world.finish();
+            });
+        });
+    }
+}
+
+#[test]
 fn the_rank_with_another_number_of_contexts_is_named_by_all() {
     for (counts, fault) in [(&[2, 3][..], "rank 1 has 3 contexts, but rank 0 has 2"), (&[1, 2, 2], "rank 0 has 1")] {
         let errors = jobs(counts.len() as u32, |rank, job| {

@@ -639,3 +639,19 @@ fn a_flood_of_messages_that_nobody_wants_yet_is_held_back() {
         });
     }
 }
+
+#[test]
+fn a_receive_from_a_rank_that_has_left_ends_though_they_never_talked() {
+    // Of eight, 0 and 3 do not meet in a barrier.
+    common::jobs(8, |rank, job| {
+        let limit = if rank == 0 { 60_000 } else { 1 };
+        let builder = towline::Builder::new().transports("tcp").configure(|config| config.finish_timeout_ms = limit);
+        let world = builder.job(job).build().unwrap();
+        if rank == 0 {
+            let failed = world.recv(3, 1, &mut [0u8; 4]).unwrap_err();
+            assert_eq!(failed, towline::Error::PeerFailed { rank: 3 });
+        }
+        // Nobody waits for all others.
+        let _ = world.finish();
+    });
+}

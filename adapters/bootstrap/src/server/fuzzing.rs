@@ -144,10 +144,12 @@ impl Guest {
             match kind {
                 Kind::Welcome | Kind::Gone => assert_eq!(payload.len(), 8),
                 Kind::Fence => assert_eq!(payload.len(), 4),
+                Kind::Ends => assert_eq!(payload.len() % 8, 4),
                 Kind::Set => {
                     let length = payload[20..24].try_into().map(u32::from_le_bytes).expect("four bytes");
                     Set::parse(&payload[..length as usize]).expect("a server passes on only what it has checked");
                 }
+                Kind::Part => panic!("a server has no parts"),
                 Kind::Refuse | Kind::Finish | Kind::Abort => {}
             }
         }

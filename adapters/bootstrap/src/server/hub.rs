@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use towline_core::modex::Set;
 
-use crate::channel::{Kind, PAYLOAD_MAX, reached};
+use crate::channel::{Kind, PAYLOAD_MAX, WHOLE, reached};
 
 /// Something to tell a rank, if it is connected.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,18 +32,36 @@ struct Rank {
     set: Option<Arc<[u8]>>,
     /// The last fence that it came to.
     fence: u32,
+    /// Parts of it that it told the end of.
+    parts: u32,
 }
+
+/// An end that ranks hear of when they ask.
+struct End {
+    rank: u32,
+    /// Which of its incarnations: a later one has not ended.
+    incarnation: u32,
+    part: u32,
+}
+
+/// Ends that one answer tells of.
+const ENDS_MAX: usize = (PAYLOAD_MAX - 4) / 8;
+/// Parts of a rank, in all its incarnations.
+const PARTS_MAX: u32 = 1 << 16;
 
 /// The state of one job.
 pub(super) struct Hub {
     ranks: Vec<Rank>,
     /// Ranks that have published.
     published: usize,
+    /// In the order in which they came. Ranks ask for what is new to them; told at once, the end of a large job would be
+    /// told by as many messages as it has pairs of ranks.
+    ends: Vec<End>,
 }
 
 impl Hub {
     pub(super) fn new(size: u32) -> Self {
-        Self { ranks: vec![Rank::default(); size as usize], published: 0 }
+        Self { ranks: vec![Rank::default(); size as usize], published: 0, ends: Vec::new() }
     }
 
     pub(super) fn size(&self) -> u32 {
@@ -87,6 +105,7 @@ impl Hub {
     pub(super) fn gone(&mut self, me: u32, out: &mut Vec<Note>) {
         let Some(rank) = self.ranks.get_mut(me as usize).filter(|rank| !rank.over) else { return };
         rank.over = true;
+        self.ends.push(End { rank: me, incarnation: rank.incarnation, part: WHOLE });
         let (payload, fence, unpublished) = (gone(me, rank.fence), rank.fence, rank.set.is_none());
         // Only those who wait for it need to know; others will be told when they come to wait.
         let waiting = |other: &Rank| other.connected && (unpublished || !reached(fence, other.fence));
@@ -109,6 +128,12 @@ impl Hub {
                 out.push(to_me(Kind::Abort));
                 let message = String::from_utf8_lossy(message).into_owned();
                 Ok(Said::Aborted { code: i32::from_le_bytes(*code), message })
+            }
+            Kind::Part => self.part(me, payload).map(|()| Said::Nothing),
+            Kind::Ends => {
+                let from = payload.try_into().map(u32::from_le_bytes).map_err(|_| "a question without a number")?;
+                out.push(Note { to: me, kind: Kind::Ends, payload: self.ends_from(from) });
+                Ok(Said::Nothing)
             }
             Kind::Welcome | Kind::Refuse | Kind::Gone => Err(format!("a rank says {kind:?}, which servers say")),
         }
@@ -152,6 +177,32 @@ impl Hub {
             out.push(Note { to: me, kind: Kind::Gone, payload: gone(other, rank.fence) });
         }
         Ok(())
+    }
+
+    fn part(&mut self, me: u32, payload: &[u8]) -> Result<(), String> {
+        let part = payload.try_into().map(u32::from_le_bytes).map_err(|_| "a part without a number")?;
+        let rank = self.ranks.get_mut(me as usize).ok_or("the job has no such rank")?;
+        // What is kept of a rank is bounded.
+        if part == WHOLE || rank.parts >= PARTS_MAX {
+            return Err(format!("part {part} of rank {me} has ended, after {} others", rank.parts));
+        }
+        rank.parts += 1;
+        self.ends.push(End { rank: me, incarnation: rank.incarnation, part });
+        Ok(())
+    }
+
+    /// What there is to tell from end number `from` on, if it fits; what does not is for the next question.
+    fn ends_from(&self, from: u32) -> Arc<[u8]> {
+        let new = self.ends.get(from as usize..).unwrap_or_default();
+        let new = &new[..new.len().min(ENDS_MAX)];
+        let next = self.ends.len().min(from as usize) + new.len();
+        let mut payload = (next as u32).to_le_bytes().to_vec();
+        let incarnation = |rank: u32| self.ranks.get(rank as usize).map(|rank| rank.incarnation);
+        for end in new.iter().filter(|end| incarnation(end.rank) == Some(end.incarnation)) {
+            payload.extend_from_slice(&end.rank.to_le_bytes());
+            payload.extend_from_slice(&end.part.to_le_bytes());
+        }
+        payload.into()
     }
 
     /// All sets, as many in one payload as fit: shared by all ranks, which skip their own.
@@ -279,6 +330,48 @@ mod tests {
     }
 
     #[test]
+    fn ends_are_told_to_those_who_ask_once_and_not_of_ranks_that_are_back() {
+        let (mut hub, mut out) = (Hub::new(3), Vec::new());
+        for rank in 0..3 {
+            hub.join(rank, &mut out).unwrap();
+        }
+        let ask = |hub: &mut Hub, from: u32| {
+            let mut out = Vec::new();
+            hub.frame(0, Kind::Ends, &from.to_le_bytes(), &mut out).unwrap();
+            assert_eq!((out.len(), out[0].to, out[0].kind), (1, 0, Kind::Ends));
+            out[0].payload.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect::<Vec<_>>()
+        };
+        assert_eq!(ask(&mut hub, 0), [0]);
+        assert_eq!(ask(&mut hub, 7), [0], "one that is told to have heard more than there is");
+        out.clear();
+        hub.frame(1, Kind::Part, &[5, 0, 0, 0], &mut out).unwrap();
+        assert_eq!(kinds(&mut out), []);
+        assert_eq!(ask(&mut hub, 0), [1, 1, 5]);
+        hub.frame(1, Kind::Finish, &[], &mut out).unwrap();
+        hub.gone(2, &mut out);
+        assert_eq!(ask(&mut hub, 1), [3, 1, WHOLE, 2, WHOLE]);
+        assert_eq!(ask(&mut hub, 3), [3]);
+        hub.left(1);
+        hub.join(1, &mut out).unwrap();
+        assert_eq!(ask(&mut hub, 0), [3, 2, WHOLE]);
+    }
+
+    #[test]
+    fn ends_that_do_not_fit_one_payload_are_told_in_several() {
+        let (mut hub, mut out) = (Hub::new(2), Vec::new());
+        hub.join(1, &mut out).unwrap();
+        for part in 0..PARTS_MAX {
+            hub.frame(1, Kind::Part, &part.to_le_bytes(), &mut out).unwrap();
+        }
+        assert!(hub.frame(1, Kind::Part, &[0; 4], &mut out).is_err(), "memory of a rank without bound");
+        hub.ends.extend((0..ENDS_MAX as u32).map(|part| End { rank: 1, incarnation: 1, part }));
+        let first = hub.ends_from(0);
+        assert_eq!(first.len(), 4 + 8 * ENDS_MAX);
+        assert_eq!(first[..4], (ENDS_MAX as u32).to_le_bytes());
+        assert_eq!(hub.ends_from(ENDS_MAX as u32).len(), 4 + 8 * PARTS_MAX as usize);
+    }
+
+    #[test]
     fn sets_that_do_not_fit_one_payload_go_in_several() {
         let (mut hub, mut out) = (Hub::new(3), Vec::new());
         let v = towline_core::modex::Version::new(1, 0, 0);
@@ -310,6 +403,9 @@ mod tests {
             (Kind::Set, set(0, 2, 1)),
             (Kind::Fence, vec![1]),
             (Kind::Abort, vec![1, 2]),
+            (Kind::Part, vec![1]),
+            (Kind::Part, vec![255; 4]),
+            (Kind::Ends, vec![0; 8]),
         ] {
             assert!(hub.frame(0, kind, &payload, &mut out).is_err(), "{kind:?}");
         }
