@@ -58,7 +58,15 @@ pub fn init() -> Result<World, SetupError> {
 pub struct Builder {
     config: Config,
     job: Option<Job>,
-    rails: Vec<Box<dyn Rail>>,
+    rails: Vec<OwnRail>,
+}
+
+/// A rail of the program's own.
+enum OwnRail {
+    /// For the only context.
+    One(Box<dyn Rail>),
+    /// For each context one, which may go to another thread.
+    Each(Box<dyn FnMut(Address) -> Box<dyn Rail>>),
 }
 
 impl std::fmt::Debug for Builder {
@@ -126,7 +134,8 @@ impl Builder {
     }
 
     /// Uses a rail of the program's own beside the others; all ranks add theirs in the same order. While one is in use,
-    /// waiting ranks nap instead of sleeping, since it has no wait handle.
+    /// waiting ranks nap instead of sleeping, since it has no wait handle. It serves one context;
+    /// [`rail_for_each`](Self::rail_for_each) is for several.
     ///
     /// # Safety
     /// The rail keeps the contract of [`Rail`]: it reports the end of a transfer only for transfers that were given to it,
@@ -139,7 +148,39 @@ impl Builder {
     /// # }
     /// ```
     pub unsafe fn rail(mut self, rail: impl Rail + 'static) -> Self {
-        self.rails.push(Box::new(rail));
+        self.rails.push(OwnRail::One(Box::new(rail)));
+        self
+    }
+
+    /// As [`rail`](Self::rail), for any number of [contexts](Self::contexts): each gets a rail of its own, which `make` makes
+    /// for its address in the thread that builds, and which moves with its context to another.
+    ///
+    /// # Safety
+    /// As for [`rail`](Self::rail), for each rail that `make` makes.
+    ///
+    /// ```
+    /// use towline::Builder;
+    ///
+    /// let ports = |address: towline::Address| {
+    ///     let key = towline_tcp::JobKey::new([7; 32]); // of the job, in earnest
+    ///     let config = towline_tcp::Config::new(1, 2 * address.rank + address.index, key);
+    ///     towline_tcp::Rail::new(config).expect("sockets")
+    /// };
+    /// // SAFETY: the rail of the library keeps the contract.
+    /// let builder = unsafe { Builder::new().transports("loopback").rail_for_each(ports) };
+    /// let contexts = builder.contexts(2)?;
+    /// std::thread::scope(|threads| {
+    ///     for context in contexts {
+    ///         threads.spawn(|| context.enter().everyone().barrier());
+    ///     }
+    /// });
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub unsafe fn rail_for_each<R: Rail + Send + 'static>(
+        mut self,
+        mut make: impl FnMut(Address) -> R + 'static,
+    ) -> Self {
+        self.rails.push(OwnRail::Each(Box::new(move |address| Box::new(make(address)))));
         self
     }
 
@@ -161,7 +202,8 @@ impl Builder {
     ///
     /// # Errors
     /// As [`build`](Self::build); [`SetupError::Contexts`] names the rank that asks for another number, and
-    /// [`SetupError::OwnRail`] says that there is a [rail of the program's own](Self::rail).
+    /// [`SetupError::OwnRail`] says that there is a rail of the program's own for [one context](Self::rail)
+    /// alone.
     ///
     /// ```
     /// use towline::Builder;
@@ -180,7 +222,7 @@ impl Builder {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn contexts(self, count: u32) -> Result<Vec<Context>, SetupError> {
-        if !self.rails.is_empty() {
+        if self.rails.iter().any(|own| matches!(own, OwnRail::One(_))) {
             return Err(SetupError::OwnRail);
         }
         Ok(self.set_up(count.max(1))?.into_iter().map(Context::new).collect())
@@ -200,10 +242,19 @@ impl Builder {
         let grid = |index| Grid { own: Address { rank: job.rank(), index }, ranks, contexts };
         let (first, grids) = (grid(0), (0..contexts).map(grid).collect::<Vec<_>>());
         let mut opened = grids.iter().map(|grid| open(&config, &job, *grid)).collect::<Result<Vec<_>, _>>()?;
-        // All of them in the first context: with more there are none.
-        let own = self.rails.into_iter().map(|rail| AnyRail::Dyn(DynRail(rail)));
-        if let Some(first) = opened.first_mut() {
-            first.rails.extend(own);
+        for own in self.rails {
+            let add = |opened: &mut Opened, rail| opened.rails.push(AnyRail::Dyn(DynRail(rail)));
+            match own {
+                // With more than the first context there are none.
+                OwnRail::One(rail) => {
+                    if let Some(first) = opened.first_mut() {
+                        add(first, rail);
+                    }
+                }
+                OwnRail::Each(mut make) => {
+                    opened.iter_mut().zip(&grids).for_each(|(opened, grid)| add(opened, make(grid.own)));
+                }
+            }
         }
         let limits = limits(&config, ranks * contexts, at_once(&opened, &job, LOOP_FRAME))?;
         cards::publish(&mut job, &opened, &limits)?;

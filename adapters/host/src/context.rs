@@ -71,11 +71,12 @@ impl Made {
 // SAFETY: everything in a context was made for it and is reached through it alone, but for the launcher's tie, which is
 // behind a lock. What is not `Send` by itself: addresses of memory that the engine owns; the hub and its only rail, which
 // refer to each other and go together; buffers and wakers of users, of which there are none before it is entered; and rails of
-// the program's own, which `Builder::contexts` refuses, and it alone makes contexts.
+// the program's own behind `dyn Rail`: `Builder::contexts`, which alone makes contexts, takes those of `Builder::rail_for_each`
+// only, and these are `Send`.
 unsafe impl Send for Context {}
 
 impl Context {
-    /// A context without rails of the program's own.
+    /// A context whose rails may all go to another thread.
     pub(crate) fn new(made: Made) -> Self {
         Self { address: made.state.grid.own, made: Some(made) }
     }

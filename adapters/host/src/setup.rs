@@ -72,7 +72,7 @@ pub enum SetupError {
         /// How many contexts each was to have.
         contexts: u32,
     },
-    /// A rail of the program's own serves one context only.
+    /// A rail of the program's own that was made for one context was to serve several.
     OwnRail,
     /// No transport reaches a rank.
     Unreachable {
@@ -117,7 +117,7 @@ impl fmt::Display for SetupError {
                 write!(f, "{ranks} ranks with {contexts} contexts each are more than {MOST_ADDRESSES} addresses")
             }
             Self::OwnRail => f.write_str(
-                "a rail of the program's own serves one context: build one, or as many ranks as threads with `Builder::job`",
+                "a rail of `Builder::rail` serves one context: give each context one with `Builder::rail_for_each`",
             ),
             Self::Unreachable { rank, report } => {
                 write!(f, "no transport reaches rank {rank} ({report}): allow another one, or check the network")

@@ -5,6 +5,7 @@ mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use common::jobs;
 use towline::{Address, Any, Builder, Context, Error, SetupError, World};
@@ -387,12 +388,48 @@ fn contexts_that_nobody_enters_do_not_hold_up_the_job() {
 }
 
 #[test]
+fn rails_of_the_programs_own_serve_each_context() {
+    jobs(2, |rank, job| {
+        let (number, key) = (job.job_id(), *job.key().bytes());
+        let made = Arc::new(Mutex::new(Vec::new()));
+        let addresses = Arc::clone(&made);
+        let rail = move |address: Address| {
+            addresses.lock().unwrap().push(address);
+            let key = towline_tcp::JobKey::new(key);
+            towline_tcp::Rail::new(towline_tcp::Config::new(number, address.rank * 3 + address.index, key)).unwrap()
+        };
+        // No other way leads anywhere.
+        let builder = Builder::new().transports("loopback").job(job);
+        // SAFETY: the rail of tcp keeps the contract.
+        let builder = unsafe { builder.rail_for_each(rail) };
+        each(builder.contexts(3).unwrap(), |context| {
+            let world = context.enter();
+            let everyone = world.everyone();
+            assert_eq!(world.rails(), ["tcp", "loopback"]);
+            let mut sum = [0u32];
+            for to in 0..6 {
+                everyone.send(to, 1, &[everyone.rank()]).unwrap();
+            }
+            for _ in 0..6 {
+                let mut from = [0u32];
+                everyone.recv(Any, 1, &mut from).unwrap();
+                sum[0] += from[0];
+            }
+            assert_eq!(sum, [15]);
+            world.barrier().unwrap();
+        });
+        assert_eq!(*made.lock().unwrap(), [0, 1, 2].map(|index| Address { rank, index }));
+    });
+}
+
+#[test]
 fn what_cannot_be_shared_is_refused() {
     let mut arena = towline_core::arena::Arena::new(Box::leak(Box::new([0u8; 4096])));
     let hub = Box::leak(Box::new(towline_core::btl::loopback::Hub::new(&mut arena, 1, 4, 128).unwrap()));
     // SAFETY: the loop keeps the contract of rails.
     let builder = unsafe { Builder::new().rail(hub.rail(0).unwrap()) };
-    assert!(matches!(builder.contexts(1), Err(SetupError::OwnRail)));
+    let refused = builder.contexts(1).unwrap_err();
+    assert!(matches!(refused, SetupError::OwnRail) && refused.to_string().contains("rail_for_each"), "{refused}");
     let many = Builder::new().contexts(u32::MAX).unwrap_err();
     assert!(matches!(many, SetupError::TooManyContexts { ranks: 1, contexts: u32::MAX }));
 }
