@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use towline_core::btl::Event;
 
 use crate::framing::PREFIX;
@@ -11,12 +13,41 @@ use crate::rail::Stream;
 
 /// The secret that all ranks of a job share: whoever does not know it is not let in.
 #[derive(Clone)]
-pub struct JobKey(pub(crate) [u8; 32]);
+pub struct JobKey([u8; 32]);
 
 impl JobKey {
     /// The key with these bytes; they should come from a random generator, once per job.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
+    }
+
+    /// HMAC-SHA256 under this key over a label, which says what for, and then these bytes.
+    ///
+    /// ```
+    /// use towline_tcp::JobKey;
+    ///
+    /// let (key, label) = (JobKey::new([7; 32]), b"towline  example");
+    /// let proof = key.prove(label, &[b"who, ", b"whom"]);
+    /// assert!(key.proves(label, &[b"who, whom"], &proof));
+    /// assert!(!key.proves(b"towline  another", &[b"who, whom"], &proof));
+    /// ```
+    pub fn prove(&self, label: &[u8; 16], parts: &[&[u8]]) -> [u8; 32] {
+        self.mac(label, parts).finalize().into_bytes().into()
+    }
+
+    /// Whether `proof` is what [`prove`](Self::prove) gives; takes the same time for any wrong one.
+    pub fn proves(&self, label: &[u8; 16], parts: &[&[u8]], proof: &[u8; 32]) -> bool {
+        self.mac(label, parts).verify_slice(proof).is_ok()
+    }
+
+    fn mac(&self, label: &[u8; 16], parts: &[&[u8]]) -> Hmac<Sha256> {
+        // HMAC pads a short key with zeros to a block.
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(&self.0);
+        let mut mac = Hmac::<Sha256>::new(&block.into());
+        mac.update(label);
+        parts.iter().for_each(|part| mac.update(part));
+        mac
     }
 }
 

@@ -28,9 +28,6 @@
 //! | 48..56 | zero |
 //! | 56..88 | nonce |
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
-
 use crate::config::JobKey;
 
 /// First bytes of a hello.
@@ -175,44 +172,33 @@ pub struct Transcript {
 impl Transcript {
     /// The proof of `role`.
     pub fn proof(&self, key: &JobKey, role: Role) -> [u8; PROOF] {
-        self.mac(key, label(role), &[]).finalize().into_bytes().into()
+        key.prove(label(role), &[&self.initiator, &self.acceptor])
     }
 
     /// Whether `proof` is the proof of `role`; takes the same time for any wrong one.
     pub fn proves(&self, key: &JobKey, role: Role, proof: &[u8; PROOF]) -> bool {
-        self.mac(key, label(role), &[]).verify_slice(proof).is_ok()
+        key.proves(label(role), &[&self.initiator, &self.acceptor], proof)
     }
 
     /// A verdict with its proof.
     pub fn verdict(&self, key: &JobKey, verdict: Verdict) -> [u8; VERDICT] {
         let mut out = [0; VERDICT];
         out[0] = verdict as u8;
-        let mac = self.mac(key, LABEL_VERDICT, &out[..8]).finalize().into_bytes();
-        out[8..].copy_from_slice(&mac);
+        let proof = key.prove(LABEL_VERDICT, &[&self.initiator, &self.acceptor, &out[..8]]);
+        out[8..].copy_from_slice(&proof);
         out
     }
 
     /// Reads a verdict; `None` for one that the acceptor did not give.
     pub fn read_verdict(&self, key: &JobKey, bytes: &[u8; VERDICT]) -> Option<Verdict> {
-        self.mac(key, LABEL_VERDICT, &bytes[..8]).verify_slice(&bytes[8..]).ok()?;
+        let (verdict, proof) = bytes.split_last_chunk::<PROOF>()?;
+        key.proves(LABEL_VERDICT, &[&self.initiator, &self.acceptor, verdict], proof).then_some(())?;
         match bytes[0] {
             1 => Some(Verdict::Accepted),
             2 => Some(Verdict::Duplicate),
             3 => Some(Verdict::Refused),
             _ => None,
         }
-    }
-
-    fn mac(&self, key: &JobKey, label: &[u8; 16], more: &[u8]) -> Hmac<Sha256> {
-        // HMAC pads a short key with zeros to a block.
-        let mut block = [0; 64];
-        block[..32].copy_from_slice(&key.0);
-        let mut mac = Hmac::<Sha256>::new(&block.into());
-        mac.update(label);
-        mac.update(&self.initiator);
-        mac.update(&self.acceptor);
-        mac.update(more);
-        mac
     }
 }
 

@@ -6,4 +6,5 @@ pub mod mtl;
 pub mod pml;
 pub mod rail;
 pub mod recorder;
+pub mod sockets;
 pub mod world;

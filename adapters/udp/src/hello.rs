@@ -1,0 +1,220 @@
+//! Who is there: how two ends prove to each other that they belong to one job and are there now. Pure: no socket in here.
+//!
+//! Either end may begin, or both: there is one kind of hello, and each is good for itself.
+//!
+//! ```text
+//! A                                        B
+//!   nonce a, echo -, calls           ->                     whoever it was, knows the key; perhaps long ago
+//!                                    <-    nonce b, echo a, calls       b is there now: it has said a
+//!   nonce a, echo b, knows           ->                                 a is there now: b is up
+//!                                    <-    nonce b, echo a, up          b has the session: a is up
+//! ```
+//!
+//! The code of a hello is HMAC-SHA256 under the job's key over all before it. A hello that echoes the receiver's own latest
+//! challenge is news; any other may be an old one sent again, and is answered, but believed nothing. A challenge is used for
+//! one session. An answer is as long as what it answers.
+//!
+//! | bytes | what, little-endian |
+//! |---|---|
+//! | 0 | kind, `H` |
+//! | 1 | [version](crate::datagram::VERSION) |
+//! | 2 | link |
+//! | 3 | stage: 0 calls, 1 knows, 2 up; 4 added: its datagrams are to be signed |
+//! | 4..8 | `"twud"` |
+//! | 8..16 | job |
+//! | 16..20 | rank of who speaks |
+//! | 20..24 | rank of who is meant |
+//! | 24..32 | instance of who speaks, as in its card |
+//! | 32..40 | instance of who is meant |
+//! | 40..44 | number of who is meant at who speaks |
+//! | 44..60 | nonce of who speaks: the challenge |
+//! | 60..76 | nonce of who is meant, as far as it is known: the answer to its challenge |
+//! | 76..108 | code |
+
+use towline_tcp::JobKey;
+
+use crate::datagram::{BadDatagram, KIND_HELLO, VERSION};
+
+/// Bytes of a hello.
+pub const HELLO: usize = 108;
+
+const MAGIC: [u8; 4] = *b"twud";
+const CODE: usize = 32;
+const SIGNS: u8 = 4;
+const LABEL: &[u8; 16] = b"towlineudp hello";
+
+/// A challenge.
+pub type Nonce = [u8; 16];
+
+/// How far the speaker is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// It does not know whether who is meant is there.
+    Calls = 0,
+    /// It has seen that.
+    Knows = 1,
+    /// It can take and send frames, and needs no answer.
+    Up = 2,
+}
+
+/// A hello, read. Whoever wrote it knows the job's key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// Which link.
+    pub link: u8,
+    /// How far the speaker is.
+    pub stage: Stage,
+    /// Whether it wants datagrams to be signed.
+    pub signs: bool,
+    /// Which job.
+    pub job: u64,
+    /// Rank of who speaks.
+    pub from: u32,
+    /// Rank of who is meant.
+    pub to: u32,
+    /// Instance of who speaks.
+    pub from_instance: u64,
+    /// Instance of who is meant: tells a new owner of a port from the old one.
+    pub to_instance: u64,
+    /// Number of who is meant at who speaks.
+    pub index: u32,
+    /// The speaker's challenge.
+    pub nonce: Nonce,
+    /// The challenge that is answered.
+    pub echo: Nonce,
+}
+
+/// Why a hello is not believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum BadHello {
+    /// It is none, or of another version.
+    Datagram(BadDatagram),
+    /// The code is wrong: the speaker does not know the job's key.
+    Key,
+}
+
+impl std::fmt::Display for BadHello {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Datagram(why) => why.fmt(f),
+            Self::Key => f.write_str("it does not know the job's key"),
+        }
+    }
+}
+
+impl std::error::Error for BadHello {}
+
+impl Hello {
+    /// As it travels, with its code.
+    pub fn encode(&self, key: &JobKey) -> [u8; HELLO] {
+        let mut out = [0; HELLO];
+        let signs = if self.signs { SIGNS } else { 0 };
+        out[..4].copy_from_slice(&[KIND_HELLO, VERSION, self.link, self.stage as u8 | signs]);
+        out[4..8].copy_from_slice(&MAGIC);
+        out[8..16].copy_from_slice(&self.job.to_le_bytes());
+        out[16..20].copy_from_slice(&self.from.to_le_bytes());
+        out[20..24].copy_from_slice(&self.to.to_le_bytes());
+        out[24..32].copy_from_slice(&self.from_instance.to_le_bytes());
+        out[32..40].copy_from_slice(&self.to_instance.to_le_bytes());
+        out[40..44].copy_from_slice(&self.index.to_le_bytes());
+        out[44..60].copy_from_slice(&self.nonce);
+        out[60..76].copy_from_slice(&self.echo);
+        let code = key.prove(LABEL, &[&out[..HELLO - CODE]]);
+        out[HELLO - CODE..].copy_from_slice(&code);
+        out
+    }
+
+    /// Reads what arrived, without its code. Every bit is checked or used.
+    ///
+    /// # Errors
+    /// [`BadDatagram`] says what kind of stranger it is.
+    pub fn read(bytes: &[u8; HELLO]) -> Result<Self, BadDatagram> {
+        let [kind, version, link, stage, ..] = *bytes;
+        if kind != KIND_HELLO || bytes[4..8] != MAGIC {
+            return Err(BadDatagram::Foreign);
+        }
+        if version != VERSION {
+            return Err(BadDatagram::Version(version));
+        }
+        let (signs, stage) = match stage {
+            0 | SIGNS => (stage != 0, Stage::Calls),
+            1 | 5 => (stage != 1, Stage::Knows),
+            2 | 6 => (stage != 2, Stage::Up),
+            _ => return Err(BadDatagram::Malformed),
+        };
+        Ok(Self {
+            link,
+            stage,
+            signs,
+            job: u64::from_le_bytes(field(bytes, 8)),
+            from: u32::from_le_bytes(field(bytes, 16)),
+            to: u32::from_le_bytes(field(bytes, 20)),
+            from_instance: u64::from_le_bytes(field(bytes, 24)),
+            to_instance: u64::from_le_bytes(field(bytes, 32)),
+            index: u32::from_le_bytes(field(bytes, 40)),
+            nonce: field(bytes, 44),
+            echo: field(bytes, 60),
+        })
+    }
+
+    /// Reads what arrived, and checks its code.
+    ///
+    /// # Errors
+    /// [`BadHello`] says what kind of stranger it is.
+    pub fn decode(bytes: &[u8; HELLO], key: &JobKey) -> Result<Self, BadHello> {
+        let hello = Self::read(bytes).map_err(BadHello::Datagram)?;
+        let (said, code) = bytes.split_at(HELLO - CODE);
+        let code = code.try_into().map_err(|_| BadHello::Key)?;
+        if key.proves(LABEL, &[said], code) { Ok(hello) } else { Err(BadHello::Key) }
+    }
+}
+
+/// `N` bytes from `at`; the offsets are constants within a hello.
+fn field<const N: usize>(bytes: &[u8; HELLO], at: usize) -> [u8; N] {
+    std::array::from_fn(|byte| bytes[at + byte])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            link: 3,
+            stage: Stage::Knows,
+            signs: true,
+            job: 0x1122_3344_5566_7788,
+            from: 0x0102_0304,
+            to: 5,
+            from_instance: 6,
+            to_instance: 7,
+            index: 8,
+            nonce: [9; 16],
+            echo: [10; 16],
+        }
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let key = JobKey::new([0x5A; 32]);
+        let bytes = hello().encode(&key);
+        let mut golden = b"H\x01\x03\x05twud\x88\x77\x66\x55\x44\x33\x22\x11\x04\x03\x02\x01\x05\0\0\0".to_vec();
+        golden.extend_from_slice(b"\x06\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0\0");
+        golden.extend_from_slice(&[[9; 16], [10; 16]].concat());
+        assert_eq!(bytes[..HELLO - CODE], golden);
+        assert_eq!(Hello::decode(&bytes, &key), Ok(hello()));
+    }
+
+    #[test]
+    fn any_changed_bit_is_noticed() {
+        let key = JobKey::new([0x5A; 32]);
+        let good = hello().encode(&key);
+        for bit in 0..HELLO * 8 {
+            let mut bytes = good;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Hello::decode(&bytes, &key).is_err(), "bit {bit}");
+        }
+        assert_eq!(Hello::decode(&good, &JobKey::new([0x5B; 32])), Err(BadHello::Key));
+    }
+}

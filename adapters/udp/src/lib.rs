@@ -1,0 +1,41 @@
+//! Towline's UDP rail: datagrams in batches, authenticated, to be wrapped in a link.
+//!
+//! A [`Rail`] is one socket that reaches all peers. It loses, doubles and reorders frames as the network does, so it says
+//! `NEED_ACK | NEED_CSUM`, and is of use inside `towline_core::btl::link::Link` only. Frames that are committed in a row to
+//! one peer leave in one call where the kernel cuts datagrams itself (`UDP_SEGMENT`), and come in so (`UDP_GRO`).
+//!
+//! # On the wire
+//! Every frame is one datagram ([`datagram`]). Before any, both ends prove by challenge that they know the job's secret key
+//! ([`hello`]), and agree on what marks their datagrams: 64 bits that nobody else knows, or where [`Config::sign`] says so a
+//! code over each datagram ([`session`]). All else is counted in [`Counters`], dropped, and not answered, so nobody can be made
+//! to send more than was sent to him.
+//!
+//! The mark keeps out whoever cannot see the datagrams; the code also whoever can see and change them. Neither hides what is
+//! in them. What is sent again by others is a double like any other, and removed by the link.
+//!
+//! # Memory
+//! All of it is taken when the rail is made, [`Config::bytes`], but for a few hundred bytes for each peer when that is added.
+//!
+//! Linux only. Not thread-safe: a rail is used by one thread at a time, and may move between threads.
+
+pub mod card;
+mod config;
+mod counters;
+pub mod datagram;
+pub mod hello;
+mod inbox;
+mod meeting;
+mod outbox;
+mod pace;
+mod peers;
+mod progress;
+mod rail;
+mod receive;
+pub mod session;
+mod sys;
+mod transfer;
+mod tunables;
+
+pub use config::Config;
+pub use counters::Counters;
+pub use rail::{Buffers, Rail};

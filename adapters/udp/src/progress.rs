@@ -1,0 +1,200 @@
+//! What a poll does: call who is wanted, push out what waits, take in what came.
+
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use socket2::SockAddr;
+use towline_core::btl::{Event, Lost};
+use towline_core::time::{Duration, Instant};
+
+use crate::datagram::{PREFIX, What, start};
+use crate::hello::Hello;
+use crate::outbox::Flushed;
+use crate::peers::{Call, Way};
+use crate::rail::Rail;
+use crate::sys;
+
+/// Time between the first two hellos; it doubles from one to the next.
+const FIRST_INTERVAL: Duration = Duration::from_millis(1);
+/// After this time what the socket did not take is tried again.
+const AGAIN: Duration = Duration::from_nanos(200_000);
+/// Reports of failure that are taken at a time.
+const REPORTS: usize = 32;
+
+impl Rail {
+    #[inline]
+    pub(crate) fn progress(&mut self, now: Instant) -> Option<Event> {
+        self.now = now;
+        self.at_once = 0;
+        if let Some((_, event)) = self.events.pop_front() {
+            return Some(event);
+        }
+        if !self.wanted.is_empty() {
+            self.call_wanted();
+        }
+        if self.next_hello.is_some_and(|next| next <= now) {
+            self.call_again();
+        }
+        if !self.outbox.is_empty() {
+            self.push_out();
+        }
+        self.take_in()
+    }
+
+    /// Begins what `reserve` asked for.
+    #[cold]
+    fn call_wanted(&mut self) {
+        let deadline = self.now + span(self.config.connect_timeout);
+        while let Some(endpoint) = self.wanted.pop() {
+            if let Some(known) = self.peers.get_mut(endpoint)
+                && known.way == Way::Unused
+            {
+                known.way = Way::Calling(Call { said: 0, next: self.now, deadline });
+                self.calling.push(endpoint);
+            }
+        }
+        self.call_again();
+    }
+
+    /// Says hello to all whose time has come, each time at the next of their addresses.
+    #[cold]
+    fn call_again(&mut self) {
+        let (now, longest) = (self.now, span(self.config.hello_interval).as_nanos());
+        self.next_hello = None;
+        let mut at = 0;
+        while let Some(endpoint) = self.calling.get(at).copied() {
+            let Some(known) = self.peers.get_mut(endpoint) else { break };
+            let Way::Calling(call) = known.way else { break };
+            if call.deadline <= now {
+                self.lose(endpoint, Lost::TimedOut); // and leaves the list
+                continue;
+            }
+            let mut next = call.next;
+            if next <= now {
+                let turn = call.said as usize % known.candidates.len().max(1);
+                let interval = (FIRST_INTERVAL.as_nanos() << call.said.min(20)).min(longest);
+                next = now + Duration::from_nanos(interval);
+                known.way = Way::Calling(Call { said: call.said.saturating_add(1), next, ..call });
+                let hello = known.meeting.call();
+                if let Some(to) = known.candidates.get(turn).copied() {
+                    self.say(&hello, to);
+                }
+            }
+            let next = next.min(call.deadline);
+            self.next_hello = Some(self.next_hello.map_or(next, |other| other.min(next)));
+            at += 1;
+        }
+    }
+
+    /// Sends a hello. If it is lost, another one follows.
+    pub(crate) fn say(&mut self, hello: &Hello, to: SocketAddr) {
+        let bytes = hello.encode(&self.config.key);
+        self.counters.hellos_sent += 1;
+        self.send_alone(&bytes, &to.into());
+    }
+
+    /// Sends a datagram past those that wait.
+    fn send_alone(&mut self, bytes: &[u8], to: &SockAddr) {
+        // The first try may come back with the failure of an earlier datagram.
+        for _ in 0..2 {
+            match self.socket.send_to(bytes, to) {
+                Err(why) if why.kind() != std::io::ErrorKind::WouldBlock => drop(self.hear_reports()),
+                _ => return,
+            }
+        }
+    }
+
+    /// Tells a peer that no more will come.
+    pub(crate) fn say_bye(&mut self, endpoint: u32) {
+        let Some(known) = self.peers.get(endpoint).filter(|known| known.way == Way::Up) else { return };
+        let (Some(session), Some(remote)) = (known.meeting.session(), known.remote.clone()) else { return };
+        let start = start(What::Bye, session.index);
+        let mut bytes = [0; PREFIX];
+        bytes[..start.len()].copy_from_slice(&start);
+        bytes[start.len()..].copy_from_slice(&session.out.proof(&start, &[]));
+        self.send_alone(&bytes, &remote);
+    }
+
+    /// Gives the kernel what waits.
+    #[inline]
+    pub(crate) fn push_out(&mut self) {
+        self.send_again = None;
+        for _ in 0..4 {
+            let allowance = self.pace.allowance(self.now);
+            let (socket, peers) = (self.socket.as_raw_fd(), &self.peers);
+            let to = |endpoint| peers.remote(endpoint);
+            let (left, flushed) = self.outbox.flush(socket, to, allowance, &mut self.counters);
+            self.pace.spend(left);
+            match flushed {
+                Flushed::Empty => return,
+                Flushed::Full => return self.send_again = Some(self.now + AGAIN),
+                Flushed::Paced => return self.send_again = Some(self.pace.next()),
+                Flushed::Failed(number) => self.send_failed(number),
+            }
+        }
+        self.send_again = Some(self.now + AGAIN);
+    }
+
+    /// A call did not take the first frame: because an earlier one failed, which is heard of now, or because it cannot go as it
+    /// is.
+    #[cold]
+    fn send_failed(&mut self, number: i32) {
+        if self.hear_reports() {
+            return;
+        }
+        match number {
+            // No device on the way can cut; or the path is narrower than the interface, and the kernel makes fragments of what it
+            // need not cut.
+            libc::EIO | libc::EINVAL | libc::EMSGSIZE if self.outbox.cut_no_more() => {
+                log::warn!("udp link {}: datagrams are not cut by the kernel here", self.config.link);
+            }
+            _ => {
+                log::debug!("udp: a frame is refused: {}", std::io::Error::from_raw_os_error(number));
+                self.counters.frames_refused += 1;
+                self.outbox.drop_first();
+            }
+        }
+    }
+
+    /// Takes what the kernel has heard of datagrams that failed; whether there was anything.
+    #[cold]
+    pub(crate) fn hear_reports(&mut self) -> bool {
+        for taken in 0..REPORTS {
+            let Some(report) = sys::report(&self.socket) else { return taken != 0 };
+            if report.told && report.number == libc::ECONNREFUSED as u32 {
+                self.counters.refused += 1;
+                report.to.into_iter().for_each(|to| self.closed(to));
+            } else {
+                log::debug!("udp: {:?}: {}", report.to, std::io::Error::from_raw_os_error(report.number as i32));
+            }
+        }
+        true
+    }
+
+    /// A port is closed: whoever was there is gone.
+    fn closed(&mut self, at: SocketAddr) {
+        for endpoint in 0..self.peers.len() as u32 {
+            let Some(known) = self.peers.get_mut(endpoint) else { continue };
+            match known.way {
+                Way::Up if known.remote.as_ref().and_then(SockAddr::as_socket) == Some(at) => {
+                    known.way = Way::Closing;
+                    self.closing.push(endpoint);
+                    self.closing_patience = crate::receive::PATIENCE;
+                }
+                Way::Calling(_) => {
+                    let mut closed = known.closed;
+                    (0..32).zip(&known.candidates).filter(|(_, it)| **it == at).for_each(|(bit, _)| closed |= 1 << bit);
+                    known.closed = closed;
+                    if closed.count_ones() as usize >= known.candidates.len().min(32) {
+                        self.lose(endpoint, Lost::Broken);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn span(duration: std::time::Duration) -> Duration {
+    Duration::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}

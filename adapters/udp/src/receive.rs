@@ -1,0 +1,188 @@
+//! What comes in: who says it, and what becomes of it.
+
+use std::os::fd::AsRawFd;
+
+use towline_core::btl::{Event, Frame, FrameId, HEAD, Lost};
+
+use crate::datagram::{BadDatagram, Datagram, PREFIX, START, What, read};
+use crate::hello::{BadHello, Hello};
+use crate::inbox::{Arrived, Received};
+use crate::peers::Way;
+use crate::rail::{Rail, draw};
+
+/// Datagrams that one poll looks at, if none of them is a frame.
+const LOOKS: usize = 64;
+/// Polls without anything after which not each of them looks at the socket.
+const AWAKE: u32 = 64;
+/// Messages that may come between a report that a port is closed and the loss of who was there. What it had sent is waiting in
+/// the socket when the report comes.
+pub(crate) const PATIENCE: u32 = 1024;
+
+/// What became of a datagram.
+enum Look {
+    Event(Event),
+    /// It is done with.
+    Next,
+    /// It has to wait until the reader gives a frame back.
+    Wait,
+}
+
+impl Rail {
+    /// The next event, from what is here or else from the socket.
+    #[inline]
+    pub(crate) fn take_in(&mut self) -> Option<Event> {
+        for _ in 0..LOOKS {
+            let Some(arrived) = self.inbox.front() else {
+                if self.is_to_skip() || !self.receive() {
+                    break;
+                }
+                continue;
+            };
+            match self.look(arrived) {
+                Look::Event(event) => {
+                    self.inbox.pass();
+                    return Some(event);
+                }
+                Look::Next => self.inbox.pass(),
+                Look::Wait => break,
+            }
+        }
+        self.events.pop_front().map(|(_, event)| event)
+    }
+
+    /// Whether the socket is not looked at this time, because nothing came for a while.
+    #[inline]
+    fn is_to_skip(&mut self) -> bool {
+        self.idle = self.idle.wrapping_add(1).max(1);
+        self.idle > AWAKE && !self.idle.is_multiple_of(self.config.idle_interval_polls)
+    }
+
+    /// Asks the socket; whether there is something to look at.
+    #[inline]
+    fn receive(&mut self) -> bool {
+        match self.inbox.receive(self.socket.as_raw_fd()) {
+            Received::Some { short } => {
+                self.idle = 0;
+                self.counters.receives += 1;
+                self.counters.dropped_malformed += short as u64;
+                if !self.closing.is_empty() {
+                    self.closing_patience = self.closing_patience.saturating_sub(1);
+                    if self.closing_patience == 0 {
+                        self.lose_closed();
+                    }
+                }
+                true
+            }
+            Received::Nothing => {
+                self.lose_closed();
+                false
+            }
+            Received::NoRoom => false,
+            Received::Failed(_) => {
+                // The failure of a datagram that was sent; what came is still there.
+                self.hear_reports();
+                true
+            }
+        }
+    }
+
+    /// All that peers with a closed port had sent is looked at.
+    #[inline]
+    fn lose_closed(&mut self) {
+        while let Some(endpoint) = self.closing.pop() {
+            self.lose(endpoint, Lost::Broken);
+        }
+    }
+
+    /// Asks the socket once more before a sleep; whether there was nothing.
+    pub(crate) fn look_for_more(&mut self) -> bool {
+        self.idle = 0;
+        self.inbox.front().is_none() && !self.receive() && self.events.is_empty()
+    }
+
+    #[inline]
+    fn look(&mut self, arrived: Arrived) -> Look {
+        let bytes = self.inbox.bytes(arrived);
+        let (index, proof, what, frame) = match read(bytes) {
+            Ok(Datagram::Marked { index, proof, what, frame }) => (index, proof, what, frame),
+            Ok(Datagram::Hello(hello)) => {
+                let hello = Hello::decode(hello, &self.config.key);
+                self.hear(hello, arrived);
+                return Look::Next;
+            }
+            Err(why) => {
+                self.drop_bad(why);
+                return Look::Next;
+            }
+        };
+        if frame.len() > HEAD && !self.inbox.can_hold() {
+            return Look::Wait;
+        }
+        let Some(known) = self.peers.get(index) else { return self.drop_unproved() };
+        let (Way::Up | Way::Closing, Some(session)) = (known.way, known.meeting.session()) else {
+            return self.drop_unproved();
+        };
+        let Some(start) = bytes.first_chunk::<START>() else { return Look::Next };
+        if !session.into.accepts(start, frame, &proof) {
+            return self.drop_unproved();
+        }
+        let What::Frame { tag, .. } = what else {
+            self.lose(index, Lost::Closed);
+            return Look::Next;
+        };
+        let (from, len) = (known.peer, frame.len());
+        let valid = len.min(HEAD);
+        let mut head = [0; HEAD];
+        head[..valid].copy_from_slice(&frame[..valid]);
+        let held = if len > HEAD { self.inbox.hold(arrived, PREFIX, index) } else { Some(FrameId(u64::MAX)) };
+        let Some(id) = held else { return Look::Wait };
+        self.counters.frames += 1;
+        Look::Event(Event::Frame(Frame { id, from, tag, valid: valid as u8, len: len as u32, head }))
+    }
+
+    #[cold]
+    fn drop_unproved(&mut self) -> Look {
+        self.counters.dropped_unproved += 1;
+        Look::Next
+    }
+
+    #[cold]
+    fn drop_bad(&mut self, why: BadDatagram) {
+        let counter = match why {
+            BadDatagram::Foreign => &mut self.counters.dropped_foreign,
+            BadDatagram::Version(_) => &mut self.counters.dropped_version,
+            BadDatagram::Malformed => &mut self.counters.dropped_malformed,
+        };
+        *counter += 1;
+    }
+
+    /// Somebody says who he is.
+    #[cold]
+    fn hear(&mut self, hello: Result<Hello, BadHello>, arrived: Arrived) {
+        let hello = match hello {
+            Ok(hello) => hello,
+            Err(BadHello::Datagram(why)) => return self.drop_bad(why),
+            Err(BadHello::Key) => return self.counters.dropped_key += 1,
+        };
+        let mut fresh = [0; 16];
+        let known = self.peers.of_rank(hello.from).and_then(|endpoint| Some((endpoint, self.peers.get_mut(endpoint)?)));
+        let (Some((endpoint, known)), Some(from), Ok(())) = (known, self.inbox.sender(arrived), draw(&mut fresh))
+        else {
+            return self.counters.dropped_stray += 1; // perhaps to be added soon: it says hello again
+        };
+        if matches!(known.way, Way::Gone | Way::Closing) || !known.meeting.concerns(&hello) {
+            return self.counters.dropped_stray += 1;
+        }
+        let heard = known.meeting.hear(&hello, fresh, &self.config.key);
+        if heard.established {
+            log::debug!("udp link {}: rank {} is up at {from}", self.config.link, known.rank);
+            known.remote = Some(from.into());
+            known.way = Way::Up;
+            self.counters.established += 1;
+            self.leave_lists(endpoint);
+        }
+        if let Some(answer) = heard.answer {
+            self.say(&answer, from);
+        }
+    }
+}

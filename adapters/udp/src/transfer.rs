@@ -1,0 +1,189 @@
+//! The rail trait: what is asked of a rail, but for polling.
+
+use towline_core::btl::{
+    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, HEAD, Lane, Peer, Rail as RailTrait, SendError,
+    Sent, Shape, Ticket, Unreachable,
+};
+use towline_core::convertor::Span;
+use towline_core::time::Instant;
+use towline_tcp::route;
+
+use crate::card;
+use crate::datagram::{PREFIX, START, What, start};
+use crate::hello::{Hello, Stage};
+use crate::meeting::Meeting;
+use crate::peers::{Known, Way};
+use crate::rail::{Rail, draw};
+
+/// Bytes that wait at which they leave, rather than wait for more: what the kernel takes as one message.
+const BATCH: usize = 64 * 1024;
+
+impl RailTrait for Rail {
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn card(&self) -> &[u8] {
+        &self.card
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        let card = card::decode(card)?;
+        let (link, rank) = (self.config.link, card.rank);
+        if (card.job, card.link) != (self.config.job, link) || self.peers.of_rank(rank).is_some() {
+            log::warn!("udp link {link}: the card of rank {rank} is of another job or link, or was added before");
+            return Err(Unreachable::BadCard);
+        }
+        if rank == self.config.rank {
+            return Err(Unreachable::NoNetwork); // a way to oneself is the loopback rail's
+        }
+        let candidates = route::candidates(&self.own, self.host, link, &card);
+        if candidates.is_empty() {
+            return Err(Unreachable::NoNetwork);
+        }
+        let index = self.peers.next().ok_or(Unreachable::Full)?;
+        let mut nonce = [0; 16];
+        draw(&mut nonce).map_err(|why| {
+            log::error!("udp link {link}: no random bytes: {why}");
+            Unreachable::System
+        })?;
+        let base = Hello {
+            link,
+            stage: Stage::Calls,
+            signs: self.signs,
+            job: self.config.job,
+            from: self.config.rank,
+            to: rank,
+            from_instance: self.instance,
+            to_instance: card.instance,
+            index,
+            nonce: [0; 16],
+            echo: [0; 16],
+        };
+        let meeting = Meeting::new(base, nonce);
+        self.peers.add(Known { peer, rank, candidates, closed: 0, meeting, remote: None, way: Way::Unused });
+        // Nothing is allocated later on: each peer is in each list at most once, and is lost once.
+        let peers = self.peers.len();
+        for list in [&mut self.wanted, &mut self.calling, &mut self.closing] {
+            list.reserve(peers - list.len());
+        }
+        self.events.reserve(peers);
+        Ok(Endpoint(index))
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        let endpoint = endpoint.0;
+        if self.peers.get(endpoint).is_none() {
+            return;
+        }
+        if self.outbox.has(endpoint) {
+            self.push_out();
+        }
+        self.say_bye(endpoint);
+        self.outbox.forget(endpoint);
+        self.inbox.forget(endpoint);
+        self.leave_lists(endpoint);
+        self.events.retain(|(of, _)| *of != endpoint);
+        self.peers.remove(endpoint);
+    }
+
+    #[inline]
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        if shape.len > self.attributes.max_send_size || usize::from(shape.header) > HEAD.min(shape.len as usize) {
+            return Err(SendError::TooLong);
+        }
+        let Some(known) = self.peers.get(to.0) else { return Err(SendError::Unreachable) };
+        let (Way::Up, Some(session)) = (known.way, known.meeting.session()) else { return Err(self.not_up(to.0)) };
+        let len = PREFIX + shape.len as usize;
+        let start = start(What::Frame { tag: shape.tag, header: shape.header }, session.index);
+        let Some(room) = self.outbox.room(shape.lane, len) else { return Err(SendError::Busy) };
+        room[..START].copy_from_slice(&start);
+        let ticket = Ticket { endpoint: to, position: 0, len: shape.len, extra: shape.lane as u32 };
+        self.granted = Some(ticket);
+        // SAFETY: the room is free, and stays so until `commit`.
+        Ok(unsafe { Grant::new(room[PREFIX..].as_mut_ptr(), shape.len as usize, ticket) })
+    }
+
+    #[inline]
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        let granted = self.granted.take().filter(|granted| *granted == ticket);
+        let session = self.peers.get(ticket.endpoint.0).and_then(|known| known.meeting.session());
+        let (Some(_), Some(session)) = (granted, session) else { return Sent::Done };
+        let len = PREFIX + ticket.len as usize;
+        let Some(room) = self.outbox.granted(len) else { return Sent::Done };
+        let (prefix, frame) = room.split_at_mut(PREFIX);
+        if let Some((start, proof)) = prefix.split_first_chunk_mut::<START>() {
+            proof.copy_from_slice(&session.out.proof(start, frame));
+        }
+        let first = self.outbox.is_empty();
+        self.outbox.stage(ticket.endpoint.0, len);
+        let short = ticket.extra != Lane::Bulk as u32 && first && self.at_once < self.config.frames_at_once;
+        if short || self.outbox.waiting() >= BATCH {
+            self.at_once += u32::from(short);
+            self.push_out();
+        }
+        if self.outbox.is_empty() { Sent::Done } else { Sent::Staged }
+    }
+
+    fn drained(&self, to: Endpoint) -> bool {
+        !self.outbox.has(to.0)
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        self.progress(now)
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        let bytes = self.inbox.frame(frame).and_then(|bytes| bytes.get(at..)).unwrap_or_default();
+        let count = bytes.len().min(into.len());
+        into[..count].copy_from_slice(&bytes[..count]);
+        count
+    }
+
+    #[inline]
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, _cookie: Cookie) -> Delivery {
+        if let Some(bytes) = self.inbox.frame(frame).and_then(|bytes| bytes.get(skip..)) {
+            // SAFETY: the caller vouches for the sink, which is not the rail's memory.
+            unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
+        }
+        self.inbox.release(frame);
+        Delivery::Done
+    }
+
+    #[inline]
+    fn release(&mut self, frame: FrameId) {
+        self.inbox.release(frame);
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        [self.next_hello, self.send_again].into_iter().flatten().min()
+    }
+
+    fn arm(&mut self) -> bool {
+        if !self.events.is_empty() || !self.wanted.is_empty() || !self.closing.is_empty() {
+            return false;
+        }
+        if !self.outbox.is_empty() && self.send_again.is_none() {
+            return false;
+        }
+        self.look_for_more()
+    }
+}
+
+impl Rail {
+    /// Why a peer that is known takes no frames.
+    #[cold]
+    fn not_up(&mut self, endpoint: u32) -> SendError {
+        match self.peers.get(endpoint).map(|known| known.way) {
+            Some(Way::Unused) => {
+                if !self.wanted.contains(&endpoint) {
+                    self.wanted.push(endpoint);
+                }
+                SendError::Busy
+            }
+            Some(Way::Calling(_) | Way::Up) => SendError::Busy,
+            Some(Way::Closing | Way::Gone) | None => SendError::Unreachable,
+        }
+    }
+}

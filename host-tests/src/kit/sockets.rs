@@ -1,0 +1,54 @@
+//! Setups of rails whose wait handle is a descriptor, in the time of this machine.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Instant as Clock;
+
+use towline_core::btl::Rail;
+use towline_core::time::Instant;
+
+use super::bench::Setup;
+
+/// Rails of one process, made one by one.
+pub struct Sockets<R, M> {
+    start: Clock,
+    make: M,
+    handle: fn(&R) -> BorrowedFd<'_>,
+    links: usize,
+    made: usize,
+}
+
+impl<R: Rail, M: FnMut(u32, u8) -> R> Sockets<R, M> {
+    /// `make(rank, link)` makes a rail, of which `handle` knows the wait handle.
+    pub fn new(make: M, handle: fn(&R) -> BorrowedFd<'_>) -> Self {
+        Self { start: Clock::now(), make, handle, links: 1, made: 0 }
+    }
+
+    /// With so many rails for each node of a transport.
+    pub fn linked(self, links: usize) -> Self {
+        Self { links, ..self }
+    }
+}
+
+impl<R: Rail, M: FnMut(u32, u8) -> R> Setup for Sockets<R, M> {
+    type Rail = R;
+
+    fn rails(&mut self, count: usize) -> Vec<R> {
+        let link = self.made as u8;
+        self.made += 1;
+        (0..count as u32).map(|rank| (self.make)(rank, link)).collect()
+    }
+
+    fn links(&self) -> usize {
+        self.links
+    }
+
+    fn now(&mut self) -> Instant {
+        Instant::from_nanos(self.start.elapsed().as_nanos() as u64)
+    }
+
+    fn ready(&mut self, rail: &R) -> Option<bool> {
+        let mut handle = libc::pollfd { fd: (self.handle)(rail).as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // The kernel may take a moment to move what was sent. SAFETY: one descriptor, valid for the call.
+        Some(unsafe { libc::poll(&mut handle, 1, 10) } > 0)
+    }
+}
