@@ -74,6 +74,7 @@ impl RailSet {
         let taken = candidates.iter().find(|candidate| candidate.rail == "sm").and_then(Candidate::for_messages);
         match sm.zip(taken).map(|(sm, endpoint)| sm.sends_in_single_copy(endpoint)) {
             Some(SingleCopy::Works) => "; long messages in a single copy through the kernel",
+            Some(SingleCopy::Crowded) => "; long messages copied through memory: too many ranks were met at once",
             Some(SingleCopy::Refused) => "; long messages copied through memory: single copy is refused or off",
             _ => "", // not known before the first message
         }

@@ -48,6 +48,7 @@ impl Rail {
             pidfd,
             pipe: None,
             fence,
+            crowded: false,
         };
         let free = self.peers.iter().position(|peer| peer.stage == Stage::Free);
         let endpoint = match free {

@@ -76,6 +76,8 @@ pub struct Rail {
     pub(crate) failing: u32,
     /// Rings whose files are locked until their receivers have looked.
     pub(crate) locks: u32,
+    /// Rings that were made without a lock, because there were too many.
+    pub(crate) crowded: u32,
     /// Whether someone was told `Busy` since the last `arm`.
     pub(crate) starved: bool,
     /// Whether sleep may be announced on the board.
@@ -109,6 +111,8 @@ pub(crate) struct PeerState {
     pub pipe: Option<File>,
     /// Whether it cannot make us pass its barrier, so that we fence for it.
     pub fence: bool,
+    /// The ring to it was made while too many waited to be looked at.
+    pub crowded: bool,
 }
 
 /// What may be done with a peer.
@@ -177,6 +181,7 @@ impl Rail {
             early: vec![0; crate::layout::bit_words(config.ranks)].into(),
             failing: 0,
             locks: 0,
+            crowded: 0,
             starved: false,
             armed: false,
             barrier,

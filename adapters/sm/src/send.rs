@@ -12,7 +12,6 @@ use crate::error::OpenError;
 use crate::lane::{Ends, Outgoing};
 use crate::rail::{Rail, Stage};
 use crate::ring::slots_for;
-use crate::single::{Lender, MOST_LOCKS};
 use crate::sleep;
 
 impl Rail {
@@ -71,14 +70,13 @@ impl Rail {
             // SAFETY: the board is unmapped only together with the rings to that peer, in `forget`, or with the rail.
             unsafe { made.watch(board.sleep()) };
         }
-        if lane == 0 && self.config.single_copy_bytes != 0 && self.locks < MOST_LOCKS {
-            if let Some(lender) = Lender::new(&path) {
-                made.pledge(lender);
-                self.locks += 1;
-            } else {
-                log::info!("messages to rank {} are copied: its ring cannot be locked", peer.rank);
-            }
+        if lane == 0
+            && self.config.single_copy_bytes != 0
+            && let Some(lender) = self.lender(endpoint, &path)
+        {
+            made.pledge(lender);
         }
+        let Some(board) = self.peers.get(endpoint as usize).and_then(|peer| peer.board.as_ref()) else { return Ok(()) };
         doorbell::ring(board.bell(), board.bits(), self.card.rank as usize * 2 + lane);
         if let Some(outgoing) = self.outgoing.get_mut(endpoint as usize * 2 + lane) {
             *outgoing = made;

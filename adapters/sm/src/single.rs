@@ -39,6 +39,9 @@ pub enum SingleCopy {
     Works,
     /// Copied into a ring and out of it: it was refused, or is switched off at either side.
     Refused,
+    /// As `Refused`, because too many others had yet to look at their rings when the ring to this peer was made: each takes
+    /// a descriptor until then.
+    Crowded,
 }
 
 /// In a ring: what its receiver says.
@@ -49,7 +52,7 @@ pub const WORKS: u64 = 1;
 pub const REFUSED: u64 = 2;
 
 /// Locks that are held for receivers that have not looked yet: descriptors are scarce.
-pub const MOST_LOCKS: u32 = 64;
+const MOST_LOCKS: u32 = 64;
 
 /// The sending side's: what it takes to lend memory to one peer.
 #[derive(Debug)]
@@ -173,12 +176,46 @@ impl Rail {
     pub fn sends_in_single_copy(&self, to: Endpoint) -> SingleCopy {
         match self.outgoing.get(to.0 as usize * 2) {
             Some(outgoing) if outgoing.exists() => match (&outgoing.lender, outgoing.answer()) {
+                (None, _) if self.peers.get(to.0 as usize).is_some_and(|peer| peer.crowded) => SingleCopy::Crowded,
                 (None, _) | (_, REFUSED..) => SingleCopy::Refused,
                 (_, UNTRIED) => SingleCopy::Untried,
                 (_, WORKS) => SingleCopy::Works,
             },
             _ => SingleCopy::Untried,
         }
+    }
+
+    /// How many rings were made without single copy because [too many](SingleCopy::Crowded) waited to be looked at.
+    pub fn crowded_rings(&self) -> u32 {
+        self.crowded
+    }
+
+    /// What it takes to lend memory through a ring that was made just now. `None` where that does not work.
+    pub(crate) fn lender(&mut self, endpoint: u32, path: &Path) -> Option<Lender> {
+        if self.locks >= MOST_LOCKS {
+            // Some may have been looked at since the last upkeep.
+            self.unlock_rings();
+        }
+        let crowded = self.locks >= MOST_LOCKS;
+        let peer = self.peers.get_mut(endpoint as usize)?;
+        peer.crowded = crowded;
+        if crowded {
+            if self.crowded == 0 {
+                log::warn!(
+                    "long messages to rank {} are copied, as to all whose ring is made while {MOST_LOCKS} others wait to be \
+                     looked at: told once",
+                    peer.rank
+                );
+            }
+            self.crowded = self.crowded.saturating_add(1);
+            return None;
+        }
+        let lender = Lender::new(path);
+        match lender {
+            Some(_) => self.locks += 1,
+            None => log::info!("messages to rank {} are copied: its ring cannot be locked", peer.rank),
+        }
+        lender
     }
 
     // Called through wrappers that are inlined where short messages go, too.

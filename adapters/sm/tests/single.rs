@@ -240,6 +240,43 @@ fn locks_are_let_go_of_once_the_receiver_has_looked() {
     assert_eq!(held(), 0);
 }
 
+#[test]
+fn p28_more_rings_than_can_be_locked_at_once_are_told_of() {
+    const RANKS: u32 = 68;
+    let job = job();
+    let open = |rank| {
+        let mut config = Config::new(job, rank, RANKS);
+        (config.eager_ring_bytes, config.eager_limit_bytes) = (8192, 1024);
+        Rail::open(config).unwrap()
+    };
+    let mut hub = open(0);
+    let mut others: Vec<_> = (1..RANKS).map(|rank| (open(rank), rank)).collect();
+    let meet = |hub: &mut Rail, (other, rank): &mut (Rail, u32)| {
+        other.add_peer(Peer(0), hub.card()).unwrap();
+        hub.add_peer(Peer(*rank), other.card()).unwrap()
+    };
+    let to: Vec<_> = others.iter_mut().map(|other| meet(&mut hub, other)).collect();
+    // Nobody looks meanwhile, but for the last.
+    let (last, early) = to.split_last().unwrap();
+    early.iter().for_each(|to| hello(&mut hub, *to));
+    let standing = |hub: &Rail| to.iter().map(|to| hub.sends_in_single_copy(*to)).collect::<Vec<_>>();
+    assert_eq!(standing(&hub)[..64], [SingleCopy::Untried; 64]);
+    assert_eq!(standing(&hub)[64..66], [SingleCopy::Crowded; 2]);
+    assert_eq!(hub.crowded_rings(), 2);
+    // One looks, so that there is a lock for another.
+    frame(&mut others[0].0);
+    hello(&mut hub, *last);
+    for (other, _) in &mut others[1..] {
+        frame(other);
+    }
+    for (index, (to, standing)) in to.iter().zip(standing(&hub)).enumerate() {
+        let crowded = (64..66).contains(&index);
+        assert_eq!(standing, if crowded { SingleCopy::Crowded } else { SingleCopy::Works }, "{index}");
+        assert_eq!(hub.lend(*to, &Span::of(&pattern(LEN, 1))).is_some(), !crowded);
+    }
+    assert_eq!(hub.crowded_rings(), 2);
+}
+
 // Two processes.
 
 fn now(clock: Clock) -> Instant {
