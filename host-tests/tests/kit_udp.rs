@@ -1,23 +1,48 @@
 //! What of the rail kit a rail can bear that loses frames, over UDP rails of one process: on a loopback with room in the
 //! sockets, a few frames at a time get through.
 
+use std::cell::RefCell;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 
-use towline_host_tests::kit::bench::Setup;
+use towline_core::btl::{Lane, SendError, Shape};
+use towline_host_tests::dice::patterned;
+use towline_host_tests::kit::bench::{Bench, Setup};
+use towline_host_tests::kit::relay::{Faults, Relay};
 use towline_host_tests::kit::sockets::Sockets;
 use towline_tcp::JobKey;
 use towline_udp::{Config, Rail};
 
+fn config(rank: u32, link: u8) -> Config {
+    let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
+    config.link = link;
+    config.within_host = true;
+    config.idle_interval_polls = 1;
+    config
+}
+
 fn udp(change: fn(&mut Config)) -> impl Setup<Rail = Rail> {
     let make = move |rank, link| {
-        let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
-        config.link = link;
-        config.within_host = true;
-        config.idle_interval_polls = 1;
+        let mut config = config(rank, link);
         change(&mut config);
         Rail::new(config).expect("this host has a loopback")
     };
     Sockets::new(make, Rail::as_fd)
+}
+
+/// Over a network that does this to datagrams.
+fn through(relay: Rc<RefCell<Relay>>) -> impl Setup<Rail = Rail> {
+    let turns = Rc::clone(&relay);
+    let make = move |rank, link| {
+        let mut config = config(rank, link);
+        config.sign = Some(true);
+        let mut relay = relay.borrow_mut();
+        config.advertise = Some(relay.address(rank as usize));
+        let rail = Rail::new(config).expect("this host has a loopback");
+        relay.connect(rank as usize, rail.address());
+        rail
+    };
+    Sockets::new(make, Rail::as_fd).through(move || turns.borrow_mut().turn())
 }
 
 /// The checks that do not send more than a socket takes.
@@ -75,4 +100,26 @@ mod ipv6_paced {
         config.filter.include = vec!["::1".into()];
         config.pacing_megabytes_per_second = 100;
     }));
+}
+
+/// Over a network that loses every third datagram, doubles, reorders and spoils many, sessions come up, and what arrives of
+/// signed frames is whole.
+#[test]
+fn sessions_come_up_over_a_bad_network() {
+    for seed in 0..20 {
+        let faults = Faults { lose: 333, double: 200, delay: 300, spoil: 100 };
+        let relay = Rc::new(RefCell::new(Relay::new(3, faults, seed)));
+        let mut bench = Bench::new(through(Rc::clone(&relay)), 3);
+        let (bytes, pairs) = (patterned(seed, 40), [(0, 1), (1, 2), (2, 0)]);
+        let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 8, len: 40 };
+        bench.until("a frame by each way", |bench| {
+            for (from, to) in pairs {
+                let sent = bench.try_send(from, to, shape, &bytes);
+                assert!(matches!(sent, Ok(_) | Err(SendError::Busy)), "seed {seed}: {sent:?}");
+            }
+            bench.ends.iter().all(|end| !end.got.is_empty())
+        });
+        assert!(bench.ends.iter().flat_map(|end| &end.got).all(|got| got.bytes == bytes), "seed {seed}: spoilt");
+        assert!(relay.borrow().done.iter().all(|done| *done > 0), "seed {seed}: nothing was done to datagrams");
+    }
 }

@@ -1,5 +1,6 @@
 //! All that can be set on a rail, with defaults that work.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use towline_tcp::JobKey;
@@ -42,6 +43,8 @@ pub struct Config {
     pub within_host: bool,
     /// Ports to use, tried in order; 0 lets the system choose. Default: `0..=0`.
     pub ports: std::ops::RangeInclusive<u16>,
+    /// Where peers are to send to instead: an address that forwards to this rail. Default: `None`.
+    pub advertise: Option<SocketAddr>,
 
     /// Longest datagram, in bytes; 0 for what goes whole through the interface, up to 16 KiB. Default: 0.
     pub datagram_bytes: u32,
@@ -90,6 +93,7 @@ impl Config {
             filter: Filter::default(),
             within_host: false,
             ports: 0..=0,
+            advertise: None,
             datagram_bytes: 0,
             sign: None,
             segmentation: true,
@@ -117,7 +121,7 @@ impl Config {
     /// ```
     pub fn bytes(&self) -> u64 {
         let config = self.clone().sane();
-        u64::from(config.slots()) * SLOT as u64 + config.staging(crate::config::MOST) as u64
+        u64::from(config.slots()) * SLOT as u64 + config.staging(MOST) as u64
     }
 
     /// The same with impossible values made possible.

@@ -41,6 +41,7 @@ pub struct Rail {
     pub(crate) card: Vec<u8>,
     /// The address of this host that is used.
     pub(crate) own: [Interface; 1],
+    address: SocketAddr,
     pub(crate) host: u64,
     pub(crate) instance: u64,
     pub(crate) signs: bool,
@@ -103,7 +104,9 @@ impl Rail {
         draw(&mut random).map_err(|why| SetupError::System("draw random bytes", why))?;
         let instance = u64::from_le_bytes(random);
         let host = interfaces::host_id();
-        let addresses = vec![Reach { address: own.address, prefix: own.prefix, port }];
+        let address = SocketAddr::new(own.address, port);
+        let told = config.advertise.unwrap_or(address);
+        let addresses = vec![Reach { address: told.ip(), prefix: own.prefix, port: told.port() }];
         let card = Card { link: config.link, job: config.job, instance, host, rank: config.rank, addresses };
         log::debug!("udp link {}: {} at {}, datagrams of {datagram} bytes", config.link, own.name, own.address);
         Ok(Self {
@@ -114,6 +117,7 @@ impl Rail {
             outbox: Outbox::new(&config, datagram, cuts),
             pace: Pace::new(config.pacing_megabytes_per_second),
             own: [own],
+            address,
             host,
             instance,
             socket,
@@ -148,6 +152,11 @@ impl Rail {
     pub const fn interface(&self) -> &Interface {
         let [own] = &self.own;
         own
+    }
+
+    /// The address and port of its socket.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Longest datagram, in bytes.

@@ -9,14 +9,12 @@ use towline_core::time::Instant;
 use towline_tcp::route;
 
 use crate::card;
+use crate::config::MOST;
 use crate::datagram::{PREFIX, START, What, start};
 use crate::hello::{Hello, Stage};
 use crate::meeting::Meeting;
 use crate::peers::{Known, Way};
 use crate::rail::{Rail, draw};
-
-/// Bytes that wait at which they leave, rather than wait for more: what the kernel takes as one message.
-const BATCH: usize = 64 * 1024;
 
 impl RailTrait for Rail {
     fn attributes(&self) -> &Attributes {
@@ -118,7 +116,8 @@ impl RailTrait for Rail {
         let first = self.outbox.is_empty();
         self.outbox.stage(ticket.endpoint.0, len);
         let short = ticket.extra != Lane::Bulk as u32 && first && self.at_once < self.config.frames_at_once;
-        if short || self.outbox.waiting() >= BATCH {
+        // Or if another one as long would not go with the same message.
+        if short || self.outbox.waiting() + len > MOST as usize {
             self.at_once += u32::from(short);
             self.push_out();
         }

@@ -15,11 +15,13 @@ impl Config {
     /// ```
     pub fn tunables(&self) -> Vec<Tunable> {
         let one = |name, value: &dyn Display, unit, help| Tunable { name, value: value.to_string(), unit, help };
+        let advertise = self.advertise.map_or_else(String::new, |address| address.to_string());
         let sign = self.sign.map_or("beyond this host", |sign| if sign { "always" } else { "never" });
         vec![
             one("filter.include", &self.filter.include.join(","), "", "interfaces that alone are used; empty: all"),
             one("within_host", &self.within_host, "", "the loopback before any other interface"),
             one("ports", &format!("{}-{}", self.ports.start(), self.ports.end()), "", "ports to use; 0: any"),
+            one("advertise", &advertise, "", "where peers are to send to instead"),
             one("datagram_bytes", &self.datagram_bytes, "B", "longest datagram; 0: what goes whole, up to 16 KiB"),
             one("sign", &sign, "", "when each datagram is signed"),
             one("segmentation", &self.segmentation, "", "the kernel cuts and joins datagrams"),

@@ -6,5 +6,6 @@ pub mod mtl;
 pub mod pml;
 pub mod rail;
 pub mod recorder;
+pub mod relay;
 pub mod sockets;
 pub mod world;

@@ -13,6 +13,7 @@ pub struct Sockets<R, M> {
     start: Clock,
     make: M,
     handle: fn(&R) -> BorrowedFd<'_>,
+    turn: Box<dyn FnMut()>,
     links: usize,
     made: usize,
 }
@@ -20,7 +21,12 @@ pub struct Sockets<R, M> {
 impl<R: Rail, M: FnMut(u32, u8) -> R> Sockets<R, M> {
     /// `make(rank, link)` makes a rail, of which `handle` knows the wait handle.
     pub fn new(make: M, handle: fn(&R) -> BorrowedFd<'_>) -> Self {
-        Self { start: Clock::now(), make, handle, links: 1, made: 0 }
+        Self { start: Clock::now(), make, handle, turn: Box::new(|| {}), links: 1, made: 0 }
+    }
+
+    /// With a network of our own, which is called before each look at the rails.
+    pub fn through(self, turn: impl FnMut() + 'static) -> Self {
+        Self { turn: Box::new(turn), ..self }
     }
 
     /// With so many rails for each node of a transport.
@@ -43,10 +49,12 @@ impl<R: Rail, M: FnMut(u32, u8) -> R> Setup for Sockets<R, M> {
     }
 
     fn now(&mut self) -> Instant {
+        (self.turn)();
         Instant::from_nanos(self.start.elapsed().as_nanos() as u64)
     }
 
     fn ready(&mut self, rail: &R) -> Option<bool> {
+        (self.turn)();
         let mut handle = libc::pollfd { fd: (self.handle)(rail).as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // The kernel may take a moment to move what was sent. SAFETY: one descriptor, valid for the call.
         Some(unsafe { libc::poll(&mut handle, 1, 10) } > 0)

@@ -1,0 +1,247 @@
+//! Datagrams of whoever does not belong here: counted, dropped, and not answered.
+
+mod common;
+
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use common::{KEY, Pair, config};
+use towline_core::btl::{Lane, Lost, Peer, Rail as _, SendError, Unreachable};
+use towline_tcp::JobKey;
+use towline_udp::Rail;
+use towline_udp::card::{decode, encode};
+use towline_udp::datagram::{PREFIX, What, start};
+use towline_udp::hello::{Hello, Stage};
+
+fn stranger(pair: &Pair) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(pair.rails[0].address()).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+/// What rank 1 would say to rank 0, but for the challenge.
+fn hello(pair: &Pair) -> Hello {
+    let [to, from] = [0, 1].map(|own: usize| decode(pair.rails[own].card()).unwrap());
+    Hello {
+        link: to.link,
+        stage: Stage::Knows,
+        signs: false,
+        job: to.job,
+        from: from.rank,
+        to: to.rank,
+        from_instance: from.instance,
+        to_instance: to.instance,
+        index: 0,
+        nonce: [1; 16],
+        echo: [2; 16],
+    }
+}
+
+#[test]
+fn strangers_are_counted_dropped_and_not_answered() {
+    let mut pair = Pair::met(|_| {});
+    let socket = stranger(&pair);
+    let good = hello(&pair);
+    let marked = |what: What, index: u32, proof: u8| [&start(what, index)[..], &[proof; 8], b"frame"].concat();
+    let frame = What::Frame { tag: 0x80, header: 2 };
+    let said: Vec<Vec<u8>> = vec![
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0xff; 9000],
+        [b"F\x02", &[0; 30][..]].concat(),
+        marked(frame, 0, 0)[..PREFIX - 1].to_vec(),
+        marked(What::Frame { tag: 1, header: 6 }, 0, 0),
+        marked(frame, 0, 0x5a),
+        marked(frame, u32::MAX, 0x5a),
+        marked(What::Bye, 0, 0x5a)[..PREFIX].to_vec(),
+        good.encode(&JobKey::new([0; 32])).to_vec(),
+        Hello { job: good.job + 1, ..good }.encode(&KEY).to_vec(),
+        Hello { from: 77, ..good }.encode(&KEY).to_vec(),
+        Hello { to_instance: 1, ..good }.encode(&KEY).to_vec(),
+        Hello { link: 9, ..good }.encode(&KEY).to_vec(),
+        vec![],
+    ];
+    let before = *pair.rails[0].counters();
+    for bytes in &said {
+        socket.send(bytes).unwrap();
+    }
+    pair.until("all of them", |pair| pair.rails[0].counters().dropped() - before.dropped() == said.len() as u64);
+    let after = *pair.rails[0].counters();
+    let counts = [
+        after.dropped_foreign - before.dropped_foreign,
+        after.dropped_version - before.dropped_version,
+        after.dropped_malformed - before.dropped_malformed,
+        after.dropped_unproved - before.dropped_unproved,
+        after.dropped_key - before.dropped_key,
+        after.dropped_stray - before.dropped_stray,
+    ];
+    assert_eq!(counts, [2, 1, 3, 3, 1, 4]);
+    pair.settle();
+    assert!(socket.recv(&mut [0; 100]).is_err(), "nothing is answered");
+    assert!(pair.got.iter().all(Vec::is_empty));
+    pair.assert_well();
+}
+
+/// Whoever knows the key, or has heard one who does, is asked a challenge and believed nothing before he has met it.
+#[test]
+fn a_hello_sent_again_by_others_is_answered_and_changes_nothing() {
+    let mut pair = Pair::met(|_| {});
+    let socket = stranger(&pair);
+    let before = *pair.rails[0].counters();
+    for stage in [Stage::Calls, Stage::Knows, Stage::Up] {
+        socket.send(&Hello { stage, ..hello(&pair) }.encode(&KEY)).unwrap();
+    }
+    pair.settle();
+    let mut answers = vec![];
+    let mut bytes = [0; 200];
+    while let Ok(len) = socket.recv(&mut bytes) {
+        answers.push(Hello::decode(bytes[..len].try_into().unwrap(), &KEY).unwrap());
+    }
+    assert_eq!(answers.len(), 2, "one who is up needs no answer");
+    assert!(answers.iter().all(|answer| answer.stage == Stage::Calls && answer.echo == [1; 16]));
+    assert_eq!(pair.rails[0].counters().established, before.established);
+    pair.assert_well();
+}
+
+/// A peer that forgets us says so; once both know each other again, they meet anew.
+#[test]
+fn a_peer_that_forgot_us_is_met_again() {
+    let mut pair = Pair::met(|_| {});
+    let card = pair.rails[0].card().to_vec();
+    pair.rails[1].del_peer(pair.to[1]);
+    pair.until("the bye", |pair| !pair.lost[0].is_empty());
+    assert_eq!(pair.lost[0], [Lost::Closed]);
+    assert_eq!(pair.try_send(0, Lane::Eager, b"x"), Err(SendError::Unreachable));
+    pair.to[1] = pair.rails[1].add_peer(Peer(7), &card).unwrap();
+    // Whoever lost it has to want it again, before it is met.
+    let card = pair.rails[1].card().to_vec();
+    pair.rails[0].del_peer(pair.to[0]);
+    pair.to[0] = pair.rails[0].add_peer(Peer(7), &card).unwrap();
+    pair.lost = Default::default();
+    pair.assert_well();
+}
+
+/// A process that is killed says nothing, but its port is closed: that is noticed by the next frame to it.
+#[test]
+fn a_killed_peer_is_lost_after_what_it_had_sent() {
+    let mut pair = Pair::met(|_| {});
+    for number in 0..50u8 {
+        pair.try_send(1, Lane::Bulk, &[number; 100]).unwrap();
+    }
+    while !pair.rails[1].drained(pair.to[1]) {
+        let now = pair.now();
+        let _ = pair.rails[1].poll(now);
+    }
+    let spare = Rail::new(config(9)).unwrap();
+    let killed = std::mem::replace(&mut pair.rails[1], spare);
+    // SAFETY: the rail is forgotten, so this is the only owner of its socket.
+    drop(unsafe { OwnedFd::from_raw_fd(killed.as_raw_fd()) });
+    std::mem::forget(killed);
+    pair.send(0, b"are you there?");
+    pair.until("its loss", |pair| !pair.lost[0].is_empty());
+    assert_eq!(pair.lost[0], [Lost::Broken]);
+    assert_eq!(pair.got[0].len(), 50, "what it had sent comes first");
+    assert_eq!(pair.try_send(0, Lane::Eager, b"x"), Err(SendError::Unreachable));
+    pair.settle();
+    assert_eq!(pair.lost[0].len(), 1, "once");
+}
+
+/// The same while it was never met: nobody is there, so nobody is waited for.
+#[test]
+fn a_peer_whose_port_is_closed_is_lost_without_waiting() {
+    let mut rail = Rail::new(config(0)).unwrap();
+    let gone = Rail::new(config(1)).unwrap();
+    let card = gone.card().to_vec();
+    drop(gone);
+    let mut pair = Pair::new(|_| {});
+    std::mem::swap(&mut pair.rails[0], &mut rail);
+    pair.to[0] = pair.rails[0].add_peer(Peer(7), &card).unwrap();
+    assert_eq!(pair.try_send(0, Lane::Eager, b"x"), Err(SendError::Busy));
+    pair.until("its loss", |pair| !pair.lost[0].is_empty());
+    assert_eq!(pair.lost[0], [Lost::Broken]);
+}
+
+#[test]
+fn a_peer_that_does_not_answer_is_lost_in_time() {
+    let mut pair = Pair::new(|config| config.connect_timeout = std::time::Duration::from_millis(30));
+    assert_eq!(pair.try_send(0, Lane::Eager, b"x"), Err(SendError::Busy));
+    while pair.lost[0].is_empty() {
+        pair.poll(0); // the other does not poll
+    }
+    assert_eq!(pair.lost[0], [Lost::TimedOut]);
+}
+
+#[test]
+fn cards_of_others_are_refused() {
+    let mut rail = Rail::new(config(0)).unwrap();
+    let other = Rail::new(config(1)).unwrap();
+    let card = decode(other.card()).unwrap();
+    let mut changed = |change: fn(&mut towline_tcp::card::Card)| {
+        let mut card = card.clone();
+        change(&mut card);
+        rail.add_peer(Peer(1), &encode(&card)).err()
+    };
+    assert_eq!(changed(|card| card.job += 1), Some(Unreachable::BadCard));
+    assert_eq!(changed(|card| card.link += 1), Some(Unreachable::BadCard));
+    assert_eq!(changed(|card| card.rank = 0), Some(Unreachable::NoNetwork), "oneself");
+    assert_eq!(changed(|card| card.host = !card.host), Some(Unreachable::NoNetwork), "another host's loopback");
+    assert_eq!(changed(|card| card.addresses.clear()), Some(Unreachable::NoNetwork));
+    assert_eq!(changed(|_| {}), None);
+    assert_eq!(changed(|_| {}), Some(Unreachable::BadCard), "a rank that is known");
+}
+
+/// Signed datagrams: one bit turned on the way is noticed by the rail itself.
+#[test]
+fn what_is_signed_cannot_be_changed() {
+    for (sign, passes) in [(Some(false), true), (Some(true), false), (None, true)] {
+        let mut pair = Pair::met(|config| config.sign = sign);
+        let before = *pair.rails[1].counters();
+        // A socket of ours, from which the rail would take what has its proof.
+        let tap = UdpSocket::bind("127.0.0.1:0").unwrap();
+        tap.set_nonblocking(true).unwrap();
+        let frame = tapped(&mut pair, &tap);
+        let mut spoilt = frame.clone();
+        *spoilt.last_mut().unwrap() ^= 1;
+        for (bytes, counts) in [(&frame, true), (&spoilt, passes)] {
+            let got = pair.got[1].len();
+            tap.send_to(bytes, pair.rails[1].address()).unwrap();
+            pair.settle();
+            assert_eq!(pair.got[1].len() == got + 1, counts, "{sign:?}");
+        }
+        let dropped = pair.rails[1].counters().dropped_unproved - before.dropped_unproved;
+        assert_eq!(dropped == 0, passes);
+    }
+}
+
+/// A datagram with a frame as rank 0 sends it to rank 1, which says that it is at `tap` now.
+fn tapped(pair: &mut Pair, tap: &UdpSocket) -> Vec<u8> {
+    // Rank 1 is made to meet rank 0 by way of the tap.
+    let far = Rail::new({
+        let mut config = config(1);
+        config.advertise = Some(tap.local_addr().unwrap());
+        config.sign = pair.rails[1].config().sign;
+        config
+    });
+    pair.rails[0].del_peer(pair.to[0]);
+    let old = std::mem::replace(&mut pair.rails[1], far.unwrap());
+    drop(old);
+    let cards = [0, 1].map(|own: usize| pair.rails[own].card().to_vec());
+    pair.to = [0, 1].map(|own: usize| pair.rails[own].add_peer(Peer(7), &cards[1 - own]).unwrap());
+    let near = pair.rails[0].address();
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        let sent = pair.try_send(0, Lane::Eager, b"a frame").is_ok();
+        for _ in 0..50 {
+            pair.poll(0);
+            pair.poll(1);
+            let Ok((len, from)) = tap.recv_from(&mut bytes) else { continue };
+            let to = if from == near { pair.rails[1].address() } else { near };
+            if bytes[0] == b'F' {
+                bytes.truncate(len);
+                return bytes;
+            }
+            tap.send_to(&bytes[..len], to).unwrap();
+        }
+        assert!(!sent || bytes[0] != 0, "nothing comes by the tap");
+    }
+}

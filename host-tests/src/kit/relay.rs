@@ -1,0 +1,117 @@
+//! A network that loses, doubles, reorders and spoils datagrams, by seed: sockets on the loopback to which rails send what is
+//! for each other.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use crate::dice::Dice;
+
+/// Datagrams that one turn takes from each socket at most.
+const TURN: usize = 64;
+
+/// What happens to datagrams on their way, each in a thousand.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Faults {
+    /// It is lost.
+    pub lose: u32,
+    /// It comes twice.
+    pub double: u32,
+    /// It comes some turns later.
+    pub delay: u32,
+    /// One bit of it is turned.
+    pub spoil: u32,
+}
+
+/// One socket for each rail: what is sent there goes to that rail, from the socket of whoever sent it.
+pub struct Relay {
+    ends: Vec<(UdpSocket, Option<SocketAddr>)>,
+    faults: Faults,
+    dice: Dice,
+    /// Turns to wait, from whom, to whom, what.
+    late: Vec<(u64, usize, usize, Vec<u8>)>,
+    /// What was lost, doubled, delayed, spoilt.
+    pub done: [u64; 4],
+}
+
+impl Relay {
+    /// Between `count` rails.
+    ///
+    /// # Panics
+    /// Where this host has no loopback.
+    pub fn new(count: usize, faults: Faults, seed: u64) -> Self {
+        let socket = || {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a loopback");
+            socket.set_nonblocking(true).expect("an option");
+            (socket, None)
+        };
+        Self { ends: (0..count).map(|_| socket()).collect(), faults, dice: Dice::new(seed), late: vec![], done: [0; 4] }
+    }
+
+    /// Where others are to send to what is for this rail.
+    ///
+    /// # Panics
+    /// If there is no such rail.
+    pub fn address(&self, rail: usize) -> SocketAddr {
+        self.ends[rail].0.local_addr().expect("a bound socket")
+    }
+
+    /// Where this rail really is.
+    pub fn connect(&mut self, rail: usize, at: SocketAddr) {
+        self.ends[rail].1 = Some(at);
+    }
+
+    /// Other faults from now on.
+    pub fn set(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
+    /// Passes on what came.
+    pub fn turn(&mut self) {
+        let mut late = std::mem::take(&mut self.late);
+        late.retain_mut(|(turns, from, to, bytes)| {
+            *turns -= 1;
+            if *turns == 0 {
+                self.pass(*from, *to, bytes);
+            }
+            *turns != 0
+        });
+        self.late = late;
+        let mut bytes = [0; 1 << 16];
+        for to in 0..self.ends.len() {
+            for _ in 0..TURN {
+                let Ok((len, sender)) = self.ends[to].0.recv_from(&mut bytes) else { break };
+                let Some(from) = self.ends.iter().position(|(_, at)| *at == Some(sender)) else { continue };
+                self.judge(from, to, &mut bytes[..len]);
+            }
+        }
+    }
+
+    fn judge(&mut self, from: usize, to: usize, bytes: &mut [u8]) {
+        let Faults { lose, double, delay, spoil } = self.faults;
+        let [lose, double, delay, spoil] = [lose, double, delay, spoil].map(|chance| self.dice.chance(chance));
+        for (done, it) in self.done.iter_mut().zip([lose, double, delay, spoil]) {
+            *done += u64::from(it);
+        }
+        if lose {
+            return;
+        }
+        if spoil && !bytes.is_empty() {
+            let bit = self.dice.below(bytes.len() as u64 * 8) as usize;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        if double {
+            self.pass(from, to, bytes);
+        }
+        if delay {
+            self.late.push((1 + self.dice.below(20), from, to, bytes.to_vec()));
+        } else {
+            self.pass(from, to, bytes);
+        }
+    }
+
+    fn pass(&self, from: usize, to: usize, bytes: &[u8]) {
+        if let Some(at) = self.ends[to].1 {
+            // A closed port is that rail's affair.
+            let _ = self.ends[from].0.send_to(bytes, at);
+        }
+    }
+}
