@@ -46,6 +46,12 @@ impl Handle {
         if generation & 1 == 0 { Self::NONE } else { Self { slot: bits as u32, generation } }
     }
 
+    /// The handle as a word to compare, unlike that of any other.
+    #[inline(always)]
+    pub(crate) const fn word(self) -> u64 {
+        (self.generation as u64) << 32 | self.slot as u64
+    }
+
     /// The slot's index, for tables that run beside a pool.
     #[inline]
     pub const fn slot(self) -> u32 {
@@ -59,17 +65,19 @@ impl Handle {
 pub struct Slot<T> {
     /// Odd while in use. It counts both takes and frees, so a handle is good for exactly one use.
     generation: u32,
-    /// While free, how far behind the following slot the next free one is: 0, as in memory never used, is that slot
-    /// itself.
+    /// While free, the next free slot; [`NO_SLOT`] at the end of the list.
     next: u32,
     item: T,
 }
+
+/// No slot: pools have fewer (see [`Pool::new`]), so one look at the bounds tells.
+const NO_SLOT: u32 = u32::MAX;
 
 /// A fixed number of slots over given memory. Slots that were never used are never touched.
 #[derive(Debug)]
 pub struct Pool<'m, T> {
     slots: &'m mut [Slot<T>],
-    /// First free slot; the list leads through all that were given back to those that never were used.
+    /// First of the slots that were given back.
     free: u32,
     /// Slots below this were in use at least once.
     touched: u32,
@@ -82,9 +90,9 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
     /// # Errors
     /// [`OutOfMemory`] where the arena is too small.
     pub fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
-        // One less than u32::MAX slots at most, since links hold the index plus one.
-        let count = if count == u32::MAX { count - 1 } else { count };
-        Ok(Self { slots: arena.table(count as usize)?, free: 0, touched: 0, used: 0 })
+        // One less than u32::MAX slots at most, since links hold the index plus one, and one index is none.
+        let count = if count == NO_SLOT { count - 1 } else { count };
+        Ok(Self { slots: arena.table(count as usize)?, free: NO_SLOT, touched: 0, used: 0 })
     }
 
     /// Bytes that a pool of `count` slots takes from an arena at most.
@@ -107,15 +115,29 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
     /// `None` where no slot is free.
     #[inline]
     pub fn take_used(&mut self) -> Option<(Handle, &mut T)> {
+        if self.free as usize >= self.slots.len() {
+            return self.take_untouched();
+        }
+        self.take_given_back()
+    }
+
+    #[inline(always)]
+    fn take_given_back(&mut self) -> Option<(Handle, &mut T)> {
         let index = self.free;
         let slot = self.slots.get_mut(index as usize)?;
-        self.free = index.wrapping_add(1).wrapping_add(slot.next);
-        if index == self.touched {
-            self.touched = index.wrapping_add(1);
-        }
+        self.free = slot.next;
         slot.generation = slot.generation.wrapping_add(1);
         self.used = self.used.wrapping_add(1);
         Some((Handle { slot: index, generation: slot.generation }, &mut slot.item))
+    }
+
+    /// As [`take_used`](Self::take_used), where no slot was given back.
+    #[cold]
+    fn take_untouched(&mut self) -> Option<(Handle, &mut T)> {
+        self.slots.get_mut(self.touched as usize)?.next = NO_SLOT;
+        self.free = self.touched;
+        self.touched = self.touched.wrapping_add(1);
+        self.take_given_back()
     }
 
     /// Takes the item out and frees the slot. `None` for a handle that is stale or was never given out.
@@ -131,8 +153,8 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         if slot.generation != handle.generation || !condition(&slot.item) {
             return None;
         }
-        slot.generation = handle.generation.wrapping_add(1);
-        slot.next = self.free.wrapping_sub(handle.slot.wrapping_add(1));
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.next = self.free;
         self.free = handle.slot;
         self.used = self.used.wrapping_sub(1);
         Some(&slot.item)
@@ -171,6 +193,12 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
         let slot = self.slots.get_mut(slot as usize)?;
         (slot.generation & 1 == 1).then_some(&mut slot.item)
+    }
+
+    /// The item in a slot of which the caller knows that it is in use.
+    #[inline(always)]
+    pub(crate) fn in_use_mut(&mut self, slot: u32) -> Option<&mut T> {
+        Some(&mut self.slots.get_mut(slot as usize)?.item)
     }
 
     /// Slots in all.

@@ -307,11 +307,12 @@ impl Match {
 }
 
 impl Match {
-    /// The header's bytes as words, least significant byte first, for a writer that keeps them in registers.
+    /// The header's bytes as words, least significant byte first, for a writer that keeps them in registers. `credit`:
+    /// envelopes in the low half, units in the high half.
     #[inline(always)]
-    pub const fn words(context: u32, tag: u32, sequence: u32, credit: (u16, u16), frame: u32) -> [u64; 3] {
+    pub const fn words(context: u32, tag: u32, sequence: u32, credit: u32, frame: u32) -> [u64; 3] {
         [
-            Kind::Match.byte() as u64 | (credit.0 as u64) << 16 | (credit.1 as u64) << 32,
+            Kind::Match.byte() as u64 | (credit as u64) << 16,
             frame as u64 | (context as u64) << 32,
             tag as u64 | (sequence as u64) << 32,
         ]
@@ -423,7 +424,7 @@ mod tests {
             0x0d, 0x0c, 0x0b, 0x0a, 0x14, 0x13, 0x12, 0x11, 0xfe, 0xff, 0xff, 0xff,
         ]);
         header.common.flags = 0;
-        let words = Match::words(0x0a0b_0c0d, 0x1112_1314, 0xffff_fffe, (0x0102, 0x0304), 0x0506_0708);
+        let words = Match::words(0x0a0b_0c0d, 0x1112_1314, 0xffff_fffe, 0x0304_0102, 0x0506_0708);
         assert_eq!(words.map(u64::to_le_bytes).as_flattened(), header.as_bytes());
         let header = Rendezvous::new(1, 2, 3, Handle::from_bits(0x1122_3343_5566_7788), 1 << 40);
         #[rustfmt::skip]

@@ -29,6 +29,20 @@ pub struct Ends {
     pub to: (Process, u64),
 }
 
+/// The two rings of one lane between this rank and a peer.
+#[derive(Debug)]
+pub struct Ring {
+    pub incoming: Incoming,
+    pub outgoing: Outgoing,
+}
+
+impl Ring {
+    /// No rings yet.
+    pub fn none() -> Self {
+        Self { incoming: Incoming::none(), outgoing: Outgoing::none() }
+    }
+}
+
 /// A ring to a peer.
 #[derive(Debug)]
 pub struct Outgoing {

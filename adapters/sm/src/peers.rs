@@ -10,9 +10,9 @@ use crate::board::Board;
 use crate::card::Card;
 use crate::error::OpenError;
 use crate::host::Process;
-use crate::lane::{Incoming, Outgoing};
+use crate::lane::{Incoming, Outgoing, Ring};
 use crate::layout::bit_words;
-use crate::rail::{PeerState, Rail, Stage};
+use crate::rail::{NO_RING, PeerState, Rail, Stage};
 use crate::single::Lender;
 
 impl Rail {
@@ -58,11 +58,10 @@ impl Rail {
             }
             None => {
                 self.peers.push(state);
-                self.outgoing.extend([Outgoing::none(), Outgoing::none()]);
-                self.incoming.extend([Incoming::none(), Incoming::none()]);
+                self.rings.extend([Ring::none(), Ring::none()]);
                 // Lists never grow on a message's path.
-                self.hot.reserve(self.incoming.len());
-                self.warm.reserve(self.incoming.len());
+                self.hot.reserve(self.rings.len());
+                self.warm.reserve(self.rings.len());
                 self.peers.len() - 1
             }
         } as u32;
@@ -121,7 +120,7 @@ impl Rail {
         }
         let limits = [self.config.eager_limit_bytes, self.config.bulk_limit_bytes];
         for (lane, limit) in limits.into_iter().enumerate() {
-            if let Some(outgoing) = self.outgoing.get_mut(endpoint as usize * 2 + lane)
+            if let Some(outgoing) = self.rings.get_mut(endpoint as usize * 2 + lane).map(|ring| &mut ring.outgoing)
                 && outgoing.exists()
             {
                 outgoing.bound = limit + 1;
@@ -134,7 +133,7 @@ impl Rail {
     /// Begins to poll a peer's rings, and maps those that it announced before it was added.
     fn admit(&mut self, endpoint: u32, peer: Peer) {
         for ring in [endpoint * 2, endpoint * 2 + 1] {
-            if let Some(incoming) = self.incoming.get_mut(ring as usize)
+            if let Some(incoming) = self.rings.get_mut(ring as usize).map(|ring| &mut ring.incoming)
                 && incoming.exists()
             {
                 incoming.peer = peer;
@@ -164,7 +163,7 @@ impl Rail {
     /// Sends nothing more to a peer, and polls its rings no more.
     fn close_lanes(&mut self, endpoint: u32) {
         for ring in [endpoint * 2, endpoint * 2 + 1] {
-            if let Some(outgoing) = self.outgoing.get_mut(ring as usize) {
+            if let Some(outgoing) = self.rings.get_mut(ring as usize).map(|ring| &mut ring.outgoing) {
                 outgoing.bound = 0;
                 // Before its loss is told, or memory is used otherwise.
                 if let Some(lender) = &mut outgoing.lender {
@@ -172,6 +171,7 @@ impl Rail {
                 }
             }
             self.hot.retain(|hot| *hot != ring);
+            self.front = NO_RING;
             self.warm.retain(|warm| *warm != ring);
         }
     }
@@ -180,7 +180,7 @@ impl Rail {
     fn discard(&mut self, endpoint: u32) {
         for ring in [endpoint * 2, endpoint * 2 + 1] {
             self.kept.drop_ring(ring);
-            let Some(incoming) = self.incoming.get_mut(ring as usize) else { continue };
+            let Some(incoming) = self.rings.get_mut(ring as usize).map(|ring| &mut ring.incoming) else { continue };
             incoming.held = 0;
             while let Some(word) = incoming.receiver.peek(&incoming.slots) {
                 if incoming.receiver.take(word).is_err() {
@@ -197,9 +197,7 @@ impl Rail {
         self.close_lanes(endpoint);
         for ring in [endpoint * 2, endpoint * 2 + 1] {
             self.kept.drop_ring(ring);
-            if let (Some(outgoing), Some(incoming)) =
-                (self.outgoing.get_mut(ring as usize), self.incoming.get_mut(ring as usize))
-            {
+            if let Some(Ring { incoming, outgoing }) = self.rings.get_mut(ring as usize) {
                 if outgoing.exists() {
                     // Usually gone already: the peer removes it when it maps the ring.
                     let _ = std::fs::remove_file(self.names.ring(self.card.rank, rank, (ring & 1) as usize));
@@ -228,7 +226,7 @@ impl Rail {
         }
         peer.stage = Stage::Failing(lost);
         for ring in [endpoint * 2, endpoint * 2 + 1] {
-            if let Some(outgoing) = self.outgoing.get_mut(ring as usize) {
+            if let Some(outgoing) = self.rings.get_mut(ring as usize).map(|ring| &mut ring.outgoing) {
                 outgoing.bound = 0;
             }
         }
@@ -241,7 +239,8 @@ impl Rail {
             let Some(peer) = self.peers.get_mut(endpoint as usize) else { continue };
             let Stage::Failing(lost) = peer.stage else { continue };
             let rings = [endpoint * 2, endpoint * 2 + 1];
-            let waits = |ring: u32| self.incoming.get(ring as usize).is_some_and(Incoming::waits);
+            let waits =
+                |ring: u32| self.rings.get(ring as usize).map(|ring| &ring.incoming).is_some_and(Incoming::waits);
             if lost != Lost::Misbehaved && rings.into_iter().any(waits) {
                 continue;
             }
@@ -307,7 +306,13 @@ impl Drop for Rail {
             let Some(peer) = self.peers.get(endpoint as usize) else { continue };
             let gone = peer.stage == Stage::Dead || peer.board.as_ref().is_some_and(Board::closed);
             for lane in 0..2 {
-                if gone && self.outgoing.get(endpoint as usize * 2 + lane).is_some_and(Outgoing::exists) {
+                if gone
+                    && self
+                        .rings
+                        .get(endpoint as usize * 2 + lane)
+                        .map(|ring| &ring.outgoing)
+                        .is_some_and(Outgoing::exists)
+                {
                     let _ = std::fs::remove_file(self.names.ring(self.card.rank, peer.rank, lane));
                 }
             }

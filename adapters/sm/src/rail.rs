@@ -18,9 +18,12 @@ use crate::config::Config;
 use crate::error::OpenError;
 use crate::host::{self, Names, Place, Process};
 use crate::kept::Kept;
-use crate::lane::{Incoming, Outgoing};
+use crate::lane::{Outgoing, Ring};
 use crate::mapped::Slots;
 use crate::ring::{Arrived, Forged, Waiting, meta, slots_for};
+
+/// In [`Rail::front`]: none, since rings are fewer.
+pub(crate) const NO_RING: u32 = u32::MAX;
 
 /// One rank's way to the other processes of its host.
 ///
@@ -46,18 +49,18 @@ use crate::ring::{Arrived, Forged, Waiting, meta, slots_for};
 /// ```
 #[derive(Debug)]
 pub struct Rail {
+    /// The incoming ring that is looked at first, or [`NO_RING`]: it is found by `poll`, and is a hot one.
+    pub(crate) front: u32,
     /// Polls until it is another ring's turn.
     pub(crate) countdown: u32,
     /// Turns until upkeep is due.
     pub(crate) turns: u32,
-    /// Which hot ring is looked at first.
+    /// Which hot ring `poll` looks at first.
     pub(crate) turn: usize,
-    /// Incoming rings that are polled each time, by their index in `incoming`.
+    /// Incoming rings that are polled each time, by their index in `rings`.
     pub(crate) hot: Vec<u32>,
-    /// Two rings for each endpoint: short and long messages.
-    pub(crate) incoming: Vec<Incoming>,
-    /// As `incoming`.
-    pub(crate) outgoing: Vec<Outgoing>,
+    /// Two lanes for each endpoint: short and long messages.
+    pub(crate) rings: Vec<Ring>,
     pub(crate) kept: Kept,
     pub(crate) board: Board,
     /// The bell when it was last answered.
@@ -164,12 +167,12 @@ impl Rail {
             frames_kept: config.frames_kept,
         };
         Ok(Self {
+            front: NO_RING,
             countdown: 0,
             turns: 0,
             turn: 0,
             hot: Vec::new(),
-            incoming: Vec::new(),
-            outgoing: Vec::new(),
+            rings: Vec::new(),
             kept: Kept::new(config.frames_kept),
             board,
             bell_seen: 0,
@@ -206,14 +209,14 @@ impl Rail {
         if self.kept.is_full() {
             return None;
         }
-        let incoming = self.incoming.get_mut(ring as usize)?;
+        let Ring { incoming, outgoing } = self.rings.get_mut(ring as usize)?;
         let waiting = incoming.receiver.peek(&incoming.slots)?;
         let Arrived { position, len, tag } = match incoming.receiver.take(waiting) {
             Ok(Some(arrived)) => arrived,
             Ok(None) => return self.take_after_padding(ring),
             Err(Forged) => return self.forged(ring),
         };
-        claim_answer(&self.outgoing, ring);
+        claim_answer(outgoing);
         // SAFETY: the mapping is the ring's, and is not given up in here.
         let head = unsafe { Slots::head(incoming.slots.frame(position)) };
         let from = incoming.peer;
@@ -232,10 +235,8 @@ impl Rail {
 
 /// Who gets a message often answers it: the slot for that may come over while the message is looked at.
 #[inline(always)]
-fn claim_answer(outgoing: &[Outgoing], ring: u32) {
-    if let Some(outgoing) = outgoing.get((ring & !1) as usize) {
-        outgoing.slots.claim(outgoing.sender.position());
-    }
+fn claim_answer(outgoing: &Outgoing) {
+    outgoing.slots.claim(outgoing.sender.position());
 }
 
 impl RailTrait for Rail {
@@ -258,7 +259,7 @@ impl RailTrait for Rail {
     #[inline]
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
         let lane = usize::from(shape.lane == Lane::Bulk);
-        if let Some(outgoing) = self.outgoing.get_mut(to.0 as usize * 2 + lane)
+        if let Some(outgoing) = self.rings.get_mut(to.0 as usize * 2 + lane).map(|ring| &mut ring.outgoing)
             && shape.len < outgoing.bound
             && usize::from(shape.header) <= HEAD
         {
@@ -277,7 +278,7 @@ impl RailTrait for Rail {
     #[inline]
     fn commit(&mut self, ticket: Ticket) -> Sent {
         let lane = (ticket.extra >> 8 & 1) as usize;
-        if let Some(outgoing) = self.outgoing.get_mut(ticket.endpoint.0 as usize * 2 + lane)
+        if let Some(outgoing) = self.rings.get_mut(ticket.endpoint.0 as usize * 2 + lane).map(|ring| &mut ring.outgoing)
             && ticket.position as u32 == outgoing.sender.position()
         {
             outgoing.sender.publish(&outgoing.slots, slots_for(ticket.len), meta(ticket.len, ticket.extra as u8));
@@ -300,7 +301,9 @@ impl RailTrait for Rail {
     #[inline(always)]
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
         let len = (size_of_val(&header) as u32).wrapping_add(body.len() as u32);
-        let Some(outgoing) = self.outgoing.get_mut(to.0 as usize * 2) else { return Err(SendError::Unreachable) };
+        let Some(outgoing) = self.rings.get_mut(to.0 as usize * 2).map(|ring| &mut ring.outgoing) else {
+            return Err(SendError::Unreachable);
+        };
         if len >= outgoing.bound {
             return Err(SendError::Busy); // the ring is still to be made, or the frame is too long: `reserve` tells
         }
@@ -333,27 +336,29 @@ impl RailTrait for Rail {
     }
 
     #[inline(always)]
-    fn poll_short(&mut self) -> Option<Short> {
-        let countdown = self.countdown.checked_sub(1)?;
-        let &ring = self.hot.get(self.turn)?;
-        let incoming = self.incoming.get_mut(ring as usize)?;
+    fn poll_short(&mut self, tag: u8) -> Option<Short> {
+        let (left, over) = self.countdown.overflowing_sub(1);
+        self.countdown = left;
+        if over {
+            self.countdown = 0;
+            return None;
+        }
+        let Ring { incoming, outgoing } = self.rings.get_mut(self.front as usize)?;
         let position = incoming.receiver.position();
         let frame = incoming.slots.frame(position);
         // SAFETY: the mapping is the ring's, and is not given up in here.
         let waiting = Waiting::look(position, unsafe { Slots::mark_of(frame) })?;
-        let Arrived { len, tag, .. } = incoming.receiver.take_short(waiting)?;
-        self.countdown = countdown;
+        let len = incoming.receiver.take_short(waiting, tag)?;
         // SAFETY: as above.
         let header = unsafe { Slots::header(frame) };
         let (from, body) = (incoming.peer, frame.wrapping_add(size_of_val(&header)).cast_const());
-        claim_answer(&self.outgoing, ring);
+        claim_answer(outgoing);
         // SAFETY: what `take_short` yields has 24 to 56 bytes, all in one slot, which is ours until it is given back.
-        Some(unsafe { Short::new(from, tag, header, body, len as usize - size_of_val(&header)) })
+        Some(unsafe { Short::new(from, header, body, len as usize) })
     }
 
     fn poll_again(&mut self) -> Option<Frame> {
-        let &ring = self.hot.get(self.turn)?;
-        let incoming = self.incoming.get(ring as usize)?;
+        let incoming = self.rings.get(self.front as usize).map(|ring| &ring.incoming)?;
         let Arrived { position, len, tag } = incoming.receiver.last_short(&incoming.slots)?;
         // SAFETY: as in `take`.
         let head = unsafe { Slots::head(incoming.slots.frame(position)) };
@@ -383,7 +388,7 @@ impl RailTrait for Rail {
     #[inline]
     fn release(&mut self, frame: FrameId) {
         let Some(held) = self.kept.drop(frame) else { return };
-        let Some(incoming) = self.incoming.get_mut(held.ring as usize) else { return };
+        let Some(incoming) = self.rings.get_mut(held.ring as usize).map(|ring| &mut ring.incoming) else { return };
         incoming.held -= 1;
         let read_to = incoming.receiver.position();
         let free_to = if incoming.held == 0 { read_to } else { self.kept.oldest(held.ring, read_to) };

@@ -6,11 +6,12 @@ use towline_core::time::{Duration, Instant};
 use crate::doorbell;
 use crate::error::OpenError;
 use crate::lane::Incoming;
-use crate::rail::{Rail, Stage};
+use crate::rail::{NO_RING, Rail, Stage};
 use crate::single::{self, REFUSED, Reader, WORKS};
 
-/// Polls that begin with one ring, if they yield frames all the time.
-const TURN_POLLS: u32 = 127;
+/// Polls that begin with one ring, if they yield frames all the time. Of those that yield nothing each may count twice: when
+/// a short frame is looked for, and when any is.
+const TURN_POLLS: u32 = 255;
 /// Turns between two rounds of upkeep.
 const UPKEEP_TURNS: u32 = 1;
 /// Rings that are always polled, however quiet.
@@ -42,14 +43,15 @@ impl Rail {
         for _ in 0..self.hot.len() {
             at = if at < self.hot.len() { at } else { 0 };
             if let Some(&ring) = self.hot.get(at)
-                && self.incoming.get(ring as usize).is_some_and(Incoming::waits)
+                && self.rings.get(ring as usize).map(|ring| &ring.incoming).is_some_and(Incoming::waits)
             {
-                self.turn = at;
+                (self.turn, self.front) = (at, ring);
                 return self.take(ring);
             }
             at += 1;
         }
         self.turn = at; // nobody is looked at twice before all others
+        self.front = self.hot.get(at).copied().unwrap_or(NO_RING);
         self.idle()
     }
 
@@ -93,7 +95,7 @@ impl Rail {
     fn idle_warm(&mut self) -> Option<Event> {
         self.warm_turn = if self.warm_turn + 1 < self.warm.len() { self.warm_turn + 1 } else { 0 };
         let &ring = self.warm.get(self.warm_turn)?;
-        if !self.incoming.get(ring as usize)?.waits() {
+        if !self.rings.get(ring as usize).map(|ring| &ring.incoming)?.waits() {
             return None;
         }
         self.warm.swap_remove(self.warm_turn);
@@ -135,7 +137,7 @@ impl Rail {
     fn sort_rings(&mut self) {
         let mut at = 0;
         while let Some(&ring) = self.warm.get(at) {
-            if self.incoming.get(ring as usize).is_some_and(Incoming::waits) {
+            if self.rings.get(ring as usize).map(|ring| &ring.incoming).is_some_and(Incoming::waits) {
                 self.warm.swap_remove(at);
                 self.hot.push(ring);
             } else {
@@ -148,11 +150,12 @@ impl Rail {
         }
         let mut at = 0;
         while let Some(&ring) = self.hot.get(at) {
-            let Some(incoming) = self.incoming.get_mut(ring as usize) else { break };
+            let Some(incoming) = self.rings.get_mut(ring as usize).map(|ring| &mut ring.incoming) else { break };
             let quiet = incoming.seen == incoming.receiver.position();
             incoming.seen = incoming.receiver.position();
             if quiet && self.hot.len() > ALWAYS_HOT {
                 self.hot.swap_remove(at);
+                self.front = NO_RING;
                 self.warm.push(ring);
             } else {
                 at += 1;
@@ -190,7 +193,7 @@ impl Rail {
             return;
         }
         let ring = endpoint as usize * 2 + lane;
-        let exists = self.incoming.get(ring).is_some_and(Incoming::exists);
+        let exists = self.rings.get(ring).map(|ring| &ring.incoming).is_some_and(Incoming::exists);
         let path = self.names.ring(peer.rank, self.card.rank, lane);
         let holder = (lane == 0 && !exists && self.config.single_copy_bytes != 0).then(|| single::holder(&path));
         let opened = Incoming::open(&path, peer.nonce, self.card.nonce, peer.peer);
@@ -208,7 +211,7 @@ impl Rail {
                 }
                 // Nobody else needs the name.
                 let _ = std::fs::remove_file(&path);
-                if let (false, Some(incoming)) = (exists, self.incoming.get_mut(ring)) {
+                if let (false, Some(incoming)) = (exists, self.rings.get_mut(ring).map(|ring| &mut ring.incoming)) {
                     *incoming = opened;
                     self.hot.push(ring as u32);
                 }
@@ -231,7 +234,7 @@ impl Rail {
     #[inline]
     pub(crate) fn held(&self, frame: FrameId) -> Option<(*const u8, usize)> {
         let held = self.kept.find(frame)?;
-        let incoming = self.incoming.get(held.ring as usize)?;
+        let incoming = self.rings.get(held.ring as usize).map(|ring| &ring.incoming)?;
         Some((incoming.slots.frame(held.position).cast_const(), held.len as usize))
     }
 }

@@ -40,8 +40,8 @@ pub const MAX_SLOTS: u32 = 1 << 20;
 /// The longest frame that the word has room for; the next length stands for padding up to the ring's end.
 pub const MAX_LEN: u32 = PAD - 1;
 const PAD: u32 = 0xFF_FFFF;
-/// Bytes of a short frame: a header of the engine's at least, and no more than one slot has.
-const SHORT: core::ops::RangeInclusive<u32> = 24..=(SLOT - PREFIX) as u32;
+/// Bytes of a short frame at least: a header of the engine's. It has no more than one slot has.
+pub const SHORT: u32 = 24;
 
 /// Memory of a ring that both sides reach. `mark` takes any position and finds its slot by the ring's size.
 pub trait Shared {
@@ -166,6 +166,14 @@ pub const fn meta(len: u32, tag: u8) -> u32 {
     (tag as u32) << 24 | len
 }
 
+/// How many bytes a short frame with `tag` has beyond [`SHORT`]; `None` for other frames. Tag and length are one number,
+/// so one comparison tells.
+#[inline(always)]
+fn beyond_short(meta: u32, tag: u8) -> Option<u32> {
+    let more = meta.wrapping_sub(self::meta(SHORT, tag));
+    (more <= (SLOT - PREFIX) as u32 - SHORT).then_some(more)
+}
+
 /// What was found at the receiver's position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waiting {
@@ -257,17 +265,17 @@ impl Receiver {
         Ok(Some(Arrived { position, len, tag }))
     }
 
-    /// As `take`, for a frame of one slot, of 24 bytes at least, after which the sender need not be told. `None` for any
-    /// other, and nothing moves.
+    /// As `take`, for a frame with `tag` in one slot, of [`SHORT`] bytes at least, after which the sender need not be told:
+    /// how many bytes it has beyond those. `None` for any other, and nothing moves.
     #[inline(always)]
-    pub fn take_short(&mut self, waiting: Waiting) -> Option<Arrived> {
+    pub fn take_short(&mut self, waiting: Waiting, tag: u8) -> Option<u32> {
         let Waiting { position, meta } = waiting;
-        let (len, next) = (meta & PAD, position.wrapping_add(1));
-        if !SHORT.contains(&len) || self.has_to_tell(next) {
+        let (more, next) = (beyond_short(meta, tag)?, position.wrapping_add(1));
+        if self.has_to_tell(next) {
             return None;
         }
         self.position = next;
-        Some(Arrived { position, len, tag: (meta >> 24) as u8 })
+        Some(more)
     }
 
     /// The frame that [`take_short`](Self::take_short) has just taken, read once more: its slot has not been given back.
@@ -275,12 +283,9 @@ impl Receiver {
     pub fn last_short(&self, shared: &impl Shared) -> Option<Arrived> {
         let position = self.position.wrapping_sub(1);
         let Waiting { meta, .. } = Waiting::look(position, shared.mark(position))?;
-        let len = meta & PAD;
-        (self.told != self.position && SHORT.contains(&len)).then_some(Arrived {
-            position,
-            len,
-            tag: (meta >> 24) as u8,
-        })
+        let (len, tag) = (meta & PAD, (meta >> 24) as u8);
+        beyond_short(meta, tag)?;
+        (self.told != self.position).then_some(Arrived { position, len, tag })
     }
 
     /// Slots of a frame that is longer than one, or of padding.

@@ -27,14 +27,16 @@ impl Rail {
             return Err(SendError::Unreachable);
         }
         let ring = to.0 as usize * 2 + lane;
-        if self.outgoing.get(ring).is_some_and(|outgoing| !outgoing.exists())
+        if self.rings.get(ring).map(|ring| &ring.outgoing).is_some_and(|outgoing| !outgoing.exists())
             && let Err(error) = self.make_ring(to.0, lane)
         {
             log::error!("rank {} is out of reach through shared memory: {error}", self.rank_of(to.0));
             self.fail(to.0, Lost::Broken);
             return Err(SendError::Unreachable);
         }
-        let Some(outgoing) = self.outgoing.get_mut(ring) else { return Err(SendError::Unreachable) };
+        let Some(outgoing) = self.rings.get_mut(ring).map(|ring| &mut ring.outgoing) else {
+            return Err(SendError::Unreachable);
+        };
         if outgoing.sender.refresh(&outgoing.slots).is_err() {
             log::error!("rank {} gave credit that it never had", self.rank_of(to.0));
             self.fail(to.0, Lost::Misbehaved);
@@ -78,7 +80,7 @@ impl Rail {
         }
         let Some(board) = self.peers.get(endpoint as usize).and_then(|peer| peer.board.as_ref()) else { return Ok(()) };
         doorbell::ring(board.bell(), board.bits(), self.card.rank as usize * 2 + lane);
-        if let Some(outgoing) = self.outgoing.get_mut(endpoint as usize * 2 + lane) {
+        if let Some(outgoing) = self.rings.get_mut(endpoint as usize * 2 + lane).map(|ring| &mut ring.outgoing) {
             *outgoing = made;
         }
         self.wake(endpoint);

@@ -174,7 +174,7 @@ impl Reader {
 impl Rail {
     /// How long messages go to a peer.
     pub fn sends_in_single_copy(&self, to: Endpoint) -> SingleCopy {
-        match self.outgoing.get(to.0 as usize * 2) {
+        match self.rings.get(to.0 as usize * 2).map(|ring| &ring.outgoing) {
             Some(outgoing) if outgoing.exists() => match (&outgoing.lender, outgoing.answer()) {
                 (None, _) if self.peers.get(to.0 as usize).is_some_and(|peer| peer.crowded) => SingleCopy::Crowded,
                 (None, _) | (_, REFUSED..) => SingleCopy::Refused,
@@ -225,7 +225,7 @@ impl Rail {
         if !limits.contains(&body.len()) {
             return None;
         }
-        let outgoing = self.outgoing.get_mut(to.0 as usize * 2)?;
+        let outgoing = self.rings.get_mut(to.0 as usize * 2).map(|ring| &mut ring.outgoing)?;
         if outgoing.bound == 0 || outgoing.answer() != WORKS {
             return None;
         }
@@ -238,7 +238,7 @@ impl Rail {
     #[inline(never)]
     pub(crate) unsafe fn fetch_from(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
         let ring = from.0 as usize * 2;
-        let Some(incoming) = self.incoming.get_mut(ring) else { return false };
+        let Some(incoming) = self.rings.get_mut(ring).map(|ring| &mut ring.incoming) else { return false };
         let (Some(reader), Some((base, len))) = (incoming.reader, sink.as_contiguous()) else { return false };
         let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = loan.0;
         let address = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
@@ -259,7 +259,7 @@ impl Rail {
     /// Lets go of the locks of rings whose receivers have looked.
     #[cold]
     pub(crate) fn unlock_rings(&mut self) {
-        for outgoing in self.outgoing.iter_mut() {
+        for outgoing in self.rings.iter_mut().map(|ring| &mut ring.outgoing) {
             if outgoing.answer() != UNTRIED
                 && let Some(lender) = &mut outgoing.lender
                 && lender.unlock()

@@ -78,7 +78,7 @@ impl Rail {
     }
 
     fn work_waits(&mut self) -> bool {
-        let waits = |ring: &u32| self.incoming.get(*ring as usize).is_some_and(Incoming::waits);
+        let waits = |ring: &u32| self.rings.get(*ring as usize).map(|ring| &ring.incoming).is_some_and(Incoming::waits);
         let frames = !self.kept.is_full() && (self.hot.iter().any(waits) || self.warm.iter().any(waits));
         frames
             || self.failing != 0
@@ -90,7 +90,8 @@ impl Rail {
     fn credit_came(&mut self) -> bool {
         let mut came = false;
         self.starved = false;
-        for outgoing in self.outgoing.iter_mut().filter(|outgoing| outgoing.starved) {
+        let outgoing = self.rings.iter_mut().map(|ring| &mut ring.outgoing);
+        for outgoing in outgoing.filter(|outgoing| outgoing.starved) {
             outgoing.starved = matches!(outgoing.sender.refresh(&outgoing.slots), Ok(false));
             came |= !outgoing.starved;
             self.starved |= outgoing.starved;

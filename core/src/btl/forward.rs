@@ -249,8 +249,8 @@ macro_rules! forward_rail {
     };
     (@ poll_short $via:ident []) => {
         #[inline]
-        fn poll_short(&mut self) -> ::core::option::Option<$crate::btl::Short> {
-            $via!(self, rail => rail.poll_short())
+        fn poll_short(&mut self, tag: u8) -> ::core::option::Option<$crate::btl::Short> {
+            $via!(self, rail => rail.poll_short(tag))
         }
     };
     (@ poll_again $via:ident []) => {

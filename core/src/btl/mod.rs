@@ -26,5 +26,5 @@ pub use attributes::{Attributes, Capabilities};
 pub use moved::{Claim, LINKED_HEAD, Origin, Orphan};
 pub use rail::{
     Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail, SendError,
-    Sent, Shape, Short, Ticket, Unreachable, send_by_grant,
+    Sent, Shape, Short, ShortBody, Ticket, Unreachable, send_by_grant,
 };

@@ -222,11 +222,12 @@ pub trait Rail {
     /// Takes in what arrived and pushes out what waits; yields at most one event. `None` means idle for now.
     fn poll(&mut self, now: Instant) -> Option<Event>;
 
-    /// The quick part of [`poll`](Self::poll): yields a frame of 24 to [`HEAD`] bytes, if it takes no more than to pick it
-    /// up. `None` says nothing, neither that there is none nor that nothing else is to be done: `poll`.
+    /// The quick part of [`poll`](Self::poll): yields a frame with `tag` of 24 to [`HEAD`] bytes, if it takes no more than
+    /// to pick it up. `None` says nothing, neither that there is none nor that nothing else is to be done: `poll`.
     /// Such a frame is not held, so it may come also while no further one can be.
     #[inline(always)]
-    fn poll_short(&mut self) -> Option<Short> {
+    fn poll_short(&mut self, tag: u8) -> Option<Short> {
+        let _ = tag;
         None
     }
 
@@ -402,7 +403,7 @@ impl Frame {
         let (header, rest) = self.head.split_first_chunk::<{ size_of::<[u64; 3]>() }>()?;
         let body = rest.get(..(self.len as usize).wrapping_sub(header.len()))?;
         // SAFETY: the body is a slice, of what `head` has behind 24 bytes at most.
-        Some(unsafe { Short::new(self.from, self.tag, zerocopy::transmute!(*header), body.as_ptr(), body.len()) })
+        Some(unsafe { Short::new(self.from, zerocopy::transmute!(*header), body.as_ptr(), body.len()) })
     }
 
     /// Whether all of it is in `head`, and nothing left in the rail.
@@ -417,11 +418,16 @@ impl Frame {
 pub struct Short {
     /// Who sent it.
     pub from: Peer,
-    /// Whose it is: the active-message tag.
-    pub tag: u8,
     /// Its first 24 bytes as they lay in memory, copied once.
     pub header: [u64; 3],
-    body: *const u8,
+    /// What lies behind the header.
+    pub body: ShortBody,
+}
+
+/// The bytes of a [`Short`] behind its header, where the rail has them.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortBody {
+    base: *const u8,
     len: usize,
 }
 
@@ -432,18 +438,20 @@ impl Short {
     /// `len` is at most 32, and those bytes are valid for reads until the rail's next call, or as long as the frame that
     /// they are a part of. A peer may write there.
     #[inline(always)]
-    pub const unsafe fn new(from: Peer, tag: u8, header: [u64; 3], body: *const u8, len: usize) -> Self {
-        Self { from, tag, header, body, len }
+    pub const unsafe fn new(from: Peer, header: [u64; 3], body: *const u8, len: usize) -> Self {
+        Self { from, header, body: ShortBody { base: body, len } }
     }
+}
 
-    /// Bytes behind the header.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+impl ShortBody {
+    /// How many there are.
     #[inline(always)]
-    pub const fn body_len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Copies the bytes behind the header, straight from the rail's memory, to where they belong; those that do not fit the
-    /// sink are dropped.
+    /// Copies them, straight from the rail's memory, to where they belong; those that do not fit the sink are dropped.
     ///
     /// # Safety
     /// The rail was not called since it yielded the frame (or that of [`Frame::short`] is still there), and the sink's memory
@@ -451,7 +459,7 @@ impl Short {
     #[inline(always)]
     pub unsafe fn deliver(&self, sink: &Span) {
         // SAFETY: the caller vouches for the sink, and who made this for the body.
-        unsafe { sink.unpack(self.body, self.len) };
+        unsafe { sink.unpack(self.base, self.len) };
     }
 }
 

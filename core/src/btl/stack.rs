@@ -168,7 +168,7 @@ impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
     }
 
     // Not the rail's: the observer is to see each poll, and what it yields.
-    fn poll_short(&mut self) -> Option<Short> {
+    fn poll_short(&mut self, _tag: u8) -> Option<Short> {
         None
     }
 

@@ -8,6 +8,11 @@ use core::ptr;
 /// `from` is readable and `to` writable for `len` bytes, and the two do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // The most common first: a word or two.
+    if len.wrapping_sub(8) <= 8 {
+        // SAFETY: both pieces lie within the `len` bytes.
+        return unsafe { ends::<u64>(from, to, len) };
+    }
     if len > 32 {
         // SAFETY: as promised to this function.
         return unsafe { ptr::copy_nonoverlapping(from, to, len) };
@@ -16,8 +21,6 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     unsafe {
         if len > 16 {
             ends::<[u64; 2]>(from, to, len);
-        } else if len >= 8 {
-            ends::<u64>(from, to, len);
         } else if len >= 4 {
             ends::<u32>(from, to, len);
         } else if len != 0 {

@@ -78,6 +78,11 @@ impl<'m> State<'m> {
         Ok(Self { context, rank, world, len, table, memory: PhantomData })
     }
 
+    /// Ranks that are the peers of the same number.
+    pub const fn world(&self) -> u32 {
+        self.world
+    }
+
     /// The peer of a rank.
     #[inline]
     pub fn peer(&self, rank: u32) -> Option<Peer> {

@@ -8,7 +8,7 @@ use crate::pml::matching::{ANY, Pattern};
 use crate::pml::{
     Config, Counters, Envelope, Failure, Message, Mode, PARAMS, Pml, Rails, Refusal, Request, Sending, Status,
 };
-use crate::pool::Pool;
+use crate::pool::{Handle, Pool};
 use crate::time::Instant;
 
 /// Whom a receive or probe takes from.
@@ -48,6 +48,21 @@ pub struct Attributes {
 pub struct Mtl<'m, R> {
     pml: Pml<'m, R>,
     comms: Pool<'m, State<'m>>,
+    near: Near,
+}
+
+/// The communicator that was looked for last: most programs use one for long.
+#[derive(Clone, Copy, Debug)]
+struct Near {
+    /// [`Handle::word`] of its handle.
+    word: u64,
+    context: u32,
+    /// Ranks that are the peers of the same number.
+    world: u32,
+}
+
+impl Near {
+    const NONE: Self = Self { word: Handle::NONE.word(), context: 0, world: 0 };
 }
 
 impl<'m, R: Rails> Mtl<'m, R> {
@@ -66,7 +81,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// # Errors
     /// [`OutOfMemory`] where the arena has less than [`Mtl::bytes`] left.
     pub fn new(config: Config, communicators: u32, arena: &mut Arena<'m>, rails: R) -> Result<Self, OutOfMemory> {
-        Ok(Self { pml: Pml::new(config, arena, rails)?, comms: Pool::new(arena, communicators)? })
+        Ok(Self { pml: Pml::new(config, arena, rails)?, comms: Pool::new(arena, communicators)?, near: Near::NONE })
     }
 
     /// Ends the transport, whether it ever had peers or not (M4): forgets them, undoes what rails have prepared, and gives
@@ -137,6 +152,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Deletes a communicator. Messages of it that nobody received are dropped, and their senders told; its posted
     /// receives are cancelled.
     pub fn del_comm(&mut self, comm: Comm) {
+        self.near = Near::NONE;
         if let Some(state) = self.comms.free(comm.0) {
             self.pml.purge(state.context);
         }
@@ -168,13 +184,12 @@ impl<'m, R: Rails> Mtl<'m, R> {
         mode: Mode,
         data: Span,
     ) -> Result<Sending, Refusal> {
-        let state = self.comms.get(comm.0).ok_or(Refusal::Invalid)?;
-        let peer = state.peer(dest).ok_or(Refusal::Invalid)?;
+        let Some((context, peer)) = self.find(comm, dest) else { return Err(Refusal::Invalid) };
         if tag == ANY {
             return Err(Refusal::Invalid);
         }
         // SAFETY: passed on from the caller.
-        unsafe { self.pml.isend(peer, state.context, tag, mode, data) }
+        unsafe { self.pml.isend(Peer(peer), context, tag, mode, data) }
     }
 
     /// Receives. See [`Pml::irecv`].
@@ -311,17 +326,33 @@ impl<'m, R: Rails> Mtl<'m, R> {
         &mut self.pml
     }
 
-    #[inline]
-    fn pattern(&self, comm: Comm, source: Source, tag: Tag) -> Option<Pattern> {
+    /// The context of a communicator, and the peer of a rank in it.
+    #[inline(always)]
+    fn find(&mut self, comm: Comm, rank: u32) -> Option<(u32, u32)> {
+        if comm.0.word() == self.near.word && rank < self.near.world {
+            return Some((self.near.context, rank));
+        }
+        self.find_again(comm, rank)
+    }
+
+    /// The same, where it is not the communicator that was looked for last, or none of all ranks.
+    #[inline(never)]
+    fn find_again(&mut self, comm: Comm, rank: u32) -> Option<(u32, u32)> {
         let state = self.comms.get(comm.0)?;
-        let source = match source {
-            Source::Rank(rank) => state.peer(rank)?.0,
-            Source::Any => ANY,
+        self.near = Near { word: comm.0.word(), context: state.context, world: state.world() };
+        Some((state.context, state.peer(rank)?.0))
+    }
+
+    #[inline]
+    fn pattern(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<Pattern> {
+        let (context, source) = match source {
+            Source::Rank(rank) => self.find(comm, rank)?,
+            Source::Any => (self.comms.get(comm.0)?.context, ANY),
         };
         let tag = match tag {
             Tag::Is(tag) => (tag != ANY).then_some(tag)?,
             Tag::Any => ANY,
         };
-        Some(Pattern { context: state.context, source, tag })
+        Some(Pattern { context, source, tag })
     }
 }

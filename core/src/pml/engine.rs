@@ -240,14 +240,16 @@ pub struct Pml<'m, R> {
     pub(super) work_tail: u32,
     /// Refusals to be sent: first envelope, index plus one.
     pub(super) refused: u32,
+    /// Something may be waiting to be sent: there is an active request, a peer to be told or a refusal.
+    pub(super) waiting: bool,
     /// Posted receives in the order in which they are asked for.
     pub(super) posted: Posted,
     /// A peer was lost, or `posted` is kept: receives take the long way.
     pub(super) unusual: bool,
     /// Number of the next posted receive; the first is 1.
     pub(super) posting: u64,
-    /// Envelopes and units owed from which on credit is sent without waiting.
-    pub(super) credit_step: (u16, u16),
+    /// Envelopes that may be owed without anything done about it: for more, credit is sent without waiting.
+    pub(super) credit_slack: u16,
     /// Spare envelopes that are taken.
     pub(super) spares_used: u32,
     /// Probes that found nothing, all told; wraps.
@@ -305,10 +307,16 @@ impl<'m, R: Rails> Pml<'m, R> {
             work_head: 0,
             work_tail: 0,
             refused: 0,
+            waiting: false,
             posted: Posted::default(),
             unusual: false,
             posting: 1,
-            credit_step: (config.quota().0.div_ceil(2).max(1), config.quota().1.div_ceil(2).max(1)),
+            credit_slack: match config.quota() {
+                (envelopes, 0) => envelopes,
+                (envelopes, units) => envelopes.min(units),
+            }
+            .div_ceil(2)
+            .saturating_sub(1),
             spares_used: 0,
             vain_probes: 0,
             ended: 0,
@@ -373,10 +381,10 @@ impl<'m, R: Rails> Pml<'m, R> {
                 Err(reason) => why = reason,
             }
         }
-        let Some(row) = row.get_mut(..links).filter(|row| !row.is_empty()) else { return Err(why) };
+        let Some(row) = row.get_mut(..links) else { return Err(why) };
         sort(row);
-        let lowest = row.first().map_or(0, |link| link.latency);
-        let firsts = row.iter().filter(|link| link.latency == lowest).count();
+        let Some(first) = row.first().copied() else { return Err(why) };
+        let firsts = row.iter().filter(|link| link.latency == first.latency).count();
         let header = size_of::<wire::Match>() as u32;
         if state.standing == Standing::Lost {
             self.drop_peer(peer.0, true); // or what is left of its messages would take of its credit
@@ -388,14 +396,16 @@ impl<'m, R: Rails> Pml<'m, R> {
             firsts: firsts as u8,
             links: links as u8,
             eager_body: eager.saturating_sub(header).min(params.unit_bytes),
-            envelopes: params.envelopes,
-            units: params.units,
+            endpoint: first.endpoint,
+            rail: first.rail,
+            orderly: true,
             quota_envelopes: params.envelopes,
             quota_units: params.units,
-            next_out: self.config.first_sequence,
-            next_in: params.first_sequence,
+            next_out: self.config.first_sequence as u32,
+            next_in: params.first_sequence as u32,
             ..state.afresh()
-        };
+        }
+        .with_credit();
         debug!("peer {}: {} links, credit {} envelopes", peer.0, links, params.envelopes);
         Ok(())
     }

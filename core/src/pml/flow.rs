@@ -59,6 +59,7 @@ impl<R: Rails> Pml<'_, R> {
         if peer.has(QUEUED) {
             return;
         }
+        self.waiting = true;
         peer.set(QUEUED);
         peer.work_next = 0;
         let link = index.wrapping_add(1);
@@ -126,7 +127,7 @@ impl<R: Rails> Pml<'_, R> {
         if !peer.has(CREDIT_DUE) {
             return;
         }
-        if peer.owed_envelopes == 0 && peer.owed_units == 0 {
+        if peer.owed == 0 {
             return peer.clear(CREDIT_DUE); // it rode on another frame
         }
         if self.control(index, wire::Credit::new()).is_ok()
@@ -141,7 +142,7 @@ impl<R: Rails> Pml<'_, R> {
     /// until a receive is asked for that only they satisfy.
     fn tell_held(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
-        if peer.held.is_empty() || (peer.envelopes != 0 && peer.answering == 0) || peer.has(ANNOUNCED) {
+        if peer.held.is_empty() || (peer.envelopes() != 0 && peer.answering == 0) || peer.has(ANNOUNCED) {
             return;
         }
         let notice = peer.notice_out.wrapping_add(1);
@@ -378,7 +379,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(peer) = self.peers.get_mut(from as usize) else { return false };
         let (asking, probe, wide) = (peer.has(ASKING), peer.has(ASKING_PROBE), peer.has(ASKING_WIDE));
         peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
-        let (in_turn, cursor) = (first.sequence == peer.next_in as u32, peer.cursor);
+        let (in_turn, cursor) = (first.sequence == peer.next_in, peer.cursor);
         self.put_to_work(from);
         if asking && in_turn && first.rendezvous {
             let key = Key { context: first.context, source: from, tag: first.tag };
@@ -491,7 +492,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(peer) = self.peers.get_mut(to as usize) else { return };
         peer.answering = 0;
         if taken {
-            peer.held.remove(&mut self.requests, slot);
+            peer.let_go(&mut self.requests, slot);
         }
         self.put_to_work(to);
     }

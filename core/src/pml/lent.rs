@@ -38,7 +38,7 @@ impl<R: Rails> Pml<'_, R> {
         let peer = self.peers.get(to as usize)?;
         let state = self.requests.at(slot)?;
         // Over several links a message is striped. As payload does, a loan takes a unit of a receiver that has to keep it.
-        if peer.links != 1 || peer.has(LENDING) || peer.units == 0 || peer.eager_body < KEPT_LOAN {
+        if peer.links != 1 || peer.has(LENDING) || peer.units() == 0 || peer.eager_body < KEPT_LOAN {
             return None;
         }
         let span = state.span;

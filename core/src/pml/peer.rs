@@ -43,47 +43,56 @@ pub(crate) const VAIN: u16 = 0x0800;
 /// A message to the peer is lent, and the peer has yet to say that it is done with it.
 pub(crate) const LENDING: u16 = 0x1000;
 
+/// First what each short message needs: so it lies in one line.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct PeerState {
     pub standing: Standing,
+    /// The peer is up and nothing of it is parked: the next message in its turn is to be taken at once.
+    pub orderly: bool,
     /// Links with the lowest latency: these come first in the peer's row of links.
     pub firsts: u8,
     /// Whose turn it is among them.
     pub turn: u8,
     /// Links in all.
     pub links: u8,
+    /// Where the next first fragment goes: rail and endpoint.
+    pub rail: u8,
+    pub flags: u16,
+    pub endpoint: u32,
     /// Bytes of the longest body that goes eagerly.
     pub eager_body: u32,
-    /// Credit: envelopes and payload units that the peer has room for.
-    pub envelopes: u16,
-    pub units: u16,
-    /// Credit to be given back.
-    pub owed_envelopes: u16,
-    pub owed_units: u16,
-    pub flags: u16,
+    /// Numbers of the next message out and in, as they go over the wire: from a 64-bit number on.
+    pub next_out: u32,
+    pub next_in: u32,
+    /// Number of the next frame to the peer.
+    pub frame_out: u32,
+    /// Credit to be given back: envelopes in the low half, units in the high half.
+    pub owed: u32,
+    /// Messages before this number may go at once, if they are short: nothing is held back, and there is credit of both
+    /// kinds. Never behind `next_out`. This and the next two have only the low half of the number: no credit is larger.
+    pub open_until: u16,
+    /// What the peer has room for: the number that the next message may not reach for want of envelopes, and the same for
+    /// want of payload units if each message took one.
+    pub envelope_limit: u16,
+    pub unit_limit: u16,
     /// The peer's whole credit: more than this never comes back.
     pub quota_envelopes: u16,
     pub quota_units: u16,
     /// Probes of ours that found nothing since one was asked for.
     pub probes: u16,
-    /// Number of the next frame to the peer.
-    pub frame_out: u32,
-    /// Envelopes parked until the messages before them arrive: first of the list, index plus one.
-    pub parked: u32,
-    /// Numbers of the next message out and in.
-    pub next_out: u64,
-    pub next_in: u64,
+    /// What the peer's messages take now of our envelopes and units; outlives the peer, until all is given back.
+    pub kept_envelopes: u16,
+    pub kept_units: u16,
     /// Sends whose first fragment has not left, or is an answer that is not settled.
     pub held: List,
+    /// Envelopes parked until the messages before them arrive: first of the list, index plus one.
+    pub parked: u32,
     /// Next in the work list, index plus one.
     pub work_next: u32,
     /// Numbers of the last notice of held messages, out and in.
     pub notice_out: u32,
     pub notice_in: u32,
-    /// What the peer's messages take now of our envelopes and units; outlives the peer, until all is given back.
-    pub kept_envelopes: u16,
-    pub kept_units: u16,
     /// Posting number of the receive that was asked for last; those up to it need no asking.
     pub cursor: u64,
     /// What the peer asked.
@@ -113,55 +122,124 @@ impl PeerState {
         }
     }
 
+    /// Credit for envelopes.
+    #[inline]
+    pub const fn envelopes(&self) -> u16 {
+        self.envelope_limit.wrapping_sub(self.next_out as u16)
+    }
+
+    /// Credit for payload units.
+    #[inline]
+    pub const fn units(&self) -> u16 {
+        self.unit_limit.wrapping_sub(self.next_out as u16)
+    }
+
+    /// Whether a short message may go at once.
+    #[inline(always)]
+    pub const fn is_open(&self) -> bool {
+        self.open_until != self.next_out as u16
+    }
+
+    /// Sets the credit: no more than the quota.
+    #[inline]
+    fn set_credit(&mut self, envelopes: u16, units: u16) {
+        self.envelope_limit = (self.next_out as u16).wrapping_add(envelopes.min(self.quota_envelopes));
+        self.unit_limit = (self.next_out as u16).wrapping_add(units.min(self.quota_units));
+        self.reopen();
+    }
+
+    /// With all of its quota as credit.
+    pub fn with_credit(mut self) -> Self {
+        self.set_credit(self.quota_envelopes, self.quota_units);
+        self
+    }
+
+    /// To be called when credit or what is held back has changed, or a message has left by another than the quick way.
+    #[inline]
+    pub fn reopen(&mut self) {
+        let open = if self.held.is_empty() { self.envelopes().min(self.units()) } else { 0 };
+        self.open_until = (self.next_out as u16).wrapping_add(open);
+    }
+
+    /// A message has left that took an envelope, and perhaps a unit.
+    #[inline]
+    pub fn sent_message(&mut self, unit: bool) {
+        let (envelopes, units) = (self.envelopes().saturating_sub(1), self.units().saturating_sub(unit.into()));
+        self.next_out = self.next_out.wrapping_add(1);
+        self.set_credit(envelopes, units);
+    }
+
     /// Gives a header its frame number, and the credit that is owed. To be followed by [`sent`](Self::sent) if the
     /// frame leaves.
     #[inline]
     pub fn stamp(&self, common: &mut Common) {
-        common.envelopes.set(self.owed_envelopes);
-        common.units.set(self.owed_units);
+        common.envelopes.set(self.owed as u16);
+        common.units.set((self.owed >> 16) as u16);
         common.frame.set(self.frame_out);
     }
 
     /// The stamped frame has left.
     #[inline]
     pub fn sent(&mut self) {
-        self.owed_envelopes = 0;
-        self.owed_units = 0;
+        self.owed = 0;
         self.frame_out = self.frame_out.wrapping_add(1);
     }
 
     /// Takes in credit that came back.
     #[inline]
     pub fn gain(&mut self, envelopes: u16, units: u16) {
-        self.envelopes = self.envelopes.saturating_add(envelopes).min(self.quota_envelopes);
-        self.units = self.units.saturating_add(units).min(self.quota_units);
+        self.set_credit(self.envelopes().saturating_add(envelopes), self.units().saturating_add(units));
     }
 
-    /// Owes credit. `true` where it is to be sent without waiting for a frame to ride on, from now on: from `step` on.
-    #[inline]
-    pub fn owe(&mut self, envelopes: u16, units: u16, step: (u16, u16)) -> bool {
+    /// Owes credit for an envelope, and perhaps for a unit. There are never more units than envelopes.
+    #[inline(always)]
+    pub fn owe(&mut self, unit: bool) {
         // A peer is owed no more than its share, which fits; one that sends beyond it may lose count of its own.
-        self.owed_envelopes = self.owed_envelopes.wrapping_add(envelopes);
-        self.owed_units = self.owed_units.wrapping_add(units);
-        let due = (self.owed_envelopes >= step.0 || self.owed_units >= step.1) && !self.has(CREDIT_DUE);
+        self.owed = self.owed.wrapping_add(1 | u32::from(unit) << 16);
+    }
+
+    /// Whether one more envelope may be owed without anything done about it.
+    #[inline(always)]
+    pub const fn may_owe(&self, slack: u16) -> bool {
+        (self.owed as u16) < slack
+    }
+
+    /// Whether what is owed is to be sent without waiting for a frame to ride on, from now on: beyond `slack` envelopes.
+    #[inline]
+    pub fn comes_due(&mut self, slack: u16) -> bool {
+        let due = self.owed as u16 > slack && !self.has(CREDIT_DUE);
         if due {
             self.set(CREDIT_DUE);
         }
         due
     }
 
+    /// A message in its turn went to its receive: without a unit, where it has no payload.
+    #[inline(always)]
+    pub fn took_message(&mut self, unit: bool) {
+        self.next_in = self.next_in.wrapping_add(1);
+        self.owe(unit);
+    }
+
     /// Whether something is held back that may go now, or has yet to be told of.
     #[inline]
     pub const fn is_held_up(&self) -> bool {
-        !self.held.is_empty() && (!self.has(ANNOUNCED) || (self.envelopes != 0 && self.answering == 0))
+        !self.held.is_empty() && (!self.has(ANNOUNCED) || (self.envelopes() != 0 && self.answering == 0))
     }
 
     /// Adds a send to those held back.
     pub fn hold(&mut self, pool: &mut Pool<'_, State>, slot: u32) {
         self.held.push(pool, slot);
+        self.reopen();
         if self.has(VAIN) {
             self.clear(VAIN | ANNOUNCED); // what was asked in vain may find this one
         }
+    }
+
+    /// Takes a send out of those held back.
+    pub fn let_go(&mut self, pool: &mut Pool<'_, State>, slot: u32) {
+        self.held.remove(pool, slot);
+        self.reopen();
     }
 
     #[inline]

@@ -6,7 +6,7 @@
 //! average over any history. Its links lie in the requests themselves, where those of lists lie at other times: a receive
 //! that is posted is in no list.
 
-use super::request::{Phase, State};
+use super::request::{ORDERED, Phase, State};
 use crate::pool::Pool;
 
 /// The tree. A link is a slot plus one; 0 is none. In [`State`], `next` and `prev` are the links to what comes before and
@@ -68,6 +68,7 @@ impl Posted {
             for slot in 0..pool.touched() {
                 if let Some(state) = pool.at_mut(slot).filter(|state| state.phase == Phase::Posted) {
                     (state.next, state.prev, state.cached) = (0, 0, 0);
+                    state.flags &= !ORDERED;
                 }
             }
         }
@@ -88,6 +89,7 @@ impl Posted {
         let link = slot.wrapping_add(1);
         if let Some(state) = pool.at_mut(slot) {
             (state.next, state.prev, state.cached) = (0, 0, link);
+            state.flags |= ORDERED;
         }
         match above {
             Some((above, side)) => {
@@ -109,6 +111,7 @@ impl Posted {
         let (before, after) = (below(pool, link, Before), below(pool, link, After));
         if let Some(state) = pool.at_mut(slot) {
             (state.next, state.prev, state.cached) = (0, 0, 0);
+            state.flags &= !ORDERED;
         }
         for part in [before, after] {
             set_above(pool, part, part);

@@ -22,7 +22,7 @@ impl<R: Rails> Pml<'_, R> {
         let mut events = 0u32;
         for index in 0..self.rails.count() {
             let Some(rail) = self.rails.rail_mut(index) else { continue };
-            events = events.wrapping_add(match rail.poll_short() {
+            events = events.wrapping_add(match rail.poll_short(ptl::TAG) {
                 Some(short) => {
                     if !self.arrive_at_once(&short) {
                         self.arrive_again(index);
@@ -32,7 +32,7 @@ impl<R: Rails> Pml<'_, R> {
                 None => self.poll(index, now),
             });
         }
-        if self.active.any() | self.work_head | self.refused != 0 {
+        if self.waiting {
             events = events.wrapping_add(self.send_waiting());
         }
         events
@@ -196,6 +196,7 @@ impl<R: Rails> Pml<'_, R> {
         if self.work_head != 0 {
             self.run_work();
         }
+        self.waiting = (self.active.any() | self.work_head | self.refused) != 0;
         self.ended.wrapping_sub(before)
     }
 
@@ -300,22 +301,18 @@ impl<R: Rails> Pml<'_, R> {
         }
         self.run_refused(); // before the peer may come back, whose credit these are not
         if let Some(peer) = self.peers.get_mut(index as usize) {
-            (peer.owed_envelopes, peer.owed_units) = (0, 0);
+            peer.owed = 0;
         }
     }
 
     /// Takes the outcome of a request that is done, and frees it. `None` where it is not done.
     #[inline]
     pub(super) fn take_outcome(&mut self, request: Request) -> Option<Result<Status, Failure>> {
-        // The quick way: one look at the request, which succeeded and is in no list.
-        let quick = |state: &State| {
-            state.phase == Phase::Done
-                && state.outcome == Outcome::Success
-                && state.flags & (NOTIFY | RECEIVE) == RECEIVE
+        // The quick way: one look at the request.
+        let Some(state) = self.requests.free_if(request.0, State::has_succeeded) else {
+            return self.take_outcome_slow(request);
         };
-        let Some(state) = self.requests.free_if(request.0, quick) else { return self.take_outcome_slow(request) };
-        let status = Status { peer: Peer(state.peer), tag: state.tag, received: state.total, delivered: state.wanted };
-        Some(if status.delivered < status.received { Err(Failure::Truncated(status)) } else { Ok(status) })
+        Some(Ok(Status { peer: Peer(state.peer), tag: state.tag, received: state.total, delivered: state.total }))
     }
 
     #[inline(never)]
@@ -330,7 +327,7 @@ impl<R: Rails> Pml<'_, R> {
         let state = self.requests.free(request.0)?;
         let peer = Peer(state.peer);
         let receive = state.flags & RECEIVE != 0;
-        let delivered = if receive { state.wanted } else { state.total };
+        let delivered = if receive { state.fits() } else { state.total };
         let status = Status { peer, tag: state.tag, received: state.total, delivered };
         Some(match state.outcome {
             Outcome::Success if status.delivered < status.received => Err(Failure::Truncated(status)),
@@ -392,7 +389,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
         if first.flags & wire::FLAG_ANSWER != 0 {
             return pml.on_answer(self.rail, frame, first);
         }
-        let ahead = first.sequence.wrapping_sub(peer.next_in as u32) as i32;
+        let ahead = first.sequence.wrapping_sub(peer.next_in) as i32;
         if ahead == 0 {
             peer.next_in = peer.next_in.wrapping_add(1);
             let parked = peer.parked != 0;

@@ -7,7 +7,7 @@ use super::peer::Standing;
 use super::request::{Outcome, Phase, RECEIVE, Request, State};
 use super::send::{Refusal, request_cookie};
 use super::unexpected::{Envelope, Kept, Message, SEEN, Stage, Unexpected};
-use crate::btl::{Cookie, Delivery, Frame, Peer, Rail, SendError, Short};
+use crate::btl::{Cookie, Delivery, Frame, Peer, Rail, SendError, Short, ShortBody};
 use crate::convertor::Span;
 use crate::pool::Handle;
 use crate::ptl::{self, First};
@@ -28,28 +28,35 @@ impl<R: Rails> Pml<'_, R> {
     #[inline]
     pub unsafe fn irecv(&mut self, pattern: Pattern, sink: Span) -> Result<Request, Refusal> {
         let Some((handle, state)) = self.requests.take_used() else { return Err(Refusal::Busy) };
-        state.phase = Phase::Posted;
-        state.outcome = Outcome::Success;
-        state.flags = RECEIVE;
-        state.cached_by = 0;
+        state.post();
         state.peer = pattern.source;
         state.context = pattern.context;
         state.tag = pattern.tag;
         state.span = sink;
         state.remote = self.posting; // `cached` and `inflight` are 0 in a free slot, the other fields are set by the match
         self.posting = self.posting.wrapping_add(1);
+        let slot = handle.slot();
+        if self.unusual || !self.matcher.post_alone(slot, pattern) {
+            // In pieces, which fit registers: the quick way would have to write the pattern down.
+            self.post(slot, pattern.context, pattern.source, pattern.tag);
+        }
+        Ok(Request(handle))
+    }
+
+    /// Gives a new receive a message that is here, or posts it.
+    #[inline(never)]
+    fn post(&mut self, slot: u32, context: u32, source: u32, tag: u32) {
+        let pattern = Pattern { context, source, tag };
         if self.matcher.unexpected_len() != 0
-            && let Some(envelope) = self.find_unexpected(&{ pattern })
+            && let Some(envelope) = self.find_unexpected(&pattern)
         {
             self.matcher.remove_unexpected(envelope);
-            self.claim(envelope, handle.slot());
-            return Ok(Request(handle));
+            return self.claim(envelope, slot);
         }
-        if self.unusual && self.ends_at_once(handle.slot(), pattern.source) {
-            return Ok(Request(handle));
+        if self.unusual && self.ends_at_once(slot, pattern.source) {
+            return;
         }
-        self.matcher.post(handle.slot(), pattern);
-        Ok(Request(handle))
+        self.matcher.post(slot, pattern);
     }
 
     /// What a new receive needs beside its post where peers were lost or hold messages back. `true`: it is over.
@@ -124,7 +131,7 @@ impl<R: Rails> Pml<'_, R> {
                 let Some(state) = taken else { return Err((Refusal::Invalid, message)) };
                 let outcome = state.outcome;
                 state.span = sink;
-                state.wanted = state.total.min(sink.len());
+                state.wanted = state.fits();
                 state.phase = Phase::Responding;
                 if outcome == Outcome::Success {
                     self.respond_or_queue(request.slot());
@@ -190,35 +197,59 @@ impl<R: Rails> Pml<'_, R> {
     /// anything is different, and nothing has been done then.
     #[inline(always)]
     pub(super) fn arrive_at_once(&mut self, short: &Short) -> bool {
-        let Some(header) = ptl::short_message(short) else { return false };
+        let Some(header) = ptl::short_message(short.header) else { return false };
         let Some(peer) = self.peers.get_mut(short.from.0 as usize) else { return false };
-        if peer.standing != Standing::Up
-            || header.sequence.get() != peer.next_in as u32
-            || (peer.parked | peer.held.any()) != 0
-        {
+        if header.sequence != peer.next_in || !peer.orderly {
             return false;
         }
-        let key = Key { context: header.context.get(), source: short.from.0, tag: header.tag.get() };
-        let Some(slot) = self.matcher.take_at_once(&key) else { return false };
-        let Some(state) = self.requests.at_mut(slot) else { return false };
+        let key = Key { context: header.context, source: short.from.0, tag: header.tag };
+        if let Some(slot) = self.matcher.lone_slot(&key)
+            && let Some(state) = self.requests.in_use_mut(slot)
+            && state.is_plain()
+            && peer.may_owe(self.credit_slack)
+        {
+            self.matcher.take_lone();
+            self.counters.expected = self.counters.expected.wrapping_add(1);
+            // SAFETY: the caller of `irecv` vouches for the sink until the request is done; the rail was not called since.
+            unsafe { state.receive(short.from, header.tag, short.body) };
+            state.succeed();
+            peer.took_message(short.body.len() != 0);
+            if header.credit != 0 {
+                peer.gain(header.credit as u16, (header.credit >> 16) as u16);
+                if !peer.held.is_empty() {
+                    self.put_to_work(short.from.0);
+                }
+            }
+            return true;
+        }
+        let match_bits = u64::from(header.context) << 32 | u64::from(header.tag);
+        self.arrive_among_others(short.from, match_bits, header.credit, short.body)
+    }
+
+    /// The same, where there is more to it: the receive is not the only one, or is awaited, or credit is to be given back.
+    /// `match_bits`: context and tag.
+    #[inline(never)]
+    fn arrive_among_others(&mut self, from: Peer, match_bits: u64, credit: u32, body: ShortBody) -> bool {
+        let key = Key { context: (match_bits >> 32) as u32, source: from.0, tag: match_bits as u32 };
+        let Some(slot) = self.matcher.take_posted(&key) else { return false };
+        let Some(state) = self.requests.in_use_mut(slot) else { return false };
+        let Some(peer) = self.peers.get_mut(from.0 as usize) else { return false };
         self.counters.expected = self.counters.expected.wrapping_add(1);
-        if header.common.has_credit() {
-            peer.gain(header.common.envelopes.get(), header.common.units.get());
+        // SAFETY: as in `arrive_at_once`.
+        unsafe { state.receive(from, key.tag, body) };
+        peer.took_message(body.len() != 0);
+        let mut work = peer.comes_due(self.credit_slack);
+        if credit != 0 {
+            peer.gain(credit as u16, (credit >> 16) as u16);
+            work |= !peer.held.is_empty();
         }
-        peer.next_in = peer.next_in.wrapping_add(1);
-        (state.peer, state.tag) = (key.source, key.tag);
-        let len = short.body_len() as u64;
-        state.total = len;
-        state.wanted = len.min(state.span.len());
-        // SAFETY: the caller of `irecv` vouches for the sink until the request is done; the rail was not called since.
-        unsafe { short.deliver(&state.span) };
-        state.finish(Outcome::Success);
-        let more = state.is_awaited();
-        if peer.owe(1, u16::from(len != 0), self.credit_step) {
-            self.put_to_work(key.source);
+        if state.is_plain() {
+            state.succeed();
+        } else {
+            self.complete(slot, Outcome::Success);
         }
-        if more {
-            self.end(slot);
+        if work {
+            self.put_to_work(from.0);
         }
         true
     }
@@ -244,14 +275,14 @@ impl<R: Rails> Pml<'_, R> {
     fn start(&mut self, slot: u32, rail: usize, frame: &Frame, first: First) {
         let body = u64::from(frame.len).saturating_sub(u64::from(first.header));
         if first.flags & wire::FLAG_ANSWER == 0 {
-            self.owe(frame.from.0, 1, u16::from(body != 0));
+            self.owe(frame.from.0, body != 0);
         }
         let Some(handle) = self.requests.handle(slot) else { return self.drop_frame(rail, frame) };
         let Some(state) = self.requests.at_mut(slot) else { return self.drop_frame(rail, frame) };
         state.peer = frame.from.0;
         state.tag = first.tag;
         state.total = first.total;
-        state.wanted = first.total.min(state.span.len());
+        state.wanted = state.fits();
         state.moved = body;
         state.remote = first.sender;
         if first.flags & wire::FLAG_LENT != 0 {
@@ -368,7 +399,7 @@ impl<R: Rails> Pml<'_, R> {
         self.counters.parked = self.counters.parked.wrapping_add(1);
         let Some(peer) = self.peers.get_mut(frame.from.0 as usize) else { return };
         // In order of number, counted from the one that is due; the list is as short as rails are apart.
-        let (sequence, due) = (first.sequence, peer.next_in as u32);
+        let (sequence, due) = (first.sequence, peer.next_in);
         let (mut before, mut next) = (None, peer.parked);
         while let Some(other) = next.checked_sub(1).and_then(|other| self.envelopes.at(other)) {
             if other.sequence.wrapping_sub(due) >= sequence.wrapping_sub(due) {
@@ -385,6 +416,7 @@ impl<R: Rails> Pml<'_, R> {
             Some(before) => before.next = link,
             None => peer.parked = link,
         }
+        peer.orderly = false;
     }
 
     /// Takes parked messages whose turn has come.
@@ -393,11 +425,12 @@ impl<R: Rails> Pml<'_, R> {
             let Some(peer) = self.peers.get_mut(from as usize) else { return };
             let Some(slot) = peer.parked.checked_sub(1) else { return };
             let Some(envelope) = self.envelopes.at(slot) else { return };
-            let ahead = envelope.sequence.wrapping_sub(peer.next_in as u32) as i32;
+            let ahead = envelope.sequence.wrapping_sub(peer.next_in) as i32;
             if ahead > 0 {
                 return;
             }
             peer.parked = envelope.next;
+            peer.orderly = peer.parked == 0;
             if ahead < 0 {
                 // A second message of one number: dropped when its turn would have come.
                 self.counters.trespasses = self.counters.trespasses.wrapping_add(1);
@@ -428,7 +461,7 @@ impl<R: Rails> Pml<'_, R> {
         state.peer = envelope.peer;
         state.tag = envelope.tag;
         state.total = envelope.total;
-        state.wanted = envelope.total.min(state.span.len());
+        state.wanted = state.fits();
         state.moved = u64::from(envelope.body);
         state.remote = envelope.sender;
         state.phase = Phase::Responding; // not receiving: nothing was asked for yet
@@ -486,20 +519,21 @@ impl<R: Rails> Pml<'_, R> {
                 peer.answered = 0;
             }
         } else {
-            let units = u16::from(envelope.body != 0);
+            let unit = envelope.body != 0;
             if let Some(peer) = self.peers.get_mut(from as usize) {
                 peer.kept_envelopes = peer.kept_envelopes.saturating_sub(1);
-                peer.kept_units = peer.kept_units.saturating_sub(units);
+                peer.kept_units = peer.kept_units.saturating_sub(unit.into());
             }
-            self.owe(from, 1, units);
+            self.owe(from, unit);
         }
     }
 
     /// Owes a peer credit; from half of its share on it is sent without waiting for a frame to ride on.
     #[inline]
-    pub(super) fn owe(&mut self, to: u32, envelopes: u16, units: u16) {
+    pub(super) fn owe(&mut self, to: u32, unit: bool) {
         let Some(peer) = self.peers.get_mut(to as usize) else { return };
-        if peer.owe(envelopes, units, self.credit_step) {
+        peer.owe(unit);
+        if peer.comes_due(self.credit_slack) {
             self.put_to_work(to);
         }
     }
@@ -641,6 +675,7 @@ impl<R: Rails> Pml<'_, R> {
             && let Some(envelope) = self.envelopes.at_mut(slot)
         {
             envelope.next = self.refused;
+            self.waiting = true;
             self.refused = slot.wrapping_add(1);
         }
     }

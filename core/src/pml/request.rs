@@ -4,7 +4,7 @@ use core::fmt;
 
 use zerocopy::FromZeros;
 
-use crate::btl::Peer;
+use crate::btl::{Peer, ShortBody};
 use crate::convertor::Span;
 use crate::error::Blame;
 use crate::pool::{Handle, Pool};
@@ -158,12 +158,18 @@ pub(crate) const DRAIN: u8 = 0x04;
 pub(crate) const SYNCHRONOUS: u8 = 0x08;
 /// Sent in ready mode.
 pub(crate) const READY: u8 = 0x10;
+/// A receive that `Posted` has. No receive is sent in any mode.
+pub(crate) const ORDERED: u8 = READY;
 /// The first fragment went out as an answer and is not settled.
 pub(crate) const ANSWERING: u8 = 0x20;
 /// A receive.
 pub(crate) const RECEIVE: u8 = 0x40;
 /// In the active list.
 pub(crate) const ACTIVE: u8 = 0x80;
+
+/// [`State::stand`] of a receive that is posted, and of one that has succeeded, where nobody wants to be told of it.
+const POSTED: u32 = u32::from_le_bytes([Phase::Posted as u8, Outcome::Success as u8, RECEIVE, 0]);
+const RECEIVED: u32 = u32::from_le_bytes([Phase::Done as u8, Outcome::Success as u8, RECEIVE, 0]);
 
 /// One operation under way.
 #[derive(Clone, Copy, Debug, FromZeros)]
@@ -182,7 +188,7 @@ pub(crate) struct State {
     pub span: Span,
     /// Bytes of the message.
     pub total: u64,
-    /// Bytes of it that the receiver takes.
+    /// Bytes of it that the receiver takes; where it takes them one by one.
     pub wanted: u64,
     /// Bytes that were handed to rails, or that arrived.
     pub moved: u64,
@@ -198,9 +204,68 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Phase, outcome, flags and `cached_by` in one word: to be compared at once.
+    #[inline(always)]
+    const fn stand(&self) -> u32 {
+        u32::from_le_bytes([self.phase as u8, self.outcome as u8, self.flags, self.cached_by])
+    }
+
+    /// The request becomes a posted receive.
+    #[inline(always)]
+    pub fn post(&mut self) {
+        self.phase = Phase::Posted;
+        self.outcome = Outcome::Success;
+        self.flags = RECEIVE;
+        self.cached_by = 0;
+    }
+
+    /// Takes a short message whole.
+    ///
+    /// # Safety
+    /// As [`ShortBody::deliver`], to the sink of the receive.
+    #[inline(always)]
+    pub unsafe fn receive(&mut self, from: Peer, tag: u32, body: ShortBody) {
+        (self.peer, self.tag) = (from.0, tag);
+        self.total = body.len() as u64;
+        // SAFETY: passed on from the caller.
+        unsafe { body.deliver(&self.span) };
+    }
+
+    /// Whether it is a posted receive at whose end nothing is to be done but to wait for whoever takes its outcome.
+    #[inline(always)]
+    pub const fn is_plain(&self) -> bool {
+        self.stand() == POSTED
+    }
+
+    /// A receive has succeeded that has no other flag.
+    #[inline(always)]
+    pub fn succeed(&mut self) {
+        // The whole word, as it will be read: a processor passes a store on to a load that follows soon only where the load
+        // wants no more than the store had. Else it waits until the store is done, and with it all stores before.
+        self.phase = Phase::Done;
+        self.outcome = Outcome::Success;
+        self.flags = RECEIVE;
+        self.cached_by = 0;
+    }
+
+    /// Whether it is a receive that got all of its message and is in no list.
+    #[inline(always)]
+    pub const fn has_succeeded(&self) -> bool {
+        self.stand() == RECEIVED && self.total <= self.span.len()
+    }
+
+    /// Bytes of the message that a receive takes.
+    #[inline]
+    pub fn fits(&self) -> u64 {
+        self.total.min(self.span.len())
+    }
+
     /// The request is over; what else that brings is the affair of [`is_awaited`](Self::is_awaited).
     #[inline]
     pub fn finish(&mut self, outcome: Outcome) {
+        if outcome == Outcome::Success && self.flags == RECEIVE {
+            return self.succeed();
+        }
         self.phase = Phase::Done;
         self.outcome = outcome;
     }

@@ -87,25 +87,25 @@ impl<R: Rails> Pml<'_, R> {
         let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };
         // The quick way: a short message, with credit, that nothing goes before.
         if len <= u64::from(peer.eager_body)
-            && peer.held.is_empty()
-            && peer.envelopes != 0
-            && (peer.units != 0 || len == 0)
+            && peer.is_open()
             && len <= COPIED
             && matches!(mode, Mode::Standard | Mode::Buffered)
+            && let Some(rail) = self.rails.rail_mut(peer.rail as usize)
         {
-            let turn = if count == 1 { 0 } else { peer.turn as usize };
-            let index = (to.0 as usize).wrapping_mul(count).wrapping_add(turn);
-            if let Some(link) = self.links.get(index)
-                && let Some(rail) = self.rails.rail_mut(link.rail as usize)
-            {
-                let credit = (peer.owed_envelopes, peer.owed_units);
-                let words = wire::Match::words(context, tag, peer.next_out as u32, credit, peer.frame_out);
-                // SAFETY: the body is copied before this returns; the caller vouches for it.
-                if unsafe { ptl::eager(rail, Endpoint(link.endpoint), words, data) }.is_ok() {
-                    eager_sent(peer, len);
-                    self.counters.eager_sent = self.counters.eager_sent.wrapping_add(1);
-                    return Ok(Sending::Complete);
+            let words = wire::Match::words(context, tag, peer.next_out, peer.owed, peer.frame_out);
+            // SAFETY: the body is copied before this returns; the caller vouches for it.
+            if unsafe { ptl::eager(rail, Endpoint(peer.endpoint), words, data) }.is_ok() {
+                peer.sent();
+                if len == 0 {
+                    peer.sent_message(false);
+                } else {
+                    peer.next_out = peer.next_out.wrapping_add(1); // within the credit
                 }
+                if count != 1 {
+                    next_turn(peer, self.links, to.0, count);
+                }
+                self.counters.eager_sent = self.counters.eager_sent.wrapping_add(1);
+                return Ok(Sending::Complete);
             }
         }
         let parts = data.parts(); // spares the quick way from writing the span down for a call that it does not make
@@ -177,14 +177,14 @@ impl<R: Rails> Pml<'_, R> {
         loop {
             let Some(peer) = self.peers.get_mut(to as usize) else { return };
             // While an answer is out nothing may go, or a later message with its tag could overtake it.
-            if peer.standing != Standing::Up || peer.answering != 0 || peer.envelopes == 0 {
+            if peer.standing != Standing::Up || peer.answering != 0 || peer.envelopes() == 0 {
                 return;
             }
             let Some(slot) = peer.held.first() else { return };
             let Some(state) = self.requests.at(slot) else { return };
             let len = state.total;
             let eager = state.flags & SYNCHRONOUS == 0 && len <= u64::from(peer.eager_body);
-            let eager = eager && (peer.units != 0 || len == 0);
+            let eager = eager && (peer.units() != 0 || len == 0);
             let sent = if len > COPIED
                 && let Some(loan) = self.lend(to, slot)
             {
@@ -204,8 +204,7 @@ impl<R: Rails> Pml<'_, R> {
     /// The link whose turn it is to carry a first fragment.
     pub(super) fn first_link(&self, to: u32) -> Option<(usize, Endpoint)> {
         let peer = self.peers.get(to as usize)?;
-        let link = self.link(to, peer.turn as usize)?;
-        Some((link.rail as usize, Endpoint(link.endpoint)))
+        Some((peer.rail as usize, Endpoint(peer.endpoint)))
     }
 
     /// Sends a whole message that is first among those held back.
@@ -215,20 +214,22 @@ impl<R: Rails> Pml<'_, R> {
         let state = self.requests.at_mut(slot).ok_or(SendError::Unreachable)?;
         let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
         let rail = self.rails.rail_mut(index).ok_or(SendError::Unreachable)?;
-        let mut header = wire::Match::new(state.context, state.tag, peer.next_out as u32);
+        let mut header = wire::Match::new(state.context, state.tag, peer.next_out);
         peer.stamp(&mut header.common);
         let extra = extra(self.caches, index, state);
         // SAFETY: the caller of `isend` vouches for the memory until the request is done, and it is not done while the
         // rail reads in place (`inflight`).
         let sent = unsafe { ptl::first(rail, endpoint, &header, state.span, request_cookie(handle), extra) }?;
-        eager_sent(peer, state.total);
+        peer.sent();
+        peer.sent_message(state.total != 0);
+        next_turn(peer, self.links, to, self.rails.count());
         self.counters.eager_sent = self.counters.eager_sent.wrapping_add(1);
         state.moved = state.total;
         state.wanted = state.total;
         if sent == Sent::InPlace {
             state.inflight = state.inflight.saturating_add(1);
         }
-        peer.held.remove(&mut self.requests, slot);
+        peer.let_go(&mut self.requests, slot);
         self.end_send(slot, Outcome::Success);
         Ok(())
     }
@@ -247,7 +248,7 @@ impl<R: Rails> Pml<'_, R> {
         let state = self.requests.at_mut(slot).ok_or(SendError::Unreachable)?;
         let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
         let rail = self.rails.rail_mut(index).ok_or(SendError::Unreachable)?;
-        let mut header = wire::Rendezvous::new(state.context, state.tag, peer.next_out as u32, handle, state.total);
+        let mut header = wire::Rendezvous::new(state.context, state.tag, peer.next_out, handle, state.total);
         // What is lent may be taken in before it is matched, unless the mode forbids that.
         let early = loan.is_some() && state.flags & SYNCHRONOUS == 0;
         header.common.flags = if early { 0 } else { wire::FLAG_ACK }
@@ -255,7 +256,7 @@ impl<R: Rails> Pml<'_, R> {
             | if state.flags & READY != 0 { wire::FLAG_READY } else { 0 }
             | if loan.is_some() { wire::FLAG_LENT } else { 0 };
         // Payload goes along where the receiver has a unit for it.
-        let most = if answer || loan.is_some() || peer.units == 0 {
+        let most = if answer || loan.is_some() || peer.units() == 0 {
             0
         } else {
             let attributes = rail.attributes();
@@ -279,11 +280,9 @@ impl<R: Rails> Pml<'_, R> {
             peer.answering = slot.wrapping_add(1);
             self.counters.answers_sent = self.counters.answers_sent.wrapping_add(1);
         } else {
-            peer.next_out = peer.next_out.wrapping_add(1);
-            peer.envelopes = peer.envelopes.saturating_sub(1);
-            peer.units = peer.units.saturating_sub(u16::from(!body.is_empty()));
-            next_turn(peer);
-            peer.held.remove(&mut self.requests, slot);
+            peer.sent_message(!body.is_empty());
+            next_turn(peer, self.links, to, self.rails.count());
+            peer.let_go(&mut self.requests, slot);
             self.counters.rendezvous_sent = self.counters.rendezvous_sent.wrapping_add(1);
             if loan.is_some() {
                 self.lent(slot);
@@ -329,6 +328,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn activate(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & ACTIVE == 0 {
+            self.waiting = true;
             state.flags |= ACTIVE;
             self.active.push(&mut self.requests, slot);
         }
@@ -456,24 +456,17 @@ fn extra<'c>(caches: &'c mut [ptl::Cache<'_>], rail: usize, state: &State) -> Op
     caches.iter_mut().find(|cache| cache.rail() == rail)?.extra(entry)
 }
 
-/// Books an eager message that has left.
-#[inline]
-fn eager_sent(peer: &mut PeerState, len: u64) {
-    peer.sent();
-    peer.next_out = peer.next_out.wrapping_add(1);
-    peer.envelopes = peer.envelopes.wrapping_sub(1); // the caller saw that it is not 0
-    peer.units = peer.units.wrapping_sub(u16::from(len != 0)); // as above
-    next_turn(peer);
-}
-
 /// First fragments go round the links of the lowest latency (P12).
 #[inline]
-fn next_turn(peer: &mut PeerState) {
+fn next_turn(peer: &mut PeerState, links: &[Link], to: u32, count: usize) {
     if peer.firsts == 1 {
         return;
     }
     let turn = peer.turn.wrapping_add(1);
     peer.turn = if turn < peer.firsts { turn } else { 0 };
+    if let Some(link) = links.get((to as usize).wrapping_mul(count).wrapping_add(peer.turn as usize)) {
+        (peer.rail, peer.endpoint) = (link.rail, link.endpoint);
+    }
 }
 
 /// The link that has carried least for its bandwidth, of those that were not busy in this round.

@@ -2,8 +2,7 @@
 
 use zerocopy::FromBytes;
 
-use super::TAG;
-use crate::btl::{Frame, LOAN, Peer, Short};
+use crate::btl::{Frame, LOAN, Peer};
 use crate::wire::{self, Common, Kind};
 
 /// What floor 3 does with what arrives. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
@@ -53,12 +52,26 @@ pub struct First {
     pub total: u64,
 }
 
-/// The header of a short frame that is an eager message, for who has a quicker way for those than
-/// [`Upcalls::first`]; `None` for all else.
+/// What the header of an eager message says, for who has a quicker way for those than [`Upcalls::first`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Brief {
+    pub context: u32,
+    pub tag: u32,
+    pub sequence: u32,
+    /// Credit that came along: envelopes in the low half, units in the high half.
+    pub credit: u32,
+}
+
+/// The header of a short frame with [`TAG`](super::TAG), where it is an eager message.
 #[inline(always)]
-pub(crate) fn short_message(short: &Short) -> Option<wire::Match> {
-    let header: wire::Match = zerocopy::transmute!(short.header);
-    (short.tag == TAG && header.common.kind == Kind::Match.byte()).then_some(header)
+pub(crate) fn short_message(header: [u64; 3]) -> Option<Brief> {
+    let [first, second, third] = header.map(u64::from_le);
+    (first as u8 == Kind::Match.byte()).then_some(Brief {
+        context: (second >> 32) as u32,
+        tag: third as u32,
+        sequence: (third >> 32) as u32,
+        credit: (first >> 16) as u32,
+    })
 }
 
 /// Makes the upcall that a frame stands for. Frames of more bytes than their header allows, of another version or of

@@ -21,7 +21,7 @@ pub fn reach() {
     let mut room = [0; 4096];
     keep((kind(bytes(&mut room)), any(Kind::Match).header_len(), Reason::from_wire(any(0))));
     frames(&mut Opaque);
-    keep(Match::words(any(0), any(0), any(0), any((0, 0)), any(0)));
+    keep(Match::words(any(0), any(0), any(0), any(0), any(0)));
     let _ = cache(&mut Arena::new(bytes(&mut room)));
     let _ = over_loopback(&mut Arena::new(bytes(&mut room)));
     let _ = over_anything(&mut Arena::new(bytes(&mut room)));

@@ -50,10 +50,10 @@ pub fn rail(rail: &mut impl Rail) {
                 keep(sent.map_err(|error| (error.blame(), say(error))).is_ok());
             }
             12 => {
-                if let Some(short) = rail.poll_short() {
+                if let Some(short) = rail.poll_short(any(0)) {
                     // SAFETY: never run; for the linker only.
-                    unsafe { short.deliver(&span) };
-                    keep((short.body_len(), rail.poll_again().is_some()));
+                    unsafe { short.body.deliver(&span) };
+                    keep((short.body.len(), rail.poll_again().is_some()));
                 }
             }
             11 => {

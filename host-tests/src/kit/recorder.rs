@@ -186,7 +186,7 @@ impl<R: Rail> Rail for Recorder<R> {
         event
     }
 
-    fn poll_short(&mut self) -> Option<Short> {
+    fn poll_short(&mut self, _tag: u8) -> Option<Short> {
         None // what arrives is recorded by `poll`
     }
 

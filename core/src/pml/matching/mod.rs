@@ -104,14 +104,21 @@ pub struct Counters {
     pub most_steps: u32,
 }
 
-/// [`Matcher::alone`] while the table is in use.
-const TABLE: u64 = 1 << 33;
+/// In [`Matcher::alone`]: there is nothing at all.
+const EMPTY: u64 = u64::MAX;
+/// In [`Matcher::alone`]: the tables are in use.
+const TABLE: u64 = EMPTY - (1 << 32);
+/// A half of [`Matcher::alone`] that is no slot: there are fewer.
+const NO_SLOT: u32 = u32::MAX;
+/// Slots of posted receives at most: what the halves of [`Matcher::alone`] tell apart.
+const MOST_SLOTS: u32 = 1 << 31;
 
 /// Posted receives and unexpected messages of one engine. See the [module](self).
 #[derive(Debug)]
 pub struct Matcher<'m> {
-    /// The posted receive where there is just one, as index plus one: it needs no table, which is then empty. With bit 32
-    /// set where it takes any tag. 0 where there is none, [`TABLE`] where the table has them.
+    /// The posted receive where there is just one and no message waits: it needs no table, they are empty then. In the low
+    /// half its slot, in the high half 0; in the high half its slot and in the low half [`NO_SLOT`] where it takes any tag.
+    /// So the low half is what a message without further ado may look for. Else [`EMPTY`] or [`TABLE`].
     alone: u64,
     alone_pattern: Pattern,
     posted: posted::Posted<'m>,
@@ -128,9 +135,9 @@ impl<'m> Matcher<'m> {
     /// [`OutOfMemory`] where the arena is smaller than [`cost`](Self::cost).
     pub fn new(arena: &mut Arena<'m>, requests: u32, unexpected: u32, seed: u64) -> Result<Self, OutOfMemory> {
         Ok(Self {
-            alone: 0,
+            alone: EMPTY,
             alone_pattern: Pattern { context: 0, source: 0, tag: 0 },
-            posted: posted::Posted::new(arena, requests)?,
+            posted: posted::Posted::new(arena, requests.min(MOST_SLOTS))?,
             unexpected: unexpected::Unexpected::new(arena, unexpected)?,
             hasher: hash::Hasher::new(seed),
             meter: Meter::default(),
@@ -148,28 +155,51 @@ impl<'m> Matcher<'m> {
         if slot >= self.posted.slots() {
             return;
         }
-        if self.alone == 0 {
-            let wild = u64::from(pattern.tag == ANY);
-            self.alone = u64::from(slot).wrapping_add(1) | wild << 32;
-            self.alone_pattern = pattern;
-            return;
+        if !self.post_alone(slot, pattern) {
+            self.use_tables();
+            self.posted.post(&self.hasher, slot, pattern);
         }
-        if let Some(first) = self.alone() {
-            self.alone = TABLE;
-            self.posted.post(&self.hasher, first, self.alone_pattern);
+    }
+
+    /// Posts a receive where there is nothing at all yet, no message either; `false` where there is. The slot is one that
+    /// there is.
+    #[inline(always)]
+    pub(crate) fn post_alone(&mut self, slot: u32, pattern: Pattern) -> bool {
+        if self.alone != EMPTY {
+            return false;
         }
-        self.posted.post(&self.hasher, slot, pattern);
+        let slot = u64::from(slot);
+        self.alone = if pattern.tag == ANY { slot << 32 | u64::from(NO_SLOT) } else { slot };
+        self.alone_pattern = pattern;
+        true
+    }
+
+    /// Puts a lone receive among others to be.
+    #[inline]
+    fn use_tables(&mut self) {
+        if self.alone != TABLE {
+            self.leave_alone();
+        }
+    }
+
+    #[cold]
+    fn leave_alone(&mut self) {
+        let lone = self.alone();
+        self.alone = TABLE;
+        if let Some(slot) = lone {
+            self.posted.post(&self.hasher, slot, self.alone_pattern);
+        }
     }
 
     /// Takes back a receive, wherever it stands, in constant time. False if it is not posted.
     #[inline]
     pub fn unpost(&mut self, slot: u32) -> bool {
         if self.alone() == Some(slot) {
-            self.alone = 0;
+            self.alone = EMPTY;
             return true;
         }
         let found = self.posted.unpost(&self.hasher, slot);
-        self.leave_empty_table();
+        self.leave_empty_tables();
         found
     }
 
@@ -181,39 +211,34 @@ impl<'m> Matcher<'m> {
                 self.meter.searched(1, false);
                 return None;
             }
-            self.alone = 0;
+            self.alone = EMPTY;
             self.meter.found_at_once();
             return Some(slot);
         }
         self.take_from_table(key)
     }
 
-    /// The receive that is posted, where it is the only one and has no wildcard and accepts `key`. It stays posted.
+    /// The slot of the receive that accepts `key`, where it is the only one and has no wildcard; one that there is not where
+    /// it is otherwise. It stays posted.
     #[inline(always)]
-    fn only_posted(&self, key: &Key) -> Option<u32> {
+    pub(crate) const fn lone_slot(&self, key: &Key) -> Option<u32> {
         let pattern = &self.alone_pattern;
-        // One comparison for none and for any tag: neither is a slot's number. And no message comes from any source.
-        let slot = u32::try_from(self.alone.wrapping_sub(1)).ok()?;
-        let differ = (pattern.context ^ key.context) | (pattern.source ^ key.source) | (pattern.tag ^ key.tag);
-        (differ == 0).then_some(slot)
+        // No message comes from any source, and the low half is no slot where any tag is accepted.
+        let same = pattern.context == key.context && pattern.source == key.source && pattern.tag == key.tag;
+        if same { Some(self.alone as u32) } else { None }
     }
 
-    /// As [`take_posted`](Self::take_posted), with the quickest answer first. A lone receive with a wildcard is not looked at,
-    /// so `None` is to be followed by `take_posted`.
+    /// Takes the receive that [`lone_slot`](Self::lone_slot) told, where there is such a slot.
     #[inline(always)]
-    pub(crate) fn take_at_once(&mut self, key: &Key) -> Option<u32> {
-        if let Some(slot) = self.only_posted(key) {
-            self.alone = 0;
-            self.meter.found_at_once();
-            return Some(slot);
-        }
-        if self.alone == TABLE { self.take_from_table(key) } else { None }
+    pub(crate) fn take_lone(&mut self) {
+        self.alone = EMPTY;
+        self.meter.found_at_once();
     }
 
     #[inline(never)]
     fn take_from_table(&mut self, key: &Key) -> Option<u32> {
         let found = self.posted.take(&self.hasher, key, &self.meter);
-        self.leave_empty_table();
+        self.leave_empty_tables();
         found
     }
 
@@ -246,16 +271,20 @@ impl<'m> Matcher<'m> {
     }
 
     #[inline]
-    fn leave_empty_table(&mut self) {
-        if self.alone == TABLE && self.posted.len() == 0 {
-            self.alone = 0;
+    fn leave_empty_tables(&mut self) {
+        if self.alone == TABLE && self.posted.len() == 0 && self.unexpected.len() == 0 {
+            self.alone = EMPTY;
         }
     }
 
     /// The posted receive where there is just one.
     #[inline]
     const fn alone(&self) -> Option<u32> {
-        (self.alone as u32).checked_sub(1)
+        let (low, high) = (self.alone as u32, (self.alone >> 32) as u32);
+        if low != NO_SLOT {
+            return Some(low);
+        }
+        if high < MOST_SLOTS { Some(high) } else { None }
     }
 
     /// Receives that are posted.
@@ -267,6 +296,7 @@ impl<'m> Matcher<'m> {
     /// Appends a message that no posted receive accepts. Ignored if the slot does not exist or holds one already.
     #[inline]
     pub fn add_unexpected(&mut self, slot: u32, key: Key) {
+        self.use_tables();
         self.unexpected.add(&self.hasher, slot, key);
     }
 
@@ -280,7 +310,9 @@ impl<'m> Matcher<'m> {
     /// Takes out a message, wherever it stands, in constant time. False if the slot holds none.
     #[inline]
     pub fn remove_unexpected(&mut self, slot: u32) -> bool {
-        self.unexpected.remove(&self.hasher, slot)
+        let found = self.unexpected.remove(&self.hasher, slot);
+        self.leave_empty_tables();
+        found
     }
 
     /// The key of the unexpected message in a slot, `None` if it holds none.
