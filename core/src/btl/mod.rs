@@ -10,6 +10,7 @@ pub mod descriptor;
 pub mod endpoint;
 pub mod errors;
 mod forward;
+pub mod link;
 pub mod loopback;
 pub mod module;
 pub mod moved;

@@ -29,7 +29,7 @@ pub struct Orphan {
     pub header: [u8; LINKED_HEAD],
     /// Its body: readable until it is rehomed.
     pub body: Span,
-    /// Given where the sender waits for [`Event::Sent`].
+    /// Given where the sender waits for [`Event::Sent`](super::Event::Sent).
     pub cookie: Option<Cookie>,
 }
 
@@ -40,7 +40,7 @@ pub enum Claim {
     New,
     /// It was received already.
     Double,
-    /// It came here in part: the rest of its life belongs to who asked. It is to be delivered as [`Rail::deliver`] was
+    /// It came here in part: the rest of its life belongs to who asked. It is to be delivered as [`Rail::deliver`](super::Rail::deliver) was
     /// told here; the cookie was not, and will not be, reported.
     Awaited {
         /// Bytes of the frame before those that go to the sink.

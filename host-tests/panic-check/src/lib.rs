@@ -9,6 +9,7 @@ pub mod btl;
 pub mod convertor;
 pub mod engine;
 pub mod floor0;
+pub mod link;
 pub mod loopback;
 pub mod matching;
 pub mod modex;
@@ -50,6 +51,7 @@ pub fn reach() {
     convertor::reach();
     modex::reach();
     loopback::reach();
+    link::reach();
     btl::reach();
     matching::reach();
     engine::reach();

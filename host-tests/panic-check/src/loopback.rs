@@ -2,7 +2,7 @@
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::btl::loopback::Hub;
-use towline_core::btl::{Cookie, Endpoint, FrameId, Lane, Peer, Rail, Shape, Ticket, send_by_grant};
+use towline_core::btl::{Cookie, Endpoint, FrameId, Lane, Origin, Peer, Rail, Shape, Ticket, send_by_grant};
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
 
@@ -72,6 +72,14 @@ pub fn rail(rail: &mut impl Rail) {
             }
             9 => rail.release(FrameId(any(0))),
             10 => keep(rail.card().len()),
+            13 => {
+                let origin = Origin { link: any(0), number: any(0) };
+                keep((rail.orphan(Endpoint(any(0))), rail.claim(Endpoint(any(0)), origin)));
+                rail.rehomed(Endpoint(any(0)), origin);
+                let (to, header) = (Endpoint(any(0)), bytes(&mut room));
+                // SAFETY: never run; for the linker only.
+                keep(unsafe { rail.send_moved(to, origin, shape, header, span, Cookie(any(0))) }.is_ok());
+            }
             _ => return,
         }
     }

@@ -1,0 +1,164 @@
+//! What is told of frames that came, and what is heard of those that left.
+
+use zerocopy::little_endian::U64;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::Link;
+use super::checksum::Checksum;
+use super::header::{ACK, ACK_WORDS, Ack, HEADER, Header, Kind, TAG, head_check};
+use super::numbers::distance;
+use super::path::State;
+use crate::btl::{Cookie, HEAD, Lane, Rail, SendError, Shape};
+use crate::convertor::Span;
+
+impl<R: Rail, C: Checksum> Link<'_, R, C> {
+    /// Takes an acknowledgement for what it is worth: of numbers before `ack`, and of those from `from` on whose bits are
+    /// set. Whether it was.
+    pub(super) fn take_ack(&mut self, at: u32, ack: u64, from: u64, words: &[u64]) -> bool {
+        let Some(path) = self.paths.get(at as usize) else { return false };
+        let highest = words.iter().enumerate().rev().find(|(_, word)| **word != 0);
+        let end = highest.map_or(ack, |(index, word)| {
+            from.wrapping_add(index as u64 * 64).wrapping_add(64u64.wrapping_sub(word.leading_zeros().into()))
+        });
+        if distance(ack, path.next) > 0 || distance(end, path.next) > 0 {
+            self.counters.absurd_acks = self.counters.absurd_acks.wrapping_add(1);
+            return false;
+        }
+        self.on_ack(at, ack, from, words);
+        true
+    }
+
+    /// An acknowledgement is due, at the latest, after the usual delay.
+    pub(super) fn ack_later(&mut self, at: u32) {
+        let due = self.now.saturating_add(self.config.ack_delay.as_nanos());
+        self.ack_at(at, due);
+    }
+
+    /// An acknowledgement is due.
+    pub(super) fn ack_now(&mut self, at: u32) {
+        if let Some(path) = self.paths.get_mut(at as usize) {
+            path.owed = path.owed.max(self.config.ack_every);
+        }
+        if !self.send_ack(at, Kind::Ack) {
+            self.ack_at(at, self.now);
+        }
+    }
+
+    pub(super) fn ack_at(&mut self, at: u32, due: u64) {
+        let Some(path) = self.paths.get_mut(at as usize) else { return };
+        if !path.in_acks {
+            (path.in_acks, path.ack_due) = (true, due);
+            self.acks.push(at);
+        } else {
+            path.ack_due = path.ack_due.min(due);
+        }
+    }
+
+    /// Whether something that came is to be told of.
+    fn owes_ack(&self, at: u32) -> bool {
+        self.paths
+            .get(at as usize)
+            .is_some_and(|path| path.state != State::Free && ((path.owed | path.answer) != 0 || path.greets))
+    }
+
+    /// Sends acknowledgements that are due; all of them if there is nothing else to do.
+    pub(super) fn send_acks(&mut self, idle: bool) {
+        for _ in 0..self.acks.len().min(16) {
+            let Some(at) = self.acks.first() else { return };
+            let Some(path) = self.paths.get(at as usize) else { return };
+            let due = path.ack_due <= self.now || (idle && path.ack_long);
+            let owes = self.owes_ack(at);
+            if owes && !due {
+                return;
+            }
+            self.acks.pop();
+            if let Some(path) = self.paths.get_mut(at as usize) {
+                path.in_acks = false;
+            }
+            if owes && !self.send_owed(at) {
+                let again = self.now.saturating_add(self.config.ack_delay.as_nanos());
+                self.ack_at(at, again);
+            }
+        }
+    }
+
+    fn send_owed(&mut self, at: u32) -> bool {
+        if self.paths.get(at as usize).is_some_and(|path| path.greets) && !self.hello(at) {
+            return false;
+        }
+        self.paths.get(at as usize).is_none_or(|path| (path.owed | path.answer) == 0) || self.send_ack(at, Kind::Ack)
+    }
+
+    /// Sends a frame of the link's own that tells what came. Whether it left.
+    pub(super) fn send_ack(&mut self, at: u32, kind: Kind) -> bool {
+        let Some(path) = self.paths.get(at as usize).copied() else { return true };
+        if !path.met() || !path.raw_known {
+            return true; // nobody could tell what is meant
+        }
+        let mut ack = Ack { kind: kind as u8, ..Ack::new_zeroed() };
+        let span = path.top.wrapping_sub(path.base);
+        let part = if u64::from(path.ack_part) < span { path.ack_part } else { 0 };
+        let from = path.base.wrapping_add(u64::from(part));
+        ack.from.set(from as u16);
+        let left = span.saturating_sub(u64::from(part));
+        let mut words = 0u64;
+        if path.has_holes() {
+            words = left.div_ceil(64).min(ACK_WORDS as u64);
+            let bits = self.received_bits(at);
+            for (index, word) in ack.came.iter_mut().take(words as usize).enumerate() {
+                // Beyond the highest number, the ring of bits begins anew.
+                let start = index as u64 * 64;
+                let most = left.saturating_sub(start);
+                let mask = if most >= 64 { u64::MAX } else { (1u64 << (most & 63)).wrapping_sub(1) };
+                *word = U64::new(bits.word(from.wrapping_add(start)) & mask);
+            }
+        }
+        ack.words = words as u8;
+        let number = match kind {
+            Kind::Probe => path.probe,
+            _ => path.answer.wrapping_sub(1) as u16,
+        };
+        let answers = kind == Kind::Ack && path.answer != 0;
+        let bytes = ack.as_bytes().get(..ACK.wrapping_add(words as usize * 8)).unwrap_or(&[]);
+        if !self.send_own(at, path.seeds[0], (number, answers, path.base), bytes) {
+            return false;
+        }
+        let Some(path) = self.paths.get_mut(at as usize) else { return true };
+        path.ack_part = if words * 64 < left { part.wrapping_add(words as u32 * 64) } else { 0 };
+        (path.owed, path.ack_long) = (0, false);
+        if kind == Kind::Ack {
+            path.answer = 0;
+            self.counters.acks_sent = self.counters.acks_sent.wrapping_add(1);
+        }
+        true
+    }
+
+    /// Sends a frame of the link's own: with a number, whether that answers a probe, and an acknowledgement. Whether it left.
+    pub(super) fn send_own(&mut self, at: u32, seed: u32, told: (u16, bool, u64), bytes: &[u8]) -> bool {
+        let (number, answers, ack) = told;
+        let Some(path) = self.paths.get(at as usize) else { return true };
+        let len = HEADER.wrapping_add(bytes.len()).min(HEAD);
+        let mut frame = [0; HEAD];
+        let mut header = Header { number: number.into(), ack: (ack as u16).into(), ..Header::new_zeroed() };
+        header.body_check.set(answers.into());
+        let put = |frame: &mut [u8; HEAD], header: &Header| {
+            frame.iter_mut().zip(header.as_bytes().iter().chain(bytes)).for_each(|(to, from)| *to = *from);
+        };
+        put(&mut frame, &header);
+        let told = frame.get(..len).unwrap_or(&frame);
+        let check = head_check(&self.sums, seed, TAG, len as u32, [0, ack], told);
+        header.head_check.set(check);
+        put(&mut frame, &header);
+        let told = frame.get(..len).unwrap_or(&frame);
+        let shape = Shape { tag: TAG, lane: Lane::Control, header: len as u8, len: len as u32 };
+        // SAFETY: there is no body.
+        match unsafe { self.raw.send(path.raw, shape, told, Span::EMPTY, Cookie(0)) } {
+            Ok(_) => true,
+            Err(SendError::Busy) => {
+                self.counters.busy = self.counters.busy.wrapping_add(1);
+                false
+            }
+            Err(_) => true, // the loss of the peer will be reported
+        }
+    }
+}

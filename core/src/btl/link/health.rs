@@ -1,0 +1,437 @@
+//! How two sides meet, whether they still hear each other, and how they meet again.
+
+use zerocopy::little_endian::{U16, U64};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::Link;
+use super::checksum::Checksum;
+use super::header::{ACK, ACK_WORDS, Ack, Header, Hello, Kind, TAG, head_check, seed};
+use super::numbers::widen;
+use super::path::{State, Why};
+use crate::btl::{Endpoint, Event, HEAD, Lost, Peer, Rail};
+
+impl<R: Rail, C: Checksum> Link<'_, R, C> {
+    /// Begins to greet a peer to whom something is to be sent.
+    pub(super) fn greet(&mut self, at: u32) {
+        let gap = self.config.initial_timeout.as_nanos();
+        let now = self.now;
+        let Some(path) = self.paths.get_mut(at as usize).filter(|path| path.state == State::Quiet) else { return };
+        path.state = State::Greeting;
+        (path.heard_at, path.owes_since) = (now, now.max(1));
+        (path.probe_at, path.probe_gap) = (now.saturating_add(gap), gap);
+        self.hello(at);
+        self.set_timer(at);
+    }
+
+    /// Greets a peer, now or when there is room. Whether it was now.
+    pub(super) fn hello(&mut self, at: u32) -> bool {
+        let Some(path) = self.paths.get_mut(at as usize) else { return true };
+        path.greets = false;
+        if !path.raw_known {
+            return true;
+        }
+        let hello = Hello {
+            kind: Kind::Hello as u8,
+            reserved: 0,
+            window: U16::new(self.config.window as u16),
+            session: U64::new(path.mine),
+            first: U64::new(self.config.first_number),
+            seen: U64::new(path.theirs),
+        };
+        let seed = path.hello_seeds[0];
+        let left = self.send_own(at, seed, (0, false, 0), hello.as_bytes());
+        self.counters.hellos = self.counters.hellos.wrapping_add(left.into());
+        if !left && let Some(path) = self.paths.get_mut(at as usize) {
+            path.greets = true;
+            let due = self.now.saturating_add(self.config.ack_delay.as_nanos());
+            self.ack_at(at, due);
+        }
+        left
+    }
+
+    /// A frame of the other link's own.
+    pub(super) fn on_own(&mut self, at: u32, len: u32, header: &Header, head: &[u8], rest: &[u8]) {
+        let kind = rest.first().copied().and_then(Kind::of);
+        let Some(path) = self.paths.get(at as usize) else { return };
+        let (kind, known) = match kind {
+            Some(kind) if len as usize <= HEAD => (kind, path.met() || kind == Kind::Hello),
+            _ => {
+                self.counters.malformed = self.counters.malformed.wrapping_add(1);
+                return;
+            }
+        };
+        if !known {
+            self.counters.early = self.counters.early.wrapping_add(1);
+            return;
+        }
+        let (seed, ack) = match kind {
+            Kind::Hello => (path.hello_seeds[1], 0),
+            _ => (path.seeds[1], widen(header.ack.get(), path.first)),
+        };
+        if head_check(&self.sums, seed, TAG, len, [0, ack], head) != header.head_check.get() {
+            self.counters.bad_heads = self.counters.bad_heads.wrapping_add(1);
+            return;
+        }
+        if kind == Kind::Hello {
+            match Hello::read_from_prefix(rest) {
+                Ok((hello, _)) => self.on_hello(at, &hello),
+                Err(_) => self.counters.malformed = self.counters.malformed.wrapping_add(1),
+            }
+            return;
+        }
+        let mut told = Ack::new_zeroed();
+        told.as_mut_bytes().iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        let words = usize::from(told.words);
+        if rest.len() < ACK || words > ACK_WORDS || rest.len() != ACK.wrapping_add(words.wrapping_mul(8)) {
+            self.counters.malformed = self.counters.malformed.wrapping_add(1);
+            return;
+        }
+        self.heard(at);
+        let from = widen(told.from.get(), ack);
+        let came = told.came.map(U64::get);
+        if !self.take_ack(at, ack, from, came.get(..words).unwrap_or(&[])) {
+            return;
+        }
+        match kind {
+            Kind::Ack => {
+                self.counters.acks_received = self.counters.acks_received.wrapping_add(1);
+                if header.body_check.get() != 0 {
+                    self.on_answer(at, header.number.get());
+                }
+            }
+            Kind::Probe => {
+                if let Some(path) = self.paths.get_mut(at as usize) {
+                    path.answer = u32::from(header.number.get()).wrapping_add(1);
+                }
+                self.ack_now(at);
+            }
+            Kind::Bye => self.down(at, Why::Closed),
+            Kind::Hello => {}
+        }
+    }
+
+    fn on_hello(&mut self, at: u32, hello: &Hello) {
+        let (session, seen) = (hello.session.get(), hello.seen.get());
+        let Some(path) = self.paths.get(at as usize) else { return };
+        let (mine, theirs, window) = (path.mine, path.theirs, u32::from(hello.window.get()));
+        if session == 0 || session < theirs || !(4..=1024).contains(&window) {
+            return; // of an earlier life
+        }
+        if path.state == State::Closed {
+            return;
+        }
+        if theirs != 0 && session != theirs && path.known {
+            // The peer has forgotten this side, and added it anew.
+            return self.down(at, Why::Closed);
+        }
+        if session != theirs {
+            let [out, into] = [(self.config.incarnation, mine), (path.their_incarnation, session)];
+            let seeds = [seed(&self.sums, out, into), seed(&self.sums, into, out)];
+            let own = self.config.window;
+            let Some(path) = self.paths.get_mut(at as usize) else { return };
+            (path.theirs, path.seeds) = (session, seeds);
+            (path.base, path.top) = (hello.first.get(), hello.first.get());
+            path.window = window.min(own);
+        }
+        if seen == mine {
+            self.heard(at);
+            // So that the peer sees it as well; an answer to this is not answered.
+            if let Some(path) = self.paths.get_mut(at as usize) {
+                path.owed = path.owed.max(1);
+            }
+            self.ack_now(at);
+        } else {
+            self.hello(at);
+        }
+    }
+
+    /// The peer is there, and knows this side.
+    pub(super) fn heard(&mut self, at: u32) {
+        let now = self.now;
+        let Some(path) = self.paths.get_mut(at as usize) else { return };
+        path.heard_at = now;
+        if path.kept == 0 && path.state != State::Greeting {
+            path.owes_since = 0;
+        }
+        if !path.known {
+            path.known = true;
+            path.owes_since = if path.kept == 0 { 0 } else { now.max(1) };
+            match path.state {
+                State::Quiet | State::Greeting => self.up(at),
+                State::Down => self.answered(at),
+                State::Free | State::Up | State::Closed => {}
+            }
+        }
+    }
+
+    fn on_answer(&mut self, at: u32, probe: u16) {
+        let Some(path) = self.paths.get(at as usize) else { return };
+        if path.state == State::Down && path.probe == probe {
+            self.answered(at);
+        }
+    }
+
+    /// A peer that was down has answered.
+    fn answered(&mut self, at: u32) {
+        let Some(path) = self.paths.get(at as usize).filter(|path| path.told_down) else { return };
+        if path.state != State::Down || !path.known {
+            return;
+        }
+        self.counters.ups = self.counters.ups.wrapping_add(1);
+        self.up(at);
+        self.report(at);
+        self.resume(at);
+    }
+
+    fn up(&mut self, at: u32) {
+        let heartbeat = self.config.heartbeat.as_nanos();
+        let now = self.now;
+        let Some(path) = self.paths.get_mut(at as usize) else { return };
+        path.state = State::Up;
+        path.probe_gap = heartbeat;
+        path.probe_at = if heartbeat == 0 { u64::MAX } else { now.saturating_add(heartbeat) };
+        self.set_timer(at);
+    }
+
+    /// The link to a peer is out of order.
+    pub(super) fn down(&mut self, at: u32, why: Why) {
+        let (now, gap) = (self.now, self.config.probe.as_nanos());
+        let Some(path) = self.paths.get_mut(at as usize) else { return };
+        match path.state {
+            State::Free | State::Closed => return,
+            State::Down if why != Why::Closed => return,
+            _ => {}
+        }
+        let before = path.state;
+        path.state = if why == Why::Closed { State::Closed } else { State::Down };
+        path.owes_since = 0;
+        (path.probe_gap, path.probe_at) = (gap, now.saturating_add(gap));
+        if before == State::Down {
+            return;
+        }
+        path.why = why;
+        self.counters.downs = self.counters.downs.wrapping_add(1);
+        // So that it neither reads nor writes any memory that may go elsewhere now.
+        self.forget_below(at);
+        self.halt(at);
+        self.report(at);
+        self.set_timer(at);
+    }
+
+    /// The rail below forgets the peer.
+    pub(super) fn forget_below(&mut self, at: u32) {
+        let Some(path) = self.paths.get_mut(at as usize).filter(|path| path.raw_known) else { return };
+        path.raw_known = false;
+        let raw = path.raw;
+        self.raw.del_peer(raw);
+        self.lost_below(at);
+    }
+
+    /// The rail below has forgotten the peer.
+    fn lost_below(&mut self, at: u32) {
+        self.unread_all(at);
+        self.lose_coming(at);
+    }
+
+    /// Makes the peer known to the rail below once more.
+    fn add_below(&mut self, at: u32) {
+        let Some(path) = self.paths.get(at as usize).filter(|path| !path.raw_known) else { return };
+        let start = (at as usize).wrapping_mul(self.config.card_bytes as usize);
+        let Some(card) = self.cards.get(start..start.wrapping_add(path.card_len as usize)) else { return };
+        if let Ok(raw) = self.raw.add_peer(Peer(at), card)
+            && let Some(path) = self.paths.get_mut(at as usize)
+        {
+            (path.raw, path.raw_known) = (raw, true);
+        }
+    }
+
+    /// The rail below is to touch no memory of this peer any more, and goes on.
+    pub(super) fn start_over_below(&mut self, at: u32) {
+        self.forget_below(at);
+        self.add_below(at);
+        if self.paths.get(at as usize).is_some_and(|path| !path.raw_known) {
+            self.down(at, Why::Broken);
+        }
+    }
+
+    /// The rail below has lost a peer.
+    pub(super) fn on_raw_lost(&mut self, at: u32, why: Lost) {
+        if self.paths.get(at as usize).is_none_or(|path| !path.raw_known || path.state == State::Free) {
+            return;
+        }
+        // It is to be told to forget the peer before it can be added again.
+        self.forget_below(at);
+        let why = match Why::from(why) {
+            Why::Closed => Why::Broken, // of the rail; the peer's link has not said good-bye
+            other => other,
+        };
+        self.down(at, why);
+    }
+
+    fn report(&mut self, at: u32) {
+        if let Some(path) = self.paths.get_mut(at as usize)
+            && !path.in_reports
+        {
+            path.in_reports = true;
+            self.reports.push(at);
+        }
+    }
+
+    /// What is to be told of links.
+    pub(super) fn next_report(&mut self) -> Option<Event> {
+        while let Some(at) = self.reports.pop() {
+            let Some(path) = self.paths.get_mut(at as usize) else { continue };
+            path.in_reports = false;
+            let peer = Peer(path.peer);
+            match (path.state, path.told_down) {
+                (State::Down | State::Closed, false) => {
+                    path.told_down = true;
+                    return Some(Event::Down(peer, path.why.into()));
+                }
+                (State::Up, true) => {
+                    path.told_down = false;
+                    return Some(Event::Up(peer));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// When something is to be done for a peer, if nothing comes from it.
+    fn deadline(&self, at: u32) -> Option<u64> {
+        let path = self.paths.get(at as usize)?;
+        match path.state {
+            State::Free | State::Quiet | State::Closed => None,
+            State::Greeting => Some(path.probe_at.min(self.dead_at(at)?)),
+            State::Down => Some(path.probe_at),
+            State::Up => {
+                let next = [self.resend_at(at), self.dead_at(at), Some(path.probe_at)].into_iter().flatten().min();
+                next.filter(|due| *due != u64::MAX)
+            }
+        }
+    }
+
+    /// When the peer counts as dead.
+    fn dead_at(&self, at: u32) -> Option<u64> {
+        let path = self.paths.get(at as usize)?;
+        let within = match path.state {
+            State::Greeting => self.config.hello_within,
+            _ => self.config.dead_after,
+        };
+        let since = path.heard_at.max(path.owes_since);
+        (path.owes_since != 0).then_some(since.saturating_add(within.as_nanos()).max(self.grace))
+    }
+
+    pub(super) fn set_timer(&mut self, at: u32) {
+        if let Some(due) = self.deadline(at) {
+            self.timers.set(at, due);
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn run_timers(&mut self) {
+        for _ in 0..16 {
+            let Some(at) = self.timers.pop(self.now) else { return };
+            self.run_timer(at);
+            self.set_timer(at);
+        }
+    }
+
+    fn run_timer(&mut self, at: u32) {
+        let now = self.now;
+        let Some(path) = self.paths.get(at as usize) else { return };
+        if matches!(path.state, State::Greeting | State::Up) && self.dead_at(at).is_some_and(|due| due <= now) {
+            return self.down(at, Why::TimedOut);
+        }
+        match path.state {
+            State::Greeting if path.probe_at <= now => {
+                self.hello(at);
+                self.put_off(at, self.config.most_timeout.as_nanos());
+            }
+            State::Down if path.probe_at <= now => self.try_again(at),
+            State::Up => {
+                if self.resend_at(at).is_some_and(|due| due <= now) {
+                    self.time_out(at);
+                }
+                self.keep_up(at);
+            }
+            _ => {}
+        }
+    }
+
+    /// The next attempt comes after twice the time.
+    fn put_off(&mut self, at: u32, most: u64) {
+        let now = self.now;
+        if let Some(path) = self.paths.get_mut(at as usize) {
+            path.probe_gap = path.probe_gap.saturating_mul(2).min(most.max(1));
+            path.probe_at = now.saturating_add(path.probe_gap);
+        }
+    }
+
+    /// Probes a link that is down.
+    fn try_again(&mut self, at: u32) {
+        self.put_off(at, self.config.most_probe.as_nanos());
+        if self.paths.get(at as usize).is_none_or(|path| !path.told_down) {
+            return;
+        }
+        self.add_below(at);
+        self.probe(at);
+    }
+
+    /// Asks a silent peer for a sign of life.
+    fn keep_up(&mut self, at: u32) {
+        let (now, heartbeat) = (self.now, self.config.heartbeat.as_nanos());
+        let Some(path) = self.paths.get_mut(at as usize).filter(|path| path.probe_at <= now && heartbeat != 0) else {
+            return;
+        };
+        let due = path.heard_at.saturating_add(heartbeat);
+        if due > now {
+            path.probe_at = due;
+            return;
+        }
+        path.probe_at = now.saturating_add(heartbeat);
+        if path.owes_since == 0 {
+            path.owes_since = now.max(1);
+        }
+        self.probe(at);
+    }
+
+    fn probe(&mut self, at: u32) {
+        let Some(path) = self.paths.get_mut(at as usize) else { return };
+        if !path.known {
+            self.hello(at);
+            return;
+        }
+        path.probe = path.probe.wrapping_add(1);
+        self.counters.probes = self.counters.probes.wrapping_add(1);
+        self.send_ack(at, Kind::Probe);
+    }
+
+    /// Says good-bye, and forgets a peer.
+    pub(super) fn forget(&mut self, endpoint: Endpoint) {
+        let at = endpoint.0;
+        let Some(path) = self.paths.get(at as usize).filter(|path| path.state != State::Free) else { return };
+        if path.known && path.state != State::Closed {
+            self.send_ack(at, Kind::Bye);
+        }
+        if let Some(path) = self.paths.get_mut(at as usize)
+            && path.raw_known
+        {
+            path.raw_known = false;
+            let raw = path.raw;
+            self.raw.del_peer(raw);
+        }
+        self.drop_kept(at);
+        self.drop_coming(at);
+        self.out_bits(at).0.fill(0);
+        self.timers.remove(at);
+        for queue in [&mut self.acks, &mut self.work, &mut self.reports] {
+            queue.retain(|other| other != at);
+        }
+        if let Some(path) = self.paths.get_mut(at as usize) {
+            *path = FromZeros::new_zeroed();
+        }
+        self.free.push(at);
+    }
+}

@@ -1,0 +1,629 @@
+//! Reliable frames over one rail that may lose, double, reorder or change them, or break down.
+//!
+//! A [`Link`] wraps a raw rail and is a [`Rail`] itself. Frames get numbers and checks; they are kept until the peer has
+//! acknowledged them, resent when they are lost, and handed up once. A peer that falls silent is [`Event::Down`]: its
+//! frames can move to another link, and it is probed until it answers, which is [`Event::Up`].
+//!
+//! Both ends of a rail are links, or neither is. The two greet each other before the first frame, so the first send to a
+//! peer is answered `Busy`. All memory comes from an [`Arena`], all time from [`Rail::poll`].
+//!
+//! - A body of up to [`COPIED`](super::rail::COPIED) bytes is copied; a longer one stays where it is until it is
+//!   acknowledged and the raw rail reads it no more.
+//! - Headers are at most [`LINKED_HEAD`](super::LINKED_HEAD) bytes long, and tags `0x11` and `0x12` are the link's own:
+//!   other frames are answered [`SendError::TooLong`].
+//! - A body whose sum is wrong is not told of: it comes once more into the same sink, and then is.
+//!
+//! ```
+//! use towline_core::arena::Arena;
+//! use towline_core::btl::link::{Config, Crc32c, Link};
+//! use towline_core::btl::{Event, Lane, Peer, Rail, SendError, Shape, loopback::Hub};
+//! use towline_core::time::Instant;
+//!
+//! let mut block = vec![0u8; 1 << 16];
+//! let hub = Hub::new(&mut Arena::new(&mut block), 2, 8, 256).unwrap();
+//! let mut blocks = [vec![], vec![]];
+//! let mut link = |end: u32, block| {
+//!     let raw = hub.rail(end).unwrap();
+//!     let config = Config { peers: 1, slots: 8, ..Config::new(0, 1000 + end as u64, raw.attributes()) };
+//!     let block: &mut Vec<u8> = block;
+//!     block.resize(config.bytes(&raw), 0);
+//!     Link::new(raw, Crc32c, config, &mut Arena::new(block)).unwrap()
+//! };
+//! let [one, other] = &mut blocks;
+//! let (mut left, mut right) = (link(0, one), link(1, other));
+//! let to_right = left.add_peer(Peer(1), &right.card().to_vec()).unwrap();
+//! right.add_peer(Peer(0), &left.card().to_vec()).unwrap();
+//!
+//! let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 2, len: 5 };
+//! assert_eq!(left.reserve(to_right, shape).err(), Some(SendError::Busy)); // they have to meet first
+//! for nanos in 0..3 {
+//!     assert!(right.poll(Instant::from_nanos(nanos)).is_none());
+//!     assert!(left.poll(Instant::from_nanos(nanos)).is_none());
+//! }
+//! let mut grant = left.reserve(to_right, shape).unwrap();
+//! grant.write(0, b"hello");
+//! let ticket = grant.finish();
+//! left.commit(ticket);
+//! let Some(Event::Frame(frame)) = right.poll(Instant::from_nanos(9)) else { panic!() };
+//! assert_eq!(frame.head(), b"hello");
+//!
+//! assert!(!left.drained(to_right), "it is not acknowledged yet");
+//! right.poll(right.poll_at().unwrap());
+//! left.poll(Instant::from_nanos(9));
+//! assert!(left.drained(to_right));
+//! ```
+
+mod acks;
+mod card;
+mod checksum;
+mod config;
+mod counters;
+mod estimator;
+mod header;
+mod health;
+mod incoming;
+mod memory;
+mod numbers;
+mod outgoing;
+mod path;
+mod queue;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+use core::cell::Cell;
+
+use zerocopy::FromZeros;
+
+use super::attributes::{Attributes, Capabilities};
+use super::moved::{Claim, Origin, Orphan};
+use super::rail::{
+    Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lane, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
+};
+use crate::arena::{Arena, OutOfMemory};
+use crate::convertor::Span;
+use crate::pool::{Handle, Pool};
+use crate::time::Instant;
+use card::Card;
+pub use checksum::{Checksum, Crc32c};
+pub use config::Config;
+pub use counters::Counters;
+use header::{HEADER, PREFIX};
+use incoming::{Coming, Progress, TAIL};
+use memory::Memory;
+use numbers::Bits;
+use outgoing::{HEAD_ROOM, Kept};
+use path::{Path, State};
+use queue::Queue;
+use timers::Timers;
+
+/// Events of the raw rail that are dealt with in one poll before the caller has its turn.
+const AT_ONCE: u32 = 64;
+/// Polls after which timers are looked at although the raw rail is never idle.
+const TURNS: u32 = 16;
+
+/// A rail that delivers each frame exactly once, over one that need not. See the [module](self).
+#[derive(Debug)]
+pub struct Link<'m, R, C> {
+    raw: R,
+    sums: C,
+    config: Config,
+    attributes: Attributes,
+    card: &'m [u8],
+    counters: Counters,
+
+    paths: &'m mut [Path],
+    /// Paths below this were used at least once; those of them that are free.
+    touched: u32,
+    free: Queue<'m>,
+    cards: &'m mut [u8],
+    sessions: u64,
+
+    /// Window of each path: slots of kept frames by number, plus one.
+    ring: &'m mut [u32],
+    /// Three sets of bits for each path.
+    bits: &'m mut [u64],
+    kept: Pool<'m, Kept>,
+    slots: Memory<'m>,
+    long: Memory<'m>,
+    long_free: Queue<'m>,
+    draft: Handle,
+    /// Bodies to tell of that are read no more.
+    done: Queue<'m>,
+
+    coming: Pool<'m, Coming>,
+    progress: &'m [Progress],
+    /// A look found a bad body.
+    spoilt: Cell<bool>,
+    tails: Memory<'m>,
+    scratch: Memory<'m>,
+    scratch_of: Handle,
+    /// Bodies to tell of that are in their sinks.
+    filled: Queue<'m>,
+    /// The raw rail's frame that is being looked at is to be given back.
+    holds: bool,
+
+    acks: Queue<'m>,
+    /// Paths with frames for which the raw rail had no room.
+    work: Queue<'m>,
+    reports: Queue<'m>,
+    timers: Timers<'m>,
+    /// The last time that was told, in nanoseconds.
+    now: u64,
+    /// No peer is dead before this: nobody listened for a while.
+    grace: u64,
+    turn: u32,
+    /// The raw rail may have more.
+    more: bool,
+}
+
+impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
+    /// A link over `raw`, which nobody has added a peer to.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] where the arena is too small; [`Config::bytes`] tells how large it must be.
+    pub fn new(raw: R, sums: C, config: Config, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
+        let config = config.sane(raw.attributes());
+        let sizes = Sizes::of(&config, raw.attributes());
+        let card = arena.table::<u8>(card::PREFIX.saturating_add(raw.card().len()))?;
+        let prefix = Card::of(&config).prefix();
+        card.iter_mut().zip(prefix.iter().chain(raw.card())).for_each(|(to, from)| *to = *from);
+        let mut long_free = Queue::new(arena, sizes.long)?;
+        (0..sizes.long as u32).for_each(|place| long_free.push(place));
+        Ok(Self {
+            sums,
+            attributes: attributes(raw.attributes()),
+            config,
+            card,
+            counters: Counters::default(),
+            paths: arena.table(sizes.peers)?,
+            touched: 0,
+            free: Queue::new(arena, sizes.peers)?,
+            cards: arena.table(sizes.cards)?,
+            sessions: 0,
+            ring: arena.table(sizes.ring)?,
+            bits: arena.table(sizes.bits)?,
+            kept: Pool::new(arena, sizes.slots as u32)?,
+            slots: Memory::new(arena, sizes.slots, sizes.slot)?,
+            long: Memory::new(arena, sizes.long, sizes.longest)?,
+            long_free,
+            draft: Handle::NONE,
+            done: Queue::new(arena, sizes.slots)?,
+            coming: Pool::new(arena, sizes.coming as u32)?,
+            progress: arena.table(sizes.coming)?,
+            spoilt: Cell::new(false),
+            tails: Memory::new(arena, sizes.coming, TAIL)?,
+            scratch: Memory::new(arena, 1, sizes.longest)?,
+            scratch_of: Handle::NONE,
+            filled: Queue::new(arena, sizes.coming)?,
+            holds: false,
+            acks: Queue::new(arena, sizes.peers)?,
+            work: Queue::new(arena, sizes.peers)?,
+            reports: Queue::new(arena, sizes.peers)?,
+            timers: Timers::new(arena, sizes.peers)?,
+            now: 0,
+            grace: 0,
+            turn: 0,
+            more: false,
+            raw,
+        })
+    }
+
+    /// What happened so far.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The rail below.
+    pub const fn raw(&self) -> &R {
+        &self.raw
+    }
+
+    /// The rail below, for what is its own: not to send, receive or add peers.
+    pub const fn raw_mut(&mut self) -> &mut R {
+        &mut self.raw
+    }
+
+    /// Frames that are kept, and those that have arrived and are not finished.
+    pub const fn used(&self) -> [u32; 2] {
+        [self.kept.used(), self.coming.used()]
+    }
+
+    fn set_of_bits(&mut self, at: u32, set: usize) -> Bits<'_> {
+        let words = self.config.words();
+        let start = (at as usize).wrapping_mul(3).wrapping_add(set).wrapping_mul(words);
+        Bits(self.bits.get_mut(start..start.wrapping_add(words)).unwrap_or(&mut []))
+    }
+
+    /// Numbers that came, behind the first that did not.
+    fn received_bits(&mut self, at: u32) -> Bits<'_> {
+        self.set_of_bits(at, 0)
+    }
+
+    /// Numbers of which there is a record.
+    fn busy_bits(&mut self, at: u32) -> Bits<'_> {
+        self.set_of_bits(at, 1)
+    }
+
+    /// Numbers that left and are acknowledged.
+    fn out_bits(&mut self, at: u32) -> Bits<'_> {
+        self.set_of_bits(at, 2)
+    }
+
+    /// There is something to send for which the raw rail had no room.
+    fn work_later(&mut self, at: u32) {
+        if let Some(path) = self.paths.get_mut(at as usize)
+            && !path.in_work
+        {
+            path.in_work = true;
+            self.work.push(at);
+        }
+    }
+
+    fn do_work(&mut self) {
+        for _ in 0..self.work.len().min(4) {
+            let Some(at) = self.work.pop() else { return };
+            if let Some(path) = self.paths.get_mut(at as usize) {
+                path.in_work = false;
+            }
+            if self.flush(at) {
+                self.work_later(at);
+            }
+        }
+    }
+
+    fn next_told(&mut self) -> Option<Event> {
+        if let Some(cookie) = self.next_done() {
+            return Some(Event::Sent(cookie));
+        }
+        if let Some(cookie) = self.next_filled() {
+            return Some(Event::Delivered(cookie));
+        }
+        self.next_report()
+    }
+
+    fn on_raw(&mut self, event: Event) -> Option<Event> {
+        match event {
+            Event::Frame(frame) => return self.on_frame(&frame),
+            Event::Sent(cookie) => self.on_raw_sent(cookie),
+            Event::Delivered(cookie) => return self.on_raw_delivered(cookie),
+            Event::Lost(peer, why) | Event::Down(peer, why) => self.on_raw_lost(peer.0, why),
+            Event::Up(_) => {}
+            Event::Moved(_, frame) => {
+                // Of a link below this one, which makes no sense.
+                if !frame.is_whole() {
+                    self.raw.release(frame.id);
+                }
+            }
+        }
+        None
+    }
+
+    /// Where the clock stands. After a pause nobody is taken for dead before what came meanwhile has been heard.
+    fn tick(&mut self, now: Instant) {
+        let now = now.as_nanos().max(self.now);
+        let patience = self.config.dead_after.as_nanos();
+        if now.saturating_sub(self.now) > patience / 2 {
+            self.grace = now.saturating_add(patience / 4);
+        }
+        self.now = now;
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn card(&self) -> &[u8] {
+        self.card
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        let (theirs, below) = Card::read(card)?;
+        let width = self.config.card_bytes as usize;
+        if below.len() > width {
+            return Err(Unreachable::Full);
+        }
+        let (at, reused) = match self.free.first() {
+            Some(at) => (at, true),
+            None => (self.touched, false),
+        };
+        if at as usize >= self.paths.len() {
+            return Err(Unreachable::Full);
+        }
+        let raw = self.raw.add_peer(Peer(at), below)?;
+        if reused {
+            self.free.pop();
+        } else {
+            self.touched = self.touched.wrapping_add(1);
+        }
+        self.sessions = self.sessions.wrapping_add(1);
+        let (own, mine) = (self.config.incarnation, self.sessions);
+        let seeds = [
+            header::seed(&self.sums, (own, 0), (theirs.incarnation, 0)),
+            header::seed(&self.sums, (theirs.incarnation, 0), (own, 0)),
+        ];
+        let start = (at as usize).wrapping_mul(width);
+        if let Some(place) = self.cards.get_mut(start..start.wrapping_add(width)) {
+            place.iter_mut().zip(below).for_each(|(to, from)| *to = *from);
+        }
+        if let Some(path) = self.paths.get_mut(at as usize) {
+            let first = self.config.first_number;
+            *path = Path {
+                state: State::Quiet,
+                their_link: theirs.link,
+                raw_known: true,
+                sums: self.config.sums || theirs.sums,
+                raw,
+                peer: peer.0,
+                card_len: below.len() as u32,
+                hello_seeds: seeds,
+                their_incarnation: theirs.incarnation,
+                mine,
+                next: first,
+                first,
+                oldest: first,
+                window: self.config.window,
+                allowed: self.config.initial_window,
+                threshold: self.config.window,
+                ..Path::new_zeroed()
+            };
+        }
+        Ok(Endpoint(at))
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        self.forget(endpoint);
+    }
+
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        self.draft(to, shape)
+    }
+
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        self.commit_draft(ticket)
+    }
+
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.give(to, None, shape, header, body, cookie) }
+    }
+
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        let bytes: [u8; 24] = zerocopy::transmute!(header.map(u64::to_le));
+        let shape = Shape { tag, lane: Lane::Eager, header: 24, len: (body.len() as u32).wrapping_add(24) };
+        // SAFETY: passed on from the caller; such a body is always copied.
+        unsafe { self.give(to, None, shape, &bytes, body, Cookie(0)) }
+    }
+
+    fn request_init(&mut self, extra: &mut [u8]) {
+        let _ = extra;
+    }
+
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        let _ = extra;
+    }
+
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        let _ = extra;
+        // SAFETY: passed on from the caller.
+        unsafe { self.give(to, None, shape, header, body, cookie) }
+    }
+
+    /// What is fetched has neither number nor check.
+    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<super::rail::Loan> {
+        let _ = (to, body);
+        None
+    }
+
+    unsafe fn fetch(&mut self, from: Endpoint, loan: &super::rail::Loan, sink: Span) -> bool {
+        let _ = (from, loan, sink);
+        false
+    }
+
+    fn orphan(&self, to: Endpoint) -> Option<Orphan> {
+        self.orphan_of(to)
+    }
+
+    fn rehomed(&mut self, to: Endpoint, origin: Origin) {
+        self.rehome(to, origin);
+    }
+
+    unsafe fn send_moved(
+        &mut self,
+        to: Endpoint,
+        origin: Origin,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.give(to, Some(origin), shape, header, body, cookie) }
+    }
+
+    fn claim(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
+        self.claim_of(from, origin)
+    }
+
+    fn drained(&self, to: Endpoint) -> bool {
+        self.paths.get(to.0 as usize).is_none_or(|path| {
+            path.kept == 0 && (!path.raw_known || path.state == State::Free || self.raw.drained(path.raw))
+        })
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        self.tick(now);
+        self.give_back_spoilt();
+        if let Some(event) = self.next_told() {
+            return Some(event);
+        }
+        self.do_work();
+        self.turn = self.turn.wrapping_add(1);
+        if self.turn.is_multiple_of(TURNS) {
+            self.run_timers();
+            self.send_acks(false);
+        }
+        self.more = true;
+        for _ in 0..AT_ONCE {
+            let Some(event) = self.raw.poll(now) else {
+                self.more = false;
+                self.run_timers();
+                self.send_acks(true);
+                break;
+            };
+            if let Some(event) = self.on_raw(event) {
+                return Some(event);
+            }
+        }
+        self.next_told()
+    }
+
+    fn poll_short(&mut self) -> Option<super::rail::Short> {
+        None
+    }
+
+    fn poll_again(&mut self) -> Option<super::rail::Frame> {
+        None
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        self.read_held(frame, at, into)
+    }
+
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
+        self.deliver_held(frame, skip, sink, cookie)
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        self.release_held(frame);
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        let told = !(self.done.is_empty() && self.filled.is_empty() && self.reports.is_empty());
+        let at_once = (told || self.more || self.spoilt.get()).then_some(self.now);
+        let work = (!self.work.is_empty()).then(|| self.now.saturating_add(self.config.ack_delay.as_nanos()));
+        let ack = self.acks.first().and_then(|at| self.paths.get(at as usize)).map(|path| path.ack_due);
+        let own = [at_once, work, ack, self.timers.first()].into_iter().flatten().min().map(Instant::from_nanos);
+        [own, self.raw.poll_at()].into_iter().flatten().min()
+    }
+
+    fn arm(&mut self) -> bool {
+        if !(self.done.is_empty() && self.filled.is_empty() && self.reports.is_empty()) || self.spoilt.get() {
+            return false;
+        }
+        if !self.work.is_empty() {
+            return false;
+        }
+        self.raw.arm()
+    }
+}
+
+/// What the rails above see: limits leave room for the link's own bytes, and for those of a frame that has moved here.
+fn attributes(raw: &Attributes) -> Attributes {
+    let mut capabilities = raw.capabilities & Capabilities::SEND;
+    capabilities |= Capabilities::SEND_INPLACE | Capabilities::FAILOVER_SUPPORT;
+    capabilities |= raw.capabilities & (Capabilities::SIGNALED | Capabilities::SINGLE_ADD_PROCS);
+    let own = (HEADER + PREFIX) as u32;
+    let eager_limit = raw.eager_limit.saturating_sub(own);
+    let max_send_size = raw.max_send_size.saturating_sub(own);
+    Attributes {
+        capabilities,
+        eager_limit,
+        rendezvous_eager_limit: raw.rendezvous_eager_limit.min(eager_limit),
+        min_fragment: raw.min_fragment.min(max_send_size),
+        max_send_size,
+        cache_size: 0,
+        cache_bytes: 0,
+        ..*raw
+    }
+}
+
+const fn lane_of(byte: u8) -> Lane {
+    match byte {
+        0 => Lane::Control,
+        1 => Lane::Eager,
+        _ => Lane::Bulk,
+    }
+}
+
+const _: () = assert!(Lane::Control as u8 == 0 && Lane::Eager as u8 == 1 && Lane::Bulk as u8 == 2);
+
+/// How long each table is.
+struct Sizes {
+    peers: usize,
+    cards: usize,
+    ring: usize,
+    bits: usize,
+    slots: usize,
+    slot: usize,
+    long: usize,
+    longest: usize,
+    coming: usize,
+}
+
+impl Sizes {
+    fn of(config: &Config, raw: &Attributes) -> Self {
+        let peers = config.peers as usize;
+        let longest = raw.max_send_size.max(raw.eager_limit) as usize;
+        let room = Config::room(longest as u32);
+        Self {
+            peers,
+            cards: peers.saturating_mul(config.card_bytes as usize),
+            ring: peers.saturating_mul(config.window as usize),
+            bits: peers.saturating_mul(3).saturating_mul(config.words()),
+            slots: (config.slots as usize).saturating_add(config.control_slots as usize),
+            slot: HEAD_ROOM.saturating_add(room),
+            long: if longest > room { config.long_slots as usize } else { 0 },
+            longest,
+            coming: (raw.frames_kept as usize).saturating_add(config.deliveries as usize),
+        }
+    }
+}
+
+impl Config {
+    /// Bytes that a link over `raw` takes from an arena at most.
+    pub fn bytes<R: Rail>(&self, raw: &R) -> usize {
+        let config = self.sane(raw.attributes());
+        let sizes = Sizes::of(&config, raw.attributes());
+        [
+            Arena::cost::<u8>(card::PREFIX.saturating_add(raw.card().len())),
+            Arena::cost::<Path>(sizes.peers),
+            Arena::cost::<u8>(sizes.cards),
+            Arena::cost::<u32>(sizes.ring),
+            Arena::cost::<u64>(sizes.bits),
+            Pool::<Kept>::cost(sizes.slots as u32),
+            Memory::cost(sizes.slots, sizes.slot),
+            Memory::cost(sizes.long, sizes.longest),
+            Pool::<Coming>::cost(sizes.coming as u32),
+            Arena::cost::<Progress>(sizes.coming),
+            Memory::cost(sizes.coming, TAIL),
+            Memory::cost(1, sizes.longest),
+            Queue::cost(sizes.long),
+            Queue::cost(sizes.slots),
+            Queue::cost(sizes.coming),
+            Queue::cost(sizes.peers).saturating_mul(4),
+            Timers::cost(sizes.peers),
+            16, // of a block that begins anywhere
+        ]
+        .into_iter()
+        .fold(0, usize::saturating_add)
+    }
+}

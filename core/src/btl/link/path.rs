@@ -1,0 +1,162 @@
+//! What is kept for each peer.
+
+use zerocopy::FromZeros;
+
+use super::estimator::Estimator;
+use super::outgoing::List;
+use crate::btl::{Endpoint, Lost};
+
+/// How it stands with a peer.
+#[derive(FromZeros, Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum State {
+    /// Nobody's.
+    Free,
+    /// Added; nothing was to be sent yet.
+    Quiet,
+    /// The two sides greet each other.
+    Greeting,
+    /// Both know each other.
+    Up,
+    /// Out of order, and probed.
+    Down,
+    /// The peer has said good-bye.
+    Closed,
+}
+
+/// The way to one peer.
+#[derive(FromZeros, Clone, Copy, Debug)]
+pub(super) struct Path {
+    pub state: State,
+    /// The peer's name of its end.
+    pub their_link: u8,
+    /// Whether the rail below knows the peer.
+    pub raw_known: bool,
+    /// Whether bodies are summed, as either side wishes.
+    pub sums: bool,
+    pub raw: Endpoint,
+    /// The engine's number of the peer.
+    pub peer: u32,
+    pub card_len: u32,
+    /// Both sides' incarnations are in here: of greetings.
+    pub hello_seeds: [u32; 2],
+    /// Where the checks of frames begin: out, in.
+    pub seeds: [u32; 2],
+    pub their_incarnation: u64,
+    /// This side's session, the peer's (0 as long as it is not known), and whether the peer knows this side's.
+    pub mine: u64,
+    pub theirs: u64,
+    pub known: bool,
+
+    // What goes out.
+    /// Number of the next frame.
+    pub next: u64,
+    /// The first number that is not acknowledged.
+    pub first: u64,
+    /// No frame before this number is kept.
+    pub oldest: u64,
+    /// Frames that may be unacknowledged.
+    pub window: u32,
+    /// Frames kept and unacknowledged.
+    pub kept: u32,
+    /// Of those, the ones that are under way, in the order in which they left last.
+    pub sent: List,
+    pub in_flight: u32,
+    /// Those that have to leave: control frames, others.
+    pub waiting: [List; 2],
+    /// Frames that left so far, resent ones included; and the latest one that is acknowledged.
+    pub left: u64,
+    pub latest: u64,
+    /// Congestion window in frames, its fraction, and where slow start ends.
+    pub allowed: u32,
+    pub fraction: u32,
+    pub threshold: u32,
+    /// A loss of a frame that left before this one was dealt with.
+    pub recovered: u64,
+    /// Timeouts in a row.
+    pub timeouts: u32,
+    pub estimator: Estimator,
+
+    // What comes in.
+    /// The first number that did not come.
+    pub base: u64,
+    /// One more than the highest number that came.
+    pub top: u64,
+    /// Frames that came since the last acknowledgement left.
+    pub owed: u32,
+    pub ack_due: u64,
+    /// One of those is long: its sender waits for it.
+    pub ack_long: bool,
+    /// Where the next ack's bits begin, behind `base`.
+    pub ack_part: u32,
+    /// Deliveries that are taken up.
+    pub coming: u32,
+
+    // Health.
+    pub heard_at: u64,
+    /// Since when the peer owes a sign of life; 0: it does not.
+    pub owes_since: u64,
+    pub probe_at: u64,
+    pub probe_gap: u64,
+    pub probe: u16,
+    /// Number of a probe that has to be answered, plus one.
+    pub answer: u32,
+    /// A greeting has to be sent.
+    pub greets: bool,
+    pub why: Why,
+    pub told_down: bool,
+
+    // Membership in queues.
+    pub in_acks: bool,
+    pub in_work: bool,
+    pub in_reports: bool,
+}
+
+/// [`Lost`], in memory that began as zeros.
+#[derive(FromZeros, Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Why {
+    Broken,
+    Closed,
+    TimedOut,
+    Misbehaved,
+}
+
+impl From<Lost> for Why {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Broken => Self::Broken,
+            Lost::Closed => Self::Closed,
+            Lost::TimedOut => Self::TimedOut,
+            Lost::Misbehaved => Self::Misbehaved,
+        }
+    }
+}
+
+impl From<Why> for Lost {
+    fn from(why: Why) -> Self {
+        match why {
+            Why::Broken => Self::Broken,
+            Why::Closed => Self::Closed,
+            Why::TimedOut => Self::TimedOut,
+            Why::Misbehaved => Self::Misbehaved,
+        }
+    }
+}
+
+impl Path {
+    /// Frames of other lanes than control that may leave now, of those that are to leave at all.
+    pub const fn has_room(&self) -> bool {
+        self.in_flight < self.allowed
+    }
+
+    /// Frames that were handed up beyond one that has not come.
+    pub const fn has_holes(&self) -> bool {
+        self.top != self.base
+    }
+
+    /// Whether the two sides know each other, so that frames have a check.
+    pub const fn met(&self) -> bool {
+        self.theirs != 0
+    }
+}

@@ -1,0 +1,70 @@
+//! Links that go down and come back.
+
+use super::bench::{Bench, bytes};
+use super::wire::Faults;
+use crate::btl::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn is_down(bench: &Bench, end: usize) -> Option<Lost> {
+    match bench.ends[end].reports.last() {
+        Some(Event::Down(_, why)) => Some(*why),
+        _ => None,
+    }
+}
+
+fn is_up(bench: &Bench, end: usize) -> bool {
+    matches!(bench.ends[end].reports.last(), None | Some(Event::Up(_)))
+}
+
+#[test]
+fn p15_silence_is_down_and_an_answer_is_up_with_all_frames_once() {
+    for first in [0, u64::from(u16::MAX) - 3] {
+        let mut bench = Bench::new(2, 1, Faults::default(), |config| config.first_number = first);
+        for number in 0..20 {
+            bench.send(0, 1, Lane::Bulk, &bytes(number, 8 + number as usize * 400));
+        }
+        bench.settle();
+        bench.faults(|faults| faults.silent = true);
+        let since = bench.now;
+        for number in 20..30 {
+            assert!(bench.try_send(0, 1, Lane::Bulk, &bytes(number, 8 + number as usize * 300)).is_ok());
+        }
+        bench.until("the silence is noticed", |bench| is_down(bench, 0).is_some());
+        assert_eq!(is_down(&bench, 0), Some(Lost::TimedOut));
+        assert!((4 * SECOND..8 * SECOND).contains(&(bench.now - since)), "{}", bench.now - since);
+        assert_eq!(bench.try_send(0, 1, Lane::Control, &bytes(99, 8)), Err(SendError::Unreachable));
+        bench.run_for(20 * SECOND);
+        assert_eq!(bench.ends[0].reports.len(), 1, "told once");
+        bench.faults(|faults| faults.silent = false);
+        bench.until("it is back", |bench| is_up(bench, 0) && is_up(bench, 1));
+        for number in 30..40 {
+            bench.send(0, 1, Lane::Eager, &bytes(number, 100));
+        }
+        bench.settle();
+        bench.check(0, 1, (0..40).collect());
+    }
+}
+
+#[test]
+fn p15_a_raw_rail_that_loses_the_peer_is_added_again() {
+    for seed in 0..8 {
+        let faults = Faults { drop: 50, late_body: 300, in_place: 500, jitter: 5000, ..Faults::default() };
+        let mut bench = Bench::new(2, seed, faults, |_| {});
+        let mut count = 0;
+        for _ in 0..5 {
+            for _ in 0..30 {
+                let len = 8 + bench.dice.below(9000) as usize;
+                bench.send(0, 1, Lane::Bulk, &bytes(count, len));
+                count += 1;
+            }
+            bench.shared.borrow_mut().cut(0, 1);
+            bench.until("both are told", |bench| is_down(bench, 0).is_some() && is_down(bench, 1).is_some());
+            assert_eq!(is_down(&bench, 0), Some(Lost::Broken));
+            bench.until("both are back", |bench| is_up(bench, 0) && is_up(bench, 1));
+        }
+        bench.settle();
+        bench.check(0, 1, (0..count).collect());
+        assert_eq!(bench.ends[0].link.counters().downs, 5);
+    }
+}

@@ -1,0 +1,7 @@
+//! Links over a wire on which everything goes wrong.
+
+mod bench;
+mod exact;
+mod health;
+mod hostile;
+mod wire;

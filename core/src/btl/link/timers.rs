@@ -1,0 +1,154 @@
+//! Deadlines, one for each peer at most: a heap with places.
+
+use zerocopy::FromZeros;
+
+use crate::arena::{Arena, OutOfMemory};
+
+/// The earliest deadline first. A deadline that has moved on stays where it was until it comes up.
+#[derive(Debug)]
+pub(super) struct Timers<'m> {
+    heap: &'m mut [Timer],
+    /// Where each index stands in the heap, plus one; 0 where it does not.
+    place: &'m mut [u32],
+    len: usize,
+}
+
+#[derive(FromZeros, Clone, Copy, Debug)]
+struct Timer {
+    due: u64,
+    index: u32,
+}
+
+impl<'m> Timers<'m> {
+    pub fn new(arena: &mut Arena<'m>, count: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self { heap: arena.table(count)?, place: arena.table(count)?, len: 0 })
+    }
+
+    pub const fn cost(count: usize) -> usize {
+        Arena::cost::<Timer>(count).saturating_add(Arena::cost::<u32>(count))
+    }
+
+    /// The earliest deadline.
+    pub fn first(&self) -> Option<u64> {
+        if self.len == 0 {
+            return None;
+        }
+        self.heap.first().map(|timer| timer.due)
+    }
+
+    /// Sets a deadline, unless there is an earlier one.
+    pub fn set(&mut self, index: u32, due: u64) {
+        let at = match self.place.get(index as usize) {
+            None => return,
+            Some(0) => {
+                self.len = self.len.wrapping_add(1);
+                self.len.wrapping_sub(1)
+            }
+            Some(place) => {
+                let at = (*place as usize).wrapping_sub(1);
+                if self.heap.get(at).is_none_or(|timer| timer.due <= due) {
+                    return;
+                }
+                at
+            }
+        };
+        self.put(at, Timer { due, index });
+        self.rise(at);
+    }
+
+    /// Takes the first one out that is due.
+    pub fn pop(&mut self, now: u64) -> Option<u32> {
+        let first = *self.heap.first().filter(|timer| self.len > 0 && timer.due <= now)?;
+        self.remove(first.index);
+        Some(first.index)
+    }
+
+    /// Takes the deadline of an index out.
+    pub fn remove(&mut self, index: u32) {
+        let Some(place) = self.place.get_mut(index as usize) else { return };
+        if *place == 0 {
+            return;
+        }
+        let at = (*place as usize).wrapping_sub(1);
+        *place = 0;
+        self.len = self.len.wrapping_sub(1);
+        if at == self.len {
+            return;
+        }
+        if let Some(last) = self.heap.get(self.len).copied() {
+            self.put(at, last);
+            self.rise(at);
+            self.sink(at);
+        }
+    }
+
+    fn put(&mut self, at: usize, timer: Timer) {
+        if let (Some(entry), Some(place)) = (self.heap.get_mut(at), self.place.get_mut(timer.index as usize)) {
+            *entry = timer;
+            *place = (at as u32).wrapping_add(1);
+        }
+    }
+
+    fn rise(&mut self, mut at: usize) {
+        while at > 0 {
+            let above = (at - 1) / 2;
+            let (Some(&low), Some(&high)) = (self.heap.get(at), self.heap.get(above)) else { return };
+            if high.due <= low.due {
+                return;
+            }
+            self.put(at, high);
+            self.put(above, low);
+            at = above;
+        }
+    }
+
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let left = at.wrapping_mul(2).wrapping_add(1);
+            let due = |at: usize| self.heap.get(at).filter(|_| at < self.len).map_or(u64::MAX, |timer| timer.due);
+            let below = if due(left.wrapping_add(1)) < due(left) { left.wrapping_add(1) } else { left };
+            if below >= self.len || due(at) <= due(below) {
+                return;
+            }
+            let (Some(&high), Some(&low)) = (self.heap.get(at), self.heap.get(below)) else { return };
+            self.put(below, high);
+            self.put(at, low);
+            at = below;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn deadlines_come_in_order(ops in prop::collection::vec((0u8..3, 0u32..9, 0u64..50), 0..200)) {
+            let mut block = [0u8; 512];
+            let mut timers = Timers::new(&mut Arena::new(&mut block), 9).unwrap();
+            let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+            for (op, index, due) in ops {
+                match op {
+                    0 => {
+                        timers.set(index, due);
+                        let entry = model.entry(index).or_insert(due);
+                        *entry = due.min(*entry);
+                    }
+                    1 => {
+                        timers.remove(index);
+                        model.remove(&index);
+                    }
+                    _ => {
+                        let popped = timers.pop(due);
+                        let least = model.values().min().copied().filter(|least| *least <= due);
+                        prop_assert_eq!(popped.and_then(|index| model.remove(&index)), least);
+                    }
+                }
+                prop_assert_eq!(timers.first(), model.values().min().copied());
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Links, over a rail of which nothing is known.
+
+use towline_core::arena::{Arena, OutOfMemory};
+use towline_core::btl::Rail;
+use towline_core::btl::link::{Checksum, Config, Crc32c, Link};
+
+use crate::opaque::Opaque;
+use crate::{any, bytes, keep, loopback};
+
+/// Reaches all of it.
+pub fn reach() {
+    let mut room = [0; 4096];
+    keep(Crc32c.sum(any(0), bytes(&mut room)));
+    let _ = link(&mut Arena::new(bytes(&mut room)));
+}
+
+fn link(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
+    let raw = Opaque;
+    let config = any(Config::new(any(0), any(0), raw.attributes()));
+    keep(config.bytes(&raw));
+    let mut link = Link::new(raw, Crc32c, config, arena)?;
+    keep((*link.counters(), link.used(), link.raw().poll_at(), link.raw_mut().arm()));
+    loopback::rail(&mut link);
+    Ok(())
+}
