@@ -496,7 +496,7 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         self.next_told()
     }
 
-    fn poll_short(&mut self) -> Option<super::rail::Short> {
+    fn poll_short(&mut self, _tag: u8) -> Option<super::rail::Short> {
         None
     }
 
