@@ -655,3 +655,17 @@ fn a_receive_from_a_rank_that_has_left_ends_though_they_never_talked() {
         let _ = world.finish();
     });
 }
+
+#[test]
+fn the_end_of_a_world_of_several_links_goes_well_whichever_link_closes_first() {
+    for round in 0..10 {
+        ranks_with(
+            3,
+            |builder| builder.transports("tcp").links(4),
+            |world| {
+                world.barrier().unwrap();
+                world.finish().unwrap_or_else(|why| panic!("round {round}: {why}"));
+            },
+        );
+    }
+}
