@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use signal_hook::consts::{SIGCHLD, SIGKILL, SIGTERM};
 
 use super::children::{Children, End, Start};
 use super::message::{self, Order, Report};
-use super::output::{Printer, Sink, Source};
+use super::output::{Patient, Printer, Sink, Voice};
 use super::remote::{Remote, Told};
 use super::{Host, Launch, LaunchError, files, hosts, signals};
 use crate::environment::host_name;
@@ -82,6 +83,7 @@ struct Conductor {
     starting: usize,
     server: Server,
     sink: Arc<dyn Sink>,
+    voice: Voice,
     tell: mpsc::Sender<Event>,
     environment: Environment,
     phase: Phase,
@@ -89,6 +91,8 @@ struct Conductor {
     status: Option<u8>,
     time_limit: Option<Instant>,
     strangers: u32,
+    /// A signal or the time limit ends the job: whoever reads its output is not waited for.
+    hurry: Arc<AtomicBool>,
 }
 
 /// Runs a job to its end.
@@ -115,7 +119,13 @@ pub(super) fn run(launch: Launch) -> Result<u8, LaunchError> {
 
     let (tell, events) = mpsc::channel();
     let of_signals = tell.clone();
-    let watched = signals::watch(move |signal| drop(of_signals.send(Event::Signal(signal))));
+    let hurry = Arc::new(AtomicBool::new(false));
+    let hurried = Arc::clone(&hurry);
+    let watched = signals::watch(move |signal| {
+        // At once: whoever is to hear of the signal may be waiting for the reader.
+        hurried.fetch_or(signals::ends(signal), Ordering::Relaxed);
+        drop(of_signals.send(Event::Signal(signal)));
+    });
     watched.map_err(|source| LaunchError::System { what: "watch signals", source })?;
 
     let mut environment = Environment { size: launch.size, ..Environment::singleton() };
@@ -125,7 +135,9 @@ pub(super) fn run(launch: Launch) -> Result<u8, LaunchError> {
     let server = server.map_err(|source| LaunchError::System { what: "listen for ranks", source })?;
 
     let broken = tell.clone();
-    let printer = Printer::new(launch.prefix, io::stdout(), io::stderr(), move || {
+    let out = Patient::new(io::stdout(), Arc::clone(&hurry));
+    let [err, own] = [(); 2].map(|()| Patient::new(io::stderr(), Arc::clone(&hurry)));
+    let printer = Printer::new(launch.prefix, out, err, move || {
         // The conductor has ended where nobody hears it, and needs no telling.
         let _ = broken.send(Event::OutputBroken);
     });
@@ -144,11 +156,13 @@ pub(super) fn run(launch: Launch) -> Result<u8, LaunchError> {
         places: places.collect(),
         server,
         sink: Arc::new(printer),
+        voice: Voice::start(own).map_err(|source| LaunchError::System { what: "start a thread", source })?,
         tell,
         environment,
         phase: Phase::Running,
         status: None,
         strangers: 0,
+        hurry,
     };
     Ok(conductor.run(&events, is_here))
 }
@@ -192,8 +206,9 @@ impl Conductor {
             }
             self.late();
         }
+        let status = self.status.unwrap_or(0);
         self.clean_up(events);
-        self.status.unwrap_or(0)
+        status
     }
 
     /// Starts one rank more, or the agent of one host more; false where there is nothing to start.
@@ -249,7 +264,7 @@ impl Conductor {
         let tell = self.tell.clone();
         let remote = Remote::start(
             &self.launch.shell,
-            &self.places[place].name,
+            (&self.places[place].name, self.places[place].ranks.clone()),
             &self.launch.agent,
             Instant::now() + AGENT_LIMIT,
             Arc::clone(&self.sink),
@@ -367,7 +382,7 @@ impl Conductor {
             server::Event::Refused { from, why } => {
                 self.strangers += 1;
                 if self.strangers <= STRANGERS_MAX {
-                    say(&format!("refused a connection from {from}: {why}"));
+                    self.voice.say(format!("refused a connection from {from}: {why}"));
                 }
             }
         }
@@ -376,7 +391,9 @@ impl Conductor {
     fn told(&mut self, place: usize, told: Told) {
         let name = self.places[place].name.clone();
         match told {
-            Told::Noise(noise) => say(&format!("{name} says: {}", String::from_utf8_lossy(&noise).trim_end())),
+            Told::Noise(noise) => {
+                self.voice.say(format!("{name} says: {}", String::from_utf8_lossy(&noise).trim_end()))
+            }
             Told::Closed => self.closed(place),
             Told::Report(Report::Ready) => {
                 let order = self.order(place);
@@ -416,8 +433,6 @@ impl Conductor {
         }
         remote.kill();
         for rank in ranks {
-            self.sink.end(rank, Source::Stdout);
-            self.sink.end(rank, Source::Stderr);
             self.over(rank);
         }
     }
@@ -487,10 +502,10 @@ impl Conductor {
         }
         self.status = Some(status);
         if self.phase == Phase::Running {
-            say(&format!("{why}; ending the job"));
+            self.voice.say(format!("{why}; ending the job"));
             self.terminate(SIGTERM);
         } else {
-            say(why);
+            self.voice.say(why);
         }
     }
 
@@ -519,7 +534,7 @@ impl Conductor {
     }
 
     fn kill_all(&mut self, why: &str) {
-        say(&format!("{why}: killing {}", self.running()));
+        self.voice.say(format!("{why}: killing {}", self.running()));
         self.signal_all(SIGKILL);
         self.phase = Phase::Killing { give_up_at: Instant::now() + KILLED_LIMIT };
     }
@@ -544,6 +559,7 @@ impl Conductor {
         }
         match self.phase {
             Phase::Running if self.time_limit.is_some_and(|at| at <= now) => {
+                self.hurry.store(true, Ordering::Relaxed);
                 let limit = self.launch.time_limit.unwrap_or_default().as_secs_f64();
                 self.fail(
                     TIME_LIMIT_STATUS,
@@ -554,7 +570,7 @@ impl Conductor {
                 self.kill_all(&format!("not ended within {} s", self.launch.grace.as_secs_f64()));
             }
             Phase::Killing { give_up_at } if give_up_at <= now => {
-                say(&format!("even SIGKILL does not end {}: leaving them behind", self.running()));
+                self.voice.say(format!("even SIGKILL does not end {}: leaving them behind", self.running()));
                 self.status.get_or_insert(1);
                 (0..self.ranks.len() as u32).for_each(|rank| self.over(rank));
             }
@@ -571,16 +587,10 @@ impl Conductor {
         format!("{}{more}", first.join(", "))
     }
 
-    /// All ranks are over: takes the rest of their output, here and from other hosts.
-    fn clean_up(&mut self, events: &mpsc::Receiver<Event>) {
+    /// All ranks are over: takes the rest of their output, here and from other hosts, and sees that it is printed. Whoever
+    /// reads it is waited for, unless a signal or the time limit ends the job.
+    fn clean_up(mut self, events: &mpsc::Receiver<Event>) {
         let until = Instant::now() + KILLED_LIMIT;
-        for place in &mut self.places {
-            if matches!(place.hands, Hands::Here(_))
-                && let Hands::Here(children) = std::mem::replace(&mut place.hands, Hands::Nowhere)
-            {
-                children.finish();
-            }
-        }
         while self.places.iter().any(|place| matches!(place.hands, Hands::There(_))) {
             match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Event::Remote(place, told)) => self.told(place, told),
@@ -588,9 +598,15 @@ impl Conductor {
                 Err(_) => (0..self.places.len()).for_each(|place| self.closed(place)),
             }
         }
-        if self.strangers > STRANGERS_MAX {
-            say(&format!("refused {} connections in all", self.strangers));
+        for place in self.places {
+            if let Hands::Here(children) = place.hands {
+                children.finish();
+            }
         }
+        if self.strangers > STRANGERS_MAX {
+            self.voice.say(format!("refused {} connections in all", self.strangers));
+        }
+        self.voice.finish();
     }
 }
 
@@ -604,10 +620,4 @@ fn own_addresses() -> Vec<String> {
     let mut seen = HashSet::new();
     addresses.retain(|address| seen.insert(*address));
     addresses.iter().map(ToString::to_string).collect()
-}
-
-/// A word of the launcher itself. Its own standard error may be gone, which changes nothing.
-fn say(what: &str) {
-    use std::io::Write;
-    let _ = writeln!(io::stderr(), "towline: {what}");
 }

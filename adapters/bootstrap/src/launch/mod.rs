@@ -19,6 +19,9 @@
 //! fails ends the job before the rest are started. The launcher has up to three files open for each rank, for which it
 //! raises its own limit (not that of the ranks) as far as it may; where that is not far enough it starts none.
 //!
+//! Whoever reads the output is waited for. Once a signal or the time limit ends the job, a reader that takes nothing for a
+//! second gets no more.
+//!
 //! Each rank runs in a process group of its own. SIGINT, SIGTERM, SIGHUP and SIGQUIT to the launcher are passed on, and
 //! start the grace time; a second one kills. SIGUSR1 and SIGUSR2 are passed on only. A shell starts what it runs in the
 //! background with SIGINT and SIGQUIT ignored, and runners of all kinds ignore or block more: the launcher hears these

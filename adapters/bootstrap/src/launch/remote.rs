@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::children::attach;
 use super::message::{self, Order, Report};
-use super::output::Sink;
+use super::output::{Sink, Source};
 
 /// Remote shells that join the words of a command with blanks, for a shell at the other side to take apart again. All
 /// others are taken to pass words on as they are, as `ip netns exec` does.
@@ -36,11 +36,11 @@ pub(super) enum Told {
 }
 
 impl Remote {
-    /// Runs `shell host agent...`, and reads what comes back in a thread, which gives output to `sink` and the rest
-    /// to `tell`.
+    /// Runs `shell host agent...` for some ranks, and reads what comes back in a thread, which gives output to `sink` and
+    /// the rest to `tell`.
     pub(super) fn start(
         shell: &[String],
-        host: &str,
+        (host, ranks): (&str, Vec<u32>),
         agent: &[OsString],
         ready_until: Instant,
         sink: Arc<dyn Sink>,
@@ -68,6 +68,10 @@ impl Remote {
                         other => tell(Told::Report(other)),
                     }
                 }
+            }
+            for rank in ranks {
+                sink.end(rank, Source::Stdout);
+                sink.end(rank, Source::Stderr);
             }
             tell(Told::Closed);
         })?;
