@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::{env, panic, thread};
 
 use towline_host_tests::sim::checker::Summary;
-use towline_host_tests::sim::faults::Counts;
+use towline_host_tests::sim::faults::{Counts, FOR_EVER, Outage, Partition};
 use towline_host_tests::sim::job::{Report, add, run};
 use towline_host_tests::sim::swarm;
 
@@ -103,7 +103,8 @@ fn p15_what_is_only_delayed_still_arrives() {
         let nodes = setting.plan.programs.len() as u32;
         let window = |at: u32| (20_000 + u64::from(at) * 35_000, 80_000 + u64::from(at) * 50_000);
         setting.faults.stalls = (0..nodes).map(|node| (node, 0, window(node))).collect();
-        setting.faults.partitions = (1..nodes).map(|node| (0, node, window(node * 2))).collect();
+        let partition = |to| Partition { from: 0, to, both: to % 2 == 0, rail: None, window: window(to * 2) };
+        setting.faults.partitions = (1..nodes).map(partition).collect();
         counts.add(&run(setting).unwrap_or_else(|trouble| panic!("seed {seed}, stalled: {trouble}")).counts);
     }
     assert!(counts.stalled > 0 && counts.partitioned > 0);
@@ -113,7 +114,7 @@ fn p15_what_is_only_delayed_still_arrives() {
 fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
     for seed in [4, 8, 12] {
         let mut setting = swarm::setting(seed);
-        setting.faults.deaths = vec![(1, None, 50_000)];
+        setting.faults.outages = vec![Outage { node: 1, rail: None, window: (50_000, FOR_EVER) }];
         assert!(run(setting).is_err(), "seed {seed}: its messages cannot have arrived");
     }
 }
@@ -122,6 +123,7 @@ fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
 fn all_happened(total: &Total) {
     // Loss and death come with the link floor: off until then.
     let later = ["dropped", "duplicated", "corrupted", "partitioned", "stalled", "cut"];
+    let later = [&later[..], &["one_way", "unheard", "outages", "returned", "killed", "revived", "ghosts"]].concat();
     let missing: Vec<_> = total
         .counts
         .list()

@@ -1,10 +1,10 @@
 //! The simulated network itself: each fault that the next floors must bear does happen, and can be counted.
 
-use towline_core::btl::{Cookie, Event, Lane, Lost, Peer, Rail, SendError, Sent, Shape};
+use towline_core::btl::{Cookie, Endpoint, Event, Lane, Lost, Peer, Rail, SendError, Sent, Shape};
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
 use towline_host_tests::dice::{Dice, patterned};
-use towline_host_tests::sim::faults::{Counts, Faults, Make};
+use towline_host_tests::sim::faults::{Counts, FOR_EVER, Faults, Make, Outage, Partition};
 use towline_host_tests::sim::net::Net;
 use towline_host_tests::sim::rail::SimRail;
 
@@ -12,13 +12,17 @@ const FRAMES: u64 = 200;
 
 /// Sends frames from node 0 to node 1, one a microsecond, and gives what arrived in order, with the counts.
 fn traffic(faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
-    let make = Make { slots: 1000, ..Make::default() };
+    traffic_by(Make::default(), faults)
+}
+
+fn traffic_by(make: Make, faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
+    let make = Make { slots: 1000, ..make };
     let net = Net::new(2, vec![make], faults, Dice::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     let to = one.add_peer(Peer(1), other.card()).expect("reachable");
     other.add_peer(Peer(0), one.card()).expect("reachable");
     let (mut got, mut rest) = (vec![], vec![]);
-    for step in 0..FRAMES * 2 {
+    for step in (0..FRAMES * 2).chain([1_000_000]) {
         let now = Instant::from_nanos(step * 1000);
         if step < FRAMES {
             send(&mut one, to, step);
@@ -68,15 +72,15 @@ fn jitter_makes_frames_overtake() {
 
 #[test]
 fn frames_are_dropped_doubled_and_corrupted() {
-    let (got, _, counts) = traffic(Faults { drop: 100, ..Faults::default() });
+    let (got, _, counts) = traffic_by(Make::default().datagrams(), Faults { drop: 100, ..Faults::default() });
     assert!(counts.dropped > 0);
     assert_eq!(got.len() as u64, FRAMES - counts.dropped);
 
-    let (got, _, counts) = traffic(Faults { duplicate: 100, ..Faults::default() });
+    let (got, _, counts) = traffic_by(Make::default().datagrams(), Faults { duplicate: 100, ..Faults::default() });
     assert!(counts.duplicated > 0);
     assert_eq!(got.len() as u64, FRAMES + counts.duplicated);
 
-    let (got, _, counts) = traffic(Faults { corrupt: 100, ..Faults::default() });
+    let (got, _, counts) = traffic_by(Make::default().datagrams(), Faults { corrupt: 100, ..Faults::default() });
     let changed = got.iter().zip(all()).filter(|(got, sent)| *got != sent).count() as u64;
     assert!(counts.corrupted > 0);
     assert_eq!(changed, counts.corrupted);
@@ -84,11 +88,21 @@ fn frames_are_dropped_doubled_and_corrupted() {
 
 #[test]
 fn partitions_hold_up_or_lose() {
-    let partitions = vec![(1, 0, (20_000, 60_000))];
-    let (got, _, counts) = traffic(Faults { partitions: partitions.clone(), ..Faults::default() });
-    assert_eq!((got.len() as u64, counts.partitioned > 0), (FRAMES, true));
-    let (got, _, counts) = traffic(Faults { partitions, drop: 1, ..Faults::default() });
-    assert!(counts.partitioned > 0 && got.len() as u64 <= FRAMES - counts.partitioned);
+    let window = (20_000, 60_000);
+    let partition = Partition { from: 1, to: 0, both: true, rail: None, window };
+    let one = |partition| Faults { partitions: vec![partition], ..Faults::default() };
+    let (got, _, counts) = traffic(one(partition));
+    assert_eq!((got.len() as u64, counts.partitioned > 0, counts.one_way), (FRAMES, true, 0));
+    let datagrams = Make::default().datagrams();
+    let (got, _, counts) = traffic_by(datagrams, one(partition));
+    assert_eq!((got.len() as u64, counts.partitioned), (FRAMES - 40, 40));
+    // The other way only, then this one.
+    let (got, ..) = traffic_by(datagrams, one(Partition { both: false, ..partition }));
+    assert_eq!(got.len() as u64, FRAMES);
+    let (got, _, counts) = traffic_by(datagrams, one(Partition { from: 0, to: 1, both: false, ..partition }));
+    assert_eq!((got.len() as u64, counts.one_way), (FRAMES - 40, 40));
+    let (got, ..) = traffic_by(datagrams, one(Partition { rail: Some(1), ..partition }));
+    assert_eq!(got.len() as u64, FRAMES);
 }
 
 #[test]
@@ -100,8 +114,11 @@ fn a_stalled_rail_catches_up() {
 
 #[test]
 fn both_ends_hear_of_a_death_once_and_of_nothing_after() {
-    let (got, rest, counts) = traffic(Faults { deaths: vec![(1, None, 50_000)], ..Faults::default() });
-    assert_eq!(counts.cut, 1);
+    let (got, rest, counts) = traffic(Faults {
+        outages: vec![Outage { node: 1, rail: None, window: (50_000, FOR_EVER) }],
+        ..Faults::default()
+    });
+    assert_eq!((counts.cut, counts.outages), (1, 1));
     assert!(!got.is_empty() && (got.len() as u64) < FRAMES);
     let lost = rest.iter().filter(|event| matches!(event, Event::Lost(_, Lost::Broken))).count();
     assert_eq!((lost, rest.len()), (2, 2));
@@ -126,4 +143,75 @@ fn a_body_in_place_is_read_late_and_left_alone_after_the_peer_is_gone() {
     assert_eq!(frame.head()[2..], [2; 54], "read when the peer was deleted, at the latest");
     assert!(one.poll(Instant::from_nanos(2_000_000)).is_none(), "nothing is reported for a deleted peer");
     assert_eq!(one.reserve(to, shape).err(), Some(SendError::Unreachable));
+}
+
+/// Two ends that know each other, and a network with the given faults.
+fn pair(make: Make, faults: Faults) -> (Net, SimRail, SimRail) {
+    let net = Net::new(2, vec![make], faults, Dice::new(5));
+    let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
+    one.add_peer(Peer(1), other.card()).expect("reachable");
+    other.add_peer(Peer(0), one.card()).expect("reachable");
+    (net, one, other)
+}
+
+fn frames(rail: &mut SimRail, now: u64) -> (usize, usize) {
+    let events: Vec<_> = std::iter::from_fn(|| rail.poll(Instant::from_nanos(now))).collect();
+    let lost = events.iter().filter(|event| matches!(event, Event::Lost(..))).count();
+    (events.len() - lost, lost)
+}
+
+#[test]
+fn a_connection_that_broke_is_made_again_when_the_rail_is_back() {
+    let outages = vec![Outage { node: 1, rail: Some(0), window: (50_000, 200_000) }];
+    let (net, mut one, mut other) = pair(Make::default(), Faults { outages, ..Faults::default() });
+    send(&mut one, Endpoint(1), 1);
+    assert_eq!(frames(&mut other, 40_000), (1, 0));
+    send(&mut one, Endpoint(1), 2);
+    net.advance(50_000); // it breaks
+    for rail in [&mut other, &mut one] {
+        assert_eq!(frames(rail, 150_000), (0, 1));
+    }
+    // Too early: that is told, and nothing arrives.
+    let to = one.add_peer(Peer(1), other.card()).expect("local");
+    send(&mut one, to, 3);
+    assert_eq!((frames(&mut other, 199_000), frames(&mut one, 210_000)), ((0, 0), (0, 1)));
+    let to = one.add_peer(Peer(1), other.card()).expect("local");
+    send(&mut one, to, 4);
+    assert_eq!(frames(&mut other, 300_000), (0, 0), "not known here yet");
+    other.add_peer(Peer(0), one.card()).expect("local");
+    assert_eq!(frames(&mut other, 300_000), (1, 0));
+    assert_eq!(net.counts().returned, 2);
+}
+
+#[test]
+fn a_closed_connection_is_told_after_what_is_under_way() {
+    let (_, mut one, mut other) = pair(Make::default(), Faults::default());
+    send(&mut one, Endpoint(1), 1);
+    one.del_peer(Endpoint(1));
+    assert_eq!(frames(&mut other, 100_000), (1, 1));
+}
+
+#[test]
+fn a_node_that_comes_back_is_another_one() {
+    let (net, one, mut other) = pair(Make::default(), Faults::default());
+    net.kill(0);
+    drop(one);
+    let mut one = net.revive(0).remove(0);
+    let to = one.add_peer(Peer(1), other.card()).expect("local");
+    send(&mut one, to, 1);
+    assert_eq!(frames(&mut other, 100_000), (0, 1), "it knows of the one before");
+    other.add_peer(Peer(0), one.card()).expect("local");
+    assert_eq!(frames(&mut other, 100_000), (1, 0));
+
+    // Datagrams know no connections: those of another life arrive too, at whoever is known.
+    let (net, mut one, mut other) = pair(Make::default().datagrams(), Faults::default());
+    send(&mut one, Endpoint(1), 1);
+    net.kill(0);
+    drop(one);
+    let mut one = net.revive(0).remove(0);
+    let to = one.add_peer(Peer(1), other.card()).expect("local");
+    send(&mut one, to, 2);
+    assert_eq!(frames(&mut other, 100_000), (2, 0));
+    let counts = net.counts();
+    assert_eq!((counts.killed, counts.revived), (1, 1));
 }

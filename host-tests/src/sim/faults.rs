@@ -21,6 +21,10 @@ pub struct Make {
     pub slots: u32,
     /// Frames that a receiver may hold.
     pub frames_kept: u32,
+    /// Frames travel for themselves, as datagrams do: they may be lost, doubled and changed, those of unknown senders are
+    /// dropped, and nothing is ever told of a peer that is gone. Otherwise they travel by a connection, which delays or
+    /// breaks.
+    pub datagrams: bool,
 }
 
 impl Default for Make {
@@ -34,12 +38,49 @@ impl Default for Make {
             max_send_size: 16_384,
             slots: 16,
             frames_kept: 1,
+            datagrams: false,
         }
     }
 }
 
 /// A span of virtual time in nanoseconds, from the first to before the second.
 pub type Window = (u64, u64);
+
+impl Make {
+    /// The same with frames that travel for themselves.
+    pub const fn datagrams(self) -> Self {
+        Self { datagrams: true, ..self }
+    }
+}
+
+/// Two nodes that cannot reach each other for a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Partition {
+    /// Whose frames do not arrive.
+    pub from: u32,
+    /// And where.
+    pub to: u32,
+    /// Neither do those that go the other way.
+    pub both: bool,
+    /// By that rail; `None` by all of them.
+    pub rail: Option<u32>,
+    /// When.
+    pub window: Window,
+}
+
+/// A rail of a node that is dead for a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Outage {
+    /// Whose.
+    pub node: u32,
+    /// Which; `None` for all of them.
+    pub rail: Option<u32>,
+    /// When; up to [`FOR_EVER`].
+    pub window: Window,
+}
+
+/// The end of what does not end.
+pub const FOR_EVER: u64 = u64::MAX;
 
 /// What goes wrong. The default: nothing. Chances are per mille.
 #[derive(Clone, Debug, Default)]
@@ -60,18 +101,18 @@ pub struct Faults {
     pub lend: u32,
     /// What was lent cannot be fetched.
     pub unfetched: u32,
-    /// A frame is lost.
+    /// A datagram is lost.
     pub drop: u32,
-    /// A frame comes twice.
+    /// A datagram comes twice.
     pub duplicate: u32,
-    /// A frame comes with one bit flipped.
+    /// A datagram comes with one bit flipped, of another kind, or cut short.
     pub corrupt: u32,
-    /// Two nodes cannot reach each other for a time: frames wait, or are lost where `drop` is not 0.
-    pub partitions: Vec<(u32, u32, Window)>,
+    /// Frames wait until it is over; datagrams are lost.
+    pub partitions: Vec<Partition>,
     /// A rail of a node neither sends nor receives for a time.
     pub stalls: Vec<(u32, u32, Window)>,
-    /// A rail of a node (all of them if `None`) dies at that nanosecond.
-    pub deaths: Vec<(u32, Option<u32>, u64)>,
+    /// Connections break; datagrams are lost.
+    pub outages: Vec<Outage>,
 }
 
 impl Faults {
@@ -89,11 +130,6 @@ impl Faults {
             unfetched: one(&[10, 300, 1000]),
             ..Self::default()
         }
-    }
-
-    /// Whether frames are lost, doubled or changed, so that a link must mend it.
-    pub const fn lossy(&self) -> bool {
-        self.drop != 0 || self.duplicate != 0 || self.corrupt != 0
     }
 }
 
@@ -153,6 +189,20 @@ counts! {
     corrupted,
     /// Frames held up or lost by a partition.
     partitioned,
+    /// Those of them by one that holds one way only.
+    one_way,
+    /// Datagrams lost because a rail was dead.
+    unheard,
+    /// Rails that died.
+    outages,
+    /// Rails of which a peer was added again after its connection was cut.
+    returned,
+    /// Nodes that died.
+    killed,
+    /// Nodes that came back.
+    revived,
+    /// Frames of or for a life that is over.
+    ghosts,
     /// Polls in vain because of a stall.
     stalled,
     /// Pairs of rails that were cut.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use towline_core::btl::{Cookie, Lane, Peer};
 use towline_core::convertor::Span;
 
-use super::faults::{Counts, Faults, Make};
+use super::faults::{Counts, FOR_EVER, Faults, Make, Outage, Window};
 use super::rail::SimRail;
 use crate::dice::Dice;
 
@@ -29,6 +29,14 @@ pub(super) struct State {
     free: Vec<u32>,
     nodes: u32,
     ids: u64,
+    /// How often each node came to life; `Err` while it is dead.
+    lives: Vec<Result<u32, u32>>,
+    /// Requests that each node has prepared and not undone.
+    pub prepared: Vec<u64>,
+    /// Datagrams for nodes that are dead: they may be there when those come back.
+    ghosts: Vec<Packet>,
+    /// Those of the outages that have not begun.
+    ahead: Vec<Outage>,
     /// All that was ever lent.
     pub loans: Vec<Lent>,
     /// Whether to print what happens: `TOWLINE_TRACE`.
@@ -43,6 +51,8 @@ pub(super) struct Lent {
     pub rail: u32,
     /// The lender's age of the borrower: when it has changed, the body is void.
     pub age: u32,
+    /// So when the connection is another.
+    pub session: u32,
     pub body: Span,
 }
 
@@ -54,11 +64,20 @@ pub(super) struct End {
     pub waiting: Vec<(u64, u64, u32)>,
     pub outbox: VecDeque<u32>,
     pub events: BinaryHeap<Reverse<(u64, u64, Later)>>,
-    /// What the peers are called here, by node.
-    pub names: Vec<Option<Peer>>,
+    /// The peers that are known here, by node.
+    pub names: Vec<Option<Named>>,
     /// Times that each peer was added here; what happened to an earlier one is not reported.
     pub ages: Vec<u32>,
     pub held: u32,
+}
+
+/// A peer that is known at an end.
+#[derive(Clone, Copy)]
+pub(super) struct Named {
+    /// What it is called there.
+    pub peer: Peer,
+    /// The connection to it; `None` where it could not be made.
+    pub session: Option<u32>,
 }
 
 /// One direction between two ends.
@@ -69,7 +88,8 @@ pub(super) struct Link {
     pub busy_until: u64,
     pub refuses_until: u64,
     pub latest: u64,
-    pub cut: bool,
+    /// Number of the connection, the same in both directions. What belongs to an older one is void.
+    pub session: u32,
 }
 
 /// What an end will report.
@@ -90,6 +110,8 @@ pub(super) struct Packet {
     pub from: u32,
     pub to: u32,
     pub rail: u32,
+    /// The sender's connection.
+    pub session: Option<u32>,
     pub tag: u8,
     pub lane: Lane,
     pub header: u8,
@@ -120,6 +142,10 @@ impl Net {
         Self(Rc::new(RefCell::new(State {
             now: 0,
             dice,
+            lives: vec![Ok(0); nodes as usize],
+            prepared: vec![0; nodes as usize],
+            ghosts: vec![],
+            ahead: faults.outages.clone(),
             faults,
             counts: Counts::default(),
             ends: (0..ends).map(|_| end()).collect(),
@@ -171,10 +197,30 @@ impl Net {
         }
     }
 
-    /// Ends all faults that are a matter of chance, to see that what is left comes to an end.
+    /// Ends all faults, but for rails that are dead for ever, to see that what is left comes to an end.
     pub fn calm(&self) {
         let mut state = self.0.borrow_mut();
-        state.faults = Faults { deaths: std::mem::take(&mut state.faults.deaths), ..Faults::default() };
+        let for_ever = |outage: &Outage| outage.window.1 == FOR_EVER;
+        let now = state.now;
+        let outages = state.faults.outages.iter().copied().filter(|outage| for_ever(outage) && outage.window.0 <= now);
+        state.faults = Faults { outages: outages.collect(), ..Faults::default() };
+        state.ahead.clear();
+    }
+
+    /// A node dies. To be called before its memory goes; its rails must not be used any more.
+    pub fn kill(&self, node: u32) {
+        self.0.borrow_mut().kill(node);
+    }
+
+    /// A node comes back, with these rails.
+    pub fn revive(&self, node: u32) -> Vec<SimRail> {
+        self.0.borrow_mut().revive(node);
+        self.rails(node)
+    }
+
+    /// Requests that living nodes have prepared and not undone.
+    pub fn prepared(&self) -> u64 {
+        self.0.borrow().prepared.iter().sum()
     }
 }
 
@@ -223,18 +269,76 @@ fn describe(bytes: &[u8]) -> String {
 impl State {
     pub fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
-        if self.faults.deaths.is_empty() {
+        if self.ahead.is_empty() {
             return;
         }
         let now = self.now;
-        let due: Vec<_> = self.faults.deaths.extract_if(.., |death| death.2 <= now).collect();
-        for (node, rail, _) in due {
+        let due: Vec<_> = self.ahead.extract_if(.., |outage| outage.window.0 <= now).collect();
+        for Outage { node, rail, .. } in due {
             let rails = rail.map_or(0..self.makes.len() as u32, |rail| rail..rail + 1);
             for rail in rails {
-                for other in (0..self.nodes).filter(|other| *other != node) {
+                self.counts.outages += 1;
+                let datagrams = self.makes[rail as usize].datagrams;
+                for other in (0..self.nodes).filter(|other| *other != node && !datagrams) {
                     self.cut(node, other, rail);
                 }
             }
+        }
+    }
+
+    /// The life of a node that lives.
+    pub fn life(&self, node: u32) -> Option<u32> {
+        self.lives[node as usize].ok()
+    }
+
+    fn kill(&mut self, node: u32) {
+        let Ok(life) = self.lives[node as usize] else { return };
+        self.counts.killed += 1;
+        self.lives[node as usize] = Err(life);
+        self.prepared[node as usize] = 0;
+        for rail in 0..self.makes.len() as u32 {
+            let datagrams = self.makes[rail as usize].datagrams;
+            for other in 0..self.nodes {
+                if !datagrams {
+                    self.cut(node, other, rail);
+                    continue;
+                }
+                let mut left: Vec<u32> = self.end(node, rail).outbox.iter().copied().collect();
+                let staged = self.end(other, rail).outbox.clone(); // not on its way yet
+                left.extend(self.between(other, node, rail).iter().filter(|at| !staged.contains(at)));
+                for at in left {
+                    if self.packets[at as usize].is_none() {
+                        continue;
+                    }
+                    let packet = self.packet(at);
+                    if packet.to == node && packet.sink.is_none() && !packet.held && self.dice.chance(300) {
+                        self.materialize(at);
+                        let ghost = Packet { copy: true, ..self.packet(at).clone() };
+                        self.ghosts.push(ghost);
+                    }
+                    self.discard(at);
+                }
+                self.settle_in_place(node, other, rail);
+            }
+            let nodes = self.nodes as usize;
+            let end = self.end(node, rail);
+            let ages = end.ages.iter().map(|age| age + 1).collect();
+            *end = End { names: vec![None; nodes], ages, ..End::default() };
+        }
+    }
+
+    fn revive(&mut self, node: u32) {
+        let Err(life) = self.lives[node as usize] else { return };
+        self.counts.revived += 1;
+        self.lives[node as usize] = Ok(life + 1);
+        let (ghosts, rest) = std::mem::take(&mut self.ghosts).into_iter().partition(|ghost| ghost.to == node);
+        self.ghosts = rest;
+        let ghosts: Vec<Packet> = ghosts;
+        for ghost in ghosts {
+            self.counts.ghosts += 1;
+            let at = self.keep(ghost);
+            let done = self.now + self.dice.length(1 << 20);
+            self.arrive(at, done, false);
         }
     }
 
@@ -287,7 +391,7 @@ impl State {
         self.link(from, to, rail).used[lane as usize] += 1;
         self.trace("sent", &packet);
         let at = self.keep(packet);
-        if self.dice.chance(self.faults.staged) {
+        if self.is_stalled(from, rail) || self.dice.chance(self.faults.staged) {
             self.counts.staged += 1;
             self.end(from, rail).outbox.push_back(at);
             return false;
@@ -314,40 +418,90 @@ impl State {
         let packet = self.packet(at);
         let (from, to, rail, len) = (packet.from, packet.to, packet.rail, packet.len() as u64);
         let long = packet.len() > usize::from(packet.header);
-        if self.link(from, to, rail).cut {
+        let make = self.makes[rail as usize];
+        let session = self.link(from, to, rail).session;
+        if !make.datagrams && self.packet(at).session != Some(session) {
+            return self.discard(at);
+        }
+        if self.life(to).is_none() || (make.datagrams && [from, to].into_iter().any(|node| self.is_out(node, rail))) {
+            self.counts.unheard += 1;
             return self.discard(at);
         }
         let mut start = self.link(from, to, rail).busy_until.max(self.now);
-        let apart = |&(one, other, _): &(u32, u32, _)| (one, other) == (from, to) || (one, other) == (to, from);
-        let window = self.faults.partitions.iter().filter(|partition| apart(partition)).map(|partition| partition.2);
-        if let Some((_, until)) = window.clone().find(|(since, until)| (*since..*until).contains(&start)) {
+        while let Some((both, (_, until))) = self.partition(from, to, rail, start) {
             self.counts.partitioned += 1;
-            if self.faults.drop != 0 {
+            self.counts.one_way += u64::from(!both);
+            if make.datagrams {
                 return self.discard(at);
             }
             start = until;
         }
-        if self.dice.chance(self.faults.drop) {
+        let lossy = |chance: u32| if make.datagrams { chance } else { 0 };
+        if self.dice.chance(lossy(self.faults.drop)) {
             self.counts.dropped += 1;
             return self.discard(at);
         }
-        let make = self.makes[rail as usize];
         let done = start + len * 1000 / u64::from(make.bandwidth);
         self.link(from, to, rail).busy_until = done;
-        if self.dice.chance(self.faults.duplicate) {
+        if self.dice.chance(lossy(self.faults.duplicate)) {
             self.counts.duplicated += 1;
             self.materialize(at);
             let copy = Packet { copy: true, ..self.packet(at).clone() };
             let copy = self.keep(copy);
-            self.arrive(copy, done, long);
+            let late = if self.dice.chance(200) { self.dice.length(1 << 27) } else { 0 };
+            self.arrive(copy, done + late, long);
         }
-        if len > 0 && self.dice.chance(self.faults.corrupt) {
-            self.counts.corrupted += 1;
-            self.materialize(at);
-            let bit = self.dice.below(len * 8);
-            self.packet(at).bytes[bit as usize / 8] ^= 1 << (bit % 8);
+        if len > 0 && self.dice.chance(lossy(self.faults.corrupt)) {
+            self.corrupt(at);
         }
         self.arrive(at, done, long);
+    }
+
+    /// Changes a frame on its way.
+    fn corrupt(&mut self, at: u32) {
+        self.counts.corrupted += 1;
+        self.materialize(at);
+        let len = self.packet(at).len() as u64;
+        let (kind, bit, keep) = (self.dice.below(10), self.dice.below(len * 8), self.dice.below(len) as usize);
+        let packet = self.packet(at);
+        match kind {
+            0 => packet.tag ^= 1 << (bit % 8),
+            1 => {
+                packet.bytes.truncate(keep);
+                packet.header = packet.header.min(keep as u8);
+            }
+            _ => packet.bytes[bit as usize / 8] ^= 1 << (bit % 8),
+        }
+    }
+
+    /// Whether a rail of a node is dead now.
+    pub fn is_out(&self, node: u32, rail: u32) -> bool {
+        let now = self.now;
+        self.faults.outages.iter().any(|outage| {
+            outage.node == node
+                && outage.rail.is_none_or(|one| one == rail)
+                && (outage.window.0..outage.window.1).contains(&now)
+        })
+    }
+
+    /// Whether a rail of a node is stalled now.
+    pub fn is_stalled(&self, node: u32, rail: u32) -> bool {
+        let now = self.now;
+        self.faults
+            .stalls
+            .iter()
+            .any(|&(one, other, (since, until))| (one, other) == (node, rail) && (since..until).contains(&now))
+    }
+
+    /// What keeps frames at that time from their way, and until when; whether it holds both ways.
+    fn partition(&self, from: u32, to: u32, rail: u32, at: u64) -> Option<(bool, Window)> {
+        let found = self.faults.partitions.iter().find(|partition| {
+            let way = (partition.from, partition.to);
+            (way == (from, to) || (partition.both && way == (to, from)))
+                && partition.rail.is_none_or(|one| one == rail)
+                && (partition.window.0..partition.window.1).contains(&at)
+        });
+        found.map(|partition| (partition.both, partition.window))
     }
 
     fn arrive(&mut self, at: u32, done: u64, long: bool) {
@@ -391,13 +545,17 @@ impl State {
         self.free.push(at);
     }
 
+    /// The packets from one end to another.
+    fn between(&self, from: u32, to: u32, rail: u32) -> Vec<u32> {
+        let such = |packet: &Packet| (packet.from, packet.to, packet.rail) == (from, to, rail);
+        let numbered = self.packets.iter().zip(0u32..);
+        numbered.filter(|(packet, _)| packet.as_ref().is_some_and(such)).map(|(_, at)| at).collect()
+    }
+
     /// Forgets all packets from one end to another.
     pub fn purge(&mut self, from: u32, to: u32, rail: u32) {
-        for at in 0..self.packets.len() {
-            if self.packets[at].as_ref().is_some_and(|packet| (packet.from, packet.to, packet.rail) == (from, to, rail))
-            {
-                self.discard(at as u32);
-            }
+        for at in self.between(from, to, rail) {
+            self.discard(at);
         }
         for node in [from, to] {
             let at = node as usize * self.makes.len() + rail as usize;
@@ -415,23 +573,50 @@ impl State {
 
     /// Reads all bodies that are left in place on the way from one end to another.
     pub fn settle_in_place(&mut self, from: u32, to: u32, rail: u32) {
-        for at in 0..self.packets.len() {
-            if self.packets[at].as_ref().is_some_and(|packet| (packet.from, packet.to, packet.rail) == (from, to, rail))
-            {
-                self.materialize(at as u32);
-            }
+        for at in self.between(from, to, rail) {
+            self.materialize(at);
         }
     }
 
-    /// Cuts a pair of ends for good; both are told a while later.
+    /// Breaks the connection of a pair of ends; both are told a while later.
     pub fn cut(&mut self, one: u32, other: u32, rail: u32) {
         self.counts.cut += 1;
         for (from, to) in [(one, other), (other, one)] {
-            self.link(from, to, rail).cut = true;
             self.purge(from, to, rail);
-            let when = self.now + self.dice.length(50_000);
-            let (id, age) = (self.id(), self.end(from, rail).ages[to as usize]);
-            self.end(from, rail).events.push(Reverse((when, id, Later::Lost { node: to, age })));
+            self.tell_lost(from, to, rail);
         }
+        self.renew(one, other, rail);
+    }
+
+    /// What belongs to the connection of a pair of ends is void from now on, but for what is under way.
+    fn renew(&mut self, one: u32, other: u32, rail: u32) {
+        let session = self.link(one, other, rail).session + 1;
+        self.link(one, other, rail).session = session;
+        self.link(other, one, rail).session = session;
+    }
+
+    /// One end will report the other as lost.
+    pub fn tell_lost(&mut self, at: u32, of: u32, rail: u32) {
+        let when = self.now + self.dice.length(50_000);
+        self.tell_lost_at(when, at, of, rail);
+    }
+
+    fn tell_lost_at(&mut self, when: u64, at: u32, of: u32, rail: u32) {
+        let (id, age) = (self.id(), self.end(at, rail).ages[of as usize]);
+        if self.end(at, rail).names[of as usize].is_some() {
+            self.end(at, rail).events.push(Reverse((when, id, Later::Lost { node: of, age })));
+        }
+    }
+
+    /// One end closes its connection: the other hears of that after all that is under way.
+    pub fn close(&mut self, from: u32, to: u32, rail: u32) {
+        if from == to || self.makes[rail as usize].datagrams {
+            return;
+        }
+        let now = self.now;
+        let arrivals = self.end(to, rail).inbox.iter().filter(|next| next.0.0 > now).map(|next| next.0.0);
+        let last = arrivals.max().unwrap_or(now).max(now);
+        self.tell_lost_at(last + 1, to, from, rail);
+        self.renew(from, to, rail);
     }
 }

@@ -10,10 +10,13 @@ use towline_core::btl::{
 use towline_core::convertor::{Span, transfer};
 use towline_core::time::Instant;
 
-use super::net::{Later, Lent, Net, Packet, State};
+use super::net::{Later, Lent, Named, Net, Packet, State};
 
 /// What a prepared request holds.
 const PREPARED: [u8; 24] = *b"prepared for this rail..";
+
+/// Bytes of a card: node, rail, life.
+const CARD: usize = 12;
 
 /// A rail of one node of a [`Net`].
 ///
@@ -41,7 +44,7 @@ pub struct SimRail {
     net: Net,
     node: u32,
     rail: u32,
-    card: [u8; 8],
+    card: [u8; CARD],
     attributes: Attributes,
     /// The frame that is being written: what was asked, and its bytes.
     draft: Option<Shape>,
@@ -53,10 +56,10 @@ impl SimRail {
         let state = net.0.borrow();
         let make = state.makes[rail as usize];
         let faults = &state.faults;
+        let life = state.life(node).unwrap_or(0);
         let mut capabilities = Capabilities::SEND;
         capabilities.set(Capabilities::SEND_INPLACE, faults.in_place != 0);
-        capabilities.set(Capabilities::NEED_ACK, faults.drop != 0 || faults.duplicate != 0);
-        capabilities.set(Capabilities::NEED_CSUM, faults.corrupt != 0);
+        capabilities.set(Capabilities::NEED_ACK | Capabilities::NEED_CSUM, make.datagrams);
         let attributes = Attributes {
             name: "sim",
             capabilities,
@@ -73,9 +76,10 @@ impl SimRail {
         };
         let room = vec![0; make.eager_limit.max(make.max_send_size) as usize];
         drop(state);
-        let mut card = [0; 8];
+        let mut card = [0; CARD];
         card[..4].copy_from_slice(&node.to_le_bytes());
-        card[4..].copy_from_slice(&rail.to_le_bytes());
+        card[4..8].copy_from_slice(&rail.to_le_bytes());
+        card[8..].copy_from_slice(&life.to_le_bytes());
         Self { net, node, rail, card, attributes, draft: None, room }
     }
 
@@ -126,8 +130,10 @@ impl SimRail {
         let left_in_place = in_place.is_some();
         state.counts.in_place += u64::from(left_in_place);
         let id = state.id();
+        let session = state.end(self.node, self.rail).names[to.0 as usize].and_then(|named| named.session);
         let packet = Packet {
             id,
+            session,
             from: self.node,
             to: to.0,
             rail: self.rail,
@@ -160,10 +166,11 @@ impl SimRail {
                 (None, None) => return None,
                 (Some(arrival), event) if event.is_none_or(|event| arrival <= event) => {
                     let Reverse((when, id, at)) = end.inbox.pop()?;
-                    if let Some(frame) = self.hand_over(state, at) {
-                        return Some(Event::Frame(frame));
+                    match self.hand_over(state, at) {
+                        Ok(Some(frame)) => return Some(Event::Frame(frame)),
+                        Ok(None) => {}
+                        Err(()) => state.end(self.node, self.rail).waiting.push((when, id, at)),
                     }
-                    state.end(self.node, self.rail).waiting.push((when, id, at));
                 }
                 _ => {
                     let Reverse((.., later)) = end.events.pop()?;
@@ -175,16 +182,32 @@ impl SimRail {
         }
     }
 
-    /// A frame for the reader; `None` as long as its sender is not known here.
-    fn hand_over(&self, state: &mut State, at: u32) -> Option<Frame> {
+    /// A frame for the reader, if it is one. An error as long as its sender is not known here.
+    fn hand_over(&self, state: &mut State, at: u32) -> Result<Option<Frame>, ()> {
         let from_node = state.packet(at).from;
-        let from = state.end(self.node, self.rail).names[from_node as usize]?;
+        let named = state.end(self.node, self.rail).names[from_node as usize];
+        if state.makes[self.rail as usize].datagrams {
+            if named.is_none() {
+                state.discard(at);
+                return Ok(None);
+            }
+        } else {
+            let (theirs, here) = (state.packet(at).session, named.and_then(|named| named.session));
+            if theirs < here {
+                state.discard(at); // of a connection that is closed
+                return Ok(None);
+            }
+            if theirs != here {
+                return Err(());
+            }
+        }
+        let Some(Named { peer: from, .. }) = named else { return Err(()) };
         state.materialize(at);
         let now = state.now;
         let packet = state.packet(at);
         let (id, len, header, tag, copy) = (packet.id, packet.bytes.len(), packet.header, packet.tag, packet.copy);
         let whole = len <= HEAD;
-        state.trace("got ", state.find(id << 32 | u64::from(at))?);
+        state.trace("got ", state.find(id << 32 | u64::from(at)).ok_or(())?);
         let packet = state.packet(at);
         let valid = if whole || packet.body_at <= now { len.min(HEAD) } else { usize::from(header) };
         let mut head = [0xee; HEAD];
@@ -202,7 +225,7 @@ impl SimRail {
             state.end(self.node, self.rail).held += 1;
         }
         let id = FrameId(id << 32 | u64::from(at));
-        Some(Frame { id, from, tag, valid: valid as u8, len: len as u32, head })
+        Ok(Some(Frame { id, from, tag, valid: valid as u8, len: len as u32, head }))
     }
 
     /// What an event tells its reader; `None` where it is of a peer that was forgotten meanwhile.
@@ -226,8 +249,8 @@ impl SimRail {
                     return None;
                 }
                 end.ages[node as usize] += 1; // nothing of it may follow
-                let peer = end.names[node as usize].take()?;
-                Some(Event::Lost(peer, Lost::Broken))
+                let named = end.names[node as usize].take()?;
+                Some(Event::Lost(named.peer, Lost::Broken))
             }
         }
     }
@@ -243,16 +266,23 @@ impl Rail for SimRail {
     }
 
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
-        let card: [u8; 8] = card.try_into().map_err(|_| Unreachable::BadCard)?;
-        let [node, rail] = [0, 4].map(|at| u32::from_le_bytes(std::array::from_fn(|byte| card[at + byte])));
+        let card: [u8; CARD] = card.try_into().map_err(|_| Unreachable::BadCard)?;
+        let [node, rail, life] = [0, 4, 8].map(|at| u32::from_le_bytes(std::array::from_fn(|byte| card[at + byte])));
         let mut state = self.net.0.borrow_mut();
         if node >= state.nodes() || rail != self.rail {
             return Err(Unreachable::NoNetwork);
         }
+        let there = state.life(node) == Some(life) && ![self.node, node].iter().any(|node| state.is_out(*node, rail));
+        let reached = there || state.makes[rail as usize].datagrams;
+        let session = state.link(self.node, node, rail).session;
+        state.counts.returned += u64::from(reached && session != 0);
         let end = state.end(self.node, self.rail);
-        end.names[node as usize] = Some(peer);
+        end.names[node as usize] = Some(Named { peer, session: reached.then_some(session) });
         let waiting = std::mem::take(&mut end.waiting);
         end.inbox.extend(waiting.into_iter().map(Reverse));
+        if !reached {
+            state.tell_lost(self.node, node, rail);
+        }
         Ok(Endpoint(node))
     }
 
@@ -265,8 +295,11 @@ impl Rail for SimRail {
         // What is under way to the peer still arrives if it left this memory.
         state.settle_in_place(self.node, endpoint.0, self.rail);
         let end = state.end(self.node, self.rail);
-        end.names[endpoint.0 as usize] = None;
+        let known = end.names[endpoint.0 as usize].take();
         end.ages[endpoint.0 as usize] += 1;
+        if known.is_some_and(|named| named.session.is_some()) {
+            state.close(self.node, endpoint.0, self.rail);
+        }
     }
 
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
@@ -311,13 +344,17 @@ impl Rail for SimRail {
         assert_eq!(extra.len(), self.attributes.cache_bytes as usize);
         assert_ne!(extra, PREPARED, "prepared twice");
         extra.copy_from_slice(&PREPARED);
-        self.net.0.borrow_mut().counts.prepared += 1;
+        let mut state = self.net.0.borrow_mut();
+        state.counts.prepared += 1;
+        state.prepared[self.node as usize] += 1;
     }
 
     fn request_fini(&mut self, extra: &mut [u8]) {
         assert_eq!(extra, PREPARED, "undone, and was never prepared");
         extra.fill(0);
-        self.net.0.borrow_mut().counts.undone += 1;
+        let mut state = self.net.0.borrow_mut();
+        state.counts.undone += 1;
+        state.prepared[self.node as usize] -= 1;
     }
 
     unsafe fn send_request(
@@ -351,7 +388,8 @@ impl Rail for SimRail {
         }
         state.counts.lent += 1;
         let age = state.end(self.node, self.rail).ages[to.0 as usize];
-        state.loans.push(Lent { from: self.node, to: to.0, rail: self.rail, age, body: *body });
+        let session = state.link(self.node, to.0, self.rail).session;
+        state.loans.push(Lent { from: self.node, to: to.0, rail: self.rail, age, session, body: *body });
         let mut loan = [0x55; LOAN];
         loan[..8].copy_from_slice(&(state.loans.len() as u64).to_le_bytes());
         Some(Loan(loan))
@@ -370,7 +408,7 @@ impl Rail for SimRail {
         let lent = lent.filter(|lent| {
             !refused
                 && state.end(lent.from, self.rail).ages[self.node as usize] == lent.age
-                && !state.link(lent.from, self.node, self.rail).cut
+                && state.link(lent.from, self.node, self.rail).session == lent.session
         });
         let Some(lent) = lent else {
             state.counts.unfetched += 1;
@@ -395,11 +433,7 @@ impl Rail for SimRail {
     fn poll(&mut self, now: Instant) -> Option<Event> {
         let mut state = self.net.0.borrow_mut();
         state.advance(now.as_nanos());
-        let time = state.now;
-        let mine = |&(node, rail, (since, until)): &(u32, u32, (u64, u64))| {
-            (node, rail) == (self.node, self.rail) && (since..until).contains(&time)
-        };
-        if state.faults.stalls.iter().any(mine) {
+        if state.is_stalled(self.node, self.rail) {
             state.counts.stalled += 1;
             return None;
         }

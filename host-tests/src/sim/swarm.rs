@@ -66,6 +66,7 @@ fn make(dice: &mut Dice) -> Make {
         max_send_size,
         slots: dice.pick(&[1, 2, 4, 16, 64]),
         frames_kept: dice.pick(&[1, 1, 2, 8]),
+        datagrams: false,
     }
 }
 
