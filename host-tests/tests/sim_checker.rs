@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use towline_host_tests::dice::Dice;
 use towline_host_tests::sim::checker::{Violation, check};
-use towline_host_tests::sim::history::{History, MODES, Message, Mode, Outcome, Receive, Record, digest_of};
+use towline_host_tests::sim::history::{Failed, History, MODES, Message, Mode, Outcome, Receive, Record, digest_of};
 
 const NODES: u32 = 3;
 
@@ -281,7 +281,7 @@ fn a_leaked_slot_is_found() {
 fn a_failed_send_is_found() {
     let verdicts = falsified(|history, at| match &mut history.records[at] {
         Record::Sent(_, error) => {
-            *error = Some("peer 1 was lost".into());
+            *error = Some(Failed::Otherwise("out of memory".into()));
             true
         }
         _ => false,
@@ -318,4 +318,92 @@ fn a_receive_before_its_message_is_found() {
     history.send(Message { from: 0, to: 1, comm: 0, tag: 5, len: 8, mode: Mode::Standard });
     history.note(Record::Sent(0, None));
     assert_eq!(check(&history), Err(Violation::BeforeItsCause(0)));
+}
+
+/// Messages 0 to `sent` from node 0 to node 1 with one tag, of which receives got these, in the order posted; `None` for a
+/// receive that ended with the failure of node 0. Node 0 dies at the end.
+fn stream(sent: u32, got: &[Option<u32>], dies: bool) -> Result<(), Violation> {
+    let mut history = History::default();
+    let what = Message { from: 0, to: 1, comm: 0, tag: 5, len: 20, mode: Mode::Standard };
+    for _ in 0..sent {
+        let number = history.send(what);
+        history.note(Record::Sent(number, None));
+    }
+    if dies {
+        history.note(Record::Died(0));
+    }
+    for got in got {
+        let receive = history.recv(Receive { at: 1, comm: 0, source: Some(0), tag: Some(5), room: 20 });
+        let digest = |message| digest_of(message, 20, &mut vec![]);
+        let outcome = got.map_or(Outcome::PeerFailed(0), |message| Outcome::Received {
+            source: 0,
+            tag: 5,
+            received: 20,
+            delivered: 20,
+            truncated: false,
+            digest: digest(message),
+        });
+        history.note(Record::Received(receive, outcome));
+    }
+    check(&history).map(|_| ())
+}
+
+#[test]
+fn what_a_dead_node_had_sent_may_be_lost_and_no_other() {
+    assert_eq!(stream(3, &[Some(0), Some(1), None], true), Ok(()));
+    assert!(matches!(stream(3, &[Some(0), Some(1)], false), Err(Violation::Lost(2, _))));
+    assert!(matches!(stream(3, &[Some(0), Some(1), None], false), Err(Violation::FailedInVain(2, _, 0))));
+}
+
+#[test]
+fn no_message_takes_the_place_of_a_lost_one() {
+    assert!(matches!(stream(3, &[Some(0), Some(2)], true), Err(Violation::Overtaken { receive: 1, .. })));
+    // But for one that a receive had got before it failed.
+    assert_eq!(stream(3, &[Some(0), None, Some(2)], true), Ok(()));
+    assert!(matches!(stream(4, &[Some(0), None, Some(3)], true), Err(Violation::Overtaken { receive: 2, .. })));
+}
+
+#[test]
+fn nothing_doubles_because_of_a_death() {
+    assert!(stream(3, &[Some(0), Some(0)], true).is_err());
+    assert!(stream(2, &[Some(0), Some(1), Some(1)], true).is_err());
+}
+
+#[test]
+fn failures_are_excused_by_deaths_of_the_life_that_was_known() {
+    let what = Message { from: 0, to: 1, comm: 0, tag: 5, len: 20, mode: Mode::Standard };
+    let failing = |before: &[Record], after: &[Record]| {
+        let mut history = History::default();
+        before.iter().for_each(|record| history.note(record.clone()));
+        let number = history.send(what);
+        after.iter().for_each(|record| history.note(record.clone()));
+        history.note(Record::Sent(number, Some(Failed::Peer(1))));
+        check(&history).map(|_| ())
+    };
+    let met = Record::Met { node: 0, peer: 1 };
+    assert_eq!(failing(&[], &[Record::Died(1)]), Ok(()));
+    assert_eq!(failing(&[Record::Died(1)], &[]), Ok(()));
+    assert_eq!(failing(&[Record::Severed(1, 0)], &[]), Ok(()));
+    assert_eq!(failing(&[Record::Died(1), met.clone()], &[Record::Died(1)]), Ok(()));
+    let in_vain = [(vec![], vec![]), (vec![Record::Died(2)], vec![]), (vec![Record::Died(1), met], vec![])];
+    for (before, after) in in_vain {
+        assert!(matches!(failing(&before, &after), Err(Violation::SendFailed(0, Failed::Peer(1)))), "{before:?}");
+    }
+}
+
+#[test]
+fn a_synchronous_send_to_a_node_that_died_unmatched_is_found() {
+    let unmatched = |posted: bool| {
+        let mut history = History::default();
+        if posted {
+            history.recv(Receive { at: 1, comm: 0, source: None, tag: Some(5), room: 20 });
+        }
+        let what = Message { from: 0, to: 1, comm: 0, tag: 5, len: 20, mode: Mode::Synchronous };
+        let number = history.send(what);
+        history.note(Record::Sent(number, None));
+        history.note(Record::Died(1));
+        check(&history).map(|_| ())
+    };
+    assert_eq!(unmatched(true), Ok(()));
+    assert!(matches!(unmatched(false), Err(Violation::Unmatched(0, _))));
 }

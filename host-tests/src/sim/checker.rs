@@ -3,11 +3,16 @@
 //! The rule of MPI order: of the messages of one sender that match a receive, it gets the one that was sent first of
 //! those that no receive posted before it took. So with receives in posting order, each takes the first message left
 //! from the sender that it names in the end; which sender that is, a receive from anyone may choose.
+//!
+//! Nodes may die and come back. A request may end with the failure of a node that died, or was cut off for too long, and
+//! of no other. What such a node had sent, or was to get, may be lost, but a receive never gets a message in the place of one
+//! that was lost before it: of what went from one life to another, that which arrives is the beginning, but for messages
+//! that receives which failed may have taken. Between all others nothing is lost, doubled or failed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use super::history::{History, MODES, Message, Mode, Outcome, RESERVED, Receive, Record, digest_of};
+use super::history::{Failed, History, MODES, Message, Mode, Outcome, RESERVED, Receive, Record, digest_of};
 
 /// What a job did wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +22,13 @@ pub enum Violation {
     /// A send or receive never ended, or was never posted.
     NotEnded(&'static str, u32),
     /// A send failed.
-    SendFailed(u32, String),
+    SendFailed(u32, Failed),
+    /// A receive ended with the failure of a node that had not failed, or that it does not name.
+    FailedInVain(u32, Receive, u32),
+    /// A send was refused because of a node that had not failed.
+    RefusedInVain(u32, u32),
+    /// A synchronous send ended well, and no receive can have matched it.
+    Unmatched(u32, Message),
     /// A receive ended with a message that its pattern does not match.
     WrongMatch(u32, Receive, Outcome),
     /// A receive ended with a message that was not sent, or not any more.
@@ -54,7 +65,14 @@ impl fmt::Display for Violation {
         match self {
             Self::EndedTwice(what, number) => write!(f, "{what} {number} ended twice"),
             Self::NotEnded(what, number) => write!(f, "{what} {number} was not posted or did not end"),
-            Self::SendFailed(send, why) => write!(f, "send {send} failed: {why}"),
+            Self::SendFailed(send, why) => write!(f, "send {send} failed: {why:?}"),
+            Self::FailedInVain(receive, posted, node) => {
+                write!(f, "receive {receive}, {posted:?}, ended with the failure of node {node}, which was there")
+            }
+            Self::RefusedInVain(node, peer) => write!(f, "node {node} may not send to node {peer}, which is there"),
+            Self::Unmatched(send, message) => {
+                write!(f, "synchronous send {send}, {message:?}, ended well, and nobody received it")
+            }
             Self::WrongMatch(receive, posted, got) => write!(f, "receive {receive}, {posted:?}, matched {got:?}"),
             Self::NoSuchMessage(receive, posted, got) => {
                 write!(f, "receive {receive}, {posted:?}, got a message that nobody sent or somebody else got: {got:?}")
@@ -90,6 +108,10 @@ pub struct Summary {
     pub bytes: u64,
     /// Receives that were cancelled.
     pub cancelled: u64,
+    /// Sends and receives that ended with the failure of a node.
+    pub failed: u64,
+    /// Messages of nodes that failed, or to them, that nobody received.
+    pub lost: u64,
     /// Receives that were truncated.
     pub truncated: u64,
     /// Receives from anyone or of any tag.
@@ -109,6 +131,8 @@ impl Summary {
         self.messages += other.messages;
         self.bytes += other.bytes;
         self.cancelled += other.cancelled;
+        self.failed += other.failed;
+        self.lost += other.lost;
         self.truncated += other.truncated;
         self.wildcards += other.wildcards;
         self.modes.iter_mut().zip(other.modes).for_each(|(sum, count)| *sum += count);
@@ -121,6 +145,58 @@ struct Posted<T> {
     what: T,
     at: usize,
     end: Option<usize>,
+    /// Its node died before it ended.
+    void: bool,
+    /// It ended with a failure.
+    failed: bool,
+    /// The lives between which it goes, or for a receive that ended well, from which it came.
+    stream: Stream,
+}
+
+/// A node in one of its lives.
+type Life = (u32, u32);
+
+/// What goes from one life to another on a communicator.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct Stream {
+    comm: u32,
+    from: Life,
+    to: Life,
+}
+
+/// Who lives how often, and who knows whom, as the history goes on.
+#[derive(Default)]
+struct Lives {
+    now: HashMap<u32, u32>,
+    known: HashMap<(u32, u32), u32>,
+    died: HashSet<Life>,
+    severed: HashSet<(u32, u32)>,
+}
+
+impl Lives {
+    fn of(&self, node: u32) -> Life {
+        (node, self.now.get(&node).copied().unwrap_or(0))
+    }
+
+    /// A node as another knows it.
+    fn known(&self, by: u32, node: u32) -> Life {
+        if by == node { self.of(node) } else { (node, self.known.get(&(by, node)).copied().unwrap_or(0)) }
+    }
+
+    /// Whether a node may have failed for another.
+    fn failed(&self, by: u32, node: u32) -> bool {
+        self.died.contains(&self.known(by, node)) || self.are_severed(by, node)
+    }
+
+    fn are_severed(&self, one: u32, other: u32) -> bool {
+        self.severed.contains(&(one.min(other), one.max(other)))
+    }
+
+    /// Whether what went between these lives may have been lost.
+    fn may_lose(&self, stream: &Stream) -> bool {
+        let Stream { from, to, .. } = stream;
+        self.died.contains(from) || self.died.contains(to) || self.are_severed(from.0, to.0)
+    }
 }
 
 /// Judges the whole history of a job that is over.
@@ -131,22 +207,69 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
     let (mut sends, mut receives) = (Vec::<Posted<Message>>::new(), Vec::<Posted<Receive>>::new());
     let mut outcomes: Vec<Option<Outcome>> = vec![];
     let mut rooms: HashMap<u32, (u64, bool)> = HashMap::new();
+    let (mut lives, mut failed) = (Lives::default(), 0);
     for (at, record) in history.records.iter().enumerate() {
         match record {
-            Record::Send(message) => sends.push(Posted { what: *message, at, end: None }),
+            Record::Send(message) => {
+                let Message { comm, from, to, .. } = *message;
+                let stream = Stream { comm, from: lives.of(from), to: lives.known(from, to) };
+                sends.push(Posted { what: *message, at, end: None, void: false, failed: false, stream });
+            }
             Record::Recv(receive) => {
-                receives.push(Posted { what: *receive, at, end: None });
+                receives.push(Posted {
+                    what: *receive,
+                    at,
+                    end: None,
+                    void: false,
+                    failed: false,
+                    stream: Stream::default(),
+                });
                 outcomes.push(None);
             }
             Record::Sent(send, error) => {
-                end(&mut sends, "send", *send, at)?;
-                if let Some(error) = error {
-                    return Err(Violation::SendFailed(*send, error.clone()));
+                let posted = end(&mut sends, "send", *send, at)?;
+                posted.failed = error.is_some();
+                let message = posted.what;
+                match error {
+                    None => {}
+                    Some(Failed::Peer(node)) if *node == message.to && lives.failed(message.from, *node) => failed += 1,
+                    Some(error) => return Err(Violation::SendFailed(*send, error.clone())),
                 }
             }
             Record::Received(receive, outcome) => {
-                end(&mut receives, "receive", *receive, at)?;
+                let posted = end(&mut receives, "receive", *receive, at)?;
+                let Receive { at, comm, source, .. } = posted.what;
+                match outcome {
+                    Outcome::Received { source, .. } => {
+                        posted.stream = Stream { comm, from: lives.known(at, *source), to: lives.of(at) };
+                    }
+                    Outcome::PeerFailed(node) if source.is_some_and(|one| one != *node) || !lives.failed(at, *node) => {
+                        return Err(Violation::FailedInVain(*receive, posted.what, *node));
+                    }
+                    Outcome::PeerFailed(_) => failed += 1,
+                    Outcome::Cancelled => {}
+                }
                 outcomes[*receive as usize] = Some(*outcome);
+            }
+            Record::Died(node) => {
+                let life = lives.of(*node);
+                lives.died.insert(life);
+                lives.now.insert(*node, life.1 + 1);
+                lives.known.retain(|(by, _), _| by != node);
+                let mine = sends.iter_mut().filter(|send| send.what.from == *node && send.end.is_none());
+                mine.for_each(|send| (send.end, send.void) = (Some(at), true));
+                let mine = receives.iter_mut().filter(|receive| receive.what.at == *node && receive.end.is_none());
+                mine.for_each(|receive| (receive.end, receive.void) = (Some(at), true));
+            }
+            Record::Severed(one, other) => {
+                lives.severed.insert((*one.min(other), *one.max(other)));
+            }
+            Record::Refused { node, peer } if !lives.failed(*node, *peer) => {
+                return Err(Violation::RefusedInVain(*node, *peer));
+            }
+            Record::Refused { .. } => {}
+            Record::Met { node, peer } => {
+                lives.known.insert((*node, *peer), lives.of(*peer).1);
             }
             Record::Room(receive, digest, intact) => {
                 rooms.insert(*receive, (*digest, *intact));
@@ -159,13 +282,20 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
     }
     all_ended(&sends, "send")?;
     all_ended(&receives, "receive")?;
-    Matching::new(&sends).judge(&receives, &outcomes, &rooms)
+    let mut summary = Matching::new(&sends, &lives).judge(&receives, &outcomes, &rooms)?;
+    summary.failed = failed;
+    Ok(summary)
 }
 
-fn end<T>(posted: &mut [Posted<T>], what: &'static str, number: u32, at: usize) -> Result<(), Violation> {
+fn end<'p, T>(
+    posted: &'p mut [Posted<T>],
+    what: &'static str,
+    number: u32,
+    at: usize,
+) -> Result<&'p mut Posted<T>, Violation> {
     let entry = posted.get_mut(number as usize).ok_or(Violation::NotEnded(what, number))?;
     match entry.end.replace(at) {
-        None => Ok(()),
+        None => Ok(entry),
         Some(_) => Err(Violation::EndedTwice(what, number)),
     }
 }
@@ -177,23 +307,38 @@ fn all_ended<T>(posted: &[Posted<T>], what: &'static str) -> Result<(), Violatio
     }
 }
 
+/// A receive that ended without a message, and may have matched one that was lost then.
+struct Absorber {
+    what: Receive,
+    at: usize,
+    used: bool,
+}
+
 /// The messages, in streams of one communicator, sender and receiver each.
 struct Matching<'h> {
     sends: &'h [Posted<Message>],
-    streams: HashMap<(u32, u32, u32), Vec<u32>>,
+    lives: &'h Lives,
+    streams: HashMap<Stream, Vec<u32>>,
     taken: Vec<bool>,
+    absorbers: Vec<Absorber>,
     summary: Summary,
     scratch: Vec<u8>,
 }
 
+fn accepts(receive: &Receive, message: &Message) -> bool {
+    (receive.at, receive.comm) == (message.to, message.comm)
+        && receive.source.is_none_or(|wanted| wanted == message.from)
+        && receive.tag.map_or(message.tag < RESERVED, |wanted| wanted == message.tag)
+}
+
 impl<'h> Matching<'h> {
-    fn new(sends: &'h [Posted<Message>]) -> Self {
+    fn new(sends: &'h [Posted<Message>], lives: &'h Lives) -> Self {
         let mut streams: HashMap<_, Vec<u32>> = HashMap::new();
         for (number, send) in sends.iter().enumerate() {
-            let message = &send.what;
-            streams.entry((message.comm, message.from, message.to)).or_default().push(number as u32);
+            streams.entry(send.stream).or_default().push(number as u32);
         }
-        Self { sends, streams, taken: vec![false; sends.len()], summary: Summary::default(), scratch: vec![] }
+        let taken = vec![false; sends.len()];
+        Self { sends, lives, streams, taken, absorbers: vec![], summary: Summary::default(), scratch: vec![] }
     }
 
     fn judge(
@@ -206,56 +351,108 @@ impl<'h> Matching<'h> {
             let number = number as u32;
             let receive = posted.what;
             self.summary.wildcards += u64::from(receive.source.is_none() || receive.tag.is_none());
-            let Some(outcome @ Outcome::Received { digest, .. }) = *outcome else {
-                self.summary.cancelled += 1;
-                continue;
+            let (outcome, digest) = match *outcome {
+                Some(outcome @ Outcome::Received { digest, .. }) => (outcome, digest),
+                None | Some(Outcome::PeerFailed(_)) => {
+                    self.absorbers.push(Absorber { what: receive, at: posted.at, used: false });
+                    continue;
+                }
+                Some(Outcome::Cancelled) => {
+                    self.summary.cancelled += 1;
+                    continue;
+                }
             };
-            let message = self.take(number, receive, outcome)?;
+            let message = self.take(number, posted, outcome)?;
             let send = &self.sends[message as usize];
             if posted.end < Some(send.at) {
                 return Err(Violation::BeforeItsCause(number));
             }
-            if send.what.mode == Mode::Synchronous && send.end < Some(posted.at) {
+            if send.what.mode == Mode::Synchronous && !send.void && !send.failed && send.end < Some(posted.at) {
                 return Err(Violation::NotSynchronous(message, number));
             }
-            self.compare(number, receive, outcome, message)?;
+            self.compare(number, posted, outcome, message)?;
             match rooms.get(&number) {
                 Some((late, _)) if *late != digest => return Err(Violation::WrittenLate(number)),
                 Some((_, false)) => return Err(Violation::Overrun(number)),
                 _ => {}
             }
         }
-        match self.taken.iter().position(|taken| !taken) {
-            Some(lost) => Err(Violation::Lost(lost as u32, self.sends[lost].what)),
-            None => Ok(self.summary),
+        for lost in (0..self.sends.len()).filter(|lost| !self.taken[*lost]).collect::<Vec<_>>() {
+            self.may_be_lost(lost as u32)?;
         }
+        Ok(self.summary)
+    }
+
+    /// Whether nobody need have received a message.
+    fn may_be_lost(&mut self, message: u32) -> Result<(), Violation> {
+        let send = &self.sends[message as usize];
+        if !self.lives.may_lose(&send.stream) {
+            return Err(Violation::Lost(message, send.what));
+        }
+        self.summary.lost += 1;
+        let went_well = send.end.is_some() && !send.void && !send.failed;
+        let matched = |by: &Absorber| accepts(&by.what, &send.what) && Some(by.at) < send.end;
+        if send.what.mode == Mode::Synchronous && went_well && !self.absorbers.iter().any(matched) {
+            return Err(Violation::Unmatched(message, send.what));
+        }
+        Ok(())
     }
 
     /// The message that a receive must have got, if it is the one that it did get.
-    fn take(&mut self, number: u32, receive: Receive, outcome: Outcome) -> Result<u32, Violation> {
+    fn take(&mut self, number: u32, posted: &Posted<Receive>, outcome: Outcome) -> Result<u32, Violation> {
+        let receive = posted.what;
         let Outcome::Received { source, tag, .. } = outcome else { return Err(Violation::NotEnded("receive", number)) };
         let tag_matches = |tag: u32| receive.tag.map_or(tag < RESERVED, |wanted| wanted == tag);
         if receive.source.is_some_and(|wanted| wanted != source) || !tag_matches(tag) {
             return Err(Violation::WrongMatch(number, receive, outcome));
         }
-        let stream = self.streams.get(&(receive.comm, source, receive.at)).map_or(&[][..], Vec::as_slice);
+        let stream = self.streams.get(&posted.stream).map_or(&[][..], Vec::as_slice);
         let left = |message: &&u32| !self.taken[**message as usize];
         let matching = |message: &&u32| tag_matches(self.sends[**message as usize].what.tag);
-        match stream.iter().filter(left).find(matching) {
-            None => Err(Violation::NoSuchMessage(number, receive, outcome)),
-            Some(&first) if self.sends[first as usize].what.tag != tag => {
-                Err(Violation::Overtaken { receive: number, outcome, first })
+        let candidates: Vec<u32> = stream.iter().filter(left).filter(matching).copied().collect();
+        let Some(&first) = candidates.first() else {
+            return Err(Violation::NoSuchMessage(number, receive, outcome));
+        };
+        if !self.lives.may_lose(&posted.stream) || self.is(first, outcome) {
+            if self.sends[first as usize].what.tag != tag {
+                return Err(Violation::Overtaken { receive: number, outcome, first });
             }
-            Some(&first) => {
-                self.taken[first as usize] = true;
-                Ok(first)
-            }
+            self.taken[first as usize] = true;
+            return Ok(first);
         }
+        // Those before it must have been taken by receives that failed.
+        for candidate in candidates {
+            if self.is(candidate, outcome) {
+                self.taken[candidate as usize] = true;
+                return Ok(candidate);
+            }
+            let what = self.sends[candidate as usize].what;
+            let absorber = self.absorbers.iter_mut().find(|by| !by.used && accepts(&by.what, &what));
+            let Some(absorber) = absorber else { break };
+            absorber.used = true;
+            self.taken[candidate as usize] = true;
+            self.summary.lost += 1;
+        }
+        Err(Violation::Overtaken { receive: number, outcome, first })
+    }
+
+    /// Whether an outcome is what comes of a message.
+    fn is(&mut self, message: u32, outcome: Outcome) -> bool {
+        let Outcome::Received { tag, received, delivered, digest, .. } = outcome else { return false };
+        let sent = self.sends[message as usize].what;
+        (sent.tag, sent.len) == (tag, received) && digest_of(message, delivered, &mut self.scratch) == digest
     }
 
     /// Compares lengths and bytes.
-    fn compare(&mut self, number: u32, receive: Receive, outcome: Outcome, message: u32) -> Result<(), Violation> {
-        let Outcome::Received { source, received, delivered, truncated, digest, .. } = outcome else { return Ok(()) };
+    fn compare(
+        &mut self,
+        number: u32,
+        posted: &Posted<Receive>,
+        outcome: Outcome,
+        message: u32,
+    ) -> Result<(), Violation> {
+        let receive = posted.what;
+        let Outcome::Received { received, delivered, truncated, digest, .. } = outcome else { return Ok(()) };
         let sent = self.sends[message as usize].what;
         let lengths_fit = delivered == sent.len.min(receive.room) && truncated == (sent.len > receive.room);
         if received == sent.len && lengths_fit && digest_of(message, delivered, &mut self.scratch) == digest {
@@ -268,7 +465,7 @@ impl<'h> Matching<'h> {
             return Ok(());
         }
         // Wrong: say whether it is another message of the same sender, which is a matter of order.
-        let stream = &self.streams[&(receive.comm, source, receive.at)];
+        let stream = &self.streams[&posted.stream];
         let mut scratch = std::mem::take(&mut self.scratch);
         let other = stream.iter().copied().find(|other| {
             *other != message

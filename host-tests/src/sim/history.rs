@@ -75,6 +75,17 @@ pub enum Outcome {
     },
     /// It was cancelled.
     Cancelled,
+    /// That node failed.
+    PeerFailed(u32),
+}
+
+/// Why a send did not go well.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failed {
+    /// That node failed.
+    Peer(u32),
+    /// Something else.
+    Otherwise(String),
 }
 
 /// One thing that happened. Messages and receives go by the order in which they were posted: numbers from 0.
@@ -83,7 +94,7 @@ pub enum Record {
     /// A send was posted: the next message.
     Send(Message),
     /// A send ended; with what error, if any.
-    Sent(u32, Option<String>),
+    Sent(u32, Option<Failed>),
     /// A receive was posted: the next receive.
     Recv(Receive),
     /// A receive ended.
@@ -91,6 +102,24 @@ pub enum Record {
     /// The room of a receive at the end of the job: [`digest`] of what was delivered, and whether the rest of the room,
     /// the gaps and the bytes around it are untouched.
     Room(u32, u64, bool),
+    /// A node died, with all that it had under way. What it does from then on, it does in another life.
+    Died(u32),
+    /// Two nodes were cut off from each other beyond the limit: each may take the other for failed from now on.
+    Severed(u32, u32),
+    /// A send was refused because that node had failed, or was not known.
+    Refused {
+        /// Who asked.
+        node: u32,
+        /// To whom.
+        peer: u32,
+    },
+    /// A node knows another by its present life from now on; what it knew before is void.
+    Met {
+        /// Who knows.
+        node: u32,
+        /// Whom.
+        peer: u32,
+    },
     /// What is taken of something at the start of the job and at its end.
     Level {
         /// Where.
@@ -124,6 +153,15 @@ impl History {
     /// The number that the next posted send will have.
     pub fn next_send(&self) -> u32 {
         self.sends
+    }
+
+    /// A posted send, by its number.
+    pub fn sent(&self, number: u32) -> Option<&Message> {
+        let sends = self.records.iter().filter_map(|record| match record {
+            Record::Send(message) => Some(message),
+            _ => None,
+        });
+        sends.into_iter().nth(number as usize)
     }
 
     /// Notes a posted receive; its number.

@@ -207,6 +207,16 @@ impl Net {
         state.ahead.clear();
     }
 
+    /// When faults that go by the clock begin and end.
+    pub fn boundaries(&self) -> Vec<u64> {
+        let state = self.0.borrow();
+        let faults = &state.faults;
+        let windows = faults.partitions.iter().map(|partition| partition.window);
+        let windows = windows.chain(faults.stalls.iter().map(|stall| stall.2));
+        let windows = windows.chain(faults.outages.iter().map(|outage| outage.window));
+        windows.flat_map(|window| [window.0, window.1]).collect()
+    }
+
     /// A node dies. To be called before its memory goes; its rails must not be used any more.
     pub fn kill(&self, node: u32) {
         self.0.borrow_mut().kill(node);
@@ -552,10 +562,12 @@ impl State {
         numbered.filter(|(packet, _)| packet.as_ref().is_some_and(such)).map(|(_, at)| at).collect()
     }
 
-    /// Forgets all packets from one end to another.
-    pub fn purge(&mut self, from: u32, to: u32, rail: u32) {
+    /// Forgets all packets from one end to another, of connections up to this one.
+    pub fn purge(&mut self, from: u32, to: u32, rail: u32, session: u32) {
         for at in self.between(from, to, rail) {
-            self.discard(at);
+            if self.packet(at).session <= Some(session) {
+                self.discard(at);
+            }
         }
         for node in [from, to] {
             let at = node as usize * self.makes.len() + rail as usize;
@@ -582,7 +594,7 @@ impl State {
     pub fn cut(&mut self, one: u32, other: u32, rail: u32) {
         self.counts.cut += 1;
         for (from, to) in [(one, other), (other, one)] {
-            self.purge(from, to, rail);
+            self.purge(from, to, rail, u32::MAX);
             self.tell_lost(from, to, rail);
         }
         self.renew(one, other, rail);
@@ -604,6 +616,9 @@ impl State {
     fn tell_lost_at(&mut self, when: u64, at: u32, of: u32, rail: u32) {
         let (id, age) = (self.id(), self.end(at, rail).ages[of as usize]);
         if self.end(at, rail).names[of as usize].is_some() {
+            if self.trace {
+                println!("{:>9} node {at}: rail {rail} will lose {of} at {when}", self.now);
+            }
             self.end(at, rail).events.push(Reverse((when, id, Later::Lost { node: of, age })));
         }
     }

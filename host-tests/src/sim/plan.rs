@@ -30,6 +30,8 @@ pub struct Shape {
     pub longest: u64,
     /// Communicators for the whole job.
     pub comms: u32,
+    /// And some for a part of it.
+    pub wild: bool,
 }
 
 /// What a node does next.
@@ -173,7 +175,7 @@ impl<'p> Block<'p> {
     fn new(plan: &'p mut Plan, shape: Shape, number: u32, mut dice: Dice) -> Self {
         let flavours = [Flavour::Mixed, Flavour::ReceivesFirst, Flavour::SendsFirst, Flavour::Reverse];
         let flavour = dice.pick(&flavours);
-        let wild = dice.chance(250).then(|| plan.comm(Style::Wild, shape.nodes, &mut dice));
+        let wild = (dice.chance(250) && shape.wild).then(|| plan.comm(Style::Wild, shape.nodes, &mut dice));
         let nodes = shape.nodes as usize;
         Self {
             plan,

@@ -193,8 +193,9 @@ impl SimRail {
             }
         } else {
             let (theirs, here) = (state.packet(at).session, named.and_then(|named| named.session));
-            if theirs < here {
-                state.discard(at); // of a connection that is closed
+            let closed = theirs < Some(state.link(from_node, self.node, self.rail).session);
+            if theirs < here || (closed && theirs != here) {
+                state.discard(at);
                 return Ok(None);
             }
             if theirs != here {
@@ -273,7 +274,7 @@ impl Rail for SimRail {
             return Err(Unreachable::NoNetwork);
         }
         let there = state.life(node) == Some(life) && ![self.node, node].iter().any(|node| state.is_out(*node, rail));
-        let reached = there || state.makes[rail as usize].datagrams;
+        let reached = there || node == self.node || state.makes[rail as usize].datagrams;
         let session = state.link(self.node, node, rail).session;
         state.counts.returned += u64::from(reached && session != 0);
         let end = state.end(self.node, self.rail);
@@ -291,13 +292,17 @@ impl Rail for SimRail {
         if endpoint.0 >= state.nodes() {
             return;
         }
-        state.purge(endpoint.0, self.node, self.rail);
+        // A connection that the peer has made since is not this one.
+        let session = state.link(self.node, endpoint.0, self.rail).session;
+        let known = state.end(self.node, self.rail).names[endpoint.0 as usize];
+        let up_to = known.and_then(|named| named.session).unwrap_or(session.saturating_sub(1));
+        state.purge(endpoint.0, self.node, self.rail, up_to);
         // What is under way to the peer still arrives if it left this memory.
         state.settle_in_place(self.node, endpoint.0, self.rail);
         let end = state.end(self.node, self.rail);
-        let known = end.names[endpoint.0 as usize].take();
+        end.names[endpoint.0 as usize] = None;
         end.ages[endpoint.0 as usize] += 1;
-        if known.is_some_and(|named| named.session.is_some()) {
+        if known.is_some_and(|named| named.session == Some(session)) {
             state.close(self.node, endpoint.0, self.rail);
         }
     }

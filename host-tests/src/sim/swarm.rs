@@ -2,8 +2,8 @@
 
 use towline_core::pml::Config;
 
-use super::faults::{Faults, Make};
-use super::job::{Report, Setting, Trouble, run};
+use super::faults::{FOR_EVER, Faults, Make, Outage, Partition, Window};
+use super::job::{Death, Setting};
 use super::plan::{Plan, Shape};
 use crate::dice::Dice;
 
@@ -20,10 +20,18 @@ pub fn setting(seed: u64) -> Setting {
     // Fragments are small at times: not too many of them.
     let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
     let longest = dice.pick(&[0, 64, 1000, 10_000, 100_000, 300_000]).min(fragment * 300);
-    let shape = Shape { nodes, messages: MESSAGES, window, longest, comms: dice.between(1, 3) as u32 };
-    let unexpected = share(&mut dice, nodes);
-    let units = if dice.chance(500) { unexpected } else { share(&mut dice, nodes) };
-    let config = Config {
+    let shape = Shape { nodes, messages: MESSAGES, window, longest, comms: dice.between(1, 3) as u32, wild: true };
+    let config = config(nodes, window, &mut dice);
+    let plan = Plan::new(shape, &mut dice);
+    let pace = dice.pick(&[50, 500, 5000, 20_000]);
+    Setting { config, makes, faults, deaths: vec![], severed: vec![], calm_at: None, plan, pace, dice }
+}
+
+/// Small limits, and numbers near their wrap.
+fn config(nodes: u32, window: u32, dice: &mut Dice) -> Config {
+    let unexpected = share(dice, nodes);
+    let units = if dice.chance(500) { unexpected } else { share(dice, nodes) };
+    Config {
         peers: nodes,
         requests: window,
         unexpected,
@@ -32,10 +40,7 @@ pub fn setting(seed: u64) -> Setting {
         probes: dice.pick(&[1, 1, 2, 8]),
         seed: 0,
         first_sequence: dice.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40, 1 << 33]),
-    };
-    let plan = Plan::new(shape, &mut dice);
-    let pace = dice.pick(&[50, 500, 5000, 20_000]);
-    Setting { config, makes, faults, plan, pace, dice }
+    }
 }
 
 /// Envelopes or units for all peers together: at times fewer than one for each, at times one, at times plenty.
@@ -70,20 +75,84 @@ fn make(dice: &mut Dice) -> Make {
     }
 }
 
-/// Runs the job of a seed.
-///
-/// # Errors
-/// What went wrong, as text, with the command that brings it back.
-pub fn seed(seed: u64) -> Result<Report, String> {
-    let setting = setting(seed);
-    run(setting.clone()).map_err(|trouble| failure(seed, &setting, &trouble))
+/// The job with mishaps that belongs to a seed: a random set of them.
+pub fn faulty(seed: u64) -> Setting {
+    let mut dice = Dice::new(seed ^ 0xfa17);
+    let nodes = match dice.below(10) {
+        0 => dice.between(9, 16),
+        1..4 => dice.between(4, 8),
+        _ => dice.between(2, 4),
+    } as u32;
+    let makes = makes(&mut dice);
+    let mut faults = if dice.chance(300) { Faults::default() } else { Faults::reliable(&mut dice) };
+    let mut mishap = |permille| dice.chance(permille);
+    let [parts, stalls, outages, dies, calms] = [400, 400, 200, 500, 500].map(&mut mishap);
+    let rails = makes.len() as u32;
+    if parts {
+        faults.partitions = some(&mut dice, |dice| partition(nodes, rails, dice));
+    }
+    if stalls {
+        faults.stalls = some(&mut dice, |dice| (node(nodes, dice), node(rails, dice), window(dice)));
+    }
+    if outages {
+        faults.outages = some(&mut dice, |dice| outage(nodes, rails, dice));
+    }
+    let deaths = if dies { some(&mut dice, |dice| death(nodes, dice)) } else { vec![] };
+    // A connection that breaks takes the peer with it where nothing mends it.
+    let severed = faults.outages.iter().flat_map(|outage| {
+        (0..nodes).filter(|other| *other != outage.node).map(|other| (outage.node, other, outage.window.0))
+    });
+    let severed: Vec<_> = severed.collect();
+    let calm_at = calms.then(|| dice.length(TIME));
+    let window = dice.pick(&[1, 2, 3, 4, 8, 16, 64]);
+    let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let longest = dice.pick(&[64, 1000, 10_000, 100_000]).min(fragment * 100);
+    let comms = dice.between(1, 3) as u32;
+    let wild = deaths.is_empty() && severed.is_empty();
+    let shape = Shape { nodes, messages: MESSAGES / 2, window, longest, comms, wild };
+    let config = config(nodes, window, &mut dice);
+    let plan = Plan::new(shape, &mut dice);
+    let pace = dice.pick(&[50, 500, 5000, 20_000]);
+    Setting { config, makes, faults, deaths, severed, calm_at, plan, pace, dice }
 }
 
-fn failure(seed: u64, setting: &Setting, trouble: &Trouble) -> String {
-    let Setting { config, makes, faults, .. } = setting;
-    format!(
-        "seed {seed}: {trouble}\n{} nodes, {config:?}\n{makes:?}\n{faults:?}\n\
-         again: TOWLINE_SEED={seed} cargo test -p towline-host-tests --test sim -- --nocapture",
-        setting.plan.programs.len()
-    )
+/// Nanoseconds in which mishaps begin.
+const TIME: u64 = 1 << 22;
+
+/// One to four of a kind.
+fn some<T>(dice: &mut Dice, mut one: impl FnMut(&mut Dice) -> T) -> Vec<T> {
+    (0..dice.between(1, 4)).map(|_| one(dice)).collect()
+}
+
+fn node(nodes: u32, dice: &mut Dice) -> u32 {
+    dice.below(nodes.into()) as u32
+}
+
+fn window(dice: &mut Dice) -> Window {
+    let since = dice.length(TIME);
+    (since, since + 1 + dice.length(TIME))
+}
+
+fn partition(nodes: u32, rails: u32, dice: &mut Dice) -> Partition {
+    let (from, to) = (node(nodes, dice), node(nodes, dice));
+    let rail = dice.chance(500).then(|| node(rails, dice));
+    Partition { from, to, both: dice.chance(500), rail, window: window(dice) }
+}
+
+fn outage(nodes: u32, rails: u32, dice: &mut Dice) -> Outage {
+    let (node, rail) = (node(nodes, dice), dice.chance(700).then(|| node(rails, dice)));
+    let window = window(dice);
+    Outage { node, rail, window: if dice.chance(200) { (window.0, FOR_EVER) } else { window } }
+}
+
+fn death(nodes: u32, dice: &mut Dice) -> Death {
+    let back_after = dice.chance(600).then(|| dice.length(TIME / 4));
+    Death { node: node(nodes, dice), calls: 1 + dice.length(1 << 13), back_after }
+}
+
+/// What a job is like, in a few lines.
+pub fn describe(setting: &Setting) -> String {
+    let Setting { config, makes, faults, deaths, calm_at, .. } = setting;
+    let nodes = setting.plan.programs.len();
+    format!("{nodes} nodes, {config:?}\n{makes:?}\n{faults:?}\n{deaths:?}, calm at {calm_at:?}")
 }

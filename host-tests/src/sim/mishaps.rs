@@ -1,0 +1,214 @@
+//! What befalls nodes, and what the others make of it: deaths, returns, and programs that go on after a failure.
+//!
+//! A program that loses a peer cannot go on as planned: messages of that peer never come, and receives from anyone that were
+//! meant for them stay without one, or get another's. So when nothing moves any more, nodes *recover*, as a fault-tolerant
+//! application would: they take in all messages that are there, whatever the plan says, then take back receives, and
+//! leave out probes. Of what living nodes sent each other, the checker wants every message all the same.
+
+use super::faults::FOR_EVER;
+use towline_core::btl::Peer;
+
+use super::history::{Outcome, RESERVED, Receive, Record};
+use super::job::{Death, Job, Trouble, add, transitions};
+use super::node::Kind;
+use super::plan::Step;
+use super::steps::{UNPLANNED, Went};
+
+/// A node that is to hear that another is back.
+#[derive(Clone, Copy)]
+pub(super) struct Meeting {
+    at: u64,
+    node: u32,
+    peer: u32,
+}
+
+/// Nanoseconds after which all have heard of a node that is back.
+const MEETING: u64 = 1_000_000;
+
+impl Job<'_> {
+    /// What is due by the clock. Whether anything was.
+    pub fn happen(&mut self) -> Result<bool, Trouble> {
+        let now = self.now;
+        if self.calm_at.is_some_and(|at| at <= now) && !self.calm {
+            self.calm = true;
+            self.net.advance(now);
+            self.net.calm();
+            self.deaths.clear();
+            self.severed.retain(|severed| severed.2 <= now);
+        }
+        let due: Vec<_> = self.severed.extract_if(.., |severed| severed.2 <= now).collect();
+        for (one, other, _) in &due {
+            self.net.trace(*one, || format!("is cut off from {other}"));
+            self.history.note(Record::Severed(*one, *other));
+            self.apart.insert((*one.min(other), *one.max(other)));
+        }
+        self.net.advance(now);
+        let mut active = !due.is_empty();
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].back_at.is_some_and(|at| at <= now) {
+                self.revive(node as u32)?;
+                active = true;
+            }
+        }
+        let due: Vec<_> = self.meetings.extract_if(.., |meeting| meeting.at <= now).collect();
+        for Meeting { node, peer, .. } in due {
+            active = true;
+            if !self.apart.contains(&(node.min(peer), node.max(peer))) {
+                self.meet(node, peer)?;
+            }
+        }
+        Ok(active)
+    }
+
+    /// The next nanosecond at which something is due.
+    pub fn next_mishap(&self) -> Option<u64> {
+        let severed = self.severed.iter().map(|severed| severed.2);
+        let back = self.nodes.iter().filter_map(|node| node.back_at);
+        let meetings = self.meetings.iter().map(|meeting| meeting.at);
+        let windows = self.net.boundaries();
+        let calm = self.calm_at;
+        severed
+            .chain(back)
+            .chain(meetings)
+            .chain(windows)
+            .chain(calm)
+            .filter(|at| *at > self.now && *at != FOR_EVER)
+            .min()
+    }
+
+    /// One step of a node, which may be its last.
+    pub fn dies(&mut self, at: usize) -> bool {
+        let node = &mut self.nodes[at];
+        node.calls += 1;
+        let Some(next) = self.deaths.iter().position(|death| death.node == at as u32) else { return false };
+        let Death { calls, back_after, .. } = self.deaths[next];
+        if node.calls < calls {
+            return false;
+        }
+        self.deaths.remove(next);
+        self.net.trace(at as u32, || "dies".into());
+        self.net.kill(at as u32);
+        self.history.note(Record::Died(at as u32));
+        let (done, _) = transitions(node.engine.counters());
+        add(&mut self.transitions, &done);
+        node.alive = false;
+        node.back_at = back_after.map(|after| self.now + after);
+        node.ops.clear();
+        node.taken.clear();
+        node.old.clear();
+        node.look_at_rooms(&mut self.history, &mut self.scratch);
+        self.meetings.retain(|meeting| meeting.node != at as u32 && meeting.peer != at as u32);
+        true
+    }
+
+    fn revive(&mut self, me: u32) -> Result<(), Trouble> {
+        self.net.trace(me, || "is back".into());
+        let rails = self.net.revive(me);
+        let mut node = self.node(me, rails, self.nodes[me as usize].next)?;
+        node.away_until = self.now;
+        self.nodes[me as usize] = node;
+        for other in 0..self.nodes.len() as u32 {
+            let apart = self.apart.contains(&(me.min(other), me.max(other)));
+            if self.nodes[other as usize].alive && !apart {
+                self.meet(me, other)?;
+                if other != me {
+                    let at = self.now + self.dice.length(MEETING);
+                    self.meetings.push(Meeting { at, node: other, peer: me });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A node hears of another, which may have been here in an earlier life, whether its end was noticed or not.
+    fn meet(&mut self, node: u32, peer: u32) -> Result<(), Trouble> {
+        self.settle(node, peer)?;
+        if self.introduce(node, peer).is_err() {
+            self.nodes[node as usize].engine.del_peer(Peer(peer));
+            self.settle(node, peer)?;
+            self.introduce(node, peer)?;
+        }
+        self.net.trace(node, || format!("meets {peer}"));
+        self.history.note(Record::Met { node, peer });
+        Ok(())
+    }
+
+    /// Ends what has ended so far: it belongs to the life before.
+    fn settle(&mut self, node: u32, peer: u32) -> Result<(), Trouble> {
+        for taken in &mut self.nodes[node as usize].taken {
+            taken.wait = 0;
+        }
+        self.receive_taken(node as usize)?;
+        self.complete(node as usize)?;
+        let left = self.nodes[node as usize].taken.extract_if(.., |taken| taken.found.peer.0 == peer);
+        for taken in left {
+            self.history.note(Record::Received(taken.number, Outcome::PeerFailed(peer))); // no request for it
+        }
+        Ok(())
+    }
+
+    /// What programs do when nothing moves any more; one thing after the other where the first does not help.
+    pub fn recover(&mut self, tries: u32) -> Result<(), Trouble> {
+        self.recoveries += 1;
+        if self.take_all() {
+            return Ok(());
+        }
+        for at in 0..self.nodes.len() {
+            if !self.nodes[at].alive {
+                continue;
+            }
+            match tries % 4 {
+                0 => self.take_anything(at)?,
+                1 => self.take_back(at, if tries < 4 { 1 } else { usize::MAX }),
+                2 => self.leave_out(at),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all messages that are there. Whether there was any.
+    pub fn take_all(&mut self) -> bool {
+        let mut any = false;
+        for at in (0..self.nodes.len()).filter(|at| self.nodes[*at].alive).collect::<Vec<_>>() {
+            for receive in self.anything(at) {
+                while self.take_any(at, receive, UNPLANNED) == Went::On {
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+
+    /// Receives for whatever may come to a node.
+    fn anything(&self, at: usize) -> Vec<Receive> {
+        let room = self.plan.messages.iter().map(|message| message.len).max().unwrap_or(0);
+        let tags = [None, Some(RESERVED), Some(u32::MAX - 1)];
+        let comms = (0..self.plan.permanent).flat_map(|comm| tags.map(|tag| (comm, tag)));
+        comms.map(|(comm, tag)| Receive { at: at as u32, comm, source: None, tag, room }).collect()
+    }
+
+    /// Posts receives for a while, for what is held back.
+    fn take_anything(&mut self, at: usize) -> Result<(), Trouble> {
+        for receive in self.anything(at) {
+            self.recv(at, receive, UNPLANNED, Some(300), None)?;
+        }
+        Ok(())
+    }
+
+    /// Takes back receives, those that were posted last.
+    fn take_back(&mut self, at: usize, most: usize) {
+        let planned = self.nodes[at].ops.iter_mut().rev().filter_map(|op| match &mut op.kind {
+            Kind::Recv { planned, cancel, .. } if *planned != UNPLANNED => Some((planned, cancel)),
+            _ => None,
+        });
+        planned.take(most).for_each(|(planned, cancel)| (*planned, *cancel) = (UNPLANNED, Some(0)));
+    }
+
+    /// Gives up a probe.
+    fn leave_out(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        let probes = matches!(node.program.get(node.next), Some(Step::Probe(_) | Step::Take(_)));
+        node.next += usize::from(probes);
+    }
+}

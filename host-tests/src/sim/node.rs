@@ -1,0 +1,156 @@
+//! One node of a job: its engine, its program, and what it has under way.
+
+use std::ptr::NonNull;
+
+use towline_core::arena::Arena;
+use towline_core::btl::Rail;
+use towline_core::mtl::{Comm, Envelope, Group, Mtl, Request, Source, Tag};
+use towline_core::pml::Config;
+
+use super::history::{History, Mode, Receive, Record, digest};
+use super::job::Trouble;
+use super::plan::{Plan, Step};
+use super::room::Room;
+use super::ways::Set;
+
+pub(super) type Engine<'m> = Mtl<'m, Set>;
+
+/// Something under way at a node.
+pub(super) struct Op {
+    /// Its number in the history.
+    pub number: u32,
+    pub request: Request,
+    pub room: Room,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Send,
+    Recv { receive: Receive, planned: u32, cancel: Option<u32>, found: Option<Envelope> },
+}
+
+/// A message that a matched probe took and that is not received yet.
+pub(super) struct Taken {
+    pub number: u32,
+    pub message: towline_core::mtl::Message,
+    pub found: Envelope,
+    pub receive: Receive,
+    pub planned: u32,
+    pub wait: u32,
+}
+
+pub(super) struct Node<'m> {
+    pub me: u32,
+    pub engine: Engine<'m>,
+    /// What the engine lives in; gone after it.
+    _memory: Box<[u64]>,
+    /// The communicators that exist here, by their number in the plan.
+    pub comms: Vec<Option<Comm>>,
+    pub program: &'m [Step],
+    pub next: usize,
+    pub ops: Vec<Op>,
+    pub taken: Vec<Taken>,
+    pub away_until: u64,
+    /// Sends that are over, with their memory: nobody may look at it any more.
+    pub old: Vec<Room>,
+    /// Receives that are over: number, room and bytes delivered.
+    pub rooms: Vec<(u32, Room, u64)>,
+    pub before: [u32; 3],
+    /// Calls of the engine so far, and steps between them: where it may die.
+    pub calls: u64,
+    pub alive: bool,
+    /// When it comes back.
+    pub back_at: Option<u64>,
+}
+
+impl<'m> Node<'m> {
+    /// A node with a new engine, at this step of its program. It knows nobody yet.
+    pub fn new(me: u32, config: Config, rails: Set, plan: &'m Plan, next: usize) -> Result<Self, Trouble> {
+        let comms = plan.permanent + 1;
+        let attributes: Vec<_> = rails.0.iter().map(Rail::attributes).collect();
+        let bytes = Engine::bytes(&config, comms, &attributes);
+        let mut memory = vec![0u64; bytes.div_ceil(8) + 1].into_boxed_slice();
+        let block = NonNull::from(&mut *memory).cast();
+        // SAFETY: the memory is fresh zeros, used by nothing else, and goes after the engine.
+        let mut arena: Arena<'m> = unsafe { Arena::from_zeroed(block, memory.len() * 8) };
+        let engine = Mtl::new(config, comms, &mut arena, rails);
+        let engine = engine.map_err(|error| Trouble::Refused(me, error.to_string()))?;
+        let mut node = Self {
+            me,
+            engine,
+            _memory: memory,
+            comms: vec![None; plan.comms.len()],
+            program: &plan.programs[me as usize],
+            next,
+            ops: vec![],
+            taken: vec![],
+            away_until: 0,
+            old: vec![],
+            rooms: vec![],
+            before: [0; 3],
+            calls: 0,
+            alive: true,
+            back_at: None,
+        };
+        for comm in 0..plan.permanent {
+            node.join(comm, plan)?;
+        }
+        Ok(node)
+    }
+
+    pub fn join(&mut self, comm: u32, plan: &'m Plan) -> Result<(), Trouble> {
+        let what = &plan.comms[comm as usize];
+        let (group, rank) = match &what.table {
+            None => (Group::World { size: plan.programs.len() as u32 }, self.me),
+            Some(table) => (Group::Table(table), rank_in(table, self.me)),
+        };
+        let added = self.engine.add_comm(what.context, group, rank);
+        let added = added.map_err(|why| Trouble::Refused(self.me, why.to_string()))?;
+        self.comms[comm as usize] = Some(added);
+        Ok(())
+    }
+
+    pub fn comm(&self, comm: u32) -> Comm {
+        self.comms[comm as usize].expect("the plan makes communicators before it uses them")
+    }
+
+    /// Notes what is in the rooms of receives that are over.
+    pub fn look_at_rooms(&mut self, history: &mut History, scratch: &mut Vec<u8>) {
+        for (number, mut room, delivered) in std::mem::take(&mut self.rooms) {
+            room.take(delivered as usize, scratch);
+            history.note(Record::Room(number, digest(scratch), room.intact(delivered as usize)));
+        }
+    }
+
+    pub fn done(&self) -> bool {
+        let over = self.next == self.program.len() && self.ops.is_empty() && self.taken.is_empty();
+        if self.alive { over } else { self.back_at.is_none() }
+    }
+}
+
+pub(super) fn rank_in(table: &[u32], node: u32) -> u32 {
+    table.iter().position(|other| *other == node).expect("every node is in every table") as u32
+}
+
+pub(super) fn rank(plan: &Plan, comm: u32, node: u32) -> u32 {
+    plan.comms[comm as usize].table.as_ref().map_or(node, |table| rank_in(table, node))
+}
+
+pub(super) fn source_of(plan: &Plan, receive: &Receive) -> Source {
+    receive.source.map_or(Source::Any, |source| Source::Rank(rank(plan, receive.comm, source)))
+}
+
+pub(super) fn tag_of(receive: &Receive) -> Tag {
+    receive.tag.map_or(Tag::Any, Tag::Is)
+}
+
+pub(super) fn mode_of(mode: Mode) -> towline_core::mtl::Mode {
+    match mode {
+        Mode::Standard => towline_core::mtl::Mode::Standard,
+        Mode::Buffered => towline_core::mtl::Mode::Buffered,
+        Mode::Synchronous => towline_core::mtl::Mode::Synchronous,
+        Mode::Ready => towline_core::mtl::Mode::Ready,
+        Mode::Complete => towline_core::mtl::Mode::Complete,
+    }
+}

@@ -1,0 +1,159 @@
+//! Runs many seeds and sums up what happened: for tests, and for `towline soak --sim`.
+
+use std::fmt;
+use std::ops::Range;
+use std::panic;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use super::checker::Summary;
+use super::faults::Counts;
+use super::job::{Report, add, run};
+use super::swarm;
+
+/// Failures after which a run ends.
+const ENOUGH: usize = 10;
+
+/// Which jobs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// Over reliable rails, which refuse, reorder and delay.
+    Reliable,
+    /// With everything that can go wrong.
+    Faulty,
+}
+
+impl Family {
+    /// The options of `towline soak --sim` that choose it.
+    const fn options(self) -> &'static str {
+        match self {
+            Self::Reliable => " --reliable",
+            Self::Faulty => "",
+        }
+    }
+}
+
+/// Runs the job of a seed; a panic is a failure of it like any other.
+///
+/// # Errors
+/// What went wrong, as text, with the command that brings it back.
+pub fn one(family: Family, seed: u64) -> Result<Report, String> {
+    let setting = match family {
+        Family::Reliable => swarm::setting(seed),
+        Family::Faulty => swarm::faulty(seed),
+    };
+    let description = swarm::describe(&setting);
+    let result = panic::catch_unwind(|| run(setting).map_err(|trouble| trouble.to_string()));
+    let result = result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(format!("panic: {}", text.or(panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()))
+    });
+    result.map_err(|trouble| {
+        let options = family.options();
+        format!("seed {seed}: {trouble}\n{description}\nagain: towline soak --sim{options} --seed {seed}")
+    })
+}
+
+/// What a run came to.
+#[derive(Default, Debug)]
+pub struct Total {
+    /// Jobs.
+    pub seeds: u64,
+    /// Those of at least four nodes.
+    pub large: u64,
+    /// What was checked.
+    pub summary: Summary,
+    /// What happened on the networks.
+    pub counts: Counts,
+    /// What the engines and links did.
+    pub transitions: Vec<(&'static str, u64)>,
+    /// Virtual nanoseconds.
+    pub took: u64,
+    /// Seeds that failed, and how.
+    pub failures: Vec<(u64, String)>,
+}
+
+impl Total {
+    fn take(&mut self, seed: u64, result: Result<Report, String>) {
+        self.seeds += 1;
+        match result {
+            Err(failure) => self.failures.push((seed, failure)),
+            Ok(report) => {
+                self.large += u64::from(report.nodes >= 4);
+                self.summary.add(&report.summary);
+                self.counts.add(&report.counts);
+                add(&mut self.transitions, &report.transitions);
+                self.took += report.took;
+            }
+        }
+    }
+
+    /// What never happened: a run without some kind of fault, or without some way of the protocol, proves nothing about it.
+    pub fn missing(&self, family: Family) -> Vec<&'static str> {
+        let counts = self.counts.list().into_iter().chain(self.transitions.iter().copied());
+        counts.filter(|(name, count)| *count == 0 && !is_other(family, name)).map(|(name, _)| name).collect()
+    }
+}
+
+/// Whether that cannot happen in such jobs.
+fn is_other(family: Family, name: &str) -> bool {
+    let mishaps = [
+        "dropped",
+        "duplicated",
+        "corrupted",
+        "partitioned",
+        "one_way",
+        "stalled",
+        "cut",
+        "unheard",
+        "outages",
+        "returned",
+        "killed",
+        "revived",
+        "ghosts",
+        "recoveries",
+        "lost",
+    ];
+    family == Family::Reliable && mishaps.contains(&name)
+}
+
+impl fmt::Display for Total {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seeds, summary, counts, transitions, took, failures, .. } = self;
+        writeln!(f, "{seeds} seeds, {} failures, {} ms of virtual time", failures.len(), took / 1_000_000)?;
+        writeln!(f, "checked: {summary:?}")?;
+        let line = |f: &mut fmt::Formatter<'_>, what: &str, counts: &[(&str, u64)]| {
+            write!(f, "{what}:")?;
+            counts.iter().try_for_each(|(name, count)| write!(f, " {name} {count}"))
+        };
+        line(f, "faults", &counts.list())?;
+        writeln!(f)?;
+        line(f, "transitions", transitions)
+    }
+}
+
+/// Runs all seeds of a range, or until some have failed. `progress` is called after each with what there is so far.
+pub fn soak(family: Family, seeds: Range<u64>, threads: usize, progress: impl Fn(&Total) + Sync) -> Total {
+    let (next, total) = (AtomicU64::new(seeds.start), Mutex::new(Total::default()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= seeds.end || total.lock().expect("no panic while held").failures.len() >= ENOUGH {
+                return;
+            }
+            let result = one(family, seed);
+            let mut total = total.lock().expect("no panic while held");
+            total.take(seed, result);
+            progress(&total);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let mut total = total.into_inner().expect("all threads are done");
+    total.failures.sort();
+    total
+}
