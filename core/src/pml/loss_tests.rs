@@ -57,6 +57,12 @@ fn recv(engine: &mut Engine, tag: u32, into: &mut [u8]) -> Request {
     unsafe { engine.irecv(pattern, Span::contiguous(into.as_mut_ptr(), into.len())) }.unwrap()
 }
 
+fn recv_from(engine: &mut Engine, source: u32, tag: u32, into: &mut [u8]) -> Request {
+    let pattern = Pattern { context: 1, source, tag };
+    // SAFETY: the tests keep their buffers until the end.
+    unsafe { engine.irecv(pattern, Span::contiguous(into.as_mut_ptr(), into.len())) }.unwrap()
+}
+
 fn data(len: usize) -> &'static [u8] {
     Box::leak(bytes(len, 3).into_boxed_slice())
 }
@@ -239,4 +245,25 @@ fn p15_p23_a_full_link_is_asked_once_in_a_round() {
         assert!(matches!(engines[0].test(request), Some(Ok(_))));
     }
     assert!(into.iter().all(|into| into[..] == *data(2000)));
+}
+
+/// What a lost peer had sent behind a message of which nobody can have the rest any more does not take its place; what
+/// went before it is still received.
+#[test]
+fn m10_p7_no_message_takes_the_place_of_one_that_was_lost() {
+    let mut engines = pair(Config { first_sequence: u32::MAX.into(), ..WIDE }, slow_bodies);
+    engines[1].rails().iter().for_each(|rail| rail.script.borrow_mut().slow_delivery = false);
+    for len in [1, 2000, 2] {
+        let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(len));
+    }
+    turn(&mut engines, 10);
+    assert_eq!(engines[1].used()[1], 3);
+    engines[1].rails()[0].script.borrow_mut().events.push_back(Event::Lost(Peer(0), Lost::Broken));
+    turn(&mut engines[1..], 1);
+    let mut into = [0; 2000];
+    let receive = recv_from(&mut engines[1], 0, 1, &mut into);
+    assert!(matches!(engines[1].test(receive), Some(Ok(status)) if status.received == 1));
+    let receive = recv_from(&mut engines[1], 0, 1, &mut into);
+    assert_eq!(engines[1].test(receive), Some(Err(Failure::PeerFailed(Peer(0)))));
+    assert_eq!(engines[1].used(), [0; 3]);
 }

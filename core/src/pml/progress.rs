@@ -4,7 +4,7 @@ use super::engine::{Pml, Rails};
 use super::peer::{ASKED, ASKING, CREDIT_DUE, HOLDING, PROBE, REJECT_DUE, Standing};
 use super::receive::ENVELOPE_COOKIE;
 use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request, State};
-use super::unexpected::Stage;
+use super::unexpected::{Stage, Unexpected};
 use super::{Failure, Status};
 use crate::btl::{Cookie, Endpoint, Event, Frame, Lost, Peer, Rail};
 use crate::pool::Handle;
@@ -245,10 +245,12 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Ends all requests to a peer and drops what it sent and nobody can finish; with `all` also what is complete.
+    /// Ends all requests to a peer and drops what it sent and nobody can finish, and what came after that; with `all` also
+    /// what is complete.
     /// Its rails are done with its memory.
     pub(super) fn drop_peer(&mut self, index: u32, all: bool) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        let due = peer.next_in as u32;
         *peer = peer.afresh();
         for slot in 0..self.requests.touched() {
             let Some(state) = self.requests.at_mut(slot) else { continue };
@@ -271,10 +273,20 @@ impl<R: Rails> Pml<'_, R> {
             self.deactivate(slot);
             self.complete(slot, Outcome::PeerFailed);
         }
+        // Of the queued messages that cannot be finished, the first: how long ago it came.
+        let queued = |envelope: &&Unexpected| envelope.peer == index && envelope.stage == Stage::Queued;
+        let age = |envelope: &Unexpected| due.wrapping_sub(envelope.sequence);
+        let broken = |envelope: &&Unexpected| {
+            (envelope.filling || envelope.rendezvous) && envelope.flags & wire::FLAG_ANSWER == 0
+        };
+        let envelopes = (0..self.envelopes.touched()).filter_map(|slot| self.envelopes.at(slot));
+        let first = envelopes.filter(queued).filter(broken).map(age).max().unwrap_or(0);
         for slot in 0..self.envelopes.touched() {
             let Some(envelope) = self.envelopes.at_mut(slot) else { continue };
             let filling = envelope.filling;
-            let drop = all || filling || envelope.rendezvous || envelope.stage == Stage::Parked;
+            // What came later than that one must not take its place.
+            let behind = envelope.stage == Stage::Queued && age(envelope) < first;
+            let drop = all || filling || envelope.rendezvous || envelope.stage == Stage::Parked || behind;
             if envelope.peer != index || !drop {
                 continue;
             }

@@ -347,7 +347,7 @@ impl<R: Rails> Pml<'_, R> {
             unit: if body == 0 { 0 } else { unit.slot().wrapping_add(1) },
             body,
             next: 0,
-            sequence: 0,
+            sequence: first.sequence,
             total: first.total,
             sender: first.sender,
         };

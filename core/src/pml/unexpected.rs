@@ -47,8 +47,7 @@ pub(crate) struct Unexpected {
     pub body: u32,
     /// Parked or refused: the next envelope, index plus one. Claimed: the request's slot.
     pub next: u32,
-    /// Parked: the message's number, cut to 32 bits. Refused: the reason. An answer: how many probes were in vain when it
-    /// came.
+    /// The message's number, cut to 32 bits. Refused: the reason. An answer: how many probes were in vain when it came.
     pub sequence: u32,
     pub total: u64,
     pub sender: u64,
