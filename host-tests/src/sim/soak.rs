@@ -115,7 +115,8 @@ fn is_other(family: Family, name: &str) -> bool {
         "recoveries",
         "lost",
     ];
-    family == Family::Reliable && mishaps.contains(&name)
+    let lossy = ["dropped", "duplicated", "corrupted", "unheard", "ghosts"]; // until links mend them
+    lossy.contains(&name) || (family == Family::Reliable && mishaps.contains(&name))
 }
 
 impl fmt::Display for Total {
