@@ -250,7 +250,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Its rails are done with its memory.
     pub(super) fn drop_peer(&mut self, index: u32, all: bool) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
-        let due = peer.next_in as u32;
+        let due = peer.next_in;
         *peer = peer.afresh();
         for slot in 0..self.requests.touched() {
             let Some(state) = self.requests.at_mut(slot) else { continue };
