@@ -29,7 +29,9 @@ pub struct Orphan {
     pub header: [u8; LINKED_HEAD],
     /// Its body: readable until it is rehomed.
     pub body: Span,
-    /// Given where the sender waits for [`Event::Sent`](super::Event::Sent).
+    /// Given where the sender waits for [`Event::Sent`](super::Event::Sent). Without it the body is the link's own copy, which
+    /// goes with [`rehomed`](super::Rail::rehomed), so it must be one that the next link copies as well: of no more than
+    /// [`COPIED`](super::rail::COPIED) bytes.
     pub cookie: Option<Cookie>,
 }
 

@@ -1,5 +1,7 @@
 //! A loopback rail whose answers a test chooses.
 
+pub mod link;
+
 use super::loopback::{Hub, Rail as Loopback};
 use super::*;
 use crate::arena::Arena;

@@ -6,7 +6,8 @@ use crate::btl::{self, Endpoint, Peer, Unreachable};
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
 use crate::pml::{
-    Config, Counters, Envelope, Failure, Message, Mode, PARAMS, Pml, Rails, Refusal, Request, Sending, Status,
+    Config, Counters, EnableError, Envelope, Failure, Message, Mode, PARAMS, Pml, Rails, Refusal, Request, Sending,
+    Status,
 };
 use crate::pool::{Handle, Pool};
 use crate::time::Instant;
@@ -132,6 +133,14 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Forgets a peer: see [`Pml::del_peer`].
     pub fn del_peer(&mut self, peer: Peer) {
         self.pml.del_peer(peer);
+    }
+
+    /// Enables or disables a rail: see [`Pml::enable_rail`].
+    ///
+    /// # Errors
+    /// As [`Pml::enable_rail`].
+    pub fn enable_rail(&mut self, index: usize, on: bool) -> Result<(), EnableError> {
+        self.pml.enable_rail(index, on)
     }
 
     /// Makes a communicator of a context that all its members use, in which this process is rank `rank`. Messages for it

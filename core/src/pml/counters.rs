@@ -51,4 +51,12 @@ pub struct Counters {
     pub foreign: u64,
     /// Peers lost.
     pub lost: u64,
+    /// Links that went down while others to the same peer went on.
+    pub links_down: u64,
+    /// Links that came back.
+    pub links_up: u64,
+    /// Frames that a link could not deliver, and another was given.
+    pub frames_moved: u64,
+    /// Such frames that arrived, and had arrived before by the link that they were given to first: dropped.
+    pub doubles: u64,
 }

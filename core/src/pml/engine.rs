@@ -2,14 +2,17 @@
 
 use core::fmt;
 
+use zerocopy::FromZeros;
+
 use super::counters::Counters;
+use super::failover::is_disabled;
 use super::matching::Matcher;
-use super::peer::{Link, PeerState, Standing};
+use super::peer::{LINKED, Link, OFF, PeerState, Standing};
 use super::posted::Posted;
 use super::request::{List, State};
 use super::unexpected::Unexpected;
 use crate::arena::{Arena, OutOfMemory};
-use crate::btl::{Attributes, Peer, Rail, Unreachable};
+use crate::btl::{Attributes, Capabilities, Peer, Rail, Unreachable};
 use crate::pool::Pool;
 use crate::ptl::Cache;
 use crate::wire;
@@ -201,25 +204,14 @@ impl Params {
     }
 }
 
-/// The lowest latency first, then the lowest rail. Links are few, and the library's sorts can panic.
-fn sort(links: &mut [Link]) {
-    let mut rest = links;
-    while let Some((first, others)) = rest.split_first_mut() {
-        for other in others.iter_mut() {
-            if (other.latency, other.rail) < (first.latency, first.rail) {
-                core::mem::swap(first, other);
-            }
-        }
-        rest = others;
-    }
-}
-
 /// The engine of floor 3. One thread at a time.
 pub struct Pml<'m, R> {
     pub(super) rails: R,
     pub(super) peers: &'m mut [PeerState],
-    /// A row of `rails.count()` links for each peer; the lowest latency first.
+    /// A row of `rails.count()` links for each peer: those in use, the lowest latency first, then those set aside.
     pub(super) links: &'m mut [Link],
+    /// Rails that are disabled, a bit for each.
+    pub(super) disabled: [u32; 8],
     /// Prepared requests, of the rails that keep such.
     pub(super) caches: &'m mut [Cache<'m>],
     pub(super) requests: Pool<'m, State>,
@@ -291,6 +283,7 @@ impl<'m, R: Rails> Pml<'m, R> {
         Ok(Self {
             peers: arena.table(config.peers as usize)?,
             links: arena.table(links)?,
+            disabled: [0; 8],
             caches: arena.each(wanting().count(), |arena, index| {
                 let (rail, attributes) = wanting().nth(index).unwrap_or((0, no_cache));
                 Cache::new(arena, rail, attributes.0, attributes.1)
@@ -335,7 +328,8 @@ impl<'m, R: Rails> Pml<'m, R> {
     /// Makes a peer known: `params` as its engine gave them, and a way to each of its rails. `reach(i, rail)` adds the
     /// peer to rail `i`, or says why not; what it decides is the caller's affair (see [`crate::btl`], selection).
     ///
-    /// Rails of the lowest latency share the first fragments, all share the rest by bandwidth.
+    /// Rails of the lowest latency share the first fragments, all share the rest by bandwidth. Where all can fail over, any
+    /// of them may go down and come back: the peer is lost with the last. Without that it is lost with the first.
     ///
     /// A peer that was lost begins anew: what it had sent before, and nobody received, is dropped.
     ///
@@ -356,18 +350,20 @@ impl<'m, R: Rails> Pml<'m, R> {
         }
         let start = (peer.0 as usize).saturating_mul(count);
         let row = self.links.get_mut(start..start.saturating_add(count)).ok_or(Unreachable::Full)?;
+        row.fill(Link::new_zeroed());
         let (mut links, mut why) = (0usize, Unreachable::NoCard);
-        let mut eager = u32::MAX;
+        let (mut eager, mut linked) = (u32::MAX, true);
         for index in 0..count.min(u8::MAX as usize) {
             let Some(rail) = self.rails.rail_mut(index) else { continue };
             match reach(index, rail) {
                 Ok(endpoint) => {
                     let attributes = rail.attributes();
                     eager = eager.min(attributes.eager_limit);
+                    linked &= attributes.capabilities.contains(Capabilities::FAILOVER_SUPPORT);
                     let link = Link {
                         endpoint: endpoint.0,
                         rail: index as u8,
-                        spare: 0,
+                        aside: if is_disabled(&self.disabled, index) { OFF } else { 0 },
                         busy_in: 0,
                         bandwidth: attributes.bandwidth.max(1),
                         latency: attributes.latency,
@@ -381,10 +377,9 @@ impl<'m, R: Rails> Pml<'m, R> {
                 Err(reason) => why = reason,
             }
         }
-        let Some(row) = row.get_mut(..links) else { return Err(why) };
-        sort(row);
-        let Some(first) = row.first().copied() else { return Err(why) };
-        let firsts = row.iter().filter(|link| link.latency == first.latency).count();
+        if links == 0 {
+            return Err(why);
+        }
         let header = size_of::<wire::Match>() as u32;
         if state.standing == Standing::Lost {
             self.drop_peer(peer.0, true); // or what is left of its messages would take of its credit
@@ -393,11 +388,7 @@ impl<'m, R: Rails> Pml<'m, R> {
         // Begun anew also where the peer was lost before; only its place in the work list stays.
         *state = PeerState {
             standing: Standing::Up,
-            firsts: firsts as u8,
-            links: links as u8,
             eager_body: eager.saturating_sub(header).min(params.unit_bytes),
-            endpoint: first.endpoint,
-            rail: first.rail,
             orderly: true,
             quota_envelopes: params.envelopes,
             quota_units: params.units,
@@ -406,6 +397,10 @@ impl<'m, R: Rails> Pml<'m, R> {
             ..state.afresh()
         }
         .with_credit();
+        if linked {
+            state.set(LINKED);
+        }
+        self.arrange(peer.0);
         debug!("peer {}: {} links, credit {} envelopes", peer.0, links, params.envelopes);
         Ok(())
     }

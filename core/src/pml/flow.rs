@@ -17,8 +17,8 @@ use zerocopy::FromZeros;
 use super::engine::{Pml, Rails};
 use super::matching::{ANY, Key, Pattern};
 use super::peer::{
-    ANNOUNCED, ASKED, ASKED_PROBE, ASKING, ASKING_PROBE, ASKING_WIDE, CREDIT_DUE, HOLDING, PROBE, QUEUED, REJECT_DUE,
-    Standing, VAIN,
+    ANNOUNCED, ASKED, ASKED_PROBE, ASKING, ASKING_PROBE, ASKING_WIDE, CREDIT_DUE, HOLDING, ORPHANED, PROBE, QUEUED,
+    REJECT_DUE, Standing, VAIN,
 };
 use super::request::{ANSWERING, List, Phase, RECEIVE, State};
 use super::send::Refusal;
@@ -32,12 +32,16 @@ use crate::wire::{self, Header, Reason};
 const PATIENCE: u32 = 256;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sends a control frame on the peer's first link.
+    /// Sends a control frame on the peer's first link. [`SendError::Unreachable`] where the peer is lost or unknown, for which
+    /// there is nothing to wait; what its link answers may be made good by another, so that is to be tried again.
     pub(super) fn control<H: Header>(&mut self, to: u32, mut header: H) -> Result<(), SendError> {
         let link = *self.link(to, 0).ok_or(SendError::Unreachable)?;
         let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
         if peer.standing != Standing::Up {
             return Err(SendError::Unreachable);
+        }
+        if peer.links == 0 {
+            return Err(SendError::Busy);
         }
         let rail = self.rails.rail_mut(link.rail as usize).ok_or(SendError::Unreachable)?;
         peer.stamp(header.common_mut());
@@ -46,9 +50,9 @@ impl<R: Rails> Pml<'_, R> {
                 peer.sent();
                 Ok(())
             }
-            Err(error) => {
+            Err(_) => {
                 self.counters.busy = self.counters.busy.wrapping_add(1);
-                Err(error)
+                Err(SendError::Busy)
             }
         }
     }
@@ -99,7 +103,11 @@ impl<R: Rails> Pml<'_, R> {
         if peer.standing != Standing::Up {
             return false;
         }
-        if peer.has(REJECT_DUE) {
+        let (orphaned, reject) = (peer.has(ORPHANED), peer.has(REJECT_DUE));
+        if orphaned {
+            self.move_orphans(index); // before anything new, which may have to wait for them at the other side
+        }
+        if reject {
             self.tell_reject(index);
         }
         self.tell_asked(index);
@@ -108,7 +116,7 @@ impl<R: Rails> Pml<'_, R> {
         self.tell_credit(index);
         self.ask(index);
         let Some(peer) = self.peers.get(index as usize) else { return false };
-        peer.is_held_up() || peer.has(REJECT_DUE | ASKED | CREDIT_DUE | HOLDING)
+        peer.is_held_up() || peer.has(REJECT_DUE | ASKED | CREDIT_DUE | HOLDING | ORPHANED)
     }
 
     fn tell_reject(&mut self, index: u32) {

@@ -147,8 +147,6 @@ impl<R: Rails> Pml<'_, R> {
 
     /// What a rail calls a peer.
     fn link_of(&self, peer: u32, rail: usize) -> Option<Endpoint> {
-        let links = self.peers.get(peer as usize)?.links as usize;
-        let mut row = (0..links).filter_map(|index| self.link(peer, index));
-        row.find(|link| link.rail as usize == rail).map(|link| Endpoint(link.endpoint))
+        self.row(peer).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint))
     }
 }

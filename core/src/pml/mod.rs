@@ -7,6 +7,9 @@
 mod churn_tests;
 mod counters;
 mod engine;
+mod failover;
+#[cfg(test)]
+mod failover_tests;
 mod flow;
 #[cfg(test)]
 mod flow_tests;
@@ -32,6 +35,7 @@ mod unexpected;
 
 pub use counters::Counters;
 pub use engine::{Config, PARAMS, Pml, Rails};
+pub use failover::EnableError;
 pub use request::{Failure, Mode, Request, Status};
 pub use send::{Refusal, Sending};
 pub use unexpected::{Envelope, Message};

@@ -42,6 +42,10 @@ pub(crate) const VAIN: u16 = 0x0800;
 
 /// A message to the peer is lent, and the peer has yet to say that it is done with it.
 pub(crate) const LENDING: u16 = 0x1000;
+/// A link to the peer is down, and may have frames that others are to carry.
+pub(crate) const ORPHANED: u16 = 0x2000;
+/// All rails to the peer can fail over, so any of them must take what another could not deliver: their least limits count.
+pub(crate) const LINKED: u16 = 0x4000;
 
 /// First what each short message needs: so it lies in one line.
 #[derive(Clone, Copy, Debug, FromZeros)]
@@ -50,13 +54,13 @@ pub(crate) struct PeerState {
     pub standing: Standing,
     /// The peer is up and nothing of it is parked: the next message in its turn is to be taken at once.
     pub orderly: bool,
-    /// Links with the lowest latency: these come first in the peer's row of links.
+    /// Links in use with the lowest latency: these come first in the peer's row of links.
     pub firsts: u8,
     /// Whose turn it is among them.
     pub turn: u8,
-    /// Links in all.
+    /// Links in use, which come before those set aside. 0 where all are: then everything waits.
     pub links: u8,
-    /// Where the next first fragment goes: rail and endpoint.
+    /// Where the next first fragment goes: rail and endpoint. No rail has the number where no link is in use.
     pub rail: u8,
     pub flags: u16,
     pub endpoint: u32,
@@ -258,6 +262,11 @@ impl PeerState {
     }
 }
 
+/// Nothing new goes by a link: its rail has reported it down, and not up since.
+pub(crate) const DOWN: u8 = 0x01;
+/// Nothing new goes by a link: its rail is disabled.
+pub(crate) const OFF: u8 = 0x02;
+
 /// One rail to one peer.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
@@ -265,13 +274,21 @@ pub(crate) struct Link {
     pub endpoint: u32,
     /// Index of the rail.
     pub rail: u8,
-    pub spare: u8,
+    /// Why the link is set aside: [`DOWN`], [`OFF`] or both; 0 where it is in use.
+    pub aside: u8,
     /// The round of the active list in which the rail had no room here: later ones of that round are not tried. Rounds
     /// start anew after 2^16, and a link that was last busy so long ago misses one.
     pub busy_in: u16,
-    /// Megabytes per second, at least 1.
+    /// Megabytes per second, at least 1; 0 says that there is no link in this place of the row.
     pub bandwidth: u32,
     pub latency: u32,
     /// Bytes scheduled on this link over its bandwidth, in 1/1024 units: the link with the least is next (P13).
     pub share: u64,
+}
+
+impl Link {
+    /// Whether it is a link by that rail.
+    pub const fn is_of(&self, rail: usize) -> bool {
+        self.bandwidth != 0 && self.rail as usize == rail
+    }
 }

@@ -1,12 +1,12 @@
 //! What happens when the engine is called: events of the rails, upcalls of the frames, what waits to be sent.
 
 use super::engine::{Pml, Rails};
-use super::peer::{ASKED, ASKING, CREDIT_DUE, HOLDING, PROBE, REJECT_DUE, Standing};
+use super::peer::{ASKED, ASKING, CREDIT_DUE, HOLDING, ORPHANED, PROBE, REJECT_DUE, Standing};
 use super::receive::ENVELOPE_COOKIE;
 use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request, State};
 use super::unexpected::{Stage, Unexpected};
 use super::{Failure, Status};
-use crate::btl::{Cookie, Endpoint, Event, Frame, Lost, Peer, Rail};
+use crate::btl::{Cookie, Event, Frame, Lost, Peer, Rail};
 use crate::pool::Handle;
 use crate::ptl::{self, First, Upcalls};
 use crate::time::Instant;
@@ -46,7 +46,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Says that the caller is about to sleep on the rails' wait handles. `true`: nothing waits here, and what comes makes
     /// a handle ready. `false`: make progress first.
     pub fn arm(&mut self) -> bool {
-        let idle = self.active.is_empty() && self.refused == 0 && self.work_is_waiting();
+        let idle = self.active_is_waiting() && self.refused == 0 && self.work_is_waiting();
         idle && (0..self.rails.count()).all(|index| self.rails.rail_mut(index).is_none_or(Rail::arm))
     }
 
@@ -55,7 +55,7 @@ impl<R: Rails> Pml<'_, R> {
     pub fn has_said_all(&mut self) -> bool {
         let said = self.active.is_empty() && self.refused == 0 && self.work_is_waiting();
         let up = |peer: &u32| self.peers.get(*peer as usize).is_some_and(|state| state.standing == Standing::Up);
-        said && (0..self.peers.len() as u32).filter(up).all(|peer| self.drained(peer))
+        said && (0..self.peers.len() as u32).filter(up).all(|peer| self.drained(peer) && !self.has_to_tell(peer))
     }
 
     /// Announces the request among [`next_completed`](Self::next_completed) when it is over.
@@ -94,13 +94,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Forgets a peer: requests to it end with [`Failure::PeerFailed`], messages from it are dropped, and its rails
     /// touch none of their memory any more. It may be added again.
     pub fn del_peer(&mut self, peer: Peer) {
-        let links = self.peers.get(peer.0 as usize).map_or(0, |state| state.links as usize);
-        for index in 0..links {
-            let Some(link) = self.link(peer.0, index).copied() else { continue };
-            if let Some(rail) = self.rails.rail_mut(link.rail as usize) {
-                rail.del_peer(Endpoint(link.endpoint));
-            }
-        }
+        self.forget_links(peer.0);
         self.drop_peer(peer.0, true);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.standing = Standing::Unknown;
@@ -141,7 +135,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     #[inline]
-    fn frame(&mut self, rail: usize, frame: &Frame) {
+    pub(super) fn frame(&mut self, rail: usize, frame: &Frame) {
         ptl::receive(frame, &mut Arrival { pml: self, rail });
     }
 
@@ -154,16 +148,14 @@ impl<R: Rails> Pml<'_, R> {
             }
             Event::Sent(cookie) => self.body_sent(cookie),
             Event::Delivered(cookie) => self.body_delivered(cookie),
-            Event::Lost(peer, why) | Event::Down(peer, why) => self.lost(peer, why),
-            Event::Up(_) => {}
-            Event::Moved(_, frame) => {
-                self.counters.foreign = self.counters.foreign.wrapping_add(1);
-                self.drop_frame(rail, &frame);
-            }
+            Event::Lost(peer, why) => self.lost(peer, why),
+            Event::Down(peer, why) => self.link_down(rail, peer, why),
+            Event::Up(peer) => self.link_up(rail, peer),
+            Event::Moved(origin, frame) => self.arrive_moved(rail, origin, &frame),
         }
     }
 
-    fn body_sent(&mut self, cookie: Cookie) {
+    pub(super) fn body_sent(&mut self, cookie: Cookie) {
         let handle = Handle::from_bits(cookie.0);
         let Some(state) = self.requests.get_mut(handle) else { return };
         state.inflight = state.inflight.saturating_sub(1);
@@ -173,7 +165,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    fn body_delivered(&mut self, cookie: Cookie) {
+    pub(super) fn body_delivered(&mut self, cookie: Cookie) {
         let handle = Handle::from_bits(cookie.0 & !ENVELOPE_COOKIE);
         if cookie.0 & ENVELOPE_COOKIE != 0 {
             return self.filled(handle);
@@ -202,29 +194,40 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Whether all that the work list has to do waits for the other side.
     fn work_is_waiting(&mut self) -> bool {
-        let last = self.posting.wrapping_sub(1);
         let mut next = self.work_head;
-        while let Some(peer) = next.checked_sub(1).and_then(|index| self.peers.get(index as usize)) {
-            // A peer that holds back is in the list all the time; an ask is out, or there is nothing to ask for.
-            let may_ask = peer.has(HOLDING) && !peer.has(ASKING);
-            if may_ask && peer.has(PROBE) {
+        while let Some(index) = next.checked_sub(1)
+            && let Some(peer) = self.peers.get(index as usize)
+        {
+            next = peer.work_next;
+            if peer.links == 0 {
+                continue; // until a rail is enabled, or comes back
+            }
+            if peer.has(HOLDING) && !peer.has(ASKING) && peer.has(PROBE) {
                 self.lose_patience();
                 return false;
             }
-            if peer.has(REJECT_DUE | CREDIT_DUE)
-                || (peer.has(ASKED) && peer.answering == 0)
-                || (may_ask && peer.cursor < last)
-                || peer.is_held_up()
-            {
+            if self.has_to_tell(index) {
                 return false;
             }
-            next = peer.work_next;
         }
         true
     }
 
+    /// Whether there is something to be told to a peer that need not wait for the other side.
+    fn has_to_tell(&self, index: u32) -> bool {
+        let last = self.posting.wrapping_sub(1);
+        self.peers.get(index as usize).is_some_and(|peer| {
+            // A peer that holds back is in the work list all the time; an ask is out, or there is nothing to ask for.
+            let may_ask = peer.has(HOLDING) && !peer.has(ASKING);
+            peer.has(REJECT_DUE | CREDIT_DUE | ORPHANED)
+                || (peer.has(ASKED) && peer.answering == 0)
+                || (may_ask && peer.cursor < last)
+                || peer.is_held_up()
+        })
+    }
+
     #[cold]
-    fn lost(&mut self, peer: Peer, why: Lost) {
+    pub(super) fn lost(&mut self, peer: Peer, why: Lost) {
         let Some(state) = self.peers.get(peer.0 as usize) else { return };
         if state.standing != Standing::Up {
             return;
@@ -232,13 +235,7 @@ impl<R: Rails> Pml<'_, R> {
         warn!("peer {} is lost: {}", peer.0, why as u8);
         self.counters.lost = self.counters.lost.wrapping_add(1);
         self.unusual = true;
-        // Until frames can move to another rail, a peer is lost with its first rail.
-        for index in 0..state.links as usize {
-            let Some(link) = self.link(peer.0, index).copied() else { continue };
-            if let Some(rail) = self.rails.rail_mut(link.rail as usize) {
-                rail.del_peer(Endpoint(link.endpoint));
-            }
-        }
+        self.forget_links(peer.0);
         self.drop_peer(peer.0, false);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.standing = Standing::Lost;

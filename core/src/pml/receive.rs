@@ -616,7 +616,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn respond(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle(slot) else { return };
         let Some(state) = self.requests.at(slot) else { return };
-        let (to, sender, wanted, inflight) = (state.peer, state.remote, state.wanted, state.inflight);
+        let (to, sender, wanted) = (state.peer, state.remote, state.wanted);
         let more = state.moved < state.wanted;
         let sent = if more {
             self.control(to, wire::Ack::new(sender, handle, wanted))
@@ -626,8 +626,6 @@ impl<R: Rails> Pml<'_, R> {
         match sent {
             Ok(()) => {}
             Err(SendError::Busy) => return,
-            // A rail still writes to the memory: it ends with that rail's report, or with the peer's loss.
-            Err(_) if inflight != 0 => return,
             Err(_) => {
                 self.deactivate(slot);
                 self.ended = self.ended.wrapping_add(1);

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::engine::{Pml, Rails};
-use super::peer::{Link, PeerState, Standing};
+use super::peer::{DOWN, LINKED, Link, PeerState, Standing};
 use super::request::{
     ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, RECEIVE, Request, SYNCHRONOUS, State,
 };
@@ -13,6 +13,9 @@ use crate::convertor::{Parts, Span};
 use crate::error::Blame;
 use crate::pool::Handle;
 use crate::{ptl, wire};
+
+/// Bytes that the header of a rendezvous has more than that of an eager message.
+const RENDEZVOUS_MORE: u32 = (size_of::<wire::Rendezvous>() - size_of::<wire::Match>()) as u32;
 
 /// What became of a send that was accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -261,7 +264,9 @@ impl<R: Rails> Pml<'_, R> {
         } else {
             let attributes = rail.attributes();
             let frame = attributes.eager_limit.saturating_sub(size_of::<wire::Rendezvous>() as u32);
-            attributes.rendezvous_eager_limit.min(frame).min(peer.eager_body)
+            let most = attributes.rendezvous_eager_limit.min(frame).min(peer.eager_body);
+            // Where frames move, each rail takes it: the header is longer than that of an eager message.
+            if peer.has(LINKED) { most.min(peer.eager_body.saturating_sub(RENDEZVOUS_MORE)) } else { most }
         };
         let payload = state.span.window(0, u64::from(most));
         let body = loan.map_or(payload, |loan| Span::of(&loan.0));
@@ -318,10 +323,13 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Whether all rails to a peer have handed over what was committed.
     pub(super) fn drained(&self, to: u32) -> bool {
-        let links = self.peers.get(to as usize).map_or(0, |peer| peer.links as usize);
-        (0..links)
-            .filter_map(|index| self.link(to, index))
-            .all(|link| self.rails.rail(link.rail as usize).is_none_or(|rail| rail.drained(Endpoint(link.endpoint))))
+        self.row(to).all(|link| {
+            let (rail, endpoint) = (self.rails.rail(link.rail as usize), Endpoint(link.endpoint));
+            // Of a link that is down nothing is left once other links have what it could not deliver.
+            rail.is_none_or(|rail| {
+                rail.drained(endpoint) || (link.aside & DOWN != 0 && rail.orphan(endpoint).is_none())
+            })
+        })
     }
 
     /// Puts a request into the active list.
@@ -349,6 +357,7 @@ impl<R: Rails> Pml<'_, R> {
     /// more than all else here, and hardly ever finds room.
     pub(super) fn stream(&mut self, slot: u32) {
         let (count, round) = (self.rails.count(), self.round);
+        let most = self.requests.at(slot).map_or(0, |state| self.longest_fragment(state.peer));
         loop {
             let Some(state) = self.requests.at(slot) else { return };
             if state.moved >= state.wanted {
@@ -359,6 +368,7 @@ impl<R: Rails> Pml<'_, R> {
             let Some(handle) = self.requests.handle(slot) else { return };
             let start = (to as usize).wrapping_mul(count);
             let links = self.peers.get(to as usize).map_or(0, |peer| peer.links as usize);
+            let left = left.min(most);
             let Some(row) = self.links.get_mut(start..start.wrapping_add(links)) else { return };
             let (index, sent, bytes) = loop {
                 let Some(index) = least_used(row, round) else { return };
@@ -476,7 +486,7 @@ fn least_used(row: &[Link], round: u16) -> Option<usize> {
 }
 
 /// Charges a link for bytes that it took. A link that was busy meanwhile does not save up its turn.
-fn charge(row: &mut [Link], index: usize, round: u16, bytes: u64) {
+pub(super) fn charge(row: &mut [Link], index: usize, round: u16, bytes: u64) {
     let Some(link) = row.get_mut(index) else { return };
     // A bandwidth is never 0 (see `add_peer`), and `max` says so where this is compiled.
     link.share = link.share.wrapping_add(bytes.wrapping_mul(1024) / u64::from(link.bandwidth.max(1)));

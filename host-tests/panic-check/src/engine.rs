@@ -160,6 +160,12 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
             16 => keep(mtl.progress(idle())),
             17 => keep(*mtl.counters()),
             18 => engine(mtl.pml()),
+            19 => {
+                if let Err(error) = mtl.enable_rail(any(0), any(true)) {
+                    keep(error.blame());
+                    say(error);
+                }
+            }
             _ => break,
         }
     }
@@ -175,6 +181,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         1 => keep(pml.next_completed()),
         2 => pml.detach(request),
         20 => pml.lose_peer(Peer(any(0))),
+        21 => keep((pml.enable_rail(any(0), any(true)), pml.is_enabled(any(0)))),
         3 => {
             keep((pml.poll_at(), pml.arm(), pml.has_said_all(), pml.used(), *pml.counters(), pml.matcher().counters()))
         }
