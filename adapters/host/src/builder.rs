@@ -1,7 +1,8 @@
 //! How worlds come up: join the job, open rails, exchange cards, choose, and start the engines.
 
-use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use towline_bootstrap::{Environment, Job};
@@ -24,6 +25,7 @@ use crate::open::{Opened, local_contexts, open};
 use crate::rails::{AnyRail, DynRail, RailSet};
 use crate::setup::{MOST_ADDRESSES, SetupError};
 use crate::state::State;
+use crate::threads::{Lock, Multiple, Single, ThreadLevel, Threads};
 use crate::tunables::{Config, Tunable};
 use crate::world::World;
 
@@ -55,10 +57,12 @@ pub fn init() -> Result<World, SetupError> {
 /// ```
 #[derive(Default)]
 #[must_use = "nothing happens before `build`"]
-pub struct Builder {
+pub struct Builder<L: Threads = Single> {
     config: Config,
     job: Option<Job>,
     rails: Vec<OwnRail>,
+    progress_thread: bool,
+    level: PhantomData<L>,
 }
 
 /// A rail of the program's own.
@@ -69,7 +73,7 @@ enum OwnRail {
     Each(Box<dyn FnMut(Address) -> Box<dyn Rail>>),
 }
 
-impl std::fmt::Debug for Builder {
+impl<L: Threads> std::fmt::Debug for Builder<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder").field("config", &self.config).finish_non_exhaustive()
     }
@@ -79,6 +83,50 @@ impl Builder {
     /// All defaults.
     pub fn new() -> Self {
         Self::default()
+    }
+}
+
+impl Builder<Multiple> {
+    /// Has a thread of the library make progress while no other does: it sleeps until something comes, and polls only then.
+    /// So messages are taken in, answered and brought to their end while the program computes. Threads that wait for an
+    /// operation poll all the same, for as long as [`Config::spin_us`] says; each operation ends once.
+    ///
+    /// No such thread exists unless it is asked for. Each context has one of its own.
+    ///
+    /// ```
+    /// use towline::{Builder, Multiple};
+    ///
+    /// let world = Builder::new().threads(Multiple).progress_thread(true).build()?;
+    /// assert!(world.progress_thread().is_some());
+    /// let (sending, receiving) = (world.isend(0, 1, vec![7u8; 100_000])?, world.irecv(0, 1, vec![0u8; 100_000])?);
+    /// // Both end without a further call.
+    /// assert_eq!(receiving.wait()?.0, sending.wait()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn progress_thread(mut self, wanted: bool) -> Self {
+        self.progress_thread = wanted;
+        self
+    }
+}
+
+impl<L: Threads> Builder<L> {
+    /// Makes worlds for so many threads: [`Single`] unless this says [`Multiple`]. What is asked for is granted.
+    ///
+    /// ```
+    /// use towline::{Builder, Multiple, ThreadLevel};
+    ///
+    /// assert_eq!(Builder::new().build()?.threads(), ThreadLevel::Single);
+    /// let world = Builder::new().threads(Multiple).build()?;
+    /// assert_eq!(world.threads(), ThreadLevel::Multiple);
+    /// std::thread::spawn(move || world.barrier()).join().unwrap()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn threads<M: Threads>(self, level: M) -> Builder<M> {
+        let _ = level;
+        let Self { config, job, rails, progress_thread, .. } = self;
+        // A thread was asked for only where several are allowed; a later word for one takes that back.
+        let progress_thread = progress_thread && M::LEVEL != ThreadLevel::Single;
+        Builder { config, job, rails, progress_thread, level: PhantomData }
     }
 
     /// Uses these transports alone, such as `sm,tcp`. One that does not work is an error then.
@@ -188,7 +236,10 @@ impl Builder {
     ///
     /// # Errors
     /// [`SetupError`] says what is missing, and whose fault it is.
-    pub fn build(self) -> Result<World, SetupError> {
+    pub fn build(self) -> Result<World<L>, SetupError> {
+        if L::LEVEL != ThreadLevel::Single && self.rails.iter().any(|own| matches!(own, OwnRail::One(_))) {
+            return Err(SetupError::OwnRail);
+        }
         let mut made = self.set_up(1)?;
         Ok(made.swap_remove(0).enter())
     }
@@ -221,14 +272,14 @@ impl Builder {
     /// });
     /// # Ok::<(), towline::SetupError>(())
     /// ```
-    pub fn contexts(self, count: u32) -> Result<Vec<Context>, SetupError> {
+    pub fn contexts(self, count: u32) -> Result<Vec<Context<L>>, SetupError> {
         if self.rails.iter().any(|own| matches!(own, OwnRail::One(_))) {
             return Err(SetupError::OwnRail);
         }
         Ok(self.set_up(count.max(1))?.into_iter().map(Context::new).collect())
     }
 
-    fn set_up(self, contexts: u32) -> Result<Vec<Made>, SetupError> {
+    fn set_up(self, contexts: u32) -> Result<Vec<Made<L>>, SetupError> {
         let (config, tunables) = self.config.overlaid(|name| std::env::var(name).ok())?;
         let deadline = Instant::now() + Duration::from_millis(config.startup_timeout_ms.into());
         let mut job = match self.job {
@@ -267,7 +318,8 @@ impl Builder {
             job.fence(deadline)?;
         }
         let launch = Arc::new(Launch::new(job, first));
-        Ok(begun.into_iter().map(|begun| begun.made(&launch, &config, &tunables)).collect())
+        let thread = self.progress_thread;
+        begun.into_iter().map(|begun| begun.made(&launch, &config, &tunables, thread)).collect()
     }
 }
 
@@ -340,19 +392,27 @@ impl Begun {
         Ok(Self { engine, grid, world, everyone, choices, failures })
     }
 
-    fn made(mut self, launch: &Arc<Launch>, config: &Config, tunables: &[Tunable]) -> Made {
+    fn made<L: Threads>(
+        mut self,
+        launch: &Arc<Launch>,
+        config: &Config,
+        tunables: &[Tunable],
+        thread: bool,
+    ) -> Result<Made<L>, SetupError> {
         self.engine.absent = (self.grid.total() > 1).then(|| Absent::new(Arc::clone(launch), self.grid));
+        let engine = L::Cell::new(self.engine, thread);
+        let engine = engine.map_err(|why| SetupError::System("make what threads wait with", why))?;
         let state = Box::new(State {
-            engine: RefCell::new(self.engine),
+            engine,
             grid: self.grid,
             launch: Arc::clone(launch),
             config: config.clone(),
             tunables: tunables.to_vec(),
             choices: self.choices,
             failures: self.failures,
-            finished: Cell::new(false),
+            finished: AtomicBool::new(false),
         });
-        Made { state, world: self.world, everyone: self.everyone }
+        Ok(Made { state, world: self.world, everyone: self.everyone })
     }
 }
 

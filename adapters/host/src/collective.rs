@@ -1,7 +1,5 @@
 //! What all ranks of a communicator do together: barrier, broadcast, and making further communicators.
 
-use std::rc::Rc;
-
 use towline_core::convertor::Span;
 use towline_core::mtl::{Failure, Group, Mode, Sending};
 use towline_core::time::Instant;
@@ -11,6 +9,7 @@ use crate::communicator::{Communicator, Owned};
 use crate::error::Error;
 use crate::message::{Source, TAG_MAX, Tag};
 use crate::state::{Ranks, no_unwind};
+use crate::threads::{Held, Lock, Threads};
 
 /// Tags of the library, above those of programs.
 const BARRIER: u32 = TAG_MAX + 0x100;
@@ -18,7 +17,7 @@ const BROADCAST: u32 = TAG_MAX + 0x200;
 const GATHER: u32 = TAG_MAX + 0x300;
 const FINISH: u32 = TAG_MAX + 0x400;
 
-impl Communicator {
+impl<L: Threads> Communicator<L> {
     /// Waits until all ranks have come here. Takes as many rounds as the size has binary digits.
     ///
     /// # Errors
@@ -39,7 +38,7 @@ impl Communicator {
     }
 
     /// The rounds of a dissemination barrier: number, whom to tell, whom to hear.
-    fn rounds(&self) -> impl Iterator<Item = (u32, u32, u32)> + use<> {
+    fn rounds(&self) -> impl Iterator<Item = (u32, u32, u32)> + use<L> {
         let (rank, size) = (u64::from(self.rank), u64::from(self.place.size));
         (0..u32::BITS).map_while(move |round| {
             let step = 1u64 << round;
@@ -108,7 +107,7 @@ impl Communicator {
     /// other.recv(0, 1, &mut [0u8; 5])?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn dup(&self) -> Result<Owned, Error> {
+    pub fn dup(&self) -> Result<Owned<L>, Error> {
         self.split(Some(0), self.rank).and_then(|made| made.ok_or(Error::Finished))
     }
 
@@ -124,7 +123,7 @@ impl Communicator {
     /// assert_eq!(parity.rank(), world.rank() / 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Owned>, Error> {
+    pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Owned<L>>, Error> {
         /// What each rank says, and rank 0 tells all.
         #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
         #[repr(C)]
@@ -136,7 +135,7 @@ impl Communicator {
             number: u32,
         }
         let context = &self.place.context;
-        let next_context = context.engine.borrow().next_context;
+        let next_context = context.engine.hold().next_context;
         let number = context.grid.own_number();
         let mine = Word { colored: color.is_some().into(), color: color.unwrap_or(0), key, next_context, number };
         let mut words = vec![mine; self.place.size as usize];
@@ -153,7 +152,7 @@ impl Communicator {
         self.broadcast(0, &mut words[..])?;
         // One context for all colors: groups without a common rank share no message.
         let next = words.iter().map(|word| word.next_context).max().unwrap_or(next_context);
-        context.engine.borrow_mut().next_context = next + 1;
+        context.engine.hold().next_context = next + 1;
         let Some(color) = color else { return Ok(None) };
         let mut members: Vec<(u32, u32, u32)> = words
             .iter()
@@ -167,9 +166,9 @@ impl Communicator {
         self.make(next, peers.collect(), rank).map(Some)
     }
 
-    fn make(&self, id: u32, peers: Box<[u32]>, rank: u32) -> Result<Owned, Error> {
+    fn make(&self, id: u32, peers: Box<[u32]>, rank: u32) -> Result<Owned<L>, Error> {
         let context = &self.place.context;
-        let mut engine = context.engine.borrow_mut();
+        let mut engine = context.engine.hold();
         let size = peers.len() as u32;
         let identity = size == context.grid.ranks && peers.iter().zip(0..).all(|(peer, rank)| *peer == rank);
         let (made, ranks) = if identity {
@@ -179,14 +178,14 @@ impl Communicator {
         };
         drop(engine);
         let comm = made.map_err(Error::Communicator)?;
-        Ok(Owned(Self::new(Rc::clone(context), comm, rank, size, ranks, id)))
+        Ok(Owned(Self::new(L::Ref::clone(context), comm, rank, size, ranks, id)))
     }
 
     /// The barrier at the end: until `deadline`, or until those that this rank hears from are lost. Messages of this rank
     /// have left when it is over. Tells whether all went well.
     pub(crate) fn last_barrier(&self, deadline: Instant) -> bool {
-        let mut engine = self.place.context.engine.borrow_mut();
-        let engine = &mut *engine;
+        let mut engine = self.place.context.engine.hold();
+        let engine = &mut engine;
         let mut well = true;
         for (round, dest, source) in self.rounds() {
             let (comm, tag) = (self.place.comm, FINISH + round);

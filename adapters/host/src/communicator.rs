@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Sending};
@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::idle::Idle;
 use crate::message::{Envelope, Source, Status, TAG_MAX, Tag};
 use crate::probed::Message;
-use crate::state::{Place, Ranks, State, no_unwind};
+use crate::state::{Place, Ranks, no_unwind};
+use crate::threads::{Awaited, Held, Lock, Single, Threads};
 use crate::views::{View, ViewMut};
 
 /// A group of ranks that send to each other, apart from all other communicators. Ranks go from 0 to
@@ -25,15 +26,15 @@ use crate::views::{View, ViewMut};
 ///
 /// Messages from one rank to another with tags that match one receive are received in the order in which they were
 /// sent. A blocking operation makes progress for all operations of its context.
-pub struct Communicator {
-    pub(crate) place: Place,
+pub struct Communicator<L: Threads = Single> {
+    pub(crate) place: Place<L>,
     pub(crate) rank: u32,
     pub(crate) context_id: u32,
 }
 
-impl Communicator {
+impl<L: Threads> Communicator<L> {
     pub(crate) fn new(
-        context: Rc<State>,
+        context: L::Ref,
         comm: towline_core::mtl::Comm,
         rank: u32,
         size: u32,
@@ -314,7 +315,7 @@ impl Communicator {
     /// assert_eq!(into, b"mine");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn mprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Message<'_>, Error> {
+    pub fn mprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Message<'_, L>, Error> {
         let (source, tag) = (source.into(), tag.into());
         let comm = self.place.comm;
         let took = self.until(source, tag, |engine| engine.mtl.improbe(comm, source.core(), tag.core()).transpose())?;
@@ -332,7 +333,7 @@ impl Communicator {
     /// assert!(world.improbe(0, 7)?.is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn improbe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Message<'_>>, Error> {
+    pub fn improbe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Message<'_, L>>, Error> {
         let (source, tag) = (source.into(), tag.into());
         let comm = self.place.comm;
         let took = self.once(source, tag, |engine| engine.mtl.improbe(comm, source.core(), tag.core()).transpose())?;
@@ -343,15 +344,15 @@ impl Communicator {
         &self,
         took: Result<(towline_core::mtl::Message, towline_core::mtl::Envelope), towline_core::mtl::Refusal>,
         source: Source,
-    ) -> Result<Message<'_>, Error> {
+    ) -> Result<Message<'_, L>, Error> {
         match took {
             Ok((message, found)) => Ok(Message::new(self, message, self.envelope(found))),
-            Err(refusal) => Err(self.place.refusal(&self.place.context.engine.borrow(), refusal, source.rank())),
+            Err(refusal) => Err(self.place.refusal(&self.place.context.engine.hold(), refusal, source.rank())),
         }
     }
 
     fn envelope(&self, found: towline_core::mtl::Envelope) -> Envelope {
-        let source = self.place.rank_of(&self.place.context.engine.borrow(), found.peer);
+        let source = self.place.rank_of(&self.place.context.engine.hold(), found.peer);
         Envelope { source, tag: found.tag, bytes: found.len }
     }
 
@@ -359,7 +360,7 @@ impl Communicator {
         tag.foreign().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
         match source.rank() {
             Some(rank) if rank >= self.place.size => Err(Error::NoSuchRank { rank, size: self.place.size }),
-            _ if self.place.context.finished.get() => Err(Error::Finished),
+            _ if self.place.context.finished.load(Ordering::Relaxed) => Err(Error::Finished),
             _ => Ok(()),
         }
     }
@@ -372,13 +373,14 @@ impl Communicator {
     ) -> Result<Option<T>, Error> {
         self.probes(source, tag)?;
         self.place.context.progress();
-        Ok(look(&mut self.place.context.engine.borrow_mut()))
+        Ok(look(&mut self.place.context.engine.hold()))
     }
 
     fn until<T>(&self, source: Source, tag: Tag, mut look: impl FnMut(&mut Engine) -> Option<T>) -> Result<T, Error> {
         self.probes(source, tag)?;
+        let awaited = Awaited::Message((self.place.comm, source.core(), tag.core()));
         let mut idle = Idle::default();
-        let mut engine = self.place.context.engine.borrow_mut();
+        let mut engine = self.place.context.engine.hold();
         engine.clock.renew_coarsely();
         loop {
             // First what came, then what is looked for, then rest: an ask that the look gave rise to must go out.
@@ -387,7 +389,7 @@ impl Communicator {
                 self.place.context.settle();
                 return Ok(found);
             }
-            engine.turn(&mut idle);
+            engine.turn(&mut idle, &awaited, None);
         }
     }
 
@@ -395,7 +397,7 @@ impl Communicator {
     /// The span's memory stays readable and unchanged until this returns.
     #[inline]
     pub(crate) unsafe fn send_span(&self, dest: u32, tag: u32, mode: Mode, data: Span) -> Result<(), Error> {
-        let mut engine = self.place.context.engine.borrow_mut();
+        let mut engine = self.place.context.engine.hold();
         // SAFETY: passed on from the caller; a request is waited for before this returns, and nothing unwinds.
         let sending = no_unwind(|| unsafe { engine.mtl.isend(self.place.comm, dest, tag, mode, data) });
         match sending {
@@ -426,7 +428,7 @@ impl Communicator {
     /// As for `recv_span`.
     #[inline]
     pub(crate) unsafe fn recv_any_tag(&self, source: Source, tag: Tag, sink: Span) -> Result<Status, Error> {
-        let mut engine = self.place.context.engine.borrow_mut();
+        let mut engine = self.place.context.engine.hold();
         let outcome = no_unwind(|| {
             // SAFETY: passed on from the caller; the request is waited for before this returns, and nothing unwinds.
             let request = unsafe { engine.mtl.irecv(self.place.comm, source.core(), tag.core(), sink) }?;
@@ -456,8 +458,8 @@ impl Communicator {
         source: Source,
         recv_tag: Tag,
     ) -> Result<Status, Error> {
-        let mut guard = self.place.context.engine.borrow_mut();
-        let engine = &mut *guard;
+        let mut guard = self.place.context.engine.hold();
+        let engine = &mut guard;
         let (comm, place) = (self.place.comm, &self.place);
         let received = no_unwind(|| {
             // SAFETY: passed on from the caller; both requests are waited for before this returns.
@@ -485,7 +487,7 @@ impl Communicator {
     }
 }
 
-impl fmt::Debug for Communicator {
+impl<L: Threads> fmt::Debug for Communicator<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Communicator")
             .field("rank", &self.rank)
@@ -500,19 +502,19 @@ impl fmt::Debug for Communicator {
 /// Dropping it is this rank's affair alone. Messages in it that this rank has not received are lost, and the senders of
 /// long ones get [`Error::NoCommunicator`].
 #[derive(Debug)]
-pub struct Owned(pub(crate) Communicator);
+pub struct Owned<L: Threads = Single>(pub(crate) Communicator<L>);
 
-impl Deref for Owned {
-    type Target = Communicator;
+impl<L: Threads> Deref for Owned<L> {
+    type Target = Communicator<L>;
 
-    fn deref(&self) -> &Communicator {
+    fn deref(&self) -> &Communicator<L> {
         &self.0
     }
 }
 
-impl Drop for Owned {
+impl<L: Threads> Drop for Owned<L> {
     fn drop(&mut self) {
-        let mut engine = self.0.place.context.engine.borrow_mut();
+        let mut engine = self.0.place.context.engine.hold();
         engine.mtl.del_comm(self.0.place.comm);
         engine.groups.retain(|(comm, _)| *comm != self.0.place.comm);
     }

@@ -1,12 +1,11 @@
 //! One of several contexts of a process, on its way to its thread.
 
-use std::rc::Rc;
-
 use towline_core::mtl::Comm;
 
 use crate::address::Address;
 use crate::communicator::Communicator;
 use crate::state::{Ranks, State};
+use crate::threads::{Single, Threads};
 use crate::world::World;
 
 /// The context of the communicator of all ranks.
@@ -43,25 +42,25 @@ pub(crate) const EVERYONE: u32 = 2;
 /// });
 /// # Ok::<(), towline::SetupError>(())
 /// ```
-pub struct Context {
+pub struct Context<L: Threads = Single> {
     address: Address,
     /// Gone once it was entered.
-    made: Option<Made>,
+    made: Option<Made<L>>,
 }
 
 /// A context, and its communicators.
-pub(crate) struct Made {
-    pub state: Box<State>,
+pub(crate) struct Made<L: Threads> {
+    pub state: Box<State<L>>,
     pub world: Comm,
     pub everyone: Option<Comm>,
 }
 
-impl Made {
+impl<L: Threads> Made<L> {
     /// The world of the calling thread.
-    pub fn enter(self) -> World {
+    pub fn enter(self) -> World<L> {
         let grid = self.state.grid;
-        let state: Rc<State> = Rc::from(self.state);
-        let all = Communicator::new(Rc::clone(&state), self.world, grid.own.rank, grid.ranks, Ranks::Peers, WORLD);
+        let state = L::Ref::from(self.state);
+        let all = Communicator::new(L::Ref::clone(&state), self.world, grid.own.rank, grid.ranks, Ranks::Peers, WORLD);
         let everyone =
             |comm| Communicator::new(state, comm, grid.own_number(), grid.total(), Ranks::Everyone, EVERYONE);
         World::new(all, self.everyone.map(everyone))
@@ -73,11 +72,11 @@ impl Made {
 // refer to each other and go together; buffers and wakers of users, of which there are none before it is entered; and rails of
 // the program's own behind `dyn Rail`: `Builder::contexts`, which alone makes contexts, takes those of `Builder::rail_for_each`
 // only, and these are `Send`.
-unsafe impl Send for Context {}
+unsafe impl<L: Threads> Send for Context<L> {}
 
-impl Context {
+impl<L: Threads> Context<L> {
     /// A context whose rails may all go to another thread.
-    pub(crate) fn new(made: Made) -> Self {
+    pub(crate) fn new(made: Made<L>) -> Self {
         Self { address: made.state.grid.own, made: Some(made) }
     }
 
@@ -96,19 +95,19 @@ impl Context {
     /// assert_eq!(indices, [0, 1]);
     /// # Ok::<(), towline::SetupError>(())
     /// ```
-    pub fn enter(mut self) -> World {
+    pub fn enter(mut self) -> World<L> {
         // It is there: nothing but this takes it, and this takes the context.
         self.made.take().expect("a context is entered once").enter()
     }
 }
 
-impl std::fmt::Debug for Context {
+impl<L: Threads> std::fmt::Debug for Context<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
-impl Drop for Context {
+impl<L: Threads> Drop for Context<L> {
     fn drop(&mut self) {
         let Some(made) = self.made.take() else { return };
         // As with a world, a thread in trouble does not say that all is well, and the launcher ends the job.

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use towline_core::arena::Arena;
 use towline_core::btl::loopback::Hub;
-use towline_core::mtl::{Comm, CommError, Failure, Group, Mtl, Request, Status};
+use towline_core::mtl::{Comm, CommError, Group, Mtl, Request};
 use towline_core::time::{Duration, Instant};
 
 use crate::absent::Absent;
@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::idle::{Bed, Idle, Patience, Step};
 use crate::memory::Mapping;
 use crate::rails::RailSet;
+use crate::several::Call;
 
 /// Frames that wait in the process's loop to itself.
 const HUB_SLOTS: u32 = 32;
@@ -45,41 +46,6 @@ impl Engine {
         // SAFETY: the table is kept in `groups` until the communicator was deleted, or goes at once where none was made.
         let made = self.mtl.add_comm(context, Group::Table(unsafe { table.get() }), rank);
         made.inspect(|comm| self.groups.push((*comm, table)))
-    }
-
-    /// Takes the outcome of a request, and waits for it where it must. Runs no code of users, so it does not unwind.
-    #[inline]
-    pub fn wait(&mut self, request: Request) -> Result<Status, Failure> {
-        match self.mtl.test(request) {
-            Some(outcome) => outcome,
-            None => self.wait_longer(request),
-        }
-    }
-
-    fn wait_longer(&mut self, request: Request) -> Result<Status, Failure> {
-        let mut idle = Idle::default();
-        self.clock.renew_coarsely();
-        loop {
-            self.turn(&mut idle);
-            if let Some(outcome) = self.mtl.test(request) {
-                return outcome;
-            }
-        }
-    }
-
-    /// As [`wait`](Self::wait), for so long; `None`: the request goes on.
-    pub fn wait_until(&mut self, request: Request, deadline: Instant) -> Option<Result<Status, Failure>> {
-        let mut idle = Idle::default();
-        let mut now = self.clock.renew();
-        while now < deadline {
-            if let Some(outcome) = self.mtl.test(request) {
-                return Some(outcome);
-            }
-            self.turn(&mut idle);
-            self.clock.renew_coarsely();
-            now = self.clock.now();
-        }
-        self.mtl.test(request)
     }
 
     /// Makes progress once, and waits for a while if there is none. Tells whether there was.
@@ -120,6 +86,7 @@ impl Engine {
         while let Some(request) = self.mtl.pml().next_completed() {
             match self.beside.entries.remove(&request.to_bits()) {
                 Some(Entry::Waker(waker)) => return Some(Done::Wake(waker)),
+                Some(Entry::Thread(call)) => return Some(Done::Call(call)),
                 Some(Entry::Orphan(orphan)) => {
                     let _ = self.mtl.test(request); // over, and its slot is free now
                     return Some(Done::Free(orphan));
@@ -145,6 +112,8 @@ pub(crate) struct Beside {
 pub(crate) enum Entry {
     /// Who is to be woken.
     Waker(Waker),
+    /// A thread that waits, one of several.
+    Thread(Call),
     /// Memory that is freed when the request is over.
     Orphan(Orphan),
 }
@@ -152,8 +121,19 @@ pub(crate) enum Entry {
 /// What is to be done when a request is over.
 pub(crate) enum Done {
     Wake(Waker),
-    #[allow(dead_code)] // held to be dropped
+    Call(Call),
     Free(Orphan),
+}
+
+impl Done {
+    /// Does it. Runs code of users.
+    pub fn run(self) {
+        match self {
+            Self::Wake(waker) => waker.wake(),
+            Self::Call(call) => call.call(),
+            Self::Free(orphan) => drop(orphan),
+        }
+    }
 }
 
 /// A buffer on the heap whose owner went away while an operation used it.

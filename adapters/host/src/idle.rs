@@ -38,6 +38,13 @@ impl Patience {
     }
 }
 
+impl Patience {
+    /// One sleep at most, in nanoseconds.
+    pub const fn nap(&self) -> u64 {
+        self.nap
+    }
+}
+
 /// Whether this host has more ranks than processors.
 pub(crate) fn crowded(local_ranks: usize) -> bool {
     local_ranks > std::thread::available_parallelism().map_or(1, usize::from)
@@ -121,6 +128,15 @@ impl Bed {
         }
     }
 
+    /// For these rails, of which any of several threads may take care; the bell calls the one who sleeps.
+    pub fn for_several(rails: &mut [AnyRail], bell: &OwnedFd) -> std::io::Result<Self> {
+        if rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
+            Ok(Self::Naps)
+        } else {
+            Self::epoll(rails, Some(bell))
+        }
+    }
+
     /// For these rails, and for a descriptor of somebody else's.
     pub fn epoll(rails: &mut [AnyRail], other: Option<&OwnedFd>) -> std::io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -151,12 +167,19 @@ impl Bed {
         });
         let nanos = due.map(|due| due.since(now).as_nanos()).min().unwrap_or(u64::MAX).min(patience.nap);
         match self {
-            Self::Naps => std::thread::sleep(Duration::from_nanos(nanos.min(100_000))),
             Self::Futex(index) => {
                 if let Some(AnyRail::Sm(rail)) = rails.rail_mut(*index) {
                     rail.wait(Some(Duration::from_nanos(nanos)));
                 }
             }
+            Self::Naps | Self::Epoll(_) => self.sleep_for(nanos),
+        }
+    }
+
+    /// Sleeps without the rails at hand; not on a futex of theirs. May come back early.
+    pub fn sleep_for(&self, nanos: u64) {
+        match self {
+            Self::Naps | Self::Futex(_) => std::thread::sleep(Duration::from_nanos(nanos.min(100_000))),
             Self::Epoll(set) => {
                 let timeout =
                     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 };

@@ -40,6 +40,7 @@ mod clock;
 mod collective;
 mod communicator;
 mod context;
+mod duty;
 mod engine;
 mod error;
 mod idle;
@@ -49,11 +50,15 @@ mod memory;
 mod message;
 mod open;
 mod owned;
+mod parker;
 mod probed;
 mod rails;
 mod scope;
+mod seam;
 mod setup;
+mod several;
 mod state;
+mod threads;
 mod tunables;
 mod views;
 mod world;
@@ -75,9 +80,10 @@ pub use probed::Message;
 pub use rails::{AnyRail, DynRail};
 pub use scope::{Received, Scope, Sent};
 pub use setup::SetupError;
+pub use threads::{Multiple, Single, Takes, ThreadLevel, Threads};
 pub use tunables::{Config, Origin, Tunable};
 pub use views::{View, ViewMut, vector};
-pub use world::World;
+pub use world::{ProgressThread, World};
 
 /// The README's example is compiled with the documentation's.
 #[cfg(doctest)]

@@ -17,6 +17,7 @@ use crate::engine::{Engine, Entry, Orphan};
 use crate::error::{Error, Failed};
 use crate::message::{Source, Status, Tag};
 use crate::state::{Place, no_unwind};
+use crate::threads::{Held, Lock, Single, Takes, Threads};
 
 /// Memory that an operation may own while it sends from it.
 ///
@@ -108,7 +109,7 @@ impl Buffer for String {
     }
 }
 
-impl Communicator {
+impl<L: Threads> Communicator<L> {
     /// Begins to send a buffer, which comes back when that is over: see [`Sending`](SendingOwned).
     ///
     /// # Errors
@@ -124,7 +125,10 @@ impl Communicator {
     /// assert_eq!(buffer.len(), 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn isend<B: Buffer>(&self, dest: u32, tag: u32, buffer: B) -> Result<SendingOwned<B>, Failed<B>> {
+    pub fn isend<B: Buffer>(&self, dest: u32, tag: u32, buffer: B) -> Result<SendingOwned<B, L>, Failed<B>>
+    where
+        L: Takes<B>,
+    {
         self.isend_in(Mode::Standard, dest, tag, buffer)
     }
 
@@ -132,18 +136,21 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`isend`](Self::isend).
-    pub fn issend<B: Buffer>(&self, dest: u32, tag: u32, buffer: B) -> Result<SendingOwned<B>, Failed<B>> {
+    pub fn issend<B: Buffer>(&self, dest: u32, tag: u32, buffer: B) -> Result<SendingOwned<B, L>, Failed<B>>
+    where
+        L: Takes<B>,
+    {
         self.isend_in(Mode::Synchronous, dest, tag, buffer)
     }
 
-    fn isend_in<B: Buffer>(&self, mode: Mode, dest: u32, tag: u32, buffer: B) -> Result<SendingOwned<B>, Failed<B>> {
+    fn isend_in<B: Buffer>(&self, mode: Mode, dest: u32, tag: u32, buffer: B) -> Result<SendingOwned<B, L>, Failed<B>> {
         if let Err(error) = check(tag) {
             return Err(Failed { error, buffer });
         }
-        let held = Held::new(buffer);
+        let held = Boxed::new(buffer);
         // SAFETY: nobody but the operation uses the buffer from now on.
         let data = Span::of(unsafe { held.0.as_ref() }.bytes());
-        let mut engine = self.place.context.engine.borrow_mut();
+        let mut engine = self.place.context.engine.hold();
         // SAFETY: the buffer stays where it is, untouched, until its request is over: see `Op`.
         match no_unwind(|| unsafe { engine.mtl.isend(self.place.comm, dest, tag, mode, data) }) {
             Ok(Sending::Complete) => Ok(SendingOwned(Op::over(held, Ok(NOTHING), &self.place))),
@@ -165,16 +172,19 @@ impl Communicator {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
         buffer: B,
-    ) -> Result<ReceivingOwned<B>, Failed<B>> {
+    ) -> Result<ReceivingOwned<B, L>, Failed<B>>
+    where
+        L: Takes<B>,
+    {
         let (source, tag) = (source.into(), tag.into());
         if let Some(tag) = tag.foreign() {
             return Err(Failed { error: Error::NoSuchTag(tag), buffer });
         }
-        let mut held = Held::new(buffer);
+        let mut held = Boxed::new(buffer);
         // SAFETY: nobody but the operation uses the buffer from now on.
         let bytes = unsafe { held.0.as_mut() }.bytes_mut();
         let sink = Span::contiguous(bytes.as_mut_ptr(), bytes.len());
-        let mut engine = self.place.context.engine.borrow_mut();
+        let mut engine = self.place.context.engine.hold();
         // SAFETY: the buffer stays where it is, untouched, until its request is over: see `Op`.
         match no_unwind(|| unsafe { engine.mtl.irecv(self.place.comm, source.core(), tag.core(), sink) }) {
             Ok(request) => Ok(ReceivingOwned(Op::begun(held, request, &self.place))),
@@ -199,7 +209,7 @@ impl Communicator {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropped, it goes on, but nobody learns how it ends"]
-pub struct SendingOwned<B: 'static>(Op<B>);
+pub struct SendingOwned<B: 'static, L: Threads = Single>(Op<B, L>);
 
 /// A receive that owns its buffer. It can be waited for, or awaited, with buffer and status as the result.
 ///
@@ -213,9 +223,9 @@ pub struct SendingOwned<B: 'static>(Op<B>);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropped, it is cancelled"]
-pub struct ReceivingOwned<B: 'static>(Op<B>);
+pub struct ReceivingOwned<B: 'static, L: Threads = Single>(Op<B, L>);
 
-impl<B> SendingOwned<B> {
+impl<B, L: Threads> SendingOwned<B, L> {
     /// Waits until it is over; gives the buffer back.
     ///
     /// # Errors
@@ -241,7 +251,7 @@ impl<B> SendingOwned<B> {
     }
 }
 
-impl<B> ReceivingOwned<B> {
+impl<B, L: Threads> ReceivingOwned<B, L> {
     /// Waits until it is over; gives the buffer back, and tells what came.
     ///
     /// # Errors
@@ -268,11 +278,11 @@ impl<B> ReceivingOwned<B> {
     /// ```
     pub fn cancel(&mut self) -> bool {
         let Stage::Begun(request) = self.0.stage else { return false };
-        self.0.place.context.engine.borrow_mut().mtl.cancel(request)
+        self.0.place.context.engine.hold().mtl.cancel(request)
     }
 }
 
-impl<B> Future for SendingOwned<B> {
+impl<B, L: Threads> Future for SendingOwned<B, L> {
     type Output = Result<B, Failed<B>>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
@@ -280,7 +290,7 @@ impl<B> Future for SendingOwned<B> {
     }
 }
 
-impl<B> Future for ReceivingOwned<B> {
+impl<B, L: Threads> Future for ReceivingOwned<B, L> {
     type Output = Result<(B, Status), Failed<B>>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
@@ -288,19 +298,19 @@ impl<B> Future for ReceivingOwned<B> {
     }
 }
 
-impl<B> Drop for ReceivingOwned<B> {
+impl<B, L: Threads> Drop for ReceivingOwned<B, L> {
     fn drop(&mut self) {
         self.cancel();
     }
 }
 
-impl<B> fmt::Debug for SendingOwned<B> {
+impl<B, L: Threads> fmt::Debug for SendingOwned<B, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendingOwned").finish_non_exhaustive()
     }
 }
 
-impl<B> fmt::Debug for ReceivingOwned<B> {
+impl<B, L: Threads> fmt::Debug for ReceivingOwned<B, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReceivingOwned").finish_non_exhaustive()
     }
@@ -317,9 +327,12 @@ fn finish<B>(buffer: B, outcome: Result<Status, Error>) -> Result<(B, Status), F
 const NOTHING: Status = Status { source: 0, tag: 0, bytes: 0 };
 
 /// A buffer at an address of its own, which nothing but an operation uses.
-struct Held<B>(NonNull<B>);
+struct Boxed<B>(NonNull<B>);
 
-impl<B> Held<B> {
+// SAFETY: as a box of its own.
+unsafe impl<B: Send> Send for Boxed<B> {}
+
+impl<B> Boxed<B> {
     fn new(buffer: B) -> Self {
         Self(NonNull::from(Box::leak(Box::new(buffer))))
     }
@@ -332,10 +345,10 @@ impl<B> Held<B> {
 }
 
 /// An operation with its buffer. The buffer leaves only when the request is over: to whoever waits, or to be freed.
-struct Op<B: 'static> {
-    buffer: Option<Held<B>>,
+struct Op<B: 'static, L: Threads> {
+    buffer: Option<Boxed<B>>,
     stage: Stage,
-    place: Place,
+    place: Place<L>,
 }
 
 enum Stage {
@@ -343,12 +356,12 @@ enum Stage {
     Over(Option<Result<Status, Error>>),
 }
 
-impl<B> Op<B> {
-    fn begun(buffer: Held<B>, request: Request, place: &Place) -> Self {
+impl<B, L: Threads> Op<B, L> {
+    fn begun(buffer: Boxed<B>, request: Request, place: &Place<L>) -> Self {
         Self { buffer: Some(buffer), stage: Stage::Begun(request), place: place.clone() }
     }
 
-    fn over(buffer: Held<B>, outcome: Result<Status, Error>, place: &Place) -> Self {
+    fn over(buffer: Boxed<B>, outcome: Result<Status, Error>, place: &Place<L>) -> Self {
         Self { buffer: Some(buffer), stage: Stage::Over(Some(outcome)), place: place.clone() }
     }
 
@@ -361,7 +374,7 @@ impl<B> Op<B> {
 
     fn wait(&mut self) -> (B, Result<Status, Error>) {
         if let Stage::Begun(request) = self.stage {
-            let mut engine = self.place.context.engine.borrow_mut();
+            let mut engine = self.place.context.engine.hold();
             let outcome = no_unwind(|| engine.wait(request));
             let waker = forget(&mut engine, request);
             self.stage = Stage::Over(Some(self.place.outcome(&engine, outcome)));
@@ -375,7 +388,7 @@ impl<B> Op<B> {
     /// Takes the outcome if there is one.
     fn test(&mut self) -> bool {
         let Stage::Begun(request) = self.stage else { return true };
-        let mut engine = self.place.context.engine.borrow_mut();
+        let mut engine = self.place.context.engine.hold();
         let Some(outcome) = engine.mtl.test(request) else { return false };
         let waker = forget(&mut engine, request);
         self.stage = Stage::Over(Some(self.place.outcome(&engine, outcome)));
@@ -397,7 +410,7 @@ impl<B> Op<B> {
         }
         if let Stage::Begun(request) = self.stage {
             let waker = Entry::Waker(task.waker().clone());
-            let mut engine = self.place.context.engine.borrow_mut();
+            let mut engine = self.place.context.engine.hold();
             let former = engine.beside.entries.insert(request.to_bits(), waker);
             engine.mtl.pml().notify(request);
             drop(engine);
@@ -413,15 +426,15 @@ fn forget(engine: &mut Engine, request: Request) -> Option<Entry> {
     if engine.beside.entries.is_empty() { None } else { engine.beside.entries.remove(&request.to_bits()) }
 }
 
-impl<B> Drop for Op<B> {
+impl<B, L: Threads> Drop for Op<B, L> {
     fn drop(&mut self) {
         if !self.test()
             && let Stage::Begun(request) = self.stage
-            && let Some(Held(buffer)) = self.buffer.take()
+            && let Some(Boxed(buffer)) = self.buffer.take()
         {
             // SAFETY: the buffer came from a box, and was taken out of here.
             let orphan = unsafe { Orphan::new(buffer) };
-            let mut engine = self.place.context.engine.borrow_mut();
+            let mut engine = self.place.context.engine.hold();
             let former = engine.beside.entries.insert(request.to_bits(), Entry::Orphan(orphan));
             engine.mtl.pml().notify(request);
             drop(engine);

@@ -7,18 +7,19 @@ use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::message::{Envelope, Status};
 use crate::state::no_unwind;
+use crate::threads::{Held, Lock, Single, Threads};
 
 /// A message that [`mprobe`](Communicator::mprobe) took: only its holder can receive it. One that is dropped is received
 /// and thrown away.
 #[derive(Debug)]
-pub struct Message<'c> {
-    from: &'c Communicator,
+pub struct Message<'c, L: Threads = Single> {
+    from: &'c Communicator<L>,
     message: Option<towline_core::mtl::Message>,
     envelope: Envelope,
 }
 
-impl<'c> Message<'c> {
-    pub(crate) fn new(from: &'c Communicator, message: towline_core::mtl::Message, envelope: Envelope) -> Self {
+impl<'c, L: Threads> Message<'c, L> {
+    pub(crate) fn new(from: &'c Communicator<L>, message: towline_core::mtl::Message, envelope: Envelope) -> Self {
         Self { from, message: Some(message), envelope }
     }
 
@@ -39,7 +40,7 @@ impl<'c> Message<'c> {
         let into = into.as_mut_bytes();
         let sink = Span::contiguous(into.as_mut_ptr(), into.len());
         let place = &self.from.place;
-        let mut engine = place.context.engine.borrow_mut();
+        let mut engine = place.context.engine.hold();
         let outcome = no_unwind(|| {
             // SAFETY: `into` is borrowed until this returns, the request is waited for, and nothing unwinds.
             let request = unsafe { engine.mtl.imrecv(message, sink) };
@@ -60,10 +61,10 @@ impl<'c> Message<'c> {
     }
 }
 
-impl Drop for Message<'_> {
+impl<L: Threads> Drop for Message<'_, L> {
     fn drop(&mut self) {
         let Some(message) = self.message.take() else { return };
-        let mut engine = self.from.place.context.engine.borrow_mut();
+        let mut engine = self.from.place.context.engine.hold();
         // SAFETY: an empty span stands for no memory.
         match unsafe { engine.mtl.imrecv(message, Span::EMPTY) } {
             Ok(request) => engine.mtl.pml().detach(request),

@@ -13,9 +13,10 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::message::{Source, Status, Tag};
 use crate::state::{Place, no_unwind};
+use crate::threads::{Held, Lock, Single, Threads};
 use crate::views::{View, ViewMut};
 
-impl Communicator {
+impl<L: Threads> Communicator<L> {
     /// Runs `f` with a scope in which sends and receives may use borrowed memory without being waited for one by one.
     /// All have ended when this returns, so none can outlive the memory.
     ///
@@ -65,7 +66,7 @@ impl Communicator {
     /// ```
     pub fn scope<'env, T, E, F>(&self, f: F) -> Result<T, E>
     where
-        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<T, E>,
+        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env, L>) -> Result<T, E>,
         E: From<Error>,
     {
         let list = List { place: self.place.clone(), head: Cell::new(0), failed: Cell::new(None) };
@@ -88,28 +89,28 @@ impl Communicator {
 }
 
 /// Where operations may use borrowed memory: see [`Communicator::scope`].
-pub struct Scope<'scope, 'env: 'scope> {
-    list: List,
+pub struct Scope<'scope, 'env: 'scope, L: Threads = Single> {
+    list: List<L>,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
 /// What is under way in a scope.
-struct List {
-    place: Place,
+struct List<L: Threads> {
+    place: Place<L>,
     /// The first request in the engine's table of them.
     head: Cell<u32>,
     /// The first failure that nobody was told.
     failed: Cell<Option<Error>>,
 }
 
-impl<'scope> Scope<'scope, '_> {
+impl<'scope, L: Threads> Scope<'scope, '_, L> {
     /// Begins to send `data`, which stays borrowed until the scope ends.
     ///
     /// # Errors
     /// As [`Communicator::send`].
     #[inline]
-    pub fn isend<T>(&'scope self, dest: u32, tag: u32, data: &'scope T) -> Result<Sent<'scope>, Error>
+    pub fn isend<T>(&'scope self, dest: u32, tag: u32, data: &'scope T) -> Result<Sent<'scope, L>, Error>
     where
         T: IntoBytes + Immutable + ?Sized,
     {
@@ -122,7 +123,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// As [`Communicator::send`].
-    pub fn issend<T>(&'scope self, dest: u32, tag: u32, data: &'scope T) -> Result<Sent<'scope>, Error>
+    pub fn issend<T>(&'scope self, dest: u32, tag: u32, data: &'scope T) -> Result<Sent<'scope, L>, Error>
     where
         T: IntoBytes + Immutable + ?Sized,
     {
@@ -135,7 +136,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// As [`Communicator::send`].
-    pub fn isend_view(&'scope self, dest: u32, tag: u32, view: View<'scope>) -> Result<Sent<'scope>, Error> {
+    pub fn isend_view(&'scope self, dest: u32, tag: u32, view: View<'scope>) -> Result<Sent<'scope, L>, Error> {
         check(tag)?;
         // SAFETY: as in `isend`; the view borrows its layout as long as its memory.
         unsafe { self.begin_send(dest, tag, Mode::Standard, view.span()) }
@@ -152,7 +153,7 @@ impl<'scope> Scope<'scope, '_> {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
         into: &'scope mut T,
-    ) -> Result<Received<'scope, T>, Error>
+    ) -> Result<Received<'scope, T, L>, Error>
     where
         T: FromBytes + IntoBytes + ?Sized,
     {
@@ -173,7 +174,7 @@ impl<'scope> Scope<'scope, '_> {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
         view: ViewMut<'scope>,
-    ) -> Result<Received<'scope, ()>, Error> {
+    ) -> Result<Received<'scope, (), L>, Error> {
         // SAFETY: as in `irecv`; the view borrows its layout as long as its memory.
         let op = unsafe { self.begin_receive(source.into(), tag.into(), view.span()) }?;
         Ok(Received { op, into: std::ptr::NonNull::dangling().as_ptr() })
@@ -182,9 +183,9 @@ impl<'scope> Scope<'scope, '_> {
     /// # Safety
     /// The span's memory stays readable and unchanged for `'scope`.
     #[inline]
-    unsafe fn begin_send(&'scope self, dest: u32, tag: u32, mode: Mode, data: Span) -> Result<Sent<'scope>, Error> {
+    unsafe fn begin_send(&'scope self, dest: u32, tag: u32, mode: Mode, data: Span) -> Result<Sent<'scope, L>, Error> {
         let list = &self.list;
-        let mut engine = list.place.context.engine.borrow_mut();
+        let mut engine = list.place.context.engine.hold();
         no_unwind(|| {
             // SAFETY: passed on from the caller: the request is in the scope's list before anything else can happen.
             match unsafe { engine.mtl.isend(list.place.comm, dest, tag, mode, data) } {
@@ -198,10 +199,10 @@ impl<'scope> Scope<'scope, '_> {
     /// # Safety
     /// The span's memory stays writable, and nobody else uses it, for `'scope`, or until the request's outcome is taken.
     #[inline]
-    unsafe fn begin_receive(&'scope self, source: Source, tag: Tag, sink: Span) -> Result<Op<'scope>, Error> {
+    unsafe fn begin_receive(&'scope self, source: Source, tag: Tag, sink: Span) -> Result<Op<'scope, L>, Error> {
         tag.foreign().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
         let list = &self.list;
-        let mut engine = list.place.context.engine.borrow_mut();
+        let mut engine = list.place.context.engine.hold();
         no_unwind(|| {
             // SAFETY: passed on from the caller: the request is in the scope's list before anything else can happen.
             match unsafe { engine.mtl.irecv(list.place.comm, source.core(), tag.core(), sink) } {
@@ -212,9 +213,9 @@ impl<'scope> Scope<'scope, '_> {
     }
 }
 
-impl List {
+impl<L: Threads> List<L> {
     #[inline]
-    fn begin(&self, engine: &mut Engine, request: Request) -> Op<'_> {
+    fn begin(&self, engine: &mut Engine, request: Request) -> Op<'_, L> {
         let mut head = self.head.get();
         engine.scoped.push(&mut head, request);
         self.head.set(head);
@@ -223,7 +224,7 @@ impl List {
 
     /// Waits for an operation of this scope.
     fn wait(&self, request: Request) -> Result<Status, Error> {
-        let mut engine = self.place.context.engine.borrow_mut();
+        let mut engine = self.place.context.engine.hold();
         let outcome = no_unwind(|| engine.wait(request));
         self.end(&mut engine, request);
         self.place.outcome(&engine, outcome)
@@ -231,7 +232,7 @@ impl List {
 
     /// Takes an operation's outcome if it is over.
     fn test(&self, request: Request) -> Option<Result<Status, Error>> {
-        let mut engine = self.place.context.engine.borrow_mut();
+        let mut engine = self.place.context.engine.hold();
         let outcome = no_unwind(|| engine.mtl.test(request))?;
         self.end(&mut engine, request);
         Some(self.place.outcome(&engine, outcome))
@@ -244,7 +245,7 @@ impl List {
     }
 
     fn cancel_all(&self) {
-        let mut engine = self.place.context.engine.borrow_mut();
+        let mut engine = self.place.context.engine.hold();
         let mut place = self.head.get();
         while let Some((request, next)) = engine.scoped.at(place) {
             engine.mtl.cancel(request);
@@ -260,7 +261,7 @@ impl List {
     }
 
     fn first(&self) -> Option<(Request, u32)> {
-        self.place.context.engine.borrow().scoped.at(self.head.get())
+        self.place.context.engine.hold().scoped.at(self.head.get())
     }
 
     /// Keeps the first failure.
@@ -272,24 +273,24 @@ impl List {
     }
 }
 
-impl fmt::Debug for Scope<'_, '_> {
+impl<L: Threads> fmt::Debug for Scope<'_, '_, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope").finish_non_exhaustive()
     }
 }
 
 /// Ends a scope whose function panics.
-struct Unwinding<'a>(&'a List);
+struct Unwinding<'a, L: Threads>(&'a List<L>);
 
-impl Drop for Unwinding<'_> {
+impl<L: Threads> Drop for Unwinding<'_, L> {
     fn drop(&mut self) {
         let list = self.0;
         no_unwind(|| {
             list.cancel_all();
             let context = &list.place.context;
-            let deadline = context.engine.borrow_mut().deadline(context.config.unwind_timeout_ms);
+            let deadline = context.engine.hold().deadline(context.config.unwind_timeout_ms);
             while let Some((request, _)) = list.first() {
-                let mut engine = context.engine.borrow_mut();
+                let mut engine = context.engine.hold();
                 if engine.wait_until(request, deadline).is_none() {
                     eprintln!(
                         "towline: a panic while messages from borrowed memory found no receiver: the process ends"
@@ -306,8 +307,8 @@ impl Drop for Unwinding<'_> {
 const NOTHING: Status = Status { source: 0, tag: 0, bytes: 0 };
 
 /// An operation of a scope.
-struct Op<'scope> {
-    list: &'scope List,
+struct Op<'scope, L: Threads> {
+    list: &'scope List<L>,
     stage: Stage,
 }
 
@@ -316,7 +317,7 @@ enum Stage {
     Done(Result<Status, Error>),
 }
 
-impl Op<'_> {
+impl<L: Threads> Op<'_, L> {
     #[inline]
     fn wait(self) -> Result<Status, Error> {
         match self.stage {
@@ -342,11 +343,11 @@ impl Op<'_> {
 }
 
 /// A send of a scope. It may be dropped: the scope waits for it.
-pub struct Sent<'scope> {
-    op: Op<'scope>,
+pub struct Sent<'scope, L: Threads = Single> {
+    op: Op<'scope, L>,
 }
 
-impl Sent<'_> {
+impl<L: Threads> Sent<'_, L> {
     /// Waits until it is over.
     ///
     /// # Errors
@@ -361,20 +362,20 @@ impl Sent<'_> {
     }
 }
 
-impl fmt::Debug for Sent<'_> {
+impl<L: Threads> fmt::Debug for Sent<'_, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sent").finish_non_exhaustive()
     }
 }
 
 /// A receive of a scope. It may be dropped: the scope waits for it.
-pub struct Received<'scope, T: ?Sized> {
-    op: Op<'scope>,
+pub struct Received<'scope, T: ?Sized, L: Threads = Single> {
+    op: Op<'scope, L>,
     /// What it receives into, borrowed for the scope.
     into: *mut T,
 }
 
-impl<'scope, T: ?Sized> Received<'scope, T> {
+impl<'scope, T: ?Sized, L: Threads> Received<'scope, T, L> {
     /// Waits until it is over: what came, and the memory, which is the caller's again.
     ///
     /// # Errors
@@ -410,11 +411,11 @@ impl<'scope, T: ?Sized> Received<'scope, T> {
     /// is the scope's own failure too unless it is waited for here.
     pub fn cancel(&mut self) -> bool {
         let Stage::Begun(request) = self.op.stage else { return false };
-        self.op.list.place.context.engine.borrow_mut().mtl.cancel(request)
+        self.op.list.place.context.engine.hold().mtl.cancel(request)
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Received<'_, T> {
+impl<T: ?Sized, L: Threads> fmt::Debug for Received<'_, T, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Received").finish_non_exhaustive()
     }

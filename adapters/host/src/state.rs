@@ -1,23 +1,23 @@
 //! The state of a context: one address in the job, its engine, and the way to its launcher. Used by one thread.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use towline_core::btl::Peer;
 use towline_core::btl::selection::{Candidate, Report};
 use towline_core::mtl::{Comm, Failure, Refusal};
 
 use crate::address::{Address, Grid};
-use crate::engine::{Done, Engine};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::message::Status;
+use crate::threads::{Lock, Sharing};
 use crate::tunables::{Config, Tunable};
 
 /// Shared by everything that belongs to a context.
-pub(crate) struct State {
-    pub engine: RefCell<Engine>,
+pub(crate) struct State<L: Sharing> {
+    pub engine: L::Cell,
     /// Where it stands among all.
     pub grid: Grid,
     pub launch: Arc<Launch>,
@@ -27,40 +27,25 @@ pub(crate) struct State {
     pub choices: Vec<Vec<Candidate>>,
     /// Transports that do not work here, and why.
     pub failures: Vec<(String, String)>,
-    pub finished: Cell<bool>,
+    pub finished: AtomicBool,
 }
 
-impl State {
+impl<L: Sharing> State<L> {
     /// Runs what users have to do with requests that are over: wakers, and the end of buffers.
     #[inline]
     pub fn settle(&self) {
-        if !self.engine.borrow().beside.entries.is_empty() {
-            self.settle_all();
-        }
-    }
-
-    #[cold]
-    fn settle_all(&self) {
-        loop {
-            // The engine is free again before code of users runs: it may use the context.
-            let done = self.engine.borrow_mut().next_done();
-            match done {
-                Some(Done::Wake(waker)) => waker.wake(),
-                Some(Done::Free(orphan)) => drop(orphan),
-                None => return,
-            }
-        }
+        self.engine.settle();
     }
 
     /// Makes progress once. Tells how many events there were.
     pub fn progress(&self) -> u32 {
-        let events = self.engine.borrow_mut().poll();
+        let events = self.engine.hold().poll();
         self.settle();
         events
     }
 
     pub fn report(&self) -> Vec<String> {
-        let engine = self.engine.borrow();
+        let engine = self.engine.hold();
         let line = |(number, rails): (usize, &Vec<Candidate>)| {
             let choice = Report { peer: Peer(number as u32), rails };
             format!("{choice}{}", engine.mtl.rails().long_messages(rails))
@@ -72,9 +57,8 @@ impl State {
 }
 
 /// A communicator's place in a context, for those who translate peers into its ranks.
-#[derive(Clone)]
-pub(crate) struct Place {
-    pub context: Rc<State>,
+pub(crate) struct Place<L: Sharing> {
+    pub context: L::Ref,
     pub comm: Comm,
     /// How many ranks it has, and which peers they are.
     pub size: u32,
@@ -92,7 +76,13 @@ pub(crate) enum Ranks {
     Table,
 }
 
-impl Place {
+impl<L: Sharing> Clone for Place<L> {
+    fn clone(&self) -> Self {
+        Self { context: self.context.clone(), ..*self }
+    }
+}
+
+impl<L: Sharing> Place<L> {
     /// The rank of a peer.
     #[inline]
     pub fn rank_of(&self, engine: &Engine, peer: Peer) -> u32 {
@@ -112,7 +102,7 @@ impl Place {
         let peer = grid.peer(grid.number(address)?);
         match self.ranks {
             Ranks::Peers => (peer.0 < self.size).then_some(peer.0),
-            _ => self.rank_elsewhere(&self.context.engine.borrow(), peer),
+            _ => self.rank_elsewhere(&self.context.engine.hold(), peer),
         }
     }
 
@@ -126,7 +116,7 @@ impl Place {
             Ranks::Everyone => rank,
             Ranks::Peers => grid.number_of(Peer(rank)),
             Ranks::Table => {
-                let engine = self.context.engine.borrow();
+                let engine = self.context.engine.hold();
                 let (_, table) = engine.groups.iter().find(|(comm, _)| *comm == self.comm)?;
                 grid.number_of(Peer(*table.peers().get(rank as usize)?))
             }

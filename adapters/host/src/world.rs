@@ -4,7 +4,6 @@ use std::future::Future;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
@@ -19,6 +18,7 @@ use crate::idle::{Bed, Idle};
 use crate::rails::AnyRail;
 use crate::setup::SetupError;
 use crate::state::State;
+use crate::threads::{Awaited, Held, Lock, Single, ThreadLevel, Threads};
 use crate::tunables::Tunable;
 
 /// All ranks of the job, and this process's (or thread's) place among them. Made by [`init`](crate::init), a
@@ -32,27 +32,27 @@ use crate::tunables::Tunable;
 /// context among several is lost to the others, and when its process ends the launcher ends the job. A rank that cannot go on for another reason should call [`abort`](Self::abort): others may wait
 /// for it, and it would wait for them.
 #[derive(Debug)]
-pub struct World {
-    all: Communicator,
+pub struct World<L: Threads = Single> {
+    all: Communicator<L>,
     /// Where ranks have several contexts.
-    everyone: Option<Communicator>,
+    everyone: Option<Communicator<L>>,
 }
 
-impl Deref for World {
-    type Target = Communicator;
+impl<L: Threads> Deref for World<L> {
+    type Target = Communicator<L>;
 
     #[inline]
-    fn deref(&self) -> &Communicator {
+    fn deref(&self) -> &Communicator<L> {
         &self.all
     }
 }
 
-impl World {
-    pub(crate) fn new(all: Communicator, everyone: Option<Communicator>) -> Self {
+impl<L: Threads> World<L> {
+    pub(crate) fn new(all: Communicator<L>, everyone: Option<Communicator<L>>) -> Self {
         Self { all, everyone }
     }
 
-    fn context(&self) -> &Rc<State> {
+    fn context(&self) -> &State<L> {
         &self.all.place.context
     }
 
@@ -64,6 +64,21 @@ impl World {
     /// ```
     pub fn address(&self) -> Address {
         self.context().grid.own
+    }
+
+    /// How many threads may use it: what was asked for with [`Builder::threads`](crate::Builder::threads).
+    pub fn threads(&self) -> ThreadLevel {
+        L::LEVEL
+    }
+
+    /// The progress thread, where there is one: see [`Builder::progress_thread`](crate::Builder::progress_thread).
+    ///
+    /// ```
+    /// assert_eq!(towline::init()?.progress_thread(), None);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn progress_thread(&self) -> Option<ProgressThread> {
+        self.context().engine.thread_wakes().map(|wakes| ProgressThread { wakes })
     }
 
     /// How many contexts each rank has: one, unless it was built with [more](crate::Builder::contexts).
@@ -104,7 +119,7 @@ impl World {
     /// });
     /// # Ok::<(), towline::SetupError>(())
     /// ```
-    pub fn everyone(&self) -> &Communicator {
+    pub fn everyone(&self) -> &Communicator<L> {
         self.everyone.as_ref().unwrap_or(&self.all)
     }
 
@@ -139,48 +154,7 @@ impl World {
     /// # Panics
     /// Where the system refuses a wait handle.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("the system gives an eventfd");
-        let alarm = Arc::new(Alarm { rung: AtomicBool::new(true), asleep: AtomicBool::new(false), bell });
-        let former = self.sleep_on(&alarm.bell).expect("the system gives an epoll set");
-        let waker = Waker::from(Arc::clone(&alarm));
-        let mut task = TaskContext::from_waker(&waker);
-        let mut future = pin!(future);
-        let mut idle = Idle::default();
-        let output = loop {
-            if alarm.rung.swap(false, Ordering::SeqCst) {
-                if let Poll::Ready(output) = future.as_mut().poll(&mut task) {
-                    break output;
-                }
-                idle.reset();
-            }
-            let mut engine = self.context().engine.borrow_mut();
-            if engine.poll() != 0 {
-                idle.reset();
-            } else if idle.count() {
-                engine.be_idle(&mut idle, || {
-                    alarm.asleep.store(true, Ordering::SeqCst);
-                    !alarm.rung.load(Ordering::SeqCst)
-                });
-                alarm.asleep.store(false, Ordering::SeqCst);
-            }
-            drop(engine);
-            self.context().settle();
-        };
-        self.context().engine.borrow_mut().bed = former;
-        output
-    }
-
-    /// Lets the engine be woken by a descriptor too; gives what it slept on before.
-    fn sleep_on(&self, bell: &OwnedFd) -> std::io::Result<Bed> {
-        let mut engine = self.context().engine.borrow_mut();
-        let naps = matches!(engine.bed, Bed::Naps);
-        let rails = &mut engine.mtl.pml().rails_mut().0;
-        let bed = if naps && rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
-            Bed::Naps
-        } else {
-            Bed::epoll(rails, Some(bell))?
-        };
-        Ok(std::mem::replace(&mut engine.bed, bed))
+        L::block_on(self.context(), future)
     }
 
     /// Waits for all other ranks to come to their end too, and for this rank's messages to have left; then tells the
@@ -203,12 +177,13 @@ impl World {
 
     fn end(&self) -> Result<(), SetupError> {
         let context = self.context();
-        if context.finished.replace(true) {
+        if context.finished.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
         let waited_ms = context.config.finish_timeout_ms;
-        let deadline = context.engine.borrow_mut().deadline(waited_ms);
+        let deadline = context.engine.hold().deadline(waited_ms);
         let well = self.all.last_barrier(deadline) & context.drain(deadline) & context.leave(deadline);
+        context.engine.end_thread();
         context.launch.finish(self.address())?;
         if well { Ok(()) } else { Err(SetupError::Finish { waited_ms: waited_ms.into() }) }
     }
@@ -253,7 +228,7 @@ impl World {
     /// ```
     pub fn rails(&self) -> Vec<&'static str> {
         use towline_core::btl::Rail as _;
-        let mut engine = self.context().engine.borrow_mut();
+        let mut engine = self.context().engine.hold();
         let rails = engine.mtl.pml().rails_mut();
         (0..rails.count()).filter_map(|index| Some(rails.rail(index)?.attributes().name)).collect()
     }
@@ -268,11 +243,11 @@ impl World {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn counters(&self) -> Counters {
-        *self.context().engine.borrow().mtl.counters()
+        *self.context().engine.hold().mtl.counters()
     }
 }
 
-impl Drop for World {
+impl<L: Threads> Drop for World<L> {
     fn drop(&mut self) {
         // Others would wait for a rank that is in trouble; without its word the launcher ends them.
         if std::thread::panicking() {
@@ -284,17 +259,17 @@ impl Drop for World {
     }
 }
 
-impl State {
+impl<L: Threads> State<L> {
     /// Lets everything that was said leave, also to contexts of another index, which go on. Tells whether it did.
     fn leave(&self, deadline: towline_core::time::Instant) -> bool {
         let mut idle = Idle::default();
-        let mut engine = self.engine.borrow_mut();
+        let mut engine = self.engine.hold();
         // The barrier was for all that a single context knows.
         while self.grid.contexts > 1 && !engine.mtl.pml().has_said_all() {
             if engine.clock.renew() >= deadline {
                 return false;
             }
-            engine.turn(&mut idle);
+            engine.turn(&mut idle, &Awaited::Anything, Some(deadline));
         }
         true
     }
@@ -304,7 +279,7 @@ impl State {
         let mut idle = Idle::default();
         loop {
             self.settle();
-            let mut engine = self.engine.borrow_mut();
+            let mut engine = self.engine.hold();
             let orphans = engine.beside.entries.values().any(|entry| matches!(entry, Entry::Orphan(_)));
             if !orphans {
                 return true;
@@ -312,9 +287,63 @@ impl State {
             if engine.clock.renew() >= deadline {
                 return false;
             }
-            engine.turn(&mut idle);
+            engine.turn(&mut idle, &Awaited::Anything, Some(deadline));
         }
     }
+}
+
+/// What a progress thread tells of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ProgressThread {
+    /// How often it has woken from its sleep: by what came, or because a timer of a rail was due.
+    pub wakes: u64,
+}
+
+/// Runs a future to its end in the only thread of a context.
+pub(crate) fn block_on_alone<F: Future>(state: &State<Single>, future: F) -> F::Output {
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("the system gives an eventfd");
+    let alarm = Arc::new(Alarm { rung: AtomicBool::new(true), asleep: AtomicBool::new(false), bell });
+    let former = sleep_on(state, &alarm.bell).expect("the system gives an epoll set");
+    let waker = Waker::from(Arc::clone(&alarm));
+    let mut task = TaskContext::from_waker(&waker);
+    let mut future = pin!(future);
+    let mut idle = Idle::default();
+    let output = loop {
+        if alarm.rung.swap(false, Ordering::SeqCst) {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut task) {
+                break output;
+            }
+            idle.reset();
+        }
+        let mut engine = state.engine.hold();
+        if engine.poll() != 0 {
+            idle.reset();
+        } else if idle.count() {
+            engine.be_idle(&mut idle, || {
+                alarm.asleep.store(true, Ordering::SeqCst);
+                !alarm.rung.load(Ordering::SeqCst)
+            });
+            alarm.asleep.store(false, Ordering::SeqCst);
+        }
+        drop(engine);
+        state.settle();
+    };
+    state.engine.hold().bed = former;
+    output
+}
+
+/// Lets the engine be woken by a descriptor too; gives what it slept on before.
+fn sleep_on(state: &State<Single>, bell: &OwnedFd) -> std::io::Result<Bed> {
+    let mut engine = state.engine.hold();
+    let naps = matches!(engine.bed, Bed::Naps);
+    let rails = &mut engine.mtl.pml().rails_mut().0;
+    let bed = if naps && rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
+        Bed::Naps
+    } else {
+        Bed::epoll(rails, Some(bell))?
+    };
+    Ok(std::mem::replace(&mut engine.bed, bed))
 }
 
 /// Tells a sleeping thread that its future wants to be polled.

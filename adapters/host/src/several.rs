@@ -1,0 +1,451 @@
+//! An engine that several threads share: the lock, and how threads wait without it. [`duty`](crate::duty) tells who does what.
+
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use rustix::event::{EventfdFlags, eventfd};
+use towline_core::time::Instant;
+
+use crate::duty::{Charge, Duty};
+use crate::engine::{Done, Engine, Entry};
+use crate::idle::{Bed, Idle, Step};
+use crate::parker::{self, Parker};
+use crate::state::{State, no_unwind};
+use crate::threads::{Awaited, Held, Lock, Multiple, Pattern};
+
+/// An engine for several threads, and perhaps one more that makes progress when nobody else does.
+pub(crate) struct Several {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the progress thread has, too.
+struct Shared {
+    room: Mutex<Room>,
+    bed: Bed,
+    bell: Arc<Bell>,
+    /// The progress thread is to end.
+    over: AtomicBool,
+    /// How often that thread woke.
+    wakes: AtomicU64,
+}
+
+/// What the lock is around.
+struct Room {
+    engine: Engine,
+    duty: Duty<Instant>,
+    /// Messages that threads wait for.
+    probes: Vec<(Pattern, Call)>,
+}
+
+// SAFETY: as for a `Context` on its way to its thread: everything in an engine was made for it and is reached through it
+// alone, so whoever holds the lock is the only one. Rails of the program's own are `Send`, since the builder takes no others
+// at this level; buffers of users that the engine may have to free are, by the bound `Takes` of the operations that give them.
+unsafe impl Send for Room {}
+
+/// Wakes whoever sleeps for all.
+#[derive(Debug)]
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    fn ring(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    fn still(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
+    }
+}
+
+/// How a thread that waits is told.
+#[derive(Clone, Debug)]
+pub(crate) enum Call {
+    Parker(Arc<Parker>),
+    Bell(Arc<Bell>),
+}
+
+impl Call {
+    pub fn call(&self) {
+        match self {
+            Self::Parker(parker) => parker.unpark(),
+            Self::Bell(bell) => bell.ring(),
+        }
+    }
+}
+
+impl Lock for Several {
+    type Guard<'a> = Guard<'a>;
+
+    fn new(mut engine: Engine, thread: bool) -> std::io::Result<Self> {
+        engine.beside.entries.reserve(64); // threads that wait, without allocating then
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let bed = Bed::for_several(&mut engine.mtl.pml().rails_mut().0, &bell)?;
+        let shared = Arc::new(Shared {
+            room: Mutex::new(Room { engine, duty: Duty::new(), probes: Vec::new() }),
+            bed,
+            bell: Arc::new(Bell(bell)),
+            over: AtomicBool::new(false),
+            wakes: AtomicU64::new(0),
+        });
+        let started = thread.then(|| start(&shared)).transpose()?;
+        Ok(Self { shared, thread: Mutex::new(started) })
+    }
+
+    #[inline]
+    fn hold(&self) -> Guard<'_> {
+        self.shared.hold()
+    }
+
+    /// Each guard does it when it goes.
+    #[inline]
+    fn settle(&self) {}
+
+    fn thread_wakes(&self) -> Option<u64> {
+        self.thread.lock().as_ref().map(|_| self.shared.wakes.load(Ordering::Relaxed))
+    }
+
+    fn end_thread(&self) {
+        let Some(thread) = self.thread.lock().take() else { return };
+        self.shared.over.store(true, Ordering::SeqCst);
+        let room = self.shared.room.lock();
+        if let Some(parker) = room.duty.thread() {
+            parker.unpark();
+        }
+        drop(room);
+        self.shared.bell.ring();
+        // One that panicked has ended the process.
+        let _ = thread.join();
+    }
+}
+
+impl Drop for Several {
+    fn drop(&mut self) {
+        self.end_thread();
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn hold(&self) -> Guard<'_> {
+        Guard { shared: self, room: self.room.lock() }
+    }
+}
+
+/// The engine in the hands of one of its threads. When it goes, those are told whose requests are over, and someone looks after
+/// the engine if anybody waits.
+pub(crate) struct Guard<'a> {
+    shared: &'a Shared,
+    room: MutexGuard<'a, Room>,
+}
+
+impl Deref for Guard<'_> {
+    type Target = Engine;
+
+    #[inline]
+    fn deref(&self) -> &Engine {
+        &self.room.engine
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Engine {
+        &mut self.room.engine
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.take_leave();
+    }
+}
+
+impl Held for Guard<'_> {
+    fn turn(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
+        // Others wait for what this thread has begun: a rail or logger that panics in here would leave them waiting.
+        no_unwind(|| {
+            if self.room.duty.is_polled() {
+                return self.park(awaited, until);
+            }
+            let now = self.clock.now();
+            if self.mtl.progress(now) != 0 {
+                idle.reset();
+                self.tell();
+                self.make_way();
+            } else if idle.count() {
+                self.rest(idle, awaited, until);
+            } else {
+                self.make_way();
+            }
+        });
+    }
+}
+
+impl Guard<'_> {
+    /// Lets the lock go for a moment; whatever others do to the engine, this thread will look after it.
+    fn aside<T>(&mut self, f: impl FnOnce() -> T) -> T {
+        self.room.duty.step_aside();
+        let value = MutexGuard::unlocked(&mut self.room, f);
+        self.room.duty.step_back();
+        value
+    }
+
+    /// Lets those have the engine who wait for the lock.
+    #[inline]
+    fn make_way(&mut self) {
+        self.room.duty.step_aside();
+        MutexGuard::bump(&mut self.room);
+        self.room.duty.step_back();
+    }
+
+    /// Nothing came for a while: lets others run, or sleeps.
+    #[cold]
+    fn rest(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
+        let (now, patience) = (self.clock.renew(), self.patience);
+        if self.aside(|| idle.step(&patience, now)) != Step::Sleep {
+            return;
+        }
+        if self.room.duty.is_polled() || !self.room.duty.bed_is_free() {
+            return self.park(awaited, until);
+        }
+        let span = idle.span(now);
+        if let Some(lost) = self.absent.as_mut().and_then(|absent| absent.next(now, span)) {
+            self.mtl.pml().lose_peer(lost);
+            self.tell();
+        } else {
+            self.sleep(awaited, now, until);
+        }
+    }
+
+    /// Sleeps for all, until something comes, unless something is here.
+    fn sleep(&mut self, awaited: &Awaited<'_>, now: Instant, until: Option<Instant>) {
+        self.register(awaited, Call::Bell(Arc::clone(&self.shared.bell)));
+        // What is awaited may have come since it was last looked for: then the bell rings.
+        self.tell();
+        // Users' code may have run in there, and others meanwhile. From here on the lock is not let go.
+        let alone = !self.room.duty.is_polled() && self.room.duty.bed_is_free();
+        if alone && !awaited.is_over() && self.mtl.pml().arm() {
+            let (shared, until) = (self.shared, self.sleep_until(now, until));
+            self.room.duty.lie_down(until);
+            MutexGuard::unlocked(&mut self.room, || shared.bed.sleep_for(until.since(now).as_nanos()));
+            self.room.duty.get_up();
+            shared.bell.still();
+        }
+        self.unregister(awaited, None);
+        self.clock.renew();
+    }
+
+    fn sleep_until(&self, now: Instant, until: Option<Instant>) -> Instant {
+        let nap = now + towline_core::time::Duration::from_nanos(self.patience.nap());
+        [self.mtl_poll_at(), until].into_iter().flatten().fold(nap, Instant::min)
+    }
+
+    fn mtl_poll_at(&self) -> Option<Instant> {
+        self.mtl.rails().0.iter().filter_map(towline_core::btl::Rail::poll_at).min()
+    }
+
+    /// Waits until the awaited is there, or until this thread has to look after the engine.
+    fn park(&mut self, awaited: &Awaited<'_>, until: Option<Instant>) {
+        let until = match awaited {
+            Awaited::Anything => Some(self.sleep_until(self.clock.now(), until)),
+            _ => until,
+        };
+        let timeout = until.map(|until| Duration::from_nanos(until.since(self.clock.renew()).as_nanos()));
+        let parker = parker::own();
+        self.register(awaited, Call::Parker(Arc::clone(&parker)));
+        self.room.duty.park(&parker);
+        self.take_leave();
+        if !awaited.is_over() {
+            MutexGuard::unlocked(&mut self.room, || parker.park(timeout));
+        }
+        self.room.duty.unpark(&parker);
+        self.unregister(awaited, Some(&parker));
+        self.clock.renew_coarsely();
+    }
+
+    /// Has this thread told when the awaited is there.
+    fn register(&mut self, awaited: &Awaited<'_>, call: Call) {
+        match awaited {
+            Awaited::Request(request) => {
+                let former = self.beside.entries.insert(request.to_bits(), Entry::Thread(call));
+                self.mtl.pml().notify(*request);
+                if let Some(former) = former {
+                    self.aside(|| drop(former)); // code of users
+                }
+            }
+            Awaited::Message(pattern) => self.room.probes.push((*pattern, call)),
+            Awaited::Anything => {}
+            Awaited::Alarm(alarm) => alarm.asleep.store(true, Ordering::SeqCst),
+        }
+    }
+
+    fn unregister(&mut self, awaited: &Awaited<'_>, parker: Option<&Arc<Parker>>) {
+        match awaited {
+            Awaited::Request(request) => drop(self.beside.entries.remove(&request.to_bits())),
+            Awaited::Message(_) => {
+                // Only one sleeps on the bell.
+                self.room.probes.retain(|(_, call)| match (call, parker) {
+                    (Call::Parker(other), Some(parker)) => !Arc::ptr_eq(other, parker),
+                    (Call::Bell(_), None) => false,
+                    _ => true,
+                });
+            }
+            Awaited::Anything => {}
+            Awaited::Alarm(alarm) => alarm.asleep.store(false, Ordering::SeqCst),
+        }
+    }
+
+    /// Tells those whose requests are over, and those whose message came.
+    #[inline]
+    fn tell(&mut self) {
+        if !self.beside.entries.is_empty() {
+            self.tell_all();
+        }
+        if !self.room.probes.is_empty() {
+            self.tell_probes();
+        }
+    }
+
+    #[cold]
+    fn tell_all(&mut self) {
+        while let Some(done) = self.next_done() {
+            match done {
+                Done::Call(call) => call.call(),
+                // Code of users, which may use the context.
+                done => self.aside(|| done.run()),
+            }
+        }
+    }
+
+    #[cold]
+    fn tell_probes(&mut self) {
+        let room = &mut *self.room;
+        for ((comm, source, tag), call) in &room.probes {
+            if room.engine.mtl.iprobe(*comm, *source, *tag).is_some() {
+                call.call();
+            }
+        }
+    }
+
+    /// Before the lock is let go.
+    #[inline]
+    fn take_leave(&mut self) {
+        self.tell();
+        match self.room.duty.charge() {
+            Charge::Nothing => {}
+            Charge::Arm(until) => {
+                if !self.mtl.pml().arm() || self.mtl_poll_at().is_some_and(|due| due < until) {
+                    self.room.duty.ring();
+                    self.shared.bell.ring();
+                }
+            }
+            Charge::Wake(parker) => parker.unpark(),
+        }
+    }
+}
+
+/// Starts the progress thread. It polls only after it was woken, until nothing comes any more.
+fn start(shared: &Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
+    let parker = Arc::new(Parker::new());
+    shared.room.lock().duty.set_thread(Some(Arc::clone(&parker)));
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new().name("towline".into()).spawn(move || no_unwind(|| look_after(&shared, &parker)))
+}
+
+fn look_after(shared: &Shared, parker: &Parker) {
+    let mut engine = shared.hold();
+    let mut quiet_since = engine.clock.renew();
+    while !shared.over.load(Ordering::SeqCst) {
+        engine.tell();
+        if engine.room.duty.is_polled() {
+            // Who polls now wakes this thread when it lets the engine go.
+            engine.room.duty.set_thread_waits(true);
+            MutexGuard::unlocked(&mut engine.room, || parker.park(None));
+            engine.room.duty.set_thread_waits(false);
+            shared.wakes.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
+        if engine.poll() != 0 {
+            quiet_since = engine.clock.now();
+            engine.make_way();
+            continue;
+        }
+        let now = engine.clock.renew();
+        let span = now.since(quiet_since);
+        if let Some(lost) = engine.absent.as_mut().and_then(|absent| absent.next(now, span)) {
+            engine.mtl.pml().lose_peer(lost);
+        } else if engine.mtl.pml().arm() {
+            let until = engine.sleep_until(now, None);
+            engine.room.duty.lie_down(until);
+            MutexGuard::unlocked(&mut engine.room, || shared.bed.sleep_for(until.since(now).as_nanos()));
+            engine.room.duty.get_up();
+            shared.bell.still();
+            shared.wakes.fetch_add(1, Ordering::Relaxed);
+        } else {
+            engine.aside(rustix::thread::sched_yield);
+        }
+    }
+    engine.room.duty.set_thread(None);
+}
+
+/// Tells a thread in [`block_on`] that its future wants to be polled.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    rung: AtomicBool,
+    asleep: AtomicBool,
+    parker: Arc<Parker>,
+    bell: Arc<Bell>,
+}
+
+impl Awaited<'_> {
+    /// Whether it can be seen from here that what is awaited is there.
+    fn is_over(&self) -> bool {
+        matches!(self, Self::Alarm(alarm) if alarm.rung.load(Ordering::SeqCst))
+    }
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.rung.store(true, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) {
+            // It sleeps here or there.
+            self.parker.unpark();
+            self.bell.ring();
+        }
+    }
+}
+
+/// Runs a future to its end, with progress for all operations of the context.
+pub(crate) fn block_on<F: Future>(state: &State<Multiple>, future: F) -> F::Output {
+    let bell = Arc::clone(&state.engine.shared.bell);
+    let (rung, asleep) = (AtomicBool::new(true), AtomicBool::new(false));
+    let alarm = Arc::new(Alarm { rung, asleep, parker: parker::own(), bell });
+    let waker = Waker::from(Arc::clone(&alarm));
+    let mut task = TaskContext::from_waker(&waker);
+    let mut future = pin!(future);
+    let mut idle = Idle::default();
+    loop {
+        if alarm.rung.swap(false, Ordering::SeqCst) {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut task) {
+                return output;
+            }
+            idle.reset();
+        }
+        let mut engine = state.engine.hold();
+        engine.clock.renew_coarsely();
+        engine.turn(&mut idle, &Awaited::Alarm(&alarm), None);
+    }
+}

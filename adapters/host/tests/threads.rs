@@ -1,0 +1,438 @@
+//! Several threads on one context, with and without a progress thread. The ranks are threads too, each with a job of its own.
+
+#[allow(dead_code)] // others use the rest
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use common::jobs;
+use towline::{Any, Builder, Communicator, Error, Multiple, ThreadLevel, World};
+
+/// Transport, and whether there is a progress thread.
+const WAYS: [(&str, bool); 4] = [("sm", false), ("tcp", false), ("sm", true), ("tcp", true)];
+const THREADS: u32 = 8;
+
+type Shared = World<Multiple>;
+
+fn builder((transport, thread): (&str, bool)) -> Builder<Multiple> {
+    Builder::new().transports(transport).threads(Multiple).progress_thread(thread)
+}
+
+/// Runs `body` in each of two ranks, whose worlds are for several threads.
+fn ranks<T: Send>(way: (&str, bool), body: impl Fn(Shared) -> T + Sync) -> Vec<T> {
+    jobs(2, |_, job| body(builder(way).job(job).build().unwrap()))
+}
+
+/// Runs `body` in each of `count` threads.
+fn threads<T: Send>(count: u32, body: impl Fn(u32) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let body = &body;
+        let threads: Vec<_> = (0..count).map(|thread| scope.spawn(move || body(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("the thread ends well")).collect()
+    })
+}
+
+fn pattern(len: usize, seed: u32) -> Vec<u8> {
+    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
+}
+
+#[test]
+fn m3_the_level_that_was_asked_for_is_granted_and_told() {
+    fn is_for_all<T: Send + Sync>(_: &T) {}
+    let alone = Builder::new().build().unwrap();
+    assert_eq!((alone.threads(), alone.progress_thread()), (ThreadLevel::Single, None));
+    let world = Builder::new().threads(Multiple).build().unwrap();
+    assert_eq!((world.threads(), world.progress_thread()), (ThreadLevel::Multiple, None));
+    assert!(ThreadLevel::Single < ThreadLevel::Multiple);
+    is_for_all(&world);
+    is_for_all(world.everyone());
+    is_for_all(&world.dup().unwrap());
+    is_for_all(&std::sync::Arc::new(world));
+}
+
+/// All that can be done, with the same thread of the other rank.
+fn converse(world: &Communicator<Multiple>, thread: u32) -> Result<(), Error> {
+    let (other, seed) = (1 - world.rank(), |rank: u32| rank * 100 + thread);
+    for (round, len) in (0..).zip([0, 8, 300, 5000, 20_000, 300_000, 64, 9]) {
+        let tag = thread * 1000 + round;
+        let (mine, theirs) = (pattern(len, seed(world.rank())), pattern(len, seed(other)));
+        let mut into = vec![0u8; len];
+        world.sendrecv(&mine[..], other, tag, &mut into[..], other, tag)?;
+        assert!(into == theirs);
+        // In turns.
+        into.fill(0);
+        if world.rank() == 0 {
+            world.send(other, tag, &mine[..])?;
+            world.recv(other, tag, &mut into[..])?;
+        } else {
+            world.recv(Any, tag, &mut into[..])?;
+            world.ssend(other, tag, &mine[..])?;
+        }
+        assert!(into == theirs);
+        into.fill(0);
+        world.scope(|s| {
+            s.irecv(other, tag, &mut into[..])?;
+            s.isend(other, tag, &mine[..])?;
+            Ok::<(), Error>(())
+        })?;
+        assert!(into == theirs);
+        let sending = world.isend(other, tag, mine.clone())?;
+        assert_eq!(world.probe(other, tag)?.bytes, len as u64);
+        let message = world.mprobe(Any, tag)?;
+        into.fill(0);
+        message.recv(&mut into[..])?;
+        assert!(into == theirs);
+        assert!(sending.wait()? == mine);
+        let (received, _) = world.block_on_for_test(other, tag, mine)?;
+        assert!(received == theirs);
+    }
+    Ok(())
+}
+
+/// `async`, from a communicator.
+trait BlockOn {
+    fn block_on_for_test(&self, other: u32, tag: u32, mine: Vec<u8>) -> Result<(Vec<u8>, u64), Error>;
+}
+
+impl BlockOn for Communicator<Multiple> {
+    fn block_on_for_test(&self, other: u32, tag: u32, mine: Vec<u8>) -> Result<(Vec<u8>, u64), Error> {
+        let len = mine.len();
+        let sending = self.isend(other, tag, mine)?;
+        let mut receiving = self.irecv(other, tag, vec![0u8; len])?;
+        while !receiving.is_done() {
+            std::thread::yield_now();
+        }
+        let (buffer, status) = receiving.wait()?;
+        sending.wait()?;
+        Ok((buffer, status.bytes))
+    }
+}
+
+#[test]
+fn p3_eight_threads_on_one_context() {
+    for way in WAYS {
+        ranks(way, |world| {
+            threads(THREADS, |thread| converse(&world, thread).unwrap());
+            world.finish().unwrap();
+        });
+    }
+}
+
+#[test]
+fn p3_contexts_of_several_threads_each() {
+    for way in WAYS {
+        jobs(2, |_, job| {
+            let contexts = builder(way).job(job).contexts(2).unwrap();
+            let contexts: Vec<_> = contexts.into_iter().map(std::sync::Mutex::new).map(Some).collect();
+            let contexts = std::sync::Mutex::new(contexts);
+            threads(2, |index| {
+                let context = contexts.lock().unwrap()[index as usize].take().unwrap().into_inner().unwrap();
+                let world = context.enter();
+                threads(3, |thread| converse(&world, thread).unwrap());
+            });
+        });
+    }
+}
+
+#[test]
+fn p3_eight_contexts_with_a_thread_each() {
+    for transport in ["sm", "tcp"] {
+        jobs(2, |_, job| {
+            let contexts = Builder::new().transports(transport).job(job).contexts(THREADS).unwrap();
+            let running: Vec<_> = contexts
+                .into_iter()
+                .map(|context| {
+                    std::thread::spawn(move || {
+                        let world = context.enter();
+                        let (everyone, other) = (world.everyone(), 1 - world.rank());
+                        for (round, len) in (0..).zip([0, 8, 5000, 100_000]) {
+                            let mine = pattern(len, everyone.rank());
+                            for index in 0..THREADS {
+                                let partner = (world.address().index + index) % THREADS;
+                                let from = (world.address().index + THREADS - index) % THREADS;
+                                let [to, from] = [partner, from].map(|index| everyone.rank_of((other, index)).unwrap());
+                                let mut into = vec![0u8; len];
+                                everyone.sendrecv(&mine[..], to, round, &mut into[..], from, round).unwrap();
+                                assert!(into == pattern(len, from));
+                            }
+                        }
+                    })
+                })
+                .collect();
+            running.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+}
+
+#[test]
+fn b42_receives_of_any_take_each_message_once() {
+    const MESSAGES: u32 = 50;
+    for way in WAYS {
+        ranks(way, |world| {
+            let (other, seen) = (1 - world.rank(), AtomicU32::new(0));
+            threads(THREADS, |thread| {
+                if thread % 2 == 0 {
+                    for message in 0..MESSAGES {
+                        world.send(other, thread, &[thread, message]).unwrap();
+                    }
+                    return;
+                }
+                for _ in 0..MESSAGES {
+                    let mut into = [u32::MAX; 2];
+                    let status = world.recv(Any, Any, &mut into).unwrap();
+                    assert_eq!((status.tag, status.count::<u32>()), (into[0], 2));
+                    seen.fetch_add(into[0] * 1000 + into[1], Ordering::Relaxed);
+                }
+            });
+            let sum: u32 = (0..THREADS).step_by(2).flat_map(|t| (0..MESSAGES).map(move |m| t * 1000 + m)).sum();
+            assert_eq!(seen.into_inner(), sum, "{way:?}");
+            world.finish().unwrap();
+        });
+    }
+}
+
+#[test]
+fn m13_of_two_threads_only_one_takes_a_message() {
+    const MESSAGES: u32 = 60;
+    for way in WAYS {
+        ranks(way, |world| {
+            if world.rank() == 0 {
+                for message in 0..MESSAGES {
+                    // Short ones, and such that the probe finds no more than the announcement of.
+                    let len = if message % 3 == 0 { 100_000 } else { 2 };
+                    let mut words = vec![0; len];
+                    words[0] = message;
+                    world.send(1, 7, &words[..]).unwrap();
+                }
+                return;
+            }
+            let left = AtomicU32::new(MESSAGES);
+            let claim = || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+            let taken = threads(3, |thread| {
+                let mut taken = Vec::new();
+                while claim() {
+                    if thread == 2 {
+                        // One who receives beside those who probe.
+                        let (words, _) = world.recv_vec::<u32>(0, 7).unwrap();
+                        taken.push(words[0]);
+                        continue;
+                    }
+                    let message = world.mprobe(Any, 7).unwrap();
+                    let mut words = vec![u32::MAX; message.envelope().bytes as usize / 4];
+                    message.recv(&mut words[..]).unwrap();
+                    taken.push(words[0]);
+                }
+                taken
+            });
+            // Each took its own in the order in which they were sent.
+            assert!(taken.iter().all(|taken| taken.is_sorted()), "{way:?}");
+            let mut all = taken.concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..MESSAGES).collect::<Vec<_>>(), "{way:?}");
+        });
+    }
+}
+
+#[test]
+fn m13_a_probe_that_waits_sees_what_another_thread_took_in() {
+    for way in WAYS {
+        ranks(way, |world| {
+            let other = 1 - world.rank();
+            threads(4, |thread| match thread {
+                0 => (0..20).for_each(|_| {
+                    assert_eq!(world.probe(other, 5).unwrap().bytes, 8);
+                    world.recv(other, 5, &mut [0u8; 8]).unwrap();
+                    world.send(other, 6, b"seen").unwrap();
+                }),
+                1 => (0..20).for_each(|_| {
+                    world.send(other, 5, b"look out").unwrap();
+                    world.recv(other, 6, &mut [0u8; 4]).unwrap();
+                }),
+                _ => (0..100).for_each(|_| {
+                    world.sendrecv(&[thread], other, 10 + thread, &mut [0u32], other, 10 + thread).unwrap();
+                }),
+            });
+        });
+    }
+}
+
+#[test]
+fn p11_messages_move_while_the_program_computes() {
+    for transport in ["sm", "tcp"] {
+        let (posted, arrived) = (AtomicBool::new(false), AtomicBool::new(false));
+        ranks((transport, true), |world| {
+            let long = pattern(1 << 20, 1);
+            if world.rank() == 0 {
+                while !posted.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+                // Needs the other side to answer.
+                world.ssend(1, 1, &long[..]).unwrap();
+                arrived.store(true, Ordering::SeqCst);
+                return;
+            }
+            let receiving = world.irecv(0, 1, vec![0u8; 1 << 20]).unwrap();
+            posted.store(true, Ordering::SeqCst);
+            // Not a call of the library from here on.
+            while !arrived.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            assert!(receiving.wait().unwrap().0 == long, "{transport}");
+        });
+    }
+}
+
+#[test]
+fn p11_an_idle_progress_thread_sleeps() {
+    for transport in ["sm", "tcp"] {
+        ranks((transport, true), |world| {
+            world.sendrecv(&[1u8; 100], 1 - world.rank(), 1, &mut [0u8; 100], 1 - world.rank(), 1).unwrap();
+            let begin = std::time::Instant::now();
+            let before = world.progress_thread().unwrap().wakes;
+            // Computes, and does not call.
+            let digest = (0..300).fold(0u32, |sum, seed| sum ^ u32::from(pattern(10_000, seed)[9999]));
+            std::hint::black_box(digest);
+            let wakes = world.progress_thread().unwrap().wakes - before;
+            // What is said at the begin may be under way; then a timer, some times a second.
+            let most = 50 + begin.elapsed().as_millis() as u64 / 50;
+            assert!(wakes <= most, "{transport}: woke {wakes} times, {most} were enough");
+            world.finish().unwrap();
+        });
+    }
+}
+
+#[test]
+fn p11_callers_that_poll_and_the_thread_end_each_request_once() {
+    const ROUNDS: u32 = 200;
+    for transport in ["sm", "tcp"] {
+        ranks((transport, true), |world| {
+            let (other, ended) = (1 - world.rank(), AtomicU32::new(0));
+            threads(4, |thread| {
+                for round in 0..ROUNDS {
+                    let (len, tag) = (if round % 10 == 0 { 50_000 } else { 40 }, thread);
+                    let mut sending = world.isend(other, tag, pattern(len, round)).unwrap();
+                    let mut receiving = world.irecv(other, tag, vec![0u8; len]).unwrap();
+                    if thread % 2 == 0 {
+                        while !receiving.is_done() | !sending.is_done() {
+                            world.progress();
+                        }
+                    }
+                    assert!(receiving.wait().unwrap().0 == pattern(len, round));
+                    sending.wait().unwrap();
+                    ended.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            assert_eq!(ended.into_inner(), 4 * ROUNDS);
+            world.finish().unwrap();
+        });
+    }
+}
+
+#[test]
+fn threads_that_wait_run_futures_and_wake_each_other() {
+    for way in WAYS {
+        ranks(way, |world| {
+            let other = 1 - world.rank();
+            threads(4, |thread| {
+                for round in 0..20u32 {
+                    let echo = world.block_on(async {
+                        let sending = world.isend(other, thread, vec![round; 10 + 100 * thread as usize])?;
+                        let (buffer, _) = world.irecv(other, thread, vec![0u32; 1000])?.await?;
+                        sending.await?;
+                        Ok::<_, Error>(buffer[0])
+                    });
+                    assert_eq!(echo, Ok(round));
+                }
+            });
+        });
+    }
+}
+
+#[test]
+fn a_future_is_woken_by_another_thread_while_nothing_comes() {
+    for way in [("sm", false), ("sm", true)] {
+        ranks(way, |world| {
+            let slot = std::sync::Mutex::new((false, None::<std::task::Waker>));
+            threads(2, |thread| {
+                if thread == 0 {
+                    world.block_on(std::future::poll_fn(|task| {
+                        let mut slot = slot.lock().unwrap();
+                        slot.1 = Some(task.waker().clone());
+                        if slot.0 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                    }));
+                    return;
+                }
+                loop {
+                    let mut slot = slot.lock().unwrap();
+                    if let Some(waker) = slot.1.take() {
+                        slot.0 = true;
+                        drop(slot);
+                        return waker.wake();
+                    }
+                    drop(slot);
+                    std::thread::yield_now();
+                }
+            });
+        });
+    }
+}
+
+#[test]
+fn an_operation_may_end_in_another_thread_than_it_began() {
+    ranks(("sm", false), |world| {
+        let other = 1 - world.rank();
+        let receiving = world.irecv(other, 1, vec![0u8; 100_000]).unwrap();
+        let sending = world.isend(other, 1, pattern(100_000, other)).unwrap();
+        threads_pair(
+            || assert!(receiving.wait().unwrap().0 == pattern(100_000, world.rank())),
+            || assert_eq!(sending.wait().unwrap().len(), 100_000),
+        );
+    });
+}
+
+fn threads_pair(first: impl FnOnce() + Send, second: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let running = scope.spawn(first);
+        second();
+        running.join().unwrap();
+    });
+}
+
+#[test]
+fn the_loss_of_a_peer_ends_what_all_threads_wait_for() {
+    for way in WAYS {
+        let quick = |config: &mut towline::Config| config.finish_timeout_ms = 100;
+        jobs(2, |rank, job| {
+            let world = builder(way).configure(quick).job(job).build().unwrap();
+            world.barrier().unwrap();
+            if rank == 1 {
+                let vanished = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+                    let _world = world;
+                    std::panic::resume_unwind(Box::new("gone"));
+                }));
+                assert!(vanished.is_err());
+                return;
+            }
+            let ends = threads(4, |thread| world.recv(1, thread, &mut [0u8; 4]).unwrap_err());
+            assert!(ends.iter().all(|end| *end == Error::PeerFailed { rank: 1 }), "{way:?}: {ends:?}");
+        });
+    }
+}
+
+#[test]
+fn threads_send_to_their_own_rank() {
+    for thread in [false, true] {
+        let world = builder(("sm", thread)).build().unwrap();
+        threads(THREADS, |thread| {
+            for round in 0..50u32 {
+                world.send(0, thread + 100, &round).unwrap();
+                let mut into = u32::MAX;
+                // Of the neighbour, who may sleep.
+                let from = (thread + 1) % THREADS + 100;
+                assert_eq!(world.recv(0, from, &mut into).unwrap().tag, from);
+                assert_eq!(into, round);
+            }
+        });
+        world.finish().unwrap();
+    }
+}
