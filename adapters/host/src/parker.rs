@@ -48,13 +48,11 @@ impl Wake for Parker {
     }
 }
 
-#[cfg(not(loom))]
 thread_local! {
     static OWN: Arc<Parker> = Arc::new(Parker::new());
 }
 
 /// The calling thread's.
-#[cfg(not(loom))]
 pub(crate) fn own() -> Arc<Parker> {
     // A thread that is about to end has lost its own, and takes a new one each time.
     OWN.try_with(Arc::clone).unwrap_or_else(|_| Arc::new(Parker::new()))
