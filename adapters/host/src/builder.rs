@@ -292,7 +292,8 @@ impl<L: Threads> Builder<L> {
         }
         let grid = |index| Grid { own: Address { rank: job.rank(), index }, ranks, contexts };
         let (first, grids) = (grid(0), (0..contexts).map(grid).collect::<Vec<_>>());
-        let mut opened = grids.iter().map(|grid| open(&config, &job, *grid)).collect::<Result<Vec<_>, _>>()?;
+        let mut opened =
+            grids.iter().map(|grid| open(&config, &job, *grid, self.progress_thread)).collect::<Result<Vec<_>, _>>()?;
         for own in self.rails {
             let add = |opened: &mut Opened, rail| opened.rails.push(AnyRail::Dyn(DynRail(rail)));
             match own {

@@ -21,6 +21,7 @@
 //! | look before receiving | [`probe`](Communicator::probe), [`mprobe`](Communicator::mprobe) |
 //! | columns and other parts of buffers | [`View`], [`ViewMut`], [`vector`], [`Layout`] |
 //! | one context for each thread | [`Builder::contexts`], [`Context`], [`everyone`](World::everyone) |
+//! | several threads on one context, a progress thread | [`Builder::threads`], [`Multiple`], [`Builder::progress_thread`](Builder::progress_thread) |
 //! | all together | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`split`](Communicator::split) |
 //!
 //! Memory in flight cannot be freed or changed by safe code: blocking calls borrow it, a scope waits for all that began in
@@ -28,7 +29,7 @@
 //!
 //! A [`World`] is a context: an engine and rails of its own, for one thread. A process may have
 //! [several](Builder::contexts), one for each thread, which share nothing that a message passes; or its threads take part as
-//! ranks of their own (see [`Builder::job`]).
+//! ranks of their own (see [`Builder::job`]). A world of [`Multiple`] threads is shared by all of them, behind a lock.
 // Not under loom, which models modules alone: its rails are not there then.
 #![cfg(all(target_os = "linux", not(loom)))]
 #![deny(missing_docs)]
@@ -65,7 +66,7 @@ mod views;
 mod world;
 
 pub use towline_bootstrap as bootstrap;
-pub use towline_core::btl::Rail;
+pub use towline_core::btl::{Capabilities, Rail};
 pub use towline_core::convertor::{Layout, LayoutError, Misfit, Piece};
 pub use towline_core::mtl::CommError;
 pub use towline_core::pml::Counters;

@@ -17,7 +17,7 @@ pub(crate) struct Opened {
 }
 
 /// Opens what is asked for, under the context's own number among all of the job.
-pub(crate) fn open(config: &Config, job: &Job, grid: Grid) -> Result<Opened, SetupError> {
+pub(crate) fn open(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<Opened, SetupError> {
     let asked = entries(&config.transports);
     let mut opened = Opened { rails: Vec::new(), failures: Vec::new() };
     for name in TRANSPORTS {
@@ -29,8 +29,8 @@ pub(crate) fn open(config: &Config, job: &Job, grid: Grid) -> Result<Opened, Set
         let links = if name == "tcp" { config.links } else { 1 };
         for link in 0..links {
             let rail = match name {
-                "sm" => open_sm(config, job, grid),
-                _ => open_tcp(config, job, grid, link as u8),
+                "sm" => open_sm(config, job, grid, thread),
+                _ => open_tcp(config, job, grid, link as u8, thread),
             };
             match rail {
                 Ok(rail) => opened.rails.push(rail),
@@ -45,8 +45,9 @@ pub(crate) fn open(config: &Config, job: &Job, grid: Grid) -> Result<Opened, Set
     Ok(opened)
 }
 
-fn open_sm(config: &Config, job: &Job, grid: Grid) -> Result<AnyRail, String> {
+fn open_sm(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<AnyRail, String> {
     let mut sm = towline_sm::Config::new(job.job_id(), grid.own_number(), grid.total());
+    sm.progress_thread = thread;
     sm.directory = config.sm_directory.as_str().into();
     sm.eager_ring_bytes = config.sm_eager_ring_bytes;
     sm.eager_limit_bytes = config.sm_eager_limit_bytes;
@@ -79,12 +80,13 @@ pub(crate) fn local_contexts(job: &Job, grid: Grid) -> usize {
     job.local_ranks().map_or(1, <[u32]>::len) * grid.contexts as usize
 }
 
-fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8) -> Result<AnyRail, String> {
+fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, thread: bool) -> Result<AnyRail, String> {
     let key = towline_tcp::JobKey::new(*job.key().bytes());
     let mut tcp = towline_tcp::Config::new(job.job_id(), grid.own_number(), key);
     let buffer = (config.tcp_socket_bytes != 0).then_some(config.tcp_socket_bytes);
     let exclude = entries(&config.tcp_exclude);
     tcp.link = link;
+    tcp.progress_thread = thread;
     tcp.filter.include = entries(&config.tcp_include);
     tcp.filter.exclude = (!exclude.is_empty()).then_some(exclude);
     tcp.ports = ports(&config.tcp_ports)

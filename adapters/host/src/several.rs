@@ -44,6 +44,8 @@ struct Room {
     duty: Duty<Instant>,
     /// Messages that threads wait for.
     probes: Vec<(Pattern, Call)>,
+    /// Peers that were lost when those threads were last told.
+    lost: u64,
 }
 
 // SAFETY: as for a `Context` on its way to its thread: everything in an engine was made for it and is reached through it
@@ -89,7 +91,7 @@ impl Lock for Several {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let bed = Bed::for_several(&mut engine.mtl.pml().rails_mut().0, &bell)?;
         let shared = Arc::new(Shared {
-            room: Mutex::new(Room { engine, duty: Duty::new(), probes: Vec::new() }),
+            room: Mutex::new(Room { engine, duty: Duty::new(), probes: Vec::new(), lost: 0 }),
             bed,
             bell: Arc::new(Bell(bell)),
             over: AtomicBool::new(false),
@@ -329,8 +331,11 @@ impl Guard<'_> {
     #[cold]
     fn tell_probes(&mut self) {
         let room = &mut *self.room;
+        // Who waits for a message of a peer that is lost finds out by itself.
+        let lost = room.engine.mtl.counters().lost;
+        let all = std::mem::replace(&mut room.lost, lost) != lost;
         for ((comm, source, tag), call) in &room.probes {
-            if room.engine.mtl.iprobe(*comm, *source, *tag).is_some() {
+            if all || room.engine.mtl.iprobe(*comm, *source, *tag).is_some() {
                 call.call();
             }
         }

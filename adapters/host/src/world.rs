@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 
 use rustix::event::{EventfdFlags, eventfd};
+use towline_core::btl::Capabilities;
 use towline_core::pml::{Counters, Rails};
 
 use crate::address::Address;
@@ -231,6 +232,19 @@ impl<L: Threads> World<L> {
         let mut engine = self.context().engine.hold();
         let rails = engine.mtl.pml().rails_mut();
         (0..rails.count()).filter_map(|index| Some(rails.rail(index)?.attributes().name)).collect()
+    }
+
+    /// What each rail in use promises, as [`rails`](Self::rails) names them.
+    ///
+    /// ```
+    /// use towline::Capabilities;
+    ///
+    /// assert!(towline::init()?.capabilities().iter().all(|rail| rail.contains(Capabilities::SEND)));
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn capabilities(&self) -> Vec<Capabilities> {
+        use towline_core::btl::Rail as _;
+        self.context().engine.hold().mtl.rails().0.iter().map(|rail| rail.attributes().capabilities).collect()
     }
 
     /// Counts of what the engine did so far.

@@ -6,7 +6,7 @@ mod common;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use common::jobs;
-use towline::{Any, Builder, Communicator, Error, Multiple, ThreadLevel, World};
+use towline::{Any, Builder, Capabilities, Communicator, Error, Multiple, ThreadLevel, World};
 
 /// Transport, and whether there is a progress thread.
 const WAYS: [(&str, bool); 4] = [("sm", false), ("tcp", false), ("sm", true), ("tcp", true)];
@@ -160,6 +160,20 @@ fn p3_eight_contexts_with_a_thread_each() {
                 })
                 .collect();
             running.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+}
+
+#[test]
+fn b42_a_progress_thread_shows_in_what_the_rails_promise() {
+    for (transport, thread) in WAYS {
+        ranks((transport, thread), |world| {
+            for (name, promised) in world.rails().iter().zip(world.capabilities()) {
+                // What goes to the process itself waits for nobody.
+                let expected = thread && *name != "loopback";
+                assert_eq!(promised.contains(Capabilities::PROGRESS_THREAD), expected, "{name}");
+            }
+            world.finish().unwrap();
         });
     }
 }

@@ -26,6 +26,9 @@ pub struct Config {
     pub rank: u32,
     /// How many numbers there are: the doorbell has two bits for each. At most 2^20.
     pub ranks: u32,
+    /// Whether a thread makes progress on this rail while its user computes, so that whoever is above protects what it shares
+    /// with it: said in the attributes, and nothing else. Default `false`.
+    pub progress_thread: bool,
     /// Bytes of the ring for short frames to one peer, a power of two. Default 64 KiB.
     pub eager_ring_bytes: u32,
     /// Longest short frame, header included. Default 8184 B, which is 128 slots.
@@ -71,6 +74,7 @@ impl Config {
             job,
             rank,
             ranks,
+            progress_thread: false,
             eager_ring_bytes: 64 << 10,
             eager_limit_bytes: 8184,
             bulk_ring_bytes: 256 << 10,

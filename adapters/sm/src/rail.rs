@@ -154,7 +154,11 @@ impl Rail {
         let card = Card { place, user, rank: config.rank, job: config.job, nonce, process: me };
         let attributes = Attributes {
             name: "sm",
-            capabilities: Capabilities::SEND,
+            capabilities: Capabilities::SEND.union(if config.progress_thread {
+                Capabilities::PROGRESS_THREAD
+            } else {
+                Capabilities::empty()
+            }),
             exclusivity: EXCLUSIVITY_HOST,
             latency: config.latency_nanos,
             bandwidth: config.bandwidth_megabytes_per_second,

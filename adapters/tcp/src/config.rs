@@ -75,6 +75,9 @@ pub struct Config {
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
+    /// Whether a thread makes progress on this rail while its user computes, so that whoever is above protects what it shares
+    /// with it: said in the attributes, and nothing else. Default `false`.
+    pub progress_thread: bool,
     /// Number of this link among those of the process. Link `n` connects to link `n` of the peer; each is a rail of its
     /// own.
     pub link: u8,
@@ -149,6 +152,7 @@ impl Config {
             job,
             rank,
             key,
+            progress_thread: false,
             link: 0,
             filter: Filter::default(),
             ports: 0..=0,

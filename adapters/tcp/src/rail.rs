@@ -435,9 +435,10 @@ pub(crate) const fn unword(word: u64) -> (u64, u32) {
 }
 
 fn attributes(config: &Config) -> Attributes {
+    let thread = if config.progress_thread { Capabilities::PROGRESS_THREAD } else { Capabilities::empty() };
     Attributes {
         name: "tcp",
-        capabilities: Capabilities::SEND.union(Capabilities::SEND_INPLACE),
+        capabilities: Capabilities::SEND.union(Capabilities::SEND_INPLACE).union(thread),
         exclusivity: EXCLUSIVITY_LOW,
         latency: config.latency_nanos,
         bandwidth: config.bandwidth_megabytes_per_second,

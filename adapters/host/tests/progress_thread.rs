@@ -1,0 +1,34 @@
+//! Which threads a process has: nothing else may run beside these tests, so there is one.
+
+use towline::{Builder, Multiple};
+
+fn tasks() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[test]
+fn p3_no_thread_exists_unless_it_was_asked_for() {
+    let before = tasks();
+    for transport in ["sm", "tcp"] {
+        let alone = Builder::new().transports(transport).build().unwrap();
+        assert_eq!(tasks(), before, "{transport}");
+        let shared = Builder::new().transports(transport).threads(Multiple).build().unwrap();
+        assert_eq!(tasks(), before, "{transport}");
+        let refused = Builder::new().transports(transport).threads(Multiple).progress_thread(false).build().unwrap();
+        assert_eq!(tasks(), before, "{transport}");
+        let busy = Builder::new().transports(transport).threads(Multiple).progress_thread(true).build().unwrap();
+        assert_eq!(tasks(), before + 1, "{transport}");
+        assert!(busy.progress_thread().is_some());
+        let contexts =
+            Builder::new().transports(transport).threads(Multiple).progress_thread(true).contexts(3).unwrap();
+        assert_eq!(tasks(), before + 4, "{transport}: one for each context");
+        // It goes with its world.
+        drop(contexts);
+        assert_eq!(tasks(), before + 1, "{transport}");
+        busy.finish().unwrap();
+        assert_eq!(tasks(), before, "{transport}");
+        shared.finish().unwrap();
+        refused.finish().unwrap();
+        alone.finish().unwrap();
+    }
+}
