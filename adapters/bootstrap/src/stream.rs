@@ -50,6 +50,11 @@ impl Stream {
     pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
+        // A host that is gone without a word is noticed after 5 s: it is asked after 2 s of silence, each second, three times.
+        rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+        rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(2))?;
+        rustix::net::sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(1))?;
+        rustix::net::sockopt::set_tcp_keepcnt(&stream, 3)?;
         Ok(Self::Tcp(stream))
     }
 

@@ -101,6 +101,7 @@ fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, thread: bool) -> R
     tcp.epoll_interval_polls = config.tcp_epoll_polls;
     tcp.bandwidth_megabytes_per_second = config.tcp_bandwidth_mb_s;
     tcp.connect_timeout = Duration::from_millis(config.tcp_connect_timeout_ms.into());
+    tcp.dead_host_timeout = Duration::from_millis(config.peer_timeout_ms.into());
     towline_tcp::Rail::new(tcp).map(AnyRail::Tcp).map_err(|why| why.to_string())
 }
 

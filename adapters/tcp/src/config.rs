@@ -138,8 +138,10 @@ pub struct Config {
     pub address_timeout: Duration,
     /// For an unknown caller to say a well-formed hello. Default: 5 s.
     pub hello_timeout: Duration,
-    /// From the last word of a peer's host to its being given up, where nothing is on its way to it; zero leaves it to
-    /// the kernel, whose limit is hours. What is on its way is given up by the kernel's own limit. Default: 50 s.
+    /// From the last word of a peer's host to its being given up; zero leaves it to the kernel, whose limit is hours. It
+    /// is the kernel of that host that answers, so a peer that computes or is stopped is not given up. While nothing is
+    /// on its way to the host the kernel asks by itself, in whole seconds; else the rail looks, when it is polled, whether
+    /// anything was acknowledged. Default: 5 s.
     pub dead_host_timeout: Duration,
     /// Inbound connections in the middle of a hello; others wait in the kernel's queue. Default: 128.
     pub pending_inbound: u32,
@@ -177,7 +179,7 @@ impl Config {
             connect_timeout: Duration::from_secs(120),
             address_timeout: Duration::from_secs(10),
             hello_timeout: Duration::from_secs(5),
-            dead_host_timeout: Duration::from_secs(50),
+            dead_host_timeout: Duration::from_secs(5),
             pending_inbound: 128,
         }
     }

@@ -70,6 +70,7 @@ impl Rail {
                     }
                     return;
                 }
+                Err(error) if is_out_of_descriptors(&error) => return self.rest(target, &error),
                 Err(error) => {
                     self.counters.attempts_failed += 1;
                     log::warn!("tcp link {}: rank {} at {remote}: {error}", self.config.link, target.rank);
@@ -79,6 +80,44 @@ impl Rail {
                 }
             }
         }
+    }
+
+    /// There is no descriptor for an attempt: it is made once there may be one again, until the peer's time is up.
+    #[cold]
+    fn rest(&mut self, target: Target, error: &io::Error) {
+        let (link, rank) = (self.config.link, target.rank);
+        self.counters.out_of_descriptors += 1;
+        if self.now >= target.deadline {
+            log::error!("tcp link {link}: rank {rank} cannot be connected: {error}; raise the limit (ulimit -n)");
+            return self.lose(target.endpoint, Lost::TimedOut);
+        }
+        if !self.resting.contains(&target.endpoint) {
+            log::warn!("tcp link {link}: the connection to rank {rank} has to wait: {error}; raise the limit (ulimit -n)");
+            self.resting.push(target.endpoint);
+        }
+        let again = (self.now + REST).min(target.deadline);
+        self.rested = Some(self.rested.map_or(again, |rested| rested.min(again)));
+        self.note_deadline(again);
+    }
+
+    /// Tries again what had no descriptor. Where there is still none, all of them rest again.
+    fn try_rested(&mut self) {
+        self.rested = None;
+        for _ in 0..self.resting.len() {
+            let Some(endpoint) = self.resting.first().copied() else { return };
+            self.attempt(endpoint);
+            // Unless it rests again, it is on its way, or given up.
+            let rests = self.rested.is_some() && self.is_without_attempt(endpoint);
+            self.resting.retain(|it| *it != endpoint);
+            if rests {
+                self.resting.push(endpoint);
+            }
+        }
+    }
+
+    fn is_without_attempt(&mut self, endpoint: u32) -> bool {
+        let way = self.entry(endpoint).map(|entry| &entry.way);
+        matches!(way, Some(Way::Connecting(Attempt { pending: None, .. })))
     }
 
     /// One of our own attempts came to nothing: the peer's own is taken, or the next address tried.
@@ -113,7 +152,7 @@ impl Rail {
     pub(crate) fn accept(&mut self) {
         for at in 0..self.listeners.len() {
             for _ in 0..ACCEPTS {
-                if self.inbound >= self.config.pending_inbound {
+                if self.inbound >= self.config.pending_inbound && !self.make_room() {
                     return self.listen(false);
                 }
                 match self.listeners[at].accept() {
@@ -135,13 +174,32 @@ impl Rail {
         }
     }
 
+    /// Others wait, and all places are taken: whoever has been there longest without a word that counts gives way, if it has
+    /// been there long enough. Else it is asked again when that is so.
+    fn make_room(&mut self) -> bool {
+        let hello = span(self.config.hello_timeout);
+        let slots = (0..).zip(&self.pendings);
+        let waiting = slots.filter_map(|(slot, pending)| {
+            let (since, may) = pending.as_ref()?.in_the_way(hello)?;
+            Some((since + may, slot))
+        });
+        let Some((due, slot)) = waiting.min() else { return false };
+        if due > self.now {
+            self.crowded_until = Some(due);
+            self.note_deadline(due);
+            return false;
+        }
+        self.pending_failed(slot, false, &Failure::TimedOut("hello"));
+        true
+    }
+
     fn accepted(&mut self, socket: Socket, remote: Option<std::net::SocketAddr>) {
         self.counters.accepted += 1;
         let Some(remote) = remote else { return };
         let slot = self.free_pending();
         let word = self.new_word(WORD_PENDING, slot);
-        let deadline = self.now + span(self.config.hello_timeout);
-        let pending = Pending::inbound(socket, remote, word, deadline);
+        let pending = Pending::inbound(socket, remote, word, self.now, span(self.config.hello_timeout));
+        let deadline = pending.deadline;
         if let Err(error) = pending.socket.set_nonblocking(true).and_then(|()| pending.register(&self.epoll)) {
             log::error!("tcp link {}: caller {remote}: {error}", self.config.link);
             return;
@@ -360,6 +418,18 @@ impl Rail {
             self.listen_again = None;
             self.listen(true);
         }
+        if self.crowded_until.is_some_and(|until| until <= now) {
+            self.crowded_until = None;
+            if self.listen_again.is_none() {
+                self.listen(true);
+            }
+        }
+        if self.rested.is_some_and(|rested| rested <= now) {
+            self.try_rested();
+        }
+        if self.watch_at.is_some_and(|at| at <= now) {
+            self.watch_hosts();
+        }
         for slot in 0..self.pendings.len() as u32 {
             let Some(Some(pending)) = self.pendings.get(slot as usize) else { continue };
             if pending.deadline > now {
@@ -386,7 +456,8 @@ impl Rail {
                 Way::Connecting(attempt) => Some(attempt.deadline),
                 _ => None,
             });
-        self.next_deadline = pendings.chain(awaiting).chain(self.listen_again).min();
+        let rests = self.listen_again.into_iter().chain(self.rested).chain(self.watch_at).chain(self.crowded_until);
+        self.next_deadline = pendings.chain(awaiting).chain(rests).min();
     }
 }
 
@@ -405,6 +476,6 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-fn span(duration: std::time::Duration) -> Duration {
+pub(crate) fn span(duration: std::time::Duration) -> Duration {
     Duration::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -32,6 +32,7 @@ pub mod route;
 mod sys;
 mod transfer;
 mod tunables;
+mod watch;
 
 pub use config::{Config, JobKey};
 pub use counters::Counters;

@@ -1,11 +1,13 @@
 //! The options that sockets are given.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use socket2::{Socket, TcpKeepalive};
 
 use crate::config::Config;
+use crate::sys;
 
 /// Sizes the kernel's buffers, before connecting so that the window scale knows of it; inbound ones inherit it.
 pub(crate) fn set_buffers(config: &Config, socket: &Socket) -> io::Result<()> {
@@ -22,15 +24,33 @@ pub(crate) fn set_buffers(config: &Config, socket: &Socket) -> io::Result<()> {
 /// does not read is not gone: its kernel answers for it.
 pub(crate) fn tune(config: &Config, socket: &Socket) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
-    let silence = config.dead_host_timeout;
-    if !silence.is_zero() {
-        let probe = (silence / 10).max(Duration::from_secs(1));
-        let probes = TcpKeepalive::new().with_time(silence / 2).with_interval(probe).with_retries(5);
-        socket.set_tcp_keepalive(&probes)?;
-    }
+    watch_host(config.dead_host_timeout, socket)?;
     if !config.host_congestion_control.is_empty() && stays_here(socket)? {
         socket.set_tcp_congestion(config.host_congestion_control.as_bytes())?;
     }
+    Ok(())
+}
+
+/// Has the kernel find out that a host is gone: after `silence` where nothing is on its way to it. Where something is, it
+/// goes on to send that, and [`watch`](crate::watch) looks what comes of it.
+///
+/// `TCP_USER_TIMEOUT` is not for this: the kernel ends by it also connections whose peer reads nothing for so long, though
+/// its host answers each time that it is asked whether there is room again. That is a peer that computes, or was stopped.
+fn watch_host(silence: Duration, socket: &Socket) -> io::Result<()> {
+    if silence.is_zero() {
+        return Ok(());
+    }
+    // The kernel counts in seconds: half of the time to become curious, and as many questions as fit in the rest.
+    let second = Duration::from_secs(1);
+    let time = Duration::from_secs((silence / 2).as_secs()).max(second);
+    let interval = Duration::from_secs((silence / 10).as_secs()).max(second);
+    let questions = (silence.saturating_sub(time).as_secs() / interval.as_secs()).clamp(1, 127) as u32;
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(questions),
+    )?;
+    // Questions about room, and what is sent again, are to come often enough to tell; else they come up to two minutes
+    // apart. Kernels before 6.15 do not know this, and notice a host that went while its rank read nothing later.
+    let _ = sys::set_most_between_tries(socket.as_raw_fd(), (silence / 4).max(second));
     Ok(())
 }
 

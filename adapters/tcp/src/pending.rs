@@ -6,11 +6,14 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
 use socket2::Socket;
-use towline_core::time::Instant;
+use towline_core::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::hello::{BadHello, HELLO, Hello, MAGIC, PROOF, Role, Transcript, VERDICT, Verdict};
 use crate::sys::{Epoll, Interest};
+
+/// A caller that says nothing may keep others waiting so long.
+const IN_THE_WAY: Duration = Duration::from_millis(500);
 
 /// Longest message of a hello.
 const LONGEST: usize = HELLO + PROOF;
@@ -39,6 +42,8 @@ pub(crate) struct Pending {
     pub(crate) remote: SocketAddr,
     pub(crate) word: u64,
     pub(crate) deadline: Instant,
+    /// When a listener took it; for outbound ones nothing.
+    since: Instant,
     /// Whom it goes to; `None` for inbound ones.
     pub(crate) target: Option<Target>,
     stage: Stage,
@@ -127,8 +132,9 @@ impl Pending {
     }
 
     /// A connection that a listener took.
-    pub(crate) fn inbound(socket: Socket, remote: SocketAddr, word: u64, deadline: Instant) -> Self {
-        let mut pending = Self::new(socket, remote, Stage::AwaitHello, word, deadline);
+    pub(crate) fn inbound(socket: Socket, remote: SocketAddr, word: u64, now: Instant, hello: Duration) -> Self {
+        let mut pending = Self::new(socket, remote, Stage::AwaitHello, word, now + hello);
+        pending.since = now;
         pending.inn.len = HELLO;
         pending
     }
@@ -139,6 +145,7 @@ impl Pending {
             remote,
             word,
             deadline,
+            since: Instant::ZERO,
             target: None,
             stage,
             interest: Interest::Read,
@@ -163,6 +170,17 @@ impl Pending {
     /// Whether the other side may have taken this outbound connection for good already.
     pub(crate) fn has_proved(&self) -> bool {
         self.stage == Stage::AwaitVerdict
+    }
+
+    /// Since when it takes the place of others, and how long it may where they wait for it: a caller that has said nothing
+    /// not as long as one that awaits its proof, whose engine may be busy. `None` for one that has proved itself, and for
+    /// our own.
+    pub(crate) fn in_the_way(&self, hello: Duration) -> Option<(Instant, Duration)> {
+        match self.stage {
+            Stage::AwaitHello => Some((self.since, IN_THE_WAY.min(hello))),
+            Stage::AwaitProof => Some((self.since, hello)),
+            _ => None,
+        }
     }
 
     /// What is waited for, for the log.

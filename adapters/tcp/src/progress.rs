@@ -200,7 +200,8 @@ impl Rail {
                 Filled::Broken(number) => {
                     let error = std::io::Error::from_raw_os_error(number);
                     log::warn!("tcp: {peer:?} at {}: {error}", stream.remote);
-                    return self.ended(endpoint, peer, Lost::Broken);
+                    let gone = matches!(number, libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH);
+                    return self.ended(endpoint, peer, if gone { Lost::TimedOut } else { Lost::Broken });
                 }
             }
         }

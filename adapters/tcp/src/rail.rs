@@ -57,6 +57,9 @@ pub struct Rail {
     /// When a listener that ran out of descriptors is tried again.
     pub(crate) listen_again: Option<Instant>,
 
+    /// When callers in the middle of a hello may have to give way to those that wait.
+    pub(crate) crowded_until: Option<Instant>,
+
     /// By endpoint.
     pub(crate) peers: Vec<Option<PeerEntry>>,
     /// Endpoints without a peer.
@@ -81,6 +84,10 @@ pub struct Rail {
     pub(crate) wanted: VecDeque<u32>,
     /// Endpoints whose own attempt gave way to one of the peer's that is not here yet.
     pub(crate) awaiting: Vec<u32>,
+    /// Endpoints that there was no descriptor for to connect to; each once.
+    pub(crate) resting: Vec<u32>,
+    /// When they are tried again.
+    pub(crate) rested: Option<Instant>,
     /// Endpoints that data came from last, latest first.
     pub(crate) hot: Vec<u32>,
     pub(crate) large: Large,
@@ -91,6 +98,8 @@ pub struct Rail {
     pub(crate) now: Instant,
     /// Not later than the earliest deadline of anything.
     pub(crate) next_deadline: Option<Instant>,
+    /// When it is to be looked which hosts answer; `None` while there is no connection.
+    pub(crate) watch_at: Option<Instant>,
     pub(crate) polls: u32,
     pub(crate) send_turn: bool,
     pub(crate) counters: Counters,
@@ -219,6 +228,7 @@ impl Rail {
             listeners,
             listening: true,
             listen_again: None,
+            crowded_until: None,
             peers: Vec::new(),
             free: Vec::new(),
             ranks: HashMap::new(),
@@ -232,12 +242,15 @@ impl Rail {
             sending: VecDeque::new(),
             wanted: VecDeque::new(),
             awaiting: Vec::new(),
+            resting: Vec::new(),
+            rested: None,
             hot: Vec::with_capacity(config.direct_connections as usize + 1),
             large,
             held: None,
             granted: None,
             now: Instant::ZERO,
             next_deadline: None,
+            watch_at: None,
             polls: 0,
             send_turn: false,
             counters: Counters::default(),
@@ -327,6 +340,7 @@ impl Rail {
         entry.way = Way::Up(Box::new(stream));
         let rank = entry.rank;
         self.up += 1;
+        self.begin_watch();
         self.counters.established += 1;
         // Room for all that one connection can have to report at once, for each.
         self.events.reserve(self.up * (IN_PLACE_MAX + 4));
@@ -384,6 +398,7 @@ impl Rail {
         self.sending.retain(|it| *it != endpoint);
         self.hot.retain(|it| *it != endpoint);
         self.awaiting.retain(|it| *it != endpoint);
+        self.resting.retain(|it| *it != endpoint);
         if self.held == Some(endpoint) {
             self.held = None;
         }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 pub(crate) use libc::iovec;
 
@@ -84,6 +85,40 @@ fn refused() -> Moved {
         libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM => Moved::Nothing,
         _ => Moved::Broken(number),
     }
+}
+
+/// How the host at the other end answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Answers {
+    /// Since the last one.
+    pub(crate) silence: Duration,
+    /// How often the kernel has sent something again, or asked for room, without an answer since.
+    pub(crate) tries: u32,
+}
+
+/// How the host at the other end of a TCP connection answers; `None` where the kernel does not tell.
+pub(crate) fn answers(socket: RawFd) -> Option<Answers> {
+    // SAFETY: plain numbers, for which 0 is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, of what is longer the front.
+    let result =
+        unsafe { libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut len) };
+    (result == 0).then(|| Answers {
+        silence: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+        tries: u32::from(info.tcpi_retransmits) + u32::from(info.tcpi_probes),
+    })
+}
+
+/// The most time between two tries of the kernel to get something across.
+pub(crate) fn set_most_between_tries(socket: RawFd, time: Duration) -> io::Result<()> {
+    const TCP_RTO_MAX_MS: libc::c_int = 44;
+    let millis = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX).clamp(1000, 120_000);
+    let len = size_of_val(&millis) as libc::socklen_t;
+    // SAFETY: the kernel reads one number.
+    let result =
+        unsafe { libc::setsockopt(socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, (&raw const millis).cast(), len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A set of sockets to wait for, each with a word of ours.
