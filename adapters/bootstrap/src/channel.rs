@@ -25,15 +25,19 @@ pub(crate) enum Kind {
     Finish = 6,
     /// Rank: end the job; a code (4 bytes) and a message in UTF-8. Server: understood.
     Abort = 7,
-    /// Rank: a part of it will take part in nothing further, though the rank goes on; its number (4 bytes).
+    /// Rank: a part of it will take part in nothing further, though the rank goes on; its number (4 bytes), with
+    /// [`DIED`] where it did not come to its end in good order.
     Part = 8,
     /// Rank: it wants to hear of the ends of ranks and parts from number n on (4 bytes). Server: the number to go on from
-    /// (4 bytes), and of each end its rank (4 bytes) and part (4 bytes), [`WHOLE`] for all of the rank.
+    /// (4 bytes), and of each end its rank (4 bytes) and part (4 bytes), [`WHOLE`] for all of the rank, with [`DIED`] where
+    /// that was not in good order.
     Ends = 9,
 }
 
 /// In the place of a part: the whole rank.
-pub(crate) const WHOLE: u32 = u32::MAX;
+pub(crate) const WHOLE: u32 = DIED - 1;
+/// Added to a part that did not come to its end in good order.
+pub(crate) const DIED: u32 = 1 << 31;
 
 impl Kind {
     fn from_wire(kind: u16) -> Option<Self> {

@@ -10,7 +10,7 @@ use towline_core::modex::{
     WatchError, entry_size,
 };
 
-use crate::channel::{Kind, PAYLOAD_MAX, WHOLE, reached};
+use crate::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE, reached};
 use crate::error::Error;
 use crate::greet::{self, Joined, Link, word};
 use crate::host::Host;
@@ -59,6 +59,8 @@ pub struct End {
     pub rank: u32,
     /// The part; none for the whole rank.
     pub part: Option<u32>,
+    /// It did not come to its end in good order.
+    pub died: bool,
 }
 
 /// What a rank has heard of the ends of others.
@@ -340,12 +342,12 @@ impl Job {
     }
 
     /// Tells the launcher that a part of this rank has ended, such as one of several threads that others know: they hear of
-    /// it when they [ask](Self::ask_for_ends). Does not wait.
+    /// it when they [ask](Self::ask_for_ends), and whether it `died` instead of ending in good order. Does not wait.
     ///
     /// # Errors
     /// [`Error::Lost`] where the launcher is gone.
-    pub fn part_ended(&mut self, part: u32) -> Result<(), Error> {
-        self.mention(Kind::Part, part)
+    pub fn part_ended(&mut self, part: u32, died: bool) -> Result<(), Error> {
+        self.mention(Kind::Part, if died { part | DIED } else { part })
     }
 
     /// Asks the launcher which ranks have ended in the meantime, well or not, and which parts of ranks. Does not wait: what
@@ -513,11 +515,12 @@ impl Job {
     fn take_ends(&mut self, payload: &[u8]) -> Result<(), Error> {
         (self.ends.next, self.ends.asked) = (word(payload, 0)?, false);
         for at in (4..payload.len()).step_by(8) {
-            let (rank, part) = (word(payload, at)?, word(payload, at + 4)?);
+            let (rank, word) = (word(payload, at)?, word(payload, at + 4)?);
+            let (part, died) = (word & !DIED, word & DIED != 0);
             if rank >= self.size() {
                 return Err(Error::protocol(format!("the end of rank {rank}, which the job has not")));
             }
-            self.ends.heard.push_back(End { rank, part: (part != WHOLE).then_some(part) });
+            self.ends.heard.push_back(End { rank, part: (part != WHOLE).then_some(part), died });
         }
         Ok(())
     }

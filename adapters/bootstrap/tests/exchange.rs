@@ -213,18 +213,18 @@ fn end(job: &mut Job) -> End {
 fn who_asks_hears_of_ends_once() {
     let world = World::new(3, true);
     let [mut zero, mut one, two] = [0, 1, 2].map(|rank| world.join(rank));
-    one.part_ended(4).unwrap();
-    assert_eq!(end(&mut zero), End { rank: 1, part: Some(4) });
+    one.part_ended(4, true).unwrap();
+    assert_eq!(end(&mut zero), End { rank: 1, part: Some(4), died: true });
     one.finish().unwrap();
-    assert_eq!(end(&mut zero), End { rank: 1, part: None });
-    assert!(matches!(one.part_ended(5), Err(Error::Finished)));
+    assert_eq!(end(&mut zero), End { rank: 1, part: None, died: false });
+    assert!(matches!(one.part_ended(5, false), Err(Error::Finished)));
     drop(two);
     while !matches!(world.events.recv_timeout(Duration::from_secs(60)).unwrap(), Event::Left { rank: 2, .. }) {}
     world.server.gone(2);
-    assert_eq!(end(&mut zero), End { rank: 2, part: None });
+    assert_eq!(end(&mut zero), End { rank: 2, part: None, died: true });
     // Alone there is nobody to ask.
     let mut alone = Job::join(base(), soon()).unwrap();
-    alone.part_ended(1).unwrap();
+    alone.part_ended(1, false).unwrap();
     alone.ask_for_ends().unwrap();
     assert_eq!(alone.next_end(), None);
 }

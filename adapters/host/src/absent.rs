@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use towline_core::btl::Peer;
+use towline_core::btl::{Lost, Peer};
 use towline_core::time::{Duration, Instant};
 
 use crate::address::Grid;
@@ -24,7 +24,7 @@ pub(crate) struct Absent {
     /// How many it knows of.
     heard: usize,
     /// Those that the engine has yet to give up, and when.
-    due: Vec<(Instant, Peer)>,
+    due: Vec<(Instant, Peer, Lost)>,
 }
 
 impl Absent {
@@ -32,17 +32,19 @@ impl Absent {
         Self { launch, grid, next: Instant::ZERO, heard: 0, due: Vec::new() }
     }
 
-    /// A peer that is to be given up now. To be asked while nothing comes, with how long that has been so.
-    pub fn next(&mut self, now: Instant, idle: Duration) -> Option<Peer> {
+    /// A peer that is to be given up now, and why. To be asked while nothing comes, with how long that has been so.
+    pub fn next(&mut self, now: Instant, idle: Duration) -> Option<(Peer, Lost)> {
         if now >= self.next {
             self.next = now + INTERVAL;
             let ended = self.launch.ended(self.heard, idle >= PATIENCE);
             self.heard += ended.len();
             let own = self.grid.own_number();
-            let others = ended.into_iter().filter(|number| *number != own);
-            self.due.extend(others.map(|number| (now + GRACE, self.grid.peer(number))));
+            let others = ended.into_iter().filter(|(number, _)| *number != own);
+            let why = |died: bool| if died { Lost::Broken } else { Lost::Closed };
+            self.due.extend(others.map(|(number, died)| (now + GRACE, self.grid.peer(number), why(died))));
         }
-        let at = self.due.iter().position(|(due, _)| *due <= now)?;
-        Some(self.due.swap_remove(at).1)
+        let at = self.due.iter().position(|(due, ..)| *due <= now)?;
+        let (_, peer, why) = self.due.swap_remove(at);
+        Some((peer, why))
     }
 }

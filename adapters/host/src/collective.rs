@@ -21,7 +21,8 @@ impl<L: Threads> Communicator<L> {
     /// Waits until all ranks have come here. Takes as many rounds as the size has binary digits.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] where a rank that this one hears from or tells was lost.
+    /// [`Error::PeerFailed`] where a rank that this one hears from or tells was lost. Who has to do with neither does not hear
+    /// of it, and nobody waits for ever.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -29,12 +30,21 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn barrier(&self) -> Result<(), Error> {
+        let mut well = Ok(());
         for (round, dest, source) in self.rounds() {
-            let (source, tag) = (Source::Rank(source), Tag::Is(BARRIER + round));
-            // SAFETY: empty spans stand for no memory.
-            unsafe { self.exchange(Span::EMPTY, dest, BARRIER + round, Span::EMPTY, source, tag) }?;
+            // Whatever came of one round, others wait for this rank in the next.
+            well = well.and(self.nudge(dest, source, BARRIER + round));
         }
-        Ok(())
+        well
+    }
+
+    /// Tells one rank, and hears of another, also where the first is lost.
+    fn nudge(&self, dest: u32, source: u32, tag: u32) -> Result<(), Error> {
+        // SAFETY: empty spans stand for no memory.
+        let told = unsafe { self.send_span(dest, tag, Mode::Standard, Span::EMPTY) };
+        // SAFETY: as above.
+        let heard = unsafe { self.recv_any_tag(Source::Rank(source), Tag::Is(tag), Span::EMPTY) };
+        told.and(heard.map(|_| ()))
     }
 
     /// The rounds of a dissemination barrier: number, whom to tell, whom to hear.
@@ -51,7 +61,8 @@ impl<L: Threads> Communicator<L> {
     /// Gives `data` of rank `root` to all. All give a `data` of the same length. Goes along a tree.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] for a wrong root, [`Error::Truncated`] where lengths differ, [`Error::PeerFailed`].
+    /// [`Error::NoSuchRank`] for a wrong root, [`Error::Truncated`] where lengths differ, [`Error::PeerFailed`] where a rank
+    /// that the data comes by was lost: what `data` holds then is not said. Nobody waits for ever.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -68,6 +79,15 @@ impl<L: Threads> Communicator<L> {
         if root >= size {
             return Err(Error::NoSuchRank { rank: root, size });
         }
+        self.pass_on(root, data, Ok(()))
+    }
+
+    /// The same; with an error, this rank has nothing to give, but plays its part, so that nobody waits for it.
+    fn pass_on<T>(&self, root: u32, data: &mut T, mut well: Result<(), Error>) -> Result<(), Error>
+    where
+        T: FromBytes + IntoBytes + Immutable + ?Sized,
+    {
+        let size = self.place.size;
         // Ranks counted from the root; each hears from the one without its lowest set bit.
         let (from_root, size) =
             ((u64::from(self.rank) + u64::from(size) - u64::from(root)) % u64::from(size), u64::from(size));
@@ -77,21 +97,36 @@ impl<L: Threads> Communicator<L> {
             bit <<= 1;
         }
         if from_root != 0 {
-            let parent = Source::Rank(rank(from_root - bit));
+            let parent = rank(from_root - bit);
             let bytes = data.as_mut_bytes();
+            let len = bytes.len() as u64;
             let sink = Span::contiguous(bytes.as_mut_ptr(), bytes.len());
             // SAFETY: `data` is borrowed until this returns.
-            unsafe { self.recv_any_tag(parent, Tag::Is(BROADCAST), sink) }?;
+            let heard = unsafe { self.recv_any_tag(Source::Rank(parent), Tag::Is(BROADCAST), sink) };
+            // Nothing at all comes from a parent that has nothing to give.
+            let whole = heard.and_then(|status| match status.bytes {
+                0 if len != 0 => Err(Error::PeerFailed { rank: self.missed().unwrap_or(parent) }),
+                _ => Ok(()),
+            });
+            well = well.and(whole);
         }
+        let mut lost = Ok(()); // a child that is lost is no reason to let the others wait
         while bit > 1 {
             bit >>= 1;
             if from_root + bit < size {
-                let bytes = Span::of(data.as_bytes());
+                let bytes = if well.is_ok() { Span::of(data.as_bytes()) } else { Span::EMPTY };
                 // SAFETY: `data` is borrowed until this returns.
-                unsafe { self.send_span(rank(from_root + bit), BROADCAST, Mode::Standard, bytes) }?;
+                let told = unsafe { self.send_span(rank(from_root + bit), BROADCAST, Mode::Standard, bytes) };
+                lost = lost.and(told);
             }
         }
-        Ok(())
+        well.and(lost)
+    }
+
+    /// A rank that failed, as far as this one knows.
+    fn missed(&self) -> Option<u32> {
+        let engine = self.place.context.engine.borrow();
+        engine.mtl.broken(self.place.comm).map(|peer| self.place.rank_of(&engine, peer))
     }
 
     /// A communicator of the same ranks, whose messages are apart from those of this one. All ranks call it.
@@ -139,17 +174,19 @@ impl<L: Threads> Communicator<L> {
         let number = context.grid.own_number();
         let mine = Word { colored: color.is_some().into(), color: color.unwrap_or(0), key, next_context, number };
         let mut words = vec![mine; self.place.size as usize];
+        let mut well = Ok(());
         if self.rank == 0 {
             for (rank, word) in words.iter_mut().enumerate().skip(1) {
                 let sink = Span::contiguous(std::ptr::from_mut(word).cast(), size_of::<Word>());
                 // SAFETY: the word is borrowed until this returns, and any bytes make one.
-                unsafe { self.recv_any_tag(Source::Rank(rank as u32), Tag::Is(GATHER), sink) }?;
+                let heard = unsafe { self.recv_any_tag(Source::Rank(rank as u32), Tag::Is(GATHER), sink) };
+                well = well.and(heard.map(|_| ()));
             }
         } else {
             // SAFETY: the word lives until this returns.
-            unsafe { self.send_span(0, GATHER, Mode::Standard, Span::of(mine.as_bytes())) }?;
+            well = unsafe { self.send_span(0, GATHER, Mode::Standard, Span::of(mine.as_bytes())) };
         }
-        self.broadcast(0, &mut words[..])?;
+        self.pass_on(0, &mut words[..], well)?;
         // One context for all colors: groups without a common rank share no message.
         let next = words.iter().map(|word| word.next_context).max().unwrap_or(next_context);
         context.engine.hold().next_context = next + 1;

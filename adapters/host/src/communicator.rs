@@ -165,8 +165,8 @@ impl<L: Threads> Communicator<L> {
     /// Receives a message from `source` with `tag` into `into`, which may be longer. Tells what came.
     ///
     /// # Errors
-    /// [`Error::Truncated`] where `into` is too short, [`Error::PeerFailed`] where the source was lost or has ended, and as
-    /// [`send`](Self::send).
+    /// [`Error::Truncated`] where `into` is too short, [`Error::PeerFailed`] where the source was lost or has ended or, if it
+    /// is any, where a rank died and that was not [acknowledged](Self::acknowledge_failures), and as [`send`](Self::send).
     ///
     /// ```
     /// use towline::Any;
@@ -229,6 +229,35 @@ impl<L: Threads> Communicator<L> {
         unsafe { self.recv_span(source.into(), tag.into(), view.span()) }
     }
 
+    /// Ranks that were lost so far, as far as this one knows: those that died, and those that came to their end. Empty where
+    /// all are there.
+    ///
+    /// ```
+    /// assert!(towline::init()?.lost().is_empty());
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn lost(&self) -> Vec<u32> {
+        let engine = self.place.context.engine.borrow();
+        let lost = |rank: &u32| engine.mtl.failed(self.place.comm, towline_core::mtl::Source::Rank(*rank)).is_some();
+        (0..self.place.size).filter(lost).collect()
+    }
+
+    /// Receives and probes from [`Any`](crate::Any) source wait again for those that are left, though a rank of this
+    /// communicator died.
+    ///
+    /// Until this is said they end with [`Error::PeerFailed`], which names a rank that died, unless their message is here:
+    /// nobody knows whether it was to come from that rank. No message is lost by it. A further death ends them again, until
+    /// that is acknowledged, too. This is what fault-tolerant MPI (ULFM) has, `MPIX_Comm_failure_ack`. A rank that came to
+    /// its end in good order is no reason.
+    ///
+    /// ```
+    /// towline::init()?.acknowledge_failures();
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn acknowledge_failures(&self) {
+        self.place.context.engine.borrow_mut().mtl.acknowledge(self.place.comm);
+    }
+
     /// Sends and receives at once, so that two ranks may do so with each other.
     ///
     /// # Errors
@@ -267,7 +296,7 @@ impl<L: Threads> Communicator<L> {
     /// Waits until a message from `source` with `tag` is there, and tells about it. It stays to be received.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] or [`Error::NoSuchTag`].
+    /// [`Error::NoSuchRank`] or [`Error::NoSuchTag`]; [`Error::PeerFailed`] as for [`recv`](Self::recv).
     ///
     /// ```
     /// let world = towline::init()?;
@@ -388,6 +417,9 @@ impl<L: Threads> Communicator<L> {
                 drop(engine);
                 self.place.context.settle();
                 return Ok(found);
+            }
+            if let Some(lost) = engine.mtl.failed(self.place.comm, source.core()) {
+                return Err(Error::PeerFailed { rank: self.place.rank_of(&engine, lost) });
             }
             engine.turn(&mut idle, &awaited, None);
         }

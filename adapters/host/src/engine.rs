@@ -66,8 +66,8 @@ impl Engine {
     pub fn be_idle(&mut self, idle: &mut Idle, may_sleep: impl FnOnce() -> bool) {
         let now = self.clock.renew();
         let sleep = idle.step(&self.patience, now) == Step::Sleep;
-        if sleep && let Some(lost) = self.absent.as_mut().and_then(|absent| absent.next(now, idle.span(now))) {
-            return self.mtl.pml().lose_peer(lost);
+        if sleep && let Some((lost, why)) = self.absent.as_mut().and_then(|absent| absent.next(now, idle.span(now))) {
+            return self.mtl.pml().lose_peer(lost, why);
         }
         if sleep && self.mtl.pml().arm() && may_sleep() {
             self.bed.sleep(self.mtl.pml().rails_mut(), &self.patience, now);

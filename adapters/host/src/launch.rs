@@ -20,8 +20,9 @@ struct Tie {
     grid: Grid,
     /// Contexts of this process that have not come to their end.
     open: u32,
-    /// Numbers of contexts of all ranks that have ended, in the order in which this process heard of it.
-    ended: Vec<u32>,
+    /// Numbers of contexts of all ranks that have ended, and whether they died, in the order in which this process heard of
+    /// it.
+    ended: Vec<(u32, bool)>,
     /// The same.
     known: HashSet<u32>,
     /// When the launcher may be asked again.
@@ -39,7 +40,7 @@ impl Launch {
     pub fn finish(&self, own: Address) -> Result<(), Error> {
         let mut tie = self.tie();
         tie.open = tie.open.saturating_sub(1);
-        if tie.open == 0 { tie.job.finish() } else { tie.part(own) }
+        if tie.open == 0 { tie.job.finish() } else { tie.part(own, false) }
     }
 
     /// Asks the launcher to end all ranks.
@@ -51,25 +52,25 @@ impl Launch {
     pub fn lose(&self, own: Address) {
         let mut tie = self.tie();
         if tie.grid.contexts > 1
-            && let Err(why) = tie.part(own)
+            && let Err(why) = tie.part(own, true)
         {
             log::warn!("{own} is lost, and others cannot be told: {why}");
         }
     }
 
-    /// The contexts that have ended, from the `heard`-th on. Does not wait: where another thread asks just now there are
+    /// The contexts that have ended, and whether they died, from the `heard`-th on. Does not wait: where another thread asks just now there are
     /// none, and what the launcher says to a question of now is told later.
-    pub fn ended(&self, heard: usize, ask: bool) -> Vec<u32> {
+    pub fn ended(&self, heard: usize, ask: bool) -> Vec<(u32, bool)> {
         let mut guard = match self.0.try_lock() {
             Ok(guard) => guard,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return Vec::new(),
         };
         let tie = &mut *guard;
-        while let Some(End { rank, part }) = tie.job.next_end() {
+        while let Some(End { rank, part, died }) = tie.job.next_end() {
             match part {
-                Some(index) => tie.note(Address { rank, index }),
-                None => (0..tie.grid.contexts).for_each(|index| tie.note(Address { rank, index })),
+                Some(index) => tie.note(Address { rank, index }, died),
+                None => (0..tie.grid.contexts).for_each(|index| tie.note(Address { rank, index }, died)),
             }
         }
         let now = Instant::now();
@@ -89,14 +90,14 @@ impl Launch {
 
 impl Tie {
     /// One of the own contexts has ended, and others go on.
-    fn part(&mut self, own: Address) -> Result<(), Error> {
-        self.note(own);
-        self.job.part_ended(own.index)
+    fn part(&mut self, own: Address, died: bool) -> Result<(), Error> {
+        self.note(own, died);
+        self.job.part_ended(own.index, died)
     }
 
-    fn note(&mut self, address: Address) {
+    fn note(&mut self, address: Address, died: bool) {
         if let Some(number) = self.grid.number(address).filter(|number| self.known.insert(*number)) {
-            self.ended.push(number);
+            self.ended.push((number, died));
         }
     }
 }

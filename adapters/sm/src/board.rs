@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use towline_core::btl::Lost;
+
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::error::OpenError;
 use crate::host::Process;
@@ -68,14 +70,18 @@ impl Board {
         self.segment.word(BARRIER).load(Ordering::Relaxed) == 1
     }
 
-    /// Whether its owner closed; all that it sent is visible then.
-    pub fn closed(&self) -> bool {
-        self.segment.word(CLOSED).load(Ordering::Acquire) != 0
+    /// How its owner went, if it did; all that it sent is visible then.
+    pub fn closed(&self) -> Option<Lost> {
+        match self.segment.word(CLOSED).load(Ordering::Acquire) {
+            0 => None,
+            1 => Some(Lost::Closed),
+            _ => Some(Lost::Broken),
+        }
     }
 
-    /// Says that its owner sends no more.
-    pub fn close(&self) {
-        self.segment.word(CLOSED).store(1, Ordering::Release);
+    /// Says that its owner sends no more: it came to its end in good order, or not.
+    pub fn close(&self, well: bool) {
+        self.segment.word(CLOSED).store(if well { 1 } else { 2 }, Ordering::Release);
     }
 
     /// The word its owner sleeps on.

@@ -24,7 +24,7 @@ pub const NONCE: usize = 4;
 pub const RANKS: usize = 5;
 /// Board: 1 where its owner makes others pass a barrier before it sleeps.
 pub const BARRIER: usize = 6;
-/// Board: 1 once its owner closed.
+/// Board: 1 once its owner closed, 2 where it was in trouble then.
 pub const CLOSED: usize = 7;
 /// Board: the word its owner sleeps on.
 pub const SLEEP: usize = 16;

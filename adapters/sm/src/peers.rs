@@ -259,15 +259,15 @@ impl Rail {
             let Some(peer) = self.peers.get(endpoint as usize).filter(|peer| peer.stage == Stage::Live) else {
                 continue;
             };
-            if peer.board.as_ref().is_some_and(Board::closed) {
-                self.lose(endpoint, Lost::Closed);
+            if let Some(how) = peer.board.as_ref().and_then(Board::closed) {
+                self.lose(endpoint, how);
             } else if let Some(pidfd) = peer.pidfd.as_ref().filter(|_| processes) {
                 let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
                 let ended = rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once));
                 if matches!(ended, Ok(count) if count > 0) {
                     // It may have closed between the two looks.
-                    let closed = peer.board.as_ref().is_some_and(Board::closed);
-                    self.lose(endpoint, if closed { Lost::Closed } else { Lost::Broken });
+                    let closed = peer.board.as_ref().and_then(Board::closed);
+                    self.lose(endpoint, closed.unwrap_or(Lost::Broken));
                 }
             }
         }
@@ -287,7 +287,7 @@ impl Rail {
 
 impl Drop for Rail {
     fn drop(&mut self) {
-        self.board.close();
+        self.board.close(!std::thread::panicking());
         // Rings that were announced to us and never mapped.
         let (early, board) = (&mut self.early, &self.board);
         crate::doorbell::answer(board.bell(), board.bits(), &mut self.bell_seen, |bit| {
@@ -304,7 +304,7 @@ impl Drop for Rail {
             self.wake(endpoint);
             // Rings of ours that their reader will not come for any more.
             let Some(peer) = self.peers.get(endpoint as usize) else { continue };
-            let gone = peer.stage == Stage::Dead || peer.board.as_ref().is_some_and(Board::closed);
+            let gone = peer.stage == Stage::Dead || peer.board.as_ref().and_then(Board::closed).is_some();
             for lane in 0..2 {
                 if gone
                     && self

@@ -92,7 +92,9 @@ impl Rail {
             return self.lose(target.endpoint, Lost::TimedOut);
         }
         if !self.resting.contains(&target.endpoint) {
-            log::warn!("tcp link {link}: the connection to rank {rank} has to wait: {error}; raise the limit (ulimit -n)");
+            log::warn!(
+                "tcp link {link}: the connection to rank {rank} has to wait: {error}; raise the limit (ulimit -n)"
+            );
             self.resting.push(target.endpoint);
         }
         let again = (self.now + REST).min(target.deadline);

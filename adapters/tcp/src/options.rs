@@ -45,9 +45,7 @@ fn watch_host(silence: Duration, socket: &Socket) -> io::Result<()> {
     let time = Duration::from_secs((silence / 2).as_secs()).max(second);
     let interval = Duration::from_secs((silence / 10).as_secs()).max(second);
     let questions = (silence.saturating_sub(time).as_secs() / interval.as_secs()).clamp(1, 127) as u32;
-    socket.set_tcp_keepalive(
-        &TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(questions),
-    )?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(questions))?;
     // Questions about room, and what is sent again, are to come often enough to tell; else they come up to two minutes
     // apart. Kernels before 6.15 do not know this, and notice a host that went while its rank read nothing later.
     let _ = sys::set_most_between_tries(socket.as_raw_fd(), (silence / 4).max(second));

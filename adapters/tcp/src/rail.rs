@@ -427,6 +427,10 @@ impl Rail {
 
 impl Drop for Rail {
     fn drop(&mut self) {
+        // Who is in trouble has not come to its end in good order: peers are to take it for an accident.
+        if std::thread::panicking() {
+            return;
+        }
         for endpoint in 0..self.peers.len() as u32 {
             self.say_goodbye(endpoint);
         }

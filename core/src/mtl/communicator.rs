@@ -62,6 +62,10 @@ pub(super) struct State<'m> {
     len: u32,
     /// Null for the world.
     table: *const u32,
+    /// A member that failed, as its peer plus one; 0 for none.
+    broken: u32,
+    /// The same until it is acknowledged.
+    pub failed: u32,
     memory: PhantomData<&'m [u32]>,
 }
 
@@ -75,7 +79,34 @@ impl<'m> State<'m> {
             return Err(CommError::RankOutside);
         }
         let (world, len) = if table.is_null() { (size, 0) } else { (0, size) };
-        Ok(Self { context, rank, world, len, table, memory: PhantomData })
+        Ok(Self { context, rank, world, len, table, broken: 0, failed: 0, memory: PhantomData })
+    }
+
+    /// A member failed.
+    pub fn fail(&mut self, peer: Peer) {
+        self.broken = peer.0.wrapping_add(1);
+        self.failed = self.broken;
+    }
+
+    /// A member that failed is back.
+    pub fn restore(&mut self, peer: Peer) {
+        let link = peer.0.wrapping_add(1);
+        if self.broken == link {
+            self.broken = 0;
+        }
+        if self.failed == link {
+            self.failed = 0;
+        }
+    }
+
+    /// The member that failed last.
+    pub fn broken(&self) -> Option<Peer> {
+        self.broken.checked_sub(1).map(Peer)
+    }
+
+    /// The same, unless that was acknowledged.
+    pub fn failed(&self) -> Option<Peer> {
+        self.failed.checked_sub(1).map(Peer)
     }
 
     /// Ranks that are the peers of the same number.

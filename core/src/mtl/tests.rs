@@ -9,7 +9,7 @@ use super::*;
 use crate::arena::Arena;
 use crate::btl::loopback::{self, Hub};
 use crate::btl::stack::{Call, Traced};
-use crate::btl::{Peer, Rail, Unreachable};
+use crate::btl::{Lost, Peer, Rail, Unreachable};
 use crate::convertor::Span;
 use crate::pml::Config;
 use crate::time::Instant;
@@ -243,4 +243,56 @@ fn m16_limits_are_enforced() {
         assert!(world[1].iprobe(comm, Source::Any, Tag::Any).is_none());
         assert!(world[1].iprobe(comm, Source::Any, Tag::Is(tag + 1)).is_some());
     }
+}
+
+/// What fault-tolerant MPI wants of receives from any source when a member fails: they end, once, with no message lost.
+#[test]
+fn p7_receives_from_any_source_end_where_a_member_fails_until_that_is_acknowledged() {
+    let (mut world, comm) = world(3);
+    let apart = world[0].add_comm(2, Group::Table(&[0, 1]), 0).unwrap();
+    let mut into = [[0u8; 4]; 7];
+    let [a, b, c, d, e, f, g] = &mut into;
+    let failed = Some(Err(Failure::PeerFailed(Peer(2))));
+    // SAFETY: the buffers live to the end of the test.
+    let receive = |transport: &mut Transport, comm, source, tag, into: &mut [u8]| unsafe {
+        transport.irecv(comm, source, Tag::Is(tag), sink(into)).unwrap()
+    };
+    // SAFETY: as above.
+    let _ = unsafe { world[2].isend(comm, 0, 5, Mode::Standard, Span::of(b"last")) }.unwrap();
+    settle(&mut world);
+    let wide = receive(&mut world[0], comm, Source::Any, 1, a);
+    let near = receive(&mut world[0], comm, Source::Rank(1), 2, b);
+    let elsewhere = receive(&mut world[0], apart, Source::Any, 1, c);
+    world[0].pml().lose_peer(Peer(2), Lost::TimedOut);
+    world[0].progress(Instant::ZERO);
+    assert_eq!([wide, near, elsewhere].map(|request| world[0].test(request)), [failed, None, None]);
+    assert_eq!((world[0].broken(comm), world[0].broken(apart)), (Some(Peer(2)), None));
+    let gone = [Source::Any, Source::Rank(2), Source::Rank(1)].map(|source| world[0].failed(comm, source));
+    assert_eq!(gone, [Some(Peer(2)), Some(Peer(2)), None]);
+    // What is here is received, whoever sent it; what is not ends at once.
+    let last = receive(&mut world[0], comm, Source::Any, 5, d);
+    assert!(world[0].test(last).is_some_and(|outcome| outcome.is_ok()));
+    let vain = receive(&mut world[0], comm, Source::Any, 1, e);
+    assert_eq!(world[0].test(vain), failed);
+    world[0].acknowledge(comm);
+    assert_eq!((world[0].failed(comm, Source::Any), world[0].broken(comm)), (None, Some(Peer(2))));
+    let patient = receive(&mut world[0], comm, Source::Any, 1, f);
+    settle(&mut world);
+    assert_eq!(world[0].test(patient), None);
+    // A second failure ends it again.
+    world[0].pml().lose_peer(Peer(1), Lost::Broken);
+    world[0].progress(Instant::ZERO);
+    let failed = Some(Err(Failure::PeerFailed(Peer(1))));
+    assert_eq!([patient, near, elsewhere].map(|request| world[0].test(request)), [failed; 3]);
+    // Who is back is missed no more.
+    world[0].acknowledge(comm);
+    let params = world[1].params();
+    for peer in [Peer(1), Peer(2)] {
+        world[0].add_peer(peer, &params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).unwrap();
+    }
+    assert_eq!((world[0].broken(comm), world[0].failed(comm, Source::Rank(2))), (None, None));
+    let patient = receive(&mut world[0], comm, Source::Any, 1, g);
+    world[0].progress(Instant::ZERO);
+    assert_eq!(world[0].test(patient), None);
+    assert_eq!(into[3], *b"last");
 }

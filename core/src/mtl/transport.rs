@@ -106,7 +106,17 @@ impl<'m, R: Rails> Mtl<'m, R> {
         params: &[u8],
         reach: impl FnMut(usize, &mut R::Rail) -> Result<Endpoint, Unreachable>,
     ) -> Result<(), Unreachable> {
-        self.pml.add_peer(peer, params, reach)
+        self.pml.add_peer(peer, params, reach)?;
+        self.restore(peer);
+        Ok(())
+    }
+
+    fn restore(&mut self, peer: Peer) {
+        for slot in 0..self.comms.capacity() {
+            if let Some(state) = self.comms.at_mut(slot) {
+                state.restore(peer);
+            }
+        }
     }
 
     /// Makes peers known, all or none (M5): `params(peer)` and `reach(peer, i, rail)` as in [`Pml::add_peer`].
@@ -126,6 +136,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
                 }
                 return Err((*peer, why));
             }
+            self.restore(*peer);
         }
         Ok(())
     }
@@ -203,6 +214,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
 
     /// Receives. See [`Pml::irecv`].
     ///
+    /// A receive from any source that finds no message ends with [`Failure::PeerFailed`] while the failure of a member is not
+    /// [acknowledged](Self::acknowledge).
+    ///
     /// # Errors
     /// [`Refusal`]; nothing was begun then.
     ///
@@ -212,7 +226,13 @@ impl<'m, R: Rails> Mtl<'m, R> {
     pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         let pattern = self.pattern(comm, source, tag).ok_or(Refusal::Invalid)?;
         // SAFETY: passed on from the caller.
-        unsafe { self.pml.irecv(pattern, sink) }
+        let request = unsafe { self.pml.irecv(pattern, sink) }?;
+        if pattern.source == ANY
+            && let Some(failed) = self.comms.get(comm.0).and_then(State::failed)
+        {
+            self.pml.interrupt(request, failed); // unless its message is here
+        }
+        Ok(request)
     }
 
     /// Sends, and comes back when the memory may be reused. `idle` is called between steps, to wait as the caller
@@ -271,7 +291,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
                 return outcome;
             }
             let now = idle();
-            self.pml.progress(now);
+            self.progress(now);
         }
     }
 
@@ -317,7 +337,52 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Takes in what arrived and sends what waits. See [`Pml::progress`].
     #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {
-        self.pml.progress(now)
+        let events = self.pml.progress(now);
+        if self.pml.has_failed() {
+            self.tell_of_failures();
+        }
+        events
+    }
+
+    /// Receives from any source end where a member of their communicator failed: their message may have been to come from
+    /// it.
+    #[cold]
+    #[inline(never)]
+    fn tell_of_failures(&mut self) {
+        while let Some(peer) = self.pml.next_failed() {
+            for slot in 0..self.comms.capacity() {
+                let Some(state) = self.comms.at_mut(slot).filter(|state| state.rank_of(peer).is_some()) else {
+                    continue;
+                };
+                state.fail(peer);
+                self.pml.interrupt_all(state.context, peer);
+            }
+        }
+    }
+
+    /// Why nothing may come from `source`, now or ever, so that a receive or a search for a message that is not here is in
+    /// vain: the rank's peer where it was lost; for any source a member that failed, until that is
+    /// [acknowledged](Self::acknowledge). One that came to its end in good order has not failed.
+    pub fn failed(&self, comm: Comm, source: Source) -> Option<Peer> {
+        let state = self.comms.get(comm.0)?;
+        match source {
+            Source::Rank(rank) => state.peer(rank).filter(|peer| self.pml.is_lost(*peer)),
+            Source::Any => state.failed(),
+        }
+    }
+
+    /// The member of a communicator that failed last, acknowledged or not, unless it is back: what all members do together
+    /// cannot come to an end.
+    pub fn broken(&self, comm: Comm) -> Option<Peer> {
+        self.comms.get(comm.0)?.broken()
+    }
+
+    /// Says that the caller knows which members have failed so far: receives from any source wait for the others from now on,
+    /// as `MPIX_Comm_failure_ack` has it. A later failure ends them again, once.
+    pub fn acknowledge(&mut self, comm: Comm) {
+        if let Some(state) = self.comms.get_mut(comm.0) {
+            state.failed = 0;
+        }
     }
 
     /// Counts of what happened so far.

@@ -9,7 +9,7 @@ use super::tests::{bytes, memory};
 use super::*;
 use crate::arena::Arena;
 use crate::btl::testing::{Answer, Scripted, rails};
-use crate::btl::{Peer, Rail};
+use crate::btl::{Lost, Peer, Rail};
 use crate::convertor::Span;
 use crate::time::Instant;
 
@@ -96,7 +96,7 @@ impl Churn {
                 for (at, engine) in self.engines.iter_mut().enumerate() {
                     match pick & 16 {
                         0 => engine.del_peer(Peer(1 - at as u32)),
-                        _ => engine.lose_peer(Peer(1 - at as u32)),
+                        _ => engine.lose_peer(Peer(1 - at as u32), Lost::Broken),
                     }
                 }
                 self.meet();

@@ -244,6 +244,8 @@ pub struct Pml<'m, R> {
     pub(super) credit_slack: u16,
     /// Spare envelopes that are taken.
     pub(super) spares_used: u32,
+    /// Peers that failed, and that nobody has asked for yet.
+    pub(super) failed_news: u32,
     /// Probes that found nothing, all told; wraps.
     pub(super) vain_probes: u32,
     /// Requests that ended when something had been sent; wraps.
@@ -311,6 +313,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             .div_ceil(2)
             .saturating_sub(1),
             spares_used: 0,
+            failed_news: 0,
             vain_probes: 0,
             ended: 0,
             counters: Counters::default(),

@@ -7,6 +7,7 @@
 mod churn_tests;
 mod counters;
 mod engine;
+mod failed;
 mod failover;
 #[cfg(test)]
 mod failover_tests;

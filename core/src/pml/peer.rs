@@ -40,6 +40,9 @@ pub(crate) const ASKING_WIDE: u16 = 0x0400;
 /// An ask found nothing since the last notice: the next message that is held back brings another.
 pub(crate) const VAIN: u16 = 0x0800;
 
+/// The peer failed, and nobody has asked who did.
+pub(crate) const FAILED_NEWS: u16 = 0x2000;
+
 /// A message to the peer is lent, and the peer has yet to say that it is done with it.
 pub(crate) const LENDING: u16 = 0x1000;
 /// A link to the peer is down, and may have frames that others are to carry.

@@ -102,8 +102,8 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Gives a peer up of which the caller knows by other ways that it is gone: as if its rails had reported it lost.
-    pub fn lose_peer(&mut self, peer: Peer) {
-        self.lost(peer, Lost::Closed);
+    pub fn lose_peer(&mut self, peer: Peer, why: Lost) {
+        self.lost(peer, why);
     }
 
     /// Polls a rail; tells whether there was an event.
@@ -239,6 +239,10 @@ impl<R: Rails> Pml<'_, R> {
         self.drop_peer(peer.0, false);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.standing = Standing::Lost;
+        }
+        // Who came to its end in good order has said all that it had to say, and is not missed.
+        if why != Lost::Closed {
+            self.note_failed(peer);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::btl::loopback::Hub;
-use towline_core::btl::{Endpoint, Peer, Rail, Unreachable};
+use towline_core::btl::{Endpoint, Lost, Peer, Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Group, Mtl, Source, Tag};
 use towline_core::pml::matching::Pattern;
@@ -166,6 +166,8 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
                     say(error);
                 }
             }
+            20 => keep((mtl.failed(any(comm), source), mtl.broken(any(comm)))),
+            21 => mtl.acknowledge(any(comm)),
             _ => break,
         }
     }
@@ -180,7 +182,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         0 => pml.notify(request),
         1 => keep(pml.next_completed()),
         2 => pml.detach(request),
-        20 => pml.lose_peer(Peer(any(0))),
+        20 => pml.lose_peer(Peer(any(0)), any(Lost::Closed)),
         21 => keep((pml.enable_rail(any(0), any(true)), pml.is_enabled(any(0)))),
         3 => {
             keep((pml.poll_at(), pml.arm(), pml.has_said_all(), pml.used(), *pml.counters(), pml.matcher().counters()))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use towline_core::modex::Set;
 
-use crate::channel::{Kind, PAYLOAD_MAX, WHOLE, reached};
+use crate::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE, reached};
 
 /// Something to tell a rank, if it is connected.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,11 +101,11 @@ impl Hub {
         }
     }
 
-    /// A rank's process will take part in nothing further.
-    pub(super) fn gone(&mut self, me: u32, out: &mut Vec<Note>) {
+    /// A rank will take part in nothing further: it finished, or its process `died`.
+    pub(super) fn gone(&mut self, me: u32, died: bool, out: &mut Vec<Note>) {
         let Some(rank) = self.ranks.get_mut(me as usize).filter(|rank| !rank.over) else { return };
         rank.over = true;
-        self.ends.push(End { rank: me, incarnation: rank.incarnation, part: WHOLE });
+        self.ends.push(End { rank: me, incarnation: rank.incarnation, part: if died { WHOLE | DIED } else { WHOLE } });
         let (payload, fence, unpublished) = (gone(me, rank.fence), rank.fence, rank.set.is_none());
         // Only those who wait for it need to know; others will be told when they come to wait.
         let waiting = |other: &Rank| other.connected && (unpublished || !reached(fence, other.fence));
@@ -119,7 +119,7 @@ impl Hub {
             Kind::Set => self.set(me, payload, out).map(|()| Said::Nothing),
             Kind::Fence => self.fence(me, payload, out).map(|()| Said::Nothing),
             Kind::Finish => {
-                self.gone(me, out);
+                self.gone(me, false, out);
                 out.push(to_me(Kind::Finish));
                 Ok(Said::Finished)
             }
@@ -183,7 +183,7 @@ impl Hub {
         let part = payload.try_into().map(u32::from_le_bytes).map_err(|_| "a part without a number")?;
         let rank = self.ranks.get_mut(me as usize).ok_or("the job has no such rank")?;
         // What is kept of a rank is bounded.
-        if part == WHOLE || rank.parts >= PARTS_MAX {
+        if part & !DIED == WHOLE || rank.parts >= PARTS_MAX {
             return Err(format!("part {part} of rank {me} has ended, after {} others", rank.parts));
         }
         rank.parts += 1;
@@ -292,7 +292,7 @@ mod tests {
         hub.frame(2, Kind::Fence, &[1, 0, 0, 0], &mut out).unwrap();
         assert_eq!(kinds(&mut out), [0, 1, 2].map(|rank| (rank, Kind::Fence)));
         assert_eq!(hub.frame(2, Kind::Finish, &[], &mut out), Ok(Said::Finished));
-        hub.gone(2, &mut out);
+        hub.gone(2, true, &mut out);
         // Rank 2 has published nothing, so all need to know.
         assert_eq!(out[0].payload[..], [2, 0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(kinds(&mut out), [(0, Kind::Gone), (1, Kind::Gone), (2, Kind::Finish)]);
@@ -323,9 +323,9 @@ mod tests {
         }
         hub.frame(0, Kind::Fence, &[1, 0, 0, 0], &mut out).unwrap();
         out.clear();
-        hub.gone(2, &mut out);
+        hub.gone(2, true, &mut out);
         assert_eq!(kinds(&mut out), [(0, Kind::Gone)]);
-        hub.gone(1, &mut out);
+        hub.gone(1, true, &mut out);
         assert_eq!(kinds(&mut out), [(0, Kind::Gone)]);
     }
 
@@ -348,12 +348,12 @@ mod tests {
         assert_eq!(kinds(&mut out), []);
         assert_eq!(ask(&mut hub, 0), [1, 1, 5]);
         hub.frame(1, Kind::Finish, &[], &mut out).unwrap();
-        hub.gone(2, &mut out);
-        assert_eq!(ask(&mut hub, 1), [3, 1, WHOLE, 2, WHOLE]);
+        hub.gone(2, true, &mut out);
+        assert_eq!(ask(&mut hub, 1), [3, 1, WHOLE, 2, WHOLE | DIED]);
         assert_eq!(ask(&mut hub, 3), [3]);
         hub.left(1);
         hub.join(1, &mut out).unwrap();
-        assert_eq!(ask(&mut hub, 0), [3, 2, WHOLE]);
+        assert_eq!(ask(&mut hub, 0), [3, 2, WHOLE | DIED]);
     }
 
     #[test]

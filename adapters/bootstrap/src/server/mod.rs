@@ -383,7 +383,7 @@ impl Serving {
 
     fn gone(&mut self, rank: u32) {
         let mut out = Vec::new();
-        self.hub.gone(rank, &mut out);
+        self.hub.gone(rank, true, &mut out);
         self.deliver(out);
     }
 

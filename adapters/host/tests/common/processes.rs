@@ -1,0 +1,158 @@
+//! Ranks as processes of their own, so that they can be killed and stopped. Each is this test program again, with a role.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use towline::bootstrap::Environment;
+use towline::bootstrap::server::{Config, Server};
+
+/// Nothing takes so long unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What ranks say to the test begins so; all else that they print is for people.
+const MARK: &str = "@ ";
+
+/// Says a line to the test that started this rank.
+pub fn say(line: impl std::fmt::Display) {
+    println!("\n{MARK}{line}");
+}
+
+/// Nanoseconds of the clock that all processes of a host share.
+pub fn clock() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// What this process holds of the system: descriptors, and segments that are mapped.
+pub fn held() -> (usize, usize) {
+    let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    (descriptors, maps.lines().filter(|line| line.contains("/towline.")).count())
+}
+
+/// A rank that was started.
+pub struct Rank {
+    pub child: Child,
+    lines: Receiver<String>,
+    seen: VecDeque<String>,
+}
+
+impl Rank {
+    /// Waits for a line that begins with `word`; its rest. Lines before it are left out.
+    pub fn hear(&mut self, word: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    if let Some(rest) = line.strip_prefix(MARK).and_then(|line| line.strip_prefix(word)) {
+                        return rest.trim().into();
+                    }
+                    self.seen.push_back(line);
+                }
+                Err(RecvTimeoutError::Timeout) => panic!("no `{word}` in time; there was {:#?}", self.seen),
+                Err(RecvTimeoutError::Disconnected) => panic!("ended without `{word}`; there was {:#?}", self.seen),
+            }
+        }
+    }
+
+    /// As `hear`, for two numbers.
+    pub fn hear_two(&mut self, word: &str) -> (u64, u64) {
+        let rest = self.hear(word);
+        let (one, two) = rest.split_once(' ').expect("two numbers");
+        (one.parse().unwrap(), two.parse().unwrap())
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Kills it; when that was.
+    pub fn kill(&mut self) -> u64 {
+        let at = clock();
+        self.signal(rustix::process::Signal::KILL);
+        self.child.wait().unwrap();
+        at
+    }
+
+    pub fn ends_well(mut self) {
+        let status = self.child.wait().unwrap();
+        let said: Vec<_> = self.seen.drain(..).chain(self.lines.iter()).collect();
+        assert!(status.success(), "{status}: {said:#?}");
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A job whose ranks this test started.
+pub struct Job {
+    pub ranks: Vec<Rank>,
+    base: Environment,
+    _server: Server,
+}
+
+impl Job {
+    /// Starts `size` ranks in a role, with variables set.
+    pub fn start(size: u32, role: &str, variables: &[(&str, &str)]) -> Self {
+        let mut base = Environment::singleton();
+        let config = Config {
+            size,
+            job: base.job,
+            key: base.key.clone(),
+            name: Some(format!("towline-test-{:016x}", base.job)),
+            listen: None,
+            left_is_gone: true,
+        };
+        let server = Server::start(config, |_| {}).unwrap();
+        (base.size, base.root) = (size, server.addresses().to_vec());
+        let mut job = Self { ranks: Vec::new(), base, _server: server };
+        for rank in 0..size {
+            let mut command = job.command(rank, role, &[]);
+            command.envs(variables.iter().copied());
+            job.ranks.push(start(command));
+        }
+        job
+    }
+
+    /// What starts a rank: with `before` in front.
+    pub fn command(&self, rank: u32, role: &str, before: &[&str]) -> Command {
+        command(&self.base, rank, role, before)
+    }
+}
+
+/// What starts a rank of a job: with `before` in front.
+pub fn command(base: &Environment, rank: u32, role: &str, before: &[&str]) -> Command {
+    let me = std::env::current_exe().unwrap();
+    let mut words = before.iter().map(Into::into).chain([me.into_os_string()]);
+    let mut command = Command::new(words.next().unwrap());
+    let roots: Vec<String> = base.root.iter().map(ToString::to_string).collect();
+    let key: String = base.key.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    command
+        .args(words)
+        .args(["--exact", "as_rank", "--nocapture", "--include-ignored"])
+        .env("ROLE", role)
+        .env("TOWLINE_RANK", rank.to_string())
+        .env("TOWLINE_SIZE", base.size.to_string())
+        .env("TOWLINE_JOB", format!("{:016x}", base.job))
+        .env("TOWLINE_KEY", key)
+        .env("TOWLINE_ROOT", roots.join(","));
+    command
+}
+
+pub fn start(mut command: Command) -> Rank {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let (sender, lines) = channel();
+    let out = child.stdout.take().unwrap();
+    std::thread::spawn(move || {
+        let lines = BufReader::new(out).lines().map_while(Result::ok);
+        lines.into_iter().try_for_each(|line| sender.send(line))
+    });
+    Rank { child, lines, seen: VecDeque::new() }
+}

@@ -1,0 +1,350 @@
+//! Ranks that are killed or stopped, as processes of their own: what the others notice, when, and what is left.
+
+#[path = "common/processes.rs"]
+mod processes;
+
+use std::time::{Duration, Instant};
+
+use processes::{Job, clock, held, say};
+use rustix::process::Signal;
+use towline::{Any, Error, World};
+
+/// Each way that ranks are connected, as a transport and its links.
+const WAYS: [(&str, &str); 3] = [("sm", "1"), ("tcp", "1"), ("tcp", "3")];
+/// Who dies.
+const VICTIM: u32 = 2;
+
+fn pattern(len: usize, seed: u32) -> Vec<u8> {
+    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
+}
+
+/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+#[test]
+#[ignore = "started by the other tests as their ranks"]
+fn as_rank() {
+    let Ok(role) = std::env::var("ROLE") else { return };
+    let world = towline::init().unwrap();
+    match role.as_str() {
+        "sleep" | "spin" | "compute" => watch(&world, &role),
+        "stream" => stream(&world),
+        "wildcard" => wildcard(&world),
+        "unmet" => unmet(&world),
+        "flood" => return flood(world),
+        "panic" => panics(&world),
+        "together" => together(&world),
+        _ => panic!("no role {role}"),
+    }
+    // Survivors come to their end soon, though not all are there.
+    assert!(world.finish().is_err(), "one is missing");
+    say("over");
+}
+
+/// Talks to the other survivor, so that all that takes is there, and gives what this process holds then.
+fn baseline(world: &World) -> (usize, usize) {
+    if world.rank() != VICTIM {
+        talk(world);
+    }
+    let before = held();
+    world.barrier().unwrap();
+    before
+}
+
+/// Survivors exchange short and long messages, and check them.
+fn talk(world: &World) {
+    let other = 1 - world.rank();
+    for len in [8, 30_000, 300_000] {
+        let mut into = vec![0; len];
+        world.sendrecv(&pattern(len, world.rank())[..], other, 7, &mut into[..], other, 7).unwrap();
+        assert!(into == pattern(len, other));
+    }
+}
+
+fn wait_to_be_killed(world: &World) -> ! {
+    say("ready");
+    let _ = world.recv(Any, 0x7777, &mut [0u8; 1]);
+    panic!("nobody killed this rank");
+}
+
+fn assert_failed(error: Error) {
+    assert_eq!(error, Error::PeerFailed { rank: VICTIM });
+    say(format!("noticed {} 0", clock()));
+}
+
+fn watch(world: &World, how: &str) {
+    let before = baseline(world);
+    // What a connection or a ring holds, in both directions.
+    if world.rank() == VICTIM {
+        for survivor in 0..VICTIM {
+            world.send(survivor, 3, &pattern(100_000, 9)[..]).unwrap();
+            world.recv(survivor, 4, &mut vec![0u8; 100_000][..]).unwrap();
+        }
+        wait_to_be_killed(world);
+    }
+    world.recv(VICTIM, 3, &mut vec![0u8; 100_000][..]).unwrap();
+    world.send(VICTIM, 4, &pattern(100_000, 9)[..]).unwrap();
+    say("ready");
+    match how {
+        "sleep" => assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err()),
+        "spin" => {
+            let receive = world.irecv(VICTIM, 1, [0u8; 4]).unwrap();
+            while world.lost().is_empty() {
+                world.progress();
+            }
+            assert_failed(receive.wait().unwrap_err().error);
+        }
+        _ => {
+            // In no method of the world for a while.
+            std::thread::sleep(Duration::from_secs(1));
+            assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err());
+        }
+    }
+    assert_eq!(world.lost(), [VICTIM]);
+    assert_eq!(world.send(VICTIM, 1, b"x").unwrap_err(), Error::PeerFailed { rank: VICTIM });
+    assert_eq!(world.probe(VICTIM, 1).unwrap_err(), Error::PeerFailed { rank: VICTIM });
+    talk(world);
+    let after = held();
+    assert!(after.0 <= before.0 && after.1 <= before.1, "descriptors and maps: {before:?}, now {after:?}");
+}
+
+/// Killed in the middle of an exchange of all with all; the survivors' own goes on, and every byte is checked.
+fn stream(world: &World) {
+    world.barrier().unwrap();
+    let own = world.rank();
+    let others: Vec<u32> = (0..world.size()).filter(|other| *other != own).collect();
+    let (mut lost, mut after) = (false, 0);
+    for round in 0u32.. {
+        let len = [8, 3000, 20_000, 200_000, 2_000_000][(round % 5) as usize];
+        let mine = pattern(len, own + round);
+        let mut open = vec![];
+        for other in others.iter().copied().filter(|other| !lost || *other != VICTIM) {
+            let receive = world.irecv(other, round, vec![0u8; len]);
+            let send = world.isend(other, round, mine.clone());
+            open.push((other, receive, send));
+        }
+        for (other, receive, send) in open {
+            let received = receive.map_err(Error::from).and_then(|receive| receive.wait().map_err(Error::from));
+            let sent = send.map_err(Error::from).and_then(|send| send.wait().map_err(Error::from));
+            match received {
+                Ok((bytes, status)) => {
+                    assert_eq!(status.bytes as usize, len);
+                    assert!(bytes == pattern(len, other + round), "round {round} from {other}");
+                }
+                Err(error) => {
+                    assert_eq!((other, &error), (VICTIM, &Error::PeerFailed { rank: VICTIM }));
+                    if !lost {
+                        assert_failed(error);
+                    }
+                    lost = true;
+                }
+            }
+            assert!(sent.is_ok() || other == VICTIM);
+        }
+        if round == 20 {
+            say("ready");
+        }
+        after += u32::from(lost);
+        if after == 20 {
+            return;
+        }
+    }
+}
+
+/// Receives from any source: told once of the death, with no message lost, until that is acknowledged.
+fn wildcard(world: &World) {
+    let before = world.irecv(Any, 50, [0u8; 4]).unwrap();
+    world.barrier().unwrap();
+    if world.rank() == VICTIM {
+        for survivor in 0..VICTIM {
+            world.send(survivor, 60, &7u32).unwrap();
+        }
+        world.barrier().unwrap();
+        wait_to_be_killed(world);
+    }
+    world.barrier().unwrap();
+    say("ready");
+    assert_failed(before.wait().unwrap_err().error);
+    let failed = Err(Error::PeerFailed { rank: VICTIM });
+    assert_eq!(world.recv(Any, 51, &mut [0u8; 4]).map(drop), failed);
+    assert_eq!(world.probe(Any, 51).map(drop), failed);
+    assert_eq!(world.mprobe(Any, 51).map(drop), failed);
+    // What the dead rank had sent is here, and is received by any source too, though nothing was acknowledged.
+    let mut word = [0u32];
+    assert_eq!(world.recv(Any, 60, &mut word).unwrap().source, VICTIM);
+    assert_eq!(word, [7]);
+    world.acknowledge_failures();
+    let other = 1 - world.rank();
+    let receive = world.irecv(Any, 52, [0u8; 4]).unwrap();
+    world.send(other, 52, b"here").unwrap();
+    assert_eq!(receive.wait().unwrap().1.source, other);
+    assert_eq!(world.lost(), [VICTIM], "acknowledged, and dead nevertheless");
+}
+
+/// Nothing was ever sent to the victim or by it: no connection tells of its death.
+fn unmet(world: &World) {
+    if world.rank() == VICTIM {
+        wait_to_be_killed(world);
+    }
+    talk(world);
+    say("ready");
+    assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err());
+    talk(world);
+}
+
+/// One does not read for longer than all limits, while another has more for it than all buffers hold.
+fn flood(world: World) {
+    const BYTES: usize = 8 << 20;
+    world.barrier().unwrap();
+    say("ready");
+    match world.rank() {
+        0 => {
+            let sends: Vec<_> = (0..6).map(|tag| world.isend(1, tag, pattern(BYTES, tag)).unwrap()).collect();
+            for send in sends {
+                send.wait().unwrap();
+            }
+        }
+        _ => {
+            let receives: Vec<_> = (0..6).map(|tag| world.irecv(0, tag, vec![0; BYTES]).unwrap()).collect();
+            say("posted");
+            for (tag, receive) in (0..).zip(receives) {
+                assert!(receive.wait().unwrap().0 == pattern(BYTES, tag));
+            }
+        }
+    }
+    say("complete");
+    world.finish().unwrap();
+}
+
+/// A rank that panics closes its rails, and yet has not come to its end in good order.
+fn panics(world: &World) {
+    baseline(world);
+    if world.rank() == VICTIM {
+        say("ready");
+        std::panic::set_hook(Box::new(|_| {}));
+        panic!("as it was asked to");
+    }
+    say("ready");
+    assert_failed(world.recv(Any, 1, &mut [0u8; 4]).unwrap_err());
+    talk(world);
+}
+
+/// What all do together ends for all that are left, with an error at those who had to do with the dead rank.
+fn together(world: &World) {
+    baseline(world);
+    if world.rank() == VICTIM {
+        wait_to_be_killed(world);
+    }
+    say("ready");
+    assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err());
+    let mut failures = 0;
+    for root in 0..world.size() {
+        failures += u32::from(world.broadcast(root, &mut vec![root; 100_000][..]).is_err());
+        failures += u32::from(world.barrier().is_err());
+        failures += u32::from(world.split(Some(0), 0).is_err());
+    }
+    say(format!("failures {failures} 0"));
+}
+
+/// Kills the victim once all are ready; prints after how long the survivors noticed.
+fn kill(job: &mut Job, what: &str) {
+    for rank in &mut job.ranks {
+        rank.hear("ready");
+    }
+    // Who waits is asleep by then.
+    std::thread::sleep(Duration::from_millis(300));
+    let killed = job.ranks[VICTIM as usize].kill();
+    for rank in &mut job.ranks[..VICTIM as usize] {
+        let (at, _) = rank.hear_two("noticed");
+        println!("{what}: noticed after {} ms", at.saturating_sub(killed) / 1_000_000);
+    }
+}
+
+fn survivors_end_well(mut job: Job) {
+    drop(job.ranks.pop());
+    for mut rank in job.ranks {
+        rank.hear("over");
+        rank.ends_well();
+    }
+}
+
+fn each_way(role: &str) {
+    for (way, links) in WAYS {
+        let mut job = Job::start(3, role, &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
+        kill(&mut job, &format!("{role}, {way} with {links} links"));
+        survivors_end_well(job);
+    }
+}
+
+#[test]
+fn p7_b10_a_killed_rank_is_noticed_by_those_who_sleep() {
+    each_way("sleep");
+}
+
+#[test]
+fn p7_b10_a_killed_rank_is_noticed_by_those_who_poll() {
+    each_way("spin");
+}
+
+#[test]
+fn p7_b10_a_killed_rank_is_noticed_by_those_who_compute() {
+    each_way("compute");
+}
+
+#[test]
+fn p7_b10_a_rank_killed_in_the_middle_of_an_exchange_harms_no_other() {
+    each_way("stream");
+}
+
+#[test]
+fn p7_receives_from_any_source_are_told_of_a_death_until_it_is_acknowledged() {
+    each_way("wildcard");
+}
+
+#[test]
+fn p7_the_death_of_a_rank_that_was_never_heard_of_is_noticed() {
+    each_way("unmet");
+}
+
+#[test]
+fn p7_nobody_waits_for_ever_for_what_all_do_together() {
+    for (way, links) in WAYS {
+        let mut job = Job::start(3, "together", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
+        kill(&mut job, &format!("together, {way} with {links} links"));
+        for rank in &mut job.ranks[..VICTIM as usize] {
+            let (failures, _) = rank.hear_two("failures");
+            assert!((1..=9).contains(&failures), "{failures}");
+        }
+        survivors_end_well(job);
+    }
+}
+
+#[test]
+fn p7_a_rank_that_panics_is_noticed() {
+    for (way, links) in WAYS {
+        let mut job = Job::start(3, "panic", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
+        for rank in &mut job.ranks[..VICTIM as usize] {
+            rank.hear("noticed");
+        }
+        survivors_end_well(job);
+    }
+}
+
+/// Stopped for three times the time after which a host is given up.
+#[test]
+fn p7_a_rank_that_is_stopped_is_not_dead() {
+    for (way, links) in WAYS {
+        let variables = [("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), ("TOWLINE_PEER_TIMEOUT_MS", "1000")];
+        let mut job = Job::start(2, "flood", &variables);
+        job.ranks[1].hear("posted");
+        job.ranks[1].signal(Signal::STOP);
+        let stopped = Instant::now();
+        assert!(job.ranks[0].child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_secs(3));
+        assert!(job.ranks[0].child.try_wait().unwrap().is_none(), "{way}: given up");
+        job.ranks[1].signal(Signal::CONT);
+        for rank in &mut job.ranks {
+            rank.hear("complete");
+        }
+        println!("stopped for {:?}, {way} with {links} links: nothing was lost", stopped.elapsed());
+        job.ranks.into_iter().for_each(processes::Rank::ends_well);
+    }
+}
