@@ -125,7 +125,7 @@ impl<L: Threads> Communicator<L> {
 
     /// A rank that failed, as far as this one knows.
     fn missed(&self) -> Option<u32> {
-        let engine = self.place.context.engine.borrow();
+        let engine = self.place.context.engine.hold();
         engine.mtl.broken(self.place.comm).map(|peer| self.place.rank_of(&engine, peer))
     }
 

@@ -237,7 +237,7 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn lost(&self) -> Vec<u32> {
-        let engine = self.place.context.engine.borrow();
+        let engine = self.place.context.engine.hold();
         let lost = |rank: &u32| engine.mtl.failed(self.place.comm, towline_core::mtl::Source::Rank(*rank)).is_some();
         (0..self.place.size).filter(lost).collect()
     }
@@ -255,7 +255,7 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn acknowledge_failures(&self) {
-        self.place.context.engine.borrow_mut().mtl.acknowledge(self.place.comm);
+        self.place.context.engine.hold().mtl.acknowledge(self.place.comm);
     }
 
     /// Sends and receives at once, so that two ranks may do so with each other.

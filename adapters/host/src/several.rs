@@ -220,8 +220,8 @@ impl Guard<'_> {
             return self.park(awaited, until);
         }
         let span = idle.span(now);
-        if let Some(lost) = self.absent.as_mut().and_then(|absent| absent.next(now, span)) {
-            self.mtl.pml().lose_peer(lost);
+        if let Some((lost, why)) = self.absent.as_mut().and_then(|absent| absent.next(now, span)) {
+            self.mtl.pml().lose_peer(lost, why);
             self.tell();
         } else {
             self.sleep(awaited, now, until);
@@ -386,8 +386,8 @@ fn look_after(shared: &Shared, parker: &Parker) {
         }
         let now = engine.clock.renew();
         let span = now.since(quiet_since);
-        if let Some(lost) = engine.absent.as_mut().and_then(|absent| absent.next(now, span)) {
-            engine.mtl.pml().lose_peer(lost);
+        if let Some((lost, why)) = engine.absent.as_mut().and_then(|absent| absent.next(now, span)) {
+            engine.mtl.pml().lose_peer(lost, why);
         } else if engine.mtl.pml().arm() {
             let until = engine.sleep_until(now, None);
             engine.room.duty.lie_down(until);

@@ -272,6 +272,7 @@ fn a_thread_that_panics_is_lost_to_the_others() {
                     "{way}"
                 );
                 // The others go on.
+                everyone.acknowledge_failures();
                 for index in [0, 1] {
                     let other = everyone.rank_of((0, index)).unwrap();
                     everyone.send(other, 2, &everyone.rank()).unwrap();
