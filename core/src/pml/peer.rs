@@ -41,14 +41,40 @@ pub(crate) const ASKING_WIDE: u16 = 0x0400;
 pub(crate) const VAIN: u16 = 0x0800;
 
 /// The peer failed, and nobody has asked who did.
-pub(crate) const FAILED_NEWS: u16 = 0x2000;
-
+pub(crate) const FAILED_NEWS: u16 = 0x8000;
 /// A message to the peer is lent, and the peer has yet to say that it is done with it.
 pub(crate) const LENDING: u16 = 0x1000;
 /// A link to the peer is down, and may have frames that others are to carry.
 pub(crate) const ORPHANED: u16 = 0x2000;
 /// All rails to the peer can fail over, so any of them must take what another could not deliver: their least limits count.
 pub(crate) const LINKED: u16 = 0x4000;
+
+/// Each flag has a bit of its own.
+const _: () = {
+    let flags = [
+        QUEUED,
+        HOLDING,
+        ASKING,
+        ASKING_PROBE,
+        PROBE,
+        ASKED,
+        ASKED_PROBE,
+        ANNOUNCED,
+        CREDIT_DUE,
+        REJECT_DUE,
+        ASKING_WIDE,
+        VAIN,
+        LENDING,
+        ORPHANED,
+        LINKED,
+        FAILED_NEWS,
+    ];
+    let (mut seen, mut rest) = (0u16, flags.as_slice());
+    while let [flag, others @ ..] = rest {
+        assert!(flag.is_power_of_two() && seen & *flag == 0);
+        (seen, rest) = (seen | *flag, others);
+    }
+};
 
 /// First what each short message needs: so it lies in one line.
 #[derive(Clone, Copy, Debug, FromZeros)]
