@@ -21,5 +21,6 @@ fn link(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
     let mut link = Link::new(raw, Crc32c, config, arena)?;
     keep((*link.counters(), link.used(), link.raw().poll_at(), link.raw_mut().arm()));
     loopback::rail(&mut link);
+    keep(link.into_raw());
     Ok(())
 }

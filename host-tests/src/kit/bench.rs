@@ -34,6 +34,11 @@ pub trait Setup {
         true
     }
 
+    /// The longest header that frames of these rails may have.
+    fn longest_header(&self) -> usize {
+        HEAD
+    }
+
     /// Whether the wait handle of `rail` is ready; `None` where the rail has none.
     fn ready(&mut self, _rail: &Self::Rail) -> Option<bool> {
         None

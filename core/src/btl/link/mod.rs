@@ -224,6 +224,11 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
         &mut self.raw
     }
 
+    /// The rail below, of which the link lets go as it is.
+    pub fn into_raw(self) -> R {
+        self.raw
+    }
+
     /// Frames that are kept, and those that have arrived and are not finished.
     pub const fn used(&self) -> [u32; 2] {
         [self.kept.used(), self.coming.used()]

@@ -4,4 +4,5 @@ mod bench;
 mod exact;
 mod health;
 mod hostile;
+mod moves;
 mod wire;

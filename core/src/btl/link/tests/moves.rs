@@ -1,0 +1,320 @@
+//! Frames that move from one link to another, between two nodes with two links each.
+
+use super::bench::{TestLink, bytes, name_of};
+use super::wire::{Dice, Faults, State, wires};
+use crate::arena::Arena;
+use crate::btl::link::{Config, Crc32c, Link};
+use crate::btl::rail::COPIED;
+use crate::btl::*;
+use crate::convertor::Span;
+use crate::time::Instant;
+use std::{boxed::Box, cell::RefCell, collections::BTreeMap, rc::Rc, vec, vec::Vec};
+
+struct Node {
+    links: Vec<TestLink>,
+    to: Vec<Endpoint>,
+    down: Vec<bool>,
+    got: Vec<Vec<u8>>,
+    coming: BTreeMap<u64, Box<[u8]>>,
+    lent: BTreeMap<u64, Box<[u8]>>,
+    cookies: u64,
+    doubles: u32,
+    awaited: u32,
+    moved: u32,
+}
+
+struct Nodes {
+    nodes: Vec<Node>,
+    wires: Vec<Rc<RefCell<State>>>,
+    dice: Dice,
+    now: u64,
+}
+
+impl Nodes {
+    fn new(seed: u64, faults: Faults) -> Self {
+        let mut wires: Vec<_> = (0..2).map(|rail| wires(2, seed * 2 + rail, faults, true)).collect();
+        let shared = wires.iter().map(|wires| wires[0].shared.clone()).collect();
+        let mut nodes: Vec<Node> = (0..2u8)
+            .map(|node| {
+                let link = |rail: u8| {
+                    let wire = wires[usize::from(rail)].remove(0);
+                    // The two sides name their links differently.
+                    let mut config = Config::new(rail * 10 + node + 5, 100 + u64::from(node), wire.attributes());
+                    (config.slots, config.first_number) = (64, u64::from(u16::MAX) - 5);
+                    let block = vec![0; config.bytes(&wire)].leak();
+                    Link::new(wire, Crc32c, config, &mut Arena::new(block)).unwrap()
+                };
+                Node {
+                    links: (0..2).map(link).collect(),
+                    to: vec![],
+                    down: vec![false; 2],
+                    got: vec![],
+                    coming: BTreeMap::new(),
+                    lent: BTreeMap::new(),
+                    cookies: 0,
+                    doubles: 0,
+                    awaited: 0,
+                    moved: 0,
+                }
+            })
+            .collect();
+        let cards: Vec<Vec<Vec<u8>>> =
+            nodes.iter().map(|node| node.links.iter().map(|link| link.card().to_vec()).collect()).collect();
+        for (at, node) in nodes.iter_mut().enumerate() {
+            let add = |(link, card): (&mut TestLink, &Vec<u8>)| link.add_peer(Peer(7), card).unwrap();
+            node.to = node.links.iter_mut().zip(&cards[1 - at]).map(add).collect();
+        }
+        Self { nodes, wires: shared, dice: Dice(seed), now: 0 }
+    }
+
+    fn step(&mut self) {
+        let mut any = true;
+        while any {
+            any = false;
+            for node in &mut self.nodes {
+                for link in 0..2 {
+                    if let Some(event) = node.links[link].poll(Instant::from_nanos(self.now)) {
+                        node.take(link, event);
+                        any = true;
+                    }
+                }
+                node.move_orphans();
+            }
+        }
+        let links = self.nodes.iter().flat_map(|node| &node.links);
+        let next = links.filter_map(Rail::poll_at).map(Instant::as_nanos).min();
+        self.now = next.unwrap_or(self.now + 1000).clamp(self.now + 1, self.now + 10_000_000);
+    }
+
+    fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..1_000_000 {
+            if done(self) {
+                return;
+            }
+            self.step();
+        }
+        let counters: Vec<_> = self.nodes.iter().flat_map(|node| &node.links).map(|link| *link.counters()).collect();
+        panic!("in vain: {what}: {counters:#?}");
+    }
+}
+
+impl Node {
+    fn cookie(&mut self) -> Cookie {
+        self.cookies += 1;
+        Cookie(self.cookies)
+    }
+
+    fn try_send(&mut self, link: usize, bytes: &[u8]) -> bool {
+        let (header, body) = bytes.split_at(bytes.len().min(20));
+        let shape = Shape { tag: 0x99, lane: Lane::Bulk, header: header.len() as u8, len: bytes.len() as u32 };
+        let cookie = self.cookie();
+        let body: Box<[u8]> = body.into();
+        // SAFETY: a body in place is kept until it is told.
+        match unsafe { self.links[link].send(self.to[link], shape, header, Span::of(&body), cookie) } {
+            Ok(Sent::InPlace) => drop(self.lent.insert(cookie.0, body)),
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+        true
+    }
+
+    fn over(&mut self, cookie: u64) {
+        self.lent.remove(&cookie).expect("told once").fill(0xee);
+    }
+
+    fn move_orphans(&mut self) {
+        for link in 0..2 {
+            let (from, other) = (self.to[link], 1 - link);
+            while self.down[link]
+                && !self.down[other]
+                && let Some(orphan) = self.links[link].orphan(from)
+            {
+                assert_eq!(orphan.cookie.is_some(), orphan.body.len() > COPIED);
+                let header = &orphan.header[..usize::from(orphan.shape.header)];
+                let (to, cookie) = (self.to[other], orphan.cookie.unwrap_or(Cookie(0)));
+                // SAFETY: the orphan's body stays until it is rehomed; then it is the lender's, until it is told.
+                match unsafe {
+                    self.links[other].send_moved(to, orphan.origin, orphan.shape, header, orphan.body, cookie)
+                } {
+                    Ok(sent) => {
+                        self.links[link].rehomed(from, orphan.origin);
+                        self.moved += 1;
+                        if let Some(cookie) = orphan.cookie.filter(|_| sent != Sent::InPlace) {
+                            self.over(cookie.0);
+                        }
+                    }
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, link: usize, event: Event) {
+        match event {
+            Event::Frame(frame) => self.take_frame(link, &frame),
+            Event::Moved(origin, frame) => self.take_moved(link, origin, &frame),
+            Event::Sent(cookie) => self.over(cookie.0),
+            Event::Delivered(cookie) => {
+                let bytes = self.coming.remove(&cookie.0).expect("told once");
+                self.got.push(bytes.into_vec());
+            }
+            Event::Down(..) => self.down[link] = true,
+            Event::Up(_) => self.down[link] = false,
+            Event::Lost(..) => panic!("links are down, not lost"),
+        }
+    }
+
+    fn take_frame(&mut self, link: usize, frame: &Frame) {
+        assert_eq!(frame.tag, 0x99);
+        if frame.is_whole() {
+            return self.got.push(frame.head().to_vec());
+        }
+        let mut bytes = vec![0x77; frame.len as usize].into_boxed_slice();
+        let cookie = self.cookie();
+        // SAFETY: the sink stays in `coming` until it is told.
+        let delivery =
+            unsafe { self.links[link].deliver(frame.id, 0, Span::contiguous(bytes.as_mut_ptr(), bytes.len()), cookie) };
+        match delivery {
+            Delivery::Done => self.got.push(bytes.into_vec()),
+            Delivery::Pending => drop(self.coming.insert(cookie.0, bytes)),
+        }
+    }
+
+    fn take_moved(&mut self, link: usize, origin: Origin, frame: &Frame) {
+        let claims: Vec<Claim> = (0..2).filter_map(|other| self.links[other].claim(self.to[other], origin)).collect();
+        let awaited = claims.iter().find(|claim| matches!(claim, Claim::Awaited { .. }));
+        match awaited.or(claims.first()) {
+            Some(Claim::New) => self.take_frame(link, frame),
+            Some(Claim::Awaited { skip, sink, cookie }) => {
+                self.awaited += 1;
+                // SAFETY: the sink is in `coming`, and was handed over by the link that had it.
+                match unsafe { self.links[link].deliver(frame.id, *skip, *sink, *cookie) } {
+                    Delivery::Done => self.take(link, Event::Delivered(*cookie)),
+                    Delivery::Pending => {}
+                }
+            }
+            Some(Claim::Double) | None => {
+                self.doubles += 1;
+                assert!(!claims.is_empty(), "{origin:?} is known to one of them");
+                if !frame.is_whole() {
+                    self.links[link].release(frame.id);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn p14_b37_b34_frames_of_a_dead_link_arrive_once_by_the_other() {
+    let (mut doubles, mut awaited, mut moved) = (0, 0, 0);
+    for seed in 0..30 {
+        let faults = Faults {
+            drop: 100,
+            corrupt: [0, 200][seed as usize % 2],
+            jitter: 20_000,
+            late_body: 500,
+            in_place: 400,
+            ..Faults::default()
+        };
+        let mut nodes = Nodes::new(seed, faults);
+        let mut names = vec![];
+        for number in 0..120u64 {
+            let len = 8 + nodes.dice.below([60, 9000][number as usize % 2]) as usize;
+            let frame = bytes(number, len);
+            // The first link is preferred, and breaks from time to time: by the rail, or into silence.
+            nodes.until("a frame is taken", |nodes| {
+                let node = &mut nodes.nodes[0];
+                node.try_send(0, &frame) || (node.down[0] && node.try_send(1, &frame))
+            });
+            names.push(number);
+            if number % 30 == 29 {
+                if nodes.dice.chance(500) {
+                    nodes.wires[0].borrow_mut().cut(0, 1);
+                } else {
+                    nodes.wires[0].borrow_mut().faults.silent = true;
+                    nodes.until("the silence is noticed", |nodes| nodes.nodes[0].down[0]);
+                    nodes.wires[0].borrow_mut().faults.silent = false;
+                }
+            }
+        }
+        nodes.until("all is acknowledged", |nodes| {
+            nodes.nodes.iter().all(|node| {
+                let kept = node.links.iter().zip(&node.to).all(|(link, to)| link.drained(*to) && link.used() == [0, 0]);
+                kept && node.lent.is_empty() && node.coming.is_empty()
+            })
+        });
+        let mut got: Vec<u64> = nodes.nodes[1].got.iter().map(|frame| name_of(frame)).collect();
+        got.sort_unstable();
+        assert_eq!(got, names);
+        assert!(nodes.nodes[1].got.iter().all(|frame| *frame == bytes(name_of(frame), frame.len())));
+        doubles += nodes.nodes[1].doubles;
+        awaited += nodes.nodes[1].awaited;
+        moved += nodes.nodes[0].moved;
+    }
+    assert!(doubles > 0 && awaited > 0 && moved > 0, "{doubles} {awaited} {moved}");
+}
+
+#[test]
+fn b37_p14_orphans_are_exactly_what_was_not_acknowledged() {
+    let mut nodes = Nodes::new(1, Faults::default());
+    for number in 0..10u64 {
+        nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(0, &bytes(number, 30)));
+    }
+    let to = nodes.nodes[0].to.clone();
+    nodes.until("all is acknowledged", |nodes| nodes.nodes[0].links[0].drained(to[0]));
+    assert!(nodes.nodes[0].links[0].orphan(to[0]).is_none(), "of a link that is up");
+    nodes.wires[0].borrow_mut().faults.silent = true;
+    nodes.nodes[0].down[1] = true; // nobody to move them to
+    let frames = [bytes(10, 30), bytes(11, 5000), bytes(12, 700)];
+    frames.iter().for_each(|frame| assert!(nodes.nodes[0].try_send(0, frame)));
+    assert!(nodes.nodes[0].links[0].orphan(to[0]).is_none(), "of a link that is up");
+    nodes.until("the silence is noticed", |nodes| nodes.nodes[0].down[0]);
+    let node = &mut nodes.nodes[0];
+    for (index, frame) in frames.iter().enumerate() {
+        let orphan = node.links[0].orphan(to[0]).expect("in their order");
+        assert_eq!(orphan.origin, Origin { link: 5, number: (u64::from(u16::MAX) - 5 + 10 + index as u64) as u16 });
+        assert_eq!((orphan.shape.tag, orphan.shape.lane), (0x99, Lane::Bulk));
+        assert_eq!((usize::from(orphan.shape.header), orphan.shape.len as usize), (20, frame.len()));
+        let mut all = orphan.header[..20].to_vec();
+        all.resize(frame.len(), 0);
+        // SAFETY: the body stays until it is rehomed.
+        unsafe { orphan.body.pack(all[20..].as_mut_ptr(), frame.len() - 20) };
+        assert!(all == *frame);
+        assert_eq!(orphan.cookie.is_some(), index == 1);
+        node.links[0].rehomed(to[0], Origin { number: orphan.origin.number ^ 1, ..orphan.origin });
+        assert_eq!(node.links[0].orphan(to[0]).expect("not that one").origin, orphan.origin);
+        node.links[0].rehomed(to[0], orphan.origin);
+    }
+    assert!(node.links[0].orphan(to[0]).is_none());
+    assert!(node.links[0].drained(to[0]) && node.links[0].used() == [0, 0]);
+}
+
+#[test]
+fn p14_b37_claims_tell_new_ones_doubles_and_awaited_ones_apart() {
+    let mut nodes = Nodes::new(2, Faults::default());
+    let first = u64::from(u16::MAX) - 5;
+    for number in 0..4u64 {
+        nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(0, &bytes(number, 30)));
+    }
+    nodes.until("all have come", |nodes| nodes.nodes[1].got.len() == 4);
+    // One whose body is spoilt on the way: delivered, and awaited.
+    nodes.wires[0].borrow_mut().faults.late_body = 1000;
+    nodes.wires[0].borrow_mut().now = nodes.now;
+    nodes.until("one more", |nodes| nodes.nodes[0].try_send(0, &bytes(4, 6000)));
+    nodes.until("its header has come", |nodes| nodes.nodes[1].coming.len() == 1);
+    let node = &mut nodes.nodes[1];
+    let (to, origin) = (node.to.clone(), |number: u64| Origin { link: 5, number: (first + number) as u16 });
+    for number in 0..4 {
+        assert!(matches!(node.links[0].claim(to[0], origin(number)), Some(Claim::Double)));
+        assert!(node.links[1].claim(to[1], origin(number)).is_none(), "of another link");
+    }
+    let Some(Claim::Awaited { skip: 0, sink, cookie }) = node.links[0].claim(to[0], origin(4)) else { panic!() };
+    assert_eq!(sink.len(), 6000);
+    assert!(node.coming.contains_key(&cookie.0));
+    assert!(matches!(node.links[0].claim(to[0], origin(4)), Some(Claim::Double)), "handed over once");
+    assert!(matches!(node.links[0].claim(to[0], origin(9)), Some(Claim::New)));
+    assert!(matches!(node.links[0].claim(to[0], origin(9)), Some(Claim::Double)));
+    assert!(node.links[0].claim(to[0], origin(5000)).is_none(), "it cannot have been sent");
+    assert!(node.links[0].claim(Endpoint(77), origin(0)).is_none());
+    assert_eq!(node.links[0].used(), [0, 0]);
+}

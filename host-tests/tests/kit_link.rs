@@ -1,0 +1,135 @@
+//! The rail kit over links: of the loopback rail, and of simulated rails on which everything goes wrong.
+
+use towline_core::arena::Arena;
+use towline_core::btl::link::{Config, Crc32c, Link};
+use towline_core::btl::loopback::{self, Hub};
+use towline_core::btl::{LINKED_HEAD, Rail};
+use towline_core::time::{Duration, Instant};
+use towline_host_tests::dice::Dice;
+use towline_host_tests::kit::bench::Setup;
+use towline_host_tests::rail_suite;
+use towline_host_tests::sim::faults::{Faults, Make};
+use towline_host_tests::sim::net::Net;
+use towline_host_tests::sim::rail::SimRail;
+
+/// Nanoseconds between two polls.
+const STEP: u64 = 1000;
+
+/// A link over a raw rail, with times for a kit that gives up after a while.
+fn link<R: Rail>(raw: R, number: u8) -> Link<'static, R, Crc32c> {
+    let config = Config {
+        peers: 4,
+        slots: 16,
+        control_slots: 4,
+        window: 64,
+        deliveries: 8,
+        first_number: u64::from(u16::MAX) - 3,
+        least_timeout: Duration::from_nanos(200_000),
+        initial_timeout: Duration::from_nanos(500_000),
+        most_timeout: Duration::from_millis(3),
+        ..Config::new(number, 77 + u64::from(number), raw.attributes())
+    };
+    let block = vec![0; config.bytes(&raw)].leak();
+    Link::new(raw, Crc32c, config, &mut Arena::new(block)).expect("the cost is enough")
+}
+
+struct Loopback {
+    slots: u32,
+    frame: u32,
+    now: u64,
+}
+
+impl Setup for Loopback {
+    type Rail = Link<'static, loopback::Rail<'static>, Crc32c>;
+
+    fn rails(&mut self, count: usize) -> Vec<Self::Rail> {
+        let ends = count as u32;
+        let block = vec![0; Hub::cost(ends, self.slots, self.frame)].leak();
+        let hub = Hub::new(&mut Arena::new(block), ends, self.slots, self.frame).expect("the cost is enough");
+        let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
+        (0..ends).map(|end| link(hub.rail(end).expect("as many as ends"), end as u8)).collect()
+    }
+
+    fn leave(&mut self, _: Self::Rail) -> bool {
+        false // all ends are of one process
+    }
+
+    fn now(&mut self) -> Instant {
+        self.now += STEP;
+        Instant::from_nanos(self.now)
+    }
+
+    fn longest_header(&self) -> usize {
+        LINKED_HEAD
+    }
+}
+
+struct Simulated {
+    make: Make,
+    faults: Faults,
+    now: u64,
+}
+
+impl Setup for Simulated {
+    type Rail = Link<'static, SimRail, Crc32c>;
+
+    fn rails(&mut self, count: usize) -> Vec<Self::Rail> {
+        let net = Net::new(count as u32, vec![self.make], self.faults.clone(), Dice::new(1));
+        (0..count as u32).map(|node| link(net.rails(node).remove(0), node as u8)).collect()
+    }
+
+    fn leave(&mut self, rail: Self::Rail) -> bool {
+        rail.into_raw().leave();
+        true
+    }
+
+    fn now(&mut self) -> Instant {
+        self.now += STEP;
+        Instant::from_nanos(self.now)
+    }
+
+    fn longest_header(&self) -> usize {
+        LINKED_HEAD
+    }
+}
+
+mod over_loopback {
+    use super::*;
+    rail_suite!(Loopback { slots: 8, frame: 96, now: 0 });
+}
+
+mod over_a_long_loopback {
+    use super::*;
+    rail_suite!(Loopback { slots: 64, frame: 65_536, now: 0 });
+}
+
+/// Reliable below, but slow with bodies, and read in place.
+mod over_a_calm_network {
+    use super::*;
+    rail_suite!(Simulated {
+        make: Make::default(),
+        faults: Faults { late_body: 400, in_place: 500, staged: 300, ..Faults::default() },
+        now: 0
+    });
+}
+
+/// Loses, doubles, changes, reorders and refuses.
+mod over_a_bad_network {
+    use super::*;
+    rail_suite!(Simulated {
+        make: Make { slots: 8, frames_kept: 3, eager_limit: 100, rendezvous_eager_limit: 64, ..Make::default() },
+        faults: Faults {
+            drop: 50,
+            duplicate: 50,
+            corrupt: 50,
+            jitter: 5000,
+            busy: 100,
+            busy_for: 500,
+            late_body: 300,
+            in_place: 500,
+            staged: 300,
+            ..Faults::default()
+        },
+        now: 0
+    });
+}
