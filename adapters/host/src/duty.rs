@@ -22,8 +22,10 @@ pub(crate) struct Duty<At> {
     parked: Vec<Arc<Parker>>,
     /// The progress thread, where there is one.
     thread: Option<Arc<Parker>>,
-    /// Whether that waits until nobody polls.
+    /// Whether that waits for a while, since callers poll.
     thread_waits: bool,
+    /// Whether a caller polled since the progress thread last asked.
+    was_polled: bool,
 }
 
 /// What is to be done by who lets the lock go.
@@ -39,12 +41,32 @@ pub(crate) enum Charge<At> {
 
 impl<At: Copy> Duty<At> {
     pub fn new() -> Self {
-        Self { polled: 0, asleep: None, rung: false, parked: Vec::new(), thread: None, thread_waits: false }
+        Self {
+            polled: 0,
+            asleep: None,
+            rung: false,
+            parked: Vec::new(),
+            thread: None,
+            thread_waits: false,
+            was_polled: false,
+        }
     }
 
     /// Whether another thread is in the middle of a turn.
     pub fn is_polled(&self) -> bool {
         self.polled != 0
+    }
+
+    /// A caller polls.
+    pub fn note_poll(&mut self) {
+        self.was_polled = true;
+    }
+
+    /// Whether the progress thread leaves the engine to callers: one polls, or did so since this was last asked and nobody
+    /// waits. They come and go quickly.
+    pub fn is_left_to_callers(&mut self) -> bool {
+        let was_polled = std::mem::take(&mut self.was_polled);
+        self.is_polled() || (was_polled && self.parked.is_empty())
     }
 
     /// This thread lets the lock go for a moment, in the middle of a turn.
@@ -98,7 +120,7 @@ impl<At: Copy> Duty<At> {
         self.thread.as_ref()
     }
 
-    /// The progress thread waits until nobody polls, or does not any more.
+    /// The progress thread waits for a while, or does not any more. It is woken earlier where someone is parked.
     pub fn set_thread_waits(&mut self, waits: bool) {
         self.thread_waits = waits;
     }
@@ -112,8 +134,8 @@ impl<At: Copy> Duty<At> {
             return if self.rung { Charge::Nothing } else { Charge::Arm(until) };
         }
         match &self.thread {
-            Some(thread) if self.thread_waits => Charge::Wake(Arc::clone(thread)),
-            Some(_) => Charge::Nothing, // it is on its way to the lock
+            Some(thread) if self.thread_waits && !self.parked.is_empty() => Charge::Wake(Arc::clone(thread)),
+            Some(_) => Charge::Nothing, // it comes by itself
             None => self.parked.first().map_or(Charge::Nothing, |first| Charge::Wake(Arc::clone(first))),
         }
     }

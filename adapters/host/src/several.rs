@@ -178,6 +178,7 @@ impl Held for Guard<'_> {
             if self.room.duty.is_polled() {
                 return self.park(awaited, until);
             }
+            self.room.duty.note_poll();
             let now = self.clock.now();
             if self.mtl.progress(now) != 0 {
                 idle.reset();
@@ -358,6 +359,9 @@ impl Guard<'_> {
     }
 }
 
+/// How long callers that poll may be gone before the progress thread sleeps in their place.
+const GRACE: Duration = Duration::from_millis(1);
+
 /// Starts the progress thread. It polls only after it was woken, until nothing comes any more.
 fn start(shared: &Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
     let parker = Arc::new(Parker::new());
@@ -371,10 +375,10 @@ fn look_after(shared: &Shared, parker: &Parker) {
     let mut quiet_since = engine.clock.renew();
     while !shared.over.load(Ordering::SeqCst) {
         engine.tell();
-        if engine.room.duty.is_polled() {
-            // Who polls now wakes this thread when it lets the engine go.
+        if engine.room.duty.is_left_to_callers() {
+            // To be woken by each caller that has done would cost it more than its operation.
             engine.room.duty.set_thread_waits(true);
-            MutexGuard::unlocked(&mut engine.room, || parker.park(None));
+            MutexGuard::unlocked(&mut engine.room, || parker.park(Some(GRACE)));
             engine.room.duty.set_thread_waits(false);
             shared.wakes.fetch_add(1, Ordering::Relaxed);
             continue;

@@ -152,6 +152,7 @@ impl World {
                 room = self.park(room, request, &parker);
                 continue;
             }
+            room.duty.note_poll();
             if self.poll(&mut room) {
                 self.tell(&mut room);
                 room = self.aside(room);
@@ -177,9 +178,10 @@ impl World {
         let mut room = self.hold();
         while !room.over {
             self.tell(&mut room);
-            if room.duty.is_polled() {
+            if room.duty.is_left_to_callers() {
                 room.duty.set_thread_waits(true);
                 drop(room);
+                // For a while; here until someone wants it, or there is nobody any more who does.
                 parker.park(None);
                 room = self.hold();
                 room.duty.set_thread_waits(false);
