@@ -32,19 +32,13 @@ impl<L: Threads> Communicator<L> {
     pub fn barrier(&self) -> Result<(), Error> {
         let mut well = Ok(());
         for (round, dest, source) in self.rounds() {
-            // Whatever came of one round, others wait for this rank in the next.
-            well = well.and(self.nudge(dest, source, BARRIER + round));
+            let (source, tag) = (Source::Rank(source), Tag::Is(BARRIER + round));
+            // SAFETY: empty spans stand for no memory.
+            let heard = unsafe { self.exchange(Span::EMPTY, dest, BARRIER + round, Span::EMPTY, source, tag, false) };
+            // Whatever came of this round, others wait for this rank in the next.
+            well = well.and(heard.map(|_| ()));
         }
         well
-    }
-
-    /// Tells one rank, and hears of another, also where the first is lost.
-    fn nudge(&self, dest: u32, source: u32, tag: u32) -> Result<(), Error> {
-        // SAFETY: empty spans stand for no memory.
-        let told = unsafe { self.send_span(dest, tag, Mode::Standard, Span::EMPTY) };
-        // SAFETY: as above.
-        let heard = unsafe { self.recv_any_tag(Source::Rank(source), Tag::Is(tag), Span::EMPTY) };
-        told.and(heard.map(|_| ()))
     }
 
     /// The rounds of a dissemination barrier: number, whom to tell, whom to hear.

@@ -290,7 +290,7 @@ impl<L: Threads> Communicator<L> {
         let into = into.as_mut_bytes();
         let sink = Span::contiguous(into.as_mut_ptr(), into.len());
         // SAFETY: both are borrowed until this returns.
-        unsafe { self.exchange(Span::of(data.as_bytes()), dest, send_tag, sink, source.into(), recv_tag) }
+        unsafe { self.exchange(Span::of(data.as_bytes()), dest, send_tag, sink, source.into(), recv_tag, true) }
     }
 
     /// Waits until a message from `source` with `tag` is there, and tells about it. It stays to be received.
@@ -477,10 +477,11 @@ impl<L: Threads> Communicator<L> {
         }
     }
 
-    /// Sends and receives at once.
+    /// Sends and receives at once; `gives_up`: cancels the receive where it could not send.
     ///
     /// # Safety
     /// As for `send_span` and `recv_span`.
+    #[allow(clippy::too_many_arguments)] // those of a send, those of a receive
     pub(crate) unsafe fn exchange(
         &self,
         data: Span,
@@ -489,6 +490,7 @@ impl<L: Threads> Communicator<L> {
         sink: Span,
         source: Source,
         recv_tag: Tag,
+        gives_up: bool,
     ) -> Result<Status, Error> {
         let mut guard = self.place.context.engine.hold();
         let engine = &mut guard;
@@ -506,7 +508,7 @@ impl<L: Threads> Communicator<L> {
                 }
                 Err(why) => Err(place.refusal(engine, why, Some(dest))),
             };
-            if sent.is_err() {
+            if gives_up && sent.is_err() {
                 engine.mtl.cancel(receive);
             }
             let outcome = engine.wait(receive);
