@@ -10,6 +10,7 @@
 //! | [`frames`] | frames of a hostile peer, among an honest one's traffic | no access out of bounds, nothing lost, doubled, spoilt or leaked |
 //! | [`modex`] | sets of a peer, well-formed, spoilt and raw | refused, or taken over whole; the own set stays readable |
 //! | [`ring`] | marks, lengths and credit that the other side of a shared ring made up | all stays within the ring, or is called forged |
+//! | [`segment`] | words that a hostile process writes to the segments of a live shared-memory rail | no access out of bounds, the honest peer is heard, the hostile one is lost |
 //! | [`tcp`] | cards, hellos, verdicts and prefixes of frames | what is read writes back the same, nothing is proved |
 //!
 //! `cargo install cargo-fuzz --locked`, then `cargo +nightly fuzz run matcher -- -max_total_time=60` at the top or in
@@ -26,6 +27,7 @@ pub mod frames;
 pub mod matcher;
 pub mod modex;
 pub mod ring;
+pub mod segment;
 pub mod tcp;
 
 /// A target: what it does with the bytes of one input.
@@ -40,5 +42,6 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("matcher", matcher::run),
     ("modex", modex::run),
     ("ring", ring::run),
+    ("segment", segment::run),
     ("tcp", tcp::run),
 ];
