@@ -355,3 +355,48 @@ fn p27_refusals_for_a_peer_that_does_not_listen_hold_up_nobody_else() {
     settle(&mut engines);
     assert_eq!(engines[1].used(), [0; 3]);
 }
+
+/// Credit comes back in time, however small the share: with half of it owed, so that no sender ever has to hold back.
+#[test]
+fn p27_credit_is_back_before_a_sender_runs_out_of_it() {
+    for share in [1, 2, 3, 8] {
+        let mut engines = engines(2, Config { unexpected: 4 * share, units: 4 * share, ..WIDE }, 8, 512);
+        let (data, mut into) = (bytes(10, 1), [0; 10]);
+        for round in 0..48 {
+            let receive = recv(&mut engines[1], from(0, 1), &mut into);
+            let body = if round % 3 == 0 { &data[..0] } else { &data[..] };
+            assert_eq!(
+                send(&mut engines[0], 1, 1, Mode::Standard, body),
+                Sending::Complete,
+                "round {round} of {share}"
+            );
+            assert_eq!(finish(&mut engines, 1, receive).unwrap().received, body.len() as u64);
+            settle(&mut engines);
+        }
+        let (sender, receiver) = (engines[0].counters(), engines[1].counters());
+        assert_eq!((sender.notices_sent, u64::from(share.div_ceil(2)) * receiver.credits_sent), (0, 48));
+    }
+}
+
+/// Messages without payload take no unit, also when there is none left; those with one go on as far as units reach.
+#[test]
+fn p27_units_are_for_messages_with_payload() {
+    let mut engines = engines(2, Config { unexpected: 48, units: 8, ..WIDE }, 16, 512);
+    let data = bytes(10, 1);
+    let lens = [0, 0, 0, 10, 0, 10, 0, 0];
+    for len in lens {
+        assert_eq!(send(&mut engines[0], 1, 1, Mode::Standard, &data[..len]), Sending::Complete);
+    }
+    let without_unit = pending(send(&mut engines[0], 1, 1, Mode::Standard, &data));
+    assert_eq!(send(&mut engines[0], 1, 1, Mode::Standard, &data[..0]), Sending::Complete);
+    settle(&mut engines);
+    assert_eq!(engines[1].used(), [0, 10, 2]);
+    for len in lens.into_iter().chain([10, 0]) {
+        let mut into = [0; 10];
+        let receive = recv(&mut engines[1], from(0, 1), &mut into);
+        assert_eq!(finish(&mut engines, 1, receive).unwrap().received, len as u64);
+        assert_eq!(into[..len], data[..len]);
+    }
+    finish(&mut engines, 0, without_unit).unwrap();
+    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+}
