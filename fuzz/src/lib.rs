@@ -12,6 +12,7 @@
 //! | [`ring`] | marks, lengths and credit that the other side of a shared ring made up | all stays within the ring, or is called forged |
 //! | [`segment`] | words that a hostile process writes to the segments of a live shared-memory rail | no access out of bounds, the honest peer is heard, the hostile one is lost |
 //! | [`tcp`] | cards, hellos, verdicts and prefixes of frames | what is read writes back the same, nothing is proved |
+//! | [`udp`] | cards, hellos and datagrams | what is read writes back the same, nothing is proved |
 //!
 //! `cargo install cargo-fuzz --locked`, then `cargo +nightly fuzz run matcher -- -max_total_time=60` at the top or in
 //! here; new inputs land in `corpus/`. What is checked in there is the fewest inputs that reach all that a run reached:
@@ -29,6 +30,7 @@ pub mod modex;
 pub mod ring;
 pub mod segment;
 pub mod tcp;
+pub mod udp;
 
 /// A target: what it does with the bytes of one input.
 pub type Run = fn(&[u8]);
@@ -44,4 +46,5 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("ring", ring::run),
     ("segment", segment::run),
     ("tcp", tcp::run),
+    ("udp", udp::run),
 ];

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 /// Each way that ranks can be connected.
-const WAYS: [&str; 2] = ["sm", "tcp"];
+const WAYS: [&str; 3] = ["sm", "tcp", "udp"];
 
 /// Where cargo puts what it builds, in the profile of these tests: the folder above that of the test itself.
 fn built() -> &'static Path {
@@ -126,6 +126,7 @@ fn a_file_is_cast_to_ranks_that_do_not_have_it() {
     for (way, ranks, len, chunk) in [
         ("sm", 4, (1 << 20) * 3 + 17, 1 << 20),
         ("tcp", 4, (1 << 20) * 3 + 17, 1 << 20),
+        ("udp", 4, (1 << 20) * 3 + 17, 1 << 20),
         ("sm", 7, 200_000, 50_000),
         ("tcp", 3, 200_000, 200_001),
         ("sm", 2, 0, 1 << 20),

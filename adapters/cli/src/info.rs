@@ -101,6 +101,8 @@ fn gather() -> Result<Info, String> {
     sizes.push(("payload of an unexpected message, at most".into(), unit));
     sizes.push(("shared memory for a peer that long messages are sent to, at most".into(), sm.bytes_per_peer()));
     sizes.push(("staging of a tcp connection, at most".into(), tcp(&tunables).bytes_per_connection()));
+    let key = towline_tcp::JobKey::new([0; 32]); // nobody connects
+    sizes.push(("buffers of a udp link, at most".into(), towline_udp::Config::new(0, 0, key).bytes()));
     Ok(Info { transports: all, interfaces: shown, chosen, machine: machine(value("sm_directory")), sizes, tunables })
 }
 
@@ -184,6 +186,10 @@ fn machine(sm_directory: &str) -> Vec<(&'static str, String, &'static str)> {
     let bytes = |blocks: fn(&rustix::fs::StatVfs) -> u64| {
         shared.as_ref().map_or_else(unknown, |about| (about.f_frsize * blocks(about)).to_string())
     };
+    let system = |name| {
+        let read = std::fs::read_to_string(std::path::Path::new("/proc/sys").join(name));
+        read.map_or_else(|_| unknown(), |text| text.trim().to_string())
+    };
     let limit = |resource| getrlimit(resource).current.map_or_else(|| "unlimited".into(), |most| most.to_string());
     vec![
         ("processors for this process", processors, ""),
@@ -192,6 +198,8 @@ fn machine(sm_directory: &str) -> Vec<(&'static str, String, &'static str)> {
         ("shared memory free", bytes(|about| about.f_bavail), "B"),
         ("open files", limit(Resource::Nofile), ""),
         ("locked memory", limit(Resource::Memlock), "B"),
+        ("a socket's receive buffer", system("net/core/rmem_max"), "B"),
+        ("a socket's send buffer", system("net/core/wmem_max"), "B"),
     ]
 }
 

@@ -1,7 +1,9 @@
 //! The transports between processes, and which of them work here.
 
 /// All of them, in the order in which they are told of.
-pub const ALL: [&str; 2] = ["sm", "tcp"];
+pub const ALL: [&str; 3] = ["sm", "tcp", "udp"];
+/// Those that are used where none is named.
+pub const STANDARD: [&str; 2] = ["sm", "tcp"];
 
 /// Why a transport does not work here; `None` if it does.
 pub fn why_not(name: &str) -> Option<String> {

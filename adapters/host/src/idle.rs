@@ -150,6 +150,12 @@ impl Bed {
                 AnyRail::Tcp(rail) => {
                     watch(rail.as_fd())?;
                 }
+                AnyRail::LinkedTcp(rail) => {
+                    watch(rail.raw().as_fd())?;
+                }
+                AnyRail::Udp(rail) => {
+                    watch(rail.raw().as_fd())?;
+                }
                 AnyRail::Loopback(_) | AnyRail::Dyn(_) => {}
             }
         }

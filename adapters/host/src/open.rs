@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use towline_bootstrap::Job;
+use towline_tcp::interfaces::Filter;
 
 use crate::address::Grid;
 use crate::idle::crowded;
+use crate::linked::Linked;
 use crate::rails::AnyRail;
 use crate::setup::SetupError;
 use crate::tunables::{Config, TRANSPORTS, entries};
@@ -23,14 +25,17 @@ pub(crate) fn open(config: &Config, job: &Job, grid: Grid, thread: bool) -> Resu
     for name in TRANSPORTS {
         let wanted = asked.iter().any(|asked| asked == name);
         // A context alone needs no way to others, unless it was asked to try.
-        if !wanted && (!asked.is_empty() || grid.total() == 1) {
+        if !wanted && (!asked.is_empty() || grid.total() == 1 || name == "udp") {
             continue;
         }
-        let links = if name == "tcp" { config.links } else { 1 };
+        let links = if name == "sm" { 1 } else { config.links };
         for link in 0..links {
+            // Links have a number each, of whatever kind they are.
+            let number = opened.rails.len() as u8;
             let rail = match name {
                 "sm" => open_sm(config, job, grid, thread),
-                _ => open_tcp(config, job, grid, link as u8, thread),
+                "tcp" => open_tcp(config, job, grid, link as u8, number, thread),
+                _ => open_udp(config, job, grid, link as u8, number, thread),
             };
             match rail {
                 Ok(rail) => opened.rails.push(rail),
@@ -80,17 +85,14 @@ pub(crate) fn local_contexts(job: &Job, grid: Grid) -> usize {
     job.local_ranks().map_or(1, <[u32]>::len) * grid.contexts as usize
 }
 
-fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, thread: bool) -> Result<AnyRail, String> {
+fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, String> {
     let key = towline_tcp::JobKey::new(*job.key().bytes());
     let mut tcp = towline_tcp::Config::new(job.job_id(), grid.own_number(), key);
     let buffer = (config.tcp_socket_bytes != 0).then_some(config.tcp_socket_bytes);
-    let exclude = entries(&config.tcp_exclude);
     tcp.link = link;
     tcp.progress_thread = thread;
-    tcp.filter.include = entries(&config.tcp_include);
-    tcp.filter.exclude = (!exclude.is_empty()).then_some(exclude);
-    tcp.ports = ports(&config.tcp_ports)
-        .ok_or_else(|| format!("TOWLINE_TCP_PORTS: `{}` is no range such as 5000-5100", config.tcp_ports))?;
+    tcp.filter = filter(&config.tcp_include, &config.tcp_exclude);
+    tcp.ports = ports("TOWLINE_TCP_PORTS", &config.tcp_ports)?;
     tcp.eager_limit_bytes = config.tcp_eager_limit_bytes;
     tcp.rendezvous_eager_limit_bytes = config.tcp_rendezvous_bytes;
     tcp.max_send_size_bytes = config.tcp_max_send_bytes;
@@ -102,12 +104,49 @@ fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, thread: bool) -> R
     tcp.bandwidth_megabytes_per_second = config.tcp_bandwidth_mb_s;
     tcp.connect_timeout = Duration::from_millis(config.tcp_connect_timeout_ms.into());
     tcp.dead_host_timeout = Duration::from_millis(config.peer_timeout_ms.into());
-    towline_tcp::Rail::new(tcp).map(AnyRail::Tcp).map_err(|why| why.to_string())
+    let rail = towline_tcp::Rail::new(tcp).map_err(|why| why.to_string())?;
+    if config.links == 1 && !config.checksum {
+        return Ok(AnyRail::Tcp(rail)); // nothing could take its frames over, and it needs nothing else
+    }
+    Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedTcp).map_err(|why| why.to_string())
 }
 
-fn ports(text: &str) -> Option<std::ops::RangeInclusive<u16>> {
+fn open_udp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, String> {
+    let key = towline_tcp::JobKey::new(*job.key().bytes());
+    let mut udp = towline_udp::Config::new(job.job_id(), grid.own_number(), key);
+    udp.link = link;
+    udp.progress_thread = thread;
+    udp.filter = filter(&config.udp_include, &config.udp_exclude);
+    udp.within_host = job.local_ranks().is_some_and(|local| local.len() == job.size() as usize);
+    udp.ports = ports("TOWLINE_UDP_PORTS", &config.udp_ports)?;
+    udp.sign = match config.udp_sign.as_str() {
+        "network" => None,
+        "always" => Some(true),
+        "never" => Some(false),
+        other => return Err(format!("TOWLINE_UDP_SIGN: `{other}` is none of network, always and never")),
+    };
+    udp.datagram_bytes = config.udp_datagram_bytes;
+    udp.segmentation = config.udp_segmentation;
+    udp.pacing_megabytes_per_second = config.udp_pacing_mb_s;
+    udp.bandwidth_megabytes_per_second = config.udp_bandwidth_mb_s;
+    udp.socket_send_buffer_bytes = config.udp_send_buffer_bytes;
+    udp.socket_receive_buffer_bytes = config.udp_receive_buffer_bytes;
+    udp.connect_timeout = Duration::from_millis(config.udp_connect_timeout_ms.into());
+    let rail = towline_udp::Rail::new(udp).map_err(|why| why.to_string())?;
+    Linked::new(rail, number, config, grid, thread).map(AnyRail::Udp).map_err(|why| why.to_string())
+}
+
+fn filter(include: &str, exclude: &str) -> Filter {
+    let exclude = entries(exclude);
+    Filter { include: entries(include), exclude: (!exclude.is_empty()).then_some(exclude) }
+}
+
+fn ports(variable: &str, text: &str) -> Result<std::ops::RangeInclusive<u16>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) => Ok(first..=last),
+        _ => Err(format!("{variable}: `{text}` is no range such as 5000-5100")),
+    }
 }
 
 #[cfg(test)]
@@ -116,10 +155,11 @@ mod tests {
 
     #[test]
     fn ranges_of_ports() {
-        assert_eq!(ports("0"), Some(0..=0));
-        assert_eq!(ports(" 5000 - 5100 "), Some(5000..=5100));
-        assert_eq!(ports("5000-"), None);
-        assert_eq!(ports("70000"), None);
+        assert_eq!(ports("P", "0"), Ok(0..=0));
+        assert_eq!(ports("P", " 5000 - 5100 "), Ok(5000..=5100));
+        for wrong in ["5000-", "70000"] {
+            assert!(ports("P", wrong).is_err_and(|why| why.contains("P: ") && why.contains(wrong)));
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@ use towline_core::btl::selection::Candidate;
 use towline_core::pml::Rails;
 use towline_sm::SingleCopy;
 
+use crate::linked::Linked;
+
 /// Any rail. The known ones are dispatched to by a match, so that their calls can be inlined on the message path; others
 /// come in the box.
 #[derive(Debug)]
@@ -17,8 +19,12 @@ pub enum AnyRail {
     Loopback(loopback::Rail<'static>),
     /// Other processes of the host.
     Sm(towline_sm::Rail),
-    /// One TCP link.
+    /// The only TCP connection to each peer, unless sums are asked for.
     Tcp(towline_tcp::Rail),
+    /// One of several TCP connections to each peer: the others carry on what it breaks down with.
+    LinkedTcp(Linked<towline_tcp::Rail>),
+    /// Datagrams, and what makes them arrive.
+    Udp(Linked<towline_udp::Rail>),
     /// A rail that somebody else wrote: see [`Builder::rail`](crate::Builder::rail).
     Dyn(DynRail),
 }
@@ -32,7 +38,7 @@ impl std::fmt::Debug for DynRail {
     }
 }
 
-/// Calls the rail. The quickest is told apart first, and only its code stands beside the comparison: a match of all four
+/// Calls the rail. The quickest is told apart first, and only its code stands beside the comparison: a match of all of them
 /// made each call of it save the registers and take the jumps that the longest of them needs.
 macro_rules! each {
     ($self:expr, $rail:ident => $call:expr) => {
@@ -41,6 +47,8 @@ macro_rules! each {
             other => apart(move || match other {
                 AnyRail::Sm($rail) => $call,
                 AnyRail::Tcp($rail) => $call,
+                AnyRail::LinkedTcp($rail) => $call,
+                AnyRail::Udp($rail) => $call,
                 AnyRail::Loopback($rail) => $call,
                 AnyRail::Dyn(DynRail($rail)) => $call,
             }),

@@ -15,7 +15,7 @@ pub(crate) const MOST_ADDRESSES: u32 = 1 << 20;
 ///
 /// ```
 /// let error = towline::Builder::new().transports("pigeon").build().unwrap_err();
-/// assert_eq!(error.to_string(), "there is no transport `pigeon`; there are sm and tcp");
+/// assert_eq!(error.to_string(), "there is no transport `pigeon`; there are sm, tcp and udp");
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
@@ -104,7 +104,7 @@ impl fmt::Display for SetupError {
             Self::OutOfRange { variable, value, range } => {
                 write!(f, "{variable}: {value} is out of range, which is {} to {}", range.start(), range.end())
             }
-            Self::UnknownTransport(name) => write!(f, "there is no transport `{name}`; there are sm and tcp"),
+            Self::UnknownTransport(name) => write!(f, "there is no transport `{name}`; there are sm, tcp and udp"),
             Self::Transport { name, why } => write!(f, "transport {name} does not work here: {why}"),
             Self::Card { rank, why } => {
                 write!(f, "rank {rank} published nothing usable ({why}): does it run the same version?")

@@ -148,9 +148,9 @@ macro_rules! unit_doc {
 
 tunables! {
     transports, "TOWLINE_TRANSPORTS": String = "", "",
-        "Transports to use, such as `sm,tcp`; empty for all that work here";
+        "Transports to use, such as `sm,tcp`; empty for these two, if they work here: udp is used only where it is named";
     links, "TOWLINE_LINKS": u32 = 1u32, "",
-        "TCP links to each peer, over which long messages are striped: 1 to 64";
+        "Links of tcp, and of udp, to each peer, over which long messages are striped: 1 to 64. Of several tcp links, frames of one that breaks down go by the others";
     startup_timeout_ms, "TOWLINE_STARTUP_TIMEOUT_MS": u32 = 60_000u32, "ms",
         "How long to wait for all ranks to come up";
     finish_timeout_ms, "TOWLINE_FINISH_TIMEOUT_MS": u32 = 60_000u32, "ms",
@@ -221,10 +221,38 @@ tunables! {
         "Share of a tcp link in striping";
     tcp_connect_timeout_ms, "TOWLINE_TCP_CONNECT_TIMEOUT_MS": u32 = 120_000u32, "ms",
         "From the first message to a peer to the connection: a peer that computes answers late";
+
+    udp_include, "TOWLINE_UDP_INCLUDE": String = "", "",
+        "Interfaces or networks that udp may use, such as `eth*,10.0.0.0/8`; empty for all. Each link uses one of them: the loopback where all ranks are on one host";
+    udp_exclude, "TOWLINE_UDP_EXCLUDE": String = "", "",
+        "Interfaces or networks that udp leaves alone; empty for container bridges";
+    udp_ports, "TOWLINE_UDP_PORTS": String = "0", "",
+        "Ports that udp uses, such as `5000-5100`; 0 lets the system choose";
+    udp_datagram_bytes, "TOWLINE_UDP_DATAGRAM_BYTES": u32 = 0u32, "B",
+        "Longest datagram; 0 for what goes whole through the interface, up to 16 KiB";
+    udp_sign, "TOWLINE_UDP_SIGN": String = "network", "",
+        "When each datagram is signed, so that nobody on the way can change any: `always`, `never`, or `network`: unless it stays on this host";
+    udp_segmentation, "TOWLINE_UDP_SEGMENTATION": bool = true, "",
+        "Let the kernel cut and join datagrams, where it can";
+    udp_pacing_mb_s, "TOWLINE_UDP_PACING_MB_S": u32 = 0u32, "MB/s",
+        "What a udp link sends at most; 0 for as much as it goes";
+    udp_bandwidth_mb_s, "TOWLINE_UDP_BANDWIDTH_MB_S": u32 = 2000u32, "MB/s",
+        "Share of a udp link in striping";
+    udp_send_buffer_bytes, "TOWLINE_UDP_SEND_BUFFER_BYTES": u32 = 4_194_304u32, "B",
+        "The kernel's send buffer of each socket; the system bounds it (net.core.wmem_max)";
+    udp_receive_buffer_bytes, "TOWLINE_UDP_RECEIVE_BUFFER_BYTES": u32 = 4_194_304u32, "B",
+        "The kernel's receive buffer of each socket: what comes while it is full has to come again; the system bounds it (net.core.rmem_max)";
+    udp_connect_timeout_ms, "TOWLINE_UDP_CONNECT_TIMEOUT_MS": u32 = 120_000u32, "ms",
+        "From the first message to a peer to its answer: a peer that computes answers late";
+
+    checksum, "TOWLINE_CHECKSUM": bool = false, "",
+        "Check tcp's frames by sums of our own, beyond the network's; udp's always are";
+    link_window, "TOWLINE_LINK_WINDOW": u32 = 256u32, "",
+        "Frames to one peer that may be unacknowledged, by each link that acknowledges: a power of two from 4 to 1024";
 }
 
 /// What can be asked for, in the order in which rails are polled.
-pub(crate) const TRANSPORTS: [&str; 2] = ["sm", "tcp"];
+pub(crate) const TRANSPORTS: [&str; 3] = ["sm", "tcp", "udp"];
 
 /// Links to a peer.
 const LINKS: RangeInclusive<u32> = 1..=64;

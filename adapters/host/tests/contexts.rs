@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use common::jobs;
 use towline::{Address, Any, Builder, Context, Error, SetupError, World};
 
-const WAYS: [&str; 2] = ["sm", "tcp"];
+const WAYS: [&str; 3] = ["sm", "tcp", "udp"];
 
 /// Runs `body` in each of `contexts` threads of each of `ranks` processes; what each gave, by address.
 fn contexts<T: Send>(ranks: u32, contexts: u32, way: &str, body: impl Fn(World) -> T + Sync) -> Vec<T> {

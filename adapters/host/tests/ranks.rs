@@ -14,7 +14,7 @@ use common::{ranks, ranks_with};
 use towline::{Any, Error, View, ViewMut, World, vector};
 
 /// Each way that worlds can be connected.
-const WAYS: [&str; 3] = ["sm", "tcp", "sm,tcp"];
+const WAYS: [&str; 4] = ["sm", "tcp", "sm,tcp", "udp"];
 
 fn pattern(len: usize, seed: u32) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
@@ -576,7 +576,7 @@ fn p5_transports_are_chosen_by_rank_and_reported() {
         },
     );
     let unknown = towline::Builder::new().transports("pigeon").build().unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no transport `pigeon`; there are sm and tcp");
+    assert_eq!(unknown.to_string(), "there is no transport `pigeon`; there are sm, tcp and udp");
 }
 
 /// A message of 64 KiB goes at once over tcp, whether it is awaited or not; a longer one waits for its receive.

@@ -37,6 +37,8 @@ pub struct Config {
     /// Number of this link among those of the process. Link `n` speaks to link `n` of the peer; each is a rail of its own, and
     /// uses another interface where there are several.
     pub link: u8,
+    /// A thread of its own sees to the rail while the program does not: said in its attributes. Default: `false`.
+    pub progress_thread: bool,
     /// Which interfaces may be used. Default: all but container bridges.
     pub filter: Filter,
     /// Takes the loopback before any other interface: for jobs that stay on one host. Default: `false`.
@@ -90,6 +92,7 @@ impl Config {
             rank,
             key,
             link: 0,
+            progress_thread: false,
             filter: Filter::default(),
             within_host: false,
             ports: 0..=0,

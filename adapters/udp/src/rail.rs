@@ -227,9 +227,11 @@ pub(crate) fn draw(into: &mut [u8]) -> io::Result<()> {
 
 fn attributes(config: &Config, datagram: u32) -> Attributes {
     let frame = datagram - PREFIX as u32;
+    let thread = if config.progress_thread { Capabilities::PROGRESS_THREAD } else { Capabilities::empty() };
+    let lossy = Capabilities::NEED_ACK.union(Capabilities::NEED_CSUM);
     Attributes {
         name: "udp",
-        capabilities: Capabilities::SEND.union(Capabilities::NEED_ACK).union(Capabilities::NEED_CSUM),
+        capabilities: Capabilities::SEND.union(lossy).union(thread),
         exclusivity: EXCLUSIVITY_LOW,
         latency: config.latency_nanos,
         bandwidth: config.bandwidth_megabytes_per_second,

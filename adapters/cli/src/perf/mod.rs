@@ -17,20 +17,20 @@ mod plot;
 pub mod rank;
 mod repetition;
 
-use crate::transports::{ALL, why_not};
+use crate::transports::{ALL, STANDARD, why_not};
 use plan::{Mode, Size, measures};
 use plot::Kind;
 use repetition::{Repetition, Row, shown};
 
 /// Measure latency, bandwidth and message rate between two processes, beside what the machine allows
 ///
-/// Without arguments, all transports that work here, in less than a minute. Each value stands beside its limit, which
+/// Without arguments, sm and tcp, if they work here, in less than a minute. Each value stands beside its limit, which
 /// two bare processes reach in the same run: for sm, a bouncing cache line and bytes copied in and out of a ring; for
-/// tcp, bare sockets. Each repetition measures the bare bounce before and after, and does not count if they differ by
+/// tcp and udp, bare tcp sockets. Each repetition measures the bare bounce before and after, and does not count if they differ by
 /// more than 10 %: then the machine has changed its state meanwhile.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Transports to measure, one after the other; without it, all that work here
+    /// Transports to measure, one after the other; without it, sm and tcp, if they work here
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     transport: Vec<String>,
 
@@ -114,11 +114,11 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-/// What to measure: what was asked for, or all that works here.
+/// What to measure: what was asked for, or what is used where nothing is.
 fn transports(asked: &[String]) -> Result<Vec<String>, String> {
     if !asked.is_empty() {
         return match asked.iter().find(|name| !ALL.contains(&name.as_str())) {
-            Some(unknown) => Err(format!("there is no transport `{unknown}` to measure; there are sm and tcp")),
+            Some(unknown) => Err(format!("there is no transport `{unknown}` to measure; there are {}", ALL.join(", "))),
             None => Ok(asked.to_vec()),
         };
     }
@@ -127,7 +127,7 @@ fn transports(asked: &[String]) -> Result<Vec<String>, String> {
         why.iter().for_each(|why| eprintln!("towline: left out: {why}"));
         why.is_none()
     };
-    let working: Vec<String> = ALL.iter().filter(|name| works(name)).map(|name| (*name).to_string()).collect();
+    let working: Vec<String> = STANDARD.iter().filter(|name| works(name)).map(|name| (*name).to_string()).collect();
     if working.is_empty() { Err("no transport works here; `towline info` says more".into()) } else { Ok(working) }
 }
 

@@ -206,7 +206,7 @@ impl Pair {
             // Eight bytes need no line beside the one that bounces.
             let line = mode == Mode::Latency && bytes <= 8 && !self.sockets;
             let limit = if line { limit.min(f64::midpoint(before, after)) } else { limit };
-            let transport = if self.sockets { "tcp" } else { "sm" }.into();
+            let transport = self.world.rails().first().copied().unwrap_or_default().into();
             let repetition = Repetition { transport, mode, size, value, limit, bounces: [before, after] };
             let exchanges = exchange_before.zip(exchange_after);
             steady += u32::from(repetition.is_steady());

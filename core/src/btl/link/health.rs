@@ -319,7 +319,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             State::Greeting => self.config.hello_within,
             _ => self.config.dead_after,
         };
-        let since = path.heard_at.max(path.owes_since);
+        let since = path.heard_at.max(path.owes_since).max(self.began);
         (path.owes_since != 0).then_some(since.saturating_add(within.as_nanos()).max(self.grace))
     }
 

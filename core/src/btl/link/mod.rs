@@ -152,6 +152,8 @@ pub struct Link<'m, R, C> {
     now: u64,
     /// No peer is dead before this: nobody listened for a while.
     grace: u64,
+    /// When the time was told first: what happened before did not happen long ago.
+    began: u64,
     turn: u32,
     /// The raw rail may have more.
     more: bool,
@@ -203,6 +205,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             timers: Timers::new(arena, sizes.peers)?,
             now: 0,
             grace: 0,
+            began: 0,
             turn: 0,
             more: false,
             raw,
@@ -310,6 +313,9 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
         let patience = self.config.dead_after.as_nanos();
         if now.saturating_sub(self.now) > patience / 2 {
             self.grace = now.saturating_add(patience / 4);
+        }
+        if self.now == 0 {
+            self.began = now;
         }
         self.now = now;
     }

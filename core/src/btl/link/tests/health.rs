@@ -3,6 +3,7 @@
 use super::bench::{Bench, bytes};
 use super::wire::Faults;
 use crate::btl::*;
+use crate::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -67,4 +68,16 @@ fn p15_a_raw_rail_that_loses_the_peer_is_added_again() {
         bench.check(0, 1, (0..count).collect());
         assert_eq!(bench.ends[0].link.counters().downs, 5);
     }
+}
+
+/// The first send comes before the first poll, which is when a link learns what time it is: a clock that stands far on then
+/// is no silence of the peer's.
+#[test]
+fn p15_a_clock_that_stands_far_on_at_first_is_no_silence() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |config| config.dead_after = Duration::from_secs(1 << 30));
+    bench.now = 28_000 * SECOND;
+    bench.send(0, 1, Lane::Eager, &bytes(0, 100));
+    bench.settle();
+    bench.check(0, 1, (0..1).collect());
+    assert!(bench.ends.iter().all(|end| end.reports.is_empty()));
 }

@@ -1,0 +1,97 @@
+//! Rails in links: what makes frames arrive exactly once over rails that lose them, and lets a rail's frames move to another
+//! when it breaks down.
+
+use towline_core::btl::Rail;
+use towline_core::btl::link::{Checksum, Config as LinkConfig, Counters, Link};
+use towline_core::time;
+
+use crate::address::Grid;
+use crate::memory::Mapping;
+use crate::tunables::Config;
+
+/// Bytes of the longest card of a rail of ours: tcp's, with all the addresses it may tell.
+const CARD_BYTES: u32 = 512;
+
+/// CRC-32C by the processor's own instruction, where it has one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Crc32c;
+
+impl Checksum for Crc32c {
+    #[inline]
+    fn sum(&self, so_far: u32, bytes: &[u8]) -> u32 {
+        crc32c::crc32c_append(so_far, bytes)
+    }
+}
+
+/// A rail in a link, with the memory that the link needs.
+#[derive(Debug)]
+pub struct Linked<R: Rail> {
+    // Goes before the memory does.
+    link: Link<'static, R, Crc32c>,
+    _memory: Mapping,
+}
+
+impl<R: Rail> Linked<R> {
+    /// A link over `raw`, to all addresses of the job; `link` is another number for each link of a context;
+    /// `thread`: a progress thread answers while the rank computes.
+    pub(crate) fn new(raw: R, link: u8, config: &Config, grid: Grid, thread: bool) -> std::io::Result<Self> {
+        let mut incarnation = [0; 8];
+        getrandom::fill(&mut incarnation).map_err(std::io::Error::other)?;
+        let millis = |millis: u32| time::Duration::from_millis(millis.into());
+        let mut settings = LinkConfig::new(link, u64::from_le_bytes(incarnation), raw.attributes());
+        settings.peers = grid.total();
+        settings.card_bytes = CARD_BYTES;
+        settings.sums |= config.checksum;
+        settings.window = config.link_window;
+        settings.slots = config.link_window.saturating_mul(2);
+        settings.hello_within = millis(config.tcp_connect_timeout_ms.max(config.udp_connect_timeout_ms));
+        // Without a thread that answers for it, a rank that computes is as silent as one whose host is gone.
+        let never = time::Duration::from_secs(365 * 24 * 3600);
+        let timeout = millis(config.peer_timeout_ms);
+        settings.dead_after = if thread && config.peer_timeout_ms != 0 { timeout } else { never };
+        let memory = Mapping::new(settings.bytes(&raw))?;
+        // SAFETY: called once; the link is in a field that goes before the memory's.
+        let mut arena = unsafe { memory.arena() };
+        let link = Link::new(raw, Crc32c, settings, &mut arena).map_err(std::io::Error::other)?;
+        Ok(Self { link, _memory: memory })
+    }
+
+    /// The rail in the link.
+    pub const fn raw(&self) -> &R {
+        self.link.raw()
+    }
+
+    /// What happened on the link so far.
+    pub const fn counters(&self) -> &Counters {
+        self.link.counters()
+    }
+}
+
+macro_rules! link {
+    ($self:expr, $rail:ident => $call:expr) => {
+        match $self {
+            Linked { link: $rail, .. } => $call,
+        }
+    };
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: Rail> Rail for Linked<R> {
+    towline_core::forward_rail!(link);
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_core::btl::link;
+
+    use super::*;
+
+    #[test]
+    fn the_processor_sums_as_the_core_does() {
+        let bytes: [u8; 1000] = std::array::from_fn(|at| (at * 31) as u8);
+        for cut in [0, 1, 7, 512, 1000] {
+            let (one, other) = bytes.split_at(cut);
+            assert_eq!(Crc32c.sum(Crc32c.sum(0, one), other), link::Crc32c.sum(0, &bytes), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What strangers say to a UDP rail: datagrams, hellos and cards.
+
+use towline_core::btl::HEAD;
+use towline_tcp::JobKey;
+use towline_udp::card;
+use towline_udp::datagram::{Datagram, What, read, start};
+use towline_udp::hello::{HELLO, Hello};
+use towline_udp::session::{Seal, Side};
+
+/// Feeds the input to each reader: what is read writes back the same, and nobody without the key proves anything.
+pub fn run(data: &[u8]) {
+    let key = JobKey::new([0x5a; 32]);
+    if let Ok(read) = card::decode(data) {
+        let again = card::encode(&read);
+        assert_eq!(card::decode(&again), Ok(read));
+    }
+    match read(data) {
+        Ok(Datagram::Marked { index, proof, what, frame }) => {
+            assert_eq!([&start(what, index)[..], &proof, frame].concat(), data);
+            if let What::Frame { header, .. } = what {
+                assert!(usize::from(header) <= HEAD.min(frame.len()));
+            }
+            let side = |rank| Side { rank, instance: 1, nonce: [7; 16] };
+            let seal = Seal::new(&key, side(0), side(1), index % 2 == 1);
+            let start = data.first_chunk().expect("it was read");
+            assert!(!seal.accepts(start, frame, &proof), "a stranger's proof");
+            assert!(seal.accepts(start, frame, &seal.proof(start, frame)));
+        }
+        Ok(Datagram::Hello(bytes)) => assert!(Hello::decode(bytes, &key).is_err(), "a stranger's code"),
+        Err(_) => {}
+    }
+    if let Some(hello) = data.first_chunk::<HELLO>()
+        && let Ok(read) = Hello::read(hello)
+    {
+        let written = read.encode(&key);
+        assert_eq!(written[..HELLO - 32], hello[..HELLO - 32]);
+        assert_eq!(Hello::decode(&written, &key), Ok(read));
+    }
+}
