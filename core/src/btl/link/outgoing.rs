@@ -537,7 +537,10 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         path.allowed = 2;
         path.recovered = path.left;
         self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
-        self.lose_first(at);
+        // All that are under way, or the first would have to wait for room until each of the others has had its own timeout.
+        for _ in 0..path.in_flight {
+            self.lose_first(at);
+        }
         self.flush(at);
     }
 
@@ -563,7 +566,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             while new != 0 {
                 let number = start.wrapping_add(u64::from(new.trailing_zeros()));
                 new &= new.wrapping_sub(1);
-                if distance(number, ack) >= 0 && distance(number, next) < 0 {
+                // Before what was acknowledged before, others may stand in those numbers' places by now.
+                if distance(number, first) >= 0 && distance(number, ack) >= 0 && distance(number, next) < 0 {
                     count = count.wrapping_add(u32::from(self.acknowledged(at, number)));
                 }
             }

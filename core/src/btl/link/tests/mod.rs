@@ -4,5 +4,6 @@ mod bench;
 mod exact;
 mod health;
 mod hostile;
+mod late;
 mod moves;
 mod wire;
