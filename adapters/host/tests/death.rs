@@ -3,6 +3,7 @@
 #[path = "common/processes.rs"]
 mod processes;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use processes::{Job, clock, held, say};
@@ -354,4 +355,83 @@ fn p7_a_rank_that_is_stopped_is_not_dead() {
         println!("stopped for {:?}, {way} with {links} links: nothing was lost", stopped.elapsed());
         job.ranks.into_iter().for_each(processes::Rank::ends_well);
     }
+}
+
+/// Two hosts, for which network namespaces stand, with a cable between them; they go away with this value.
+struct Hosts {
+    names: [String; 2],
+    /// The cable's ends.
+    ends: [String; 2],
+}
+
+impl Hosts {
+    fn new(kind: &str) -> Option<Self> {
+        let id = format!("{kind}{}", std::process::id());
+        let (names, ends) =
+            (["a", "b"].map(|at| format!("towline{id}{at}")), ["a", "b"].map(|at| format!("t{id}{at}")));
+        let this = Self { names, ends };
+        let ([a, b], [va, vb]) = (&this.names, &this.ends);
+        let lines = [
+            format!("netns add {a}"),
+            format!("netns add {b}"),
+            format!("link add {va} netns {a} type veth peer name {vb} netns {b}"),
+            format!("-n {a} addr add 10.213.8.1/24 dev {va}"),
+            format!("-n {b} addr add 10.213.8.2/24 dev {vb}"),
+            format!("-n {a} link set lo up"),
+            format!("-n {a} link set {va} up"),
+            format!("-n {b} link set {vb} up"),
+        ];
+        lines.iter().all(|line| Self::ip(line)).then_some(this)
+    }
+
+    fn ip(line: &str) -> bool {
+        Command::new("ip").args(line.split(' ')).output().is_ok_and(|output| output.status.success())
+    }
+
+    /// The second host falls silent.
+    fn part(&self) {
+        assert!(Self::ip(&format!("-n {} link set {} down", self.names[1], self.ends[1])));
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in &self.names {
+            Self::ip(&format!("netns del {name}"));
+        }
+    }
+}
+
+/// A host that falls silent is given up after the time that was set, whether anything is on its way to it or not.
+fn lost_host(kind: &str, role: &str, links: &str) {
+    let Some(hosts) = Hosts::new(kind) else {
+        eprintln!("skipped: network namespaces need the rights of root, and iproute2");
+        return;
+    };
+    let [a, b] = &hosts.names;
+    let variables = [("TOWLINE_TRANSPORTS", "tcp"), ("TOWLINE_LINKS", links), ("TOWLINE_FINISH_TIMEOUT_MS", "1000")];
+    let mut job = Job::start_apart(&[a, a, b], "10.213.8.1:4100", role, &variables);
+    for rank in &mut job.ranks {
+        rank.hear("ready");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let parted = clock();
+    hosts.part();
+    for rank in &mut job.ranks[..VICTIM as usize] {
+        let (at, _) = rank.hear_two("noticed");
+        println!("lost host, {role}, {links} links: noticed after {} ms", at.saturating_sub(parted) / 1_000_000);
+    }
+    for rank in &mut job.ranks[..VICTIM as usize] {
+        rank.hear("over");
+    }
+}
+
+#[test]
+fn p7_b10_a_lost_host_is_noticed_by_those_who_wait_for_it() {
+    lost_host("i", "sleep", "1");
+}
+
+#[test]
+fn p7_b10_a_lost_host_is_noticed_while_messages_are_on_their_way_to_it() {
+    lost_host("s", "stream", "1");
 }

@@ -47,6 +47,10 @@ use crate::{Address, Key, RANKS_MAX, key};
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 /// Connections that have not proved anything; more are closed at once.
 const GREETINGS_MAX: usize = 256;
+/// One that proved nothing may keep others out so long; then it gives way.
+const GREETING_MAY: Duration = Duration::from_millis(500);
+/// Callers that the kernel keeps until they are taken.
+const BACKLOG: i32 = 4096;
 /// A pause in accepting, after the system had no descriptor for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -135,6 +139,9 @@ impl Server {
         }
         if let Some(listen) = config.listen {
             let listener = TcpListener::bind(listen)?;
+            // The standard library has the kernel keep 128 callers; those of a large job that comes up, or of a flood, would be
+            // dropped and try again a second later.
+            rustix::net::listen(&listener, BACKLOG)?;
             addresses.push(Address::Tcp(listener.local_addr()?.to_string()));
             listeners.push(Listener::Tcp(listener));
         }
@@ -390,7 +397,7 @@ impl Serving {
     fn accept(&mut self, listener: usize) {
         loop {
             match self.listeners[listener].accept() {
-                Ok((_, from)) if self.greetings() >= GREETINGS_MAX => {
+                Ok((_, from)) if self.greetings() >= GREETINGS_MAX && !self.make_room() => {
                     (self.tell)(Event::Refused { from, why: "too many connections that proved nothing".into() });
                 }
                 Ok((stream, from)) => {
@@ -403,6 +410,17 @@ impl Serving {
                 }
             }
         }
+    }
+
+    /// Closes the connection that has proved nothing for longest, if that is long enough.
+    fn make_room(&mut self) -> bool {
+        let greeting = self.connections.iter().filter_map(|(id, connection)| Some((connection.until()?, *id)));
+        let Some((until, id)) = greeting.min() else { return false };
+        if until + GREETING_MAY > Instant::now() + GREETING_LIMIT {
+            return false;
+        }
+        self.close(id, Close::Because("it proved nothing, and others wait".into()));
+        true
     }
 
     /// Begins with a connection; gives its number.

@@ -94,8 +94,8 @@ impl Drop for Rank {
 /// A job whose ranks this test started.
 pub struct Job {
     pub ranks: Vec<Rank>,
-    base: Environment,
-    _server: Server,
+    /// Unless rank 0 serves itself.
+    _server: Option<Server>,
 }
 
 impl Job {
@@ -112,23 +112,26 @@ impl Job {
         };
         let server = Server::start(config, |_| {}).unwrap();
         (base.size, base.root) = (size, server.addresses().to_vec());
-        let mut job = Self { ranks: Vec::new(), base, _server: server };
-        for rank in 0..size {
-            let mut command = job.command(rank, role, &[]);
-            command.envs(variables.iter().copied());
-            job.ranks.push(start(command));
-        }
-        job
+        let ranks = (0..size).map(|rank| start(command(&base, rank, role, &[]).envs(variables.iter().copied())));
+        Self { ranks: ranks.collect(), _server: Some(server) }
     }
 
-    /// What starts a rank: with `before` in front.
-    pub fn command(&self, rank: u32, role: &str, before: &[&str]) -> Command {
-        command(&self.base, rank, role, before)
+    /// Starts a rank in each of `namespaces`, of which rank 0 serves the job at `address`.
+    #[allow(dead_code)]
+    pub fn start_apart(namespaces: &[&str], address: &str, role: &str, variables: &[(&str, &str)]) -> Self {
+        let mut base = Environment::singleton();
+        base.size = namespaces.len() as u32;
+        base.root = vec![format!("tcp:{address}").parse().unwrap()];
+        let ranks = (0..).zip(namespaces).map(|(rank, namespace)| {
+            let mut command = command(&base, rank, role, &["ip", "netns", "exec", namespace]);
+            start(command.env("TOWLINE_LISTEN", address).envs(variables.iter().copied()))
+        });
+        Self { ranks: ranks.collect(), _server: None }
     }
 }
 
 /// What starts a rank of a job: with `before` in front.
-pub fn command(base: &Environment, rank: u32, role: &str, before: &[&str]) -> Command {
+fn command(base: &Environment, rank: u32, role: &str, before: &[&str]) -> Command {
     let me = std::env::current_exe().unwrap();
     let mut words = before.iter().map(Into::into).chain([me.into_os_string()]);
     let mut command = Command::new(words.next().unwrap());
@@ -146,7 +149,7 @@ pub fn command(base: &Environment, rank: u32, role: &str, before: &[&str]) -> Co
     command
 }
 
-pub fn start(mut command: Command) -> Rank {
+fn start(command: &mut Command) -> Rank {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let (sender, lines) = channel();
     let out = child.stdout.take().unwrap();
