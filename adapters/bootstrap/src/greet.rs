@@ -12,7 +12,7 @@ use crate::{Address, Environment, Key, key};
 
 /// Between two attempts to connect to a server that is not there yet.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// Attempts at a server that closes before it has answered: it may have too many callers just then.
+/// Attempts at a server that closes before it has let this rank in: it may have too many callers just then.
 const CLOSED_TRIES: u32 = 100;
 
 /// A connection to the server on which both sides have proved themselves.
@@ -32,15 +32,23 @@ pub(crate) struct Joined {
 
 /// Connects, proves, and is let in.
 pub(crate) fn join(environment: &Environment, deadline: Instant) -> Result<Joined, Error> {
-    let started = Instant::now();
     let mut closed = 0;
-    let (mut greeter, address) = loop {
-        match reach(environment, environment.rank, deadline) {
-            Ok(greeter) => break greeter,
+    loop {
+        match join_once(environment, deadline) {
             Err(Error::Lost { .. }) if closed < CLOSED_TRIES && Instant::now() + RETRY_PAUSE < deadline => {
                 closed += 1;
                 thread::sleep(RETRY_PAUSE);
             }
+            done => return done,
+        }
+    }
+}
+
+fn join_once(environment: &Environment, deadline: Instant) -> Result<Joined, Error> {
+    let started = Instant::now();
+    let (mut greeter, address) = loop {
+        match reach(environment, environment.rank, deadline) {
+            Ok(greeter) => break greeter,
             Err(Error::Connect { .. }) if Instant::now() + RETRY_PAUSE < deadline => thread::sleep(RETRY_PAUSE),
             Err(why) => return Err(why),
         }
