@@ -59,10 +59,10 @@ use super::active::{Active, Received, RegisterError};
 use super::descriptor::{Descriptor, DescriptorError, DescriptorFlags, Descriptors, Properties, Segment};
 use super::endpoint::{EndpointId, Proc, Reach};
 use super::errors::{AllocError, Failure, ImmediateError, SendError};
-use super::rail::{self, Endpoint, HEAD, Lane, Peer, Rail, Shape};
+use super::rail::{self, Endpoint, Lane, Peer, Rail, Shape};
 use super::receives::Receives;
 use super::sends::{Operation, Queue, Sends, Stage};
-use super::{Attributes, Unreachable, tags};
+use super::{Attributes, LINKED_HEAD, Unreachable, tags};
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
 use crate::pool::{Handle, Pool};
@@ -80,7 +80,7 @@ pub struct Config {
     pub descriptor_bytes: u32,
     /// Sends that are not complete.
     pub sends: u32,
-    /// Frames longer than [`HEAD`] whose bytes may be coming in at once.
+    /// Frames longer than [`HEAD`](super::HEAD) whose bytes may be coming in at once.
     pub receives: u32,
 }
 
@@ -510,7 +510,7 @@ impl<'m, R: Rail> Btl<'m, R> {
         let Some(len) = u32::try_from(len).ok().filter(|len| u64::from(*len) <= eager) else {
             return Err(ImmediateError::TooLong);
         };
-        let header = what.header.len().min(HEAD) as u8;
+        let header = what.header.len().min(LINKED_HEAD) as u8;
         let shape = Shape { tag: what.tag, lane: Lane::Eager, header, len };
         let granted =
             if reach.waiting != 0 { Err(rail::SendError::Busy) } else { self.rail.reserve(reach.rail, shape) };

@@ -1,5 +1,6 @@
 //! Links that die, stall and come back at every step of every exchange, and rails that are disabled.
 
+use core::fmt;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
@@ -15,48 +16,76 @@ use crate::btl::{Peer, Rail};
 use crate::convertor::Span;
 use crate::time::Instant;
 
-struct Set(Vec<Link>);
+/// Cables, links of each host over them, and the memory that those are in.
+pub(super) type Laid<G> = (G, [Vec<<G as Ground>::Rail>; 2], Vec<*mut [u8]>);
 
-impl Rails for Set {
-    type Rail = Link;
+/// Cables between two hosts, and the links over them.
+pub(super) trait Ground: Sized {
+    type Rail: Rail;
+    /// How a cable is treated.
+    type Blow: Copy + fmt::Debug;
+    /// Turns after which late receives are posted.
+    const LATE: u32;
+
+    /// So many links of each host, and the memory that they are in.
+    fn lay(count: usize, seed: Option<u64>) -> Laid<Self>;
+
+    /// Has a cable treated so from a step on.
+    fn plan(&mut self, step: u64, cable: usize, blow: Self::Blow);
+
+    /// Steps so far: of one cable, or of all.
+    fn steps(&self) -> u64;
+
+    /// After a turn, in which so much happened: the time of the next. `due`: when something is to be done.
+    fn turn(&mut self, events: u32, due: Option<Instant>) -> Instant;
+
+    /// What a link has not finished, and how many deliveries it had begun that another one was to finish.
+    fn unfinished(rail: &Self::Rail) -> usize;
+    fn handed_over(rail: &Self::Rail) -> u64;
+}
+
+pub(super) struct Set<R>(pub Vec<R>);
+
+impl<R: Rail> Rails for Set<R> {
+    type Rail = R;
 
     fn count(&self) -> usize {
         self.0.len()
     }
 
-    fn rail(&self, index: usize) -> Option<&Link> {
+    fn rail(&self, index: usize) -> Option<&R> {
         self.0.get(index)
     }
 
-    fn rail_mut(&mut self, index: usize) -> Option<&mut Link> {
+    fn rail_mut(&mut self, index: usize) -> Option<&mut R> {
         self.0.get_mut(index)
     }
 }
 
-type Engine = Pml<'static, Set>;
+type Engine<R> = Pml<'static, Set<R>>;
 
 /// Two engines with some links between them; they give their memory back.
-struct Pair {
-    engines: ManuallyDrop<[Engine; 2]>,
-    memory: [*mut [u8]; 2],
-    net: Rc<RefCell<Net>>,
+pub(super) struct Pair<G: Ground> {
+    pub engines: ManuallyDrop<[Engine<G::Rail>; 2]>,
+    memory: Vec<*mut [u8]>,
+    pub ground: G,
     turns: u64,
+    now: Instant,
 }
 
-impl Drop for Pair {
+impl<G: Ground> Drop for Pair<G> {
     fn drop(&mut self) {
-        // SAFETY: neither is used after this; the memory was a box, and only its engine used it.
+        // SAFETY: neither is used after this; the memory were boxes, and only the engines and their rails used it.
         unsafe {
             ManuallyDrop::drop(&mut self.engines);
-            self.memory.into_iter().for_each(|memory| drop(Box::from_raw(memory)));
+            self.memory.iter().for_each(|memory| drop(Box::from_raw(*memory)));
         }
     }
 }
 
-impl Pair {
-    fn new(config: Config, count: usize) -> Self {
-        let (net, ends) = links(count);
-        let mut memory = Vec::new();
+impl<G: Ground> Pair<G> {
+    pub fn new(config: Config, count: usize, seed: Option<u64>) -> Self {
+        let (ground, ends, mut memory) = G::lay(count, seed);
         let engines = ends.map(|rails| {
             let size = config.bytes(&rails.iter().map(Rail::attributes).collect::<Vec<_>>());
             let block = Box::into_raw(vec![0u8; size].into_boxed_slice());
@@ -64,8 +93,8 @@ impl Pair {
             // SAFETY: freed after the engine.
             Pml::new(config, &mut Arena::new(unsafe { &mut *block }), Set(rails)).unwrap()
         });
-        let memory = [memory[0], memory[1]];
-        let mut pair = Self { engines: ManuallyDrop::new(engines), memory, net, turns: 0 };
+        let engines = ManuallyDrop::new(engines);
+        let mut pair = Self { engines, memory, ground, turns: 0, now: Instant::ZERO };
         pair.introduce();
         pair
     }
@@ -78,20 +107,19 @@ impl Pair {
         }
     }
 
-    fn turn(&mut self) {
+    pub fn turn(&mut self) {
         let first = (self.turns % 2) as usize;
         self.turns += 1;
+        let mut events = 0;
         for at in [first, 1 - first] {
-            self.engines[at].progress(Instant::ZERO);
+            events += self.engines[at].progress(self.now);
         }
+        let due = self.engines.iter().filter_map(Pml::poll_at).min();
+        self.now = self.ground.turn(events, due);
     }
 
     fn turns(&mut self, count: u32) {
         (0..count).for_each(|_| self.turn());
-    }
-
-    fn cut(&mut self, cable: usize, cut: Cut) {
-        self.net.borrow_mut().cut(cable, cut);
     }
 
     fn send(&mut self, from: usize, tag: u32, mode: Mode, data: &[u8]) -> Sending {
@@ -121,14 +149,17 @@ impl Pair {
 
     /// Nothing is left: no request, no message, no frame that a link still keeps.
     fn assert_clean(&mut self, name: &str) {
+        let unfinished = |pair: &Self| {
+            let links = pair.engines.iter().flat_map(|engine| &engine.rails().0);
+            links.map(G::unfinished).sum::<usize>()
+        };
         for _ in 0..2_000 {
-            let links = self.engines.iter().flat_map(|engine| &engine.rails().0).map(Link::unfinished).sum::<usize>();
-            if links == 0 && self.used() == [[0; 3]; 2] {
+            if unfinished(self) == 0 && self.used() == [[0; 3]; 2] {
                 break;
             }
             self.turn();
         }
-        assert_eq!(self.used(), [[0; 3]; 2], "{name}");
+        assert_eq!((self.used(), unfinished(self)), ([[0; 3]; 2], 0), "{name}");
         for engine in self.engines.iter_mut() {
             assert_eq!(engine.iprobe(Pattern { context: 1, source: ANY, tag: ANY }), None, "{name}");
             let peers = engine.peers.iter().filter(|peer| peer.links != 0);
@@ -137,9 +168,71 @@ impl Pair {
     }
 }
 
+/// Cables that a test cuts.
+struct Cables {
+    net: Rc<RefCell<Net>>,
+    blow: Option<(usize, Blow)>,
+    count: usize,
+    turns: u32,
+    struck: Option<u32>,
+}
+
+impl Ground for Cables {
+    type Rail = Link;
+    type Blow = Blow;
+    const LATE: u32 = 30;
+
+    fn lay(count: usize, seed: Option<u64>) -> Laid<Self> {
+        let (net, ends) = links(count);
+        net.borrow_mut().shuffle = seed;
+        (Self { net, blow: None, count, turns: 0, struck: None }, ends, Vec::new())
+    }
+
+    fn plan(&mut self, step: u64, cable: usize, blow: Blow) {
+        self.net.borrow_mut().plan.push((step, cable, blow.cut));
+        self.blow = Some((cable, blow));
+    }
+
+    fn steps(&self) -> u64 {
+        self.net.borrow().steps
+    }
+
+    fn turn(&mut self, _: u32, _: Option<Instant>) -> Instant {
+        self.turns += 1;
+        if let Some((cable, blow)) = self.blow {
+            let mut net = self.net.borrow_mut();
+            if self.struck.is_none() && net.plan.is_empty() {
+                self.struck = Some(self.turns);
+            }
+            let since = self.struck.map(|struck| self.turns - struck);
+            if blow.mended_after.is_some() && since == blow.mended_after {
+                net.mend(cable);
+            }
+            if blow.then_the_other && since == blow.mended_after.map(|after| after + 8) {
+                net.cut((cable + 1) % self.count, blow.cut);
+            }
+        }
+        Instant::ZERO
+    }
+
+    fn unfinished(rail: &Link) -> usize {
+        rail.unfinished()
+    }
+
+    fn handed_over(rail: &Link) -> u64 {
+        rail.handed_over.into()
+    }
+}
+
+impl Pair<Cables> {
+    fn cut(&mut self, cable: usize, cut: Cut) {
+        self.ground.net.borrow_mut().cut(cable, cut);
+    }
+}
+
 /// What is to become of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+pub(super) enum Fate {
     /// A receive for it is posted at first, or some turns later.
     Early,
     Late,
@@ -150,11 +243,11 @@ enum Fate {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Letter {
-    from: usize,
-    len: usize,
-    mode: Mode,
-    fate: Fate,
+pub(super) struct Letter {
+    pub from: usize,
+    pub len: usize,
+    pub mode: Mode,
+    pub fate: Fate,
 }
 
 const fn letter(from: usize, len: usize, mode: Mode, fate: Fate) -> Letter {
@@ -162,7 +255,7 @@ const fn letter(from: usize, len: usize, mode: Mode, fate: Fate) -> Letter {
 }
 
 /// The exchanges: name, engine, letters. Receives that come later come in reverse order.
-fn exchanges() -> Vec<(&'static str, Config, Vec<Letter>)> {
+pub(super) fn exchanges() -> Vec<(&'static str, Config, Vec<Letter>)> {
     use Fate::*;
     use Mode::*;
     let both = |lens: &[usize], mode, fate| -> Vec<Letter> {
@@ -214,16 +307,16 @@ const BLOWS: [Blow; 8] = {
 
 /// What happened in an exchange.
 #[derive(Default)]
-struct Seen {
-    steps: u64,
-    moved: u64,
-    doubles: u64,
-    returns: u64,
-    handed_over: u64,
+pub(super) struct Seen {
+    pub steps: u64,
+    pub moved: u64,
+    pub doubles: u64,
+    pub returns: u64,
+    pub handed_over: u64,
 }
 
 impl Seen {
-    fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.moved += other.moved;
         self.doubles += other.doubles;
         self.returns += other.returns;
@@ -232,10 +325,17 @@ impl Seen {
 }
 
 /// Runs an exchange over some links, of which one is treated badly from a step on, and checks all that is promised.
-fn exchange(config: Config, letters: &[Letter], count: usize, blow: Option<(u64, usize, Blow)>, shuffle: bool) -> Seen {
-    let mut pair = Pair::new(config, count);
-    pair.net.borrow_mut().plan = blow.iter().map(|(step, cable, blow)| (*step, *cable, blow.cut)).collect();
-    pair.net.borrow_mut().shuffle = shuffle.then_some(blow.map_or(1, |(step, ..)| step));
+pub(super) fn exchange<G: Ground>(
+    config: Config,
+    letters: &[Letter],
+    count: usize,
+    blow: Option<(u64, usize, G::Blow)>,
+    seed: Option<u64>,
+) -> Seen {
+    let mut pair = Pair::<G>::new(config, count, seed);
+    if let Some((step, cable, blow)) = blow {
+        pair.ground.plan(step, cable, blow);
+    }
     let mut data: Vec<_> = letters.iter().enumerate().map(|(tag, letter)| bytes(letter.len, tag as u8)).collect();
     let want = data.clone();
     let mut into: Vec<_> = letters.iter().map(|letter| vec![0xaa; letter.len]).collect();
@@ -259,9 +359,9 @@ fn exchange(config: Config, letters: &[Letter], count: usize, blow: Option<(u64,
             }
         });
     }
-    let (mut struck, mut turn) = (None, 0u32);
+    let mut turn = 0u32;
     loop {
-        if turn >= 30 {
+        if turn >= G::LATE {
             for (tag, letter) in letters.iter().enumerate().rev() {
                 if receives[tag].is_some() {
                     continue;
@@ -283,18 +383,6 @@ fn exchange(config: Config, letters: &[Letter], count: usize, blow: Option<(u64,
         }
         pair.turn();
         turn += 1;
-        if let Some((_, cable, blow)) = blow {
-            if struck.is_none() && pair.net.borrow().plan.is_empty() {
-                struck = Some(turn);
-            }
-            let since = struck.map(|struck| turn - struck);
-            if blow.mended_after.is_some() && since == blow.mended_after {
-                pair.net.borrow_mut().mend(cable);
-            }
-            if blow.then_the_other && since == blow.mended_after.map(|after| after + 8) {
-                pair.cut((cable + 1) % count, blow.cut);
-            }
-        }
         for (tag, letter) in letters.iter().enumerate() {
             if let Some(request) = sends[tag]
                 && let Some(outcome) = pair.engines[letter.from].test(request)
@@ -323,12 +411,12 @@ fn exchange(config: Config, letters: &[Letter], count: usize, blow: Option<(u64,
         if letters.iter().zip(&ended).all(over) {
             break;
         }
-        if turn > 5_000 {
+        if turn > 100_000 {
             let counters = [0, 1].map(|at| *pair.engines[at].counters());
-            panic!("stand-still: {ended:?} {counters:#?} {:?}", pair.engines[0].rails().0);
+            panic!("stand-still: {ended:?} {counters:#?}");
         }
     }
-    let steps = pair.net.borrow().steps;
+    let steps = pair.ground.steps();
     pair.assert_clean("after the exchange");
     assert!(into == want || letters.iter().any(|letter| letter.fate == Fate::NotReady), "written after the end");
     let of = |count: fn(&Counters) -> u64| pair.engines.iter().map(|engine| count(engine.counters())).sum::<u64>();
@@ -339,7 +427,7 @@ fn exchange(config: Config, letters: &[Letter], count: usize, blow: Option<(u64,
         moved: of(|c| c.frames_moved),
         doubles: of(|c| c.doubles),
         returns: of(|c| c.links_up),
-        handed_over: links().map(|link| u64::from(link.handed_over)).sum(),
+        handed_over: links().map(G::handed_over).sum(),
     }
 }
 
@@ -349,12 +437,13 @@ fn strike_everywhere(names: &[&str], shuffle: bool) -> Seen {
     let mut all = Seen::default();
     for (name, config, letters) in exchanges().into_iter().filter(|(name, ..)| names.contains(name)) {
         for count in [2, 3] {
-            let steps = exchange(config, &letters, count, None, shuffle).steps;
+            let steps = exchange::<Cables>(config, &letters, count, None, shuffle.then_some(1)).steps;
             for step in 1..=steps {
                 for cable in 0..count {
                     let turn = (step as usize * 3 + cable * 5) % BLOWS.len();
                     for (_, blow) in BLOWS.iter().enumerate().filter(|(at, _)| !cfg!(debug_assertions) || *at == turn) {
-                        let strike = || exchange(config, &letters, count, Some((step, cable, *blow)), shuffle);
+                        let seed = shuffle.then_some(step);
+                        let strike = || exchange::<Cables>(config, &letters, count, Some((step, cable, *blow)), seed);
                         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(strike)) {
                             Ok(seen) => all.add(&seen),
                             Err(_) => panic!("{name}, {count} links: step {step} of {steps}, cable {cable}, {blow:?}"),
@@ -397,8 +486,8 @@ fn p14_b37_a_link_dies_while_frames_overtake_each_other() {
 const BODY: usize = 2_000;
 
 /// A pair with a long message on its way from engine 0, half sent: both buffers, send and receive.
-fn half_way(count: usize) -> (Pair, Vec<u8>, Vec<u8>, Request, Request) {
-    let mut pair = Pair::new(WIDE, count);
+fn half_way(count: usize) -> (Pair<Cables>, Vec<u8>, Vec<u8>, Request, Request) {
+    let mut pair = Pair::<Cables>::new(WIDE, count, None);
     let (data, mut into) = (bytes(BODY, 3), vec![0; BODY]);
     let receive = pair.recv(1, 0, 1, &mut into);
     let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, &data) else { panic!("longer than a frame") };
@@ -435,7 +524,7 @@ fn p14_m6_with_the_last_link_the_peer_is_lost_and_may_come_back() {
             assert_eq!(pair.engines[0].test(wild), None);
             assert_eq!([0, 1].map(|at| pair.engines[at].counters().lost), [1, 1]);
             // The other side comes anew.
-            (0..count).for_each(|cable| pair.net.borrow_mut().mend(cable));
+            (0..count).for_each(|cable| pair.ground.net.borrow_mut().mend(cable));
             pair.introduce();
             assert_eq!(pair.send(1, 9, Mode::Standard, &[7; 10]), Sending::Complete);
             assert_eq!(pair.finish(0, wild).map(|status| status.delivered), Ok(10));
@@ -448,11 +537,11 @@ fn p14_m6_with_the_last_link_the_peer_is_lost_and_may_come_back() {
 #[test]
 fn p14_a_link_that_comes_back_carries_its_share_and_no_more() {
     const LONG: usize = 60_000;
-    let mut pair = Pair::new(WIDE, 2);
+    let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     let (data, mut into) = (bytes(LONG, 9), vec![0; LONG]);
     let receive = pair.recv(1, 0, 1, &mut into);
     let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, &data) else { panic!("longer than a frame") };
-    let sent = |pair: &Pair| [0, 1].map(|link| pair.engines[0].rails().0[link].sent());
+    let sent = |pair: &Pair<Cables>| [0, 1].map(|link| pair.engines[0].rails().0[link].sent());
     pair.turns(20);
     pair.cut(0, Cut::CLEAN);
     pair.turns(3);
@@ -462,7 +551,7 @@ fn p14_a_link_that_comes_back_carries_its_share_and_no_more() {
     }
     let alone = sent(&pair);
     assert!(alone[0] == before[0] && alone[1] > before[1] + 100);
-    pair.net.borrow_mut().mend(0);
+    pair.ground.net.borrow_mut().mend(0);
     assert_eq!(pair.finish(1, receive).map(|status| status.delivered), Ok(LONG as u64));
     assert!(pair.finish(0, send).is_ok());
     assert!(into == data);
@@ -499,7 +588,7 @@ fn p14_frames_are_no_longer_than_the_least_rail_takes() {
 /// One link reads bodies where they lie, the other copies them: who waits for the first is told by the second.
 #[test]
 fn p14_p17_a_body_that_lay_in_place_and_is_copied_now_is_over() {
-    let mut pair = Pair::new(WIDE, 2);
+    let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     pair.engines[0].rails_mut().0[1].copied = 1_000;
     let (mut data, mut into) = (bytes(BODY, 3), vec![0; BODY]);
     let want = data.clone();
@@ -520,7 +609,7 @@ fn p14_p17_a_body_that_lay_in_place_and_is_copied_now_is_over() {
 #[test]
 fn p21_p14_a_send_whose_acknowledgement_is_lost_does_not_end_before_another_comes() {
     for (mode, len) in [(Mode::Standard, BODY), (Mode::Synchronous, 10), (Mode::Synchronous, BODY)] {
-        let mut pair = Pair::new(WIDE, 2);
+        let mut pair = Pair::<Cables>::new(WIDE, 2, None);
         let (mut data, mut into) = (bytes(len, 3), vec![0; len]);
         let want = data.clone();
         let Sending::Pending(send) = pair.send(0, 1, mode, &data) else { panic!("is acknowledged") };
@@ -534,7 +623,7 @@ fn p21_p14_a_send_whose_acknowledgement_is_lost_does_not_end_before_another_come
         pair.turns(150);
         assert_eq!(pair.engines[0].test(send), None, "{mode:?} {len}");
         assert!(data == want);
-        pair.net.borrow_mut().mend(1);
+        pair.ground.net.borrow_mut().mend(1);
         assert!(pair.finish(0, send).is_ok());
         data.fill(0xdd);
         assert_eq!(pair.finish(1, receive).map(|status| status.delivered), Ok(len as u64));
@@ -563,7 +652,7 @@ fn p14_what_has_arrived_and_was_not_acknowledged_is_moved_and_taken_once() {
 #[test]
 fn p14_moved_frames_that_nobody_knows_of_are_dropped() {
     use crate::btl::{Cookie, Endpoint, Lane, Origin, Shape};
-    let mut pair = Pair::new(WIDE, 2);
+    let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     let mut forge = |link: u8, tag: u8, len: u32| {
         let shape = Shape { tag, lane: Lane::Bulk, header: 12, len };
         let (header, body) = ([0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], vec![0; len as usize - 12]);
@@ -585,7 +674,7 @@ fn p14_moved_frames_that_nobody_knows_of_are_dropped() {
 #[test]
 fn p9_a_disabled_rail_takes_nothing_new_and_delivers_what_it_has() {
     let (mut pair, data, into, send, receive) = half_way(2);
-    let sent = |pair: &Pair, at: usize| [0, 1].map(|link| pair.engines[at].rails().0[link].sent());
+    let sent = |pair: &Pair<Cables>, at: usize| [0, 1].map(|link| pair.engines[at].rails().0[link].sent());
     pair.engines[0].enable_rail(0, false).unwrap();
     assert_eq!([0, 1, 2].map(|index| pair.engines[0].is_enabled(index)), [false, true, false]);
     let before = [sent(&pair, 0), sent(&pair, 1)];
@@ -620,7 +709,8 @@ fn p9_a_disabled_rail_takes_nothing_new_and_delivers_what_it_has() {
 fn p9_with_the_last_rail_disabled_messages_wait_and_the_caller_may_sleep() {
     for count in [1, 2] {
         let (mut pair, data, into, send, receive) = half_way(count);
-        let enable = |pair: &mut Pair, on| (0..count).for_each(|index| pair.engines[0].enable_rail(index, on).unwrap());
+        let enable =
+            |pair: &mut Pair<Cables>, on| (0..count).for_each(|index| pair.engines[0].enable_rail(index, on).unwrap());
         enable(&mut pair, false);
         // Short ones too, and what answers a message that arrives.
         let (mut short, mut long) = ([0; 10], [0; 300]);
@@ -673,13 +763,13 @@ fn p9_p14_with_one_rail_disabled_and_the_other_down_messages_wait() {
         if enables {
             pair.engines[0].enable_rail(1, true).unwrap();
         } else {
-            pair.net.borrow_mut().mend(0);
+            pair.ground.net.borrow_mut().mend(0);
         }
         assert!(pair.finish(0, send).is_ok() && pair.finish(1, receive).is_ok() && into == data);
         pair.engines[0].enable_rail(1, true).unwrap();
         pair.assert_clean("in the end");
         // A peer that is added now is not to be sent to by it either.
-        pair.net.borrow_mut().mend(0);
+        pair.ground.net.borrow_mut().mend(0);
         pair.turns(10);
         (0..2).for_each(|at| pair.engines[at].del_peer(Peer(1 - at as u32)));
         pair.turns(10);

@@ -10,6 +10,8 @@ mod engine;
 mod failed;
 mod failover;
 #[cfg(test)]
+mod failover_link_tests;
+#[cfg(test)]
 mod failover_tests;
 mod flow;
 #[cfg(test)]

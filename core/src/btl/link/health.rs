@@ -7,7 +7,7 @@ use super::Link;
 use super::checksum::Checksum;
 use super::header::{ACK, ACK_WORDS, Ack, Header, Hello, Kind, TAG, head_check, seed};
 use super::numbers::widen;
-use super::path::{State, Why};
+use super::path::{Path, State, Why};
 use crate::btl::{Endpoint, Event, HEAD, Lost, Peer, Rail};
 
 impl<R: Rail, C: Checksum> Link<'_, R, C> {
@@ -165,7 +165,11 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     }
 
     fn on_answer(&mut self, at: u32, probe: u16) {
-        let Some(path) = self.paths.get(at as usize) else { return };
+        let now = self.now;
+        let Some(path) = self.paths.get_mut(at as usize) else { return };
+        if path.probe.wrapping_sub(probe) < 16 {
+            path.answered_at = now;
+        }
         if path.state == State::Down && path.probe == probe {
             self.answered(at);
         }
@@ -319,8 +323,15 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             State::Greeting => self.config.hello_within,
             _ => self.config.dead_after,
         };
-        let since = path.heard_at.max(path.owes_since).max(self.began);
+        let since = self.proven_at(path).max(path.owes_since).max(self.began);
         (path.owes_since != 0).then_some(since.saturating_add(within.as_nanos()).max(self.grace))
+    }
+
+    /// When the peer last gave a sign of life. Of one that is to acknowledge something, and is probed, to be heard is not
+    /// enough: it may be that it hears nothing itself.
+    fn proven_at(&self, path: &Path) -> u64 {
+        let probed = path.state == State::Up && self.config.heartbeat.as_nanos() != 0;
+        if probed && path.kept != 0 { path.answered_at } else { path.heard_at }
     }
 
     pub(super) fn set_timer(&mut self, at: u32) {
@@ -382,10 +393,12 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     /// Asks a silent peer for a sign of life.
     fn keep_up(&mut self, at: u32) {
         let (now, heartbeat) = (self.now, self.config.heartbeat.as_nanos());
+        let Some(path) = self.paths.get(at as usize) else { return };
+        let proven = self.proven_at(path).max(if path.kept == 0 { 0 } else { path.owes_since });
         let Some(path) = self.paths.get_mut(at as usize).filter(|path| path.probe_at <= now && heartbeat != 0) else {
             return;
         };
-        let due = path.heard_at.saturating_add(heartbeat);
+        let due = proven.saturating_add(heartbeat);
         if due > now {
             path.probe_at = due;
             return;

@@ -650,7 +650,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         } else {
             let of = |coming: &Coming| coming.path == at && coming.moved && coming.origin() == origin;
             let slot = (0..self.coming.touched()).find(|slot| self.coming.at(*slot).is_some_and(of))?;
-            self.claim_record(slot)
+            // Whether it has come before is for the link to tell that it was given to first, not for one that carried it.
+            self.claim_record(slot).filter(|claim| matches!(claim, Claim::Awaited { .. }))
         };
         self.counters.claims = self.counters.claims.wrapping_add(u64::from(claim.is_some()));
         claim

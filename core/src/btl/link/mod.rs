@@ -68,7 +68,7 @@ mod outgoing;
 mod path;
 mod queue;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod timers;
 
 use core::cell::Cell;

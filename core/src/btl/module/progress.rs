@@ -1,9 +1,9 @@
 //! What a module does when it is polled: frames to consumers, waiting sends to the rail, completions to callbacks.
 
 use super::*;
-use crate::btl::Capabilities;
 use crate::btl::rail::{Cookie, Delivery, Event, Frame, Lost, Sent};
 use crate::btl::receives::Incoming;
+use crate::btl::{Capabilities, LINKED_HEAD};
 
 /// Events that one call of [`Btl::progress`] takes from the rail at most.
 const BURST: u32 = 64;
@@ -48,7 +48,8 @@ impl<R: Rail> Btl<'_, R> {
         let len = segments.iter().fold(0u64, |len, segment| len.saturating_add(segment.len())) as u32;
         let lane = if len <= self.rail.attributes().eager_limit { Lane::Eager } else { Lane::Bulk };
         let own = segments.first().copied().unwrap_or(Span::EMPTY);
-        let (head, rest) = (own.window(0, HEAD as u64), own.window(HEAD as u64, u64::MAX));
+        // No longer than what a link takes as a header.
+        let (head, rest) = (own.window(0, LINKED_HEAD as u64), own.window(LINKED_HEAD as u64, u64::MAX));
         let shape = Shape { tag: operation.tag, lane, header: head.len() as u8, len };
         // A header and one body are what a rail may take as they lie; anything else is gathered.
         let body = match segments {
@@ -58,9 +59,9 @@ impl<R: Rail> Btl<'_, R> {
         };
         let sent = match body {
             Some(body) => {
-                let mut header = [0; HEAD];
+                let mut header = [0; LINKED_HEAD];
                 // SAFETY: the head is the descriptor's own memory, which nobody writes while it is in flight.
-                let len = unsafe { head.pack(header.as_mut_ptr(), HEAD) };
+                let len = unsafe { head.pack(header.as_mut_ptr(), LINKED_HEAD) };
                 let header = header.get(..len).unwrap_or(&[]);
                 // SAFETY: the user of the descriptor vouches for attached memory until all sends are complete; the
                 // descriptor's own memory cannot be written or given to others while a send is under way. An in-place

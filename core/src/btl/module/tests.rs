@@ -313,6 +313,36 @@ fn b10_a_lost_peer_is_told_once_and_its_sends_end() {
     assert_eq!(ErrorFlags::ADD_ACCELERATOR_IPC.bits(), 4);
 }
 
+/// A link that is down takes the peer from this module, which has no other way; whoever has several modules goes on with
+/// the others, so that is not fatal.
+#[test]
+fn b10_b37_a_link_that_goes_down_is_told_once_and_is_not_fatal() {
+    use crate::btl::testing::link::{Cut, Link, links};
+    let (net, [own, other]) = links(1);
+    let (rail, other) = (own.into_iter().next().unwrap(), other.into_iter().next().unwrap());
+    let config = Config::default();
+    let block = vec![0u8; config.bytes::<Link>(rail.attributes())].leak();
+    let mut btl: Btl<'static, Link> = Btl::new(config, &mut Arena::new(block), rail).unwrap();
+    let errors: &Errors = leak(Errors::default());
+    let done: &Done = leak(Done::default());
+    btl.register_error(errors);
+    let mut to = [Err(Unreachable::NoCard)];
+    btl.add_procs(&[Proc { id: 101, card: other.card() }], &mut to, None);
+    let to = to[0].unwrap();
+    let one = btl.alloc(to, NO_ORDER, 90, DescriptorFlags::SEND_ALWAYS_CALLBACK).unwrap();
+    btl.properties_mut(one).unwrap().callback = Some(done);
+    assert_eq!(btl.send(to, one, TAG), Ok(Outcome::Sent));
+    for _ in 0..2 {
+        net.borrow_mut().cut(0, Cut::CLEAN);
+        for _ in 0..10 {
+            btl.progress(Instant::ZERO);
+        }
+        assert_eq!(*errors.0.borrow(), [(ErrorFlags::NONFATAL, Some(101), Lost::TimedOut.to_string())]);
+        assert_eq!(btl.send(to, one, TAG), Err(SendError::Unreachable));
+        net.borrow_mut().mend(0); // what has been given up does not come back by itself
+    }
+}
+
 #[test]
 fn b11_alloc_may_give_less_and_runs_out_without_panic() {
     let mut mesh = mesh(1, Config { descriptors: 2, descriptor_bytes: 40, ..Config::default() });

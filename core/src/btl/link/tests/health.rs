@@ -4,6 +4,7 @@ use super::bench::{Bench, bytes};
 use super::wire::Faults;
 use crate::btl::*;
 use crate::time::Duration;
+use std::vec;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -80,4 +81,19 @@ fn p15_a_clock_that_stands_far_on_at_first_is_no_silence() {
     bench.settle();
     bench.check(0, 1, (0..1).collect());
     assert!(bench.ends.iter().all(|end| end.reports.is_empty()));
+}
+
+/// A wire that is cut one way: who is heard, and does not hear, would never acknowledge anything.
+#[test]
+fn p15_a_peer_that_is_heard_and_hears_nothing_is_down_for_both() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
+    bench.send(0, 1, Lane::Bulk, &bytes(0, 100));
+    bench.settle();
+    bench.shared.borrow_mut().deaf = Some(1);
+    assert!(bench.try_send(0, 1, Lane::Bulk, &bytes(1, 100)).is_ok());
+    bench.until("both have noticed", |bench| is_down(bench, 0).is_some() && is_down(bench, 1).is_some());
+    bench.shared.borrow_mut().mend();
+    bench.until("both are back", |bench| is_up(bench, 0) && is_up(bench, 1));
+    bench.settle();
+    bench.check(0, 1, vec![0, 1]);
 }

@@ -6,4 +6,4 @@ mod health;
 mod hostile;
 mod late;
 mod moves;
-mod wire;
+pub(crate) mod wire;

@@ -46,6 +46,17 @@ pub struct Faults {
     pub drop_own: u32,
 }
 
+/// How a wire breaks until it is mended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Break {
+    /// Nothing gets through, in silence.
+    Silent,
+    /// Nothing gets through to this end.
+    Deaf(usize),
+    /// Both ends are told, and what is under way is lost.
+    Broken,
+}
+
 #[derive(Clone, Debug)]
 struct Packet {
     from: usize,
@@ -82,6 +93,10 @@ struct Pending {
 pub struct State {
     pub now: u64,
     pub faults: Faults,
+    /// After so many frames the wire breaks.
+    pub fuse: Option<(usize, Break)>,
+    /// Nothing gets through to this end.
+    pub deaf: Option<usize>,
     pub dice: Dice,
     packets: Vec<Packet>,
     reading: Vec<Reading>,
@@ -113,6 +128,8 @@ pub fn wires(count: usize, seed: u64, faults: Faults, lossy: bool) -> Vec<Wire> 
     let state = State {
         now: 0,
         faults,
+        fuse: None,
+        deaf: None,
         dice: Dice(seed),
         packets: vec![],
         reading: vec![],
@@ -157,7 +174,14 @@ impl State {
         let faults = self.faults;
         self.log.push((packet.from, packet.tag, packet.bytes.clone()));
         let own = packet.tag == 0x11;
-        if faults.silent || self.dice.chance(faults.drop) || (own && self.dice.chance(faults.drop_own)) {
+        if let Some((_, how)) = self.fuse.take_if(|(after, _)| self.log.len() > *after) {
+            self.strike(how);
+        }
+        if self.faults.silent
+            || self.deaf == Some(packet.to)
+            || self.dice.chance(faults.drop)
+            || (own && self.dice.chance(faults.drop_own))
+        {
             return;
         }
         let twice = self.dice.chance(faults.double);
@@ -185,6 +209,21 @@ impl State {
                 self.events[me].push_back(Event::Lost(name, Lost::Broken));
             }
         }
+    }
+
+    /// Breaks the wire.
+    pub fn strike(&mut self, how: Break) {
+        self.faults.silent = matches!(how, Break::Silent | Break::Broken);
+        match how {
+            Break::Silent => {}
+            Break::Deaf(end) => self.deaf = Some(end),
+            Break::Broken => self.cut(0, 1),
+        }
+    }
+
+    /// Mends it.
+    pub fn mend(&mut self) {
+        (self.faults.silent, self.deaf) = (false, None);
     }
 
     /// Puts a frame on the way as if `from` had sent it.

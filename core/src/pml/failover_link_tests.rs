@@ -1,0 +1,193 @@
+//! The same as in `failover_tests`, over links as they are, on wires that lose, double, reorder and change frames all the
+//! time, and break.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::vec::Vec;
+use std::{boxed::Box, vec};
+
+use super::failover_tests::{Ground, Laid, Letter, Seen, exchange, exchanges};
+use super::*;
+use crate::arena::Arena;
+use crate::btl::Rail;
+use crate::btl::link::tests::wire::{Break, Faults, State, Wire, wires};
+use crate::btl::link::{self, Crc32c, Link};
+use crate::time::{Duration, Instant};
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// How a wire breaks, after which time it is mended, and whether then another breaks.
+#[derive(Clone, Copy, Debug)]
+struct Blow {
+    how: Break,
+    mended_after: Option<u64>,
+    then_the_other: bool,
+}
+
+const BLOWS: [Blow; 7] = {
+    let silent = Blow { how: Break::Silent, mended_after: None, then_the_other: false };
+    [
+        silent,
+        Blow { how: Break::Broken, ..silent },
+        Blow { how: Break::Deaf(0), ..silent },
+        Blow { how: Break::Deaf(1), ..silent },
+        // Before anybody has noticed, and afterwards.
+        Blow { mended_after: Some(5 * MILLISECOND), ..silent },
+        Blow { how: Break::Deaf(1), mended_after: Some(30 * MILLISECOND), then_the_other: true },
+        Blow { how: Break::Broken, mended_after: Some(15 * MILLISECOND), then_the_other: true },
+    ]
+};
+
+/// Wires in virtual time.
+struct Wires {
+    shared: Vec<Rc<RefCell<State>>>,
+    now: u64,
+    blow: Option<(usize, Blow)>,
+    struck: Option<u64>,
+}
+
+impl Ground for Wires {
+    type Rail = Link<'static, Wire, Crc32c>;
+    type Blow = Blow;
+    const LATE: u32 = 200;
+
+    fn lay(count: usize, seed: Option<u64>) -> Laid<Self> {
+        let (mut shared, mut ends, mut memory) = (vec![], [vec![], vec![]], vec![]);
+        for cable in 0..count {
+            let faults = match seed {
+                None => Faults::default(),
+                Some(_) => Faults {
+                    drop: 40,
+                    double: 30,
+                    corrupt: 20,
+                    busy: 30,
+                    jitter: 3_000,
+                    late_body: 300,
+                    in_place: 500,
+                    ..Faults::default()
+                },
+            };
+            let wires = wires(2, seed.unwrap_or(1).wrapping_mul(31).wrapping_add(cable as u64), faults, true);
+            shared.push(wires[0].shared.clone());
+            for (end, wire) in wires.into_iter().enumerate() {
+                let config = link::Config {
+                    first_number: u64::from(u16::MAX) - 5,
+                    peers: 1,
+                    window: 16,
+                    slots: 12,
+                    control_slots: 4,
+                    long_slots: 1,
+                    deliveries: 8,
+                    card_bytes: 8,
+                    ack_delay: Duration::from_nanos(5_000),
+                    least_timeout: Duration::from_nanos(50_000),
+                    initial_timeout: Duration::from_nanos(200_000),
+                    most_timeout: Duration::from_millis(1),
+                    dead_after: Duration::from_millis(8),
+                    hello_within: Duration::from_millis(8),
+                    heartbeat: Duration::from_millis(2),
+                    probe: Duration::from_millis(1),
+                    most_probe: Duration::from_millis(4),
+                    ..link::Config::new(cable as u8 + 10 * end as u8, 1_000 + end as u64, wire.attributes())
+                };
+                let block = Box::into_raw(vec![0u8; config.bytes(&wire)].into_boxed_slice());
+                memory.push(block);
+                // SAFETY: freed after the link.
+                let arena = &mut Arena::new(unsafe { &mut *block });
+                ends[end].push(Link::new(wire, Crc32c, config, arena).unwrap());
+            }
+        }
+        (Self { shared, now: 1, blow: None, struck: None }, ends, memory)
+    }
+
+    fn plan(&mut self, step: u64, cable: usize, blow: Blow) {
+        self.shared[cable].borrow_mut().fuse = Some((step as usize, blow.how));
+        self.blow = Some((cable, blow));
+    }
+
+    fn steps(&self) -> u64 {
+        self.shared.iter().map(|shared| shared.borrow().log.len() as u64).max().unwrap_or(0)
+    }
+
+    fn turn(&mut self, events: u32, due: Option<Instant>) -> Instant {
+        let due = due.map_or(u64::MAX, Instant::as_nanos);
+        self.now = if events == 0 { due.clamp(self.now + 1_000, self.now + MILLISECOND) } else { self.now + 1_000 };
+        if let Some((cable, blow)) = self.blow {
+            if self.struck.is_none() && self.shared[cable].borrow().fuse.is_none() {
+                self.struck = Some(self.now);
+            }
+            if let (Some(struck), Some(after)) = (self.struck, blow.mended_after)
+                && self.now >= struck + after
+            {
+                self.shared[cable].borrow_mut().mend();
+                self.blow = None;
+                if blow.then_the_other {
+                    // When the first is back for sure.
+                    let other = (cable + 1) % self.shared.len();
+                    let then = Blow { mended_after: None, then_the_other: false, ..blow };
+                    self.blow = Some((other, then));
+                    self.struck = None;
+                    let left = self.shared[other].borrow().log.len() + 30;
+                    self.shared[other].borrow_mut().fuse = Some((left, blow.how));
+                }
+            }
+        }
+        Instant::from_nanos(self.now)
+    }
+
+    fn unfinished(rail: &Self::Rail) -> usize {
+        let [kept, coming] = rail.used();
+        (kept + coming) as usize
+    }
+
+    fn handed_over(_: &Self::Rail) -> u64 {
+        0
+    }
+}
+
+/// The exchanges with messages that are long enough for links that leave bodies where they are.
+fn longer() -> Vec<(&'static str, Config, Vec<Letter>)> {
+    let mut all = exchanges();
+    for (name, config, letters) in &mut all {
+        let times = if *name == "stream" { 20 } else { 7 };
+        letters.iter_mut().for_each(|letter| letter.len *= times);
+        config.unit_bytes = 512;
+    }
+    all
+}
+
+fn strike_everywhere(names: &[&str], bad: bool) -> Seen {
+    let mut all = Seen::default();
+    for (name, config, letters) in longer().into_iter().filter(|(name, ..)| names.contains(name)) {
+        for count in [2, 3] {
+            let seed = |step: u64| bad.then_some(step);
+            let steps = exchange::<Wires>(config, &letters, count, None, seed(1)).steps;
+            for step in 0..=steps {
+                let cable = step as usize % count;
+                let turn = (step as usize * 3 + count) % BLOWS.len();
+                for (_, blow) in BLOWS.iter().enumerate().filter(|(at, _)| !cfg!(debug_assertions) || *at == turn) {
+                    let strike = || exchange::<Wires>(config, &letters, count, Some((step, cable, *blow)), seed(step));
+                    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(strike)) {
+                        Ok(seen) => all.add(&seen),
+                        Err(_) => panic!("{name}, {count} links: step {step} of {steps}, cable {cable}, {blow:?}"),
+                    }
+                }
+            }
+        }
+    }
+    assert!(all.moved > 20 && all.returns > 5, "nothing was put to the test: {} {}", all.moved, all.returns);
+    all
+}
+
+const ALL: [&str; 6] = ["eager", "late rendezvous", "stream", "synchronous", "held", "probed with credit"];
+
+#[test]
+fn p14_p15_b37_links_die_and_come_back_at_every_frame() {
+    strike_everywhere(&ALL, false);
+}
+
+#[test]
+fn p14_p15_b37_links_over_bad_wires_die_and_come_back_at_every_frame() {
+    let seen = strike_everywhere(&ALL, true);
+    assert!(seen.doubles > 0);
+}
