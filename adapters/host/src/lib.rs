@@ -70,7 +70,7 @@ pub use towline_bootstrap as bootstrap;
 pub use towline_core::btl::{Capabilities, Rail};
 pub use towline_core::convertor::{Layout, LayoutError, Misfit, Piece};
 pub use towline_core::mtl::CommError;
-pub use towline_core::pml::Counters;
+pub use towline_core::pml::{Counters, EnableError};
 
 pub use address::Address;
 pub use builder::{Builder, init};

@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 
 use rustix::event::{EventfdFlags, eventfd};
 use towline_core::btl::Capabilities;
-use towline_core::pml::{Counters, Rails};
+use towline_core::pml::{Counters, EnableError, Rails};
 
 use crate::address::Address;
 use crate::communicator::Communicator;
@@ -245,6 +245,26 @@ impl<L: Threads> World<L> {
     pub fn capabilities(&self) -> Vec<Capabilities> {
         use towline_core::btl::Rail as _;
         self.context().engine.hold().mtl.rails().0.iter().map(|rail| rail.attributes().capabilities).collect()
+    }
+
+    /// Enables or disables a rail, by its place among [`rails`](Self::rails). A disabled rail takes nothing new; what it was
+    /// given before it still delivers, and what arrives by it is taken. Messages go by the other rails; to a rank that no
+    /// other leads to they wait until it is enabled again, and so does whoever waits for them.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// world.enable_rail(0, false)?; // a message to this rank would wait now
+    /// world.enable_rail(0, true)?;
+    /// world.send(0, 1, b"x")?;
+    /// # world.recv(0, 1, &mut [0u8])?;
+    /// assert!(world.enable_rail(9, false).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`EnableError`] where there is no such rail.
+    pub fn enable_rail(&self, index: usize, on: bool) -> Result<(), EnableError> {
+        self.context().engine.hold().mtl.enable_rail(index, on)
     }
 
     /// Counts of what the engine did so far.
