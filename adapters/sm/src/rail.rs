@@ -85,6 +85,8 @@ pub struct Rail {
     pub(crate) starved: bool,
     /// Whether sleep may be announced on the board.
     pub(crate) armed: bool,
+    /// Whether frames wake nobody unless they are asked to.
+    pub(crate) on_demand: bool,
     /// Whether this process takes part in barriers for sleepers.
     pub(crate) barrier: bool,
     /// The pipe that wakes us, once it was asked for.
@@ -154,7 +156,7 @@ impl Rail {
         let card = Card { place, user, rank: config.rank, job: config.job, nonce, process: me };
         let attributes = Attributes {
             name: "sm",
-            capabilities: Capabilities::SEND.union(if config.progress_thread {
+            capabilities: Capabilities::SEND.union(Capabilities::SIGNALED).union(if config.progress_thread {
                 Capabilities::PROGRESS_THREAD
             } else {
                 Capabilities::empty()
@@ -191,6 +193,7 @@ impl Rail {
             crowded: 0,
             starved: false,
             armed: false,
+            on_demand: false,
             barrier,
             pipe: None,
             next_check: Instant::ZERO,
@@ -287,7 +290,7 @@ impl RailTrait for Rail {
         {
             outgoing.sender.publish(&outgoing.slots, slots_for(ticket.len), meta(ticket.len, ticket.extra as u8));
             if outgoing.reader_may_sleep() {
-                self.wake(ticket.endpoint.0);
+                self.wake_for_frame(ticket.endpoint.0);
             }
         }
         Sent::Done
@@ -324,7 +327,7 @@ impl RailTrait for Rail {
         let first = unsafe { Slots::mark_of(frame) };
         outgoing.sender.publish_at(&outgoing.slots, position, first, slots, meta(len, tag));
         if outgoing.reader_may_sleep() {
-            self.wake(to.0);
+            self.wake_for_frame(to.0);
         }
         Ok(Sent::Done)
     }
@@ -403,6 +406,14 @@ impl RailTrait for Rail {
 
     fn poll_at(&self) -> Option<Instant> {
         self.watches().then_some(self.next_check)
+    }
+
+    fn wake_on_demand(&mut self, on: bool) {
+        self.on_demand = on;
+    }
+
+    fn signal(&mut self, to: Endpoint) {
+        self.wake(to.0);
     }
 
     fn arm(&mut self) -> bool {

@@ -83,8 +83,17 @@ impl Rail {
         if let Some(outgoing) = self.rings.get_mut(endpoint as usize * 2 + lane).map(|ring| &mut ring.outgoing) {
             *outgoing = made;
         }
-        self.wake(endpoint);
+        self.wake_for_frame(endpoint);
         Ok(())
+    }
+
+    /// After a frame for a peer that may sleep.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wake_for_frame(&mut self, endpoint: u32) {
+        if !self.on_demand {
+            self.wake(endpoint);
+        }
     }
 
     /// Wakes a peer, if it sleeps.

@@ -450,3 +450,58 @@ fn b9_a_peer_that_gives_credit_it_never_had_is_lost() {
     assert!(matches!(left.poll(Instant::ZERO), Some(Event::Lost(Peer(11), Lost::Misbehaved))));
     assert_eq!(send(&mut left, to, Lane::Eager, b"no"), Err(SendError::Unreachable));
 }
+
+#[test]
+fn b39_who_sleeps_wakes_only_when_asked_where_that_is_turned_on() {
+    use towline_core::btl::Capabilities;
+
+    fn is_woken(rail: &mut Rail) -> bool {
+        let fd = rail.wait_fd().unwrap();
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut polled = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut polled, Some(&now)).unwrap() == 1
+    }
+    fn sleeps(rail: &mut Rail) {
+        while !rail.arm() {
+            assert!(frame(rail).is_none());
+        }
+        assert!(!is_woken(rail));
+    }
+    let (mut left, mut right, to_right, _) = pair();
+    assert!(left.attributes().capabilities.contains(Capabilities::SIGNALED));
+    right.wait_fd().unwrap();
+    for (lane, len) in [(Lane::Eager, 8), (Lane::Eager, 300), (Lane::Bulk, 9000), (Lane::Control, 20)] {
+        let bytes = vec![3; len];
+        // Any frame wakes, at first.
+        left.wake_on_demand(false);
+        sleeps(&mut right);
+        send(&mut left, to_right, lane, &bytes).unwrap();
+        assert!(is_woken(&mut right), "{lane:?}");
+        let seen = frame(&mut right).unwrap();
+        assert_eq!(whole(&mut right, &seen), bytes);
+        // Then only those do that are asked to; the others are there, too.
+        left.wake_on_demand(true);
+        sleeps(&mut right);
+        send(&mut left, to_right, lane, &bytes).unwrap();
+        // SAFETY: the body outlives the call.
+        unsafe { left.send_now(to_right, 0x42, [1, 2, 3], Span::of(&bytes[..5])) }.unwrap();
+        assert!(!is_woken(&mut right), "{lane:?}: nobody asked");
+        left.signal(to_right);
+        assert!(is_woken(&mut right), "{lane:?}: asked for");
+        for _ in 0..2 {
+            let seen = frame(&mut right).unwrap();
+            whole(&mut right, &seen);
+        }
+    }
+    // The first frame of all, whose ring is still to be made.
+    let (mut left, mut right, to_right, _) = pair();
+    right.wait_fd().unwrap();
+    left.wake_on_demand(true);
+    sleeps(&mut right);
+    send(&mut left, to_right, Lane::Eager, b"first").unwrap();
+    assert!(!is_woken(&mut right));
+    left.signal(to_right);
+    assert!(is_woken(&mut right));
+    let seen = frame(&mut right).unwrap();
+    assert_eq!(whole(&mut right, &seen), b"first");
+}

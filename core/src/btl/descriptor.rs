@@ -39,7 +39,8 @@ bitflags! {
         const PUT = 0x0010;
         /// The descriptor is for a get (3.0 only). Kept, not acted on.
         const GET = 0x0020;
-        /// The other side is to be woken. May be ignored, and is: who sleeps on a rail's wait handle is woken by any frame.
+        /// The other side is to be woken. Any frame does that, unless [`Btl::wake_on_demand`](super::Btl::wake_on_demand) says
+        /// that only these do.
         const SIGNAL = 0x0040;
     }
 }

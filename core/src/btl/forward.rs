@@ -42,7 +42,7 @@ macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
             attributes card add_peer del_peer reserve commit send request_init request_fini
-            send_request send_now lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release poll_at arm);
+            send_request send_now lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release poll_at wake_on_demand signal arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
@@ -73,6 +73,8 @@ macro_rules! forward_rail {
     (@ deliver $via:ident [deliver $($rest:ident)*]) => {};
     (@ release $via:ident [release $($rest:ident)*]) => {};
     (@ poll_at $via:ident [poll_at $($rest:ident)*]) => {};
+    (@ wake_on_demand $via:ident [wake_on_demand $($rest:ident)*]) => {};
+    (@ signal $via:ident [signal $($rest:ident)*]) => {};
     (@ arm $via:ident [arm $($rest:ident)*]) => {};
     // Another of the wrapper's own: look further.
     (@ $method:ident $via:ident [$other:ident $($rest:ident)*]) => {
@@ -288,6 +290,18 @@ macro_rules! forward_rail {
         #[inline]
         fn poll_at(&self) -> ::core::option::Option<$crate::time::Instant> {
             $via!(self, rail => rail.poll_at())
+        }
+    };
+    (@ wake_on_demand $via:ident []) => {
+        #[inline]
+        fn wake_on_demand(&mut self, on: bool) {
+            $via!(self, rail => rail.wake_on_demand(on))
+        }
+    };
+    (@ signal $via:ident []) => {
+        #[inline]
+        fn signal(&mut self, to: $crate::btl::Endpoint) {
+            $via!(self, rail => rail.signal(to))
         }
     };
     (@ arm $via:ident []) => {

@@ -521,6 +521,9 @@ impl<'m, R: Rail> Btl<'m, R> {
                 unsafe { grant.gather(what.header.len(), what.payload) };
                 let ticket = grant.finish();
                 self.rail.commit(ticket);
+                if what.flags.contains(DescriptorFlags::SIGNAL) {
+                    self.rail.signal(reach.rail);
+                }
                 self.counters.sent = self.counters.sent.wrapping_add(1);
                 self.counters.completed = self.counters.completed.wrapping_add(1);
                 Ok(())
@@ -542,6 +545,12 @@ impl<'m, R: Rail> Btl<'m, R> {
     /// Says that the caller is about to sleep; see [`Rail::arm`]. `false` also while the module has work of its own.
     pub fn arm(&mut self) -> bool {
         self.pending.len() == 0 && self.finished.len() == 0 && !self.receives.is_parked() && self.rail.arm()
+    }
+
+    /// Whether who sleeps at the other side is woken only by sends with [`DescriptorFlags::SIGNAL`]; at first any wakes. Of use
+    /// over a rail that is [`Capabilities::SIGNALED`], ignored by others.
+    pub fn wake_on_demand(&mut self, on: bool) {
+        self.rail.wake_on_demand(on);
     }
 
     /// The rail.

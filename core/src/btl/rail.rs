@@ -297,6 +297,18 @@ pub trait Rail {
     /// When `poll` must be called at the latest, although nothing arrives. Constant time.
     fn poll_at(&self) -> Option<Instant>;
 
+    /// Whether frames of this rail wake who sleeps at the other side only where they are asked to, by [`signal`](Self::signal).
+    /// At first all do. Rails that are not [`Capabilities::SIGNALED`](super::Capabilities::SIGNALED) ignore it (CHECKLIST B39).
+    fn wake_on_demand(&mut self, on: bool) {
+        let _ = on;
+    }
+
+    /// Wakes a peer that sleeps; what was sent to it before is there then. For rails that are told to
+    /// [`wake_on_demand`](Self::wake_on_demand); others ignore it.
+    fn signal(&mut self, to: Endpoint) {
+        let _ = to;
+    }
+
     /// Says that the caller is about to sleep on the rail's wait handle. `true`: nothing is waiting now, and whatever
     /// comes will make the handle ready. `false`: there is work, poll first.
     fn arm(&mut self) -> bool;

@@ -41,6 +41,9 @@ pub struct Script {
     pub fetched: Vec<u64>,
     /// What was sent: lane, header bytes, frame bytes.
     pub log: Vec<(Lane, u8, u32)>,
+    /// Frames sent when a signal was asked for, by the number of them.
+    pub signals: Vec<usize>,
+    pub on_demand: bool,
     /// Addresses of the bodies that were taken in place.
     pub in_place: Vec<usize>,
 }
@@ -221,6 +224,15 @@ impl Rail for Scripted {
 
     fn poll_at(&self) -> Option<Instant> {
         None
+    }
+
+    fn wake_on_demand(&mut self, on: bool) {
+        self.script.borrow_mut().on_demand = on;
+    }
+
+    fn signal(&mut self, _: Endpoint) {
+        let script = &mut *self.script.borrow_mut();
+        script.signals.push(script.log.len());
     }
 
     fn arm(&mut self) -> bool {

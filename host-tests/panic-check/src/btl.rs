@@ -117,7 +117,14 @@ fn send<R: Rail>(btl: &mut Btl<'_, R>) {
                 }
             }
             9 => keep(btl.del_procs(any(&[to]))),
-            10 => keep((btl.is_reachable(any(to)), btl.poll_at(), btl.arm(), btl.counters(), btl.rail().card().len())),
+            10 => keep((
+                btl.is_reachable(any(to)),
+                btl.poll_at(),
+                btl.arm(),
+                btl.wake_on_demand(any(true)),
+                btl.counters(),
+                btl.rail().card().len(),
+            )),
             11 => say(btl.dump(any(None), any(false))),
             12 => keep(btl.progress(Instant::from_nanos(any(0)))),
             _ => return,

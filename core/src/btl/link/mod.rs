@@ -536,6 +536,11 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         [own, self.raw.poll_at()].into_iter().flatten().min()
     }
 
+    // Who sleeps has to hear of every frame, to acknowledge it.
+    fn wake_on_demand(&mut self, _: bool) {}
+
+    fn signal(&mut self, _: Endpoint) {}
+
     fn arm(&mut self) -> bool {
         if !(self.done.is_empty() && self.filled.is_empty() && self.reports.is_empty()) || self.spoilt.get() {
             return false;
@@ -551,7 +556,7 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
 fn attributes(raw: &Attributes) -> Attributes {
     let mut capabilities = raw.capabilities & Capabilities::SEND;
     capabilities |= Capabilities::SEND_INPLACE | Capabilities::FAILOVER_SUPPORT;
-    capabilities |= raw.capabilities & (Capabilities::SIGNALED | Capabilities::SINGLE_ADD_PROCS);
+    capabilities |= raw.capabilities & (Capabilities::PROGRESS_THREAD | Capabilities::SINGLE_ADD_PROCS);
     let own = (HEADER + PREFIX) as u32;
     let eager_limit = raw.eager_limit.saturating_sub(own);
     let max_send_size = raw.max_send_size.saturating_sub(own);

@@ -82,6 +82,14 @@ impl<R: Rail> Btl<'_, R> {
                 }
             },
         };
+        if sent.is_ok()
+            && self
+                .descriptors
+                .properties(operation.descriptor)
+                .is_some_and(|own| own.flags.contains(DescriptorFlags::SIGNAL))
+        {
+            self.rail.signal(reach.rail);
+        }
         match sent {
             Ok(Sent::Done) => Stage::Finished(Ok(())),
             Ok(Sent::Staged) if self.rail.drained(reach.rail) => Stage::Finished(Ok(())),

@@ -688,6 +688,43 @@ fn b45_b46_all_that_an_owner_sets_comes_back() {
     assert_eq!(values.map(|flag| flag.bits()), [1, 2, 4, 8, 0x10, 0x20, 0x40]);
 }
 
+#[test]
+fn b39_a_send_that_asks_for_it_wakes_the_other_side_once_it_has_left() {
+    let mut mesh = mesh(2, Config::default());
+    let (to, inbox) = (mesh.to[0][1], mesh.inbox(1));
+    let script = std::rc::Rc::clone(&mesh.scripts[0]);
+    let btl = &mut mesh.modules[0];
+    btl.wake_on_demand(true);
+    assert!(script.borrow().on_demand);
+    let quiet = descriptor(btl, to, b"quiet", NONE);
+    btl.send(to, quiet, TAG).unwrap();
+    assert!(script.borrow().signals.is_empty());
+    let loud = descriptor(btl, to, b"loud", DescriptorFlags::SIGNAL);
+    // Not before it is on its way.
+    script.borrow_mut().answers.push_back(Answer::Busy);
+    assert_eq!(btl.send(to, loud, TAG), Ok(Outcome::Queued));
+    assert!(script.borrow().signals.is_empty());
+    btl.progress(Instant::ZERO);
+    assert_eq!(script.borrow().signals.len(), 1);
+    for flags in [NONE, DescriptorFlags::SIGNAL] {
+        let what = Immediate {
+            tag: TAG,
+            header: b"at once",
+            payload: Span::EMPTY,
+            order: NO_ORDER,
+            flags,
+            or_descriptor: false,
+        };
+        // SAFETY: an empty span stands for no memory.
+        unsafe { btl.sendi(to, what) }.unwrap();
+    }
+    let script = script.borrow();
+    assert_eq!((script.signals.len(), script.signals[1]), (2, script.log.len()));
+    drop(script);
+    mesh.drive();
+    assert_eq!(inbox.bytes().len(), 4);
+}
+
 /// Looks at what the descriptor carries.
 #[derive(Debug, Default)]
 struct Opaque(RefCell<Option<Words>>);
