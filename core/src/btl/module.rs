@@ -548,7 +548,7 @@ impl<'m, R: Rail> Btl<'m, R> {
     }
 
     /// Whether who sleeps at the other side is woken only by sends with [`DescriptorFlags::SIGNAL`]; at first any wakes. Of use
-    /// over a rail that is [`Capabilities::SIGNALED`], ignored by others.
+    /// over a rail that is [`Capabilities::SIGNALED`](super::Capabilities::SIGNALED), ignored by others.
     pub fn wake_on_demand(&mut self, on: bool) {
         self.rail.wake_on_demand(on);
     }
