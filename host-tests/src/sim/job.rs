@@ -15,7 +15,7 @@ use super::net::Net;
 use super::node::{Kind, Node};
 use super::plan::{Plan, Step};
 use super::steps::Went;
-use super::ways::Set;
+use super::ways::{Links, Set};
 use crate::dice::Dice;
 
 /// Rounds in which nothing at all happened, with time moving ever faster, after which a job is stuck.
@@ -56,6 +56,8 @@ pub struct Setting {
     pub config: Config,
     /// The rails of each node.
     pub makes: Vec<Make>,
+    /// Rails are links over those; else as they are.
+    pub links: Option<Links>,
     /// What goes wrong.
     pub faults: Faults,
     /// Which nodes die; of each node, in the order given.
@@ -127,7 +129,7 @@ impl From<Violation> for Trouble {
 /// # Errors
 /// The first [`Trouble`].
 pub fn run(setting: Setting) -> Result<Report, Trouble> {
-    let Setting { config, makes, faults, deaths, severed, calm_at, plan, pace, mut dice } = setting;
+    let Setting { config, makes, links, faults, deaths, severed, calm_at, plan, pace, mut dice } = setting;
     let nodes = plan.programs.len() as u32;
     let mishaps = !deaths.is_empty() || !severed.is_empty();
     let window = config.requests as usize;
@@ -143,6 +145,7 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
         history: History::default(),
         now: 0,
         config,
+        links,
         pace,
         scratch: vec![],
         deaths,
@@ -179,6 +182,7 @@ pub(super) struct Job<'m> {
     pub history: History,
     pub now: u64,
     pub config: Config,
+    links: Option<Links>,
     pace: u64,
     pub scratch: Vec<u8>,
     /// Those that are to come.
@@ -207,7 +211,8 @@ impl<'m> Job<'m> {
     pub fn node(&mut self, me: u32, rails: Vec<super::rail::SimRail>, next: usize) -> Result<Node<'m>, Trouble> {
         let first_sequence = self.config.first_sequence.wrapping_add(me.into());
         let config = Config { seed: self.dice.word(), first_sequence, ..self.config };
-        Node::new(me, config, Set(rails), self.plan, next)
+        let rails = Set::new(rails, self.links, self.dice.word(), self.plan.programs.len() as u32);
+        Node::new(me, config, rails, self.plan, next)
     }
 
     /// Lets one node know another.
@@ -224,7 +229,7 @@ impl<'m> Job<'m> {
     /// All nodes in turn, in an order by chance, until all are done and all is quiet.
     fn run(&mut self) -> Result<(), Trouble> {
         let (mut idle, mut quiet, mut still, mut tries) = (0u32, 0u32, 0u32, 0u32);
-        let mut work = 0;
+        let (mut work, mut since) = (0, 0);
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
         for round in 0..ROUNDS {
             if round % 4 == 0 {
@@ -237,9 +242,9 @@ impl<'m> Job<'m> {
                     active |= self.turn(node)?;
                 }
             }
-            active |= self.net.counts().frames != frames;
+            active |= self.links.is_none() && self.net.counts().frames != frames;
             let done = self.nodes.iter().all(Node::done);
-            let frames_left = if self.mishaps { self.net.next_at().is_some() } else { self.net.under_way() != 0 };
+            let frames_left = done && self.frames_left();
             if done && !active && !frames_left {
                 quiet += 1;
                 if quiet > 50 && !(self.mishaps && self.take_all()) {
@@ -250,22 +255,39 @@ impl<'m> Job<'m> {
             let before = std::mem::replace(&mut work, self.work());
             still += 1;
             if work != before || self.next_mishap().is_some() {
-                (still, tries) = (0, 0);
+                (still, tries, since) = (0, 0, self.now);
             }
-            if self.mishaps && (still % STILL == STILL - 1 || idle % 300 == 299) {
-                self.recover(tries)?;
-                (idle, tries) = (0, tries + 1);
+            let waited = match self.links {
+                None => still % STILL == STILL - 1 || idle % 300 == 299,
+                // A peer that is gone is known to be so by then.
+                Some(links) => self.now - since > if tries == 0 { links.slack() * 2 } else { links.slack() / 8 },
+            };
+            if waited && (self.mishaps || self.links.is_some()) {
+                if self.mishaps {
+                    self.recover(tries)?;
+                }
+                (idle, since, tries) = (0, self.now, tries + 1);
             }
             if tries > TRIES {
                 return Err(Trouble::Stuck(format!("nothing helps, {}", self.situation())));
             }
-            let late = self.calm_at.is_some_and(|at| self.now > at + LIVENESS);
-            if idle > IDLE_ROUNDS || self.now > HORIZON || late {
+            let bound = self.links.map_or(1, |links| 1 + links.dead_after / 10_000_000); // they take their time
+            let late = self.calm_at.is_some_and(|at| self.now > at + LIVENESS * bound);
+            let idles = self.links.is_none() && idle > IDLE_ROUNDS;
+            if idles || self.now > HORIZON * bound || late {
                 return Err(Trouble::Stuck(self.situation()));
             }
             self.pass_time(active, idle, still);
         }
         Err(Trouble::Stuck(format!("it runs in circles, {}", self.situation())))
+    }
+
+    /// Whether frames are under way that somebody waits for.
+    fn frames_left(&mut self) -> bool {
+        if self.links.is_some() {
+            return !self.nodes.iter_mut().all(|node| !node.alive || node.engine.pml().has_said_all());
+        }
+        if self.mishaps { self.net.next_at().is_some() } else { self.net.under_way() != 0 }
     }
 
     /// Grows with all that brings programs on, but not with what nodes tell and ask each other meanwhile.
@@ -284,9 +306,13 @@ impl<'m> Job<'m> {
             if active { (1 + self.dice.below(self.pace)) << (still / 600).min(3) } else { 100 << (idle / 100).min(16) };
         let away = self.nodes.iter().map(|node| node.away_until).filter(|until| *until > self.now).min();
         let arrival = self.net.next_at().filter(|at| *at > self.now);
-        let next = [away, arrival, self.next_mishap()].into_iter().flatten().min();
+        let step = step.max(self.links.filter(|_| still > 600).map_or(0, |links| links.dead_after / 2000));
+        let timers = self.nodes.iter_mut().filter(|node| node.alive && self.links.is_some());
+        let timer = timers.filter_map(|node| node.engine.pml().poll_at()).map(Instant::as_nanos);
+        let timer = timer.filter(|at| *at > self.now).min();
+        let next = [away, arrival, timer, self.next_mishap()].into_iter().flatten().min();
         self.now = match next {
-            Some(next) if !active && idle < 50 => next,
+            Some(next) if !active && (idle < 50 || self.links.is_some()) => next,
             _ => self.now + step,
         };
     }
@@ -345,6 +371,7 @@ impl<'m> Job<'m> {
             }
             let (done, _) = transitions(node.engine.counters());
             add(&mut report.transitions, &done);
+            add(&mut report.transitions, &node.engine.rails().counters());
         }
         for node in std::mem::take(&mut self.nodes) {
             drop(node.engine.finalize());

@@ -91,6 +91,7 @@ impl Job<'_> {
         self.history.note(Record::Died(at as u32));
         let (done, _) = transitions(node.engine.counters());
         add(&mut self.transitions, &done);
+        add(&mut self.transitions, &node.engine.rails().counters());
         node.alive = false;
         node.back_at = back_after.map(|after| self.now + after);
         node.ops.clear();
@@ -190,8 +191,11 @@ impl Job<'_> {
 
     /// Posts receives for a while, for what is held back.
     fn take_anything(&mut self, at: usize) -> Result<(), Trouble> {
+        if self.nodes[at].extra() > 0 {
+            return Ok(());
+        }
         for receive in self.anything(at) {
-            self.recv(at, receive, UNPLANNED, Some(300), None)?;
+            self.recv(at, receive, UNPLANNED, Some(100), None)?;
         }
         Ok(())
     }

@@ -433,7 +433,9 @@ impl State {
         if !make.datagrams && self.packet(at).session != Some(session) {
             return self.discard(at);
         }
-        if self.life(to).is_none() || (make.datagrams && [from, to].into_iter().any(|node| self.is_out(node, rail))) {
+        if self.life(to).is_none()
+            || (make.datagrams && from != to && [from, to].into_iter().any(|node| self.is_out(node, rail)))
+        {
             self.counts.unheard += 1;
             return self.discard(at);
         }
@@ -505,7 +507,7 @@ impl State {
 
     /// What keeps frames at that time from their way, and until when; whether it holds both ways.
     fn partition(&self, from: u32, to: u32, rail: u32, at: u64) -> Option<(bool, Window)> {
-        let found = self.faults.partitions.iter().find(|partition| {
+        let found = self.faults.partitions.iter().filter(|_| from != to).find(|partition| {
             let way = (partition.from, partition.to);
             (way == (from, to) || (partition.both && way == (to, from)))
                 && partition.rail.is_none_or(|one| one == rail)

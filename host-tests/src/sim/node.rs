@@ -11,9 +11,10 @@ use super::history::{History, Mode, Receive, Record, digest};
 use super::job::Trouble;
 use super::plan::{Plan, Step};
 use super::room::Room;
+use super::steps::UNPLANNED;
 use super::ways::Set;
 
-pub(super) type Engine<'m> = Mtl<'m, Set>;
+pub(super) type Engine<'m> = Mtl<'m, Set<'m>>;
 
 /// Something under way at a node.
 pub(super) struct Op {
@@ -43,8 +44,8 @@ pub(super) struct Taken {
 pub(super) struct Node<'m> {
     pub me: u32,
     pub engine: Engine<'m>,
-    /// What the engine lives in; gone after it.
-    _memory: Box<[u64]>,
+    /// What the engine and its links live in; gone after them.
+    _memory: Vec<Box<[u64]>>,
     /// The communicators that exist here, by their number in the plan.
     pub comms: Vec<Option<Comm>>,
     pub program: &'m [Step],
@@ -66,7 +67,13 @@ pub(super) struct Node<'m> {
 
 impl<'m> Node<'m> {
     /// A node with a new engine, at this step of its program. It knows nobody yet.
-    pub fn new(me: u32, config: Config, rails: Set, plan: &'m Plan, next: usize) -> Result<Self, Trouble> {
+    pub fn new(
+        me: u32,
+        config: Config,
+        (rails, mut memories): (Set<'m>, Vec<Box<[u64]>>),
+        plan: &'m Plan,
+        next: usize,
+    ) -> Result<Self, Trouble> {
         let comms = plan.permanent + 1;
         let attributes: Vec<_> = rails.0.iter().map(Rail::attributes).collect();
         let bytes = Engine::bytes(&config, comms, &attributes);
@@ -74,12 +81,13 @@ impl<'m> Node<'m> {
         let block = NonNull::from(&mut *memory).cast();
         // SAFETY: the memory is fresh zeros, used by nothing else, and goes after the engine.
         let mut arena: Arena<'m> = unsafe { Arena::from_zeroed(block, memory.len() * 8) };
+        memories.push(memory);
         let engine = Mtl::new(config, comms, &mut arena, rails);
         let engine = engine.map_err(|error| Trouble::Refused(me, error.to_string()))?;
         let mut node = Self {
             me,
             engine,
-            _memory: memory,
+            _memory: memories,
             comms: vec![None; plan.comms.len()],
             program: &plan.programs[me as usize],
             next,
@@ -121,6 +129,12 @@ impl<'m> Node<'m> {
             room.take(delivered as usize, scratch);
             history.note(Record::Room(number, digest(scratch), room.intact(delivered as usize)));
         }
+    }
+
+    /// Receives that no step of the plan asks for.
+    pub fn extra(&self) -> usize {
+        let extra = |op: &&Op| matches!(op.kind, Kind::Recv { planned: UNPLANNED, .. });
+        self.ops.iter().filter(extra).count()
     }
 
     pub fn done(&self) -> bool {

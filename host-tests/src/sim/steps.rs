@@ -25,7 +25,8 @@ impl Job<'_> {
         let node = &mut self.nodes[at];
         let Some(step) = node.program.get(node.next) else { return Ok(Went::Nowhere) };
         // A message that was taken needs a request soon: it is not for another to use up.
-        if node.ops.len() + node.taken.len() >= self.window
+        let extra = if self.mishaps { node.extra() } else { 0 };
+        if node.ops.len() + node.taken.len() - extra >= self.window
             && matches!(step, Step::Send(..) | Step::Recv(..) | Step::Vain(_) | Step::Probe(_) | Step::Take(_))
         {
             return Ok(Went::Nowhere);

@@ -5,6 +5,7 @@ use towline_core::pml::Config;
 use super::faults::{FOR_EVER, Faults, Make, Outage, Partition, Window};
 use super::job::{Death, Setting};
 use super::plan::{Plan, Shape};
+use super::ways::Links;
 use crate::dice::Dice;
 
 /// Messages of a seed, at least.
@@ -24,7 +25,8 @@ pub fn setting(seed: u64) -> Setting {
     let config = config(nodes, window, &mut dice);
     let plan = Plan::new(shape, &mut dice);
     let pace = dice.pick(&[50, 500, 5000, 20_000]);
-    Setting { config, makes, faults, deaths: vec![], severed: vec![], calm_at: None, plan, pace, dice }
+    let (deaths, severed) = (vec![], vec![]);
+    Setting { config, makes, links: None, faults, deaths, severed, calm_at: None, plan, pace, dice }
 }
 
 /// Small limits, and numbers near their wrap.
@@ -75,6 +77,9 @@ fn make(dice: &mut Dice) -> Make {
     }
 }
 
+/// Whether frames of a link that is down go by the others.
+const FAILOVER: bool = true;
+
 /// The job with mishaps that belongs to a seed: a random set of them.
 pub fn faulty(seed: u64) -> Setting {
     let mut dice = Dice::new(seed ^ 0xfa17);
@@ -83,27 +88,30 @@ pub fn faulty(seed: u64) -> Setting {
         1..4 => dice.between(4, 8),
         _ => dice.between(2, 4),
     } as u32;
-    let makes = makes(&mut dice);
+    let mut makes = makes(&mut dice);
+    let links = dice.chance(700).then(|| links(nodes, &mut dice));
     let mut faults = if dice.chance(300) { Faults::default() } else { Faults::reliable(&mut dice) };
+    if links.is_some() {
+        linkable(&mut makes, &mut dice);
+        loss(&mut faults, &mut dice);
+    }
+    // The longest faults are as long as links put up with, and longer.
+    let time = links.map_or(TIME, |links| links.dead_after.max(TIME));
     let mut mishap = |permille| dice.chance(permille);
-    let [parts, stalls, outages, dies, calms] = [400, 400, 200, 500, 500].map(&mut mishap);
+    let [parts, stalls, outages, dies, calms] = [400, 400, 300, 400, 500].map(&mut mishap);
     let rails = makes.len() as u32;
     if parts {
-        faults.partitions = some(&mut dice, |dice| partition(nodes, rails, dice));
+        faults.partitions = some(&mut dice, |dice| partition(nodes, rails, time, dice));
     }
     if stalls {
-        faults.stalls = some(&mut dice, |dice| (node(nodes, dice), node(rails, dice), window(dice)));
+        faults.stalls = some(&mut dice, |dice| (node(nodes, dice), node(rails, dice), window(time, dice)));
     }
     if outages {
-        faults.outages = some(&mut dice, |dice| outage(nodes, rails, dice));
+        faults.outages = some(&mut dice, |dice| outage(nodes, rails, time, dice));
     }
     let deaths = if dies { some(&mut dice, |dice| death(nodes, dice)) } else { vec![] };
-    // A connection that breaks takes the peer with it where nothing mends it.
-    let severed = faults.outages.iter().flat_map(|outage| {
-        (0..nodes).filter(|other| *other != outage.node).map(|other| (outage.node, other, outage.window.0))
-    });
-    let severed: Vec<_> = severed.collect();
-    let calm_at = calms.then(|| dice.length(TIME));
+    let severed = severed(nodes, &makes, links, &faults);
+    let calm_at = calms.then(|| dice.length(time));
     let window = dice.pick(&[1, 2, 3, 4, 8, 16, 64]);
     let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
     let longest = dice.pick(&[64, 1000, 10_000, 100_000]).min(fragment * 100);
@@ -113,7 +121,78 @@ pub fn faulty(seed: u64) -> Setting {
     let config = config(nodes, window, &mut dice);
     let plan = Plan::new(shape, &mut dice);
     let pace = dice.pick(&[50, 500, 5000, 20_000]);
-    Setting { config, makes, faults, deaths, severed, calm_at, plan, pace, dice }
+    Setting { config, makes, links, faults, deaths, severed, calm_at, plan, pace, dice }
+}
+
+/// Links of all sizes, the smallest among them.
+fn links(nodes: u32, dice: &mut Dice) -> Links {
+    let window = dice.pick(&[4, 8, 32, 256]);
+    Links {
+        dead_after: dice.pick(&[20_000_000, 100_000_000, 1_000_000_000]),
+        least_timeout: dice.pick(&[100_000, 400_000]),
+        ack_delay: dice.pick(&[0, 1000, 25_000]),
+        window,
+        slots: dice.pick(&[1, 2, 8, window * nodes]),
+        deliveries: dice.pick(&[1, 2, 8, 64]),
+        first_number: dice.pick(&[0, (1 << 16) - 3, (1 << 32) - 5, 1 << 40]),
+    }
+}
+
+/// Rails that links can be put on: some of them lossy, and none with frames too short for a header of theirs.
+fn linkable(makes: &mut [Make], dice: &mut Dice) {
+    for make in makes {
+        make.datagrams = dice.chance(700);
+        make.eager_limit = make.eager_limit.max(128);
+        make.max_send_size = make.max_send_size.max(128);
+    }
+}
+
+/// Some of what may befall datagrams.
+fn loss(faults: &mut Faults, dice: &mut Dice) {
+    let mut one = |of: &[u32]| if dice.chance(600) { dice.pick(of) } else { 0 };
+    faults.drop = one(&[5, 50, 100, 300]);
+    faults.duplicate = one(&[5, 50, 300]);
+    faults.corrupt = one(&[5, 50, 100]);
+}
+
+/// The pairs of nodes that may lose each other by faults of their rails, and from when on.
+fn severed(nodes: u32, makes: &[Make], links: Option<Links>, faults: &Faults) -> Vec<(u32, u32, u64)> {
+    let mut severed = vec![];
+    for (one, other) in (0..nodes).flat_map(|one| (one..nodes).map(move |other| (one, other))) {
+        let rails = (0u32..).zip(makes);
+        let out: Vec<Vec<Window>> = rails.map(|(rail, make)| out(one, other, rail, *make, links, faults)).collect();
+        let starts = out.iter().flatten().map(|window| window.0);
+        let within = |at: u64| move |window: &Window| (window.0..window.1).contains(&at);
+        let since = if links.is_some() && FAILOVER {
+            starts.filter(|at| out.iter().all(|out| out.iter().any(within(*at)))).min()
+        } else {
+            starts.min()
+        };
+        severed.extend(since.map(|since| (one, other, since)));
+    }
+    severed
+}
+
+/// When a rail between two nodes may be down.
+fn out(one: u32, other: u32, rail: u32, make: Make, links: Option<Links>, faults: &Faults) -> Vec<Window> {
+    let ours = |node: u32| (node == one || node == other) && one != other;
+    let outages = faults.outages.iter();
+    let outages = outages.filter(|outage| ours(outage.node) && outage.rail.is_none_or(|other| other == rail));
+    let outages: Vec<Window> = outages.map(|outage| outage.window).collect();
+    let Some(links) = links else { return outages };
+    let parts = faults.partitions.iter().filter(|part| {
+        ours(part.from) && ours(part.to) && part.from != part.to && part.rail.is_none_or(|other| other == rail)
+    });
+    let stalls = faults.stalls.iter().filter(|stall| [one, other].contains(&stall.0) && stall.1 == rail);
+    let mut silent: Vec<Window> = parts.map(|part| part.window).chain(stalls.map(|stall| stall.2)).collect();
+    let mut out = vec![];
+    (if make.datagrams { &mut silent } else { &mut out }).extend(outages);
+    // Those that are over soon enough are survived; several may come one after the other.
+    if silent.iter().map(|window| window.1 - window.0).fold(0, u64::saturating_add) >= links.dead_after / 2 {
+        out.extend(silent);
+    }
+    out.iter_mut().for_each(|window| window.1 = window.1.saturating_add(links.slack()));
+    out
 }
 
 /// Nanoseconds in which mishaps begin.
@@ -128,20 +207,20 @@ fn node(nodes: u32, dice: &mut Dice) -> u32 {
     dice.below(nodes.into()) as u32
 }
 
-fn window(dice: &mut Dice) -> Window {
-    let since = dice.length(TIME);
-    (since, since + 1 + dice.length(TIME))
+fn window(time: u64, dice: &mut Dice) -> Window {
+    let since = dice.length(time);
+    (since, since + 1 + dice.length(time * 2))
 }
 
-fn partition(nodes: u32, rails: u32, dice: &mut Dice) -> Partition {
+fn partition(nodes: u32, rails: u32, time: u64, dice: &mut Dice) -> Partition {
     let (from, to) = (node(nodes, dice), node(nodes, dice));
     let rail = dice.chance(500).then(|| node(rails, dice));
-    Partition { from, to, both: dice.chance(500), rail, window: window(dice) }
+    Partition { from, to, both: dice.chance(500), rail, window: window(time, dice) }
 }
 
-fn outage(nodes: u32, rails: u32, dice: &mut Dice) -> Outage {
+fn outage(nodes: u32, rails: u32, time: u64, dice: &mut Dice) -> Outage {
     let (node, rail) = (node(nodes, dice), dice.chance(700).then(|| node(rails, dice)));
-    let window = window(dice);
+    let window = window(time, dice);
     Outage { node, rail, window: if dice.chance(200) { (window.0, FOR_EVER) } else { window } }
 }
 
@@ -152,7 +231,7 @@ fn death(nodes: u32, dice: &mut Dice) -> Death {
 
 /// What a job is like, in a few lines.
 pub fn describe(setting: &Setting) -> String {
-    let Setting { config, makes, faults, deaths, calm_at, .. } = setting;
+    let Setting { config, makes, links, faults, deaths, calm_at, .. } = setting;
     let nodes = setting.plan.programs.len();
-    format!("{nodes} nodes, {config:?}\n{makes:?}\n{faults:?}\n{deaths:?}, calm at {calm_at:?}")
+    format!("{nodes} nodes, {config:?}\n{makes:?}\n{links:?}\n{faults:?}\n{deaths:?}, calm at {calm_at:?}")
 }

@@ -1,24 +1,149 @@
-//! The rails of a node.
+//! The rails of a node: as the network has them, or made reliable by links.
 
+use std::ptr::NonNull;
+
+use towline_core::arena::Arena;
+use towline_core::btl::link::{Config, Counters, Crc32c, Link};
+use towline_core::btl::{Rail, rail};
+use towline_core::forward_rail;
 use towline_core::pml::Rails;
+use towline_core::time::Duration;
 
 use super::rail::SimRail;
 
-/// All of them.
-pub struct Set(pub Vec<SimRail>);
+/// How links are made. Times are nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Links {
+    /// A silent peer is down after so long.
+    pub dead_after: u64,
+    /// A frame is resent after this time at the least.
+    pub least_timeout: u64,
+    /// An acknowledgement waits so long for a frame to go with.
+    pub ack_delay: u64,
+    /// Frames that may be unacknowledged.
+    pub window: u32,
+    /// Frames that are kept, for all peers together, and as many again for control frames.
+    pub slots: u32,
+    /// Bodies that may be coming in beyond those that the engine holds.
+    pub deliveries: u32,
+    /// Number of the first frame.
+    pub first_number: u64,
+}
 
-impl Rails for Set {
-    type Rail = SimRail;
+impl Links {
+    /// Attempts within the time after which a peer is down: of ten thousand million, drops of 30 % let one fail.
+    pub const ATTEMPTS: u64 = 40;
+
+    /// Nanoseconds after which a link that was down is up again, once nothing is in its way.
+    pub const fn slack(&self) -> u64 {
+        self.dead_after * 2
+    }
+
+    fn config(&self, link: u8, incarnation: u64, peers: u32, raw: &SimRail) -> Config {
+        let nanos = Duration::from_nanos;
+        let often = self.dead_after / Self::ATTEMPTS;
+        let default = Config::new(link, incarnation, raw.attributes());
+        Config {
+            first_number: self.first_number,
+            peers,
+            window: self.window,
+            slots: self.slots,
+            control_slots: self.slots,
+            deliveries: self.deliveries,
+            card_bytes: 64,
+            ack_delay: nanos(self.ack_delay),
+            least_timeout: nanos(self.least_timeout),
+            initial_timeout: nanos(self.least_timeout * 4),
+            most_timeout: nanos(often),
+            dead_after: nanos(self.dead_after),
+            hello_within: nanos(self.dead_after * 2),
+            heartbeat: if default.heartbeat == Duration::ZERO { Duration::ZERO } else { nanos(often) },
+            probe: nanos(often / 4),
+            most_probe: nanos(self.dead_after / 4),
+            ..default
+        }
+    }
+}
+
+/// One of the rails.
+pub enum Way<'m> {
+    /// As the network has it.
+    Raw(SimRail),
+    /// Made reliable.
+    Linked(Box<Link<'m, SimRail, Crc32c>>),
+}
+
+macro_rules! below {
+    ($self:expr, $rail:ident => $call:expr) => {
+        match $self {
+            Way::Raw($rail) => $call,
+            Way::Linked($rail) => $call,
+        }
+    };
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl rail::Rail for Way<'_> {
+    forward_rail!(below);
+}
+
+/// All of them.
+pub struct Set<'m>(pub Vec<Way<'m>>);
+
+impl<'m> Set<'m> {
+    /// The rails, and the memory that they use, which is to stay until they are gone. Incarnations are all different.
+    pub fn new(rails: Vec<SimRail>, links: Option<Links>, incarnation: u64, peers: u32) -> (Self, Vec<Box<[u64]>>) {
+        let Some(links) = links else { return (Self(rails.into_iter().map(Way::Raw).collect()), vec![]) };
+        let mut memories = vec![];
+        let link = |(index, raw): (usize, SimRail)| {
+            let config = links.config(index as u8, incarnation, peers, &raw);
+            let mut memory = vec![0u64; config.bytes(&raw).div_ceil(8) + 1].into_boxed_slice();
+            // SAFETY: fresh zeros, used by nothing else, and kept by the caller for longer than the link.
+            let mut arena: Arena<'m> =
+                unsafe { Arena::from_zeroed(NonNull::from(&mut *memory).cast(), memory.len() * 8) };
+            memories.push(memory);
+            Way::Linked(Box::new(Link::new(raw, Crc32c, config, &mut arena).expect("as much memory as it said")))
+        };
+        let ways = rails.into_iter().enumerate().map(link).collect();
+        (Self(ways), memories)
+    }
+
+    /// What the links did, summed up.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut sums = vec![];
+        for way in &self.0 {
+            if let Way::Linked(link) = way {
+                super::job::add(&mut sums, &named(link.counters()));
+            }
+        }
+        sums
+    }
+}
+
+fn named(counters: &Counters) -> [(&'static str, u64); 14] {
+    macro_rules! named {
+        ($($name:ident as $text:literal,)*) => { [$(($text, counters.$name)),*] };
+    }
+    named!(
+        resent as "link_resent", timeouts as "link_timeouts", doubles as "link_doubles", bad_heads as "link_bad_heads",
+        bad_bodies as "link_bad_bodies", beyond as "link_beyond", shed as "link_shed", early as "link_early",
+        probes as "link_probes", downs as "link_downs", ups as "link_ups", rehomed as "link_rehomed",
+        claims as "link_claims", hellos as "link_hellos",
+    )
+}
+
+impl<'m> Rails for Set<'m> {
+    type Rail = Way<'m>;
 
     fn count(&self) -> usize {
         self.0.len()
     }
 
-    fn rail(&self, index: usize) -> Option<&SimRail> {
+    fn rail(&self, index: usize) -> Option<&Way<'m>> {
         self.0.get(index)
     }
 
-    fn rail_mut(&mut self, index: usize) -> Option<&mut SimRail> {
+    fn rail_mut(&mut self, index: usize) -> Option<&mut Way<'m>> {
         self.0.get_mut(index)
     }
 }
