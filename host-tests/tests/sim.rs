@@ -4,8 +4,9 @@
 
 use std::{env, thread};
 
-use towline_host_tests::sim::faults::{Counts, FOR_EVER, Outage, Partition};
-use towline_host_tests::sim::job::run;
+use towline_host_tests::sim::checker::Violation;
+use towline_host_tests::sim::faults::{Counts, FOR_EVER, Outage, Partition, Planted};
+use towline_host_tests::sim::job::{Trouble, run};
 use towline_host_tests::sim::soak::{Family, Total, one, soak};
 use towline_host_tests::sim::swarm;
 
@@ -75,5 +76,31 @@ fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
         let mut setting = swarm::setting(seed);
         setting.faults.outages = vec![Outage { node: 1, rail: None, window: (50_000, FOR_EVER) }];
         assert!(run(setting).is_err(), "seed {seed}: its messages cannot have arrived");
+    }
+}
+
+/// Bugs planted into real jobs: each is reported, and as what it is at least once.
+#[test]
+fn planted_bugs_are_noticed() {
+    type Named = fn(&Trouble) -> bool;
+    let bugs: [(Planted, Named); 6] = [
+        (Planted::Swallowed, |trouble| matches!(trouble, Trouble::Stuck(_))),
+        (Planted::Doubled, |trouble| matches!(trouble, Trouble::Miscounted(_, "trespasses" | "stale", _))),
+        (Planted::Changed, |trouble| matches!(trouble, Trouble::Wrong(Violation::WrongBytes(_, _, None)))),
+        (Planted::Swapped, |trouble| {
+            matches!(trouble, Trouble::Wrong(Violation::Overtaken { .. } | Violation::WrongBytes(_, _, Some(_))))
+        }),
+        (Planted::Unwritten, |trouble| matches!(trouble, Trouble::Wrong(Violation::WrongBytes(_, _, None)))),
+        (Planted::Leaked, |trouble| matches!(trouble, Trouble::Wrong(Violation::Leaked(_, "requests", _, _)))),
+    ];
+    for (bug, is_named) in bugs {
+        let troubles = (0..12u64).filter_map(|seed| {
+            let mut setting = swarm::setting(seed);
+            (setting.faults.planted, setting.faults.late_body) = (Some(bug), 1000);
+            run(setting).err()
+        });
+        let troubles: Vec<_> = troubles.collect();
+        assert!(troubles.len() >= 3, "{bug:?} was noticed in {} jobs", troubles.len());
+        assert!(troubles.iter().any(is_named), "{bug:?}: {troubles:?}");
     }
 }

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 mod info;
 mod perf;
 mod run;
+mod soak;
 mod transports;
 
 /// Moves messages between processes: starts them, measures them, tells what is there.
@@ -22,6 +23,7 @@ enum Command {
     Run(run::Arguments),
     Perf(perf::Arguments),
     Info(info::Arguments),
+    Soak(soak::Arguments),
     #[command(hide = true)]
     PerfRank(perf::rank::Arguments),
     #[command(hide = true)]
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
         Command::PerfRank(arguments) => perf::rank::run(&arguments),
         Command::InfoRank => info::rank(),
     }

@@ -113,6 +113,25 @@ pub struct Faults {
     pub stalls: Vec<(u32, u32, Window)>,
     /// Connections break; datagrams are lost.
     pub outages: Vec<Outage>,
+    /// A bug, to see that it is noticed.
+    pub planted: Option<Planted>,
+}
+
+/// A bug that no rail, link or program may have: once in a while it does what it must not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Planted {
+    /// A frame over a reliable rail is lost.
+    Swallowed,
+    /// It comes twice.
+    Doubled,
+    /// A bit of its body changes.
+    Changed,
+    /// It takes the place of the one before it in the order of messages.
+    Swapped,
+    /// A body is told to be in its sink, and never gets there.
+    Unwritten,
+    /// A request is never given back.
+    Leaked,
 }
 
 impl Faults {

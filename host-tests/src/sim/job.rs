@@ -8,7 +8,8 @@ use towline_core::pml::{Config, Counters};
 use towline_core::time::Instant;
 
 use super::checker::{self, Summary, Violation};
-use super::faults::{Counts, Faults, Make};
+use super::faults::Counts;
+use super::faults::{Faults, Make, Planted};
 use super::history::{History, Record};
 use super::mishaps::Meeting;
 use super::net::Net;
@@ -135,6 +136,7 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
     let window = config.requests as usize;
     // Programs that recover need requests when those of the plan are all taken.
     let config = Config { requests: config.requests + if mishaps { SPARE } else { 0 }, ..config };
+    let planted = faults.planted;
     let net = Net::new(nodes, makes, faults, dice.fork());
     let mut job = Job {
         nodes: vec![],
@@ -146,6 +148,7 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
         now: 0,
         config,
         links,
+        planted,
         pace,
         scratch: vec![],
         deaths,
@@ -156,6 +159,7 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
         mishaps,
         meetings: vec![],
         recoveries: 0,
+        worked_at: 0,
         ended: 0,
         window,
         transitions: vec![],
@@ -183,6 +187,7 @@ pub(super) struct Job<'m> {
     pub now: u64,
     pub config: Config,
     links: Option<Links>,
+    pub planted: Option<Planted>,
     pace: u64,
     pub scratch: Vec<u8>,
     /// Those that are to come.
@@ -198,6 +203,8 @@ pub(super) struct Job<'m> {
     /// Nodes that are to hear that another is back.
     pub meetings: Vec<Meeting>,
     pub recoveries: u64,
+    /// When programs came on for the last time.
+    worked_at: u64,
     /// Sends and receives that have ended, but for those that were taken back.
     pub ended: u64,
     /// Sends and receives that a program has under way at most.
@@ -254,6 +261,9 @@ impl<'m> Job<'m> {
             idle = if active { 0 } else { idle + 1 };
             let before = std::mem::replace(&mut work, self.work());
             still += 1;
+            if work != before {
+                self.worked_at = self.now;
+            }
             if work != before || self.next_mishap().is_some() {
                 (still, tries, since) = (0, 0, self.now);
             }
@@ -354,7 +364,7 @@ impl<'m> Job<'m> {
 
     /// Looks at all that is left, and judges the whole.
     fn judge(mut self) -> Result<Report, Trouble> {
-        let mut report = Report { nodes: self.nodes.len() as u32, took: self.now, ..Report::default() };
+        let mut report = Report { nodes: self.nodes.len() as u32, took: self.worked_at, ..Report::default() };
         report.transitions = std::mem::take(&mut self.transitions);
         add(&mut report.transitions, &[("recoveries", self.recoveries)]);
         self.nodes.retain(|node| node.alive);
@@ -412,13 +422,13 @@ impl<'m> Job<'m> {
 pub(super) type Named = (&'static str, u64);
 
 /// What an engine did, and what it must not have met.
-pub(super) fn transitions(counters: &Counters) -> ([Named; 20], [Named; 5]) {
+pub(super) fn transitions(counters: &Counters) -> ([Named; 24], [Named; 5]) {
     macro_rules! named {
         ($($name:ident)*) => { [$((stringify!($name), counters.$name)),*] };
     }
     let done = named!(eager_sent rendezvous_sent fragments_sent fragments_received acks_sent finishes_sent credits_sent
         notices_sent asks_sent answers_sent nothings_sent rejects_sent rejects_received expected unexpected parked busy lent
-        fetched unfetched);
+        fetched unfetched links_down links_up frames_moved doubles);
     let faults = named!(malformed stale trespasses foreign lost);
     (done, faults)
 }

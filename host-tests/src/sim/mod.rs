@@ -2,6 +2,7 @@
 
 pub mod checker;
 pub mod faults;
+pub mod goodput;
 pub mod history;
 pub mod job;
 mod mishaps;

@@ -7,8 +7,9 @@ use std::rc::Rc;
 
 use towline_core::btl::{Cookie, Lane, Peer};
 use towline_core::convertor::Span;
+use towline_core::wire;
 
-use super::faults::{Counts, FOR_EVER, Faults, Make, Outage, Window};
+use super::faults::{Counts, FOR_EVER, Faults, Make, Outage, Planted, Window};
 use super::rail::SimRail;
 use crate::dice::Dice;
 
@@ -35,6 +36,8 @@ pub(super) struct State {
     pub prepared: Vec<u64>,
     /// Datagrams for nodes that are dead: they may be there when those come back.
     ghosts: Vec<Packet>,
+    /// A frame that is to take the place of the next.
+    swapped: Option<Packet>,
     /// Those of the outages that have not begun.
     ahead: Vec<Outage>,
     /// All that was ever lent.
@@ -145,6 +148,7 @@ impl Net {
             lives: vec![Ok(0); nodes as usize],
             prepared: vec![0; nodes as usize],
             ghosts: vec![],
+            swapped: None,
             ahead: faults.outages.clone(),
             faults,
             counts: Counts::default(),
@@ -246,7 +250,6 @@ impl End {
 
 /// The engine's header in words, for a trace.
 fn describe(bytes: &[u8]) -> String {
-    use towline_core::wire;
     use zerocopy::FromBytes;
 
     macro_rules! header {
@@ -401,6 +404,9 @@ impl State {
         self.link(from, to, rail).used[lane as usize] += 1;
         self.trace("sent", &packet);
         let at = self.keep(packet);
+        if self.faults.planted.is_some() && self.plant(at) {
+            return true;
+        }
         if self.is_stalled(from, rail) || self.dice.chance(self.faults.staged) {
             self.counts.staged += 1;
             self.end(from, rail).outbox.push_back(at);
@@ -408,6 +414,50 @@ impl State {
         }
         self.launch(at);
         true
+    }
+
+    /// Does what a reliable rail must not. Whether the frame is dealt with.
+    fn plant(&mut self, at: u32) -> bool {
+        let (from, to) = (self.packet(at).from, self.packet(at).to);
+        let first = wire::kind(&self.packet(at).bytes) == Some(wire::Kind::Match);
+        if let Some(before) = self.swapped.take_if(|before| first && (before.from, before.to) == (from, to)) {
+            let mut before = before;
+            let place = std::mem::offset_of!(wire::Match, sequence);
+            let (one, other) = (&mut before.bytes[place..place + 4], &mut self.packet(at).bytes[place..place + 4]);
+            one.swap_with_slice(other);
+            let before = self.keep(before);
+            self.launch(before);
+            return false;
+        }
+        if !self.dice.chance(20) {
+            return false;
+        }
+        match self.faults.planted {
+            Some(Planted::Swallowed) => {
+                self.discard(at);
+                return true;
+            }
+            Some(Planted::Doubled) => {
+                self.materialize(at);
+                let copy = Packet { copy: true, ..self.packet(at).clone() };
+                let copy = self.keep(copy);
+                self.launch(copy);
+            }
+            Some(Planted::Changed) => {
+                self.materialize(at);
+                let header = usize::from(self.packet(at).header);
+                if let Some(byte) = self.packet(at).bytes.get_mut(header) {
+                    *byte ^= 1;
+                }
+            }
+            Some(Planted::Swapped) if first && self.swapped.is_none() => {
+                self.swapped = self.packets[at as usize].take();
+                self.free.push(at);
+                return true;
+            }
+            _ => {}
+        }
+        false
     }
 
     fn keep(&mut self, packet: Packet) -> u32 {

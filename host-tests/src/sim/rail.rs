@@ -10,6 +10,7 @@ use towline_core::btl::{
 use towline_core::convertor::{Span, transfer};
 use towline_core::time::Instant;
 
+use super::faults::Planted;
 use super::net::{Later, Lent, Named, Net, Packet, State};
 
 /// What a prepared request holds.
@@ -233,11 +234,14 @@ impl SimRail {
     fn report(&self, state: &mut State, later: Later) -> Option<Event> {
         match later {
             Later::Delivered(at) => {
+                let planted = state.faults.planted;
                 let packet = state.packet(at);
                 let (sink, skip, cookie) = packet.sink.take()?;
                 let bytes = packet.bytes.get(skip..).unwrap_or(&[]);
-                // SAFETY: whoever asked for the delivery keeps the sink writable until told; the packet is elsewhere.
-                unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
+                if planted != Some(Planted::Unwritten) {
+                    // SAFETY: whoever asked for the delivery keeps the sink writable until told; the packet is elsewhere.
+                    unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
+                }
                 state.discard(at);
                 Some(Event::Delivered(cookie))
             }

@@ -113,10 +113,12 @@ fn is_other(family: Family, name: &str) -> bool {
         "revived",
         "ghosts",
         "recoveries",
-        "lost",
+        "links_down",
+        "links_up",
+        "frames_moved",
+        "doubles",
     ];
-    let lossy = ["dropped", "duplicated", "corrupted", "unheard", "ghosts"]; // until links mend them
-    lossy.contains(&name) || (family == Family::Reliable && mishaps.contains(&name))
+    family == Family::Reliable && mishaps.contains(&name)
 }
 
 impl fmt::Display for Total {

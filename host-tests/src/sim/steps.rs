@@ -2,6 +2,7 @@
 
 use towline_core::mtl::{Envelope, Failure, Refusal, Sending, Source, Status, Tag};
 
+use super::faults::Planted;
 use super::history::{Failed, Mode, Outcome, Receive, Record, digest};
 use super::job::{Job, Trouble};
 use super::node::{Kind, Op, Taken, mode_of, rank, source_of, tag_of};
@@ -247,7 +248,19 @@ impl Job<'_> {
                     self.nodes[at].ops.push(op);
                     continue;
                 }
-                (Some(outcome), Kind::Send) => self.end_send(at, op, outcome),
+                (Some(outcome), Kind::Send) => {
+                    if self.planted == Some(Planted::Leaked) {
+                        let receive = Receive { at: at as u32, comm: 0, source: None, tag: Some(NEVER), room: 0 };
+                        let comm = self.nodes[at].comm(receive.comm);
+                        let span = towline_core::convertor::Span::of(&[]);
+                        // SAFETY: no bytes are given.
+                        let _ = unsafe {
+                            self.nodes[at].engine.irecv(comm, source_of(self.plan, &receive), tag_of(&receive), span)
+                        };
+                        self.planted = None;
+                    }
+                    self.end_send(at, op, outcome);
+                }
                 (Some(outcome), Kind::Recv { receive, planned, found, .. }) => {
                     let cancelled = self.end_receive(at, op, outcome, receive, found)?;
                     if cancelled && planned != UNPLANNED && self.recv(at, receive, planned, None, None)? != Went::On {

@@ -128,6 +128,7 @@ pub fn faulty(seed: u64) -> Setting {
 fn links(nodes: u32, dice: &mut Dice) -> Links {
     let window = dice.pick(&[4, 8, 32, 256]);
     Links {
+        usual: false,
         dead_after: dice.pick(&[20_000_000, 100_000_000, 1_000_000_000]),
         least_timeout: dice.pick(&[100_000, 400_000]),
         ack_delay: dice.pick(&[0, 1000, 25_000]),

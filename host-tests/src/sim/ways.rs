@@ -14,6 +14,8 @@ use super::rail::SimRail;
 /// How links are made. Times are nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Links {
+    /// As a link is made by default, whatever the other fields say.
+    pub usual: bool,
     /// A silent peer is down after so long.
     pub dead_after: u64,
     /// A frame is resent after this time at the least.
@@ -34,6 +36,18 @@ impl Links {
     /// Attempts within the time after which a peer is down: of ten thousand million, drops of 30 % let one fail.
     pub const ATTEMPTS: u64 = 40;
 
+    /// As they are made by default.
+    pub const USUAL: Self = Self {
+        usual: true,
+        dead_after: 5_000_000_000,
+        least_timeout: 0,
+        ack_delay: 0,
+        window: 0,
+        slots: 0,
+        deliveries: 0,
+        first_number: 0,
+    };
+
     /// Nanoseconds after which a link that was down is up again, once nothing is in its way.
     pub const fn slack(&self) -> u64 {
         self.dead_after * 2
@@ -42,10 +56,12 @@ impl Links {
     fn config(&self, link: u8, incarnation: u64, peers: u32, raw: &SimRail) -> Config {
         let nanos = Duration::from_nanos;
         let often = self.dead_after / Self::ATTEMPTS;
-        let default = Config::new(link, incarnation, raw.attributes());
+        let default = Config { peers, ..Config::new(link, incarnation, raw.attributes()) };
+        if self.usual {
+            return default;
+        }
         Config {
             first_number: self.first_number,
-            peers,
             window: self.window,
             slots: self.slots,
             control_slots: self.slots,
@@ -120,13 +136,13 @@ impl<'m> Set<'m> {
     }
 }
 
-fn named(counters: &Counters) -> [(&'static str, u64); 14] {
+fn named(counters: &Counters) -> [(&'static str, u64); 13] {
     macro_rules! named {
         ($($name:ident as $text:literal,)*) => { [$(($text, counters.$name)),*] };
     }
     named!(
         resent as "link_resent", timeouts as "link_timeouts", doubles as "link_doubles", bad_heads as "link_bad_heads",
-        bad_bodies as "link_bad_bodies", beyond as "link_beyond", shed as "link_shed", early as "link_early",
+        bad_bodies as "link_bad_bodies", shed as "link_shed", early as "link_early",
         probes as "link_probes", downs as "link_downs", ups as "link_ups", rehomed as "link_rehomed",
         claims as "link_claims", hellos as "link_hellos",
     )

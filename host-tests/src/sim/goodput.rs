@@ -1,0 +1,124 @@
+//! How much of a lossy rail's bandwidth reaches the user: a long transfer over a link in virtual time.
+
+use std::fmt::Write;
+
+use towline_core::pml::Config;
+
+use super::faults::{Faults, Make};
+use super::history::{Message, Mode, Receive};
+use super::job::{Setting, Trouble, run};
+use super::plan::{Cancel, Comm, Plan, Step, Style};
+use super::ways::Links;
+use crate::dice::Dice;
+
+/// Frames lost, per mille.
+pub const LOSSES: [u32; 5] = [0, 10, 50, 100, 300];
+/// Megabytes per second of the rail.
+pub const BANDWIDTH: u32 = 1250;
+/// Nanoseconds of one way.
+pub const LATENCY: u32 = 25_000;
+/// Bytes of a datagram.
+pub const FRAME: u32 = 1472;
+
+const MESSAGES: u32 = 64;
+const MESSAGE: u64 = 1 << 18;
+
+/// What came of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub struct Goodput {
+    /// Frames lost, per mille.
+    pub loss: u32,
+    /// Megabytes of the user per second.
+    pub megabytes: f64,
+    /// Frames that were sent again, per mille of those sent once.
+    pub resent: f64,
+    /// Times that an acknowledgement was given up.
+    pub timeouts: u64,
+}
+
+/// Transfers 16 MiB in messages of 256 KiB, up to eight at a time, over one rail that loses so many frames; the other way
+/// go acknowledgements alone, and are lost as often.
+///
+/// # Errors
+/// What went wrong with the job.
+pub fn measure(loss: u32) -> Result<Goodput, Trouble> {
+    let message = Message { from: 0, to: 1, comm: 0, tag: 1, len: MESSAGE, mode: Mode::Standard };
+    let receive = Receive { at: 1, comm: 0, source: Some(0), tag: Some(1), room: MESSAGE };
+    let plan = Plan {
+        messages: vec![message; MESSAGES as usize],
+        receives: vec![receive; MESSAGES as usize],
+        comms: vec![Comm { context: 1, table: None, style: Style::Exact }],
+        permanent: 1,
+        programs: vec![
+            (0..MESSAGES).map(|index| Step::Send(index, vec![])).collect(),
+            (0..MESSAGES).map(|index| Step::Recv(index, Cancel::Never)).collect(),
+        ],
+    };
+    let make = Make {
+        latency: LATENCY,
+        bandwidth: BANDWIDTH,
+        eager_limit: FRAME,
+        rendezvous_eager_limit: 0,
+        min_fragment: FRAME,
+        max_send_size: FRAME,
+        slots: 4096,
+        frames_kept: 16,
+        datagrams: true,
+    };
+    let config = Config { peers: 2, requests: 8, ..Config::SMALLEST };
+    let faults = Faults { drop: loss, ..Faults::default() };
+    let report = run(Setting {
+        config,
+        makes: vec![make],
+        links: Some(Links::USUAL),
+        faults,
+        deaths: vec![],
+        severed: vec![],
+        calm_at: None,
+        plan,
+        pace: 400,
+        dice: Dice::new(1),
+    })?;
+    let count = |name| report.transitions.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count);
+    let (resent, fragments) = (count("link_resent"), count("fragments_sent"));
+    Ok(Goodput {
+        loss,
+        megabytes: (u64::from(MESSAGES) * MESSAGE) as f64 * 1000.0 / report.took as f64,
+        resent: resent as f64 * 1000.0 / fragments.max(1) as f64,
+        timeouts: count("link_timeouts"),
+    })
+}
+
+/// All of them, as a table in Markdown.
+pub fn table() -> String {
+    let mut text = format!(
+        "16 MiB in messages of 256 KiB, one rail of {BANDWIDTH} MB/s, {} us one way, datagrams of {FRAME} bytes, virtual time\n\n\
+         | frames lost | goodput, MB/s | of the rail | sent again | timeouts |\n|---|---|---|---|---|\n",
+        LATENCY / 1000
+    );
+    for loss in LOSSES {
+        let line = match measure(loss) {
+            Err(trouble) => format!("| {} % | {trouble} |", loss / 10),
+            Ok(Goodput { megabytes, resent, timeouts, .. }) => format!(
+                "| {} % | {megabytes:.1} | {:.1} % | {:.1} % | {timeouts} |",
+                loss / 10,
+                megabytes * 100.0 / f64::from(BANDWIDTH),
+                resent / 10.0
+            ),
+        };
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loss_costs_but_does_not_stop() {
+        let [calm, rough] = [0, 300].map(|loss| measure(loss).expect("it ends"));
+        assert!(calm.megabytes > f64::from(BANDWIDTH) * 0.5 && calm.resent < 1.0, "{calm:?}");
+        assert!(rough.megabytes > 0.1 && rough.resent > 100.0, "{rough:?}");
+    }
+}
