@@ -4,9 +4,12 @@
 
 use std::{env, thread};
 
+use towline_core::pml::Config;
 use towline_host_tests::sim::checker::Violation;
 use towline_host_tests::sim::faults::{Counts, FOR_EVER, Outage, Partition, Planted};
-use towline_host_tests::sim::job::{Trouble, run};
+use towline_host_tests::sim::history::{Message, Mode, Receive};
+use towline_host_tests::sim::job::{Setting, Trouble, run};
+use towline_host_tests::sim::plan::{Cancel, Comm, Plan, Step, Style};
 use towline_host_tests::sim::soak::{Family, Total, one, soak};
 use towline_host_tests::sim::swarm;
 
@@ -96,6 +99,9 @@ fn planted_bugs_are_noticed() {
     for (bug, is_named) in bugs {
         let troubles = (0..12u64).filter_map(|seed| {
             let mut setting = swarm::setting(seed);
+            if bug == Planted::Swapped {
+                setting = flood(setting);
+            }
             (setting.faults.planted, setting.faults.late_body) = (Some(bug), 1000);
             run(setting).err()
         });
@@ -103,4 +109,21 @@ fn planted_bugs_are_noticed() {
         assert!(troubles.len() >= 3, "{bug:?} was noticed in {} jobs", troubles.len());
         assert!(troubles.iter().any(is_named), "{bug:?}: {troubles:?}");
     }
+}
+
+/// The setting with another plan: many short messages of one kind.
+fn flood(setting: Setting) -> Setting {
+    let message = Message { from: 0, to: 1, comm: 0, tag: 1, len: 24, mode: Mode::Standard };
+    let plan = Plan {
+        messages: vec![message; 50],
+        receives: vec![Receive { at: 1, comm: 0, source: Some(0), tag: Some(1), room: 24 }; 50],
+        comms: vec![Comm { context: 1, table: None, style: Style::Exact }],
+        permanent: 1,
+        programs: vec![
+            (0..50).map(|index| Step::Send(index, vec![])).collect(),
+            (0..50).map(|index| Step::Recv(index, Cancel::Never)).collect(),
+        ],
+    };
+    let config = Config { peers: 2, unexpected: 40, units: 40, unit_bytes: 64, ..setting.config };
+    Setting { config, plan, ..setting }
 }

@@ -151,6 +151,11 @@ impl Job<'_> {
     /// What programs do when nothing moves any more; one thing after the other where the first does not help.
     pub fn recover(&mut self, tries: u32) -> Result<(), Trouble> {
         self.recoveries += 1;
+        for node in self.nodes.iter_mut().filter(|node| node.alive) {
+            for comm in node.comms.iter().flatten() {
+                node.engine.acknowledge(*comm); // or receives from anyone would end at once
+            }
+        }
         if self.take_all() {
             return Ok(());
         }

@@ -420,16 +420,17 @@ impl State {
     fn plant(&mut self, at: u32) -> bool {
         let (from, to) = (self.packet(at).from, self.packet(at).to);
         let first = wire::kind(&self.packet(at).bytes) == Some(wire::Kind::Match);
-        if let Some(before) = self.swapped.take_if(|before| first && (before.from, before.to) == (from, to)) {
-            let mut before = before;
-            let place = std::mem::offset_of!(wire::Match, sequence);
-            let (one, other) = (&mut before.bytes[place..place + 4], &mut self.packet(at).bytes[place..place + 4]);
-            one.swap_with_slice(other);
+        if let Some(mut before) = self.swapped.take_if(|before| (before.from, before.to) == (from, to)) {
+            if first {
+                let place = std::mem::offset_of!(wire::Match, sequence);
+                let (one, other) = (&mut before.bytes[place..place + 4], &mut self.packet(at).bytes[place..place + 4]);
+                one.swap_with_slice(other);
+            }
             let before = self.keep(before);
             self.launch(before);
             return false;
         }
-        if !self.dice.chance(20) {
+        if !self.dice.chance(if self.faults.planted == Some(Planted::Swapped) { 300 } else { 20 }) {
             return false;
         }
         match self.faults.planted {

@@ -295,7 +295,8 @@ impl Job<'_> {
         found: Option<Envelope>,
     ) -> Result<bool, Trouble> {
         self.net.trace(at as u32, || format!("receive {} is over: {outcome:?}", op.number));
-        self.ended += u64::from(outcome != Err(Failure::Cancelled));
+        let counts = !matches!(outcome, Err(Failure::Cancelled | Failure::PeerFailed(_)));
+        self.ended += u64::from(counts);
         let (status, truncated) = match outcome {
             Ok(status) => (status, false),
             Err(Failure::Truncated(status)) => (status, true),
