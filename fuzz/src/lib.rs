@@ -8,6 +8,7 @@
 //! | [`matcher`] | histories of receives and messages | the same matches as a plain list gives |
 //! | [`convertor`] | layouts, sane and absurd, and windows on them | the same bytes as a list of positions gives |
 //! | [`frames`] | frames of a hostile peer, among an honest one's traffic | no access out of bounds, nothing lost, doubled, spoilt or leaked |
+//! | [`link`] | frames of a hostile peer to a link, whose checks hold, among an honest one's traffic | as for [`frames`] |
 //! | [`modex`] | sets of a peer, well-formed, spoilt and raw | refused, or taken over whole; the own set stays readable |
 //! | [`ring`] | marks, lengths and credit that the other side of a shared ring made up | all stays within the ring, or is called forged |
 //! | [`segment`] | words that a hostile process writes to the segments of a live shared-memory rail | no access out of bounds, the honest peer is heard, the hostile one is lost |
@@ -25,6 +26,7 @@ pub mod bootstrap;
 pub mod cards;
 pub mod convertor;
 pub mod frames;
+pub mod link;
 pub mod matcher;
 pub mod modex;
 pub mod ring;
@@ -41,6 +43,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("cards", cards::run),
     ("convertor", convertor::run),
     ("frames", frames::run),
+    ("link", link::run),
     ("matcher", matcher::run),
     ("modex", modex::run),
     ("ring", ring::run),
