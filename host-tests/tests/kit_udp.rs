@@ -1,15 +1,19 @@
-//! What of the rail kit a rail can bear that loses frames, over UDP rails of one process: on a loopback with room in the
-//! sockets, a few frames at a time get through.
+//! The kits over UDP rails of one process: all of them over links, also by a network that loses, doubles, reorders and
+//! spoils datagrams; and over the bare rails what of the rail kit can be borne by who loses frames, since on a loopback with
+//! room in the sockets a few at a time get through.
 
 use std::cell::RefCell;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-use towline_core::btl::{Lane, SendError, Shape};
+use towline_core::arena::Arena;
+use towline_core::btl::link::{self, Crc32c, Link};
+use towline_core::btl::{LINKED_HEAD, Lane, Rail as _, SendError, Shape};
 use towline_host_tests::dice::patterned;
 use towline_host_tests::kit::bench::{Bench, Setup};
 use towline_host_tests::kit::relay::{Faults, Relay};
 use towline_host_tests::kit::sockets::Sockets;
+use towline_host_tests::mtl_suite;
 use towline_tcp::JobKey;
 use towline_udp::{Config, Rail};
 
@@ -43,6 +47,46 @@ fn through(relay: Rc<RefCell<Relay>>) -> impl Setup<Rail = Rail> {
         rail
     };
     Sockets::new(make, Rail::as_fd).through(move || turns.borrow_mut().turn())
+}
+
+/// A rail in a link.
+fn linked(raw: Rail, rank: u32, number: u8) -> Link<'static, Rail, Crc32c> {
+    let mut config = link::Config::new(number, u64::from(rank) + 1, raw.attributes());
+    config.peers = 4;
+    let room = vec![0; config.bytes(&raw)].leak();
+    Link::new(raw, Crc32c, config, &mut Arena::new(room)).expect("room for all tables")
+}
+
+fn handle<'l>(link: &'l Link<'static, Rail, Crc32c>) -> BorrowedFd<'l> {
+    link.raw().as_fd()
+}
+
+fn links(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Link<'static, Rail, Crc32c>> {
+    let make = move |rank, link| {
+        let mut config = config(rank, link);
+        change(&mut config);
+        linked(Rail::new(config).expect("this host has a loopback"), rank, link)
+    };
+    Sockets::new(make, handle).headers(LINKED_HEAD).linked(count)
+}
+
+/// Over networks that do this to datagrams: another one for each link.
+fn links_through(count: usize, faults: Faults, seed: u64) -> impl Setup<Rail = Link<'static, Rail, Crc32c>> {
+    let relays: Vec<_> = (0..8).map(|link| Rc::new(RefCell::new(Relay::new(4, faults, seed + link)))).collect();
+    let turns = relays.clone();
+    let make = move |rank, link: u8| {
+        let mut relay = relays[usize::from(link)].borrow_mut();
+        let mut config = config(rank, link);
+        config.datagram_bytes = 4000;
+        config.advertise = Some(relay.address(rank as usize));
+        let rail = Rail::new(config).expect("this host has a loopback");
+        relay.connect(rank as usize, rail.address());
+        linked(rail, rank, link)
+    };
+    Sockets::new(make, handle)
+        .headers(LINKED_HEAD)
+        .linked(count)
+        .through(move || turns.iter().for_each(|relay| relay.borrow_mut().turn()))
 }
 
 /// The checks that do not send more than a socket takes.
@@ -122,4 +166,67 @@ fn sessions_come_up_over_a_bad_network() {
         assert!(bench.ends.iter().flat_map(|end| &end.got).all(|got| got.bytes == bytes), "seed {seed}: spoilt");
         assert!(relay.borrow().done.iter().all(|done| *done > 0), "seed {seed}: nothing was done to datagrams");
     }
+}
+
+/// The suite for rails, but for frames that are kept: over a link whose raw rail keeps them too, that check does not end yet.
+macro_rules! link_suite {
+    ($setup:expr) => {
+        towline_host_tests::rail_suite! { @each $setup;
+            b32_p34_attributes_keep_their_own_rules
+            p6_b1_endpoints_lead_to_the_peer_they_were_given_for
+            p6_b4_a_card_that_is_none_is_refused
+            p34_b50_frames_of_boundary_sizes_arrive_whole
+            p34_b50_one_byte_too_long_is_refused
+            p26_headers_of_every_length_come_with_the_event
+            b12_an_abandoned_grant_sends_nothing
+            b16_busy_reaches_the_sender_and_ends_with_polling
+            control_frames_leave_while_bulk_is_full
+            p28_p29_short_sinks_are_not_overrun
+            p28_bodies_land_in_the_sink_alone
+            p28_what_is_lent_is_fetched_until_the_peer_is_forgotten
+            p26_reads_see_what_is_in_and_no_more
+            b14_b17_b33_a_body_in_place_is_reported_once
+            b17_what_was_copied_may_be_scribbled_on
+            b17_all_drains
+            p30_frames_are_sent_while_one_is_held
+            p15_floods_both_ways_arrive_exactly_once
+            p6_p15_floods_between_four_arrive_exactly_once
+            p7_b5_a_peer_goes_and_comes_again
+            p6_b14_unknown_endpoints_are_unreachable
+            p7_b14_an_end_that_leaves_is_unreachable_and_is_reported_lost_once
+            b2_p10_an_idle_rail_reports_nothing
+            an_armed_rail_loses_no_frame
+        }
+    };
+}
+
+mod link_defaults {
+    use super::*;
+    link_suite!(links(1, |_| {}));
+}
+
+mod link_plain {
+    use super::*;
+    link_suite!(links(1, |config| {
+        config.segmentation = false;
+        config.datagram_bytes = 1400;
+        config.send_queue_frames = 4;
+        config.frames_kept = 1;
+        config.socket_receive_buffer_bytes = 32 * 1024; // much of a flood is lost
+    }));
+}
+
+mod link_lossy {
+    use super::*;
+    link_suite!(links_through(1, Faults { lose: 50, double: 20, delay: 50, spoil: 20 }, 1));
+}
+
+mod mtl {
+    use super::*;
+    mtl_suite!(links(1, |_| {}));
+}
+
+mod mtl_lossy_three_links {
+    use super::*;
+    mtl_suite!(links_through(3, Faults { lose: 50, double: 20, delay: 50, spoil: 20 }, 7));
 }

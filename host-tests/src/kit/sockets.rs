@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Instant as Clock;
 
-use towline_core::btl::Rail;
+use towline_core::btl::{HEAD, Rail};
 use towline_core::time::Instant;
 
 use super::bench::Setup;
@@ -15,18 +15,24 @@ pub struct Sockets<R, M> {
     handle: fn(&R) -> BorrowedFd<'_>,
     turn: Box<dyn FnMut()>,
     links: usize,
+    longest_header: usize,
     made: usize,
 }
 
 impl<R: Rail, M: FnMut(u32, u8) -> R> Sockets<R, M> {
     /// `make(rank, link)` makes a rail, of which `handle` knows the wait handle.
     pub fn new(make: M, handle: fn(&R) -> BorrowedFd<'_>) -> Self {
-        Self { start: Clock::now(), make, handle, turn: Box::new(|| {}), links: 1, made: 0 }
+        Self { start: Clock::now(), make, handle, turn: Box::new(|| {}), links: 1, longest_header: HEAD, made: 0 }
     }
 
     /// With a network of our own, which is called before each look at the rails.
     pub fn through(self, turn: impl FnMut() + 'static) -> Self {
         Self { turn: Box::new(turn), ..self }
+    }
+
+    /// Of rails whose headers are no longer than this.
+    pub fn headers(self, longest_header: usize) -> Self {
+        Self { longest_header, ..self }
     }
 
     /// With so many rails for each node of a transport.
@@ -51,6 +57,10 @@ impl<R: Rail, M: FnMut(u32, u8) -> R> Setup for Sockets<R, M> {
     fn now(&mut self) -> Instant {
         (self.turn)();
         Instant::from_nanos(self.start.elapsed().as_nanos() as u64)
+    }
+
+    fn longest_header(&self) -> usize {
+        self.longest_header
     }
 
     fn ready(&mut self, rail: &R) -> Option<bool> {
