@@ -48,8 +48,10 @@
 //! assert_eq!(frame.head(), b"hello");
 //!
 //! assert!(!left.drained(to_right), "it is not acknowledged yet");
-//! right.poll(right.poll_at().unwrap());
-//! left.poll(Instant::from_nanos(9));
+//! assert!(right.poll(Instant::from_nanos(9)).is_none());
+//! let acknowledges_at = right.poll_at().unwrap(); // it waits for a frame to go with, but not for long
+//! right.poll(acknowledges_at);
+//! left.poll(acknowledges_at);
 //! assert!(left.drained(to_right));
 //! ```
 
