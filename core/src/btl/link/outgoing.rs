@@ -134,6 +134,12 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             Lane::Control => (path.window, 0),
             _ => (path.window.wrapping_sub(kept_back), self.config.control_slots),
         };
+        // A peer that acknowledges nothing leaves room for others.
+        let control = if lane == Lane::Control { self.config.control_slots.div_ceil(2) } else { 0 };
+        let share = self.config.slots.div_ceil(2).saturating_add(control);
+        if self.config.peers > 1 && path.kept >= share {
+            return Err(SendError::Busy);
+        }
         let free = self.kept.capacity().wrapping_sub(self.kept.used());
         let waits = lane != Lane::Control && !path.waiting.iter().all(List::is_empty);
         if span >= u64::from(window) || free <= slots || waits || (lane != Lane::Control && !path.has_room()) {

@@ -57,7 +57,7 @@ impl Bench {
         let count = wires.len();
         let ends = wires.into_iter().enumerate().map(|(end, wire)| {
             let mut config = Config::new(3 + end as u8, 1000 + end as u64, wire.attributes());
-            config.peers = count as u32;
+            config.peers = count as u32 - 1;
             config.slots = 64;
             tune(&mut config);
             let block = vec![0; config.bytes(&wire)].leak();

@@ -145,3 +145,21 @@ fn p15_a_deleted_peer_is_told_and_its_memory_is_left_alone() {
         assert_eq!(bench.ends[1].link.used(), [0, 0]);
     }
 }
+
+#[test]
+fn p15_b16_a_peer_that_acknowledges_nothing_leaves_slots_for_others() {
+    let mut bench = Bench::new(3, 1, Faults::default(), |config| config.slots = 8);
+    for to in [1, 2] {
+        bench.send(0, to, Lane::Eager, &bytes(to as u64, 40));
+    }
+    bench.settle();
+    bench.faults(|faults| faults.silent = true);
+    let mut taken = 0;
+    while bench.try_send(0, 2, Lane::Eager, &bytes(9, 40)).is_ok() {
+        taken += 1;
+    }
+    assert_eq!(taken, 4);
+    for number in 0..4 {
+        assert!(bench.try_send(0, 1, Lane::Eager, &bytes(10 + number, 40)).is_ok());
+    }
+}
