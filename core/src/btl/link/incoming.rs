@@ -648,7 +648,10 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             let number = widen(origin.number, path.base);
             self.claim_own(at, number)
         } else {
-            let of = |coming: &Coming| coming.path == at && coming.moved && coming.origin() == origin;
+            // One that the reader has just got, perhaps that about which it asks, says nothing.
+            let waits = |stage| !matches!(stage, Stage::Held | Stage::HeldInPart | Stage::Done);
+            let of =
+                |coming: &Coming| coming.path == at && coming.moved && coming.origin() == origin && waits(coming.stage);
             let slot = (0..self.coming.touched()).find(|slot| self.coming.at(*slot).is_some_and(of))?;
             // Whether it has come before is for the link to tell that it was given to first, not for one that carried it.
             self.claim_record(slot).filter(|claim| matches!(claim, Claim::Awaited { .. }))

@@ -729,6 +729,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     }
 
     fn revive(&mut self, at: u32, slot: u32) {
+        self.take_off(slot); // one that was committed after the link went down waits already
         if self.kept.at(slot).is_none_or(|kept| kept.flags & READING == 0) {
             return self.wait(slot);
         }
