@@ -61,12 +61,12 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             .is_some_and(|path| path.state != State::Free && ((path.owed | path.answer) != 0 || path.greets))
     }
 
-    /// Sends acknowledgements that are due; all of them if there is nothing else to do.
-    pub(super) fn send_acks(&mut self, idle: bool) {
+    /// Sends acknowledgements that are due.
+    pub(super) fn send_acks(&mut self) {
         for _ in 0..self.acks.len().min(16) {
             let Some(at) = self.acks.first() else { return };
             let Some(path) = self.paths.get(at as usize) else { return };
-            let due = path.ack_due <= self.now || (idle && path.ack_long);
+            let due = path.ack_due <= self.now;
             let owes = self.owes_ack(at);
             if owes && !due {
                 return;
@@ -125,7 +125,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         let Some(path) = self.paths.get_mut(at as usize) else { return true };
         path.ack_part = if words * 64 < left { part.wrapping_add(words as u32 * 64) } else { 0 };
-        (path.owed, path.ack_long) = (0, false);
+        path.owed = 0;
         if kind == Kind::Ack {
             path.answer = 0;
             self.counters.acks_sent = self.counters.acks_sent.wrapping_add(1);

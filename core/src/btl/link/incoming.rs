@@ -387,7 +387,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             Stage::HeldInPart => {}
             _ => return,
         }
-        self.receive(coming.path, coming.number, false);
+        self.receive(coming.path, coming.number, coming.own() > COPIED);
         self.finish(handle);
     }
 
@@ -572,8 +572,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let every = self.config.ack_every;
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         path.owed = path.owed.wrapping_add(1);
-        path.ack_long |= long;
-        if path.owed >= every {
+        // A long body stays where it is until it is acknowledged, and whoever waits for that must not depend on further calls
+        // here: the reader may have all it wanted, and compute.
+        if long || path.owed >= every {
             self.ack_now(at);
         } else {
             self.ack_later(at);

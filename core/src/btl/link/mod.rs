@@ -492,14 +492,14 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         self.turn = self.turn.wrapping_add(1);
         if self.turn.is_multiple_of(TURNS) {
             self.run_timers();
-            self.send_acks(false);
+            self.send_acks();
         }
         self.more = true;
         for _ in 0..AT_ONCE {
             let Some(event) = self.raw.poll(now) else {
                 self.more = false;
                 self.run_timers();
-                self.send_acks(true);
+                self.send_acks();
                 break;
             };
             if let Some(event) = self.on_raw(event) {

@@ -435,7 +435,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         (kept.left, kept.left_at) = (path.left, now);
         path.in_flight = path.in_flight.wrapping_add(1);
         if !path.has_holes() {
-            (path.owed, path.ack_long) = (0, false); // it went with this
+            path.owed = 0; // it went with this
         }
         let first = path.sent.is_empty();
         path.sent.push(&mut self.kept, slot);

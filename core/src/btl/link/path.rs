@@ -85,8 +85,6 @@ pub(super) struct Path {
     /// Frames that came since the last acknowledgement left.
     pub owed: u32,
     pub ack_due: u64,
-    /// One of those is long: its sender waits for it.
-    pub ack_long: bool,
     /// Where the next ack's bits begin, behind `base`.
     pub ack_part: u32,
     /// Deliveries that are taken up.

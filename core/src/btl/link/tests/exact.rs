@@ -108,3 +108,24 @@ fn p15_without_sums_only_bodies_go_unchecked() {
     bench.check(0, 1, (0..200).collect());
     assert_eq!(bench.ends[0].link.counters().resent, 0);
 }
+
+#[test]
+fn p15_a_sender_does_not_wait_for_further_calls_of_a_reader_that_has_all_it_wanted() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
+    bench.send(0, 1, Lane::Control, &bytes(1, 8)); // so that the two have met
+    bench.settle();
+    let mut count = 1;
+    while bench.ends[0].lent.is_empty() {
+        count += 1; // some are copied by way of a grant
+        bench.send(0, 1, Lane::Bulk, &bytes(count, 9000));
+    }
+    while bench.ends[1].got.len() < count as usize {
+        bench.now += 1000;
+        bench.poll(1);
+    }
+    for _ in 0..1000 {
+        bench.now += 1000;
+        bench.poll(0);
+    }
+    assert!(bench.ends[0].lent.is_empty() && bench.ends[0].sent > 0);
+}
