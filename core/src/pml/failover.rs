@@ -212,6 +212,14 @@ impl<R: Rails> Pml<'_, R> {
                 }
             }
         }
+        // A link that nobody has used yet does not know whether the peer is there, and what is told by it finds out. Else a
+        // peer that died would be thought alive for the sake of a link that was never tried.
+        if self.peers.get(peer as usize).is_some_and(|state| state.links != 0) {
+            if self.control(peer, wire::Credit::new()).is_err() {
+                return;
+            }
+            self.counters.credits_sent = self.counters.credits_sent.wrapping_add(1);
+        }
         if let Some(state) = self.peers.get_mut(peer as usize) {
             state.clear(ORPHANED);
         }

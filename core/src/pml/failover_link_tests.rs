@@ -38,12 +38,17 @@ const BLOWS: [Blow; 7] = {
     ]
 };
 
+/// Frames over a mended cable after which both ends have found it, also if some are lost.
+const FRAMES_OF_A_RETURN: usize = 16;
+
 /// Wires in virtual time.
 struct Wires {
     shared: Vec<Rc<RefCell<State>>>,
     now: u64,
     blow: Option<(usize, Blow)>,
     struck: Option<u64>,
+    /// A mended cable, the frame from which on it is back for sure, and how to strike the other one then.
+    returns: Option<(usize, usize, Blow)>,
 }
 
 impl Ground for Wires {
@@ -97,7 +102,7 @@ impl Ground for Wires {
                 ends[end].push(Link::new(wire, Crc32c, config, arena).unwrap());
             }
         }
-        (Self { shared, now: 1, blow: None, struck: None }, ends, memory)
+        (Self { shared, now: 1, blow: None, struck: None, returns: None }, ends, memory)
     }
 
     fn plan(&mut self, step: u64, cable: usize, blow: Blow) {
@@ -122,15 +127,20 @@ impl Ground for Wires {
                 self.shared[cable].borrow_mut().mend();
                 self.blow = None;
                 if blow.then_the_other {
-                    // When the first is back for sure.
-                    let other = (cable + 1) % self.shared.len();
-                    let then = Blow { mended_after: None, then_the_other: false, ..blow };
-                    self.blow = Some((other, then));
-                    self.struck = None;
-                    let left = self.shared[other].borrow().log.len() + 30;
-                    self.shared[other].borrow_mut().fuse = Some((left, blow.how));
+                    let seen = self.shared[cable].borrow().log.len();
+                    self.returns = Some((cable, seen + FRAMES_OF_A_RETURN, blow));
                 }
             }
+        }
+        if let Some((cable, seen, blow)) = self.returns
+            && self.shared[cable].borrow().log.len() >= seen
+        {
+            self.returns = None;
+            let other = (cable + 1) % self.shared.len();
+            self.blow = Some((other, Blow { mended_after: None, then_the_other: false, ..blow }));
+            self.struck = None;
+            let left = self.shared[other].borrow().log.len() + 30;
+            self.shared[other].borrow_mut().fuse = Some((left, blow.how));
         }
         Instant::from_nanos(self.now)
     }
