@@ -77,7 +77,7 @@ pub use builder::{Builder, init};
 pub use communicator::{Communicator, Owned};
 pub use context::Context;
 pub use error::{Error, Failed};
-pub use linked::{Crc32c, Linked};
+pub use linked::Linked;
 pub use message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
 pub use owned::{Buffer, BufferMut, ReceivingOwned, SendingOwned};
 pub use probed::Message;

@@ -1,8 +1,9 @@
 //! Rails in links: what makes frames arrive exactly once over rails that lose them, and lets a rail's frames move to another
 //! when it breaks down.
 
+use towline_checksum::Native;
 use towline_core::btl::Rail;
-use towline_core::btl::link::{Checksum, Config as LinkConfig, Counters, Link};
+use towline_core::btl::link::{Config as LinkConfig, Counters, Link};
 use towline_core::time;
 
 use crate::address::Grid;
@@ -12,22 +13,11 @@ use crate::tunables::Config;
 /// Bytes of the longest card of a rail of ours: tcp's, with all the addresses it may tell.
 const CARD_BYTES: u32 = 512;
 
-/// CRC-32C by the processor's own instruction, where it has one.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Crc32c;
-
-impl Checksum for Crc32c {
-    #[inline]
-    fn sum(&self, so_far: u32, bytes: &[u8]) -> u32 {
-        crc32c::crc32c_append(so_far, bytes)
-    }
-}
-
 /// A rail in a link, with the memory that the link needs.
 #[derive(Debug)]
 pub struct Linked<R: Rail> {
     // Goes before the memory does.
-    link: Link<'static, R, Crc32c>,
+    link: Link<'static, R, Native>,
     _memory: Mapping,
 }
 
@@ -52,7 +42,7 @@ impl<R: Rail> Linked<R> {
         let memory = Mapping::new(settings.bytes(&raw))?;
         // SAFETY: called once; the link is in a field that goes before the memory's.
         let mut arena = unsafe { memory.arena() };
-        let link = Link::new(raw, Crc32c, settings, &mut arena).map_err(std::io::Error::other)?;
+        let link = Link::new(raw, Native, settings, &mut arena).map_err(std::io::Error::other)?;
         Ok(Self { link, _memory: memory })
     }
 
@@ -78,20 +68,4 @@ macro_rules! link {
 #[deny(clippy::missing_trait_methods)]
 impl<R: Rail> Rail for Linked<R> {
     towline_core::forward_rail!(link);
-}
-
-#[cfg(test)]
-mod tests {
-    use towline_core::btl::link;
-
-    use super::*;
-
-    #[test]
-    fn the_processor_sums_as_the_core_does() {
-        let bytes: [u8; 1000] = std::array::from_fn(|at| (at * 31) as u8);
-        for cut in [0, 1, 7, 512, 1000] {
-            let (one, other) = bytes.split_at(cut);
-            assert_eq!(Crc32c.sum(Crc32c.sum(0, one), other), link::Crc32c.sum(0, &bytes), "{cut}");
-        }
-    }
 }
