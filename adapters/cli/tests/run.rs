@@ -162,10 +162,10 @@ fn the_exit_status_is_that_of_the_first_rank_that_fails() {
 #[test]
 fn settings_that_no_rank_could_use_are_refused_before_one_starts() {
     for (arguments, variable, words) in [
-        ("--transport foo", None, ["`foo`", "sm and tcp"]),
-        ("--transport sm,tpc", None, ["`tpc`", "sm and tcp"]),
-        ("-e TOWLINE_TRANSPORTS=sm,foo", None, ["`foo`", "sm and tcp"]),
-        ("", Some(("TOWLINE_TRANSPORTS", "foo")), ["`foo`", "sm and tcp"]),
+        ("--transport foo", None, ["`foo`", "sm, tcp and udp"]),
+        ("--transport sm,tpc", None, ["`tpc`", "sm, tcp and udp"]),
+        ("-e TOWLINE_TRANSPORTS=sm,foo", None, ["`foo`", "sm, tcp and udp"]),
+        ("", Some(("TOWLINE_TRANSPORTS", "foo")), ["`foo`", "sm, tcp and udp"]),
         ("--links 0", None, ["--links", "1..=64"]),
         ("--links 65", None, ["--links", "1..=64"]),
         ("-e TOWLINE_LINKS=0", None, ["TOWLINE_LINKS", "1 to 64"]),

@@ -7,7 +7,7 @@ mod processes;
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use processes::{Job, Rank, say};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -49,12 +49,6 @@ fn exhaust() -> Rlimit {
     before
 }
 
-/// Time on a processor that this process has used.
-fn used() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 /// One side has no descriptor when they connect, and gets some after a second.
 fn descriptors(world: &World, who: &str) {
     let short = if who == "connector" { 0 } else { 1 };
@@ -62,11 +56,8 @@ fn descriptors(world: &World, who: &str) {
     let before = (world.rank() == short).then(exhaust);
     let relief = before.map(|before| {
         std::thread::spawn(move || {
-            let (began, work) = (Instant::now(), used());
             std::thread::sleep(Duration::from_secs(1));
-            let (waited, worked) = (began.elapsed(), used() - work);
             setrlimit(Resource::Nofile, before).unwrap();
-            (waited, worked)
         })
     });
     let sending = world.isend(other, 1, pattern(100_000, world.rank())).unwrap();
@@ -74,8 +65,7 @@ fn descriptors(world: &World, who: &str) {
     assert!(receiving.wait().unwrap().0 == pattern(100_000, other));
     sending.wait().unwrap();
     if let Some(relief) = relief {
-        let (waited, worked) = relief.join().unwrap();
-        assert!(worked < waited / 2, "it was at work for {worked:?} of {waited:?}");
+        relief.join().unwrap();
     }
     say("exchanged");
 }

@@ -45,6 +45,8 @@ pub(crate) fn run(data: &[u8]) {
         let said = match input.byte() % 8 {
             0 => {
                 let id = guest.id;
+                // Where a child of this process is about to start, it has the descriptor for a moment, too.
+                let _ = guest.end.shutdown(std::net::Shutdown::Both);
                 *place = None;
                 serving.serve(id);
                 assert!(!serving.connections.contains_key(&id), "a closed connection is kept");
