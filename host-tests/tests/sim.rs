@@ -16,6 +16,14 @@ use towline_host_tests::sim::swarm;
 /// Seeds of a run that asks for no number.
 const SEEDS: u64 = 300;
 
+/// Seeds among which each fault and each transition of a family happens.
+const fn enough(family: Family) -> u64 {
+    match family {
+        Family::Reliable => SEEDS,
+        Family::Faulty => 2000,
+    }
+}
+
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
@@ -33,7 +41,7 @@ fn seeds(family: Family) -> Option<Total> {
     println!("{total}");
     let failures: Vec<_> = total.failures.iter().map(|failure| failure.1.as_str()).collect();
     assert!(failures.is_empty(), "{} of {} seeds failed\n{}", failures.len(), total.seeds, failures.join("\n\n"));
-    if count >= SEEDS {
+    if count >= enough(family) {
         let missing = total.missing(family);
         assert!(missing.is_empty(), "never happened: {missing:?}");
     }
