@@ -1,4 +1,4 @@
-//! The sums that links check frames by, computed by the instructions that a processor has for it: some 40 times as quick as
+//! The sums that links check frames by, computed by the instructions that a processor has for it: quicker than
 //! `towline_core`'s own tables, and the same sums.
 //!
 //! ```
