@@ -141,6 +141,25 @@ impl<L: Threads> Builder<L> {
         self
     }
 
+    /// Has a rank count as dead that something is waited for and that makes no progress for so long: one that is stopped, or
+    /// that computes without a [progress thread](Builder::progress_thread). Requests to it end with
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed), and [`why_lost`](crate::Communicator::why_lost) says
+    /// [`Stalled`](crate::Lost::Stalled). It is noticed within five quarters of the time. Zero, as by default: never.
+    ///
+    /// What the rank still sends afterwards is dropped, as of any that was lost.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let world = towline::Builder::new().stall_timeout(Duration::from_secs(30)).build()?;
+    /// assert!(world.tunables().iter().any(|it| it.name == "stall_timeout_ms" && it.value == "30000"));
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn stall_timeout(mut self, time: Duration) -> Self {
+        self.config.stall_timeout_ms = u32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX);
+        self
+    }
+
     /// Changes any other setting.
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
@@ -362,6 +381,7 @@ impl Begun {
         let bed = Bed::make(&mut rails).map_err(|why| SetupError::System("make a wait handle", why))?;
 
         let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet(rails)).map_err(SetupError::Memory)?;
+        mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
         for (number, candidates) in (0..).zip(&choices) {
             let rank = grid.address(number).rank;
             let reach = |rail: usize, _: &mut AnyRail| -> Result<Endpoint, Unreachable> {

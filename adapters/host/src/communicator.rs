@@ -242,6 +242,18 @@ impl<L: Threads> Communicator<L> {
         (0..self.place.size).filter(lost).collect()
     }
 
+    /// Why a rank was lost; `None` of one that was not, or that does not exist.
+    ///
+    /// ```
+    /// assert_eq!(towline::init()?.why_lost(0), None);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn why_lost(&self, rank: u32) -> Option<crate::Lost> {
+        let mut engine = self.place.context.engine.hold();
+        let peer = engine.mtl.failed(self.place.comm, towline_core::mtl::Source::Rank(rank))?;
+        engine.mtl.pml().why_lost(peer)
+    }
+
     /// Receives and probes from [`Any`](crate::Any) source wait again for those that are left, though a rank of this
     /// communicator died.
     ///

@@ -28,7 +28,9 @@ impl Patience {
     /// As configured; where this host has more ranks than processors, polling would only keep others from running.
     pub fn new(config: &Config, local_ranks: usize) -> Self {
         let (spin, yields) = (u64::from(config.spin_us) * 1000, u64::from(config.yield_us) * 1000);
-        let nap = u64::from(config.idle_sleep_ms).max(1) * 1_000_000;
+        // Peers that may be given up for doing nothing are looked at four times in that time, and not much later than that.
+        let look = if config.stall_timeout_ms == 0 { u32::MAX } else { config.stall_timeout_ms / 16 };
+        let nap = u64::from(config.idle_sleep_ms.min(look)).max(1) * 1_000_000;
         if crowded(local_ranks) {
             // One that sleeps is given a processor soon after it is woken; one that yields waits for its turn.
             Self { spin: 0, awake: yields / 10, nap }

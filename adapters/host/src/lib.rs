@@ -67,7 +67,7 @@ mod views;
 mod world;
 
 pub use towline_bootstrap as bootstrap;
-pub use towline_core::btl::{Capabilities, Rail};
+pub use towline_core::btl::{Capabilities, Lost, Rail};
 pub use towline_core::convertor::{Layout, LayoutError, Misfit, Piece};
 pub use towline_core::mtl::CommError;
 pub use towline_core::pml::{Counters, EnableError};

@@ -157,6 +157,8 @@ tunables! {
         "How long to wait at the end for all ranks to come to their end";
     peer_timeout_ms, "TOWLINE_PEER_TIMEOUT_MS": u32 = 5_000u32, "ms",
         "How long a host may answer nothing before its ranks are given up; 0 leaves that to the kernel, whose limit is hours. A rank that computes or is stopped is not given up";
+    stall_timeout_ms, "TOWLINE_STALL_TIMEOUT_MS": u32 = 0u32, "ms",
+        "How long a rank that something is waited for may make no progress before it counts as dead, whatever transport leads to it: also one that is stopped, or that computes without a progress thread; 0 waits for ever";
 
     requests, "TOWLINE_REQUESTS": u32 = 65_536u32, "",
         "Operations under way at most; memory is taken as they are used";

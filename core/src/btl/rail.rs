@@ -649,6 +649,8 @@ pub enum Lost {
     TimedOut,
     /// The peer broke the protocol.
     Misbehaved,
+    /// The peer is there, but gave no sign of life for as long as the stall time-out says: it computes, or is stopped.
+    Stalled,
 }
 
 impl fmt::Display for Lost {
@@ -658,6 +660,7 @@ impl fmt::Display for Lost {
             Self::Broken => "the connection broke or the process is gone",
             Self::TimedOut => "a deadline passed",
             Self::Misbehaved => "the peer broke the protocol",
+            Self::Stalled => "the peer gave no sign of life within the stall time-out",
         })
     }
 }

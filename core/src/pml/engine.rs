@@ -10,6 +10,7 @@ use super::matching::Matcher;
 use super::peer::{LINKED, Link, OFF, PeerState, Standing};
 use super::posted::Posted;
 use super::request::{List, State};
+use super::stall::Stall;
 use super::unexpected::Unexpected;
 use crate::arena::{Arena, OutOfMemory};
 use crate::btl::{Attributes, Capabilities, Peer, Rail, Unreachable};
@@ -250,6 +251,8 @@ pub struct Pml<'m, R> {
     pub(super) vain_probes: u32,
     /// Requests that ended when something had been sent; wraps.
     pub(super) ended: u32,
+    /// How long a peer may do nothing.
+    pub(super) stall: Stall,
     pub(super) counters: Counters,
     pub(super) config: Config,
 }
@@ -316,6 +319,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             failed_news: 0,
             vain_probes: 0,
             ended: 0,
+            stall: Stall::OFF,
             counters: Counters::default(),
             config,
             rails,

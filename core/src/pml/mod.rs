@@ -32,6 +32,9 @@ mod rails_tests;
 mod receive;
 mod request;
 mod send;
+mod stall;
+#[cfg(test)]
+mod stall_tests;
 #[cfg(test)]
 mod tests;
 mod unexpected;

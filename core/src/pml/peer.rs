@@ -3,6 +3,7 @@
 use zerocopy::FromZeros;
 
 use super::request::{List, State};
+use super::stall::Signs;
 use crate::pool::Pool;
 use crate::wire::Common;
 
@@ -85,7 +86,7 @@ pub(crate) struct PeerState {
     pub orderly: bool,
     /// Links in use with the lowest latency: these come first in the peer's row of links.
     pub firsts: u8,
-    /// Whose turn it is among them.
+    /// Whose turn it is among them; of a peer that was lost, why.
     pub turn: u8,
     /// Links in use, which come before those set aside. 0 where all are: then everything waits.
     pub links: u8,
@@ -113,7 +114,9 @@ pub(crate) struct PeerState {
     pub quota_envelopes: u16,
     pub quota_units: u16,
     /// Probes of ours that found nothing since one was asked for.
-    pub probes: u16,
+    pub probes: u8,
+    /// Whether the peer makes progress: see `stall`.
+    pub signs: Signs,
     /// What the peer's messages take now of our envelopes and units; outlives the peer, until all is given back.
     pub kept_envelopes: u16,
     pub kept_units: u16,

@@ -4,6 +4,7 @@ use super::engine::{Pml, Rails};
 use super::peer::{ASKED, ASKING, CREDIT_DUE, HOLDING, ORPHANED, PROBE, REJECT_DUE, Standing};
 use super::receive::ENVELOPE_COOKIE;
 use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request, State};
+use super::stall::{HEARD, TO_ANSWER};
 use super::unexpected::{Stage, Unexpected};
 use super::{Failure, Status};
 use crate::btl::{Cookie, Event, Frame, Lost, Peer, Rail};
@@ -40,7 +41,8 @@ impl<R: Rails> Pml<'_, R> {
 
     /// When [`progress`](Self::progress) must be called at the latest, although nothing arrives.
     pub fn poll_at(&self) -> Option<Instant> {
-        (0..self.rails.count()).filter_map(|index| self.rails.rail(index)?.poll_at()).min()
+        let rails = (0..self.rails.count()).filter_map(|index| self.rails.rail(index)?.poll_at());
+        rails.chain(self.stall_at()).min()
     }
 
     /// Says that the caller is about to sleep on the rails' wait handles. `true`: nothing waits here, and what comes makes
@@ -112,7 +114,12 @@ impl<R: Rails> Pml<'_, R> {
         let Some(rail) = self.rails.rail_mut(index) else { return 0 };
         // Looked at in place: moving a frame costs as much as matching it.
         match &rail.poll(now) {
-            None => return 0,
+            None => {
+                if self.stall.is_on() {
+                    self.rail_is_idle(index, now);
+                }
+                return 0;
+            }
             Some(Event::Frame(frame)) if frame.tag == ptl::TAG => {
                 // Who waits is told by either kind of poll, and neither may be the slower one.
                 if !frame.short().is_some_and(|short| self.arrive_at_once(&short)) {
@@ -120,6 +127,9 @@ impl<R: Rails> Pml<'_, R> {
                 }
             }
             Some(event) => self.event(index, *event),
+        }
+        if self.stall.is_late(now) {
+            self.look_for_stalls(now);
         }
         1
     }
@@ -136,6 +146,9 @@ impl<R: Rails> Pml<'_, R> {
 
     #[inline]
     pub(super) fn frame(&mut self, rail: usize, frame: &Frame) {
+        if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
+            peer.signs.set(HEARD);
+        }
         ptl::receive(frame, &mut Arrival { pml: self, rail });
     }
 
@@ -159,6 +172,9 @@ impl<R: Rails> Pml<'_, R> {
         let handle = Handle::from_bits(cookie.0);
         let Some(state) = self.requests.get_mut(handle) else { return };
         state.inflight = state.inflight.saturating_sub(1);
+        if let Some(peer) = self.peers.get_mut(state.peer as usize) {
+            peer.signs.set(HEARD);
+        }
         if state.phase == Phase::Leaving && state.inflight == 0 && state.flags & ACTIVE == 0 {
             let outcome = state.outcome;
             self.complete(handle.slot(), outcome);
@@ -172,6 +188,9 @@ impl<R: Rails> Pml<'_, R> {
         }
         let Some(state) = self.requests.get_mut(handle) else { return };
         state.inflight = state.inflight.saturating_sub(1);
+        if let Some(peer) = self.peers.get_mut(state.peer as usize) {
+            peer.signs.set(HEARD);
+        }
         self.settle_receive(handle.slot());
     }
 
@@ -220,6 +239,7 @@ impl<R: Rails> Pml<'_, R> {
             // A peer that holds back is in the work list all the time; an ask is out, or there is nothing to ask for.
             let may_ask = peer.has(HOLDING) && !peer.has(ASKING);
             peer.has(REJECT_DUE | CREDIT_DUE | ORPHANED)
+                || peer.signs.has(TO_ANSWER)
                 || (peer.has(ASKED) && peer.answering == 0)
                 || (may_ask && peer.cursor < last)
                 || peer.is_held_up()
@@ -238,7 +258,7 @@ impl<R: Rails> Pml<'_, R> {
         self.forget_links(peer.0);
         self.drop_peer(peer.0, false);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
-            state.standing = Standing::Lost;
+            (state.standing, state.turn) = (Standing::Lost, Self::reason(why));
         }
         // Who came to its end in good order has said all that it had to say, and is not missed.
         if why != Lost::Closed {
@@ -479,6 +499,10 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
 
     fn nothing(&mut self, from: Peer, header: wire::Nothing) {
         self.pml.on_nothing(from.0, header);
+    }
+
+    fn questioned(&mut self, from: Peer) {
+        self.pml.on_question(from.0);
     }
 
     #[cold]

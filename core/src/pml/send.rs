@@ -7,6 +7,7 @@ use super::peer::{DOWN, LINKED, Link, PeerState, Standing};
 use super::request::{
     ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, RECEIVE, Request, SYNCHRONOUS, State,
 };
+use super::stall::HEARD;
 use crate::btl::rail::COPIED;
 use crate::btl::{Endpoint, Loan, Peer, Rail, SendError, Sent};
 use crate::convertor::{Parts, Span};
@@ -382,6 +383,7 @@ impl<R: Rails> Pml<'_, R> {
                 match unsafe { ptl::fragment(rail, Endpoint(link.endpoint), &header, rest, request_cookie(handle)) } {
                     Ok((sent, bytes)) => {
                         peer.sent();
+                        peer.signs.set(HEARD); // there is room again
                         break (index, sent, bytes);
                     }
                     Err(_) => {

@@ -27,6 +27,8 @@ pub trait Upcalls {
     fn asked(&mut self, from: Peer, header: wire::Ask);
     /// The peer has nothing for what was asked.
     fn nothing(&mut self, from: Peer, header: wire::Nothing);
+    /// The peer wants to know whether this side makes progress.
+    fn questioned(&mut self, from: Peer);
     /// A frame that is no header of this version.
     fn malformed(&mut self, frame: &Frame);
 }
@@ -169,6 +171,7 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
         Kind::Ask => upcalls.asked(from, wire::Ask::read_from_prefix(head).ok()?.0),
         Kind::Nothing => upcalls.nothing(from, wire::Nothing::read_from_prefix(head).ok()?.0),
         Kind::Match => return None, // see `receive`
+        Kind::Credit if flags & wire::FLAG_MARK != 0 => upcalls.questioned(from),
         Kind::Credit | Kind::Rendezvous | Kind::Fragment => {}
     }
     Some(())
@@ -215,6 +218,9 @@ mod tests {
         fn nothing(&mut self, _: Peer, _: wire::Nothing) {
             self.0.push("nothing");
         }
+        fn questioned(&mut self, _: Peer) {
+            self.0.push("question");
+        }
         fn malformed(&mut self, _: &Frame) {
             self.0.push("malformed");
         }
@@ -242,7 +248,10 @@ mod tests {
         assert_eq!(trace(wire::Ack::new(1, Handle::NONE, 2).as_bytes(), 36), ["ack"]);
         assert_eq!(trace(wire::Finish::new(1).as_bytes(), 20), ["finish"]);
         assert_eq!(trace(wire::Reject::new(1, wire::Reason::Unmatched).as_bytes(), 24), ["reject"]);
-        assert_eq!(trace(wire::Credit::new().as_bytes(), 12), vec![""; 0]);
+        let mut question = wire::Credit::new();
+        assert_eq!(trace(question.as_bytes(), 12), vec![""; 0]);
+        question.common.flags = wire::FLAG_MARK;
+        assert_eq!(trace(question.as_bytes(), 12), ["question"]);
         assert_eq!(trace(wire::Held::new(1).as_bytes(), 16), ["held"]);
         assert_eq!(trace(wire::Ask::new(1, 2).as_bytes(), 20), ["ask"]);
         assert_eq!(trace(wire::Nothing::new(1).as_bytes(), 16), ["nothing"]);

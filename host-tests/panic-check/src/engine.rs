@@ -7,7 +7,7 @@ use towline_core::convertor::Span;
 use towline_core::mtl::{Group, Mtl, Source, Tag};
 use towline_core::pml::matching::Pattern;
 use towline_core::pml::{Config, Mode, Pml, Rails, Request, Sending};
-use towline_core::time::Instant;
+use towline_core::time::{Duration, Instant};
 use towline_core::wire::{Kind, Match, Reason, kind};
 
 use towline_core::btl::Cookie;
@@ -190,6 +190,10 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         4 => {
             pml.purge(any(0));
             pml.drain_caches();
+        }
+        22 => {
+            pml.set_stall_timeout(Duration::from_nanos(any(0)));
+            keep(pml.why_lost(Peer(any(0))));
         }
         5 => keep((pml.rails().count(), pml.rails_mut().count())),
         6 => keep(pml.add_peer(Peer(any(0)), bytes(&mut room), |_, rail| add(rail))),

@@ -26,6 +26,7 @@ pub fn clock() -> u64 {
 }
 
 /// What this process holds of the system: descriptors, and segments that are mapped.
+#[allow(dead_code)]
 pub fn held() -> (usize, usize) {
     let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
@@ -70,11 +71,19 @@ impl Rank {
     }
 
     /// Kills it; when that was.
+    #[allow(dead_code)]
     pub fn kill(&mut self) -> u64 {
         let at = clock();
         self.signal(rustix::process::Signal::KILL);
         self.child.wait().unwrap();
         at
+    }
+
+    /// Gives it a line to read.
+    #[allow(dead_code)]
+    pub fn tell(&mut self, line: &str) {
+        use std::io::Write as _;
+        writeln!(self.child.stdin.as_mut().expect("a pipe"), "{line}").unwrap();
     }
 
     pub fn ends_well(mut self) {
@@ -150,7 +159,7 @@ fn command(base: &Environment, rank: u32, role: &str, before: &[&str]) -> Comman
 }
 
 fn start(command: &mut Command) -> Rank {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (sender, lines) = channel();
     let out = child.stdout.take().unwrap();
     std::thread::spawn(move || {

@@ -127,7 +127,7 @@ impl From<Lost> for Why {
         match lost {
             Lost::Broken => Self::Broken,
             Lost::Closed => Self::Closed,
-            Lost::TimedOut => Self::TimedOut,
+            Lost::TimedOut | Lost::Stalled => Self::TimedOut,
             Lost::Misbehaved => Self::Misbehaved,
         }
     }

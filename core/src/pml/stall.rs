@@ -1,0 +1,232 @@
+//! Peers that are there and do nothing: when the patience for one that something is waited for ends.
+//!
+//! A rank that computes, or that is stopped, looks to its rails like one that lives: it has a connection, its host answers.
+//! Whoever wants it to count as dead sets a stall time-out; there is none unless it is set. It is looked four times in that
+//! time, whenever nothing else comes, for which peers something is *waited for*: a request that is not over and that only the
+//! peer can bring forward (a message that is held back, an unanswered rendezvous, a rest that is coming or leaving, a receive
+//! that names it; one from any source waits for all that anything was ever sent to), or a rail that has not drained to it.
+//! Such a peer gives a *sign of life* with any frame and by taking what is on its way to it. It is also asked for one, by a
+//! credit frame with [`FLAG_MARK`](crate::wire::FLAG_MARK), which an engine answers as soon as it makes progress: so who waits
+//! for a message that is late has nothing to fear for a peer that waits, too. One that gives none for four looks is lost as
+//! [`Lost::Stalled`], in every way as if its rail had said so.
+//!
+//! Time alone proves nothing: this process may have been stopped itself. So looks count, each of which comes a quarter of the
+//! time after the one before it, and when the rails had nothing more to bring.
+
+use zerocopy::FromZeros;
+
+use super::engine::{Pml, Rails};
+use super::peer::Standing;
+use super::request::{Phase, State};
+use crate::btl::{Lost, Peer};
+use crate::time::{Duration, Instant};
+use crate::wire;
+
+/// Looks in the time after which a peer is given up.
+const LOOKS: u8 = 4;
+
+/// What is known of a peer's progress: marks, and how many looks in a row were in vain.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(transparent)]
+pub(crate) struct Signs(u8);
+
+/// Something came, or left, since the last look. Short messages by the quick way do not count: whoever sends them answers.
+pub(super) const HEARD: u8 = 0x01;
+/// A request waits for the peer.
+const AWAITED: u8 = 0x02;
+/// The peer was asked for a sign of life, and has given none.
+const ASKED: u8 = 0x04;
+/// The peer asks for one.
+pub(super) const TO_ANSWER: u8 = 0x08;
+/// One look in vain.
+const SILENT: u8 = 0x10;
+
+const _: () = assert!(LOOKS < 8 && SILENT.checked_mul(LOOKS + 1).is_some());
+
+impl Signs {
+    #[inline]
+    pub const fn has(self, mark: u8) -> bool {
+        self.0 & mark != 0
+    }
+
+    #[inline]
+    pub const fn set(&mut self, mark: u8) {
+        self.0 |= mark;
+    }
+
+    #[inline]
+    pub const fn clear(&mut self, mark: u8) {
+        self.0 &= !mark;
+    }
+
+    const fn silent(self) -> u8 {
+        self.0 / SILENT
+    }
+
+    /// One more look, at a peer that something is waited for or not.
+    const fn look(&mut self, awaited: bool) {
+        if !awaited || self.has(HEARD) {
+            self.0 &= !(HEARD | ASKED) & (SILENT - 1);
+        } else if self.silent() < LOOKS {
+            self.0 = self.0.wrapping_add(SILENT);
+        }
+    }
+}
+
+/// When it is looked, and how far the rails are from being idle.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stall {
+    /// Nanoseconds between looks, 0 where there is no time-out.
+    gap: u64,
+    /// The next look, where all rails are idle; `u64::MAX` where there is no time-out.
+    at: u64,
+    /// The same, where they never are.
+    late: u64,
+    /// Rails from the first on that had nothing this time.
+    idle: usize,
+}
+
+impl Stall {
+    pub const OFF: Self = Self { gap: 0, at: u64::MAX, late: u64::MAX, idle: 0 };
+
+    /// Whether a look is overdue though something comes all the time.
+    #[inline]
+    pub const fn is_late(&self, now: Instant) -> bool {
+        now.as_nanos() >= self.late
+    }
+
+    /// Whether looks are due at all.
+    #[inline]
+    pub const fn is_on(&self) -> bool {
+        self.gap != 0
+    }
+
+    fn put_off(&mut self, now: u64) {
+        self.at = now.saturating_add(self.gap);
+        self.late = self.at.saturating_add(self.gap.saturating_mul(LOOKS.into()));
+    }
+}
+
+impl<R: Rails> Pml<'_, R> {
+    /// Has peers count as dead ([`Lost::Stalled`]) that something is waited for and that give no sign of life for so long:
+    /// also those that are stopped, or that compute without making progress. A zero time, as at first, lets all wait for ever.
+    ///
+    /// It is noticed by [`progress`](Self::progress), within five quarters of the time, if that is called often enough.
+    pub fn set_stall_timeout(&mut self, time: Duration) {
+        self.stall = Stall { gap: time.as_nanos().div_ceil(LOOKS.into()), ..Stall::OFF };
+        if self.stall.is_on() {
+            (self.stall.at, self.stall.late) = (0, 0); // the next call tells the time
+        }
+    }
+
+    /// Why a peer was lost; `None` of one that was not.
+    pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
+        let state = self.peers.get(peer.0 as usize).filter(|state| state.standing == Standing::Lost)?;
+        Some(match state.turn {
+            1 => Lost::Closed,
+            2 => Lost::TimedOut,
+            3 => Lost::Misbehaved,
+            4 => Lost::Stalled,
+            _ => Lost::Broken,
+        })
+    }
+
+    /// The other way round.
+    pub(super) const fn reason(why: Lost) -> u8 {
+        match why {
+            Lost::Broken => 0,
+            Lost::Closed => 1,
+            Lost::TimedOut => 2,
+            Lost::Misbehaved => 3,
+            Lost::Stalled => 4,
+        }
+    }
+
+    /// When the next look is due.
+    pub(super) fn stall_at(&self) -> Option<Instant> {
+        self.stall.is_on().then_some(Instant::from_nanos(self.stall.at))
+    }
+
+    /// Rail `index` had nothing. Rails are asked in order: when the last has nothing, and none before had, all are idle.
+    #[cold]
+    pub(super) fn rail_is_idle(&mut self, index: usize, now: Instant) {
+        let row = if index == 0 { 0 } else { self.stall.idle };
+        self.stall.idle = if row == index { index.wrapping_add(1) } else { 0 };
+        if self.stall.idle == self.rails.count() && now.as_nanos() >= self.stall.at {
+            self.look_for_stalls(now);
+        }
+    }
+
+    #[cold]
+    pub(super) fn look_for_stalls(&mut self, now: Instant) {
+        let first = self.stall.late == 0;
+        self.stall.put_off(now.as_nanos());
+        if first {
+            return;
+        }
+        let anyone = self.mark_awaited();
+        for index in 0..self.peers.len() as u32 {
+            self.look_at(index, anyone);
+        }
+    }
+
+    /// Marks the peers that requests wait for. Tells whether one waits for anybody.
+    fn mark_awaited(&mut self) -> bool {
+        self.peers.iter_mut().for_each(|state| state.signs.clear(AWAITED));
+        let mut anyone = false;
+        for slot in 0..self.requests.touched() {
+            let Some(state) = self.requests.at(slot).filter(|state| waits(state)) else { continue };
+            match self.peers.get_mut(state.peer as usize) {
+                Some(peer) => peer.signs.set(AWAITED),
+                None => anyone = true,
+            }
+        }
+        anyone
+    }
+
+    fn look_at(&mut self, index: u32, anyone: bool) {
+        let Some(peer) = self.peers.get(index as usize).filter(|peer| peer.standing == Standing::Up) else { return };
+        // Where no rail is in use nothing can come, and it is not the peer's fault.
+        let wanted = peer.signs.has(AWAITED) || (anyone && peer.frame_out != 0) || !self.drained(index);
+        let awaited = peer.links != 0 && wanted;
+        let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        peer.signs.look(awaited);
+        if !awaited {
+            return;
+        }
+        if peer.signs.silent() >= LOOKS {
+            return self.lost(Peer(index), Lost::Stalled);
+        }
+        if !peer.signs.has(ASKED) {
+            let mut question = wire::Credit::new();
+            question.common.flags = wire::FLAG_MARK;
+            if self.control(index, question).is_ok()
+                && let Some(peer) = self.peers.get_mut(index as usize)
+            {
+                peer.signs.set(ASKED);
+            }
+        }
+    }
+
+    /// A peer asks whether this engine makes progress.
+    pub(super) fn on_question(&mut self, from: u32) {
+        let Some(peer) = self.peers.get_mut(from as usize).filter(|peer| peer.standing == Standing::Up) else { return };
+        peer.signs.set(TO_ANSWER);
+        self.put_to_work(from);
+    }
+
+    /// Answers it.
+    pub(super) fn tell_alive(&mut self, index: u32) {
+        if self.peers.get(index as usize).is_some_and(|peer| peer.signs.has(TO_ANSWER))
+            && self.control(index, wire::Credit::new()).is_ok()
+            && let Some(peer) = self.peers.get_mut(index as usize)
+        {
+            peer.signs.clear(TO_ANSWER);
+        }
+    }
+}
+
+/// Whether a request is not over before its peer has done something.
+const fn waits(state: &State) -> bool {
+    !matches!(state.phase, Phase::Done | Phase::Taken)
+}
