@@ -28,6 +28,9 @@ enum Command {
     PerfRank(perf::rank::Arguments),
     #[command(hide = true)]
     InfoRank,
+    #[cfg(feature = "sim")]
+    #[command(hide = true)]
+    SoakRank(soak::rank::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -38,5 +41,7 @@ fn main() -> ExitCode {
         Command::Soak(arguments) => soak::run(&arguments),
         Command::PerfRank(arguments) => perf::rank::run(&arguments),
         Command::InfoRank => info::rank(),
+        #[cfg(feature = "sim")]
+        Command::SoakRank(arguments) => soak::rank::run(&arguments),
     }
 }

@@ -53,6 +53,10 @@ pub struct Arguments {
     #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "5")]
     grace: Duration,
 
+    /// Let the others go on when a rank fails
+    #[arg(long)]
+    keep_going: bool,
+
     /// Pass output on as it is, without the rank before each line
     #[arg(long)]
     no_prefix: bool,
@@ -107,6 +111,7 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     launch.variables = arguments.variables.iter().filter_map(|variable| assignment(variable)).collect();
     launch.time_limit = arguments.timeout;
     launch.grace = arguments.grace;
+    launch.keep_going = arguments.keep_going;
     launch.prefix = !arguments.no_prefix;
     launch.shell = arguments.rsh.split_whitespace().map(Into::into).collect();
     launch.address = arguments.address;

@@ -160,6 +160,17 @@ fn the_exit_status_is_that_of_the_first_rank_that_fails() {
 }
 
 #[test]
+fn with_keep_going_the_others_come_to_their_own_end() {
+    let line = "[ $TOWLINE_RANK = 1 ] && kill -KILL $$; [ $TOWLINE_RANK = 2 ] && exit 7; sleep 0.3; echo on";
+    let output = shell("-n 3 --no-prefix --keep-going --timeout 30", line);
+    let told = err(&output);
+    assert_eq!(out(&output), "on\n", "{told}");
+    assert!(matches!(code(&output), 137 | 7), "the first that failed: {told}");
+    assert!(told.contains("was killed by signal 9") && told.contains("exited with status 7"), "{told}");
+    assert_eq!(told.matches("the others go on").count(), 2, "{told}");
+}
+
+#[test]
 fn settings_that_no_rank_could_use_are_refused_before_one_starts() {
     for (arguments, variable, words) in [
         ("--transport foo", None, ["`foo`", "sm, tcp and udp"]),

@@ -1,5 +1,6 @@
 //! Opens the rails of a context.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use towline_bootstrap::Job;
@@ -93,6 +94,7 @@ fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread
     tcp.progress_thread = thread;
     tcp.filter = filter(&config.tcp_include, &config.tcp_exclude);
     tcp.ports = ports("TOWLINE_TCP_PORTS", &config.tcp_ports)?;
+    tcp.advertise = advertised("TOWLINE_TCP_ADVERTISE", &config.tcp_advertise, link)?;
     tcp.eager_limit_bytes = config.tcp_eager_limit_bytes;
     tcp.rendezvous_eager_limit_bytes = config.tcp_rendezvous_bytes;
     tcp.max_send_size_bytes = config.tcp_max_send_bytes;
@@ -119,6 +121,7 @@ fn open_udp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread
     udp.filter = filter(&config.udp_include, &config.udp_exclude);
     udp.within_host = job.local_ranks().is_some_and(|local| local.len() == job.size() as usize);
     udp.ports = ports("TOWLINE_UDP_PORTS", &config.udp_ports)?;
+    udp.advertise = advertised("TOWLINE_UDP_ADVERTISE", &config.udp_advertise, link)?;
     udp.sign = match config.udp_sign.as_str() {
         "network" => None,
         "always" => Some(true),
@@ -149,9 +152,29 @@ fn ports(variable: &str, text: &str) -> Result<std::ops::RangeInclusive<u16>, St
     }
 }
 
+/// What a link tells of itself where something forwards to it.
+fn advertised(variable: &str, text: &str, link: u8) -> Result<Option<SocketAddr>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let first: SocketAddr = text.trim().parse().map_err(|_| format!("{variable}: `{text}` is no address:port"))?;
+    let port = first.port().checked_add(link.into()).filter(|_| first.port() != 0);
+    let port = port.ok_or_else(|| format!("{variable}: there is no port for link {link} after {text}"))?;
+    Ok(Some(SocketAddr::new(first.ip(), port)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_are_advertised_at_the_ports_after_the_first() {
+        assert_eq!(advertised("A", "", 1), Ok(None));
+        assert_eq!(advertised("A", " 10.0.0.1:80 ", 2), Ok(Some("10.0.0.1:82".parse().unwrap())));
+        for wrong in ["10.0.0.1", "10.0.0.1:0", "10.0.0.1:65535"] {
+            assert!(advertised("A", wrong, 1).is_err_and(|why| why.contains(wrong)));
+        }
+    }
 
     #[test]
     fn ranges_of_ports() {

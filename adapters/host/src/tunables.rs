@@ -203,6 +203,8 @@ tunables! {
         "Interfaces or networks that tcp leaves alone; empty for container bridges";
     tcp_ports, "TOWLINE_TCP_PORTS": String = "0", "",
         "Ports that tcp listens on, such as `5000-5100`; 0 lets the system choose";
+    tcp_advertise, "TOWLINE_TCP_ADVERTISE": String = "", "",
+        "Address and port that other ranks connect to instead, of something that forwards to this rank's: further links have the ports after it; empty for none";
     tcp_eager_limit_bytes, "TOWLINE_TCP_EAGER_LIMIT_BYTES": u32 = 65_600u32, "B",
         "Longest short frame of tcp, header included";
     tcp_rendezvous_bytes, "TOWLINE_TCP_RENDEZVOUS_BYTES": u32 = 8_192u32, "B",
@@ -230,6 +232,8 @@ tunables! {
         "Interfaces or networks that udp leaves alone; empty for container bridges";
     udp_ports, "TOWLINE_UDP_PORTS": String = "0", "",
         "Ports that udp uses, such as `5000-5100`; 0 lets the system choose";
+    udp_advertise, "TOWLINE_UDP_ADVERTISE": String = "", "",
+        "Address and port that other ranks send to instead, of something that forwards to this rank's: further links have the ports after it; empty for none";
     udp_datagram_bytes, "TOWLINE_UDP_DATAGRAM_BYTES": u32 = 0u32, "B",
         "Longest datagram; 0 for what goes whole through the interface, up to 16 KiB";
     udp_sign, "TOWLINE_UDP_SIGN": String = "network", "",

@@ -85,6 +85,8 @@ pub struct Config {
     pub filter: Filter,
     /// Ports to listen on, tried in order; 0 lets the system choose. Default: `0..=0`.
     pub ports: std::ops::RangeInclusive<u16>,
+    /// Where peers are to connect to instead: an address that forwards to this rail. Default: `None`.
+    pub advertise: Option<std::net::SocketAddr>,
 
     /// Longest eager or control frame, in bytes. Default: 64 KiB, and 64 bytes for its header.
     pub eager_limit_bytes: u32,
@@ -158,6 +160,7 @@ impl Config {
             link: 0,
             filter: Filter::default(),
             ports: 0..=0,
+            advertise: None,
             eager_limit_bytes: 64 * 1024 + 64,
             rendezvous_eager_limit_bytes: 8 * 1024,
             max_send_size_bytes: 1024 * 1024,

@@ -209,7 +209,11 @@ impl Rail {
         getrandom::fill(&mut random)
             .map_err(|error| SetupError::System("draw random bytes", io::Error::other(error)))?;
         let instance = u64::from_le_bytes(random);
-        let (listeners, addresses) = listen(&config, &own)?;
+        let (listeners, mut addresses) = listen(&config, &own)?;
+        if let Some(told) = config.advertise {
+            let prefix = if told.is_ipv4() { 32 } else { 128 };
+            addresses = vec![Reach { address: told.ip(), prefix, port: told.port() }];
+        }
         for (at, listener) in listeners.iter().enumerate() {
             epoll
                 .add(listener.as_raw_fd(), Interest::Read, word(WORD_LISTENER, 0, at as u32))

@@ -89,6 +89,8 @@ struct Conductor {
     phase: Phase,
     /// The exit status, where it is not 0.
     status: Option<u8>,
+    /// That of the first rank that failed while the others went on.
+    failed: Option<u8>,
     time_limit: Option<Instant>,
     strangers: u32,
     /// A signal or the time limit ends the job: whoever reads its output is not waited for.
@@ -161,6 +163,7 @@ pub(super) fn run(launch: Launch) -> Result<u8, LaunchError> {
         environment,
         phase: Phase::Running,
         status: None,
+        failed: None,
         strangers: 0,
         hurry,
     };
@@ -206,7 +209,7 @@ impl Conductor {
             }
             self.late();
         }
-        let status = self.status.unwrap_or(0);
+        let status = self.failed.or(self.status).unwrap_or(0);
         self.clean_up(events);
         status
     }
@@ -468,14 +471,14 @@ impl Conductor {
         let named = self.named(number);
         match end {
             End::Exit(0) if rank.joined && !rank.finished => {
-                self.fail(1, &format!("{named} exited with status 0 before it finished its part in the job"));
+                self.rank_failed(1, &format!("{named} exited with status 0 before it finished its part in the job"));
             }
             End::Exit(0) => {}
-            End::Exit(code) => self.fail((code & 0xff) as u8, &format!("{named} exited with status {code}")),
+            End::Exit(code) => self.rank_failed((code & 0xff) as u8, &format!("{named} exited with status {code}")),
             End::Killed(signal) => {
                 let status = 128u8.saturating_add(signal.clamp(0, 127) as u8);
                 let name = signals::name(signal);
-                self.fail(status, &format!("{named} was killed by signal {signal} ({name})"));
+                self.rank_failed(status, &format!("{named} was killed by signal {signal} ({name})"));
             }
         }
         self.over(number);
@@ -493,6 +496,15 @@ impl Conductor {
         let rank = &self.ranks[number as usize];
         let pid = rank.pid.map_or_else(String::new, |pid| format!("pid {pid} "));
         format!("rank {number} ({pid}on {})", self.places[rank.host].name)
+    }
+
+    /// A rank has failed, and the job with it, unless the others are to go on.
+    fn rank_failed(&mut self, status: u8, why: &str) {
+        if !self.launch.keep_going || self.phase != Phase::Running {
+            return self.fail(status, why);
+        }
+        self.failed.get_or_insert(status);
+        self.voice.say(format!("{why}; the others go on"));
     }
 
     /// The job has failed: the first time, this is reported, decides the exit status, and ends all ranks.
@@ -546,7 +558,7 @@ impl Conductor {
         if let Some(rank) = silent {
             self.silent.remove(&rank);
             let named = self.named(rank);
-            self.fail(1, &format!("{named} closed its connection before it finished its part in the job"));
+            self.rank_failed(1, &format!("{named} closed its connection before it finished its part in the job"));
         }
         for place in 0..self.places.len() {
             let Hands::There(remote) = &mut self.places[place].hands else { continue };

@@ -13,7 +13,9 @@
 //!
 //! The first rank that fails ends the job: it is reported with rank, process, host and reason, all others get SIGTERM,
 //! and SIGKILL after a grace time. Its status is the launcher's; the launcher's is 0 only where all ranks ended well.
-//! Ranks that wait for one that has ended without taking part hear of it at once.
+//! Ranks that wait for one that has ended without taking part hear of it at once. With
+//! [`keep_going`](Launch::keep_going), a rank that fails other than by `abort` is reported, and the rest go on to their own
+//! end; the launcher's status is still that of the first that failed.
 //!
 //! Ranks are started one after another, and all that happens meanwhile is heard: a signal, the time limit or a rank that
 //! fails ends the job before the rest are started. The launcher has up to three files open for each rank, for which it
@@ -82,6 +84,8 @@ pub struct Launch {
     pub time_limit: Option<Duration>,
     /// How long ranks may take to end after SIGTERM.
     pub grace: Duration,
+    /// Whether the others go on when a rank fails, except by [`abort`](crate::Job::abort).
+    pub keep_going: bool,
     /// Whether each line of output starts with its rank, as in `[3] line`.
     pub prefix: bool,
     /// The remote shell and its arguments before the host's name.
@@ -106,6 +110,7 @@ impl Launch {
             variables: Vec::new(),
             time_limit: None,
             grace: Duration::from_secs(5),
+            keep_going: false,
             prefix: true,
             shell: ["ssh", "-o", "BatchMode=yes"].map(Into::into).into(),
             agent: vec![me.into(), "run".into(), "--agent".into()],

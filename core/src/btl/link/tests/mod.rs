@@ -6,5 +6,4 @@ mod health;
 mod hostile;
 mod late;
 mod moves;
-mod recovery;
 pub(crate) mod wire;

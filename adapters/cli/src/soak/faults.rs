@@ -1,0 +1,162 @@
+//! What goes wrong in a job of real processes, and when: by seed.
+
+use std::time::Duration;
+
+use towline_host_tests::dice::Dice;
+use towline_host_tests::relay::{Towards, Trouble};
+
+/// Something that goes wrong. What has a span is put right after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A rank stands still.
+    Stop { rank: u32, span: Duration },
+    /// A rank dies.
+    Kill { rank: u32 },
+    /// All connections of a link break in the middle.
+    Cut { link: u32 },
+    /// They do, and no new ones come about.
+    Down { link: u32, span: Duration },
+    /// What goes by a link is held back.
+    Freeze { link: u32, towards: Towards, span: Duration },
+    /// What goes by a link is late.
+    Slow { link: u32, span: Duration },
+    /// Datagrams are lost, doubled, late.
+    Trouble { trouble: Trouble, span: Duration },
+    /// Nothing comes from one rank to another, in this direction alone.
+    Part { from: u32, to: u32, span: Duration },
+}
+
+/// Kinds of faults, as they are counted.
+pub const KINDS: [&str; 8] = [
+    "ranks stopped",
+    "ranks killed",
+    "links cut",
+    "links down for a while",
+    "links frozen",
+    "links slowed",
+    "spells of worse loss",
+    "one-way partitions",
+];
+
+impl Fault {
+    /// Its place among [`KINDS`].
+    pub const fn kind(self) -> usize {
+        match self {
+            Self::Stop { .. } => 0,
+            Self::Kill { .. } => 1,
+            Self::Cut { .. } => 2,
+            Self::Down { .. } => 3,
+            Self::Freeze { .. } => 4,
+            Self::Slow { .. } => 5,
+            Self::Trouble { .. } => 6,
+            Self::Part { .. } => 7,
+        }
+    }
+
+    /// After how long it is put right.
+    pub const fn span(self) -> Option<Duration> {
+        match self {
+            Self::Stop { span, .. }
+            | Self::Down { span, .. }
+            | Self::Freeze { span, .. }
+            | Self::Slow { span, .. }
+            | Self::Trouble { span, .. }
+            | Self::Part { span, .. } => Some(span),
+            Self::Kill { .. } | Self::Cut { .. } => None,
+        }
+    }
+}
+
+/// A job as its seed wants it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub rounds: u32,
+    /// Longest message, in bytes.
+    pub most: u64,
+    /// Whether each rank has a progress thread.
+    pub thread: bool,
+    pub victim: Option<u32>,
+    /// Trouble of datagrams from the beginning.
+    pub trouble: Trouble,
+    /// Each with the rank that has to have come to a round before it happens.
+    pub faults: Vec<(u32, u32, Fault)>,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn new(seed: u64, transport: &str, ranks: u32, links: u32, most: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let rounds = dice.between(10, 60) as u32;
+        let thread = dice.chance(500);
+        let victim = dice.chance(300).then(|| dice.below(ranks.into()) as u32);
+        let trouble = if transport == "udp" { trouble(&mut dice, 50) } else { Trouble::default() };
+        let mut plan = Self { seed, rounds, most, thread, victim, trouble, faults: Vec::new() };
+        // One link is left alone: if all broke down at once, that would be the end of a peer.
+        let spared = dice.below(links.into()) as u32;
+        for _ in 0..dice.between(1, 6) {
+            let rank = dice.below(ranks.into()) as u32;
+            let fault = plan.fault(&mut dice, transport, (rank, ranks), (spared, links));
+            plan.faults.push((dice.below(rounds.into()) as u32, rank, fault));
+        }
+        if let Some(rank) = victim {
+            plan.faults.push((dice.below(rounds.into()) as u32, rank, Fault::Kill { rank }));
+        }
+        plan.faults.sort_by_key(|(round, ..)| *round);
+        plan
+    }
+
+    fn fault(&self, dice: &mut Dice, transport: &str, (rank, ranks): (u32, u32), (spared, links): (u32, u32)) -> Fault {
+        let span = Duration::from_millis(dice.between(1, 1000));
+        let link = (spared + 1 + dice.below(u64::from(links).saturating_sub(1)) as u32) % links;
+        match (transport, dice.below(6)) {
+            ("sm", _) | (_, 0) => Fault::Stop { rank, span },
+            ("udp", 1 | 2) => {
+                let to = (rank + 1 + dice.below(u64::from(ranks) - 1) as u32) % ranks;
+                Fault::Part { from: rank, to, span }
+            }
+            ("udp", _) => Fault::Trouble { trouble: trouble(dice, 300), span },
+            (_, 1 | 2) if links > 1 => Fault::Cut { link },
+            (_, 3) if links > 1 => Fault::Down { link, span: 2 * span },
+            (_, 4) => Fault::Slow { link, span },
+            _ => {
+                let towards = dice.pick(&[Towards::Rank, Towards::Caller, Towards::Both]);
+                // Longer than a rank's patience at times, where somebody is there to lose it.
+                let long = links > 1 && self.thread && dice.chance(150);
+                Fault::Freeze { link, towards, span: if long { Duration::from_millis(6500) } else { span } }
+            }
+        }
+    }
+}
+
+fn trouble(dice: &mut Dice, most: u64) -> Trouble {
+    let mut chance = |most| dice.below(most + 1) as u32;
+    let (lose, double, delay) = (chance(most), chance(50), chance(200));
+    Trouble { lose, double, delay, most_delay: Duration::from_micros(dice.between(100, 20_000)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_seed_is_one_plan_and_all_faults_come_up() {
+        for (transport, links, kinds) in [("sm", 1, 2), ("tcp", 3, 6), ("tcp", 1, 4), ("udp", 1, 4)] {
+            let mut seen = [false; KINDS.len()];
+            for seed in 0..300 {
+                let plan = Plan::new(seed, transport, 3, links, 100);
+                assert_eq!(format!("{plan:?}"), format!("{:?}", Plan::new(seed, transport, 3, links, 100)));
+                let mut touched = std::collections::HashSet::new();
+                for (round, rank, fault) in plan.faults {
+                    assert!(round < plan.rounds && rank < 3);
+                    seen[fault.kind()] = true;
+                    if let Fault::Cut { link } | Fault::Down { link, .. } = fault {
+                        touched.insert(link);
+                    }
+                }
+                assert!(touched.len() < links as usize, "a link is left alone");
+            }
+            assert_eq!(seen.iter().filter(|seen| **seen).count(), kinds, "{transport} with {links} links");
+        }
+    }
+}

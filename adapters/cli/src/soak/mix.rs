@@ -1,0 +1,118 @@
+//! Who sends what to whom, when and how: known to both ends of each message by the seed alone.
+
+use towline_host_tests::dice::Dice;
+
+/// How the messages of a stream are received. Each rank sends to each other one stream of each kind, and their messages are
+/// received in the order in which they were sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stream {
+    /// By receives that are posted before anything is sent.
+    Posted,
+    /// By blocking receives.
+    Blocking,
+    /// After a look: by probes of all kinds.
+    Probed,
+    /// By receives from any source.
+    AnySource,
+    /// In a communicator of their own, by receives from any source with any tag.
+    Anything,
+}
+
+/// All kinds; the place of each is its tag.
+pub const STREAMS: [Stream; 5] =
+    [Stream::Posted, Stream::Blocking, Stream::Probed, Stream::AnySource, Stream::Anything];
+/// The tag that nothing is ever sent with.
+pub const NEVER: u32 = 99;
+/// Longest message of a stream whose receiver cannot know which comes next.
+pub const UNKNOWN_MOST: u64 = 100_000;
+
+/// A message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Named {
+    pub from: u32,
+    pub to: u32,
+    pub stream: Stream,
+    /// Which of its stream, from 0.
+    pub index: u64,
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    Owned,
+    OwnedSynchronous,
+    Scoped,
+    Blocking,
+    BlockingSynchronous,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    pub seed: u64,
+    pub ranks: u32,
+    pub rounds: u32,
+    /// Longest message.
+    pub most: u64,
+}
+
+impl Mix {
+    /// The job of a seed.
+    pub fn new(seed: u64, ranks: u32, rounds: u32, most: u64) -> Self {
+        Self { seed, ranks, rounds, most }
+    }
+
+    /// How many messages of a stream go from one rank to another in a round.
+    pub fn count(&self, from: u32, to: u32, stream: Stream, round: u32) -> u64 {
+        let mut dice = self.dice([1, from, to, stream as u32, round]);
+        match stream {
+            _ if dice.chance(400) => 0,
+            Stream::Posted => dice.between(1, 8),
+            _ => dice.between(1, 3),
+        }
+    }
+
+    pub fn len(&self, of: Named) -> usize {
+        let most = if matches!(of.stream, Stream::AnySource | Stream::Anything) { UNKNOWN_MOST } else { self.most };
+        self.of(2, of).length(most.min(self.most)) as usize
+    }
+
+    pub fn way(&self, of: Named) -> Way {
+        let ways = match of.stream {
+            // The receive is there, or comes without anything that this send could wait for.
+            Stream::Posted => {
+                &[Way::Owned, Way::OwnedSynchronous, Way::Scoped, Way::Blocking, Way::BlockingSynchronous][..]
+            }
+            _ => &[Way::Owned, Way::OwnedSynchronous],
+        };
+        self.of(3, of).pick(ways)
+    }
+
+    /// The tag of a message of [`Stream::Anything`].
+    pub fn tag(&self, of: Named) -> u32 {
+        if of.stream == Stream::Anything { self.of(4, of).below(90) as u32 } else { of.stream as u32 }
+    }
+
+    /// What its bytes are made from.
+    pub fn name(&self, of: Named) -> u64 {
+        self.of(5, of).word()
+    }
+
+    /// How a message is received, where its stream leaves that open.
+    pub fn choice(&self, of: Named, among: u64) -> u64 {
+        self.of(6, of).below(among)
+    }
+
+    fn of(&self, what: u32, of: Named) -> Dice {
+        self.dice([what, of.from, of.to, of.stream as u32 | (of.index >> 32 << 8) as u32, of.index as u32])
+    }
+
+    /// The chance that belongs to something.
+    pub fn dice(&self, what: [u32; 5]) -> Dice {
+        let mixed = what.into_iter().fold(self.seed, |state, word| {
+            let state = (state ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            state ^ (state >> 29)
+        });
+        Dice::new(mixed)
+    }
+}

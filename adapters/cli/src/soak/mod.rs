@@ -1,0 +1,88 @@
+//! `towline soak`: random jobs with everything that can go wrong, until one fails: over real processes, or in the
+//! simulator.
+//!
+//! Both need the library of `host-tests`, which brings the simulator and the relays; without the feature `sim` they are
+//! left out.
+
+use std::process::ExitCode;
+
+#[cfg(feature = "sim")]
+mod faults;
+#[cfg(feature = "sim")]
+mod job;
+#[cfg(feature = "sim")]
+mod mix;
+#[cfg(feature = "sim")]
+pub mod rank;
+#[cfg(feature = "sim")]
+mod real;
+#[cfg(feature = "sim")]
+mod sim;
+
+/// Run random jobs in which everything goes wrong, and check what comes of them
+///
+/// Without --sim, jobs of real processes, one after the other: their ranks exchange a random mix of messages, each of which is
+/// checked byte by byte, in order and once, while ranks are stopped, continued and killed, connections cut and frozen,
+/// datagrams lost, doubled and late. Exit status 0 only if all was as it has to be; else the seed of the job that failed is
+/// printed, with the command that runs it again.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// How long to go on; without it, one minute
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    minutes: Option<f64>,
+    /// How many jobs, whatever the time
+    #[arg(long, conflicts_with = "minutes")]
+    jobs: Option<u64>,
+    /// Ranks of each job
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=64))]
+    ranks: u32,
+    /// The transport between them
+    #[arg(long, default_value = "sm", value_parser = crate::transports::ALL)]
+    transport: String,
+    /// Links per peer; without it, 3 of tcp and 1 of others
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=8))]
+    links: Option<u32>,
+
+    /// Longest message, in bytes; without it, 1 MiB over udp and 4 MiB over others
+    #[arg(long, value_name = "BYTES")]
+    most: Option<u64>,
+
+    /// In the simulator: whole jobs in one thread and in virtual time, over rails that misbehave by seed
+    #[arg(long, conflicts_with_all = ["minutes", "jobs", "ranks", "transport", "links", "most"])]
+    sim: bool,
+    /// How many simulated jobs
+    #[arg(long, default_value_t = 2000, requires = "sim")]
+    seeds: u64,
+    /// The first seed [default: 0 in the simulator, else any]
+    #[arg(long, value_name = "SEED")]
+    from: Option<u64>,
+    /// This seed alone; in the simulator, with TOWLINE_TRACE set, all that happens is printed
+    #[arg(long, conflicts_with_all = ["seeds", "from", "minutes", "jobs"])]
+    seed: Option<u64>,
+    /// Simulated jobs over reliable rails, which refuse, reorder and delay, but neither lose nor break
+    #[arg(long, requires = "sim")]
+    reliable: bool,
+    /// Goodput of a long simulated transfer against loss instead
+    #[arg(long, requires = "sim", conflicts_with_all = ["seeds", "from", "seed", "reliable"])]
+    goodput: bool,
+    /// Threads of the simulator [default: one for each processor]
+    #[arg(long, short = 'j', requires = "sim")]
+    threads: Option<usize>,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes: f64 = text.parse().map_err(|_| format!("`{text}` is no number of minutes"))?;
+    if (0.0..=1e6).contains(&minutes) { Ok(minutes) } else { Err("not so long".into()) }
+}
+
+#[cfg(not(feature = "sim"))]
+pub fn run(_: &Arguments) -> ExitCode {
+    eprintln!("towline: this program was built without the feature `sim`");
+    ExitCode::FAILURE
+}
+
+/// Runs the jobs; gives the exit status.
+#[cfg(feature = "sim")]
+pub fn run(arguments: &Arguments) -> ExitCode {
+    if arguments.sim { sim::run(arguments) } else { real::run(arguments) }
+}

@@ -1,0 +1,83 @@
+//! Jobs of real processes, one after the other.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::Arguments;
+use super::faults::KINDS;
+use super::job::{self, Report, Setting};
+
+/// Runs the jobs; gives the exit status.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let links = arguments.links.unwrap_or(if arguments.transport == "tcp" { 3 } else { 1 });
+    let most = arguments.most.unwrap_or(if arguments.transport == "udp" { 1 << 20 } else { 4 << 20 });
+    let setting = Setting { transport: arguments.transport.clone(), ranks: arguments.ranks, links, most };
+    let any = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let first = arguments.seed.or(arguments.from).unwrap_or_else(any);
+    let jobs = if arguments.seed.is_some() { Some(1) } else { arguments.jobs };
+    let time = Duration::from_secs_f64(60.0 * arguments.minutes.unwrap_or(1.0));
+    let bar = ProgressBar::new(jobs.unwrap_or(time.as_secs()));
+    let template = "{elapsed} {wide_bar} {msg}";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let (started, mut report) = (Instant::now(), Report::default());
+    let goes_on = |report: &Report| jobs.map_or_else(|| started.elapsed() < time, |jobs| report.jobs < jobs);
+    let mut failure = None;
+    while goes_on(&report) && failure.is_none() {
+        let seed = first.wrapping_add(report.jobs);
+        match job::run(seed, &setting) {
+            Ok(one) => report.add(&one),
+            Err(why) => failure = Some((seed, why)),
+        }
+        bar.set_position(if jobs.is_some() { report.jobs } else { started.elapsed().as_secs() });
+        bar.set_message(format!("{} jobs, {} messages", report.jobs, report.messages));
+    }
+    bar.finish_and_clear();
+    print!("{}", summary(&report, &setting, first, started.elapsed()));
+    let Some((seed, why)) = failure else { return ExitCode::SUCCESS };
+    let Setting { transport, ranks, links, most } = setting;
+    eprintln!("\nseed {seed} failed: {why}");
+    eprintln!(
+        "again: towline soak --transport {transport} --links {links} --ranks {ranks} --most {most} --seed {seed}"
+    );
+    ExitCode::FAILURE
+}
+
+fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> String {
+    let Setting { transport, ranks, links, .. } = setting;
+    let links = if *links == 1 { "1 link".into() } else { format!("{links} links") };
+    let mut lines = vec![
+        format!(
+            "{transport}, {ranks} ranks, {links}: {} jobs from seed {first} were clean, in {:.0} s",
+            report.jobs,
+            took.as_secs_f64()
+        ),
+        format!(
+            "messages {}, {:.1} MB, each compared byte by byte; lost 0, doubled 0, out of order 0",
+            report.messages,
+            report.bytes as f64 / 1e6
+        ),
+    ];
+    let faults = report.faults.iter().zip(KINDS).filter(|(count, _)| **count != 0);
+    let faults: Vec<_> = faults.map(|(count, kind)| format!("{kind} {count}")).collect();
+    lines.push(format!("faults: {}", if faults.is_empty() { "none".into() } else { faults.join(", ") }));
+    if report.faults[1] != 0 {
+        lines.push(format!("a death was noticed within {:.2} s", report.noticed.as_secs_f64()));
+    }
+    if transport == "tcp" {
+        let [down, up, moved, doubles] = report.links;
+        lines.push(format!(
+            "connections cut {}; links lost {down}, back {up}; frames moved {moved}, of which had arrived {doubles}",
+            report.connections_cut
+        ));
+    }
+    if transport == "udp" {
+        let seen = report.troubled;
+        lines.push(format!(
+            "datagrams {}: lost {}, doubled {}, late {}, cut off {}",
+            seen.seen, seen.lost, seen.doubled, seen.delayed, seen.cut_off
+        ));
+    }
+    lines.join("\n") + "\n"
+}

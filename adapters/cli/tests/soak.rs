@@ -1,0 +1,37 @@
+//! `towline soak` over real processes: short jobs that must be clean, and what it says of them.
+
+use std::process::{Command, Output};
+
+fn soak(arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    command.arg("soak").args(arguments.split_whitespace()).output().unwrap()
+}
+
+/// Jobs whose seeds bring deaths and the faults of the transport.
+fn clean(arguments: &str, kinds: &[&str]) {
+    let output = soak(arguments);
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    assert!(out.contains("lost 0, doubled 0, out of order 0"), "{out}");
+    for kind in kinds {
+        assert!(out.contains(kind), "{kind}: {out}");
+    }
+}
+
+#[test]
+fn b10_jobs_over_sm_are_clean_though_ranks_stop_and_die() {
+    clean("--transport sm --jobs 3 --from 1 --most 20000", &["ranks stopped", "ranks killed", "noticed within"]);
+}
+
+#[test]
+fn p14_b10_jobs_over_tcp_are_clean_though_connections_break() {
+    clean("--transport tcp --jobs 3 --from 1 --most 20000", &["ranks killed", "links cut", "connections cut"]);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for wrong in ["--transport pigeon", "--sim --minutes 1", "-n 1", "--minutes -1", "--seeds 3"] {
+        let output = soak(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+    }
+}

@@ -1,0 +1,303 @@
+//! Networks that misbehave between ranks that are processes of their own: connections are cut and frozen and come back,
+//! datagrams are lost, doubled and late, cables pulled. Nothing is lost, and every byte is compared.
+
+#[path = "common/processes.rs"]
+#[allow(dead_code)] // what other tests need
+mod processes;
+
+use std::process::Command;
+use std::time::Duration;
+
+use processes::{Job, say};
+use towline::{Builder, Multiple, World};
+use towline_host_tests::relay::{Datagrams, Ports, Streams, Towards, Trouble};
+
+/// A link is given up after so long without a sign of life.
+const PATIENCE_MS: &str = "1000";
+
+fn pattern(len: usize, seed: u32) -> Vec<u8> {
+    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
+}
+
+/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+#[test]
+#[ignore = "started by the other tests as their ranks"]
+fn as_rank() {
+    let Ok(role) = std::env::var("ROLE") else { return };
+    let variable = |name: &str| std::env::var(name).ok()?.parse::<u16>().ok();
+    let own = variable("TOWLINE_RANK").unwrap_or(0).into();
+    let mut builder = Builder::new().threads(Multiple).progress_thread(true);
+    if let (Some(real), Some(told), Some(links)) = (variable("REAL"), variable("TOLD"), variable("TOWLINE_LINKS")) {
+        let [real, told] = [real, told].map(|first| Ports { first, links });
+        builder = builder.configure(|config| {
+            (config.tcp_ports, config.udp_ports) = (real.range(own), real.range(own));
+            let told = told.address(own).to_string();
+            (config.tcp_advertise, config.udp_advertise) = (told.clone(), told);
+            (config.tcp_include, config.udp_include) = ("127.0.0.0/8".into(), "127.0.0.0/8".into());
+        });
+    }
+    let world = builder.build().unwrap();
+    match role.as_str() {
+        "rounds" => rounds(&world),
+        "failover" => failover(&world),
+        _ => panic!("no role {role}"),
+    }
+    assert!(world.lost().is_empty());
+    world.finish().unwrap();
+    say("over");
+}
+
+/// Both send each other messages of all protocols at once; what both say of themselves goes with them.
+fn round(world: &World<Multiple>, number: u32, word: bool) -> bool {
+    let (own, other) = (world.rank(), 1 - world.rank());
+    let lens = [0, 8, 3000, 20_000, 150_000, 400_000];
+    let seed = |rank: u32, at: usize| 100 * number + 10 * rank + at as u32;
+    let receives: Vec<_> = lens.iter().map(|len| world.irecv(other, 1, vec![0u8; *len]).unwrap()).collect();
+    let sends = lens.iter().enumerate().map(|(at, len)| world.isend(other, 1, pattern(*len, seed(own, at))).unwrap());
+    let sends: Vec<_> = sends.collect();
+    for (at, receive) in receives.into_iter().enumerate() {
+        let (bytes, status) = receive.wait().unwrap();
+        assert_eq!(status.bytes as usize, lens[at], "round {number}");
+        assert!(bytes == pattern(lens[at], seed(other, at)), "round {number}, message {at}");
+    }
+    sends.into_iter().for_each(|send| drop(send.wait().unwrap()));
+    let mut theirs = [0u32];
+    world.sendrecv(&[u32::from(word)], other, 2, &mut theirs, other, 2).unwrap();
+    theirs == [1]
+}
+
+/// So many rounds.
+fn rounds(world: &World<Multiple>) {
+    let count = std::env::var("ROUNDS").map_or(10, |count| count.parse().unwrap());
+    for number in 0..count {
+        round(world, number, false);
+        if number == 2 {
+            say("ready");
+        }
+    }
+}
+
+/// Until a link went down and came back, for both.
+fn failover(world: &World<Multiple>) {
+    let (mut down, mut up, mut after) = (false, false, 0);
+    for number in 0.. {
+        let counters = world.counters();
+        if counters.links_down > 0 && !std::mem::replace(&mut down, true) {
+            say(format!("down {number} {}", counters.frames_moved));
+        }
+        if counters.links_up > 0 && counters.links_up == counters.links_down && !std::mem::replace(&mut up, true) {
+            say(format!("up {number} {}", counters.frames_moved));
+        }
+        let theirs = round(world, number, up);
+        after += u32::from(up && theirs);
+        if number == 2 {
+            say("ready");
+        }
+        if down && !up {
+            say("goes on");
+        }
+        // Both stop in the same round: each knows what the other knew when it began.
+        let mut last = [0u32];
+        world.sendrecv(&[u32::from(after >= 3)], 1 - world.rank(), 3, &mut last, 1 - world.rank(), 3).unwrap();
+        if after >= 3 && last == [1] {
+            return;
+        }
+    }
+}
+
+fn start(transport: &str, role: &str, rounds: u32, real: Ports, told: Ports) -> Job {
+    let words = [rounds.to_string(), real.links.to_string(), real.first.to_string(), told.first.to_string()];
+    let [rounds, links, real, told] = words.each_ref().map(String::as_str);
+    let variables = [
+        ("TOWLINE_TRANSPORTS", transport),
+        ("TOWLINE_PEER_TIMEOUT_MS", if transport == "tcp" { PATIENCE_MS } else { "20000" }),
+        ("TOWLINE_LINKS", links),
+        ("ROUNDS", rounds),
+        ("REAL", real),
+        ("TOLD", told),
+    ];
+    Job::start(2, role, &variables)
+}
+
+fn all_end_well(job: Job) {
+    for mut rank in job.ranks {
+        rank.hear("over");
+        rank.ends_well();
+    }
+}
+
+/// One of three links misbehaves; the others carry on, and it is taken back.
+fn one_of_three(fault: impl Fn(&Streams, bool)) {
+    let relay = Streams::start(2, 3, 1).unwrap();
+    let mut job = start("tcp", "failover", 0, relay.real(), relay.told());
+    for rank in &mut job.ranks {
+        rank.hear("ready");
+    }
+    fault(&relay, true);
+    for rank in &mut job.ranks {
+        rank.hear("down");
+        rank.hear("goes on");
+        rank.hear("goes on");
+    }
+    fault(&relay, false);
+    for rank in &mut job.ranks {
+        rank.hear("up");
+    }
+    all_end_well(job);
+}
+
+#[test]
+fn p14_b37_a_link_that_is_cut_is_made_up_for_by_the_others_and_taken_back() {
+    one_of_three(|relay, on| relay.refuse(1, on));
+}
+
+#[test]
+fn p14_b37_a_link_that_is_frozen_is_given_up_and_taken_back() {
+    one_of_three(|relay, on| relay.freeze(1, Towards::Both, on));
+}
+
+#[test]
+fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_and_taken_back() {
+    one_of_three(|relay, on| relay.freeze(1, Towards::Rank, on));
+}
+
+/// Each in turn, so often that all have been.
+#[test]
+fn p14_b37_links_that_are_cut_one_after_the_other_lose_nothing() {
+    let relay = Streams::start(2, 3, 1).unwrap();
+    let mut job = start("tcp", "failover", 0, relay.real(), relay.told());
+    for rank in &mut job.ranks {
+        rank.hear("ready");
+    }
+    relay.cut(2);
+    relay.cut(0);
+    all_end_well(job);
+    assert!(relay.cuts() >= 2);
+}
+
+fn loses(permille: u32, rounds: u32) {
+    let relay = Datagrams::start(2, 1, u64::from(permille)).unwrap();
+    let most_delay = Duration::from_millis(5);
+    relay.set(Trouble { lose: permille, double: 50, delay: 100, most_delay });
+    let job = start("udp", "rounds", rounds, relay.real(), relay.told());
+    all_end_well(job);
+    let troubled = relay.troubled();
+    println!("{} of 1000 lost: {troubled:?}", permille);
+    assert!(troubled.lost > 0 && troubled.doubled > 0 && troubled.delayed > 0, "{troubled:?}");
+}
+
+#[test]
+fn p15_b37_of_datagrams_one_in_a_hundred_is_lost_others_doubled_and_late() {
+    loses(10, 10);
+}
+
+#[test]
+fn p15_b37_of_datagrams_one_in_ten_is_lost_others_doubled_and_late() {
+    loses(100, 10);
+}
+
+#[test]
+fn p15_b37_of_datagrams_three_in_ten_are_lost_others_doubled_and_late() {
+    loses(300, 5);
+}
+
+#[test]
+fn p15_b37_datagrams_in_one_direction_stop_and_go_on() {
+    for (from, to) in [(0, 1), (1, 0)] {
+        let relay = Datagrams::start(2, 1, 1).unwrap();
+        let mut job = start("udp", "rounds", 10, relay.real(), relay.told());
+        for rank in &mut job.ranks {
+            rank.hear("ready");
+        }
+        relay.part(from, to, true);
+        while relay.troubled().cut_off < 5 {
+            std::thread::yield_now();
+        }
+        relay.part(from, to, false);
+        all_end_well(job);
+    }
+}
+
+/// Two hosts, for which network namespaces stand, with cables between them; they go away with this value.
+struct Hosts {
+    names: [String; 2],
+    /// The end of each cable at the second host.
+    ends: Vec<String>,
+}
+
+impl Hosts {
+    fn new(kind: &str, cables: usize) -> Option<Self> {
+        let id = format!("{kind}{}", std::process::id());
+        let names = ["a", "b"].map(|at| format!("towline{id}{at}"));
+        let mut this = Self { names, ends: Vec::new() };
+        let [a, b] = this.names.clone();
+        let mut lines = vec![format!("netns add {a}"), format!("netns add {b}")];
+        lines.extend([&a, &b].map(|host| format!("-n {host} link set lo up")));
+        for cable in 0..cables {
+            let [va, vb] = ["a", "b"].map(|at| format!("t{id}{cable}{at}"));
+            lines.push(format!("link add {va} netns {a} type veth peer name {vb} netns {b}"));
+            for (host, end, last) in [(&a, &va, 1), (&b, &vb, 2)] {
+                lines.push(format!("-n {host} addr add 10.214.{cable}.{last}/24 dev {end}"));
+                lines.push(format!("-n {host} link set {end} up"));
+            }
+            this.ends.push(vb);
+        }
+        lines.iter().all(|line| Self::ip(line)).then_some(this)
+    }
+
+    fn ip(line: &str) -> bool {
+        Command::new("ip").args(line.split(' ')).output().is_ok_and(|output| output.status.success())
+    }
+
+    /// Pulls a cable, or plugs it in again.
+    fn set(&self, cable: usize, up: bool) {
+        let state = if up { "up" } else { "down" };
+        assert!(Self::ip(&format!("-n {} link set {} {state}", self.names[1], self.ends[cable])));
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in &self.names {
+            Self::ip(&format!("netns del {name}"));
+        }
+    }
+}
+
+fn between_hosts(kind: &str, cables: usize, role: &str, variables: &[(&str, &str)]) -> Option<(Hosts, Job)> {
+    let Some(hosts) = Hosts::new(kind, cables) else {
+        eprintln!("skipped: network namespaces need the rights of root, and iproute2");
+        return None;
+    };
+    let [a, b] = &hosts.names;
+    let include = [("TOWLINE_TCP_INCLUDE", "10.214.0.0/16"), ("TOWLINE_UDP_INCLUDE", "10.214.0.0/16")];
+    let variables: Vec<_> = include.iter().chain(variables).copied().collect();
+    let mut job = Job::start_apart(&[a, b], "10.214.0.1:4101", role, &variables);
+    for rank in &mut job.ranks {
+        rank.hear("ready");
+    }
+    Some((hosts, job))
+}
+
+#[test]
+fn p14_b37_a_cable_is_pulled_and_plugged_in_again_while_another_is_there() {
+    let variables = [("TOWLINE_TRANSPORTS", "tcp"), ("TOWLINE_LINKS", "2"), ("TOWLINE_PEER_TIMEOUT_MS", PATIENCE_MS)];
+    let Some((hosts, mut job)) = between_hosts("c", 2, "failover", &variables) else { return };
+    hosts.set(1, false);
+    for rank in &mut job.ranks {
+        rank.hear("down");
+    }
+    hosts.set(1, true);
+    all_end_well(job);
+}
+
+#[test]
+fn p15_b37_the_only_cable_is_pulled_and_plugged_in_again() {
+    for transport in ["tcp", "udp"] {
+        let variables = [("TOWLINE_TRANSPORTS", transport), ("ROUNDS", "20"), ("TOWLINE_PEER_TIMEOUT_MS", "20000")];
+        let Some((hosts, job)) = between_hosts(&transport[..1], 1, "rounds", &variables) else { return };
+        hosts.set(0, false);
+        hosts.set(0, true);
+        all_end_well(job);
+    }
+}

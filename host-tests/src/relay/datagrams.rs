@@ -1,0 +1,236 @@
+//! Between ranks that send datagrams: loses, doubles, delays and so reorders them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::{Ports, hold, two_sets};
+use crate::dice::Dice;
+
+/// How long a thread sleeps at most where nothing comes.
+const NAP: Duration = Duration::from_millis(20);
+
+/// What happens to datagrams, each in a thousand.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Trouble {
+    /// It is lost.
+    pub lose: u32,
+    /// It comes twice.
+    pub double: u32,
+    /// It comes later, by up to [`most_delay`](Self::most_delay), and others before it.
+    pub delay: u32,
+    /// How much later at most.
+    pub most_delay: Duration,
+}
+
+/// How many datagrams something happened to.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Troubled {
+    /// All that came.
+    pub seen: u64,
+    /// Lost by chance.
+    pub lost: u64,
+    /// Came twice.
+    pub doubled: u64,
+    /// Came later.
+    pub delayed: u64,
+    /// Lost since there was no way at the time.
+    pub cut_off: u64,
+}
+
+/// A relay of datagrams, with a socket for each link of each rank.
+#[derive(Debug)]
+pub struct Datagrams {
+    real: Ports,
+    told: Ports,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    sockets: Vec<UdpSocket>,
+    over: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    trouble: Trouble,
+    troubled: Troubled,
+    /// From which rank to which there is no way.
+    parted: HashSet<(u32, u32)>,
+    dice: Dice,
+}
+
+impl Datagrams {
+    /// Between so many ranks with so many links each.
+    ///
+    /// # Errors
+    /// Where the system gives no sockets or threads.
+    pub fn start(ranks: u32, links: u32, seed: u64) -> std::io::Result<Self> {
+        let (real, told, sockets) = two_sets(ranks, links, UdpSocket::bind)?;
+        let state = State {
+            trouble: Trouble::default(),
+            troubled: Troubled::default(),
+            parted: HashSet::new(),
+            dice: Dice::new(seed),
+        };
+        let shared = Arc::new(Shared { sockets, over: AtomicBool::new(false), state: Mutex::new(state) });
+        let mut this = Self { real, told, shared: Arc::clone(&shared), threads: Vec::new() };
+        for to in 0..shared.sockets.len() {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(format!("relay to {to}"));
+            this.threads.push(thread.spawn(move || shared.run(real, to))?);
+        }
+        Ok(this)
+    }
+
+    /// The ports that ranks are to use.
+    pub const fn real(&self) -> Ports {
+        self.real
+    }
+
+    /// The ports that they are to advertise.
+    pub const fn told(&self) -> Ports {
+        self.told
+    }
+
+    /// Other trouble from now on.
+    pub fn set(&self, trouble: Trouble) {
+        hold(&self.shared.state).trouble = trouble;
+    }
+
+    /// Parts a rank from another, in this direction alone, or joins them again.
+    pub fn part(&self, from: u32, to: u32, parted: bool) {
+        let parts = &mut hold(&self.shared.state).parted;
+        if parted {
+            parts.insert((from, to))
+        } else {
+            parts.remove(&(from, to))
+        };
+    }
+
+    /// What happened so far.
+    pub fn troubled(&self) -> Troubled {
+        hold(&self.shared.state).troubled
+    }
+}
+
+impl Drop for Datagrams {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A datagram that is late: when it is due, which it is, from which socket, what.
+type Late = Reverse<(Instant, u64, usize, Vec<u8>)>;
+
+impl Shared {
+    /// Passes on what is for one link of one rank.
+    fn run(&self, real: Ports, to: usize) {
+        let (mut late, mut number) = (BinaryHeap::<Late>::new(), 0);
+        let mut bytes = vec![0; 1 << 16];
+        while !self.over.load(Ordering::Relaxed) {
+            let now = Instant::now();
+            while late.peek().is_some_and(|Reverse((due, ..))| *due <= now) {
+                if let Some(Reverse((_, _, from, bytes))) = late.pop() {
+                    self.pass(real, from, to, &bytes);
+                }
+            }
+            let nap = late.peek().map_or(NAP, |Reverse((due, ..))| due.saturating_duration_since(now).min(NAP));
+            // None would be for ever.
+            let _ = self.sockets[to].set_read_timeout(Some(nap.max(Duration::from_millis(1))));
+            let Ok((len, sender)) = self.sockets[to].recv_from(&mut bytes) else { continue };
+            let Some(from) = sender.port().checked_sub(real.first).map(usize::from) else { continue };
+            if from >= self.sockets.len() {
+                continue;
+            }
+            let bytes = &bytes[..len];
+            let (passed, delays) = self.judge(real, from, to);
+            if passed {
+                self.pass(real, from, to, bytes);
+            }
+            for delay in delays.into_iter().flatten() {
+                number += 1;
+                late.push(Reverse((Instant::now() + delay, number, from, bytes.to_vec())));
+            }
+        }
+    }
+
+    /// Whether a datagram goes on at once, and after how long its copies do.
+    fn judge(&self, real: Ports, from: usize, to: usize) -> (bool, [Option<Duration>; 2]) {
+        let rank = |place: usize| (place / usize::from(real.links)) as u32;
+        let mut state = hold(&self.state);
+        let State { trouble, troubled, parted, dice } = &mut *state;
+        troubled.seen += 1;
+        if parted.contains(&(rank(from), rank(to))) {
+            troubled.cut_off += 1;
+            return (false, [None; 2]);
+        }
+        if dice.chance(trouble.lose) {
+            troubled.lost += 1;
+            return (false, [None; 2]);
+        }
+        let span = |dice: &mut Dice| Duration::from_micros(dice.below(trouble.most_delay.as_micros() as u64 + 1));
+        let double = dice.chance(trouble.double).then(|| span(dice));
+        let delay = dice.chance(trouble.delay).then(|| span(dice));
+        troubled.doubled += u64::from(double.is_some());
+        troubled.delayed += u64::from(delay.is_some());
+        (delay.is_none(), [double, delay])
+    }
+
+    fn pass(&self, real: Ports, from: usize, to: usize, bytes: &[u8]) {
+        let at = (std::net::Ipv4Addr::LOCALHOST, real.first + to as u16);
+        // A closed port is that rank's affair. What the sender's socket says of it is read by whoever reads there.
+        let _ = self.sockets[from].send_to(bytes, at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_are_lost_doubled_and_parted_in_one_direction() {
+        let relay = Datagrams::start(2, 1, 7).unwrap();
+        let socket = |rank| UdpSocket::bind(("127.0.0.1", relay.real().of(rank))).unwrap();
+        let (a, b) = (socket(0), socket(1));
+        let say = |from: &UdpSocket, to: u32, word: u8| from.send_to(&[word], relay.told().address(to)).unwrap();
+        let hear = |at: &UdpSocket, word: u8| {
+            let mut into = [0; 8];
+            let (len, from) = at.recv_from(&mut into).unwrap();
+            assert_eq!(into[..len], [word]);
+            from
+        };
+        say(&a, 1, 1);
+        assert_eq!(hear(&b, 1), relay.told().address(0), "as if from where the other is said to be");
+        relay.set(Trouble { double: 1000, ..Trouble::default() });
+        say(&a, 1, 2);
+        hear(&b, 2);
+        hear(&b, 2);
+        relay.set(Trouble::default());
+        relay.part(0, 1, true);
+        say(&a, 1, 3);
+        say(&b, 0, 4);
+        hear(&a, 4);
+        relay.part(0, 1, false);
+        relay.set(Trouble { lose: 1000, ..Trouble::default() });
+        say(&a, 1, 5);
+        while relay.troubled().lost + relay.troubled().cut_off < 2 {
+            std::thread::yield_now();
+        }
+        relay.set(Trouble { delay: 1000, most_delay: Duration::from_millis(5), ..Trouble::default() });
+        say(&a, 1, 6);
+        hear(&b, 6);
+        let Troubled { lost, doubled, delayed, cut_off, .. } = relay.troubled();
+        assert_eq!([lost, doubled, delayed, cut_off], [1; 4]);
+    }
+}

@@ -1,0 +1,78 @@
+//! Networks between real processes that misbehave by order: relays on the loopback, which each rank advertises in place of
+//! itself. They run in threads of whoever starts them, and end with it.
+//!
+//! What a relay does to traffic is chosen by seed; when it does so depends on the processes. So a seed brings back a kind of
+//! weather, and not each drop of it.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::dice::Dice;
+
+mod datagrams;
+mod streams;
+
+pub use datagrams::{Datagrams, Trouble, Troubled};
+pub use streams::{Streams, Towards};
+
+/// Ports of the loopback for the links of some ranks: rank after rank, link after link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ports {
+    /// The first.
+    pub first: u16,
+    /// Links of each rank.
+    pub links: u16,
+}
+
+impl Ports {
+    /// The first port of a rank.
+    pub fn of(self, rank: u32) -> u16 {
+        self.first + rank as u16 * self.links
+    }
+
+    /// All ports of a rank, as the settings of a transport want them.
+    pub fn range(self, rank: u32) -> String {
+        format!("{}-{}", self.of(rank), self.of(rank) + self.links - 1)
+    }
+
+    /// Where others are to find a rank, if these are a relay's.
+    pub fn address(self, rank: u32) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.of(rank)))
+    }
+
+    /// Finds so many ports that nobody uses, and what `bind` makes of them. They lie below those that systems choose from.
+    fn reserve<T>(links: u16, count: u16, bind: impl Fn(SocketAddr) -> std::io::Result<T>) -> Option<(Self, Vec<T>)> {
+        let mut dice = Dice::new(u64::from(std::process::id()) << 32 | u64::from(moment()));
+        (0..200).find_map(|_| {
+            let first = dice.between(10_000, 32_000) as u16;
+            let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            let bound = (first..first + count).map(|port| bind(address(port))).collect::<Result<_, _>>().ok()?;
+            Some((Self { first, links }, bound))
+        })
+    }
+}
+
+fn moment() -> u32 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos())
+}
+
+/// Ports for the ranks themselves, free now, and those of the relay, held.
+fn two_sets<T>(
+    ranks: u32,
+    links: u32,
+    bind: impl Fn(SocketAddr) -> std::io::Result<T>,
+) -> std::io::Result<(Ports, Ports, Vec<T>)> {
+    let count = u16::try_from(ranks * links).ok().filter(|count| *count <= 500);
+    let count = count.ok_or(std::io::ErrorKind::InvalidInput)?;
+    let links = links as u16;
+    let taken = || std::io::Error::from(std::io::ErrorKind::AddrInUse);
+    let (told, held) = Ports::reserve(links, count, bind).ok_or_else(taken)?;
+    let both = |at| Ok((TcpListener::bind(at)?, UdpSocket::bind(at)?));
+    let (real, free) = Ports::reserve(links, count, both).ok_or_else(taken)?;
+    drop(free);
+    Ok((real, told, held))
+}
+
+fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
