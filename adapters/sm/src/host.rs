@@ -131,7 +131,9 @@ pub fn sweep(directory: &Path, me: &Process) -> usize {
         let stale = match name.strip_suffix(".bell") {
             // A pipe follows its board.
             Some(board) => !directory.join(board).exists() && settled(&path),
-            None => left_over(&path, me),
+            // Closing a ring's file would end a lock that this process has on it, as locks of processes do. Whoever made
+            // the ring has a board, which nobody locks.
+            None => sender(name).is_none_or(|board| gone(&directory.join(board), me)) && left_over(&path, me),
         };
         if stale && fs::remove_file(&path).is_ok() {
             log::info!("removed {}, left behind by a job that is gone", path.display());
@@ -139,6 +141,17 @@ pub fn sweep(directory: &Path, me: &Process) -> usize {
         }
     }
     removed
+}
+
+/// The name of the board of the rank that makes a ring.
+fn sender(ring: &str) -> Option<&str> {
+    let (ranks, _lane) = ring.rsplit_once('.')?;
+    Some(ranks.rsplit_once('-')?.0)
+}
+
+/// Whether a board is not there any more, or its maker is not.
+fn gone(board: &Path, me: &Process) -> bool {
+    !board.exists() || left_over(board, me)
 }
 
 /// Whether a segment's maker, and for a ring its receiver too, are gone.

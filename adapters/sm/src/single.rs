@@ -10,8 +10,8 @@
 //! The sender has a word in its own memory, its *pledge* to that receiver, and tells in the ring where it is and what it
 //! says. The receiver tries to read it there: that fails where the system forbids it (Yama's `ptrace_scope`, a
 //! container's filter, another user namespace), and is answered in the ring either way. Nothing is lent before.
-//! Locks belong to processes, and one is gone when its process closes any descriptor of the file: a rail that is opened in
-//! the same process just then, and looks at what dead jobs left, can cost it. Then the two copy.
+//! Locks belong to processes, and one is gone when its process closes any descriptor of the file: so a rail that looks at
+//! what dead jobs left opens no ring whose sender lives.
 //!
 //! # Whether it is still the same memory
 //! Each read of a message also reads the pledge, in the same call and behind the message. It changes when the sender

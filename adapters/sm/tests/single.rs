@@ -33,6 +33,11 @@ struct Pair {
 
 /// Two rails of one process; rank 0's frames to rank 1 have begun.
 fn pair(set: impl Fn(u32, &mut Config)) -> Pair {
+    pair_beside(set, || ())
+}
+
+/// The same, with something that happens while rank 1 has not looked yet.
+fn pair_beside(set: impl Fn(u32, &mut Config), meanwhile: impl FnOnce()) -> Pair {
     let job = job();
     let open = |rank| {
         let mut config = Config::new(job, rank, 2);
@@ -45,6 +50,7 @@ fn pair(set: impl Fn(u32, &mut Config)) -> Pair {
     assert_eq!(left.sends_in_single_copy(to_right), SingleCopy::Untried);
     assert_eq!(left.lend(to_right, &Span::of(&pattern(LEN, 0))), None, "before anybody has looked");
     hello(&mut left, to_right);
+    meanwhile();
     assert_eq!(frame(&mut right).head(), b"hello");
     Pair { left, right, to_right, to_left }
 }
@@ -85,6 +91,12 @@ fn p28_what_is_lent_is_fetched_from_where_it_lies() {
     data[LEN - 1] ^= 1;
     let mut into = vec![0; LEN];
     assert!(fetch(&mut pair.right, pair.to_left, &loan, &mut into) && into == data);
+}
+
+#[test]
+fn p28_a_rail_that_is_opened_in_the_same_process_costs_nothing() {
+    let pair = pair_beside(|_, _| {}, || drop(Rail::open(Config::new(job(), 0, 1)).unwrap()));
+    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopy::Works);
 }
 
 #[test]
