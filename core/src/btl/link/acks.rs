@@ -1,6 +1,6 @@
 //! What is told of frames that came, and what is heard of those that left.
 
-use zerocopy::little_endian::U64;
+use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Link;
@@ -11,10 +11,15 @@ use super::path::State;
 use crate::btl::{Cookie, HEAD, Lane, Rail, SendError, Shape};
 use crate::convertor::Span;
 
+/// Numbers that one ack tells of.
+const ACK_SPAN: u64 = ACK_WORDS as u64 * 64;
+/// Acks for the largest window.
+const MOST_PARTS: u64 = 1024u64.div_ceil(ACK_SPAN);
+
 impl<R: Rail, C: Checksum> Link<'_, R, C> {
     /// Takes an acknowledgement for what it is worth: of numbers before `ack`, and of those from `from` on whose bits are
-    /// set. Whether it was.
-    pub(super) fn take_ack(&mut self, at: u32, ack: u64, from: u64, words: &[u64]) -> bool {
+    /// set. `all`: what is not told of has not come. Whether it was worth anything.
+    pub(super) fn take_ack(&mut self, at: u32, ack: u64, from: u64, words: &[u64], all: bool) -> bool {
         let Some(path) = self.paths.get(at as usize) else { return false };
         let highest = words.iter().enumerate().rev().find(|(_, word)| **word != 0);
         let end = highest.map_or(ack, |(index, word)| {
@@ -24,7 +29,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             self.counters.absurd_acks = self.counters.absurd_acks.wrapping_add(1);
             return false;
         }
-        self.on_ack(at, ack, from, words);
+        self.on_ack(at, ack, from, words, all);
         true
     }
 
@@ -89,42 +94,47 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         self.paths.get(at as usize).is_none_or(|path| (path.owed | path.answer) == 0) || self.send_ack(at, Kind::Ack)
     }
 
-    /// Sends a frame of the link's own that tells what came. Whether it left.
+    /// Sends a frame of the link's own that tells what came. Whether it left. Of a large window it takes several: the one with
+    /// the lowest numbers goes last, since the peer draws its conclusions from that.
     pub(super) fn send_ack(&mut self, at: u32, kind: Kind) -> bool {
-        let Some(path) = self.paths.get(at as usize).copied() else { return true };
+        let Some(path) = self.paths.get(at as usize) else { return true };
         if !path.met() || !path.raw_known {
             return true; // nobody could tell what is meant
         }
-        let mut ack = Ack { kind: kind as u8, ..Ack::new_zeroed() };
-        let span = path.top.wrapping_sub(path.base);
-        let part = if u64::from(path.ack_part) < span { path.ack_part } else { 0 };
-        let from = path.base.wrapping_add(u64::from(part));
-        ack.from.set(from as u16);
-        let left = span.saturating_sub(u64::from(part));
-        let mut words = 0u64;
-        if path.has_holes() {
-            words = left.div_ceil(64).min(ACK_WORDS as u64);
-            let bits = self.received_bits(at);
-            for (index, word) in ack.came.iter_mut().take(words as usize).enumerate() {
-                // Beyond the highest number, the ring of bits begins anew.
-                let start = index as u64 * 64;
-                let most = left.saturating_sub(start);
-                let mask = if most >= 64 { u64::MAX } else { (1u64 << (most & 63)).wrapping_sub(1) };
-                *word = U64::new(bits.word(from.wrapping_add(start)) & mask);
-            }
+        let span = if path.has_holes() { path.top.wrapping_sub(path.base) } else { 0 };
+        let parts = if kind == Kind::Ack { span.div_ceil(ACK_SPAN).clamp(1, MOST_PARTS) } else { 1 };
+        (0..parts).rev().all(|part| self.send_part(at, kind, part.wrapping_mul(ACK_SPAN), span))
+    }
+
+    fn send_part(&mut self, at: u32, kind: Kind, part: u64, span: u64) -> bool {
+        let Some(path) = self.paths.get(at as usize) else { return true };
+        let (seed, base, doubles, probe) = (path.seeds[0], path.base, path.doubles, path.probe);
+        let from = base.wrapping_add(part);
+        let left = span.saturating_sub(part);
+        let words = left.div_ceil(64).min(ACK_WORDS as u64);
+        let answer = if part == 0 && kind == Kind::Ack { path.answer.checked_sub(1) } else { None };
+        let mut ack = Ack { kind: kind as u8, words: words as u8, from: U16::new(from as u16), ..Ack::new_zeroed() };
+        let bits = self.received_bits(at);
+        for (index, word) in ack.came.iter_mut().take(words as usize).enumerate() {
+            // Beyond the highest number, the ring of bits begins anew.
+            let start = index as u64 * 64;
+            let most = left.saturating_sub(start);
+            let mask = if most >= 64 { u64::MAX } else { (1u64 << (most & 63)).wrapping_sub(1) };
+            *word = U64::new(bits.word(from.wrapping_add(start)) & mask);
         }
-        ack.words = words as u8;
-        let number = match kind {
-            Kind::Probe => path.probe,
-            _ => path.answer.wrapping_sub(1) as u16,
+        let number = match (kind, answer) {
+            (Kind::Probe, _) => probe,
+            (_, Some(answered)) => answered as u16,
+            _ => doubles,
         };
-        let answers = kind == Kind::Ack && path.answer != 0;
         let bytes = ack.as_bytes().get(..ACK.wrapping_add(words as usize * 8)).unwrap_or(&[]);
-        if !self.send_own(at, path.seeds[0], (number, answers, path.base), bytes) {
+        if !self.send_own(at, seed, (number, answer.is_some(), base), bytes) {
             return false;
         }
+        if part != 0 {
+            return true;
+        }
         let Some(path) = self.paths.get_mut(at as usize) else { return true };
-        path.ack_part = if words * 64 < left { part.wrapping_add(words as u32 * 64) } else { 0 };
         path.owed = 0;
         if kind == Kind::Ack {
             path.answer = 0;

@@ -9,8 +9,10 @@ pub struct Counters {
     pub sent: u64,
     /// Frames that left once more.
     pub resent: u64,
-    /// Of those, for want of an acknowledgement in time.
+    /// Times that nothing was heard in time, so that one frame or two of them left once more to ask.
     pub timeouts: u64,
+    /// Frames taken for lost that the peer had got, or got later.
+    pub spurious: u64,
     /// Frames handed up, each of them once.
     pub received: u64,
     /// Frames that had come before: dropped.

@@ -2,35 +2,56 @@
 
 use zerocopy::FromZeros;
 
+/// The shortest round trip is forgotten after one to two times as long.
+const AGE: u64 = 5_000_000_000;
+
 /// Smoothed time of a round trip, and how much it varies. Zeros: nothing is known yet.
 #[derive(FromZeros, Clone, Copy, Debug, Default)]
 pub(super) struct Estimator {
     smoothed: u64,
     varies: u64,
-    least: u64,
+    /// The shortest: in this age, which began then, and in the one before.
+    least: [u64; 2],
+    began: u64,
 }
 
 impl Estimator {
     /// Takes in the time of one round trip; not of a frame that was sent twice (Karn).
-    pub fn sample(&mut self, nanos: u64) {
+    pub fn sample(&mut self, nanos: u64, now: u64) {
         let nanos = nanos.clamp(1, 1 << 40);
         if self.smoothed == 0 {
-            *self = Self { smoothed: nanos, varies: nanos / 2, least: nanos };
+            *self = Self { smoothed: nanos, varies: nanos / 2, least: [nanos; 2], began: now };
             return;
         }
         self.varies = (self.varies * 3 + self.smoothed.abs_diff(nanos)) / 4;
         self.smoothed = (self.smoothed * 7 + nanos) / 8;
-        self.least = self.least.min(nanos);
+        let [here, _] = self.least;
+        self.least = if now.saturating_sub(self.began) > AGE {
+            self.began = now;
+            [nanos, here]
+        } else {
+            let [_, before] = self.least;
+            [here.min(nanos), before]
+        };
     }
 
-    /// The shortest round trip so far; 0 where there was none.
-    pub const fn least(&self) -> u64 {
-        self.least
+    /// The shortest round trip lately; 0 where there was none.
+    pub fn least(&self) -> u64 {
+        let [here, before] = self.least;
+        here.min(before)
     }
 
-    /// When a frame counts as lost, if nothing is heard of it, after so many times that this was so already.
-    pub fn timeout(&self, initial: u64, least: u64, most: u64, times: u32) -> u64 {
-        let once = if self.smoothed == 0 { initial } else { self.smoothed + (self.varies * 4).max(1) };
+    /// A usual round trip; 0 where there was none.
+    pub const fn smoothed(&self) -> u64 {
+        self.smoothed
+    }
+
+    /// After what time a peer that acknowledges nothing, though it waits no longer than `delay` to do so, is asked to, if
+    /// that was so already so many times: two round trips at the least (RFC 8985, 7.2).
+    pub fn timeout(&self, [initial, least, most, delay]: [u64; 4], times: u32) -> u64 {
+        let varies = self.varies.saturating_mul(4).max(self.smoothed);
+        let once =
+            if self.smoothed == 0 { initial } else { self.smoothed.saturating_add(varies).saturating_add(delay) };
         let once = once.max(least);
         once.checked_shl(times.min(40))
             .filter(|nanos| nanos >> times.min(40) == once)
@@ -44,21 +65,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_follow_rfc_6298() {
+    fn timeouts_are_two_round_trips_or_what_they_vary_by() {
         let mut estimator = Estimator::default();
-        assert_eq!(estimator.timeout(500, 10, 1000, 0), 500);
-        estimator.sample(100);
-        assert_eq!(estimator.timeout(500, 10, 1000, 0), 100 + 4 * 50);
-        assert_eq!(estimator.timeout(500, 10, 1000, 1), 600);
-        assert_eq!(estimator.timeout(500, 10, 1000, 2), 1000);
-        assert_eq!(estimator.timeout(500, 10, 1000, u32::MAX), 1000);
+        let bounds = [500, 10, 1000, 7];
+        assert_eq!(estimator.timeout(bounds, 0), 500);
+        estimator.sample(100, 1);
+        assert_eq!(estimator.timeout(bounds, 0), 100 + 4 * 50 + 7);
+        assert_eq!(estimator.timeout(bounds, 1), 614);
+        assert_eq!(estimator.timeout(bounds, 2), 1000);
+        assert_eq!(estimator.timeout(bounds, u32::MAX), 1000);
         for _ in 0..100 {
-            estimator.sample(100);
+            estimator.sample(100, 1);
         }
-        assert_eq!(estimator.timeout(500, 10, 1000, 0), 101);
-        estimator.sample(50);
+        assert_eq!(estimator.timeout(bounds, 0), 207);
+        estimator.sample(50, 1);
         assert_eq!(estimator.least(), 50);
-        estimator.sample(u64::MAX);
-        assert_eq!(estimator.timeout(1, 1, 77, 3), 77);
+        estimator.sample(u64::MAX, 1);
+        assert_eq!(estimator.timeout([1, 1, 77, 0], 3), 77);
+    }
+
+    #[test]
+    fn the_shortest_round_trip_is_forgotten_after_a_while() {
+        let mut estimator = Estimator::default();
+        estimator.sample(50, 1);
+        estimator.sample(90, 2 + AGE);
+        estimator.sample(80, 3 + AGE);
+        assert_eq!(estimator.least(), 50);
+        estimator.sample(95, 4 + AGE * 2);
+        assert_eq!(estimator.least(), 80);
     }
 }

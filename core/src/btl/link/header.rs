@@ -15,7 +15,7 @@ pub const MOVED: u8 = 0x12;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Header {
-    /// Low half-word of the frame's number; in an ack that of the probe which it answers.
+    /// Low half-word of the frame's number; in an ack that of the probe which it answers, or how many frames came twice.
     pub number: U16,
     /// Low half-word of the first number that did not come from the receiver of this frame.
     pub ack: U16,

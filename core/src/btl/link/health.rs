@@ -10,6 +10,9 @@ use super::numbers::widen;
 use super::path::{Path, State, Why};
 use crate::btl::{Endpoint, Event, HEAD, Lost, Peer, Rail};
 
+/// A peer that is probed is not given up before it has missed so many.
+const TRIES: u32 = 32;
+
 impl<R: Rail, C: Checksum> Link<'_, R, C> {
     /// Begins to greet a peer to whom something is to be sent.
     pub(super) fn greet(&mut self, at: u32) {
@@ -89,14 +92,16 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         self.heard(at);
         let from = widen(told.from.get(), ack);
         let came = told.came.map(U64::get);
-        if !self.take_ack(at, ack, from, came.get(..words).unwrap_or(&[])) {
+        let all = from == ack; // the others of several say less
+        if !self.take_ack(at, ack, from, came.get(..words).unwrap_or(&[]), all) {
             return;
         }
         match kind {
             Kind::Ack => {
                 self.counters.acks_received = self.counters.acks_received.wrapping_add(1);
-                if header.body_check.get() != 0 {
-                    self.on_answer(at, header.number.get());
+                match header.body_check.get() {
+                    0 => self.on_doubles(at, header.number.get()),
+                    _ => self.on_answer(at, header.number.get()),
                 }
             }
             Kind::Probe => {
@@ -147,7 +152,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// The peer is there, and knows this side.
     pub(super) fn heard(&mut self, at: u32) {
-        let now = self.now;
+        let (now, first) = (self.now, self.config.initial_timeout.as_nanos());
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         path.heard_at = now;
         if path.kept == 0 && path.state != State::Greeting {
@@ -155,6 +160,11 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         if !path.known {
             path.known = true;
+            // The greeting tells how long a round trip takes, if it was answered at once.
+            let trip = now.saturating_sub(path.owes_since);
+            if path.state == State::Greeting && path.probe_gap == first && trip < first {
+                path.estimator.sample(trip, now);
+            }
             path.owes_since = if path.kept == 0 { 0 } else { now.max(1) };
             match path.state {
                 State::Quiet | State::Greeting => self.up(at),
@@ -192,7 +202,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let now = self.now;
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         path.state = State::Up;
-        path.probe_gap = heartbeat;
+        (path.probe_gap, path.tries) = (heartbeat, 0);
         path.probe_at = if heartbeat == 0 { u64::MAX } else { now.saturating_add(heartbeat) };
         self.set_timer(at);
     }
@@ -316,22 +326,35 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// When the peer counts as dead.
+    /// When the peer counts as dead. One that is probed has to have missed enough of that: who polls seldom hears seldom.
     fn dead_at(&self, at: u32) -> Option<u64> {
         let path = self.paths.get(at as usize)?;
         let within = match path.state {
             State::Greeting => self.config.hello_within,
             _ => self.config.dead_after,
         };
-        let since = self.proven_at(path).max(path.owes_since).max(self.began);
-        (path.owes_since != 0).then_some(since.saturating_add(within.as_nanos()).max(self.grace))
+        let (since, owes) = if self.probes(path) {
+            (self.sign_of_life(path), path.tries >= TRIES)
+        } else {
+            (self.proven_at(path).max(path.owes_since), path.owes_since != 0)
+        };
+        owes.then_some(since.max(self.began).saturating_add(within.as_nanos()).max(self.grace))
+    }
+
+    /// Whether silence is answered by probes.
+    fn probes(&self, path: &Path) -> bool {
+        path.state == State::Up && self.config.heartbeat.as_nanos() != 0
+    }
+
+    /// When the peer was last known to be there, as far as anybody could know.
+    fn sign_of_life(&self, path: &Path) -> u64 {
+        self.proven_at(path).max(if path.kept == 0 { 0 } else { path.owes_since })
     }
 
     /// When the peer last gave a sign of life. Of one that is to acknowledge something, and is probed, to be heard is not
     /// enough: it may be that it hears nothing itself.
     fn proven_at(&self, path: &Path) -> u64 {
-        let probed = path.state == State::Up && self.config.heartbeat.as_nanos() != 0;
-        if probed && path.kept != 0 { path.answered_at } else { path.heard_at }
+        if self.probes(path) && path.kept != 0 { path.answered_at } else { path.heard_at }
     }
 
     pub(super) fn set_timer(&mut self, at: u32) {
@@ -363,7 +386,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             State::Down if path.probe_at <= now => self.try_again(at),
             State::Up => {
                 if self.resend_at(at).is_some_and(|due| due <= now) {
-                    self.time_out(at);
+                    self.look_for_lost(at);
                 }
                 self.keep_up(at);
             }
@@ -392,33 +415,33 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// Asks a silent peer for a sign of life.
     fn keep_up(&mut self, at: u32) {
-        let (now, heartbeat) = (self.now, self.config.heartbeat.as_nanos());
-        let Some(path) = self.paths.get(at as usize) else { return };
-        let proven = self.proven_at(path).max(if path.kept == 0 { 0 } else { path.owes_since });
-        let Some(path) = self.paths.get_mut(at as usize).filter(|path| path.probe_at <= now && heartbeat != 0) else {
+        let (now, heartbeat, again) = (self.now, self.config.heartbeat.as_nanos(), self.config.urgent());
+        let Some(path) = self.paths.get(at as usize).filter(|path| path.probe_at <= now && heartbeat != 0) else {
             return;
         };
-        let due = proven.saturating_add(heartbeat);
+        let due = self.sign_of_life(path).saturating_add(heartbeat);
+        let Some(path) = self.paths.get_mut(at as usize) else { return };
         if due > now {
-            path.probe_at = due;
+            (path.probe_at, path.tries) = (due, 0);
             return;
         }
-        path.probe_at = now.saturating_add(heartbeat);
-        if path.owes_since == 0 {
-            path.owes_since = now.max(1);
+        path.probe_at = now.saturating_add(again);
+        if self.probe(at)
+            && let Some(path) = self.paths.get_mut(at as usize)
+        {
+            path.tries = path.tries.saturating_add(1);
         }
-        self.probe(at);
     }
 
-    fn probe(&mut self, at: u32) {
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
+    /// Whether a probe has left.
+    fn probe(&mut self, at: u32) -> bool {
+        let Some(path) = self.paths.get_mut(at as usize) else { return false };
         if !path.known {
-            self.hello(at);
-            return;
+            return self.hello(at);
         }
         path.probe = path.probe.wrapping_add(1);
         self.counters.probes = self.counters.probes.wrapping_add(1);
-        self.send_ack(at, Kind::Probe);
+        self.send_ack(at, Kind::Probe)
     }
 
     /// Says good-bye, and forgets a peer.

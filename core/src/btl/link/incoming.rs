@@ -133,7 +133,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             return None;
         }
         self.heard(at);
-        self.take_ack(at, ack, 0, &[]);
+        self.take_ack(at, ack, 0, &[], false);
         let path = self.paths.get(at as usize)?;
         let behind = distance(number, path.base);
         if behind >= i64::from(self.config.window) {
@@ -568,22 +568,24 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     /// A frame counts as received; its sender is told soon.
     fn receive(&mut self, at: u32, number: u64, long: bool) {
         self.counters.received = self.counters.received.wrapping_add(1);
-        self.mark(at, number);
+        let news = self.mark(at, number);
         let every = self.config.ack_every;
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         path.owed = path.owed.wrapping_add(1);
         // A long body stays where it is until it is acknowledged, and whoever waits for that must not depend on further calls
-        // here: the reader may have all it wanted, and compute.
-        if long || path.owed >= every {
+        // here: the reader may have all it wanted, and compute. Nor does it wait where something is lost, or found.
+        if long || news || path.owed >= every {
             self.ack_now(at);
         } else {
             self.ack_later(at);
         }
     }
 
-    fn mark(&mut self, at: u32, number: u64) {
-        let Some(path) = self.paths.get(at as usize) else { return };
+    /// Whether there is a new gap before this one, or it fills one.
+    fn mark(&mut self, at: u32, number: u64) -> bool {
+        let Some(path) = self.paths.get(at as usize) else { return false };
         let (mut base, mut top) = (path.base, path.top);
+        let news = distance(number, top) > 0 || (path.has_holes() && number == base);
         if distance(number, top) >= 0 {
             top = number.wrapping_add(1);
         }
@@ -596,10 +598,14 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if let Some(path) = self.paths.get_mut(at as usize) {
             (path.base, path.top) = (base, top);
         }
+        news
     }
 
     fn double(&mut self, at: u32) {
         self.counters.doubles = self.counters.doubles.wrapping_add(1);
+        if let Some(path) = self.paths.get_mut(at as usize) {
+            path.doubles = path.doubles.wrapping_add(1);
+        }
         self.ack_now(at);
     }
 

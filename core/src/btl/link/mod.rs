@@ -64,14 +64,17 @@ mod estimator;
 mod header;
 mod health;
 mod incoming;
+mod loss;
 mod memory;
 mod numbers;
 mod outgoing;
+mod overtaking;
 mod path;
 mod queue;
 #[cfg(test)]
 pub(crate) mod tests;
 mod timers;
+mod window;
 
 use core::cell::Cell;
 
@@ -98,11 +101,14 @@ use outgoing::{HEAD_ROOM, Kept};
 use path::{Path, State};
 use queue::Queue;
 use timers::Timers;
+use window::Window;
 
 /// Events of the raw rail that are dealt with in one poll before the caller has its turn.
 const AT_ONCE: u32 = 64;
-/// Polls after which timers are looked at although the raw rail is never idle.
+/// Polls after which acknowledgements leave although the raw rail is never idle; and after which timers are looked at, which
+/// is better done when all that came has been heard.
 const TURNS: u32 = 16;
+const TIMER_TURNS: u32 = 64;
 
 /// A rail that delivers each frame exactly once, over one that need not. See the [module](self).
 #[derive(Debug)]
@@ -379,8 +385,7 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
                 first,
                 oldest: first,
                 window: self.config.window,
-                allowed: self.config.initial_window,
-                threshold: self.config.window,
+                congestion: Window::new(self.config.initial_window, self.config.window),
                 ..Path::new_zeroed()
             };
         }
@@ -490,8 +495,10 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         }
         self.do_work();
         self.turn = self.turn.wrapping_add(1);
-        if self.turn.is_multiple_of(TURNS) {
+        if self.turn.is_multiple_of(TIMER_TURNS) {
             self.run_timers();
+        }
+        if self.turn.is_multiple_of(TURNS) {
             self.send_acks();
         }
         self.more = true;

@@ -6,6 +6,7 @@ use super::checksum::{Checksum, sum_span};
 use super::header::{HEADER, Header, MOVED, PREFIX, Prefix, TAG, head_check};
 use super::numbers::distance;
 use super::path::State;
+use super::window::Window;
 use super::{Link, lane_of};
 use crate::btl::rail::COPIED;
 use crate::btl::{
@@ -20,9 +21,9 @@ pub(super) const HEAD_ROOM: usize = 64;
 /// The body is the caller's: it is told when it is read no more.
 const IN_PLACE: u8 = 1;
 /// The rail below reads it.
-const READING: u8 = 2;
+pub(super) const READING: u8 = 2;
 /// It left more than once.
-const RESENT: u8 = 4;
+pub(super) const RESENT: u8 = 4;
 /// Acknowledged, or rehomed: waits for the reading to end, then to be told.
 const OVER: u8 = 8;
 /// In the list of those under way.
@@ -30,15 +31,15 @@ const UNDER_WAY: u8 = 16;
 /// In the list of those that wait.
 const WAITS: u8 = 32;
 /// It left at least once.
-const LEFT: u8 = 64;
+pub(super) const LEFT: u8 = 64;
 
 /// A frame that is kept. Its first bytes are in the slot's head, at [`HEADER`].
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Kept {
     pub number: u64,
     /// The how-manieth frame it was when it left last, and when that was.
-    left: u64,
-    left_at: u64,
+    pub left: u64,
+    pub left_at: u64,
     /// All of it behind its own header.
     body: Span,
     cookie: u64,
@@ -68,7 +69,7 @@ pub(super) struct List {
 }
 
 impl List {
-    fn push(&mut self, pool: &mut Pool<'_, Kept>, slot: u32) {
+    pub fn push(&mut self, pool: &mut Pool<'_, Kept>, slot: u32) {
         let name = slot.wrapping_add(1);
         match pool.at_mut(self.tail.wrapping_sub(1)) {
             Some(last) if self.tail != 0 => last.next = name,
@@ -80,7 +81,7 @@ impl List {
         self.tail = name;
     }
 
-    fn remove(&mut self, pool: &mut Pool<'_, Kept>, slot: u32) {
+    pub fn remove(&mut self, pool: &mut Pool<'_, Kept>, slot: u32) {
         let Some(kept) = pool.at(slot) else { return };
         let (previous, next) = (kept.previous, kept.next);
         match pool.at_mut(previous.wrapping_sub(1)) {
@@ -93,8 +94,12 @@ impl List {
         }
     }
 
-    fn first(&self) -> Option<u32> {
+    pub fn first(&self) -> Option<u32> {
         self.head.checked_sub(1)
+    }
+
+    pub fn last(&self) -> Option<u32> {
+        self.tail.checked_sub(1)
     }
 
     pub const fn is_empty(&self) -> bool {
@@ -104,7 +109,7 @@ impl List {
 
 /// Why a frame leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
+pub(super) enum Left {
     Yes,
     /// The rail below has no room.
     Busy,
@@ -367,20 +372,20 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     }
 
     /// The window's entry of a number: the slot of the frame, plus one.
-    fn window_mut(&mut self, at: u32, number: u64) -> Option<&mut u32> {
+    pub(super) fn window_mut(&mut self, at: u32, number: u64) -> Option<&mut u32> {
         let width = self.config.window as usize;
         let place = (number as usize & width.wrapping_sub(1)).wrapping_add((at as usize).wrapping_mul(width));
         self.ring.get_mut(place)
     }
 
-    fn window(&self, at: u32, number: u64) -> Option<u32> {
+    pub(super) fn window(&self, at: u32, number: u64) -> Option<u32> {
         let width = self.config.window as usize;
         let place = (number as usize & width.wrapping_sub(1)).wrapping_add((at as usize).wrapping_mul(width));
         self.ring.get(place)?.checked_sub(1)
     }
 
     /// Sends a kept frame, whatever it was before.
-    fn leave(&mut self, slot: u32) -> Left {
+    pub(super) fn leave(&mut self, slot: u32) -> Left {
         let (Some(handle), Some(kept)) = (self.kept.handle(slot), self.kept.at(slot)) else { return Left::Yes };
         let Some(path) = self.paths.get(kept.path as usize) else { return Left::Yes };
         if !path.raw_known {
@@ -446,7 +451,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     }
 
     /// Puts a frame at the end of those that are to leave.
-    fn wait(&mut self, slot: u32) {
+    pub(super) fn wait(&mut self, slot: u32) {
         let Some(kept) = self.kept.at_mut(slot) else { return };
         let (at, lane) = (kept.path, usize::from(kept.lane != Lane::Control as u8));
         kept.flags |= WAITS;
@@ -458,7 +463,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    fn take_off(&mut self, slot: u32) {
+    pub(super) fn take_off(&mut self, slot: u32) {
         let Some(kept) = self.kept.at_mut(slot) else { return };
         let (at, lane, flags) = (kept.path, usize::from(kept.lane != Lane::Control as u8), kept.flags);
         kept.flags &= !(UNDER_WAY | WAITS);
@@ -482,7 +487,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                     return false;
                 }
                 let Some(slot) = path.waiting.get(lane).and_then(List::first) else { break };
-                if lane == 1 && path.in_flight >= path.allowed.max(1) {
+                if lane == 1 && !path.has_room() {
                     return false; // goes on with the next ack
                 }
                 self.take_off(slot);
@@ -505,142 +510,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         false
     }
 
-    /// The oldest frame under way is taken for lost.
-    fn lose_first(&mut self, at: u32) {
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        let Some(slot) = path.sent.first() else { return };
-        if self.kept.at(slot).is_some_and(|kept| kept.flags & READING != 0) {
-            // It has not left yet: later.
-            let now = self.now;
-            path.left = path.left.wrapping_add(1);
-            let left = path.left;
-            if let Some(kept) = self.kept.at_mut(slot) {
-                (kept.left, kept.left_at) = (left, now);
-            }
-            path.sent.remove(&mut self.kept, slot);
-            path.sent.push(&mut self.kept, slot);
-            return;
-        }
-        self.take_off(slot);
-        self.wait(slot);
-    }
-
-    /// When the oldest frame under way is to be taken for lost.
-    pub(super) fn resend_at(&self, at: u32) -> Option<u64> {
-        let path = self.paths.get(at as usize)?;
-        let kept = self.kept.at(path.sent.first()?)?;
-        let config = &self.config;
-        let [initial, least, most] =
-            [config.initial_timeout, config.least_timeout, config.most_timeout].map(|span| span.as_nanos());
-        Some(kept.left_at.saturating_add(path.estimator.timeout(initial, least, most, path.timeouts)))
-    }
-
-    /// Nothing was heard of the oldest frame in time.
-    pub(super) fn time_out(&mut self, at: u32) {
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        path.timeouts = path.timeouts.saturating_add(1);
-        path.threshold = (path.in_flight / 2).max(2);
-        path.allowed = 2;
-        path.recovered = path.left;
-        self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
-        // All that are under way, or the first would have to wait for room until each of the others has had its own timeout.
-        for _ in 0..path.in_flight {
-            self.lose_first(at);
-        }
-        self.flush(at);
-    }
-
-    /// Takes in that all numbers before `ack` have come, and those from `from` on whose bits are set.
-    pub(super) fn on_ack(&mut self, at: u32, ack: u64, from: u64, words: &[u64]) {
-        let Some(path) = self.paths.get(at as usize) else { return };
-        let (first, next, before) = (path.first, path.next, path.latest);
-        let mut count = 0u32;
-        if distance(ack, first) > 0 {
-            let mut number = first;
-            while number != ack {
-                count = count.wrapping_add(u32::from(self.acknowledged(at, number)));
-                number = number.wrapping_add(1);
-            }
-            if let Some(path) = self.paths.get_mut(at as usize) {
-                path.first = ack;
-            }
-        }
-        for (index, word) in words.iter().enumerate() {
-            let start = from.wrapping_add(index as u64 * 64);
-            // Bits before what is acknowledged already, or beyond the ring of bits, say nothing.
-            let mut new = *word & !self.out_bits(at).word(start);
-            while new != 0 {
-                let number = start.wrapping_add(u64::from(new.trailing_zeros()));
-                new &= new.wrapping_sub(1);
-                // Before what was acknowledged before, others may stand in those numbers' places by now.
-                if distance(number, first) >= 0 && distance(number, ack) >= 0 && distance(number, next) < 0 {
-                    count = count.wrapping_add(u32::from(self.acknowledged(at, number)));
-                }
-            }
-        }
-        if count == 0 {
-            return;
-        }
-        let reorder = u64::from(self.config.reorder);
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        path.timeouts = 0;
-        path.owes_since = if path.kept == 0 { 0 } else { self.now.max(1) };
-        let (latest, recovering) = (path.latest, distance(path.recovered, before) > 0);
-        if path.allowed < path.threshold {
-            path.allowed = path.allowed.saturating_add(count).min(self.config.window);
-        } else if !recovering {
-            path.fraction = path.fraction.saturating_add(count);
-            if path.fraction >= path.allowed {
-                path.fraction = 0;
-                path.allowed = path.allowed.saturating_add(1).min(self.config.window);
-            }
-        }
-        // What left well before something that has come is lost.
-        while let Some(path) = self.paths.get_mut(at as usize)
-            && let Some(kept) = path.sent.first().and_then(|slot| self.kept.at(slot))
-            && kept.left.wrapping_add(reorder) <= latest
-        {
-            if distance(kept.left, path.recovered) > 0 {
-                path.threshold = (path.in_flight / 2).max(2);
-                path.allowed = path.threshold;
-                path.recovered = path.left;
-            }
-            self.lose_first(at);
-        }
-        if self.flush(at) {
-            self.work_later(at);
-        }
-        self.set_timer(at);
-    }
-
-    /// A frame has come. Whether that is news.
-    fn acknowledged(&mut self, at: u32, number: u64) -> bool {
-        self.out_bits(at).set(number);
-        let Some(slot) = self.window(at, number) else { return false };
-        if let Some(entry) = self.window_mut(at, number) {
-            *entry = 0;
-        }
-        let Some(kept) = self.kept.at(slot).copied() else { return false };
-        self.take_off(slot);
-        let now = self.now;
-        if let Some(path) = self.paths.get_mut(at as usize) {
-            path.kept = path.kept.wrapping_sub(1);
-            let trip = now.saturating_sub(kept.left_at);
-            let resent = kept.flags & RESENT != 0;
-            if kept.flags & LEFT != 0 && !resent {
-                path.estimator.sample(trip);
-            }
-            // Which of its two times on the way is meant, if it left twice, only time tells.
-            if !resent || trip >= path.estimator.least() {
-                path.latest = path.latest.max(kept.left);
-            }
-        }
-        self.over(slot);
-        true
-    }
-
     /// A frame is done with, as soon as the rail below is.
-    fn over(&mut self, slot: u32) {
+    pub(super) fn over(&mut self, slot: u32) {
         let Some(kept) = self.kept.at_mut(slot) else { return };
         kept.flags |= OVER;
         if kept.flags & READING != 0 {
@@ -713,8 +584,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     pub(super) fn resume(&mut self, at: u32) {
         let initial = self.config.initial_window;
         let Some(path) = self.paths.get_mut(at as usize) else { return };
-        (path.timeouts, path.allowed, path.threshold) = (0, initial, self.config.window);
-        path.recovered = path.left;
+        (path.timeouts, path.congestion) = (0, Window::new(initial, path.window));
+        (path.latest, path.asked_at) = (path.left, 0);
         path.owes_since = if path.kept == 0 { 0 } else { self.now.max(1) };
         let (mut number, end) = (path.first, path.next);
         while number != end {

@@ -4,6 +4,8 @@ use zerocopy::FromZeros;
 
 use super::estimator::Estimator;
 use super::outgoing::List;
+use super::overtaking::Overtaking;
+use super::window::Window;
 use crate::btl::{Endpoint, Lost};
 
 /// How it stands with a peer.
@@ -67,14 +69,13 @@ pub(super) struct Path {
     /// Frames that left so far, resent ones included; and the latest one that is acknowledged.
     pub left: u64,
     pub latest: u64,
-    /// Congestion window in frames, its fraction, and where slow start ends.
-    pub allowed: u32,
-    pub fraction: u32,
-    pub threshold: u32,
-    /// A loss of a frame that left before this one was dealt with.
-    pub recovered: u64,
-    /// Timeouts in a row.
+    /// Nanoseconds that the latter was on its way and back.
+    pub trip: u64,
+    pub overtaking: Overtaking,
+    pub congestion: Window,
+    /// Times in a row that nothing was heard in time, and when that was last.
     pub timeouts: u32,
+    pub asked_at: u64,
     pub estimator: Estimator,
 
     // What comes in.
@@ -85,8 +86,8 @@ pub(super) struct Path {
     /// Frames that came since the last acknowledgement left.
     pub owed: u32,
     pub ack_due: u64,
-    /// Where the next ack's bits begin, behind `base`.
-    pub ack_part: u32,
+    /// Frames that came twice, as the peer is told.
+    pub doubles: u16,
     /// Deliveries that are taken up.
     pub coming: u32,
 
@@ -99,6 +100,8 @@ pub(super) struct Path {
     pub probe_at: u64,
     pub probe_gap: u64,
     pub probe: u16,
+    /// Probes since the last sign of life.
+    pub tries: u32,
     /// Number of a probe that has to be answered, plus one.
     pub answer: u32,
     /// A greeting has to be sent.
@@ -144,10 +147,13 @@ impl From<Why> for Lost {
     }
 }
 
+// What a link keeps for each peer, beside its windows: the least that 100,000 peers cost.
+const _: () = assert!(size_of::<Path>() <= 368);
+
 impl Path {
     /// Frames of other lanes than control that may leave now, of those that are to leave at all.
     pub const fn has_room(&self) -> bool {
-        self.in_flight < self.allowed
+        self.in_flight < self.congestion.allowed()
     }
 
     /// Frames that were handed up beyond one that has not come.

@@ -97,3 +97,46 @@ fn p15_a_peer_that_is_heard_and_hears_nothing_is_down_for_both() {
     bench.settle();
     bench.check(0, 1, vec![0, 1]);
 }
+
+/// A link that is idle, but for a frame now and then, at a loss of 30 % each way: it is never taken for dead.
+#[test]
+fn p15_a_link_that_loses_a_third_is_not_down_in_hours() {
+    let mut bench = Bench::new(2, 1, Faults { drop: 300, ..Faults::default() }, |_| {});
+    let seconds = 2 * 3600;
+    let mut number = 0;
+    while bench.now < seconds * SECOND {
+        if bench.dice.chance(20) {
+            bench.send(0, 1, Lane::Eager, &bytes(number, 30));
+            number += 1;
+        }
+        bench.run_for(SECOND / 8);
+    }
+    let probes: u64 = bench.ends.iter().map(|end| end.link.counters().probes).sum();
+    assert!(probes > seconds, "{probes}");
+    for end in &bench.ends {
+        assert_eq!((end.link.counters().downs, end.reports.len()), (0, 0));
+    }
+    bench.settle();
+    bench.check(0, 1, (0..number).collect());
+}
+
+/// Whatever it did before, a peer that is gone is noticed in the time that was asked for.
+#[test]
+fn p15_a_dead_peer_is_noticed_in_five_seconds() {
+    for (busy, seed) in [(false, 1), (true, 2), (false, 3)] {
+        let mut bench = Bench::new(2, seed, Faults { drop: 100 * (seed as u32 - 1), ..Faults::default() }, |_| {});
+        for number in 0..20 {
+            bench.send(0, 1, Lane::Eager, &bytes(number, 30));
+            bench.run_for(SECOND / 3);
+        }
+        bench.settle();
+        bench.faults(|faults| faults.silent = true);
+        let since = bench.now;
+        if busy {
+            assert!(bench.try_send(0, 1, Lane::Eager, &bytes(99, 30)).is_ok());
+        }
+        bench.until("it is noticed", |bench| (0..2).all(|end| is_down(bench, end).is_some()));
+        let took = bench.now - since;
+        assert!((3 * SECOND..5 * SECOND + SECOND / 10).contains(&took), "{took}");
+    }
+}

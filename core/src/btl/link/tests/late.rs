@@ -20,7 +20,7 @@ fn p15_b34_an_overtaken_acknowledgement_is_none_of_later_frames() {
         bench.faults(|faults| faults.silent = true);
         assert!(bench.try_send(0, 1, Lane::Eager, &bytes(count, 30)).is_ok());
         let at = bench.ends[0].to[1].0;
-        assert!(bench.ends[0].link.take_ack(at, 2, 2, &[1 << 2]), "of number 4, which was sent");
+        assert!(bench.ends[0].link.take_ack(at, 2, 2, &[1 << 2], true), "of number 4, which was sent");
         assert_eq!(bench.ends[0].link.used(), [1, 0], "window {window}");
         bench.faults(|faults| faults.silent = false);
         bench.settle();

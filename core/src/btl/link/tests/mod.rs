@@ -6,4 +6,5 @@ mod health;
 mod hostile;
 mod late;
 mod moves;
+mod recovery;
 pub(crate) mod wire;

@@ -36,7 +36,8 @@ pub struct Faults {
     pub double: u32,
     pub corrupt: u32,
     pub busy: u32,
-    /// Up to so many nanoseconds more on the way.
+    /// So many nanoseconds more on the way; and up to so many.
+    pub delay: u64,
     pub jitter: u64,
     pub late_body: u32,
     pub in_place: u32,
@@ -93,6 +94,8 @@ struct Pending {
 pub struct State {
     pub now: u64,
     pub faults: Faults,
+    /// Frames of the first end that get lost: number, and how often.
+    pub victims: Vec<(u64, u32)>,
     /// After so many frames the wire breaks.
     pub fuse: Option<(usize, Break)>,
     /// Nothing gets through to this end.
@@ -128,6 +131,7 @@ pub fn wires(count: usize, seed: u64, faults: Faults, lossy: bool) -> Vec<Wire> 
     let state = State {
         now: 0,
         faults,
+        victims: vec![],
         fuse: None,
         deaf: None,
         dice: Dice(seed),
@@ -177,6 +181,12 @@ impl State {
         if let Some((_, how)) = self.fuse.take_if(|(after, _)| self.log.len() > *after) {
             self.strike(how);
         }
+        let number = u16::from_le_bytes([packet.bytes[0], packet.bytes[1]]);
+        let victim = self.victims.iter_mut().find(|(victim, times)| *victim as u16 == number && *times != 0);
+        if let Some((_, times)) = victim.filter(|_| packet.from == 0 && !own) {
+            *times -= 1;
+            return;
+        }
         if self.faults.silent
             || self.deaf == Some(packet.to)
             || self.dice.chance(faults.drop)
@@ -190,7 +200,7 @@ impl State {
             packet.bytes[bit as usize / 8] ^= 1 << (bit % 8);
         }
         for _ in 0..=usize::from(twice) {
-            packet.at = self.now + 1000 + self.dice.below(faults.jitter + 1);
+            packet.at = self.now + 1000 + faults.delay + self.dice.below(faults.jitter + 1);
             packet.body_at = packet.at;
             if packet.bytes.len() > packet.header && self.dice.chance(faults.late_body) {
                 packet.body_at += 1 + self.dice.below(20_000);
