@@ -10,6 +10,7 @@
 //! | [`frames`] | frames of a hostile peer, among an honest one's traffic | no access out of bounds, nothing lost, doubled, spoilt or leaked |
 //! | [`link`] | frames of a hostile peer to a link, whose checks hold, among an honest one's traffic | as for [`frames`] |
 //! | [`modex`] | sets of a peer, well-formed, spoilt and raw | refused, or taken over whole; the own set stays readable |
+//! | [`record`] | a stream of sealed records and sealed datagrams, changed on their way | what is opened was sealed, in its order, once |
 //! | [`ring`] | marks, lengths and credit that the other side of a shared ring made up | all stays within the ring, or is called forged |
 //! | [`segment`] | words that a hostile process writes to the segments of a live shared-memory rail | no access out of bounds, the honest peer is heard, the hostile one is lost |
 //! | [`tcp`] | cards, hellos, verdicts and prefixes of frames | what is read writes back the same, nothing is proved |
@@ -29,6 +30,7 @@ pub mod frames;
 pub mod link;
 pub mod matcher;
 pub mod modex;
+pub mod record;
 pub mod ring;
 pub mod segment;
 pub mod tcp;
@@ -46,6 +48,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("link", link::run),
     ("matcher", matcher::run),
     ("modex", modex::run),
+    ("record", record::run),
     ("ring", ring::run),
     ("segment", segment::run),
     ("tcp", tcp::run),

@@ -3,7 +3,7 @@
 use towline_core::btl::HEAD;
 use towline_tcp::JobKey;
 use towline_udp::card;
-use towline_udp::datagram::{Datagram, What, read, start};
+use towline_udp::datagram::{Datagram, What, inner, read, read_inner, sealed_start, start};
 use towline_udp::hello::{HELLO, Hello};
 use towline_udp::session::{Seal, Side};
 
@@ -26,8 +26,14 @@ pub fn run(data: &[u8]) {
             // The search sees what is compared, and learns marks that way.
             assert_eq!(seal.accepts(start, frame, &proof), proof == seal.proof(start, frame));
         }
+        Ok(Datagram::Sealed { index, number, sealed }) => {
+            assert_eq!([&sealed_start(index, number)[..], sealed].concat(), data);
+        }
         Ok(Datagram::Hello(bytes)) => assert!(Hello::decode(bytes, &key).is_err(), "a stranger's code"),
         Err(_) => {}
+    }
+    if let Ok((what, frame)) = read_inner(data) {
+        assert_eq!([&inner(what)[..], frame].concat(), data);
     }
     if let Some(hello) = data.first_chunk::<HELLO>()
         && let Ok(read) = Hello::read(hello)

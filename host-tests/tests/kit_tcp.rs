@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use towline_host_tests::kit::bench::Setup;
 use towline_host_tests::kit::sockets::Sockets;
 use towline_host_tests::rail_suite;
-use towline_tcp::{Config, JobKey, Rail};
+use towline_tcp::{Config, Encrypt, JobKey, Rail};
 
 fn tcp(change: fn(&mut Config)) -> impl Setup<Rail = Rail> {
     links(1, change)
@@ -44,6 +44,26 @@ mod tight {
         config.direct_connections = 0;
         config.epoll_interval_many_polls = 1;
     }));
+}
+
+/// All connections sealed, and little room.
+mod sealed {
+    use super::*;
+    rail_suite!(tcp(|config| {
+        config.encrypt = Encrypt::Always;
+        config.eager_limit_bytes = 700;
+        config.max_send_size_bytes = 90_000;
+        config.in_place_from_bytes = 600;
+        config.receive_staging_bytes = 1024;
+        config.socket_send_buffer_bytes = Some(16 * 1024);
+        config.socket_receive_buffer_bytes = Some(16 * 1024);
+    }));
+}
+
+/// Matching transports over three sealed connections a pair.
+mod mtl_sealed {
+    use super::*;
+    towline_host_tests::mtl_suite!(links(3, |config| config.encrypt = Encrypt::Always));
 }
 
 /// IPv6 alone.

@@ -14,7 +14,7 @@ use towline_host_tests::kit::bench::{Bench, Setup};
 use towline_host_tests::kit::relay::{Faults, Relay};
 use towline_host_tests::kit::sockets::Sockets;
 use towline_host_tests::mtl_suite;
-use towline_tcp::JobKey;
+use towline_tcp::{Encrypt, JobKey};
 use towline_udp::{Config, Rail};
 
 fn config(rank: u32, link: u8) -> Config {
@@ -35,11 +35,12 @@ fn udp(change: fn(&mut Config)) -> impl Setup<Rail = Rail> {
 }
 
 /// Over a network that does this to datagrams.
-fn through(relay: Rc<RefCell<Relay>>) -> impl Setup<Rail = Rail> {
+fn through(relay: Rc<RefCell<Relay>>, encrypt: Encrypt) -> impl Setup<Rail = Rail> {
     let turns = Rc::clone(&relay);
     let make = move |rank, link| {
         let mut config = config(rank, link);
         config.sign = Some(true);
+        config.encrypt = encrypt;
         let mut relay = relay.borrow_mut();
         config.advertise = Some(relay.address(rank as usize));
         let rail = Rail::new(config).expect("this host has a loopback");
@@ -72,12 +73,22 @@ fn links(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Link<'stati
 
 /// Over networks that do this to datagrams: another one for each link.
 fn links_through(count: usize, faults: Faults, seed: u64) -> impl Setup<Rail = Link<'static, Rail, Crc32c>> {
+    sealed_through(count, faults, seed, Encrypt::Off)
+}
+
+fn sealed_through(
+    count: usize,
+    faults: Faults,
+    seed: u64,
+    encrypt: Encrypt,
+) -> impl Setup<Rail = Link<'static, Rail, Crc32c>> {
     let relays: Vec<_> = (0..8).map(|link| Rc::new(RefCell::new(Relay::new(4, faults, seed + link)))).collect();
     let turns = relays.clone();
     let make = move |rank, link: u8| {
         let mut relay = relays[usize::from(link)].borrow_mut();
         let mut config = config(rank, link);
         config.datagram_bytes = 4000;
+        config.encrypt = encrypt;
         config.advertise = Some(relay.address(rank as usize));
         let rail = Rail::new(config).expect("this host has a loopback");
         relay.connect(rank as usize, rail.address());
@@ -146,14 +157,25 @@ mod ipv6_paced {
     }));
 }
 
+/// All datagrams encrypted, none of them longer than a path carries.
+mod sealed {
+    use super::*;
+    raw_suite!(udp(|config| {
+        config.encrypt = Encrypt::Always;
+        config.datagram_bytes = 1400;
+        config.send_queue_frames = 4;
+        config.frames_kept = 1;
+    }));
+}
+
 /// Over a network that loses every third datagram, doubles, reorders and spoils many, sessions come up, and what arrives of
-/// signed frames is whole.
+/// signed or sealed frames is whole.
 #[test]
 fn sessions_come_up_over_a_bad_network() {
     for seed in 0..20 {
         let faults = Faults { lose: 333, double: 200, delay: 300, spoil: 100 };
         let relay = Rc::new(RefCell::new(Relay::new(3, faults, seed)));
-        let mut bench = Bench::new(through(Rc::clone(&relay)), 3);
+        let mut bench = Bench::new(through(Rc::clone(&relay), [Encrypt::Off, Encrypt::Always][seed as usize % 2]), 3);
         let (bytes, pairs) = (patterned(seed, 40), [(0, 1), (1, 2), (2, 0)]);
         let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 8, len: 40 };
         bench.until("a frame by each way", |bench| {
@@ -219,6 +241,12 @@ mod link_plain {
 mod link_lossy {
     use super::*;
     link_suite!(links_through(1, Faults { lose: 50, double: 20, delay: 50, spoil: 20 }, 1));
+}
+
+/// Sealed, over a network that loses, doubles, reorders and spoils.
+mod link_sealed {
+    use super::*;
+    link_suite!(sealed_through(1, Faults { lose: 50, double: 20, delay: 50, spoil: 20 }, 3, Encrypt::Always));
 }
 
 mod mtl {

@@ -72,6 +72,8 @@ pub use towline_core::convertor::{Layout, LayoutError, Misfit, Piece};
 pub use towline_core::mtl::CommError;
 pub use towline_core::pml::{Counters, EnableError};
 
+pub use towline_tcp::Encrypt;
+
 pub use address::Address;
 pub use builder::{Builder, init};
 pub use communicator::{Communicator, Owned};

@@ -92,6 +92,7 @@ fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread
     let buffer = (config.tcp_socket_bytes != 0).then_some(config.tcp_socket_bytes);
     tcp.link = link;
     tcp.progress_thread = thread;
+    tcp.encrypt = config.encrypt;
     tcp.filter = filter(&config.tcp_include, &config.tcp_exclude);
     tcp.ports = ports("TOWLINE_TCP_PORTS", &config.tcp_ports)?;
     tcp.advertise = advertised("TOWLINE_TCP_ADVERTISE", &config.tcp_advertise, link)?;
@@ -118,6 +119,7 @@ fn open_udp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread
     let mut udp = towline_udp::Config::new(job.job_id(), grid.own_number(), key);
     udp.link = link;
     udp.progress_thread = thread;
+    udp.encrypt = config.encrypt;
     udp.filter = filter(&config.udp_include, &config.udp_exclude);
     udp.within_host = job.local_ranks().is_some_and(|local| local.len() == job.size() as usize);
     udp.ports = ports("TOWLINE_UDP_PORTS", &config.udp_ports)?;

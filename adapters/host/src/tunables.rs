@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use towline_tcp::Encrypt;
+
 use crate::setup::SetupError;
 
 /// One setting as it is in force, for people to read: `towline info` lists them.
@@ -251,6 +253,8 @@ tunables! {
     udp_connect_timeout_ms, "TOWLINE_UDP_CONNECT_TIMEOUT_MS": u32 = 120_000u32, "ms",
         "From the first message to a peer to its answer: a peer that computes answers late";
 
+    encrypt, "TOWLINE_ENCRYPT": Encrypt = Encrypt::Off, "",
+        "When connections of tcp and udp are encrypted: `off`, `between-hosts` (not those that stay on this host) or `always`; ranks where this comes to different things refuse each other. Peers prove in any case that they know the job's key";
     checksum, "TOWLINE_CHECKSUM": bool = false, "",
         "Check tcp's frames by sums of our own, beyond the network's; udp's always are";
     link_window, "TOWLINE_LINK_WINDOW": u32 = 256u32, "",

@@ -5,6 +5,8 @@ use std::time::Duration;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use towline_core::btl::Event;
+use towline_crypt::Encrypt;
+use zeroize::Zeroize;
 
 use crate::framing::PREFIX;
 use crate::interfaces::Filter;
@@ -14,6 +16,12 @@ use crate::rail::Stream;
 /// The secret that all ranks of a job share: whoever does not know it is not let in.
 #[derive(Clone)]
 pub struct JobKey([u8; 32]);
+
+impl Drop for JobKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl JobKey {
     /// The key with these bytes; they should come from a random generator, once per job.
@@ -38,6 +46,11 @@ impl JobKey {
     /// Whether `proof` is what [`prove`](Self::prove) gives; takes the same time for any wrong one.
     pub fn proves(&self, label: &[u8; 16], parts: &[&[u8]], proof: &[u8; 32]) -> bool {
         self.mac(label, parts).verify_slice(proof).is_ok()
+    }
+
+    /// The bytes, for a [handshake](towline_crypt::Handshake).
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
     }
 
     fn mac(&self, label: &[u8; 16], parts: &[&[u8]]) -> Hmac<Sha256> {
@@ -75,6 +88,9 @@ pub struct Config {
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
+    /// When connections are encrypted; the same at all ranks. Whoever has it otherwise is refused. What it costs is told in the
+    /// project's README. Default: [`Encrypt::Off`].
+    pub encrypt: Encrypt,
     /// Whether a thread makes progress on this rail while its user computes, so that whoever is above protects what it shares
     /// with it: said in the attributes, and nothing else. Default `false`.
     pub progress_thread: bool,
@@ -156,6 +172,7 @@ impl Config {
             job,
             rank,
             key,
+            encrypt: Encrypt::Off,
             progress_thread: false,
             link: 0,
             filter: Filter::default(),
@@ -204,7 +221,8 @@ impl Config {
         let into = config.receive_staging_bytes.max(config.max_send_size_bytes + PREFIX as u32);
         let account = frames * size_of::<Place>() as u64 + size_of::<Stream>() as u64;
         let reports = IN_PLACE_MAX as u64 * size_of::<(u32, Event)>() as u64;
-        out + u64::from(into) + account + reports
+        let sealed = if config.encrypt == Encrypt::Off { 0 } else { crate::channel::BYTES as u64 };
+        out + u64::from(into) + account + reports + sealed
     }
 
     /// The same with impossible values made possible.

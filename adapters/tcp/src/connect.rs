@@ -56,7 +56,7 @@ impl Rail {
             let word = self.new_word(WORD_PENDING, slot);
             let deadline = address_deadline.min(attempt.deadline);
             let begun = begin(&self.config, remote).and_then(|socket| {
-                let pending = Pending::outbound(socket, remote, target, self.me(), word, deadline)?;
+                let pending = Pending::outbound(socket, remote, target, word, deadline);
                 pending.register(&self.epoll)?;
                 Ok(pending)
             });
@@ -126,7 +126,12 @@ impl Rail {
     fn attempt_failed(&mut self, target: Target, remote: std::net::SocketAddr, proved: bool, failure: &Failure) {
         self.counters.attempts_failed += 1;
         let link = self.config.link;
-        log::warn!("tcp link {link}: rank {} at {remote}: {failure}", target.rank);
+        if matches!(failure, Failure::Encryption { .. }) {
+            self.counters.refused_encryption += 1;
+            log::error!("tcp link {link}: {remote}: {failure}");
+        } else {
+            log::warn!("tcp link {link}: rank {} at {remote}: {failure}", target.rank);
+        }
         let now = self.now;
         let Some(entry) = self.entry(target.endpoint) else { return };
         let Way::Connecting(mut attempt) = entry.way else { return };
@@ -272,6 +277,7 @@ impl Rail {
             Failure::Hello(BadHello::Malformed) | Failure::Role => &mut self.counters.refused_malformed,
             Failure::Stray(_) => &mut self.counters.refused_stray,
             Failure::Key => &mut self.counters.refused_key,
+            Failure::Encryption { .. } => &mut self.counters.refused_encryption,
         };
         *counter += 1;
         log::info!("tcp link {}: caller {} is refused: {failure}", self.config.link, pending.remote);
@@ -318,7 +324,8 @@ impl Rail {
             }
             return;
         }
-        self.establish(endpoint, pending.socket, remote);
+        let cipher = pending.take_cipher();
+        self.establish(endpoint, pending.socket, remote, cipher);
         self.turn_away_others(endpoint);
     }
 
@@ -344,12 +351,13 @@ impl Rail {
 
     /// The acceptor of one of our attempts has decided.
     fn judged(&mut self, slot: u32, verdict: Verdict) {
-        let Some(pending) = self.take_pending(slot) else { return };
+        let Some(mut pending) = self.take_pending(slot) else { return };
         let Some(target) = pending.target else { return };
         let endpoint = target.endpoint;
         match verdict {
             Verdict::Accepted => {
-                self.establish(endpoint, pending.socket, pending.remote);
+                let cipher = pending.take_cipher();
+                self.establish(endpoint, pending.socket, pending.remote, cipher);
                 self.turn_away_others(endpoint);
             }
             Verdict::Duplicate => {

@@ -28,8 +28,14 @@ pub struct Counters {
     pub refused_stray: u64,
     /// Inbound: the proof is wrong; the caller does not know the job's key.
     pub refused_key: u64,
+    /// Of either direction: the other end encrypts where this one does not, or the other way round.
+    pub refused_encryption: u64,
     /// Inbound: a known peer that is not wanted any more.
     pub refused_peer: u64,
+    /// Connections that ended because what came was not sealed by the peer, or was changed, left out or sent again.
+    pub records_refused: u64,
+    /// Connections that ended in the middle of what was sealed.
+    pub records_cut: u64,
     /// Peers that were lost, for any reason.
     pub lost: u64,
     /// Calls to the kernel that brought bytes of frames.
@@ -48,6 +54,7 @@ impl Counters {
             + self.refused_malformed
             + self.refused_stray
             + self.refused_key
+            + self.refused_encryption
             + self.refused_peer
     }
 }

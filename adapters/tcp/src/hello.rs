@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! initiator                                   acceptor
-//!   Hello{role 1, ranks, nonce}        ->                     88 bytes
-//!                                      <-     Hello{role 2, ranks, nonce} + proof "acceptor"   88 + 32
+//!   Hello{role 1, ranks, nonce, keys}  ->                     136 bytes
+//!                                      <-     Hello{role 2, ranks, nonce, keys} + proof "acceptor"   136 + 32
 //!   proof "initiator"                  ->                     32
 //!                                      <-     verdict + proof "verdict"                         8 + 32
 //! ```
@@ -19,7 +19,7 @@
 //! | 8..10 | version, [`VERSION`] |
 //! | 10 | role: 1 initiator, 2 acceptor |
 //! | 11 | link |
-//! | 12..16 | feature bits; both sides use those that both set |
+//! | 12..16 | features: [`ENCRYPTED`] where this connection is to be; the setting behind that in bits 8 and 9; else zero |
 //! | 16..24 | job |
 //! | 24..28 | rank of who speaks |
 //! | 28..32 | rank of who is meant |
@@ -27,15 +27,22 @@
 //! | 40..48 | instance of who is meant |
 //! | 48..56 | zero |
 //! | 56..88 | nonce |
+//! | 88..136 | a message of the [handshake](towline_crypt::Handshake), where the connection is to be encrypted; else zero |
+//!
+//! Both ends encrypt, or neither: they refuse each other where they differ, and tell why.
+
+use towline_crypt::{Encrypt, MESSAGE};
 
 use crate::config::JobKey;
 
 /// First bytes of a hello.
 pub const MAGIC: [u8; 8] = *b"towl-tcp";
 /// Version of hello and framing.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of a hello.
-pub const HELLO: usize = 88;
+pub const HELLO: usize = 88 + MESSAGE;
+/// The feature bit of who is to encrypt what follows.
+pub const ENCRYPTED: u32 = 1;
 /// Bytes of a proof.
 pub const PROOF: usize = 32;
 /// Bytes of a verdict with its proof.
@@ -57,8 +64,10 @@ pub struct Hello {
     pub role: Role,
     /// Which link.
     pub link: u8,
-    /// What the speaker can do.
-    pub features: u32,
+    /// Whether the speaker encrypts this connection.
+    pub encrypted: bool,
+    /// Its setting, from which that follows.
+    pub encrypt: Encrypt,
     /// Which job.
     pub job: u64,
     /// Rank of who speaks.
@@ -71,6 +80,8 @@ pub struct Hello {
     pub to_instance: u64,
     /// The challenge.
     pub nonce: [u8; 32],
+    /// Its part of the keys; zero where nothing is encrypted.
+    pub keys: [u8; MESSAGE],
 }
 
 /// Why bytes are not a hello.
@@ -116,13 +127,15 @@ impl Hello {
         out[8..10].copy_from_slice(&VERSION.to_le_bytes());
         out[10] = self.role as u8;
         out[11] = self.link;
-        out[12..16].copy_from_slice(&self.features.to_le_bytes());
+        let features = u32::from(self.encrypted) * ENCRYPTED | u32::from(self.encrypt.code()) << 8;
+        out[12..16].copy_from_slice(&features.to_le_bytes());
         out[16..24].copy_from_slice(&self.job.to_le_bytes());
         out[24..28].copy_from_slice(&self.from.to_le_bytes());
         out[28..32].copy_from_slice(&self.to.to_le_bytes());
         out[32..40].copy_from_slice(&self.from_instance.to_le_bytes());
         out[40..48].copy_from_slice(&self.to_instance.to_le_bytes());
-        out[56..].copy_from_slice(&self.nonce);
+        out[56..88].copy_from_slice(&self.nonce);
+        out[88..].copy_from_slice(&self.keys);
         out
     }
 
@@ -146,16 +159,23 @@ impl Hello {
         if bytes[48..56] != [0; 8] {
             return Err(BadHello::Malformed);
         }
+        let features = u32::from_le_bytes(field(bytes, 12));
+        let encrypted = features & ENCRYPTED != 0;
+        let keys: [u8; MESSAGE] = field(bytes, 88);
+        let encrypt = Encrypt::from_code((features >> 8) as u8).filter(|_| features & !(ENCRYPTED | 0x300) == 0);
+        let encrypt = encrypt.filter(|_| encrypted || keys == [0; MESSAGE]).ok_or(BadHello::Malformed)?;
         Ok(Self {
             role,
             link: bytes[11],
-            features: u32::from_le_bytes(field(bytes, 12)),
+            encrypted,
+            encrypt,
             job: u64::from_le_bytes(field(bytes, 16)),
             from: u32::from_le_bytes(field(bytes, 24)),
             to: u32::from_le_bytes(field(bytes, 28)),
             from_instance: u64::from_le_bytes(field(bytes, 32)),
             to_instance: u64::from_le_bytes(field(bytes, 40)),
             nonce: field(bytes, 56),
+            keys,
         })
     }
 }
@@ -226,13 +246,15 @@ mod tests {
         Hello {
             role,
             link: 3,
-            features: 0x0A0B_0C0D,
+            encrypted: true,
+            encrypt: Encrypt::Always,
             job: 0x1122_3344_5566_7788,
             from: 0x0102_0304,
             to: 5,
             from_instance: 6,
             to_instance: 7,
             nonce: std::array::from_fn(|at| at as u8),
+            keys: std::array::from_fn(|at| at as u8 + 32),
         }
     }
 
@@ -244,10 +266,10 @@ mod tests {
     fn golden_bytes() {
         let bytes = hello(Role::Initiator).encode();
         let mut golden = Vec::new();
-        golden.extend_from_slice(b"towl-tcp\x01\x00\x01\x03\x0D\x0C\x0B\x0A");
+        golden.extend_from_slice(b"towl-tcp\x02\x00\x01\x03\x01\x02\x00\x00");
         golden.extend_from_slice(b"\x88\x77\x66\x55\x44\x33\x22\x11\x04\x03\x02\x01\x05\x00\x00\x00");
         golden.extend_from_slice(b"\x06\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
-        golden.extend(0..32u8);
+        golden.extend(0..80u8);
         assert_eq!(bytes[..], golden[..]);
         assert_eq!(Hello::decode(&bytes), Ok(hello(Role::Initiator)));
     }
@@ -258,9 +280,10 @@ mod tests {
         bytes[0] = b'G';
         assert_eq!(Hello::decode(&bytes), Err(BadHello::Foreign));
         let mut bytes = hello(Role::Acceptor).encode();
-        bytes[8] = 2;
-        assert_eq!(Hello::decode(&bytes), Err(BadHello::Version(2)));
-        for (at, value) in [(10, 0), (10, 3), (48, 1), (55, 0x80)] {
+        bytes[8] = 1;
+        assert_eq!(Hello::decode(&bytes), Err(BadHello::Version(1)));
+        // Keys of one that does not encrypt, and features and settings that there are not, among others.
+        for (at, value) in [(10, 0), (10, 3), (48, 1), (55, 0x80), (12, 0), (12, 3), (13, 3), (14, 1)] {
             let mut bytes = hello(Role::Acceptor).encode();
             bytes[at] = value;
             assert_eq!(Hello::decode(&bytes), Err(BadHello::Malformed), "byte {at}");
@@ -300,6 +323,6 @@ mod tests {
     fn golden_proof() {
         let proof = transcript().proof(&JobKey::new([0x42; 32]), Role::Initiator);
         let hex: String = proof.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "766f1b017e2f32e3e161a41f96040fd257eadb138694da62859276bc48e2001f");
+        assert_eq!(hex, "e2e0f27f6b7d8b4caec4b0a57590f8d5640abae2c4785238c5504f4ea076eee3");
     }
 }

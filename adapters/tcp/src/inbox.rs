@@ -1,13 +1,12 @@
 //! What arrives on one connection: a staging buffer from which frames are read, and the sink of a long body.
 
-use std::os::fd::RawFd;
-
 use towline_core::btl::{Cookie, HEAD};
 use towline_core::convertor::Span;
 
 use crate::block::Block;
+use crate::channel::Channel;
 use crate::framing::{Announced, PREFIX, decode};
-use crate::sys::{self, Moved, iovec, piece};
+use crate::sys::{Moved, iovec, piece};
 
 /// Bytes read beyond a long body while long frames follow each other: the next prefix and header, and little of the
 /// body, which is to go to its sink directly.
@@ -96,6 +95,8 @@ pub(crate) enum Filled {
     End,
     /// The connection is broken; the system's error number.
     Broken(i32),
+    /// What came is not what the peer has sealed.
+    Forged,
 }
 
 impl Inbox {
@@ -217,12 +218,12 @@ impl Inbox {
 
     /// Reads from the socket once: to the sink where a body is on its way, else to the staging buffer.
     #[inline]
-    pub(crate) fn fill(&mut self, socket: RawFd) -> Filled {
+    pub(crate) fn fill(&mut self, channel: &mut Channel<'_>) -> Filled {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
         if let State::Sinking(sink) = self.state {
-            return self.fill_sink(socket, sink);
+            return self.fill_sink(channel, sink);
         }
         let limit = if matches!(self.state, State::Held { .. }) { self.staging.len() } else { self.window };
         if limit.saturating_sub(self.end) < SIP && self.start != 0 {
@@ -235,14 +236,14 @@ impl Inbox {
             return Filled::Nothing;
         }
         // SAFETY: `room` bytes from `end` on are in the staging buffer, and free.
-        let moved = unsafe { sys::receive(socket, self.staging.at(self.end), room) };
-        self.took(moved, room, |inbox, bytes| {
+        let moved = unsafe { channel.receive(self.staging.at(self.end), room) };
+        self.took(moved, room, channel, |inbox, bytes| {
             inbox.end += bytes;
             Filled::Some
         })
     }
 
-    fn fill_sink(&mut self, socket: RawFd, sink: Sink) -> Filled {
+    fn fill_sink(&mut self, channel: &mut Channel<'_>, sink: Sink) -> Filled {
         let direct = if sink.skip == 0 { u64::from(sink.rest).min(sink.sink.len() - sink.at) as usize } else { 0 };
         let mut pieces = [piece(std::ptr::null_mut(), 0); PIECES];
         let (mut count, direct) = runs(&sink.sink.window(sink.at, direct as u64), &mut pieces);
@@ -250,8 +251,8 @@ impl Inbox {
             // What the sink does not want, or would take in small runs, goes by the staging buffer.
             let room = self.window;
             // SAFETY: the staging buffer is empty while a body is on its way.
-            let moved = unsafe { sys::receive(socket, self.staging.at(0), room) };
-            return self.took(moved, room, |inbox, bytes| {
+            let moved = unsafe { channel.receive(self.staging.at(0), room) };
+            return self.took(moved, room, channel, |inbox, bytes| {
                 inbox.end = bytes;
                 // SAFETY: whoever gave the sink vouches for it until it is told of the end.
                 unsafe { inbox.absorb() }.map_or(Filled::Some, Filled::Delivered)
@@ -264,8 +265,8 @@ impl Inbox {
             asked += self.appetite;
         }
         // SAFETY: whoever gave the sink vouches for it until it is told of the end; the staging buffer is empty.
-        let moved = unsafe { sys::receive_pieces(socket, &mut pieces[..count]) };
-        self.took(moved, asked, |inbox, bytes| {
+        let moved = unsafe { channel.receive_pieces(&mut pieces[..count]) };
+        self.took(moved, asked, channel, |inbox, bytes| {
             let body = bytes.min(direct);
             inbox.end = bytes - body;
             let rest = sink.rest - body as u32;
@@ -279,11 +280,17 @@ impl Inbox {
     }
 
     #[inline]
-    fn took(&mut self, moved: Moved, asked: usize, taken: impl FnOnce(&mut Self, usize) -> Filled) -> Filled {
+    fn took(
+        &mut self,
+        moved: Moved,
+        asked: usize,
+        channel: &Channel<'_>,
+        taken: impl FnOnce(&mut Self, usize) -> Filled,
+    ) -> Filled {
         match moved {
             Moved::Bytes(bytes) => {
                 // A short read emptied the socket: the next would be for nothing.
-                self.more = bytes >= asked;
+                self.more = bytes >= asked || channel.has_more();
                 taken(self, bytes)
             }
             Moved::Nothing => {
@@ -292,6 +299,7 @@ impl Inbox {
             }
             Moved::End => Filled::End,
             Moved::Broken(number) => Filled::Broken(number),
+            Moved::Forged => Filled::Forged,
         }
     }
 

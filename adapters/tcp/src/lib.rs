@@ -7,6 +7,9 @@
 //! The bytes that travel are read and written by pure functions: [`card`], [`hello`], [`framing`]. Which interfaces and
 //! addresses are used is decided in [`interfaces`] and [`route`]; every tunable is in [`Config`].
 //!
+//! Where [`Config::encrypt`] says so, what follows the hello is sealed by keys that the hello has brought
+//! ([`towline_crypt`]).
+//!
 //! Memory: a connection takes [`Config::bytes_per_connection`] at most, all of it when it comes up; a rail has
 //! `large_buffers` and one more of `max_send_size_bytes` for long bodies that must be packed, touched as they are used. A
 //! long body that lies in one piece is sent from where it lies, and received to where it belongs.
@@ -15,6 +18,7 @@
 
 mod block;
 pub mod card;
+mod channel;
 mod config;
 mod connect;
 mod counters;
@@ -37,4 +41,5 @@ mod watch;
 pub use config::{Config, JobKey};
 pub use counters::Counters;
 pub use rail::{Rail, SetupError};
+pub use towline_crypt::Encrypt;
 pub use tunables::Tunable;

@@ -1,14 +1,14 @@
 //! What waits to leave on one connection: staged frames, bodies in place, and control frames with room of their own.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
 
 use towline_core::btl::Cookie;
 
 use crate::block::Block;
+use crate::channel::Channel;
 use crate::config::Config;
 use crate::large::Large;
-use crate::sys::{self, Moved, iovec, piece};
+use crate::sys::{Moved, iovec, piece};
 
 /// Pieces given to the kernel at once.
 const PIECES: usize = 16;
@@ -62,6 +62,8 @@ pub(crate) struct Outbox {
     /// Large buffers that are held by this connection.
     pub(crate) large_held: u32,
     pub(crate) broken: bool,
+    /// Something sealed, of frames that are no more here, waits to leave.
+    pub(crate) lags: bool,
 }
 
 #[derive(Debug)]
@@ -86,12 +88,13 @@ impl Outbox {
             in_place: 0,
             large_held: 0,
             broken: false,
+            lags: false,
         }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.main.frames.is_empty() && self.control.frames.is_empty()
+        self.main.frames.is_empty() && self.control.frames.is_empty() && !self.lags
     }
 
     /// Whether nothing has left of the frame that is next: other bytes may go before it.
@@ -159,15 +162,22 @@ impl Outbox {
     }
 
     /// Gives the kernel what it takes. `done` is told of bodies that are no longer read.
-    pub(crate) fn flush(&mut self, socket: RawFd, large: &mut Large, mut done: impl FnMut(Cookie)) -> Flush {
+    pub(crate) fn flush(
+        &mut self,
+        channel: &mut Channel<'_>,
+        large: &mut Large,
+        mut done: impl FnMut(Cookie),
+    ) -> Flush {
         while !self.is_empty() {
             let mut pieces = [piece(std::ptr::null_mut(), 0); PIECES];
             let count = self.gather(large, &mut pieces);
             // SAFETY: the pieces lie in rings and large buffers that this connection holds, and in bodies whose sender
             // vouches for them until it is told that they are sent.
-            match unsafe { sys::send_pieces(socket, &mut pieces[..count]) } {
+            let moved = unsafe { channel.send_pieces(&mut pieces[..count]) };
+            self.lags = channel.lags();
+            match moved {
                 Moved::Bytes(bytes) => self.account(bytes, large, &mut done),
-                Moved::Nothing | Moved::End => return Flush::Full,
+                Moved::Nothing | Moved::End | Moved::Forged => return Flush::Full,
                 Moved::Broken(number) => {
                     self.broken = true;
                     return Flush::Broken(number);

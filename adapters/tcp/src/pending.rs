@@ -7,9 +7,11 @@ use std::os::fd::AsRawFd;
 
 use socket2::Socket;
 use towline_core::time::{Duration, Instant};
+use towline_crypt::{Cipher, Encrypt, Handshake, MESSAGE};
 
 use crate::config::Config;
 use crate::hello::{BadHello, HELLO, Hello, MAGIC, PROOF, Role, Transcript, VERDICT, Verdict};
+use crate::options::stays_here;
 use crate::sys::{Epoll, Interest};
 
 /// A caller that says nothing may keep others waiting so long.
@@ -49,8 +51,20 @@ pub(crate) struct Pending {
     stage: Stage,
     interest: Interest,
     transcript: Transcript,
+    keys: Keys,
     out: Buffer,
     inn: Buffer,
+}
+
+/// What the connection is to be encrypted with.
+#[derive(Debug)]
+enum Keys {
+    /// Nothing.
+    None,
+    /// The answer is to come.
+    Begun(Handshake),
+    /// All is there.
+    Agreed(Cipher),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,6 +110,12 @@ pub(crate) enum Failure {
     Stray(&'static str),
     Key,
     Role,
+    /// One end encrypts, the other does not: the rank there, its setting, and the one here.
+    Encryption {
+        rank: u32,
+        there: (bool, Encrypt),
+        here: (bool, Encrypt),
+    },
     TimedOut(&'static str),
 }
 
@@ -108,6 +128,18 @@ impl std::fmt::Display for Failure {
             Self::Stray(what) => write!(f, "another {what} is there"),
             Self::Key => f.write_str("it does not know the job's key"),
             Self::Role => f.write_str("it says hello in the wrong role"),
+            Self::Encryption { rank, there, here } => {
+                let does = |encrypted: bool| if encrypted { "encrypts" } else { "does not encrypt" };
+                write!(
+                    f,
+                    "rank {rank} {} this connection (its setting is `{}`), this rank {} it (its setting is `{}`): set \
+                     TOWLINE_ENCRYPT to the same for all ranks",
+                    does(there.0),
+                    there.1,
+                    does(here.0),
+                    here.1
+                )
+            }
             Self::TimedOut(what) => write!(f, "no {what} in time"),
         }
     }
@@ -115,20 +147,12 @@ impl std::fmt::Display for Failure {
 
 impl Pending {
     /// An outbound connection, begun.
-    pub(crate) fn outbound(
-        socket: Socket,
-        remote: SocketAddr,
-        target: Target,
-        me: Me<'_>,
-        word: u64,
-        deadline: Instant,
-    ) -> io::Result<Self> {
+    pub(crate) fn outbound(socket: Socket, remote: SocketAddr, target: Target, word: u64, deadline: Instant) -> Self {
         let mut pending = Self::new(socket, remote, Stage::Connecting, word, deadline);
-        pending.transcript.initiator = me.hello(Role::Initiator, target.rank, target.instance)?.encode();
         pending.target = Some(target);
         pending.inn.len = HELLO + PROOF;
         pending.interest = Interest::ReadWrite;
-        Ok(pending)
+        pending
     }
 
     /// A connection that a listener took.
@@ -149,10 +173,24 @@ impl Pending {
             target: None,
             stage,
             interest: Interest::Read,
+            keys: Keys::None,
             transcript: Transcript { initiator: [0; HELLO], acceptor: [0; HELLO] },
             out: Buffer { bytes: [0; LONGEST], at: 0, len: 0 },
             inn: Buffer { bytes: [0; LONGEST], at: 0, len: 0 },
         }
+    }
+
+    /// What the connection is encrypted with from its verdict on.
+    pub(crate) fn take_cipher(&mut self) -> Option<Cipher> {
+        match std::mem::replace(&mut self.keys, Keys::None) {
+            Keys::Agreed(cipher) => Some(cipher),
+            Keys::None | Keys::Begun(_) => None,
+        }
+    }
+
+    /// Whether this end encrypts the connection. Both ends see the same: their addresses are equal, or of the loopback.
+    fn encrypts(&self, me: Me<'_>) -> bool {
+        me.config.encrypt.applies(stays_here(&self.socket).unwrap_or(false))
     }
 
     pub(crate) fn register(&self, epoll: &Epoll) -> io::Result<()> {
@@ -235,6 +273,16 @@ impl Pending {
                 Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(Step::Wait),
                 Err(error) => return Err(Failure::System(error)),
             }
+            let Some(target) = self.target else { return Err(Failure::Role) };
+            let mut keys = [0; MESSAGE];
+            let encrypted = self.encrypts(me);
+            if encrypted {
+                let (handshake, question) =
+                    Handshake::begin(me.config.key.bytes()).map_err(|why| Failure::System(io::Error::other(why)))?;
+                (self.keys, keys) = (Keys::Begun(handshake), question);
+            }
+            let hello = me.hello(Role::Initiator, target.rank, target.instance, encrypted, keys);
+            self.transcript.initiator = hello.map_err(Failure::System)?.encode();
             let hello = self.transcript.initiator;
             self.say(&[&hello]);
             self.stage = Stage::AwaitAnswer;
@@ -273,6 +321,11 @@ impl Pending {
         if !self.transcript.proves(&me.config.key, Role::Acceptor, proof) {
             return Err(Failure::Key);
         }
+        let begun = std::mem::replace(&mut self.keys, Keys::None);
+        me.check_encryption(&said, matches!(begun, Keys::Begun(_)))?;
+        if let Keys::Begun(handshake) = begun {
+            self.keys = Keys::Agreed(handshake.finish(&said.keys).map_err(|_| Failure::Key)?);
+        }
         let proof = self.transcript.proof(&me.config.key, Role::Initiator);
         self.say(&[&proof]);
         self.hear(Stage::AwaitVerdict, VERDICT);
@@ -289,13 +342,20 @@ impl Pending {
             return Err(Failure::Stray("rank"));
         }
         self.transcript.initiator = *hello;
-        let own = me.hello(Role::Acceptor, said.from, said.from_instance).map_err(Failure::System)?;
+        let (mut keys, encrypted) = ([0; MESSAGE], self.encrypts(me));
+        if encrypted && said.encrypted {
+            let (cipher, answer) = Handshake::answer(me.config.key.bytes(), &said.keys).map_err(|_| Failure::Key)?;
+            (self.keys, keys) = (Keys::Agreed(cipher), answer);
+        }
+        let own = me.hello(Role::Acceptor, said.from, said.from_instance, encrypted, keys).map_err(Failure::System)?;
         self.transcript.acceptor = own.encode();
         let proof = self.transcript.proof(&me.config.key, Role::Acceptor);
         let hello = self.transcript.acceptor;
         self.say(&[&hello, &proof]);
         self.hear(Stage::AwaitProof, PROOF);
         self.write_out()?;
+        // Told after the answer, so that the caller can tell why as well.
+        me.check_encryption(&said, encrypted)?;
         Ok(Step::Reached)
     }
 
@@ -362,20 +422,31 @@ impl Pending {
 }
 
 impl Me<'_> {
-    fn hello(&self, role: Role, to: u32, to_instance: u64) -> io::Result<Hello> {
+    fn hello(&self, role: Role, to: u32, to_instance: u64, encrypted: bool, keys: [u8; MESSAGE]) -> io::Result<Hello> {
         let mut nonce = [0; 32];
         getrandom::fill(&mut nonce).map_err(io::Error::other)?;
         Ok(Hello {
             role,
             link: self.config.link,
-            features: 0,
+            encrypted,
+            encrypt: self.config.encrypt,
             job: self.config.job,
             from: self.config.rank,
             to,
             from_instance: self.instance,
             to_instance,
             nonce,
+            keys,
         })
+    }
+
+    /// Whether both ends encrypt, or neither.
+    fn check_encryption(&self, said: &Hello, encrypted: bool) -> Result<(), Failure> {
+        if said.encrypted == encrypted {
+            return Ok(());
+        }
+        let (there, here) = ((said.encrypted, said.encrypt), (encrypted, self.config.encrypt));
+        Err(Failure::Encryption { rank: said.from, there, here })
     }
 
     /// Whether a hello is meant for us.

@@ -91,7 +91,8 @@ impl Rail {
         let Way::Up(stream) = &mut entry.way else { return };
         let socket = stream.socket.as_raw_fd();
         let events = &mut self.events;
-        let flushed = stream.outbox.flush(socket, &mut self.large, |cookie| {
+        let (mut channel, _, outbox) = stream.parts();
+        let flushed = outbox.flush(&mut channel, &mut self.large, |cookie| {
             events.push_back((endpoint, Event::Sent(cookie)));
         });
         match flushed {
@@ -161,8 +162,8 @@ impl Rail {
         let Some(entry) = self.peers.get_mut(endpoint as usize).and_then(Option::as_mut) else { return Look::Dry };
         let peer = entry.peer;
         let Way::Up(stream) = &mut entry.way else { return Look::Dry };
-        let socket = stream.socket.as_raw_fd();
-        let inbox = &mut stream.inbox;
+        let remote = stream.remote;
+        let (mut channel, inbox, outbox) = stream.parts();
         for _ in 0..READS {
             if held.is_none() {
                 match inbox.next() {
@@ -185,9 +186,9 @@ impl Rail {
             }
             if !inbox.more {
                 // A broken outbox has nothing to wait for once all that arrived is read.
-                return if stream.outbox.broken { self.ended(endpoint, peer, Lost::Broken) } else { Look::Dry };
+                return if outbox.broken { self.ended(endpoint, peer, Lost::Broken) } else { Look::Dry };
             }
-            let filled = inbox.fill(socket);
+            let filled = inbox.fill(&mut channel);
             self.counters.reads += u64::from(matches!(filled, Filled::Some | Filled::Delivered(_)));
             match filled {
                 Filled::Some | Filled::Nothing => {}
@@ -196,10 +197,23 @@ impl Rail {
                     self.warm(endpoint);
                     return Look::Event(Event::Delivered(cookie));
                 }
-                Filled::End => return self.ended(endpoint, peer, Lost::Broken),
+                Filled::End => {
+                    if channel.is_cut() {
+                        self.counters.records_cut += 1;
+                        log::warn!("tcp: {peer:?} at {remote}: its stream ends in the middle of a record");
+                    }
+                    return self.ended(endpoint, peer, Lost::Broken);
+                }
+                Filled::Forged => {
+                    self.counters.records_refused += 1;
+                    log::error!(
+                        "tcp: {peer:?} at {remote}: what came is forged, or was changed, left out or sent again on the way"
+                    );
+                    return self.ended(endpoint, peer, Lost::Misbehaved);
+                }
                 Filled::Broken(number) => {
                     let error = std::io::Error::from_raw_os_error(number);
-                    log::warn!("tcp: {peer:?} at {}: {error}", stream.remote);
+                    log::warn!("tcp: {peer:?} at {remote}: {error}");
                     let gone = matches!(number, libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH);
                     return self.ended(endpoint, peer, if gone { Lost::TimedOut } else { Lost::Broken });
                 }

@@ -10,8 +10,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use towline_core::btl::attributes::EXCLUSIVITY_LOW;
 use towline_core::btl::{Attributes, Capabilities, Event, Lost, Peer, Ticket};
 use towline_core::time::Instant;
+use towline_crypt::Cipher;
 
 use crate::card::{Card, MAX_ADDRESSES, Reach};
+use crate::channel::{Channel, Sealed};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::framing::{GOODBYE, PREFIX};
@@ -164,8 +166,19 @@ pub(crate) struct Stream {
     pub(crate) word: u64,
     pub(crate) inbox: Inbox,
     pub(crate) outbox: Outbox,
+    /// Keys, where the connection is encrypted.
+    pub(crate) sealed: Option<Box<Sealed>>,
     /// Epoll watches for room to write.
     pub(crate) watches_writes: bool,
+}
+
+impl Stream {
+    /// The way to the socket, with what is received and what is to be sent by it.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (Channel<'_>, &mut Inbox, &mut Outbox) {
+        let channel = Channel { socket: self.socket.as_raw_fd(), sealed: self.sealed.as_deref_mut() };
+        (channel, &mut self.inbox, &mut self.outbox)
+    }
 }
 
 /// A rail could not be made.
@@ -323,7 +336,7 @@ impl Rail {
     }
 
     /// Makes a connection carry frames. All that its messages will need is allocated here.
-    pub(crate) fn establish(&mut self, endpoint: u32, socket: Socket, remote: SocketAddr) {
+    pub(crate) fn establish(&mut self, endpoint: u32, socket: Socket, remote: SocketAddr, cipher: Option<Cipher>) {
         let word = self.new_word(WORD_STREAM, endpoint);
         if let Err(error) = self.epoll.change(socket.as_raw_fd(), Interest::Read, word) {
             log::error!("tcp: cannot watch the connection to {remote}: {error}");
@@ -338,6 +351,7 @@ impl Rail {
             word,
             inbox: Inbox::new(self.config.receive_staging_bytes, self.config.max_send_size_bytes),
             outbox: Outbox::new(&self.config),
+            sealed: cipher.map(Sealed::new),
             watches_writes: false,
         };
         let Some(entry) = self.entry(endpoint) else { return };
@@ -415,9 +429,14 @@ impl Rail {
     pub(crate) fn say_goodbye(&mut self, endpoint: u32) {
         let Some(stream) = self.stream(endpoint) else { return };
         let socket = stream.socket.as_raw_fd();
-        if stream.outbox.is_empty() && stream.outbox.at_boundary() {
+        let (mut channel, _, outbox) = stream.parts();
+        if outbox.is_empty() && outbox.at_boundary() {
             // SAFETY: the goodbye is a constant.
-            let _ = unsafe { sys::send(socket, GOODBYE.as_ptr(), GOODBYE.len()) };
+            let _ = unsafe { channel.send(GOODBYE.as_ptr(), GOODBYE.len()) };
+            if channel.lags() {
+                // SAFETY: there are no pieces.
+                let _ = unsafe { channel.send_pieces(&mut []) };
+            }
         }
         let _ = stream.socket.shutdown(std::net::Shutdown::Write);
         // What is unread at the close would make the kernel send a reset, and that could overtake what we sent.

@@ -17,6 +17,8 @@ pub(crate) enum Moved {
     End,
     /// The connection is broken; the system's error number.
     Broken(i32),
+    /// What came is not what the peer has sealed.
+    Forged,
 }
 
 /// A piece of memory as the kernel takes it.

@@ -15,7 +15,7 @@ use crate::framing::{PREFIX, encode};
 use crate::outbox::{Outbox, Place, Queue};
 use crate::rail::{Granted, PeerEntry, Rail, Way};
 use crate::route;
-use crate::sys::{self, Interest, Moved, piece};
+use crate::sys::{Interest, Moved, piece};
 
 impl RailTrait for Rail {
     fn attributes(&self) -> &Attributes {
@@ -252,12 +252,21 @@ impl Rail {
     unsafe fn launch(&mut self, to: Endpoint, queue: Queue, place: Place, base: *mut u8, len: usize) -> Sent {
         let Some(PeerEntry { way: Way::Up(stream), .. }) = entry(&mut self.peers, to) else { return Sent::Done };
         let mut sent = 0;
-        if stream.outbox.is_empty() {
+        let (mut channel, _, outbox) = stream.parts();
+        if outbox.is_empty() {
             // SAFETY: the caller vouches for the bytes.
-            match unsafe { sys::send(stream.socket.as_raw_fd(), base, len) } {
-                Moved::Bytes(bytes) if bytes == len => return Sent::Done,
+            let moved = unsafe { channel.send(base, len) };
+            outbox.lags = channel.lags();
+            match moved {
+                Moved::Bytes(bytes) if bytes == len => {
+                    if !outbox.lags {
+                        return Sent::Done;
+                    }
+                    self.mark_sending(to.0);
+                    return Sent::Staged;
+                }
                 Moved::Bytes(bytes) => sent = bytes as u32,
-                Moved::Nothing | Moved::End => {}
+                Moved::Nothing | Moved::End | Moved::Forged => {}
                 Moved::Broken(_) => {
                     stream.outbox.broken = true;
                     stream.inbox.more = true;
@@ -306,7 +315,7 @@ impl Rail {
         let Some(PeerEntry { way: Way::Up(stream), .. }) = entry(&mut self.peers, to) else {
             return Err(self.not_up(to));
         };
-        let outbox = &mut stream.outbox;
+        let (mut channel, inbox, outbox) = stream.parts();
         if outbox.broken {
             return Err(SendError::Unreachable);
         }
@@ -325,13 +334,21 @@ impl Rail {
         if outbox.is_empty() {
             let mut pieces = [piece(base, len), piece(body, body_len)];
             // SAFETY: both pieces are readable, the second one by the caller's word.
-            match unsafe { sys::send_pieces(stream.socket.as_raw_fd(), &mut pieces) } {
-                Moved::Bytes(bytes) if bytes == len + body_len => return Ok(Sent::Done),
+            let moved = unsafe { channel.send_pieces(&mut pieces) };
+            outbox.lags = channel.lags();
+            match moved {
+                Moved::Bytes(bytes) if bytes == len + body_len => {
+                    if !outbox.lags {
+                        return Ok(Sent::Done);
+                    }
+                    self.mark_sending(to.0);
+                    return Ok(Sent::Staged); // sealed, so the body is free
+                }
                 Moved::Bytes(bytes) => sent = bytes as u32,
-                Moved::Nothing | Moved::End => {}
+                Moved::Nothing | Moved::End | Moved::Forged => {}
                 Moved::Broken(_) => {
                     outbox.broken = true;
-                    stream.inbox.more = true;
+                    inbox.more = true;
                     self.mark_ready(to.0);
                     return Err(SendError::Unreachable);
                 }

@@ -35,6 +35,7 @@ impl Config {
             None => String::new(),
         };
         vec![
+            one("encrypt", &self.encrypt, "", "when connections are encrypted: off, between-hosts, always"),
             one("filter.include", &self.filter.include.join(","), "", "interfaces that alone are used; empty: all"),
             one("filter.exclude", &exclude, "", "interfaces that are not used"),
             one("ports", &format!("{}-{}", self.ports.start(), self.ports.end()), "", "ports to listen on; 0: any"),

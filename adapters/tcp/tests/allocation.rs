@@ -8,7 +8,7 @@ use std::cell::Cell;
 use common::*;
 use towline_core::btl::{Cookie, Delivery, Event, Lane, Rail as _, SendError, Sent, Shape};
 use towline_core::convertor::Span;
-use towline_tcp::Rail;
+use towline_tcp::{Encrypt, Rail};
 
 struct Counting;
 
@@ -34,15 +34,25 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 /// The kernel takes little at once, so that frames wait with the rail.
-fn narrow(rank: u32) -> Rail {
+fn narrow(rank: u32, encrypt: Encrypt) -> Rail {
     let mut config = config(rank);
+    config.encrypt = encrypt;
     config.socket_send_buffer_bytes = Some(128 * 1024);
     Rail::new(config).unwrap()
 }
 
 #[test]
 fn messages_of_all_sizes_travel_without_the_allocator() {
-    let (mut world, endpoints) = World::acquainted((0..3).map(narrow).collect());
+    without_the_allocator(Encrypt::Off);
+}
+
+#[test]
+fn sealed_messages_of_all_sizes_travel_without_the_allocator() {
+    without_the_allocator(Encrypt::Always);
+}
+
+fn without_the_allocator(encrypt: Encrypt) {
+    let (mut world, endpoints) = World::acquainted((0..3).map(|rank| narrow(rank, encrypt)).collect());
     for (from, row) in endpoints.iter().enumerate() {
         for to in (0..3).filter(|to| *to != from) {
             world.send(from, row[to], b"connect");

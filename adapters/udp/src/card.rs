@@ -50,7 +50,7 @@ mod tests {
         let addresses = vec![Reach { address: "192.0.2.1".parse().unwrap(), prefix: 24, port: 9 }];
         let card = Card { link: 1, job: 2, instance: 3, host: 4, rank: 5, addresses };
         let good = encode(&card);
-        assert_eq!(good[..12], *b"twud\x01\0\0\0twtc");
+        assert_eq!(good[..12], *b"twud\x02\0\0\0twtc");
         assert_eq!(decode(&good), Ok(card));
         assert_eq!(decode(&[]), Err(Unreachable::NoCard));
         for len in 1..good.len() {

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use towline_tcp::JobKey;
 use towline_tcp::interfaces::Filter;
+use towline_tcp::{Encrypt, JobKey};
 
-use crate::datagram::PREFIX;
+use crate::datagram::{PREFIX, SEALED};
 use crate::inbox::SLOT;
 
 /// Longest datagram over IPv4, and little less than over IPv6.
@@ -34,6 +34,9 @@ pub struct Config {
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
+    /// When datagrams are encrypted; the same at all ranks. Whoever has it otherwise is refused. Encrypted ones are not signed
+    /// besides. Default: [`Encrypt::Off`].
+    pub encrypt: Encrypt,
     /// Number of this link among those of the process. Link `n` speaks to link `n` of the peer; each is a rail of its own, and
     /// uses another interface where there are several.
     pub link: u8,
@@ -91,6 +94,7 @@ impl Config {
             job,
             rank,
             key,
+            encrypt: Encrypt::Off,
             link: 0,
             progress_thread: false,
             filter: Filter::default(),
@@ -171,4 +175,4 @@ impl Config {
 /// what a receiver's kernel keeps.
 const AUTOMATIC: u32 = 16_352;
 
-const _: () = assert!(PREFIX < LEAST as usize && SLOT >= MOST as usize);
+const _: () = assert!(PREFIX + SEALED < LEAST as usize && SLOT >= MOST as usize);

@@ -26,6 +26,10 @@ pub struct Counters {
     pub dropped_malformed: u64,
     /// Dropped: of no session that there is, or without its proof; what is left of an older session looks so.
     pub dropped_unproved: u64,
+    /// Dropped: sent again, or so late that nobody knows.
+    pub dropped_again: u64,
+    /// Peers that encrypt where this end does not, or the other way round: they are lost.
+    pub refused_encryption: u64,
     /// Dropped hellos: the code is wrong; the speaker does not know the job's key.
     pub dropped_key: u64,
     /// Dropped hellos: another job, link, rank or instance is meant, or a peer that is not known or wanted now.
@@ -43,6 +47,7 @@ impl Counters {
             + self.dropped_version
             + self.dropped_malformed
             + self.dropped_unproved
+            + self.dropped_again
             + self.dropped_key
             + self.dropped_stray
     }

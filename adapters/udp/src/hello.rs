@@ -19,7 +19,7 @@
 //! | 0 | kind, `H` |
 //! | 1 | [version](crate::datagram::VERSION) |
 //! | 2 | link |
-//! | 3 | stage: 0 calls, 1 knows, 2 up; 4 added: its datagrams are to be signed |
+//! | 3 | stage: 0 calls, 1 knows, 2 up; 4 added: its datagrams are to be signed; 8 added: encrypted; 16 or 32 added: the setting behind that, `between-hosts` or `always` |
 //! | 4..8 | `"twud"` |
 //! | 8..16 | job |
 //! | 16..20 | rank of who speaks |
@@ -29,18 +29,21 @@
 //! | 40..44 | number of who is meant at who speaks |
 //! | 44..60 | nonce of who speaks: the challenge |
 //! | 60..76 | nonce of who is meant, as far as it is known: the answer to its challenge |
-//! | 76..108 | code |
+//! | 76..124 | where datagrams are encrypted, a message of the [handshake](towline_crypt::Handshake), else zero: of the lower rank the first, for its challenge; of the other one the answer, once it knows the first |
+//! | 124..156 | code |
 
-use towline_tcp::JobKey;
+use towline_crypt::MESSAGE;
+use towline_tcp::{Encrypt, JobKey};
 
 use crate::datagram::{BadDatagram, KIND_HELLO, VERSION};
 
 /// Bytes of a hello.
-pub const HELLO: usize = 108;
+pub const HELLO: usize = 108 + MESSAGE;
 
 const MAGIC: [u8; 4] = *b"twud";
 const CODE: usize = 32;
 const SIGNS: u8 = 4;
+const ENCRYPTED: u8 = 8;
 const LABEL: &[u8; 16] = b"towlineudp hello";
 
 /// A challenge.
@@ -66,6 +69,10 @@ pub struct Hello {
     pub stage: Stage,
     /// Whether it wants datagrams to be signed.
     pub signs: bool,
+    /// Whether it encrypts datagrams.
+    pub encrypted: bool,
+    /// Its setting, from which that follows.
+    pub encrypt: Encrypt,
     /// Which job.
     pub job: u64,
     /// Rank of who speaks.
@@ -82,6 +89,8 @@ pub struct Hello {
     pub nonce: Nonce,
     /// The challenge that is answered.
     pub echo: Nonce,
+    /// Its part of the keys, or zero.
+    pub keys: [u8; MESSAGE],
 }
 
 /// Why a hello is not believed.
@@ -110,7 +119,8 @@ impl Hello {
     pub fn encode(&self, key: &JobKey) -> [u8; HELLO] {
         let mut out = [0; HELLO];
         let signs = if self.signs { SIGNS } else { 0 };
-        out[..4].copy_from_slice(&[KIND_HELLO, VERSION, self.link, self.stage as u8 | signs]);
+        let encrypted = if self.encrypted { ENCRYPTED } else { 0 } | self.encrypt.code() << 4;
+        out[..4].copy_from_slice(&[KIND_HELLO, VERSION, self.link, self.stage as u8 | signs | encrypted]);
         out[4..8].copy_from_slice(&MAGIC);
         out[8..16].copy_from_slice(&self.job.to_le_bytes());
         out[16..20].copy_from_slice(&self.from.to_le_bytes());
@@ -120,6 +130,7 @@ impl Hello {
         out[40..44].copy_from_slice(&self.index.to_le_bytes());
         out[44..60].copy_from_slice(&self.nonce);
         out[60..76].copy_from_slice(&self.echo);
+        out[76..124].copy_from_slice(&self.keys);
         let code = key.prove(LABEL, &[&out[..HELLO - CODE]]);
         out[HELLO - CODE..].copy_from_slice(&code);
         out
@@ -137,16 +148,24 @@ impl Hello {
         if version != VERSION {
             return Err(BadDatagram::Version(version));
         }
-        let (signs, stage) = match stage {
-            0 | SIGNS => (stage != 0, Stage::Calls),
-            1 | 5 => (stage != 1, Stage::Knows),
-            2 | 6 => (stage != 2, Stage::Up),
+        let (signs, encrypted) = (stage & SIGNS != 0, stage & ENCRYPTED != 0);
+        let encrypt = Encrypt::from_code(stage >> 4).ok_or(BadDatagram::Malformed)?;
+        let stage = match stage & 3 {
+            0 => Stage::Calls,
+            1 => Stage::Knows,
+            2 => Stage::Up,
             _ => return Err(BadDatagram::Malformed),
         };
+        let keys: [u8; MESSAGE] = field(bytes, 76);
+        if !encrypted && keys != [0; MESSAGE] {
+            return Err(BadDatagram::Malformed);
+        }
         Ok(Self {
             link,
             stage,
             signs,
+            encrypted,
+            encrypt,
             job: u64::from_le_bytes(field(bytes, 8)),
             from: u32::from_le_bytes(field(bytes, 16)),
             to: u32::from_le_bytes(field(bytes, 20)),
@@ -155,6 +174,7 @@ impl Hello {
             index: u32::from_le_bytes(field(bytes, 40)),
             nonce: field(bytes, 44),
             echo: field(bytes, 60),
+            keys,
         })
     }
 
@@ -184,6 +204,8 @@ mod tests {
             link: 3,
             stage: Stage::Knows,
             signs: true,
+            encrypted: true,
+            encrypt: Encrypt::Always,
             job: 0x1122_3344_5566_7788,
             from: 0x0102_0304,
             to: 5,
@@ -192,6 +214,7 @@ mod tests {
             index: 8,
             nonce: [9; 16],
             echo: [10; 16],
+            keys: [11; MESSAGE],
         }
     }
 
@@ -199,9 +222,10 @@ mod tests {
     fn golden_bytes() {
         let key = JobKey::new([0x5A; 32]);
         let bytes = hello().encode(&key);
-        let mut golden = b"H\x01\x03\x05twud\x88\x77\x66\x55\x44\x33\x22\x11\x04\x03\x02\x01\x05\0\0\0".to_vec();
+        let mut golden = b"H\x02\x03\x2dtwud\x88\x77\x66\x55\x44\x33\x22\x11\x04\x03\x02\x01\x05\0\0\0".to_vec();
         golden.extend_from_slice(b"\x06\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0\0");
         golden.extend_from_slice(&[[9; 16], [10; 16]].concat());
+        golden.extend_from_slice(&[11; MESSAGE]);
         assert_eq!(bytes[..HELLO - CODE], golden);
         assert_eq!(Hello::decode(&bytes, &key), Ok(hello()));
     }

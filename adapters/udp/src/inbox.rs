@@ -145,13 +145,22 @@ impl Inbox {
         }
     }
 
-    /// Keeps what is behind the first `skip` bytes of a datagram for the reader.
+    /// Puts what was opened into the place of what came.
     #[inline]
-    pub(crate) fn hold(&mut self, it: Arrived, skip: usize, endpoint: u32) -> Option<FrameId> {
+    pub(crate) fn put(&mut self, it: Arrived, skip: usize, bytes: &[u8]) {
+        let from = usize::from(it.slot) * SLOT + it.at as usize + skip;
+        if let Some(place) = self.memory.get_mut(from..from + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// Keeps `len` bytes of a datagram for the reader, behind the first `skip`.
+    #[inline]
+    pub(crate) fn hold(&mut self, it: Arrived, skip: usize, len: usize, endpoint: u32) -> Option<FrameId> {
         let index = self.free_held.pop()?;
         let held = self.held.get_mut(usize::from(index))?;
         let generation = held.generation.wrapping_add(1);
-        let (at, len) = (it.at + skip as u32, it.len.saturating_sub(skip as u32));
+        let (at, len) = (it.at + skip as u32, it.len.saturating_sub(skip as u32).min(len as u32));
         *held = Held { taken: true, generation, endpoint, slot: it.slot, at, len };
         if let Some(slot) = self.slots.get_mut(usize::from(it.slot)) {
             slot.pins += 1;

@@ -1,5 +1,6 @@
 //! How two ends come to a session, told as what each hello that is heard makes of it. No socket, no clock.
 
+use towline_crypt::{Cipher, Handshake, MESSAGE, Window};
 use towline_tcp::JobKey;
 
 use crate::hello::{Hello, Nonce, Stage};
@@ -14,7 +15,19 @@ pub(crate) struct Meeting {
     next: Nonce,
     /// The other's challenge, if it has answered ours.
     answered: Option<Nonce>,
+    keys: Keys,
     session: Option<Session>,
+}
+
+/// What of the keys of the next session is there, where datagrams are encrypted. The lower rank begins the handshake, with
+/// whatever it says; the other one answers who has answered its challenge, and is so known to be there.
+#[derive(Debug)]
+enum Keys {
+    None,
+    /// The lower rank's, for the challenge `next`.
+    Begun(Handshake, [u8; MESSAGE]),
+    /// The other one's: for whose challenge, with which message, the keys, and what it answers.
+    Answered(Nonce, [u8; MESSAGE], Cipher, [u8; MESSAGE]),
 }
 
 /// What two ends have agreed on.
@@ -28,6 +41,19 @@ pub(crate) struct Session {
     pub(crate) out: Seal,
     /// Proves what we get.
     pub(crate) into: Seal,
+    pub(crate) sealed: Option<Sealed>,
+    /// Our part of its keys.
+    keys: [u8; MESSAGE],
+}
+
+/// What seals the datagrams of a session.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) cipher: Cipher,
+    /// Number of the next that leaves.
+    pub(crate) next: u64,
+    /// Those that have come.
+    pub(crate) came: Window,
 }
 
 /// What came of a hello.
@@ -42,11 +68,20 @@ pub(crate) struct Heard {
 impl Meeting {
     /// `base` is who we are and who is meant; `next` was drawn at random.
     pub(crate) const fn new(base: Hello, next: Nonce) -> Self {
-        Self { base, next, answered: None, session: None }
+        Self { base, next, answered: None, keys: Keys::None, session: None }
     }
 
     pub(crate) const fn session(&self) -> Option<&Session> {
         self.session.as_ref()
+    }
+
+    pub(crate) fn session_mut(&mut self) -> Option<&mut Session> {
+        self.session.as_mut()
+    }
+
+    /// Our own hello, all but stage, nonce and echo.
+    pub(crate) const fn base(&self) -> &Hello {
+        &self.base
     }
 
     /// Whether a hello is from the other end of this pair to this one.
@@ -58,15 +93,56 @@ impl Meeting {
     }
 
     /// What to say where nothing was heard for a while.
-    pub(crate) fn call(&self) -> Hello {
+    pub(crate) fn call(&mut self, key: &JobKey) -> Hello {
         match self.answered {
-            Some(echo) => self.say(Stage::Knows, self.next, echo),
-            None => self.say(Stage::Calls, self.next, [0; 16]),
+            Some(echo) => self.say(Stage::Knows, echo, key),
+            None => self.say(Stage::Calls, [0; 16], key),
         }
     }
 
-    fn say(&self, stage: Stage, nonce: Nonce, echo: Nonce) -> Hello {
-        Hello { stage, nonce, echo, ..self.base }
+    /// Something on the way to the next session.
+    fn say(&mut self, stage: Stage, echo: Nonce, key: &JobKey) -> Hello {
+        if self.base.encrypted && self.begins() && matches!(self.keys, Keys::None) {
+            // If there are none now, what is said is of no use, and said again.
+            self.keys = Handshake::begin(key.bytes()).map_or(Keys::None, |(begun, said)| Keys::Begun(begun, said));
+        }
+        let keys = match &self.keys {
+            Keys::Begun(_, said) => *said,
+            Keys::Answered(whom, _, _, said) if *whom == echo => *said,
+            _ => [0; MESSAGE],
+        };
+        Hello { stage, nonce: self.next, echo, keys, ..self.base }
+    }
+
+    /// Of two that encrypt, whether this is the one that begins.
+    const fn begins(&self) -> bool {
+        self.base.from < self.base.to
+    }
+
+    /// The one that does not begin has seen that who says this is there: answers. Whether it can.
+    fn answer_keys(&mut self, hello: &Hello, key: &JobKey) -> bool {
+        if !self.base.encrypted || self.begins() {
+            return true;
+        }
+        if matches!(&self.keys, Keys::Answered(whom, what, ..) if (*whom, *what) == (hello.nonce, hello.keys)) {
+            return true;
+        }
+        match Handshake::answer(key.bytes(), &hello.keys) {
+            Ok((cipher, said)) => self.keys = Keys::Answered(hello.nonce, hello.keys, cipher, said),
+            Err(_) => return false,
+        }
+        true
+    }
+
+    /// The keys for a session with who says this, and our part of them: `None` where they are not to be had. Nothing where
+    /// nothing is encrypted.
+    fn take_keys(&mut self, hello: &Hello) -> Option<(Option<Cipher>, [u8; MESSAGE])> {
+        match std::mem::replace(&mut self.keys, Keys::None) {
+            _ if !self.base.encrypted => Some((None, [0; MESSAGE])),
+            Keys::Begun(begun, said) => Some((Some(begun.finish(&hello.keys).ok()?), said)),
+            Keys::Answered(_, _, cipher, said) => Some((Some(cipher), said)),
+            Keys::None => None,
+        }
     }
 
     /// Takes in a hello whose code is right and that [concerns](Self::concerns) this pair. `fresh` is drawn at random for each
@@ -76,24 +152,38 @@ impl Meeting {
         if let Some(session) = &self.session
             && (session.own, session.theirs) == (hello.echo, hello.nonce)
         {
-            return answer(self.say(Stage::Up, session.own, session.theirs)); // ours to it was lost
+            return answer(session.hello(&self.base)); // ours to it was lost
         }
         if hello.echo != self.next {
             // Perhaps an old one: whoever says it must answer our challenge first.
-            return answer(self.say(Stage::Calls, self.next, hello.nonce));
+            return answer(self.say(Stage::Calls, hello.nonce, key));
+        }
+        if !self.answer_keys(hello, key) {
+            return Heard::default();
         }
         self.answered = Some(hello.nonce);
         if hello.stage == Stage::Calls {
-            return answer(self.say(Stage::Knows, self.next, hello.nonce));
+            return answer(self.say(Stage::Knows, hello.nonce, key));
         }
+        let Some((cipher, keys)) = self.take_keys(hello) else { return Heard::default() };
         let own = std::mem::replace(&mut self.next, fresh);
         self.answered = None;
         let here = Side { rank: self.base.from, instance: self.base.from_instance, nonce: own };
         let there = Side { rank: hello.from, instance: hello.from_instance, nonce: hello.nonce };
         let signed = self.base.signs || hello.signs;
         let [out, into] = [(here, there), (there, here)].map(|(from, to)| Seal::new(key, from, to, signed));
-        self.session = Some(Session { own, theirs: hello.nonce, index: hello.index, out, into });
-        Heard { established: true, ..answer(self.say(Stage::Up, own, hello.nonce)) }
+        let sealed = cipher.map(|cipher| Sealed { cipher, next: 0, came: Window::new() });
+        let session = Session { own, theirs: hello.nonce, index: hello.index, out, into, sealed, keys };
+        let said = session.hello(&self.base);
+        self.session = Some(session);
+        Heard { established: true, ..answer(said) }
+    }
+}
+
+impl Session {
+    /// That it is there.
+    fn hello(&self, base: &Hello) -> Hello {
+        Hello { stage: Stage::Up, nonce: self.own, echo: self.theirs, keys: self.keys, ..*base }
     }
 }
 
@@ -101,15 +191,23 @@ impl Meeting {
 mod tests {
     use proptest::prelude::*;
 
+    use towline_tcp::Encrypt;
+
     use super::*;
 
     const KEY: JobKey = JobKey::new([3; 32]);
 
     fn end(rank: u32, signs: bool, nonce: u8) -> Meeting {
+        end_of(rank, signs, false, nonce)
+    }
+
+    fn end_of(rank: u32, signs: bool, encrypted: bool, nonce: u8) -> Meeting {
         let base = Hello {
             link: 0,
             stage: Stage::Calls,
             signs,
+            encrypted,
+            encrypt: if encrypted { Encrypt::Always } else { Encrypt::Off },
             job: 1,
             from: rank,
             to: 1 - rank,
@@ -118,6 +216,7 @@ mod tests {
             index: rank + 20,
             nonce: [0; 16],
             echo: [0; 16],
+            keys: [0; MESSAGE],
         };
         Meeting::new(base, [nonce; 16])
     }
@@ -125,20 +224,29 @@ mod tests {
     fn understand_each_other(one: &Meeting, other: &Meeting) -> bool {
         let (Some(one), Some(other)) = (one.session(), other.session()) else { return false };
         let goes = |from: &Seal, to: &Seal| to.accepts(&[0; 8], b"frame", &from.proof(&[0; 8], b"frame"));
-        goes(&one.out, &other.into) && goes(&other.out, &one.into)
+        let reads = |from: &Session, to: &Session| match (&from.sealed, &to.sealed) {
+            (None, None) => true,
+            (Some(from), Some(to)) => {
+                let (mut sealed, mut open) = ([0; 21], [0; 21]);
+                from.cipher.seal_as(9, b"frame", &mut sealed);
+                to.cipher.open_as(9, &sealed, &mut open) == Ok(5) && open[..5] == *b"frame"
+            }
+            _ => false,
+        };
+        goes(&one.out, &other.into) && goes(&other.out, &one.into) && reads(one, other) && reads(other, one)
     }
 
     #[test]
     fn four_hellos_make_a_session_and_a_repeated_one_is_answered_again() {
         let (mut a, mut b) = (end(0, false, 1), end(1, true, 2));
-        let to_b = b.hear(&a.call(), [4; 16], &KEY).answer.expect("an answer");
+        let to_b = b.hear(&a.call(&KEY), [4; 16], &KEY).answer.expect("an answer");
         assert!(b.session().is_none(), "whoever called may have done so long ago");
         let knows = a.hear(&to_b, [3; 16], &KEY).answer.expect("an answer");
         assert!(a.session().is_none() && knows.stage == Stage::Knows);
         let up = b.hear(&knows, [4; 16], &KEY);
         assert!(up.established);
         for lost in [true, false] {
-            let again = b.hear(&a.call(), [5; 16], &KEY);
+            let again = b.hear(&a.call(&KEY), [5; 16], &KEY);
             assert!(!again.established && again.answer == up.answer, "lost: {lost}");
         }
         let end = a.hear(&up.answer.expect("an answer"), [6; 16], &KEY);
@@ -149,10 +257,15 @@ mod tests {
 
     #[test]
     fn whoever_begins_anew_is_met_anew_and_old_hellos_bring_no_session_back() {
-        let (mut a, mut b) = (end(0, false, 1), end(1, false, 2));
+        whoever_begins_anew(false);
+        whoever_begins_anew(true);
+    }
+
+    fn whoever_begins_anew(encrypted: bool) {
+        let (mut a, mut b) = (end_of(0, false, encrypted, 1), end_of(1, false, encrypted, 2));
         let mut heard = vec![];
         let mut meet = |a: &mut Meeting, b: &mut Meeting, nonce: u8| {
-            let mut said = Some(a.call());
+            let mut said = Some(a.call(&KEY));
             for turn in 0u8.. {
                 let Some(hello) = said else { break };
                 let fresh = [nonce + turn; 16];
@@ -166,7 +279,7 @@ mod tests {
             assert!(understand_each_other(a, b));
         };
         meet(&mut a, &mut b, 10);
-        let mut again = end(0, false, 30);
+        let mut again = end_of(0, false, encrypted, 30);
         assert!(!understand_each_other(&again, &b));
         meet(&mut again, &mut b, 40);
         for hello in heard {
@@ -180,14 +293,16 @@ mod tests {
         /// Whatever is lost, doubled, late or sent again by others: once hellos go through, both have the same session, and
         /// silence follows.
         #[test]
-        fn ends_meet_over_any_network(moves in prop::collection::vec((any::<u8>(), any::<u16>()), 0..60)) {
-            let mut ends = [end(0, false, 1), end(1, false, 2)];
+        fn ends_meet_over_any_network(
+            moves in prop::collection::vec((any::<u8>(), any::<u16>()), 0..60), encrypted in any::<bool>(),
+        ) {
+            let mut ends = [end_of(0, false, encrypted, 1), end_of(1, false, encrypted, 2)];
             let mut ever: [Vec<Hello>; 2] = [vec![], vec![]]; // to each
             let mut nonce = 2u8;
             for (what, which) in moves {
                 let to = usize::from(what & 1);
                 if what & 6 == 0 || ever[to].is_empty() {
-                    ever[to].push(ends[1 - to].call());
+                    ever[to].push(ends[1 - to].call(&KEY));
                     continue;
                 }
                 let hello = ever[to][usize::from(which) % ever[to].len()];
@@ -200,7 +315,7 @@ mod tests {
                 prop_assert!(calls < 5, "they do not meet");
                 // The one that does not know of the session calls.
                 let caller = usize::from(ends[0].session().is_some() && calls % 2 == 0);
-                let (mut said, mut to) = (Some(ends[caller].call()), 1 - caller);
+                let (mut said, mut to) = (Some(ends[caller].call(&KEY)), 1 - caller);
                 let mut said_so_far = 0;
                 while let Some(hello) = said {
                     nonce += 1;

@@ -7,7 +7,7 @@ use socket2::SockAddr;
 use towline_core::btl::{Event, Lost};
 use towline_core::time::{Duration, Instant};
 
-use crate::datagram::{PREFIX, What, start};
+use crate::datagram::{PREFIX, SEALED, What, inner, sealed_start, start};
 use crate::hello::Hello;
 use crate::outbox::Flushed;
 use crate::peers::{Call, Way};
@@ -75,7 +75,7 @@ impl Rail {
                 let interval = (FIRST_INTERVAL.as_nanos() << call.said.min(20)).min(longest);
                 next = now + Duration::from_nanos(interval);
                 known.way = Way::Calling(Call { said: call.said.saturating_add(1), next, ..call });
-                let hello = known.meeting.call();
+                let hello = known.meeting.call(&self.config.key);
                 if let Some(to) = known.candidates.get(turn).copied() {
                     self.say(&hello, to);
                 }
@@ -106,13 +106,20 @@ impl Rail {
 
     /// Tells a peer that no more will come.
     pub(crate) fn say_bye(&mut self, endpoint: u32) {
-        let Some(known) = self.peers.get(endpoint).filter(|known| known.way == Way::Up) else { return };
-        let (Some(session), Some(remote)) = (known.meeting.session(), known.remote.clone()) else { return };
-        let start = start(What::Bye, session.index);
-        let mut bytes = [0; PREFIX];
-        bytes[..start.len()].copy_from_slice(&start);
-        bytes[start.len()..].copy_from_slice(&session.out.proof(&start, &[]));
-        self.send_alone(&bytes, &remote);
+        let Some(known) = self.peers.get_mut(endpoint).filter(|known| known.way == Way::Up) else { return };
+        let (Some(remote), Some(session)) = (known.remote.clone(), known.meeting.session_mut()) else { return };
+        let mut bytes = [0; PREFIX + SEALED];
+        let mut len = PREFIX;
+        if let Some(sealed) = &mut session.sealed {
+            bytes[..PREFIX].copy_from_slice(&sealed_start(session.index, sealed.next));
+            len += sealed.cipher.seal_as(sealed.next, &inner(What::Bye), &mut bytes[PREFIX..]);
+            sealed.next += 1;
+        } else {
+            let start = start(What::Bye, session.index);
+            bytes[..start.len()].copy_from_slice(&start);
+            bytes[start.len()..PREFIX].copy_from_slice(&session.out.proof(&start, &[]));
+        }
+        self.send_alone(&bytes[..len], &remote);
     }
 
     /// Gives the kernel what waits.

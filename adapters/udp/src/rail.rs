@@ -9,14 +9,15 @@ use socket2::Socket;
 use towline_core::btl::attributes::EXCLUSIVITY_LOW;
 use towline_core::btl::{Attributes, Capabilities, Event, HEAD, Lost, Ticket};
 use towline_core::time::Instant;
-use towline_tcp::SetupError;
 use towline_tcp::card::{Card, Reach};
 use towline_tcp::interfaces::{self, Interface};
+use towline_tcp::{Encrypt, SetupError};
+use zeroize::Zeroizing;
 
 use crate::card;
-use crate::config::Config;
+use crate::config::{Config, MOST};
 use crate::counters::Counters;
-use crate::datagram::PREFIX;
+use crate::datagram::{PREFIX, SEALED};
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
@@ -59,6 +60,8 @@ pub struct Rail {
     pub(crate) inbox: Inbox,
     pub(crate) outbox: Outbox,
     pub(crate) granted: Option<Ticket>,
+    /// Where datagrams are sealed and opened; empty where none is.
+    pub(crate) scratch: Zeroizing<Vec<u8>>,
     /// Short frames that left by calls of their own since the last poll.
     pub(crate) at_once: u32,
     pub(crate) pace: Pace,
@@ -128,6 +131,7 @@ impl Rail {
             closing: Vec::new(),
             closing_patience: 0,
             granted: None,
+            scratch: Zeroizing::new(vec![0; if config.encrypt == Encrypt::Off { 0 } else { MOST as usize }]),
             at_once: 0,
             now: Instant::ZERO,
             next_hello: None,
@@ -160,8 +164,8 @@ impl Rail {
     }
 
     /// Longest datagram, in bytes.
-    pub const fn datagram_bytes(&self) -> u32 {
-        self.attributes.max_send_size + PREFIX as u32
+    pub fn datagram_bytes(&self) -> u32 {
+        self.attributes.max_send_size + overhead(&self.config)
     }
 
     /// What the kernel gave for its buffers, and whether that was enough.
@@ -225,8 +229,13 @@ pub(crate) fn draw(into: &mut [u8]) -> io::Result<()> {
     getrandom::fill(into).map_err(io::Error::other)
 }
 
+/// What of a datagram is no frame, at most.
+fn overhead(config: &Config) -> u32 {
+    (PREFIX + if config.encrypt == Encrypt::Off { 0 } else { SEALED }) as u32
+}
+
 fn attributes(config: &Config, datagram: u32) -> Attributes {
-    let frame = datagram - PREFIX as u32;
+    let frame = datagram - overhead(config);
     let thread = if config.progress_thread { Capabilities::PROGRESS_THREAD } else { Capabilities::empty() };
     let lossy = Capabilities::NEED_ACK.union(Capabilities::NEED_CSUM);
     Attributes {

@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 
 use towline_core::btl::{Event, Frame, FrameId, HEAD, Lost};
 
-use crate::datagram::{BadDatagram, Datagram, PREFIX, START, What, read};
+use crate::datagram::{BadDatagram, Datagram, INNER, PREFIX, SEALED, START, What, read, read_inner};
 use crate::hello::{BadHello, Hello};
 use crate::inbox::{Arrived, Received};
 use crate::peers::Way;
@@ -105,6 +105,7 @@ impl Rail {
         let bytes = self.inbox.bytes(arrived);
         let (index, proof, what, frame) = match read(bytes) {
             Ok(Datagram::Marked { index, proof, what, frame }) => (index, proof, what, frame),
+            Ok(Datagram::Sealed { index, number, .. }) => return self.open(arrived, index, number),
             Ok(Datagram::Hello(hello)) => {
                 let hello = Hello::decode(hello, &self.config.key);
                 self.hear(hello, arrived);
@@ -123,7 +124,7 @@ impl Rail {
             return self.drop_unproved();
         };
         let Some(start) = bytes.first_chunk::<START>() else { return Look::Next };
-        if !session.into.accepts(start, frame, &proof) {
+        if session.sealed.is_some() || !session.into.accepts(start, frame, &proof) {
             return self.drop_unproved();
         }
         let What::Frame { tag, .. } = what else {
@@ -134,8 +135,51 @@ impl Rail {
         let valid = len.min(HEAD);
         let mut head = [0; HEAD];
         head[..valid].copy_from_slice(&frame[..valid]);
-        let held = if len > HEAD { self.inbox.hold(arrived, PREFIX, index) } else { Some(FrameId(u64::MAX)) };
+        let held = if len > HEAD { self.inbox.hold(arrived, PREFIX, len, index) } else { Some(FrameId(u64::MAX)) };
         let Some(id) = held else { return Look::Wait };
+        self.counters.frames += 1;
+        Look::Event(Event::Frame(Frame { id, from, tag, valid: valid as u8, len: len as u32, head }))
+    }
+
+    /// Opens what only this end can read.
+    fn open(&mut self, arrived: Arrived, index: u32, number: u64) -> Look {
+        let bytes = self.inbox.bytes(arrived).get(PREFIX..).unwrap_or_default();
+        if bytes.len() > HEAD + SEALED && !self.inbox.can_hold() {
+            return Look::Wait;
+        }
+        let Some(known) = self.peers.get_mut(index) else { return self.drop_unproved() };
+        let (Way::Up | Way::Closing, Some(session)) = (known.way, known.meeting.session_mut()) else {
+            return self.drop_unproved();
+        };
+        let Some(sealed) = &mut session.sealed else { return self.drop_unproved() };
+        if !sealed.came.is_new(number) {
+            self.counters.dropped_again += 1;
+            return Look::Next;
+        }
+        let Ok(count) = sealed.cipher.open_as(number, bytes, &mut self.scratch) else { return self.drop_unproved() };
+        sealed.came.take(number);
+        let plain = self.scratch.get(..count).unwrap_or_default();
+        let (tag, frame) = match read_inner(plain) {
+            Ok((What::Frame { tag, .. }, frame)) => (tag, frame),
+            Ok((What::Bye, _)) => {
+                self.lose(index, Lost::Closed);
+                return Look::Next;
+            }
+            Err(why) => {
+                self.drop_bad(why);
+                return Look::Next;
+            }
+        };
+        let (from, len) = (known.peer, frame.len());
+        let valid = len.min(HEAD);
+        let mut head = [0; HEAD];
+        head[..valid].copy_from_slice(&frame[..valid]);
+        let mut id = Some(FrameId(u64::MAX));
+        if len > HEAD {
+            self.inbox.put(arrived, PREFIX, plain);
+            id = self.inbox.hold(arrived, PREFIX + INNER, len, index);
+        }
+        let Some(id) = id else { return Look::Next }; // not to be: it was asked before
         self.counters.frames += 1;
         Look::Event(Event::Frame(Frame { id, from, tag, valid: valid as u8, len: len as u32, head }))
     }
@@ -172,6 +216,24 @@ impl Rail {
         };
         if matches!(known.way, Way::Gone | Way::Closing) || !known.meeting.concerns(&hello) {
             return self.counters.dropped_stray += 1;
+        }
+        let own = *known.meeting.base();
+        if own.encrypted != hello.encrypted {
+            self.counters.refused_encryption += 1;
+            let does = |encrypted: bool| if encrypted { "encrypts" } else { "does not encrypt" };
+            log::error!(
+                "udp link {}: rank {} {} its datagrams (its setting is `{}`), this rank {} them (its setting is `{}`): set \
+                 TOWLINE_ENCRYPT to the same for all ranks",
+                self.config.link,
+                hello.from,
+                does(hello.encrypted),
+                hello.encrypt,
+                does(own.encrypted),
+                own.encrypt
+            );
+            let answer = known.meeting.call(&self.config.key);
+            self.say(&answer, from); // so that it can say so as well
+            return self.lose(endpoint, Lost::Broken);
         }
         let heard = known.meeting.hear(&hello, fresh, &self.config.key);
         if heard.established {

@@ -6,11 +6,12 @@ use towline_core::btl::{
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
+use towline_crypt::{MESSAGE, TAG};
 use towline_tcp::route;
 
 use crate::card;
 use crate::config::MOST;
-use crate::datagram::{PREFIX, START, What, start};
+use crate::datagram::{INNER, PREFIX, SEALED, START, What, inner, sealed_start, start};
 use crate::hello::{Hello, Stage};
 use crate::meeting::Meeting;
 use crate::peers::{Known, Way};
@@ -49,6 +50,8 @@ impl RailTrait for Rail {
             link,
             stage: Stage::Calls,
             signs: self.signs,
+            encrypted: self.config.encrypt.applies(card.host == self.host),
+            encrypt: self.config.encrypt,
             job: self.config.job,
             from: self.config.rank,
             to: rank,
@@ -57,6 +60,7 @@ impl RailTrait for Rail {
             index,
             nonce: [0; 16],
             echo: [0; 16],
+            keys: [0; MESSAGE],
         };
         let meeting = Meeting::new(base, nonce);
         self.peers.add(Known { peer, rank, candidates, closed: 0, meeting, remote: None, way: Way::Unused });
@@ -92,29 +96,53 @@ impl RailTrait for Rail {
         }
         let Some(known) = self.peers.get(to.0) else { return Err(SendError::Unreachable) };
         let (Way::Up, Some(session)) = (known.way, known.meeting.session()) else { return Err(self.not_up(to.0)) };
-        let len = PREFIX + shape.len as usize;
-        let start = start(What::Frame { tag: shape.tag, header: shape.header }, session.index);
+        let what = What::Frame { tag: shape.tag, header: shape.header };
+        let (len, at) = match &session.sealed {
+            None => (PREFIX + shape.len as usize, PREFIX),
+            Some(sealed) if sealed.next >= MOST_SEALED => return Err(SendError::Busy), // until there are new keys
+            Some(_) => (PREFIX + SEALED + shape.len as usize, PREFIX + INNER),
+        };
+        let start = start(what, session.index);
         let Some(room) = self.outbox.room(shape.lane, len) else { return Err(SendError::Busy) };
-        room[..START].copy_from_slice(&start);
+        if at == PREFIX {
+            room[..START].copy_from_slice(&start);
+        } else {
+            room[PREFIX..at].copy_from_slice(&inner(what));
+        }
         let ticket = Ticket { endpoint: to, position: 0, len: shape.len, extra: shape.lane as u32 };
         self.granted = Some(ticket);
         // SAFETY: the room is free, and stays so until `commit`.
-        Ok(unsafe { Grant::new(room[PREFIX..].as_mut_ptr(), shape.len as usize, ticket) })
+        Ok(unsafe { Grant::new(room[at..].as_mut_ptr(), shape.len as usize, ticket) })
     }
 
     #[inline]
     fn commit(&mut self, ticket: Ticket) -> Sent {
         let granted = self.granted.take().filter(|granted| *granted == ticket);
-        let session = self.peers.get(ticket.endpoint.0).and_then(|known| known.meeting.session());
+        let session = self.peers.get_mut(ticket.endpoint.0).and_then(|known| known.meeting.session_mut());
         let (Some(_), Some(session)) = (granted, session) else { return Sent::Done };
-        let len = PREFIX + ticket.len as usize;
+        let more = if session.sealed.is_some() { SEALED } else { 0 };
+        let len = PREFIX + more + ticket.len as usize;
         let Some(room) = self.outbox.granted(len) else { return Sent::Done };
         let (prefix, frame) = room.split_at_mut(PREFIX);
-        if let Some((start, proof)) = prefix.split_first_chunk_mut::<START>() {
+        let mut renews = false;
+        if let Some(sealed) = &mut session.sealed {
+            prefix.copy_from_slice(&sealed_start(session.index, sealed.next));
+            let plain = &frame[..frame.len() - TAG];
+            let count = sealed.cipher.seal_as(sealed.next, plain, &mut self.scratch);
+            if count != frame.len() {
+                return Sent::Done; // not to be: no frame is too long
+            }
+            frame.copy_from_slice(&self.scratch[..count]);
+            sealed.next += 1;
+            renews = sealed.next >= RENEW && sealed.next.is_multiple_of(RENEW_EVERY);
+        } else if let Some((start, proof)) = prefix.split_first_chunk_mut::<START>() {
             proof.copy_from_slice(&session.out.proof(start, frame));
         }
         let first = self.outbox.is_empty();
         self.outbox.stage(ticket.endpoint.0, len);
+        if renews {
+            self.renew(ticket.endpoint.0);
+        }
         let short = ticket.extra != Lane::Bulk as u32 && first && self.at_once < self.config.frames_at_once;
         // Or if another one as long would not go with the same message.
         if short || self.outbox.waiting() + len > MOST as usize {
@@ -170,7 +198,24 @@ impl RailTrait for Rail {
     }
 }
 
+/// Datagrams under the same keys after which new ones are asked for; AES-GCM is good for several times as many (RFC 8446).
+const RENEW: u64 = 1 << 22;
+/// They are asked for with each datagram whose number is a multiple of this.
+const RENEW_EVERY: u64 = 1 << 10;
+/// Datagrams under the same keys at the very most.
+const MOST_SEALED: u64 = 1 << 24;
+
 impl Rail {
+    /// Asks for a session with new keys; until it is there the old one goes on.
+    #[cold]
+    fn renew(&mut self, endpoint: u32) {
+        let Some(known) = self.peers.get_mut(endpoint) else { return };
+        let hello = known.meeting.call(&self.config.key);
+        if let Some(to) = known.remote.as_ref().and_then(socket2::SockAddr::as_socket) {
+            self.say(&hello, to);
+        }
+    }
+
     /// Why a peer that is known takes no frames.
     #[cold]
     fn not_up(&mut self, endpoint: u32) -> SendError {

@@ -18,6 +18,7 @@ impl Config {
         let advertise = self.advertise.map_or_else(String::new, |address| address.to_string());
         let sign = self.sign.map_or("beyond this host", |sign| if sign { "always" } else { "never" });
         vec![
+            one("encrypt", &self.encrypt, "", "when datagrams are encrypted: off, between-hosts, always"),
             one("filter.include", &self.filter.include.join(","), "", "interfaces that alone are used; empty: all"),
             one("within_host", &self.within_host, "", "the loopback before any other interface"),
             one("ports", &format!("{}-{}", self.ports.start(), self.ports.end()), "", "ports to use; 0: any"),

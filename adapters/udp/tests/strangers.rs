@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use common::{KEY, Pair, config};
 use towline_core::btl::{Lane, Lost, Peer, Rail as _, SendError, Unreachable};
-use towline_tcp::JobKey;
+use towline_tcp::{Encrypt, JobKey};
 use towline_udp::Rail;
 use towline_udp::card::{decode, encode};
 use towline_udp::datagram::{PREFIX, What, start};
@@ -27,6 +27,8 @@ fn hello(pair: &Pair) -> Hello {
         link: to.link,
         stage: Stage::Knows,
         signs: false,
+        encrypted: false,
+        encrypt: Encrypt::Off,
         job: to.job,
         from: from.rank,
         to: to.rank,
@@ -35,6 +37,7 @@ fn hello(pair: &Pair) -> Hello {
         index: 0,
         nonce: [1; 16],
         echo: [2; 16],
+        keys: [0; 48],
     }
 }
 
@@ -48,7 +51,7 @@ fn strangers_are_counted_dropped_and_not_answered() {
     let said: Vec<Vec<u8>> = vec![
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         vec![0xff; 9000],
-        [b"F\x02", &[0; 30][..]].concat(),
+        [b"F\x01", &[0; 30][..]].concat(),
         marked(frame, 0, 0)[..PREFIX - 1].to_vec(),
         marked(What::Frame { tag: 1, header: 6 }, 0, 0),
         marked(frame, 0, 0x5a),

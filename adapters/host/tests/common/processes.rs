@@ -19,6 +19,7 @@ pub fn say(line: impl std::fmt::Display) {
     println!("\n{MARK}{line}");
 }
 
+#[allow(dead_code)]
 /// Nanoseconds of the clock that all processes of a host share.
 pub fn clock() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -59,12 +60,14 @@ impl Rank {
     }
 
     /// As `hear`, for two numbers.
+    #[allow(dead_code)]
     pub fn hear_two(&mut self, word: &str) -> (u64, u64) {
         let rest = self.hear(word);
         let (one, two) = rest.split_once(' ').expect("two numbers");
         (one.parse().unwrap(), two.parse().unwrap())
     }
 
+    #[allow(dead_code)]
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();

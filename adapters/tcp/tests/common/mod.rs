@@ -10,7 +10,7 @@ use towline_core::btl::{Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, Sen
 use towline_core::time::Instant;
 use towline_tcp::card::{Card, Reach};
 use towline_tcp::hello::{HELLO, Hello, PROOF, Role, Transcript, VERDICT, Verdict};
-use towline_tcp::{Config, JobKey, Rail};
+use towline_tcp::{Config, Encrypt, JobKey, Rail};
 
 pub const JOB: u64 = 0x70B;
 pub const TAG: u8 = 0x80;
@@ -194,13 +194,15 @@ impl Hand {
         Hello {
             role: Role::Initiator,
             link: to.link,
-            features: 0,
+            encrypted: false,
+            encrypt: Encrypt::Off,
             job: to.job,
             from: self.rank,
             to: to.rank,
             from_instance: self.instance,
             to_instance: to.instance,
             nonce: [0x5A; 32],
+            keys: [0; 48],
         }
     }
 
