@@ -16,9 +16,9 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Encrypt {
     /// Never: peers prove who they are, and what follows travels as it is.
-    #[default]
     Off,
     /// Unless both ends are on one host.
+    #[default]
     BetweenHosts,
     /// Always.
     Always,

@@ -253,7 +253,7 @@ tunables! {
     udp_connect_timeout_ms, "TOWLINE_UDP_CONNECT_TIMEOUT_MS": u32 = 120_000u32, "ms",
         "From the first message to a peer to its answer: a peer that computes answers late";
 
-    encrypt, "TOWLINE_ENCRYPT": Encrypt = Encrypt::Off, "",
+    encrypt, "TOWLINE_ENCRYPT": Encrypt = Encrypt::BetweenHosts, "",
         "When connections of tcp and udp are encrypted: `off`, `between-hosts` (not those that stay on this host) or `always`; ranks where this comes to different things refuse each other. Peers prove in any case that they know the job's key";
     checksum, "TOWLINE_CHECKSUM": bool = false, "",
         "Check tcp's frames by sums of our own, beyond the network's; udp's always are";

@@ -89,7 +89,7 @@ pub struct Config {
     /// The job's secret.
     pub key: JobKey,
     /// When connections are encrypted; the same at all ranks. Whoever has it otherwise is refused. What it costs is told in the
-    /// project's README. Default: [`Encrypt::Off`].
+    /// project's README. Default: [`Encrypt::BetweenHosts`].
     pub encrypt: Encrypt,
     /// Whether a thread makes progress on this rail while its user computes, so that whoever is above protects what it shares
     /// with it: said in the attributes, and nothing else. Default `false`.
@@ -172,7 +172,7 @@ impl Config {
             job,
             rank,
             key,
-            encrypt: Encrypt::Off,
+            encrypt: Encrypt::BetweenHosts,
             progress_thread: false,
             link: 0,
             filter: Filter::default(),
@@ -205,14 +205,14 @@ impl Config {
     }
 
     /// Memory that a connection takes at most, in bytes: staging of both directions and what keeps account of it. Of the
-    /// defaults' 1.3 MiB, 1 MiB is address space until a reader waits for all of a long frame, and the rest is touched as it
+    /// defaults' 1.5 MiB, 1 MiB is address space until a reader waits for all of a long frame, and the rest is touched as it
     /// is used. The kernel's buffers come on top; unless they are set here, its `tcp_wmem` and `tcp_rmem` bound them.
     ///
     /// ```
     /// use towline_tcp::{Config, JobKey};
     ///
     /// let config = Config::new(1, 0, JobKey::new([0; 32]));
-    /// assert!((1 << 20..1400 << 10).contains(&config.bytes_per_connection()));
+    /// assert!((1 << 20..1600 << 10).contains(&config.bytes_per_connection()));
     /// ```
     pub fn bytes_per_connection(&self) -> u64 {
         let config = self.clone().sane();

@@ -127,7 +127,7 @@ impl Hello {
         out[8..10].copy_from_slice(&VERSION.to_le_bytes());
         out[10] = self.role as u8;
         out[11] = self.link;
-        let features = u32::from(self.encrypted) * ENCRYPTED | u32::from(self.encrypt.code()) << 8;
+        let features = (u32::from(self.encrypted) * ENCRYPTED) | (u32::from(self.encrypt.code()) << 8);
         out[12..16].copy_from_slice(&features.to_le_bytes());
         out[16..24].copy_from_slice(&self.job.to_le_bytes());
         out[24..28].copy_from_slice(&self.from.to_le_bytes());

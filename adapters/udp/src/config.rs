@@ -35,7 +35,7 @@ pub struct Config {
     /// The job's secret.
     pub key: JobKey,
     /// When datagrams are encrypted; the same at all ranks. Whoever has it otherwise is refused. Encrypted ones are not signed
-    /// besides. Default: [`Encrypt::Off`].
+    /// besides. Default: [`Encrypt::BetweenHosts`].
     pub encrypt: Encrypt,
     /// Number of this link among those of the process. Link `n` speaks to link `n` of the peer; each is a rail of its own, and
     /// uses another interface where there are several.
@@ -94,7 +94,7 @@ impl Config {
             job,
             rank,
             key,
-            encrypt: Encrypt::Off,
+            encrypt: Encrypt::BetweenHosts,
             link: 0,
             progress_thread: false,
             filter: Filter::default(),

@@ -9,9 +9,9 @@ use socket2::Socket;
 use towline_core::btl::attributes::EXCLUSIVITY_LOW;
 use towline_core::btl::{Attributes, Capabilities, Event, HEAD, Lost, Ticket};
 use towline_core::time::Instant;
+use towline_tcp::SetupError;
 use towline_tcp::card::{Card, Reach};
 use towline_tcp::interfaces::{self, Interface};
-use towline_tcp::{Encrypt, SetupError};
 use zeroize::Zeroizing;
 
 use crate::card;
@@ -46,6 +46,8 @@ pub struct Rail {
     pub(crate) host: u64,
     pub(crate) instance: u64,
     pub(crate) signs: bool,
+    /// Whether any peer's datagrams are to be encrypted: on the loopback there are none of other hosts.
+    pub(crate) seals: bool,
     pub(crate) socket: Socket,
     pub(crate) peers: Peers,
     /// What is to be reported, with the endpoint that it is of.
@@ -111,9 +113,10 @@ impl Rail {
         let told = config.advertise.unwrap_or(address);
         let addresses = vec![Reach { address: told.ip(), prefix: own.prefix, port: told.port() }];
         let card = Card { link: config.link, job: config.job, instance, host, rank: config.rank, addresses };
+        let seals = config.encrypt.applies(own.loopback);
         log::debug!("udp link {}: {} at {}, datagrams of {datagram} bytes", config.link, own.name, own.address);
         Ok(Self {
-            attributes: attributes(&config, datagram),
+            attributes: attributes(&config, datagram, seals),
             card: card::encode(&card),
             signs: config.sign.unwrap_or(!own.loopback),
             inbox: Inbox::new(&config),
@@ -131,7 +134,8 @@ impl Rail {
             closing: Vec::new(),
             closing_patience: 0,
             granted: None,
-            scratch: Zeroizing::new(vec![0; if config.encrypt == Encrypt::Off { 0 } else { MOST as usize }]),
+            scratch: Zeroizing::new(vec![0; if seals { MOST as usize } else { 0 }]),
+            seals,
             at_once: 0,
             now: Instant::ZERO,
             next_hello: None,
@@ -164,8 +168,8 @@ impl Rail {
     }
 
     /// Longest datagram, in bytes.
-    pub fn datagram_bytes(&self) -> u32 {
-        self.attributes.max_send_size + overhead(&self.config)
+    pub const fn datagram_bytes(&self) -> u32 {
+        self.attributes.max_send_size + overhead(self.seals)
     }
 
     /// What the kernel gave for its buffers, and whether that was enough.
@@ -230,12 +234,12 @@ pub(crate) fn draw(into: &mut [u8]) -> io::Result<()> {
 }
 
 /// What of a datagram is no frame, at most.
-fn overhead(config: &Config) -> u32 {
-    (PREFIX + if config.encrypt == Encrypt::Off { 0 } else { SEALED }) as u32
+const fn overhead(seals: bool) -> u32 {
+    (PREFIX + if seals { SEALED } else { 0 }) as u32
 }
 
-fn attributes(config: &Config, datagram: u32) -> Attributes {
-    let frame = datagram - overhead(config);
+fn attributes(config: &Config, datagram: u32, seals: bool) -> Attributes {
+    let frame = datagram - overhead(seals);
     let thread = if config.progress_thread { Capabilities::PROGRESS_THREAD } else { Capabilities::empty() };
     let lossy = Capabilities::NEED_ACK.union(Capabilities::NEED_CSUM);
     Attributes {

@@ -50,7 +50,7 @@ impl RailTrait for Rail {
             link,
             stage: Stage::Calls,
             signs: self.signs,
-            encrypted: self.config.encrypt.applies(card.host == self.host),
+            encrypted: self.seals && self.config.encrypt.applies(card.host == self.host),
             encrypt: self.config.encrypt,
             job: self.config.job,
             from: self.config.rank,
