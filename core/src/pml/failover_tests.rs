@@ -118,22 +118,22 @@ impl<G: Ground> Pair<G> {
         self.now = self.ground.turn(events, due);
     }
 
-    fn turns(&mut self, count: u32) {
+    pub fn turns(&mut self, count: u32) {
         (0..count).for_each(|_| self.turn());
     }
 
-    fn send(&mut self, from: usize, tag: u32, mode: Mode, data: &[u8]) -> Sending {
+    pub fn send(&mut self, from: usize, tag: u32, mode: Mode, data: &[u8]) -> Sending {
         // SAFETY: the tests keep their buffers until the end.
         unsafe { self.engines[from].isend(Peer(1 - from as u32), 1, tag, mode, Span::of(data)) }.unwrap()
     }
 
-    fn recv(&mut self, at: usize, source: u32, tag: u32, into: &mut [u8]) -> Request {
+    pub fn recv(&mut self, at: usize, source: u32, tag: u32, into: &mut [u8]) -> Request {
         let pattern = Pattern { context: 1, source, tag };
         // SAFETY: the tests keep their buffers until the end.
         unsafe { self.engines[at].irecv(pattern, Span::contiguous(into.as_mut_ptr(), into.len())) }.unwrap()
     }
 
-    fn finish(&mut self, at: usize, request: Request) -> Result<Status, Failure> {
+    pub fn finish(&mut self, at: usize, request: Request) -> Result<Status, Failure> {
         for _ in 0..20_000 {
             if let Some(outcome) = self.engines[at].test(request) {
                 return outcome;
@@ -148,7 +148,7 @@ impl<G: Ground> Pair<G> {
     }
 
     /// Nothing is left: no request, no message, no frame that a link still keeps.
-    fn assert_clean(&mut self, name: &str) {
+    pub fn assert_clean(&mut self, name: &str) {
         let unfinished = |pair: &Self| {
             let links = pair.engines.iter().flat_map(|engine| &engine.rails().0);
             links.map(G::unfinished).sum::<usize>()
@@ -169,8 +169,8 @@ impl<G: Ground> Pair<G> {
 }
 
 /// Cables that a test cuts.
-struct Cables {
-    net: Rc<RefCell<Net>>,
+pub(super) struct Cables {
+    pub net: Rc<RefCell<Net>>,
     blow: Option<(usize, Blow)>,
     count: usize,
     turns: u32,
@@ -225,7 +225,7 @@ impl Ground for Cables {
 }
 
 impl Pair<Cables> {
-    fn cut(&mut self, cable: usize, cut: Cut) {
+    pub fn cut(&mut self, cable: usize, cut: Cut) {
         self.ground.net.borrow_mut().cut(cable, cut);
     }
 }
@@ -280,7 +280,7 @@ pub(super) fn exchanges() -> Vec<(&'static str, Config, Vec<Letter>)> {
 
 /// How a cable is treated from some step on: cut, and after so many turns mended, and perhaps another is cut then.
 #[derive(Clone, Copy, Debug)]
-struct Blow {
+pub(super) struct Blow {
     cut: Cut,
     mended_after: Option<u32>,
     then_the_other: bool,

@@ -4,9 +4,10 @@
 //! at a time and peer, for each posted receive that the peer could satisfy, in posting order ([`wire::Ask`]). The
 //! sender answers with its first message that fits: a rendezvous header that takes neither credit nor a sequence
 //! number, and nothing else goes to that peer until the answer is settled, so no message overtakes another with its
-//! tag. An answer that comes before earlier messages, or finds its receive gone, is rejected and held back again. With
+//! tag. An answer that comes before earlier messages, or finds its receive gone, is rejected and held back again, in the
+//! first case when those have come: the next answer would be as early as this one, and so on at the speed of the link. With
 //! [`wire::Nothing`] the sender says that it has none; the next message that it holds back brings a new notice, and the
-//! receiver asks for all again. Probes ask too; their answers wait in spare envelopes beyond all credit
+//! receiver asks for all again. Probes ask too, for one thing once as long as there is no notice; their answers wait in spare envelopes beyond all credit
 //! until they are received, or taken by a matched probe, which gives them to a request.
 //!
 //! What a peer does not say cannot be made up for: a send waits until its receiver acknowledges, finishes or refuses it,
@@ -104,7 +105,7 @@ impl<R: Rails> Pml<'_, R> {
         if peer.standing != Standing::Up {
             return false;
         }
-        let (orphaned, reject) = (peer.has(ORPHANED), peer.has(REJECT_DUE));
+        let (orphaned, reject) = (peer.has(ORPHANED), peer.may_reject());
         if orphaned {
             self.move_orphans(index); // before anything new, which may have to wait for them at the other side
         }
@@ -156,7 +157,7 @@ impl<R: Rails> Pml<'_, R> {
             return;
         }
         let notice = peer.notice_out.wrapping_add(1);
-        if self.control(index, wire::Held::new(notice)).is_ok()
+        if self.control(index, wire::Held::new(notice.into())).is_ok()
             && let Some(peer) = self.peers.get_mut(index as usize)
         {
             peer.notice_out = notice;
@@ -188,7 +189,7 @@ impl<R: Rails> Pml<'_, R> {
                 return;
             }
         }
-        let mut header = wire::Nothing::new(peer.notice_out);
+        let mut header = wire::Nothing::new(peer.notice_out.into());
         if peer.held.is_empty() {
             header.common.flags = wire::FLAG_MARK;
         }
@@ -217,7 +218,7 @@ impl<R: Rails> Pml<'_, R> {
             }
         }
         let Some(peer) = self.peers.get(from as usize) else { return };
-        if peer.has(PROBE) {
+        if peer.may_ask_for_probe() {
             let pattern = Pattern { context: peer.probe_context, source: from, tag: peer.probe_tag };
             self.ask_for(from, pattern, None);
         }
@@ -325,6 +326,10 @@ impl<R: Rails> Pml<'_, R> {
         let mut lot = (u64::from(self.vain_probes) ^ self.config.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         lot = (lot ^ lot >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
+        let same = (peer.probe_context, peer.probe_tag) == (pattern.context, pattern.tag);
+        if same && peer.vain != 0 && !peer.has(PROBE | ASKING_PROBE) {
+            return; // asked in vain, and there is no more since
+        }
         peer.probes = peer.probes.saturating_add(1);
         if !peer.has(PROBE) || (lot >> 32).checked_rem(peer.probes.into()) == Some(0) {
             peer.set(PROBE);
@@ -348,13 +353,13 @@ impl<R: Rails> Pml<'_, R> {
     /// A peer holds messages back: all receives are asked for anew.
     pub(super) fn on_held(&mut self, from: u32, header: wire::Held) {
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
-        let notice = header.notice.get();
-        if notice.wrapping_sub(peer.notice_in) as i32 <= 0 {
+        let notice = header.notice.get() as u16;
+        if notice.wrapping_sub(peer.notice_in) as i16 <= 0 {
             return; // an older one, overtaken
         }
         peer.notice_in = notice;
         peer.set(HOLDING);
-        peer.cursor = 0;
+        (peer.cursor, peer.vain) = (0, 0);
         self.put_to_work(from);
     }
 
@@ -374,9 +379,12 @@ impl<R: Rails> Pml<'_, R> {
             self.counters.stale = self.counters.stale.wrapping_add(1);
             return;
         }
+        if peer.has(ASKING_PROBE) {
+            peer.vain = peer.vain.saturating_add(1);
+        }
         peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
-        if header.notice.get() != peer.notice_in {
-            peer.cursor = 0; // more was held back since: what was asked may be there now
+        if header.notice.get() as u16 != peer.notice_in {
+            (peer.cursor, peer.vain) = (0, 0); // more was held back since: what was asked may be there now
         } else if header.common.flags & wire::FLAG_MARK != 0 {
             peer.clear(HOLDING);
         }
@@ -389,6 +397,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(peer) = self.peers.get_mut(from as usize) else { return false };
         let (asking, probe, wide) = (peer.has(ASKING), peer.has(ASKING_PROBE), peer.has(ASKING_WIDE));
         peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
+        peer.vain = 0;
         let (in_turn, cursor) = (first.sequence == peer.next_in, peer.cursor);
         self.put_to_work(from);
         if asking && in_turn && first.rendezvous {
@@ -422,6 +431,9 @@ impl<R: Rails> Pml<'_, R> {
             }
         }
         peer.reject = first.sender;
+        // No honest peer is further ahead than its credit; who is has to be answered, too.
+        let ahead = first.sequence.wrapping_sub(peer.next_in);
+        peer.reject_at = if ahead <= i16::MAX as u32 { first.sequence } else { peer.next_in } as u16;
         peer.set(REJECT_DUE);
         false
     }

@@ -30,6 +30,41 @@ fn p27_nobody_asks_twice_for_what_is_not_there() {
     finish(&mut engines, 0, held).unwrap();
 }
 
+/// Nor must a program that probes for it, once and again, for one thing or for several in turn.
+#[test]
+fn m12_p27_probes_for_what_is_not_there_ask_seldom() {
+    for (tags, most, sleeps) in [(&[9][..], 2, true), (&[9, 8, 7], 60, false)] {
+        let mut engines = engines(2, NONE, 8, 512);
+        let (data, mut into) = (bytes(10, 1), [0; 10]);
+        let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
+        let mut slept = 0;
+        for turn in 0..3000 {
+            assert_eq!(engines[1].iprobe(from(0, tags[turn % tags.len()])), None);
+            slept += u32::from(sleeps && engines[1].arm());
+            engines.iter_mut().for_each(|engine| {
+                engine.progress(Instant::ZERO);
+            });
+        }
+        let asks = engines[1].counters().asks_sent;
+        assert!((1..=most).contains(&asks), "{tags:?}: {asks} asks");
+        assert!(!sleeps || slept > 2900, "slept {slept} times of 3000");
+        // What is held back from now on is found all the same.
+        let wanted = pending(send(&mut engines[0], 1, tags[0], Mode::Standard, &data));
+        let found = (0..2000).any(|turn| {
+            engines.iter_mut().for_each(|engine| {
+                engine.progress(Instant::ZERO);
+            });
+            engines[1].iprobe(from(0, tags[turn % tags.len()])).is_some()
+        });
+        assert!(found, "{tags:?}");
+        for (tag, request) in [(tags[0], wanted), (5, held)] {
+            let receive = recv(&mut engines[1], from(0, tag), &mut into);
+            finish(&mut engines, 1, receive).unwrap();
+            finish(&mut engines, 0, request).unwrap();
+        }
+    }
+}
+
 #[test]
 fn m12_p27_a_probe_finds_what_is_held_back_although_a_receive_waits_for_another() {
     let mut engines = engines(2, NONE, 8, 512);

@@ -36,6 +36,8 @@ mod stall;
 #[cfg(test)]
 mod stall_tests;
 #[cfg(test)]
+mod stalled_tests;
+#[cfg(test)]
 mod tests;
 mod unexpected;
 

@@ -126,9 +126,15 @@ pub(crate) struct PeerState {
     pub parked: u32,
     /// Next in the work list, index plus one.
     pub work_next: u32,
-    /// Numbers of the last notice of held messages, out and in.
-    pub notice_out: u32,
-    pub notice_in: u32,
+    /// Numbers of the last notice of held messages, out and in: the low half of what goes over the wire, as none overtakes
+    /// so many others.
+    pub notice_out: u16,
+    pub notice_in: u16,
+    /// The answer that is to be sent back waits until all messages before this number have come: its low half.
+    pub reject_at: u16,
+    /// Asks for probes that found nothing, one after the other, since the peer last told of more. Unless it is 0, and a probe
+    /// for another thing waits to be asked for, what `probe_context` and `probe_tag` name was the last of them.
+    pub vain: u8,
     /// Posting number of the receive that was asked for last; those up to it need no asking.
     pub cursor: u64,
     /// What the peer asked.
@@ -261,6 +267,20 @@ impl PeerState {
     #[inline]
     pub const fn is_held_up(&self) -> bool {
         !self.held.is_empty() && (!self.has(ANNOUNCED) || (self.envelopes() != 0 && self.answering == 0))
+    }
+
+    /// Whether an answer is to be sent back now. One that overtook others is not, before these have come: the next would
+    /// overtake them as well.
+    #[inline]
+    pub const fn may_reject(&self) -> bool {
+        self.has(REJECT_DUE) && self.reject_at.wrapping_sub(self.next_in as u16) as i16 <= 0
+    }
+
+    /// Whether it is time to ask for a probe: the more were in vain, the more probes must have found nothing since.
+    #[inline]
+    pub const fn may_ask_for_probe(&self) -> bool {
+        let vain = if self.vain < 8 { self.vain } else { 7 };
+        self.has(PROBE) && self.probes >= (1 << vain) - 1
     }
 
     /// Adds a send to those held back.

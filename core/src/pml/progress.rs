@@ -1,7 +1,7 @@
 //! What happens when the engine is called: events of the rails, upcalls of the frames, what waits to be sent.
 
 use super::engine::{Pml, Rails};
-use super::peer::{ASKED, ASKING, CREDIT_DUE, HOLDING, ORPHANED, PROBE, REJECT_DUE, Standing};
+use super::peer::{ASKED, ASKING, CREDIT_DUE, HOLDING, ORPHANED, PROBE, PeerState, REJECT_DUE, Standing};
 use super::receive::ENVELOPE_COOKIE;
 use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request, State};
 use super::stall::{HEARD, TO_ANSWER};
@@ -56,8 +56,10 @@ impl<R: Rails> Pml<'_, R> {
     /// have drained. Before an engine goes while others go on; sends that are over have arrived then, or will.
     pub fn has_said_all(&mut self) -> bool {
         let said = self.active.is_empty() && self.refused == 0 && self.work_is_waiting();
-        let up = |peer: &u32| self.peers.get(*peer as usize).is_some_and(|state| state.standing == Standing::Up);
-        said && (0..self.peers.len() as u32).filter(up).all(|peer| self.drained(peer) && !self.has_to_tell(peer))
+        let all_said_to = |(peer, state): (u32, &PeerState)| {
+            state.standing != Standing::Up || (self.drained(peer) && !state.has(REJECT_DUE) && !self.has_to_tell(peer))
+        };
+        said && (0u32..).zip(self.peers.iter()).all(all_said_to)
     }
 
     /// Announces the request among [`next_completed`](Self::next_completed) when it is over.
@@ -221,7 +223,10 @@ impl<R: Rails> Pml<'_, R> {
             if peer.links == 0 {
                 continue; // until a rail is enabled, or comes back
             }
-            if peer.has(HOLDING) && !peer.has(ASKING) && peer.has(PROBE) {
+            if peer.has(HOLDING) && !peer.has(ASKING | REJECT_DUE) && peer.has(PROBE) {
+                if let Some(peer) = self.peers.get_mut(index as usize) {
+                    peer.probes = u8::MAX; // nobody probes while the caller sleeps
+                }
                 self.lose_patience();
                 return false;
             }
@@ -238,10 +243,11 @@ impl<R: Rails> Pml<'_, R> {
         self.peers.get(index as usize).is_some_and(|peer| {
             // A peer that holds back is in the work list all the time; an ask is out, or there is nothing to ask for.
             let may_ask = peer.has(HOLDING) && !peer.has(ASKING);
-            peer.has(REJECT_DUE | CREDIT_DUE | ORPHANED)
+            peer.has(CREDIT_DUE | ORPHANED)
+                || peer.may_reject()
                 || peer.signs.has(TO_ANSWER)
                 || (peer.has(ASKED) && peer.answering == 0)
-                || (may_ask && peer.cursor < last)
+                || (may_ask && !peer.has(REJECT_DUE) && peer.cursor < last)
                 || peer.is_held_up()
         })
     }

@@ -21,8 +21,8 @@ use crate::dice::Dice;
 
 /// Rounds in which nothing at all happened, with time moving ever faster, after which a job is stuck.
 const IDLE_ROUNDS: u32 = 3000;
-/// Rounds after which a job that is still busy is taken to run in circles.
-const ROUNDS: u64 = 3_000_000;
+/// Rounds that bring nobody on, after which a job that is still busy is taken to run in circles.
+const ROUNDS: u64 = 1_000_000;
 
 /// Rounds without any work after which programs recover from failures.
 const STILL: u32 = 3000;
@@ -236,9 +236,12 @@ impl<'m> Job<'m> {
     /// All nodes in turn, in an order by chance, until all are done and all is quiet.
     fn run(&mut self) -> Result<(), Trouble> {
         let (mut idle, mut quiet, mut still, mut tries) = (0u32, 0u32, 0u32, 0u32);
-        let (mut work, mut since) = (0, 0);
+        let (mut work, mut since, mut known_at, mut worked_in) = (0, 0, 0, 0);
+        let mut deaths = self.deaths.len();
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
-        for round in 0..ROUNDS {
+        let mut round = 0u64;
+        loop {
+            round += 1;
             if round % 4 == 0 {
                 self.dice.shuffle(&mut order);
             }
@@ -262,15 +265,20 @@ impl<'m> Job<'m> {
             let before = std::mem::replace(&mut work, self.work());
             still += 1;
             if work != before {
-                self.worked_at = self.now;
+                (self.worked_at, worked_in) = (self.now, round);
             }
-            if work != before || self.next_mishap().is_some() {
+            let mishap = self.next_mishap().is_some() || self.deaths.len() != deaths;
+            if work != before || mishap {
                 (still, tries, since) = (0, 0, self.now);
+            }
+            if mishap {
+                deaths = self.deaths.len();
+                // Who is gone is known to be so by then, where anybody asks.
+                known_at = self.now + self.links.map_or(0, |links| links.slack() * 2);
             }
             let waited = match self.links {
                 None => still % STILL == STILL - 1 || idle % 300 == 299,
-                // A peer that is gone is known to be so by then.
-                Some(links) => self.now - since > if tries == 0 { links.slack() * 2 } else { links.slack() / 8 },
+                Some(links) => self.now > known_at && self.now - since > links.slack() / 8,
             };
             if waited && (self.mishaps || self.links.is_some()) {
                 if self.mishaps {
@@ -287,9 +295,15 @@ impl<'m> Job<'m> {
             if idles || self.now > HORIZON * bound || late {
                 return Err(Trouble::Stuck(self.situation()));
             }
+            if round % 100_000 < 6 && std::env::var_os("DBG").is_some() {
+                println!("round {round} now {} active {active} idle {idle} still {still} tries {tries} since {since} worked {} work {work} recov {} next {:?} mishap {:?} left {frames_left}", self.now, self.worked_at, self.recoveries, self.net.next_at(), self.next_mishap());
+                for node in &mut self.nodes { let p = node.engine.pml().poll_at(); let a = node.away_until; println!("  n{} alive {} next {}/{} ops {} timer {p:?} away {a} arm {}", node.me, node.alive, node.next, node.program.len(), node.ops.len(), node.engine.pml().arm()); }
+            }
+            if round - worked_in > ROUNDS {
+                return Err(Trouble::Stuck(format!("it runs in circles, {}", self.situation())));
+            }
             self.pass_time(active, idle, still);
         }
-        Err(Trouble::Stuck(format!("it runs in circles, {}", self.situation())))
     }
 
     /// Whether frames are under way that somebody waits for.
@@ -319,7 +333,8 @@ impl<'m> Job<'m> {
         let step = step.max(self.links.filter(|_| still > 600).map_or(0, |links| links.dead_after / 2000));
         let timers = self.nodes.iter_mut().filter(|node| node.alive && self.links.is_some());
         let timer = timers.filter_map(|node| node.engine.pml().poll_at()).map(Instant::as_nanos);
-        let timer = timer.filter(|at| *at > self.now).min();
+        // One that is overdue, since a rail has no room for what is to be done, comes up a little later.
+        let timer = timer.map(|at| if at > self.now { at } else { self.now + step }).min();
         let next = [away, arrival, timer, self.next_mishap()].into_iter().flatten().min();
         self.now = match next {
             Some(next) if !active && (idle < 50 || self.links.is_some()) => next,

@@ -59,6 +59,8 @@ pub struct Net {
     pub plan: Vec<(u64, usize, Cut)>,
     /// Takes pieces in another order.
     pub shuffle: Option<u64>,
+    /// A cable that stands still on its way to an end.
+    pub stalled: Option<(usize, usize)>,
 }
 
 impl Net {
@@ -91,7 +93,7 @@ impl Net {
     }
 
     fn take(&mut self, cable: usize, to: usize) -> Option<Piece> {
-        if self.cables[cable].to[to].is_empty() {
+        if self.cables[cable].to[to].is_empty() || self.stalled == Some((cable, to)) {
             return None;
         }
         self.step();
@@ -500,6 +502,8 @@ impl Rail for Link {
     }
 
     fn arm(&mut self) -> bool {
-        self.kept.is_empty() && self.net.borrow().cables[self.cable].to[self.end].is_empty()
+        let net = self.net.borrow();
+        let stalled = net.stalled == Some((self.cable, self.end));
+        self.kept.is_empty() && (stalled || net.cables[self.cable].to[self.end].is_empty())
     }
 }
