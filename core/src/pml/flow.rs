@@ -327,8 +327,8 @@ impl<R: Rails> Pml<'_, R> {
         lot = (lot ^ lot >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         let same = (peer.probe_context, peer.probe_tag) == (pattern.context, pattern.tag);
-        if same && peer.vain != 0 && !peer.has(PROBE | ASKING_PROBE) {
-            return; // asked in vain, and there is no more since
+        if same && !peer.has(PROBE) && (peer.vain != 0 || peer.has(ASKING_PROBE)) {
+            return; // it is being asked for, or was in vain, and there is no more since
         }
         peer.probes = peer.probes.saturating_add(1);
         if !peer.has(PROBE) || (lot >> 32).checked_rem(peer.probes.into()) == Some(0) {

@@ -295,10 +295,6 @@ impl<'m> Job<'m> {
             if idles || self.now > HORIZON * bound || late {
                 return Err(Trouble::Stuck(self.situation()));
             }
-            if round % 100_000 < 6 && std::env::var_os("DBG").is_some() {
-                println!("round {round} now {} active {active} idle {idle} still {still} tries {tries} since {since} worked {} work {work} recov {} next {:?} mishap {:?} left {frames_left}", self.now, self.worked_at, self.recoveries, self.net.next_at(), self.next_mishap());
-                for node in &mut self.nodes { let p = node.engine.pml().poll_at(); let a = node.away_until; println!("  n{} alive {} next {}/{} ops {} timer {p:?} away {a} arm {}", node.me, node.alive, node.next, node.program.len(), node.ops.len(), node.engine.pml().arm()); }
-            }
             if round - worked_in > ROUNDS {
                 return Err(Trouble::Stuck(format!("it runs in circles, {}", self.situation())));
             }

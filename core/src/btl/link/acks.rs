@@ -80,9 +80,13 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             if let Some(path) = self.paths.get_mut(at as usize) {
                 path.in_acks = false;
             }
-            if owes && !self.send_owed(at) {
-                let again = self.now.saturating_add(self.config.ack_delay.as_nanos());
-                self.ack_at(at, again);
+            let refused = owes && !self.send_owed(at);
+            let times = self.paths.get(at as usize).map_or(0, |path| path.ack_refused);
+            if let Some(path) = self.paths.get_mut(at as usize) {
+                path.ack_refused = if refused { times.saturating_add(1) } else { 0 };
+            }
+            if refused {
+                self.ack_at(at, self.now.saturating_add(self.after_refusals(times)));
             }
         }
     }

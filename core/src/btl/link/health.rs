@@ -46,8 +46,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         self.counters.hellos = self.counters.hellos.wrapping_add(left.into());
         if !left && let Some(path) = self.paths.get_mut(at as usize) {
             path.greets = true;
-            let due = self.now.saturating_add(self.config.ack_delay.as_nanos());
-            self.ack_at(at, due);
+            let times = path.ack_refused;
+            self.ack_at(at, self.now.saturating_add(self.after_refusals(times)));
         }
         left
     }

@@ -165,6 +165,8 @@ pub struct Link<'m, R, C> {
     turn: u32,
     /// The raw rail may have more.
     more: bool,
+    /// Times in a row that the raw rail had room for nothing of the work.
+    work_refused: u8,
 }
 
 impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
@@ -216,6 +218,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             began: 0,
             turn: 0,
             more: false,
+            work_refused: 0,
             raw,
         })
     }
@@ -276,16 +279,28 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
         }
     }
 
+    /// Nanoseconds until the raw rail is tried again after so many refusals in a row: the longer it has no room the less often,
+    /// as a caller that sleeps is woken each time.
+    fn after_refusals(&self, times: u8) -> u64 {
+        self.config.ack_delay.as_nanos().clamp(1000, 1 << 32) << times.min(8)
+    }
+
     fn do_work(&mut self) {
+        let left = |link: &Self, at: u32| link.paths.get(at as usize).map(|path| path.left);
+        let mut none_left = true;
         for _ in 0..self.work.len().min(4) {
             let Some(at) = self.work.pop() else { return };
             if let Some(path) = self.paths.get_mut(at as usize) {
                 path.in_work = false;
             }
-            if self.flush(at) {
+            let before = left(self, at);
+            let more = self.flush(at);
+            none_left &= more && left(self, at) == before;
+            if more {
                 self.work_later(at);
             }
         }
+        self.work_refused = if none_left { self.work_refused.saturating_add(1) } else { 0 };
     }
 
     fn next_told(&mut self) -> Option<Event> {
@@ -539,7 +554,7 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
     fn poll_at(&self) -> Option<Instant> {
         let told = !(self.done.is_empty() && self.filled.is_empty() && self.reports.is_empty());
         let at_once = (told || self.more || self.spoilt.get()).then_some(self.now);
-        let work = (!self.work.is_empty()).then(|| self.now.saturating_add(self.config.ack_delay.as_nanos()));
+        let work = (!self.work.is_empty()).then(|| self.now.saturating_add(self.after_refusals(self.work_refused)));
         let ack = self.acks.first().and_then(|at| self.paths.get(at as usize)).map(|path| path.ack_due);
         let own = [at_once, work, ack, self.timers.first()].into_iter().flatten().min().map(Instant::from_nanos);
         [own, self.raw.poll_at()].into_iter().flatten().min()

@@ -88,6 +88,8 @@ pub(super) struct Path {
     pub ack_due: u64,
     /// Frames that came twice, as the peer is told.
     pub doubles: u16,
+    /// Times that the rail had no room for it.
+    pub ack_refused: u8,
     /// Deliveries that are taken up.
     pub coming: u32,
 
