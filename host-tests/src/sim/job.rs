@@ -242,7 +242,7 @@ impl<'m> Job<'m> {
         let mut round = 0u64;
         loop {
             round += 1;
-            if round % 4 == 0 {
+            if round.is_multiple_of(4) {
                 self.dice.shuffle(&mut order);
             }
             let frames = self.net.counts().frames;
