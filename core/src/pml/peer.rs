@@ -280,7 +280,7 @@ impl PeerState {
     #[inline]
     pub const fn may_ask_for_probe(&self) -> bool {
         let vain = if self.vain < 8 { self.vain } else { 7 };
-        self.has(PROBE) && self.probes >= (1 << vain) - 1
+        self.has(PROBE) && self.probes >= (1u8 << vain).wrapping_sub(1)
     }
 
     /// Adds a send to those held back.
