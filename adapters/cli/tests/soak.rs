@@ -29,6 +29,11 @@ fn p14_b10_jobs_over_tcp_are_clean_though_connections_break() {
 }
 
 #[test]
+fn p15_b10_jobs_over_udp_are_clean_though_datagrams_are_lost() {
+    clean("--transport udp --jobs 1 --from 2 --most 20000", &["datagrams", "spells of worse loss"]);
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     for wrong in ["--transport pigeon", "--sim --minutes 1", "-n 1", "--minutes -1", "--seeds 3"] {
         let output = soak(wrong);
