@@ -13,6 +13,7 @@ use towline_core::pml;
 
 use crate::absent::Absent;
 use crate::address::{Address, Grid};
+use crate::attendance::Attendance;
 use crate::cards;
 use crate::clock::Clock;
 use crate::context::{Context, EVERYONE, Made, WORLD};
@@ -25,7 +26,7 @@ use crate::open::{Opened, local_contexts, open};
 use crate::rails::{AnyRail, DynRail, RailSet};
 use crate::setup::{MOST_ADDRESSES, SetupError};
 use crate::state::State;
-use crate::threads::{Lock, Multiple, Single, ThreadLevel, Threads};
+use crate::threads::{Lock, Single, ThreadLevel, Threads};
 use crate::tunables::{Config, Tunable};
 use crate::world::World;
 
@@ -61,7 +62,6 @@ pub struct Builder<L: Threads = Single> {
     config: Config,
     job: Option<Job>,
     rails: Vec<OwnRail>,
-    progress_thread: bool,
     level: PhantomData<L>,
 }
 
@@ -86,29 +86,6 @@ impl Builder {
     }
 }
 
-impl Builder<Multiple> {
-    /// Has a thread of the library make progress while no other does: it sleeps until something comes, and polls only then.
-    /// So messages are taken in, answered and brought to their end while the program computes. Threads that wait for an
-    /// operation poll all the same, for as long as [`Config::spin_us`] says; each operation ends once.
-    ///
-    /// No such thread exists unless it is asked for. Each context has one of its own.
-    ///
-    /// ```
-    /// use towline::{Builder, Multiple};
-    ///
-    /// let world = Builder::new().threads(Multiple).progress_thread(true).build()?;
-    /// assert!(world.progress_thread().is_some());
-    /// let (sending, receiving) = (world.isend(0, 1, vec![7u8; 100_000])?, world.irecv(0, 1, vec![0u8; 100_000])?);
-    /// // Both end without a further call.
-    /// assert_eq!(receiving.wait()?.0, sending.wait()?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn progress_thread(mut self, wanted: bool) -> Self {
-        self.progress_thread = wanted;
-        self
-    }
-}
-
 impl<L: Threads> Builder<L> {
     /// Makes worlds for so many threads: [`Single`] unless this says [`Multiple`]. What is asked for is granted.
     ///
@@ -123,10 +100,32 @@ impl<L: Threads> Builder<L> {
     /// ```
     pub fn threads<M: Threads>(self, level: M) -> Builder<M> {
         let _ = level;
-        let Self { config, job, rails, progress_thread, .. } = self;
-        // A thread was asked for only where several are allowed; a later word for one takes that back.
-        let progress_thread = progress_thread && M::LEVEL != ThreadLevel::Single;
-        Builder { config, job, rails, progress_thread, level: PhantomData }
+        let Self { config, job, rails, .. } = self;
+        Builder { config, job, rails, level: PhantomData }
+    }
+
+    /// Has a thread of the library make progress while no other does, or forbids it: it sleeps until something comes, and polls
+    /// only then. So messages are taken in, answered and brought to their end while the program computes. Threads that wait for
+    /// an operation poll all the same, for as long as [`Config::spin_us`] says; each operation ends once.
+    ///
+    /// Where nobody asks, and [`Config::progress_thread`] does not, there is such a thread only where a transport loses frames
+    /// (udp): they are sent again, and peers that fell silent are found out, also while the program is busy with other things.
+    /// Each context has one of its own.
+    ///
+    /// ```
+    /// use towline::Builder;
+    ///
+    /// let world = Builder::new().progress_thread(true).build()?;
+    /// assert!(world.progress_thread().is_some());
+    /// let (sending, receiving) = (world.isend(0, 1, vec![7u8; 100_000])?, world.irecv(0, 1, vec![0u8; 100_000])?);
+    /// // Both end without a further call.
+    /// assert_eq!(receiving.wait()?.0, sending.wait()?);
+    /// assert!(Builder::new().build()?.progress_thread().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn progress_thread(mut self, wanted: bool) -> Self {
+        self.config.progress_thread = if wanted { "always" } else { "never" }.into();
+        self
     }
 
     /// Uses these transports alone, such as `sm,tcp`. One that does not work is an error then.
@@ -300,6 +299,9 @@ impl<L: Threads> Builder<L> {
 
     fn set_up(self, contexts: u32) -> Result<Vec<Made<L>>, SetupError> {
         let (config, tunables) = self.config.overlaid(|name| std::env::var(name).ok())?;
+        let bound = self.rails.iter().any(|own| matches!(own, OwnRail::One(_)));
+        let attendance = Attendance::wished(&config, bound)?;
+        let attended = attendance.is_expected(&config);
         let deadline = Instant::now() + Duration::from_millis(config.startup_timeout_ms.into());
         let mut job = match self.job {
             Some(job) => job,
@@ -312,7 +314,7 @@ impl<L: Threads> Builder<L> {
         let grid = |index| Grid { own: Address { rank: job.rank(), index }, ranks, contexts };
         let (first, grids) = (grid(0), (0..contexts).map(grid).collect::<Vec<_>>());
         let mut opened =
-            grids.iter().map(|grid| open(&config, &job, *grid, self.progress_thread)).collect::<Result<Vec<_>, _>>()?;
+            grids.iter().map(|grid| open(&config, &job, *grid, attended)).collect::<Result<Vec<_>, _>>()?;
         for own in self.rails {
             let add = |opened: &mut Opened, rail| opened.rails.push(AnyRail::Dyn(DynRail(rail)));
             match own {
@@ -338,8 +340,7 @@ impl<L: Threads> Builder<L> {
             job.fence(deadline)?;
         }
         let launch = Arc::new(Launch::new(job, first));
-        let thread = self.progress_thread;
-        begun.into_iter().map(|begun| begun.made(&launch, &config, &tunables, thread)).collect()
+        begun.into_iter().map(|begun| begun.made(&launch, &config, &tunables, attendance)).collect()
     }
 }
 
@@ -378,6 +379,8 @@ impl Begun {
         let kept: Vec<usize> = (0..rails.len()).filter(|index| used(*index)).collect();
         let mut index = 0..;
         rails.retain(|_| index.next().is_some_and(&used));
+        // Of a rail of the program's own nothing is known.
+        let holds_back = rails.iter().any(|rail| matches!(rail, AnyRail::Udp(_) | AnyRail::Dyn(_)));
         let bed = Bed::make(&mut rails).map_err(|why| SetupError::System("make a wait handle", why))?;
 
         let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet(rails)).map_err(SetupError::Memory)?;
@@ -399,6 +402,7 @@ impl Begun {
             clock: Clock::new(),
             patience: Patience::new(config, local_contexts(job, grid)),
             bed,
+            holds_back,
             absent: None,
             next_context: EVERYONE + 1,
             _hub: hub,
@@ -418,9 +422,10 @@ impl Begun {
         launch: &Arc<Launch>,
         config: &Config,
         tunables: &[Tunable],
-        thread: bool,
+        attendance: Attendance,
     ) -> Result<Made<L>, SetupError> {
         self.engine.absent = (self.grid.total() > 1).then(|| Absent::new(Arc::clone(launch), self.grid));
+        let (thread, attended) = attendance.settled(&self.engine.mtl.rails().0);
         let engine = L::Cell::new(self.engine, thread);
         let engine = engine.map_err(|why| SetupError::System("make what threads wait with", why))?;
         let state = Box::new(State {
@@ -431,6 +436,7 @@ impl Begun {
             tunables: tunables.to_vec(),
             choices: self.choices,
             failures: self.failures,
+            attended,
             finished: AtomicBool::new(false),
         });
         Ok(Made { state, world: self.world, everyone: self.everyone })

@@ -31,6 +31,8 @@ pub(crate) struct Engine {
     pub clock: Clock,
     pub patience: Patience,
     pub bed: Bed,
+    /// Some rail holds frames back for company, so that it is to be flushed.
+    pub holds_back: bool,
     /// Where there are others.
     pub absent: Option<Absent>,
     /// The context that the next communicator gets at least.

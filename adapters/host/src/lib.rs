@@ -36,6 +36,8 @@
 
 mod absent;
 mod address;
+mod alone;
+mod attendance;
 mod builder;
 mod cards;
 mod clock;

@@ -189,7 +189,10 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
         no_unwind(|| {
             // SAFETY: passed on from the caller: the request is in the scope's list before anything else can happen.
             match unsafe { engine.mtl.isend(list.place.comm, dest, tag, mode, data) } {
-                Ok(Sending::Complete) => Ok(Sent { op: Op { list, stage: Stage::Done(Ok(NOTHING)) } }),
+                Ok(Sending::Complete) => {
+                    engine.more_follows(); // the end of the scope, at the latest
+                    Ok(Sent { op: Op { list, stage: Stage::Done(Ok(NOTHING)) } })
+                }
                 Ok(Sending::Pending(request)) => Ok(Sent { op: list.begin(&mut engine, request) }),
                 Err(refusal) => Err(list.place.refusal(&engine, refusal, Some(dest))),
             }

@@ -15,11 +15,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use towline_core::time::Instant;
 
 use crate::duty::{Charge, Duty};
-use crate::engine::{Done, Engine, Entry};
+use crate::engine::{Done, Engine, Entry, Orphan};
 use crate::idle::{Bed, Idle, Step};
 use crate::parker::{self, Parker};
-use crate::state::{State, no_unwind};
-use crate::threads::{Awaited, Held, Lock, Multiple, Pattern};
+use crate::state::no_unwind;
+use crate::threads::{Awaited, Held, Lock, Pattern};
 
 /// An engine for several threads, and perhaps one more that makes progress when nobody else does.
 pub(crate) struct Several {
@@ -46,11 +46,16 @@ struct Room {
     probes: Vec<(Pattern, Call)>,
     /// Peers that were lost when those threads were last told.
     lost: u64,
+    /// The engine is one thread's, beside the progress thread: others free no buffers, which may not be able to leave it.
+    for_one: bool,
+    /// Buffers that the progress thread has left to that thread.
+    left: Vec<Orphan>,
 }
 
 // SAFETY: as for a `Context` on its way to its thread: everything in an engine was made for it and is reached through it
 // alone, so whoever holds the lock is the only one. Rails of the program's own are `Send`, since the builder takes no others
-// at this level; buffers of users that the engine may have to free are, by the bound `Takes` of the operations that give them.
+// at this level, nor where a world of one thread has a progress thread; buffers of users that the engine may have to free are,
+// by the bound `Takes` of the operations that give them, or are `left` to the only thread of users there is.
 unsafe impl Send for Room {}
 
 /// Wakes whoever sleeps for all.
@@ -86,19 +91,8 @@ impl Call {
 impl Lock for Several {
     type Guard<'a> = Guard<'a>;
 
-    fn new(mut engine: Engine, thread: bool) -> std::io::Result<Self> {
-        engine.beside.entries.reserve(64); // threads that wait, without allocating then
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let bed = Bed::for_several(&mut engine.mtl.pml().rails_mut().0, &bell)?;
-        let shared = Arc::new(Shared {
-            room: Mutex::new(Room { engine, duty: Duty::new(), probes: Vec::new(), lost: 0 }),
-            bed,
-            bell: Arc::new(Bell(bell)),
-            over: AtomicBool::new(false),
-            wakes: AtomicU64::new(0),
-        });
-        let started = thread.then(|| start(&shared)).transpose()?;
-        Ok(Self { shared, thread: Mutex::new(started) })
+    fn new(engine: Engine, thread: bool) -> std::io::Result<Self> {
+        Self::make(engine, thread, false)
     }
 
     #[inline]
@@ -128,6 +122,28 @@ impl Lock for Several {
     }
 }
 
+impl Several {
+    /// For the only thread that uses the engine, beside the progress thread.
+    pub fn for_one(engine: Engine, thread: bool) -> std::io::Result<Self> {
+        Self::make(engine, thread, true)
+    }
+
+    fn make(mut engine: Engine, thread: bool, for_one: bool) -> std::io::Result<Self> {
+        engine.beside.entries.reserve(64); // threads that wait, without allocating then
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let bed = Bed::for_several(&mut engine.mtl.pml().rails_mut().0, &bell)?;
+        let shared = Arc::new(Shared {
+            room: Mutex::new(Room { engine, duty: Duty::new(), probes: Vec::new(), lost: 0, for_one, left: Vec::new() }),
+            bed,
+            bell: Arc::new(Bell(bell)),
+            over: AtomicBool::new(false),
+            wakes: AtomicU64::new(0),
+        });
+        let started = thread.then(|| start(&shared)).transpose()?;
+        Ok(Self { shared, thread: Mutex::new(started) })
+    }
+}
+
 impl Drop for Several {
     fn drop(&mut self) {
         self.end_thread();
@@ -137,7 +153,7 @@ impl Drop for Several {
 impl Shared {
     #[inline]
     fn hold(&self) -> Guard<'_> {
-        Guard { shared: self, room: self.room.lock() }
+        Guard { shared: self, room: self.room.lock(), more_follows: false, is_thread: false }
     }
 }
 
@@ -146,6 +162,10 @@ impl Shared {
 pub(crate) struct Guard<'a> {
     shared: &'a Shared,
     room: MutexGuard<'a, Room>,
+    /// What was sent may wait for the next operation.
+    more_follows: bool,
+    /// The progress thread has it.
+    is_thread: bool,
 }
 
 impl Deref for Guard<'_> {
@@ -190,6 +210,11 @@ impl Held for Guard<'_> {
                 self.make_way();
             }
         });
+    }
+
+    #[inline]
+    fn more_follows(&mut self) {
+        self.more_follows = true;
     }
 }
 
@@ -316,6 +341,10 @@ impl Guard<'_> {
         if !self.room.probes.is_empty() {
             self.tell_probes();
         }
+        if !self.room.left.is_empty() && !self.is_thread {
+            let left = std::mem::take(&mut self.room.left);
+            self.aside(|| drop(left)); // code of users
+        }
     }
 
     #[cold]
@@ -323,6 +352,7 @@ impl Guard<'_> {
         while let Some(done) = self.next_done() {
             match done {
                 Done::Call(call) => call.call(),
+                Done::Free(orphan) if self.is_thread && self.room.for_one => self.room.left.push(orphan),
                 // Code of users, which may use the context.
                 done => self.aside(|| done.run()),
             }
@@ -346,6 +376,9 @@ impl Guard<'_> {
     #[inline]
     fn take_leave(&mut self) {
         self.tell();
+        if self.holds_back && !self.more_follows {
+            self.mtl.pml().flush();
+        }
         match self.room.duty.charge() {
             Charge::Nothing => {}
             Charge::Arm(until) => {
@@ -372,6 +405,7 @@ fn start(shared: &Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
 
 fn look_after(shared: &Shared, parker: &Parker) {
     let mut engine = shared.hold();
+    engine.is_thread = true;
     let mut quiet_since = engine.clock.renew();
     while !shared.over.load(Ordering::SeqCst) {
         engine.tell();
@@ -438,8 +472,8 @@ impl Wake for Alarm {
 }
 
 /// Runs a future to its end, with progress for all operations of the context.
-pub(crate) fn block_on<F: Future>(state: &State<Multiple>, future: F) -> F::Output {
-    let bell = Arc::clone(&state.engine.shared.bell);
+pub(crate) fn block_on<F: Future>(several: &Several, future: F) -> F::Output {
+    let bell = Arc::clone(&several.shared.bell);
     let (rung, asleep) = (AtomicBool::new(true), AtomicBool::new(false));
     let alarm = Arc::new(Alarm { rung, asleep, parker: parker::own(), bell });
     let waker = Waker::from(Arc::clone(&alarm));
@@ -453,7 +487,7 @@ pub(crate) fn block_on<F: Future>(state: &State<Multiple>, future: F) -> F::Outp
             }
             idle.reset();
         }
-        let mut engine = state.engine.hold();
+        let mut engine = several.hold();
         engine.clock.renew_coarsely();
         engine.turn(&mut idle, &Awaited::Alarm(&alarm), None);
     }

@@ -27,6 +27,8 @@ pub(crate) struct State<L: Sharing> {
     pub choices: Vec<Vec<Candidate>>,
     /// Transports that do not work here, and why.
     pub failures: Vec<(String, String)>,
+    /// What is to be told of the progress thread.
+    pub attended: Option<String>,
     pub finished: AtomicBool,
 }
 
@@ -52,7 +54,7 @@ impl<L: Sharing> State<L> {
         };
         let lines = self.choices.iter().enumerate().map(line);
         let failures = self.failures.iter().map(|(name, why)| format!("{name} does not work here: {why}"));
-        failures.chain(lines).collect()
+        failures.chain(lines).chain(self.attended.clone()).collect()
     }
 }
 

@@ -1,6 +1,5 @@
 //! How many threads may use a context: what differs between one and several.
 
-use std::cell::{RefCell, RefMut};
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use towline_core::mtl::{Comm, Failure, Request, Source, Status, Tag};
 use towline_core::time::Instant;
 
+use crate::alone::Alone;
 use crate::engine::Engine;
 use crate::idle::Idle;
 use crate::several::{Several, block_on};
@@ -115,10 +115,13 @@ pub(crate) trait Sharing: Sized + 'static {
 impl Sharing for Single {
     const LEVEL: ThreadLevel = ThreadLevel::Single;
     type Ref = Rc<State<Self>>;
-    type Cell = RefCell<Engine>;
+    type Cell = Alone;
 
     fn block_on<F: Future>(state: &State<Self>, future: F) -> F::Output {
-        block_on_alone(state, future)
+        match &state.engine {
+            Alone::Bare(_) => block_on_alone(state, future),
+            Alone::Attended(several) => block_on(several, future),
+        }
     }
 }
 
@@ -128,7 +131,7 @@ impl Sharing for Multiple {
     type Cell = Several;
 
     fn block_on<F: Future>(state: &State<Self>, future: F) -> F::Output {
-        block_on(state, future)
+        block_on(&state.engine, future)
     }
 }
 
@@ -160,6 +163,10 @@ pub(crate) trait Held: DerefMut<Target = Engine> {
     /// Sees to it that progress is made once, or waits for a while: until what is awaited may be there, or until
     /// `until`. Others may have had the engine in between.
     fn turn(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>);
+
+    /// The next operation follows at once: what this one sent may wait for company.
+    #[inline]
+    fn more_follows(&mut self) {}
 
     /// Takes the outcome of a request, and waits for it where it must. Runs no code of users in this thread alone, so it does
     /// not unwind.
@@ -214,48 +221,3 @@ pub(crate) enum Awaited<'a> {
 
 /// Which messages a probe is for.
 pub(crate) type Pattern = (Comm, Source, Tag);
-
-impl Lock for RefCell<Engine> {
-    type Guard<'a> = RefMut<'a, Engine>;
-
-    fn new(engine: Engine, _: bool) -> std::io::Result<Self> {
-        Ok(Self::new(engine))
-    }
-
-    #[inline]
-    fn hold(&self) -> RefMut<'_, Engine> {
-        self.borrow_mut()
-    }
-
-    #[inline]
-    fn settle(&self) {
-        if !self.borrow().beside.entries.is_empty() {
-            settle_all(self);
-        }
-    }
-
-    fn thread_wakes(&self) -> Option<u64> {
-        None
-    }
-
-    fn end_thread(&self) {}
-}
-
-#[cold]
-fn settle_all(engine: &RefCell<Engine>) {
-    loop {
-        // The engine is free again before code of users runs: it may use the context.
-        let done = engine.borrow_mut().next_done();
-        match done {
-            Some(done) => done.run(),
-            None => return,
-        }
-    }
-}
-
-impl Held for RefMut<'_, Engine> {
-    #[inline]
-    fn turn(&mut self, idle: &mut Idle, _: &Awaited<'_>, _: Option<Instant>) {
-        Engine::turn(self, idle);
-    }
-}

@@ -179,6 +179,8 @@ tunables! {
         "How long it then lets others run after each poll, before it sleeps; a tenth of it where ranks outnumber processors";
     idle_sleep_ms, "TOWLINE_IDLE_SLEEP_MS": u32 = 500u32, "ms",
         "How long a waiting rank sleeps at a time, though nothing wakes it";
+    progress_thread, "TOWLINE_PROGRESS_THREAD": String = "auto", "",
+        "Whether a thread of the library makes progress while the program computes: `always`, `never`, or `auto`: where udp is used, which loses frames and tells of lost hosts by heartbeats. The same for all ranks";
     unwind_timeout_ms, "TOWLINE_UNWIND_TIMEOUT_MS": u32 = 10_000u32, "ms",
         "How long a panicking rank waits for messages from borrowed memory, before it ends the process";
 

@@ -183,6 +183,14 @@ impl RailTrait for Rail {
         self.inbox.release(frame);
     }
 
+    #[inline]
+    fn flush(&mut self) {
+        // What the socket did not take, or may not leave yet, waits for its time.
+        if !self.outbox.is_empty() && self.send_again.is_none() {
+            self.push_out();
+        }
+    }
+
     fn poll_at(&self) -> Option<Instant> {
         [self.next_hello, self.send_again].into_iter().flatten().min()
     }

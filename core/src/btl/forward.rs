@@ -42,7 +42,7 @@ macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
             attributes card add_peer del_peer reserve commit send request_init request_fini
-            send_request send_now lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release poll_at wake_on_demand signal arm);
+            send_request send_now lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush poll_at wake_on_demand signal arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
@@ -72,6 +72,7 @@ macro_rules! forward_rail {
     (@ read $via:ident [read $($rest:ident)*]) => {};
     (@ deliver $via:ident [deliver $($rest:ident)*]) => {};
     (@ release $via:ident [release $($rest:ident)*]) => {};
+    (@ flush $via:ident [flush $($rest:ident)*]) => {};
     (@ poll_at $via:ident [poll_at $($rest:ident)*]) => {};
     (@ wake_on_demand $via:ident [wake_on_demand $($rest:ident)*]) => {};
     (@ signal $via:ident [signal $($rest:ident)*]) => {};
@@ -284,6 +285,12 @@ macro_rules! forward_rail {
         #[inline]
         fn release(&mut self, frame: $crate::btl::FrameId) {
             $via!(self, rail => rail.release(frame))
+        }
+    };
+    (@ flush $via:ident []) => {
+        #[inline]
+        fn flush(&mut self) {
+            $via!(self, rail => rail.flush())
         }
     };
     (@ poll_at $via:ident []) => {

@@ -294,6 +294,10 @@ pub trait Rail {
         None
     }
 
+    /// Pushes out what was committed and waits for more to go with, or for the next poll: for a caller that may not come again
+    /// for a while. What finds no room below goes on waiting for polls.
+    fn flush(&mut self) {}
+
     /// When `poll` must be called at the latest, although nothing arrives. Constant time.
     fn poll_at(&self) -> Option<Instant>;
 

@@ -39,6 +39,16 @@ impl<R: Rails> Pml<'_, R> {
         events
     }
 
+    /// Pushes out what rails hold back for more to go with ([`Rail::flush`]): before the caller does something else for a while,
+    /// and somebody waits for what it has sent.
+    pub fn flush(&mut self) {
+        for index in 0..self.rails.count() {
+            if let Some(rail) = self.rails.rail_mut(index) {
+                rail.flush();
+            }
+        }
+    }
+
     /// When [`progress`](Self::progress) must be called at the latest, although nothing arrives.
     pub fn poll_at(&self) -> Option<Instant> {
         let rails = (0..self.rails.count()).filter_map(|index| self.rails.rail(index)?.poll_at());

@@ -1,9 +1,10 @@
 //! Ranks as processes of their own, so that they can be killed and stopped. Each is this test program again, with a role.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use towline::bootstrap::Environment;
@@ -39,6 +40,8 @@ pub struct Rank {
     pub child: Child,
     lines: Receiver<String>,
     seen: VecDeque<String>,
+    /// What it wrote to its standard error: shown where the test fails, as many ranks end in a panic by design.
+    errors: Option<JoinHandle<String>>,
 }
 
 impl Rank {
@@ -100,6 +103,10 @@ impl Drop for Rank {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let errors = self.errors.take().and_then(|errors| errors.join().ok());
+        if std::thread::panicking() {
+            eprintln!("rank with process number {} said: {}", self.child.id(), errors.unwrap_or_default());
+        }
     }
 }
 
@@ -153,6 +160,7 @@ fn command(base: &Environment, rank: u32, role: &str, before: &[&str]) -> Comman
         .args(words)
         .args(["--exact", "as_rank", "--nocapture", "--include-ignored"])
         .env("ROLE", role)
+        .env("RUST_BACKTRACE", "0")
         .env("TOWLINE_RANK", rank.to_string())
         .env("TOWLINE_SIZE", base.size.to_string())
         .env("TOWLINE_JOB", format!("{:016x}", base.job))
@@ -162,12 +170,18 @@ fn command(base: &Environment, rank: u32, role: &str, before: &[&str]) -> Comman
 }
 
 fn start(command: &mut Command) -> Rank {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut error = child.stderr.take().unwrap();
+    let errors = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = error.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    });
     let (sender, lines) = channel();
     let out = child.stdout.take().unwrap();
     std::thread::spawn(move || {
         let lines = BufReader::new(out).lines().map_while(Result::ok);
         lines.into_iter().try_for_each(|line| sender.send(line))
     });
-    Rank { child, lines, seen: VecDeque::new() }
+    Rank { child, lines, seen: VecDeque::new(), errors: Some(errors) }
 }

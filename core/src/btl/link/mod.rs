@@ -551,6 +551,11 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         self.release_held(frame);
     }
 
+    fn flush(&mut self) {
+        self.do_work();
+        self.raw.flush();
+    }
+
     fn poll_at(&self) -> Option<Instant> {
         let told = !(self.done.is_empty() && self.filled.is_empty() && self.reports.is_empty());
         let at_once = (told || self.more || self.spoilt.get()).then_some(self.now);
