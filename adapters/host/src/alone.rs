@@ -35,8 +35,11 @@ impl Lock for Alone {
     #[inline]
     fn hold(&self) -> AloneGuard<'_> {
         match self {
-            Self::Bare(engine) => AloneGuard::Bare(engine.borrow_mut()),
-            Self::Attended(several) => AloneGuard::Attended(attend(several)),
+            Self::Bare(cell) => {
+                let (keeper, engine) = (Keeper::Bare(cell.borrow_mut()), cell.as_ptr());
+                AloneGuard { engine, keeper }
+            }
+            Self::Attended(several) => attend(several),
         }
     }
 
@@ -79,29 +82,33 @@ fn settle_all(engine: &RefCell<Engine>) {
 }
 
 /// The engine in the hands of its thread.
-pub(crate) enum AloneGuard<'a> {
-    Bare(RefMut<'a, Engine>),
+pub(crate) struct AloneGuard<'a> {
+    /// Where it is, whoever keeps it: so that its user need not ask each time.
+    engine: *mut Engine,
+    keeper: Keeper<'a>,
+}
+
+/// What has to be given back.
+enum Keeper<'a> {
+    Bare(#[expect(dead_code, reason = "given back when it goes")] RefMut<'a, Engine>),
     Attended(Attended<'a>),
 }
 
 /// A guard whose code stays out of the way of those that take no lock.
-pub(crate) struct Attended<'a>(Option<Guard<'a>>);
+struct Attended<'a>(Option<Guard<'a>>);
 
+#[cold]
 #[inline(never)]
-fn attend(several: &Several) -> Attended<'_> {
-    Attended(Some(several.hold()))
+fn attend(several: &Several) -> AloneGuard<'_> {
+    let guard = several.hold();
+    AloneGuard { engine: several.engine(), keeper: Keeper::Attended(Attended(Some(guard))) }
 }
 
 impl Drop for Attended<'_> {
+    #[cold]
     #[inline(never)]
     fn drop(&mut self) {
         self.0 = None;
-    }
-}
-
-impl<'a> Attended<'a> {
-    fn guard(&mut self) -> &mut Guard<'a> {
-        self.0.as_mut().expect("there until it is dropped")
     }
 }
 
@@ -110,38 +117,39 @@ impl Deref for AloneGuard<'_> {
 
     #[inline]
     fn deref(&self) -> &Engine {
-        match self {
-            Self::Bare(engine) => engine,
-            Self::Attended(attended) => attended.0.as_ref().expect("there until it is dropped"),
-        }
+        // SAFETY: the keeper has it for this guard alone. Others have an attended engine only within `turn`, in which nobody
+        // holds a reference of this.
+        unsafe { &*self.engine }
     }
 }
 
 impl DerefMut for AloneGuard<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Engine {
-        match self {
-            Self::Bare(engine) => engine,
-            Self::Attended(attended) => attended.guard(),
-        }
+        // SAFETY: as above.
+        unsafe { &mut *self.engine }
     }
 }
 
 impl Held for AloneGuard<'_> {
     #[inline]
     fn turn(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
-        match self {
-            Self::Bare(engine) => {
-                Engine::turn(engine, idle);
+        match &mut self.keeper {
+            Keeper::Bare(_) => {
+                Engine::turn(self, idle);
             }
-            Self::Attended(attended) => attended.guard().turn(idle, awaited, until),
+            Keeper::Attended(Attended(guard)) => {
+                if let Some(guard) = guard {
+                    guard.turn(idle, awaited, until);
+                }
+            }
         }
     }
 
     #[inline]
     fn more_follows(&mut self) {
-        if let Self::Attended(attended) = self {
-            attended.guard().more_follows();
+        if let Keeper::Attended(Attended(Some(guard))) = &mut self.keeper {
+            guard.more_follows();
         }
     }
 }

@@ -47,9 +47,10 @@ impl Attendance {
             (Self::Auto, false) => (false, None),
             (Self::Always, _) => (true, Some("progress thread: yes, as asked for".into())),
             (Self::Never, true) => (false, Some(format!("progress thread: no, as asked for: {missed}"))),
-            (Self::Impossible, true) => {
-                (false, Some(format!("progress thread: no: a rail of the program's own is bound to its thread: {missed}")))
-            }
+            (Self::Impossible, true) => (
+                false,
+                Some(format!("progress thread: no: a rail of the program's own is bound to its thread: {missed}")),
+            ),
             (Self::Never | Self::Impossible, false) => (false, None),
         }
     }

@@ -2,8 +2,8 @@
 //! when it breaks down.
 
 use towline_checksum::Native;
-use towline_core::btl::{Capabilities, Rail};
 use towline_core::btl::link::{Config as LinkConfig, Counters, Link};
+use towline_core::btl::{Capabilities, Rail};
 use towline_core::time;
 
 use crate::address::Grid;

@@ -128,12 +128,25 @@ impl Several {
         Self::make(engine, thread, true)
     }
 
+    /// Where the engine is, for who holds it.
+    pub fn engine(&self) -> *mut Engine {
+        // SAFETY: no reference is made, only an address.
+        unsafe { &raw mut (*self.shared.room.data_ptr()).engine }
+    }
+
     fn make(mut engine: Engine, thread: bool, for_one: bool) -> std::io::Result<Self> {
         engine.beside.entries.reserve(64); // threads that wait, without allocating then
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let bed = Bed::for_several(&mut engine.mtl.pml().rails_mut().0, &bell)?;
         let shared = Arc::new(Shared {
-            room: Mutex::new(Room { engine, duty: Duty::new(), probes: Vec::new(), lost: 0, for_one, left: Vec::new() }),
+            room: Mutex::new(Room {
+                engine,
+                duty: Duty::new(),
+                probes: Vec::new(),
+                lost: 0,
+                for_one,
+                left: Vec::new(),
+            }),
             bed,
             bell: Arc::new(Bell(bell)),
             over: AtomicBool::new(false),

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use towline::{Any, Error, World};
 
 /// Each way that ranks are connected, as a transport and its links.
-const WAYS: [(&str, &str); 3] = [("sm", "1"), ("tcp", "1"), ("tcp", "3")];
+const WAYS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
 /// Who dies.
 const VICTIM: u32 = 2;
 
@@ -26,7 +26,7 @@ fn as_rank() {
     let Ok(role) = std::env::var("ROLE") else { return };
     let world = towline::init().unwrap();
     match role.as_str() {
-        "sleep" | "spin" | "compute" => watch(&world, &role),
+        "sleep" | "spin" | "compute" | "away" => watch(&world, &role),
         "stream" => stream(&world),
         "wildcard" => wildcard(&world),
         "unmet" => unmet(&world),
@@ -92,6 +92,13 @@ fn watch(world: &World, how: &str) {
                 world.progress();
             }
             assert_failed(receive.wait().unwrap_err().error);
+        }
+        "away" => {
+            // Nothing but a look at what is known: neither progress nor waiting.
+            while world.lost().is_empty() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err());
         }
         _ => {
             // In no method of the world for a while.
@@ -403,13 +410,13 @@ impl Drop for Hosts {
 }
 
 /// A host that falls silent is given up after the time that was set, whether anything is on its way to it or not.
-fn lost_host(kind: &str, role: &str, links: &str) {
+fn lost_host(kind: &str, role: &str, way: &str, links: &str) {
     let Some(hosts) = Hosts::new(kind) else {
         eprintln!("skipped: network namespaces need the rights of root, and iproute2");
         return;
     };
     let [a, b] = &hosts.names;
-    let variables = [("TOWLINE_TRANSPORTS", "tcp"), ("TOWLINE_LINKS", links), ("TOWLINE_FINISH_TIMEOUT_MS", "1000")];
+    let variables = [("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), ("TOWLINE_FINISH_TIMEOUT_MS", "1000")];
     let mut job = Job::start_apart(&[a, a, b], "10.213.8.1:4100", role, &variables);
     for rank in &mut job.ranks {
         rank.hear("ready");
@@ -419,7 +426,10 @@ fn lost_host(kind: &str, role: &str, links: &str) {
     hosts.part();
     for rank in &mut job.ranks[..VICTIM as usize] {
         let (at, _) = rank.hear_two("noticed");
-        println!("lost host, {role}, {links} links: noticed after {} ms", at.saturating_sub(parted) / 1_000_000);
+        println!(
+            "lost host, {role}, {way} with {links} links: noticed after {} ms",
+            at.saturating_sub(parted) / 1_000_000
+        );
     }
     for rank in &mut job.ranks[..VICTIM as usize] {
         rank.hear("over");
@@ -428,10 +438,17 @@ fn lost_host(kind: &str, role: &str, links: &str) {
 
 #[test]
 fn p7_b10_a_lost_host_is_noticed_by_those_who_wait_for_it() {
-    lost_host("i", "sleep", "1");
+    lost_host("i", "sleep", "tcp", "1");
+    lost_host("j", "sleep", "udp", "1");
 }
 
 #[test]
 fn p7_b10_a_lost_host_is_noticed_while_messages_are_on_their_way_to_it() {
-    lost_host("s", "stream", "1");
+    lost_host("s", "stream", "tcp", "1");
+    lost_host("t", "stream", "udp", "1");
+}
+
+#[test]
+fn p7_p11_a_lost_host_is_noticed_by_those_who_compute_over_udp() {
+    lost_host("c", "away", "udp", "1");
 }

@@ -22,6 +22,8 @@ pub(crate) struct Known {
     /// Where its last session came from.
     pub(crate) remote: Option<SockAddr>,
     pub(crate) way: Way,
+    /// When its host, not its process, last answered.
+    pub(crate) host_heard: Option<Instant>,
 }
 
 /// How it stands with a peer.

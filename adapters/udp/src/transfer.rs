@@ -63,7 +63,16 @@ impl RailTrait for Rail {
             keys: [0; MESSAGE],
         };
         let meeting = Meeting::new(base, nonce);
-        self.peers.add(Known { peer, rank, candidates, closed: 0, meeting, remote: None, way: Way::Unused });
+        self.peers.add(Known {
+            peer,
+            rank,
+            candidates,
+            closed: 0,
+            meeting,
+            remote: None,
+            way: Way::Unused,
+            host_heard: None,
+        });
         // Nothing is allocated later on: each peer is in each list at most once, and is lost once.
         let peers = self.peers.len();
         for list in [&mut self.wanted, &mut self.calling, &mut self.closing] {
@@ -189,6 +198,10 @@ impl RailTrait for Rail {
         if !self.outbox.is_empty() && self.send_again.is_none() {
             self.push_out();
         }
+    }
+
+    fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
+        self.knock(of.0)
     }
 
     fn poll_at(&self) -> Option<Instant> {

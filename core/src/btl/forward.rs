@@ -42,7 +42,7 @@ macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
             attributes card add_peer del_peer reserve commit send request_init request_fini
-            send_request send_now lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush poll_at wake_on_demand signal arm);
+            send_request send_now lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host poll_at wake_on_demand signal arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
@@ -73,6 +73,7 @@ macro_rules! forward_rail {
     (@ deliver $via:ident [deliver $($rest:ident)*]) => {};
     (@ release $via:ident [release $($rest:ident)*]) => {};
     (@ flush $via:ident [flush $($rest:ident)*]) => {};
+    (@ ask_host $via:ident [ask_host $($rest:ident)*]) => {};
     (@ poll_at $via:ident [poll_at $($rest:ident)*]) => {};
     (@ wake_on_demand $via:ident [wake_on_demand $($rest:ident)*]) => {};
     (@ signal $via:ident [signal $($rest:ident)*]) => {};
@@ -291,6 +292,12 @@ macro_rules! forward_rail {
         #[inline]
         fn flush(&mut self) {
             $via!(self, rail => rail.flush())
+        }
+    };
+    (@ ask_host $via:ident []) => {
+        #[inline]
+        fn ask_host(&mut self, of: $crate::btl::Endpoint) -> ::core::option::Option<$crate::time::Instant> {
+            $via!(self, rail => rail.ask_host(of))
         }
     };
     (@ poll_at $via:ident []) => {

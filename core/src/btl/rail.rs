@@ -298,6 +298,13 @@ pub trait Rail {
     /// for a while. What finds no room below goes on waiting for polls.
     fn flush(&mut self) {}
 
+    /// Asks the host of a peer for a sign of life that takes no process there, and tells when the last one came: a peer that is
+    /// stopped is not lost with its host. `None`: there was none, or this rail cannot ask.
+    fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
+        let _ = of;
+        None
+    }
+
     /// When `poll` must be called at the latest, although nothing arrives. Constant time.
     fn poll_at(&self) -> Option<Instant>;
 

@@ -182,6 +182,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         0 => pml.notify(request),
         1 => keep(pml.next_completed()),
         2 => pml.detach(request),
+        22 => pml.flush(),
         20 => pml.lose_peer(Peer(any(0)), any(Lost::Closed)),
         21 => keep((pml.enable_rail(any(0), any(true)), pml.is_enabled(any(0)))),
         3 => {

@@ -179,6 +179,10 @@ impl Rail for Opaque {
         keep(frame);
     }
 
+    fn flush(&mut self) {
+        keep(());
+    }
+
     fn poll_at(&self) -> Option<Instant> {
         some(Instant::ZERO)
     }

@@ -334,7 +334,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             _ => self.config.dead_after,
         };
         let (since, owes) = if self.probes(path) {
-            (self.sign_of_life(path), path.tries >= TRIES)
+            (self.sign_of_life(path).max(path.host_at), path.tries >= TRIES)
         } else {
             (self.proven_at(path).max(path.owes_since), path.owes_since != 0)
         };
@@ -374,6 +374,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     fn run_timer(&mut self, at: u32) {
         let now = self.now;
+        if self.dead_at(at).is_some_and(|due| due <= now) {
+            self.ask_host_of(at);
+        }
         let Some(path) = self.paths.get(at as usize) else { return };
         if matches!(path.state, State::Greeting | State::Up) && self.dead_at(at).is_some_and(|due| due <= now) {
             return self.down(at, Why::TimedOut);
@@ -425,11 +428,23 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             (path.probe_at, path.tries) = (due, 0);
             return;
         }
-        path.probe_at = now.saturating_add(again);
+        // One whose host is there is in no hurry.
+        let hurries = now.saturating_sub(path.host_at) >= heartbeat;
+        path.probe_at = now.saturating_add(if hurries { again } else { heartbeat });
+        self.ask_host_of(at);
         if self.probe(at)
             && let Some(path) = self.paths.get_mut(at as usize)
         {
             path.tries = path.tries.saturating_add(1);
+        }
+    }
+
+    /// The process of a silent peer may be stopped, while its host is there.
+    fn ask_host_of(&mut self, at: u32) {
+        if let Some(heard) = self.ask_host(Endpoint(at))
+            && let Some(path) = self.paths.get_mut(at as usize)
+        {
+            path.host_at = heard.as_nanos();
         }
     }
 

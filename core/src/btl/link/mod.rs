@@ -556,6 +556,11 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         self.raw.flush();
     }
 
+    fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
+        let path = self.paths.get(of.0 as usize).filter(|path| path.raw_known)?;
+        self.raw.ask_host(path.raw)
+    }
+
     fn poll_at(&self) -> Option<Instant> {
         let told = !(self.done.is_empty() && self.filled.is_empty() && self.reports.is_empty());
         let at_once = (told || self.more || self.spoilt.get()).then_some(self.now);
