@@ -79,7 +79,7 @@ fn counted(ranks: &Communicator) -> u64 {
 
 #[test]
 fn blocking_and_scoped_operations_allocate_nothing() {
-    for way in ["sm", "tcp"] {
+    for way in ["sm", "tcp", "udp"] {
         assert_eq!(common::ranks(2, way, |world: World| counted(&world)), [0, 0], "{way}");
         // Nor do contexts of one process.
         let contexts = Builder::new().transports(way).contexts(2).unwrap();

@@ -7,7 +7,7 @@ fn tasks() -> usize {
 }
 
 #[test]
-fn p3_no_thread_exists_unless_it_was_asked_for() {
+fn p3_no_thread_exists_unless_it_is_needed_or_was_asked_for() {
     let before = tasks();
     for transport in ["sm", "tcp"] {
         let alone = Builder::new().transports(transport).build().unwrap();
@@ -31,4 +31,18 @@ fn p3_no_thread_exists_unless_it_was_asked_for() {
         refused.finish().unwrap();
         alone.finish().unwrap();
     }
+    // What loses frames asks for one by itself, and says why.
+    let of = |builder: Builder| builder.transports("udp").configure(|config| config.udp_include = "lo".into());
+    let contexts = || of(Builder::new()).contexts(2).unwrap();
+    let lossy = contexts();
+    assert_eq!(tasks(), before + 2, "one for each context");
+    let reports: Vec<_> = lossy.into_iter().map(|context| context.enter().report()).collect();
+    assert!(
+        reports.iter().all(|report| report.iter().any(|line| line.contains("thread: yes: udp loses"))),
+        "{reports:?}"
+    );
+    assert_eq!(tasks(), before);
+    let refused = of(Builder::new()).progress_thread(false).contexts(2).unwrap();
+    assert_eq!(tasks(), before, "none where it is refused");
+    drop(refused);
 }
