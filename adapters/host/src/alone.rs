@@ -4,6 +4,7 @@
 use std::cell::{RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
 
+use towline_core::mtl::{Failure, Request, Status};
 use towline_core::time::Instant;
 
 use crate::engine::Engine;
@@ -90,7 +91,7 @@ pub(crate) struct AloneGuard<'a> {
 
 /// What has to be given back.
 enum Keeper<'a> {
-    Bare(#[expect(dead_code, reason = "given back when it goes")] RefMut<'a, Engine>),
+    Bare(RefMut<'a, Engine>),
     Attended(Attended<'a>),
 }
 
@@ -102,6 +103,25 @@ struct Attended<'a>(Option<Guard<'a>>);
 fn attend(several: &Several) -> AloneGuard<'_> {
     let guard = several.hold();
     AloneGuard { engine: several.engine(), keeper: Keeper::Attended(Attended(Some(guard))) }
+}
+
+impl<'a> Attended<'a> {
+    fn guard(&mut self) -> &mut Guard<'a> {
+        self.0.as_mut().expect("there until it is dropped")
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_longer(&mut self, request: Request) -> Result<Status, Failure> {
+        self.guard().wait_longer(request)
+    }
+}
+
+impl Held for RefMut<'_, Engine> {
+    #[inline]
+    fn turn(&mut self, idle: &mut Idle, _: &Awaited<'_>, _: Option<Instant>) {
+        Engine::turn(self, idle);
+    }
 }
 
 impl Drop for Attended<'_> {
@@ -117,8 +137,8 @@ impl Deref for AloneGuard<'_> {
 
     #[inline]
     fn deref(&self) -> &Engine {
-        // SAFETY: the keeper has it for this guard alone. Others have an attended engine only within `turn`, in which nobody
-        // holds a reference of this.
+        // SAFETY: the keeper has it for this guard alone. Others have an attended engine only while this thread waits in a
+        // method of the keeper's, which borrows the guard, so that nobody holds a reference of this.
         unsafe { &*self.engine }
     }
 }
@@ -135,21 +155,24 @@ impl Held for AloneGuard<'_> {
     #[inline]
     fn turn(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
         match &mut self.keeper {
-            Keeper::Bare(_) => {
-                Engine::turn(self, idle);
-            }
-            Keeper::Attended(Attended(guard)) => {
-                if let Some(guard) = guard {
-                    guard.turn(idle, awaited, until);
-                }
-            }
+            Keeper::Bare(engine) => engine.turn(idle, awaited, until),
+            Keeper::Attended(attended) => attended.guard().turn(idle, awaited, until),
+        }
+    }
+
+    // Asked once who keeps it, not in each turn.
+    #[inline]
+    fn wait_longer(&mut self, request: Request) -> Result<Status, Failure> {
+        match &mut self.keeper {
+            Keeper::Bare(engine) => engine.wait_longer(request),
+            Keeper::Attended(attended) => attended.wait_longer(request),
         }
     }
 
     #[inline]
     fn more_follows(&mut self) {
-        if let Keeper::Attended(Attended(Some(guard))) = &mut self.keeper {
-            guard.more_follows();
+        if let Keeper::Attended(attended) = &mut self.keeper {
+            attended.guard().more_follows();
         }
     }
 }

@@ -12,7 +12,7 @@ use towline_core::time::{Duration, Instant};
 
 use crate::absent::Absent;
 use crate::clock::Clock;
-use crate::idle::{Bed, Idle, Patience, Step};
+use crate::idle::{Bed, Idle, Patience, Step, short_nap};
 use crate::memory::Mapping;
 use crate::rails::RailSet;
 use crate::several::Call;
@@ -67,14 +67,38 @@ impl Engine {
     #[cold]
     pub fn be_idle(&mut self, idle: &mut Idle, may_sleep: impl FnOnce() -> bool) {
         let now = self.clock.renew();
+        if idle.is_broken(self.left()) {
+            return;
+        }
         let sleep = idle.step(&self.patience, now) == Step::Sleep;
         if sleep && let Some((lost, why)) = self.absent.as_mut().and_then(|absent| absent.next(now, idle.span(now))) {
             return self.mtl.pml().lose_peer(lost, why);
         }
-        if sleep && self.mtl.pml().arm() && may_sleep() {
-            self.bed.sleep(self.mtl.pml().rails_mut(), &self.patience, now);
+        if !sleep {
+            return;
+        }
+        if let Some(most) = self.arm(idle.span(now))
+            && may_sleep()
+        {
+            self.bed.sleep(self.mtl.pml().rails_mut(), most, now);
             self.clock.renew();
         }
+    }
+
+    /// Arms the rails; nanoseconds to sleep at most, after nothing came for `idle`. `None`: there is work.
+    pub fn arm(&mut self, idle: Duration) -> Option<u64> {
+        if self.mtl.pml().arm() {
+            Some(self.patience.nap())
+        } else {
+            short_nap(idle).filter(|_| self.mtl.pml().arm_rails())
+        }
+    }
+
+    /// Frames that have left so far; wraps.
+    pub fn left(&self) -> u64 {
+        let counters = self.mtl.counters();
+        let messages = counters.eager_sent.wrapping_add(counters.rendezvous_sent);
+        messages.wrapping_add(counters.fragments_sent).wrapping_add(counters.frames_moved)
     }
 
     /// Makes progress once, at the present time.

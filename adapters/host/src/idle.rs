@@ -47,6 +47,13 @@ impl Patience {
     }
 }
 
+/// How long to sleep at a time, in nanoseconds, where something is held back for which no rail has room, and nothing has come
+/// or left for `idle`: most rails wake who sleeps when there is room, not all. What waited so long may wait a little longer.
+/// `None`: not yet.
+pub(crate) fn short_nap(idle: towline_core::time::Duration) -> Option<u64> {
+    (idle.as_nanos() >= 100_000).then_some((idle.as_nanos() / 8).min(1_000_000))
+}
+
 /// Whether this host has more ranks than processors.
 pub(crate) fn crowded(local_ranks: usize) -> bool {
     local_ranks > std::thread::available_parallelism().map_or(1, usize::from)
@@ -57,6 +64,8 @@ pub(crate) fn crowded(local_ranks: usize) -> bool {
 pub(crate) struct Idle {
     polls: u32,
     since: Option<Instant>,
+    /// Frames that had left when this was last looked at.
+    left: u64,
 }
 
 /// What to do now.
@@ -72,7 +81,7 @@ impl Idle {
     /// Something came.
     #[inline]
     pub fn reset(&mut self) {
-        *self = Self::default();
+        *self = Self { left: self.left, ..Self::default() };
     }
 
     /// Nothing came this time: whether it is time to look at the clock and ask [`step`](Self::step).
@@ -81,6 +90,15 @@ impl Idle {
         std::hint::spin_loop();
         self.polls = self.polls.wrapping_add(1);
         self.polls.is_multiple_of(ROUND)
+    }
+
+    /// Begins anew if frames have left since this was last asked, of which there were so many in all: who sends is not idle.
+    pub fn is_broken(&mut self, left: u64) -> bool {
+        let broken = self.left != left;
+        if broken {
+            *self = Self { left, ..Self::default() };
+        }
+        broken
     }
 
     /// How long nothing came, as far as it was asked for.
@@ -167,13 +185,13 @@ impl Bed {
         Ok(Self::Epoll(set))
     }
 
-    /// Sleeps; the rails were armed. May come back early.
-    pub fn sleep(&self, rails: &mut impl Rails<Rail = AnyRail>, patience: &Patience, now: Instant) {
+    /// Sleeps for so many nanoseconds at most; the rails were armed. May come back early.
+    pub fn sleep(&self, rails: &mut impl Rails<Rail = AnyRail>, most: u64, now: Instant) {
         let due = (0..rails.count()).filter_map(|index| {
             use towline_core::btl::Rail as _;
             rails.rail(index)?.poll_at()
         });
-        let nanos = due.map(|due| due.since(now).as_nanos()).min().unwrap_or(u64::MAX).min(patience.nap);
+        let nanos = due.map(|due| due.since(now).as_nanos()).min().unwrap_or(u64::MAX).min(most);
         match self {
             Self::Futex(index) => {
                 if let Some(AnyRail::Sm(rail)) = rails.rail_mut(*index) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
-use towline_core::time::Instant;
+use towline_core::time::{Duration as EngineDuration, Instant};
 
 use crate::duty::{Charge, Duty};
 use crate::engine::{Done, Engine, Entry, Orphan};
@@ -252,6 +252,9 @@ impl Guard<'_> {
     #[cold]
     fn rest(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
         let (now, patience) = (self.clock.renew(), self.patience);
+        if idle.is_broken(self.left()) {
+            return self.make_way();
+        }
         if self.aside(|| idle.step(&patience, now)) != Step::Sleep {
             return;
         }
@@ -263,19 +266,22 @@ impl Guard<'_> {
             self.mtl.pml().lose_peer(lost, why);
             self.tell();
         } else {
-            self.sleep(awaited, now, until);
+            self.sleep(awaited, now, span, until);
         }
     }
 
     /// Sleeps for all, until something comes, unless something is here.
-    fn sleep(&mut self, awaited: &Awaited<'_>, now: Instant, until: Option<Instant>) {
+    fn sleep(&mut self, awaited: &Awaited<'_>, now: Instant, span: EngineDuration, until: Option<Instant>) {
         self.register(awaited, Call::Bell(Arc::clone(&self.shared.bell)));
         // What is awaited may have come since it was last looked for: then the bell rings.
         self.tell();
         // Users' code may have run in there, and others meanwhile. From here on the lock is not let go.
         let alone = !self.room.duty.is_polled() && self.room.duty.bed_is_free();
-        if alone && !awaited.is_over() && self.mtl.pml().arm() {
-            let (shared, until) = (self.shared, self.sleep_until(now, until));
+        if alone
+            && !awaited.is_over()
+            && let Some(most) = self.arm(span)
+        {
+            let (shared, until) = (self.shared, self.sleep_until(now, most, until));
             self.room.duty.lie_down(until);
             MutexGuard::unlocked(&mut self.room, || shared.bed.sleep_for(until.since(now).as_nanos()));
             self.room.duty.get_up();
@@ -285,8 +291,8 @@ impl Guard<'_> {
         self.clock.renew();
     }
 
-    fn sleep_until(&self, now: Instant, until: Option<Instant>) -> Instant {
-        let nap = now + towline_core::time::Duration::from_nanos(self.patience.nap());
+    fn sleep_until(&self, now: Instant, most: u64, until: Option<Instant>) -> Instant {
+        let nap = now + EngineDuration::from_nanos(most);
         [self.mtl_poll_at(), until].into_iter().flatten().fold(nap, Instant::min)
     }
 
@@ -297,7 +303,7 @@ impl Guard<'_> {
     /// Waits until the awaited is there, or until this thread has to look after the engine.
     fn park(&mut self, awaited: &Awaited<'_>, until: Option<Instant>) {
         let until = match awaited {
-            Awaited::Anything => Some(self.sleep_until(self.clock.now(), until)),
+            Awaited::Anything => Some(self.sleep_until(self.clock.now(), self.patience.nap(), until)),
             _ => until,
         };
         let timeout = until.map(|until| Duration::from_nanos(until.since(self.clock.renew()).as_nanos()));
@@ -420,6 +426,7 @@ fn look_after(shared: &Shared, parker: &Parker) {
     let mut engine = shared.hold();
     engine.is_thread = true;
     let mut quiet_since = engine.clock.renew();
+    let mut left = 0;
     while !shared.over.load(Ordering::SeqCst) {
         engine.tell();
         if engine.room.duty.is_left_to_callers() {
@@ -430,7 +437,7 @@ fn look_after(shared: &Shared, parker: &Parker) {
             shared.wakes.fetch_add(1, Ordering::Relaxed);
             continue;
         }
-        if engine.poll() != 0 {
+        if engine.poll() != 0 || std::mem::replace(&mut left, engine.left()) != engine.left() {
             quiet_since = engine.clock.now();
             engine.make_way();
             continue;
@@ -439,8 +446,8 @@ fn look_after(shared: &Shared, parker: &Parker) {
         let span = now.since(quiet_since);
         if let Some((lost, why)) = engine.absent.as_mut().and_then(|absent| absent.next(now, span)) {
             engine.mtl.pml().lose_peer(lost, why);
-        } else if engine.mtl.pml().arm() {
-            let until = engine.sleep_until(now, None);
+        } else if let Some(most) = engine.arm(span) {
+            let until = engine.sleep_until(now, most, None);
             engine.room.duty.lie_down(until);
             MutexGuard::unlocked(&mut engine.room, || shared.bed.sleep_for(until.since(now).as_nanos()));
             engine.room.duty.get_up();

@@ -59,7 +59,13 @@ impl<R: Rails> Pml<'_, R> {
     /// a handle ready. `false`: make progress first.
     pub fn arm(&mut self) -> bool {
         let idle = self.active_is_waiting() && self.refused == 0 && self.work_is_waiting();
-        idle && (0..self.rails.count()).all(|index| self.rails.rail_mut(index).is_none_or(Rail::arm))
+        idle && self.arm_rails()
+    }
+
+    /// As [`arm`](Self::arm), for a sleep that is short although something waits here, since no rail had room for it: the rails
+    /// are armed, so that one which tells when there is room may wake the caller earlier. `false`: something came.
+    pub fn arm_rails(&mut self) -> bool {
+        (0..self.rails.count()).all(|index| self.rails.rail_mut(index).is_none_or(Rail::arm))
     }
 
     /// Whether nothing that this engine has to say is still on its way out: answers and credit have been sent, and the rails

@@ -183,6 +183,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         1 => keep(pml.next_completed()),
         2 => pml.detach(request),
         22 => pml.flush(),
+        23 => keep(pml.arm_rails()),
         20 => pml.lose_peer(Peer(any(0)), any(Lost::Closed)),
         21 => keep((pml.enable_rail(any(0), any(true)), pml.is_enabled(any(0)))),
         3 => {
