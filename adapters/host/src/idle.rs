@@ -47,11 +47,14 @@ impl Patience {
     }
 }
 
+/// What [`short_nap`] gives at most.
+pub(crate) const LONGEST_NAP: towline_core::time::Duration = towline_core::time::Duration::from_millis(1);
+
 /// How long to sleep at a time, in nanoseconds, where something is held back for which no rail has room, and nothing has come
 /// or left for `idle`: most rails wake who sleeps when there is room, not all. What waited so long may wait a little longer.
 /// `None`: not yet.
 pub(crate) fn short_nap(idle: towline_core::time::Duration) -> Option<u64> {
-    (idle.as_nanos() >= 100_000).then_some((idle.as_nanos() / 8).min(1_000_000))
+    (idle.as_nanos() >= 100_000).then_some((idle.as_nanos() / 8).min(LONGEST_NAP.as_nanos()))
 }
 
 /// Whether this host has more ranks than processors.

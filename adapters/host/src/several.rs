@@ -16,7 +16,7 @@ use towline_core::time::{Duration as EngineDuration, Instant};
 
 use crate::duty::{Charge, Duty};
 use crate::engine::{Done, Engine, Entry, Orphan};
-use crate::idle::{Bed, Idle, Step};
+use crate::idle::{Bed, Idle, LONGEST_NAP, Step};
 use crate::parker::{self, Parker};
 use crate::state::no_unwind;
 use crate::threads::{Awaited, Held, Lock, Pattern};
@@ -401,7 +401,10 @@ impl Guard<'_> {
         match self.room.duty.charge() {
             Charge::Nothing => {}
             Charge::Arm(until) => {
-                if !self.mtl.pml().arm() || self.mtl_poll_at().is_some_and(|due| due < until) {
+                // Who naps until there may be room will look soon.
+                let naps = until.since(self.clock.now()) <= LONGEST_NAP;
+                let armed = self.mtl.pml().arm() || (naps && self.mtl.pml().arm_rails());
+                if !armed || self.mtl_poll_at().is_some_and(|due| due < until) {
                     self.room.duty.ring();
                     self.shared.bell.ring();
                 }

@@ -1,0 +1,122 @@
+//! A rail that has no room for long: whoever waits for it does not keep a processor busy.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use towline::{Builder, Error, Multiple, Rail};
+use towline_core::btl::attributes::EXCLUSIVITY_HIGH;
+use towline_core::btl::{
+    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lost, Peer, SendError, Sent, Shape,
+    Ticket, Unreachable,
+};
+use towline_core::convertor::Span;
+use towline_core::time::{Duration, Instant};
+
+/// Answers `Busy` for a while, as one that waits for a descriptor, and then gives the peer up.
+struct Full {
+    attributes: Attributes,
+    until: Option<Instant>,
+    polls: Arc<AtomicU64>,
+}
+
+const A_WHILE: Duration = Duration::from_millis(300);
+/// Many more than sleeps take in that time, and many less than a rank makes that does nothing else.
+const MANY: u64 = 20_000;
+
+impl Full {
+    fn new(polls: &Arc<AtomicU64>) -> Self {
+        let attributes = Attributes {
+            name: "full",
+            capabilities: Capabilities::SEND,
+            exclusivity: EXCLUSIVITY_HIGH + 1,
+            latency: 1,
+            bandwidth: 1,
+            eager_limit: 4096,
+            rendezvous_eager_limit: 1024,
+            min_fragment: 4096,
+            max_send_size: 4096,
+            cache_size: 0,
+            cache_bytes: 0,
+            frames_kept: 1,
+        };
+        Self { attributes, until: None, polls: Arc::clone(polls) }
+    }
+}
+
+impl Rail for Full {
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn card(&self) -> &[u8] {
+        b"full"
+    }
+
+    fn add_peer(&mut self, _: Peer, _: &[u8]) -> Result<Endpoint, Unreachable> {
+        Ok(Endpoint(0))
+    }
+
+    fn del_peer(&mut self, _: Endpoint) {}
+
+    fn reserve(&mut self, _: Endpoint, _: Shape) -> Result<Grant<'_>, SendError> {
+        Err(SendError::Busy)
+    }
+
+    fn commit(&mut self, _: Ticket) -> Sent {
+        Sent::Done
+    }
+
+    fn drained(&self, _: Endpoint) -> bool {
+        true
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        let until = *self.until.get_or_insert(now + A_WHILE);
+        (now >= until).then(|| Event::Lost(Peer(0), Lost::TimedOut))
+    }
+
+    fn read(&self, _: FrameId, _: usize, _: &mut [u8]) -> usize {
+        0
+    }
+
+    unsafe fn deliver(&mut self, _: FrameId, _: usize, _: Span, _: Cookie) -> Delivery {
+        Delivery::Done
+    }
+
+    fn release(&mut self, _: FrameId) {}
+
+    fn poll_at(&self) -> Option<Instant> {
+        self.until
+    }
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn p11_who_waits_for_room_sleeps() {
+    let polls = Arc::new(AtomicU64::new(0));
+    // SAFETY: the rail transfers nothing.
+    let world = unsafe { Builder::new().transports("loopback").rail(Full::new(&polls)) }.build().unwrap();
+    assert_eq!(world.send(0, 1, b"x"), Err(Error::PeerFailed { rank: 0 }));
+    let polls = polls.load(Ordering::Relaxed);
+    assert!(polls < MANY, "{polls} polls");
+}
+
+#[test]
+fn p11_a_progress_thread_does_not_poll_for_room() {
+    let polls = Arc::new(AtomicU64::new(0));
+    let (builder, counted) = (Builder::new().transports("loopback").threads(Multiple), Arc::clone(&polls));
+    // SAFETY: the rail transfers nothing.
+    let builder = unsafe { builder.progress_thread(true).rail_for_each(move |_| Full::new(&counted)) };
+    let world = builder.build().unwrap();
+    let sending = world.isend(0, 1, vec![1u8]).unwrap();
+    while world.lost().is_empty() {
+        std::thread::yield_now(); // in no call that makes progress
+    }
+    assert_eq!(sending.wait().unwrap_err().error, Error::PeerFailed { rank: 0 });
+    let polls = polls.load(Ordering::Relaxed);
+    assert!(polls < MANY, "{polls} polls");
+}
