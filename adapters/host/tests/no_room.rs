@@ -16,6 +16,7 @@ use towline_core::time::{Duration, Instant};
 struct Full {
     attributes: Attributes,
     until: Option<Instant>,
+    reported: bool,
     polls: Arc<AtomicU64>,
 }
 
@@ -39,7 +40,7 @@ impl Full {
             cache_bytes: 0,
             frames_kept: 1,
         };
-        Self { attributes, until: None, polls: Arc::clone(polls) }
+        Self { attributes, until: None, reported: false, polls: Arc::clone(polls) }
     }
 }
 
@@ -73,7 +74,8 @@ impl Rail for Full {
     fn poll(&mut self, now: Instant) -> Option<Event> {
         self.polls.fetch_add(1, Ordering::Relaxed);
         let until = *self.until.get_or_insert(now + A_WHILE);
-        (now >= until).then(|| Event::Lost(Peer(0), Lost::TimedOut))
+        (now >= until && !std::mem::replace(&mut self.reported, now >= until))
+            .then_some(Event::Lost(Peer(0), Lost::TimedOut))
     }
 
     fn read(&self, _: FrameId, _: usize, _: &mut [u8]) -> usize {
@@ -87,7 +89,7 @@ impl Rail for Full {
     fn release(&mut self, _: FrameId) {}
 
     fn poll_at(&self) -> Option<Instant> {
-        self.until
+        self.until.filter(|_| !self.reported)
     }
 
     fn arm(&mut self) -> bool {
