@@ -334,7 +334,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             _ => self.config.dead_after,
         };
         let (since, owes) = if self.probes(path) {
-            (self.sign_of_life(path).max(path.host_at), path.tries >= TRIES)
+            (self.sign_of_life(path), path.tries >= TRIES)
         } else {
             (self.proven_at(path).max(path.owes_since), path.owes_since != 0)
         };
@@ -374,7 +374,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     fn run_timer(&mut self, at: u32) {
         let now = self.now;
-        if self.dead_at(at).is_some_and(|due| due <= now) {
+        let Some(path) = self.paths.get(at as usize) else { return };
+        if path.state == State::Up && self.dead_at(at).is_some_and(|due| due <= now) {
             self.ask_host_of(at);
         }
         let Some(path) = self.paths.get(at as usize) else { return };
@@ -428,10 +429,10 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             (path.probe_at, path.tries) = (due, 0);
             return;
         }
-        // One whose host is there is in no hurry.
-        let hurries = now.saturating_sub(path.host_at) >= heartbeat;
-        path.probe_at = now.saturating_add(if hurries { again } else { heartbeat });
-        self.ask_host_of(at);
+        path.probe_at = now.saturating_add(again);
+        if path.tries != 0 {
+            self.ask_host_of(at);
+        }
         if self.probe(at)
             && let Some(path) = self.paths.get_mut(at as usize)
         {
@@ -444,7 +445,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if let Some(heard) = self.ask_host(Endpoint(at))
             && let Some(path) = self.paths.get_mut(at as usize)
         {
-            path.host_at = heard.as_nanos();
+            // It hears this side as well.
+            path.heard_at = path.heard_at.max(heard.as_nanos());
+            path.answered_at = path.answered_at.max(heard.as_nanos());
         }
     }
 

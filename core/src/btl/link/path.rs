@@ -97,8 +97,6 @@ pub(super) struct Path {
     pub heard_at: u64,
     /// When the peer last answered a probe, which proves that it hears this side too.
     pub answered_at: u64,
-    /// When the peer's host last gave a sign of life of its own, as far as it was asked: that its process is stopped.
-    pub host_at: u64,
     /// Since when the peer owes a sign of life; 0: it does not.
     pub owes_since: u64,
     pub probe_at: u64,
