@@ -87,7 +87,7 @@ impl Builder {
 }
 
 impl<L: Threads> Builder<L> {
-    /// Makes worlds for so many threads: [`Single`] unless this says [`Multiple`]. What is asked for is granted.
+    /// Makes worlds for so many threads: [`Single`] unless this says [`Multiple`](crate::Multiple). What is asked for is granted.
     ///
     /// ```
     /// use towline::{Builder, Multiple, ThreadLevel};
