@@ -438,6 +438,8 @@ fn look_after(shared: &Shared, parker: &Parker) {
             MutexGuard::unlocked(&mut engine.room, || parker.park(Some(GRACE)));
             engine.room.duty.set_thread_waits(false);
             shared.wakes.fetch_add(1, Ordering::Relaxed);
+            // They look after who is absent as well.
+            quiet_since = engine.clock.renew();
             continue;
         }
         if engine.poll() != 0 || std::mem::replace(&mut left, engine.left()) != engine.left() {
