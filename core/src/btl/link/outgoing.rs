@@ -316,6 +316,11 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let left = self.take(handle);
         match left {
             Left::Yes => return Ok(if in_place { Sent::InPlace } else { Sent::Staged }),
+            // To sum a long body anew at each attempt would cost more than to send it. While it waits, nothing else is taken.
+            Left::Busy if in_place => {
+                self.wait(handle.slot());
+                return Ok(Sent::InPlace);
+            }
             Left::Busy | Left::Unreachable => {}
         }
         // It was the last one: its number goes to the next.

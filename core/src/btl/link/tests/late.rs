@@ -115,3 +115,26 @@ fn p15_b34_a_frame_that_is_committed_to_a_link_that_is_down_leaves_once_when_it_
     bench.settle();
     bench.check(0, 1, vec![0, 1]);
 }
+
+/// To refuse a long body because the rail below has no room, after it was summed, would sum it again at each attempt.
+#[test]
+fn p15_b34_a_long_body_is_taken_though_the_rail_below_is_busy_and_no_other_after_it() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
+    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
+    bench.settle();
+    bench.faults(|faults| faults.busy = 1000);
+    let frame = bytes(1, 9000);
+    let shape = Shape { tag: frame[0] | 0x80, lane: Lane::Bulk, header: 8, len: 9000 };
+    let (to, body, cookie) = (bench.ends[0].to[1], frame[8..].to_vec().into_boxed_slice(), 1 << 40);
+    let mut give = || {
+        let link = &mut bench.ends[0].link;
+        // SAFETY: the body is kept until it is told.
+        unsafe { link.send(to, shape, &frame[..8], crate::convertor::Span::of(&body), Cookie(cookie)) }
+    };
+    assert_eq!([give(), give()], [Ok(Sent::InPlace), Err(SendError::Busy)]);
+    bench.ends[0].lent.insert(cookie, body);
+    bench.run_for(MILLISECOND);
+    bench.faults(|faults| faults.busy = 0);
+    bench.settle();
+    bench.check(0, 1, vec![0, 1]);
+}

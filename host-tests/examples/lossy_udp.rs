@@ -1,0 +1,128 @@
+//! What a link makes of real udp: bulk frames from one thread to another, each in a network namespace of its own if two are
+//! named. `host-tests/scripts/loss` makes two that are joined, and lets a part of the datagrams get lost on the way.
+//!
+//! ```sh
+//! lossy_udp [SECONDS [NAMESPACE NAMESPACE]]
+//! ```
+
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use towline_core::arena::Arena;
+use towline_core::btl::link::{self, Crc32c, Link};
+use towline_core::btl::{Cookie, Delivery, Endpoint, Event, Lane, Peer, Rail as _, SendError, Shape};
+use towline_core::convertor::Span;
+use towline_core::time;
+use towline_tcp::JobKey;
+use towline_udp::{Config, Rail};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let seconds: u64 = arguments.first().map_or(5, |seconds| seconds.parse().expect("a number of seconds"));
+    let namespaces = [arguments.get(1).cloned(), arguments.get(2).cloned()];
+    let [(to_one, from_other), (to_other, from_one)] = [channel(), channel()];
+    let [one, other] = namespaces;
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let receiver = std::thread::spawn(move || receive(&mut Side::new(1, other, &to_one, &from_one), end));
+    send(&mut Side::new(0, one, &to_other, &from_other), end);
+    receiver.join().expect("the receiver ends well");
+}
+
+/// One end.
+struct Side {
+    link: Link<'static, Rail, Crc32c>,
+    to: Endpoint,
+    begun: Instant,
+}
+
+impl Side {
+    fn new(rank: u32, namespace: Option<String>, tell: &Sender<Vec<u8>>, hear: &Receiver<Vec<u8>>) -> Self {
+        if let Some(name) = &namespace {
+            let file = std::fs::File::open(format!("/var/run/netns/{name}")).expect("a network namespace");
+            // SAFETY: the descriptor is open; only this thread moves.
+            assert_eq!(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) }, 0, "who may not enter it?");
+        }
+        let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
+        config.within_host = namespace.is_none();
+        let raw = Rail::new(config).expect("a network");
+        let mut config = link::Config::new(0, u64::from(rank) + 1, raw.attributes());
+        config.peers = 1;
+        let room = vec![0; config.bytes(&raw)].leak();
+        let mut link = Link::new(raw, Crc32c, config, &mut Arena::new(room)).expect("room for all tables");
+        tell.send(link.card().to_vec()).expect("the other listens");
+        let card = hear.recv().expect("the other's card");
+        let to = link.add_peer(Peer(1 - rank), &card).expect("a way there");
+        Self { link, to, begun: Instant::now() }
+    }
+
+    fn poll(&mut self) -> Option<Event> {
+        self.link.poll(time::Instant::from_nanos(self.begun.elapsed().as_nanos() as u64 + 1))
+    }
+}
+
+fn send(side: &mut Side, end: Instant) {
+    let len = side.link.attributes().max_send_size;
+    let body = vec![7; len as usize - 8].leak();
+    let shape = Shape { tag: 0x80, lane: Lane::Bulk, header: 8, len };
+    let (mut number, mut told) = (0u64, 0u64);
+    while Instant::now() < end {
+        // SAFETY: the body is never freed, nor written.
+        match unsafe { side.link.send(side.to, shape, &number.to_le_bytes(), Span::of(body), Cookie(0)) } {
+            Ok(_) => number += 1,
+            Err(SendError::Busy) => {}
+            Err(error) => panic!("{error}"),
+        }
+        while let Some(event) = side.poll() {
+            assert!(matches!(event, Event::Sent(_)), "{event:?}");
+            told += 1;
+        }
+    }
+    let linger = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < linger {
+        told += u64::from(side.poll().is_some());
+    }
+    let counters = side.link.counters();
+    println!(
+        "sent {number} frames of {len} bytes ({told} in place), {} resent ({} in vain), {} timeouts",
+        counters.resent, counters.spurious, counters.timeouts
+    );
+}
+
+fn receive(side: &mut Side, end: Instant) {
+    let mut sink = vec![0; side.link.attributes().max_send_size as usize].into_boxed_slice();
+    let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
+    let (mut bytes, mut pending, mut begun) = (0u64, 0u64, None);
+    while Instant::now() < end {
+        match side.poll() {
+            Some(Event::Frame(frame)) => {
+                begun.get_or_insert_with(Instant::now);
+                // SAFETY: the sink outlives the link, and nobody reads it.
+                match unsafe { side.link.deliver(frame.id, 8, span, Cookie(u64::from(frame.len))) } {
+                    Delivery::Done => bytes += u64::from(frame.len),
+                    Delivery::Pending => pending += 1,
+                }
+            }
+            Some(Event::Delivered(len)) => bytes += len.0,
+            Some(event) => panic!("{event:?}"),
+            None => {}
+        }
+    }
+    let took = begun.map_or(1.0, |begun: Instant| begun.elapsed().as_secs_f64());
+    let counters = *side.link.counters();
+    let linger = Instant::now() + Duration::from_millis(500);
+    while Instant::now() < linger {
+        if let Some(Event::Frame(frame)) = side.poll() {
+            side.link.release(frame.id);
+        }
+    }
+    println!(
+        "got {:.0} MB/s, {pending} deliveries waited, {} doubles, {} bad, {} acks, {} shed",
+        bytes as f64 / took / 1e6,
+        counters.doubles,
+        counters.bad_heads + counters.bad_bodies,
+        counters.acks_sent,
+        counters.shed + counters.beyond
+    );
+    std::mem::forget(sink); // the link may still write there
+}
