@@ -235,6 +235,8 @@ pub struct Pml<'m, R> {
     pub(super) refused: u32,
     /// Something may be waiting to be sent: there is an active request, a peer to be told or a refusal.
     pub(super) waiting: bool,
+    /// Links that are down may have frames that others are to carry.
+    pub(super) orphans: bool,
     /// Posted receives in the order in which they are asked for.
     pub(super) posted: Posted,
     /// A peer was lost, or `posted` is kept: receives take the long way.
@@ -306,6 +308,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             work_tail: 0,
             refused: 0,
             waiting: false,
+            orphans: false,
             posted: Posted::default(),
             unusual: false,
             posting: 1,

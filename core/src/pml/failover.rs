@@ -179,6 +179,7 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set(ORPHANED);
         }
+        self.orphans = true;
     }
 
     /// A rail has reported that its link to a peer is in order again.
@@ -186,6 +187,21 @@ impl<R: Rails> Pml<'_, R> {
         if self.row(peer.0).any(|link| link.is_of(rail) && link.aside & DOWN != 0) {
             self.counters.links_up = self.counters.links_up.wrapping_add(1);
             self.set_aside(peer.0, rail, DOWN, false);
+        }
+    }
+
+    /// Goes through the peers whose links went down.
+    #[cold]
+    pub(super) fn run_orphans(&mut self) {
+        self.orphans = false;
+        let mut next = self.work_head;
+        while let Some(index) = next.checked_sub(1) {
+            let Some(peer) = self.peers.get(index as usize) else { return };
+            next = peer.work_next;
+            if peer.standing == Standing::Up && peer.has(ORPHANED) {
+                self.move_orphans(index);
+            }
+            self.orphans |= self.peers.get(index as usize).is_some_and(|peer| peer.has(ORPHANED));
         }
     }
 

@@ -105,11 +105,7 @@ impl<R: Rails> Pml<'_, R> {
         if peer.standing != Standing::Up {
             return false;
         }
-        let (orphaned, reject) = (peer.has(ORPHANED), peer.may_reject());
-        if orphaned {
-            self.move_orphans(index); // before anything new, which may have to wait for them at the other side
-        }
-        if reject {
+        if peer.may_reject() {
             self.tell_reject(index);
         }
         self.tell_asked(index);

@@ -216,6 +216,10 @@ impl<R: Rails> Pml<'_, R> {
     #[cold]
     fn send_waiting(&mut self) -> u32 {
         let before = self.ended;
+        // Before anything new, which may have to wait for them at the other side; and streams never leave them room.
+        if self.orphans {
+            self.run_orphans();
+        }
         if !self.active.is_empty() {
             self.run_active();
         }
