@@ -58,7 +58,8 @@ impl Churn {
         };
         let other = Peer(1 - at as u32);
         match op {
-            0..=3 => {
+            // Requests are the program's own: one that wants to receive leaves itself some for that.
+            0..=3 if self.engines[at].used()[0] + 4 <= CONFIG.requests => {
                 let modes = [Mode::Standard, Mode::Synchronous, Mode::Ready, Mode::Buffered, Mode::Complete];
                 let (mode, data) = (modes[(pick >> 2) % 5], Span::of(&self.datas[pick % 3]));
                 // SAFETY: the data outlives the engines' use of it: `finish` ends all.
