@@ -41,6 +41,7 @@ fn through(relay: Rc<RefCell<Relay>>, encrypt: Encrypt) -> impl Setup<Rail = Rai
         let mut config = config(rank, link);
         config.sign = Some(true);
         config.encrypt = encrypt;
+        config.renew_after_datagrams = 50;
         let mut relay = relay.borrow_mut();
         config.advertise = Some(relay.address(rank as usize));
         let rail = Rail::new(config).expect("this host has a loopback");

@@ -13,6 +13,8 @@ use crate::inbox::SLOT;
 pub(crate) const MOST: u32 = 65_507;
 /// Shortest that every path carries whole (RFC 8200: 1280 with headers).
 const LEAST: u32 = 1232;
+/// Datagrams under the same keys after which new ones are asked for: AES-GCM is good for several times as many (RFC 8446).
+const RENEW: u64 = 1 << 22;
 /// Staging for control frames beside that for others, in frames of the longest.
 const CONTROL_FRAMES: u32 = 4;
 
@@ -37,6 +39,8 @@ pub struct Config {
     /// When datagrams are encrypted; the same at all ranks. Whoever has it otherwise is refused. Encrypted ones are not signed
     /// besides. Default: [`Encrypt::BetweenHosts`].
     pub encrypt: Encrypt,
+    /// Encrypted datagrams to a peer after which new keys are agreed on; 2^22 at most. Default: 2^22.
+    pub renew_after_datagrams: u64,
     /// Number of this link among those of the process. Link `n` speaks to link `n` of the peer; each is a rail of its own, and
     /// uses another interface where there are several.
     pub link: u8,
@@ -95,6 +99,7 @@ impl Config {
             rank,
             key,
             encrypt: Encrypt::BetweenHosts,
+            renew_after_datagrams: RENEW,
             link: 0,
             progress_thread: false,
             filter: Filter::default(),
@@ -137,6 +142,7 @@ impl Config {
             self.datagram_bytes = self.datagram_bytes.clamp(256, MOST);
         }
         self.bandwidth_megabytes_per_second = self.bandwidth_megabytes_per_second.max(1);
+        self.renew_after_datagrams = self.renew_after_datagrams.clamp(1, RENEW);
         self.send_staging_bytes = self.send_staging_bytes.clamp(1, 1 << 30);
         self.send_queue_frames = self.send_queue_frames.clamp(4, 1 << 16);
         self.frames_kept = self.frames_kept.clamp(1, 1024);

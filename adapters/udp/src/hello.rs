@@ -11,8 +11,28 @@
 //! ```
 //!
 //! The code of a hello is HMAC-SHA256 under the job's key over all before it. A hello that echoes the receiver's own latest
-//! challenge is news; any other may be an old one sent again, and is answered, but believed nothing. A challenge is used for
-//! one session. An answer is as long as what it answers.
+//! challenge is news; any other may be an old one sent again, and is believed nothing. It is answered by a challenge, as its
+//! speaker may have begun anew; but not a call that answers a challenge which the receiver has not asked, as one with a session
+//! does not, nor one whose nonce has already made the session that there is. Others than the peer's own addresses are answered
+//! once in a millisecond. A challenge is used for one session. An answer is as long as what it answers.
+//!
+//! # Another session
+//! An end that has a session may ask for another one, by the same four hellos, since its keys have sealed enough
+//! ([`Config::renew_after_datagrams`](crate::Config::renew_after_datagrams)); and one that has forgotten its session begins
+//! anew. Whoever has a session keeps it meanwhile:
+//!
+//! ```text
+//! A                                        B
+//!   nonce a, echo b, knows           ->                     takes what comes under either session, sends under the old one
+//!                                    <-    nonce b, echo a, up          sends under the new one, takes either
+//!   a datagram under the new one     ->                     B has the proof: the new one only
+//!                                    <-    a datagram under the new one A drops the old one
+//! ```
+//!
+//! Until it has the proof, B says "nonce b, echo a, knows" again, first after a millisecond, then each time after twice as
+//! long up to a second; A answers "up", which is a proof as well. So does A with its call or "knows" until it hears "up". No
+//! matter which hellos are lost, each end takes what the other one sends. The address of a peer that there is a session with
+//! changes only to one of its card.
 //!
 //! | bytes | what, little-endian |
 //! |---|---|

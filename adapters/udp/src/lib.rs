@@ -8,7 +8,7 @@
 //! Every frame is one datagram ([`datagram`]). Before any, both ends prove by challenge that they know the job's secret key
 //! ([`hello`]), and agree on what marks their datagrams: 64 bits that nobody else knows, or where [`Config::sign`] says so a
 //! code over each datagram ([`session`]). All else is counted in [`Counters`], dropped, and not answered, so nobody can be made
-//! to send more than was sent to him.
+//! to send more than was sent to him. A session goes on while another one takes its place, and an old hello disturbs none.
 //!
 //! The mark keeps out whoever cannot see the datagrams; the code also whoever can see and change them. Neither hides what is
 //! in them. What is sent again by others is a double like any other, and removed by the link.

@@ -1,4 +1,7 @@
 //! How two ends come to a session, told as what each hello that is heard makes of it. No socket, no clock.
+//!
+//! An end that has a session keeps it while another one is made: what comes is taken under either, and what leaves is under the
+//! older one until the other end has proved that it has the new one, by a hello or by what it sends under it.
 
 use towline_crypt::{Cipher, Handshake, MESSAGE, Window};
 use towline_tcp::JobKey;
@@ -16,7 +19,30 @@ pub(crate) struct Meeting {
     /// The other's challenge, if it has answered ours.
     answered: Option<Nonce>,
     keys: Keys,
+    /// What leaves is under this one.
     session: Option<Session>,
+    beside: Beside,
+    /// This end wants another session than it has.
+    renews: bool,
+}
+
+/// Another session under which is taken what comes.
+#[derive(Debug)]
+enum Beside {
+    None,
+    /// A new one; the other end has not proved yet that it has it.
+    Coming(Box<Session>),
+    /// An old one, until something comes under the new one: what was sent before may still be on its way.
+    Going(Box<Session>),
+}
+
+/// Which of two sessions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    /// Under which frames leave.
+    Current,
+    /// The one beside it.
+    Beside,
 }
 
 /// What of the keys of the next session is there, where datagrams are encrypted. The lower rank begins the handshake, with
@@ -61,14 +87,14 @@ pub(crate) struct Sealed {
 pub(crate) struct Heard {
     /// What to say.
     pub(crate) answer: Option<Hello>,
-    /// There is a new session.
+    /// There is a new session; perhaps beside an older one, until it is proved.
     pub(crate) established: bool,
 }
 
 impl Meeting {
     /// `base` is who we are and who is meant; `next` was drawn at random.
     pub(crate) const fn new(base: Hello, next: Nonce) -> Self {
-        Self { base, next, answered: None, keys: Keys::None, session: None }
+        Self { base, next, answered: None, keys: Keys::None, session: None, beside: Beside::None, renews: false }
     }
 
     pub(crate) const fn session(&self) -> Option<&Session> {
@@ -77,6 +103,73 @@ impl Meeting {
 
     pub(crate) fn session_mut(&mut self) -> Option<&mut Session> {
         self.session.as_mut()
+    }
+
+    /// The session beside the current one.
+    fn beside(&self) -> Option<&Session> {
+        match &self.beside {
+            Beside::None => None,
+            Beside::Coming(session) | Beside::Going(session) => Some(session),
+        }
+    }
+
+    /// The sessions under which something may have come, the likelier one first.
+    #[inline]
+    pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = (Which, &mut Session)> {
+        let beside = match &mut self.beside {
+            Beside::None => None,
+            Beside::Coming(session) | Beside::Going(session) => Some((Which::Beside, &mut **session)),
+        };
+        self.session.as_mut().map(|session| (Which::Current, session)).into_iter().chain(beside)
+    }
+
+    /// Something has come that was sent under this session: the other end has it, if it is the new one, and no longer uses the
+    /// old one.
+    #[inline]
+    pub(crate) fn took(&mut self, which: Which) {
+        match (which, &self.beside) {
+            (Which::Current, Beside::Going(_)) => self.beside = Beside::None,
+            (Which::Beside, Beside::Coming(_)) => {
+                self.promote();
+                self.beside = Beside::None;
+            }
+            _ => {}
+        }
+    }
+
+    /// The other end has the new session: from now on it is used.
+    #[cold]
+    fn promote(&mut self) {
+        if let Beside::Coming(coming) = std::mem::replace(&mut self.beside, Beside::None) {
+            self.supersede(*coming);
+        }
+    }
+
+    /// The other end has this session: from now on it is used, and the old one is for what was sent before.
+    fn supersede(&mut self, session: Session) {
+        self.beside = match self.session.replace(session) {
+            Some(old) => Beside::Going(Box::new(old)),
+            None => Beside::None,
+        };
+    }
+
+    /// Wants another session than the one that there is. `false` where that is under way.
+    pub(crate) fn renew(&mut self) -> bool {
+        let idle = !self.is_unsettled();
+        self.renews |= idle;
+        idle
+    }
+
+    /// Whether, with a session, there is something to [say](Self::call) until it is answered.
+    #[inline]
+    pub(crate) const fn is_unsettled(&self) -> bool {
+        self.renews || matches!(self.beside, Beside::Coming(_))
+    }
+
+    /// Whether this end has asked for a session, so that it makes sense that somebody asks back. Otherwise it is the answer to
+    /// an old hello of ours that others have sent again.
+    fn has_asked(&self, echo: Nonce) -> bool {
+        self.session.is_none() || self.renews || matches!(&self.beside, Beside::Coming(coming) if coming.own == echo)
     }
 
     /// Our own hello, all but stage, nonce and echo.
@@ -94,6 +187,9 @@ impl Meeting {
 
     /// What to say where nothing was heard for a while.
     pub(crate) fn call(&mut self, key: &JobKey) -> Hello {
+        if let Beside::Coming(coming) = &self.beside {
+            return coming.hello(Stage::Knows, &self.base);
+        }
         match self.answered {
             Some(echo) => self.say(Stage::Knows, echo, key),
             None => self.say(Stage::Calls, [0; 16], key),
@@ -149,13 +245,29 @@ impl Meeting {
     /// call.
     pub(crate) fn hear(&mut self, hello: &Hello, fresh: Nonce, key: &JobKey) -> Heard {
         let answer = |answer: Hello| Heard { answer: (hello.stage < Stage::Up).then_some(answer), established: false };
-        if let Some(session) = &self.session
-            && (session.own, session.theirs) == (hello.echo, hello.nonce)
-        {
-            return answer(session.hello(&self.base)); // ours to it was lost
+        let is_of = |session: &Session| (session.own, session.theirs) == (hello.echo, hello.nonce);
+        if let Some(session) = self.session.as_ref().filter(|session| is_of(session)) {
+            return answer(session.hello(Stage::Up, &self.base)); // ours to it was lost
+        }
+        if let Some(session) = self.beside().filter(|session| is_of(session)) {
+            let up = session.hello(Stage::Up, &self.base);
+            return match (&self.beside, hello.stage) {
+                (Beside::Coming(_), Stage::Up) => {
+                    self.promote();
+                    Heard::default()
+                }
+                (Beside::Coming(_), _) => answer(up),
+                _ => Heard::default(), // an old one
+            };
         }
         if hello.echo != self.next {
-            // Perhaps an old one: whoever says it must answer our challenge first.
+            // Perhaps an old one: whoever says it must answer our challenge first. Who has answered a challenge goes on with
+            // that one, so a call that is older than a session is not worth an answer.
+            let is_used = self.session.iter().chain(self.beside()).any(|session| session.theirs == hello.nonce);
+            let asks_back = hello.echo != [0; 16];
+            if hello.stage == Stage::Calls && (is_used || asks_back && !self.has_asked(hello.echo)) {
+                return Heard::default();
+            }
             return answer(self.say(Stage::Calls, hello.nonce, key));
         }
         if !self.answer_keys(hello, key) {
@@ -174,16 +286,21 @@ impl Meeting {
         let [out, into] = [(here, there), (there, here)].map(|(from, to)| Seal::new(key, from, to, signed));
         let sealed = cipher.map(|cipher| Sealed { cipher, next: 0, came: Window::new() });
         let session = Session { own, theirs: hello.nonce, index: hello.index, out, into, sealed, keys };
-        let said = session.hello(&self.base);
-        self.session = Some(session);
+        let said = session.hello(Stage::Up, &self.base);
+        self.renews = false;
+        if hello.stage == Stage::Up || self.session.is_none() {
+            self.supersede(session);
+        } else {
+            self.beside = Beside::Coming(Box::new(session));
+        }
         Heard { established: true, ..answer(said) }
     }
 }
 
 impl Session {
-    /// That it is there.
-    fn hello(&self, base: &Hello) -> Hello {
-        Hello { stage: Stage::Up, nonce: self.own, echo: self.theirs, keys: self.keys, ..*base }
+    /// That it is there; with [`Stage::Knows`], also the question whether it is at the other end.
+    fn hello(&self, stage: Stage, base: &Hello) -> Hello {
+        Hello { stage, nonce: self.own, echo: self.theirs, keys: self.keys, ..*base }
     }
 }
 
@@ -236,6 +353,89 @@ mod tests {
         goes(&one.out, &other.into) && goes(&other.out, &one.into) && reads(one, other) && reads(other, one)
     }
 
+    /// Whether what leaves one end is taken by the other.
+    fn takes(from: &Meeting, to: &Meeting) -> bool {
+        let Some(session) = from.session() else { return false };
+        let is_of = |to: &Session| (session.own, session.theirs) == (to.theirs, to.own);
+        to.session.iter().chain(to.beside()).any(is_of)
+    }
+
+    /// Each hello of a renewal may be lost: both ends take what the other sends all the time.
+    #[test]
+    fn a_renewal_keeps_what_there_is_until_the_new_one_is_proved() {
+        for (encrypted, lost) in [false, true].into_iter().flat_map(|it| (0..6).map(move |lost| (it, lost))) {
+            let (mut a, mut b) = (end_of(0, false, encrypted, 1), end_of(1, false, encrypted, 2));
+            let mut nonce = 10;
+            let mut talk = |a: &mut Meeting, b: &mut Meeting, lost: usize| {
+                let mut said = Some(a.call(&KEY));
+                for turn in 0.. {
+                    let (true, Some(hello)) = (turn != lost, said) else { break };
+                    nonce += 1;
+                    let to = if turn % 2 == 0 { &mut *b } else { &mut *a };
+                    said = to.hear(&hello, [nonce; 16], &KEY).answer;
+                    assert!(a.session().is_none() || takes(a, b) && takes(b, a), "{lost} is lost");
+                }
+            };
+            talk(&mut a, &mut b, usize::MAX);
+            let old = a.session().unwrap().own;
+            assert!(a.renew() && !a.renew());
+            talk(&mut a, &mut b, lost);
+            for _ in 0..2 {
+                if a.is_unsettled() {
+                    talk(&mut a, &mut b, usize::MAX);
+                }
+                if b.is_unsettled() {
+                    talk(&mut b, &mut a, usize::MAX);
+                }
+            }
+            assert!(!a.is_unsettled() && !b.is_unsettled() && understand_each_other(&a, &b));
+            assert_ne!(a.session().unwrap().own, old);
+            // What comes under the new one ends the old one.
+            a.took(Which::Beside);
+            assert!(a.beside().is_some());
+            a.took(Which::Current);
+            assert!(a.beside().is_none());
+        }
+    }
+
+    /// Instead of by a hello, the new session is proved by what comes under it.
+    #[test]
+    fn what_comes_under_a_new_session_proves_it() {
+        let (mut a, mut b) = (end(0, false, 1), end(1, false, 2));
+        for nonce in [10, 20] {
+            a.renew();
+            let asks = b.hear(&a.call(&KEY), [nonce; 16], &KEY).answer.unwrap();
+            let knows = a.hear(&asks, [nonce + 1; 16], &KEY).answer.unwrap();
+            let up = b.hear(&knows, [nonce + 2; 16], &KEY).answer.unwrap();
+            assert!(a.hear(&up, [nonce + 3; 16], &KEY).answer.is_none());
+        }
+        assert!(!understand_each_other(&a, &b) && takes(&a, &b) && takes(&b, &a) && b.is_unsettled());
+        b.took(Which::Current); // an old one
+        assert!(b.is_unsettled());
+        b.took(Which::Beside);
+        assert!(understand_each_other(&a, &b) && !b.is_unsettled() && b.beside().is_none());
+    }
+
+    /// A call of those that have a session, sent again by others: its answer goes unanswered, and nothing has changed.
+    #[test]
+    fn who_has_not_asked_does_not_answer_an_answer() {
+        let (mut a, mut b) = (end(0, false, 1), end(1, false, 2));
+        let first = a.call(&KEY);
+        for nonce in [10, 20] {
+            a.renew();
+            let asks = b.hear(&a.call(&KEY), [nonce; 16], &KEY).answer.unwrap();
+            let knows = a.hear(&asks, [nonce + 1; 16], &KEY).answer.unwrap();
+            let up = b.hear(&knows, [nonce + 2; 16], &KEY).answer.unwrap();
+            a.hear(&up, [nonce + 3; 16], &KEY);
+            b.took(Which::Beside);
+        }
+        let last = Hello { nonce: b.session().unwrap().theirs, ..first };
+        assert!(b.hear(&last, [40; 16], &KEY).answer.is_none(), "of the session that there is");
+        let answer = b.hear(&first, [41; 16], &KEY).answer.expect("it may have begun anew");
+        assert!(answer.stage == Stage::Calls && a.hear(&answer, [42; 16], &KEY).answer.is_none());
+        assert!(understand_each_other(&a, &b) && !a.is_unsettled() && !b.is_unsettled());
+    }
+
     #[test]
     fn four_hellos_make_a_session_and_a_repeated_one_is_answered_again() {
         let (mut a, mut b) = (end(0, false, 1), end(1, true, 2));
@@ -276,6 +476,12 @@ mod tests {
                     a.hear(&hello, fresh, &KEY).answer
                 };
             }
+            assert!(!a.is_unsettled() && b.is_unsettled() == b.beside().is_some());
+            if b.is_unsettled() {
+                let (asks, fresh) = (b.call(&KEY), [nonce + 20; 16]);
+                let up = a.hear(&asks, fresh, &KEY).answer.expect("an answer");
+                assert!(b.hear(&up, fresh, &KEY).answer.is_none() && !b.is_unsettled());
+            }
             assert!(understand_each_other(a, b));
         };
         meet(&mut a, &mut b, 10);
@@ -290,11 +496,11 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost, doubled, late or sent again by others: once hellos go through, both have the same session, and
-        /// silence follows.
+        /// Whatever is lost, doubled, late or sent again by others, and whoever wants another session: once hellos go through,
+        /// both have the same session, and silence follows.
         #[test]
         fn ends_meet_over_any_network(
-            moves in prop::collection::vec((any::<u8>(), any::<u16>()), 0..60), encrypted in any::<bool>(),
+            moves in prop::collection::vec((any::<u8>(), any::<u16>()), 0..80), encrypted in any::<bool>(),
         ) {
             let mut ends = [end_of(0, false, encrypted, 1), end_of(1, false, encrypted, 2)];
             let mut ever: [Vec<Hello>; 2] = [vec![], vec![]]; // to each
@@ -302,19 +508,26 @@ mod tests {
             for (what, which) in moves {
                 let to = usize::from(what & 1);
                 if what & 6 == 0 || ever[to].is_empty() {
-                    ever[to].push(ends[1 - to].call(&KEY));
+                    let caller = &mut ends[1 - to];
+                    if what & 8 != 0 && caller.session().is_some() {
+                        caller.renew();
+                    }
+                    ever[to].push(caller.call(&KEY));
                     continue;
                 }
-                let hello = ever[to][usize::from(which) % ever[to].len()];
+                let count = ever[to].len();
+                // Mostly one of the last.
+                let back = if what & 64 == 0 { usize::from(which) % count } else { usize::from(which) % count.min(3) };
+                let hello = ever[to][count - 1 - back];
                 nonce += 1;
                 ever[1 - to].extend(ends[to].hear(&hello, [nonce; 16], &KEY).answer);
             }
             let mut calls = 0;
-            while !understand_each_other(&ends[0], &ends[1]) {
+            // As the rail does it: who has no session, or waits for proof, calls.
+            let wants = |end: &Meeting| end.session().is_none() || end.is_unsettled();
+            while let Some(caller) = (0..2).find(|at| wants(&ends[(at + calls) % 2])).map(|at| (at + calls) % 2) {
                 calls += 1;
-                prop_assert!(calls < 5, "they do not meet");
-                // The one that does not know of the session calls.
-                let caller = usize::from(ends[0].session().is_some() && calls % 2 == 0);
+                prop_assert!(calls < 9, "they do not meet");
                 let (mut said, mut to) = (Some(ends[caller].call(&KEY)), 1 - caller);
                 let mut said_so_far = 0;
                 while let Some(hello) = said {
@@ -325,6 +538,7 @@ mod tests {
                     to = 1 - to;
                 }
             }
+            prop_assert!(understand_each_other(&ends[0], &ends[1]));
         }
     }
 }

@@ -22,6 +22,10 @@ pub(crate) struct Known {
     /// Where its last session came from.
     pub(crate) remote: Option<SockAddr>,
     pub(crate) way: Way,
+    /// While a session is made beside the one that there is: hellos that wait for an answer.
+    pub(crate) again: Option<Call>,
+    /// When a hello of anybody but itself was last answered, while there is a session.
+    pub(crate) answered: Option<Instant>,
     /// When its host, not its process, last answered.
     pub(crate) host_heard: Option<Instant>,
 }

@@ -15,7 +15,9 @@ use crate::rail::Rail;
 use crate::sys;
 
 /// Time between the first two hellos; it doubles from one to the next.
-const FIRST_INTERVAL: Duration = Duration::from_millis(1);
+pub(crate) const FIRST_INTERVAL: Duration = Duration::from_millis(1);
+/// Longest time between two hellos about a session beside the one that there is.
+const LONGEST_INTERVAL: Duration = Duration::from_millis(1000);
 /// After this time what the socket did not take is tried again.
 const AGAIN: Duration = Duration::from_nanos(200_000);
 /// A port at which no host listens: that of a service which nobody offers any more.
@@ -58,11 +60,53 @@ impl Rail {
         self.call_again();
     }
 
-    /// Says hello to all whose time has come, each time at the next of their addresses.
+    /// Says hello to all whose time has come.
     #[cold]
     fn call_again(&mut self) {
-        let (now, longest) = (self.now, span(self.config.hello_interval).as_nanos());
         self.next_hello = None;
+        self.call_strangers();
+        self.renew_again();
+    }
+
+    /// From this time on there is a hello to be said to a peer that there is a session with.
+    #[cold]
+    pub(crate) fn say_again(&mut self, endpoint: u32, next: Instant) {
+        let Some(known) = self.peers.get_mut(endpoint) else { return };
+        known.again = Some(Call { said: 0, next, deadline: next });
+        if !self.renewing.contains(&endpoint) {
+            self.renewing.push(endpoint);
+        }
+        self.next_hello = Some(self.next_hello.map_or(next, |other| other.min(next)));
+    }
+
+    /// Says hello to all that a session is made with beside the one that there is. That one goes on, so there is no deadline:
+    /// whether the peer is there the link knows.
+    fn renew_again(&mut self) {
+        let (now, longest) = (self.now, LONGEST_INTERVAL.as_nanos());
+        let mut at = 0;
+        while let Some(endpoint) = self.renewing.get(at).copied() {
+            let known = self.peers.get_mut(endpoint).filter(|it| it.way == Way::Up && it.meeting.is_unsettled());
+            let Some((known, mut call)) = known.and_then(|known| known.again.map(|call| (known, call))) else {
+                self.renewing.swap_remove(at);
+                continue;
+            };
+            if call.next <= now {
+                let interval = (FIRST_INTERVAL.as_nanos() << call.said.min(20)).min(longest);
+                call = Call { said: call.said.saturating_add(1), next: now + Duration::from_nanos(interval), ..call };
+                known.again = Some(call);
+                let hello = known.meeting.call(&self.config.key);
+                if let Some(to) = known.remote.as_ref().and_then(SockAddr::as_socket) {
+                    self.say(&hello, to);
+                }
+            }
+            self.next_hello = Some(self.next_hello.map_or(call.next, |other| other.min(call.next)));
+            at += 1;
+        }
+    }
+
+    /// Says hello to all that there is no session with, each time at the next of their addresses.
+    fn call_strangers(&mut self) {
+        let (now, longest) = (self.now, span(self.config.hello_interval).as_nanos());
         let mut at = 0;
         while let Some(endpoint) = self.calling.get(at).copied() {
             let Some(known) = self.peers.get_mut(endpoint) else { break };

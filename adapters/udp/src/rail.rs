@@ -56,6 +56,8 @@ pub struct Rail {
     pub(crate) wanted: Vec<u32>,
     /// Endpoints that are called.
     pub(crate) calling: Vec<u32>,
+    /// Endpoints that there is a session with, while another one is made.
+    pub(crate) renewing: Vec<u32>,
     /// Endpoints whose port is closed, and the messages that may still come before they are lost.
     pub(crate) closing: Vec<u32>,
     pub(crate) closing_patience: u32,
@@ -131,6 +133,7 @@ impl Rail {
             events: VecDeque::new(),
             wanted: Vec::new(),
             calling: Vec::new(),
+            renewing: Vec::new(),
             closing: Vec::new(),
             closing_patience: 0,
             granted: None,
@@ -198,7 +201,7 @@ impl Rail {
     }
 
     pub(crate) fn leave_lists(&mut self, endpoint: u32) {
-        for list in [&mut self.wanted, &mut self.calling, &mut self.closing] {
+        for list in [&mut self.wanted, &mut self.calling, &mut self.renewing, &mut self.closing] {
             list.retain(|it| *it != endpoint);
         }
         if self.granted.is_some_and(|ticket| ticket.endpoint.0 == endpoint) {

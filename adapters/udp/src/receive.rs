@@ -2,12 +2,15 @@
 
 use std::os::fd::AsRawFd;
 
+use socket2::SockAddr;
 use towline_core::btl::{Event, Frame, FrameId, HEAD, Lost};
 
 use crate::datagram::{BadDatagram, Datagram, INNER, PREFIX, SEALED, START, What, read, read_inner};
 use crate::hello::{BadHello, Hello};
 use crate::inbox::{Arrived, Received};
+use crate::meeting::Session;
 use crate::peers::Way;
+use crate::progress::FIRST_INTERVAL;
 use crate::rail::{Rail, draw};
 
 /// Datagrams that one poll looks at, if none of them is a frame.
@@ -119,14 +122,15 @@ impl Rail {
         if frame.len() > HEAD && !self.inbox.can_hold() {
             return Look::Wait;
         }
-        let Some(known) = self.peers.get(index) else { return self.drop_unproved() };
-        let (Way::Up | Way::Closing, Some(session)) = (known.way, known.meeting.session()) else {
-            return self.drop_unproved();
-        };
-        let Some(start) = bytes.first_chunk::<START>() else { return Look::Next };
-        if session.sealed.is_some() || !session.into.accepts(start, frame, &proof) {
+        let Some(known) = self.peers.get_mut(index) else { return self.drop_unproved() };
+        if !matches!(known.way, Way::Up | Way::Closing) {
             return self.drop_unproved();
         }
+        let Some(start) = bytes.first_chunk::<START>() else { return Look::Next };
+        let is_of = |session: &Session| session.sealed.is_none() && session.into.accepts(start, frame, &proof);
+        let which = known.meeting.each_mut().find_map(|(which, session)| is_of(session).then_some(which));
+        let Some(which) = which else { return self.drop_unproved() };
+        known.meeting.took(which);
         let What::Frame { tag, .. } = what else {
             self.lose(index, Lost::Closed);
             return Look::Next;
@@ -148,16 +152,24 @@ impl Rail {
             return Look::Wait;
         }
         let Some(known) = self.peers.get_mut(index) else { return self.drop_unproved() };
-        let (Way::Up | Way::Closing, Some(session)) = (known.way, known.meeting.session_mut()) else {
+        if !matches!(known.way, Way::Up | Way::Closing) {
             return self.drop_unproved();
-        };
-        let Some(sealed) = &mut session.sealed else { return self.drop_unproved() };
-        if !sealed.came.is_new(number) {
+        }
+        let scratch = &mut self.scratch;
+        let opened = known.meeting.each_mut().find_map(|(which, session)| {
+            let sealed = session.sealed.as_mut()?;
+            let count = sealed.cipher.open_as(number, bytes, scratch).ok()?;
+            let is_new = sealed.came.is_new(number);
+            sealed.came.take(number);
+            Some((which, count, is_new))
+        });
+        // Only who has the keys can say something again.
+        let Some((which, count, is_new)) = opened else { return self.drop_unproved() };
+        if !is_new {
             self.counters.dropped_again += 1;
             return Look::Next;
         }
-        let Ok(count) = sealed.cipher.open_as(number, bytes, &mut self.scratch) else { return self.drop_unproved() };
-        sealed.came.take(number);
+        known.meeting.took(which);
         let plain = self.scratch.get(..count).unwrap_or_default();
         let (tag, frame) = match read_inner(plain) {
             Ok((What::Frame { tag, .. }, frame)) => (tag, frame),
@@ -235,13 +247,29 @@ impl Rail {
             self.say(&answer, from); // so that it can say so as well
             return self.lose(endpoint, Lost::Broken);
         }
+        let is_up = known.way == Way::Up;
+        // Whoever else says or repeats something is not to keep this end busy, nor make it send much.
+        let is_itself = known.candidates.contains(&from)
+            || known.remote.as_ref().and_then(SockAddr::as_socket).is_some_and(|remote| remote == from);
+        if is_up && !is_itself {
+            if known.answered.is_some_and(|last| self.now < last + FIRST_INTERVAL) {
+                return self.counters.dropped_stray += 1;
+            }
+            known.answered = Some(self.now);
+        }
         let heard = known.meeting.hear(&hello, fresh, &self.config.key);
-        if heard.established {
+        // With a session, the address is that of the card or stays: who passes a proof on must not get in the way by it.
+        if heard.established && (!is_up || known.candidates.contains(&from)) {
             log::debug!("udp link {}: rank {} is up at {from}", self.config.link, known.rank);
             known.remote = Some(from.into());
-            known.way = Way::Up;
-            self.counters.established += 1;
+        }
+        let waits = known.meeting.is_unsettled();
+        known.way = if heard.established { Way::Up } else { known.way };
+        self.counters.established += u64::from(heard.established);
+        if heard.established && !is_up {
             self.leave_lists(endpoint);
+        } else if heard.established && waits {
+            self.say_again(endpoint, self.now + FIRST_INTERVAL);
         }
         if let Some(answer) = heard.answer {
             self.say(&answer, from);

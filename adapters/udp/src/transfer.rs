@@ -71,11 +71,13 @@ impl RailTrait for Rail {
             meeting,
             remote: None,
             way: Way::Unused,
+            again: None,
+            answered: None,
             host_heard: None,
         });
         // Nothing is allocated later on: each peer is in each list at most once, and is lost once.
         let peers = self.peers.len();
-        for list in [&mut self.wanted, &mut self.calling, &mut self.closing] {
+        for list in [&mut self.wanted, &mut self.calling, &mut self.renewing, &mut self.closing] {
             list.reserve(peers - list.len());
         }
         self.events.reserve(peers);
@@ -143,7 +145,7 @@ impl RailTrait for Rail {
             }
             frame.copy_from_slice(&self.scratch[..count]);
             sealed.next += 1;
-            renews = sealed.next >= RENEW && sealed.next.is_multiple_of(RENEW_EVERY);
+            renews = sealed.next >= self.config.renew_after_datagrams;
         } else if let Some((start, proof)) = prefix.split_first_chunk_mut::<START>() {
             proof.copy_from_slice(&session.out.proof(start, frame));
         }
@@ -219,21 +221,14 @@ impl RailTrait for Rail {
     }
 }
 
-/// Datagrams under the same keys after which new ones are asked for; AES-GCM is good for several times as many (RFC 8446).
-const RENEW: u64 = 1 << 22;
-/// They are asked for with each datagram whose number is a multiple of this.
-const RENEW_EVERY: u64 = 1 << 10;
-/// Datagrams under the same keys at the very most.
-const MOST_SEALED: u64 = 1 << 24;
+/// Datagrams under the same keys at the very most: AES-GCM is good for somewhat more (RFC 8446).
+pub(crate) const MOST_SEALED: u64 = 1 << 24;
 
 impl Rail {
-    /// Asks for a session with new keys; until it is there the old one goes on.
-    #[cold]
+    /// Asks for a session with new keys, by hellos until it is there; meanwhile the old one goes on.
     fn renew(&mut self, endpoint: u32) {
-        let Some(known) = self.peers.get_mut(endpoint) else { return };
-        let hello = known.meeting.call(&self.config.key);
-        if let Some(to) = known.remote.as_ref().and_then(socket2::SockAddr::as_socket) {
-            self.say(&hello, to);
+        if self.peers.get_mut(endpoint).is_some_and(|known| known.way == Way::Up && known.meeting.renew()) {
+            self.say_again(endpoint, self.now);
         }
     }
 

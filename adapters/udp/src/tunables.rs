@@ -19,6 +19,12 @@ impl Config {
         let sign = self.sign.map_or("beyond this host", |sign| if sign { "always" } else { "never" });
         vec![
             one("encrypt", &self.encrypt, "", "when datagrams are encrypted: off, between-hosts, always"),
+            one(
+                "renew_after_datagrams",
+                &self.renew_after_datagrams,
+                "",
+                "encrypted datagrams to a peer under the same keys",
+            ),
             one("filter.include", &self.filter.include.join(","), "", "interfaces that alone are used; empty: all"),
             one("within_host", &self.within_host, "", "the loopback before any other interface"),
             one("ports", &format!("{}-{}", self.ports.start(), self.ports.end()), "", "ports to use; 0: any"),

@@ -2,107 +2,10 @@
 
 mod common;
 
-use std::net::UdpSocket;
-
-use common::*;
+use common::tapped::Tapped;
 use towline_core::btl::{Lost, Rail as _};
 use towline_tcp::Encrypt;
-use towline_udp::Config;
 use towline_udp::hello::HELLO;
-
-/// Two rails that send to each other by a relay, which a test plays.
-struct Tapped {
-    pair: Pair,
-    /// Where rail 0 and rail 1 think that the other one is.
-    sockets: [UdpSocket; 2],
-    /// All that came from either.
-    heard: [Vec<Vec<u8>>; 2],
-}
-
-impl Tapped {
-    fn new(change: impl Fn(&mut Config)) -> Self {
-        let sockets = [0, 1].map(|_| {
-            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-            socket.set_nonblocking(true).unwrap();
-            socket
-        });
-        // Who wants to reach rail 1 sends to the socket that rail 0 has.
-        let told = [sockets[1].local_addr().unwrap(), sockets[0].local_addr().unwrap()];
-        let pair = Pair::new(|config| {
-            config.advertise = Some(told[config.rank as usize]);
-            config.segmentation = false;
-            change(config);
-        });
-        Self { pair, sockets, heard: Default::default() }
-    }
-
-    /// Both ends have met, and one message has come each way.
-    fn met(encrypt: Encrypt) -> Self {
-        let mut tapped = Self::new(|config| config.encrypt = encrypt);
-        for from in 0..2 {
-            tapped.send(from, b"first");
-        }
-        tapped.until("the first", |it| it.pair.got.iter().all(|got| got.len() == 1));
-        tapped.pair.got = Default::default();
-        tapped
-    }
-
-    /// Takes what came from rail `from`, without passing it on.
-    fn hear(&mut self, from: usize) -> Vec<Vec<u8>> {
-        let mut all = vec![];
-        let mut bytes = [0; 1 << 16];
-        while let Ok(len) = self.sockets[from].recv(&mut bytes) {
-            all.push(bytes[..len].to_vec());
-        }
-        self.heard[from].extend_from_slice(&all);
-        all
-    }
-
-    fn pass(&self, from: usize, bytes: &[u8]) {
-        let to = self.pair.rails[1 - from].address();
-        self.sockets[1 - from].send_to(bytes, to).unwrap();
-    }
-
-    fn relay(&mut self) {
-        for from in 0..2 {
-            self.hear(from).iter().for_each(|bytes| self.pass(from, bytes));
-        }
-        self.pair.poll(0);
-        self.pair.poll(1);
-    }
-
-    fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
-        for _ in 0..400_000 {
-            if done(self) {
-                return;
-            }
-            self.relay();
-        }
-        panic!("waited in vain: {what}: {:?}", self.pair.rails[1].counters());
-    }
-
-    fn send(&mut self, from: usize, bytes: &[u8]) {
-        for _ in 0..400_000 {
-            if self.pair.try_send(from, towline_core::btl::Lane::Eager, bytes).is_ok() {
-                return;
-            }
-            self.relay();
-        }
-        panic!("no room");
-    }
-
-    /// The datagram of one message of rail 0, which the relay keeps.
-    fn caught(&mut self, message: &[u8]) -> Vec<u8> {
-        self.send(0, message);
-        let mut caught = vec![];
-        while caught.is_empty() {
-            self.pair.poll(0);
-            caught = self.hear(0);
-        }
-        assert_eq!(caught.len(), 1);
-        caught.swap_remove(0)
-    }
-}
 
 fn contains(all: &[u8], part: &[u8]) -> bool {
     all.windows(part.len()).any(|window| window == part)

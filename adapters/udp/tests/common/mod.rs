@@ -1,6 +1,8 @@
 //! Two rails of one process, polled in turns.
 #![allow(dead_code)] // each test program uses its part
 
+pub mod tapped;
+
 use std::thread;
 use std::time::Instant as Clock;
 
