@@ -82,6 +82,11 @@ impl Sealed {
         !self.ready.is_empty() || self.forged
     }
 
+    /// Whether something that came was not taken yet; perhaps it is only the beginning of a record.
+    pub(crate) const fn keeps(&self) -> bool {
+        self.has_more() || !self.came.is_empty()
+    }
+
     /// Whether the stream ended in the middle of a record.
     pub(crate) const fn is_cut(&self) -> bool {
         !self.came.is_empty()

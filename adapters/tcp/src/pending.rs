@@ -322,7 +322,13 @@ impl Pending {
             return Err(Failure::Key);
         }
         let begun = std::mem::replace(&mut self.keys, Keys::None);
-        me.check_encryption(&said, matches!(begun, Keys::Begun(_)))?;
+        if let Err(failure) = me.check_encryption(&said, matches!(begun, Keys::Begun(_))) {
+            // The proof is given all the same: the other end believes only then that it is this rank that differs.
+            let proof = self.transcript.proof(&me.config.key, Role::Initiator);
+            self.say(&[&proof]);
+            self.write_out()?;
+            return Err(failure);
+        }
         if let Keys::Begun(handshake) = begun {
             self.keys = Keys::Agreed(handshake.finish(&said.keys).map_err(|_| Failure::Key)?);
         }
@@ -354,8 +360,6 @@ impl Pending {
         self.say(&[&hello, &proof]);
         self.hear(Stage::AwaitProof, PROOF);
         self.write_out()?;
-        // Told after the answer, so that the caller can tell why as well.
-        me.check_encryption(&said, encrypted)?;
         Ok(Step::Reached)
     }
 
@@ -366,6 +370,8 @@ impl Pending {
             return Err(Failure::Key);
         }
         let said = Hello::decode(&self.transcript.initiator).map_err(Failure::Hello)?;
+        // Not told before: the answer says it to the caller, and whoever has not proved itself may say anything of anybody.
+        me.check_encryption(&said, self.encrypts(me))?;
         let (rank, instance) = (said.from, said.from_instance);
         // One byte is listened for: an end is noticed, and anything else is against the protocol.
         self.hear(Stage::Parked { rank, instance }, 1);

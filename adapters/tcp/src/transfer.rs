@@ -385,8 +385,10 @@ impl Rail {
         let Some(stream) = self.stream(endpoint) else { return Delivery::Done };
         // SAFETY: the caller vouches for the sink.
         let done = unsafe { stream.inbox.deliver(skip, sink, cookie) };
-        if !done {
-            stream.inbox.more = true; // the rest is on its way
+        if !done || stream.sealed.as_ref().is_some_and(|sealed| sealed.keeps()) {
+            // The rest is on its way; or what came behind a frame that filled the staging buffer lies in records that were
+            // read, of which the kernel tells nothing.
+            stream.inbox.more = true;
         }
         if stream.inbox.more || stream.inbox.has_staged() {
             self.mark_ready(endpoint);

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use common::*;
-use towline_core::btl::{Endpoint, Lost, Peer, Rail as _};
+use towline_core::btl::{Endpoint, Event, Lost, Peer, Rail as _};
 use towline_tcp::card::Card;
 use towline_tcp::hello::{HELLO, PROOF, VERDICT};
 use towline_tcp::{Encrypt, Rail};
@@ -225,4 +225,41 @@ fn who_encrypts_and_who_does_not_refuse_each_other_and_say_why() {
 fn settings_that_come_to_the_same_here_get_on() {
     let tapped = Tapped::met([Encrypt::BetweenHosts, Encrypt::Off]);
     assert_eq!(tapped.world.rails[1].counters().established, 1);
+}
+
+/// Behind a frame that is held as much came as the staging buffer takes, and more: that lies in the rail, and the kernel tells
+/// nothing of it.
+#[test]
+fn what_came_behind_a_held_frame_is_not_forgotten() {
+    let rails = (0..2).map(|rank| {
+        let mut config = config(rank);
+        config.encrypt = Encrypt::Always;
+        config.direct_connections = 0;
+        config.epoll_interval_many_polls = 1;
+        config.receive_staging_bytes = 4096;
+        (config.eager_limit_bytes, config.max_send_size_bytes) = (4096, 4096);
+        Rail::new(config).expect("this host has a loopback")
+    });
+    let (mut world, to) = World::acquainted(rails.collect());
+    world.send(0, to[0][1], b"first");
+    world.until("the first", |world| !world.seen[1].is_empty());
+    world.seen[1].clear();
+    let now = world.now;
+    for number in 0..40u8 {
+        assert!(try_send(&mut world.rails[0], to[0][1], &[number; 300]).unwrap());
+    }
+    while !world.rails[0].drained(to[0][1]) {
+        world.rails[0].poll(now);
+    }
+    // All of it is in the rail before the first frame is given back.
+    let mut held = None;
+    for _ in 0..1000 {
+        if let Some(event) = world.rails[1].poll(now) {
+            let Event::Frame(frame) = event else { panic!("{event:?}") };
+            assert!(held.replace(frame).is_none(), "one at a time");
+        }
+    }
+    let frame = held.expect("the first frame");
+    world.rails[1].release(frame.id);
+    world.until("the others", |world| world.seen[1].len() == 39);
 }

@@ -8,7 +8,7 @@ use common::*;
 use towline_core::btl::Endpoint;
 use towline_core::time::Duration;
 use towline_tcp::JobKey;
-use towline_tcp::hello::{HELLO, Hello, PROOF, Role};
+use towline_tcp::hello::{HELLO, Hello, PROOF, Role, Transcript};
 
 /// Two ranks that talk, before and after.
 fn talk(world: &mut World, endpoints: &[Vec<Endpoint>]) {
@@ -101,6 +101,29 @@ fn proofs_can_be_neither_reflected_nor_replayed() {
     stream.write_all(&heard).unwrap();
     closed(&mut world, &mut stream);
     assert_eq!(world.rails[0].counters().refused_key, 2, "replayed");
+}
+
+/// Who has heard a hello can say it again with another setting: that is not held against the rank whose it was.
+#[test]
+fn who_has_not_proved_itself_does_not_count_as_a_rank_of_another_setting() {
+    let mut world = World::new(vec![rail(0)]);
+    let hand = Hand::new(1);
+    let hello = Hello { encrypted: true, ..hand.hello(&world.rails[0]) };
+    let mut stream = connect(&world.rails[0]);
+    stream.write_all(&hello.encode()).unwrap();
+    hear::<{ HELLO + PROOF }>(&mut world, &mut stream).expect("its setting is told");
+    stream.write_all(&[0; PROOF]).unwrap();
+    closed(&mut world, &mut stream);
+    let counters = world.rails[0].counters();
+    assert_eq!((counters.refused_encryption, counters.refused_key), (0, 1));
+
+    let mut stream = connect(&world.rails[0]);
+    stream.write_all(&hello.encode()).unwrap();
+    let answer: [u8; HELLO + PROOF] = hear(&mut world, &mut stream).expect("its setting is told");
+    let transcript = Transcript { initiator: hello.encode(), acceptor: *answer.first_chunk().unwrap() };
+    stream.write_all(&transcript.proof(&key(), Role::Initiator)).unwrap();
+    closed(&mut world, &mut stream);
+    assert_eq!(world.rails[0].counters().refused_encryption, 1, "the rank itself");
 }
 
 /// A rail does not believe a listener that cannot prove the key, and tells it nothing that would let it in elsewhere.
