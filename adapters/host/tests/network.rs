@@ -110,7 +110,7 @@ fn start(transport: &str, role: &str, rounds: u32, real: Ports, told: Ports) -> 
     let [rounds, links, real, told] = words.each_ref().map(String::as_str);
     let variables = [
         ("TOWLINE_TRANSPORTS", transport),
-        ("TOWLINE_PEER_TIMEOUT_MS", if transport == "tcp" { PATIENCE_MS } else { "20000" }),
+        ("TOWLINE_PEER_TIMEOUT_MS", if role == "failover" { PATIENCE_MS } else { "20000" }),
         ("TOWLINE_LINKS", links),
         ("ROUNDS", rounds),
         ("REAL", real),
@@ -173,6 +173,28 @@ fn p14_b37_links_that_are_cut_one_after_the_other_lose_nothing() {
     relay.cut(0);
     all_end_well(job);
     assert!(relay.cuts() >= 2);
+}
+
+/// Only its ports: the host that it is on answers as ever, which is no reason to wait for the link.
+#[test]
+fn p14_b37_a_udp_link_that_is_cut_is_made_up_for_by_the_other_and_taken_back() {
+    let relay = Datagrams::start(2, 2, 1).unwrap();
+    let mut job = start("udp", "failover", 0, relay.real(), relay.told());
+    for rank in &mut job.ranks {
+        rank.hear("ready");
+    }
+    relay.cut(1, true);
+    for rank in &mut job.ranks {
+        rank.hear("down");
+        rank.hear("goes on");
+        rank.hear("goes on");
+    }
+    relay.cut(1, false);
+    for rank in &mut job.ranks {
+        rank.hear("up");
+    }
+    all_end_well(job);
+    assert!(relay.troubled().cut_off > 0);
 }
 
 fn loses(permille: u32, rounds: u32) {

@@ -42,7 +42,7 @@ macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
             attributes card add_peer del_peer reserve commit send request_init request_fini
-            send_request send_now lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host poll_at wake_on_demand signal arm);
+            send_request send_now lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host hears give_up poll_at wake_on_demand signal arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
@@ -74,6 +74,8 @@ macro_rules! forward_rail {
     (@ release $via:ident [release $($rest:ident)*]) => {};
     (@ flush $via:ident [flush $($rest:ident)*]) => {};
     (@ ask_host $via:ident [ask_host $($rest:ident)*]) => {};
+    (@ hears $via:ident [hears $($rest:ident)*]) => {};
+    (@ give_up $via:ident [give_up $($rest:ident)*]) => {};
     (@ poll_at $via:ident [poll_at $($rest:ident)*]) => {};
     (@ wake_on_demand $via:ident [wake_on_demand $($rest:ident)*]) => {};
     (@ signal $via:ident [signal $($rest:ident)*]) => {};
@@ -298,6 +300,18 @@ macro_rules! forward_rail {
         #[inline]
         fn ask_host(&mut self, of: $crate::btl::Endpoint) -> ::core::option::Option<$crate::time::Instant> {
             $via!(self, rail => rail.ask_host(of))
+        }
+    };
+    (@ hears $via:ident []) => {
+        #[inline]
+        fn hears(&mut self, of: $crate::btl::Endpoint) -> bool {
+            $via!(self, rail => rail.hears(of))
+        }
+    };
+    (@ give_up $via:ident []) => {
+        #[inline]
+        fn give_up(&mut self, to: $crate::btl::Endpoint) -> bool {
+            $via!(self, rail => rail.give_up(to))
         }
     };
     (@ poll_at $via:ident []) => {

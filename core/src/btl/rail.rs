@@ -305,6 +305,20 @@ pub trait Rail {
         None
     }
 
+    /// Whether this link has heard its peer lately, so that others which are [`Event::Silent`] need not be kept. Where it has
+    /// not, it asks the peer for a sign of life, and may know better the next time.
+    fn hears(&mut self, of: Endpoint) -> bool {
+        let _ = of;
+        true
+    }
+
+    /// Gives up a link that is [`Event::Silent`], since another one can take its place. `true`: it is down from now on, as by
+    /// [`Event::Down`], which is not reported.
+    fn give_up(&mut self, to: Endpoint) -> bool {
+        let _ = to;
+        false
+    }
+
     /// When `poll` must be called at the latest, although nothing arrives. Constant time.
     fn poll_at(&self) -> Option<Instant>;
 
@@ -390,6 +404,10 @@ pub enum Event {
     Down(Peer, Lost),
     /// A link that was down is in order again.
     Up(Peer),
+    /// A link hears nothing of its peer, and would be out of order by now if the peer's host had not answered
+    /// ([`Rail::ask_host`]): either the link is dead or the peer's process stands still. Told again and again as long as that
+    /// is so; who knows that another link hears the peer gives this one up ([`Rail::give_up`]).
+    Silent(Peer),
     /// A frame arrived that was given to another link of the sender first, and may have arrived by that
     /// ([`Rail::claim`]).
     Moved(Origin, Frame),

@@ -182,6 +182,30 @@ impl<R: Rails> Pml<'_, R> {
         self.orphans = true;
     }
 
+    /// A rail hears nothing of a peer but its host. If another link hears the peer, it is the link that is dead, and its frames
+    /// go on by the other one. If none does, the peer may be stopped, and is not lost.
+    pub(super) fn link_silent(&mut self, rail: usize, peer: Peer) {
+        if self.peers.get(peer.0 as usize).is_none_or(|state| state.standing != Standing::Up || !state.has(LINKED)) {
+            return;
+        }
+        let (mut silent, mut heard) = (None, false);
+        for place in 0..self.rails.count() {
+            let Some(link) = self.row(peer.0).nth(place).copied() else { break };
+            if link.is_of(rail) {
+                silent = Some(Endpoint(link.endpoint));
+            } else if link.aside == 0
+                && let Some(other) = self.rails.rail_mut(link.rail as usize)
+            {
+                heard |= other.hears(Endpoint(link.endpoint));
+            }
+        }
+        if let Some(endpoint) = silent.filter(|_| heard)
+            && self.rails.rail_mut(rail).is_some_and(|rail| rail.give_up(endpoint))
+        {
+            self.link_down(rail, peer, Lost::TimedOut);
+        }
+    }
+
     /// A rail has reported that its link to a peer is in order again.
     pub(super) fn link_up(&mut self, rail: usize, peer: Peer) {
         if self.row(peer.0).any(|link| link.is_of(rail) && link.aside & DOWN != 0) {

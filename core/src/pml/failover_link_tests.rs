@@ -6,12 +6,13 @@ use std::rc::Rc;
 use std::vec::Vec;
 use std::{boxed::Box, vec};
 
-use super::failover_tests::{Ground, Laid, Letter, Seen, exchange, exchanges};
+use super::failover_tests::{Ground, Laid, Letter, Pair, Seen, exchange, exchanges};
+use super::tests::{WIDE, bytes};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::Rail;
 use crate::btl::link::tests::wire::{Break, Faults, State, Wire, wires};
 use crate::btl::link::{self, Crc32c, Link};
+use crate::btl::{Peer, Rail};
 use crate::time::{Duration, Instant};
 
 const MILLISECOND: u64 = 1_000_000;
@@ -22,10 +23,12 @@ struct Blow {
     how: Break,
     mended_after: Option<u64>,
     then_the_other: bool,
+    /// Hosts answer all the same.
+    hosts_answer: bool,
 }
 
-const BLOWS: [Blow; 7] = {
-    let silent = Blow { how: Break::Silent, mended_after: None, then_the_other: false };
+const BLOWS: [Blow; 9] = {
+    let silent = Blow { how: Break::Silent, mended_after: None, then_the_other: false, hosts_answer: false };
     [
         silent,
         Blow { how: Break::Broken, ..silent },
@@ -33,8 +36,11 @@ const BLOWS: [Blow; 7] = {
         Blow { how: Break::Deaf(1), ..silent },
         // Before anybody has noticed, and afterwards.
         Blow { mended_after: Some(5 * MILLISECOND), ..silent },
-        Blow { how: Break::Deaf(1), mended_after: Some(30 * MILLISECOND), then_the_other: true },
-        Blow { how: Break::Broken, mended_after: Some(15 * MILLISECOND), then_the_other: true },
+        Blow { how: Break::Deaf(1), mended_after: Some(30 * MILLISECOND), then_the_other: true, ..silent },
+        Blow { how: Break::Broken, mended_after: Some(15 * MILLISECOND), then_the_other: true, ..silent },
+        // Which proves nothing about the cable.
+        Blow { hosts_answer: true, ..silent },
+        Blow { how: Break::Deaf(0), mended_after: Some(30 * MILLISECOND), then_the_other: true, hosts_answer: true },
     ]
 };
 
@@ -106,6 +112,7 @@ impl Ground for Wires {
     }
 
     fn plan(&mut self, step: u64, cable: usize, blow: Blow) {
+        self.shared.iter().for_each(|shared| shared.borrow_mut().hosts_answer = blow.hosts_answer);
         self.shared[cable].borrow_mut().fuse = Some((step as usize, blow.how));
         self.blow = Some((cable, blow));
     }
@@ -174,7 +181,7 @@ fn strike_everywhere(names: &[&str], bad: bool) -> Seen {
             let steps = exchange::<Wires>(config, &letters, count, None, seed(1)).steps;
             for step in 0..=steps {
                 let cable = step as usize % count;
-                let turn = (step as usize * 3 + count) % BLOWS.len();
+                let turn = (step as usize * 5 + count) % BLOWS.len();
                 for (_, blow) in BLOWS.iter().enumerate().filter(|(at, _)| !cfg!(debug_assertions) || *at == turn) {
                     let strike = || exchange::<Wires>(config, &letters, count, Some((step, cable, *blow)), seed(step));
                     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(strike)) {
@@ -200,4 +207,40 @@ fn p14_p15_b37_links_die_and_come_back_at_every_frame() {
 fn p14_p15_b37_links_over_bad_wires_die_and_come_back_at_every_frame() {
     let seen = strike_everywhere(&ALL, true);
     assert!(seen.doubles > 0);
+}
+
+/// A peer that stands still is silent on all links at once. Its host answers: it is not lost, and goes on later.
+#[test]
+fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
+    for count in [1, 2, 3] {
+        for hosts_answer in [true, false] {
+            let mut pair = Pair::<Wires>::new(WIDE, count, None);
+            let (data, mut into) = (bytes(300_000, 3), vec![0; 300_000]);
+            let receive = pair.recv(1, 0, 1, &mut into);
+            let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, &data) else { panic!("longer than a frame") };
+            while pair.engines[0].counters().fragments_sent < 6 {
+                pair.turn();
+            }
+            for shared in &pair.ground.shared {
+                let mut shared = shared.borrow_mut();
+                shared.hosts_answer = hosts_answer;
+                shared.strike(Break::Silent);
+            }
+            let end = pair.ground.now + 100 * MILLISECOND;
+            while pair.ground.now < end {
+                pair.turn();
+            }
+            let lost = [0, 1].map(|at| pair.engines[at].counters().lost);
+            assert_eq!(lost, if hosts_answer { [0, 0] } else { [1, 1] }, "{count} links");
+            pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().mend());
+            if hosts_answer {
+                assert!(pair.finish(0, send).is_ok() && pair.finish(1, receive).is_ok());
+                assert!(into == data);
+                pair.assert_clean("after the pause");
+            } else {
+                assert_eq!(pair.finish(0, send), Err(Failure::PeerFailed(Peer(1))));
+                assert_eq!(pair.finish(1, receive), Err(Failure::PeerFailed(Peer(0))));
+            }
+        }
+    }
 }

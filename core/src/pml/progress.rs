@@ -182,6 +182,7 @@ impl<R: Rails> Pml<'_, R> {
             Event::Lost(peer, why) => self.lost(peer, why),
             Event::Down(peer, why) => self.link_down(rail, peer, why),
             Event::Up(peer) => self.link_up(rail, peer),
+            Event::Silent(peer) => self.link_silent(rail, peer),
             Event::Moved(origin, frame) => self.arrive_moved(rail, origin, &frame),
         }
     }

@@ -161,6 +161,7 @@ impl Rail for Opaque {
             3 => Event::Down(Peer(any(0)), any(Lost::Broken)),
             4 => Event::Up(Peer(any(0))),
             5 => Event::Moved(origin(), frame()),
+            6 => Event::Silent(Peer(any(0))),
             _ => Event::Frame(frame()),
         })
     }
@@ -181,6 +182,21 @@ impl Rail for Opaque {
 
     fn flush(&mut self) {
         keep(());
+    }
+
+    fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
+        keep(of);
+        some(Instant::from_nanos(any(0)))
+    }
+
+    fn hears(&mut self, of: Endpoint) -> bool {
+        keep(of);
+        any(true)
+    }
+
+    fn give_up(&mut self, to: Endpoint) -> bool {
+        keep(to);
+        any(true)
     }
 
     fn poll_at(&self) -> Option<Instant> {

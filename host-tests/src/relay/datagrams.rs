@@ -64,6 +64,8 @@ struct State {
     troubled: Troubled,
     /// From which rank to which there is no way.
     parted: HashSet<(u32, u32)>,
+    /// Links that are cut.
+    cut: HashSet<u32>,
     dice: Dice,
 }
 
@@ -78,6 +80,7 @@ impl Datagrams {
             trouble: Trouble::default(),
             troubled: Troubled::default(),
             parted: HashSet::new(),
+            cut: HashSet::new(),
             dice: Dice::new(seed),
         };
         let shared = Arc::new(Shared { sockets, over: AtomicBool::new(false), state: Mutex::new(state) });
@@ -112,6 +115,16 @@ impl Datagrams {
             parts.insert((from, to))
         } else {
             parts.remove(&(from, to))
+        };
+    }
+
+    /// Lets nothing through any more that comes from a port of this link of any rank, or goes to one; or all again.
+    pub fn cut(&self, link: u32, on: bool) {
+        let cut = &mut hold(&self.shared.state).cut;
+        if on {
+            cut.insert(link)
+        } else {
+            cut.remove(&link)
         };
     }
 
@@ -169,9 +182,10 @@ impl Shared {
     fn judge(&self, real: Ports, from: usize, to: usize) -> (bool, [Option<Duration>; 2]) {
         let rank = |place: usize| (place / usize::from(real.links)) as u32;
         let mut state = hold(&self.state);
-        let State { trouble, troubled, parted, dice } = &mut *state;
+        let link = |place: usize| (place % usize::from(real.links)) as u32;
+        let State { trouble, troubled, parted, cut, dice } = &mut *state;
         troubled.seen += 1;
-        if parted.contains(&(rank(from), rank(to))) {
+        if parted.contains(&(rank(from), rank(to))) || cut.contains(&link(from)) || cut.contains(&link(to)) {
             troubled.cut_off += 1;
             return (false, [None; 2]);
         }

@@ -306,6 +306,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                     path.told_down = false;
                     return Some(Event::Up(peer));
                 }
+                (State::Up, false) if core::mem::take(&mut path.silent) => return Some(Event::Silent(peer)),
                 _ => {}
             }
         }
@@ -326,8 +327,14 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// When the peer counts as dead. One that is probed has to have missed enough of that: who polls seldom hears seldom.
+    /// When the peer counts as dead, unless its host excuses it until later.
     fn dead_at(&self, at: u32) -> Option<u64> {
+        let path = self.paths.get(at as usize)?;
+        self.silent_at(at).map(|due| due.max(path.excused_until))
+    }
+
+    /// When the peer has been silent for too long. One that is probed has to have missed enough of that: who polls seldom hears seldom.
+    fn silent_at(&self, at: u32) -> Option<u64> {
         let path = self.paths.get(at as usize)?;
         let within = match path.state {
             State::Greeting => self.config.hello_within,
@@ -375,13 +382,13 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     fn run_timer(&mut self, at: u32) {
         let now = self.now;
         let Some(path) = self.paths.get(at as usize) else { return };
-        if path.state == State::Up && self.dead_at(at).is_some_and(|due| due <= now) {
-            self.ask_host_of(at);
-        }
-        let Some(path) = self.paths.get(at as usize) else { return };
-        if matches!(path.state, State::Greeting | State::Up) && self.dead_at(at).is_some_and(|due| due <= now) {
+        if matches!(path.state, State::Greeting | State::Up)
+            && self.dead_at(at).is_some_and(|due| due <= now)
+            && !self.excuse(at)
+        {
             return self.down(at, Why::TimedOut);
         }
+        let Some(path) = self.paths.get(at as usize) else { return };
         match path.state {
             State::Greeting if path.probe_at <= now => {
                 self.hello(at);
@@ -431,7 +438,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         path.probe_at = now.saturating_add(again);
         if path.tries != 0 {
-            self.ask_host_of(at);
+            // So that there is an answer by the time that it counts.
+            self.ask_host(Endpoint(at));
         }
         if self.probe(at)
             && let Some(path) = self.paths.get_mut(at as usize)
@@ -440,15 +448,53 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// The process of a silent peer may be stopped, while its host is there.
-    fn ask_host_of(&mut self, at: u32) {
-        if let Some(heard) = self.ask_host(Endpoint(at))
-            && let Some(path) = self.paths.get_mut(at as usize)
-        {
-            // It hears this side as well.
-            path.heard_at = path.heard_at.max(heard.as_nanos());
-            path.answered_at = path.answered_at.max(heard.as_nanos());
+    /// The process of a silent peer may be stopped, while its host is there. That is no proof of a link, of which nobody knows
+    /// then whether it is in order: who has others decides. Whether it is so.
+    fn excuse(&mut self, at: u32) -> bool {
+        let (now, within, again) = (self.now, self.config.dead_after.as_nanos(), self.config.urgent());
+        if self.paths.get(at as usize).is_none_or(|path| path.state != State::Up) {
+            return false;
         }
+        let heard = self.ask_host(Endpoint(at)).map_or(0, |heard| heard.as_nanos());
+        if heard == 0 || heard.saturating_add(within) <= now {
+            return false;
+        }
+        if let Some(path) = self.paths.get_mut(at as usize) {
+            (path.excused_until, path.silent) = (now.saturating_add(again), true);
+        }
+        self.report(at);
+        true
+    }
+
+    /// Whether the peer itself was heard lately; if not, it is asked.
+    pub(super) fn hears_peer(&mut self, at: u32) -> bool {
+        let Some(path) = self.paths.get(at as usize) else { return false };
+        match path.state {
+            State::Quiet => self.greet(at),
+            State::Up => {
+                // Later than the last sign of one that was silent for all that time.
+                let lately = path.heard_at.saturating_add(self.config.dead_after.as_nanos() / 2) > self.now;
+                if lately && self.silent_at(at).is_none_or(|due| due > self.now) {
+                    return true;
+                }
+                self.probe(at);
+            }
+            State::Free | State::Greeting | State::Down | State::Closed => {}
+        }
+        false
+    }
+
+    /// Takes a silent link for dead whatever its peer's host says.
+    pub(super) fn give_up_silent(&mut self, at: u32) -> bool {
+        let silent = self.silent_at(at).is_some_and(|due| due <= self.now);
+        if !silent || self.paths.get(at as usize).is_none_or(|path| path.state != State::Up) {
+            return false;
+        }
+        self.down(at, Why::TimedOut);
+        if let Some(path) = self.paths.get_mut(at as usize) {
+            path.told_down = true;
+        }
+        true
     }
 
     /// Whether a probe has left.

@@ -319,7 +319,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             Event::Sent(cookie) => self.on_raw_sent(cookie),
             Event::Delivered(cookie) => return self.on_raw_delivered(cookie),
             Event::Lost(peer, why) | Event::Down(peer, why) => self.on_raw_lost(peer.0, why),
-            Event::Up(_) => {}
+            Event::Up(_) | Event::Silent(_) => {}
             Event::Moved(_, frame) => {
                 // Of a link below this one, which makes no sense.
                 if !frame.is_whole() {
@@ -559,6 +559,14 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
     fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
         let path = self.paths.get(of.0 as usize).filter(|path| path.raw_known)?;
         self.raw.ask_host(path.raw)
+    }
+
+    fn hears(&mut self, of: Endpoint) -> bool {
+        self.hears_peer(of.0)
+    }
+
+    fn give_up(&mut self, to: Endpoint) -> bool {
+        self.give_up_silent(to.0)
     }
 
     fn poll_at(&self) -> Option<Instant> {

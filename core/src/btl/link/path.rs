@@ -97,6 +97,8 @@ pub(super) struct Path {
     pub heard_at: u64,
     /// When the peer last answered a probe, which proves that it hears this side too.
     pub answered_at: u64,
+    /// Until when silence is excused by the peer's host, which answers.
+    pub excused_until: u64,
     /// Since when the peer owes a sign of life; 0: it does not.
     pub owes_since: u64,
     pub probe_at: u64,
@@ -110,6 +112,8 @@ pub(super) struct Path {
     pub greets: bool,
     pub why: Why,
     pub told_down: bool,
+    /// It is to be told that nothing is heard of the peer but its host.
+    pub silent: bool,
 
     // Membership in queues.
     pub in_acks: bool,
@@ -150,7 +154,7 @@ impl From<Why> for Lost {
 }
 
 // What a link keeps for each peer, beside its windows: the least that 100,000 peers cost.
-const _: () = assert!(size_of::<Path>() <= 368);
+const _: () = assert!(size_of::<Path>() <= 376);
 
 impl Path {
     /// Frames of other lanes than control that may leave now, of those that are to leave at all.

@@ -24,6 +24,8 @@ pub struct End {
     pub lent: BTreeMap<u64, Box<[u8]>>,
     pub sent: u32,
     pub reports: Vec<Event>,
+    /// Times that it was told that only the peer's host is heard.
+    pub silences: u32,
     cookies: u64,
 }
 
@@ -70,6 +72,7 @@ impl Bench {
                 lent: BTreeMap::new(),
                 sent: 0,
                 reports: vec![],
+                silences: 0,
                 cookies: 0,
             }
         });
@@ -209,6 +212,7 @@ impl End {
                 self.got.push((from, tag, bytes.into_vec()));
             }
             Event::Lost(..) | Event::Down(..) | Event::Up(_) => self.reports.push(event),
+            Event::Silent(_) => self.silences += 1,
         }
     }
 

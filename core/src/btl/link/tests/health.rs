@@ -120,6 +120,46 @@ fn p15_a_link_that_loses_a_third_is_not_down_in_hours() {
     bench.check(0, 1, (0..number).collect());
 }
 
+/// Its host answers, which is no proof that the link is in order: it is not down, and not as if nothing had happened either.
+/// Who has another link gives it up; it comes back.
+#[test]
+fn p14_p15_a_silent_link_whose_host_answers_is_told_of_and_can_be_given_up() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
+    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
+    bench.settle();
+    let to = bench.ends[0].to[1];
+    assert!(bench.ends[0].link.hears(to));
+    assert!(!bench.ends[0].link.give_up(to), "it is in order");
+    bench.shared.borrow_mut().hosts_answer = true;
+    bench.faults(|faults| faults.silent = true);
+    let since = bench.now;
+    assert!(bench.try_send(0, 1, Lane::Eager, &bytes(1, 30)).is_ok());
+    bench.until("it is told of", |bench| bench.ends[0].silences != 0);
+    assert!((3 * SECOND..5 * SECOND + SECOND / 10).contains(&(bench.now - since)), "{}", bench.now - since);
+    bench.run_for(10 * SECOND);
+    let silences = bench.ends[0].silences;
+    assert!((20..400).contains(&silences), "told of again, {silences} times in 10 s");
+    assert!(bench.ends[0].reports.is_empty());
+    assert!(!bench.ends[0].link.hears(to));
+
+    assert!(bench.ends[0].link.give_up(to));
+    assert_eq!(bench.try_send(0, 1, Lane::Control, &bytes(99, 8)), Err(SendError::Unreachable));
+    assert!(bench.ends[0].link.orphan(to).is_some());
+    bench.run_for(SECOND);
+    assert!(bench.ends[0].reports.is_empty(), "who gave it up knows");
+    bench.faults(|faults| faults.silent = false);
+    bench.until("it is back", |bench| matches!(bench.ends[0].reports[..], [Event::Up(_)]));
+    bench.settle();
+    bench.check(0, 1, vec![0, 1]);
+
+    // When the host is gone too, the link is down as ever.
+    bench.faults(|faults| faults.silent = true);
+    bench.run_for(20 * SECOND);
+    assert_eq!(is_down(&bench, 1), None);
+    bench.shared.borrow_mut().hosts_answer = false;
+    bench.until("the host is missed", |bench| (0..2).all(|end| is_down(bench, end) == Some(Lost::TimedOut)));
+}
+
 /// Whatever it did before, a peer that is gone is noticed in the time that was asked for.
 #[test]
 fn p15_a_dead_peer_is_noticed_in_five_seconds() {

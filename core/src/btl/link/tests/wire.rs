@@ -100,6 +100,8 @@ pub struct State {
     pub fuse: Option<(usize, Break)>,
     /// Nothing gets through to this end.
     pub deaf: Option<usize>,
+    /// Hosts answer, whatever becomes of frames.
+    pub hosts_answer: bool,
     pub dice: Dice,
     packets: Vec<Packet>,
     reading: Vec<Reading>,
@@ -134,6 +136,7 @@ pub fn wires(count: usize, seed: u64, faults: Faults, lossy: bool) -> Vec<Wire> 
         victims: vec![],
         fuse: None,
         deaf: None,
+        hosts_answer: false,
         dice: Dice(seed),
         packets: vec![],
         reading: vec![],
@@ -427,6 +430,11 @@ impl Rail for Wire {
         let reading = state.reading.iter().filter(|reading| reading.from == self.me).map(|reading| reading.at);
         let events = state.events[self.me].front().map(|_| state.now);
         packets.chain(pending).chain(reading).chain(events).min().map(Instant::from_nanos)
+    }
+
+    fn ask_host(&mut self, _: Endpoint) -> Option<Instant> {
+        let state = self.shared.borrow();
+        state.hosts_answer.then(|| Instant::from_nanos(state.now))
     }
 
     fn arm(&mut self) -> bool {
