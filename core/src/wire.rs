@@ -29,6 +29,7 @@ pub const FLAG_READY: u8 = 0x02;
 /// The message answers an [`Ask`]: it takes no credit and no sequence number.
 pub const FLAG_ANSWER: u8 = 0x04;
 /// In [`Ask`]: for a probe; the answer may be kept unmatched. In [`Nothing`]: the sender holds nothing back any more.
+/// In [`Credit`]: a question; with [`FLAG_ANSWER`]: the receiver is given up.
 pub const FLAG_MARK: u8 = 0x08;
 /// In [`Rendezvous`]: the body is no payload but a [`Loan`](crate::btl::Loan), by which the receiver's rail can fetch the
 /// message.

@@ -256,7 +256,7 @@ tunables! {
         "From the first message to a peer to its answer: a peer that computes answers late";
 
     encrypt, "TOWLINE_ENCRYPT": Encrypt = Encrypt::BetweenHosts, "",
-        "When connections of tcp and udp are encrypted: `off`, `between-hosts` (not those that stay on this host) or `always`; ranks where this comes to different things refuse each other. Peers prove in any case that they know the job's key";
+        "When connections of tcp and udp are encrypted: `off`, `between-hosts` (not those of ranks on one host; containers with a network of their own count as hosts) or `always`; ranks where this comes to different things refuse each other. Peers prove in any case that they know the job's key";
     checksum, "TOWLINE_CHECKSUM": bool = false, "",
         "Check tcp's frames by sums of our own, beyond the network's; udp's always are";
     link_window, "TOWLINE_LINK_WINDOW": u32 = 256u32, "",

@@ -88,9 +88,14 @@ pub struct Config {
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
-    /// When connections are encrypted; the same at all ranks. Whoever has it otherwise is refused. What it costs is told in the
+    /// When connections are encrypted; the same at all ranks. Whoever has it otherwise is refused. On one host are ranks that
+    /// say the same of theirs ([`host`](Self::host)), whatever forwards their connections. What it costs is told in the
     /// project's README. Default: [`Encrypt::BetweenHosts`].
     pub encrypt: Encrypt,
+    /// Which host this is: ranks with the same number are on one, and may use the loopback and speak openly to each other.
+    /// Default: `None`, a hash of the system's boot and network namespace, so that containers with a network of their own count
+    /// as hosts.
+    pub host: Option<u64>,
     /// Whether a thread makes progress on this rail while its user computes, so that whoever is above protects what it shares
     /// with it: said in the attributes, and nothing else. Default `false`.
     pub progress_thread: bool,
@@ -173,6 +178,7 @@ impl Config {
             rank,
             key,
             encrypt: Encrypt::BetweenHosts,
+            host: None,
             progress_thread: false,
             link: 0,
             filter: Filter::default(),

@@ -47,7 +47,7 @@ impl Rail {
             let Some(entry) = self.entry(endpoint) else { return };
             let Way::Connecting(attempt) = entry.way else { return };
             let deadline = attempt.deadline;
-            let target = Target { endpoint, rank: entry.rank, instance: entry.instance, deadline };
+            let target = Target { endpoint, rank: entry.rank, instance: entry.instance, host: entry.host, deadline };
             let Some(remote) = entry.candidates.get(attempt.candidate).copied() else {
                 return self.lose(endpoint, if attempt.timed_out { Lost::TimedOut } else { Lost::Broken });
             };
@@ -239,7 +239,7 @@ impl Rail {
     /// Goes on with a connection that epoll reported.
     pub(crate) fn step_pending(&mut self, slot: u32, word: u64) {
         let now = self.now;
-        let me = crate::pending::Me { config: &self.config, instance: self.instance };
+        let me = crate::pending::Me { config: &self.config, instance: self.instance, host: self.host };
         let Some(Some(pending)) = self.pendings.get_mut(slot as usize) else { return };
         if pending.word != word {
             return;

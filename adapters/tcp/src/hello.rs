@@ -25,11 +25,13 @@
 //! | 28..32 | rank of who is meant |
 //! | 32..40 | instance of who speaks, as in its card |
 //! | 40..48 | instance of who is meant |
-//! | 48..56 | zero |
+//! | 48..56 | host of who speaks, as in its card |
 //! | 56..88 | nonce |
 //! | 88..136 | a message of the [handshake](towline_crypt::Handshake), where the connection is to be encrypted; else zero |
 //!
-//! Both ends encrypt, or neither: they refuse each other where they differ, and tell why.
+//! Both ends encrypt, or neither: they refuse each other where they differ, and tell why. Whether they are on one host both know
+//! by what they say of themselves, the acceptor from the hello and the initiator from the card; addresses would not do, as a
+//! forwarder may stand in between.
 
 use towline_crypt::{Encrypt, MESSAGE};
 
@@ -78,6 +80,8 @@ pub struct Hello {
     pub from_instance: u64,
     /// Instance of who is meant: tells a new owner of a port from the old one.
     pub to_instance: u64,
+    /// Host of who speaks.
+    pub host: u64,
     /// The challenge.
     pub nonce: [u8; 32],
     /// Its part of the keys; zero where nothing is encrypted.
@@ -134,6 +138,7 @@ impl Hello {
         out[28..32].copy_from_slice(&self.to.to_le_bytes());
         out[32..40].copy_from_slice(&self.from_instance.to_le_bytes());
         out[40..48].copy_from_slice(&self.to_instance.to_le_bytes());
+        out[48..56].copy_from_slice(&self.host.to_le_bytes());
         out[56..88].copy_from_slice(&self.nonce);
         out[88..].copy_from_slice(&self.keys);
         out
@@ -156,9 +161,6 @@ impl Hello {
             2 => Role::Acceptor,
             _ => return Err(BadHello::Malformed),
         };
-        if bytes[48..56] != [0; 8] {
-            return Err(BadHello::Malformed);
-        }
         let features = u32::from_le_bytes(field(bytes, 12));
         let encrypted = features & ENCRYPTED != 0;
         let keys: [u8; MESSAGE] = field(bytes, 88);
@@ -174,6 +176,7 @@ impl Hello {
             to: u32::from_le_bytes(field(bytes, 28)),
             from_instance: u64::from_le_bytes(field(bytes, 32)),
             to_instance: u64::from_le_bytes(field(bytes, 40)),
+            host: u64::from_le_bytes(field(bytes, 48)),
             nonce: field(bytes, 56),
             keys,
         })
@@ -253,6 +256,7 @@ mod tests {
             to: 5,
             from_instance: 6,
             to_instance: 7,
+            host: 8,
             nonce: std::array::from_fn(|at| at as u8),
             keys: std::array::from_fn(|at| at as u8 + 32),
         }
@@ -268,7 +272,7 @@ mod tests {
         let mut golden = Vec::new();
         golden.extend_from_slice(b"towl-tcp\x02\x00\x01\x03\x01\x02\x00\x00");
         golden.extend_from_slice(b"\x88\x77\x66\x55\x44\x33\x22\x11\x04\x03\x02\x01\x05\x00\x00\x00");
-        golden.extend_from_slice(b"\x06\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+        golden.extend_from_slice(b"\x06\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0");
         golden.extend(0..80u8);
         assert_eq!(bytes[..], golden[..]);
         assert_eq!(Hello::decode(&bytes), Ok(hello(Role::Initiator)));
@@ -283,7 +287,7 @@ mod tests {
         bytes[8] = 1;
         assert_eq!(Hello::decode(&bytes), Err(BadHello::Version(1)));
         // Keys of one that does not encrypt, and features and settings that there are not, among others.
-        for (at, value) in [(10, 0), (10, 3), (48, 1), (55, 0x80), (12, 0), (12, 3), (13, 3), (14, 1)] {
+        for (at, value) in [(10, 0), (10, 3), (12, 0), (12, 3), (13, 3), (14, 1)] {
             let mut bytes = hello(Role::Acceptor).encode();
             bytes[at] = value;
             assert_eq!(Hello::decode(&bytes), Err(BadHello::Malformed), "byte {at}");
@@ -323,6 +327,6 @@ mod tests {
     fn golden_proof() {
         let proof = transcript().proof(&JobKey::new([0x42; 32]), Role::Initiator);
         let hex: String = proof.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "e2e0f27f6b7d8b4caec4b0a57590f8d5640abae2c4785238c5504f4ea076eee3");
+        assert_eq!(hex, "227a422958c5fcb9fc9755337a92aa22db343cd4349b4a3e85277ace5f8d3946");
     }
 }

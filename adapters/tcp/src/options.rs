@@ -53,7 +53,7 @@ fn watch_host(silence: Duration, socket: &Socket) -> io::Result<()> {
 }
 
 /// Whether both ends are on this host and no network is between them: both have the same address, or loopback ones.
-pub(crate) fn stays_here(socket: &Socket) -> io::Result<bool> {
+fn stays_here(socket: &Socket) -> io::Result<bool> {
     let ends = (socket.local_addr()?.as_socket(), socket.peer_addr()?.as_socket());
     let (Some(here), Some(there)) = ends else { return Ok(false) };
     Ok(here.ip() == there.ip() || here.ip().is_loopback() && there.ip().is_loopback())

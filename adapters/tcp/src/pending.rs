@@ -11,7 +11,6 @@ use towline_crypt::{Cipher, Encrypt, Handshake, MESSAGE};
 
 use crate::config::Config;
 use crate::hello::{BadHello, HELLO, Hello, MAGIC, PROOF, Role, Transcript, VERDICT, Verdict};
-use crate::options::stays_here;
 use crate::sys::{Epoll, Interest};
 
 /// A caller that says nothing may keep others waiting so long.
@@ -25,6 +24,7 @@ const LONGEST: usize = HELLO + PROOF;
 pub(crate) struct Me<'c> {
     pub(crate) config: &'c Config,
     pub(crate) instance: u64,
+    pub(crate) host: u64,
 }
 
 /// Whom an outbound connection is meant for.
@@ -33,6 +33,7 @@ pub(crate) struct Target {
     pub(crate) endpoint: u32,
     pub(crate) rank: u32,
     pub(crate) instance: u64,
+    pub(crate) host: u64,
     /// For all attempts together.
     pub(crate) deadline: Instant,
 }
@@ -188,11 +189,6 @@ impl Pending {
         }
     }
 
-    /// Whether this end encrypts the connection. Both ends see the same: their addresses are equal, or of the loopback.
-    fn encrypts(&self, me: Me<'_>) -> bool {
-        me.config.encrypt.applies(stays_here(&self.socket).unwrap_or(false))
-    }
-
     pub(crate) fn register(&self, epoll: &Epoll) -> io::Result<()> {
         epoll.add(self.socket.as_raw_fd(), self.interest, self.word)
     }
@@ -275,7 +271,7 @@ impl Pending {
             }
             let Some(target) = self.target else { return Err(Failure::Role) };
             let mut keys = [0; MESSAGE];
-            let encrypted = self.encrypts(me);
+            let encrypted = me.encrypts(target.host);
             if encrypted {
                 let (handshake, question) =
                     Handshake::begin(me.config.key.bytes()).map_err(|why| Failure::System(io::Error::other(why)))?;
@@ -348,7 +344,7 @@ impl Pending {
             return Err(Failure::Stray("rank"));
         }
         self.transcript.initiator = *hello;
-        let (mut keys, encrypted) = ([0; MESSAGE], self.encrypts(me));
+        let (mut keys, encrypted) = ([0; MESSAGE], me.encrypts(said.host));
         if encrypted && said.encrypted {
             let (cipher, answer) = Handshake::answer(me.config.key.bytes(), &said.keys).map_err(|_| Failure::Key)?;
             (self.keys, keys) = (Keys::Agreed(cipher), answer);
@@ -371,7 +367,7 @@ impl Pending {
         }
         let said = Hello::decode(&self.transcript.initiator).map_err(Failure::Hello)?;
         // Not told before: the answer says it to the caller, and whoever has not proved itself may say anything of anybody.
-        me.check_encryption(&said, self.encrypts(me))?;
+        me.check_encryption(&said, me.encrypts(said.host))?;
         let (rank, instance) = (said.from, said.from_instance);
         // One byte is listened for: an end is noticed, and anything else is against the protocol.
         self.hear(Stage::Parked { rank, instance }, 1);
@@ -441,9 +437,15 @@ impl Me<'_> {
             to,
             from_instance: self.instance,
             to_instance,
+            host: self.host,
             nonce,
             keys,
         })
+    }
+
+    /// Whether this end encrypts a connection to a rank on that host.
+    fn encrypts(&self, host: u64) -> bool {
+        self.config.encrypt.applies(host == self.host)
     }
 
     /// Whether both ends encrypt, or neither.

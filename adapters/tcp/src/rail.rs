@@ -120,6 +120,7 @@ pub(crate) struct PeerEntry {
     pub(crate) peer: Peer,
     pub(crate) rank: u32,
     pub(crate) instance: u64,
+    pub(crate) host: u64,
     pub(crate) candidates: Vec<SocketAddr>,
     pub(crate) way: Way,
     /// In `Rail::ready`.
@@ -232,7 +233,7 @@ impl Rail {
                 .add(listener.as_raw_fd(), Interest::Read, word(WORD_LISTENER, 0, at as u32))
                 .map_err(|error| SetupError::System("watch a listener", error))?;
         }
-        let host = interfaces::host_id();
+        let host = config.host.unwrap_or_else(interfaces::host_id);
         let card = Card { link: config.link, job: config.job, instance, host, rank: config.rank, addresses };
         let large = Large::new(config.large_buffers, config.max_send_size_bytes as usize + PREFIX);
         Ok(Self {
@@ -291,7 +292,7 @@ impl Rail {
     }
 
     pub(crate) fn me(&self) -> Me<'_> {
-        Me { config: &self.config, instance: self.instance }
+        Me { config: &self.config, instance: self.instance, host: self.host }
     }
 
     #[inline]
@@ -425,10 +426,20 @@ impl Rail {
         }
     }
 
+    /// Forgets a peer.
+    pub(crate) fn forget(&mut self, endpoint: u32) {
+        self.disconnect(endpoint);
+        self.events.retain(|(of, _)| *of != endpoint);
+        self.wanted.retain(|it| *it != endpoint);
+        if let Some(entry) = self.peers.get_mut(endpoint as usize).and_then(Option::take) {
+            self.ranks.remove(&entry.rank);
+            self.free.push(endpoint);
+        }
+    }
+
     /// Tells a peer that no more will come, so that it does not take the end for an accident.
     pub(crate) fn say_goodbye(&mut self, endpoint: u32) {
         let Some(stream) = self.stream(endpoint) else { return };
-        let socket = stream.socket.as_raw_fd();
         let (mut channel, _, outbox) = stream.parts();
         if outbox.is_empty() && outbox.at_boundary() {
             // SAFETY: the goodbye is a constant.
@@ -438,6 +449,13 @@ impl Rail {
                 let _ = unsafe { channel.send_pieces(&mut []) };
             }
         }
+        self.hang_up(endpoint);
+    }
+
+    /// Ends a connection, so that all that was sent arrives; without a goodbye this is an accident to the peer.
+    pub(crate) fn hang_up(&mut self, endpoint: u32) {
+        let Some(stream) = self.stream(endpoint) else { return };
+        let socket = stream.socket.as_raw_fd();
         let _ = stream.socket.shutdown(std::net::Shutdown::Write);
         // What is unread at the close would make the kernel send a reset, and that could overtake what we sent.
         let mut bin = [0; 4096];

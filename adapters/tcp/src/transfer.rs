@@ -49,6 +49,7 @@ impl RailTrait for Rail {
             peer,
             rank: card.rank,
             instance: card.instance,
+            host: card.host,
             candidates,
             way: Way::Unused,
             ready: false,
@@ -75,13 +76,12 @@ impl RailTrait for Rail {
 
     fn del_peer(&mut self, endpoint: Endpoint) {
         self.say_goodbye(endpoint.0);
-        self.disconnect(endpoint.0);
-        self.events.retain(|(of, _)| *of != endpoint.0);
-        self.wanted.retain(|it| *it != endpoint.0);
-        if let Some(entry) = self.peers.get_mut(endpoint.0 as usize).and_then(Option::take) {
-            self.ranks.remove(&entry.rank);
-            self.free.push(endpoint.0);
-        }
+        self.forget(endpoint.0);
+    }
+
+    fn abandon(&mut self, endpoint: Endpoint) {
+        self.hang_up(endpoint.0);
+        self.forget(endpoint.0);
     }
 
     #[inline]

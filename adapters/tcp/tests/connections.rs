@@ -222,6 +222,14 @@ fn an_orderly_end_is_told_from_an_accident() {
     assert_eq!(world.seen[0], [Seen::Frame(Peer(0), vec![7; 3000]), Seen::Lost(Peer(0), Lost::Closed)]);
     assert_eq!(try_send(&mut world.rails[0], endpoints[1][0], b"x"), Err(SendError::Unreachable));
 
+    // One that has given the other up, which is there nevertheless.
+    let (mut world, endpoints) = World::acquainted(vec![rail(0), rail(1)]);
+    world.send(0, endpoints[0][1], b"last words");
+    world.until("they talk", |world| !world.seen[1].is_empty());
+    world.rails[0].abandon(endpoints[0][1]);
+    world.until("the end", |world| world.seen[1].len() == 2);
+    assert_eq!(world.seen[1][1], Seen::Lost(Peer(0), Lost::Broken));
+
     // A process that is gone, one that speaks nonsense, and one that ends in the middle of a frame.
     for (last, why) in [
         (&[][..], Lost::Broken),

@@ -32,8 +32,13 @@ struct Tapped {
 
 impl Tapped {
     fn new(settings: [Encrypt; 2]) -> Self {
-        let mut rails = vec![sealing(0, settings[0]), sealing(1, settings[1])];
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::between([sealing(0, settings[0]), sealing(1, settings[1])])
+    }
+
+    fn between(rails: [Rail; 2]) -> Self {
+        let mut rails = Vec::from(rails);
+        // Beside rail 1, as a forwarder on its host is: it is called from its own address.
+        let listener = TcpListener::bind((address(&rails[1]).ip(), 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let mut there = Card::decode(rails[1].card()).unwrap();
         there.addresses.truncate(1);
@@ -104,9 +109,13 @@ impl Tapped {
     /// Both ends have met, and one message has come.
     fn met(settings: [Encrypt; 2]) -> Self {
         let mut tapped = Self::new(settings);
-        tapped.send(b"first");
-        tapped.until("the first", |it| !it.world.seen[1].is_empty());
+        tapped.meet();
         tapped
+    }
+
+    fn meet(&mut self) {
+        self.send(b"first");
+        self.until("the first", |it| !it.world.seen[1].is_empty());
     }
 
     /// The records of one message, which the relay keeps.
@@ -262,4 +271,27 @@ fn what_came_behind_a_held_frame_is_not_forgotten() {
     let frame = held.expect("the first frame");
     world.rails[1].release(frame.id);
     world.until("the others", |world| world.seen[1].len() == 39);
+}
+
+/// The configuration as it is when nobody has set anything, on hosts that are two as far as the rails know. Who is forwarded
+/// looks to the second one as if it were on the same.
+#[test]
+fn by_default_nothing_is_to_be_seen_between_hosts_and_a_forwarder_does_not_matter() {
+    let rail = |host: u64, rank: u32| {
+        let mut config = config(rank);
+        config.filter.include = vec!["0.0.0.0/0".into()];
+        config.filter.exclude = Some(vec!["lo".into()]);
+        config.host = Some(host);
+        Rail::new(config)
+    };
+    let (Ok(one), Ok(other)) = (rail(1, 0), rail(2, 1)) else {
+        eprintln!("skipped: only the loopback is here");
+        return;
+    };
+    for (rails, seen) in [([one, other], false), ([rail(1, 0).unwrap(), rail(1, 1).unwrap()], true)] {
+        let mut tapped = Tapped::between(rails);
+        tapped.meet();
+        assert_eq!(contains(&tapped.heard[0], b"first"), seen);
+        assert_eq!(tapped.world.rails[1].counters().refused_encryption, 0);
+    }
 }

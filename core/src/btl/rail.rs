@@ -111,6 +111,13 @@ pub trait Rail {
     /// is no longer touched. The peer may be added again.
     fn del_peer(&mut self, endpoint: Endpoint);
 
+    /// Forgets a peer that was lost, in every way as [`del_peer`](Self::del_peer) does, but without a good-bye: if the peer is
+    /// there after all, it is to take this for an accident, and for no orderly end. For rails that say one; others need not
+    /// write this.
+    fn abandon(&mut self, endpoint: Endpoint) {
+        self.del_peer(endpoint);
+    }
+
     /// Reserves room for one frame. A grant that is dropped is void: nothing is sent.
     ///
     /// # Errors

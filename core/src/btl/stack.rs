@@ -95,7 +95,7 @@ impl<R: Rail> Rail for Tuned<R> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
-    crate::forward_rail!(below, except add_peer, del_peer, reserve, commit, send, request_init, request_fini,
+    crate::forward_rail!(below, except add_peer, del_peer, abandon, reserve, commit, send, request_init, request_fini,
         send_request, send_now, poll, poll_short, poll_again, deliver, release, arm);
 
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
@@ -106,6 +106,11 @@ impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
     fn del_peer(&mut self, endpoint: Endpoint) {
         (self.observer)(Call::DelPeer(endpoint));
         self.rail.del_peer(endpoint);
+    }
+
+    fn abandon(&mut self, endpoint: Endpoint) {
+        (self.observer)(Call::DelPeer(endpoint));
+        self.rail.abandon(endpoint);
     }
 
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {

@@ -18,6 +18,7 @@ use super::engine::{Pml, Rails};
 use super::peer::{DOWN, LINKED, Link, OFF, ORPHANED, Standing};
 use super::request::{List, Phase};
 use super::send::charge;
+use super::stall::HEARD;
 use crate::btl::{Claim, Cookie, Delivery, Endpoint, Frame, Lane, Lost, Origin, Orphan, Peer, Rail, Sent};
 use crate::convertor::Span;
 use crate::error::Blame;
@@ -142,12 +143,16 @@ impl<R: Rails> Pml<'_, R> {
         self.put_to_work(peer);
     }
 
-    /// Has all rails forget a peer.
-    pub(super) fn forget_links(&mut self, peer: u32) {
+    /// Has all rails forget a peer, which is lost or has come to its end in good order.
+    pub(super) fn forget_links(&mut self, peer: u32, lost: bool) {
         for place in 0..self.rails.count() {
             let Some(link) = self.row(peer).nth(place).copied() else { break };
             if let Some(rail) = self.rails.rail_mut(link.rail as usize) {
-                rail.del_peer(Endpoint(link.endpoint));
+                if lost {
+                    rail.abandon(Endpoint(link.endpoint));
+                } else {
+                    rail.del_peer(Endpoint(link.endpoint));
+                }
             }
         }
         self.row_mut(peer).fill_with(Link::new_zeroed);
@@ -178,6 +183,7 @@ impl<R: Rails> Pml<'_, R> {
         self.set_aside(peer.0, rail, DOWN, true);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set(ORPHANED);
+            state.signs.set(HEARD); // what it was told by this link it may not have heard
         }
         self.orphans = true;
     }

@@ -36,8 +36,13 @@ const PATIENCE: u32 = 256;
 impl<R: Rails> Pml<'_, R> {
     /// Sends a control frame on the peer's first link. [`SendError::Unreachable`] where the peer is lost or unknown, for which
     /// there is nothing to wait; what its link answers may be made good by another, so that is to be tried again.
-    pub(super) fn control<H: Header>(&mut self, to: u32, mut header: H) -> Result<(), SendError> {
-        let link = *self.link(to, 0).ok_or(SendError::Unreachable)?;
+    pub(super) fn control<H: Header>(&mut self, to: u32, header: H) -> Result<(), SendError> {
+        self.control_by(to, 0, header)
+    }
+
+    /// The same on another one of the links in use.
+    pub(super) fn control_by<H: Header>(&mut self, to: u32, place: usize, mut header: H) -> Result<(), SendError> {
+        let link = *self.link(to, place).ok_or(SendError::Unreachable)?;
         let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
         if peer.standing != Standing::Up {
             return Err(SendError::Unreachable);

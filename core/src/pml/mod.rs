@@ -34,6 +34,8 @@ mod request;
 mod send;
 mod stall;
 #[cfg(test)]
+mod stall_rail_tests;
+#[cfg(test)]
 mod stall_tests;
 #[cfg(test)]
 mod stalled_tests;

@@ -33,6 +33,9 @@ impl<R: Rails> Pml<'_, R> {
                 None => self.poll(index, now),
             });
         }
+        if self.stall.is_due(now) {
+            self.look_is_due(now, events == 0);
+        }
         if self.waiting {
             events = events.wrapping_add(self.send_waiting());
         }
@@ -114,7 +117,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Forgets a peer: requests to it end with [`Failure::PeerFailed`], messages from it are dropped, and its rails
     /// touch none of their memory any more. It may be added again.
     pub fn del_peer(&mut self, peer: Peer) {
-        self.forget_links(peer.0);
+        self.forget_links(peer.0, false);
         self.drop_peer(peer.0, true);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.standing = Standing::Unknown;
@@ -132,12 +135,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(rail) = self.rails.rail_mut(index) else { return 0 };
         // Looked at in place: moving a frame costs as much as matching it.
         match &rail.poll(now) {
-            None => {
-                if self.stall.is_on() {
-                    self.rail_is_idle(index, now);
-                }
-                return 0;
-            }
+            None => return 0,
             Some(Event::Frame(frame)) if frame.tag == ptl::TAG => {
                 // Who waits is told by either kind of poll, and neither may be the slower one.
                 if !frame.short().is_some_and(|short| self.arrive_at_once(&short)) {
@@ -145,9 +143,6 @@ impl<R: Rails> Pml<'_, R> {
                 }
             }
             Some(event) => self.event(index, *event),
-        }
-        if self.stall.is_late(now) {
-            self.look_for_stalls(now);
         }
         1
     }
@@ -282,7 +277,10 @@ impl<R: Rails> Pml<'_, R> {
         warn!("peer {} is lost: {}", peer.0, why as u8);
         self.counters.lost = self.counters.lost.wrapping_add(1);
         self.unusual = true;
-        self.forget_links(peer.0);
+        if why == Lost::Stalled {
+            self.tell_given_up(peer.0); // it is there, and its rails need not tell it
+        }
+        self.forget_links(peer.0, why != Lost::Closed);
         self.drop_peer(peer.0, false);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             (state.standing, state.turn) = (Standing::Lost, Self::reason(why));
@@ -530,6 +528,11 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
 
     fn questioned(&mut self, from: Peer) {
         self.pml.on_question(from.0);
+    }
+
+    #[cold]
+    fn given_up(&mut self, from: Peer) {
+        self.pml.lost(from, Lost::Broken);
     }
 
     #[cold]

@@ -7,11 +7,16 @@
 //! that names it; one from any source waits for all that anything was ever sent to), or a rail that has not drained to it.
 //! Such a peer gives a *sign of life* with any frame and by taking what is on its way to it. It is also asked for one, by a
 //! credit frame with [`FLAG_MARK`](crate::wire::FLAG_MARK), which an engine answers as soon as it makes progress: so who waits
-//! for a message that is late has nothing to fear for a peer that waits, too. One that gives none for four looks is lost as
-//! [`Lost::Stalled`], in every way as if its rail had said so.
+//! for a message that is late has nothing to fear for a peer that waits, too. Question and answer go by all links in use, as
+//! one of them may be dead without anybody knowing it yet; with a link that is found to be down the patience begins anew. Looks
+//! do not count while no question can leave, because the first connection to the peer is still being made. One that gives no
+//! sign for four looks is lost as [`Lost::Stalled`], in every way as if its rail had said so; it is told, as far as there
+//! is a way, that it was given up, and takes that for an accident.
 //!
 //! Time alone proves nothing: this process may have been stopped itself. So looks count, each of which comes a quarter of the
-//! time after the one before it, and when the rails had nothing more to bring.
+//! time after the one before it, and when the rails have nothing more to bring. What a poll says of that is not enough, as
+//! some rails do not ask the kernel each time: [`arm`](crate::btl::Rail::arm) says it. Where something comes all the time, the
+//! rails have been polled many times since the look was due.
 
 use zerocopy::FromZeros;
 
@@ -24,6 +29,8 @@ use crate::wire;
 
 /// Looks in the time after which a peer is given up.
 const LOOKS: u8 = 4;
+/// Rounds after which a look that is due takes place also if the rails are never idle: more than what may lie in them.
+const ROUNDS: u32 = 1024;
 
 /// What is known of a peer's progress: marks, and how many looks in a row were in vain.
 #[derive(Clone, Copy, Debug, FromZeros)]
@@ -34,8 +41,6 @@ pub(crate) struct Signs(u8);
 pub(super) const HEARD: u8 = 0x01;
 /// A request waits for the peer.
 const AWAITED: u8 = 0x02;
-/// The peer was asked for a sign of life, and has given none.
-const ASKED: u8 = 0x04;
 /// The peer asks for one.
 pub(super) const TO_ANSWER: u8 = 0x08;
 /// One look in vain.
@@ -63,47 +68,41 @@ impl Signs {
         self.0 / SILENT
     }
 
-    /// One more look, at a peer that something is waited for or not.
+    /// One more look, at a peer that something is waited for or not. The time begins with the first look at one that is.
     const fn look(&mut self, awaited: bool) {
-        if !awaited || self.has(HEARD) {
-            self.0 &= !(HEARD | ASKED) & (SILENT - 1);
+        if !awaited {
+            self.0 = (self.0 | HEARD) & (SILENT - 1);
+        } else if self.has(HEARD) {
+            self.0 &= !HEARD & (SILENT - 1);
         } else if self.silent() < LOOKS {
             self.0 = self.0.wrapping_add(SILENT);
         }
     }
 }
 
-/// When it is looked, and how far the rails are from being idle.
+/// When it is looked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stall {
     /// Nanoseconds between looks, 0 where there is no time-out.
     gap: u64,
-    /// The next look, where all rails are idle; `u64::MAX` where there is no time-out.
+    /// The next look; `u64::MAX` where there is no time-out.
     at: u64,
-    /// The same, where they never are.
-    late: u64,
-    /// Rails from the first on that had nothing this time.
-    idle: usize,
+    /// Rounds since it was due.
+    rounds: u32,
 }
 
 impl Stall {
-    pub const OFF: Self = Self { gap: 0, at: u64::MAX, late: u64::MAX, idle: 0 };
+    pub const OFF: Self = Self { gap: 0, at: u64::MAX, rounds: 0 };
 
-    /// Whether a look is overdue though something comes all the time.
+    /// Whether a look is due.
     #[inline]
-    pub const fn is_late(&self, now: Instant) -> bool {
-        now.as_nanos() >= self.late
+    pub const fn is_due(&self, now: Instant) -> bool {
+        now.as_nanos() >= self.at
     }
 
     /// Whether looks are due at all.
-    #[inline]
-    pub const fn is_on(&self) -> bool {
+    const fn is_on(&self) -> bool {
         self.gap != 0
-    }
-
-    fn put_off(&mut self, now: u64) {
-        self.at = now.saturating_add(self.gap);
-        self.late = self.at.saturating_add(self.gap.saturating_mul(LOOKS.into()));
     }
 }
 
@@ -115,7 +114,7 @@ impl<R: Rails> Pml<'_, R> {
     pub fn set_stall_timeout(&mut self, time: Duration) {
         self.stall = Stall { gap: time.as_nanos().div_ceil(LOOKS.into()), ..Stall::OFF };
         if self.stall.is_on() {
-            (self.stall.at, self.stall.late) = (0, 0); // the next call tells the time
+            self.stall.at = 0; // the next call tells the time
         }
     }
 
@@ -147,20 +146,16 @@ impl<R: Rails> Pml<'_, R> {
         self.stall.is_on().then_some(Instant::from_nanos(self.stall.at))
     }
 
-    /// Rail `index` had nothing. Rails are asked in order: when the last has nothing, and none before had, all are idle.
+    /// A look is due, after a round in which the rails had nothing, or something.
     #[cold]
-    pub(super) fn rail_is_idle(&mut self, index: usize, now: Instant) {
-        let row = if index == 0 { 0 } else { self.stall.idle };
-        self.stall.idle = if row == index { index.wrapping_add(1) } else { 0 };
-        if self.stall.idle == self.rails.count() && now.as_nanos() >= self.stall.at {
-            self.look_for_stalls(now);
+    #[inline(never)]
+    pub(super) fn look_is_due(&mut self, now: Instant, nothing: bool) {
+        let first = self.stall.at == 0;
+        self.stall.rounds = self.stall.rounds.saturating_add(1);
+        if !first && self.stall.rounds < ROUNDS && !(nothing && self.arm_rails()) {
+            return;
         }
-    }
-
-    #[cold]
-    pub(super) fn look_for_stalls(&mut self, now: Instant) {
-        let first = self.stall.late == 0;
-        self.stall.put_off(now.as_nanos());
+        (self.stall.at, self.stall.rounds) = (now.as_nanos().saturating_add(self.stall.gap), 0);
         if first {
             return;
         }
@@ -189,23 +184,33 @@ impl<R: Rails> Pml<'_, R> {
         // Where no rail is in use nothing can come, and it is not the peer's fault.
         let wanted = peer.signs.has(AWAITED) || (anyone && peer.frame_out != 0) || !self.drained(index);
         let awaited = peer.links != 0 && wanted;
+        let met = peer.frame_out != 0;
+        let mut question = wire::Credit::new();
+        question.common.flags = wire::FLAG_MARK;
+        // Where nothing could ever leave, the connection is still being made; where it could and cannot now, nothing is taken.
+        let asked = awaited && (self.tell_by_all(index, question) || met);
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
-        peer.signs.look(awaited);
-        if !awaited {
-            return;
-        }
+        peer.signs.look(asked);
         if peer.signs.silent() >= LOOKS {
-            return self.lost(Peer(index), Lost::Stalled);
+            self.lost(Peer(index), Lost::Stalled);
         }
-        if !peer.signs.has(ASKED) {
-            let mut question = wire::Credit::new();
-            question.common.flags = wire::FLAG_MARK;
-            if self.control(index, question).is_ok()
-                && let Some(peer) = self.peers.get_mut(index as usize)
-            {
-                peer.signs.set(ASKED);
-            }
+    }
+
+    /// Sends a control frame by all links in use, of which any may be dead. Whether one of them took it.
+    fn tell_by_all(&mut self, index: u32, credit: wire::Credit) -> bool {
+        let links = self.peers.get(index as usize).map_or(0, |peer| peer.links);
+        let mut told = false;
+        for place in 0..usize::from(links) {
+            told |= self.control_by(index, place, credit).is_ok();
         }
+        told
+    }
+
+    /// Tells a peer that it is given up, if its rails have room for that.
+    pub(super) fn tell_given_up(&mut self, index: u32) {
+        let mut word = wire::Credit::new();
+        word.common.flags = wire::FLAG_MARK | wire::FLAG_ANSWER;
+        self.tell_by_all(index, word);
     }
 
     /// A peer asks whether this engine makes progress.
@@ -218,7 +223,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Answers it.
     pub(super) fn tell_alive(&mut self, index: u32) {
         if self.peers.get(index as usize).is_some_and(|peer| peer.signs.has(TO_ANSWER))
-            && self.control(index, wire::Credit::new()).is_ok()
+            && self.tell_by_all(index, wire::Credit::new())
             && let Some(peer) = self.peers.get_mut(index as usize)
         {
             peer.signs.clear(TO_ANSWER);

@@ -172,6 +172,19 @@ fn engines_status(data: &[u8]) -> Status {
     Status { peer: Peer(0), tag: 6, received: data.len() as u64, delivered: data.len() as u64 }
 }
 
+/// Stopped in a receive from any source, without a stall time-out of its own: that it was given up is no orderly end to it.
+#[test]
+fn p7_who_was_given_up_learns_it_as_a_failure() {
+    let mut engines = patient(2);
+    engines[1].set_stall_timeout(Duration::from_nanos(0));
+    let _ = recv(&mut engines[1], from(ANY, 5), &mut [0; 8]);
+    let _ = recv(&mut engines[0], from(VICTIM, 6), &mut [0; 8]);
+    given_up(&mut engines);
+    pass(&mut engines, 200 * TIMEOUT, 201 * TIMEOUT, &[]);
+    assert_eq!(engines[1].why_lost(Peer(0)), Some(Lost::Broken));
+    assert_eq!(engines[1].next_failed(), Some(Peer(0)), "floor 4 ends the receive");
+}
+
 /// Who sleeps is to wake for the next look.
 #[test]
 fn p7_the_next_look_is_a_deadline() {

@@ -29,6 +29,8 @@ pub trait Upcalls {
     fn nothing(&mut self, from: Peer, header: wire::Nothing);
     /// The peer wants to know whether this side makes progress.
     fn questioned(&mut self, from: Peer);
+    /// The peer has given this side up.
+    fn given_up(&mut self, from: Peer);
     /// A frame that is no header of this version.
     fn malformed(&mut self, frame: &Frame);
 }
@@ -171,6 +173,9 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
         Kind::Ask => upcalls.asked(from, wire::Ask::read_from_prefix(head).ok()?.0),
         Kind::Nothing => upcalls.nothing(from, wire::Nothing::read_from_prefix(head).ok()?.0),
         Kind::Match => return None, // see `receive`
+        Kind::Credit if flags & (wire::FLAG_MARK | wire::FLAG_ANSWER) == wire::FLAG_MARK | wire::FLAG_ANSWER => {
+            upcalls.given_up(from);
+        }
         Kind::Credit if flags & wire::FLAG_MARK != 0 => upcalls.questioned(from),
         Kind::Credit | Kind::Rendezvous | Kind::Fragment => {}
     }
@@ -221,6 +226,9 @@ mod tests {
         fn questioned(&mut self, _: Peer) {
             self.0.push("question");
         }
+        fn given_up(&mut self, _: Peer) {
+            self.0.push("given up");
+        }
         fn malformed(&mut self, _: &Frame) {
             self.0.push("malformed");
         }
@@ -252,6 +260,8 @@ mod tests {
         assert_eq!(trace(question.as_bytes(), 12), vec![""; 0]);
         question.common.flags = wire::FLAG_MARK;
         assert_eq!(trace(question.as_bytes(), 12), ["question"]);
+        question.common.flags |= wire::FLAG_ANSWER;
+        assert_eq!(trace(question.as_bytes(), 12), ["given up"]);
         assert_eq!(trace(wire::Held::new(1).as_bytes(), 16), ["held"]);
         assert_eq!(trace(wire::Ask::new(1, 2).as_bytes(), 20), ["ask"]);
         assert_eq!(trace(wire::Nothing::new(1).as_bytes(), 16), ["nothing"]);

@@ -201,6 +201,7 @@ impl Hand {
             to: to.rank,
             from_instance: self.instance,
             to_instance: to.instance,
+            host: to.host,
             nonce: [0x5A; 32],
             keys: [0; 48],
         }

@@ -69,7 +69,7 @@ pub struct Hello {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Ack {
-    /// [`Kind::Ack`], [`Kind::Probe`] or [`Kind::Bye`].
+    /// [`Kind::Ack`], [`Kind::Probe`], [`Kind::Bye`] or [`Kind::GivenUp`].
     pub kind: u8,
     /// Words of `came` that are meant.
     pub words: u8,
@@ -94,6 +94,8 @@ pub enum Kind {
     Probe = 3,
     /// An ack that is the last word.
     Bye = 4,
+    /// The same, to a peer that is given up.
+    GivenUp = 5,
 }
 
 impl Kind {
@@ -103,6 +105,7 @@ impl Kind {
             2 => Some(Self::Ack),
             3 => Some(Self::Probe),
             4 => Some(Self::Bye),
+            5 => Some(Self::GivenUp),
             _ => None,
         }
     }

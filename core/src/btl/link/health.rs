@@ -111,6 +111,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                 self.ack_now(at);
             }
             Kind::Bye => self.down(at, Why::Closed),
+            Kind::GivenUp => self.down(at, Why::GivenUp),
             Kind::Hello => {}
         }
     }
@@ -213,11 +214,11 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         match path.state {
             State::Free | State::Closed => return,
-            State::Down if why != Why::Closed => return,
+            State::Down if !why.is_final() => return,
             _ => {}
         }
         let before = path.state;
-        path.state = if why == Why::Closed { State::Closed } else { State::Down };
+        path.state = if why.is_final() { State::Closed } else { State::Down };
         path.owes_since = 0;
         (path.probe_gap, path.probe_at) = (gap, now.saturating_add(gap));
         if before == State::Down {
@@ -508,19 +509,19 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         self.send_ack(at, Kind::Probe)
     }
 
-    /// Says good-bye, and forgets a peer.
-    pub(super) fn forget(&mut self, endpoint: Endpoint) {
+    /// Says its last word to a peer, and forgets it.
+    pub(super) fn forget(&mut self, endpoint: Endpoint, word: Kind) {
         let at = endpoint.0;
         let Some(path) = self.paths.get(at as usize).filter(|path| path.state != State::Free) else { return };
         if path.known && path.state != State::Closed {
-            self.send_ack(at, Kind::Bye);
+            self.send_ack(at, word);
         }
         if let Some(path) = self.paths.get_mut(at as usize)
             && path.raw_known
         {
             path.raw_known = false;
             let raw = path.raw;
-            self.raw.del_peer(raw);
+            self.raw.del_peer(raw); // what it says is of the rail's own end, which links do not believe
         }
         self.drop_kept(at);
         self.drop_coming(at);

@@ -93,7 +93,7 @@ use card::Card;
 pub use checksum::{Checksum, Crc32c};
 pub use config::Config;
 pub use counters::Counters;
-use header::{HEADER, PREFIX};
+use header::{HEADER, Kind, PREFIX};
 use incoming::{Coming, Progress, TAIL};
 use memory::Memory;
 use numbers::Bits;
@@ -408,7 +408,11 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
     }
 
     fn del_peer(&mut self, endpoint: Endpoint) {
-        self.forget(endpoint);
+        self.forget(endpoint, Kind::Bye);
+    }
+
+    fn abandon(&mut self, endpoint: Endpoint) {
+        self.forget(endpoint, Kind::GivenUp);
     }
 
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {

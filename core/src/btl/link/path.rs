@@ -129,6 +129,15 @@ pub(super) enum Why {
     Closed,
     TimedOut,
     Misbehaved,
+    /// The peer has given this side up.
+    GivenUp,
+}
+
+impl Why {
+    /// Whether the peer has forgotten this side, and will not come back.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Closed | Self::GivenUp)
+    }
 }
 
 impl From<Lost> for Why {
@@ -145,7 +154,7 @@ impl From<Lost> for Why {
 impl From<Why> for Lost {
     fn from(why: Why) -> Self {
         match why {
-            Why::Broken => Self::Broken,
+            Why::Broken | Why::GivenUp => Self::Broken,
             Why::Closed => Self::Closed,
             Why::TimedOut => Self::TimedOut,
             Why::Misbehaved => Self::Misbehaved,
