@@ -14,18 +14,24 @@ fn clean(arguments: &str, kinds: &[&str]) {
     assert!(output.status.success(), "{out}{err}");
     assert!(out.contains("lost 0, doubled 0, out of order 0"), "{out}");
     for kind in kinds {
-        assert!(out.contains(kind), "{kind}: {out}");
+        // What is counted has happened.
+        let (_, after) = out.split_once(&format!("{kind} ")).unwrap_or_else(|| panic!("{kind}: {out}"));
+        let count = after.split(|other: char| !other.is_ascii_digit()).next().unwrap();
+        assert!(count.parse::<u64>().unwrap() > 0, "{kind}: {out}");
     }
 }
 
 #[test]
 fn b10_jobs_over_sm_are_clean_though_ranks_stop_and_die() {
-    clean("--transport sm --jobs 3 --from 1 --most 20000", &["ranks stopped", "ranks killed", "noticed within"]);
+    clean("--transport sm --jobs 3 --from 1 --most 20000", &["ranks stopped", "ranks killed"]);
 }
 
 #[test]
 fn p14_b10_jobs_over_tcp_are_clean_though_connections_break() {
-    clean("--transport tcp --jobs 3 --from 1 --most 20000", &["ranks killed", "links cut", "connections cut"]);
+    clean(
+        "--transport tcp --jobs 3 --from 1 --most 20000",
+        &["ranks killed", "links cut", "connections by the relay", "connections cut", "links lost"],
+    );
 }
 
 #[test]
@@ -35,7 +41,9 @@ fn p15_b10_jobs_over_udp_are_clean_though_datagrams_are_lost() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    for wrong in ["--transport pigeon", "--sim --minutes 1", "-n 1", "--minutes -1", "--seeds 3"] {
+    for wrong in
+        ["--transport pigeon", "--sim --minutes 1", "-n 1", "--minutes -1", "--minutes 0", "--jobs 0", "--seeds 3"]
+    {
         let output = soak(wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong}");
     }

@@ -164,6 +164,9 @@ impl<L: Threads> Communicator<L> {
 
     /// Receives a message from `source` with `tag` into `into`, which may be longer. Tells what came.
     ///
+    /// Messages of one source come in the order in which they were sent. From any source, of a rank that died some may be
+    /// [missing](Self::acknowledge_failures) between others.
+    ///
     /// # Errors
     /// [`Error::Truncated`] where `into` is too short, [`Error::PeerFailed`] where the source was lost or has ended or, if it
     /// is any, where a rank died and that was not [acknowledged](Self::acknowledge_failures), and as [`send`](Self::send).
@@ -261,6 +264,11 @@ impl<L: Threads> Communicator<L> {
     /// nobody knows whether it was to come from that rank. No message is lost by it. A further death ends them again, until
     /// that is acknowledged, too. This is what fault-tolerant MPI (ULFM) has, `MPIX_Comm_failure_ack`. A rank that came to
     /// its end in good order is no reason.
+    ///
+    /// What was on its way from the rank that died may have been lost with it, and what it sent later may be here all the
+    /// same: a long message needs its sender to the end, a shorter one behind it does not. So a receive or a probe from any
+    /// source that matches both may take a later, shorter message of the dead rank where an earlier, longer one never comes.
+    /// Those that do come are whole, each once, and in their order; there may be gaps between them.
     ///
     /// ```
     /// towline::init()?.acknowledge_failures();

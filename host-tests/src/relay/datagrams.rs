@@ -1,7 +1,7 @@
 //! Between ranks that send datagrams: loses, doubles, delays and so reorders them.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -66,6 +66,8 @@ struct State {
     parted: HashSet<(u32, u32)>,
     /// Links that are cut.
     cut: HashSet<u32>,
+    /// How many datagrams found none.
+    cut_off: HashMap<(u32, u32), u64>,
     dice: Dice,
 }
 
@@ -81,6 +83,7 @@ impl Datagrams {
             troubled: Troubled::default(),
             parted: HashSet::new(),
             cut: HashSet::new(),
+            cut_off: HashMap::new(),
             dice: Dice::new(seed),
         };
         let shared = Arc::new(Shared { sockets, over: AtomicBool::new(false), state: Mutex::new(state) });
@@ -126,6 +129,11 @@ impl Datagrams {
         } else {
             cut.remove(&link)
         };
+    }
+
+    /// How many datagrams from a rank to another were lost since they were parted.
+    pub fn cut_off(&self, from: u32, to: u32) -> u64 {
+        hold(&self.shared.state).cut_off.get(&(from, to)).copied().unwrap_or(0)
     }
 
     /// What happened so far.
@@ -183,9 +191,13 @@ impl Shared {
         let rank = |place: usize| (place / usize::from(real.links)) as u32;
         let mut state = hold(&self.state);
         let link = |place: usize| (place % usize::from(real.links)) as u32;
-        let State { trouble, troubled, parted, cut, dice } = &mut *state;
+        let State { trouble, troubled, parted, cut, cut_off, dice } = &mut *state;
         troubled.seen += 1;
-        if parted.contains(&(rank(from), rank(to))) || cut.contains(&link(from)) || cut.contains(&link(to)) {
+        let way = (rank(from), rank(to));
+        if parted.contains(&way) {
+            *cut_off.entry(way).or_default() += 1;
+        }
+        if parted.contains(&way) || cut.contains(&link(from)) || cut.contains(&link(to)) {
             troubled.cut_off += 1;
             return (false, [None; 2]);
         }
@@ -246,5 +258,6 @@ mod tests {
         hear(&b, 6);
         let Troubled { lost, doubled, delayed, cut_off, .. } = relay.troubled();
         assert_eq!([lost, doubled, delayed, cut_off], [1; 4]);
+        assert_eq!([relay.cut_off(0, 1), relay.cut_off(1, 0)], [1, 0]);
     }
 }

@@ -13,7 +13,7 @@ mod datagrams;
 mod streams;
 
 pub use datagrams::{Datagrams, Trouble, Troubled};
-pub use streams::{Streams, Towards};
+pub use streams::{Befallen, Streams, Towards};
 
 /// Ports of the loopback for the links of some ranks: rank after rank, link after link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,8 @@
 //! Between ranks that connect by streams: cuts connections, freezes them in one direction or both, refuses new ones, delays.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use crate::dice::Dice;
 const CHUNK: usize = 64 << 10;
 /// A frozen direction looks so often whether its connection is there at all.
 const LOOK: Duration = Duration::from_millis(100);
+/// A listener that gets no connection tries again after so long.
+const NAP: Duration = Duration::from_millis(10);
 
 /// A direction of connections that lead to a rank: the one who connected speaks to that rank, or hears it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +25,34 @@ pub enum Towards {
     Caller,
     /// Both.
     Both,
+}
+
+/// What befell connections.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Befallen {
+    /// Connections that came about.
+    pub connections: u64,
+    /// Connections that were cut.
+    pub cut: u64,
+    /// Callers that were refused.
+    pub refused: u64,
+    /// Chunks that came.
+    pub chunks: u64,
+    /// Chunks that were held back since their direction was frozen.
+    pub held: u64,
+    /// Chunks that were delayed.
+    pub delayed: u64,
+}
+
+impl std::ops::AddAssign for Befallen {
+    fn add_assign(&mut self, other: Self) {
+        self.connections += other.connections;
+        self.cut += other.cut;
+        self.refused += other.refused;
+        self.chunks += other.chunks;
+        self.held += other.held;
+        self.delayed += other.delayed;
+    }
 }
 
 /// A relay of streams, with a port for each link of each rank.
@@ -37,7 +67,6 @@ pub struct Streams {
 struct Shared {
     gates: Mutex<Vec<Gate>>,
     changed: Condvar,
-    cuts: AtomicU64,
     over: std::sync::atomic::AtomicBool,
 }
 
@@ -51,6 +80,7 @@ struct Gate {
     most_delay: Duration,
     open: Vec<(u64, [TcpStream; 2])>,
     next: u64,
+    befallen: Befallen,
 }
 
 impl Streams {
@@ -61,14 +91,13 @@ impl Streams {
     pub fn start(ranks: u32, links: u32, seed: u64) -> std::io::Result<Self> {
         let (real, told, listeners) = two_sets(ranks, links, TcpListener::bind)?;
         let gates = (0..listeners.len()).map(|_| Gate::default()).collect();
-        let shared =
-            Shared { gates: Mutex::new(gates), changed: Condvar::new(), cuts: AtomicU64::new(0), over: false.into() };
+        let shared = Shared { gates: Mutex::new(gates), changed: Condvar::new(), over: false.into() };
         let this = Self { real, told, shared: Arc::new(shared) };
         let mut dice = Dice::new(seed);
         for (place, listener) in listeners.into_iter().enumerate() {
             let (shared, dice) = (Arc::clone(&this.shared), dice.fork());
             let thread = std::thread::Builder::new().name(format!("relay to {place}"));
-            thread.spawn(move || shared.listen(real, place, &listener, dice))?;
+            thread.spawn(move || shared.listen(real, place, || listener.accept(), dice))?;
         }
         Ok(this)
     }
@@ -83,14 +112,28 @@ impl Streams {
         self.told
     }
 
+    /// What befell the connections of a link, of all ranks.
+    pub fn befallen(&self, link: u32) -> Befallen {
+        let (mut sum, links) = (Befallen::default(), usize::from(self.real.links));
+        hold(&self.shared.gates).iter().skip(link as usize).step_by(links).for_each(|gate| sum += gate.befallen);
+        sum
+    }
+
+    /// What befell all connections.
+    pub fn all(&self) -> Befallen {
+        let mut sum = Befallen::default();
+        hold(&self.shared.gates).iter().for_each(|gate| sum += gate.befallen);
+        sum
+    }
+
     /// How many connections were cut.
     pub fn cuts(&self) -> u64 {
-        self.shared.cuts.load(Ordering::Relaxed)
+        self.all().cut
     }
 
     /// Cuts all connections of a link, of all ranks, in the middle of whatever they carry. New ones are let through.
     pub fn cut(&self, link: u32) {
-        self.each(link, |gate| self.shared.cut(gate));
+        self.each(link, |gate| Shared::cut(gate));
     }
 
     /// Refuses new connections of a link, and cuts those that are there; or lets them through again.
@@ -98,7 +141,7 @@ impl Streams {
         self.each(link, |gate| {
             gate.refuses = refused;
             if refused {
-                self.shared.cut(gate);
+                Shared::cut(gate);
             }
         });
     }
@@ -130,7 +173,7 @@ impl Streams {
 impl Drop for Streams {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
-        hold(&self.shared.gates).iter_mut().for_each(|gate| self.shared.cut(gate));
+        hold(&self.shared.gates).iter_mut().for_each(|gate| Shared::cut(gate));
         self.shared.changed.notify_all();
         let ports = self.told.first..self.told.first + hold(&self.shared.gates).len() as u16;
         // Those who wait for a caller get one.
@@ -143,25 +186,37 @@ impl Shared {
         self.over.load(Ordering::Relaxed)
     }
 
-    fn cut(&self, gate: &mut Gate) {
+    fn cut(gate: &mut Gate) {
         for (_, ends) in gate.open.drain(..) {
-            self.cuts.fetch_add(1, Ordering::Relaxed);
+            gate.befallen.cut += 1;
             // One that has ended by itself cannot be.
             ends.iter().for_each(|end| drop(end.shutdown(Shutdown::Both)));
         }
     }
 
-    fn listen(self: &Arc<Self>, real: Ports, place: usize, listener: &TcpListener, mut dice: Dice) {
-        while let Ok((caller, _)) = listener.accept() {
-            if self.over() {
-                return;
-            }
-            if hold(&self.gates)[place].refuses {
+    fn listen<Accept>(self: &Arc<Self>, real: Ports, place: usize, accept: Accept, mut dice: Dice)
+    where
+        Accept: Fn() -> std::io::Result<(TcpStream, SocketAddr)>,
+    {
+        while !self.over() {
+            // A caller that has gone again, or a want of descriptors, is not the end of all who call later.
+            let Ok((caller, _)) = accept() else {
+                std::thread::sleep(NAP);
+                continue;
+            };
+            if self.over() || self.refuses(place) {
                 continue;
             }
             let Ok(rank) = TcpStream::connect((Ipv4Addr::LOCALHOST, real.first + place as u16)) else { continue };
             let _ = self.pair(place, [caller, rank], [dice.fork(), dice.fork()]);
         }
+    }
+
+    /// Whether a caller is refused.
+    fn refuses(&self, place: usize) -> bool {
+        let gate = &mut hold(&self.gates)[place];
+        gate.befallen.refused += u64::from(gate.refuses);
+        gate.refuses
     }
 
     /// Passes on what comes by a new connection, in both directions.
@@ -174,6 +229,7 @@ impl Shared {
         let number = {
             let gate = &mut hold(&self.gates)[place];
             gate.next += 1;
+            gate.befallen.connections += 1;
             gate.open.push((gate.next, kept));
             gate.next
         };
@@ -205,15 +261,18 @@ impl Shared {
 
     /// Waits while a direction is frozen; how long each chunk may be delayed. `None`: the connection was cut.
     fn may_pass(&self, (place, number, direction): (usize, u64, usize)) -> Option<Duration> {
-        let mut gates = hold(&self.gates);
+        let (mut gates, mut held) = (hold(&self.gates), false);
+        gates[place].befallen.chunks += 1;
         loop {
-            let gate = &gates[place];
+            let gate = &mut gates[place];
             if self.over() || !gate.open.iter().any(|(open, _)| *open == number) {
                 return None;
             }
             if !gate.frozen[direction] {
+                gate.befallen.delayed += u64::from(!gate.most_delay.is_zero());
                 return Some(gate.most_delay);
             }
+            gate.befallen.held += u64::from(!std::mem::replace(&mut held, true));
             let waited = self.changed.wait_timeout(gates, LOOK);
             gates = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
@@ -263,10 +322,47 @@ mod tests {
         assert!(ended(&mut caller) && ended(&mut rank));
         let mut refused = TcpStream::connect(("127.0.0.1", relay.told().of(0) + 1)).unwrap();
         assert!(ended(&mut refused));
+        let Befallen { connections, cut, refused, held, .. } = relay.befallen(1);
+        assert_eq!([connections, cut, refused, held], [2, 2, 1, 1]);
+        assert_eq!(relay.befallen(0), Befallen::default());
         relay.refuse(1, false);
         let (mut caller, mut rank) = meet();
         pass(&mut caller, &mut rank);
         drop(rank);
         assert!(ended(&mut caller));
+    }
+
+    #[test]
+    fn a_call_that_fails_is_not_the_end_of_a_listener() {
+        let rank = TcpListener::bind("127.0.0.1:0").unwrap();
+        let told = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = told.local_addr().unwrap();
+        // Nobody is there yet: that fails.
+        told.set_nonblocking(true).unwrap();
+        let gates = Mutex::new(vec![Gate::default()]);
+        let shared = Arc::new(Shared { gates, changed: Condvar::new(), over: false.into() });
+        let (failed, failing) = std::sync::mpsc::channel();
+        let listener = {
+            let (shared, real) = (Arc::clone(&shared), Ports { first: rank.local_addr().unwrap().port(), links: 1 });
+            let accept = move || told.accept().inspect_err(|_| failed.send(()).unwrap_or_default());
+            std::thread::spawn(move || shared.listen(real, 0, accept, Dice::new(7)))
+        };
+        failing.recv().unwrap();
+        let mut caller = TcpStream::connect(at).unwrap();
+        caller.write_all(b"word").unwrap();
+        let mut into = [0; 4];
+        // Without a listener the connection is reset, and none comes here.
+        caller.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let answer = std::thread::spawn(move || {
+            let mut end = rank.accept().unwrap().0;
+            end.read_exact(&mut into).unwrap();
+            end.write_all(&into).unwrap();
+        });
+        let mut back = [0; 4];
+        caller.read_exact(&mut back).unwrap();
+        assert_eq!(back, *b"word");
+        answer.join().unwrap();
+        shared.over.store(true, Ordering::Relaxed);
+        listener.join().unwrap();
     }
 }

@@ -53,6 +53,21 @@ impl Fault {
         }
     }
 
+    /// Whether the end of one would end the other, if both went on at once.
+    pub fn excludes(&self, other: &Self) -> bool {
+        match (*self, *other) {
+            (Self::Stop { rank: one, .. }, Self::Stop { rank: other, .. }) => one == other,
+            (Self::Down { link: one, .. }, Self::Down { link: other, .. } | Self::Cut { link: other })
+            | (Self::Freeze { link: one, .. }, Self::Freeze { link: other, .. })
+            | (Self::Slow { link: one, .. }, Self::Slow { link: other, .. }) => one == other,
+            (Self::Trouble { .. }, Self::Trouble { .. }) => true,
+            (Self::Part { from, to, .. }, Self::Part { from: other, to: another, .. }) => {
+                (from, to) == (other, another)
+            }
+            _ => false,
+        }
+    }
+
     /// After how long it is put right.
     pub const fn span(self) -> Option<Duration> {
         match self {

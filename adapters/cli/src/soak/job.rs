@@ -8,9 +8,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use towline_host_tests::relay::{Datagrams, Streams, Troubled};
+use towline_host_tests::relay::{Befallen, Datagrams, Streams, Troubled};
 
 use super::faults::{Fault, KINDS, Plan};
+use super::process::Process;
 use super::rank::clock;
 
 /// Without a word of any rank for so long, a job hangs.
@@ -34,13 +35,15 @@ pub struct Report {
     pub jobs: u64,
     pub messages: u64,
     pub bytes: u64,
-    /// By [`KINDS`].
+    /// Faults that were to be.
+    pub planned: u64,
+    /// Those that took effect, by [`KINDS`].
     pub faults: [u64; KINDS.len()],
     /// The longest time in which a death was noticed.
     pub noticed: Duration,
     /// Links down and up again, frames moved, doubles removed.
     pub links: [u64; 4],
-    pub connections_cut: u64,
+    pub befallen: Befallen,
     pub troubled: Troubled,
 }
 
@@ -50,7 +53,8 @@ impl Report {
         self.messages += other.messages;
         self.bytes += other.bytes;
         self.noticed = self.noticed.max(other.noticed);
-        self.connections_cut += other.connections_cut;
+        self.planned += other.planned;
+        self.befallen += other.befallen;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
         self.links.iter_mut().zip(other.links).for_each(|(sum, more)| *sum += more);
         let (sum, more) = (&mut self.troubled, other.troubled);
@@ -92,13 +96,17 @@ struct Job {
     child: Child,
     lines: Receiver<String>,
     errors: Option<JoinHandle<String>>,
-    pids: BTreeMap<u32, Pid>,
+    /// What they said, at the end.
+    said: String,
+    /// Ranks that have not come to their end.
+    processes: BTreeMap<u32, Process>,
+    ready: u32,
     /// The round that each rank has come to.
     at: BTreeMap<u32, u32>,
-    /// What is to be put right, and when.
-    amends: Vec<(Instant, Fault)>,
+    /// What is to be put right, when, and what it had [touched](Self::touched) before it began.
+    amends: Vec<(Instant, Fault, u64)>,
     /// Faults that are yet to come.
-    coming: VecDeque<(u32, u32, Fault)>,
+    coming: Vec<(u32, u32, Fault)>,
     killed_at: Option<u64>,
     noticed: BTreeMap<u32, Duration>,
     sent: Tallies,
@@ -150,14 +158,17 @@ impl Job {
             })
         });
         Ok(Self {
-            coming: plan.faults.iter().copied().collect(),
+            coming: plan.faults.clone(),
+            report: Report { jobs: 1, planned: plan.faults.len() as u64, ..Report::default() },
             plan,
             ranks,
             relay,
             child,
             lines,
             errors,
-            pids: BTreeMap::new(),
+            said: String::new(),
+            processes: BTreeMap::new(),
+            ready: 0,
             at: BTreeMap::new(),
             amends: Vec::new(),
             killed_at: None,
@@ -165,7 +176,6 @@ impl Job {
             sent: Tallies::new(),
             received: Tallies::new(),
             over: Vec::new(),
-            report: Report { jobs: 1, ..Report::default() },
             last: VecDeque::new(),
         })
     }
@@ -175,11 +185,10 @@ impl Job {
         let mut heard = Instant::now();
         loop {
             let now = Instant::now();
-            while let Some(at) = self.amends.iter().position(|(due, _)| *due <= now) {
-                let (_, fault) = self.amends.swap_remove(at);
-                self.set(fault, false);
-            }
-            let next = self.amends.iter().map(|(due, _)| *due).min().unwrap_or(heard + PATIENCE);
+            self.put_right(|due| due <= now);
+            // What had to wait for another's end.
+            self.begin_faults();
+            let next = self.amends.iter().map(|(due, ..)| *due).min().unwrap_or(heard + PATIENCE);
             match self.lines.recv_timeout(next.min(heard + PATIENCE).saturating_duration_since(now)) {
                 Ok(line) => {
                     heard = Instant::now();
@@ -201,7 +210,9 @@ impl Job {
         let rank = number(1).map_or(u32::MAX, |rank| rank as u32);
         match (words[0], number(2)) {
             ("ready", Some(pid)) => {
-                self.pids.extend(Pid::from_raw(pid as i32).map(|pid| (rank, pid)));
+                let process = Process::open(pid, self.child.id()).map_err(|why| format!("rank {rank}: {why}"))?;
+                self.processes.insert(rank, process);
+                self.ready += 1;
             }
             ("at", Some(round)) => {
                 self.at.insert(rank, round as u32);
@@ -226,7 +237,12 @@ impl Job {
                 let counts = [2, 3, 4, 5].map(|at| number(at).unwrap_or(0));
                 self.report.links.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more);
             }
-            ("over", _) => self.over.push(rank),
+            ("over", _) => {
+                self.over.push(rank);
+                // From here on it may stand still as long as it wants.
+                self.put_right_of(rank);
+                self.processes.remove(&rank);
+            }
             _ => {}
         }
         self.last.push_back(line.into());
@@ -238,37 +254,97 @@ impl Job {
 
     /// Begins the faults whose rank has come so far.
     fn begin_faults(&mut self) {
-        while let Some((round, rank, fault)) = self.coming.front().copied() {
-            // Whoever has died comes no further: then it is any other's turn.
-            let dead = self.killed_at.is_some() && self.plan.victim == Some(rank);
-            let at = if dead { self.at.values().max() } else { self.at.get(&rank) };
-            if self.pids.len() < self.ranks as usize || at.is_none_or(|at| *at < round) {
-                return;
-            }
-            self.coming.pop_front();
-            if dead && matches!(fault, Fault::Stop { .. }) {
+        while let Some(at) = self.coming.iter().position(|planned| self.may_begin(planned)) {
+            let (_, rank, fault) = self.coming.remove(at);
+            if self.is_dead(rank) && matches!(fault, Fault::Stop { .. }) {
                 continue;
             }
-            self.report.faults[fault.kind()] += 1;
-            self.set(fault, true);
-            self.amends.extend(fault.span().map(|span| (Instant::now() + span, fault)));
+            let touched = self.touched(fault);
+            match (fault, fault.span()) {
+                (Fault::Kill { rank }, _) => {
+                    let now = clock();
+                    if self.processes.remove(&rank).is_some_and(|process| process.signal(Signal::KILL)) {
+                        self.killed_at = Some(now);
+                        self.report.faults[fault.kind()] += 1;
+                    }
+                }
+                (_, None) => {
+                    self.set(fault, true);
+                    self.report.faults[fault.kind()] += u64::from(self.touched(fault) > touched);
+                }
+                (_, Some(span)) => {
+                    self.set(fault, true);
+                    self.amends.push((Instant::now() + span, fault, touched));
+                }
+            }
+        }
+    }
+
+    /// Whoever has died comes no further: then it is any other's turn.
+    fn is_dead(&self, rank: u32) -> bool {
+        self.killed_at.is_some() && self.plan.victim == Some(rank)
+    }
+
+    /// Whether a fault's rank has come so far, and nothing goes on that this would end, or that would end this.
+    fn may_begin(&self, (round, rank, fault): &(u32, u32, Fault)) -> bool {
+        let at = if self.is_dead(*rank) { self.at.values().max() } else { self.at.get(rank) };
+        self.ready == self.ranks
+            && at.is_some_and(|at| at >= round)
+            && !self.amends.iter().any(|(_, other, _)| other.excludes(fault))
+    }
+
+    /// Puts right what is due.
+    fn put_right(&mut self, is_due: impl Fn(Instant) -> bool) {
+        while let Some(at) = self.amends.iter().position(|(due, ..)| is_due(*due)) {
+            self.end_fault(at);
+        }
+    }
+
+    /// Puts right what was done to a rank itself.
+    fn put_right_of(&mut self, rank: u32) {
+        let of = |fault: &Fault| matches!(fault, Fault::Stop { rank: stopped, .. } if *stopped == rank);
+        while let Some(at) = self.amends.iter().position(|(_, fault, _)| of(fault)) {
+            self.end_fault(at);
+        }
+    }
+
+    fn end_fault(&mut self, at: usize) {
+        let (_, fault, before) = self.amends.swap_remove(at);
+        // It is still stopped, or something was touched meanwhile.
+        let stopped = match fault {
+            Fault::Stop { rank, .. } => self.processes.get(&rank).is_some_and(Process::is_stopped),
+            _ => false,
+        };
+        self.set(fault, false);
+        self.report.faults[fault.kind()] += u64::from(stopped || self.touched(fault) > before);
+    }
+
+    /// How much a relay did so far that is such a fault's doing.
+    fn touched(&self, fault: Fault) -> u64 {
+        match (fault, &self.relay) {
+            (Fault::Cut { link }, Relay::Streams(relay)) => relay.befallen(link).cut,
+            (Fault::Down { link, .. }, Relay::Streams(relay)) => {
+                let Befallen { cut, refused, .. } = relay.befallen(link);
+                cut + refused
+            }
+            (Fault::Freeze { link, .. }, Relay::Streams(relay)) => relay.befallen(link).held,
+            (Fault::Slow { link, .. }, Relay::Streams(relay)) => relay.befallen(link).delayed,
+            (Fault::Trouble { .. }, Relay::Datagrams(relay)) => {
+                let Troubled { lost, doubled, delayed, .. } = relay.troubled();
+                lost + doubled + delayed
+            }
+            (Fault::Part { from, to, .. }, Relay::Datagrams(relay)) => relay.cut_off(from, to),
+            _ => 0,
         }
     }
 
     /// Has something go wrong, or puts it right.
     fn set(&mut self, fault: Fault, on: bool) {
-        let signal = |rank: u32, signal| {
-            // One that has just ended cannot be stopped.
-            let _ = self.pids.get(&rank).map(|pid| kill_process(*pid, signal));
-        };
         match (fault, &self.relay) {
-            (Fault::Stop { rank, .. }, _) => signal(rank, if on { Signal::STOP } else { Signal::CONT }),
-            (Fault::Kill { rank }, _) => {
-                self.killed_at = Some(clock());
-                signal(rank, Signal::KILL);
-                // Its number may be another's soon.
-                self.pids.remove(&rank);
-                self.ranks -= 1;
+            (Fault::Stop { rank, .. }, _) => {
+                // One that has just ended cannot be stopped.
+                let signal = if on { Signal::STOP } else { Signal::CONT };
+                let _ = self.processes.get(&rank).map(|process| process.signal(signal));
             }
             (Fault::Cut { link }, Relay::Streams(relay)) => relay.cut(link),
             (Fault::Down { link, .. }, Relay::Streams(relay)) => relay.refuse(link, on),
@@ -287,12 +363,17 @@ impl Job {
     /// Whether all came to its end as it had to.
     fn judge(&mut self) -> Result<Report, String> {
         let status = self.child.wait().map_err(|why| format!("cannot wait for the ranks: {why}"))?;
+        self.put_right(|_| true);
         let died = self.killed_at.is_some();
+        if self.plan.victim.is_some() && !died {
+            return Err("the rank that was to die was not there any more".into());
+        }
         if status.code() != Some(if died { 128 + 9 } else { 0 }) {
             return Err(format!("the ranks did not end well: {status}"));
         }
         let dead = self.plan.victim.filter(|_| died);
-        let all = if died { self.ranks + 1 } else { self.ranks };
+        let all = self.ranks;
+        self.errors_of_others(dead)?;
         for rank in (0..all).filter(|rank| Some(*rank) != dead) {
             if !self.over.contains(&rank) {
                 return Err(format!("rank {rank} did not come to its end"));
@@ -319,17 +400,38 @@ impl Job {
         }
         match &self.relay {
             Relay::None => {}
-            Relay::Streams(relay) => self.report.connections_cut = relay.cuts(),
+            Relay::Streams(relay) => self.report.befallen = relay.all(),
             Relay::Datagrams(relay) => self.report.troubled = relay.troubled(),
         }
+        let Report { befallen, troubled, .. } = self.report;
+        let bypassed = match &self.relay {
+            Relay::None => false,
+            Relay::Streams(_) => befallen.connections == 0 || befallen.chunks == 0,
+            Relay::Datagrams(_) => troubled.seen == 0,
+        };
+        if bypassed {
+            return Err("nothing went by the relay: no fault could reach a message".into());
+        }
         Ok(self.report)
+    }
+
+    /// The launcher's status is that of the first rank that failed, which is the one that died. It says which others did.
+    fn errors_of_others(&mut self, dead: Option<u32>) -> Result<(), String> {
+        self.said = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
+        let dead = dead.map(|dead| format!("rank {dead} ("));
+        let of_dead = |line: &str| dead.as_ref().is_some_and(|dead| line.contains(dead));
+        match self.said.lines().find(|line| line.contains("; the others go on") && !of_dead(line)) {
+            Some(line) => Err(format!("a rank that was left did not end well: {line}")),
+            None => Ok(()),
+        }
     }
 
     /// What is known of a job that failed. Ends it.
     fn tell(&mut self) -> String {
         let rounds: Vec<_> = self.at.iter().map(|(rank, round)| format!("rank {rank} did round {round}")).collect();
         self.end();
-        let errors = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
+        let later = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
+        let errors = format!("{}{later}", self.said);
         let last: Vec<_> = self.last.iter().map(|line| format!("  {line}")).collect();
         format!(
             "of {} rounds, {}; to come: {:?}\nsaid last:\n{}\n{errors}",
@@ -341,8 +443,8 @@ impl Job {
     }
 
     fn end(&mut self) {
-        for pid in self.pids.values() {
-            let _ = kill_process(*pid, Signal::CONT);
+        for process in self.processes.values() {
+            process.signal(Signal::CONT);
         }
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);

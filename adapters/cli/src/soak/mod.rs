@@ -9,9 +9,13 @@ use std::process::ExitCode;
 #[cfg(feature = "sim")]
 mod faults;
 #[cfg(feature = "sim")]
+mod held;
+#[cfg(feature = "sim")]
 mod job;
 #[cfg(feature = "sim")]
 mod mix;
+#[cfg(feature = "sim")]
+mod process;
 #[cfg(feature = "sim")]
 pub mod rank;
 #[cfg(feature = "sim")]
@@ -31,7 +35,7 @@ pub struct Arguments {
     #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     minutes: Option<f64>,
     /// How many jobs, whatever the time
-    #[arg(long, conflicts_with = "minutes")]
+    #[arg(long, conflicts_with = "minutes", value_parser = clap::value_parser!(u64).range(1..))]
     jobs: Option<u64>,
     /// Ranks of each job
     #[arg(long, short = 'n', value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=64))]
@@ -51,7 +55,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["minutes", "jobs", "ranks", "transport", "links", "most"])]
     sim: bool,
     /// How many simulated jobs
-    #[arg(long, default_value_t = 2000, requires = "sim")]
+    #[arg(long, default_value_t = 2000, requires = "sim", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The first seed [default: 0 in the simulator, else any]
     #[arg(long, value_name = "SEED")]
@@ -72,7 +76,7 @@ pub struct Arguments {
 
 fn minutes(text: &str) -> Result<f64, String> {
     let minutes: f64 = text.parse().map_err(|_| format!("`{text}` is no number of minutes"))?;
-    if (0.0..=1e6).contains(&minutes) { Ok(minutes) } else { Err("not so long".into()) }
+    if minutes > 0.0 && minutes <= 1e6 { Ok(minutes) } else { Err("not that long".into()) }
 }
 
 #[cfg(not(feature = "sim"))]

@@ -2,12 +2,14 @@
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use towline::{
     Any, Builder, Communicator, Multiple, Owned, ReceivingOwned, SendingOwned, Status, Takes, Threads, World,
 };
 use towline_host_tests::dice::patterned;
 
+use super::held::Held;
 use super::mix::{Mix, NEVER, Named, STREAMS, Stream, UNKNOWN_MOST, Way};
 
 /// One rank of `towline soak`
@@ -20,7 +22,7 @@ pub struct Arguments {
     /// Longest message, in bytes
     #[arg(long)]
     most: u64,
-    /// The rank that may die
+    /// The rank that dies
     #[arg(long)]
     victim: Option<u32>,
     /// A progress thread in each rank
@@ -37,6 +39,12 @@ pub struct Arguments {
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// What a job's ranks say to each other last.
 const LAST: u32 = 98;
+/// What those who are left say once they have looked for what a death left behind.
+const LOOKED: u32 = 97;
+/// Whatever was a dead rank's is given back in so long.
+const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+/// A rank that is to die, and does not, gives up after so long.
+const DEAD_WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs one rank.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -80,13 +88,6 @@ pub fn clock() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// What this process holds of the system: descriptors, and segments that are mapped.
-fn held() -> (usize, usize) {
-    let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    (descriptors, maps.lines().filter(|line| line.contains("/towline.")).count())
-}
-
 /// What went between this rank and another, in one direction.
 #[derive(Clone, Copy, Default)]
 struct Tally {
@@ -117,7 +118,10 @@ struct Player<L: Threads> {
     received: Vec<Tally>,
     /// Messages of each rank and stream that come by the end of this round.
     wanted: Vec<[u64; STREAMS.len()]>,
-    held: (usize, usize),
+    /// Links per peer.
+    links: u16,
+    /// Descriptors that are no peer's, before anybody died.
+    rest: usize,
     /// Sends whose receives may be another round's: others' messages can come before theirs.
     late: Sends<L>,
 }
@@ -127,7 +131,7 @@ type Sends<L> = Vec<(u32, SendingOwned<Vec<u8>, L>)>;
 
 impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     fn new(arguments: &Arguments, world: World<L>) -> Result<Self> {
-        let Arguments { seed, rounds, most, victim, .. } = *arguments;
+        let Arguments { seed, rounds, most, victim, links, .. } = *arguments;
         let (rank, size) = (world.rank(), world.size());
         let mix = Mix::new(seed, size, rounds, most);
         let side = world.dup()?;
@@ -144,7 +148,8 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             sent: none.clone(),
             received: none,
             wanted,
-            held: (0, 0),
+            links,
+            rest: 0,
             late: Sends::new(),
         })
     }
@@ -152,7 +157,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     fn play(mut self) -> Result<()> {
         for round in 0..self.mix.rounds {
             if !self.dead {
-                self.held = held();
+                self.rest = Held::now().rest;
             }
             if let Err(why) = self.round(round) {
                 // At once: the end of a world waits for the others.
@@ -161,7 +166,18 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             }
             say(format!("at {} {round}", self.world.rank()));
         }
-        self.end()
+        if self.victim == Some(self.world.rank()) { self.wait_for_death() } else { self.end() }
+    }
+
+    /// The rank that dies does not come to its end before that, however late the signal is; the others wait for its last word.
+    fn wait_for_death(self) -> Result<()> {
+        let since = Instant::now();
+        while since.elapsed() < DEAD_WITHIN {
+            // Others may need something of it meanwhile.
+            self.world.iprobe(self.world.rank(), NEVER)?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err("it was to be killed, and was not".into())
     }
 
     /// Ranks that this one still has to do with.
@@ -495,13 +511,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         let own = self.world.rank();
         let late = std::mem::take(&mut self.late);
         self.end_sends(late)?;
-        for other in self.others().collect::<Vec<_>>() {
-            let mut word = [0u32];
-            let met = self.world.sendrecv(&[own], other, LAST, &mut word, other, LAST);
-            if self.judge(Some(other), met.map(|_| ()))?.is_some() && word != [other] {
-                return Err(format!("rank {other} said {word:?} last").into());
-            }
-        }
+        self.say_to_all(LAST)?;
         for other in self.others().collect::<Vec<_>>() {
             for (over, name) in [(&*self.world, "world"), (&self.side, "side")] {
                 if let Some(more) = over.iprobe(other, Any)? {
@@ -513,11 +523,8 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         if lost != self.victim.filter(|_| self.dead).into_iter().collect::<Vec<_>>() {
             return Err(format!("ranks {lost:?} are said to be lost").into());
         }
-        if self.dead {
-            let now = held();
-            if now.0 > self.held.0 || now.1 > self.held.1 {
-                return Err(format!("descriptors and segments: {:?} before a death, {now:?} now", self.held).into());
-            }
+        if let Some(dead) = self.victim.filter(|_| self.dead) {
+            self.look_for_leaks(dead)?;
         }
         for other in self.others() {
             for (word, tally) in [("sent", self.sent[other as usize]), ("received", self.received[other as usize])] {
@@ -532,10 +539,40 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         let Self { side, world, dead, .. } = self;
         drop(side);
         match world.finish() {
-            Err(why) if !dead => return Err(why.into()),
-            _ => say(format!("over {own}")),
+            Ok(()) => {}
+            // Not all can come to the end together.
+            Err(towline::SetupError::Finish { .. }) if dead => {}
+            Err(why) => return Err(why.into()),
+        }
+        say(format!("over {own}"));
+        Ok(())
+    }
+
+    /// Exchanges a word with each of those who are left.
+    fn say_to_all(&mut self, tag: u32) -> Result<()> {
+        let own = self.world.rank();
+        for other in self.others().collect::<Vec<_>>() {
+            let mut word = [0u32];
+            let met = self.world.sendrecv(&[own], other, tag, &mut word, other, tag);
+            if self.judge(Some(other), met.map(|_| ()))?.is_some() && word != [other] {
+                return Err(format!("rank {other} said {word:?} last").into());
+            }
         }
         Ok(())
+    }
+
+    /// Nothing that was the dead rank's is held any more. Nobody goes on before all have looked: what those hold for each
+    /// other is known.
+    fn look_for_leaks(&mut self, dead: u32) -> Result<()> {
+        let (since, others) = (Instant::now(), self.others().count());
+        while let Some(left) = Held::now().unreleased(dead, others, self.links.into(), self.rest) {
+            if since.elapsed() >= RELEASED_WITHIN {
+                return Err(format!("not released after the death of rank {dead}: {left}").into());
+            }
+            self.world.iprobe(self.world.rank(), NEVER)?;
+            std::thread::yield_now();
+        }
+        self.say_to_all(LOOKED)
     }
 }
 

@@ -9,6 +9,9 @@ use super::Arguments;
 use super::faults::KINDS;
 use super::job::{self, Report, Setting};
 
+/// So many faults cannot all have come after their job's end by chance.
+const TOO_MANY: u64 = 10;
+
 /// Runs the jobs; gives the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let links = arguments.links.unwrap_or(if arguments.transport == "tcp" { 3 } else { 1 });
@@ -24,7 +27,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let (started, mut report) = (Instant::now(), Report::default());
     let goes_on = |report: &Report| jobs.map_or_else(|| started.elapsed() < time, |jobs| report.jobs < jobs);
     let mut failure = None;
-    while goes_on(&report) && failure.is_none() {
+    loop {
         let seed = first.wrapping_add(report.jobs);
         match job::run(seed, &setting) {
             Ok(one) => report.add(&one),
@@ -32,10 +35,19 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
         bar.set_position(if jobs.is_some() { report.jobs } else { started.elapsed().as_secs() });
         bar.set_message(format!("{} jobs, {} messages", report.jobs, report.messages));
+        if failure.is_some() || !goes_on(&report) {
+            break;
+        }
     }
     bar.finish_and_clear();
     print!("{}", summary(&report, &setting, first, started.elapsed()));
-    let Some((seed, why)) = failure else { return ExitCode::SUCCESS };
+    let Some((seed, why)) = failure else {
+        if report.planned >= TOO_MANY && report.faults.iter().all(|count| *count == 0) {
+            eprintln!("\nnone of {} faults took effect: this shows nothing", report.planned);
+            return ExitCode::FAILURE;
+        }
+        return ExitCode::SUCCESS;
+    };
     let Setting { transport, ranks, links, most } = setting;
     eprintln!("\nseed {seed} failed: {why}");
     eprintln!(
@@ -61,15 +73,25 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
     ];
     let faults = report.faults.iter().zip(KINDS).filter(|(count, _)| **count != 0);
     let faults: Vec<_> = faults.map(|(count, kind)| format!("{kind} {count}")).collect();
-    lines.push(format!("faults: {}", if faults.is_empty() { "none".into() } else { faults.join(", ") }));
+    lines.push(format!(
+        "faults that took effect: {}",
+        if faults.is_empty() { "none".into() } else { faults.join(", ") }
+    ));
+    let vain = report.planned.saturating_sub(report.faults.iter().sum());
+    if vain != 0 {
+        lines.push(format!(
+            "of {} faults {vain} found nothing to hit: no traffic, or a rank at its end",
+            report.planned
+        ));
+    }
     if report.faults[1] != 0 {
         lines.push(format!("a death was noticed within {:.2} s", report.noticed.as_secs_f64()));
     }
     if transport == "tcp" {
         let [down, up, moved, doubles] = report.links;
         lines.push(format!(
-            "connections cut {}; links lost {down}, back {up}; frames moved {moved}, of which had arrived {doubles}",
-            report.connections_cut
+            "connections by the relay {}, connections cut {}; links lost {down}, back {up}; frames moved {moved}, of which had arrived {doubles}",
+            report.befallen.connections, report.befallen.cut
         ));
     }
     if transport == "udp" {
