@@ -26,6 +26,12 @@ fn b10_jobs_over_sm_are_clean_though_ranks_stop_and_die() {
     clean("--transport sm --jobs 3 --from 1 --most 20000", &["ranks stopped", "ranks killed"]);
 }
 
+/// A seed whose rank is killed after the last round.
+#[test]
+fn b10_a_rank_that_dies_last_is_no_failure_of_a_clean_job() {
+    clean("--transport sm --seed 109 --most 20000", &["ranks killed"]);
+}
+
 #[test]
 fn p14_b10_jobs_over_tcp_are_clean_though_connections_break() {
     clean(

@@ -133,7 +133,7 @@ impl Streams {
 
     /// Cuts all connections of a link, of all ranks, in the middle of whatever they carry. New ones are let through.
     pub fn cut(&self, link: u32) {
-        self.each(link, |gate| Shared::cut(gate));
+        self.each(link, Shared::cut);
     }
 
     /// Refuses new connections of a link, and cuts those that are there; or lets them through again.
@@ -173,7 +173,7 @@ impl Streams {
 impl Drop for Streams {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
-        hold(&self.shared.gates).iter_mut().for_each(|gate| Shared::cut(gate));
+        hold(&self.shared.gates).iter_mut().for_each(Shared::cut);
         self.shared.changed.notify_all();
         let ports = self.told.first..self.told.first + hold(&self.shared.gates).len() as u16;
         // Those who wait for a caller get one.

@@ -508,13 +508,32 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
 
     /// All has come: nothing more may, and nothing is left behind.
     fn end(mut self) -> Result<()> {
+        if let Err(why) = self.check_end() {
+            eprintln!("towline: rank {}, at the end: {why}", self.world.rank());
+            std::process::exit(1);
+        }
+        let own = self.world.rank();
+        let Self { side, world, dead, .. } = self;
+        drop(side);
+        match world.finish() {
+            Ok(()) => {}
+            // Not all can come to the end together.
+            Err(towline::SetupError::Finish { .. }) if dead => {}
+            Err(why) => return Err(why.into()),
+        }
+        say(format!("over {own}"));
+        Ok(())
+    }
+
+    fn check_end(&mut self) -> Result<()> {
         let own = self.world.rank();
         let late = std::mem::take(&mut self.late);
         self.end_sends(late)?;
         self.say_to_all(LAST)?;
         for other in self.others().collect::<Vec<_>>() {
             for (over, name) in [(&*self.world, "world"), (&self.side, "side")] {
-                if let Some(more) = over.iprobe(other, Any)? {
+                // Who knows of a death earlier is further.
+                if let Some(more) = over.iprobe(other, Any)?.filter(|more| more.tag != LOOKED) {
                     return Err(format!("one more in {name} than were sent: {more:?}").into());
                 }
             }
@@ -536,15 +555,6 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             "links {own} {} {} {} {}",
             counters.links_down, counters.links_up, counters.frames_moved, counters.doubles
         ));
-        let Self { side, world, dead, .. } = self;
-        drop(side);
-        match world.finish() {
-            Ok(()) => {}
-            // Not all can come to the end together.
-            Err(towline::SetupError::Finish { .. }) if dead => {}
-            Err(why) => return Err(why.into()),
-        }
-        say(format!("over {own}"));
         Ok(())
     }
 
