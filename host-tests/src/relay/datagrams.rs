@@ -247,6 +247,10 @@ mod tests {
         say(&a, 1, 3);
         say(&b, 0, 4);
         hear(&a, 4);
+        // Another thread sees to that direction.
+        while relay.cut_off(0, 1) == 0 {
+            std::thread::yield_now();
+        }
         relay.part(0, 1, false);
         relay.set(Trouble { lose: 1000, ..Trouble::default() });
         say(&a, 1, 5);
