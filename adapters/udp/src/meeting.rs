@@ -260,17 +260,19 @@ impl Meeting {
                 _ => Heard::default(), // an old one
             };
         }
+        let is_used = self.session.iter().chain(self.beside()).any(|session| session.theirs == hello.nonce);
         if hello.echo != self.next {
             // Perhaps an old one: whoever says it must answer our challenge first. Who has answered a challenge goes on with
             // that one, so a call that is older than a session is not worth an answer.
-            let is_used = self.session.iter().chain(self.beside()).any(|session| session.theirs == hello.nonce);
             let asks_back = hello.echo != [0; 16];
             if hello.stage == Stage::Calls && (is_used || asks_back && !self.has_asked(hello.echo)) {
                 return Heard::default();
             }
             return answer(self.say(Stage::Calls, hello.nonce, key));
         }
-        if !self.answer_keys(hello, key) {
+        // A challenge brings about one session: this was said before the other end had that. To answer it would take the keys
+        // that are answered for the next one out of their place.
+        if is_used || !self.answer_keys(hello, key) {
             return Heard::default();
         }
         self.answered = Some(hello.nonce);
