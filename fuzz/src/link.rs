@@ -186,7 +186,9 @@ impl<'m> Node<'m> {
                     let (_, from, bytes) = self.coming.swap_remove(at);
                     self.keep(from, bytes.into_vec());
                 }
-                Event::Down(peer, _) | Event::Up(peer) | Event::Silent(peer) | Event::Lost(peer, _) => assert_eq!(peer, Peer(HOSTILE)),
+                Event::Down(peer, _) | Event::Up(peer) | Event::Silent(peer) | Event::Lost(peer, _) => {
+                    assert_eq!(peer, Peer(HOSTILE))
+                }
             }
         }
     }
