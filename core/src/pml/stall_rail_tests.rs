@@ -121,8 +121,8 @@ impl Rail for Odd {
         }
         match self.rail.poll(Instant::ZERO)? {
             Event::Frame(frame) if frame.tag == tag && frame.short().is_some() => {
-                self.last = Some(frame);
-                frame.short()
+                // Its body is read where it lies: in the frame that is kept.
+                self.last.insert(frame).short()
             }
             other => {
                 self.other = Some(other);
