@@ -2,12 +2,15 @@
 
 #[allow(dead_code)] // others use the rest
 mod common;
+#[path = "common/pattern.rs"]
+mod pattern;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::jobs;
+use pattern::pattern;
 use towline::{Address, Any, Builder, Context, Error, SetupError, World};
 
 const WAYS: [&str; 3] = ["sm", "tcp", "udp"];
@@ -28,10 +31,6 @@ fn each<T: Send>(contexts: Vec<Context>, body: impl Fn(Context) -> T + Sync) -> 
         let threads: Vec<_> = contexts.into_iter().map(|context| scope.spawn(move || body(context))).collect();
         threads.into_iter().map(|thread| thread.join().expect("the context ends well")).collect()
     })
-}
-
-fn pattern(len: usize, seed: u32) -> Vec<u8> {
-    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Ranks that are killed or stopped, as processes of their own: what the others notice, when, and what is left.
 
+#[path = "common/pattern.rs"]
+mod pattern;
 #[path = "common/processes.rs"]
 mod processes;
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use pattern::pattern;
 use processes::{Job, clock, held, say};
 use rustix::process::Signal;
 use towline::{Any, Error, World};
@@ -14,10 +17,6 @@ use towline::{Any, Error, World};
 const WAYS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
 /// Who dies.
 const VICTIM: u32 = 2;
-
-fn pattern(len: usize, seed: u32) -> Vec<u8> {
-    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
-}
 
 /// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
 #[test]

@@ -1,17 +1,16 @@
 //! Ranks whose connections are encrypted, as processes of their own; and ranks that differ in that.
 
+#[path = "common/pattern.rs"]
+mod pattern;
 #[path = "common/processes.rs"]
 mod processes;
 
+use pattern::pattern;
 use processes::{Job, say};
 use towline::{Builder, Encrypt, Error, World};
 
 /// Each way that goes by the network, as a transport and its links.
 const WAYS: [(&str, &str); 3] = [("tcp", "1"), ("tcp", "3"), ("udp", "1")];
-
-fn pattern(len: usize, seed: u32) -> Vec<u8> {
-    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
-}
 
 /// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
 #[test]

@@ -1,6 +1,8 @@
 //! Ranks, as processes of their own, that run out of something: descriptors, shared memory, room of any kind. The job goes
 //! on, or an operation ends with an error that names the rank; nothing hangs, and nobody spins.
 
+#[path = "common/pattern.rs"]
+mod pattern;
 #[path = "common/processes.rs"]
 #[allow(dead_code)]
 mod processes;
@@ -9,13 +11,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use pattern::pattern;
 use processes::{Job, Rank, say};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towline::{Error, World};
-
-fn pattern(len: usize, seed: u32) -> Vec<u8> {
-    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
-}
 
 /// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
 #[test]

@@ -1,6 +1,8 @@
 //! Networks that misbehave between ranks that are processes of their own: connections are cut and frozen and come back,
 //! datagrams are lost, doubled and late, cables pulled. Nothing is lost, and every byte is compared.
 
+#[path = "common/pattern.rs"]
+mod pattern;
 #[path = "common/processes.rs"]
 #[allow(dead_code)] // what other tests need
 mod processes;
@@ -8,16 +10,13 @@ mod processes;
 use std::process::Command;
 use std::time::Duration;
 
+use pattern::pattern;
 use processes::{Job, say};
 use towline::{Builder, Multiple, World};
 use towline_host_tests::relay::{Datagrams, Ports, Streams, Towards, Trouble};
 
 /// A link is given up after so long without a sign of life.
 const PATIENCE_MS: &str = "1000";
-
-fn pattern(len: usize, seed: u32) -> Vec<u8> {
-    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
-}
 
 /// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
 #[test]

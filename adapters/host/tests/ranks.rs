@@ -1,6 +1,8 @@
 //! Worlds of several ranks in one process, over shared memory and TCP.
 
 mod common;
+#[path = "common/pattern.rs"]
+mod pattern;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -11,14 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use common::{ranks, ranks_with};
+use pattern::pattern;
 use towline::{Any, Error, View, ViewMut, World, vector};
 
 /// Each way that worlds can be connected.
 const WAYS: [&str; 4] = ["sm", "tcp", "sm,tcp", "udp"];
-
-fn pattern(len: usize, seed: u32) -> Vec<u8> {
-    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
-}
 
 fn around(world: &World) -> (u32, u32) {
     ((world.rank() + world.size() - 1) % world.size(), (world.rank() + 1) % world.size())

@@ -1,8 +1,11 @@
 //! Ranks that are stopped, with a stall time-out: they count as dead, and when they go on they harm nobody.
 
+#[path = "common/pattern.rs"]
+mod pattern;
 #[path = "common/processes.rs"]
 mod processes;
 
+use pattern::pattern;
 use processes::{Job, clock, say};
 use rustix::process::Signal;
 use towline::{Error, Lost, World};
@@ -12,10 +15,6 @@ const WAYS: [(&str, &str); 4] = [("udp", "1"), ("sm", "1"), ("tcp", "1"), ("tcp"
 /// Who is stopped.
 const VICTIM: u32 = 2;
 const TIMEOUT_MS: u64 = 2000;
-
-fn pattern(len: usize, seed: u32) -> Vec<u8> {
-    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
-}
 
 /// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
 #[test]

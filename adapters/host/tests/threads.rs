@@ -2,10 +2,13 @@
 
 #[allow(dead_code)] // others use the rest
 mod common;
+#[path = "common/pattern.rs"]
+mod pattern;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use common::jobs;
+use pattern::pattern;
 use towline::{Any, Builder, Capabilities, Communicator, Error, Multiple, ThreadLevel, World};
 
 /// Transport, and whether there is a progress thread.
@@ -30,10 +33,6 @@ fn threads<T: Send>(count: u32, body: impl Fn(u32) -> T + Sync) -> Vec<T> {
         let threads: Vec<_> = (0..count).map(|thread| scope.spawn(move || body(thread))).collect();
         threads.into_iter().map(|thread| thread.join().expect("the thread ends well")).collect()
     })
-}
-
-fn pattern(len: usize, seed: u32) -> Vec<u8> {
-    (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 24) as u8).collect()
 }
 
 #[test]
