@@ -59,6 +59,8 @@ pub struct End {
     pub rank: u32,
     /// The part; none for the whole rank.
     pub part: Option<u32>,
+    /// Which of the rank's incarnations, as far as this rank knew them then: see [`Job::incarnation_of`].
+    pub incarnation: u32,
     /// It did not come to its end in good order.
     pub died: bool,
 }
@@ -165,6 +167,31 @@ impl Job {
     /// Number of ranks.
     pub fn size(&self) -> u32 {
         self.environment.size
+    }
+
+    /// How many times this rank has joined the job: 1, or more where it was started again after its process had ended.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// The incarnation of the process whose publications stand for a rank now; none before they came. It rises when the rank
+    /// was started again and has published anew.
+    pub fn incarnation_of(&self, rank: u32) -> Option<u32> {
+        if rank == self.rank() {
+            return Some(self.incarnation);
+        }
+        let set = self.sets.get(rank as usize)?.as_deref()?;
+        Set::parse(set).ok().map(|set| set.edition().incarnation)
+    }
+
+    /// Whether the launcher said that a rank will take part in nothing further. It need not say so unasked.
+    pub fn is_gone(&self, rank: u32) -> bool {
+        self.gone.contains_key(&rank)
+    }
+
+    /// How many fences this rank has come to, in all its incarnations.
+    pub fn fences(&self) -> u32 {
+        self.fence_entered
     }
 
     /// The job's number, the same in all ranks, and different from those of other jobs.
@@ -520,7 +547,8 @@ impl Job {
             if rank >= self.size() {
                 return Err(Error::protocol(format!("the end of rank {rank}, which the job has not")));
             }
-            self.ends.heard.push_back(End { rank, part: (part != WHOLE).then_some(part), died });
+            let incarnation = self.incarnation_of(rank).unwrap_or(0);
+            self.ends.heard.push_back(End { rank, part: (part != WHOLE).then_some(part), incarnation, died });
         }
         Ok(())
     }

@@ -214,19 +214,81 @@ fn who_asks_hears_of_ends_once() {
     let world = World::new(3, true);
     let [mut zero, mut one, two] = [0, 1, 2].map(|rank| world.join(rank));
     one.part_ended(4, true).unwrap();
-    assert_eq!(end(&mut zero), End { rank: 1, part: Some(4), died: true });
+    assert_eq!(end(&mut zero), End { rank: 1, part: Some(4), incarnation: 0, died: true });
     one.finish().unwrap();
-    assert_eq!(end(&mut zero), End { rank: 1, part: None, died: false });
+    assert_eq!(end(&mut zero), End { rank: 1, part: None, incarnation: 0, died: false });
     assert!(matches!(one.part_ended(5, false), Err(Error::Finished)));
     drop(two);
     while !matches!(world.events.recv_timeout(Duration::from_secs(60)).unwrap(), Event::Left { rank: 2, .. }) {}
     world.server.gone(2);
-    assert_eq!(end(&mut zero), End { rank: 2, part: None, died: true });
+    assert_eq!(end(&mut zero), End { rank: 2, part: None, incarnation: 0, died: true });
     // Alone there is nobody to ask.
     let mut alone = Job::join(base(), soon()).unwrap();
     alone.part_ended(1, false).unwrap();
     alone.ask_for_ends().unwrap();
     assert_eq!(alone.next_end(), None);
+}
+
+#[test]
+fn x7_a_rank_that_is_started_again_replaces_itself_and_nobody_who_waits_gives_up() {
+    let world = World::new(3, false);
+    let [mut zero, mut one, mut two] = [0, 1, 2].map(|rank| world.join(rank));
+    for (rank, job) in (0u8..).zip([&mut zero, &mut one, &mut two]) {
+        job.publish(&TCP, &[rank]).unwrap();
+    }
+    // One that dies before all are there: what it published leads nowhere.
+    let published = Modex::exchange(&mut two, time::Instant::ZERO, time::Instant::from_nanos(1));
+    assert_eq!(published, Ok(Exchange::Pending));
+    world.server.restarts(2);
+    drop(two);
+    let mut two = world.join(2);
+    assert_eq!((two.incarnation(), two.fences()), (2, 0));
+    two.publish(&TCP, b"second").unwrap();
+    let others = [zero, one].map(|mut job| {
+        thread::spawn(move || {
+            job.exchange(soon()).unwrap();
+            job
+        })
+    });
+    two.exchange(soon()).unwrap();
+    let [mut zero, one] = others.map(|job| job.join().unwrap());
+    assert_eq!((zero.card(&TCP, 2).unwrap(), zero.incarnation_of(2)), (&b"second"[..], Some(2)));
+    // One that dies later, also while others wait at a fence: they hear of its end, and then of its next life.
+    world.server.restarts(2);
+    assert_eq!(end(&mut zero), End { rank: 2, part: None, incarnation: 2, died: true });
+    let waits = thread::spawn(move || {
+        let mut one = one;
+        one.fence(soon()).unwrap();
+        assert!(!one.is_gone(2));
+        one
+    });
+    // Its connection is open still, as far as the server was told by the network.
+    let mut again = world.join(2);
+    assert_eq!(again.incarnation(), 3);
+    assert!(matches!(two.poll(), Err(Error::Lost { .. })));
+    again.publish(&TCP, b"third").unwrap();
+    again.exchange(soon()).unwrap();
+    assert_eq!(again.card(&TCP, 0).unwrap(), [0], "of those who have been there all the time");
+    zero.recv_nb(&TCP, 2).unwrap();
+    let until = soon();
+    while zero.incarnation_of(2) != Some(3) {
+        zero.poll().unwrap();
+        assert!(Instant::now() < until, "not told");
+        thread::yield_now();
+    }
+    assert_eq!(zero.card(&TCP, 2).unwrap(), b"third");
+    assert!(zero.next_change().is_some());
+    thread::scope(|scope| {
+        scope.spawn(|| again.fence(soon()).unwrap());
+        zero.fence(soon()).unwrap();
+    });
+    waits.join().unwrap().finish().unwrap();
+    // Who was started again is told of every end.
+    while !again.is_gone(1) {
+        again.poll().unwrap();
+        assert!(Instant::now() < until, "not told");
+        thread::yield_now();
+    }
 }
 
 #[test]

@@ -57,6 +57,13 @@ pub struct Arguments {
     #[arg(long)]
     keep_going: bool,
 
+    /// Start a rank again that was killed or failed, so often at most for each rank: the job goes on
+    ///
+    /// The rank gets the same program, arguments and environment, and a new incarnation, which the others hear of. Not for one
+    /// that calls abort or has finished; once it was started N times again, its next failure counts as without this
+    #[arg(long, visible_alias = "max-restarts", value_name = "N", default_value_t = 0)]
+    restart: u32,
+
     /// Pass output on as it is, without the rank before each line
     #[arg(long)]
     no_prefix: bool,
@@ -112,6 +119,7 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     launch.time_limit = arguments.timeout;
     launch.grace = arguments.grace;
     launch.keep_going = arguments.keep_going;
+    launch.restarts = arguments.restart;
     launch.prefix = !arguments.no_prefix;
     launch.shell = arguments.rsh.split_whitespace().map(Into::into).collect();
     launch.address = arguments.address;

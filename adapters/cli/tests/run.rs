@@ -74,6 +74,20 @@ fn as_rank() {
             println!("rank {rank} of {size} on {} is well", job.host());
             job.finish().unwrap();
         }
+        "again" => {
+            // Rank 1 dies twice, in the middle of what all do together.
+            println!("incarnation {} of {rank}, alive", job.incarnation());
+            job.publish(&TCP, &job.incarnation().to_le_bytes()).unwrap();
+            job.exchange(soon()).unwrap();
+            if rank == 1 && job.incarnation() < 3 {
+                print!("last words");
+                std::io::stdout().flush().unwrap();
+                rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+            }
+            job.fence(soon()).unwrap();
+            assert_eq!(job.card(&TCP, 1).unwrap(), 3u32.to_le_bytes());
+            job.finish().unwrap();
+        }
         "unfinished" => {
             if rank == 0 {
                 job.fence(soon()).unwrap();
@@ -168,6 +182,47 @@ fn with_keep_going_the_others_come_to_their_own_end() {
     assert!(matches!(code(&output), 137 | 7), "the first that failed: {told}");
     assert!(told.contains("was killed by signal 9") && told.contains("exited with status 7"), "{told}");
     assert_eq!(told.matches("the others go on").count(), 2, "{told}");
+}
+
+#[test]
+fn x7_a_rank_that_was_killed_is_started_again_so_often_and_the_job_ends_well() {
+    let hosts = Hosts::new("again", "node0\nnode1\nnode2\n", HERE);
+    for hosts in [String::new(), format!("{} --address 127.0.0.1", hosts.arguments())] {
+        let output = role(&format!("-n 3 --timeout 60 --restart 2 {hosts}"), "again").output().unwrap();
+        let (told, said) = (err(&output), out(&output));
+        assert_eq!(code(&output), 0, "{told}");
+        for (rank, lives) in [(0, 1), (1, 3), (2, 1)] {
+            assert_eq!(said.matches(&format!(" of {rank}, alive")).count(), lives, "{said}");
+            assert!(said.contains(&format!("incarnation {lives} of {rank}, alive")), "{said}");
+        }
+        assert_eq!(said.matches("[1] last words").count(), 2, "{said}");
+        assert_eq!(told.matches("was killed by signal 9 (SIGKILL); starting it again, ").count(), 2, "{told}");
+        assert!(told.contains("2 of at most 2 times"), "{told}");
+    }
+}
+
+#[test]
+fn x7_a_rank_that_was_started_again_often_enough_ends_the_job() {
+    let output = role("-n 3 --timeout 60 --restart 1", "again").output().unwrap();
+    let told = err(&output);
+    assert_eq!(code(&output), 137, "{told}");
+    assert!(told.contains("SIGKILL); it was started again once, as often as is allowed; ending the job"), "{told}");
+    // Nor are others started again then, which are told to end.
+    assert_eq!(told.matches("starting it again").count(), 1, "{told}");
+    let output = shell("-n 2 --max-restarts 3 --keep-going", "[ $TOWLINE_RANK = 1 ] && { echo try; exit 5; }; echo on");
+    let told = err(&output);
+    assert_eq!(code(&output), 5, "{told}");
+    assert_eq!(sorted(&out(&output)), ["[0] on", "[1] try", "[1] try", "[1] try", "[1] try"]);
+    assert!(told.contains("started again 3 times, as often as is allowed; the others go on"), "{told}");
+}
+
+#[test]
+fn who_aborts_or_cannot_be_started_is_not_started_again() {
+    let output = role("-n 3 --restart 5", "abort").output().unwrap();
+    assert_eq!(code(&output), 7, "{}", err(&output));
+    assert!(!err(&output).contains("starting it again"), "{}", err(&output));
+    let output = towline("-n 2 --restart 5 -- /nonexistent/program").output().unwrap();
+    assert_eq!(code(&output), 127);
 }
 
 #[test]

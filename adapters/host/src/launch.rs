@@ -67,7 +67,7 @@ impl Launch {
             Err(std::sync::TryLockError::WouldBlock) => return Vec::new(),
         };
         let tie = &mut *guard;
-        while let Some(End { rank, part, died }) = tie.job.next_end() {
+        while let Some(End { rank, part, died, .. }) = tie.job.next_end() {
             match part {
                 Some(index) => tie.note(Address { rank, index }, died),
                 None => (0..tie.grid.contexts).for_each(|index| tie.note(Address { rank, index }, died)),

@@ -56,12 +56,12 @@ fn serve() -> io::Result<()> {
     let start = loop {
         match events.recv().map_err(io::Error::other)? {
             Event::Order(Order::Start(start)) => break start,
-            Event::Order(Order::Signal(_)) | Event::Alone => return Ok(()),
+            Event::Order(_) | Event::Alone => return Ok(()),
             Event::Signal(signal) if signals::ends(signal) => return Ok(()),
             Event::Signal(_) => {}
         }
     };
-    let mut left = start.ranks.len();
+    let (mut left, mut stays) = (start.ranks.len(), start.restarts);
     let room = files::make_room(left as u64 * 2, left).map_err(|why| why.to_string());
     let start = match room.and_then(|()| prepare(*start)) {
         Ok(start) => start,
@@ -72,7 +72,7 @@ fn serve() -> io::Result<()> {
     };
     let mut children = Children::new(start, Arc::clone(&reports) as _)?;
     let mut starting = true;
-    while left > 0 {
+    while left > 0 || stays {
         // What happens is heard between one start and the next.
         let event = match events.try_recv() {
             Ok(event) => event,
@@ -103,6 +103,17 @@ fn serve() -> io::Result<()> {
                     starting = false;
                 }
             }
+            Event::Order(Order::Again(rank)) => match children.start_again(rank) {
+                Ok(pid) => {
+                    reports.send(&Report::Started { rank, pid });
+                    left += 1;
+                }
+                Err((why, code)) => {
+                    reports.send(&Report::NotStarted { rank, why, code });
+                    break;
+                }
+            },
+            Event::Order(Order::NoneAgain) => stays = false,
             Event::Order(Order::Start(_)) | Event::Alone => break,
         }
     }

@@ -72,12 +72,17 @@ impl Children {
     pub(super) fn start_next(&mut self) -> Option<(u32, Started)> {
         let rank = *self.start.ranks.get(self.started)?;
         self.started += 1;
+        Some((rank, self.start_again(rank)))
+    }
+
+    /// Starts a rank whose process has ended, as [`start_next`](Self::start_next) did before.
+    pub(super) fn start_again(&mut self, rank: u32) -> Started {
         let started = self.spawn(rank).and_then(|child| {
             let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidData)?;
             self.running.insert(rank, Rank { child, pid });
             Ok(pid.as_raw_nonzero().get() as u32)
         });
-        Some((rank, started.map_err(|why| self.failure(&why))))
+        started.map_err(|why| self.failure(&why))
     }
 
     /// Starts no more; gives the ranks that were not started.

@@ -47,6 +47,8 @@ struct Rank {
     over: bool,
     joined: bool,
     finished: bool,
+    /// How often it was started again.
+    restarts: u32,
 }
 
 /// A host, and the hands that the launcher has there.
@@ -373,7 +375,8 @@ impl Conductor {
             server::Event::Finished { rank } => self.ranks[rank as usize].finished = true,
             server::Event::Left { rank, .. } => {
                 let of = &self.ranks[rank as usize];
-                if !of.finished && !of.over {
+                // What is heard of one that was started again before it has joined is of its last life.
+                if of.joined && !of.finished && !of.over {
                     self.silent.insert(rank, Instant::now() + LEFT_LIMIT);
                 }
             }
@@ -451,6 +454,7 @@ impl Conductor {
             key: *self.environment.key.bytes(),
             size: self.environment.size,
             ranks: self.places[place].ranks.clone(),
+            restarts: self.launch.restarts != 0,
             host: self.places[place].name.clone(),
             roots: self.launch.address.clone().map_or_else(own_addresses, |address| vec![address]),
             port: tcp.map_or(0, |address| address.port()),
@@ -469,19 +473,51 @@ impl Conductor {
             return;
         }
         let named = self.named(number);
-        match end {
+        let (status, mut why) = match end {
             End::Exit(0) if rank.joined && !rank.finished => {
-                self.rank_failed(1, &format!("{named} exited with status 0 before it finished its part in the job"));
+                (1, format!("{named} exited with status 0 before it finished its part in the job"))
             }
-            End::Exit(0) => {}
-            End::Exit(code) => self.rank_failed((code & 0xff) as u8, &format!("{named} exited with status {code}")),
+            End::Exit(0) => return self.over(number),
+            End::Exit(code) => ((code & 0xff) as u8, format!("{named} exited with status {code}")),
             End::Killed(signal) => {
                 let status = 128u8.saturating_add(signal.clamp(0, 127) as u8);
-                let name = signals::name(signal);
-                self.rank_failed(status, &format!("{named} was killed by signal {signal} ({name})"));
+                (status, format!("{named} was killed by signal {signal} ({})", signals::name(signal)))
             }
+        };
+        if self.phase == Phase::Running && !rank.finished && self.launch.restarts != 0 {
+            let most = self.launch.restarts;
+            if rank.restarts < most {
+                return self.start_again(number, &why);
+            }
+            let times = if most == 1 { "once".into() } else { format!("{most} times") };
+            why = format!("{why}; it was started again {times}, as often as is allowed");
         }
+        self.rank_failed(status, &why);
         self.over(number);
+    }
+
+    /// A rank that has failed gets another process.
+    fn start_again(&mut self, number: u32, why: &str) {
+        let rank = &mut self.ranks[number as usize];
+        rank.restarts += 1;
+        (rank.pid, rank.joined) = (None, false);
+        let (place, time) = (rank.host, rank.restarts);
+        self.silent.remove(&number);
+        self.voice.say(format!("{why}; starting it again, {time} of at most {} times", self.launch.restarts));
+        // Before it can join.
+        self.server.restarts(number);
+        match &mut self.places[place].hands {
+            Hands::Here(children) => match children.start_again(number) {
+                Ok(pid) => self.ranks[number as usize].pid = Some(pid),
+                Err((why, status)) => {
+                    let name = self.places[place].name.clone();
+                    self.fail(status, &format!("rank {number} on {name}: {why}"));
+                    self.over(number);
+                }
+            },
+            Hands::There(remote) => remote.order(&Order::Again(number)),
+            Hands::Nowhere => self.over(number),
+        }
     }
 
     fn over(&mut self, rank: u32) {
@@ -603,6 +639,11 @@ impl Conductor {
     /// reads it is waited for, unless a signal or the time limit ends the job.
     fn clean_up(mut self, events: &mpsc::Receiver<Event>) {
         let until = Instant::now() + KILLED_LIMIT;
+        for place in &mut self.places {
+            if let Hands::There(remote) = &mut place.hands {
+                remote.order(&Order::NoneAgain);
+            }
+        }
         while self.places.iter().any(|place| matches!(place.hands, Hands::There(_))) {
             match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Event::Remote(place, told)) => self.told(place, told),

@@ -16,6 +16,10 @@ const MESSAGE_MAX: usize = 1 << 24;
 pub(super) enum Order {
     Start(Box<Start>),
     Signal(i32),
+    /// A rank that has ended is to be started again.
+    Again(u32),
+    /// No rank will be.
+    NoneAgain,
 }
 
 /// What an agent is to start. Paths, arguments and variables are bytes of any kind.
@@ -25,6 +29,8 @@ pub(super) struct Start {
     pub(super) key: [u8; 32],
     pub(super) size: u32,
     pub(super) ranks: Vec<u32>,
+    /// Ranks that have ended may be started again, so that the agent stays until it is told otherwise.
+    pub(super) restarts: bool,
     pub(super) host: String,
     /// Hosts at which the launcher may be reached, in the order to try, and its port.
     pub(super) roots: Vec<String>,

@@ -17,6 +17,11 @@
 //! [`keep_going`](Launch::keep_going), a rank that fails other than by `abort` is reported, and the rest go on to their own
 //! end; the launcher's status is still that of the first that failed.
 //!
+//! With [`restarts`](Launch::restarts), a rank that fails before it finished is reported and started again, the same program
+//! with the same arguments and environment, so often and no more; the job goes on, and a rank that comes to its end well after
+//! all counts as well. One that calls `abort` ends the job all the same, one that cannot be started too, and so does one that
+//! closes its connection and goes on running. A rank sees that it was started again by its [incarnation](crate::Job::incarnation).
+//!
 //! Ranks are started one after another, and all that happens meanwhile is heard: a signal, the time limit or a rank that
 //! fails ends the job before the rest are started. The launcher has up to three files open for each rank, for which it
 //! raises its own limit (not that of the ranks) as far as it may; where that is not far enough it starts none.
@@ -86,6 +91,8 @@ pub struct Launch {
     pub grace: Duration,
     /// Whether the others go on when a rank fails, except by [`abort`](crate::Job::abort).
     pub keep_going: bool,
+    /// How often each rank that fails is started again, except by [`abort`](crate::Job::abort).
+    pub restarts: u32,
     /// Whether each line of output starts with its rank, as in `[3] line`.
     pub prefix: bool,
     /// The remote shell and its arguments before the host's name.
@@ -111,6 +118,7 @@ impl Launch {
             time_limit: None,
             grace: Duration::from_secs(5),
             keep_going: false,
+            restarts: 0,
             prefix: true,
             shell: ["ssh", "-o", "BatchMode=yes"].map(Into::into).into(),
             agent: vec![me.into(), "run".into(), "--agent".into()],

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -124,6 +124,8 @@ impl Lines {
 /// Reads the ranks' pipes in a thread of its own, until there are no more.
 pub(super) struct Pump {
     orders: mpsc::Sender<Order>,
+    /// The next pipe's token.
+    next: AtomicU64,
     set: Arc<OwnedFd>,
     bell: Arc<OwnedFd>,
     ended: mpsc::Receiver<()>,
@@ -169,12 +171,13 @@ impl Pump {
             // Nobody listens where the launcher has given up waiting.
             let _ = tell.send(());
         })?;
-        Ok(Self { orders, set, bell, ended, thread: Some(thread) })
+        Ok(Self { orders, next: AtomicU64::new(0), set, bell, ended, thread: Some(thread) })
     }
 
     /// Reads a rank's pipe from now on.
     pub(super) fn take(&self, rank: u32, source: Source, from: OwnedFd) -> io::Result<()> {
-        let token = u64::from(rank) * 2 + u64::from(source == Source::Stderr);
+        // Never the same twice: what an earlier process of the rank printed may not be read yet.
+        let token = self.next.fetch_add(1, Ordering::Relaxed);
         epoll::add(&self.set, &from, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
         // The thread asks for it as soon as the pipe stirs.
         let _ = self.orders.send(Order::Take(token, Pipe { rank, source, from }));

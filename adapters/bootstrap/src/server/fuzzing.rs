@@ -30,8 +30,8 @@ pub(crate) fn run(data: &[u8]) {
     let config =
         Config { size: SIZE, job: JOB, key: key(), name: None, listen: None, left_is_gone: input.byte() & 1 == 1 };
     let (tell, events) = mpsc::channel();
-    let (_gone, received) = mpsc::channel();
-    let orders = Orders { gone: received, stop: Arc::default() };
+    let (_orders, received) = mpsc::channel();
+    let orders = Orders { received, stop: Arc::default() };
     let Ok((woken, _wake)) = rustix::pipe::pipe() else { return };
     let mut serving = Serving::new(config, Vec::new(), orders, woken, Box::new(move |event| drop(tell.send(event))));
     let mut guests: [Option<Guest>; 4] = Default::default();

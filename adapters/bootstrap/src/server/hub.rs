@@ -108,9 +108,22 @@ impl Hub {
         self.ends.push(End { rank: me, incarnation: rank.incarnation, part: if died { WHOLE | DIED } else { WHOLE } });
         let (payload, fence, unpublished) = (gone(me, rank.fence), rank.fence, rank.set.is_none());
         // Only those who wait for it need to know; others will be told when they come to wait.
-        let waiting = |other: &Rank| other.connected && (unpublished || !reached(fence, other.fence));
+        // One that was started again waits until all that are left have taken it back.
+        let waiting =
+            |other: &Rank| other.connected && (unpublished || !reached(fence, other.fence) || other.incarnation > 1);
         let others = (0..).zip(&self.ranks).filter(|(other, rank)| *other != me && waiting(rank));
         out.extend(others.map(|(to, _)| Note { to, kind: Kind::Gone, payload: Arc::clone(&payload) }));
+    }
+
+    /// A rank's process has ended, and another is started in its place: nobody who waits for it has to give up.
+    pub(super) fn restarts(&mut self, me: u32) {
+        let complete = self.complete();
+        let Some(rank) = self.ranks.get_mut(me as usize) else { return };
+        // Nobody has its set yet, and what it says leads nowhere.
+        if !complete && rank.set.take().is_some() {
+            self.published -= 1;
+        }
+        self.ends.push(End { rank: me, incarnation: rank.incarnation, part: WHOLE | DIED });
     }
 
     pub(super) fn frame(&mut self, me: u32, kind: Kind, payload: &[u8], out: &mut Vec<Note>) -> Result<Said, String> {

@@ -115,8 +115,7 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Server {
     addresses: Vec<Address>,
-    /// Ranks that are gone.
-    gone: mpsc::Sender<u32>,
+    orders: mpsc::Sender<Order>,
     stop: Arc<AtomicBool>,
     wake: OwnedFd,
     thread: Option<JoinHandle<()>>,
@@ -150,12 +149,12 @@ impl Server {
         }
         // Never waits, and whoever rings does not either: a pipe that is full wakes as well.
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let (gone, received) = mpsc::channel();
+        let (orders, received) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let serving =
-            Serving::new(config, listeners, Orders { gone: received, stop: Arc::clone(&stop) }, woken, Box::new(tell));
+            Serving::new(config, listeners, Orders { received, stop: Arc::clone(&stop) }, woken, Box::new(tell));
         let thread = std::thread::Builder::new().name("towline-server".into()).spawn(move || serving.run())?;
-        Ok(Self { addresses, gone, stop, wake, thread: Some(thread) })
+        Ok(Self { addresses, orders, stop, wake, thread: Some(thread) })
     }
 
     /// Where ranks find it, as `TOWLINE_ROOT` wants it.
@@ -165,8 +164,19 @@ impl Server {
 
     /// A rank's process is known to have ended: whoever waits for it hears of it at once.
     pub fn gone(&self, rank: u32) {
+        self.order(Order::Gone(rank));
+    }
+
+    /// A rank's process is known to have ended, and another is about to be started in its place: whoever waits for the rank
+    /// goes on waiting, and those who ask for the [ends](crate::Job::ask_for_ends) of others hear of this one. What the rank
+    /// publishes when it has joined again replaces what it published before, at all ranks.
+    pub fn restarts(&self, rank: u32) {
+        self.order(Order::Restarts(rank));
+    }
+
+    fn order(&self, order: Order) {
         // Fails only where the thread has ended, which nobody waits for.
-        let _ = self.gone.send(rank);
+        let _ = self.orders.send(order);
         self.ring();
     }
 
@@ -288,9 +298,15 @@ impl From<io::Error> for Close {
 
 /// What a server hears from its launcher.
 struct Orders {
-    /// Ranks that are gone.
-    gone: mpsc::Receiver<u32>,
+    received: mpsc::Receiver<Order>,
     stop: Arc<AtomicBool>,
+}
+
+enum Order {
+    /// A rank's process has ended.
+    Gone(u32),
+    /// The same, and another one is started for the rank.
+    Restarts(u32),
 }
 
 struct Serving {
@@ -376,14 +392,17 @@ impl Serving {
         })
     }
 
-    /// Hears who is gone; false to stop, which does not wait for anything else.
+    /// Hears whose process has ended; false to stop, which does not wait for anything else.
     fn obey(&mut self) -> bool {
         let mut bytes = [0; 1024];
         // The pipe only wakes; how many bytes there are does not matter.
         let _ = rustix::io::read(&self.woken, &mut bytes);
         while !self.orders.stop.load(Ordering::Acquire) {
-            let Ok(rank) = self.orders.gone.try_recv() else { return true };
-            self.gone(rank);
+            match self.orders.received.try_recv() {
+                Ok(Order::Gone(rank)) => self.gone(rank),
+                Ok(Order::Restarts(rank)) => self.restarts(rank),
+                Err(_) => return true,
+            }
         }
         false
     }
@@ -392,6 +411,14 @@ impl Serving {
         let mut out = Vec::new();
         self.hub.gone(rank, true, &mut out);
         self.deliver(out);
+    }
+
+    fn restarts(&mut self, rank: u32) {
+        // The end of the old connection may not have been seen yet, and the next process must not find it open.
+        if let Some(id) = self.by_rank.get(&rank).copied() {
+            self.close(id, Close::Because("its process has ended".into()));
+        }
+        self.hub.restarts(rank);
     }
 
     fn accept(&mut self, listener: usize) {
