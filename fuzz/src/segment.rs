@@ -86,7 +86,7 @@ struct Stage {
 impl Stage {
     fn new(single_copy: bool) -> Self {
         let [mut victim, mut hostile, mut honest] = [VICTIM, HOSTILE, HONEST].map(|rank| open(rank, single_copy));
-        let mut add = |to: &mut Rail, peer, card: &Rail| to.add_peer(Peer(peer), card.card()).expect("all are there");
+        let add = |to: &mut Rail, peer, card: &Rail| to.add_peer(Peer(peer), card.card()).expect("all are there");
         let ways = [
             add(&mut victim, HOSTILE, &hostile),
             add(&mut victim, HONEST, &honest),

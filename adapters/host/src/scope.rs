@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use towline_core::convertor::Span;
-use towline_core::mtl::{Mode, Request, Sending};
+use towline_core::mtl::{Mode, Refusal, Request, Sending};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::communicator::{Communicator, check};
@@ -185,18 +185,23 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
     #[inline]
     unsafe fn begin_send(&'scope self, dest: u32, tag: u32, mode: Mode, data: Span) -> Result<Sent<'scope, L>, Error> {
         let list = &self.list;
-        let mut engine = list.place.context.engine.hold();
-        no_unwind(|| {
+        let begun = {
+            let mut engine = list.place.context.engine.hold();
             // SAFETY: passed on from the caller: the request is in the scope's list before anything else can happen.
-            match unsafe { engine.mtl.isend(list.place.comm, dest, tag, mode, data) } {
+            no_unwind(|| match unsafe { engine.mtl.isend(list.place.comm, dest, tag, mode, data) } {
                 Ok(Sending::Complete) => {
                     engine.more_follows(); // the end of the scope, at the latest
-                    Ok(Sent { op: Op { list, stage: Stage::Done(Ok(NOTHING)) } })
+                    Ok(None)
                 }
-                Ok(Sending::Pending(request)) => Ok(Sent { op: list.begin(&mut engine, request) }),
-                Err(refusal) => Err(list.place.refusal(&engine, refusal, Some(dest))),
-            }
-        })
+                Ok(Sending::Pending(request)) => Ok(Some(list.begin(&mut engine, request))),
+                Err(refusal) => Err(refusal),
+            })
+        };
+        match begun {
+            Ok(None) => Ok(Sent { op: Op { list, stage: Stage::Sent } }),
+            Ok(Some(request)) => Ok(Sent { op: Op { list, stage: Stage::Begun(request) } }),
+            Err(refusal) => Err(list.refusal(refusal, Some(dest))),
+        }
     }
 
     /// # Safety
@@ -205,24 +210,33 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
     unsafe fn begin_receive(&'scope self, source: Source, tag: Tag, sink: Span) -> Result<Op<'scope, L>, Error> {
         tag.foreign().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
         let list = &self.list;
-        let mut engine = list.place.context.engine.hold();
-        no_unwind(|| {
-            // SAFETY: passed on from the caller: the request is in the scope's list before anything else can happen.
-            match unsafe { engine.mtl.irecv(list.place.comm, source.core(), tag.core(), sink) } {
-                Ok(request) => Ok(list.begin(&mut engine, request)),
-                Err(refusal) => Err(list.place.refusal(&engine, refusal, source.rank())),
-            }
-        })
+        let begun = {
+            let mut engine = list.place.context.engine.hold();
+            no_unwind(|| {
+                // SAFETY: passed on from the caller: the request is in the scope's list before anything else can happen.
+                let request = unsafe { engine.mtl.irecv(list.place.comm, source.core(), tag.core(), sink) }?;
+                Ok(list.begin(&mut engine, request))
+            })
+        };
+        match begun {
+            Ok(request) => Ok(Op { list, stage: Stage::Begun(request) }),
+            Err(refusal) => Err(list.refusal(refusal, source.rank())),
+        }
     }
 }
 
 impl<L: Threads> List<L> {
     #[inline]
-    fn begin(&self, engine: &mut Engine, request: Request) -> Op<'_, L> {
+    fn begin(&self, engine: &mut Engine, request: Request) -> Request {
         let mut head = self.head.get();
         engine.scoped.push(&mut head, request);
         self.head.set(head);
-        Op { list: self, stage: Stage::Begun(request) }
+        request
+    }
+
+    #[cold]
+    fn refusal(&self, refusal: Refusal, other: Option<u32>) -> Error {
+        self.place.refusal(&self.place.context.engine.hold(), refusal, other)
     }
 
     /// Waits for an operation of this scope.
@@ -258,8 +272,13 @@ impl<L: Threads> List<L> {
 
     /// Waits for all that is under way. Runs no code of users.
     fn wait_all(&self) {
-        while let Some((request, _)) = self.first() {
-            self.note(self.wait(request));
+        let mut engine = self.place.context.engine.hold();
+        while let Some((request, _)) = engine.scoped.at(self.head.get()) {
+            let outcome = engine.wait(request);
+            self.end(&mut engine, request);
+            if let Err(failure) = outcome {
+                self.note(self.place.failure(&engine, failure));
+            }
         }
     }
 
@@ -268,11 +287,9 @@ impl<L: Threads> List<L> {
     }
 
     /// Keeps the first failure.
-    fn note(&self, outcome: Result<Status, Error>) {
-        if let Err(error) = outcome {
-            let first = self.failed.take();
-            self.failed.set(first.or(Some(error)));
-        }
+    fn note(&self, error: Error) {
+        let first = self.failed.take();
+        self.failed.set(first.or(Some(error)));
     }
 }
 
@@ -316,6 +333,9 @@ struct Op<'scope, L: Threads> {
 }
 
 enum Stage {
+    /// It was over when it began. Apart from other outcomes, since it is made for each short message: all that has to be
+    /// written is which of these it is.
+    Sent,
     Begun(Request),
     Done(Result<Status, Error>),
 }
@@ -324,6 +344,7 @@ impl<L: Threads> Op<'_, L> {
     #[inline]
     fn wait(self) -> Result<Status, Error> {
         match self.stage {
+            Stage::Sent => Ok(NOTHING),
             Stage::Done(outcome) => outcome,
             Stage::Begun(request) => {
                 let outcome = self.list.wait(request);

@@ -145,7 +145,7 @@ impl<L: Sharing> Place<L> {
     }
 
     #[cold]
-    fn failure(&self, engine: &Engine, failure: Failure) -> Error {
+    pub fn failure(&self, engine: &Engine, failure: Failure) -> Error {
         let rank = |peer| self.rank_of(engine, peer);
         match failure {
             Failure::Truncated(status) => Error::Truncated {

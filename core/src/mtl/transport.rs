@@ -222,17 +222,24 @@ impl<'m, R: Rails> Mtl<'m, R> {
     ///
     /// # Safety
     /// As [`Pml::irecv`].
-    #[inline]
+    // Always: as a call it costs more than itself, since span and request go through memory, in pieces that are read back whole.
+    #[inline(always)]
     pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         let pattern = self.pattern(comm, source, tag).ok_or(Refusal::Invalid)?;
         // SAFETY: passed on from the caller.
         let request = unsafe { self.pml.irecv(pattern, sink) }?;
-        if pattern.source == ANY
-            && let Some(failed) = self.comms.get(comm.0).and_then(State::failed)
-        {
-            self.pml.interrupt(request, failed); // unless its message is here
+        if pattern.source == ANY {
+            self.interrupt_among_failed(comm, request);
         }
         Ok(request)
+    }
+
+    /// Ends a receive from any source whose message is not here, if a member failed.
+    #[inline(never)]
+    fn interrupt_among_failed(&mut self, comm: Comm, request: Request) {
+        if let Some(failed) = self.comms.get(comm.0).and_then(State::failed) {
+            self.pml.interrupt(request, failed);
+        }
     }
 
     /// Sends, and comes back when the memory may be reused. `idle` is called between steps, to wait as the caller
