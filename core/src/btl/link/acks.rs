@@ -49,14 +49,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
     }
 
+    /// An acknowledgement is due at this time, if it was not to be earlier.
     pub(super) fn ack_at(&mut self, at: u32, due: u64) {
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        if !path.in_acks {
-            (path.in_acks, path.ack_due) = (true, due);
-            self.acks.push(at);
-        } else {
-            path.ack_due = path.ack_due.min(due);
-        }
+        self.acks.set(at, due);
     }
 
     /// Whether something that came is to be told of.
@@ -68,18 +63,13 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// Sends acknowledgements that are due.
     pub(super) fn send_acks(&mut self) {
-        for _ in 0..self.acks.len().min(16) {
-            let Some(at) = self.acks.first() else { return };
-            let Some(path) = self.paths.get(at as usize) else { return };
-            let due = path.ack_due <= self.now;
+        for _ in 0..16 {
+            let Some((at, due)) = self.acks.next() else { return };
             let owes = self.owes_ack(at);
-            if owes && !due {
+            if owes && due > self.now {
                 return;
             }
-            self.acks.pop();
-            if let Some(path) = self.paths.get_mut(at as usize) {
-                path.in_acks = false;
-            }
+            self.acks.remove(at);
             let refused = owes && !self.send_owed(at);
             let times = self.paths.get(at as usize).map_or(0, |path| path.ack_refused);
             if let Some(path) = self.paths.get_mut(at as usize) {

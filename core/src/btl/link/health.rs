@@ -527,7 +527,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         self.drop_coming(at);
         self.out_bits(at).0.fill(0);
         self.timers.remove(at);
-        for queue in [&mut self.acks, &mut self.work, &mut self.reports] {
+        self.acks.remove(at);
+        for queue in [&mut self.work, &mut self.reports] {
             queue.retain(|other| other != at);
         }
         if let Some(path) = self.paths.get_mut(at as usize) {

@@ -151,7 +151,8 @@ pub struct Link<'m, R, C> {
     /// The raw rail's frame that is being looked at is to be given back.
     holds: bool,
 
-    acks: Queue<'m>,
+    /// When paths tell what came.
+    acks: Timers<'m>,
     /// Paths with frames for which the raw rail had no room.
     work: Queue<'m>,
     reports: Queue<'m>,
@@ -165,8 +166,11 @@ pub struct Link<'m, R, C> {
     turn: u32,
     /// The raw rail may have more.
     more: bool,
-    /// Times in a row that the raw rail had room for nothing of the work.
+    /// Times in a row that the raw rail had room for nothing of the work, and how much of it was tried this time.
     work_refused: u8,
+    work_tried: u32,
+    /// Before this, to try again is of no use to a caller that sleeps.
+    work_due: u64,
 }
 
 impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
@@ -209,7 +213,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             scratch_of: Handle::NONE,
             filled: Queue::new(arena, sizes.coming)?,
             holds: false,
-            acks: Queue::new(arena, sizes.peers)?,
+            acks: Timers::new(arena, sizes.peers)?,
             work: Queue::new(arena, sizes.peers)?,
             reports: Queue::new(arena, sizes.peers)?,
             timers: Timers::new(arena, sizes.peers)?,
@@ -219,6 +223,8 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             turn: 0,
             more: false,
             work_refused: 0,
+            work_tried: 0,
+            work_due: 0,
             raw,
         })
     }
@@ -285,22 +291,35 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
         self.config.ack_delay.as_nanos().clamp(1000, 1 << 32) << times.min(8)
     }
 
+    /// Tries to send what waits for room. Polls are free to try at any time; only a round through all of it, at a time when it was
+    /// due, counts as refused.
     fn do_work(&mut self) {
         let left = |link: &Self, at: u32| link.paths.get(at as usize).map(|path| path.left);
-        let mut none_left = true;
         for _ in 0..self.work.len().min(4) {
-            let Some(at) = self.work.pop() else { return };
+            let Some(at) = self.work.pop() else { break };
             if let Some(path) = self.paths.get_mut(at as usize) {
                 path.in_work = false;
             }
             let before = left(self, at);
             let more = self.flush(at);
-            none_left &= more && left(self, at) == before;
             if more {
                 self.work_later(at);
             }
+            if more && left(self, at) == before {
+                self.work_tried = self.work_tried.saturating_add(1);
+            } else {
+                (self.work_tried, self.work_refused, self.work_due) = (0, 0, 0);
+            }
         }
-        self.work_refused = if none_left { self.work_refused.saturating_add(1) } else { 0 };
+        if self.work.is_empty() {
+            (self.work_tried, self.work_refused, self.work_due) = (0, 0, 0);
+        } else if self.work_tried >= self.work.len() {
+            self.work_tried = 0;
+            if self.work_due <= self.now {
+                self.work_due = self.now.saturating_add(self.after_refusals(self.work_refused));
+                self.work_refused = self.work_refused.saturating_add(1);
+            }
+        }
     }
 
     fn next_told(&mut self) -> Option<Event> {
@@ -576,9 +595,12 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
     fn poll_at(&self) -> Option<Instant> {
         let told = !(self.done.is_empty() && self.filled.is_empty() && self.reports.is_empty());
         let at_once = (told || self.more || self.spoilt.get()).then_some(self.now);
-        let work = (!self.work.is_empty()).then(|| self.now.saturating_add(self.after_refusals(self.work_refused)));
-        let ack = self.acks.first().and_then(|at| self.paths.get(at as usize)).map(|path| path.ack_due);
-        let own = [at_once, work, ack, self.timers.first()].into_iter().flatten().min().map(Instant::from_nanos);
+        let work = (!self.work.is_empty()).then(|| self.work_due.max(self.now));
+        let own = [at_once, work, self.acks.first(), self.timers.first()]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(Instant::from_nanos);
         [own, self.raw.poll_at()].into_iter().flatten().min()
     }
 
@@ -591,7 +613,8 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         if !(self.done.is_empty() && self.filled.is_empty() && self.reports.is_empty()) || self.spoilt.get() {
             return false;
         }
-        if !self.work.is_empty() {
+        // What found no room just now is tried again when `poll_at` says, or when the rail below wakes the caller.
+        if !self.work.is_empty() && self.work_due <= self.now {
             return false;
         }
         self.raw.arm()
@@ -681,8 +704,8 @@ impl Config {
             Queue::cost(sizes.long),
             Queue::cost(sizes.slots),
             Queue::cost(sizes.coming),
-            Queue::cost(sizes.peers).saturating_mul(4),
-            Timers::cost(sizes.peers),
+            Queue::cost(sizes.peers).saturating_mul(3),
+            Timers::cost(sizes.peers).saturating_mul(2),
             16, // of a block that begins anywhere
         ]
         .into_iter()

@@ -85,7 +85,6 @@ pub(super) struct Path {
     pub top: u64,
     /// Frames that came since the last acknowledgement left.
     pub owed: u32,
-    pub ack_due: u64,
     /// Frames that came twice, as the peer is told.
     pub doubles: u16,
     /// Times that the rail had no room for it.
@@ -116,7 +115,6 @@ pub(super) struct Path {
     pub silent: bool,
 
     // Membership in queues.
-    pub in_acks: bool,
     pub in_work: bool,
     pub in_reports: bool,
 }

@@ -30,10 +30,12 @@ impl<'m> Timers<'m> {
 
     /// The earliest deadline.
     pub fn first(&self) -> Option<u64> {
-        if self.len == 0 {
-            return None;
-        }
-        self.heap.first().map(|timer| timer.due)
+        self.next().map(|(_, due)| due)
+    }
+
+    /// Whose it is, and when.
+    pub fn next(&self) -> Option<(u32, u64)> {
+        self.heap.first().filter(|_| self.len > 0).map(|timer| (timer.index, timer.due))
     }
 
     /// Sets a deadline, unless there is an earlier one.

@@ -162,6 +162,19 @@ impl Bench {
         }
     }
 
+    /// So much time passes, and no more.
+    pub fn pass(&mut self, nanos: u64) {
+        let end = self.now + nanos;
+        loop {
+            while (0..self.ends.len()).fold(false, |any, end| self.poll(end) | any) {}
+            let next = self.ends.iter().filter_map(|end| end.link.poll_at()).map(Instant::as_nanos).min();
+            if self.now == end {
+                return;
+            }
+            self.now = next.unwrap_or(end).clamp(self.now + 1, end);
+        }
+    }
+
     pub fn faults(&mut self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.shared.borrow_mut().faults);
     }

@@ -3,7 +3,7 @@
 use super::bench::{Bench, bytes};
 use super::wire::Faults;
 use crate::btl::*;
-use crate::time::{Duration, Instant};
+use crate::time::Duration;
 use std::vec;
 
 const SECOND: u64 = 1_000_000_000;
@@ -178,46 +178,5 @@ fn p15_a_dead_peer_is_noticed_in_five_seconds() {
         bench.until("it is noticed", |bench| (0..2).all(|end| is_down(bench, end).is_some()));
         let took = bench.now - since;
         assert!((3 * SECOND..5 * SECOND + SECOND / 10).contains(&took), "{took}");
-    }
-}
-
-/// The rail below has no room, as when its peer stands still: a caller that sleeps until something is due must not be woken
-/// each few microseconds to find that out, whether an acknowledgement waits or a frame.
-#[test]
-fn p3_b34_what_waits_for_room_is_tried_ever_less_often() {
-    for owes_ack in [true, false] {
-        let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
-        bench.send(0, 1, Lane::Eager, &bytes(0, 100));
-        bench.settle();
-        if owes_ack {
-            bench.send(0, 1, Lane::Eager, &bytes(1, 100));
-            while bench.ends[1].got.len() < 2 {
-                bench.poll(1);
-                bench.now += 100;
-            }
-        }
-        bench.faults(|faults| faults.busy = 1000);
-        if !owes_ack {
-            assert!(bench.try_send(1, 0, Lane::Eager, &bytes(1, 100)).is_ok());
-        }
-        let (end, mut times) = (bench.now + 100_000_000, 0);
-        while bench.now < end {
-            while bench.poll(1) {}
-            let due = bench.ends[1].link.poll_at().map_or(end, Instant::as_nanos);
-            (bench.now, times) = (due.max(bench.now + 1), times + 1);
-        }
-        assert!(times < 200, "{times} times in 100 ms");
-        bench.faults(|faults| faults.busy = 0);
-        bench.settle();
-        let mut greeting = Bench::new(2, 1, Faults { busy: 1000, ..Faults::default() }, |_| {});
-        let mut times = 0;
-        while greeting.now < 100_000_000 {
-            while greeting.poll(1) {}
-            let due = greeting.ends[1].link.poll_at().map_or(100_000_000, Instant::as_nanos);
-            (greeting.now, times) = (due.max(greeting.now + 1), times + 1);
-        }
-        assert!(times < 200, "{times} greetings in 100 ms");
-        let (from, to) = if owes_ack { (0, 1) } else { (1, 0) };
-        bench.check(from, to, if owes_ack { vec![0, 1] } else { vec![1] });
     }
 }

@@ -7,4 +7,5 @@ mod hostile;
 mod late;
 mod moves;
 mod recovery;
+mod room;
 pub(crate) mod wire;

@@ -3,7 +3,6 @@
 use super::bench::{Bench, bytes, name_of};
 use super::wire::Faults;
 use crate::btl::*;
-use crate::time::Instant;
 
 /// A round trip, without the delay of an acknowledgement.
 const TRIP: u64 = 400_000;
@@ -16,7 +15,7 @@ fn acquainted(faults: Faults) -> (Bench, u64) {
     let mut bench = Bench::new(2, 1, Faults { drop: 0, jitter: 0, ..faults }, |config| config.slots = 512);
     for number in 0..400 {
         bench.send(0, 1, Lane::Eager, &bytes(number, LEN));
-        pass(&mut bench, 20_000);
+        bench.pass(20_000);
     }
     bench.settle();
     assert_eq!(bench.ends[0].link.counters().resent, 0);
@@ -34,23 +33,10 @@ fn stream(bench: &mut Bench, from: u64, count: u64, apart: u64) -> u64 {
     for number in from..from + count {
         bench.send(0, 1, Lane::Eager, &bytes(number, LEN));
         if number + 1 < from + count {
-            pass(bench, apart);
+            bench.pass(apart);
         }
     }
     bench.now
-}
-
-/// So much time passes, and no more.
-fn pass(bench: &mut Bench, nanos: u64) {
-    let end = bench.now + nanos;
-    loop {
-        while (0..2).fold(false, |any, end| bench.poll(end) | any) {}
-        let next = bench.ends.iter().filter_map(|end| end.link.poll_at()).map(Instant::as_nanos).min();
-        if bench.now == end {
-            return;
-        }
-        bench.now = next.unwrap_or(end).clamp(bench.now + 1, end);
-    }
 }
 
 /// Goes on until so many have come; returns when that was.
@@ -59,7 +45,7 @@ fn until_got(bench: &mut Bench, count: usize) -> u64 {
         if bench.ends[1].got.len() == count {
             return bench.now;
         }
-        pass(bench, 2000);
+        bench.pass(2000);
     }
     panic!("{} of {count} have come", bench.ends[1].got.len());
 }
@@ -105,7 +91,7 @@ fn p15_a_resent_frame_that_is_lost_again_is_resent_within_two_round_trips_more()
         let (left, mut came) = (bench.now, None);
         for next in number..number + 200 {
             stream(&mut bench, next, 1, 0);
-            pass(&mut bench, 10_000);
+            bench.pass(10_000);
             if came.is_none() && bench.ends[1].got.iter().any(|(.., frame)| name_of(frame) == number) {
                 came = Some(bench.now - left);
             }

@@ -100,6 +100,8 @@ pub struct State {
     pub fuse: Option<(usize, Break)>,
     /// Nothing gets through to this end.
     pub deaf: Option<usize>,
+    /// There is no room for what is sent to these ends.
+    pub full: Vec<usize>,
     /// Hosts answer, whatever becomes of frames.
     pub hosts_answer: bool,
     pub dice: Dice,
@@ -136,6 +138,7 @@ pub fn wires(count: usize, seed: u64, faults: Faults, lossy: bool) -> Vec<Wire> 
         victims: vec![],
         fuse: None,
         deaf: None,
+        full: vec![],
         hosts_answer: false,
         dice: Dice(seed),
         packets: vec![],
@@ -258,7 +261,7 @@ impl Wire {
             return Err(SendError::Unreachable);
         }
         let busy = state.faults.busy;
-        if state.dice.chance(busy) { Err(SendError::Busy) } else { Ok(()) }
+        if state.full.contains(&(to.0 as usize)) || state.dice.chance(busy) { Err(SendError::Busy) } else { Ok(()) }
     }
 
     fn packet(&self, to: Endpoint, shape: Shape, bytes: Vec<u8>) -> Packet {
