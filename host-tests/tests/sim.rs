@@ -66,6 +66,24 @@ fn p14_p7_random_jobs_bear_whatever_breaks() {
     assert!(total.seeds < SEEDS || (total.summary.failed > 0 && total.summary.lost > 0));
 }
 
+/// With each pool at its least alone, and with all of them: all that was begun comes to its end soon after faults have stopped.
+#[test]
+fn b14_p15_pools_at_their_least_hold_nobody_up() {
+    let seeds = number("TOWLINE_SEEDS").unwrap_or(SEEDS).min(SEEDS) / 10;
+    let mut counts = Counts::default();
+    for seed in 0..seeds.max(1) {
+        for pool in (0..swarm::POOLS.len()).map(Some).chain([None]) {
+            let setting = swarm::least(seed, pool);
+            let what = pool.map_or("all", |pool| swarm::POOLS[pool]);
+            assert_eq!(setting.config.check(), Ok(()));
+            counts.add(
+                &run(setting).unwrap_or_else(|trouble| panic!("seed {seed}, {what} at the least: {trouble}")).counts,
+            );
+        }
+    }
+    assert!(counts.dropped > 0 && counts.corrupted > 0 && counts.busy_for_room > 0 && counts.partitioned > 0);
+}
+
 #[test]
 fn p15_what_is_only_delayed_still_arrives() {
     let mut counts = Counts::default();

@@ -383,7 +383,7 @@ impl Begun {
         let holds_back = rails.iter().any(|rail| matches!(rail, AnyRail::Udp(_) | AnyRail::Dyn(_)));
         let bed = Bed::make(&mut rails).map_err(|why| SetupError::System("make a wait handle", why))?;
 
-        let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet(rails)).map_err(SetupError::Memory)?;
+        let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet(rails))?;
         mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
         for (number, candidates) in (0..).zip(&choices) {
             let rank = grid.address(number).rank;

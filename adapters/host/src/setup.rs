@@ -7,6 +7,7 @@ use towline_bootstrap as bootstrap;
 use towline_core::arena::OutOfMemory;
 use towline_core::modex::RecvError;
 use towline_core::mtl::CommError;
+use towline_core::pml::{self, TooFew};
 
 /// Contexts of a job at most, all ranks together.
 pub(crate) const MOST_ADDRESSES: u32 = 1 << 20;
@@ -85,6 +86,8 @@ pub enum SetupError {
     System(&'static str, io::Error),
     /// The limits ask for more memory than there is.
     Memory(OutOfMemory),
+    /// A limit is below what an engine works with.
+    Limits(TooFew),
     /// The communicator of all ranks could not be made.
     World(CommError),
     /// The end did not come in time: some ranks still have messages for each other, or never finished.
@@ -124,6 +127,7 @@ impl fmt::Display for SetupError {
             }
             Self::System(what, why) => write!(f, "cannot {what}: {why}"),
             Self::Memory(why) => write!(f, "{why}; or ask for fewer requests and units"),
+            Self::Limits(why) => why.fmt(f),
             Self::World(why) => why.fmt(f),
             Self::Finish { waited_ms } => write!(
                 f,
@@ -140,7 +144,17 @@ impl std::error::Error for SetupError {
             Self::Bootstrap(why) => Some(why),
             Self::System(_, why) => Some(why),
             Self::Memory(why) => Some(why),
+            Self::Limits(why) => Some(why),
             _ => None,
+        }
+    }
+}
+
+impl From<pml::SetUpError> for SetupError {
+    fn from(why: pml::SetUpError) -> Self {
+        match why {
+            pml::SetUpError::Memory(why) => Self::Memory(why),
+            pml::SetUpError::Limits(why) => Self::Limits(why),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The matching transport itself.
 
 use super::communicator::{Comm, CommError, Group, State};
-use crate::arena::{Arena, OutOfMemory};
+use crate::arena::Arena;
 use crate::btl::{self, Endpoint, Peer, Unreachable};
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
 use crate::pml::{
     Config, Counters, EnableError, Envelope, Failure, Message, Mode, PARAMS, Pml, Rails, Refusal, Request, Sending,
-    Status,
+    SetUpError, Status,
 };
 use crate::pool::{Handle, Pool};
 use crate::time::Instant;
@@ -80,8 +80,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// A transport over `rails`, with tables cut from `arena`. Local: nothing is sent before a peer was added (M2).
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the arena has less than [`Mtl::bytes`] left.
-    pub fn new(config: Config, communicators: u32, arena: &mut Arena<'m>, rails: R) -> Result<Self, OutOfMemory> {
+    /// [`SetUpError`] where the arena has less than [`Mtl::bytes`] left, or where a limit is too small.
+    pub fn new(config: Config, communicators: u32, arena: &mut Arena<'m>, rails: R) -> Result<Self, SetUpError> {
         Ok(Self { pml: Pml::new(config, arena, rails)?, comms: Pool::new(arena, communicators)?, near: Near::NONE })
     }
 

@@ -8,11 +8,12 @@ use super::counters::Counters;
 use super::failover::is_disabled;
 use super::matching::Matcher;
 use super::peer::{LINKED, Link, OFF, PeerState, Standing};
+use super::pools::SetUpError;
 use super::posted::Posted;
 use super::request::{List, State};
 use super::stall::Stall;
 use super::unexpected::Unexpected;
-use crate::arena::{Arena, OutOfMemory};
+use crate::arena::Arena;
 use crate::btl::{Attributes, Capabilities, Peer, Rail, Unreachable};
 use crate::pool::Pool;
 use crate::ptl::Cache;
@@ -76,7 +77,7 @@ impl<R: Rail> Rails for &mut [R] {
 /// Unexpected memory is bounded by `unexpected` envelopes and `units` payload units of `unit_bytes` bytes. Each of
 /// `peers` peers has an equal share of both as credit: a message takes an envelope of its receiver from when it is
 /// sent until it is matched, an eager one with a payload also a unit. A peer without credit holds its messages back,
-/// and is asked for the one that a receive needs.
+/// and is asked for the one that a receive needs. How few of each are enough is told by [`Config::check`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Config {
@@ -116,7 +117,7 @@ impl Config {
     };
 
     const fn envelopes(&self) -> u32 {
-        self.unexpected.saturating_add(if self.probes == 0 { 1 } else { self.probes })
+        self.unexpected.saturating_add(self.probes)
     }
 
     /// Bytes that an engine over rails with these attributes takes from an arena at most, the requests that they want
@@ -273,8 +274,10 @@ impl<'m, R: Rails> Pml<'m, R> {
     /// An engine over `rails`, with tables cut from `arena`.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the arena has less than [`Config::bytes`] left.
-    pub fn new(config: Config, arena: &mut Arena<'m>, rails: R) -> Result<Self, OutOfMemory> {
+    /// [`SetUpError`] where the arena has less than [`Config::bytes`] left, or where a limit is too small
+    /// ([`Config::check`]).
+    pub fn new(config: Config, arena: &mut Arena<'m>, rails: R) -> Result<Self, SetUpError> {
+        config.check()?;
         let words = (config.unit_bytes as usize).div_ceil(8);
         let links = (config.peers as usize).saturating_mul(rails.count());
         // Slots are cookies of 30 bits (see `progress`), and links are index plus one.

@@ -441,7 +441,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Keeps an answer in a spare envelope, where a probe finds it.
     fn keep_answer(&mut self, rail: usize, frame: &Frame, first: First, wide: bool) -> bool {
-        if self.spares_used >= self.config.probes.max(1) {
+        if self.spares_used >= self.config.probes {
             // Another peer's answer may give way.
             let mut next = self.matcher.next_unexpected(None);
             while let Some((slot, _)) = next {
@@ -453,7 +453,7 @@ impl<R: Rails> Pml<'_, R> {
                 next = self.matcher.next_unexpected(Some(slot));
             }
         }
-        if self.spares_used >= self.config.probes.max(1) {
+        if self.spares_used >= self.config.probes {
             return false;
         }
         let Some(slot) = self.keep(rail, frame, first, Stage::Queued) else { return false };

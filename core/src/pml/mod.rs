@@ -25,6 +25,9 @@ mod lent_tests;
 mod loss_tests;
 pub mod matching;
 mod peer;
+mod pools;
+#[cfg(test)]
+mod pools_tests;
 mod posted;
 mod progress;
 #[cfg(test)]
@@ -46,6 +49,7 @@ mod unexpected;
 pub use counters::Counters;
 pub use engine::{Config, PARAMS, Pml, Rails};
 pub use failover::EnableError;
+pub use pools::{Pool, SetUpError, Share, TooFew};
 pub use request::{Failure, Mode, Request, Status};
 pub use send::{Refusal, Sending};
 pub use unexpected::{Envelope, Message};

@@ -6,7 +6,7 @@ use towline_core::btl::{Endpoint, Lost, Peer, Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Group, Mtl, Source, Tag};
 use towline_core::pml::matching::Pattern;
-use towline_core::pml::{Config, Mode, Pml, Rails, Request, Sending};
+use towline_core::pml::{Config, Mode, Pml, Pool, Rails, Request, Sending, SetUpError};
 use towline_core::time::{Duration, Instant};
 use towline_core::wire::{Kind, Match, Reason, kind};
 
@@ -55,7 +55,7 @@ fn cache(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
     }
 }
 
-fn over_loopback(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
+fn over_loopback(arena: &mut Arena<'_>) -> Result<(), SetUpError> {
     let mut wires = [0; 1024];
     let hub = Hub::new(&mut Arena::new(&mut wires), any(0), any(0), any(0))?;
     let (Some(one), Some(other)) = (hub.rail(any(0)), hub.rail(any(0))) else { return Ok(()) };
@@ -63,7 +63,7 @@ fn over_loopback(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-fn over_anything(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
+fn over_anything(arena: &mut Arena<'_>) -> Result<(), SetUpError> {
     transport(Mtl::new(config(), any(0), arena, [Opaque])?);
     let mut rails = [Opaque, Opaque, Opaque];
     let len = any(rails.len());
@@ -82,6 +82,7 @@ pub fn config() -> Config {
     let config = any(Config::SMALLEST);
     let rails = [Opaque.attributes(), Opaque.attributes()];
     let rails = rails.get(..any(rails.len())).unwrap_or(&[]);
+    keep((config.check().is_ok(), config.shares(), any(Pool::Units).least()));
     keep((config.bytes(rails), Mtl::<[Opaque; 1]>::bytes(&config, any(0), rails)));
     config
 }

@@ -1,6 +1,6 @@
 //! Jobs by seed: a random shape, random limits, a random set of faults.
 
-use towline_core::pml::Config;
+use towline_core::pml::{Config, Pool};
 
 use super::faults::{FOR_EVER, Faults, Make, Outage, Partition, Window};
 use super::job::{Death, Setting};
@@ -122,6 +122,65 @@ pub fn faulty(seed: u64) -> Setting {
     let plan = Plan::new(shape, &mut dice);
     let pace = dice.pick(&[50, 500, 5000, 20_000]);
     Setting { config, makes, links, faults, deaths, severed, calm_at, plan, pace, dice }
+}
+
+/// The pools of a job over links, each of which [`least`] can make as small as it may be.
+pub const POOLS: [&str; 10] = [
+    "requests",
+    "envelopes",
+    "units",
+    "unit bytes",
+    "probes",
+    "rail slots",
+    "frames kept",
+    "link window",
+    "link slots",
+    "deliveries",
+];
+
+/// A job with rails that lose, double, change and reorder frames, refuse them and stand still, until all of that stops; with
+/// one of the [`POOLS`] at its least, or with all of them. No node is lost.
+pub fn least(seed: u64, pool: Option<usize>) -> Setting {
+    let mut dice = Dice::new(seed ^ 0x1ea5);
+    let small = |at: usize| pool.is_none_or(|pool| pool == at);
+    let nodes = dice.between(2, 4) as u32;
+    let mut makes = makes(&mut dice);
+    linkable(&mut makes, &mut dice);
+    for make in &mut makes {
+        make.slots = if small(5) { 1 } else { 16 };
+        make.frames_kept = if small(6) { 1 } else { 8 };
+    }
+    let dead_after = 100_000_000;
+    let mut links = links(nodes, &mut dice);
+    links.dead_after = dead_after;
+    links.window = if small(7) { 4 } else { 64 };
+    links.slots = if small(8) { 1 } else { 64 * nodes };
+    links.deliveries = if small(9) { 1 } else { 64 };
+    let mut faults = Faults::reliable(&mut dice);
+    loss(&mut faults, &mut dice);
+    let rails = makes.len() as u32;
+    // Too short to be taken for a death.
+    let time = dead_after / 16;
+    faults.partitions = vec![partition(nodes, rails, time, &mut dice)];
+    faults.stalls = vec![(node(nodes, &mut dice), node(rails, &mut dice), window(time, &mut dice))];
+    let one = |at: usize, least: u32, plenty: u32| if small(at) { least } else { plenty };
+    let config = Config {
+        peers: nodes,
+        requests: one(0, Pool::Requests.least(), 64),
+        unexpected: one(1, Pool::Envelopes.least(), nodes * 64),
+        units: one(2, Pool::Units.least(), nodes * 64),
+        unit_bytes: one(3, 0, 1024),
+        probes: one(4, Pool::Spares.least(), 8),
+        seed: 0,
+        first_sequence: dice.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40]),
+    };
+    let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let longest = dice.pick(&[64, 1000, 10_000]).min(fragment * 100);
+    let shape = Shape { nodes, messages: MESSAGES / 4, window: config.requests, longest, comms: 2, wild: true };
+    let plan = Plan::new(shape, &mut dice);
+    let calm_at = Some(dice.length(time * 4));
+    let (deaths, severed) = (vec![], vec![]);
+    Setting { config, makes, links: Some(links), faults, deaths, severed, calm_at, plan, pace: 500, dice }
 }
 
 /// Links of all sizes, the smallest among them.

@@ -3,13 +3,13 @@
 //!
 //! Never run.
 
-use towline_core::arena::{Arena, OutOfMemory};
+use towline_core::arena::Arena;
 use towline_core::mtl::Mtl;
-use towline_core::pml::Rails;
+use towline_core::pml::{Rails, SetUpError};
 use towline_panic_check::engine::{config, transport};
 use towline_panic_check::{any, loopback};
 
-fn over<R: Rails>(rails: R) -> Result<(), OutOfMemory> {
+fn over<R: Rails>(rails: R) -> Result<(), SetUpError> {
     let mut room = [0; 4096];
     transport(Mtl::new(config(), any(0), &mut Arena::new(&mut room), rails)?);
     Ok(())
