@@ -46,6 +46,8 @@ pub struct Job {
     fence_open: u32,
     watches: Vec<(Name, u32)>,
     changes: VecDeque<Change>,
+    /// Ranks whose publications were replaced by those of their next incarnation, and which that is.
+    returns: VecDeque<(u32, u32)>,
     ends: Ends,
     /// The server's word to a finish or an abort came.
     acknowledged: bool,
@@ -146,6 +148,7 @@ impl Job {
             fence_open: 0,
             watches: Vec::new(),
             changes: VecDeque::new(),
+            returns: VecDeque::new(),
             ends: Ends::default(),
             acknowledged: false,
             finished: false,
@@ -397,6 +400,14 @@ impl Job {
         self.ends.heard.pop_front()
     }
 
+    /// Takes in what has arrived, without waiting, and gives the next rank that was started again and has published anew, with
+    /// its incarnation. What it published before is gone then.
+    pub fn next_return(&mut self) -> Option<(u32, u32)> {
+        // As above.
+        let _ = self.pump("question for returns");
+        self.returns.pop_front()
+    }
+
     fn mention(&mut self, kind: Kind, number: u32) -> Result<(), Error> {
         if self.finished {
             return Err(Error::Finished);
@@ -561,8 +572,12 @@ impl Job {
             return Err(Error::protocol(format!("a set of rank {rank}, which the job has not")));
         }
         let old = self.sets[rank as usize].as_deref().and_then(|set| Set::parse(set).ok());
-        if rank != self.rank() && old.is_none_or(|old| old.edition() < edition) {
+        let old = old.map(|old| old.edition());
+        if rank != self.rank() && old.is_none_or(|old| old < edition) {
             self.gone.remove(&rank);
+            if old.is_some_and(|old| old.incarnation < edition.incarnation) {
+                self.returns.push_back((rank, edition.incarnation));
+            }
             self.take_set(rank, bytes.to_vec());
         }
         Ok(())

@@ -1,13 +1,13 @@
 //! How worlds come up: join the job, open rails, exchange cards, choose, and start the engines.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use towline_bootstrap::{Environment, Job};
 use towline_core::btl::selection::{Candidate, Verdict};
-use towline_core::btl::{Endpoint, Rail, Unreachable};
+use towline_core::btl::{Endpoint, Lost, Rail, Unreachable};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
 
@@ -24,6 +24,7 @@ use crate::limits::{at_once, limits};
 use crate::memory::Mapping;
 use crate::open::{Opened, local_contexts, open};
 use crate::rails::{AnyRail, DynRail, RailSet};
+use crate::readmission;
 use crate::setup::{MOST_ADDRESSES, SetupError};
 use crate::state::State;
 use crate::threads::{Lock, Single, ThreadLevel, Threads};
@@ -252,6 +253,10 @@ impl<L: Threads> Builder<L> {
 
     /// Joins the job, and comes back when all ranks are up. A process that no launcher started is a job of its own.
     ///
+    /// One that was started again (see [`World::incarnation`]) comes back when all ranks that go on have
+    /// [taken it back](World::readmit), or with [`SetupError::NotTakenBack`] where one has not in
+    /// [time](Config::startup_timeout_ms). Ranks that are gone by then are [lost](crate::Communicator::lost) to it.
+    ///
     /// # Errors
     /// [`SetupError`] says what is missing, and whose fault it is.
     pub fn build(self) -> Result<World<L>, SetupError> {
@@ -335,12 +340,22 @@ impl<L: Threads> Builder<L> {
         cards::agree(&job)?;
         let begun = grids.into_iter().zip(opened).map(|(grid, opened)| Begun::new(&config, &job, grid, opened, limits));
         let begun = begun.collect::<Result<Vec<_>, _>>()?;
-        if contexts > 1 {
+        // One that was started again need not come where it was before.
+        if contexts > 1 && (job.incarnation() == 1 || job.fences() == 0) {
             // One of them may end before others have begun: not before all ranks have met it.
             job.fence(deadline)?;
         }
+        let (incarnation, own) = (job.incarnation(), job.rank());
         let launch = Arc::new(Launch::new(job, first));
-        begun.into_iter().map(|begun| begun.made(&launch, &config, &tunables, attendance)).collect()
+        let known = begun.first().map_or(&[][..], |begun| &begun.incarnations);
+        let again = (0..).zip(known).filter(|(rank, incarnation)| *rank != own && **incarnation > 1);
+        launch.came_up_with(again.map(|(rank, incarnation)| (rank, *incarnation)))?;
+        let made = begun.into_iter().map(|begun| begun.made(&launch, &config, &tunables, attendance));
+        let made = made.collect::<Result<Vec<Made<L>>, _>>()?;
+        if incarnation > 1 {
+            readmission::wait_to_be_taken_back(&made, &launch, deadline)?;
+        }
+        Ok(made)
     }
 }
 
@@ -351,6 +366,9 @@ struct Begun {
     world: Comm,
     everyone: Option<Comm>,
     choices: Vec<Vec<Candidate>>,
+    names: Vec<String>,
+    /// Of each rank, the one that its cards are of.
+    incarnations: Vec<u32>,
     failures: Vec<(String, String)>,
 }
 
@@ -377,8 +395,11 @@ impl Begun {
             choices.iter().any(|candidates| candidates.get(index).is_some_and(carries))
         };
         let kept: Vec<usize> = (0..rails.len()).filter(|index| used(*index)).collect();
+        let mut names = cards::names(&rails);
         let mut index = 0..;
-        rails.retain(|_| index.next().is_some_and(&used));
+        names.retain(|_| index.next().is_some_and(used));
+        let mut index = 0..;
+        rails.retain(|_| index.next().is_some_and(used));
         // Of a rail of the program's own nothing is known.
         let holds_back = rails.iter().any(|rail| matches!(rail, AnyRail::Udp(_) | AnyRail::Dyn(_)));
         let bed = Bed::make(&mut rails).map_err(|why| SetupError::System("make a wait handle", why))?;
@@ -387,6 +408,11 @@ impl Begun {
         mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
         for (number, candidates) in (0..).zip(&choices) {
             let rank = grid.address(number).rank;
+            if candidates.iter().all(|candidate| candidate.for_messages().is_none()) {
+                // Gone before this process came up: nothing of it is to come.
+                mtl.pml().lose_peer(grid.peer(number), Lost::Closed);
+                continue;
+            }
             let reach = |rail: usize, _: &mut AnyRail| -> Result<Endpoint, Unreachable> {
                 let candidate = kept.get(rail).and_then(|index| candidates.get(*index));
                 candidate.and_then(Candidate::for_messages).ok_or(Unreachable::NoCard)
@@ -414,7 +440,8 @@ impl Begun {
         let peers = (grid.contexts > 1).then(|| (0..grid.total()).map(|number| grid.peer(number).0).collect());
         let everyone = peers.map(|peers| engine.add_group(EVERYONE, peers, grid.own_number())).transpose();
         let everyone = everyone.map_err(SetupError::World)?;
-        Ok(Self { engine, grid, world, everyone, choices, failures })
+        let incarnations = (0..grid.ranks).map(|rank| job.incarnation_of(rank).unwrap_or(0)).collect();
+        Ok(Self { engine, grid, world, everyone, choices, names, incarnations, failures })
     }
 
     fn made<L: Threads>(
@@ -424,7 +451,8 @@ impl Begun {
         tunables: &[Tunable],
         attendance: Attendance,
     ) -> Result<Made<L>, SetupError> {
-        self.engine.absent = (self.grid.total() > 1).then(|| Absent::new(Arc::clone(launch), self.grid));
+        self.engine.absent =
+            (self.grid.total() > 1).then(|| Absent::new(Arc::clone(launch), self.grid, self.incarnations));
         let (thread, attended) = attendance.settled(&self.engine.mtl.rails().0);
         let engine = L::Cell::new(self.engine, thread);
         let engine = engine.map_err(|why| SetupError::System("make what threads wait with", why))?;
@@ -434,7 +462,8 @@ impl Begun {
             launch: Arc::clone(launch),
             config: config.clone(),
             tunables: tunables.to_vec(),
-            choices: self.choices,
+            choices: Mutex::new(self.choices),
+            names: self.names,
             failures: self.failures,
             attended,
             finished: AtomicBool::new(false),

@@ -1,6 +1,6 @@
 //! What ranks tell each other when they come up: their number of contexts, their limits, and the cards of their rails.
 
-use towline_bootstrap::Job;
+use towline_bootstrap::{Error, Job};
 use towline_core::btl::selection::{Candidate, Report, select};
 use towline_core::btl::{Peer, Rail, Unreachable};
 use towline_core::modex::{Component, Version};
@@ -15,6 +15,8 @@ use crate::setup::SetupError;
 const ENGINE: &str = "engine";
 /// The component under which the number of contexts is published.
 const CONTEXTS: &str = "contexts";
+/// The component under which a rank tells which others, started again, it has taken back: rank and incarnation of each.
+const TAKEN_BACK: &str = "taken back";
 
 pub(crate) fn component(name: &str) -> Component<'_> {
     let version = Version::new(1, 0, 0);
@@ -22,7 +24,7 @@ pub(crate) fn component(name: &str) -> Component<'_> {
 }
 
 /// The names under which the cards of a context's rails are published: their own, and their number among those of that name.
-fn names(rails: &[AnyRail]) -> Vec<String> {
+pub(crate) fn names(rails: &[AnyRail]) -> Vec<String> {
     let name = |(index, rail): (usize, &AnyRail)| {
         let name = rail.attributes().name;
         let before = rails[..index].iter().filter(|other| other.attributes().name == name).count();
@@ -50,6 +52,20 @@ pub(crate) fn publish(job: &mut Job, contexts: &[Opened], limits: &pml::Config) 
         job.publish(&component(&name), &cards)?;
     }
     Ok(())
+}
+
+/// Tells ranks that were started again that this one has taken them back.
+pub(crate) fn publish_taken_back(job: &mut Job, ranks: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
+    let words = ranks.flat_map(|(rank, incarnation)| [rank, incarnation]);
+    let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+    job.publish(&component(TAKEN_BACK), &bytes)
+}
+
+/// Whether `by` has taken back a rank in this incarnation.
+pub(crate) fn has_taken_back(job: &Job, by: u32, (rank, incarnation): (u32, u32)) -> bool {
+    let words = job.card(&component(TAKEN_BACK), by).unwrap_or_default();
+    let wanted = [rank.to_le_bytes(), incarnation.to_le_bytes()].concat();
+    words.as_chunks::<8>().0.iter().any(|pair| pair[..] == wanted[..])
 }
 
 /// The card of a context among those that its rank published.
@@ -92,31 +108,51 @@ pub(crate) fn params(job: &Job, rank: u32) -> Result<&[u8], SetupError> {
 }
 
 /// Chooses a context's rails for each address, in order of their numbers. Candidates are in the order of the rails, the loop
-/// last.
+/// last. A rank that was started again may find that others are gone: nothing leads to these.
 pub(crate) fn choose(job: &Job, grid: Grid, rails: &mut [AnyRail]) -> Result<Vec<Vec<Candidate>>, SetupError> {
     let names = names(rails);
     let mut choices = Vec::with_capacity(grid.total() as usize);
     for number in 0..grid.total() {
-        let (address, peer) = (grid.address(number), grid.peer(number));
-        let mut candidates: Vec<_> = rails.iter().map(|rail| Candidate::of(rail.attributes())).collect();
-        let taken = select(&mut candidates, |index| match &mut rails[index] {
-            AnyRail::Loopback(_) if address != grid.own => Err(Unreachable::OtherProcess),
-            AnyRail::Loopback(rail) => {
-                let card = rail.card().to_vec();
-                rail.add_peer(peer, &card)
-            }
-            rail => {
-                let cards = job.card(&component(&names[index]), address.rank).map_err(|_| Unreachable::NoCard)?;
-                rail.add_peer(peer, card_of(cards, address.index).ok_or(Unreachable::NoCard)?)
-            }
-        });
-        if taken == 0 {
+        let candidates = choose_one(job, grid, number, &names, rails);
+        let reached = candidates.iter().any(|candidate| candidate.for_messages().is_some());
+        let rank = grid.address(number).rank;
+        if !reached && (job.incarnation() == 1 || rank == grid.own.rank) {
             let report = Report { peer: Peer(number), rails: &candidates }.to_string();
-            return Err(SetupError::Unreachable { rank: address.rank, report });
+            return Err(SetupError::Unreachable { rank, report });
         }
         choices.push(candidates);
     }
     Ok(choices)
+}
+
+/// Chooses a context's rails for one address, by what its rank has published under their names.
+pub(crate) fn choose_one(
+    job: &Job,
+    grid: Grid,
+    number: u32,
+    names: &[String],
+    rails: &mut [AnyRail],
+) -> Vec<Candidate> {
+    let (address, peer) = (grid.address(number), grid.peer(number));
+    let mut candidates: Vec<_> = rails.iter().map(|rail| Candidate::of(rail.attributes())).collect();
+    select(&mut candidates, |index| match &mut rails[index] {
+        AnyRail::Loopback(_) if address != grid.own => Err(Unreachable::OtherProcess),
+        AnyRail::Loopback(rail) => {
+            let card = rail.card().to_vec();
+            rail.add_peer(peer, &card)
+        }
+        _ if job.incarnation() > 1 && job.is_gone(address.rank) => Err(Unreachable::NoCard),
+        rail => {
+            let cards = job.card(&component(&names[index]), address.rank).map_err(|_| Unreachable::NoCard)?;
+            rail.add_peer(peer, card_of(cards, address.index).ok_or(Unreachable::NoCard)?)
+        }
+    });
+    candidates
+}
+
+/// Whether a rank has as many contexts as this one.
+pub(crate) fn has_contexts(job: &Job, rank: u32, contexts: u32) -> bool {
+    job.card(&component(CONTEXTS), rank).is_ok_and(|bytes| bytes == contexts.to_le_bytes())
 }
 
 #[cfg(test)]

@@ -245,6 +245,19 @@ impl<L: Threads> Communicator<L> {
         (0..self.place.size).filter(lost).collect()
     }
 
+    /// Ranks whose process was started again by the launcher, and that this one has not [taken back](crate::World::readmit)
+    /// yet, whether it has noticed that they were lost or not. Does not wait.
+    ///
+    /// ```
+    /// assert!(towline::init()?.returned().is_empty());
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn returned(&self) -> Vec<u32> {
+        let returned = self.place.context.returned();
+        let is_one = |rank: &u32| self.place.address(*rank).is_some_and(|address| returned.contains(&address.rank));
+        if returned.is_empty() { Vec::new() } else { (0..self.place.size).filter(is_one).collect() }
+    }
+
     /// Why a rank was lost; `None` of one that was not, or that does not exist.
     ///
     /// ```

@@ -22,6 +22,7 @@
 //! | columns and other parts of buffers | [`View`], [`ViewMut`], [`vector`], [`Layout`] |
 //! | one context for each thread | [`Builder::contexts`], [`Context`], [`everyone`](World::everyone) |
 //! | several threads on one context, a progress thread | [`Builder::threads`], [`Multiple`], [`Builder::progress_thread`](Builder::progress_thread) |
+//! | go on with a rank that was started again | [`returned`](Communicator::returned), [`readmit`](World::readmit), [`incarnation`](World::incarnation) |
 //! | all together | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`split`](Communicator::split) |
 //!
 //! Memory in flight cannot be freed or changed by safe code: blocking calls borrow it, a scope waits for all that began in
@@ -58,6 +59,7 @@ mod owned;
 mod parker;
 mod probed;
 mod rails;
+mod readmission;
 mod scope;
 mod seam;
 mod setup;
@@ -86,6 +88,7 @@ pub use message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
 pub use owned::{Buffer, BufferMut, ReceivingOwned, SendingOwned};
 pub use probed::Message;
 pub use rails::{AnyRail, DynRail};
+pub use readmission::ReadmitError;
 pub use scope::{Received, Scope, Sent};
 pub use setup::SetupError;
 pub use threads::{Multiple, Single, Takes, ThreadLevel, Threads};

@@ -75,6 +75,13 @@ pub enum SetupError {
     },
     /// A rail of the program's own that was made for one context was to serve several.
     OwnRail,
+    /// This rank was started again, and others have not taken it back: see [`World::readmit`](crate::World::readmit).
+    NotTakenBack {
+        /// Which ones.
+        ranks: Vec<u32>,
+        /// How long it waited for them.
+        waited_ms: u64,
+    },
     /// No transport reaches a rank.
     Unreachable {
         /// Which rank.
@@ -121,6 +128,11 @@ impl fmt::Display for SetupError {
             }
             Self::OwnRail => f.write_str(
                 "a rail of `Builder::rail` serves one context: give each context one with `Builder::rail_for_each`",
+            ),
+            Self::NotTakenBack { ranks, waited_ms } => write!(
+                f,
+                "this rank was started again, and within {waited_ms} ms ranks {ranks:?} have not taken it back: have them \
+                 call `World::readmit`, or raise TOWLINE_STARTUP_TIMEOUT_MS"
             ),
             Self::Unreachable { rank, report } => {
                 write!(f, "no transport reaches rank {rank} ({report}): allow another one, or check the network")

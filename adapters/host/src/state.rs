@@ -1,7 +1,7 @@
 //! The state of a context: one address in the job, its engine, and the way to its launcher. Used by one thread.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use towline_core::btl::Peer;
 use towline_core::btl::selection::{Candidate, Report};
@@ -24,7 +24,9 @@ pub(crate) struct State<L: Sharing> {
     pub config: Config,
     pub tunables: Vec<Tunable>,
     /// For each address, in order of their numbers, what came of each transport.
-    pub choices: Vec<Vec<Candidate>>,
+    pub choices: Mutex<Vec<Vec<Candidate>>>,
+    /// The names under which the cards of the rails in use are published, in their order.
+    pub names: Vec<String>,
     /// Transports that do not work here, and why.
     pub failures: Vec<(String, String)>,
     /// What is to be told of the progress thread.
@@ -52,7 +54,8 @@ impl<L: Sharing> State<L> {
             let choice = Report { peer: Peer(number as u32), rails };
             format!("{choice}{}", engine.mtl.rails().long_messages(rails))
         };
-        let lines = self.choices.iter().enumerate().map(line);
+        let choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = choices.iter().enumerate().map(line);
         let failures = self.failures.iter().map(|(name, why)| format!("{name} does not work here: {why}"));
         failures.chain(lines).chain(self.attended.clone()).collect()
     }

@@ -124,6 +124,57 @@ impl<L: Threads> World<L> {
         self.everyone.as_ref().unwrap_or(&self.all)
     }
 
+    /// Which life of this rank its process is: 1, or more where the launcher has started it again after an earlier one was
+    /// killed or failed (`towline run --restart`). Then it is to take up the work of the earlier one, of which it has nothing:
+    /// no communicator but the world, and no message.
+    ///
+    /// ```
+    /// assert_eq!(towline::init()?.incarnation(), 1);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn incarnation(&self) -> u32 {
+        self.context().launch.incarnation()
+    }
+
+    /// Takes a rank back whose process was started again, and gives its incarnation; waits for up to `timeout` until it is there.
+    ///
+    /// From then on messages go to its new process and come from it, by new connections, and both sides count and match from
+    /// the start: of the old process nothing is received any more, also what had come from it and was not received, and the new
+    /// one gets nothing that was sent before. Operations with the old process end with
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed), now at the latest: a rank that is back has died before, whether anybody
+    /// had noticed or not. Others are untouched. Receives from [any source](crate::Any) that are posted end so, too, unless the
+    /// death was noticed and [acknowledged](Communicator::acknowledge_failures) before; those that are posted from now on do
+    /// not, as far as this rank's death is the reason.
+    ///
+    /// What the ranks do together works again when all that are left have taken it back, and begin at the same point: they agree
+    /// on it, since a collective operation may have ended well at one and with an error at another. The new process comes back
+    /// from [`build`](crate::Builder::build) when all have called this (each with the same care as a collective call: who waits for
+    /// the rank in another operation, and keeps a third one waiting that has not taken it back, keeps all). It is in the world, and
+    /// in [`everyone`](Self::everyone), under its old rank. It is not in communicators that others have made by
+    /// [`dup`](Communicator::dup) and [`split`](Communicator::split) before: what is sent there to its rank waits for ever. Drop
+    /// them, and make new ones together.
+    ///
+    /// Where there are several contexts, each of them calls this for itself, and the rank is told when all have. In MPI's words:
+    /// what ULFM leaves to spawning and merging, under the old rank, and without a shrunk communicator in between.
+    ///
+    /// ```no_run
+    /// # fn work(world: &towline::World) -> Result<(), towline::Error> { world.barrier() }
+    /// use std::time::Duration;
+    ///
+    /// let world = towline::init()?; // in its second life, when the others have taken it back
+    /// while let Err(towline::Error::PeerFailed { rank }) = work(&world) {
+    ///     world.readmit(rank, Duration::from_secs(60))?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReadmitError`](crate::ReadmitError): the rank is not back in time, or not to be reached; it stays as it was, or lost,
+    /// and this may be called again.
+    pub fn readmit(&self, rank: u32, timeout: std::time::Duration) -> Result<u32, crate::ReadmitError> {
+        self.context().readmit(rank, timeout)
+    }
+
     /// Takes in what arrived and sends what waits, without waiting. Tells how many events there were.
     ///
     /// ```

@@ -88,15 +88,28 @@ impl<'m> State<'m> {
         self.failed = self.broken;
     }
 
-    /// A member that failed is back.
-    pub fn restore(&mut self, peer: Peer) {
+    /// Whether it is this member that failed last, as far as is known.
+    pub fn misses(&self, peer: Peer) -> bool {
         let link = peer.0.wrapping_add(1);
+        self.broken == link || self.failed == link
+    }
+
+    /// The member that failed last is back; `other` is not.
+    pub fn restore(&mut self, peer: Peer, other: Option<Peer>) {
+        let (link, other) = (peer.0.wrapping_add(1), other.map_or(0, |other| other.0.wrapping_add(1)));
         if self.broken == link {
-            self.broken = 0;
+            self.broken = other;
         }
+        // Whether that one was acknowledged nobody knows any more: to be told once more is better than never.
         if self.failed == link {
-            self.failed = 0;
+            self.failed = other;
         }
+    }
+
+    /// The peers of all ranks.
+    pub fn members(&self) -> impl Iterator<Item = Peer> + use<'m> {
+        let table = self.table().iter().map(|peer| Peer(*peer));
+        (0..self.world).map(Peer).chain(table)
     }
 
     /// The member that failed last.

@@ -296,3 +296,32 @@ fn p7_receives_from_any_source_end_where_a_member_fails_until_that_is_acknowledg
     assert_eq!(world[0].test(patient), None);
     assert_eq!(into[3], *b"last");
 }
+
+#[test]
+fn p7_a_member_that_is_back_does_not_hide_another_that_is_not() {
+    let (mut world, comm) = world(3);
+    let params = world[1].params();
+    let at_zero = &mut world[0];
+    // One that was never known, or was forgotten, is lost as well: nothing leads to it.
+    at_zero.del_peer(Peer(1));
+    at_zero.pml().lose_peer(Peer(1), Lost::Broken);
+    at_zero.progress(Instant::ZERO);
+    assert_eq!(
+        (at_zero.failed(comm, Source::Rank(1)), at_zero.pml().why_lost(Peer(1))),
+        (Some(Peer(1)), Some(Lost::Broken))
+    );
+    at_zero.pml().lose_peer(Peer(2), Lost::Broken);
+    at_zero.progress(Instant::ZERO);
+    assert_eq!((at_zero.failed(comm, Source::Any), at_zero.broken(comm)), (Some(Peer(2)), Some(Peer(2))));
+    let reach = |at: u32| move |_, rail: &mut Observed| rail.add_peer(Peer(at), &at.to_le_bytes());
+    at_zero.add_peer(Peer(2), &params, reach(2)).unwrap();
+    assert_eq!((at_zero.failed(comm, Source::Any), at_zero.broken(comm)), (Some(Peer(1)), Some(Peer(1))));
+    at_zero.add_peer(Peer(1), &params, reach(1)).unwrap();
+    assert_eq!((at_zero.failed(comm, Source::Any), at_zero.broken(comm)), (None, None));
+    // One that came to its end is not missed.
+    at_zero.pml().lose_peer(Peer(1), Lost::Closed);
+    at_zero.pml().lose_peer(Peer(2), Lost::Broken);
+    at_zero.progress(Instant::ZERO);
+    at_zero.add_peer(Peer(2), &params, reach(2)).unwrap();
+    assert_eq!((at_zero.failed(comm, Source::Any), at_zero.broken(comm)), (None, None));
+}

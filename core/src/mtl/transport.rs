@@ -113,8 +113,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
 
     fn restore(&mut self, peer: Peer) {
         for slot in 0..self.comms.capacity() {
-            if let Some(state) = self.comms.at_mut(slot) {
-                state.restore(peer);
+            if let Some(state) = self.comms.at_mut(slot).filter(|state| state.misses(peer)) {
+                // Its failure may have covered that of another one, which is not back.
+                let pml = &self.pml;
+                let other = state.members().find(|other| *other != peer && pml.is_missed(*other));
+                state.restore(peer, other);
             }
         }
     }

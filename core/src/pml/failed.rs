@@ -5,13 +5,18 @@ use super::engine::{Pml, Rails};
 use super::matching::{ANY, Pattern};
 use super::peer::{FAILED_NEWS, Standing};
 use super::request::{Outcome, Phase, Request};
-use crate::btl::Peer;
+use crate::btl::{Lost, Peer};
 
 impl<R: Rails> Pml<'_, R> {
     /// Whether a peer was lost: nothing can be sent to it, and no more comes from it.
     #[inline]
     pub(crate) fn is_lost(&self, peer: Peer) -> bool {
         self.peers.get(peer.0 as usize).is_some_and(|state| state.standing == Standing::Lost)
+    }
+
+    /// Whether a peer was lost otherwise than by coming to its end in good order, and is not back.
+    pub(crate) fn is_missed(&self, peer: Peer) -> bool {
+        self.why_lost(peer).is_some_and(|why| why != Lost::Closed)
     }
 
     /// Whether [`next_failed`](Self::next_failed) has news.

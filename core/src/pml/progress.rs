@@ -124,8 +124,13 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Gives a peer up of which the caller knows by other ways that it is gone: as if its rails had reported it lost.
+    /// Gives a peer up of which the caller knows by other ways that it is gone: as if its rails had reported it lost. Also one
+    /// that was never added, since nothing leads to it any more.
     pub fn lose_peer(&mut self, peer: Peer, why: Lost) {
+        // No rail knows one that is unknown here, and nothing of it is under way.
+        if let Some(state) = self.peers.get_mut(peer.0 as usize).filter(|state| state.standing == Standing::Unknown) {
+            state.standing = Standing::Up;
+        }
         self.lost(peer, why);
     }
 
