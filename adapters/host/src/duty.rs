@@ -63,10 +63,10 @@ impl<At: Copy> Duty<At> {
     }
 
     /// Whether the progress thread leaves the engine to callers: one polls, or did so since this was last asked and nobody
-    /// waits. They come and go quickly.
+    /// waits; they come and go quickly. Or one lay down while the progress thread ran code of users.
     pub fn is_left_to_callers(&mut self) -> bool {
         let was_polled = std::mem::take(&mut self.was_polled);
-        self.is_polled() || (was_polled && self.parked.is_empty())
+        self.is_polled() || self.asleep.is_some() || (was_polled && self.parked.is_empty())
     }
 
     /// This thread lets the lock go for a moment, in the middle of a turn.

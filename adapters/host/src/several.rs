@@ -1,12 +1,15 @@
 //! An engine that several threads share: the lock, and how threads wait without it. [`duty`](crate::duty) tells who does what.
 
+use std::any::Any;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context as TaskContext, Poll, RawWakerVTable, Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,7 +18,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use towline_core::time::{Duration as EngineDuration, Instant};
 
 use crate::duty::{Charge, Duty};
-use crate::engine::{Done, Engine, Entry, Orphan};
+use crate::engine::{Done, Engine, Entry};
 use crate::idle::{Bed, Idle, LONGEST_NAP, Step};
 use crate::parker::{self, Parker};
 use crate::state::no_unwind;
@@ -48,14 +51,14 @@ struct Room {
     lost: u64,
     /// The engine is one thread's, beside the progress thread: others free no buffers, which may not be able to leave it.
     for_one: bool,
-    /// Buffers that the progress thread has left to that thread.
-    left: Vec<Orphan>,
+    /// What is to be done with code of users, by any thread that may, once it has told those who wait.
+    outside: VecDeque<Done>,
 }
 
 // SAFETY: as for a `Context` on its way to its thread: everything in an engine was made for it and is reached through it
 // alone, so whoever holds the lock is the only one. Rails of the program's own are `Send`, since the builder takes no others
 // at this level, nor where a world of one thread has a progress thread; buffers of users that the engine may have to free are,
-// by the bound `Takes` of the operations that give them, or are `left` to the only thread of users there is.
+// by the bound `Takes` of the operations that give them, or are left to the only thread of users there is.
 unsafe impl Send for Room {}
 
 /// Wakes whoever sleeps for all.
@@ -145,7 +148,7 @@ impl Several {
                 probes: Vec::new(),
                 lost: 0,
                 for_one,
-                left: Vec::new(),
+                outside: VecDeque::with_capacity(64), // as for those who wait
             }),
             bed,
             bell: Arc::new(Bell(bell)),
@@ -166,7 +169,7 @@ impl Drop for Several {
 impl Shared {
     #[inline]
     fn hold(&self) -> Guard<'_> {
-        Guard { shared: self, room: self.room.lock(), more_follows: false, is_thread: false }
+        Guard { shared: self, room: self.room.lock(), more_follows: false, is_thread: false, panic: None }
     }
 }
 
@@ -179,6 +182,8 @@ pub(crate) struct Guard<'a> {
     more_follows: bool,
     /// The progress thread has it.
     is_thread: bool,
+    /// Code of users panicked. That goes on once the engine is free, so when what this thread began is over.
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 impl Deref for Guard<'_> {
@@ -200,7 +205,19 @@ impl DerefMut for Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
+        self.tell();
         self.take_leave();
+        if let Some(panic) = self.panic.take() {
+            go_on(panic);
+        }
+    }
+}
+
+#[cold]
+fn go_on(panic: Box<dyn Any + Send>) {
+    // The process would end for a second one; this one has been reported as well.
+    if !std::thread::panicking() {
+        resume_unwind(panic);
     }
 }
 
@@ -240,6 +257,26 @@ impl Guard<'_> {
         value
     }
 
+    /// Runs code of users, which may use the context, wait in it or for other threads, and panic. Others look after the engine
+    /// meanwhile, as if this thread had gone: what it found before may not be so any more.
+    #[cold]
+    fn outside(&mut self, f: impl FnOnce()) {
+        let thread = if self.is_thread { self.room.duty.thread().cloned() } else { None };
+        if self.is_thread {
+            self.room.duty.set_thread(None);
+        }
+        self.take_leave();
+        let result = MutexGuard::unlocked(&mut self.room, || catch_unwind(AssertUnwindSafe(f)));
+        if self.is_thread {
+            self.room.duty.set_thread(thread);
+        }
+        match result {
+            Ok(()) => {}
+            Err(panic) if self.is_thread => resume_unwind(panic), // nobody would hear of it: the process ends
+            Err(panic) => drop(self.panic.get_or_insert(panic)),
+        }
+    }
+
     /// Lets those have the engine who wait for the lock.
     #[inline]
     fn make_way(&mut self) {
@@ -272,13 +309,10 @@ impl Guard<'_> {
 
     /// Sleeps for all, until something comes, unless something is here.
     fn sleep(&mut self, awaited: &Awaited<'_>, now: Instant, span: EngineDuration, until: Option<Instant>) {
-        self.register(awaited, Call::Bell(Arc::clone(&self.shared.bell)));
-        // What is awaited may have come since it was last looked for: then the bell rings.
-        self.tell();
-        // Users' code may have run in there, and others meanwhile. From here on the lock is not let go.
-        let alone = !self.room.duty.is_polled() && self.room.duty.bed_is_free();
-        if alone
-            && !awaited.is_over()
+        if !self.register(awaited, Call::Bell(Arc::clone(&self.shared.bell))) {
+            return;
+        }
+        if !awaited.is_over()
             && let Some(most) = self.arm(span)
         {
             let (shared, until) = (self.shared, self.sleep_until(now, most, until));
@@ -308,7 +342,9 @@ impl Guard<'_> {
         };
         let timeout = until.map(|until| Duration::from_nanos(until.since(self.clock.renew()).as_nanos()));
         let parker = parker::own();
-        self.register(awaited, Call::Parker(Arc::clone(&parker)));
+        if !self.register(awaited, Call::Parker(Arc::clone(&parker))) {
+            return;
+        }
         self.room.duty.park(&parker);
         self.take_leave();
         if !awaited.is_over() {
@@ -319,20 +355,29 @@ impl Guard<'_> {
         self.clock.renew_coarsely();
     }
 
-    /// Has this thread told when the awaited is there.
-    fn register(&mut self, awaited: &Awaited<'_>, call: Call) {
+    /// Has this thread told when the awaited is there. False where code of users had to run first, which may have waited as
+    /// this thread, or let others end what it waits for: then all is to be looked at anew. From this on the lock is not let go.
+    #[must_use]
+    fn register(&mut self, awaited: &Awaited<'_>, call: Call) -> bool {
+        if self.tell() {
+            return false;
+        }
         match awaited {
             Awaited::Request(request) => {
-                let former = self.beside.entries.insert(request.to_bits(), Entry::Thread(call));
-                self.mtl.pml().notify(*request);
-                if let Some(former) = former {
-                    self.aside(|| drop(former)); // code of users
+                if let Some(former) = self.beside.entries.remove(&request.to_bits()) {
+                    self.outside(|| drop(former));
+                    return false;
                 }
+                self.beside.entries.insert(request.to_bits(), Entry::Thread(call));
+                self.mtl.pml().notify(*request);
             }
             Awaited::Message(pattern) => self.room.probes.push((*pattern, call)),
             Awaited::Anything => {}
             Awaited::Alarm(alarm) => alarm.asleep.store(true, Ordering::SeqCst),
         }
+        // What is awaited may have come since it was last looked for: then this thread is called at once.
+        self.tell();
+        true
     }
 
     fn unregister(&mut self, awaited: &Awaited<'_>, parker: Option<&Arc<Parker>>) {
@@ -351,30 +396,34 @@ impl Guard<'_> {
         }
     }
 
-    /// Tells those whose requests are over, and those whose message came.
+    /// Tells those whose requests are over, and those whose message came. Whether code of users ran, and others may have had
+    /// the engine meanwhile.
     #[inline]
-    fn tell(&mut self) {
-        if !self.beside.entries.is_empty() {
-            self.tell_all();
-        }
+    fn tell(&mut self) -> bool {
+        let ran = (!self.beside.entries.is_empty() || !self.room.outside.is_empty()) && self.tell_all();
         if !self.room.probes.is_empty() {
             self.tell_probes();
         }
-        if !self.room.left.is_empty() && !self.is_thread {
-            let left = std::mem::take(&mut self.room.left);
-            self.aside(|| drop(left)); // code of users
-        }
+        ran
     }
 
     #[cold]
-    fn tell_all(&mut self) {
-        while let Some(done) = self.next_done() {
-            match done {
-                Done::Call(call) => call.call(),
-                Done::Free(orphan) if self.is_thread && self.room.for_one => self.room.left.push(orphan),
-                // Code of users, which may use the context.
-                done => self.aside(|| done.run()),
+    fn tell_all(&mut self) -> bool {
+        let mut ran = false;
+        loop {
+            // First all threads, who may be what the code of users waits for.
+            while let Some(done) = self.next_done() {
+                match done {
+                    Done::Call(call) => call.call(),
+                    Done::Wake(waker) if is_alarm(&waker) => waker.wake(),
+                    done => self.room.outside.push_back(done),
+                }
             }
+            let leaves = self.is_thread && self.room.for_one;
+            let mine = self.room.outside.iter().position(|done| !leaves || !matches!(done, Done::Free(_)));
+            let Some(done) = mine.and_then(|at| self.room.outside.remove(at)) else { return ran };
+            self.outside(|| done.run());
+            ran = true;
         }
     }
 
@@ -394,7 +443,6 @@ impl Guard<'_> {
     /// Before the lock is let go.
     #[inline]
     fn take_leave(&mut self) {
-        self.tell();
         if self.holds_back && !self.more_follows {
             self.mtl.pml().flush();
         }
@@ -474,6 +522,14 @@ pub(crate) struct Alarm {
     bell: Arc<Bell>,
 }
 
+/// What wakers of alarms have in common.
+static ALARMS: OnceLock<&RawWakerVTable> = OnceLock::new();
+
+/// Whether it can be told under the lock, since no code of users runs.
+fn is_alarm(waker: &Waker) -> bool {
+    ALARMS.get().is_some_and(|alarms| std::ptr::eq(*alarms, waker.vtable()))
+}
+
 impl Awaited<'_> {
     /// Whether it can be seen from here that what is awaited is there.
     fn is_over(&self) -> bool {
@@ -502,6 +558,7 @@ pub(crate) fn block_on<F: Future>(several: &Several, future: F) -> F::Output {
     let (rung, asleep) = (AtomicBool::new(true), AtomicBool::new(false));
     let alarm = Arc::new(Alarm { rung, asleep, parker: parker::own(), bell });
     let waker = Waker::from(Arc::clone(&alarm));
+    ALARMS.get_or_init(|| waker.vtable());
     let mut task = TaskContext::from_waker(&waker);
     let mut future = pin!(future);
     let mut idle = Idle::default();
