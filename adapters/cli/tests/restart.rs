@@ -171,7 +171,9 @@ fn survivor(world: &World) {
     assert_eq!(world.recv(Any, 900, &mut word).unwrap().source, VICTIM);
     assert_eq!(word, LAST);
     let (before, after) = (before.unwrap(), held());
-    assert!(after.0 <= before.0 && after.1 <= before.1, "descriptors and segments: {before:?}, now {after:?}");
+    // Boards of all, and rings for short and for long messages, which there need not be, in both directions.
+    let segments = before.1.max(3 + 2 * 4);
+    assert!(after.0 <= before.0 && after.1 <= segments, "descriptors and segments: {before:?}, now {after:?}");
 }
 
 /// What this process holds of the system: descriptors, and segments that are mapped.
