@@ -232,7 +232,7 @@ macro_rules! forward_rail {
             shape: $crate::btl::Shape,
             header: &[u8],
             body: $crate::convertor::Span,
-            cookie: $crate::btl::Cookie,
+            cookie: ::core::option::Option<$crate::btl::Cookie>,
         ) -> ::core::result::Result<$crate::btl::Sent, $crate::btl::SendError> {
             // SAFETY: passed on from the caller.
             $via!(self, rail => unsafe { rail.send_moved(to, origin, shape, header, body, cookie) })

@@ -30,8 +30,8 @@ pub struct Orphan {
     /// Its body: readable until it is rehomed.
     pub body: Span,
     /// Given where the sender waits for [`Event::Sent`](super::Event::Sent). Without it the body is the link's own copy, which
-    /// goes with [`rehomed`](super::Rail::rehomed), so it must be one that the next link copies as well: of no more than
-    /// [`COPIED`](super::rail::COPIED) bytes.
+    /// goes with [`rehomed`](super::Rail::rehomed), so that the next link has to copy it as well:
+    /// [`send_moved`](super::Rail::send_moved) without a cookie does.
     pub cookie: Option<Cookie>,
 }
 

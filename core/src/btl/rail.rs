@@ -273,8 +273,9 @@ pub trait Rail {
         let _ = (to, origin);
     }
 
-    /// As [`send`](Self::send), for a frame that was given to another link first; the peer gets it as [`Event::Moved`].
-    /// Rails that are no links answer [`SendError::Unreachable`].
+    /// As [`send`](Self::send), for a frame that was given to another link first; the peer gets it as [`Event::Moved`]. Without
+    /// a cookie the body is copied, however long it is, and may go when this returns. Rails that are no links answer
+    /// [`SendError::Unreachable`].
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -288,7 +289,7 @@ pub trait Rail {
         shape: Shape,
         header: &[u8],
         body: Span,
-        cookie: Cookie,
+        cookie: Option<Cookie>,
     ) -> Result<Sent, SendError> {
         let _ = (to, origin, shape, header, body, cookie);
         Err(SendError::Unreachable)

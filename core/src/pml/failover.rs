@@ -22,7 +22,6 @@ use super::stall::HEARD;
 use crate::btl::{Claim, Cookie, Delivery, Endpoint, Frame, Lane, Lost, Origin, Orphan, Peer, Rail, Sent};
 use crate::convertor::Span;
 use crate::error::Blame;
-use crate::pool::Handle;
 use crate::{ptl, wire};
 
 /// Why a rail was neither enabled nor disabled.
@@ -277,7 +276,6 @@ impl<R: Rails> Pml<'_, R> {
         let links = self.peers.get(peer as usize)?.links as usize;
         let bulk = orphan.shape.lane == Lane::Bulk;
         let header = orphan.header.get(..orphan.shape.header as usize)?;
-        let cookie = orphan.cookie.unwrap_or(Cookie(Handle::NONE.to_bits()));
         let mut tried = None;
         loop {
             let order = |(place, link): (usize, &Link)| (if bulk { link.share } else { 0 }, place);
@@ -286,9 +284,16 @@ impl<R: Rails> Pml<'_, R> {
             let link = *self.row(peer).nth(next.1)?;
             let rail = self.rails.rail_mut(link.rail as usize)?;
             // SAFETY: the body is readable until the frame is rehomed, which follows; where it is sent in place, it is the
-            // user's, who leaves it as it is until the request of the cookie is done. Any other is so short that it is copied.
+            // user's, who leaves it as it is until the request of the cookie is done. Without a cookie it is copied.
             match unsafe {
-                rail.send_moved(Endpoint(link.endpoint), orphan.origin, orphan.shape, header, orphan.body, cookie)
+                rail.send_moved(
+                    Endpoint(link.endpoint),
+                    orphan.origin,
+                    orphan.shape,
+                    header,
+                    orphan.body,
+                    orphan.cookie,
+                )
             } {
                 Ok(sent) => {
                     let round = self.round;

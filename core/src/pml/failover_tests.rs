@@ -651,7 +651,7 @@ fn p14_what_has_arrived_and_was_not_acknowledged_is_moved_and_taken_once() {
 /// A peer may name any link and any number: it harms nobody but itself.
 #[test]
 fn p14_moved_frames_that_nobody_knows_of_are_dropped() {
-    use crate::btl::{Cookie, Endpoint, Lane, Origin, Shape};
+    use crate::btl::{Endpoint, Lane, Origin, Shape};
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     let mut forge = |link: u8, tag: u8, len: u32| {
         let shape = Shape { tag, lane: Lane::Bulk, header: 12, len };
@@ -659,7 +659,7 @@ fn p14_moved_frames_that_nobody_knows_of_are_dropped() {
         let rail = &mut pair.engines[0].rails_mut().0[1];
         let origin = Origin { link, number: 77 };
         // SAFETY: the body is so short that it is copied.
-        unsafe { rail.send_moved(Endpoint(0), origin, shape, &header, Span::of(&body), Cookie(0)) }.unwrap();
+        unsafe { rail.send_moved(Endpoint(0), origin, shape, &header, Span::of(&body), None) }.unwrap();
         pair.turns(10);
         let counters = pair.engines[1].counters();
         (counters.stale, counters.foreign, counters.doubles, counters.malformed)

@@ -132,7 +132,7 @@ impl Rail for Opaque {
         shape: Shape,
         header: &[u8],
         body: Span,
-        cookie: Cookie,
+        cookie: Option<Cookie>,
     ) -> Result<Sent, SendError> {
         keep((to, origin, shape, header, body, cookie));
         result(any(Sent::InPlace), any(SendError::Busy))

@@ -12,7 +12,7 @@ use crate::btl::{Cookie, HEAD, Lane, Rail, SendError, Shape};
 use crate::convertor::Span;
 
 /// Numbers that one ack tells of.
-const ACK_SPAN: u64 = ACK_WORDS as u64 * 64;
+pub(super) const ACK_SPAN: u64 = ACK_WORDS as u64 * 64;
 /// Acks for the largest window.
 const MOST_PARTS: u64 = 1024u64.div_ceil(ACK_SPAN);
 

@@ -21,7 +21,8 @@ pub struct Config {
     /// Frames to one peer that may be unacknowledged: a power of two from 4 to 1024, of which a quarter, and 16 at most,
     /// is for control frames alone.
     pub window: u32,
-    /// Unacknowledged frames to all peers together, at most; to one of several, half of them. Each takes room for a copy of
+    /// Unacknowledged frames to all peers together, at most; to one of several, no more than are free then: half of them if the
+    /// others have none, and so many silent peers leave one in their number plus one. Each takes room for a copy of
     /// [`COPIED`](crate::btl::rail::COPIED) bytes.
     pub slots: u32,
     /// The same for control frames, beyond `slots`.

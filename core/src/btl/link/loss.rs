@@ -1,6 +1,9 @@
 //! What is lost, and leaves again: told by what left later and came (RACK, RFC 8985), or asked for when nothing comes.
 
+use zerocopy::FromZeros;
+
 use super::Link;
+use super::acks::ACK_SPAN;
 use super::checksum::Checksum;
 use super::numbers::distance;
 use super::outgoing::{LEFT, Left, READING, RESENT};
@@ -19,6 +22,35 @@ struct News {
     late: Option<u64>,
     /// A frame that was resent had come before that.
     vain: bool,
+}
+
+/// What the upper parts of an acknowledgement in several told. They go first; with the lowest one, all that came is told, and
+/// only then does it count that something which left late is among it.
+#[derive(FromZeros, Clone, Copy, Debug)]
+pub(super) struct Parts {
+    /// The number from which on the last part told.
+    from: u64,
+    /// Of the frame in these parts that left last: the how-manieth it was, and how long it took.
+    newest: u64,
+    trip: u64,
+}
+
+impl Parts {
+    fn hear(&mut self, from: u64, newest: u64, trip: u64) {
+        if self.from != from.wrapping_add(ACK_SPAN) {
+            (self.newest, self.trip) = (0, 0); // a part between has not come
+        }
+        self.from = from;
+        if newest > self.newest {
+            (self.newest, self.trip) = (newest, trip);
+        }
+    }
+
+    /// The lowest part has come.
+    fn end(&mut self, from: u64) -> (u64, u64) {
+        let told = core::mem::replace(self, Self::new_zeroed());
+        if told.from == from.wrapping_add(ACK_SPAN) { (told.newest, told.trip) } else { (0, 0) }
+    }
 }
 
 impl<R: Rail, C: Checksum> Link<'_, R, C> {
@@ -50,11 +82,26 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                 }
             }
         }
-        if news.count == 0 {
+        let Some(path) = self.paths.get_mut(at as usize) else { return };
+        let above = match words {
+            _ if all => path.parts.end(from),
+            [] => (0, 0), // numbers alone, with a frame of the peer's, do not tell what came beyond them
+            _ => {
+                path.parts.hear(from, news.newest, news.trip);
+                (0, 0)
+            }
+        };
+        if news.count == 0 && above.0 <= path.latest {
             return;
         }
-        self.learn(at, &news, all);
+        if news.count != 0 {
+            self.learn(at, &news);
+        }
         if all {
+            let newest = above.max((news.newest, news.trip));
+            if let Some(path) = self.paths.get_mut(at as usize).filter(|path| newest.0 > path.latest) {
+                (path.latest, path.trip) = newest;
+            }
             self.find_lost(at);
         }
         if self.flush(at) {
@@ -71,16 +118,20 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             *entry = 0;
         }
         let Some(kept) = self.kept.at(slot) else { return };
-        let (left, left_at, flags) = (kept.left, kept.left_at, kept.flags);
+        let (left, left_at, flags, sure) = (kept.left, kept.left_at, kept.flags, kept.sure);
+        let control = kept.is_control();
         self.take_off(slot);
         let trip = self.now.saturating_sub(left_at);
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         path.kept = path.kept.wrapping_sub(1);
+        path.control = path.control.wrapping_sub(control.into());
         news.count = news.count.wrapping_add(1);
-        let once = flags & RESENT == 0;
-        if !once && trip < path.estimator.least() {
+        let (once, least) = (flags & RESENT == 0, path.estimator.least());
+        if !once && sure == 0 && trip < least {
             news.vain = true; // this is of an earlier time on its way
         } else if flags & LEFT != 0 {
+            // Of a frame that was to find out why nothing comes, it may be the first time that has come.
+            let (left, trip) = if sure == 0 { (left, trip) } else { (sure, trip.max(least)) };
             if left > news.newest {
                 (news.newest, news.trip, news.once) = (left, trip, once);
             }
@@ -93,7 +144,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     }
 
     /// What an acknowledgement says of the way to a peer.
-    fn learn(&mut self, at: u32, news: &News, all: bool) {
+    fn learn(&mut self, at: u32, news: &News) {
         let now = self.now;
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         path.timeouts = 0;
@@ -108,17 +159,13 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if news.vain {
             path.overtaking.on_vain(path.latest.max(news.newest), path.left, least, most);
         }
-        // Numbers alone, with a frame of the peer's, do not tell what came beyond them.
-        if all && news.newest > path.latest {
-            (path.latest, path.trip) = (news.newest, news.trip);
-        }
         path.congestion.on_came(news.count, news.newest, path.left, least, now, path.window);
     }
 
     /// The peer tells how many frames it got twice.
     pub(super) fn on_doubles(&mut self, at: u32, doubles: u16) {
         let Some(path) = self.paths.get_mut(at as usize) else { return };
-        let vain = path.overtaking.on_doubles(doubles);
+        let vain = path.overtaking.on_doubles(doubles, path.latest);
         if vain != 0 {
             let (least, most) = (path.estimator.least(), path.estimator.smoothed());
             path.overtaking.on_vain(path.latest, path.left, least, most);
@@ -151,6 +198,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let Some(slot) = self.paths.get(at as usize).and_then(|path| path.sent.first()) else { return };
         if !self.still_leaving(at, slot) {
             self.take_off(slot);
+            if let Some(kept) = self.kept.at_mut(slot) {
+                kept.sure = 0;
+            }
             self.wait(slot);
         }
     }
@@ -207,16 +257,16 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         path.congestion.on_silence(path.timeouts);
         let (last, first) = (path.sent.last(), path.sent.first());
         self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
-        for slot in [last, first.filter(|_| first != last)].into_iter().flatten() {
+        // What left last does so again: if nothing is heard of this, it is the one to ask with next time.
+        for slot in [first.filter(|_| first != last), last].into_iter().flatten() {
             if self.still_leaving(at, slot) {
                 continue;
             }
             self.take_off(slot);
-            if self.leave(slot) == Left::Yes {
-                if let Some(path) = self.paths.get_mut(at as usize) {
-                    path.overtaking.excuse();
-                }
-            } else {
+            if let Some(kept) = self.kept.at_mut(slot).filter(|kept| kept.sure == 0) {
+                kept.sure = kept.left;
+            }
+            if self.leave(slot) != Left::Yes {
                 self.wait(slot);
             }
         }

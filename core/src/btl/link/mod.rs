@@ -451,14 +451,14 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         cookie: Cookie,
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
-        unsafe { self.give(to, None, shape, header, body, cookie) }
+        unsafe { self.give(to, None, shape, header, body, Some(cookie)) }
     }
 
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
         let bytes: [u8; 24] = zerocopy::transmute!(header.map(u64::to_le));
         let shape = Shape { tag, lane: Lane::Eager, header: 24, len: (body.len() as u32).wrapping_add(24) };
         // SAFETY: passed on from the caller; such a body is always copied.
-        unsafe { self.give(to, None, shape, &bytes, body, Cookie(0)) }
+        unsafe { self.give(to, None, shape, &bytes, body, None) }
     }
 
     fn request_init(&mut self, extra: &mut [u8]) {
@@ -480,7 +480,7 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
     ) -> Result<Sent, SendError> {
         let _ = extra;
         // SAFETY: passed on from the caller.
-        unsafe { self.give(to, None, shape, header, body, cookie) }
+        unsafe { self.give(to, None, shape, header, body, Some(cookie)) }
     }
 
     /// What is fetched has neither number nor check.
@@ -509,7 +509,7 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         shape: Shape,
         header: &[u8],
         body: Span,
-        cookie: Cookie,
+        cookie: Option<Cookie>,
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         unsafe { self.give(to, Some(origin), shape, header, body, cookie) }

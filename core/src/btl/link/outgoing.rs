@@ -40,6 +40,9 @@ pub(super) struct Kept {
     /// The how-manieth frame it was when it left last, and when that was.
     pub left: u64,
     pub left_at: u64,
+    /// The same as `left` before it left again because nothing was heard, which says nothing of its way: it may have come by then.
+    /// 0: it did not.
+    pub sure: u64,
     /// All of it behind its own header.
     body: Span,
     cookie: u64,
@@ -59,6 +62,12 @@ pub(super) struct Kept {
     header: u8,
     origin_link: u8,
     origin_number: u16,
+}
+
+impl Kept {
+    pub const fn is_control(&self) -> bool {
+        self.lane == Lane::Control as u8
+    }
 }
 
 /// Kept frames in an order; slots plus one.
@@ -139,13 +148,16 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             Lane::Control => (path.window, 0),
             _ => (path.window.wrapping_sub(kept_back), self.config.control_slots),
         };
-        // A peer that acknowledges nothing leaves room for others.
-        let control = if lane == Lane::Control { self.config.control_slots.div_ceil(2) } else { 0 };
-        let share = self.config.slots.div_ceil(2).saturating_add(control);
-        if self.config.peers > 1 && path.kept >= share {
+        // Who acknowledges nothing leaves room for others: nobody takes more than is left then. Of so many silent peers each
+        // holds as much as is free, so that of `slots` one in their number plus one is.
+        let free = self.kept.capacity().wrapping_sub(self.kept.used());
+        let full = match lane {
+            Lane::Control => path.control >= free.div_ceil(2),
+            _ => path.kept.wrapping_sub(path.control) >= free.saturating_sub(slots),
+        };
+        if self.config.peers > 1 && full {
             return Err(SendError::Busy);
         }
-        let free = self.kept.capacity().wrapping_sub(self.kept.used());
         let waits = lane != Lane::Control && !path.waiting.iter().all(List::is_empty);
         if span >= u64::from(window) || free <= slots || waits || (lane != Lane::Control && !path.has_room()) {
             return Err(SendError::Busy);
@@ -244,7 +256,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         Sent::Staged
     }
 
-    /// Takes a frame whose body may stay where it is.
+    /// Takes a frame whose body may stay where it is, if there is a cookie to tell when it is read no more.
     ///
     /// # Safety
     /// As for [`Rail::send`].
@@ -255,7 +267,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         shape: Shape,
         header: &[u8],
         body: Span,
-        cookie: Cookie,
+        cookie: Option<Cookie>,
     ) -> Result<Sent, SendError> {
         self.forget_draft();
         let own = header.len() as u64 + body.len();
@@ -274,7 +286,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             tag: if origin.is_some() { MOVED } else { shape.tag },
             own_tag: shape.tag,
             header: header.len() as u8,
-            cookie: cookie.0,
+            cookie: cookie.map_or(0, |cookie| cookie.0),
             ..Kept::new_zeroed()
         };
         let head = self.slots.at(handle.slot());
@@ -289,7 +301,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let at = at.wrapping_add(header.len());
         // SAFETY: the caller vouches for the body; the head is writable up to HEAD.
         unsafe { body.pack(head.wrapping_add(at), HEAD.saturating_sub(at)) };
-        let in_place = body.len() > COPIED;
+        let in_place = cookie.is_some() && body.len() > COPIED;
         kept.body = if in_place {
             kept.flags = IN_PLACE;
             body
@@ -313,19 +325,20 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     fn leave_first(&mut self, handle: Handle, in_place: bool) -> Result<Sent, SendError> {
         self.check_body(handle);
+        let long = self.kept.get(handle).is_some_and(|kept| kept.body.len() > COPIED);
         let left = self.take(handle);
         match left {
             Left::Yes => return Ok(if in_place { Sent::InPlace } else { Sent::Staged }),
             // To sum a long body anew at each attempt would cost more than to send it. While it waits, nothing else is taken.
-            Left::Busy if in_place => {
+            Left::Busy if long => {
                 self.wait(handle.slot());
-                return Ok(Sent::InPlace);
+                return Ok(if in_place { Sent::InPlace } else { Sent::Staged });
             }
             Left::Busy | Left::Unreachable => {}
         }
         // It was the last one: its number goes to the next.
         if let Some(kept) = self.kept.get(handle).copied() {
-            self.unlink(kept.path, kept.number);
+            self.unlink(kept.path, kept.number, kept.is_control());
         }
         self.free_kept(handle);
         Err(if left == Left::Busy { SendError::Busy } else { SendError::Unreachable })
@@ -354,6 +367,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             path.owes_since = path.owes_since.max(1).max(self.now);
         }
         path.kept = path.kept.wrapping_add(1);
+        path.control = path.control.wrapping_add(kept.is_control().into());
         let number = kept.number;
         if let Some(entry) = self.window_mut(at, number) {
             *entry = slot.wrapping_add(1);
@@ -363,13 +377,14 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     }
 
     /// Takes the last number back.
-    fn unlink(&mut self, at: u32, number: u64) {
+    fn unlink(&mut self, at: u32, number: u64, control: bool) {
         if let Some(entry) = self.window_mut(at, number) {
             *entry = 0;
         }
         if let Some(path) = self.paths.get_mut(at as usize) {
             path.next = number;
             path.kept = path.kept.wrapping_sub(1);
+            path.control = path.control.wrapping_sub(control.into());
             if path.kept == 0 {
                 path.owes_since = 0;
             }
@@ -442,6 +457,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         kept.flags |= LEFT | UNDER_WAY;
         path.left = path.left.wrapping_add(1);
+        if kept.flags & RESENT != 0 && kept.sure != 0 {
+            path.overtaking.excuse(path.left);
+        }
         (kept.left, kept.left_at) = (path.left, now);
         path.in_flight = path.in_flight.wrapping_add(1);
         if !path.has_holes() {
@@ -606,6 +624,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     fn revive(&mut self, at: u32, slot: u32) {
         self.take_off(slot); // one that was committed after the link went down waits already
+        if let Some(kept) = self.kept.at_mut(slot) {
+            kept.sure = 0;
+        }
         if self.kept.at(slot).is_none_or(|kept| kept.flags & READING == 0) {
             return self.wait(slot);
         }
@@ -701,6 +722,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         if let Some(path) = self.paths.get_mut(at as usize) {
             path.kept = path.kept.wrapping_sub(1);
+            path.control = path.control.wrapping_sub(kept.is_control().into());
             path.oldest = number.wrapping_add(1);
         }
         self.counters.rehomed = self.counters.rehomed.wrapping_add(1);

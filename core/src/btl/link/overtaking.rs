@@ -16,8 +16,9 @@ pub(super) struct Overtaking {
     calm: u8,
     /// Frames that the peer got twice, as it told last.
     doubles: u16,
-    /// Of those to come, the ones that left again because nothing was heard.
+    /// Of those to come, the ones that left again because nothing was heard; and the how-manieth the last of these was to leave.
     excused: u16,
+    excused_left: u64,
 }
 
 impl Overtaking {
@@ -56,12 +57,13 @@ impl Overtaking {
     }
 
     /// A frame leaves again because nothing was heard: that the peer got it twice says nothing of its way.
-    pub fn excuse(&mut self) {
-        self.excused = self.excused.saturating_add(1).min(4);
+    pub fn excuse(&mut self, left: u64) {
+        (self.excused, self.excused_left) = (self.excused.saturating_add(1), left);
     }
 
-    /// The peer tells how many frames it got twice. How many of them are news, and were taken for lost.
-    pub fn on_doubles(&mut self, doubles: u16) -> u16 {
+    /// The peer tells how many frames it got twice, and the `latest`-th that left has come. How many of them are news, and were
+    /// taken for lost.
+    pub fn on_doubles(&mut self, doubles: u16, latest: u64) -> u16 {
         let more = doubles.wrapping_sub(self.doubles);
         if more >= 0x8000 {
             return 0; // an ack that was overtaken
@@ -69,6 +71,9 @@ impl Overtaking {
         self.doubles = doubles;
         let excused = more.min(self.excused);
         self.excused = self.excused.wrapping_sub(excused);
+        if latest > self.excused_left {
+            self.excused = 0; // they came before that, or do not come
+        }
         more.wrapping_sub(excused)
     }
 }
@@ -95,9 +100,14 @@ mod tests {
     #[test]
     fn doubles_are_news_once_and_excused_after_silence() {
         let mut overtaking = Overtaking::new_zeroed();
-        assert_eq!([3, 3, 2, 5].map(|doubles| overtaking.on_doubles(doubles)), [3, 0, 0, 2]);
-        overtaking.excuse();
-        assert_eq!([6, 8].map(|doubles| overtaking.on_doubles(doubles)), [0, 2]);
-        assert_eq!([0x8007, 2].map(|doubles| overtaking.on_doubles(doubles)), [0x7fff, 0x7ffb]);
+        assert_eq!([3, 3, 2, 5].map(|doubles| overtaking.on_doubles(doubles, 10)), [3, 0, 0, 2]);
+        (11..41).for_each(|left| overtaking.excuse(left));
+        assert_eq!([6, 34, 36].map(|doubles| overtaking.on_doubles(doubles, 40)), [0, 0, 1]);
+        assert_eq!([0x8007 + 28, 30].map(|doubles| overtaking.on_doubles(doubles, 40)), [0x7fff, 0x7ffb]);
+        let mut overtaking = Overtaking::new_zeroed();
+        (1..4).for_each(|left| overtaking.excuse(left));
+        assert_eq!(overtaking.on_doubles(1, 3), 0);
+        assert_eq!(overtaking.on_doubles(2, 4), 0, "told together with one that left later");
+        assert_eq!(overtaking.on_doubles(3, 5), 1, "the third will not come");
     }
 }

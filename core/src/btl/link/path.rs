@@ -3,6 +3,7 @@
 use zerocopy::FromZeros;
 
 use super::estimator::Estimator;
+use super::loss::Parts;
 use super::outgoing::List;
 use super::overtaking::Overtaking;
 use super::window::Window;
@@ -59,8 +60,9 @@ pub(super) struct Path {
     pub oldest: u64,
     /// Frames that may be unacknowledged.
     pub window: u32,
-    /// Frames kept and unacknowledged.
+    /// Frames kept and unacknowledged, and how many of them are control frames.
     pub kept: u32,
+    pub control: u32,
     /// Of those, the ones that are under way, in the order in which they left last.
     pub sent: List,
     pub in_flight: u32,
@@ -71,6 +73,7 @@ pub(super) struct Path {
     pub latest: u64,
     /// Nanoseconds that the latter was on its way and back.
     pub trip: u64,
+    pub parts: Parts,
     pub overtaking: Overtaking,
     pub congestion: Window,
     /// Times in a row that nothing was heard in time, and when that was last.
@@ -161,7 +164,7 @@ impl From<Why> for Lost {
 }
 
 // What a link keeps for each peer, beside its windows: the least that 100,000 peers cost.
-const _: () = assert!(size_of::<Path>() <= 376);
+const _: () = assert!(size_of::<Path>() <= 400);
 
 impl Path {
     /// Frames of other lanes than control that may leave now, of those that are to leave at all.

@@ -367,7 +367,7 @@ impl Rail for Link {
     ) -> Result<Sent, SendError> {
         let origin = Origin { link: self.card[0], number: self.next };
         // SAFETY: passed on from the caller.
-        let sent = unsafe { self.send_moved(to, origin, shape, header, body, cookie) }?;
+        let sent = unsafe { self.send_moved(to, origin, shape, header, body, Some(cookie)) }?;
         Ok(sent)
     }
 
@@ -378,14 +378,14 @@ impl Rail for Link {
         shape: Shape,
         bytes: &[u8],
         body: Span,
-        cookie: Cookie,
+        cookie: Option<Cookie>,
     ) -> Result<Sent, SendError> {
         assert_eq!(bytes.len() as u64 + body.len(), u64::from(shape.len));
         self.check(shape)?;
         let own = origin == Origin { link: self.card[0], number: self.next };
         let mut header = [0; LINKED_HEAD];
         header[..bytes.len()].copy_from_slice(bytes);
-        let in_place = body.len() > self.copied;
+        let in_place = cookie.is_some() && body.len() > self.copied;
         let mut copied: Box<[u8]> = std::vec![0; if in_place { 0 } else { body.len() as usize }].into();
         // SAFETY: the caller vouches for the body until this returns.
         unsafe { body.pack(copied.as_mut_ptr(), copied.len()) };
@@ -397,7 +397,7 @@ impl Rail for Link {
             header,
             copied,
             body,
-            cookie: in_place.then_some(cookie),
+            cookie: cookie.filter(|_| in_place),
         });
         Ok(if in_place { Sent::InPlace } else { Sent::Done })
     }

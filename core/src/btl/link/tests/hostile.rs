@@ -152,20 +152,35 @@ fn p15_a_deleted_peer_is_told_and_its_memory_is_left_alone() {
     }
 }
 
+/// However many peers acknowledge nothing, each holds as much as it leaves, and there is room for one more.
 #[test]
-fn p15_b16_a_peer_that_acknowledges_nothing_leaves_slots_for_others() {
-    let mut bench = Bench::new(3, 1, Faults::default(), |config| config.slots = 8);
-    for to in [1, 2] {
-        bench.send(0, to, Lane::Eager, &bytes(to as u64, 40));
-    }
-    bench.settle();
-    bench.faults(|faults| faults.silent = true);
-    let mut taken = 0;
-    while bench.try_send(0, 2, Lane::Eager, &bytes(9, 40)).is_ok() {
-        taken += 1;
-    }
-    assert_eq!(taken, 4);
-    for number in 0..4 {
-        assert!(bench.try_send(0, 1, Lane::Eager, &bytes(10 + number, 40)).is_ok());
+fn p15_b16_peers_that_acknowledge_nothing_leave_slots_for_others() {
+    const SLOTS: u32 = 48;
+    for silent in 1..=6 {
+        let mut bench = Bench::new(8, 1, Faults::default(), |config| config.slots = SLOTS);
+        for to in 1..8 {
+            bench.send(0, to, Lane::Eager, &bytes(to as u64, 40));
+        }
+        bench.settle();
+        bench.faults(|faults| faults.silent = true);
+        let fill = |bench: &mut Bench, lane: Lane| {
+            let mut taken = [0; 8];
+            while (1..=silent).fold(false, |any, to| {
+                let sent = bench.try_send(0, to, lane, &bytes(9, 40)).is_ok();
+                taken[to] += u32::from(sent);
+                any | sent
+            }) {}
+            taken
+        };
+        let share = SLOTS / (silent as u32 + 1);
+        let taken = fill(&mut bench, Lane::Eager);
+        assert!(taken[1..=silent].iter().all(|taken| (share..=share + 1).contains(taken)), "{taken:?} of {silent}");
+        assert!(bench.try_send(0, 7, Lane::Eager, &bytes(9, 40)).is_ok(), "behind {silent}");
+        let taken = fill(&mut bench, Lane::Control);
+        assert!(taken[1..=silent].iter().all(|taken| *taken != 0), "{taken:?} of {silent}");
+        assert!(bench.try_send(0, 7, Lane::Control, &bytes(9, 40)).is_ok(), "behind {silent}");
+        bench.faults(|faults| faults.silent = false);
+        bench.settle();
+        assert!(bench.ends[0].link.paths.iter().all(|path| (path.kept, path.control) == (0, 0)));
     }
 }

@@ -65,7 +65,7 @@ fn p14_a_frame_that_moved_here_twice_is_delivered_where_its_first_time_was_to_be
         // SAFETY: such a body is copied.
         unsafe {
             let body = crate::convertor::Span::of(&frame[8..]);
-            end.link.send_moved(end.to[1], origin, shape, &frame[..8], body, Cookie(0)).unwrap();
+            end.link.send_moved(end.to[1], origin, shape, &frame[..8], body, None).unwrap();
         }
     };
     // Two deliveries that are not finished when the link breaks, and that others are to finish.

@@ -3,6 +3,7 @@
 use super::bench::{Bench, bytes, name_of};
 use super::wire::Faults;
 use crate::btl::*;
+use crate::time::Instant;
 
 /// A round trip, without the delay of an acknowledgement.
 const TRIP: u64 = 400_000;
@@ -11,8 +12,13 @@ const LEN: usize = 100;
 
 /// Two ends that know how far they are from each other.
 fn acquainted(faults: Faults) -> (Bench, u64) {
+    acquainted_with(faults, 256)
+}
+
+fn acquainted_with(faults: Faults, window: u32) -> (Bench, u64) {
     let faults = Faults { delay: TRIP / 2 - 1000, ..faults };
-    let mut bench = Bench::new(2, 1, Faults { drop: 0, jitter: 0, ..faults }, |config| config.slots = 512);
+    let calm = Faults { drop: 0, jitter: 0, drop_own: 0, ..faults };
+    let mut bench = Bench::new(2, 1, calm, |config| (config.slots, config.window) = (2 * window, window));
     for number in 0..400 {
         bench.send(0, 1, Lane::Eager, &bytes(number, LEN));
         bench.pass(20_000);
@@ -48,6 +54,23 @@ fn until_got(bench: &mut Bench, count: usize) -> u64 {
         bench.pass(2000);
     }
     panic!("{} of {count} have come", bench.ends[1].got.len());
+}
+
+/// Sends so many frames from this one on; how long it took until that came.
+fn arrival(bench: &mut Bench, number: u64, count: u64, apart: u64) -> u64 {
+    let (left, mut came) = (bench.now, None);
+    let mut next = number;
+    while came.is_none() || next < number + count {
+        if next < number + count {
+            stream(bench, next, 1, 0);
+            next += 1;
+        }
+        bench.pass(apart);
+        if came.is_none() && bench.ends[1].got.iter().any(|(.., frame)| name_of(frame) == number) {
+            came = Some(bench.now - left);
+        }
+    }
+    came.unwrap()
 }
 
 #[test]
@@ -88,19 +111,60 @@ fn p15_a_resent_frame_that_is_lost_again_is_resent_within_two_round_trips_more()
     for times in 1..4 {
         let number = sent + u64::from(times - 1) * 200;
         lose(&bench, [(number, times)]);
-        let (left, mut came) = (bench.now, None);
-        for next in number..number + 200 {
-            stream(&mut bench, next, 1, 0);
-            bench.pass(10_000);
-            if came.is_none() && bench.ends[1].got.iter().any(|(.., frame)| name_of(frame) == number) {
-                came = Some(bench.now - left);
-            }
-        }
+        let took = arrival(&mut bench, number, 200, 10_000);
         let most = TRIP / 2 + u64::from(times) * (TRIP * 3 / 2 + ACK_DELAY);
-        assert!(came.is_some_and(|took| took < most), "lost {times} times, it took {came:?} ns");
+        assert!(took < most, "lost {times} times, it took {took} ns");
         bench.settle();
     }
     assert_eq!((bench.ends[0].link.counters().resent, bench.ends[1].link.counters().doubles), (6, 0));
+}
+
+/// So it is where an acknowledgement of all that is under way comes in several frames.
+#[test]
+fn p15_in_a_large_window_a_second_loss_is_seen_as_soon() {
+    let (mut bench, sent) = acquainted_with(Faults::default(), 1024);
+    lose(&bench, [(sent, 2)]);
+    let took = arrival(&mut bench, sent, 700, 1000);
+    assert!(took < TRIP / 2 + 2 * (TRIP * 3 / 2 + ACK_DELAY), "it took {took} ns");
+    bench.settle();
+    assert_eq!((bench.ends[0].link.counters().resent, bench.ends[1].link.counters().doubles), (2, 0));
+    bench.check(0, 1, (0..sent + 700).collect());
+}
+
+/// A part of an acknowledgement that is lost says nothing of the frames that it would have told of.
+#[test]
+fn p15_in_a_large_window_lost_parts_of_acknowledgements_make_little_leave_twice() {
+    let (mut bench, sent) = acquainted_with(Faults { drop_own: 300, ..Faults::default() }, 1024);
+    lose(&bench, (0..8).map(|place| (sent + place * 500, 3)));
+    stream(&mut bench, sent, 4000, 700);
+    bench.settle();
+    let (resent, doubles) = (bench.ends[0].link.counters().resent, bench.ends[1].link.counters().doubles);
+    assert!(doubles < 60, "{doubles} came twice, of {resent} that left twice");
+    bench.check(0, 1, (0..sent + 4000).collect());
+}
+
+/// A peer that computes, or is stopped, hears late and not in another order: the next loss is seen as soon as if it had not been so.
+#[test]
+fn p15_a_pause_of_the_peer_is_no_proof_that_frames_overtake() {
+    for pause in (16..48).map(|eighths| TRIP * eighths / 8).chain([50 * TRIP, 3_000_000_000]) {
+        let (mut bench, sent) = acquainted(Faults::default());
+        for number in sent..sent + 20 {
+            assert!(bench.try_send(0, 1, Lane::Bulk, &bytes(number, LEN)).is_ok());
+        }
+        let end = bench.now + pause;
+        while bench.now < end {
+            while bench.poll(0) {}
+            let due = bench.ends[0].link.poll_at().map_or(end, Instant::as_nanos);
+            bench.now = due.clamp(bench.now + 1, end);
+        }
+        bench.settle();
+        bench.pass(10 * TRIP);
+        let [one, other] = [0, 1].map(|end| *bench.ends[end].link.counters());
+        assert!(!bench.ends[0].link.paths[0].overtaking.is_seen(), "after {pause} ns: {one:?}");
+        assert_eq!((one.spurious, one.resent), (0, other.doubles), "after {pause} ns");
+        assert!(one.resent <= 2 * one.timeouts, "after {pause} ns: {one:?}");
+        bench.check(0, 1, (0..sent + 20).collect());
+    }
 }
 
 /// Frames that overtake each other, by less than a round trip, are waited for once that is known.
