@@ -79,7 +79,7 @@ pub fn rail(rail: &mut impl Rail) {
                 rail.rehomed(Endpoint(any(0)), origin);
                 let (to, header) = (Endpoint(any(0)), bytes(&mut room));
                 // SAFETY: never run; for the linker only.
-                keep(unsafe { rail.send_moved(to, origin, shape, header, span, some(Cookie(any(0)))) }.is_ok());
+                keep(unsafe { rail.send_moved(to, origin, shape, header, span, any(Some(Cookie(0)))) }.is_ok());
             }
             _ => return,
         }
