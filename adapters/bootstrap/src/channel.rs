@@ -105,9 +105,23 @@ impl Channel {
         }
     }
 
+    /// Bytes that arrived, and are of no whole frame yet, or wait to be asked for.
+    #[cfg(test)]
+    pub(crate) fn unread(&self) -> usize {
+        self.input.len()
+    }
+
     /// Takes in bytes that arrived.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
+    }
+
+    /// Whether [`next`](Self::next) would give a frame, or say what is wrong with it.
+    pub(crate) fn has_frame(&self) -> bool {
+        let length = |header: &[u8; HEADER]| u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        self.input
+            .first_chunk::<HEADER>()
+            .is_some_and(|header| length(header) > PAYLOAD_MAX || self.input.len() >= HEADER + length(header) + TAG)
     }
 
     /// The next whole frame.

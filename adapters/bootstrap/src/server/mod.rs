@@ -36,6 +36,8 @@ use rustix::pipe::PipeFlags;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod hub;
+#[cfg(test)]
+mod tests;
 
 use self::hub::{Hub, Note, Said};
 use crate::channel::{Channel, Kind, Side};
@@ -51,6 +53,12 @@ const GREETINGS_MAX: usize = 256;
 const GREETING_MAY: Duration = Duration::from_millis(500);
 /// Callers that the kernel keeps until they are taken.
 const BACKLOG: i32 = 4096;
+/// Callers that are taken in one turn; the others' turn comes after that of those who are in.
+const ACCEPTS: u32 = 16;
+/// Reads of one connection in one turn, of 64 KiB at most: nobody has the only thread for himself.
+const READS: u32 = 4;
+/// Bytes that may wait for a rank to read them; before it has, nothing more is heard from it. What others say to it comes on top.
+const BACKLOG_BYTES: usize = 1 << 20;
 /// A pause in accepting, after the system had no descriptor for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -254,6 +262,21 @@ impl Connection {
         }
     }
 
+    /// Whether anything that it says would be heard: not what comes after a refusal, nor more questions of a rank that does not
+    /// read the answers.
+    fn is_heard(&self) -> bool {
+        match &self.state {
+            State::Opening { .. } | State::Proof { .. } => true,
+            State::Refused { .. } => false,
+            State::Open { channel, .. } => channel.output().len() < BACKLOG_BYTES,
+        }
+    }
+
+    /// Whether frames that are here already could be heard now.
+    fn has_frames(&self) -> bool {
+        self.is_heard() && matches!(&self.state, State::Open { channel, .. } if channel.has_frame())
+    }
+
     fn has_output(&self) -> bool {
         !self.greeting.is_empty() || matches!(&self.state, State::Open { channel, .. } if !channel.output().is_empty())
     }
@@ -364,13 +387,16 @@ impl Serving {
         self.accept_after = self.accept_after.filter(|after| *after > now);
         let accepting = self.accept_after.is_none();
         let until = self.connections.values().filter_map(Connection::until).chain(self.accept_after).min();
-        let timeout = until.map(|until| timespec(until.saturating_duration_since(now)));
+        let at_once = self.connections.values().any(Connection::has_frames).then_some(now);
+        let timeout = at_once.or(until).map(|until| timespec(until.saturating_duration_since(now)));
         let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN)];
         let listening = if accepting { self.listeners.len() } else { 0 };
         fds.extend(self.listeners[..listening].iter().map(|l| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN)));
         fds.extend(self.connections.values().map(|connection| {
-            let out = if connection.has_output() { PollFlags::OUT } else { PollFlags::empty() };
-            PollFd::new(&connection.stream, PollFlags::IN | out)
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, connection.is_heard());
+            flags.set(PollFlags::OUT, connection.has_output());
+            PollFd::new(&connection.stream, flags)
         }));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -384,10 +410,10 @@ impl Serving {
             listeners: (0..).zip(listeners).filter(|(_, fd)| is_ready(fd)).map(|(index, _)| index).collect(),
             connections: self
                 .connections
-                .keys()
+                .iter()
                 .zip(connections)
-                .filter(|(_, fd)| is_ready(fd))
-                .map(|(id, _)| *id)
+                .filter(|((_, connection), fd)| is_ready(fd) || connection.has_frames())
+                .map(|((id, _), _)| *id)
                 .collect(),
         })
     }
@@ -422,7 +448,7 @@ impl Serving {
     }
 
     fn accept(&mut self, listener: usize) {
-        loop {
+        for _ in 0..ACCEPTS {
             match self.listeners[listener].accept() {
                 Ok((_, from)) if self.greetings() >= GREETINGS_MAX && !self.make_room() => {
                     (self.tell)(Event::Refused { from, why: "too many connections that proved nothing".into() });
@@ -479,9 +505,15 @@ impl Serving {
     }
 
     fn read(&mut self, id: u64) -> Result<(), Close> {
+        if let Some(Connection { state: State::Open { rank, .. }, .. }) = self.connections.get(&id) {
+            self.frames(id, *rank)?; // those that had to wait
+        }
         let mut bytes = vec![0; 1 << 16];
-        loop {
+        for _ in 0..READS {
             let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
+            if !connection.is_heard() {
+                return Ok(());
+            }
             match connection.stream.read(&mut bytes) {
                 Ok(0) if matches!(&connection.state, State::Proof { opening, .. } if is_probe(opening)) => {
                     return Err(Close::Quietly);
@@ -493,6 +525,7 @@ impl Serving {
                 Err(why) => return Err(why.into()),
             }
         }
+        Ok(())
     }
 
     /// Takes bytes of a connection through as many steps as they are good for.
@@ -591,9 +624,10 @@ impl Serving {
 
     fn frames(&mut self, id: u64, rank: u32) -> Result<(), Close> {
         loop {
-            let Some(Connection { state: State::Open { channel, .. }, .. }) = self.connections.get_mut(&id) else {
+            let Some(connection) = self.connections.get_mut(&id).filter(|connection| connection.is_heard()) else {
                 return Ok(());
             };
+            let State::Open { channel, .. } = &mut connection.state else { return Ok(()) };
             let Some((kind, payload)) = channel.next().map_err(Close::Because)? else { return Ok(()) };
             let mut out = Vec::new();
             match self.hub.frame(rank, kind, &payload, &mut out).map_err(Close::Because)? {
