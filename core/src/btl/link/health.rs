@@ -194,6 +194,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         self.counters.ups = self.counters.ups.wrapping_add(1);
         self.up(at);
+        if let Some(path) = self.paths.get_mut(at as usize) {
+            path.up_untold = true;
+        }
         self.report(at);
         self.resume(at);
     }
@@ -304,7 +307,14 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                     return Some(Event::Down(peer, path.why.into()));
                 }
                 (State::Up, true) => {
-                    path.told_down = false;
+                    (path.told_down, path.up_untold) = (false, false);
+                    return Some(Event::Up(peer));
+                }
+                // It was up in between: what left then is to be moved as well, which nobody would look for.
+                (State::Down | State::Closed, true) if path.up_untold => {
+                    (path.told_down, path.up_untold) = (false, false);
+                    path.in_reports = true;
+                    self.reports.push(at);
                     return Some(Event::Up(peer));
                 }
                 (State::Up, false) if core::mem::take(&mut path.silent) => return Some(Event::Silent(peer)),

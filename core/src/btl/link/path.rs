@@ -120,6 +120,8 @@ pub(super) struct Path {
     // Membership in queues.
     pub in_work: bool,
     pub in_reports: bool,
+    /// It came up, and nobody was told yet.
+    pub up_untold: bool,
 }
 
 /// [`Lost`], in memory that began as zeros.

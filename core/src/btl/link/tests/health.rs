@@ -2,6 +2,7 @@
 
 use super::bench::{Bench, bytes};
 use super::wire::Faults;
+use crate::btl::link::path::Why;
 use crate::btl::*;
 use crate::time::Duration;
 use std::vec;
@@ -179,4 +180,22 @@ fn p15_a_dead_peer_is_noticed_in_five_seconds() {
         let took = bench.now - since;
         assert!((3 * SECOND..5 * SECOND + SECOND / 10).contains(&took), "{took}");
     }
+}
+
+/// A link that goes down again before anybody was told that it is up: both are told, in their order.
+#[test]
+fn p14_an_up_is_told_before_the_down_that_follows_it() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
+    bench.send(0, 1, Lane::Eager, &bytes(0, 100));
+    bench.settle();
+    bench.shared.borrow_mut().cut(0, 1);
+    bench.until("both are told", |bench| is_down(bench, 0).is_some() && is_down(bench, 1).is_some());
+    let (at, link) = (bench.ends[0].to[1].0, &mut bench.ends[0].link);
+    link.paths[at as usize].known = false;
+    link.heard(at);
+    link.down(at, Why::Broken);
+    let told = [link.next_report(), link.next_report(), link.next_report()];
+    assert!(matches!(told, [Some(Event::Up(Peer(11))), Some(Event::Down(Peer(11), Lost::Broken)), None]), "{told:?}");
+    bench.ends[0].reports.clear();
+    bench.until("both are back", |bench| is_up(bench, 1) && matches!(bench.ends[0].reports[..], [Event::Up(_)]));
 }
