@@ -11,7 +11,7 @@ use super::path::{Path, State, Why};
 use crate::btl::{Endpoint, Event, HEAD, Lost, Peer, Rail};
 
 /// A peer that is probed is not given up before it has missed so many.
-const TRIES: u32 = 32;
+const TRIES: u8 = 32;
 
 impl<R: Rail, C: Checksum> Link<'_, R, C> {
     /// Begins to greet a peer to whom something is to be sent.

@@ -107,7 +107,7 @@ pub(super) struct Path {
     pub probe_gap: u64,
     pub probe: u16,
     /// Probes since the last sign of life.
-    pub tries: u32,
+    pub tries: u8,
     /// Number of a probe that has to be answered, plus one.
     pub answer: u32,
     /// A greeting has to be sent.
