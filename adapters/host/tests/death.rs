@@ -1,13 +1,15 @@
 //! Ranks that are killed or stopped, as processes of their own: what the others notice, when, and what is left.
 
+#[path = "common/hosts.rs"]
+mod hosts;
 #[path = "common/pattern.rs"]
 mod pattern;
 #[path = "common/processes.rs"]
 mod processes;
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use hosts::Hosts;
 use pattern::pattern;
 use processes::{Job, clock, held, say};
 use rustix::process::Signal;
@@ -15,6 +17,8 @@ use towline::{Any, Error, World};
 
 /// Each way that ranks are connected, as a transport and its links.
 const WAYS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
+/// After how long a host that is silent is given up, unless another time was set.
+const DEFAULT_LIMIT_MS: u64 = 5000;
 /// Who dies.
 const VICTIM: u32 = 2;
 
@@ -363,72 +367,30 @@ fn p7_a_rank_that_is_stopped_is_not_dead() {
     }
 }
 
-/// Two hosts, for which network namespaces stand, with a cable between them; they go away with this value.
-struct Hosts {
-    names: [String; 2],
-    /// The cable's ends.
-    ends: [String; 2],
-}
-
-impl Hosts {
-    fn new(kind: &str) -> Option<Self> {
-        let id = format!("{kind}{}", std::process::id());
-        let (names, ends) =
-            (["a", "b"].map(|at| format!("towline{id}{at}")), ["a", "b"].map(|at| format!("t{id}{at}")));
-        let this = Self { names, ends };
-        let ([a, b], [va, vb]) = (&this.names, &this.ends);
-        let lines = [
-            format!("netns add {a}"),
-            format!("netns add {b}"),
-            format!("link add {va} netns {a} type veth peer name {vb} netns {b}"),
-            format!("-n {a} addr add 10.213.8.1/24 dev {va}"),
-            format!("-n {b} addr add 10.213.8.2/24 dev {vb}"),
-            format!("-n {a} link set lo up"),
-            format!("-n {a} link set {va} up"),
-            format!("-n {b} link set {vb} up"),
-        ];
-        lines.iter().all(|line| Self::ip(line)).then_some(this)
-    }
-
-    fn ip(line: &str) -> bool {
-        Command::new("ip").args(line.split(' ')).output().is_ok_and(|output| output.status.success())
-    }
-
-    /// The second host falls silent.
-    fn part(&self) {
-        assert!(Self::ip(&format!("-n {} link set {} down", self.names[1], self.ends[1])));
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for name in &self.names {
-            Self::ip(&format!("netns del {name}"));
-        }
-    }
-}
-
 /// A host that falls silent is given up after the time that was set, whether anything is on its way to it or not.
-fn lost_host(kind: &str, role: &str, way: &str, links: &str) {
-    let Some(hosts) = Hosts::new(kind) else {
+fn lost_host(kind: &str, role: &str, way: &str, limit_ms: u64) {
+    let Some(hosts) = Hosts::new(kind, 213, 1) else {
         eprintln!("skipped: network namespaces need the rights of root, and iproute2");
         return;
     };
     let [a, b] = &hosts.names;
-    let variables = [("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), ("TOWLINE_FINISH_TIMEOUT_MS", "1000")];
-    let mut job = Job::start_apart(&[a, a, b], "10.213.8.1:4100", role, &variables);
+    let limit = limit_ms.to_string();
+    let mut variables = vec![("TOWLINE_TRANSPORTS", way), ("TOWLINE_FINISH_TIMEOUT_MS", "1000")];
+    if limit_ms != DEFAULT_LIMIT_MS {
+        variables.push(("TOWLINE_PEER_TIMEOUT_MS", &limit));
+    }
+    let mut job = Job::start_apart(&[a, a, b], "10.213.0.1:4100", role, &variables);
     for rank in &mut job.ranks {
         rank.hear("ready");
     }
     std::thread::sleep(Duration::from_millis(300));
     let parted = clock();
-    hosts.part();
+    hosts.set(0, false);
     for rank in &mut job.ranks[..VICTIM as usize] {
         let (at, _) = rank.hear_two("noticed");
-        println!(
-            "lost host, {role}, {way} with {links} links: noticed after {} ms",
-            at.saturating_sub(parted) / 1_000_000
-        );
+        let after_ms = at.saturating_sub(parted) / 1_000_000;
+        println!("lost host, {role}, {way}, limit {limit_ms} ms: noticed after {after_ms} ms");
+        assert!(after_ms < 2 * limit_ms, "{role}, {way}: noticed after {after_ms} ms, the limit is {limit_ms} ms");
     }
     for rank in &mut job.ranks[..VICTIM as usize] {
         rank.hear("over");
@@ -437,17 +399,23 @@ fn lost_host(kind: &str, role: &str, way: &str, links: &str) {
 
 #[test]
 fn p7_b10_a_lost_host_is_noticed_by_those_who_wait_for_it() {
-    lost_host("i", "sleep", "tcp", "1");
-    lost_host("j", "sleep", "udp", "1");
+    lost_host("i", "sleep", "tcp", DEFAULT_LIMIT_MS);
+    lost_host("j", "sleep", "udp", DEFAULT_LIMIT_MS);
+}
+
+#[test]
+fn p7_b10_a_lost_host_is_noticed_after_the_time_that_was_set() {
+    lost_host("k", "sleep", "tcp", 2000);
+    lost_host("l", "sleep", "udp", 2000);
 }
 
 #[test]
 fn p7_b10_a_lost_host_is_noticed_while_messages_are_on_their_way_to_it() {
-    lost_host("s", "stream", "tcp", "1");
-    lost_host("t", "stream", "udp", "1");
+    lost_host("s", "stream", "tcp", DEFAULT_LIMIT_MS);
+    lost_host("t", "stream", "udp", DEFAULT_LIMIT_MS);
 }
 
 #[test]
 fn p7_p11_a_lost_host_is_noticed_by_those_who_compute_over_udp() {
-    lost_host("c", "away", "udp", "1");
+    lost_host("c", "away", "udp", DEFAULT_LIMIT_MS);
 }

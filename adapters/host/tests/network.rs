@@ -1,15 +1,18 @@
 //! Networks that misbehave between ranks that are processes of their own: connections are cut and frozen and come back,
 //! datagrams are lost, doubled and late, cables pulled. Nothing is lost, and every byte is compared.
 
+#[path = "common/hosts.rs"]
+mod hosts;
 #[path = "common/pattern.rs"]
 mod pattern;
 #[path = "common/processes.rs"]
 #[allow(dead_code)] // what other tests need
 mod processes;
 
-use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use hosts::Hosts;
 use pattern::pattern;
 use processes::{Job, say};
 use towline::{Builder, Multiple, World};
@@ -39,6 +42,7 @@ fn as_rank() {
     match role.as_str() {
         "rounds" => rounds(&world),
         "failover" => failover(&world),
+        "cable" => cable(&world),
         _ => panic!("no role {role}"),
     }
     assert!(world.lost().is_empty());
@@ -102,6 +106,40 @@ fn failover(world: &World<Multiple>) {
             return;
         }
     }
+}
+
+/// Until nothing came for a second after the test had something to say, and then came again, at both.
+fn cable(world: &World<Multiple>) {
+    let (rounds, waited, over) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+            let (mut seen, mut quiet) = (0, 0);
+            while !over.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(100));
+                let now = rounds.load(Ordering::SeqCst);
+                quiet = if std::mem::replace(&mut seen, now) == now { quiet + 1 } else { 0 };
+                if quiet >= 10 && !waited.swap(true, Ordering::SeqCst) {
+                    say(format!("waits {now}"));
+                }
+            }
+        });
+        let other = 1 - world.rank();
+        for number in 0.. {
+            let enough = u32::from(waited.load(Ordering::SeqCst));
+            round(world, number, false);
+            rounds.fetch_add(1, Ordering::SeqCst);
+            if number == 2 {
+                say("ready");
+            }
+            let mut last = [0u32];
+            world.sendrecv(&[enough], other, 3, &mut last, other, 3).unwrap();
+            if enough == 1 && last == [1] {
+                break;
+            }
+        }
+        over.store(true, Ordering::SeqCst);
+    });
 }
 
 fn start(transport: &str, role: &str, rounds: u32, real: Ports, told: Ports) -> Job {
@@ -239,54 +277,8 @@ fn p15_b37_datagrams_in_one_direction_stop_and_go_on() {
     }
 }
 
-/// Two hosts, for which network namespaces stand, with cables between them; they go away with this value.
-struct Hosts {
-    names: [String; 2],
-    /// The end of each cable at the second host.
-    ends: Vec<String>,
-}
-
-impl Hosts {
-    fn new(kind: &str, cables: usize) -> Option<Self> {
-        let id = format!("{kind}{}", std::process::id());
-        let names = ["a", "b"].map(|at| format!("towline{id}{at}"));
-        let mut this = Self { names, ends: Vec::new() };
-        let [a, b] = this.names.clone();
-        let mut lines = vec![format!("netns add {a}"), format!("netns add {b}")];
-        lines.extend([&a, &b].map(|host| format!("-n {host} link set lo up")));
-        for cable in 0..cables {
-            let [va, vb] = ["a", "b"].map(|at| format!("t{id}{cable}{at}"));
-            lines.push(format!("link add {va} netns {a} type veth peer name {vb} netns {b}"));
-            for (host, end, last) in [(&a, &va, 1), (&b, &vb, 2)] {
-                lines.push(format!("-n {host} addr add 10.214.{cable}.{last}/24 dev {end}"));
-                lines.push(format!("-n {host} link set {end} up"));
-            }
-            this.ends.push(vb);
-        }
-        lines.iter().all(|line| Self::ip(line)).then_some(this)
-    }
-
-    fn ip(line: &str) -> bool {
-        Command::new("ip").args(line.split(' ')).output().is_ok_and(|output| output.status.success())
-    }
-
-    /// Pulls a cable, or plugs it in again.
-    fn set(&self, cable: usize, up: bool) {
-        let state = if up { "up" } else { "down" };
-        assert!(Self::ip(&format!("-n {} link set {} {state}", self.names[1], self.ends[cable])));
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for name in &self.names {
-            Self::ip(&format!("netns del {name}"));
-        }
-    }
-}
-
 fn between_hosts(kind: &str, cables: usize, role: &str, variables: &[(&str, &str)]) -> Option<(Hosts, Job)> {
-    let Some(hosts) = Hosts::new(kind, cables) else {
+    let Some(hosts) = Hosts::new(kind, 214, cables) else {
         eprintln!("skipped: network namespaces need the rights of root, and iproute2");
         return None;
     };
@@ -315,9 +307,13 @@ fn p14_b37_a_cable_is_pulled_and_plugged_in_again_while_another_is_there() {
 #[test]
 fn p15_b37_the_only_cable_is_pulled_and_plugged_in_again() {
     for transport in ["tcp", "udp"] {
-        let variables = [("TOWLINE_TRANSPORTS", transport), ("ROUNDS", "20"), ("TOWLINE_PEER_TIMEOUT_MS", "20000")];
-        let Some((hosts, job)) = between_hosts(&transport[..1], 1, "rounds", &variables) else { return };
+        let variables = [("TOWLINE_TRANSPORTS", transport), ("TOWLINE_PEER_TIMEOUT_MS", "20000")];
+        let Some((hosts, mut job)) = between_hosts(&transport[..1], 1, "cable", &variables) else { return };
         hosts.set(0, false);
+        for rank in &mut job.ranks {
+            rank.tell("pulled");
+            rank.hear("waits");
+        }
         hosts.set(0, true);
         all_end_well(job);
     }

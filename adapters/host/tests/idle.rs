@@ -1,0 +1,63 @@
+//! Who waits takes no processor time: a progress thread of a program that does not call, and callers that are blocked. Nothing
+//! else may run beside this test, since it counts all that the process takes.
+
+#[allow(dead_code)] // others use the rest
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::jobs;
+use rustix::time::{ClockId, clock_gettime};
+use towline::{Builder, Multiple};
+
+/// What this process has taken so far, in all of its threads.
+fn taken() -> Duration {
+    let taken = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(taken.tv_sec as u64, taken.tv_nsec as u32)
+}
+
+/// How often a thread of this process gave a processor to another: each sleep, and each turn of a loop that yields, which takes
+/// little time where others want it.
+fn switches() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    let count = |text: &str| -> u64 {
+        let lines = text.lines().filter(|line| line.contains("ctxt_switches:"));
+        lines.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+    };
+    status.map(|text| count(&text)).sum()
+}
+
+/// A twentieth of a processor, and 200 switches a second, are far above what timers take, and below what any kind of
+/// polling does on a machine that is idle, or that many share.
+#[test]
+fn p11_who_waits_takes_no_processor_time() {
+    for (transport, thread) in [("sm", false), ("tcp", false), ("sm", true), ("tcp", true), ("udp", true)] {
+        let shares = jobs(2, |rank, job| {
+            let builder = Builder::new().transports(transport).threads(Multiple).progress_thread(thread);
+            let world = builder.job(job).build().unwrap();
+            world.sendrecv(&[1u8; 100], 1 - rank, 1, &mut [0u8; 100], 1 - rank, 1).unwrap();
+            world.barrier().unwrap();
+            let (begin, before, switched) = (Instant::now(), taken(), switches());
+            if rank == 0 {
+                // Computes elsewhere, and does not call; the other waits for that.
+                std::thread::sleep(Duration::from_secs(1));
+                world.send(1, 2, b"over").unwrap();
+            } else {
+                world.recv(0, 2, &mut [0u8; 4]).unwrap();
+            }
+            let elapsed = begin.elapsed().as_secs_f64();
+            let taken = ((taken() - before).as_secs_f64() / elapsed, (switches() - switched) as f64 / elapsed);
+            // Neither ends its thread before the other has counted.
+            world.barrier().unwrap();
+            world.finish().unwrap();
+            taken
+        });
+        let (share, switches) = shares[0];
+        println!(
+            "{transport}, thread {thread}: {:.1} % of a processor, {switches:.0} switches a second",
+            share * 100.0
+        );
+        assert!(share < 0.05 && switches < 200.0, "{transport}, progress thread {thread}");
+    }
+}
