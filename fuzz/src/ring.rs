@@ -68,7 +68,7 @@ fn receive(memory: &Memory, receiver: &mut Receiver) {
             before.wrapping_add(slots_for(frame.len))
         }
         Ok(None) => {
-            assert!(before % SLOTS != 0, "padding of a whole lap");
+            assert!(!before.is_multiple_of(SLOTS), "padding of a whole lap");
             before.wrapping_add(SLOTS - before % SLOTS)
         }
         Err(Forged) => before,
