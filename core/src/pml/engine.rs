@@ -407,6 +407,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             quota_units: params.units,
             next_out: self.config.first_sequence as u32,
             next_in: params.first_sequence as u32,
+            seen_in: params.first_sequence as u8,
             ..state.afresh()
         }
         .with_credit();

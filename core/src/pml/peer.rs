@@ -135,6 +135,8 @@ pub(crate) struct PeerState {
     /// Asks for probes that found nothing, one after the other, since the peer last told of more. Unless it is 0, and a probe
     /// for another thing waits to be asked for, what `probe_context` and `probe_tag` name was the last of them.
     pub vain: u8,
+    /// Low byte of `next_in` when the peer was last looked at for a sign of life.
+    pub seen_in: u8,
     /// Posting number of the receive that was asked for last; those up to it need no asking.
     pub cursor: u64,
     /// What the peer asked.

@@ -172,6 +172,29 @@ fn engines_status(data: &[u8]) -> Status {
     Status { peer: Peer(0), tag: 6, received: data.len() as u64, delivered: data.len() as u64 }
 }
 
+/// It sends short messages by the quick way all the time, and polls never: what it sends is sign enough.
+#[test]
+fn p7_who_sends_short_messages_and_never_polls_is_not_given_up_before_it_stops() {
+    let mut engines = patient(2);
+    let waits = recv(&mut engines[0], from(VICTIM, 6), &mut [0; 8]); // of which the question lies unread
+    let mut sent = 0;
+    // As many as there is credit for: none comes back to who does not poll.
+    for now in (10..3 * TIMEOUT).step_by(10) {
+        if now % (TIMEOUT / 5) == 0 {
+            let mut word = [0; 8];
+            let receive = recv(&mut engines[0], from(VICTIM, 5), &mut word);
+            assert_eq!(send(&mut engines[1], 0, 5, Mode::Standard, b"a word.."), Sending::Complete);
+            (0..16).for_each(|_| poll(&mut engines, now, &[VICTIM]));
+            assert!(matches!(engines[0].test(receive), Some(Ok(_))), "at {now}, after {sent}");
+            sent += 1;
+        }
+        (0..16).for_each(|_| poll(&mut engines, now, &[VICTIM]));
+    }
+    assert!(!engines[0].is_lost(Peer(VICTIM)) && sent > 12);
+    pass(&mut engines, 3 * TIMEOUT, 5 * TIMEOUT, &[VICTIM]);
+    assert_eq!(engines[0].test(waits), Some(Err(Failure::PeerFailed(Peer(VICTIM)))));
+}
+
 /// Stopped in a receive from any source, without a stall time-out of its own: that it was given up is no orderly end to it.
 #[test]
 fn p7_who_was_given_up_learns_it_as_a_failure() {
