@@ -1,5 +1,6 @@
 //! Contexts that have ended, well or not. Rails report the loss of those that they are connected to; of others an engine hears
-//! through the launcher, while it has nothing else to do: from them no message can come any more.
+//! through the launcher, as soon as it has nothing else to do and every few seconds anyhow: from them no message can come any
+//! more.
 
 use std::sync::Arc;
 
@@ -9,10 +10,12 @@ use towline_core::time::{Duration, Instant};
 use crate::address::Grid;
 use crate::launch::{Ended, Launch};
 
-/// How often an idle engine looks what came from the launcher.
+/// How often an engine looks what came from the launcher.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// How long nothing must have come before the launcher is asked.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How often it is asked though something comes all the time.
+const ANYHOW: Duration = Duration::from_millis(3000);
 /// How long a rail is given to report the loss itself: not before all is read that was sent before it.
 const GRACE: Duration = Duration::from_millis(2000);
 
@@ -21,6 +24,8 @@ pub(crate) struct Absent {
     launch: Arc<Launch>,
     grid: Grid,
     next: Instant,
+    /// When the launcher is asked at the latest.
+    ask_by: Option<Instant>,
     /// How many it knows of.
     heard: usize,
     /// Those that the engine has yet to give up, and when.
@@ -31,7 +36,7 @@ pub(crate) struct Absent {
 
 impl Absent {
     pub fn new(launch: Arc<Launch>, grid: Grid, incarnations: Vec<u32>) -> Self {
-        Self { launch, grid, next: Instant::ZERO, heard: 0, due: Vec::new(), incarnations }
+        Self { launch, grid, next: Instant::ZERO, ask_by: None, heard: 0, due: Vec::new(), incarnations }
     }
 
     /// The incarnation of a rank that the engine knows.
@@ -46,11 +51,16 @@ impl Absent {
         }
     }
 
-    /// A peer that is to be given up now, and why. To be asked while nothing comes, with how long that has been so.
+    /// A peer that is to be given up now, and why. To be asked while nothing comes, with how long that has been so, and now
+    /// and then while something does.
     pub fn next(&mut self, now: Instant, idle: Duration) -> Option<(Peer, Lost)> {
         if now >= self.next {
             self.next = now + INTERVAL;
-            let ended = self.launch.ended(self.heard, idle >= PATIENCE);
+            let ask = idle >= PATIENCE || now >= *self.ask_by.get_or_insert(now + ANYHOW);
+            if ask {
+                self.ask_by = Some(now + ANYHOW);
+            }
+            let ended = self.launch.ended(self.heard, ask);
             self.heard += ended.len();
             let own = self.grid.own_number();
             let others = ended.into_iter().filter(|ended| ended.number != own);

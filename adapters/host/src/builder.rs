@@ -430,6 +430,7 @@ impl Begun {
             bed,
             holds_back,
             absent: None,
+            busy: 0,
             next_context: EVERYONE + 1,
             _hub: hub,
             _memory: memory,

@@ -35,11 +35,16 @@ pub(crate) struct Engine {
     pub holds_back: bool,
     /// Where there are others.
     pub absent: Option<Absent>,
+    /// Turns in which something came; wraps.
+    pub busy: u32,
     /// The context that the next communicator gets at least.
     pub next_context: u32,
     pub _hub: HubBox,
     pub _memory: Mapping,
 }
+
+/// Turns with something in a row after which who is absent is looked for. A power of two.
+const BUSY: u32 = 4096;
 
 impl Engine {
     /// Adds a communicator of these peers, in which this context is rank `rank`.
@@ -55,12 +60,30 @@ impl Engine {
     pub fn turn(&mut self, idle: &mut Idle) -> bool {
         if self.mtl.progress(self.clock.now()) != 0 {
             idle.reset();
+            self.note_busy();
             return true;
         }
         if idle.count() {
             self.be_idle(idle, || true);
         }
         false
+    }
+
+    /// Something came. Now and then who is absent is looked for all the same: what is waited for may be theirs.
+    #[inline]
+    pub fn note_busy(&mut self) {
+        self.busy = self.busy.wrapping_add(1);
+        if self.busy.is_multiple_of(BUSY) {
+            self.look_for_absent();
+        }
+    }
+
+    #[cold]
+    fn look_for_absent(&mut self) {
+        let now = self.clock.renew();
+        if let Some((lost, why)) = self.absent.as_mut().and_then(|absent| absent.next(now, Duration::from_nanos(0))) {
+            self.mtl.pml().lose_peer(lost, why);
+        }
     }
 
     /// Nothing came for a while: lets others run, or sleeps if `may_sleep` says so once all rails are armed.

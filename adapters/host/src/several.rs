@@ -232,6 +232,7 @@ impl Held for Guard<'_> {
             let now = self.clock.now();
             if self.mtl.progress(now) != 0 {
                 idle.reset();
+                self.note_busy();
                 self.tell();
                 self.make_way();
             } else if idle.count() {
@@ -492,6 +493,7 @@ fn look_after(shared: &Shared, parker: &Parker) {
         }
         if engine.poll() != 0 || std::mem::replace(&mut left, engine.left()) != engine.left() {
             quiet_since = engine.clock.now();
+            engine.note_busy();
             engine.make_way();
             continue;
         }

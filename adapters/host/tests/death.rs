@@ -33,6 +33,7 @@ fn as_rank() {
         "stream" => stream(&world),
         "wildcard" => wildcard(&world),
         "unmet" => unmet(&world),
+        "beside" => beside(&world),
         "flood" => return flood(world),
         "panic" => panics(&world),
         "together" => together(&world),
@@ -208,6 +209,26 @@ fn unmet(world: &World) {
     talk(world);
 }
 
+/// The same, where another rank that was met is stopped.
+fn beside(world: &World) {
+    const STOPPED: u32 = 3;
+    match world.rank() {
+        VICTIM => wait_to_be_killed(world),
+        STOPPED => {
+            (0..VICTIM).for_each(|survivor| world.send(survivor, 3, &7u32).unwrap());
+            wait_to_be_killed(world)
+        }
+        _ => {}
+    }
+    world.recv(STOPPED, 3, &mut [0u32]).unwrap();
+    talk(world);
+    // It is waited for too, so that its silence is noticed.
+    let _waits = world.irecv(STOPPED, 4, [0u8; 4]).unwrap();
+    say("ready");
+    assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err());
+    talk(world);
+}
+
 /// One does not read for longer than all limits, while another has more for it than all buffers hold.
 fn flood(world: World) {
     const BYTES: usize = 8 << 20;
@@ -267,6 +288,10 @@ fn kill(job: &mut Job, what: &str) {
     for rank in &mut job.ranks {
         rank.hear("ready");
     }
+    kill_now(job, what);
+}
+
+fn kill_now(job: &mut Job, what: &str) {
     // Who waits is asleep by then.
     std::thread::sleep(Duration::from_millis(300));
     let killed = job.ranks[VICTIM as usize].kill();
@@ -320,6 +345,27 @@ fn p7_receives_from_any_source_are_told_of_a_death_until_it_is_acknowledged() {
 #[test]
 fn p7_the_death_of_a_rank_that_was_never_heard_of_is_noticed() {
     each_way("unmet");
+}
+
+/// What keeps links busy with a stopped rank is nothing to those who wait for another.
+#[test]
+fn p7_the_death_of_a_rank_that_was_never_heard_of_is_noticed_beside_a_stopped_one() {
+    for (way, links) in WAYS {
+        let (timeout, finish) = (("TOWLINE_PEER_TIMEOUT_MS", "1000"), ("TOWLINE_FINISH_TIMEOUT_MS", "1000"));
+        let mut job =
+            Job::start(4, "beside", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), timeout, finish]);
+        let mut stopped = job.ranks.pop().unwrap();
+        stopped.hear("ready");
+        for rank in &mut job.ranks {
+            rank.hear("ready");
+        }
+        stopped.signal(Signal::STOP);
+        // Long enough for its silence to be told of.
+        std::thread::sleep(Duration::from_millis(2500));
+        kill_now(&mut job, &format!("beside a stopped rank, {way} with {links} links"));
+        stopped.kill();
+        survivors_end_well(job);
+    }
 }
 
 #[test]

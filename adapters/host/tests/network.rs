@@ -15,6 +15,7 @@ use std::time::Duration;
 use hosts::Hosts;
 use pattern::pattern;
 use processes::{Job, say};
+use rustix::process::Signal;
 use towline::{Builder, Multiple, World};
 use towline_host_tests::relay::{Datagrams, Ports, Streams, Towards, Trouble};
 
@@ -43,6 +44,7 @@ fn as_rank() {
         "rounds" => rounds(&world),
         "failover" => failover(&world),
         "cable" => cable(&world),
+        "flood" => flood(&world),
         _ => panic!("no role {role}"),
     }
     assert!(world.lost().is_empty());
@@ -140,6 +142,21 @@ fn cable(world: &World<Multiple>) {
         }
         over.store(true, Ordering::SeqCst);
     });
+}
+
+/// All have more for the last rank than buffers hold.
+fn flood(world: &World<Multiple>) {
+    const BYTES: usize = 8 << 20;
+    let last = world.size() - 1;
+    say("ready");
+    if world.rank() == last {
+        let receives: Vec<_> = (0..last).map(|from| world.irecv(from, 1, vec![0u8; BYTES]).unwrap()).collect();
+        for (from, receive) in (0..).zip(receives) {
+            assert!(receive.wait().unwrap().0 == pattern(BYTES, from), "from {from}");
+        }
+    } else {
+        world.isend(last, 1, pattern(BYTES, world.rank())).unwrap().wait().unwrap();
+    }
 }
 
 fn start(transport: &str, role: &str, rounds: u32, real: Ports, told: Ports) -> Job {
@@ -277,15 +294,22 @@ fn p15_b37_datagrams_in_one_direction_stop_and_go_on() {
     }
 }
 
-fn between_hosts(kind: &str, cables: usize, role: &str, variables: &[(&str, &str)]) -> Option<(Hosts, Job)> {
+/// Ranks, each at the host of the number given.
+fn between_hosts(
+    kind: &str,
+    cables: usize,
+    at: &[usize],
+    role: &str,
+    variables: &[(&str, &str)],
+) -> Option<(Hosts, Job)> {
     let Some(hosts) = Hosts::new(kind, 214, cables) else {
         eprintln!("skipped: network namespaces need the rights of root, and iproute2");
         return None;
     };
-    let [a, b] = &hosts.names;
+    let at: Vec<_> = at.iter().map(|host| hosts.names[*host].as_str()).collect();
     let include = [("TOWLINE_TCP_INCLUDE", "10.214.0.0/16"), ("TOWLINE_UDP_INCLUDE", "10.214.0.0/16")];
     let variables: Vec<_> = include.iter().chain(variables).copied().collect();
-    let mut job = Job::start_apart(&[a, b], "10.214.0.1:4101", role, &variables);
+    let mut job = Job::start_apart(&at, "10.214.0.1:4101", role, &variables);
     for rank in &mut job.ranks {
         rank.hear("ready");
     }
@@ -295,7 +319,7 @@ fn between_hosts(kind: &str, cables: usize, role: &str, variables: &[(&str, &str
 #[test]
 fn p14_b37_a_cable_is_pulled_and_plugged_in_again_while_another_is_there() {
     let variables = [("TOWLINE_TRANSPORTS", "tcp"), ("TOWLINE_LINKS", "2"), ("TOWLINE_PEER_TIMEOUT_MS", PATIENCE_MS)];
-    let Some((hosts, mut job)) = between_hosts("c", 2, "failover", &variables) else { return };
+    let Some((hosts, mut job)) = between_hosts("c", 2, &[0, 1], "failover", &variables) else { return };
     hosts.set(1, false);
     for rank in &mut job.ranks {
         rank.hear("down");
@@ -308,7 +332,7 @@ fn p14_b37_a_cable_is_pulled_and_plugged_in_again_while_another_is_there() {
 fn p15_b37_the_only_cable_is_pulled_and_plugged_in_again() {
     for transport in ["tcp", "udp"] {
         let variables = [("TOWLINE_TRANSPORTS", transport), ("TOWLINE_PEER_TIMEOUT_MS", "20000")];
-        let Some((hosts, mut job)) = between_hosts(&transport[..1], 1, "cable", &variables) else { return };
+        let Some((hosts, mut job)) = between_hosts(&transport[..1], 1, &[0, 1], "cable", &variables) else { return };
         hosts.set(0, false);
         for rank in &mut job.ranks {
             rank.tell("pulled");
@@ -317,4 +341,19 @@ fn p15_b37_the_only_cable_is_pulled_and_plugged_in_again() {
         hosts.set(0, true);
         all_end_well(job);
     }
+}
+
+/// Several ranks of a host, each by two links, ask for a sign of life of a stopped rank at another host: that one has an answer
+/// for all of them.
+#[test]
+fn p7_a_rank_that_is_stopped_at_another_host_is_not_dead() {
+    let variables = [("TOWLINE_TRANSPORTS", "udp"), ("TOWLINE_LINKS", "2"), ("TOWLINE_PEER_TIMEOUT_MS", "3000")];
+    let Some((_hosts, mut job)) = between_hosts("p", 1, &[0, 0, 0, 0, 1], "flood", &variables) else { return };
+    job.ranks[4].signal(Signal::STOP);
+    std::thread::sleep(Duration::from_secs(15));
+    for rank in &mut job.ranks {
+        assert!(rank.child.try_wait().unwrap().is_none(), "given up, or over");
+    }
+    job.ranks[4].signal(Signal::CONT);
+    all_end_well(job);
 }

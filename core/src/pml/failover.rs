@@ -188,10 +188,10 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// A rail hears nothing of a peer but its host. If another link hears the peer, it is the link that is dead, and its frames
-    /// go on by the other one. If none does, the peer may be stopped, and is not lost.
-    pub(super) fn link_silent(&mut self, rail: usize, peer: Peer) {
+    /// go on by the other one. If none does, the peer may be stopped, and is not lost. Tells whether the link was given up.
+    pub(super) fn link_silent(&mut self, rail: usize, peer: Peer) -> bool {
         if self.peers.get(peer.0 as usize).is_none_or(|state| state.standing != Standing::Up || !state.has(LINKED)) {
-            return;
+            return false;
         }
         let (mut silent, mut heard) = (None, false);
         for place in 0..self.rails.count() {
@@ -204,11 +204,13 @@ impl<R: Rails> Pml<'_, R> {
                 heard |= other.hears(Endpoint(link.endpoint));
             }
         }
-        if let Some(endpoint) = silent.filter(|_| heard)
-            && self.rails.rail_mut(rail).is_some_and(|rail| rail.give_up(endpoint))
-        {
+        let given_up = silent
+            .filter(|_| heard)
+            .is_some_and(|endpoint| self.rails.rail_mut(rail).is_some_and(|rail| rail.give_up(endpoint)));
+        if given_up {
             self.link_down(rail, peer, Lost::TimedOut);
         }
+        given_up
     }
 
     /// A rail has reported that its link to a peer is in order again.

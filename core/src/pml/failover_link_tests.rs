@@ -227,9 +227,14 @@ fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
                 shared.strike(Break::Silent);
             }
             let end = pair.ground.now + 100 * MILLISECOND;
+            let mut before = 0;
             while pair.ground.now < end {
+                if pair.ground.now + 50 * MILLISECOND < end {
+                    before = pair.events;
+                }
                 pair.turn();
             }
+            assert_eq!(pair.events, before, "that a link is silent is nothing to who waits");
             let lost = [0, 1].map(|at| pair.engines[at].counters().lost);
             assert_eq!(lost, if hosts_answer { [0, 0] } else { [1, 1] }, "{count} links");
             pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().mend());

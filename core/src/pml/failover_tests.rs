@@ -70,6 +70,8 @@ pub(super) struct Pair<G: Ground> {
     memory: Vec<*mut [u8]>,
     pub ground: G,
     turns: u64,
+    /// What progress told in all turns.
+    pub events: u64,
     now: Instant,
 }
 
@@ -94,7 +96,7 @@ impl<G: Ground> Pair<G> {
             Pml::new(config, &mut Arena::new(unsafe { &mut *block }), Set(rails)).unwrap()
         });
         let engines = ManuallyDrop::new(engines);
-        let mut pair = Self { engines, memory, ground, turns: 0, now: Instant::ZERO };
+        let mut pair = Self { engines, memory, ground, turns: 0, events: 0, now: Instant::ZERO };
         pair.introduce();
         pair
     }
@@ -115,6 +117,7 @@ impl<G: Ground> Pair<G> {
             events += self.engines[at].progress(self.now);
         }
         let due = self.engines.iter().filter_map(Pml::poll_at).min();
+        self.events += u64::from(events);
         self.now = self.ground.turn(events, due);
     }
 
