@@ -11,7 +11,7 @@ use towline_udp::session::{Seal, Side};
 pub fn run(data: &[u8]) {
     let key = JobKey::new([0x5a; 32]);
     if let Ok(read) = card::decode(data) {
-        let again = card::encode(&read);
+        let again = card::encode(&read, card::is_forwarded(data));
         assert_eq!(card::decode(&again), Ok(read));
     }
     match read(data) {

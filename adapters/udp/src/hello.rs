@@ -69,6 +69,9 @@ const LABEL: &[u8; 16] = b"towlineudp hello";
 /// A challenge.
 pub type Nonce = [u8; 16];
 
+/// Where the speaker's challenge is.
+pub(crate) const NONCE: std::ops::Range<usize> = 44..60;
+
 /// How far the speaker is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
@@ -148,7 +151,7 @@ impl Hello {
         out[24..32].copy_from_slice(&self.from_instance.to_le_bytes());
         out[32..40].copy_from_slice(&self.to_instance.to_le_bytes());
         out[40..44].copy_from_slice(&self.index.to_le_bytes());
-        out[44..60].copy_from_slice(&self.nonce);
+        out[NONCE].copy_from_slice(&self.nonce);
         out[60..76].copy_from_slice(&self.echo);
         out[76..124].copy_from_slice(&self.keys);
         let code = key.prove(LABEL, &[&out[..HELLO - CODE]]);
@@ -192,7 +195,7 @@ impl Hello {
             from_instance: u64::from_le_bytes(field(bytes, 24)),
             to_instance: u64::from_le_bytes(field(bytes, 32)),
             index: u32::from_le_bytes(field(bytes, 40)),
-            nonce: field(bytes, 44),
+            nonce: field(bytes, NONCE.start),
             echo: field(bytes, 60),
             keys,
         })

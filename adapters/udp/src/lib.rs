@@ -23,6 +23,7 @@ mod config;
 mod counters;
 pub mod datagram;
 pub mod hello;
+mod hosts;
 mod inbox;
 mod meeting;
 mod outbox;

@@ -6,7 +6,7 @@
 use towline_crypt::{Cipher, Handshake, MESSAGE, Window};
 use towline_tcp::JobKey;
 
-use crate::hello::{Hello, Nonce, Stage};
+use crate::hello::{Hello, NONCE, Nonce, Stage};
 use crate::session::{Seal, Side};
 
 /// One end of a pair, as its own side sees it.
@@ -95,6 +95,11 @@ impl Meeting {
     /// `base` is who we are and who is meant; `next` was drawn at random.
     pub(crate) const fn new(base: Hello, next: Nonce) -> Self {
         Self { base, next, answered: None, keys: Keys::None, session: None, beside: Beside::None, renews: false }
+    }
+
+    /// Whether these are the first bytes of a hello of ours for the next session, which nobody knows who has not seen it.
+    pub(crate) fn has_said(&self, bytes: &[u8]) -> bool {
+        bytes.get(NONCE) == Some(&self.next)
     }
 
     pub(crate) const fn session(&self) -> Option<&Session> {

@@ -7,6 +7,7 @@ use socket2::SockAddr;
 use towline_core::btl::Peer;
 use towline_core::time::Instant;
 
+use crate::hosts::Doubt;
 use crate::meeting::Meeting;
 
 /// A peer that was added.
@@ -26,8 +27,23 @@ pub(crate) struct Known {
     pub(crate) again: Option<Call>,
     /// When a hello of anybody but itself was last answered, while there is a session.
     pub(crate) answered: Option<Instant>,
-    /// When its host, not its process, last answered.
-    pub(crate) host_heard: Option<Instant>,
+    /// Its card says that what is sent there is passed on by another.
+    pub(crate) forwarded: bool,
+    /// Its port was reported closed, which may not be so.
+    pub(crate) doubt: Option<Doubt>,
+}
+
+impl Known {
+    /// Something came that only the peer can have said.
+    #[inline]
+    pub(crate) fn proved(&mut self) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.refuted();
+            if self.way == Way::Closing {
+                self.way = Way::Up;
+            }
+        }
+    }
 }
 
 /// How it stands with a peer.

@@ -1,6 +1,6 @@
 //! What a poll does: call who is wanted, push out what waits, take in what came.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
 use socket2::SockAddr;
@@ -12,7 +12,6 @@ use crate::hello::Hello;
 use crate::outbox::Flushed;
 use crate::peers::{Call, Way};
 use crate::rail::Rail;
-use crate::sys;
 
 /// Time between the first two hellos; it doubles from one to the next.
 pub(crate) const FIRST_INTERVAL: Duration = Duration::from_millis(1);
@@ -20,10 +19,6 @@ pub(crate) const FIRST_INTERVAL: Duration = Duration::from_millis(1);
 const LONGEST_INTERVAL: Duration = Duration::from_millis(1000);
 /// After this time what the socket did not take is tried again.
 const AGAIN: Duration = Duration::from_nanos(200_000);
-/// A port at which no host listens: that of a service which nobody offers any more.
-const NOBODYS_PORT: u16 = 1;
-/// Reports of failure that are taken at a time.
-const REPORTS: usize = 32;
 
 impl Rail {
     #[inline]
@@ -38,6 +33,9 @@ impl Rail {
         }
         if self.next_hello.is_some_and(|next| next <= now) {
             self.call_again();
+        }
+        if self.next_question.is_some_and(|next| next <= now) {
+            self.ask_doubted();
         }
         if !self.outbox.is_empty() {
             self.push_out();
@@ -140,7 +138,7 @@ impl Rail {
     }
 
     /// Sends a datagram past those that wait.
-    fn send_alone(&mut self, bytes: &[u8], to: &SockAddr) {
+    pub(crate) fn send_alone(&mut self, bytes: &[u8], to: &SockAddr) {
         // The first try may come back with the failure of an earlier datagram.
         for _ in 0..2 {
             match self.socket.send_to(bytes, to) {
@@ -205,70 +203,6 @@ impl Rail {
                 log::debug!("udp: a frame is refused: {}", std::io::Error::from_raw_os_error(number));
                 self.counters.frames_refused += 1;
                 self.outbox.drop_first();
-            }
-        }
-    }
-
-    /// Takes what the kernel has heard of datagrams that failed; whether there was anything.
-    #[cold]
-    pub(crate) fn hear_reports(&mut self) -> bool {
-        for taken in 0..REPORTS {
-            let Some(report) = sys::report(&self.socket) else { return taken != 0 };
-            if report.told && report.number == libc::ECONNREFUSED as u32 {
-                report.to.into_iter().for_each(|to| self.closed(to));
-            } else {
-                log::debug!("udp: {:?}: {}", report.to, std::io::Error::from_raw_os_error(report.number as i32));
-            }
-        }
-        true
-    }
-
-    /// Asks the host of a peer whether it is there; tells when it last said so. A datagram to a port where nobody listens is
-    /// answered by the host's kernel, whatever the peer's process does.
-    #[cold]
-    pub(crate) fn knock(&mut self, endpoint: u32) -> Option<Instant> {
-        let known = self.peers.get(endpoint)?;
-        let (mut to, heard) = (known.remote.as_ref()?.as_socket()?, known.host_heard);
-        to.set_port(NOBODYS_PORT);
-        self.send_alone(&[0], &to.into());
-        self.hear_reports(); // of earlier ones; on the same host of this one
-        self.peers.get(endpoint).map_or(heard, |known| known.host_heard)
-    }
-
-    /// A host has said that nobody listens at a port where nobody is thought to listen: it is there.
-    fn host_answered(&mut self, host: IpAddr) {
-        for endpoint in 0..self.peers.len() as u32 {
-            if let Some(known) = self.peers.get_mut(endpoint)
-                && known.remote.as_ref().and_then(SockAddr::as_socket).is_some_and(|it| it.ip() == host)
-            {
-                known.host_heard = Some(self.now);
-            }
-        }
-    }
-
-    /// A port is closed: whoever was there is gone.
-    fn closed(&mut self, at: SocketAddr) {
-        if at.port() == NOBODYS_PORT {
-            return self.host_answered(at.ip());
-        }
-        self.counters.refused += 1;
-        for endpoint in 0..self.peers.len() as u32 {
-            let Some(known) = self.peers.get_mut(endpoint) else { continue };
-            match known.way {
-                Way::Up if known.remote.as_ref().and_then(SockAddr::as_socket) == Some(at) => {
-                    known.way = Way::Closing;
-                    self.closing.push(endpoint);
-                    self.closing_patience = crate::receive::PATIENCE;
-                }
-                Way::Calling(_) => {
-                    let mut closed = known.closed;
-                    (0..32).zip(&known.candidates).filter(|(_, it)| **it == at).for_each(|(bit, _)| closed |= 1 << bit);
-                    known.closed = closed;
-                    if closed.count_ones() as usize >= known.candidates.len().min(32) {
-                        self.lose(endpoint, Lost::Broken);
-                    }
-                }
-                _ => {}
             }
         }
     }

@@ -18,6 +18,7 @@ use crate::card;
 use crate::config::{Config, MOST};
 use crate::counters::Counters;
 use crate::datagram::{PREFIX, SEALED};
+use crate::hosts::Host;
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
@@ -61,6 +62,12 @@ pub struct Rail {
     /// Endpoints whose port is closed, and the messages that may still come before they are lost.
     pub(crate) closing: Vec<u32>,
     pub(crate) closing_patience: u32,
+    /// Endpoints whose port was reported closed: these are asked.
+    pub(crate) doubted: Vec<u32>,
+    /// Not later than the next question to them.
+    pub(crate) next_question: Option<Instant>,
+    /// Hosts that were asked for a sign of life.
+    pub(crate) hosts: Vec<Host>,
     pub(crate) inbox: Inbox,
     pub(crate) outbox: Outbox,
     pub(crate) granted: Option<Ticket>,
@@ -119,7 +126,7 @@ impl Rail {
         log::debug!("udp link {}: {} at {}, datagrams of {datagram} bytes", config.link, own.name, own.address);
         Ok(Self {
             attributes: attributes(&config, datagram, seals),
-            card: card::encode(&card),
+            card: card::encode(&card, config.advertise.is_some()),
             signs: config.sign.unwrap_or(!own.loopback),
             inbox: Inbox::new(&config),
             outbox: Outbox::new(&config, datagram, cuts),
@@ -136,6 +143,9 @@ impl Rail {
             renewing: Vec::new(),
             closing: Vec::new(),
             closing_patience: 0,
+            doubted: Vec::new(),
+            next_question: None,
+            hosts: Vec::new(),
             granted: None,
             scratch: Zeroizing::new(vec![0; if seals { MOST as usize } else { 0 }]),
             seals,
@@ -201,7 +211,8 @@ impl Rail {
     }
 
     pub(crate) fn leave_lists(&mut self, endpoint: u32) {
-        for list in [&mut self.wanted, &mut self.calling, &mut self.renewing, &mut self.closing] {
+        let Self { wanted, calling, renewing, closing, doubted, .. } = self;
+        for list in [wanted, calling, renewing, closing, doubted] {
             list.retain(|it| *it != endpoint);
         }
         if self.granted.is_some_and(|ticket| ticket.endpoint.0 == endpoint) {

@@ -93,7 +93,10 @@ impl Rail {
     #[inline]
     fn lose_closed(&mut self) {
         while let Some(endpoint) = self.closing.pop() {
-            self.lose(endpoint, Lost::Broken);
+            // Unless something proved came meanwhile.
+            if self.peers.get(endpoint).is_some_and(|known| known.way == Way::Closing) {
+                self.lose(endpoint, Lost::Broken);
+            }
         }
     }
 
@@ -131,6 +134,7 @@ impl Rail {
         let which = known.meeting.each_mut().find_map(|(which, session)| is_of(session).then_some(which));
         let Some(which) = which else { return self.drop_unproved() };
         known.meeting.took(which);
+        known.proved();
         let What::Frame { tag, .. } = what else {
             self.lose(index, Lost::Closed);
             return Look::Next;
@@ -170,6 +174,7 @@ impl Rail {
             return Look::Next;
         }
         known.meeting.took(which);
+        known.proved();
         let plain = self.scratch.get(..count).unwrap_or_default();
         let (tag, frame) = match read_inner(plain) {
             Ok((What::Frame { tag, .. }, frame)) => (tag, frame),

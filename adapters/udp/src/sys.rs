@@ -251,6 +251,16 @@ pub(crate) struct Report {
     pub(crate) number: u32,
     /// It was told by the other end, or by a router on the way.
     pub(crate) told: bool,
+    /// The begin of the datagram, as far as it was told.
+    bytes: [u8; 64],
+    quoted: usize,
+}
+
+impl Report {
+    /// The begin of the datagram, as far as who reports it has told.
+    pub(crate) fn quoted(&self) -> &[u8] {
+        self.bytes.get(..self.quoted).unwrap_or_default()
+    }
 }
 
 /// The next report that the kernel has kept; taking it makes the socket usable again.
@@ -265,10 +275,9 @@ pub(crate) fn report(socket: &Socket) -> Option<Report> {
     (header.msg_iov, header.msg_iovlen) = (&mut piece, 1);
     (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), size_of_val(&control) as _);
     // SAFETY: all that the header refers to is valid for the call.
-    if unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) } < 0 {
-        return None;
-    }
-    let mut report = Report { to: named(&name, header.msg_namelen), number: 0, told: false };
+    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
+    let quoted = usize::try_from(len).ok()?.min(bytes.len());
+    let mut report = Report { to: named(&name, header.msg_namelen), number: 0, told: false, bytes, quoted };
     // SAFETY: the kernel has filled the control data, of which the header tells place and length.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(&header);

@@ -27,6 +27,7 @@ impl RailTrait for Rail {
     }
 
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        let forwarded = card::is_forwarded(card);
         let card = card::decode(card)?;
         let (link, rank) = (self.config.link, card.rank);
         if (card.job, card.link) != (self.config.job, link) || self.peers.of_rank(rank).is_some() {
@@ -73,14 +74,18 @@ impl RailTrait for Rail {
             way: Way::Unused,
             again: None,
             answered: None,
-            host_heard: None,
+            forwarded,
+            doubt: None,
         });
-        // Nothing is allocated later on: each peer is in each list at most once, and is lost once.
+        // Nothing is allocated later on: each peer is in each list at most once, is told to be silent once at a time, and is lost
+        // once.
         let peers = self.peers.len();
-        for list in [&mut self.wanted, &mut self.calling, &mut self.renewing, &mut self.closing] {
+        let Self { wanted, calling, renewing, closing, doubted, .. } = self;
+        for list in [wanted, calling, renewing, closing, doubted] {
             list.reserve(peers - list.len());
         }
-        self.events.reserve(peers);
+        self.hosts.reserve(peers);
+        self.events.reserve(2 * peers);
         Ok(Endpoint(index))
     }
 
@@ -207,7 +212,7 @@ impl RailTrait for Rail {
     }
 
     fn poll_at(&self) -> Option<Instant> {
-        [self.next_hello, self.send_again].into_iter().flatten().min()
+        [self.next_hello, self.next_question, self.send_again].into_iter().flatten().min()
     }
 
     fn arm(&mut self) -> bool {

@@ -104,7 +104,7 @@ fn a_peer_that_forgot_us_unheard_is_met_again() {
         let to = tapped.pair.to[0];
         tapped.pair.rails[0].del_peer(to);
         tapped.hear(0); // and does not pass on
-        tapped.pair.to[0] = tapped.pair.rails[0].add_peer(Peer(7), &towline_udp::card::encode(&there)).unwrap();
+        tapped.pair.to[0] = tapped.pair.rails[0].add_peer(Peer(7), &towline_udp::card::encode(&there, true)).unwrap();
         tapped.loses = Some(|it, _, bytes| {
             let is_last = hello(bytes).is_some_and(|hello| hello.stage == Stage::Up);
             it.lost += u32::from(is_last);

@@ -200,7 +200,7 @@ fn cards_of_others_are_refused() {
     let mut changed = |change: fn(&mut towline_tcp::card::Card)| {
         let mut card = card.clone();
         change(&mut card);
-        rail.add_peer(Peer(1), &encode(&card)).err()
+        rail.add_peer(Peer(1), &encode(&card, false)).err()
     };
     assert_eq!(changed(|card| card.job += 1), Some(Unreachable::BadCard));
     assert_eq!(changed(|card| card.link += 1), Some(Unreachable::BadCard));

@@ -508,6 +508,13 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         true
     }
 
+    /// The rail below doubts that a peer is there.
+    pub(super) fn ask_at_once(&mut self, at: u32) {
+        if self.paths.get(at as usize).is_some_and(|path| path.state == State::Up) {
+            self.probe(at);
+        }
+    }
+
     /// Whether a probe has left.
     fn probe(&mut self, at: u32) -> bool {
         let Some(path) = self.paths.get_mut(at as usize) else { return false };

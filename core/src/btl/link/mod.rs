@@ -338,7 +338,8 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             Event::Sent(cookie) => self.on_raw_sent(cookie),
             Event::Delivered(cookie) => return self.on_raw_delivered(cookie),
             Event::Lost(peer, why) | Event::Down(peer, why) => self.on_raw_lost(peer.0, why),
-            Event::Up(_) | Event::Silent(_) => {}
+            Event::Silent(peer) => self.ask_at_once(peer.0),
+            Event::Up(_) => {}
             Event::Moved(_, frame) => {
                 // Of a link below this one, which makes no sense.
                 if !frame.is_whole() {
