@@ -16,7 +16,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use towline_core::btl::{Event, Lost};
 use towline_core::time::{Duration, Instant};
 
-use crate::peers::Way;
+use crate::peers::{Known, Way};
 use crate::rail::{Rail, draw};
 use crate::receive::PATIENCE;
 use crate::sys;
@@ -126,6 +126,15 @@ fn open(from: SocketAddr) -> std::io::Result<Socket> {
     Ok(socket)
 }
 
+impl Known {
+    /// Where its host is asked.
+    fn host(&self) -> Option<SocketAddr> {
+        let mut at = self.remote.as_ref()?.as_socket()?;
+        at.set_port(NOBODYS_PORT);
+        Some(at)
+    }
+}
+
 impl Rail {
     /// Takes what the kernel has heard of datagrams that failed; whether there was anything.
     #[cold]
@@ -217,14 +226,19 @@ impl Rail {
         self.hear_reports(); // within a host they are here already
     }
 
+    /// A question about a peer that is forgotten leaves no descriptor. Who else is silent there asks anew.
+    pub(crate) fn stop_asking(&mut self, endpoint: u32) {
+        let at = self.peers.get(endpoint).and_then(Known::host);
+        self.hosts.iter_mut().filter(|host| Some(host.at) == at).for_each(|host| host.question = None);
+    }
+
     /// Asks the host of a peer whether it is there; tells when it last said so, whatever the peer's process does. The host of an
     /// address that passes on what it gets is another one.
     #[cold]
     pub(crate) fn knock(&mut self, endpoint: u32) -> Option<Instant> {
         let from = self.address();
         let known = self.peers.get(endpoint).filter(|known| !known.forwarded)?;
-        let mut at = known.remote.as_ref()?.as_socket()?;
-        at.set_port(NOBODYS_PORT);
+        let at = known.host()?;
         let place = self.hosts.iter().position(|host| host.at == at).unwrap_or_else(|| {
             self.hosts.push(Host { at, question: None, asked: None, there: None });
             self.hosts.len() - 1
@@ -378,6 +392,17 @@ mod tests {
         assert_eq!(pair.rails[0].knock(0), Some(pair.now), "asked again");
         pair.rails[0].peers.get_mut(0).unwrap().forwarded = true;
         assert_eq!(pair.rails[0].knock(0), None);
+    }
+
+    #[test]
+    fn p7_what_is_forgotten_leaves_no_question() {
+        let mut pair = Pair::met();
+        assert!(pair.rails[0].knock(0).is_some());
+        let nobodys = open("127.0.0.1:0".parse().unwrap()).unwrap();
+        pair.rails[0].hosts[0].question = Some(nobodys);
+        let to = pair.to[0];
+        pair.rails[0].del_peer(to);
+        assert!(pair.rails[0].hosts[0].question.is_none());
     }
 
     /// An address for documentation, where nobody is: nothing comes, and questions are given up and asked again.

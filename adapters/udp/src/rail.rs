@@ -206,6 +206,7 @@ impl Rail {
         }
         self.counters.lost += 1;
         self.outbox.forget(endpoint);
+        self.stop_asking(endpoint);
         self.leave_lists(endpoint);
         self.events.push_back((endpoint, Event::Lost(peer, why)));
     }

@@ -98,6 +98,7 @@ impl RailTrait for Rail {
             self.push_out();
         }
         self.say_bye(endpoint);
+        self.stop_asking(endpoint);
         self.outbox.forget(endpoint);
         self.inbox.forget(endpoint);
         self.leave_lists(endpoint);
