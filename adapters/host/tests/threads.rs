@@ -12,7 +12,7 @@ use pattern::pattern;
 use towline::{Any, Builder, Capabilities, Communicator, Error, Multiple, ThreadLevel, World};
 
 /// Transport, and whether there is a progress thread.
-const WAYS: [(&str, bool); 4] = [("sm", false), ("tcp", false), ("sm", true), ("tcp", true)];
+const WAYS: [(&str, bool); 5] = [("sm", false), ("tcp", false), ("sm", true), ("tcp", true), ("udp", true)];
 const THREADS: u32 = 8;
 
 type Shared = World<Multiple>;
