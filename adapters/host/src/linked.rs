@@ -2,8 +2,8 @@
 //! when it breaks down.
 
 use towline_checksum::Native;
-use towline_core::btl::Rail;
 use towline_core::btl::link::{Config as LinkConfig, Counters, Link};
+use towline_core::btl::{Capabilities, Rail};
 use towline_core::time;
 
 use crate::address::Grid;
@@ -35,10 +35,13 @@ impl<R: Rail> Linked<R> {
         settings.window = config.link_window;
         settings.slots = config.link_window.saturating_mul(2);
         settings.hello_within = millis(config.tcp_connect_timeout_ms.max(config.udp_connect_timeout_ms));
-        // Without a thread that answers for it, a rank that computes is as silent as one whose host is gone.
+        // Without a thread that answers for it, a rank that computes is as silent as one whose host is gone. Of tcp the kernel
+        // knows better, and of several links one that is silent while another one answers is dead.
         let never = time::Duration::from_secs(365 * 24 * 3600);
-        let timeout = millis(config.peer_timeout_ms);
-        settings.dead_after = if thread && config.peer_timeout_ms != 0 { timeout } else { never };
+        let reliable = !raw.attributes().capabilities.contains(Capabilities::NEED_ACK);
+        settings.patient = !thread && reliable;
+        let tells = config.peer_timeout_ms != 0 && (thread || reliable);
+        settings.dead_after = if tells { millis(config.peer_timeout_ms) } else { never };
         let memory = Mapping::new(settings.bytes(&raw))?;
         // SAFETY: called once; the link is in a field that goes before the memory's.
         let mut arena = unsafe { memory.arena() };

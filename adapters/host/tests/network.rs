@@ -22,6 +22,9 @@ use towline_host_tests::relay::{Datagrams, Ports, Streams, Towards, Trouble};
 /// A link is given up after so long without a sign of life.
 const PATIENCE_MS: &str = "1000";
 
+/// Behind a role: without a progress thread.
+const ALONE: &str = " alone";
+
 /// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
 #[test]
 #[ignore = "started by the other tests as their ranks"]
@@ -29,7 +32,8 @@ fn as_rank() {
     let Ok(role) = std::env::var("ROLE") else { return };
     let variable = |name: &str| std::env::var(name).ok()?.parse::<u16>().ok();
     let own = variable("TOWLINE_RANK").unwrap_or(0).into();
-    let mut builder = Builder::new().threads(Multiple).progress_thread(true);
+    let (role, thread) = role.strip_suffix(ALONE).map_or((role.as_str(), true), |role| (role, false));
+    let mut builder = Builder::new().threads(Multiple).progress_thread(thread);
     if let (Some(real), Some(told), Some(links)) = (variable("REAL"), variable("TOLD"), variable("TOWLINE_LINKS")) {
         let [real, told] = [real, told].map(|first| Ports { first, links });
         builder = builder.configure(|config| {
@@ -40,11 +44,12 @@ fn as_rank() {
         });
     }
     let world = builder.build().unwrap();
-    match role.as_str() {
+    match role {
         "rounds" => rounds(&world),
         "failover" => failover(&world),
         "cable" => cable(&world),
         "flood" => flood(&world),
+        "computes" => computes(&world),
         _ => panic!("no role {role}"),
     }
     assert!(world.lost().is_empty());
@@ -80,6 +85,19 @@ fn rounds(world: &World<Multiple>) {
             say("ready");
         }
     }
+}
+
+/// The same, of ranks that compute for longer than a link may be silent; nothing is wrong with any link.
+fn computes(world: &World<Multiple>) {
+    for number in 0..3 {
+        round(world, number, false);
+        if world.rank() == number % 2 {
+            // No matter how long: what is asked is whether it can be taken for more than it is.
+            std::thread::sleep(Duration::from_millis(3 * PATIENCE_MS.parse::<u64>().unwrap()));
+        }
+    }
+    assert_eq!(world.counters().links_down, 0);
+    say("ready");
 }
 
 /// Until a link went down and came back, for both.
@@ -164,7 +182,7 @@ fn start(transport: &str, role: &str, rounds: u32, real: Ports, told: Ports) -> 
     let [rounds, links, real, told] = words.each_ref().map(String::as_str);
     let variables = [
         ("TOWLINE_TRANSPORTS", transport),
-        ("TOWLINE_PEER_TIMEOUT_MS", if role == "failover" { PATIENCE_MS } else { "20000" }),
+        ("TOWLINE_PEER_TIMEOUT_MS", if role == "rounds" { "20000" } else { PATIENCE_MS }),
         ("TOWLINE_LINKS", links),
         ("ROUNDS", rounds),
         ("REAL", real),
@@ -181,9 +199,9 @@ fn all_end_well(job: Job) {
 }
 
 /// One of three links misbehaves; the others carry on, and it is taken back.
-fn one_of_three(fault: impl Fn(&Streams, bool)) {
+fn one_of_three(role: &str, fault: impl Fn(&Streams, bool)) {
     let relay = Streams::start(2, 3, 1).unwrap();
-    let mut job = start("tcp", "failover", 0, relay.real(), relay.told());
+    let mut job = start("tcp", role, 0, relay.real(), relay.told());
     for rank in &mut job.ranks {
         rank.hear("ready");
     }
@@ -202,17 +220,35 @@ fn one_of_three(fault: impl Fn(&Streams, bool)) {
 
 #[test]
 fn p14_b37_a_link_that_is_cut_is_made_up_for_by_the_others_and_taken_back() {
-    one_of_three(|relay, on| relay.refuse(1, on));
+    one_of_three("failover", |relay, on| relay.refuse(1, on));
 }
 
 #[test]
 fn p14_b37_a_link_that_is_frozen_is_given_up_and_taken_back() {
-    one_of_three(|relay, on| relay.freeze(1, Towards::Both, on));
+    one_of_three("failover", |relay, on| relay.freeze(1, Towards::Both, on));
 }
 
 #[test]
 fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_and_taken_back() {
-    one_of_three(|relay, on| relay.freeze(1, Towards::Rank, on));
+    one_of_three("failover", |relay, on| relay.freeze(1, Towards::Rank, on));
+}
+
+/// Nobody but the ranks that wait for each other sees to it.
+#[test]
+fn p14_b37_a_link_that_is_frozen_is_given_up_and_taken_back_without_a_thread() {
+    one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Towards::Both, on));
+}
+
+#[test]
+fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_without_a_thread() {
+    one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Towards::Rank, on));
+}
+
+/// Then all its links are silent, and none is dead.
+#[test]
+fn p14_b37_no_link_to_a_rank_that_computes_is_given_up_without_a_thread() {
+    let relay = Streams::start(2, 3, 1).unwrap();
+    all_end_well(start("tcp", &format!("computes{ALONE}"), 0, relay.real(), relay.told()));
 }
 
 /// Each in turn, so often that all have been.

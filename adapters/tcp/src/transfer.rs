@@ -4,8 +4,8 @@ use std::os::fd::AsRawFd;
 
 use towline_core::btl::rail::COPIED;
 use towline_core::btl::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, HEAD, Lane, Peer, Rail as RailTrait, SendError,
-    Sent, Shape, Ticket, Unreachable,
+    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, HEAD, Lane, Peer, Rail as RailTrait,
+    SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
@@ -79,9 +79,12 @@ impl RailTrait for Rail {
         self.forget(endpoint.0);
     }
 
-    fn abandon(&mut self, endpoint: Endpoint) {
-        self.hang_up(endpoint.0);
-        self.forget(endpoint.0);
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        if what == GiveUp::Peer {
+            self.hang_up(to.0);
+            self.forget(to.0);
+        }
+        what == GiveUp::Peer
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::TcpListener;
 
 use common::*;
-use towline_core::btl::{Lost, Peer, Rail as _, SendError, Unreachable};
+use towline_core::btl::{GiveUp, Lost, Peer, Rail as _, SendError, Unreachable};
 use towline_core::time::Duration;
 use towline_tcp::framing::{GOODBYE, encode};
 use towline_tcp::{Rail, hello::VERDICT};
@@ -226,7 +226,7 @@ fn an_orderly_end_is_told_from_an_accident() {
     let (mut world, endpoints) = World::acquainted(vec![rail(0), rail(1)]);
     world.send(0, endpoints[0][1], b"last words");
     world.until("they talk", |world| !world.seen[1].is_empty());
-    world.rails[0].abandon(endpoints[0][1]);
+    assert!(world.rails[0].give_up(endpoints[0][1], GiveUp::Peer));
     world.until("the end", |world| world.seen[1].len() == 2);
     assert_eq!(world.seen[1][1], Seen::Lost(Peer(0), Lost::Broken));
 

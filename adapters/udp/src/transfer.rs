@@ -1,8 +1,8 @@
 //! The rail trait: what is asked of a rail, but for polling.
 
 use towline_core::btl::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, HEAD, Lane, Peer, Rail as RailTrait, SendError,
-    Sent, Shape, Ticket, Unreachable,
+    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, HEAD, Lane, Peer, Rail as RailTrait,
+    SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
@@ -90,20 +90,14 @@ impl RailTrait for Rail {
     }
 
     fn del_peer(&mut self, endpoint: Endpoint) {
-        let endpoint = endpoint.0;
-        if self.peers.get(endpoint).is_none() {
-            return;
+        self.forget(endpoint.0, true);
+    }
+
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        if what == GiveUp::Peer {
+            self.forget(to.0, false);
         }
-        if self.outbox.has(endpoint) {
-            self.push_out();
-        }
-        self.say_bye(endpoint);
-        self.stop_asking(endpoint);
-        self.outbox.forget(endpoint);
-        self.inbox.forget(endpoint);
-        self.leave_lists(endpoint);
-        self.events.retain(|(of, _)| *of != endpoint);
-        self.peers.remove(endpoint);
+        what == GiveUp::Peer
     }
 
     #[inline]
@@ -231,6 +225,25 @@ impl RailTrait for Rail {
 pub(crate) const MOST_SEALED: u64 = 1 << 24;
 
 impl Rail {
+    /// Forgets a peer, with a good-bye or without.
+    fn forget(&mut self, endpoint: u32, bye: bool) {
+        if self.peers.get(endpoint).is_none() {
+            return;
+        }
+        if self.outbox.has(endpoint) {
+            self.push_out();
+        }
+        if bye {
+            self.say_bye(endpoint);
+        }
+        self.stop_asking(endpoint);
+        self.outbox.forget(endpoint);
+        self.inbox.forget(endpoint);
+        self.leave_lists(endpoint);
+        self.events.retain(|(of, _)| *of != endpoint);
+        self.peers.remove(endpoint);
+    }
+
     /// Asks for a session with new keys, by hellos until it is there; meanwhile the old one goes on.
     fn renew(&mut self, endpoint: u32) {
         if self.peers.get_mut(endpoint).is_some_and(|known| known.way == Way::Up && known.meeting.renew()) {

@@ -41,7 +41,7 @@
 macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
-            attributes card add_peer del_peer abandon reserve commit send request_init request_fini
+            attributes card add_peer del_peer reserve commit send request_init request_fini
             send_request send_now lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host hears give_up poll_at wake_on_demand signal arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
@@ -52,7 +52,6 @@ macro_rules! forward_rail {
     (@ card $via:ident [card $($rest:ident)*]) => {};
     (@ add_peer $via:ident [add_peer $($rest:ident)*]) => {};
     (@ del_peer $via:ident [del_peer $($rest:ident)*]) => {};
-    (@ abandon $via:ident [abandon $($rest:ident)*]) => {};
     (@ reserve $via:ident [reserve $($rest:ident)*]) => {};
     (@ commit $via:ident [commit $($rest:ident)*]) => {};
     (@ send $via:ident [send $($rest:ident)*]) => {};
@@ -111,12 +110,6 @@ macro_rules! forward_rail {
         #[inline]
         fn del_peer(&mut self, endpoint: $crate::btl::Endpoint) {
             $via!(self, rail => rail.del_peer(endpoint))
-        }
-    };
-    (@ abandon $via:ident []) => {
-        #[inline]
-        fn abandon(&mut self, endpoint: $crate::btl::Endpoint) {
-            $via!(self, rail => rail.abandon(endpoint))
         }
     };
     (@ reserve $via:ident []) => {
@@ -317,8 +310,8 @@ macro_rules! forward_rail {
     };
     (@ give_up $via:ident []) => {
         #[inline]
-        fn give_up(&mut self, to: $crate::btl::Endpoint) -> bool {
-            $via!(self, rail => rail.give_up(to))
+        fn give_up(&mut self, to: $crate::btl::Endpoint, what: $crate::btl::GiveUp) -> bool {
+            $via!(self, rail => rail.give_up(to, what))
         }
     };
     (@ poll_at $via:ident []) => {

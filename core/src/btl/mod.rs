@@ -26,6 +26,6 @@ pub(crate) mod testing;
 pub use attributes::{Attributes, Capabilities};
 pub use moved::{Claim, LINKED_HEAD, Origin, Orphan};
 pub use rail::{
-    Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail, SendError,
-    Sent, Shape, Short, ShortBody, Ticket, Unreachable, send_by_grant,
+    Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp, Grant, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail,
+    SendError, Sent, Shape, Short, ShortBody, Ticket, Unreachable, send_by_grant,
 };

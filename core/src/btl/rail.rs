@@ -111,13 +111,6 @@ pub trait Rail {
     /// is no longer touched. The peer may be added again.
     fn del_peer(&mut self, endpoint: Endpoint);
 
-    /// Forgets a peer that was lost, in every way as [`del_peer`](Self::del_peer) does, but without a good-bye: if the peer is
-    /// there after all, it is to take this for an accident, and for no orderly end. For rails that say one; others need not
-    /// write this.
-    fn abandon(&mut self, endpoint: Endpoint) {
-        self.del_peer(endpoint);
-    }
-
     /// Reserves room for one frame. A grant that is dropped is void: nothing is sent.
     ///
     /// # Errors
@@ -320,11 +313,22 @@ pub trait Rail {
         true
     }
 
-    /// Gives up a link that is [`Event::Silent`], since another one can take its place. `true`: it is down from now on, as by
-    /// [`Event::Down`], which is not reported.
-    fn give_up(&mut self, to: Endpoint) -> bool {
-        let _ = to;
-        false
+    /// Takes a peer for dead, or the way to it, which this rail has not found itself: by what others know. Whether it is so
+    /// from now on; nothing is reported of it.
+    ///
+    /// - [`GiveUp::Peer`]: forgets the peer in every way as [`del_peer`](Self::del_peer) does, but says no good-bye: if the peer is
+    ///   there after all, it is to take this for an accident, and for no orderly end. Always `true`.
+    /// - [`GiveUp::Link`]: a link that is [`Event::Silent`], and which another one can take the place of, is down as by
+    ///   [`Event::Down`]. `false`, and nothing is changed, where it is not silent, or not for long enough, and for rails that
+    ///   are no links.
+    ///
+    /// Rails that are no links and say no good-bye need not write this.
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        match what {
+            GiveUp::Peer => self.del_peer(to),
+            GiveUp::Link => return false,
+        }
+        true
     }
 
     /// When `poll` must be called at the latest, although nothing arrives. Constant time.
@@ -370,6 +374,16 @@ pub unsafe fn send_by_grant<R: Rail + ?Sized>(
     unsafe { grant.gather(from, body) };
     let ticket = grant.finish();
     Ok(rail.commit(ticket))
+}
+
+/// What [`Rail::give_up`] gives up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum GiveUp {
+    /// This way to the peer, for now: it may come back.
+    Link,
+    /// The peer: it is lost.
+    Peer,
 }
 
 /// What became of a frame given to a rail.

@@ -21,8 +21,8 @@
 
 use super::Attributes;
 use super::rail::{
-    Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, Peer, Rail, SendError, Sent, Shape, Short, Ticket,
-    Unreachable, send_by_grant,
+    Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp, Grant, Peer, Rail, SendError, Sent, Shape, Short,
+    Ticket, Unreachable, send_by_grant,
 };
 use crate::convertor::Span;
 use crate::time::Instant;
@@ -95,7 +95,7 @@ impl<R: Rail> Rail for Tuned<R> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
-    crate::forward_rail!(below, except add_peer, del_peer, abandon, reserve, commit, send, request_init, request_fini,
+    crate::forward_rail!(below, except add_peer, del_peer, give_up, reserve, commit, send, request_init, request_fini,
         send_request, send_now, poll, poll_short, poll_again, deliver, release, arm);
 
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
@@ -108,9 +108,11 @@ impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
         self.rail.del_peer(endpoint);
     }
 
-    fn abandon(&mut self, endpoint: Endpoint) {
-        (self.observer)(Call::DelPeer(endpoint));
-        self.rail.abandon(endpoint);
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        if what == GiveUp::Peer {
+            (self.observer)(Call::DelPeer(to));
+        }
+        self.rail.give_up(to, what)
     }
 
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {

@@ -19,7 +19,7 @@ use super::peer::{DOWN, LINKED, Link, OFF, ORPHANED, Standing};
 use super::request::{List, Phase};
 use super::send::charge;
 use super::stall::HEARD;
-use crate::btl::{Claim, Cookie, Delivery, Endpoint, Frame, Lane, Lost, Origin, Orphan, Peer, Rail, Sent};
+use crate::btl::{Claim, Cookie, Delivery, Endpoint, Frame, GiveUp, Lane, Lost, Origin, Orphan, Peer, Rail, Sent};
 use crate::convertor::Span;
 use crate::error::Blame;
 use crate::{ptl, wire};
@@ -148,7 +148,7 @@ impl<R: Rails> Pml<'_, R> {
             let Some(link) = self.row(peer).nth(place).copied() else { break };
             if let Some(rail) = self.rails.rail_mut(link.rail as usize) {
                 if lost {
-                    rail.abandon(Endpoint(link.endpoint));
+                    rail.give_up(Endpoint(link.endpoint), GiveUp::Peer);
                 } else {
                     rail.del_peer(Endpoint(link.endpoint));
                 }
@@ -206,7 +206,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let given_up = silent
             .filter(|_| heard)
-            .is_some_and(|endpoint| self.rails.rail_mut(rail).is_some_and(|rail| rail.give_up(endpoint)));
+            .is_some_and(|endpoint| self.rails.rail_mut(rail).is_some_and(|rail| rail.give_up(endpoint, GiveUp::Link)));
         if given_up {
             self.link_down(rail, peer, Lost::TimedOut);
         }

@@ -2,8 +2,8 @@
 //! rail, whatever the rail does.
 
 use towline_core::btl::{
-    Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LINKED_HEAD, LOAN,
-    Lane, Loan, Lost, Origin, Orphan, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
+    Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp, Grant, HEAD, LINKED_HEAD,
+    LOAN, Lane, Loan, Lost, Origin, Orphan, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
@@ -194,8 +194,8 @@ impl Rail for Opaque {
         any(true)
     }
 
-    fn give_up(&mut self, to: Endpoint) -> bool {
-        keep(to);
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        keep((to, what));
         any(true)
     }
 

@@ -53,6 +53,10 @@ pub struct Config {
     /// A peer that owes a sign of life and gives none for so long is down. One that is probed is asked more than
     /// 45 times in that time: where 30 % of frames are lost each way, all of that fails once in 10^13 times.
     pub dead_after: Duration,
+    /// Silence alone is no death: the peer may compute, without a thread that answers for it, and the rail below tells when it is
+    /// lost. A link is [`Event::Silent`](crate::btl::Event::Silent) then after `dead_after`, and down when
+    /// [`give_up`](crate::btl::Rail::give_up) says so.
+    pub patient: bool,
     /// A peer that never answered a greeting is down after so long.
     pub hello_within: Duration,
     /// A peer that was silent for so long is probed, a quarter of `dead_after` at most, and then each 64th part of that until
@@ -88,6 +92,7 @@ impl Config {
             initial_timeout: Duration::from_millis(if lossy { 10 } else { 1000 }),
             most_timeout: Duration::from_millis(1000),
             dead_after: Duration::from_secs(5),
+            patient: false,
             hello_within: Duration::from_secs(60),
             heartbeat: if lossy { Duration::from_secs(1) } else { Duration::ZERO },
             probe: Duration::from_millis(50),

@@ -156,6 +156,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let (now, first) = (self.now, self.config.initial_timeout.as_nanos());
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         path.heard_at = now;
+        path.doubted = false;
         if path.kept == 0 && path.state != State::Greeting {
             path.owes_since = 0;
         }
@@ -462,14 +463,21 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     /// The process of a silent peer may be stopped, while its host is there. That is no proof of a link, of which nobody knows
     /// then whether it is in order: who has others decides. Whether it is so.
     fn excuse(&mut self, at: u32) -> bool {
-        let (now, within, again) = (self.now, self.config.dead_after.as_nanos(), self.config.urgent());
+        let (now, within) = (self.now, self.config.dead_after.as_nanos());
         if self.paths.get(at as usize).is_none_or(|path| path.state != State::Up) {
             return false;
         }
-        let heard = self.ask_host(Endpoint(at)).map_or(0, |heard| heard.as_nanos());
-        if heard == 0 || heard.saturating_add(within) <= now {
-            return false;
-        }
+        let again = if self.config.patient {
+            // One that computes does so for long, and whoever has another link asks by that each time.
+            let silent = self.silent_at(at).map_or(0, |due| now.saturating_sub(due));
+            (within / 64).max(silent / 8).min(within / 4).max(1)
+        } else {
+            let heard = self.ask_host(Endpoint(at)).map_or(0, |heard| heard.as_nanos());
+            if heard == 0 || heard.saturating_add(within) <= now {
+                return false;
+            }
+            self.config.urgent()
+        };
         if let Some(path) = self.paths.get_mut(at as usize) {
             (path.excused_until, path.silent) = (now.saturating_add(again), true);
         }
@@ -498,7 +506,12 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     /// Takes a silent link for dead whatever its peer's host says.
     pub(super) fn give_up_silent(&mut self, at: u32) -> bool {
         let silent = self.silent_at(at).is_some_and(|due| due <= self.now);
-        if !silent || self.paths.get(at as usize).is_none_or(|path| path.state != State::Up) {
+        let Some(path) = self.paths.get_mut(at as usize).filter(|path| silent && path.state == State::Up) else {
+            return false;
+        };
+        if self.config.patient && !core::mem::replace(&mut path.doubted, true) {
+            // The peer was heard by another link, but perhaps it has just begun again to answer, and comes to this one next.
+            self.probe(at);
             return false;
         }
         self.down(at, Why::TimedOut);

@@ -83,7 +83,8 @@ use zerocopy::FromZeros;
 use super::attributes::{Attributes, Capabilities};
 use super::moved::{Claim, Origin, Orphan};
 use super::rail::{
-    Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lane, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
+    Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, Lane, Peer, Rail, SendError, Sent, Shape, Ticket,
+    Unreachable,
 };
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
@@ -431,10 +432,6 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         self.forget(endpoint, Kind::Bye);
     }
 
-    fn abandon(&mut self, endpoint: Endpoint) {
-        self.forget(endpoint, Kind::GivenUp);
-    }
-
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
         self.draft(to, shape)
     }
@@ -590,8 +587,12 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         self.hears_peer(of.0)
     }
 
-    fn give_up(&mut self, to: Endpoint) -> bool {
-        self.give_up_silent(to.0)
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        match what {
+            GiveUp::Link => return self.give_up_silent(to.0),
+            GiveUp::Peer => self.forget(to, Kind::GivenUp),
+        }
+        true
     }
 
     fn poll_at(&self) -> Option<Instant> {

@@ -116,6 +116,8 @@ pub(super) struct Path {
     pub told_down: bool,
     /// It is to be told that nothing is heard of the peer but its host.
     pub silent: bool,
+    /// It was to be given up, and is asked once more.
+    pub doubted: bool,
 
     // Membership in queues.
     pub in_work: bool,

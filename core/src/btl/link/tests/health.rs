@@ -130,7 +130,7 @@ fn p14_p15_a_silent_link_whose_host_answers_is_told_of_and_can_be_given_up() {
     bench.settle();
     let to = bench.ends[0].to[1];
     assert!(bench.ends[0].link.hears(to));
-    assert!(!bench.ends[0].link.give_up(to), "it is in order");
+    assert!(!bench.ends[0].link.give_up(to, GiveUp::Link), "it is in order");
     bench.shared.borrow_mut().hosts_answer = true;
     bench.faults(|faults| faults.silent = true);
     let since = bench.now;
@@ -143,7 +143,7 @@ fn p14_p15_a_silent_link_whose_host_answers_is_told_of_and_can_be_given_up() {
     assert!(bench.ends[0].reports.is_empty());
     assert!(!bench.ends[0].link.hears(to));
 
-    assert!(bench.ends[0].link.give_up(to));
+    assert!(bench.ends[0].link.give_up(to, GiveUp::Link));
     assert_eq!(bench.try_send(0, 1, Lane::Control, &bytes(99, 8)), Err(SendError::Unreachable));
     assert!(bench.ends[0].link.orphan(to).is_some());
     bench.run_for(SECOND);
@@ -159,6 +159,45 @@ fn p14_p15_a_silent_link_whose_host_answers_is_told_of_and_can_be_given_up() {
     assert_eq!(is_down(&bench, 1), None);
     bench.shared.borrow_mut().hosts_answer = false;
     bench.until("the host is missed", |bench| (0..2).all(|end| is_down(bench, end) == Some(Lost::TimedOut)));
+}
+
+/// A link whose peer may compute is never taken for dead by itself. Who has another link that hears the peer gives it up; it is
+/// asked once more before that, so that it is not done to one whose peer has just come back.
+#[test]
+fn p14_p15_silence_alone_is_no_death_where_a_peer_may_compute() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |config| {
+        (config.patient, config.heartbeat) = (true, Duration::ZERO);
+    });
+    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
+    bench.settle();
+    bench.faults(|faults| faults.silent = true);
+    bench.run_for(60 * SECOND);
+    assert_eq!(bench.ends[0].silences, 0, "nothing is owed");
+    let (to, since) = (bench.ends[0].to[1], bench.now);
+    assert!(bench.try_send(0, 1, Lane::Eager, &bytes(1, 30)).is_ok());
+    bench.until("it is told of", |bench| bench.ends[0].silences != 0);
+    let took = bench.now - since;
+    assert!((5 * SECOND..5 * SECOND + SECOND / 10).contains(&took), "{took}");
+    bench.run_for(600 * SECOND);
+    let silences = bench.ends[0].silences;
+    assert!((400..800).contains(&silences), "told of ever less often, {silences} times in 600 s");
+    assert!(bench.ends[0].reports.is_empty() && !bench.ends[0].link.hears(to));
+
+    // The peer comes back in time, and it begins anew.
+    assert!(!bench.ends[0].link.give_up(to, GiveUp::Link), "asked once more");
+    bench.faults(|faults| faults.silent = false);
+    bench.until("it answers", |bench| bench.ends[0].link.hears(to));
+    bench.settle();
+    bench.check(0, 1, vec![0, 1]);
+    bench.faults(|faults| faults.silent = true);
+    assert!(bench.try_send(0, 1, Lane::Eager, &bytes(2, 30)).is_ok());
+    bench.run_for(6 * SECOND);
+    assert!(!bench.ends[0].link.give_up(to, GiveUp::Link), "as the first time");
+    assert!(bench.ends[0].link.give_up(to, GiveUp::Link));
+    bench.faults(|faults| faults.silent = false);
+    bench.until("it is back", |bench| matches!(bench.ends[0].reports[..], [Event::Up(_)]));
+    bench.settle();
+    bench.check(0, 1, vec![2]);
 }
 
 /// Whatever it did before, a peer that is gone is noticed in the time that was asked for.

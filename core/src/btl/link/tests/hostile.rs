@@ -132,7 +132,7 @@ fn p15_a_deleted_peer_is_told_and_its_memory_is_left_alone() {
         // Who is given up is there nevertheless: it is not to take that for an orderly end.
         let (given_up, why) = if seed % 2 == 1 { (true, Lost::Broken) } else { (false, Lost::Closed) };
         if given_up {
-            bench.ends[0].link.abandon(to);
+            assert!(bench.ends[0].link.give_up(to, GiveUp::Peer));
         } else {
             bench.ends[0].link.del_peer(to);
         }
