@@ -239,7 +239,13 @@ impl Rail {
     /// Goes on with a connection that epoll reported.
     pub(crate) fn step_pending(&mut self, slot: u32, word: u64) {
         let now = self.now;
-        let me = crate::pending::Me { config: &self.config, instance: self.instance, host: self.host };
+        let me = crate::pending::Me {
+            config: &self.config,
+            instance: self.instance,
+            host: self.host,
+            answered: &self.answered,
+            now,
+        };
         let Some(Some(pending)) = self.pendings.get_mut(slot as usize) else { return };
         if pending.word != word {
             return;
@@ -277,6 +283,7 @@ impl Rail {
             Failure::Hello(BadHello::Malformed) | Failure::Role => &mut self.counters.refused_malformed,
             Failure::Stray(_) => &mut self.counters.refused_stray,
             Failure::Key => &mut self.counters.refused_key,
+            Failure::Again => &mut self.counters.refused_again,
             Failure::Encryption { .. } => &mut self.counters.refused_encryption,
         };
         *counter += 1;

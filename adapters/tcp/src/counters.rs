@@ -28,6 +28,8 @@ pub struct Counters {
     pub refused_stray: u64,
     /// Inbound: the proof is wrong; the caller does not know the job's key.
     pub refused_key: u64,
+    /// Inbound: a recorded hello was said again, more often than is answered.
+    pub refused_again: u64,
     /// Of either direction: the other end encrypts where this one does not, or the other way round.
     pub refused_encryption: u64,
     /// Inbound: a known peer that is not wanted any more.
@@ -54,6 +56,7 @@ impl Counters {
             + self.refused_malformed
             + self.refused_stray
             + self.refused_key
+            + self.refused_again
             + self.refused_encryption
             + self.refused_peer
     }

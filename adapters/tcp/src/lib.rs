@@ -16,6 +16,7 @@
 //!
 //! Linux only. Not thread-safe: a rail is used by one thread at a time, and may move between threads.
 
+mod answered;
 mod block;
 pub mod card;
 mod channel;

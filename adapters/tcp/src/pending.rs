@@ -9,6 +9,7 @@ use socket2::Socket;
 use towline_core::time::{Duration, Instant};
 use towline_crypt::{Cipher, Encrypt, Handshake, MESSAGE};
 
+use crate::answered::Answered;
 use crate::config::Config;
 use crate::hello::{BadHello, HELLO, Hello, MAGIC, PROOF, Role, Transcript, VERDICT, Verdict};
 use crate::sys::{Epoll, Interest};
@@ -25,6 +26,8 @@ pub(crate) struct Me<'c> {
     pub(crate) config: &'c Config,
     pub(crate) instance: u64,
     pub(crate) host: u64,
+    pub(crate) answered: &'c Answered,
+    pub(crate) now: Instant,
 }
 
 /// Whom an outbound connection is meant for.
@@ -111,6 +114,8 @@ pub(crate) enum Failure {
     Stray(&'static str),
     Key,
     Role,
+    /// A recorded hello is said again and again.
+    Again,
     /// One end encrypts, the other does not: the rank there, its setting, and the one here.
     Encryption {
         rank: u32,
@@ -129,6 +134,7 @@ impl std::fmt::Display for Failure {
             Self::Stray(what) => write!(f, "another {what} is there"),
             Self::Key => f.write_str("it does not know the job's key"),
             Self::Role => f.write_str("it says hello in the wrong role"),
+            Self::Again => f.write_str("it says an old hello, as others did just now"),
             Self::Encryption { rank, there, here } => {
                 let does = |encrypted: bool| if encrypted { "encrypts" } else { "does not encrypt" };
                 write!(
@@ -346,7 +352,11 @@ impl Pending {
         self.transcript.initiator = *hello;
         let (mut keys, encrypted) = ([0; MESSAGE], me.encrypts(said.host));
         if encrypted && said.encrypted {
+            if !me.answered.allows(&said.keys, me.now) {
+                return Err(Failure::Again);
+            }
             let (cipher, answer) = Handshake::answer(me.config.key.bytes(), &said.keys).map_err(|_| Failure::Key)?;
+            me.answered.note(&said.keys);
             (self.keys, keys) = (Keys::Agreed(cipher), answer);
         }
         let own = me.hello(Role::Acceptor, said.from, said.from_instance, encrypted, keys).map_err(Failure::System)?;

@@ -12,6 +12,7 @@ use towline_core::btl::{Attributes, Capabilities, Event, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 use towline_crypt::Cipher;
 
+use crate::answered::Answered;
 use crate::card::{Card, MAX_ADDRESSES, Reach};
 use crate::channel::{Channel, Sealed};
 use crate::config::Config;
@@ -53,6 +54,7 @@ pub struct Rail {
     pub(crate) own: Vec<Interface>,
     pub(crate) host: u64,
     pub(crate) instance: u64,
+    pub(crate) answered: Answered,
     pub(crate) epoll: Epoll,
     pub(crate) listeners: Vec<Socket>,
     pub(crate) listening: bool,
@@ -242,6 +244,7 @@ impl Rail {
             own,
             host,
             instance,
+            answered: Answered::new(),
             epoll,
             listeners,
             listening: true,
@@ -292,7 +295,7 @@ impl Rail {
     }
 
     pub(crate) fn me(&self) -> Me<'_> {
-        Me { config: &self.config, instance: self.instance, host: self.host }
+        Me { config: &self.config, instance: self.instance, host: self.host, answered: &self.answered, now: self.now }
     }
 
     #[inline]

@@ -7,8 +7,9 @@ use std::io::Write;
 use common::*;
 use towline_core::btl::Endpoint;
 use towline_core::time::Duration;
-use towline_tcp::JobKey;
+use towline_crypt::{Handshake, MESSAGE};
 use towline_tcp::hello::{HELLO, Hello, PROOF, Role, Transcript};
+use towline_tcp::{JobKey, Rail};
 
 /// Two ranks that talk, before and after.
 fn talk(world: &mut World, endpoints: &[Vec<Endpoint>]) {
@@ -101,6 +102,30 @@ fn proofs_can_be_neither_reflected_nor_replayed() {
     stream.write_all(&heard).unwrap();
     closed(&mut world, &mut stream);
     assert_eq!(world.rails[0].counters().refused_key, 2, "replayed");
+}
+
+/// Who has heard the question for keys of a hello can ask it again, in other hellos too, and each answer costs a
+/// Diffie-Hellman: so many in a second, and no more. Ranks join all the same.
+#[test]
+fn a_recorded_question_for_keys_is_not_answered_without_end() {
+    let mut setting = config(0);
+    setting.encrypt = towline_tcp::Encrypt::Always;
+    let mut world = World::new(vec![Rail::new(setting).unwrap()]);
+    let hand = Hand::new(1);
+    let asks = |world: &mut World, keys: [u8; MESSAGE], nonce: u8| {
+        let encrypt = towline_tcp::Encrypt::Always;
+        let hello = Hello { encrypted: true, encrypt, keys, nonce: [nonce; 32], ..hand.hello(&world.rails[0]) };
+        let mut stream = connect(&world.rails[0]);
+        stream.write_all(&hello.encode()).unwrap();
+        hear::<{ HELLO + PROOF }>(world, &mut stream).is_some()
+    };
+    let (_, recorded) = Handshake::begin(key().bytes()).unwrap();
+    let answers = (0..300).filter(|nonce| asks(&mut world, recorded, *nonce as u8)).count();
+    let refused = world.rails[0].counters().refused_again;
+    assert_eq!((answers, refused), (1 + 50, 249), "the test's clock stands still");
+    world.now = world.now + Duration::from_secs(2);
+    assert!(asks(&mut world, recorded, 0), "a second later");
+    assert!(asks(&mut world, Handshake::begin(key().bytes()).unwrap().1, 0), "a new question");
 }
 
 /// Who has heard a hello can say it again with another setting: that is not held against the rank whose it was.
