@@ -16,7 +16,7 @@ use hosts::Hosts;
 use pattern::pattern;
 use processes::{Job, say};
 use rustix::process::Signal;
-use towline::{Builder, Multiple, World};
+use towline::{Builder, Encrypt, Error, Multiple, World};
 use towline_host_tests::relay::{Datagrams, Ports, Streams, Towards, Trouble};
 
 /// A link is given up after so long without a sign of life.
@@ -43,8 +43,12 @@ fn as_rank() {
             (config.tcp_include, config.udp_include) = ("127.0.0.0/8".into(), "127.0.0.0/8".into());
         });
     }
+    if std::env::var("PLAIN").is_ok_and(|rank| rank.parse() == Ok(own)) {
+        builder = builder.configure(|config| config.encrypt = Encrypt::Off);
+    }
     let world = builder.build().unwrap();
     match role {
+        "refused" => return refused(world),
         "rounds" => rounds(&world),
         "failover" => failover(&world),
         "cable" => cable(&world),
@@ -74,6 +78,17 @@ fn round(world: &World<Multiple>, number: u32, word: bool) -> bool {
     let mut theirs = [0u32];
     world.sendrecv(&[u32::from(word)], other, 2, &mut theirs, other, 2).unwrap();
     theirs == [1]
+}
+
+/// The other rank encrypts where this one does not, or the other way round: they refuse each other.
+fn refused(world: World<Multiple>) {
+    say("ready");
+    let other = 1 - world.rank();
+    let failed = Error::PeerFailed { rank: other };
+    assert_eq!(world.send(other, 1, &[7u8; 100_000][..]).unwrap_err(), failed);
+    assert_eq!(world.recv(other, 1, &mut [0u8; 4]).unwrap_err(), failed);
+    assert!(world.finish().is_err());
+    say("over");
 }
 
 /// So many rounds.
@@ -392,4 +407,22 @@ fn p7_a_rank_that_is_stopped_at_another_host_is_not_dead() {
     }
     job.ranks[4].signal(Signal::CONT);
     all_end_well(job);
+}
+
+/// A rank that never encrypts shows what the default of the other one comes to: within a host they talk, between hosts they
+/// refuse each other.
+#[test]
+fn by_default_what_leaves_a_host_is_encrypted_over_tcp_and_udp_and_what_stays_is_not() {
+    for transport in ["tcp", "udp"] {
+        let mut variables = vec![
+            ("TOWLINE_TRANSPORTS", transport),
+            ("PLAIN", "1"),
+            ("ROUNDS", "3"),
+            ("TOWLINE_FINISH_TIMEOUT_MS", "500"),
+        ];
+        all_end_well(Job::start(2, "rounds", &variables));
+        variables.extend([("TOWLINE_TCP_CONNECT_TIMEOUT_MS", "2000"), ("TOWLINE_UDP_CONNECT_TIMEOUT_MS", "2000")]);
+        let Some((_hosts, job)) = between_hosts(&format!("e{transport}"), 1, &[0, 1], "refused", &variables) else { return };
+        all_end_well(job);
+    }
 }
