@@ -422,7 +422,9 @@ fn by_default_what_leaves_a_host_is_encrypted_over_tcp_and_udp_and_what_stays_is
         ];
         all_end_well(Job::start(2, "rounds", &variables));
         variables.extend([("TOWLINE_TCP_CONNECT_TIMEOUT_MS", "2000"), ("TOWLINE_UDP_CONNECT_TIMEOUT_MS", "2000")]);
-        let Some((_hosts, job)) = between_hosts(&format!("e{transport}"), 1, &[0, 1], "refused", &variables) else { return };
+        let Some((_hosts, job)) = between_hosts(&format!("e{transport}"), 1, &[0, 1], "refused", &variables) else {
+            return;
+        };
         all_end_well(job);
     }
 }
