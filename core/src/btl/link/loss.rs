@@ -272,3 +272,20 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p15_parts_of_an_acknowledgement_count_when_none_between_is_lost() {
+        let told = |parts: &[(u64, u64)]| {
+            let mut all = Parts::new_zeroed();
+            parts.iter().for_each(|(part, newest)| all.hear(1000 + part * ACK_SPAN, *newest, 7));
+            all.end(1000).0
+        };
+        assert_eq!(told(&[(3, 5), (2, 9), (1, 4)]), 9);
+        assert_eq!(told(&[(3, 9), (1, 4)]), 4, "the second was lost");
+        assert_eq!(told(&[(3, 9), (2, 4)]), 0, "the first was lost");
+    }
+}
