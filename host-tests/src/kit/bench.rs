@@ -9,8 +9,7 @@ use towline_core::btl::{
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
 
-/// Idle polls of all ends after which a check gives up waiting. No clock: a rail under test may run in virtual time.
-const PATIENCE: u32 = 400_000;
+use super::patience::Patience;
 
 /// Makes the rails that are tested.
 pub trait Setup {
@@ -160,13 +159,10 @@ impl<S: Setup> Bench<S> {
     /// # Panics
     /// If that does not come about.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let mut idle = 0;
+        let mut patience = Patience::default();
         while !done(self) {
-            idle = if self.round() { 0 } else { idle + 1 };
-            assert!(idle < PATIENCE, "waited in vain: {what}");
-            if idle % 256 == 255 {
-                thread::yield_now();
-            }
+            let came = self.round();
+            assert!(!patience.is_over(came), "waited in vain: {what}");
         }
     }
 
@@ -210,31 +206,34 @@ impl<S: Setup> Bench<S> {
 
     /// Polls one end until it names a frame, which is not taken in; the other ends run as usual.
     pub fn frame(&mut self, end: usize) -> Frame {
-        for _ in 0..PATIENCE {
+        let mut patience = Patience::default();
+        loop {
             for other in (0..self.ends.len()).filter(|other| *other != end) {
                 self.step(other);
             }
-            match self.poll(end) {
+            let event = self.poll(end);
+            assert!(!patience.is_over(event.is_some()), "waited in vain for a frame");
+            match event {
                 Some(Event::Frame(frame)) => return frame,
                 Some(event) => self.ends[end].take(event),
                 None => thread::yield_now(),
             }
         }
-        panic!("waited in vain for a frame");
     }
 
     /// Polls until all of a held frame is in, and copies it out. Frames that come meanwhile are taken in.
     pub fn read_all(&mut self, end: usize, frame: &Frame) -> Vec<u8> {
         let mut bytes = vec![0; frame.len as usize];
-        for _ in 0..PATIENCE {
+        let mut patience = Patience::default();
+        loop {
             let count = self.ends[end].rail.read(frame.id, 0, &mut bytes);
             assert!(count <= bytes.len());
             if count == bytes.len() {
                 return bytes;
             }
-            self.round();
+            let came = self.round();
+            assert!(!patience.is_over(came), "waited in vain for the body of a frame");
         }
-        panic!("waited in vain for the body of a frame");
     }
 }
 

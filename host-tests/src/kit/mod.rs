@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod mtl;
+mod patience;
 pub mod pml;
 pub mod rail;
 pub mod recorder;

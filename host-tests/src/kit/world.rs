@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::thread;
 
 use towline_core::arena::Arena;
 use towline_core::btl::{Attributes, Peer, Rail, Unreachable};
@@ -13,13 +12,8 @@ use towline_core::pml::{Config, Rails};
 use towline_core::time::Instant;
 
 use super::bench::Setup;
+use super::patience::Patience;
 use super::recorder::{Log, Recorder};
-
-/// Idle rounds after which a check gives up waiting.
-const PATIENCE: u32 = 400_000;
-
-/// Rounds after which what is never idle is taken to run in circles.
-const ROUNDS: u32 = 50_000_000;
 
 /// Communicators that each node has room for.
 const COMMS: u32 = 4;
@@ -163,14 +157,10 @@ impl<S: Setup> World<S> {
     /// # Panics
     /// If that does not come about.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let (mut idle, mut rounds) = (0, 0);
+        let mut patience = Patience::default();
         while !done(self) {
-            rounds += 1;
-            idle = if self.round() > 0 { 0 } else { idle + 1 };
-            if idle % 256 == 255 {
-                thread::yield_now();
-            }
-            if idle >= PATIENCE || rounds >= ROUNDS {
+            let came = self.round() > 0;
+            if patience.is_over(came) {
                 let counters: Vec<_> = self.nodes.iter().map(|node| *node.counters()).collect();
                 panic!("waited in vain: {what}; {counters:#?}");
             }
