@@ -2,8 +2,8 @@
 //! rail, whatever the rail does.
 
 use towline_core::btl::{
-    Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp, Grant, HEAD, LINKED_HEAD,
-    LOAN, Lane, Loan, Lost, Origin, Orphan, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
+    Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp, Grant, HEAD,
+    LINKED_HEAD, LOAN, Lane, Loan, Lost, Origin, Orphan, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
