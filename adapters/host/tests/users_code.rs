@@ -14,7 +14,7 @@ use std::task::{Context, Wake, Waker};
 
 use common::{jobs, ranks};
 use pattern::pattern;
-use towline::{Buffer, Builder, Communicator, Multiple, Threads, World};
+use towline::{Buffer, Builder, Communicator, Multiple, Takes, Threads, World};
 
 /// Long enough that it waits for its receiver.
 const LONG: usize = 200_000;
@@ -79,16 +79,21 @@ fn panics() {
     std::panic::resume_unwind(Box::new("on purpose"));
 }
 
+/// The end of a buffer that rank 1 sends panics while that makes progress.
+fn an_end_panics<L: Threads + Takes<Ends<fn()>>>(world: &World<L>) {
+    if world.rank() == 1 {
+        drop(world.isend(0, 1, Ends(vec![0; LONG], panics as fn())).unwrap());
+        until_it_panics(|| _ = world.progress());
+    } else {
+        world.recv(1, 1, &mut vec![0; LONG][..]).unwrap();
+    }
+}
+
 #[test]
 fn a_buffer_whose_end_panics_leaves_no_other_thread_waiting() {
     for way in WAYS.into_iter().filter(|(_, thread)| !thread) {
         shared(way, |world| {
-            if world.rank() == 1 {
-                drop(world.isend(0, 1, Ends(vec![0; LONG], panics)).unwrap());
-                until_it_panics(|| _ = world.progress());
-            } else {
-                world.recv(1, 1, &mut vec![0; LONG][..]).unwrap();
-            }
+            an_end_panics(&world);
             exchange_of_two_threads(&world);
             world.finish().unwrap();
         });
@@ -138,12 +143,7 @@ fn a_panic_of_code_of_users_ends_no_operation() {
 fn a_buffer_whose_end_panics_harms_no_world_of_one_thread() {
     for transport in ["sm", "tcp", "udp"] {
         ranks(2, transport, |world| {
-            if world.rank() == 1 {
-                drop(world.isend(0, 1, Ends(vec![0; LONG], panics)).unwrap());
-                until_it_panics(|| _ = world.progress());
-            } else {
-                world.recv(1, 1, &mut vec![0; LONG][..]).unwrap();
-            }
+            an_end_panics(&world);
             exchange(&world, 100);
             world.finish().unwrap();
         });
