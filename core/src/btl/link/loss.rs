@@ -7,6 +7,7 @@ use super::acks::ACK_SPAN;
 use super::checksum::Checksum;
 use super::numbers::distance;
 use super::outgoing::{LEFT, Left, READING, RESENT};
+use super::window::SILENCES;
 use crate::btl::Rail;
 
 /// What one acknowledgement tells.
@@ -249,13 +250,15 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     }
 
     /// Nothing was heard in time of anything that is under way. What left last leaves again, since the answer tells of all
-    /// before it, and what left first, for which the peer waits longest: one of them may be lost, too.
+    /// before it, and what left first, for which the peer waits longest: one of them may be lost, too. If that was in vain
+    /// several times, the peer may have no room for what is under way before it has one that waits behind it: those take turns.
     fn ask(&mut self, at: u32) {
         let now = self.now;
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         (path.timeouts, path.asked_at) = (path.timeouts.saturating_add(1), now);
         path.congestion.on_silence(path.timeouts);
         let (last, first) = (path.sent.last(), path.sent.first());
+        let in_turn = path.timeouts >= SILENCES;
         self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
         // What left last does so again: if nothing is heard of this, it is the one to ask with next time.
         for slot in [first.filter(|_| first != last), last].into_iter().flatten() {
@@ -266,7 +269,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             if let Some(kept) = self.kept.at_mut(slot).filter(|kept| kept.sure == 0) {
                 kept.sure = kept.left;
             }
-            if self.leave(slot) != Left::Yes {
+            if in_turn && Some(slot) == first || self.leave(slot) != Left::Yes {
                 self.wait(slot);
             }
         }

@@ -5,7 +5,7 @@ use zerocopy::FromZeros;
 /// Frames that may be under way, whatever happens.
 const LEAST: u32 = 4;
 /// Times in a row that nothing was heard from which on the window shrinks to that.
-const SILENCES: u32 = 3;
+pub(super) const SILENCES: u32 = 3;
 /// Round trips of an age.
 const AGE: u32 = 8;
 

@@ -1,7 +1,7 @@
 //! Exactly once and exact bytes.
 
 use super::bench::{Bench, bytes};
-use super::wire::Faults;
+use super::wire::{Faults, wires};
 use crate::btl::link::Config;
 use crate::btl::*;
 use std::vec::Vec;
@@ -10,7 +10,10 @@ const LANES: [Lane; 3] = [Lane::Control, Lane::Eager, Lane::Bulk];
 
 /// Both ends send frames of all sizes on all lanes; all come once and unchanged, and nothing is kept afterwards.
 fn flood(seed: u64, faults: Faults, count: u64, tune: impl Fn(&mut Config)) -> Bench {
-    let mut bench = Bench::new(2, seed, faults, tune);
+    flood_by(Bench::new(2, seed, faults, tune), count)
+}
+
+fn flood_by(mut bench: Bench, count: u64) -> Bench {
     for number in 0..count {
         for (from, to) in [(0, 1), (1, 0)] {
             let lane = LANES[bench.dice.below(3) as usize];
@@ -83,6 +86,22 @@ fn p15_any_window_and_a_single_slot_will_do() {
         let seed = u64::from(window + slots);
         flood(seed, faults, 150, |config| (config.window, config.slots, config.control_slots) = (window, slots, 1));
     }
+}
+
+/// A peer that has room for one frame keeps it for the one that came damaged, and refuses all others: that one may have to wait
+/// at the sender, whose window is full of those.
+#[test]
+fn p15_b34_a_window_full_of_refused_frames_lets_the_awaited_one_leave() {
+    let mut refused = 0;
+    for seed in 0..12 {
+        let faults = Faults { drop: 100, corrupt: 150, jitter: 2000, ..Faults::default() };
+        let mut wires = wires(2, seed, faults, true);
+        wires.iter_mut().for_each(|wire| wire.keeps(1));
+        let bench = Bench::with(wires, seed, |config| (config.deliveries, config.initial_window) = (1, 4));
+        let bench = flood_by(bench, 60);
+        refused += bench.ends.iter().map(|end| end.link.counters().shed).sum::<u64>();
+    }
+    assert!(refused > 100, "{refused}");
 }
 
 #[test]

@@ -251,6 +251,11 @@ impl State {
 }
 
 impl Wire {
+    /// It holds so many frames for its reader at most.
+    pub fn keeps(&mut self, frames: u32) {
+        self.attributes.frames_kept = frames;
+    }
+
     fn admit(&mut self, to: Endpoint, shape: Shape) -> Result<(), SendError> {
         let limit = if shape.lane == Lane::Bulk { self.attributes.max_send_size } else { self.attributes.eager_limit };
         if shape.len > limit || usize::from(shape.header) > HEAD {
