@@ -543,6 +543,7 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
                 self.more = false;
                 self.run_timers();
                 self.send_acks();
+                self.do_work(); // there may be room by now, of which nobody is woken again
                 break;
             };
             if let Some(event) = self.on_raw(event) {

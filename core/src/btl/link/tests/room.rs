@@ -93,6 +93,25 @@ fn p3_b34_a_first_refusal_is_waited_out_for_a_moment() {
     bench.check(0, 1, vec![0, 1]);
 }
 
+/// The rail below may make room when it is polled, as when a socket takes what was left over: that is used at once, since it
+/// wakes nobody a second time.
+#[test]
+fn p3_b34_room_that_a_poll_makes_is_used_by_that_poll() {
+    let mut bench = acquainted(2);
+    bench.shared.borrow_mut().full = vec![1];
+    commit(&mut bench, 0, 1, &bytes(1, 100));
+    attend(&mut bench, 0, 100 * MILLISECOND);
+    while bench.poll(0) {}
+    let (sent, at) = (bench.ends[0].link.counters().sent, bench.now + 100);
+    bench.shared.borrow_mut().room_at = Some(at);
+    assert!(bench.ends[0].link.poll_at().is_some_and(|due| due.as_nanos() == at));
+    bench.now = at;
+    while bench.poll(0) {}
+    assert_eq!(bench.ends[0].link.counters().sent, sent + 1);
+    bench.settle();
+    bench.check(0, 1, vec![0, 1]);
+}
+
 /// Of many peers that stand still, one goes on: it does not wait for a turn of each other.
 #[test]
 fn p3_b34_of_many_peers_without_room_one_that_has_some_is_found_at_once() {

@@ -102,6 +102,8 @@ pub struct State {
     pub deaf: Option<usize>,
     /// There is no room for what is sent to these ends.
     pub full: Vec<usize>,
+    /// When whoever polls makes room for all.
+    pub room_at: Option<u64>,
     /// Hosts answer, whatever becomes of frames.
     pub hosts_answer: bool,
     pub dice: Dice,
@@ -139,6 +141,7 @@ pub fn wires(count: usize, seed: u64, faults: Faults, lossy: bool) -> Vec<Wire> 
         fuse: None,
         deaf: None,
         full: vec![],
+        room_at: None,
         hosts_answer: false,
         dice: Dice(seed),
         packets: vec![],
@@ -358,6 +361,9 @@ impl Rail for Wire {
         let state = &mut *self.shared.borrow_mut();
         state.now = state.now.max(now.as_nanos());
         let now = state.now;
+        if state.room_at.take_if(|at| *at <= now).is_some() {
+            state.full.clear();
+        }
         if let Some(at) = state.reading.iter().position(|reading| reading.from == self.me && reading.at <= now) {
             let Reading { from, to, tag, mut header, body, cookie, .. } = state.reading.remove(at);
             let count = header.len();
@@ -437,7 +443,7 @@ impl Rail for Wire {
         let pending = state.pending.iter().filter(|pending| pending.end == self.me).map(|p| p.packet.body_at);
         let reading = state.reading.iter().filter(|reading| reading.from == self.me).map(|reading| reading.at);
         let events = state.events[self.me].front().map(|_| state.now);
-        packets.chain(pending).chain(reading).chain(events).min().map(Instant::from_nanos)
+        packets.chain(pending).chain(reading).chain(events).chain(state.room_at).min().map(Instant::from_nanos)
     }
 
     fn ask_host(&mut self, _: Endpoint) -> Option<Instant> {
