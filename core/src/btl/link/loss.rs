@@ -9,6 +9,7 @@ use super::numbers::distance;
 use super::outgoing::{LEFT, Left, READING, RESENT};
 use super::window::SILENCES;
 use crate::btl::Rail;
+use crate::time::Duration;
 
 /// What one acknowledgement tells.
 #[derive(Default)]
@@ -146,12 +147,14 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// What an acknowledgement says of the way to a peer.
     fn learn(&mut self, at: u32, news: &News) {
-        let now = self.now;
+        let (now, bounds) = (self.now, self.timeout_bounds());
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         path.timeouts = 0;
         path.owes_since = if path.kept == 0 { 0 } else { now.max(1) };
         if news.once {
-            path.estimator.sample(news.trip, now);
+            // The pause of a peer is of no way: it makes the next time-outs twice as long, and not as long as it was.
+            let most = if path.estimator.smoothed() == 0 { u64::MAX } else { path.estimator.timeout(bounds, 1) };
+            path.estimator.sample(news.trip.min(most), now);
         }
         let (least, most) = (path.estimator.least(), path.estimator.smoothed());
         if let Some(late) = news.late {
@@ -229,10 +232,14 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             return Some(first.left_at.saturating_add(path.trip).saturating_add(patience));
         }
         let last = self.kept.at(path.sent.last()?)?;
-        let config = &self.config;
-        let bounds = [config.initial_timeout, config.least_timeout, config.most_timeout, config.ack_delay];
-        let timeout = path.estimator.timeout(bounds.map(|span| span.as_nanos()), path.timeouts);
+        let timeout = path.estimator.timeout(self.timeout_bounds(), path.timeouts);
         Some(last.left_at.max(path.asked_at).saturating_add(timeout))
+    }
+
+    /// As [`Estimator::timeout`](super::estimator::Estimator::timeout) wants them.
+    fn timeout_bounds(&self) -> [u64; 4] {
+        let config = &self.config;
+        [config.initial_timeout, config.least_timeout, config.most_timeout, config.ack_delay].map(Duration::as_nanos)
     }
 
     /// It is time to.
@@ -251,14 +258,14 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// Nothing was heard in time of anything that is under way. What left last leaves again, since the answer tells of all
     /// before it, and what left first, for which the peer waits longest: one of them may be lost, too. If that was in vain
-    /// several times, the peer may have no room for what is under way before it has one that waits behind it: those take turns.
+    /// several times, the peer may have no room for what is under way before it has one that waits for room in the window.
     fn ask(&mut self, at: u32) {
         let now = self.now;
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         (path.timeouts, path.asked_at) = (path.timeouts.saturating_add(1), now);
         path.congestion.on_silence(path.timeouts);
         let (last, first) = (path.sent.last(), path.sent.first());
-        let in_turn = path.timeouts >= SILENCES;
+        let beyond = path.waiting[1].first().filter(|_| path.timeouts >= SILENCES);
         self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
         // What left last does so again: if nothing is heard of this, it is the one to ask with next time.
         for slot in [first.filter(|_| first != last), last].into_iter().flatten() {
@@ -269,7 +276,13 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             if let Some(kept) = self.kept.at_mut(slot).filter(|kept| kept.sure == 0) {
                 kept.sure = kept.left;
             }
-            if in_turn && Some(slot) == first || self.leave(slot) != Left::Yes {
+            if self.leave(slot) != Left::Yes {
+                self.wait(slot);
+            }
+        }
+        if let Some(slot) = beyond {
+            self.take_off(slot);
+            if self.leave(slot) != Left::Yes {
                 self.wait(slot);
             }
         }

@@ -160,7 +160,9 @@ fn p15_a_pause_of_the_peer_is_no_proof_that_frames_overtake() {
         bench.settle();
         bench.pass(10 * TRIP);
         let [one, other] = [0, 1].map(|end| *bench.ends[end].link.counters());
-        assert!(!bench.ends[0].link.paths[0].overtaking.is_seen(), "after {pause} ns: {one:?}");
+        let path = &bench.ends[0].link.paths[0];
+        assert!(!path.overtaking.is_seen(), "after {pause} ns: {one:?}");
+        assert!(path.estimator.smoothed() < 4 * TRIP, "a pause of {pause} ns is no part of the way");
         assert_eq!((one.spurious, one.resent), (0, other.doubles), "after {pause} ns");
         assert!(one.resent <= 2 * one.timeouts, "after {pause} ns: {one:?}");
         bench.check(0, 1, (0..sent + 20).collect());
