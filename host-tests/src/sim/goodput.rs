@@ -22,6 +22,8 @@ pub const FRAME: u32 = 1472;
 
 const MESSAGES: u32 = 64;
 const MESSAGE: u64 = 1 << 18;
+/// Which frames are lost is by the dice: so many transfers, of which the middle one counts.
+const TIMES: u64 = 9;
 
 /// What came of a transfer.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +39,18 @@ pub struct Goodput {
 }
 
 /// Transfers 16 MiB in messages of 256 KiB, up to eight at a time, over one rail that loses so many frames; the other way
-/// go acknowledgements alone, and are lost as often.
+/// go acknowledgements alone, and are lost as often. Of several such transfers, the one of middling speed.
 ///
 /// # Errors
 /// What went wrong with the job.
 pub fn measure(loss: u32) -> Result<Goodput, Trouble> {
+    let times = if loss == 0 { 1 } else { TIMES };
+    let mut all = (0..times).map(|seed| transfer(loss, seed)).collect::<Result<Vec<_>, _>>()?;
+    all.sort_by(|one, other| one.megabytes.total_cmp(&other.megabytes));
+    Ok(all[all.len() / 2])
+}
+
+fn transfer(loss: u32, seed: u64) -> Result<Goodput, Trouble> {
     let message = Message { from: 0, to: 1, comm: 0, tag: 1, len: MESSAGE, mode: Mode::Standard };
     let receive = Receive { at: 1, comm: 0, source: Some(0), tag: Some(1), room: MESSAGE };
     let plan = Plan {
@@ -77,7 +86,7 @@ pub fn measure(loss: u32) -> Result<Goodput, Trouble> {
         calm_at: None,
         plan,
         pace: 400,
-        dice: Dice::new(1),
+        dice: Dice::new(seed),
     })?;
     let count = |name| report.transitions.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count);
     let (resent, fragments) = (count("link_resent"), count("fragments_sent"));
@@ -92,7 +101,7 @@ pub fn measure(loss: u32) -> Result<Goodput, Trouble> {
 /// All of them, as a table in Markdown.
 pub fn table() -> String {
     let mut text = format!(
-        "16 MiB in messages of 256 KiB, one rail of {BANDWIDTH} MB/s, {} us one way, datagrams of {FRAME} bytes, virtual time\n\n\
+        "16 MiB in messages of 256 KiB, one rail of {BANDWIDTH} MB/s, {} us one way, datagrams of {FRAME} bytes, virtual time; of {TIMES} transfers the middle one\n\n\
          | frames lost | goodput, MB/s | of the rail | sent again | timeouts |\n|---|---|---|---|---|\n",
         LATENCY / 1000
     );
