@@ -37,6 +37,7 @@ fn as_rank() {
         "exchange" if world.rank() == VICTIM => victim(&world),
         "exchange" => survivor(&world),
         "unnoticed" => unnoticed(&world),
+        "communicators" => communicators(&world),
         other => panic!("no role {other}"),
     }
     // All that they do together works as if nobody had died, the end included.
@@ -217,6 +218,68 @@ fn unnoticed(world: &World) {
     assert!(bytes.iter().all(|byte| *byte == 2));
 }
 
+/// Communicators from before a death do not have the rank that is back, and say so to whoever means it.
+fn communicators(world: &World) {
+    let (me, other) = (world.rank(), 2 - world.rank());
+    if world.incarnation() == 1 {
+        let (same, turned) = (world.dup().unwrap(), world.split(Some(1), 2 - me).unwrap().unwrap());
+        assert_eq!((same.rank(), turned.rank()), (me, 2 - me));
+        let mut word = 0u32;
+        same.sendrecv(&me, (me + 1) % 3, 1, &mut word, Any, 1).unwrap();
+        if me == VICTIM {
+            world.recv(0, 1, &mut word).unwrap();
+            world.recv(2, 1, &mut word).unwrap();
+            die();
+        }
+        let pending = same.irecv(VICTIM, 2, [0u8; 4]).unwrap();
+        world.send(VICTIM, 1, &me).unwrap();
+        assert_eq!(pending.wait().unwrap_err().error, Error::PeerFailed { rank: VICTIM });
+        assert_eq!(world.readmit(VICTIM, PATIENCE), Ok(2));
+        for old in [&same, &turned] {
+            let gone = Error::Restarted { rank: VICTIM };
+            assert_eq!((old.lost(), old.returned(), old.why_lost(VICTIM)), (vec![VICTIM], vec![], None));
+            for len in [0, 8, 1_000_000] {
+                let long = vec![1u8; len];
+                assert_eq!(old.send(VICTIM, 3, &long[..]), Err(gone.clone()), "{len} bytes");
+                assert_eq!(old.ssend(VICTIM, 3, &long[..]), Err(gone.clone()), "{len} bytes");
+                assert_eq!(old.isend(VICTIM, 3, long).err().map(|why| why.error), Some(gone.clone()));
+            }
+            for source in [towline::Source::Rank(VICTIM), Any.into()] {
+                assert_eq!(old.recv(source, 3, &mut word), Err(gone.clone()), "{source:?}");
+                let later = old.irecv(source, 3, [0u8; 4]).unwrap();
+                assert_eq!(later.wait().err().map(|why| why.error), Some(gone.clone()), "{source:?}");
+                assert_eq!(old.probe(source, 3), Err(gone.clone()), "{source:?}");
+                assert_eq!(old.mprobe(source, 3).err(), Some(gone.clone()), "{source:?}");
+            }
+            // What all do together ends as well, at each, and nobody waits for another.
+            assert_eq!(old.barrier(), Err(gone.clone()));
+            assert_eq!(old.dup().err(), Some(gone.clone()));
+            assert!(gone.to_string().contains("rank 1 was started again") && gone.to_string().contains("make it anew"));
+            // Among the others it goes on.
+            old.acknowledge_failures();
+            let (mine, theirs) = (old.rank(), 2 - old.rank());
+            old.sendrecv(&mine, theirs, 4, &mut word, Any, 4).unwrap();
+            assert_eq!(word, theirs);
+        }
+        assert_eq!(world.iprobe(other, Any).unwrap(), None);
+    }
+    both_again(world);
+}
+
+/// New communicators have all.
+fn both_again(world: &World) {
+    for anew in [world.dup().unwrap(), world.split(Some(1), 2 - world.rank()).unwrap().unwrap()] {
+        assert_eq!((anew.lost(), anew.iprobe(Any, Any).unwrap()), (vec![], None));
+        anew.barrier().unwrap();
+        let (me, mut word) = (anew.rank(), 0u32);
+        for step in 1..3 {
+            anew.sendrecv(&me, (me + step) % 3, 3, &mut word, Any, 3).unwrap();
+            assert_eq!(word, (me + 3 - step) % 3);
+            anew.barrier().unwrap();
+        }
+    }
+}
+
 /// Each context of a rank takes all contexts of another rank back for itself.
 fn in_context(world: &World) {
     let (everyone, own) = (world.everyone(), world.address());
@@ -297,6 +360,13 @@ fn x7_p7_a_rank_that_was_killed_is_taken_back_over_udp() {
     for way in &WAYS[3..] {
         ends_well("exchange", *way, 2);
         ends_well("unnoticed", *way, 1);
+    }
+}
+
+#[test]
+fn x7_p7_communicators_from_before_a_restart_say_so_and_nobody_waits() {
+    for way in [WAYS[0], WAYS[1], WAYS[4]] {
+        ends_well("communicators", way, 1);
     }
 }
 

@@ -435,11 +435,11 @@ impl Begun {
             _hub: hub,
             _memory: memory,
         };
-        let world = engine.mtl.add_comm(WORLD, Group::World { size: grid.ranks }, grid.own.rank);
+        let world = engine.mtl.add_lasting_comm(WORLD, Group::World { size: grid.ranks }, grid.own.rank);
         let world = world.map_err(SetupError::World)?;
         // With one context each, all ranks are everyone.
         let peers = (grid.contexts > 1).then(|| (0..grid.total()).map(|number| grid.peer(number).0).collect());
-        let everyone = peers.map(|peers| engine.add_group(EVERYONE, peers, grid.own_number())).transpose();
+        let everyone = peers.map(|peers| engine.add_group(EVERYONE, peers, grid.own_number(), true)).transpose();
         let everyone = everyone.map_err(SetupError::World)?;
         let incarnations = (0..grid.ranks).map(|rank| job.incarnation_of(rank).unwrap_or(0)).collect();
         Ok(Self { engine, grid, world, everyone, choices, names, incarnations, failures })

@@ -99,7 +99,7 @@ impl<L: Threads> Communicator<L> {
             let heard = unsafe { self.recv_any_tag(Source::Rank(parent), Tag::Is(BROADCAST), sink) };
             // Nothing at all comes from a parent that has nothing to give.
             let whole = heard.and_then(|status| match status.bytes {
-                0 if len != 0 => Err(Error::PeerFailed { rank: self.missed().unwrap_or(parent) }),
+                0 if len != 0 => Err(self.missed(parent)),
                 _ => Ok(()),
             });
             well = well.and(whole);
@@ -117,10 +117,11 @@ impl<L: Threads> Communicator<L> {
         well.and(lost)
     }
 
-    /// A rank that failed, as far as this one knows.
-    fn missed(&self) -> Option<u32> {
+    /// Why `parent` has nothing to give: a rank that failed, as far as this one knows.
+    fn missed(&self, parent: u32) -> Error {
         let engine = self.place.context.engine.hold();
-        engine.mtl.broken(self.place.comm).map(|peer| self.place.rank_of(&engine, peer))
+        let broken = engine.mtl.broken(self.place.comm);
+        broken.map_or(Error::PeerFailed { rank: parent }, |peer| self.place.lost(&engine, peer))
     }
 
     /// A communicator of the same ranks, whose messages are apart from those of this one. All ranks call it.
@@ -205,7 +206,7 @@ impl<L: Threads> Communicator<L> {
         let (made, ranks) = if identity {
             (engine.mtl.add_comm(id, Group::World { size }, rank), Ranks::Peers)
         } else {
-            (engine.add_group(id, peers, rank), Ranks::Table)
+            (engine.add_group(id, peers, rank, false), Ranks::Table)
         };
         drop(engine);
         let comm = made.map_err(Error::Communicator)?;

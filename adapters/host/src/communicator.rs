@@ -93,7 +93,8 @@ impl<L: Threads> Communicator<L> {
     /// way; a long one has been received.
     ///
     /// # Errors
-    /// [`Error`]: no such rank or tag, the other rank was lost, or too many operations are under way.
+    /// [`Error`]: no such rank or tag, the other rank was lost, or was [started again](Error::Restarted) since the communicator
+    /// was made, or too many operations are under way.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -233,7 +234,7 @@ impl<L: Threads> Communicator<L> {
     }
 
     /// Ranks that were lost so far, as far as this one knows: those that died, and those that came to their end. Empty where
-    /// all are there.
+    /// all are there. One that is [back](crate::World::readmit) is still lost to communicators that were made before.
     ///
     /// ```
     /// assert!(towline::init()?.lost().is_empty());
@@ -258,7 +259,7 @@ impl<L: Threads> Communicator<L> {
         if returned.is_empty() { Vec::new() } else { (0..self.place.size).filter(is_one).collect() }
     }
 
-    /// Why a rank was lost; `None` of one that was not, or that does not exist.
+    /// Why a rank was lost; `None` of one that was not, that is [back](crate::World::readmit), or that does not exist.
     ///
     /// ```
     /// assert_eq!(towline::init()?.why_lost(0), None);
@@ -452,7 +453,7 @@ impl<L: Threads> Communicator<L> {
                 return Ok(found);
             }
             if let Some(lost) = engine.mtl.failed(self.place.comm, source.core()) {
-                return Err(Error::PeerFailed { rank: self.place.rank_of(&engine, lost) });
+                return Err(self.place.lost(&engine, lost));
             }
             engine.turn(&mut idle, &awaited, None);
         }

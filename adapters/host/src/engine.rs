@@ -47,11 +47,15 @@ pub(crate) struct Engine {
 const BUSY: u32 = 4096;
 
 impl Engine {
-    /// Adds a communicator of these peers, in which this context is rank `rank`.
-    pub fn add_group(&mut self, context: u32, peers: Box<[u32]>, rank: u32) -> Result<Comm, CommError> {
+    /// Adds a communicator of these peers, in which this context is rank `rank`; `lasting`: also of whoever comes after them.
+    pub fn add_group(&mut self, context: u32, peers: Box<[u32]>, rank: u32, lasting: bool) -> Result<Comm, CommError> {
         let table = Table::new(peers);
         // SAFETY: the table is kept in `groups` until the communicator was deleted, or goes at once where none was made.
-        let made = self.mtl.add_comm(context, Group::Table(unsafe { table.get() }), rank);
+        let group = Group::Table(unsafe { table.get() });
+        let made = match lasting {
+            true => self.mtl.add_lasting_comm(context, group, rank),
+            false => self.mtl.add_comm(context, group, rank),
+        };
         made.inspect(|comm| self.groups.push((*comm, table)))
     }
 

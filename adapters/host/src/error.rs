@@ -38,6 +38,12 @@ pub enum Error {
         /// Which one.
         rank: u32,
     },
+    /// A rank was lost and is back, and the communicator was made before: its new process is not in it. Drop the communicator,
+    /// and make it anew with all.
+    Restarted {
+        /// Which one.
+        rank: u32,
+    },
     /// The message was longer than the memory to receive it; what fits was delivered.
     Truncated {
         /// Who sent it.
@@ -83,7 +89,7 @@ impl Error {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Busy | Self::NoMemory { .. } | Self::Communicator(CommError::Full) => Blame::Resource,
-            Self::PeerFailed { .. } | Self::NoCommunicator { .. } => Blame::Peer,
+            Self::PeerFailed { .. } | Self::Restarted { .. } | Self::NoCommunicator { .. } => Blame::Peer,
             _ => Blame::Caller,
         }
     }
@@ -101,6 +107,11 @@ impl fmt::Display for Error {
             Self::PeerFailed { rank } => {
                 write!(f, "rank {rank} was lost: it ended, or the way to it broke; see its output for the reason")
             }
+            Self::Restarted { rank } => write!(
+                f,
+                "rank {rank} was started again, and is not in this communicator, which is from before: make it anew, with `dup` \
+                 or `split` by all ranks"
+            ),
             Self::Truncated { source, tag, sent, delivered } => write!(
                 f,
                 "the message from rank {source} with tag {tag} has {sent} bytes, the receive took {delivered}: give it more \

@@ -159,10 +159,19 @@ impl<L: Sharing> Place<L> {
             },
             Failure::Cancelled => Error::Cancelled,
             Failure::PeerFailed(peer) => Error::PeerFailed { rank: rank(peer) },
+            Failure::Restarted(peer) => Error::Restarted { rank: rank(peer) },
             Failure::NotReady(peer) => Error::NotReady { rank: rank(peer) },
             Failure::NoCommunicator(peer) => Error::NoCommunicator { rank: rank(peer) },
             _ => Error::Finished,
         }
+    }
+
+    /// What to say of a peer that was lost.
+    #[cold]
+    pub fn lost(&self, engine: &Engine, peer: Peer) -> Error {
+        let rank = self.rank_of(engine, peer);
+        let back = engine.mtl.excluded(self.comm, towline_core::mtl::Source::Rank(rank)).is_some();
+        if back { Error::Restarted { rank } } else { Error::PeerFailed { rank } }
     }
 
     /// Why an operation with `other` was not accepted.
@@ -173,6 +182,7 @@ impl<L: Sharing> Place<L> {
             (Refusal::PeerFailed(peer) | Refusal::NoPeer(peer), _) => {
                 Error::PeerFailed { rank: self.rank_of(engine, peer) }
             }
+            (Refusal::Restarted(peer), _) => Error::Restarted { rank: self.rank_of(engine, peer) },
             (_, Some(rank)) if rank >= self.size => Error::NoSuchRank { rank, size: self.size },
             _ => Error::Finished,
         }

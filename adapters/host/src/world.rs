@@ -151,8 +151,9 @@ impl<L: Threads> World<L> {
     /// from [`build`](crate::Builder::build) when all have called this (each with the same care as a collective call: who waits for
     /// the rank in another operation, and keeps a third one waiting that has not taken it back, keeps all). It is in the world, and
     /// in [`everyone`](Self::everyone), under its old rank. It is not in communicators that others have made by
-    /// [`dup`](Communicator::dup) and [`split`](Communicator::split) before: what is sent there to its rank waits for ever. Drop
-    /// them, and make new ones together.
+    /// [`dup`](Communicator::dup) and [`split`](Communicator::split) before: operations with its rank there end with
+    /// [`Error::Restarted`](crate::Error::Restarted), and so do receives from any source until that is
+    /// [acknowledged](Communicator::acknowledge_failures). Drop them, and make new ones together.
     ///
     /// Where there are several contexts, each of them calls this for itself, and the rank is told when all have. In MPI's words:
     /// what ULFM leaves to spawning and merging, under the old rank, and without a shrunk communicator in between.

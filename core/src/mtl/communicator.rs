@@ -60,6 +60,10 @@ pub(super) struct State<'m> {
     world: u32,
     /// Entries of the table.
     len: u32,
+    /// How many peers had come back when it was made.
+    made_at: u32,
+    /// Its ranks are whoever is at their places now.
+    lasting: bool,
     /// Null for the world.
     table: *const u32,
     /// A member that failed, as its peer plus one; 0 for none.
@@ -70,7 +74,8 @@ pub(super) struct State<'m> {
 }
 
 impl<'m> State<'m> {
-    pub fn new(context: u32, group: Group<'m>, rank: u32) -> Result<Self, CommError> {
+    /// `made_at`: how many peers have come back so far; `None` of a communicator that is always of who is there.
+    pub fn new(context: u32, group: Group<'m>, rank: u32, made_at: Option<u32>) -> Result<Self, CommError> {
         let (size, table) = match group {
             Group::World { size } => (size, core::ptr::null()),
             Group::Table(table) => (table.len().min(u32::MAX as usize) as u32, table.as_ptr()),
@@ -79,7 +84,21 @@ impl<'m> State<'m> {
             return Err(CommError::RankOutside);
         }
         let (world, len) = if table.is_null() { (size, 0) } else { (0, size) };
-        Ok(Self { context, rank, world, len, table, broken: 0, failed: 0, memory: PhantomData })
+        let (made_at, lasting) = (made_at.unwrap_or(0), made_at.is_none());
+        Ok(Self { context, rank, world, len, made_at, lasting, table, broken: 0, failed: 0, memory: PhantomData })
+    }
+
+    /// Whether a member may be none any more; `returned`: how many peers have come back so far.
+    #[inline]
+    pub const fn is_aged(&self, returned: u32) -> bool {
+        !self.lasting && self.made_at != returned
+    }
+
+    /// Whether a member is none any more though it is there, because what was there as this was made was lost. It came back as the
+    /// `came_back`-th, or never did: 0.
+    #[inline]
+    pub const fn excludes(&self, came_back: u32) -> bool {
+        !self.lasting && came_back > self.made_at
     }
 
     /// A member failed.

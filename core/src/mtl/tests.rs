@@ -50,7 +50,7 @@ fn world(n: u32) -> (Vec<Transport>, Comm) {
         let peers: Vec<_> = (0..n).map(Peer).collect();
         let reach = |peer: Peer, _, rail: &mut Observed| rail.add_peer(peer, &peer.0.to_le_bytes());
         transport.add_peers(&peers, |peer| &params[peer.0 as usize], reach).unwrap();
-        comm = Some(transport.add_comm(1, Group::World { size: n }, rank as u32).unwrap());
+        comm = Some(transport.add_lasting_comm(1, Group::World { size: n }, rank as u32).unwrap());
     }
     (transports, comm.unwrap())
 }
@@ -324,4 +324,71 @@ fn p7_a_member_that_is_back_does_not_hide_another_that_is_not() {
     at_zero.progress(Instant::ZERO);
     at_zero.add_peer(Peer(2), &params, reach(2)).unwrap();
     assert_eq!((at_zero.failed(comm, Source::Any), at_zero.broken(comm)), (None, None));
+}
+
+/// Communicators of whom there was before a peer was lost do not have the one that is there now.
+#[test]
+fn p7_a_member_that_is_back_is_in_no_communicator_made_before_it_was_lost() {
+    let (mut world, comm) = world(3);
+    let table = world[0].add_comm(7, Group::Table(&[2, 1, 0]), 2).unwrap();
+    let same = world[0].add_comm(8, Group::World { size: 3 }, 0).unwrap();
+    let params = world[1].params();
+    let mut into = [[0u8; 4]; 12];
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = &mut into;
+    let zero = &mut world[0];
+    // SAFETY: the buffers live to the end of the test.
+    let receive = |zero: &mut Transport, comm, source, into: &mut [u8]| unsafe {
+        zero.irecv(comm, source, Tag::Is(1), sink(into)).unwrap()
+    };
+    // SAFETY: an empty message has no memory.
+    let send = |zero: &mut Transport, comm, dest| unsafe { zero.isend(comm, dest, 1, Mode::Standard, Span::EMPTY) };
+    let before = [receive(zero, table, Source::Rank(1), a), receive(zero, same, Source::Any, b)];
+    assert_eq!(send(zero, same, 1), Ok(Sending::Complete)); // the last one that was looked for
+    zero.pml().lose_peer(Peer(1), Lost::Broken);
+    // No progress in between: that it failed must not be forgotten.
+    zero.add_peer(Peer(1), &params, |_, rail| rail.add_peer(Peer(1), &1u32.to_le_bytes())).unwrap();
+    assert_eq!(before.map(|request| zero.test(request)), [const { Some(Err(Failure::PeerFailed(Peer(1)))) }; 2]);
+    let restarted = Some(Err(Failure::Restarted(Peer(1))));
+    for (comm, a, b) in [(table, c, d), (same, e, f)] {
+        assert_eq!(send(zero, comm, 1), Err(Refusal::Restarted(Peer(1))));
+        let receives = [receive(zero, comm, Source::Rank(1), a), receive(zero, comm, Source::Any, b)];
+        assert_eq!(receives.map(|request| zero.test(request)), [restarted; 2]);
+        assert_eq!(zero.iprobe(comm, Source::Rank(1), Tag::Any), None);
+        let probe = zero.improbe(comm, Source::Rank(1), Tag::Any);
+        assert!(matches!(probe, Err(Refusal::Restarted(Peer(1)))), "{probe:?}");
+        let failed =
+            [Source::Any, Source::Rank(0), Source::Rank(1), Source::Rank(2)].map(|rank| zero.failed(comm, rank));
+        assert_eq!(failed, [Some(Peer(1)), None, Some(Peer(1)), None]);
+        assert_eq!((zero.excluded(comm, Source::Rank(1)), zero.broken(comm)), (Some(Peer(1)), Some(Peer(1))));
+        // Who is wrong altogether is told so.
+        assert_eq!(send(zero, comm, 3), Err(Refusal::Invalid));
+    }
+    // With the others there all goes on, and once it is acknowledged from any source, too.
+    zero.acknowledge(table);
+    let (wide, near) = (receive(zero, table, Source::Any, g), receive(zero, same, Source::Rank(2), h));
+    assert_eq!(send(zero, same, 2), Ok(Sending::Complete));
+    assert_eq!([wide, near].map(|request| zero.test(request)), [None; 2]);
+    // What lasts has who is there now, and what is made anew.
+    let anew = zero.add_comm(9, Group::World { size: 3 }, 0);
+    assert_eq!(anew, Err(CommError::Full));
+    zero.del_comm(same);
+    let anew = zero.add_comm(9, Group::World { size: 3 }, 0).unwrap();
+    for (comm, a, b) in [(comm, i, j), (anew, k, l)] {
+        assert_eq!(send(zero, comm, 1), Ok(Sending::Complete));
+        let receives = [receive(zero, comm, Source::Rank(1), a), receive(zero, comm, Source::Any, b)];
+        assert_eq!(receives.map(|request| zero.test(request)), [None; 2]);
+        assert_eq!((zero.excluded(comm, Source::Rank(1)), zero.broken(comm)), (None, None));
+    }
+    settle(&mut world);
+    // Once more: now the one that was made in between is one from before.
+    let zero = &mut world[0];
+    zero.pml().lose_peer(Peer(1), Lost::Closed);
+    assert_eq!(send(zero, anew, 1), Err(Refusal::PeerFailed(Peer(1))));
+    zero.add_peer(Peer(1), &params, |_, rail| rail.add_peer(Peer(1), &1u32.to_le_bytes())).unwrap();
+    assert_eq!([comm, anew].map(|comm| send(zero, comm, 1)), [Ok(Sending::Complete), Err(Refusal::Restarted(Peer(1)))]);
+    // It had come to its end in good order: others are not disturbed.
+    let mut last = [0; 4];
+    let wide = receive(zero, anew, Source::Any, &mut last);
+    assert_eq!(zero.test(wide), None);
+    zero.del_comm(anew);
 }

@@ -32,6 +32,18 @@ pub enum Tag {
     Any,
 }
 
+impl Tag {
+    /// As patterns have it.
+    #[inline(always)]
+    const fn word(self) -> Option<u32> {
+        match self {
+            Self::Is(ANY) => None,
+            Self::Is(tag) => Some(tag),
+            Self::Any => Some(ANY),
+        }
+    }
+}
+
 /// Limits of the transport (CHECKLIST M16).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -50,6 +62,30 @@ pub struct Mtl<'m, R> {
     pml: Pml<'m, R>,
     comms: Pool<'m, State<'m>>,
     near: Near,
+    returns: Returns<'m>,
+}
+
+/// Peers that were lost and came back.
+#[derive(Debug)]
+struct Returns<'m> {
+    /// How many times.
+    all: u32,
+    /// The last of these that was this peer's; 0 of one that was never lost.
+    last: &'m mut [u32],
+}
+
+impl Returns<'_> {
+    fn of(&self, peer: Peer) -> u32 {
+        self.last.get(peer.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// A peer was lost: what comes in its place is another.
+    fn note(&mut self, peer: Peer) {
+        self.all = self.all.wrapping_add(1);
+        if let Some(last) = self.last.get_mut(peer.0 as usize) {
+            *last = self.all;
+        }
+    }
 }
 
 /// The communicator that was looked for last: most programs use one for long.
@@ -74,7 +110,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Bytes that a transport with `communicators` communicators over rails with these attributes takes from an arena at
     /// most.
     pub const fn bytes(config: &Config, communicators: u32, rails: &[&btl::Attributes]) -> usize {
-        config.bytes(rails).saturating_add(Pool::<State<'m>>::cost(communicators))
+        let returns = Arena::cost::<u32>(config.peers as usize);
+        config.bytes(rails).saturating_add(Pool::<State<'m>>::cost(communicators)).saturating_add(returns)
     }
 
     /// A transport over `rails`, with tables cut from `arena`. Local: nothing is sent before a peer was added (M2).
@@ -82,7 +119,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// # Errors
     /// [`SetUpError`] where the arena has less than [`Mtl::bytes`] left, or where a limit is too small.
     pub fn new(config: Config, communicators: u32, arena: &mut Arena<'m>, rails: R) -> Result<Self, SetUpError> {
-        Ok(Self { pml: Pml::new(config, arena, rails)?, comms: Pool::new(arena, communicators)?, near: Near::NONE })
+        let returns = Returns { all: 0, last: arena.table(config.peers as usize)? };
+        let (pml, comms) = (Pml::new(config, arena, rails)?, Pool::new(arena, communicators)?);
+        Ok(Self { pml, comms, near: Near::NONE, returns })
     }
 
     /// Ends the transport, whether it ever had peers or not (M4): forgets them, undoes what rails have prepared, and gives
@@ -106,14 +145,23 @@ impl<'m, R: Rails> Mtl<'m, R> {
         params: &[u8],
         reach: impl FnMut(usize, &mut R::Rail) -> Result<Endpoint, Unreachable>,
     ) -> Result<(), Unreachable> {
+        self.tell_of_failures(); // a failure that nobody was told of would be forgotten
+        let lost = self.pml.is_lost(peer);
         self.pml.add_peer(peer, params, reach)?;
-        self.restore(peer);
+        self.restore(peer, lost);
         Ok(())
     }
 
-    fn restore(&mut self, peer: Peer) {
+    /// A peer was added, in whose place another one was lost perhaps.
+    fn restore(&mut self, peer: Peer, lost: bool) {
+        if lost {
+            self.near = Near::NONE;
+            self.returns.note(peer);
+        }
+        let came_back = self.returns.of(peer);
         for slot in 0..self.comms.capacity() {
-            if let Some(state) = self.comms.at_mut(slot).filter(|state| state.misses(peer)) {
+            let misses = |state: &&mut State<'_>| state.misses(peer) && !state.excludes(came_back);
+            if let Some(state) = self.comms.at_mut(slot).filter(misses) {
                 // Its failure may have covered that of another one, which is not back.
                 let pml = &self.pml;
                 let other = state.members().find(|other| *other != peer && pml.is_missed(*other));
@@ -132,20 +180,26 @@ impl<'m, R: Rails> Mtl<'m, R> {
         mut params: impl FnMut(Peer) -> &'p [u8],
         mut reach: impl FnMut(Peer, usize, &mut R::Rail) -> Result<Endpoint, Unreachable>,
     ) -> Result<(), (Peer, Unreachable)> {
+        self.tell_of_failures();
         for (index, peer) in peers.iter().enumerate() {
+            let lost = self.pml.is_lost(*peer);
             if let Err(why) = self.pml.add_peer(*peer, params(*peer), |rail, r| reach(*peer, rail, r)) {
                 for added in peers.iter().take(index) {
                     self.pml.del_peer(*added);
                 }
                 return Err((*peer, why));
             }
-            self.restore(*peer);
+            self.restore(*peer, lost);
         }
         Ok(())
     }
 
     /// Forgets a peer: see [`Pml::del_peer`].
     pub fn del_peer(&mut self, peer: Peer) {
+        if self.pml.is_lost(peer) {
+            self.near = Near::NONE;
+            self.returns.note(peer);
+        }
         self.pml.del_peer(peer);
     }
 
@@ -160,10 +214,27 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Makes a communicator of a context that all its members use, in which this process is rank `rank`. Messages for it
     /// that are here already are kept for it (M15).
     ///
+    /// Its members are those that there are now. One that is lost and then [added](Self::add_peer) again is another, which has no
+    /// such communicator: in this one, what is sent to it or to be received from it ends with an error, as does a receive from
+    /// any source until that is [acknowledged](Self::acknowledge).
+    ///
     /// # Errors
     /// [`CommError`]; nothing is kept then.
     pub fn add_comm(&mut self, context: u32, group: Group<'m>, rank: u32) -> Result<Comm, CommError> {
-        let state = State::new(context, group, rank)?;
+        self.add(State::new(context, group, rank, Some(self.returns.all))?)
+    }
+
+    /// The same for a communicator that each process makes as it begins, also where another was in its place before: its ranks
+    /// are whoever is there now.
+    ///
+    /// # Errors
+    /// As [`add_comm`](Self::add_comm).
+    pub fn add_lasting_comm(&mut self, context: u32, group: Group<'m>, rank: u32) -> Result<Comm, CommError> {
+        self.add(State::new(context, group, rank, None)?)
+    }
+
+    fn add(&mut self, state: State<'m>) -> Result<Comm, CommError> {
+        let context = state.context;
         for slot in 0..self.comms.capacity() {
             if self.comms.at(slot).is_some_and(|other| other.context == context) {
                 return Err(CommError::ContextTaken);
@@ -207,7 +278,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         mode: Mode,
         data: Span,
     ) -> Result<Sending, Refusal> {
-        let Some((context, peer)) = self.find(comm, dest) else { return Err(Refusal::Invalid) };
+        let Some((context, peer)) = self.find(comm, dest) else { return Err(self.refusal(comm, Source::Rank(dest))) };
         if tag == ANY {
             return Err(Refusal::Invalid);
         }
@@ -228,7 +299,10 @@ impl<'m, R: Rails> Mtl<'m, R> {
     // Always: as a call it costs more than itself, since span and request go through memory, in pieces that are read back whole.
     #[inline(always)]
     pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
-        let pattern = self.pattern(comm, source, tag).ok_or(Refusal::Invalid)?;
+        let Some(pattern) = self.pattern(comm, source, tag) else {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.irecv_in_vain(comm, source, tag, sink) };
+        };
         // SAFETY: passed on from the caller.
         let request = unsafe { self.pml.irecv(pattern, sink) }?;
         if pattern.source == ANY {
@@ -240,9 +314,42 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Ends a receive from any source whose message is not here, if a member failed.
     #[inline(never)]
     fn interrupt_among_failed(&mut self, comm: Comm, request: Request) {
-        if let Some(failed) = self.comms.get(comm.0).and_then(State::failed) {
-            self.pml.interrupt(request, failed);
+        if let Some(state) = self.comms.get(comm.0)
+            && let Some(failed) = state.failed()
+        {
+            let back = state.excludes(self.returns.of(failed));
+            self.pml.interrupt(request, failed, back);
         }
+    }
+
+    /// A receive from whom there is no such rank. One that was there before it was lost ends it as a peer that is lost does: who
+    /// sends at the same time is to go on.
+    ///
+    /// # Safety
+    /// As [`irecv`](Self::irecv).
+    #[cold]
+    #[inline(never)]
+    unsafe fn irecv_in_vain(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
+        let state = self.comms.get(comm.0).ok_or(Refusal::Invalid)?;
+        let Some(peer) = self.excluded(comm, source) else { return Err(Refusal::Invalid) };
+        let tag = tag.word().ok_or(Refusal::Invalid)?;
+        let pattern = Pattern { context: state.context, source: peer.0, tag };
+        // SAFETY: passed on from the caller.
+        let request = unsafe { self.pml.irecv(pattern, sink) }?;
+        self.pml.interrupt(request, peer, true);
+        Ok(request)
+    }
+
+    /// The peer of a rank that was lost since the communicator was made, and came back: as another, which is not in it.
+    pub fn excluded(&self, comm: Comm, rank: Source) -> Option<Peer> {
+        let (state, Source::Rank(rank)) = (self.comms.get(comm.0)?, rank) else { return None };
+        state.peer(rank).filter(|peer| state.excludes(self.returns.of(*peer)))
+    }
+
+    /// Why there is no such rank.
+    #[cold]
+    fn refusal(&self, comm: Comm, rank: Source) -> Refusal {
+        self.excluded(comm, rank).map_or(Refusal::Invalid, Refusal::Restarted)
     }
 
     /// Sends, and comes back when the memory may be reused. `idle` is called between steps, to wait as the caller
@@ -315,9 +422,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
     ///
     /// # Errors
     /// [`Refusal::Busy`] where there is one, and no request for it; [`Refusal::Invalid`] for no such communicator, rank or
-    /// tag.
+    /// tag; [`Refusal::Restarted`].
     pub fn improbe(&mut self, comm: Comm, source: Source, tag: Tag) -> Result<Option<(Message, Envelope)>, Refusal> {
-        let pattern = self.pattern(comm, source, tag).ok_or(Refusal::Invalid)?;
+        let pattern = self.pattern(comm, source, tag).ok_or_else(|| self.refusal(comm, source))?;
         self.pml.improbe(pattern)
     }
 
@@ -371,17 +478,20 @@ impl<'m, R: Rails> Mtl<'m, R> {
     }
 
     /// Why nothing may come from `source`, now or ever, so that a receive or a search for a message that is not here is in
-    /// vain: the rank's peer where it was lost; for any source a member that failed, until that is
-    /// [acknowledged](Self::acknowledge). One that came to its end in good order has not failed.
+    /// vain: the rank's peer where it was lost, also if it is back and was not when the communicator was made; for any source a
+    /// member that failed, until that is [acknowledged](Self::acknowledge). One that came to its end in good order has not failed.
     pub fn failed(&self, comm: Comm, source: Source) -> Option<Peer> {
         let state = self.comms.get(comm.0)?;
         match source {
-            Source::Rank(rank) => state.peer(rank).filter(|peer| self.pml.is_lost(*peer)),
+            Source::Rank(rank) => {
+                let gone = |peer: &Peer| self.pml.is_lost(*peer) || state.excludes(self.returns.of(*peer));
+                state.peer(rank).filter(gone)
+            }
             Source::Any => state.failed(),
         }
     }
 
-    /// The member of a communicator that failed last, acknowledged or not, unless it is back: what all members do together
+    /// The member of a communicator that failed last, acknowledged or not, unless it is back in it: what all members do together
     /// cannot come to an end.
     pub fn broken(&self, comm: Comm) -> Option<Peer> {
         self.comms.get(comm.0)?.broken()
@@ -423,8 +533,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
     #[inline(never)]
     fn find_again(&mut self, comm: Comm, rank: u32) -> Option<(u32, u32)> {
         let state = self.comms.get(comm.0)?;
-        self.near = Near { word: comm.0.word(), context: state.context, world: state.world() };
-        Some((state.context, state.peer(rank)?.0))
+        let aged = state.is_aged(self.returns.all);
+        let world = if aged { 0 } else { state.world() };
+        self.near = Near { word: comm.0.word(), context: state.context, world };
+        let peer = state.peer(rank)?;
+        (!aged || !state.excludes(self.returns.of(peer))).then_some((state.context, peer.0))
     }
 
     #[inline]
@@ -433,10 +546,6 @@ impl<'m, R: Rails> Mtl<'m, R> {
             Source::Rank(rank) => self.find(comm, rank)?,
             Source::Any => (self.comms.get(comm.0)?.context, ANY),
         };
-        let tag = match tag {
-            Tag::Is(tag) => (tag != ANY).then_some(tag)?,
-            Tag::Any => ANY,
-        };
-        Some(Pattern { context, source, tag })
+        Some(Pattern { context, source, tag: tag.word()? })
     }
 }

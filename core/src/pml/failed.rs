@@ -46,18 +46,19 @@ impl<R: Rails> Pml<'_, R> {
         Some(Peer(index))
     }
 
-    /// Ends a receive that has not matched with the failure of `peer`. Tells whether it did.
-    pub(crate) fn interrupt(&mut self, request: Request, peer: Peer) -> bool {
-        self.requests.get(request.0).is_some() && self.interrupt_slot(request.0.slot(), peer)
+    /// Ends a receive that has not matched with the failure of `peer`, which may be back. Tells whether it did.
+    pub(crate) fn interrupt(&mut self, request: Request, peer: Peer, back: bool) -> bool {
+        let outcome = if back { Outcome::Restarted } else { Outcome::PeerFailed };
+        self.requests.get(request.0).is_some() && self.interrupt_slot(request.0.slot(), peer, outcome)
     }
 
-    fn interrupt_slot(&mut self, slot: u32, peer: Peer) -> bool {
+    fn interrupt_slot(&mut self, slot: u32, peer: Peer, outcome: Outcome) -> bool {
         let Some(state) = self.requests.at_mut(slot).filter(|state| state.phase == Phase::Posted) else { return false };
         if !self.matcher.unpost(slot) {
             return false;
         }
         state.peer = peer.0;
-        self.complete(slot, Outcome::PeerFailed);
+        self.complete(slot, outcome);
         true
     }
 
@@ -67,7 +68,7 @@ impl<R: Rails> Pml<'_, R> {
         for slot in 0..self.requests.touched() {
             let wide = |pattern: Pattern| pattern.context == context && pattern.source == ANY;
             if self.matcher.posted(slot).is_some_and(wide) {
-                self.interrupt_slot(slot, peer);
+                self.interrupt_slot(slot, peer, Outcome::PeerFailed);
             }
         }
     }

@@ -401,6 +401,7 @@ impl<R: Rails> Pml<'_, R> {
             Outcome::Success => Ok(status),
             Outcome::Cancelled => Err(Failure::Cancelled),
             Outcome::PeerFailed => Err(Failure::PeerFailed(peer)),
+            Outcome::Restarted => Err(Failure::Restarted(peer)),
             Outcome::NotReady => Err(Failure::NotReady(peer)),
             Outcome::NoCommunicator => Err(Failure::NoCommunicator(peer)),
         })

@@ -70,6 +70,8 @@ pub enum Failure {
     Cancelled,
     /// The peer was lost.
     PeerFailed(Peer),
+    /// The peer was lost and is back since the communicator was made: what is there now is not in it.
+    Restarted(Peer),
     /// A ready send found no posted receive.
     NotReady(Peer),
     /// The receiver had deleted the communicator.
@@ -82,7 +84,7 @@ impl Failure {
     /// Who has to act.
     pub const fn blame(self) -> Blame {
         match self {
-            Self::PeerFailed(_) | Self::NoCommunicator(_) => Blame::Peer,
+            Self::PeerFailed(_) | Self::Restarted(_) | Self::NoCommunicator(_) => Blame::Peer,
             _ => Blame::Caller,
         }
     }
@@ -98,6 +100,7 @@ impl fmt::Display for Failure {
             ),
             Self::Cancelled => f.write_str("the receive was cancelled"),
             Self::PeerFailed(peer) => write!(f, "peer {} was lost", peer.0),
+            Self::Restarted(peer) => say_restarted(f, *peer),
             Self::NotReady(peer) => {
                 write!(
                     f,
@@ -112,6 +115,10 @@ impl fmt::Display for Failure {
 }
 
 impl core::error::Error for Failure {}
+
+pub(super) fn say_restarted(f: &mut fmt::Formatter<'_>, peer: Peer) -> fmt::Result {
+    write!(f, "peer {} was lost and is back since the communicator was made: make the communicator anew", peer.0)
+}
 
 /// Where a request stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
@@ -144,6 +151,7 @@ pub(crate) enum Outcome {
     Success,
     Cancelled,
     PeerFailed,
+    Restarted,
     NotReady,
     NoCommunicator,
 }

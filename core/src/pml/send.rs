@@ -5,7 +5,8 @@ use core::fmt;
 use super::engine::{Pml, Rails};
 use super::peer::{DOWN, LINKED, Link, PeerState, Standing};
 use super::request::{
-    ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, RECEIVE, Request, SYNCHRONOUS, State,
+    ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, RECEIVE, Request, SYNCHRONOUS,
+    State, say_restarted,
 };
 use super::stall::HEARD;
 use crate::btl::rail::COPIED;
@@ -40,6 +41,8 @@ pub enum Refusal {
     NoPeer(Peer),
     /// The peer was lost.
     PeerFailed(Peer),
+    /// The peer was lost and is back since the communicator was made: what is there now is not in it.
+    Restarted(Peer),
     /// The rank, tag or communicator is not a valid one.
     Invalid,
 }
@@ -49,7 +52,7 @@ impl Refusal {
     pub const fn blame(self) -> Blame {
         match self {
             Self::Busy => Blame::Resource,
-            Self::PeerFailed(_) => Blame::Peer,
+            Self::PeerFailed(_) | Self::Restarted(_) => Blame::Peer,
             Self::NoPeer(_) | Self::Invalid => Blame::Caller,
         }
     }
@@ -61,6 +64,7 @@ impl fmt::Display for Refusal {
             Self::Busy => f.write_str("all requests are taken: take outcomes first, or set up with more requests"),
             Self::NoPeer(peer) => write!(f, "peer {} was never added", peer.0),
             Self::PeerFailed(peer) => write!(f, "peer {} was lost", peer.0),
+            Self::Restarted(peer) => say_restarted(f, *peer),
             Self::Invalid => f.write_str("no such rank, tag or communicator"),
         }
     }

@@ -119,13 +119,15 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
             3 => mtl.del_peer(Peer(any(0))),
             4 => {
                 let group = if any(true) { Group::World { size: any(0) } } else { Group::Table(any(&[])) };
-                match mtl.add_comm(any(0), group, any(0)) {
+                let made =
+                    if any(true) { mtl.add_comm(any(0), group, any(0)) } else { mtl.add_lasting_comm(any(0), group, any(0)) };
+                match made {
                     Ok(new) => comm = new,
                     Err(error) => say(error),
                 }
             }
             5 => mtl.del_comm(any(comm)),
-            6 => keep((mtl.rank(any(comm)), mtl.rank_of(any(comm), Peer(any(0))))),
+            6 => keep((mtl.excluded(any(comm), source), mtl.rank(any(comm)), mtl.rank_of(any(comm), Peer(any(0))))),
             // SAFETY: never run; for the linker only.
             7 => match unsafe { mtl.isend(any(comm), any(0), any(0), any(Mode::Standard), span()) } {
                 Ok(Sending::Pending(request)) => keep(request.to_bits()),

@@ -113,7 +113,11 @@ impl<'m> Node<'m> {
             None => (Group::World { size: plan.programs.len() as u32 }, self.me),
             Some(table) => (Group::Table(table), rank_in(table, self.me)),
         };
-        let added = self.engine.add_comm(what.context, group, rank);
+        // Those that are there from the start a node that is back has, too.
+        let added = match comm < plan.permanent {
+            true => self.engine.add_lasting_comm(what.context, group, rank),
+            false => self.engine.add_comm(what.context, group, rank),
+        };
         let added = added.map_err(|why| Trouble::Refused(self.me, why.to_string()))?;
         self.comms[comm as usize] = Some(added);
         Ok(())
