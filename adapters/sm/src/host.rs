@@ -1,8 +1,13 @@
 //! Which host and which process: who may share segments, and whose segments are left over.
 
 use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::process::Pid;
 
 use crate::layout::{BORN, MAGIC, MAGIC_AT, PAGE, PID, PID_SPACE, TO_BORN, TO_PID};
 use crate::segment::Segment;
@@ -23,7 +28,12 @@ impl Process {
     pub fn me() -> Self {
         let pid = std::process::id();
         let space = fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino());
-        Self { pid, born: born(pid).unwrap_or(0), space }
+        Self { pid, born: born(pid).flatten().unwrap_or(0), space }
+    }
+
+    /// Its number, if that can be one.
+    pub fn number(&self) -> Option<Pid> {
+        i32::try_from(self.pid).ok().and_then(Pid::from_raw)
     }
 
     /// Whether it runs still; `None` if that cannot be told from here.
@@ -31,13 +41,44 @@ impl Process {
         if self.space != me.space || me.born == 0 {
             return None;
         }
-        Some(born(self.pid) == Some(self.born))
+        Some(born(self.pid)? == Some(self.born))
+    }
+
+    /// Whether it has ended, as far as that can be told without a descriptor, and without memory: a later process of its number
+    /// passes for it.
+    pub fn has_ended(&self, me: &Self) -> bool {
+        if self.space != me.space {
+            return false;
+        }
+        let gone = |pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH);
+        if self.number().is_none_or(gone) {
+            return true;
+        }
+        // One that only waits to be reaped runs no program any more. Where nothing is told of processes, nobody does.
+        let mut name = [0; 32];
+        let mut rest = &mut name[..];
+        if me.born == 0 || write!(rest, "/proc/{}/exe", self.pid).is_err() {
+            return false;
+        }
+        let left = rest.len();
+        let name = name.get(..name.len() - left).unwrap_or_default();
+        let mut first = [MaybeUninit::uninit(); 1];
+        let program = rustix::fs::readlinkat_raw(rustix::fs::CWD, name, &mut first);
+        matches!(program, Err(Errno::NOENT | Errno::SRCH))
     }
 }
 
-/// When a process started; `None` for one that is gone or only waits to be reaped.
-fn born(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+/// When a process started; nothing for one that is gone or only waits to be reaped. `None` if that cannot be told, as for want of
+/// a descriptor.
+fn born(pid: u32) -> Option<Option<u64>> {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => Some(born_by(&stat)),
+        Err(why) if why.kind() == ErrorKind::NotFound || why.raw_os_error() == Some(libc::ESRCH) => Some(None),
+        Err(_) => None,
+    }
+}
+
+fn born_by(stat: &str) -> Option<u64> {
     // The name in brackets may hold anything, brackets included.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags};
+use rustix::process::PidfdFlags;
 use towline_core::btl::{Endpoint, Event, Lost, Peer, Unreachable};
 
 use crate::board::Board;
@@ -87,16 +87,24 @@ impl Rail {
             return Err(Unreachable::BadCard);
         }
         let pidfd = self.watch(&card.process)?;
+        if pidfd.is_none() && self.may_watch(&card.process) {
+            log::warn!("there is no handle for process {}: its death is noticed by its number", card.process.pid);
+        }
         Ok((board, pidfd))
     }
 
-    /// A handle that tells when a process ends; none for this one, nor for one of another container, whose death shows
-    /// only on other rails.
+    /// Whether the death of a process can be seen from here: not of this one, nor of one of another container, whose death
+    /// shows only on other rails.
+    fn may_watch(&self, process: &Process) -> bool {
+        *process != self.me && process.space == self.me.space
+    }
+
+    /// A handle that tells when a process ends; none where that cannot be seen, and where the system has none to give.
     fn watch(&self, process: &Process) -> Result<Option<OwnedFd>, Unreachable> {
-        if *process == self.me || process.space != self.me.space {
+        if !self.may_watch(process) {
             return Ok(None);
         }
-        let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).ok_or(Unreachable::BadCard)?;
+        let pid = process.number().ok_or(Unreachable::BadCard)?;
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             // The number may have been given to another process before we got hold of it.
             Ok(pidfd) if process.lives(&self.me) != Some(false) => Ok(Some(pidfd)),
@@ -105,7 +113,7 @@ impl Rail {
                 Err(Unreachable::System)
             }
             Err(error) => {
-                log::warn!("the death of process {} will go unnoticed: {error}", process.pid);
+                log::debug!("no handle for process {}: {error}", process.pid);
                 Ok(None)
             }
         }
@@ -261,16 +269,37 @@ impl Rail {
             };
             if let Some(how) = peer.board.as_ref().and_then(Board::closed) {
                 self.lose(endpoint, how);
-            } else if let Some(pidfd) = peer.pidfd.as_ref().filter(|_| processes) {
-                let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-                let ended = rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once));
-                if matches!(ended, Ok(count) if count > 0) {
-                    // It may have closed between the two looks.
-                    let closed = peer.board.as_ref().and_then(Board::closed);
-                    self.lose(endpoint, closed.unwrap_or(Lost::Broken));
-                }
+            } else if processes && self.has_ended(endpoint) {
+                // It may have closed between the two looks.
+                let closed = self.peers.get(endpoint as usize).and_then(|peer| peer.board.as_ref()?.closed());
+                self.lose(endpoint, closed.unwrap_or(Lost::Broken));
             }
         }
+    }
+
+    /// Whether a peer's process has ended. Where there was no handle on it before, one is asked for again.
+    fn has_ended(&mut self, endpoint: u32) -> bool {
+        let Some(process) = self.peers.get(endpoint as usize).map(|peer| peer.process) else { return false };
+        if !self.may_watch(&process) {
+            return false;
+        }
+        if self.peers.get(endpoint as usize).is_some_and(|peer| peer.pidfd.is_none()) {
+            match self.watch(&process) {
+                Ok(Some(pidfd)) => {
+                    if let Some(peer) = self.peers.get_mut(endpoint as usize) {
+                        peer.pidfd = Some(pidfd);
+                    }
+                }
+                Ok(None) => return process.has_ended(&self.me),
+                Err(_) => return true,
+            }
+        }
+        let pidfd = self.peers.get(endpoint as usize).and_then(|peer| peer.pidfd.as_ref());
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        pidfd.is_some_and(|pidfd| {
+            let ended = rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once));
+            matches!(ended, Ok(count) if count > 0)
+        })
     }
 
     /// A peer is gone; what it announced last is mapped before its loss is noted, so that all of it is read.
@@ -281,7 +310,7 @@ impl Rail {
 
     /// Whether any peer's process has to be looked after.
     pub(crate) fn watches(&self) -> bool {
-        self.failing != 0 || self.peers.iter().any(|peer| peer.stage == Stage::Live && peer.pidfd.is_some())
+        self.failing != 0 || self.peers.iter().any(|peer| peer.stage == Stage::Live && self.may_watch(&peer.process))
     }
 }
 
@@ -321,5 +350,111 @@ impl Drop for Rail {
         if self.pipe.is_some() {
             let _ = std::fs::remove_file(self.names.pipe(self.card.rank));
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+    use towline_core::btl::Rail as _;
+    use towline_core::time::Instant;
+
+    use super::*;
+    use crate::Config;
+
+    /// This program again, in a role.
+    fn process(role: &str, job: u64) -> Child {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "peers::tests::as_process", "--nocapture", "--ignored"]);
+        command.env("ROLE", role).env("JOB", job.to_string()).stdin(Stdio::null());
+        command.stdout(if role == "victim" { Stdio::piped() } else { Stdio::inherit() }).spawn().unwrap()
+    }
+
+    #[test]
+    #[ignore = "started by the other tests as their processes"]
+    fn as_process() {
+        let Ok(role) = std::env::var("ROLE") else { return };
+        let job = std::env::var("JOB").unwrap().parse().unwrap();
+        match role.as_str() {
+            "victim" => {
+                let rail = Rail::open(Config::new(job, 1, 2)).unwrap();
+                let card: String = rail.card().iter().map(|byte| format!("{byte:02x}")).collect();
+                println!("\n@ {card}");
+                loop {
+                    std::thread::park();
+                }
+            }
+            "watcher" => watcher(job),
+            other => panic!("no role {other}"),
+        }
+    }
+
+    /// Starts the victim; its card.
+    fn victim(job: u64) -> (Child, Vec<u8>) {
+        let mut child = process("victim", job);
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let digits = lines.into_iter().find_map(|line| line.strip_prefix("@ ").map(str::to_owned)).unwrap();
+        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+        (child, (0..digits.len()).step_by(2).map(byte).collect())
+    }
+
+    fn exhaust() -> Rlimit {
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
+        assert!(std::fs::File::open("/dev/null").is_err());
+        before
+    }
+
+    /// Polls for so many looks at processes; what was lost.
+    fn poll(rail: &mut Rail, now: &mut Instant, looks: u32) -> Option<Event> {
+        (0..looks).find_map(|_| {
+            *now = *now + towline_core::time::Duration::from_millis(1000);
+            (rail.countdown, rail.turns) = (0, 0); // the next poll looks at processes
+            rail.poll(*now)
+        })
+    }
+
+    fn watcher(job: u64) {
+        let mut rail = Rail::open(Config::new(job, 0, 2)).unwrap();
+        let mut now = Instant::ZERO;
+        let (mut child, card) = victim(job);
+        let to = rail.add_peer(Peer(1), &card).unwrap();
+        assert!(rail.peers[to.0 as usize].pidfd.take().is_some());
+        let before = exhaust();
+        let process = rail.peers[to.0 as usize].process;
+        assert_eq!((process.lives(&rail.me), process.has_ended(&rail.me)), (None, false));
+        assert!(rail.poll_at().is_some() && poll(&mut rail, &mut now, 10).is_none());
+        assert!(rail.peers[to.0 as usize].pidfd.is_none());
+        // As soon as there are descriptors again, it has a handle.
+        setrlimit(Resource::Nofile, before).unwrap();
+        assert!(poll(&mut rail, &mut now, 10).is_none());
+        assert!(rail.peers[to.0 as usize].pidfd.take().is_some());
+        let before = exhaust();
+        kill_process(rustix::process::Pid::from_child(&child), Signal::KILL).unwrap();
+        // Nobody has reaped it, so that its number is taken still.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let lost = loop {
+            match poll(&mut rail, &mut now, 1) {
+                None => assert!(std::time::Instant::now() < until, "its death goes unnoticed"),
+                Some(event) => break event,
+            }
+        };
+        assert!(matches!(lost, Event::Lost(Peer(1), Lost::Broken)), "{lost:?}");
+        setrlimit(Resource::Nofile, before).unwrap();
+        child.wait().unwrap();
+        exhaust();
+        assert!(process.has_ended(&rail.me));
+        assert!(!rail.me.has_ended(&rail.me));
+    }
+
+    #[test]
+    fn p1_b10_without_descriptors_the_death_of_a_process_is_noticed_all_the_same() {
+        let job = 0x0DE5_0000_0000 | u64::from(std::process::id());
+        let watched = process("watcher", job).wait().unwrap();
+        crate::host::sweep(std::path::Path::new("/dev/shm"), &Process::me());
+        assert!(watched.success());
     }
 }
