@@ -8,7 +8,8 @@
 //!
 //! Whether a host is there, though a peer's process is stopped, is asked by a connection to a port where nobody listens: its
 //! kernel refuses it, with the number that was asked, which nobody can make up who has not seen it; and other than reports of
-//! closed ports, of which a kernel sends one a second to each address, refusals are not rationed.
+//! closed ports, of which a kernel sends one a second to each address, refusals are not rationed. One socket for such a connection
+//! is kept from the beginning: a process that has no descriptor left can ask still, one host after the other.
 
 use std::net::SocketAddr;
 
@@ -37,6 +38,8 @@ const NOBODYS_PORT: u16 = 1;
 const QUESTIONS: Duration = Duration::from_millis(250);
 /// After so long a question is given up, as it may have been lost.
 const ANSWERS: Duration = Duration::from_millis(1000);
+/// The same for one that keeps others waiting.
+const ANSWERS_IN_TURN: Duration = Duration::from_millis(250);
 
 /// A word that tells reports of what was sent from others.
 type Word = [u8; 16];
@@ -84,37 +87,96 @@ impl Doubt {
 pub(crate) struct Host {
     at: SocketAddr,
     /// The question that is under way.
-    question: Option<Socket>,
+    question: Option<Question>,
     /// When the latest was asked.
     asked: Option<Instant>,
     /// When the latest that was answered was asked: at that time, or later, the host was there.
     there: Option<Instant>,
 }
 
-impl Host {
-    /// Looks for an answer, and asks anew.
-    fn ask(&mut self, from: SocketAddr, now: Instant) {
-        self.look();
-        let asked = self.asked.map(|asked| now.since(asked));
-        if asked.is_some_and(|since| since < if self.question.is_some() { ANSWERS } else { QUESTIONS }) {
-            return;
-        }
-        self.asked = Some(now);
-        self.question = open(from).inspect_err(|why| log::warn!("udp: cannot ask {}: {why}", self.at)).ok();
-        self.look(); // begins the connection
-        self.look(); // on the same host it is refused at once
+/// How a host is asked.
+#[derive(Debug)]
+enum Question {
+    /// By a socket of its own.
+    Own(Socket),
+    /// By the one that is kept for who finds no other.
+    Kept,
+}
+
+/// The socket that is kept for questions.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    socket: Socket,
+    taken: bool,
+}
+
+impl Kept {
+    /// # Errors
+    /// There is no descriptor for it.
+    pub(crate) fn new(from: SocketAddr) -> std::io::Result<Self> {
+        Ok(Self { socket: open(from)?, taken: false })
     }
 
-    fn look(&mut self) {
-        let Some(question) = &self.question else { return };
-        let there = match question.connect(&self.at.into()).map_err(|why| why.raw_os_error()) {
+    /// As if it had never been used.
+    fn give_back(&mut self) {
+        self.taken = false;
+        if let Err(why) = sys::disconnect(&self.socket) {
+            log::debug!("udp: the kept socket is still connected: {why}");
+        }
+    }
+}
+
+impl Host {
+    /// Looks for an answer, and asks anew.
+    fn ask(&mut self, from: SocketAddr, kept: &mut Kept, now: Instant) {
+        self.look(kept);
+        let asked = self.asked.map(|asked| now.since(asked));
+        let least = match self.question {
+            None => QUESTIONS,
+            Some(Question::Own(_)) => ANSWERS,
+            Some(Question::Kept) => ANSWERS_IN_TURN,
+        };
+        if asked.is_some_and(|since| since < least) {
+            return;
+        }
+        let in_turn = matches!(self.question, Some(Question::Kept));
+        self.stop(kept);
+        if in_turn {
+            return; // first the others
+        }
+        self.question = match open(from) {
+            Ok(socket) => Some(Question::Own(socket)),
+            Err(_) if !kept.taken => {
+                kept.taken = true;
+                Some(Question::Kept)
+            }
+            Err(why) => return log::debug!("udp: {} is asked later: {why}", self.at),
+        };
+        self.asked = Some(now);
+        self.look(kept); // begins the connection
+        self.look(kept); // on the same host it is refused at once
+    }
+
+    fn look(&mut self, kept: &mut Kept) {
+        let socket = match &self.question {
+            None => return,
+            Some(Question::Own(socket)) => socket,
+            Some(Question::Kept) => &kept.socket,
+        };
+        let there = match socket.connect(&self.at.into()).map_err(|why| why.raw_os_error()) {
             Err(Some(libc::EINPROGRESS | libc::EALREADY | libc::EAGAIN | libc::EINTR)) => return,
             Ok(()) | Err(Some(libc::EISCONN | libc::ECONNREFUSED | libc::ECONNRESET)) => true,
             Err(_) => false,
         };
-        self.question = None;
+        self.stop(kept);
         if there {
             self.there = self.asked;
+        }
+    }
+
+    fn stop(&mut self, kept: &mut Kept) {
+        if let Some(Question::Kept) = self.question.take() {
+            kept.give_back();
         }
     }
 }
@@ -229,7 +291,8 @@ impl Rail {
     /// A question about a peer that is forgotten leaves no descriptor. Who else is silent there asks anew.
     pub(crate) fn stop_asking(&mut self, endpoint: u32) {
         let at = self.peers.get(endpoint).and_then(Known::host);
-        self.hosts.iter_mut().filter(|host| Some(host.at) == at).for_each(|host| host.question = None);
+        let kept = &mut self.kept;
+        self.hosts.iter_mut().filter(|host| Some(host.at) == at).for_each(|host| host.stop(kept));
     }
 
     /// Asks the host of a peer whether it is there; tells when it last said so, whatever the peer's process does. The host of an
@@ -244,7 +307,7 @@ impl Rail {
             self.hosts.len() - 1
         });
         let host = self.hosts.get_mut(place)?;
-        host.ask(from, self.now);
+        host.ask(from, &mut self.kept, self.now);
         host.there
     }
 }
@@ -399,7 +462,7 @@ mod tests {
         let mut pair = Pair::met();
         assert!(pair.rails[0].knock(0).is_some());
         let nobodys = open("127.0.0.1:0".parse().unwrap()).unwrap();
-        pair.rails[0].hosts[0].question = Some(nobodys);
+        pair.rails[0].hosts[0].question = Some(Question::Own(nobodys));
         let to = pair.to[0];
         pair.rails[0].del_peer(to);
         assert!(pair.rails[0].hosts[0].question.is_none());
@@ -410,9 +473,45 @@ mod tests {
     fn p7_a_host_that_is_gone_does_not_answer() {
         let at = "192.0.2.1:1".parse().unwrap();
         let mut host = Host { at, question: None, asked: None, there: None };
+        let from = "0.0.0.0:0".parse().unwrap();
+        let mut kept = Kept::new(from).unwrap();
         for second in 1..5 {
-            host.ask("0.0.0.0:0".parse().unwrap(), Instant::from_nanos(second * 1_000_000_000));
+            host.ask(from, &mut kept, Instant::from_nanos(second * 1_000_000_000));
             assert_eq!(host.there, None);
         }
+    }
+
+    /// The kept socket goes round, whatever became of the question before: refused, answered, or neither.
+    #[test]
+    fn p1_p7_hosts_are_asked_one_after_the_other_by_the_socket_that_is_kept() {
+        let loopback = "127.0.0.1:0".parse().unwrap();
+        let mut kept = Kept::new(loopback).unwrap();
+        let somebody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let closed = "127.0.0.1:1".parse().unwrap();
+        let mut hosts = [closed, somebody.local_addr().unwrap(), closed].map(|at| Host {
+            at,
+            question: None,
+            asked: None,
+            there: None,
+        });
+        // No socket can be opened at an address that is not this host's.
+        let nowhere = "192.0.2.1:0".parse().unwrap();
+        for round in 1..5 {
+            let now = Instant::from_nanos(round * 1_000_000_000);
+            for host in &mut hosts {
+                host.ask(nowhere, &mut kept, now);
+                assert_eq!((host.there, kept.taken), (Some(now), false), "{}", host.at);
+            }
+        }
+        // Who keeps it gives it back in time, and comes after the others then.
+        let [first, second, _] = &mut hosts;
+        let at = |millis: u64| Instant::from_nanos(10_000_000_000 + millis * 1_000_000);
+        (kept.taken, first.question, first.asked) = (true, Some(Question::Kept), Some(at(0)));
+        first.at = "192.0.2.1:1".parse().unwrap();
+        second.ask(nowhere, &mut kept, at(100));
+        assert!(second.there < Some(at(0)), "it is not its turn");
+        first.ask(nowhere, &mut kept, at(250));
+        second.ask(nowhere, &mut kept, at(250));
+        assert_eq!((second.there, kept.taken), (Some(at(250)), false));
     }
 }

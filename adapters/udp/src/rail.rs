@@ -18,7 +18,7 @@ use crate::card;
 use crate::config::{Config, MOST};
 use crate::counters::Counters;
 use crate::datagram::{PREFIX, SEALED};
-use crate::hosts::Host;
+use crate::hosts::{Host, Kept};
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
@@ -68,6 +68,8 @@ pub struct Rail {
     pub(crate) next_question: Option<Instant>,
     /// Hosts that were asked for a sign of life.
     pub(crate) hosts: Vec<Host>,
+    /// For questions to them when there is no descriptor left.
+    pub(crate) kept: Kept,
     pub(crate) inbox: Inbox,
     pub(crate) outbox: Outbox,
     pub(crate) granted: Option<Ticket>,
@@ -146,6 +148,7 @@ impl Rail {
             doubted: Vec::new(),
             next_question: None,
             hosts: Vec::new(),
+            kept: Kept::new(address).map_err(|why| SetupError::System("keep a socket for questions", why))?,
             granted: None,
             scratch: Zeroizing::new(vec![0; if seals { MOST as usize } else { 0 }]),
             seals,

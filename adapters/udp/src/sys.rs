@@ -52,6 +52,16 @@ pub(crate) fn open(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// Ends what a stream socket was used for, so that it can be used anew.
+pub(crate) fn disconnect(socket: &Socket) -> io::Result<()> {
+    // SAFETY: all zero is a valid address, of no family, which is what ends a connection.
+    let nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
+    // SAFETY: the address is valid for the call, and its length is given.
+    let result =
+        unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, size_of::<libc::sockaddr>() as libc::socklen_t) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 fn option(socket: &Socket, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     // SAFETY: the value is valid for the call, and its length is given.
     let result = unsafe {
