@@ -13,7 +13,7 @@ use towline_host_tests::dice::patterned;
 use towline_host_tests::kit::bench::{Bench, Setup};
 use towline_host_tests::kit::relay::{Faults, Relay};
 use towline_host_tests::kit::sockets::Sockets;
-use towline_host_tests::mtl_suite;
+use towline_host_tests::{mtl_suite, rail_suite};
 use towline_tcp::{Encrypt, JobKey};
 use towline_udp::{Config, Rail};
 
@@ -101,43 +101,15 @@ fn sealed_through(
         .through(move || turns.iter().for_each(|relay| relay.borrow_mut().turn()))
 }
 
-/// The checks that do not send more than a socket takes.
-macro_rules! raw_suite {
-    ($setup:expr) => {
-        towline_host_tests::rail_suite! { @each $setup;
-            b32_p34_attributes_keep_their_own_rules
-            p6_b1_endpoints_lead_to_the_peer_they_were_given_for
-            p6_b4_a_card_that_is_none_is_refused
-            p34_b50_frames_of_boundary_sizes_arrive_whole
-            p34_b50_one_byte_too_long_is_refused
-            p26_headers_of_every_length_come_with_the_event
-            b12_an_abandoned_grant_sends_nothing
-            b9_kept_frames_stay_and_go_in_any_order
-            p28_p29_short_sinks_are_not_overrun
-            p28_bodies_land_in_the_sink_alone
-            p28_what_is_lent_is_fetched_until_the_peer_is_forgotten
-            p26_reads_see_what_is_in_and_no_more
-            b17_what_was_copied_may_be_scribbled_on
-            b17_all_drains
-            p30_frames_are_sent_while_one_is_held
-            p7_b5_a_peer_goes_and_comes_again
-            p6_b14_unknown_endpoints_are_unreachable
-            p7_b14_an_end_that_leaves_is_unreachable_and_is_reported_lost_once
-            b2_p10_an_idle_rail_reports_nothing
-            an_armed_rail_loses_no_frame
-        }
-    };
-}
-
 mod defaults {
     use super::*;
-    raw_suite!(udp(|_| {}));
+    rail_suite!(lossy udp(|_| {}));
 }
 
 /// A datagram a call, each of them signed, little room, and looks at the socket now and then.
 mod plain {
     use super::*;
-    raw_suite!(udp(|config| {
+    rail_suite!(lossy udp(|config| {
         config.segmentation = false;
         config.sign = Some(true);
         config.datagram_bytes = 1400;
@@ -152,7 +124,7 @@ mod plain {
 /// IPv6, and no faster than so many megabytes per second.
 mod ipv6_paced {
     use super::*;
-    raw_suite!(udp(|config| {
+    rail_suite!(lossy udp(|config| {
         config.filter.include = vec!["::1".into()];
         config.pacing_megabytes_per_second = 100;
     }));
@@ -161,7 +133,7 @@ mod ipv6_paced {
 /// All datagrams encrypted, none of them longer than a path carries.
 mod sealed {
     use super::*;
-    raw_suite!(udp(|config| {
+    rail_suite!(lossy udp(|config| {
         config.encrypt = Encrypt::Always;
         config.datagram_bytes = 1400;
         config.send_queue_frames = 4;
@@ -191,46 +163,14 @@ fn sessions_come_up_over_a_bad_network() {
     }
 }
 
-/// The suite for rails, but for frames that are kept: over a link whose raw rail keeps them too, that check does not end yet.
-macro_rules! link_suite {
-    ($setup:expr) => {
-        towline_host_tests::rail_suite! { @each $setup;
-            b32_p34_attributes_keep_their_own_rules
-            p6_b1_endpoints_lead_to_the_peer_they_were_given_for
-            p6_b4_a_card_that_is_none_is_refused
-            p34_b50_frames_of_boundary_sizes_arrive_whole
-            p34_b50_one_byte_too_long_is_refused
-            p26_headers_of_every_length_come_with_the_event
-            b12_an_abandoned_grant_sends_nothing
-            b16_busy_reaches_the_sender_and_ends_with_polling
-            control_frames_leave_while_bulk_is_full
-            p28_p29_short_sinks_are_not_overrun
-            p28_bodies_land_in_the_sink_alone
-            p28_what_is_lent_is_fetched_until_the_peer_is_forgotten
-            p26_reads_see_what_is_in_and_no_more
-            b14_b17_b33_a_body_in_place_is_reported_once
-            b17_what_was_copied_may_be_scribbled_on
-            b17_all_drains
-            p30_frames_are_sent_while_one_is_held
-            p15_floods_both_ways_arrive_exactly_once
-            p6_p15_floods_between_four_arrive_exactly_once
-            p7_b5_a_peer_goes_and_comes_again
-            p6_b14_unknown_endpoints_are_unreachable
-            p7_b14_an_end_that_leaves_is_unreachable_and_is_reported_lost_once
-            b2_p10_an_idle_rail_reports_nothing
-            an_armed_rail_loses_no_frame
-        }
-    };
-}
-
 mod link_defaults {
     use super::*;
-    link_suite!(links(1, |_| {}));
+    rail_suite!(links(1, |_| {}));
 }
 
 mod link_plain {
     use super::*;
-    link_suite!(links(1, |config| {
+    rail_suite!(links(1, |config| {
         config.segmentation = false;
         config.datagram_bytes = 1400;
         config.send_queue_frames = 4;
@@ -241,13 +181,13 @@ mod link_plain {
 
 mod link_lossy {
     use super::*;
-    link_suite!(links_through(1, Faults { lose: 50, double: 20, delay: 50, spoil: 20 }, 1));
+    rail_suite!(links_through(1, Faults { lose: 50, double: 20, delay: 50, spoil: 20 }, 1));
 }
 
 /// Sealed, over a network that loses, doubles, reorders and spoils.
 mod link_sealed {
     use super::*;
-    link_suite!(sealed_through(1, Faults { lose: 50, double: 20, delay: 50, spoil: 20 }, 3, Encrypt::Always));
+    rail_suite!(sealed_through(1, Faults { lose: 50, double: 20, delay: 50, spoil: 20 }, 3, Encrypt::Always));
 }
 
 mod mtl {
