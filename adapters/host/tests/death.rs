@@ -13,7 +13,7 @@ use hosts::Hosts;
 use pattern::pattern;
 use processes::{Job, clock, held, say};
 use rustix::process::Signal;
-use towline::{Any, Error, World};
+use towline::{Any, Error, Lost, World};
 
 /// Each way that ranks are connected, as a transport and its links.
 const WAYS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
@@ -111,6 +111,9 @@ fn watch(world: &World, how: &str) {
         }
     }
     assert_eq!(world.lost(), [VICTIM]);
+    let killed = std::env::var("TOWLINE_LISTEN").is_err(); // on one host with the others
+    assert_eq!(world.why_lost(VICTIM), Some(if killed { Lost::Broken } else { Lost::TimedOut }));
+    assert_eq!(world.why_lost(world.rank()), None);
     assert_eq!(world.send(VICTIM, 1, b"x").unwrap_err(), Error::PeerFailed { rank: VICTIM });
     assert_eq!(world.probe(VICTIM, 1).unwrap_err(), Error::PeerFailed { rank: VICTIM });
     talk(world);

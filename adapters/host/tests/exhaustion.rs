@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use pattern::pattern;
 use processes::{Job, Rank, say};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use towline::{Error, World};
 
 /// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
@@ -27,6 +27,9 @@ fn as_rank() {
         "no descriptors" => no_descriptors(&world),
         "no memory" => no_memory(&world),
         "squeeze" => squeeze(&world),
+        "stopped" => stopped(&world),
+        "killed" => killed(&world),
+        "disabled" => disabled(&world),
         _ => panic!("no role {role}"),
     }
     world.finish().unwrap();
@@ -78,6 +81,84 @@ fn no_descriptors(world: &World) -> ! {
         setrlimit(Resource::Nofile, before).unwrap();
     }
     stay("named");
+}
+
+/// Short and long messages both ways, so that all connections are there.
+fn meet(world: &World) {
+    let other = 1 - world.rank();
+    // By as many links as there may be.
+    for len in [8, 200_000].repeat(6) {
+        let mut into = vec![0; len];
+        world.sendrecv(&pattern(len, world.rank())[..], other, 7, &mut into[..], other, 7).unwrap();
+        assert!(into == pattern(len, other));
+    }
+}
+
+/// Rank 1 is stopped for long while rank 0 waits for it and has no descriptor left to ask its host with.
+fn stopped(world: &World) {
+    meet(world);
+    if world.rank() == 1 {
+        say("ready");
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap();
+        world.send(0, 1, b"here").unwrap();
+    } else {
+        let before = exhaust();
+        say("ready");
+        world.recv(1, 1, &mut [0u8; 4]).unwrap();
+        setrlimit(Resource::Nofile, before).unwrap();
+    }
+    meet(world);
+    say("exchanged");
+}
+
+/// Rank 1 is killed while rank 0 waits for it and has no descriptor left.
+fn killed(world: &World) -> ! {
+    meet(world);
+    say("ready");
+    if world.rank() == 0 {
+        let before = exhaust();
+        assert_eq!(world.recv(1, 1, &mut [0u8; 4]), Err(Error::PeerFailed { rank: 1 }));
+        setrlimit(Resource::Nofile, before).unwrap();
+        stay("named");
+    }
+    let _ = world.recv(0, 1, &mut [0u8; 4]);
+    panic!("nobody killed this rank");
+}
+
+/// What is sent while all rails are disabled waits, and nobody has to say it again.
+fn disabled(world: &World) {
+    let way = std::env::var("TOWLINE_TRANSPORTS").unwrap();
+    let own: Vec<usize> = (0..).zip(world.rails()).filter(|(_, name)| *name == way).map(|(rail, _)| rail).collect();
+    assert!(!own.is_empty());
+    meet(world);
+    world.barrier().unwrap();
+    if world.rank() == 0 {
+        own.iter().for_each(|rail| world.enable_rail(*rail, false).unwrap());
+        let mut late = [8, 200_000].map(|len| world.isend(1, 1, pattern(len, 5)).unwrap());
+        world.recv(1, 2, &mut [0u8; 4]).unwrap(); // what the other sends comes all the same
+        for _ in 0..10_000 {
+            world.progress();
+        }
+        assert!(late.iter_mut().all(|send| !send.is_done()), "sent by a rail that is disabled");
+        own.iter().for_each(|rail| world.enable_rail(*rail, true).unwrap());
+        late.into_iter().for_each(|send| drop(send.wait().unwrap()));
+        // With one of several disabled, the others carry all.
+        for rail in &own {
+            world.enable_rail(*rail, Some(rail) == own.last()).unwrap();
+        }
+        meet(world);
+    } else {
+        world.send(0, 2, b"here").unwrap();
+        for len in [8, 200_000] {
+            let mut into = vec![0; len];
+            world.recv(0, 1, &mut into[..]).unwrap();
+            assert!(into == pattern(len, 5));
+        }
+        meet(world);
+    }
+    world.barrier().unwrap();
+    say("exchanged");
 }
 
 /// The file system in memory has no room for rings.
@@ -139,6 +220,41 @@ fn p1_a_rank_without_descriptors_connects_when_it_has_some() {
     }
 }
 
+/// Each way that ranks are connected, as a transport and its links.
+const WAYS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
+
+#[test]
+fn p1_p7_a_stopped_rank_is_not_dead_to_one_without_descriptors() {
+    for (way, links) in WAYS {
+        let variables = [("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), ("TOWLINE_PEER_TIMEOUT_MS", "1000")];
+        let mut job = Job::start(2, "stopped", &variables);
+        job.ranks.iter_mut().for_each(|rank| drop(rank.hear("ready")));
+        job.ranks[1].signal(Signal::STOP);
+        std::thread::sleep(Duration::from_secs(3));
+        assert!(job.ranks[0].child.try_wait().unwrap().is_none(), "{way} with {links} links: given up");
+        job.ranks[1].signal(Signal::CONT);
+        job.ranks[1].tell("go on");
+        all_say(job, "exchanged");
+    }
+}
+
+#[test]
+fn p1_p7_a_killed_rank_is_noticed_by_one_without_descriptors() {
+    for (way, links) in WAYS {
+        let mut job = Job::start(2, "killed", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
+        job.ranks.iter_mut().for_each(|rank| drop(rank.hear("ready")));
+        job.ranks[1].kill();
+        job.ranks[0].hear("named");
+    }
+}
+
+#[test]
+fn p9_what_is_sent_while_all_rails_are_disabled_waits_for_one() {
+    for (way, links) in WAYS {
+        all_say(Job::start(2, "disabled", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]), "exchanged");
+    }
+}
+
 #[test]
 fn p1_a_rank_that_never_has_descriptors_is_told_whom_it_did_not_reach() {
     let variables = [("TOWLINE_TRANSPORTS", "tcp"), ("TOWLINE_TCP_CONNECT_TIMEOUT_MS", "1500")];
@@ -193,6 +309,19 @@ const TCP: [(&str, &str); 6] = [
     ("TOWLINE_TCP_RENDEZVOUS_BYTES", "0"),
 ];
 
+const UDP: [(&str, &str); 5] = [
+    ("TOWLINE_TRANSPORTS", "udp"),
+    ("TOWLINE_UDP_DATAGRAM_BYTES", "1"),
+    ("TOWLINE_UDP_SEND_BUFFER_BYTES", "1"),
+    ("TOWLINE_UDP_RECEIVE_BUFFER_BYTES", "1"),
+    ("TOWLINE_LINK_WINDOW", "4"),
+];
+
+#[test]
+fn p20_b11_p15_the_smallest_datagrams_sockets_and_window_carry_everything() {
+    all_say(Job::start(3, "squeeze", &UDP), "exchanged");
+}
+
 #[test]
 fn p20_b11_the_smallest_rings_carry_everything() {
     all_say(Job::start(3, "squeeze", &SM), "exchanged");
@@ -205,14 +334,14 @@ fn p20_b11_the_smallest_buffers_of_sockets_and_staging_carry_everything() {
 
 #[test]
 fn m6_the_smallest_pools_carry_everything() {
-    for way in ["sm", "tcp"] {
+    for way in ["sm", "tcp", "udp"] {
         all_say(Job::start(3, "squeeze", &[&POOLS[..], &[("TOWLINE_TRANSPORTS", way)]].concat()), "exchanged");
     }
 }
 
 #[test]
 fn m6_p20_everything_is_as_small_as_it_can_be() {
-    for rails in [SM, TCP] {
-        all_say(Job::start(3, "squeeze", &[&POOLS[..], &rails[..]].concat()), "exchanged");
+    for rails in [&SM[..], &TCP, &UDP] {
+        all_say(Job::start(3, "squeeze", &[&POOLS[..], rails].concat()), "exchanged");
     }
 }

@@ -54,6 +54,7 @@ fn as_rank() {
         "cable" => cable(&world),
         "flood" => flood(&world),
         "computes" => computes(&world),
+        "narrow" => narrow(&world),
         _ => panic!("no role {role}"),
     }
     assert!(world.lost().is_empty());
@@ -113,6 +114,17 @@ fn computes(world: &World<Multiple>) {
     }
     assert_eq!(world.counters().links_down, 0);
     say("ready");
+}
+
+/// A round, and others when the test has said so.
+fn narrow(world: &World<Multiple>) {
+    round(world, 0, false);
+    say("ready");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    for number in 1..4 {
+        round(world, number, false);
+    }
+    assert_eq!(world.counters().links_down, 0);
 }
 
 /// Until a link went down and came back, for both.
@@ -391,6 +403,22 @@ fn p15_b37_the_only_cable_is_pulled_and_plugged_in_again() {
         }
         hosts.set(0, true);
         all_end_well(job);
+    }
+}
+
+/// A path that is narrower than the interfaces at its ends, and so becomes while they talk: the kernel makes fragments then, and
+/// nothing is lost for it, whether it cuts datagrams for us or not, and whether they are encrypted or not.
+#[test]
+fn p15_b34_a_path_becomes_narrower_than_its_ends() {
+    for (kind, encrypt) in [("m", "between-hosts"), ("n", "off")] {
+        let variables = [("TOWLINE_TRANSPORTS", "udp"), ("TOWLINE_ENCRYPT", encrypt)];
+        let Some((hosts, mut job)) = between_hosts(kind, 1, &[0, 1], "narrow", &variables) else { return };
+        let before = [0, 1].map(|host| hosts.fragmented(host));
+        hosts.narrow(0, 700);
+        job.ranks.iter_mut().for_each(|rank| rank.tell("go on"));
+        job.ranks.iter_mut().for_each(|rank| drop(rank.hear("over")));
+        assert!([0, 1].iter().all(|host| hosts.fragmented(*host) > before[*host]), "nothing was cut: {before:?}");
+        job.ranks.into_iter().for_each(processes::Rank::ends_well);
     }
 }
 

@@ -267,3 +267,19 @@ fn m10_p7_no_message_takes_the_place_of_one_that_was_lost() {
     assert_eq!(engines[1].test(receive), Some(Err(Failure::PeerFailed(Peer(0)))));
     assert_eq!(engines[1].used(), [0; 3]);
 }
+
+#[test]
+fn p7_b10_why_a_peer_was_lost_is_said_until_it_is_back() {
+    for why in [Lost::Closed, Lost::Broken, Lost::TimedOut, Lost::Misbehaved, Lost::Stalled] {
+        let mut engines = pair(WIDE, |_, _, _| {});
+        let params = engines[1].params();
+        assert_eq!(engines[0].why_lost(Peer(1)), None);
+        engines[0].rails_mut()[0].script.borrow_mut().events.push_back(Event::Lost(Peer(1), why));
+        engines[0].progress(Instant::ZERO);
+        assert_eq!(engines[0].why_lost(Peer(1)), Some(why));
+        engines[0].lose_peer(Peer(1), Lost::Broken);
+        assert_eq!(engines[0].why_lost(Peer(1)), Some(why), "the first reason stays");
+        add(&mut engines[0], 1, &params);
+        assert_eq!(engines[0].why_lost(Peer(1)), None);
+    }
+}

@@ -5,8 +5,9 @@ use std::process::Command;
 /// The hosts; they go away with this value.
 pub struct Hosts {
     pub names: [String; 2],
-    /// The end of each cable at the second host.
-    ends: Vec<String>,
+    /// The ends of each cable.
+    ends: Vec<[String; 2]>,
+    net: u8,
 }
 
 impl Hosts {
@@ -15,7 +16,7 @@ impl Hosts {
     pub fn new(kind: &str, net: u8, cables: usize) -> Option<Self> {
         let id = format!("{kind}{}", std::process::id());
         let names = ["a", "b"].map(|at| format!("towline{id}{at}"));
-        let mut this = Self { names, ends: Vec::new() };
+        let mut this = Self { names, ends: Vec::new(), net };
         let [a, b] = this.names.clone();
         let mut lines = vec![format!("netns add {a}"), format!("netns add {b}")];
         lines.extend([&a, &b].map(|host| format!("-n {host} link set lo up")));
@@ -26,7 +27,7 @@ impl Hosts {
                 lines.push(format!("-n {host} addr add 10.{net}.{cable}.{last}/24 dev {end}"));
                 lines.push(format!("-n {host} link set {end} up"));
             }
-            this.ends.push(vb);
+            this.ends.push([va, vb]);
         }
         lines.iter().all(|line| Self::ip(line)).then_some(this)
     }
@@ -38,7 +39,28 @@ impl Hosts {
     /// Pulls a cable, or plugs it in again.
     pub fn set(&self, cable: usize, up: bool) {
         let state = if up { "up" } else { "down" };
-        assert!(Self::ip(&format!("-n {} link set {} {state}", self.names[1], self.ends[cable])));
+        assert!(Self::ip(&format!("-n {} link set {} {state}", self.names[1], self.ends[cable][1])));
+    }
+
+    /// Has the hosts know that the path by a cable carries no more than so many bytes at once, though both ends of it would.
+    #[allow(dead_code)]
+    pub fn narrow(&self, cable: usize, bytes: u32) {
+        for (name, end) in self.names.iter().zip(&self.ends[cable]) {
+            let route = format!("10.{}.{cable}.0/24 dev {end} scope link", self.net);
+            assert!(Self::ip(&format!("-n {name} route replace {route} mtu {bytes}")));
+        }
+    }
+
+    /// Datagrams that a host has sent in pieces.
+    #[allow(dead_code)]
+    pub fn fragmented(&self, host: usize) -> u64 {
+        let line = format!("netns exec {} cat /proc/net/snmp", self.names[host]);
+        let text = Command::new("ip").args(line.split(' ')).output().unwrap().stdout;
+        let text = String::from_utf8(text).unwrap();
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Ip: "));
+        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+        let place = names.split(' ').position(|name| name == "FragOKs").unwrap();
+        values.split(' ').nth(place).unwrap().parse().unwrap()
     }
 }
 
