@@ -152,6 +152,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         path.timeouts = 0;
         path.owes_since = if path.kept == 0 { 0 } else { now.max(1) };
         if news.once {
+            path.too_early = 0;
             // The pause of a peer is of no way: it makes the next time-outs twice as long, and not as long as it was.
             let most = if path.estimator.smoothed() == 0 { u64::MAX } else { path.estimator.timeout(bounds, 1) };
             path.estimator.sample(news.trip.min(most), now);
@@ -169,7 +170,10 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     /// The peer tells how many frames it got twice.
     pub(super) fn on_doubles(&mut self, at: u32, doubles: u16) {
         let Some(path) = self.paths.get_mut(at as usize) else { return };
-        let vain = path.overtaking.on_doubles(doubles, path.latest);
+        let (vain, too_early) = path.overtaking.on_doubles(doubles, path.latest);
+        // What left twice does not tell how long its way is (Karn). Were time-outs no longer after that, the next frames would leave
+        // twice as well, and a way that grew longer would never be measured.
+        path.too_early = path.too_early.saturating_add(too_early.into());
         if vain != 0 {
             let (least, most) = (path.estimator.least(), path.estimator.smoothed());
             path.overtaking.on_vain(path.latest, path.left, least, most);
@@ -232,7 +236,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             return Some(first.left_at.saturating_add(path.trip).saturating_add(patience));
         }
         let last = self.kept.at(path.sent.last()?)?;
-        let timeout = path.estimator.timeout(self.timeout_bounds(), path.timeouts);
+        let times = path.timeouts.saturating_add(path.too_early.into());
+        let timeout = path.estimator.timeout(self.timeout_bounds(), times);
         Some(last.left_at.max(path.asked_at).saturating_add(timeout))
     }
 

@@ -78,6 +78,8 @@ pub(super) struct Path {
     pub congestion: Window,
     /// Times in a row that nothing was heard in time, and when that was last.
     pub timeouts: u32,
+    /// Times that a peer was asked too early why nothing comes, since a round trip was last measured.
+    pub too_early: u8,
     pub asked_at: u64,
     pub estimator: Estimator,
 

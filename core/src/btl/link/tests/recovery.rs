@@ -169,6 +169,22 @@ fn p15_a_pause_of_the_peer_is_no_proof_that_frames_overtake() {
     }
 }
 
+/// A way that grew longer than the time-outs of old: what left twice for that does not tell how long it takes, so the time-outs
+/// stay long until a frame that left once does.
+#[test]
+fn p15_a_way_that_grew_longer_is_learnt_and_frames_leave_once_again() {
+    let (mut bench, sent) = acquainted(Faults::default());
+    bench.shared.borrow_mut().faults.delay *= 6;
+    for number in sent..sent + 40 {
+        bench.send(0, 1, Lane::Control, &bytes(number, LEN));
+        bench.pass(20 * TRIP);
+    }
+    bench.settle();
+    let counters = *bench.ends[0].link.counters();
+    assert!(counters.timeouts != 0 && counters.timeouts < 10, "{counters:?}");
+    bench.check(0, 1, (0..sent + 40).collect());
+}
+
 /// Frames that overtake each other, by less than a round trip, are waited for once that is known.
 #[test]
 fn p15_overtaking_alone_makes_nothing_leave_twice_once_it_is_known() {
