@@ -227,6 +227,8 @@ pub struct Pml<'m, R> {
     pub(super) active: List,
     /// Number of this round through them, never 0.
     pub(super) round: u16,
+    /// Whose turn it is to have room first: the requests that stream, or what is held back and to be told.
+    pub(super) streams_first: bool,
     /// Completed requests to be announced.
     pub(super) completed: List,
     /// Peers that have something to be told: first and last, index plus one.
@@ -306,6 +308,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             unit_bytes: (words as u32).saturating_mul(8),
             active: List::default(),
             round: 1,
+            streams_first: false,
             completed: List::default(),
             work_head: 0,
             work_tail: 0,

@@ -18,8 +18,8 @@ use zerocopy::FromZeros;
 use super::engine::{Pml, Rails};
 use super::matching::{ANY, Key, Pattern};
 use super::peer::{
-    ANNOUNCED, ASKED, ASKED_PROBE, ASKING, ASKING_PROBE, ASKING_WIDE, CREDIT_DUE, HOLDING, ORPHANED, PROBE, QUEUED,
-    REJECT_DUE, Standing, VAIN,
+    ANNOUNCED, ASKED, ASKED_PROBE, ASKING, ASKING_PROBE, ASKING_WIDE, CREDIT_DUE, HOLDING, ORPHANED, PROBE, PeerState,
+    QUEUED, REJECT_DUE, Standing, VAIN,
 };
 use super::request::{ANSWERING, List, Phase, RECEIVE, State};
 use super::send::Refusal;
@@ -36,7 +36,16 @@ const PATIENCE: u32 = 256;
 impl<R: Rails> Pml<'_, R> {
     /// Sends a control frame on the peer's first link. [`SendError::Unreachable`] where the peer is lost or unknown, for which
     /// there is nothing to wait; what its link answers may be made good by another, so that is to be tried again.
+    ///
+    /// After a message that found no room, it waits until one has left: rails let control frames into all of their room, and
+    /// who answers all the time might leave none. Room for messages is freed by the other side's polls alone, so it is not
+    /// for long.
     pub(super) fn control<H: Header>(&mut self, to: u32, header: H) -> Result<(), SendError> {
+        if self.peers.get(to as usize).is_some_and(PeerState::is_crowded_out)
+            && self.link(to, 0).map(|link| link.rail) == self.peers.get(to as usize).map(|peer| peer.rail)
+        {
+            return Err(SendError::Busy);
+        }
         self.control_by(to, 0, header)
     }
 
@@ -73,17 +82,13 @@ impl<R: Rails> Pml<'_, R> {
         self.waiting = true;
         peer.set(QUEUED);
         peer.work_next = 0;
-        let link = index.wrapping_add(1);
-        match self.work_tail.checked_sub(1).and_then(|tail| self.peers.get_mut(tail as usize)) {
-            Some(tail) => tail.work_next = link,
-            None => self.work_head = link,
-        }
-        self.work_tail = link;
+        append(self.peers, (&mut self.work_head, &mut self.work_tail), index);
     }
 
-    /// Goes once through the peers that have something to be told.
+    /// Goes once through the peers that have something to be told. Those for whom there was room go behind the others then.
     pub(super) fn run_work(&mut self) {
         let last = self.work_tail;
+        let (mut served, mut served_last) = (0, 0);
         let mut holding = false;
         while let Some(index) = self.work_head.checked_sub(1) {
             let Some(peer) = self.peers.get_mut(index as usize) else { return };
@@ -92,13 +97,28 @@ impl<R: Rails> Pml<'_, R> {
                 self.work_tail = 0;
             }
             peer.clear(QUEUED);
+            let before = peer.frame_out;
             if self.tell(index) {
-                self.put_to_work(index);
+                match self.peers.get_mut(index as usize) {
+                    Some(peer) if peer.frame_out != before && !peer.has(QUEUED) => {
+                        peer.set(QUEUED);
+                        peer.work_next = 0;
+                        append(self.peers, (&mut served, &mut served_last), index);
+                    }
+                    _ => self.put_to_work(index),
+                }
             }
             holding |= self.peers.get(index as usize).is_some_and(|peer| peer.has(HOLDING));
             if index.wrapping_add(1) == last {
                 break;
             }
+        }
+        if served != 0 {
+            match self.work_tail.checked_sub(1).and_then(|tail| self.peers.get_mut(tail as usize)) {
+                Some(tail) => tail.work_next = served,
+                None => self.work_head = served,
+            }
+            self.work_tail = served_last;
         }
         // Peers that hold back are in the list all the time.
         self.posted.needed = holding;
@@ -519,4 +539,14 @@ impl<R: Rails> Pml<'_, R> {
         }
         self.put_to_work(to);
     }
+}
+
+/// Puts a peer, which is in no list, at the end of one.
+fn append(peers: &mut [PeerState], (head, last): (&mut u32, &mut u32), index: u32) {
+    let link = index.wrapping_add(1);
+    match last.checked_sub(1).and_then(|last| peers.get_mut(last as usize)) {
+        Some(before) => before.work_next = link,
+        None => *head = link,
+    }
+    *last = link;
 }

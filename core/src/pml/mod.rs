@@ -13,6 +13,8 @@ mod failover;
 mod failover_link_tests;
 #[cfg(test)]
 mod failover_tests;
+#[cfg(test)]
+mod fairness_tests;
 mod flow;
 #[cfg(test)]
 mod flow_tests;

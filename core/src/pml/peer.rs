@@ -3,7 +3,7 @@
 use zerocopy::FromZeros;
 
 use super::request::{List, State};
-use super::stall::Signs;
+use super::stall::{CROWDED_OUT, Signs};
 use crate::pool::Pool;
 use crate::wire::Common;
 
@@ -269,6 +269,12 @@ impl PeerState {
     #[inline]
     pub const fn is_held_up(&self) -> bool {
         !self.held.is_empty() && (!self.has(ANNOUNCED) || (self.envelopes() != 0 && self.answering == 0))
+    }
+
+    /// Whether the first of what is held back found no room when it was tried last, and is to be tried again.
+    #[inline]
+    pub const fn is_crowded_out(&self) -> bool {
+        self.signs.has(CROWDED_OUT) && !self.held.is_empty() && self.envelopes() != 0 && self.answering == 0
     }
 
     /// Whether an answer is to be sent back now. One that overtook others is not, before these have come: the next would

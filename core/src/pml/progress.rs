@@ -6,7 +6,7 @@ use super::receive::ENVELOPE_COOKIE;
 use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request, State};
 use super::stall::{HEARD, TO_ANSWER};
 use super::unexpected::{Stage, Unexpected};
-use super::{Failure, Status};
+use super::{Counters, Failure, Status};
 use crate::btl::{Cookie, Event, Frame, Lost, Peer, Rail};
 use crate::pool::Handle;
 use crate::ptl::{self, First, Upcalls};
@@ -225,17 +225,28 @@ impl<R: Rails> Pml<'_, R> {
         if self.orphans {
             self.run_orphans();
         }
-        if !self.active.is_empty() {
-            self.run_active();
-        }
-        if self.refused != 0 {
-            self.run_refused();
-        }
-        if self.work_head != 0 {
-            self.run_work();
+        // Room may be for one alone, and whoever had it goes second the next time.
+        let first = self.streams_first;
+        for streams in [first, !first] {
+            let carried = self.carried();
+            if streams {
+                self.run_active();
+            } else {
+                self.run_refused();
+                self.run_work();
+            }
+            if streams == first && self.carried() != carried {
+                self.streams_first = !first;
+            }
         }
         self.waiting = (self.active.any() | self.work_head | self.refused) != 0;
         self.ended.wrapping_sub(before)
+    }
+
+    /// First fragments and fragments that have left.
+    fn carried(&self) -> u64 {
+        let Counters { eager_sent, rendezvous_sent, answers_sent, fragments_sent, .. } = self.counters;
+        eager_sent.wrapping_add(rendezvous_sent).wrapping_add(answers_sent).wrapping_add(fragments_sent)
     }
 
     /// Whether all that the work list has to do waits for the other side.

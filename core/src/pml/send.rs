@@ -8,7 +8,7 @@ use super::request::{
     ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, RECEIVE, Request, SYNCHRONOUS,
     State, say_restarted,
 };
-use super::stall::HEARD;
+use super::stall::{CROWDED_OUT, HEARD};
 use crate::btl::rail::COPIED;
 use crate::btl::{Endpoint, Loan, Peer, Rail, SendError, Sent};
 use crate::convertor::{Parts, Span};
@@ -182,8 +182,10 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Sends first fragments of what is held back for a peer, in order, as far as credit and room go.
     pub(super) fn push_held(&mut self, to: u32) {
+        let mut none_left = true;
         loop {
             let Some(peer) = self.peers.get_mut(to as usize) else { return };
+            peer.signs.clear(CROWDED_OUT);
             // While an answer is out nothing may go, or a later message with its tag could overtake it.
             if peer.standing != Standing::Up || peer.answering != 0 || peer.envelopes() == 0 {
                 return;
@@ -202,10 +204,17 @@ impl<R: Rails> Pml<'_, R> {
             } else {
                 self.send_first(to, slot, false, None)
             };
-            if sent.is_err() {
+            if let Err(why) = sent {
                 self.counters.busy = self.counters.busy.wrapping_add(1);
+                if none_left
+                    && why == SendError::Busy
+                    && let Some(peer) = self.peers.get_mut(to as usize)
+                {
+                    peer.signs.set(CROWDED_OUT);
+                }
                 return;
             }
+            none_left = false;
         }
     }
 

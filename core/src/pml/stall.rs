@@ -42,6 +42,8 @@ pub(crate) struct Signs(u8);
 pub(super) const HEARD: u8 = 0x01;
 /// A request waits for the peer.
 const AWAITED: u8 = 0x02;
+/// No sign, but kept with them: a message to the peer found no room.
+pub(super) const CROWDED_OUT: u8 = 0x04;
 /// The peer asks for one.
 pub(super) const TO_ANSWER: u8 = 0x08;
 /// One look in vain.
