@@ -62,7 +62,7 @@ impl Overtaking {
     }
 
     /// The peer tells how many frames it got twice, and the `latest`-th that left has come. How many of them are news, and were
-    /// taken for lost; and whether those that left again because nothing was heard are among them, all of them by now.
+    /// taken for lost; and whether any that left again because nothing was heard are among them.
     pub fn on_doubles(&mut self, doubles: u16, latest: u64) -> (u16, bool) {
         let more = doubles.wrapping_sub(self.doubles);
         if more >= 0x8000 {
@@ -74,7 +74,7 @@ impl Overtaking {
         if latest > self.excused_left {
             self.excused = 0; // they came before that, or do not come
         }
-        (more.wrapping_sub(excused), excused != 0 && self.excused == 0)
+        (more.wrapping_sub(excused), excused != 0)
     }
 }
 
@@ -102,11 +102,11 @@ mod tests {
         let mut overtaking = Overtaking::new_zeroed();
         assert_eq!([3, 3, 2, 5].map(|doubles| overtaking.on_doubles(doubles, 10).0), [3, 0, 0, 2]);
         (11..41).for_each(|left| overtaking.excuse(left));
-        assert_eq!([6, 34, 36].map(|doubles| overtaking.on_doubles(doubles, 40)), [(0, false), (0, false), (1, true)]);
+        assert_eq!([6, 34, 36].map(|doubles| overtaking.on_doubles(doubles, 40)), [(0, true), (0, true), (1, true)]);
         assert_eq!([0x8007 + 28, 30].map(|doubles| overtaking.on_doubles(doubles, 40).0), [0x7fff, 0x7ffb]);
         let mut overtaking = Overtaking::new_zeroed();
         (1..4).for_each(|left| overtaking.excuse(left));
-        assert_eq!(overtaking.on_doubles(1, 3), (0, false));
+        assert_eq!(overtaking.on_doubles(1, 3), (0, true));
         assert_eq!(overtaking.on_doubles(2, 4), (0, true), "told together with one that left later");
         assert_eq!(overtaking.on_doubles(3, 5), (1, false), "the third will not come");
     }
