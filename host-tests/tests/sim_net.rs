@@ -194,7 +194,7 @@ fn a_closed_connection_is_told_after_what_is_under_way() {
 #[test]
 fn a_node_that_comes_back_is_another_one() {
     let (net, one, mut other) = pair(Make::default(), Faults::default());
-    net.kill(0);
+    net.kill(0, false);
     drop(one);
     let mut one = net.revive(0).remove(0);
     let to = one.add_peer(Peer(1), other.card()).expect("local");
@@ -206,7 +206,7 @@ fn a_node_that_comes_back_is_another_one() {
     // Datagrams know no connections: those of another life arrive too, at whoever is known.
     let (net, mut one, mut other) = pair(Make::default().datagrams(), Faults::default());
     send(&mut one, Endpoint(1), 1);
-    net.kill(0);
+    net.kill(0, false);
     drop(one);
     let mut one = net.revive(0).remove(0);
     let to = one.add_peer(Peer(1), other.card()).expect("local");

@@ -79,6 +79,24 @@ pub struct Outage {
     pub window: Window,
 }
 
+/// Two nodes without a common rail, or with one rail less in common: for the whole job.
+#[derive(Clone, Copy, Debug)]
+pub struct Missing {
+    /// One of them, the lower.
+    pub one: u32,
+    /// The other.
+    pub other: u32,
+    /// That rail does not lead from one to the other; `None`: none does.
+    pub rail: Option<u32>,
+}
+
+impl Missing {
+    /// Whether it is about that rail of this pair.
+    pub fn holds(&self, one: u32, other: u32, rail: u32) -> bool {
+        (self.one, self.other) == (one.min(other), one.max(other)) && self.rail.is_none_or(|one| one == rail)
+    }
+}
+
 /// The end of what does not end.
 pub const FOR_EVER: u64 = u64::MAX;
 
@@ -113,6 +131,16 @@ pub struct Faults {
     pub stalls: Vec<(u32, u32, Window)>,
     /// Connections break; datagrams are lost.
     pub outages: Vec<Outage>,
+    /// A rail of several on which half of all datagrams are lost for a time, while others lose none.
+    pub half: Option<(u32, Window)>,
+    /// A node stands still, as if it were stopped or computed: it does not call its engine.
+    pub rests: Vec<(u32, Window)>,
+    /// Hosts answer for processes that stand still, and say so when one is gone.
+    pub hosts: bool,
+    /// With hosts: after a datagram its sender hears that nobody is there, which is not true.
+    pub rumours: u32,
+    /// Pairs that cannot reach each other by some or all rails.
+    pub missing: Vec<Missing>,
     /// A bug, to see that it is noticed.
     pub planted: Option<Planted>,
 }
@@ -132,6 +160,27 @@ pub enum Planted {
     Unwritten,
     /// A request is never given back.
     Leaked,
+    /// A rail that was disabled is never enabled again.
+    StaysOff,
+    /// Frames are given to a rail although it is disabled.
+    TakesAll,
+    /// A stall time-out is not set.
+    Patient,
+    /// It is much shorter than it should be.
+    Hasty,
+    /// Hosts that are there do not answer.
+    Deaf,
+    /// Hosts that are gone answer.
+    Undead,
+    /// Nodes without a common rail reach each other.
+    Joined,
+}
+
+impl Planted {
+    /// Whether it is a bug of rails, which end with all else that goes wrong.
+    pub const fn is_of_rails(self) -> bool {
+        matches!(self, Self::Swallowed | Self::Doubled | Self::Changed | Self::Swapped | Self::Unwritten | Self::Leaked)
+    }
 }
 
 impl Faults {
@@ -212,6 +261,34 @@ counts! {
     one_way,
     /// Datagrams lost because a rail was dead.
     unheard,
+    /// Datagrams lost by the rail that loses half of them.
+    halved,
+    /// Rails that were disabled.
+    disabled,
+    /// Those of them that were enabled again.
+    enabled,
+    /// Nodes that stood still for a while.
+    rested,
+    /// Those of them that others waited for, longer than a silent link lives, and kept because their hosts answered.
+    outlasted,
+    /// Nodes that were given up because they stood still for longer than the stall time-out.
+    stalled_out,
+    /// Nodes that others waited for while they stood still, and kept since it was shorter than that.
+    spared,
+    /// Questions to hosts that were answered.
+    hosts_asked,
+    /// Those that were not.
+    hosts_unheard,
+    /// Nodes that were lost with their host.
+    hosts_lost,
+    /// Datagrams of which a host said that nobody is there.
+    refused,
+    /// The same where it is not true.
+    rumours,
+    /// Pairs of which one could not be added for want of a common rail.
+    unlinked,
+    /// Ways that are missing between pairs that have others.
+    fewer_rails,
     /// Rails that died.
     outages,
     /// Rails of which a peer was added again after its connection was cut.

@@ -1,5 +1,6 @@
 //! How much of a lossy rail's bandwidth reaches the user: a long transfer over a link in virtual time.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use towline_core::pml::Config;
@@ -83,6 +84,9 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, Trouble> {
         faults,
         deaths: vec![],
         severed: vec![],
+        rested: BTreeSet::new(),
+        toggles: vec![],
+        stall: None,
         calm_at: None,
         plan,
         pace: 400,

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use towline_core::btl::{Peer, Rail};
+use towline_core::btl::{Lost, Peer, Rail, Unreachable};
+use towline_core::convertor::Span;
+use towline_core::mtl::{Mode, Refusal};
 use towline_core::pml::{Config, Counters};
-use towline_core::time::Instant;
+use towline_core::time::{Duration, Instant};
 
 use super::checker::{self, Summary, Violation};
 use super::faults::Counts;
@@ -15,6 +17,7 @@ use super::mishaps::Meeting;
 use super::net::Net;
 use super::node::{Kind, Node};
 use super::plan::{Plan, Step};
+use super::rests::Vigil;
 use super::steps::Went;
 use super::ways::{Links, Set};
 use crate::dice::Dice;
@@ -48,6 +51,21 @@ pub struct Death {
     pub calls: u64,
     /// How many nanoseconds later it comes back, if it does.
     pub back_after: Option<u64>,
+    /// Its host is gone with it.
+    pub with_host: bool,
+}
+
+/// A rail that a node disables for a while.
+#[derive(Clone, Copy, Debug)]
+pub struct Toggle {
+    /// Whose.
+    pub node: u32,
+    /// Which.
+    pub rail: u32,
+    /// After how many of the node's steps, as of a [`Death`].
+    pub calls: u64,
+    /// For so many nanoseconds.
+    pub span: u64,
 }
 
 /// What a job runs with.
@@ -65,6 +83,12 @@ pub struct Setting {
     pub deaths: Vec<Death>,
     /// Pairs of nodes that are cut off from each other for longer than they put up with: since when.
     pub severed: Vec<(u32, u32, u64)>,
+    /// Those of them that only a rest comes between: who stands still, and who gives up.
+    pub rested: BTreeSet<(u32, u32)>,
+    /// Rails that are disabled and enabled.
+    pub toggles: Vec<Toggle>,
+    /// The stall time-out of all engines, in nanoseconds.
+    pub stall: Option<u64>,
     /// When all faults stop: what is left to do must come to an end soon.
     pub calm_at: Option<u64>,
     /// The programs.
@@ -103,6 +127,14 @@ pub enum Trouble {
     ProbeDiffers(u32, String),
     /// An engine counted what reliable rails and honest peers cannot have caused.
     Miscounted(u32, &'static str, u64),
+    /// An engine gave a frame to a rail that is disabled.
+    Trespassed(u32),
+    /// A node waits for another that stands still for longer than the stall time-out.
+    NotGivenUp(u32, u32),
+    /// A node gives another one up for a reason that is not true.
+    Reason(u32, u32, String),
+    /// A node could be added although no rail leads to it, or is not named as unknown.
+    NotUnlinked(u32, u32, String),
 }
 
 impl fmt::Display for Trouble {
@@ -115,6 +147,14 @@ impl fmt::Display for Trouble {
                 write!(f, "node {node}: the probed message is not the received one: {what}")
             }
             Self::Miscounted(node, what, count) => write!(f, "node {node} counted {count} {what}"),
+            Self::Trespassed(node) => write!(f, "node {node} gave a frame to a rail that is disabled"),
+            Self::NotGivenUp(node, peer) => {
+                write!(f, "node {node} waits for node {peer}, which stands still for longer than the stall time-out")
+            }
+            Self::Reason(node, peer, why) => write!(f, "node {node} lost node {peer} as {why}, which is not true"),
+            Self::NotUnlinked(node, peer, what) => {
+                write!(f, "node {node} has no rail to node {peer}, and was told: {what}")
+            }
         }
     }
 }
@@ -130,7 +170,21 @@ impl From<Violation> for Trouble {
 /// # Errors
 /// The first [`Trouble`].
 pub fn run(setting: Setting) -> Result<Report, Trouble> {
-    let Setting { config, makes, links, faults, deaths, severed, calm_at, plan, pace, mut dice } = setting;
+    let Setting {
+        config,
+        makes,
+        links,
+        faults,
+        deaths,
+        severed,
+        rested,
+        toggles,
+        stall,
+        calm_at,
+        plan,
+        pace,
+        mut dice,
+    } = setting;
     let nodes = plan.programs.len() as u32;
     let mishaps = !deaths.is_empty() || !severed.is_empty();
     let window = config.requests as usize;
@@ -153,6 +207,13 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
         scratch: vec![],
         deaths,
         severed,
+        toggles,
+        off: vec![],
+        stall,
+        vigils: vec![],
+        rested,
+        died: BTreeSet::new(),
+        gone: BTreeSet::new(),
         apart: BTreeSet::new(),
         calm_at,
         calm: false,
@@ -186,13 +247,24 @@ pub(super) struct Job<'m> {
     pub history: History,
     pub now: u64,
     pub config: Config,
-    links: Option<Links>,
+    pub links: Option<Links>,
     pub planted: Option<Planted>,
     pace: u64,
     pub scratch: Vec<u8>,
     /// Those that are to come.
     pub deaths: Vec<Death>,
     pub severed: Vec<(u32, u32, u64)>,
+    pub toggles: Vec<Toggle>,
+    /// Rails that are disabled: whose, which, and until when.
+    pub off: Vec<(u32, u32, u64)>,
+    pub stall: Option<u64>,
+    /// Nodes that stand still.
+    pub vigils: Vec<Vigil>,
+    pub rested: BTreeSet<(u32, u32)>,
+    /// Nodes that have died.
+    pub died: BTreeSet<u32>,
+    /// Who has lost whom.
+    pub gone: BTreeSet<(u32, u32)>,
     /// Those that are cut off, the lower one first: they do not meet again.
     pub apart: BTreeSet<(u32, u32)>,
     pub calm_at: Option<u64>,
@@ -219,7 +291,17 @@ impl<'m> Job<'m> {
         let first_sequence = self.config.first_sequence.wrapping_add(me.into());
         let config = Config { seed: self.dice.word(), first_sequence, ..self.config };
         let rails = Set::new(rails, self.links, self.dice.word(), self.plan.programs.len() as u32);
-        Node::new(me, config, rails, self.plan, next)
+        let mut node = Node::new(me, config, rails, self.plan, next)?;
+        node.born = self.now;
+        if let Some(stall) = self.stall {
+            let stall = match self.planted {
+                Some(Planted::Patient) => 0,
+                Some(Planted::Hasty) => stall / 64,
+                _ => stall,
+            };
+            node.engine.pml().set_stall_timeout(Duration::from_nanos(stall));
+        }
+        Ok(node)
     }
 
     /// Lets one node know another.
@@ -230,7 +312,26 @@ impl<'m> Job<'m> {
         let engine = &mut self.nodes[node as usize].engine;
         let peer = Peer(peer);
         let added = engine.add_peer(peer, &params, |rail, way| way.add_peer(peer, &cards[rail]));
+        if self.net.are_unlinked(node, peer.0) {
+            return self.cannot_reach(node, peer, added);
+        }
         added.map_err(|why| Trouble::Refused(node, why.to_string()))
+    }
+
+    /// No rail leads to that node: it was refused, is not known, and nothing is to come of it.
+    fn cannot_reach(&mut self, node: u32, peer: Peer, added: Result<(), Unreachable>) -> Result<(), Trouble> {
+        let engine = &mut self.nodes[node as usize].engine;
+        // SAFETY: no bytes are given.
+        let sent = unsafe { engine.pml().isend(peer, 0, 0, Mode::Standard, Span::of(&[])) };
+        if added != Err(Unreachable::NoNetwork) || sent != Err(Refusal::NoPeer(peer)) {
+            return Err(Trouble::NotUnlinked(node, peer.0, format!("{added:?}, {sent:?}")));
+        }
+        engine.pml().lose_peer(peer, Lost::Broken);
+        self.net.count(|counts| counts.unlinked += 1);
+        if self.apart.insert((node.min(peer.0), node.max(peer.0))) {
+            self.history.note(Record::Severed(node, peer.0));
+        }
+        Ok(())
     }
 
     /// All nodes in turn, in an order by chance, until all are done and all is quiet.
@@ -248,7 +349,8 @@ impl<'m> Job<'m> {
             let frames = self.net.counts().frames;
             let mut active = self.happen()?;
             for node in order.iter().copied() {
-                if self.nodes[node].alive && self.now >= self.nodes[node].away_until {
+                let still = self.now < self.nodes[node].away_until || self.net.rests_until(node as u32).is_some();
+                if self.nodes[node].alive && !still {
                     active |= self.turn(node)?;
                 }
             }
@@ -277,6 +379,7 @@ impl<'m> Job<'m> {
                 known_at = self.now + self.links.map_or(0, |links| links.slack() * 2);
             }
             let waited = match self.links {
+                None if let Some(stall) = self.stall => self.now - since > stall * 3,
                 None => still % STILL == STILL - 1 || idle % 300 == 299,
                 Some(links) => self.now > known_at && self.now - since > links.slack() / 8,
             };
@@ -289,9 +392,10 @@ impl<'m> Job<'m> {
             if tries > TRIES {
                 return Err(Trouble::Stuck(format!("nothing helps, {}", self.situation())));
             }
-            let bound = self.links.map_or(1, |links| 1 + links.dead_after / 10_000_000); // they take their time
+            let patience = self.links.map(|links| links.dead_after).max(self.stall.map(|stall| stall * 3));
+            let bound = 1 + patience.unwrap_or(0) / 10_000_000; // they take their time
             let late = self.calm_at.is_some_and(|at| self.now > at + LIVENESS * bound);
-            let idles = self.links.is_none() && idle > IDLE_ROUNDS;
+            let idles = patience.is_none() && idle > IDLE_ROUNDS;
             if idles || self.now > HORIZON * bound || late {
                 return Err(Trouble::Stuck(self.situation()));
             }
@@ -327,13 +431,16 @@ impl<'m> Job<'m> {
         let away = self.nodes.iter().map(|node| node.away_until).filter(|until| *until > self.now).min();
         let arrival = self.net.next_at().filter(|at| *at > self.now);
         let step = step.max(self.links.filter(|_| still > 600).map_or(0, |links| links.dead_after / 2000));
-        let timers = self.nodes.iter_mut().filter(|node| node.alive && self.links.is_some());
+        // Or a look would follow the other before anything could be answered.
+        let step = step.min(self.stall.map_or(u64::MAX, |stall| stall / 64));
+        let timed = self.links.is_some() || self.stall.is_some();
+        let timers = self.nodes.iter_mut().filter(|node| node.alive && timed);
         let timer = timers.filter_map(|node| node.engine.pml().poll_at()).map(Instant::as_nanos);
         // One that is overdue, since a rail has no room for what is to be done, comes up a little later.
         let timer = timer.map(|at| if at > self.now { at } else { self.now + step }).min();
         let next = [away, arrival, timer, self.next_mishap()].into_iter().flatten().min();
         self.now = match next {
-            Some(next) if !active && (idle < 50 || self.links.is_some()) => next,
+            Some(next) if !active && (idle < 50 || timed) => next,
             _ => self.now + step,
         };
     }
@@ -357,6 +464,12 @@ impl<'m> Job<'m> {
             return Ok(true);
         }
         active |= self.nodes[at].engine.progress(Instant::from_nanos(self.now)) > 0;
+        if self.stall.is_some() || self.net.hosts_answer() {
+            self.look_who_is_gone(at as u32)?;
+        }
+        if let Some(node) = self.net.trespassed() {
+            return Err(Trouble::Trespassed(node));
+        }
         let (_, faults) = transitions(self.nodes[at].engine.counters());
         let excused = |what: &str| self.mishaps && what == "lost";
         if let Some((what, count)) = faults.into_iter().find(|(what, count)| *count != 0 && !excused(what)) {
@@ -416,7 +529,7 @@ impl<'m> Job<'m> {
                 _ => format!("{step:?}"),
             });
             let ops = node.ops.iter().map(|op| match op.kind {
-                Kind::Send => format!("send {} {:?}", op.number, self.history.sent(op.number)),
+                Kind::Send { .. } => format!("send {} {:?}", op.number, self.history.sent(op.number)),
                 Kind::Recv { receive, .. } => format!("receive {} {receive:?}", op.number),
             });
             let ops: Vec<_> = ops.collect();

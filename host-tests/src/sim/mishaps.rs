@@ -5,13 +5,14 @@
 //! application would: they take in all messages that are there, whatever the plan says, then take back receives, and
 //! leave out probes. Of what living nodes sent each other, the checker wants every message all the same.
 
-use super::faults::FOR_EVER;
-use towline_core::btl::Peer;
+use super::faults::{FOR_EVER, Planted};
+use towline_core::btl::{Lost, Peer};
 
 use super::history::{Outcome, RESERVED, Receive, Record};
-use super::job::{Death, Job, Trouble, add, transitions};
+use super::job::{Death, Job, Toggle, Trouble, add, transitions};
 use super::node::Kind;
 use super::plan::Step;
+use super::rests::Vigil;
 use super::steps::{UNPLANNED, Went};
 
 /// A node that is to hear that another is back.
@@ -34,6 +35,8 @@ impl Job<'_> {
             self.net.advance(now);
             self.net.calm();
             self.deaths.clear();
+            self.toggles.clear();
+            self.off.iter_mut().for_each(|off| off.2 = now);
             self.severed.retain(|severed| severed.2 <= now);
         }
         let due: Vec<_> = self.severed.extract_if(.., |severed| severed.2 <= now).collect();
@@ -44,6 +47,8 @@ impl Job<'_> {
         }
         self.net.advance(now);
         let mut active = !due.is_empty();
+        active |= self.enable_rails()?;
+        self.keep_vigil()?;
         for node in 0..self.nodes.len() {
             if self.nodes[node].back_at.is_some_and(|at| at <= now) {
                 self.revive(node as u32)?;
@@ -67,7 +72,11 @@ impl Job<'_> {
         let meetings = self.meetings.iter().map(|meeting| meeting.at);
         let windows = self.net.boundaries();
         let calm = self.calm_at;
+        let off = self.off.iter().map(|off| off.2);
+        let vigils = self.vigils.iter().filter_map(Vigil::due);
         severed
+            .chain(off)
+            .chain(vigils)
             .chain(back)
             .chain(meetings)
             .chain(windows)
@@ -76,19 +85,60 @@ impl Job<'_> {
             .min()
     }
 
+    /// Disables what is to be disabled after so many steps of a node.
+    fn disable_rails(&mut self, at: usize) {
+        let calls = self.nodes[at].calls;
+        let due: Vec<_> = self.toggles.extract_if(.., |one| one.node == at as u32 && one.calls <= calls).collect();
+        for Toggle { node, rail, span, .. } in due {
+            self.net.trace(node, || format!("disables rail {rail} until {}", self.now + span));
+            if self.planted != Some(Planted::TakesAll) {
+                let done = self.nodes[at].engine.enable_rail(rail as usize, false);
+                done.expect("all rails of a job can be disabled");
+            }
+            // Links have frames of their own, and send what they were given before.
+            self.net.set_enabled(node, rail, self.links.is_some());
+            self.net.count(|counts| counts.disabled += 1);
+            self.off.push((node, rail, self.now + span));
+        }
+    }
+
+    /// Enables what was disabled for long enough. Whether there was any.
+    fn enable_rails(&mut self) -> Result<bool, Trouble> {
+        let now = self.now;
+        let stays = self.planted == Some(Planted::StaysOff);
+        let due: Vec<_> = self.off.extract_if(.., |off| off.2 <= now).collect();
+        for (node, rail, _) in due.iter().copied() {
+            let again = self.off.iter().any(|off| (off.0, off.1) == (node, rail));
+            if again || stays || !self.nodes[node as usize].alive {
+                continue;
+            }
+            self.net.trace(node, || format!("enables rail {rail}"));
+            let engine = &mut self.nodes[node as usize].engine;
+            let was = engine.pml().is_enabled(rail as usize);
+            engine.enable_rail(rail as usize, true).map_err(|why| Trouble::Refused(node, why.to_string()))?;
+            self.net.set_enabled(node, rail, true);
+            self.net.count(|counts| counts.enabled += u64::from(!was)); // else it is of an earlier life
+        }
+        Ok(!due.is_empty())
+    }
+
     /// One step of a node, which may be its last.
     pub fn dies(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
         node.calls += 1;
+        self.disable_rails(at);
+        let node = &mut self.nodes[at];
         let Some(next) = self.deaths.iter().position(|death| death.node == at as u32) else { return false };
-        let Death { calls, back_after, .. } = self.deaths[next];
+        let Death { calls, back_after, with_host, .. } = self.deaths[next];
         if node.calls < calls {
             return false;
         }
         self.deaths.remove(next);
         self.net.trace(at as u32, || "dies".into());
-        self.net.kill(at as u32);
+        self.net.kill(at as u32, with_host);
         self.history.note(Record::Died(at as u32));
+        self.died.insert(at as u32);
+        self.gone.retain(|gone| gone.0 != at as u32);
         let (done, _) = transitions(node.engine.counters());
         add(&mut self.transitions, &done);
         add(&mut self.transitions, &node.engine.rails().counters());
@@ -110,6 +160,9 @@ impl Job<'_> {
         self.nodes[me as usize] = node;
         for other in 0..self.nodes.len() as u32 {
             let apart = self.apart.contains(&(me.min(other), me.max(other)));
+            if apart {
+                self.nodes[me as usize].engine.pml().lose_peer(Peer(other), Lost::Broken); // nothing leads to it
+            }
             if self.nodes[other as usize].alive && !apart {
                 self.meet(me, other)?;
                 if other != me {
@@ -129,6 +182,8 @@ impl Job<'_> {
             self.settle(node, peer)?;
             self.introduce(node, peer)?;
         }
+        self.gone.remove(&(node, peer));
+        self.net.set_gone(node, peer, false);
         self.net.trace(node, || format!("meets {peer}"));
         self.history.note(Record::Met { node, peer });
         Ok(())
@@ -164,7 +219,8 @@ impl Job<'_> {
                 continue;
             }
             match tries % 4 {
-                0 => self.take_anything(at)?,
+                // Ever longer where nobody else waits: what is asked for may take many rounds to come.
+                0 => self.take_anything(at, if self.links.is_some() { 100 } else { 100 << (tries / 8).min(8) })?,
                 1 => self.take_back(at, if tries < 4 { 1 } else { usize::MAX }),
                 2 => self.leave_out(at),
                 _ => {}
@@ -195,12 +251,12 @@ impl Job<'_> {
     }
 
     /// Posts receives for a while, for what is held back.
-    fn take_anything(&mut self, at: usize) -> Result<(), Trouble> {
+    fn take_anything(&mut self, at: usize, calls: u32) -> Result<(), Trouble> {
         if self.nodes[at].extra() > 0 {
             return Ok(());
         }
         for receive in self.anything(at) {
-            self.recv(at, receive, UNPLANNED, Some(100), None)?;
+            self.recv(at, receive, UNPLANNED, Some(calls), None)?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ pub mod net;
 mod node;
 pub mod plan;
 pub mod rail;
+mod rests;
 pub mod room;
 pub mod soak;
 mod steps;

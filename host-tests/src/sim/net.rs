@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 use towline_core::btl::{Cookie, Lane, Peer};
@@ -42,6 +42,16 @@ pub(super) struct State {
     ahead: Vec<Outage>,
     /// All that was ever lent.
     pub loans: Vec<Lent>,
+    /// Hosts that were lost with their node.
+    hosts_lost: Vec<bool>,
+    /// Who has given whom up.
+    gone: HashSet<(u32, u32)>,
+    /// By node and peer, the life of the peer that was added last.
+    pub lives_known: HashMap<(u32, u32), u32>,
+    /// By end: the rail is disabled, and its engine is to give it nothing.
+    disabled: Vec<bool>,
+    /// Frames that such a rail was given, and of which node.
+    pub trespassed: Option<u32>,
     /// Whether to print what happens: `TOWLINE_TRACE`.
     trace: bool,
 }
@@ -71,7 +81,18 @@ pub(super) struct End {
     pub names: Vec<Option<Named>>,
     /// Times that each peer was added here; what happened to an earlier one is not reported.
     pub ages: Vec<u32>,
+    /// What is known of each peer's host.
+    pub hosts: Vec<Host>,
     pub held: u32,
+}
+
+/// What an end knows of a peer's host.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Host {
+    /// A question that is under way: when it was asked, when its answer is here, and whether one comes.
+    pub question: Option<(u64, u64, bool)>,
+    /// When the latest was asked that was answered.
+    pub there: Option<u64>,
 }
 
 /// A peer that is known at an end.
@@ -81,6 +102,8 @@ pub(super) struct Named {
     pub peer: Peer,
     /// The connection to it; `None` where it could not be made.
     pub session: Option<u32>,
+    /// Its life.
+    pub life: u32,
 }
 
 /// One direction between two ends.
@@ -104,6 +127,8 @@ pub(super) enum Later {
     Sent { node: u32, age: u32, cookie: u64 },
     /// The node is lost.
     Lost { node: u32, age: u32 },
+    /// Somebody says so.
+    Rumour { node: u32, age: u32 },
 }
 
 /// A frame.
@@ -141,7 +166,7 @@ impl Net {
     /// A network of `nodes` nodes with one rail of each make.
     pub fn new(nodes: u32, makes: Vec<Make>, faults: Faults, dice: Dice) -> Self {
         let ends = nodes as usize * makes.len();
-        let end = || End { names: vec![None; nodes as usize], ages: vec![0; nodes as usize], ..End::default() };
+        let end = || State::new_end(nodes as usize, vec![0; nodes as usize]);
         Self(Rc::new(RefCell::new(State {
             now: 0,
             dice,
@@ -160,6 +185,11 @@ impl Net {
             nodes,
             ids: 0,
             loans: vec![],
+            hosts_lost: vec![false; nodes as usize],
+            gone: HashSet::new(),
+            lives_known: HashMap::new(),
+            disabled: vec![false; ends],
+            trespassed: None,
             trace: std::env::var_os("TOWLINE_TRACE").is_some(),
         })))
     }
@@ -207,7 +237,11 @@ impl Net {
         let for_ever = |outage: &Outage| outage.window.1 == FOR_EVER;
         let now = state.now;
         let outages = state.faults.outages.iter().copied().filter(|outage| for_ever(outage) && outage.window.0 <= now);
-        state.faults = Faults { outages: outages.collect(), ..Faults::default() };
+        let outages = outages.collect();
+        let Faults { hosts, planted, .. } = state.faults;
+        let missing = std::mem::take(&mut state.faults.missing);
+        let planted = planted.filter(|bug| !bug.is_of_rails());
+        state.faults = Faults { outages, hosts, missing, planted, ..Faults::default() };
         state.ahead.clear();
     }
 
@@ -218,12 +252,71 @@ impl Net {
         let windows = faults.partitions.iter().map(|partition| partition.window);
         let windows = windows.chain(faults.stalls.iter().map(|stall| stall.2));
         let windows = windows.chain(faults.outages.iter().map(|outage| outage.window));
+        let windows = windows.chain(faults.half.iter().map(|half| half.1));
+        let windows = windows.chain(faults.rests.iter().map(|rest| rest.1));
         windows.flat_map(|window| [window.0, window.1]).collect()
     }
 
-    /// A node dies. To be called before its memory goes; its rails must not be used any more.
-    pub fn kill(&self, node: u32) {
-        self.0.borrow_mut().kill(node);
+    /// A node dies, perhaps with its host. To be called before its memory goes; its rails must not be used any more.
+    pub fn kill(&self, node: u32, with_host: bool) {
+        let mut state = self.0.borrow_mut();
+        state.hosts_lost[node as usize] = with_host;
+        state.gone.retain(|(one, other)| *one != node && *other != node);
+        state.counts.hosts_lost += u64::from(with_host && state.faults.hosts);
+        state.kill(node);
+    }
+
+    /// Whether hosts answer.
+    pub fn hosts_answer(&self) -> bool {
+        self.0.borrow().faults.hosts
+    }
+
+    /// Until when a node stands still.
+    pub fn rests_until(&self, node: u32) -> Option<u64> {
+        let state = self.0.borrow();
+        let now = |window: &Window| (window.0..window.1).contains(&state.now);
+        state.faults.rests.iter().filter(|rest| rest.0 == node && now(&rest.1)).map(|rest| rest.1.1).max()
+    }
+
+    /// Whether a node has stood still since that time.
+    pub fn rested_since(&self, node: u32, since: u64) -> bool {
+        let state = self.0.borrow();
+        let then = |window: &Window| window.1 > since && window.0 <= state.now;
+        state.faults.rests.iter().any(|rest| rest.0 == node && then(&rest.1))
+    }
+
+    /// Says whether a node has given another one up. Its rails refuse then what still comes from there, where hosts answer: a
+    /// link that missed the last word would be excused for ever.
+    pub fn set_gone(&self, node: u32, peer: u32, gone: bool) {
+        let mut state = self.0.borrow_mut();
+        if gone {
+            state.gone.insert((node, peer))
+        } else {
+            state.gone.remove(&(node, peer))
+        };
+    }
+
+    /// Says whether a rail of a node takes what is new.
+    pub fn set_enabled(&self, node: u32, rail: u32, on: bool) {
+        let mut state = self.0.borrow_mut();
+        let at = state.at(node, rail);
+        state.disabled[at] = !on;
+    }
+
+    /// A node that gave a frame to a rail that is disabled.
+    pub fn trespassed(&self) -> Option<u32> {
+        self.0.borrow().trespassed
+    }
+
+    /// Whether no rail leads from one node to another.
+    pub fn are_unlinked(&self, one: u32, other: u32) -> bool {
+        let state = self.0.borrow();
+        (0..state.makes.len() as u32).all(|rail| state.is_missing(one, other, rail))
+    }
+
+    /// Counts what happens to nodes.
+    pub fn count(&self, add: impl FnOnce(&mut Counts)) {
+        add(&mut self.0.borrow_mut().counts);
     }
 
     /// A node comes back, with these rails.
@@ -336,13 +429,16 @@ impl State {
             let nodes = self.nodes as usize;
             let end = self.end(node, rail);
             let ages = end.ages.iter().map(|age| age + 1).collect();
-            *end = End { names: vec![None; nodes], ages, ..End::default() };
+            *end = Self::new_end(nodes, ages);
+            let at = self.at(node, rail);
+            self.disabled[at] = false;
         }
     }
 
     fn revive(&mut self, node: u32) {
         let Err(life) = self.lives[node as usize] else { return };
         self.counts.revived += 1;
+        self.hosts_lost[node as usize] = false;
         self.lives[node as usize] = Ok(life + 1);
         let (ghosts, rest) = std::mem::take(&mut self.ghosts).into_iter().partition(|ghost| ghost.to == node);
         self.ghosts = rest;
@@ -355,9 +451,22 @@ impl State {
         }
     }
 
+    fn new_end(nodes: usize, ages: Vec<u32>) -> End {
+        End { names: vec![None; nodes], ages, hosts: vec![Host::default(); nodes], ..End::default() }
+    }
+
+    fn at(&self, node: u32, rail: u32) -> usize {
+        node as usize * self.makes.len() + rail as usize
+    }
+
     pub fn end(&mut self, node: u32, rail: u32) -> &mut End {
-        let at = node as usize * self.makes.len() + rail as usize;
+        let at = self.at(node, rail);
         &mut self.ends[at]
+    }
+
+    /// Whether that rail leads from one node to another.
+    pub fn is_missing(&self, one: u32, other: u32, rail: u32) -> bool {
+        self.faults.missing.iter().any(|missing| missing.holds(one, other, rail))
     }
 
     pub fn link(&mut self, from: u32, to: u32, rail: u32) -> &mut Link {
@@ -403,6 +512,9 @@ impl State {
         let (from, to, rail, lane) = (packet.from, packet.to, packet.rail, packet.lane);
         self.link(from, to, rail).used[lane as usize] += 1;
         self.trace("sent", &packet);
+        if self.disabled[self.at(from, rail)] {
+            self.trespassed = Some(from);
+        }
         let at = self.keep(packet);
         if self.faults.planted.is_some() && self.plant(at) {
             return true;
@@ -484,6 +596,10 @@ impl State {
         if !make.datagrams && self.packet(at).session != Some(session) {
             return self.discard(at);
         }
+        let known = self.end(from, rail).names[to as usize].map(|named| named.life);
+        if make.datagrams && from != to && self.faults.hosts {
+            self.hear_of(from, to, rail, known);
+        }
         if self.life(to).is_none()
             || (make.datagrams && from != to && [from, to].into_iter().any(|node| self.is_out(node, rail)))
         {
@@ -499,7 +615,13 @@ impl State {
             }
             start = until;
         }
-        let lossy = |chance: u32| if make.datagrams { chance } else { 0 };
+        let half = self.faults.half.filter(|(_, window)| (window.0..window.1).contains(&self.now));
+        let clean = half.is_some_and(|half| half.0 != rail);
+        let lossy = |chance: u32| if make.datagrams && !clean { chance } else { 0 };
+        if half.is_some_and(|half| half.0 == rail) && self.dice.chance(lossy(500)) {
+            self.counts.halved += 1;
+            return self.discard(at);
+        }
         if self.dice.chance(lossy(self.faults.drop)) {
             self.counts.dropped += 1;
             return self.discard(at);
@@ -518,6 +640,55 @@ impl State {
             self.corrupt(at);
         }
         self.arrive(at, done, long);
+    }
+
+    /// What a host says to a datagram for a process of it.
+    fn hear_of(&mut self, from: u32, to: u32, rail: u32, known: Option<u32>) {
+        let mine = self.lives_known.get(&(to, from)).copied();
+        let given_up = self.gone.contains(&(to, from)) && mine == self.life(from);
+        let gone = known.is_some() && (self.life(to) != known || given_up);
+        let rumour = !gone && self.dice.chance(self.faults.rumours);
+        if !(gone || rumour) || !self.is_host_there(from, to, rail) {
+            return;
+        }
+        if gone {
+            self.counts.refused += 1;
+            return self.tell_lost(from, to, rail);
+        }
+        self.counts.rumours += 1;
+        let (id, age, when) = (self.id(), self.end(from, rail).ages[to as usize], self.now + self.dice.length(50_000));
+        self.end(from, rail).events.push(Reverse((when, id, Later::Rumour { node: to, age })));
+    }
+
+    /// Whether what a host says of itself, or of a process of its own, arrives now.
+    pub fn is_host_there(&mut self, from: u32, to: u32, rail: u32) -> bool {
+        let lost = self.hosts_lost[to as usize];
+        let now = self.now;
+        let out = |node| self.is_out(node, rail) || self.is_stalled(node, rail);
+        let apart = |from, to| self.partition(from, to, rail, now).is_some();
+        let there = !lost && !out(from) && !out(to) && !apart(from, to) && !apart(to, from);
+        there && !self.dice.chance(self.faults.drop) && !self.dice.chance(self.faults.drop)
+    }
+
+    /// Asks a node's host for a sign of life; when the latest question was asked that it has answered.
+    pub fn ask_host(&mut self, from: u32, of: u32, rail: u32) -> Option<u64> {
+        if !self.faults.hosts || self.faults.planted == Some(Planted::Deaf) {
+            return None;
+        }
+        let (now, latency) = (self.now, u64::from(self.makes[rail as usize].latency));
+        let mut host = self.end(from, rail).hosts[of as usize];
+        if let Some((asked, _, answers)) = host.question.filter(|(_, at, _)| *at <= now) {
+            host.question = None;
+            host.there = if answers { Some(asked.max(host.there.unwrap_or(0))) } else { host.there };
+        }
+        if host.question.is_none() {
+            let undead = self.hosts_lost[of as usize] && self.faults.planted == Some(Planted::Undead);
+            let answers = undead || self.is_host_there(from, of, rail);
+            *(if answers { &mut self.counts.hosts_asked } else { &mut self.counts.hosts_unheard }) += 1;
+            host.question = Some((now, now + latency * 2, answers));
+        }
+        self.end(from, rail).hosts[of as usize] = host;
+        host.there
     }
 
     /// Changes a frame on its way.
@@ -631,7 +802,7 @@ impl State {
             end.outbox.retain(exists);
             end.events.retain(|Reverse((_, _, later))| match later {
                 Later::Delivered(at) => exists(at),
-                Later::Sent { .. } | Later::Lost { .. } => true,
+                Later::Sent { .. } | Later::Lost { .. } | Later::Rumour { .. } => true,
             });
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct Op {
 
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    Send,
+    Send { to: u32 },
     Recv { receive: Receive, planned: u32, cancel: Option<u32>, found: Option<Envelope> },
 }
 
@@ -61,6 +61,8 @@ pub(super) struct Node<'m> {
     /// Calls of the engine so far, and steps between them: where it may die.
     pub calls: u64,
     pub alive: bool,
+    /// When this life began.
+    pub born: u64,
     /// When it comes back.
     pub back_at: Option<u64>,
 }
@@ -99,6 +101,7 @@ impl<'m> Node<'m> {
             before: [0; 3],
             calls: 0,
             alive: true,
+            born: 0,
             back_at: None,
         };
         for comm in 0..plan.permanent {

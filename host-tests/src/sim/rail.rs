@@ -11,7 +11,7 @@ use towline_core::convertor::{Span, transfer};
 use towline_core::time::Instant;
 
 use super::faults::Planted;
-use super::net::{Later, Lent, Named, Net, Packet, State};
+use super::net::{Host, Later, Lent, Named, Net, Packet, State};
 
 /// What a prepared request holds.
 const PREPARED: [u8; 24] = *b"prepared for this rail..";
@@ -248,6 +248,11 @@ impl SimRail {
             Later::Sent { node, age, cookie } => {
                 (state.end(self.node, self.rail).ages[node as usize] == age).then_some(Event::Sent(Cookie(cookie)))
             }
+            Later::Rumour { node, age } => {
+                let end = state.end(self.node, self.rail);
+                let named = end.names[node as usize].filter(|_| end.ages[node as usize] == age)?;
+                Some(Event::Silent(named.peer))
+            }
             Later::Lost { node, age } => {
                 let end = state.end(self.node, self.rail);
                 if end.ages[node as usize] != age {
@@ -277,12 +282,18 @@ impl Rail for SimRail {
         if node >= state.nodes() || rail != self.rail {
             return Err(Unreachable::NoNetwork);
         }
+        if state.is_missing(self.node, node, rail) && state.faults.planted != Some(Planted::Joined) {
+            state.counts.fewer_rails += 1;
+            return Err(Unreachable::NoNetwork);
+        }
         let there = state.life(node) == Some(life) && ![self.node, node].iter().any(|node| state.is_out(*node, rail));
+        state.lives_known.insert((self.node, node), life);
         let reached = there || node == self.node || state.makes[rail as usize].datagrams;
         let session = state.link(self.node, node, rail).session;
         state.counts.returned += u64::from(reached && session != 0);
         let end = state.end(self.node, self.rail);
-        end.names[node as usize] = Some(Named { peer, session: reached.then_some(session) });
+        end.names[node as usize] = Some(Named { peer, session: reached.then_some(session), life });
+        end.hosts[node as usize] = Host::default();
         let waiting = std::mem::take(&mut end.waiting);
         end.inbox.extend(waiting.into_iter().map(Reverse));
         if !reached {
@@ -492,6 +503,14 @@ impl Rail for SimRail {
         if state.find(frame.0).is_some_and(|packet| packet.held) {
             state.discard(frame.0 as u32);
         }
+    }
+
+    fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
+        let mut state = self.net.0.borrow_mut();
+        if of.0 >= state.nodes() {
+            return None;
+        }
+        state.ask_host(self.node, of.0, self.rail).map(Instant::from_nanos)
     }
 
     fn poll_at(&self) -> Option<Instant> {

@@ -108,7 +108,10 @@ impl Job<'_> {
                         room.scribble();
                         node.old.push(room);
                     }
-                    Sending::Pending(request) => node.ops.push(Op { number, request, room, kind: Kind::Send }),
+                    Sending::Pending(request) => {
+                        let kind = Kind::Send { to: message.to };
+                        node.ops.push(Op { number, request, room, kind });
+                    }
                 }
                 Ok(Went::On)
             }
@@ -248,7 +251,7 @@ impl Job<'_> {
                     self.nodes[at].ops.push(op);
                     continue;
                 }
-                (Some(outcome), Kind::Send) => {
+                (Some(outcome), Kind::Send { .. }) => {
                     if self.planted == Some(Planted::Leaked) {
                         let receive = Receive { at: at as u32, comm: 0, source: None, tag: Some(NEVER), room: 0 };
                         let comm = self.nodes[at].comm(receive.comm);

@@ -1,9 +1,11 @@
 //! Jobs by seed: a random shape, random limits, a random set of faults.
 
+use std::collections::BTreeSet;
+
 use towline_core::pml::{Config, Pool};
 
-use super::faults::{FOR_EVER, Faults, Make, Outage, Partition, Window};
-use super::job::{Death, Setting};
+use super::faults::{FOR_EVER, Faults, Make, Missing, Outage, Partition, Window};
+use super::job::{Death, Setting, Toggle};
 use super::plan::{Plan, Shape};
 use super::ways::Links;
 use crate::dice::Dice;
@@ -25,8 +27,16 @@ pub fn setting(seed: u64) -> Setting {
     let config = config(nodes, window, &mut dice);
     let plan = Plan::new(shape, &mut dice);
     let pace = dice.pick(&[50, 500, 5000, 20_000]);
-    let (deaths, severed) = (vec![], vec![]);
-    Setting { config, makes, links: None, faults, deaths, severed, calm_at: None, plan, pace, dice }
+    let rails = makes.len() as u32;
+    let toggles = if dice.chance(200) { some(&mut dice, |dice| toggle(nodes, rails, TIME, dice)) } else { vec![] };
+    Setting { toggles, ..quiet(config, makes, faults, plan, pace, dice) }
+}
+
+/// A job in which no node or rail is ever lost.
+fn quiet(config: Config, makes: Vec<Make>, faults: Faults, plan: Plan, pace: u64, dice: Dice) -> Setting {
+    let (deaths, severed, rested, toggles) = (vec![], vec![], BTreeSet::new(), vec![]);
+    let (links, stall, calm_at) = (None, None, None);
+    Setting { config, makes, links, faults, deaths, severed, rested, toggles, stall, calm_at, plan, pace, dice }
 }
 
 /// Small limits, and numbers near their wrap.
@@ -80,24 +90,63 @@ fn make(dice: &mut Dice) -> Make {
 /// Whether frames of a link that is down go by the others.
 const FAILOVER: bool = true;
 
+/// Faults that [`only`] can bring about without any other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Single {
+    /// Rails are disabled and enabled.
+    Toggles,
+    /// One rail of several loses half of its frames, for a while that links do not put up with.
+    Half,
+    /// Nodes stand still, with a stall time-out.
+    Stall,
+    /// Nodes stand still, at hosts that answer, for longer than a silent link lives; others are lost with their host.
+    Hosts,
+    /// Nodes without a common rail.
+    Missing,
+}
+
 /// The job with mishaps that belongs to a seed: a random set of them.
 pub fn faulty(seed: u64) -> Setting {
-    let mut dice = Dice::new(seed ^ 0xfa17);
+    mishaps(Dice::new(seed ^ 0xfa17), None)
+}
+
+/// A job with this fault alone, beside what frames over links put up with.
+pub fn only(seed: u64, fault: Single) -> Setting {
+    mishaps(Dice::new(seed ^ 0x0417), Some(fault))
+}
+
+fn mishaps(mut dice: Dice, only: Option<Single>) -> Setting {
     let nodes = match dice.below(10) {
         0 => dice.between(9, 16),
         1..4 => dice.between(4, 8),
         _ => dice.between(2, 4),
     } as u32;
     let mut makes = makes(&mut dice);
-    let links = dice.chance(700).then(|| links(nodes, &mut dice));
+    if only == Some(Single::Half) && makes.len() == 1 {
+        makes.push(makes[0]);
+    }
+    let linked = only.map(|fault| matches!(fault, Single::Half | Single::Hosts));
+    let linked = linked.unwrap_or_else(|| dice.chance(700));
+    let mut links = linked.then(|| links(nodes, &mut dice));
     let mut faults = if dice.chance(300) { Faults::default() } else { Faults::reliable(&mut dice) };
     if links.is_some() {
         linkable(&mut makes, &mut dice);
         loss(&mut faults, &mut dice);
     }
+    let mut wants = |fault: Single, permille| only.map_or_else(|| dice.chance(permille), |one| one == fault);
+    let [toggled, halved, stalls_out] =
+        [(Single::Toggles, 250), (Single::Half, 150), (Single::Stall, 200)].map(|(fault, chance)| wants(fault, chance));
+    let [hosts, misses] = [(Single::Hosts, 300), (Single::Missing, 150)].map(|(fault, chance)| wants(fault, chance));
+    faults.hosts = links.is_some() && (hosts || stalls_out);
+    if let Some(links) = links.as_mut().filter(|_| faults.hosts) {
+        (links.patient, links.greetings) = (true, 6);
+        links.dead_after =
+            if stalls_out || only.is_some() { links.dead_after.min(100_000_000) } else { links.dead_after };
+        faults.rumours = dice.pick(&[0, 5, 50]);
+    }
     // The longest faults are as long as links put up with, and longer.
     let time = links.map_or(TIME, |links| links.dead_after.max(TIME));
-    let mut mishap = |permille| dice.chance(permille);
+    let mut mishap = |permille| dice.chance(permille) && only.is_none();
     let [parts, stalls, outages, dies, calms] = [400, 400, 300, 400, 500].map(&mut mishap);
     let rails = makes.len() as u32;
     if parts {
@@ -109,8 +158,37 @@ pub fn faulty(seed: u64) -> Setting {
     if outages {
         faults.outages = some(&mut dice, |dice| outage(nodes, rails, time, dice));
     }
+    let dies = dies || only == Some(Single::Hosts);
     let deaths = if dies { some(&mut dice, |dice| death(nodes, dice)) } else { vec![] };
-    let severed = severed(nodes, &makes, links, &faults);
+    let toggles = if toggled { some(&mut dice, |dice| toggle(nodes, rails, time, dice)) } else { vec![] };
+    if halved && rails > 1 && links.is_some() {
+        let rail = node(rails, &mut dice);
+        makes[rail as usize].datagrams = true;
+        let at = dice.length(time);
+        faults.half = Some((rail, (at, at + dice.pick(&[1, 2, 4]) * time)));
+    }
+    if misses {
+        faults.missing = some(&mut dice, |dice| missing(nodes, rails, dice));
+        faults.missing.retain(|missing| missing.one != missing.other);
+    }
+    let stall = stalls_out.then(|| patience(&faults, &toggles, links));
+    if stall.is_some() {
+        // A question that finds no room is not asked again before the next look: four such moments in a row look like silence.
+        faults.busy = faults.busy.min(50);
+    }
+    if let (Some(links), Some(stall)) = (links.as_mut(), stall) {
+        // Who was never met is not given up as stalled.
+        links.greetings = stall / links.dead_after + 1;
+        // Frames for one that stands still must leave room for answers to the others.
+        links.slots = links.slots.max(8 * nodes);
+    }
+    let rests = stalls_out || (faults.hosts && links.is_some()) || dice.chance(200);
+    if rests && only.is_none_or(|only| matches!(only, Single::Stall | Single::Hosts)) {
+        let patience = links.filter(|_| faults.hosts).map(|links| links.dead_after);
+        faults.rests = some(&mut dice, |dice| rest(nodes, patience, stall, dice));
+    }
+    let mut severed = severed(nodes, &makes, links, &faults);
+    let rested = rested(nodes, &faults, stall, &mut severed);
     let calm_at = calms.then(|| dice.length(time));
     let window = dice.pick(&[1, 2, 3, 4, 8, 16, 64]);
     let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
@@ -121,7 +199,8 @@ pub fn faulty(seed: u64) -> Setting {
     let config = config(nodes, window, &mut dice);
     let plan = Plan::new(shape, &mut dice);
     let pace = dice.pick(&[50, 500, 5000, 20_000]);
-    Setting { config, makes, links, faults, deaths, severed, calm_at, plan, pace, dice }
+    let quiet = quiet(config, makes, faults, plan, pace, dice);
+    Setting { links, deaths, severed, rested, toggles, stall, calm_at, ..quiet }
 }
 
 /// The pools of a job over links, each of which [`least`] can make as small as it may be.
@@ -179,8 +258,7 @@ pub fn least(seed: u64, pool: Option<usize>) -> Setting {
     let shape = Shape { nodes, messages: MESSAGES / 4, window: config.requests, longest, comms: 2, wild: true };
     let plan = Plan::new(shape, &mut dice);
     let calm_at = Some(dice.length(time * 4));
-    let (deaths, severed) = (vec![], vec![]);
-    Setting { config, makes, links: Some(links), faults, deaths, severed, calm_at, plan, pace: 500, dice }
+    Setting { links: Some(links), calm_at, ..quiet(config, makes, faults, plan, 500, dice) }
 }
 
 /// Links of all sizes, the smallest among them.
@@ -195,6 +273,8 @@ fn links(nodes: u32, dice: &mut Dice) -> Links {
         slots: dice.pick(&[1, 2, 8, window * nodes]),
         deliveries: dice.pick(&[1, 2, 8, 64]),
         first_number: dice.pick(&[0, (1 << 16) - 3, (1 << 32) - 5, 1 << 40]),
+        greetings: 2,
+        patient: false,
     }
 }
 
@@ -219,8 +299,13 @@ fn loss(faults: &mut Faults, dice: &mut Dice) {
 fn severed(nodes: u32, makes: &[Make], links: Option<Links>, faults: &Faults) -> Vec<(u32, u32, u64)> {
     let mut severed = vec![];
     for (one, other) in (0..nodes).flat_map(|one| (one..nodes).map(move |other| (one, other))) {
-        let rails = (0u32..).zip(makes);
+        let missing = |rail| faults.missing.iter().any(|missing| missing.holds(one, other, rail));
+        let rails = (0u32..).zip(makes).filter(|(rail, _)| !missing(*rail));
         let out: Vec<Vec<Window>> = rails.map(|(rail, make)| out(one, other, rail, *make, links, faults)).collect();
+        if out.is_empty() {
+            severed.push((one, other, 0));
+            continue;
+        }
         let starts = out.iter().flatten().map(|window| window.0);
         let within = |at: u64| move |window: &Window| (window.0..window.1).contains(&at);
         let since = if links.is_some() && FAILOVER {
@@ -244,7 +329,10 @@ fn out(one: u32, other: u32, rail: u32, make: Make, links: Option<Links>, faults
         ours(part.from) && ours(part.to) && part.from != part.to && part.rail.is_none_or(|other| other == rail)
     });
     let stalls = faults.stalls.iter().filter(|stall| [one, other].contains(&stall.0) && stall.1 == rail);
-    let mut silent: Vec<Window> = parts.map(|part| part.window).chain(stalls.map(|stall| stall.2)).collect();
+    let rests = faults.rests.iter().filter(|rest| !faults.hosts && [one, other].contains(&rest.0));
+    let half = faults.half.iter().filter(|half| half.0 == rail).map(|half| half.1);
+    let silent = parts.map(|part| part.window).chain(stalls.map(|stall| stall.2)).chain(rests.map(|rest| rest.1));
+    let mut silent: Vec<Window> = silent.chain(half).collect();
     let mut out = vec![];
     (if make.datagrams { &mut silent } else { &mut out }).extend(outages);
     // Those that are over soon enough are survived; several may come one after the other.
@@ -286,12 +374,66 @@ fn outage(nodes: u32, rails: u32, time: u64, dice: &mut Dice) -> Outage {
 
 fn death(nodes: u32, dice: &mut Dice) -> Death {
     let back_after = dice.chance(600).then(|| dice.length(TIME / 4));
-    Death { node: node(nodes, dice), calls: 1 + dice.length(1 << 13), back_after }
+    let with_host = dice.chance(300);
+    Death { node: node(nodes, dice), calls: 1 + dice.length(1 << 13), back_after, with_host }
+}
+
+fn toggle(nodes: u32, rails: u32, time: u64, dice: &mut Dice) -> Toggle {
+    let (node, rail) = (node(nodes, dice), node(rails, dice));
+    Toggle { node, rail, calls: 1 + dice.length(1 << 12), span: 1 + dice.length(time * 2) }
+}
+
+fn missing(nodes: u32, rails: u32, dice: &mut Dice) -> Missing {
+    let (one, other) = (node(nodes, dice), node(nodes, dice));
+    let rail = dice.chance(700).then(|| node(rails, dice));
+    Missing { one: one.min(other), other: one.max(other), rail }
+}
+
+/// A stall time-out that is not reached but by a node that stands still: longer than all other silence together.
+fn patience(faults: &Faults, toggles: &[Toggle], links: Option<Links>) -> u64 {
+    let windows = faults.partitions.iter().map(|part| part.window).chain(faults.stalls.iter().map(|stall| stall.2));
+    let windows =
+        windows.chain(faults.outages.iter().map(|outage| outage.window)).chain(faults.half.map(|half| half.1));
+    let windows = windows.filter(|window| window.1 != FOR_EVER).map(|window| window.1 - window.0);
+    let silence: u64 = windows.chain(toggles.iter().map(|toggle| toggle.span)).sum();
+    2 * silence + links.map_or(TIME, |links| links.dead_after * 8)
+}
+
+/// With a stall time-out a rest is a fraction of it, or several times as long; else, where hosts answer, it may be longer than
+/// a silent link lives.
+fn rest(nodes: u32, patience: Option<u64>, stall: Option<u64>, dice: &mut Dice) -> (u32, Window) {
+    let since = dice.length(TIME / 2);
+    let span = match (stall, patience) {
+        (Some(stall), _) if dice.chance(400) => stall * 3 + dice.below(stall),
+        (Some(stall), _) => stall / 16 + dice.below(stall / 16),
+        (None, Some(patience)) if dice.chance(500) => patience + patience / 2 + dice.below(patience * 2),
+        (None, _) => 1 + dice.length(TIME),
+    };
+    (node(nodes, dice), (since, since + span))
+}
+
+/// Pairs that only a rest comes between, who stands still first; they are added to the others.
+fn rested(nodes: u32, faults: &Faults, stall: Option<u64>, severed: &mut Vec<(u32, u32, u64)>) -> BTreeSet<(u32, u32)> {
+    let mut rested = BTreeSet::new();
+    let before = severed.clone();
+    for (node, window) in &faults.rests {
+        let long = stall.is_some_and(|stall| window.1 - window.0 > stall);
+        for other in (0..nodes).filter(|other| long && other != node) {
+            let pair = (*node.min(&other), other.max(*node));
+            severed.push((pair.0, pair.1, window.0));
+            if !before.iter().any(|(one, other, _)| (*one, *other) == pair) {
+                rested.insert((*node, other));
+            }
+        }
+    }
+    rested
 }
 
 /// What a job is like, in a few lines.
 pub fn describe(setting: &Setting) -> String {
-    let Setting { config, makes, links, faults, deaths, calm_at, .. } = setting;
+    let Setting { config, makes, links, faults, deaths, toggles, stall, calm_at, .. } = setting;
     let nodes = setting.plan.programs.len();
-    format!("{nodes} nodes, {config:?}\n{makes:?}\n{links:?}\n{faults:?}\n{deaths:?}, calm at {calm_at:?}")
+    format!(
+        "{nodes} nodes, {config:?}\n{makes:?}\n{links:?}\n{faults:?}\n{deaths:?}, {toggles:?}, stall time-out {stall:?}, calm at {calm_at:?}"
+    )
 }

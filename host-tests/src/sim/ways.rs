@@ -30,6 +30,10 @@ pub struct Links {
     pub deliveries: u32,
     /// Number of the first frame.
     pub first_number: u64,
+    /// A peer that does not answer a greeting is down after so many times `dead_after`.
+    pub greetings: u64,
+    /// Rails that are no datagrams tell when a peer is lost, and silence is no sign of it.
+    pub patient: bool,
 }
 
 impl Links {
@@ -46,11 +50,13 @@ impl Links {
         slots: 0,
         deliveries: 0,
         first_number: 0,
+        greetings: 2,
+        patient: false,
     };
 
     /// Nanoseconds after which a link that was down is up again, once nothing is in its way.
     pub const fn slack(&self) -> u64 {
-        self.dead_after * 2
+        self.dead_after * if self.greetings > 2 { 8 } else { 2 }
     }
 
     fn config(&self, link: u8, incarnation: u64, peers: u32, raw: &SimRail) -> Config {
@@ -72,7 +78,8 @@ impl Links {
             initial_timeout: nanos(self.least_timeout * 4),
             most_timeout: nanos(often),
             dead_after: nanos(self.dead_after),
-            hello_within: nanos(self.dead_after * 2),
+            hello_within: nanos(self.dead_after * self.greetings),
+            patient: self.patient && default.heartbeat == Duration::ZERO,
             heartbeat: if default.heartbeat == Duration::ZERO { Duration::ZERO } else { nanos(often) },
             probe: nanos(often / 4),
             most_probe: nanos(self.dead_after / 4),

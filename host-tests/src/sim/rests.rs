@@ -1,0 +1,145 @@
+//! Nodes that stand still, as one that is stopped or computes: who has to give them up, who must not, and with what reason.
+//!
+//! Where there is no stall time-out, nobody may, as long as their hosts answer. With one, who waits for a node that stands
+//! still for several times as long has given it up by then, and says why; one that does so for a fraction is kept.
+
+use towline_core::btl::{Lost, Peer};
+
+use super::job::{Job, Trouble};
+use super::node::{Kind, Node};
+
+/// A node that stands still, and who waits for it.
+pub(super) struct Vigil {
+    node: u32,
+    since: u64,
+    /// When nobody may wait any more, or it is over; `None` once that has been looked at.
+    due: Option<u64>,
+    /// Nodes that wait for it, and the sends and receives with which they do.
+    waiting: Vec<(u32, Vec<(bool, u32)>)>,
+}
+
+impl Vigil {
+    pub const fn due(&self) -> Option<u64> {
+        self.due
+    }
+
+    /// How long who waits may go on, by the stall time-out. It is looked four times in that time, and patience may begin anew
+    /// where something was on its way out.
+    const fn patience(stall: u64) -> u64 {
+        stall * 5 / 2
+    }
+}
+
+impl Job<'_> {
+    /// Looks who begins to stand still, and whether others wait for no longer than they should.
+    pub fn keep_vigil(&mut self) -> Result<(), Trouble> {
+        for node in 0..self.nodes.len() as u32 {
+            let until = self.net.rests_until(node).filter(|_| self.nodes[node as usize].alive);
+            let known = self.vigils.iter().any(|vigil| vigil.node == node);
+            match until {
+                Some(until) if !known => self.begin_vigil(node, until),
+                None => self.vigils.retain(|vigil| vigil.node != node),
+                Some(_) => {}
+            }
+        }
+        for at in 0..self.vigils.len() {
+            if self.vigils[at].due.take_if(|due| *due <= self.now).is_some() {
+                self.look_at_waiting(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_vigil(&mut self, node: u32, until: u64) {
+        self.net.trace(node, || format!("stands still until {until}"));
+        self.net.count(|counts| counts.rested += 1);
+        let known = |(at, other): (u32, &Node<'_>)| (at != node && other.alive).then(|| (at, waits(other, node)));
+        let waiting = (0..).zip(&self.nodes).filter_map(known).filter(|waiting| !waiting.1.is_empty()).collect();
+        let due = match self.stall {
+            Some(stall) if self.is_long(self.now, until) => self.now + Vigil::patience(stall),
+            // Still within the rest, so that it is looked at before anybody goes on.
+            _ => until - 1,
+        };
+        self.vigils.push(Vigil { node, since: self.now, due: Some(due), waiting });
+    }
+
+    /// Whether a rest is one for which a node is to be given up.
+    fn is_long(&self, since: u64, until: u64) -> bool {
+        self.stall.is_some_and(|stall| until - since > Vigil::patience(stall))
+    }
+
+    fn look_at_waiting(&mut self, at: usize) -> Result<(), Trouble> {
+        let (node, since) = (self.vigils[at].node, self.vigils[at].since);
+        let long = self.net.rests_until(node).is_some_and(|until| self.is_long(since, until));
+        let due = since + Vigil::patience(self.stall.unwrap_or(0));
+        if long && self.now < due {
+            self.vigils[at].due = Some(due); // another rest has begun meanwhile
+            return Ok(());
+        }
+        for (other, ops) in std::mem::take(&mut self.vigils[at].waiting) {
+            let waits = waits(&self.nodes[other as usize], node);
+            if !waits.iter().any(|op| ops.contains(op)) || !self.stood_by(other, since) {
+                continue;
+            }
+            let lost = self.nodes[other as usize].engine.pml().why_lost(Peer(node)).is_some();
+            if long && !lost {
+                return Err(Trouble::NotGivenUp(other, node));
+            }
+            let links = self.links.is_some_and(|links| links.dead_after < self.now - since);
+            self.net.count(|counts| {
+                counts.outlasted += u64::from(!lost && links);
+                counts.spared += u64::from(!lost && self.stall.is_some());
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether a node has lived and gone on all the time.
+    fn stood_by(&self, node: u32, since: u64) -> bool {
+        let other = &self.nodes[node as usize];
+        other.alive && other.born <= since && !self.net.rested_since(node, since)
+    }
+
+    /// Looks whether a node has lost others since it was asked last, and for the true reason.
+    pub fn look_who_is_gone(&mut self, at: u32) -> Result<(), Trouble> {
+        for peer in 0..self.nodes.len() as u32 {
+            let Some(why) = self.nodes[at as usize].engine.pml().why_lost(Peer(peer)) else { continue };
+            if !self.gone.insert((at, peer)) {
+                continue;
+            }
+            self.net.set_gone(at, peer, true);
+            let Some(stall) = self.stall else { continue };
+            let since = self.vigils.iter().find(|vigil| vigil.node == peer).map(|vigil| vigil.since);
+            let wrong = match (why, since) {
+                (Lost::Stalled, Some(since)) => {
+                    self.net.count(|counts| counts.stalled_out += 1);
+                    self.now - since < stall / 2 && self.is_apart_by_rest(peer, at)
+                }
+                // Or who was never met does not answer a greeting.
+                (Lost::TimedOut, Some(since)) if self.now - since >= stall / 2 => false,
+                // While it stands still there is no other reason.
+                (_, Some(since)) => self.is_apart_by_rest(peer, at) && self.stood_by(at, since),
+                (_, None) => false,
+            };
+            if wrong {
+                return Err(Trouble::Reason(at, peer, format!("{why:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing but a node's rest has come between it and another.
+    fn is_apart_by_rest(&self, node: u32, other: u32) -> bool {
+        self.rested.contains(&(node, other)) && !self.died.contains(&node) && !self.died.contains(&other)
+    }
+}
+
+/// The sends and receives with which a node waits for another, by number; `true` for a send.
+fn waits(node: &Node<'_>, of: u32) -> Vec<(bool, u32)> {
+    let ops = node.ops.iter().filter_map(|op| match op.kind {
+        Kind::Send { to } => (to == of).then_some((true, op.number)),
+        Kind::Recv { receive, cancel: None, .. } => (receive.source == Some(of)).then_some((false, op.number)),
+        Kind::Recv { .. } => None,
+    });
+    ops.collect()
+}
