@@ -26,6 +26,18 @@ fn b10_jobs_over_sm_are_clean_though_ranks_stop_and_die() {
     clean("--transport sm --jobs 3 --from 1 --most 20000", &["ranks stopped", "ranks killed"]);
 }
 
+/// Jobs in which a rank is killed and started again, over each transport.
+const SEEDS: [(&str, u64); 3] = [("sm", 4), ("tcp", 5), ("udp", 5)];
+
+/// Seeds whose rank is killed and started again: from then on all messages from and to it are exact as all others are.
+#[test]
+fn p14_b10_ranks_that_were_killed_are_taken_back_over_each_transport() {
+    for (transport, seed) in SEEDS {
+        let arguments = format!("--transport {transport} --seed {seed} --most 20000");
+        clean(&arguments, &["ranks killed", "ranks started again", "messages from and to them"]);
+    }
+}
+
 /// A seed whose rank is killed after the last round.
 #[test]
 fn b10_a_rank_that_dies_last_is_no_failure_of_a_clean_job() {
@@ -42,7 +54,7 @@ fn p14_b10_jobs_over_tcp_are_clean_though_connections_break() {
 
 #[test]
 fn p15_b10_jobs_over_udp_are_clean_though_datagrams_are_lost() {
-    clean("--transport udp --jobs 1 --from 2 --most 20000", &["datagrams", "spells of worse loss"]);
+    clean("--transport udp --jobs 2 --from 1 --most 20000", &["ranks killed", "datagrams", "spells of worse loss"]);
 }
 
 #[test]

@@ -92,6 +92,8 @@ pub struct Plan {
     /// Whether each rank has a progress thread.
     pub thread: bool,
     pub victim: Option<u32>,
+    /// Rounds that all do together once the victim was started again; 0: it is not.
+    pub again: u32,
     /// Trouble of datagrams from the beginning.
     pub trouble: Trouble,
     /// Each with the rank that has to have come to a round before it happens.
@@ -106,7 +108,7 @@ impl Plan {
         let thread = dice.chance(500);
         let victim = dice.chance(300).then(|| dice.below(ranks.into()) as u32);
         let trouble = if transport == "udp" { trouble(&mut dice, 50) } else { Trouble::default() };
-        let mut plan = Self { seed, rounds, most, thread, victim, trouble, faults: Vec::new() };
+        let mut plan = Self { seed, rounds, most, thread, victim, again: 0, trouble, faults: Vec::new() };
         // One link is left alone: if all broke down at once, that would be the end of a peer.
         let spared = dice.below(links.into()) as u32;
         for _ in 0..dice.between(1, 6) {
@@ -116,6 +118,14 @@ impl Plan {
         }
         if let Some(rank) = victim {
             plan.faults.push((dice.below(rounds.into()) as u32, rank, Fault::Kill { rank }));
+        }
+        if victim.is_some() && dice.chance(600) {
+            plan.again = dice.between(5, 20) as u32;
+            for _ in 0..dice.below(3) {
+                let rank = dice.below(ranks.into()) as u32;
+                let fault = plan.fault(&mut dice, transport, (rank, ranks), (spared, links));
+                plan.faults.push((rounds + dice.below(plan.again.into()) as u32, rank, fault));
+            }
         }
         plan.faults.sort_by_key(|(round, ..)| *round);
         plan
@@ -163,7 +173,7 @@ mod tests {
                 assert_eq!(format!("{plan:?}"), format!("{:?}", Plan::new(seed, transport, 3, links, 100)));
                 let mut touched = std::collections::HashSet::new();
                 for (round, rank, fault) in plan.faults {
-                    assert!(round < plan.rounds && rank < 3);
+                    assert!(round < plan.rounds + plan.again && rank < 3);
                     seen[fault.kind()] = true;
                     if let Fault::Cut { link } | Fault::Down { link, .. } = fault {
                         touched.insert(link);

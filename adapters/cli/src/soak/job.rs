@@ -1,6 +1,6 @@
 //! One job of real processes: starts it, sees to its faults, and judges what its ranks say.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -41,6 +41,9 @@ pub struct Report {
     pub faults: [u64; KINDS.len()],
     /// The longest time in which a death was noticed.
     pub noticed: Duration,
+    /// Ranks that were killed, started again and taken back, and messages from and to these.
+    pub returned: u64,
+    pub after_return: u64,
     /// Links down and up again, frames moved, doubles removed.
     pub links: [u64; 4],
     pub befallen: Befallen,
@@ -53,6 +56,8 @@ impl Report {
         self.messages += other.messages;
         self.bytes += other.bytes;
         self.noticed = self.noticed.max(other.noticed);
+        self.returned += other.returned;
+        self.after_return += other.after_return;
         self.planned += other.planned;
         self.befallen += other.befallen;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
@@ -86,8 +91,8 @@ pub fn run(seed: u64, setting: &Setting) -> Result<Report, String> {
     outcome.map_err(|why| format!("{why}\n{}", job.tell()))
 }
 
-/// What ranks said of the messages of a pair: how many, bytes, a hash of all.
-type Tallies = BTreeMap<(u32, u32), [String; 3]>;
+/// What ranks said of the messages of a pair, in each life of the rank that dies: how many, bytes, a hash of all.
+type Tallies = BTreeMap<(u32, u32, u32), [String; 3]>;
 
 struct Job {
     plan: Plan,
@@ -100,7 +105,9 @@ struct Job {
     said: String,
     /// Ranks that have not come to their end.
     processes: BTreeMap<u32, Process>,
-    ready: u32,
+    ready: BTreeSet<u32>,
+    /// The rank that died is there again.
+    returned: bool,
     /// The round that each rank has come to.
     at: BTreeMap<u32, u32>,
     /// What is to be put right, when, and what it had [touched](Self::touched) before it began.
@@ -122,8 +129,10 @@ impl Job {
         let ranks = setting.ranks;
         let mut command = Command::new(&me);
         command.args(["run", "--no-prefix", "--keep-going", "--ranks", &ranks.to_string()]);
+        command.args(["--restart", if plan.again == 0 { "0" } else { "1" }]);
         command.args(["--transport", &setting.transport, "--links", &setting.links.to_string(), "--"]);
         command.arg(&me).args(["soak-rank", "--seed", &plan.seed.to_string(), "--rounds", &plan.rounds.to_string()]);
+        command.args(["--again", &plan.again.to_string()]);
         command.args(["--most", &plan.most.to_string(), "--links", &setting.links.to_string()]);
         if let Some(victim) = plan.victim {
             command.args(["--victim", &victim.to_string()]);
@@ -168,7 +177,8 @@ impl Job {
             errors,
             said: String::new(),
             processes: BTreeMap::new(),
-            ready: 0,
+            ready: BTreeSet::new(),
+            returned: false,
             at: BTreeMap::new(),
             amends: Vec::new(),
             killed_at: None,
@@ -212,7 +222,12 @@ impl Job {
             ("ready", Some(pid)) => {
                 let process = Process::open(pid, self.child.id()).map_err(|why| format!("rank {rank}: {why}"))?;
                 self.processes.insert(rank, process);
-                self.ready += 1;
+                if !self.ready.insert(rank) {
+                    if !self.is_dead(rank) {
+                        return Err(format!("rank {rank} was started again, and had not died"));
+                    }
+                    (self.returned, self.report.returned) = (true, 1);
+                }
             }
             ("at", Some(round)) => {
                 self.at.insert(rank, round as u32);
@@ -225,11 +240,12 @@ impl Job {
                 self.report.noticed = self.report.noticed.max(after);
                 self.noticed.insert(rank, after);
             }
-            (which @ ("sent" | "received"), Some(other)) if words.len() == 6 => {
+            (which @ ("sent" | "received"), Some(other)) if words.len() == 7 => {
+                let life = number(6).unwrap_or(0) as u32;
                 let tally = [3, 4, 5].map(|at| words[at].to_string());
                 let (tallies, pair) = match which {
-                    "sent" => (&mut self.sent, (rank, other as u32)),
-                    _ => (&mut self.received, (other as u32, rank)),
+                    "sent" => (&mut self.sent, (rank, other as u32, life)),
+                    _ => (&mut self.received, (other as u32, rank, life)),
                 };
                 tallies.insert(pair, tally);
             }
@@ -282,13 +298,13 @@ impl Job {
 
     /// Whoever has died comes no further: then it is any other's turn.
     fn is_dead(&self, rank: u32) -> bool {
-        self.killed_at.is_some() && self.plan.victim == Some(rank)
+        self.killed_at.is_some() && self.plan.victim == Some(rank) && !self.returned
     }
 
     /// Whether a fault's rank has come so far, and nothing goes on that this would end, or that would end this.
     fn may_begin(&self, (round, rank, fault): &(u32, u32, Fault)) -> bool {
         let at = if self.is_dead(*rank) { self.at.values().max() } else { self.at.get(rank) };
-        self.ready == self.ranks
+        self.ready.len() == self.ranks as usize
             && at.is_some_and(|at| at >= round)
             && !self.amends.iter().any(|(_, other, _)| other.excludes(fault))
     }
@@ -368,12 +384,19 @@ impl Job {
         if self.plan.victim.is_some() && !died {
             return Err("the rank that was to die was not there any more".into());
         }
-        if status.code() != Some(if died { 128 + 9 } else { 0 }) {
+        let again = self.plan.again != 0;
+        if status.code() != Some(if died && !again { 128 + 9 } else { 0 }) {
             return Err(format!("the ranks did not end well: {status}"));
         }
         let dead = self.plan.victim.filter(|_| died);
         let all = self.ranks;
         self.errors_of_others(dead)?;
+        if again && !self.returned {
+            return Err("the rank that died was not started again".into());
+        }
+        if let Some(dead) = dead.filter(|dead| again && !self.over.contains(dead)) {
+            return Err(format!("rank {dead}, which was started again, did not come to its end"));
+        }
         for rank in (0..all).filter(|rank| Some(*rank) != dead) {
             if !self.over.contains(&rank) {
                 return Err(format!("rank {rank} did not come to its end"));
@@ -385,17 +408,15 @@ impl Job {
                 }
                 _ => {}
             }
-            for other in (0..all).filter(|other| *other != rank && Some(*other) != dead) {
-                let (sent, received) = (self.sent.get(&(rank, other)), self.received.get(&(rank, other)));
-                let (Some(sent), Some(received)) = (sent, received) else {
-                    return Err(format!("ranks {rank} and {other} say nothing of their messages"));
-                };
-                if sent != received {
-                    return Err(format!("rank {rank} sent {sent:?}, and rank {other} received {received:?}"));
-                }
-                let number = |at: usize| received[at].parse::<u64>().unwrap_or(0);
-                self.report.messages += number(0);
-                self.report.bytes += number(1);
+        }
+        for (from, to) in (0..all).flat_map(|from| (0..all).map(move |to| (from, to))).filter(|(from, to)| from != to) {
+            let of_dead = [from, to].into_iter().any(|rank| Some(rank) == dead);
+            if !of_dead {
+                self.compare(from, to, 1)?;
+            }
+            if again {
+                let messages = self.compare(from, to, 2)?;
+                self.report.after_return += if of_dead { messages } else { 0 };
             }
         }
         match &self.relay {
@@ -413,6 +434,22 @@ impl Job {
             return Err("nothing went by the relay: no fault could reach a message".into());
         }
         Ok(self.report)
+    }
+
+    /// Whether all that one rank sent another in a life of the rank that dies has come there; how many messages.
+    fn compare(&mut self, from: u32, to: u32, life: u32) -> Result<u64, String> {
+        let (sent, received) = (self.sent.get(&(from, to, life)), self.received.get(&(from, to, life)));
+        let (Some(sent), Some(received)) = (sent, received) else {
+            return Err(format!("ranks {from} and {to} say nothing of their messages in life {life}"));
+        };
+        if sent != received {
+            return Err(format!("rank {from} sent {sent:?}, and rank {to} received {received:?} in life {life}"));
+        }
+        let number = |at: usize| received[at].parse::<u64>().unwrap_or(0);
+        let (messages, bytes) = (number(0), number(1));
+        self.report.messages += messages;
+        self.report.bytes += bytes;
+        Ok(messages)
     }
 
     /// The launcher's status is that of the first rank that failed, which is the one that died. It says which others did.
@@ -434,8 +471,9 @@ impl Job {
         let errors = format!("{}{later}", self.said);
         let last: Vec<_> = self.last.iter().map(|line| format!("  {line}")).collect();
         format!(
-            "of {} rounds, {}; to come: {:?}\nsaid last:\n{}\n{errors}",
+            "of {} rounds and {} after a return, {}; to come: {:?}\nsaid last:\n{}\n{errors}",
             self.plan.rounds,
+            self.plan.again,
             rounds.join(", "),
             self.coming,
             last.join("\n"),

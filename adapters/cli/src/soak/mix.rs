@@ -62,6 +62,11 @@ impl Mix {
         Self { seed, ranks, rounds, most }
     }
 
+    /// What it does once a rank that died is back.
+    pub fn again(seed: u64, ranks: u32, rounds: u32, most: u64) -> Self {
+        Self::new(seed ^ 0xa9a1_0000_0000_0000, ranks, rounds, most)
+    }
+
     /// How many messages of a stream go from one rank to another in a round.
     pub fn count(&self, from: u32, to: u32, stream: Stream, round: u32) -> u64 {
         let mut dice = self.dice([1, from, to, stream as u32, round]);

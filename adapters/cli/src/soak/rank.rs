@@ -25,6 +25,9 @@ pub struct Arguments {
     /// The rank that dies
     #[arg(long)]
     victim: Option<u32>,
+    /// Rounds after the rank that dies was started again; 0: it is not
+    #[arg(long, default_value_t = 0)]
+    again: u32,
     /// A progress thread in each rank
     #[arg(long)]
     thread: bool,
@@ -43,6 +46,8 @@ const LAST: u32 = 98;
 const LOOKED: u32 = 97;
 /// Whatever was a dead rank's is given back in so long.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+/// A rank that died is started again within this time.
+const BACK_WITHIN: Duration = Duration::from_secs(50);
 /// A rank that is to die, and does not, gives up after so long.
 const DEAD_WITHIN: Duration = Duration::from_secs(60);
 
@@ -113,6 +118,12 @@ struct Player<L: Threads> {
     side: Owned<L>,
     world: World<L>,
     victim: Option<u32>,
+    /// Rounds after its return.
+    again: u32,
+    /// The life of the victim that goes on: 1, or 2 once it was started again.
+    life: u32,
+    /// Rounds before its death.
+    first: u32,
     dead: bool,
     sent: Vec<Tally>,
     received: Vec<Tally>,
@@ -131,9 +142,10 @@ type Sends<L> = Vec<(u32, SendingOwned<Vec<u8>, L>)>;
 
 impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     fn new(arguments: &Arguments, world: World<L>) -> Result<Self> {
-        let Arguments { seed, rounds, most, victim, links, .. } = *arguments;
+        let Arguments { seed, rounds, most, victim, again, links, .. } = *arguments;
         let (rank, size) = (world.rank(), world.size());
-        let mix = Mix::new(seed, size, rounds, most);
+        let life = world.incarnation();
+        let mix = if life == 1 { Mix::new(seed, size, rounds, most) } else { Mix::again(seed, size, again, most) };
         let side = world.dup()?;
         world.barrier()?;
         say(format!("ready {rank} {}", std::process::id()));
@@ -143,7 +155,10 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             mix,
             side,
             world,
-            victim,
+            victim: victim.filter(|_| life == 1),
+            again,
+            life,
+            first: rounds,
             dead: false,
             sent: none.clone(),
             received: none,
@@ -155,18 +170,55 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     }
 
     fn play(mut self) -> Result<()> {
+        let first = if self.life == 1 { 0 } else { self.first };
+        self.do_rounds(first);
+        if self.victim == Some(self.world.rank()) {
+            return self.wait_for_death();
+        }
+        if self.again != 0 && self.victim.is_some() {
+            let first = self.mix.rounds;
+            self.or_end_all(Self::begin_again, "when a rank is taken back");
+            self.do_rounds(first);
+        }
+        self.end()
+    }
+
+    /// Does all rounds, which are counted from `first`.
+    fn do_rounds(&mut self, first: u32) {
         for round in 0..self.mix.rounds {
-            if !self.dead {
+            // What was held before the death is what is to be held after it.
+            if !self.dead && (self.life == 1 || self.world.incarnation() > 1) {
                 self.rest = Held::now().rest;
             }
-            if let Err(why) = self.round(round) {
-                // At once: the end of a world waits for the others.
-                eprintln!("towline: rank {}, round {round}: {why}", self.world.rank());
-                std::process::exit(1);
-            }
-            say(format!("at {} {round}", self.world.rank()));
+            self.or_end_all(|player| player.round(round), format_args!("round {}", first + round));
+            say(format!("at {} {}", self.world.rank(), first + round));
         }
-        if self.victim == Some(self.world.rank()) { self.wait_for_death() } else { self.end() }
+    }
+
+    /// Does something; where it fails, the process ends at once: the end of a world waits for the others.
+    fn or_end_all(&mut self, work: impl FnOnce(&mut Self) -> Result<()>, what: impl std::fmt::Display) {
+        if let Err(why) = work(self) {
+            eprintln!("towline: rank {}, {what}: {why}", self.world.rank());
+            std::process::exit(1);
+        }
+    }
+
+    /// The rank that died is taken back, and all begins anew with other messages.
+    fn begin_again(&mut self) -> Result<()> {
+        self.check_messages()?;
+        let Some(dead) = self.victim.take() else { return Ok(()) };
+        self.life = self.world.readmit(dead, BACK_WITHIN)?;
+        let Mix { seed, ranks, most, .. } = self.mix;
+        self.mix = Mix::again(seed, ranks, self.again, most);
+        self.dead = false;
+        for tallies in [&mut self.sent, &mut self.received] {
+            tallies.fill(Tally::default());
+        }
+        self.wanted.fill([0; STREAMS.len()]);
+        // Who was started again is not in the one that there was.
+        self.side = self.world.dup()?;
+        self.world.barrier()?;
+        Ok(())
     }
 
     /// The rank that dies does not come to its end before that, however late the signal is; the others wait for its last word.
@@ -508,10 +560,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
 
     /// All has come: nothing more may, and nothing is left behind.
     fn end(mut self) -> Result<()> {
-        if let Err(why) = self.check_end() {
-            eprintln!("towline: rank {}, at the end: {why}", self.world.rank());
-            std::process::exit(1);
-        }
+        self.or_end_all(Self::check_end, "at the end");
         let own = self.world.rank();
         let Self { side, world, dead, .. } = self;
         drop(side);
@@ -526,6 +575,23 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     }
 
     fn check_end(&mut self) -> Result<()> {
+        self.check_messages()?;
+        match self.victim {
+            Some(dead) if self.dead => self.look_for_leaks(dead)?,
+            // Of the life that is over.
+            _ if self.life > 1 => self.look_for_leaks(u32::MAX)?,
+            _ => {}
+        }
+        let (own, counters) = (self.world.rank(), self.world.counters());
+        say(format!(
+            "links {own} {} {} {} {}",
+            counters.links_down, counters.links_up, counters.frames_moved, counters.doubles
+        ));
+        Ok(())
+    }
+
+    /// All has come that was sent, and no more.
+    fn check_messages(&mut self) -> Result<()> {
         let own = self.world.rank();
         let late = std::mem::take(&mut self.late);
         self.end_sends(late)?;
@@ -542,19 +608,12 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         if lost != self.victim.filter(|_| self.dead).into_iter().collect::<Vec<_>>() {
             return Err(format!("ranks {lost:?} are said to be lost").into());
         }
-        if let Some(dead) = self.victim.filter(|_| self.dead) {
-            self.look_for_leaks(dead)?;
-        }
         for other in self.others() {
             for (word, tally) in [("sent", self.sent[other as usize]), ("received", self.received[other as usize])] {
-                say(format!("{word} {own} {other} {} {} {:x}", tally.messages, tally.bytes, tally.hash));
+                let Tally { messages, bytes, hash, .. } = tally;
+                say(format!("{word} {own} {other} {messages} {bytes} {hash:x} {}", self.life));
             }
         }
-        let counters = self.world.counters();
-        say(format!(
-            "links {own} {} {} {} {}",
-            counters.links_down, counters.links_up, counters.frames_moved, counters.doubles
-        ));
         Ok(())
     }
 
@@ -577,7 +636,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         let (since, others) = (Instant::now(), self.others().count());
         while let Some(left) = Held::now().unreleased(dead, others, self.links.into(), self.rest) {
             if since.elapsed() >= RELEASED_WITHIN {
-                return Err(format!("not released after the death of rank {dead}: {left}").into());
+                return Err(format!("not released after a death: {left}").into());
             }
             self.world.iprobe(self.world.rank(), NEVER)?;
             std::thread::yield_now();

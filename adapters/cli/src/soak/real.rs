@@ -12,6 +12,9 @@ use super::job::{self, Report, Setting};
 /// So many faults cannot all have come after their job's end by chance.
 const TOO_MANY: u64 = 10;
 
+/// Of so many jobs some must have killed a rank and started it again: the chance of none is one in ten thousand.
+const MANY_JOBS: u64 = 50;
+
 /// Runs the jobs; gives the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let links = arguments.links.unwrap_or(if arguments.transport == "tcp" { 3 } else { 1 });
@@ -44,6 +47,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let Some((seed, why)) = failure else {
         if report.planned >= TOO_MANY && report.faults.iter().all(|count| *count == 0) {
             eprintln!("\nnone of {} faults took effect: this shows nothing", report.planned);
+            return ExitCode::FAILURE;
+        }
+        if report.jobs >= MANY_JOBS && (report.faults[1] == 0 || report.after_return == 0) {
+            eprintln!("\nin {} jobs no rank was killed and started again: this shows nothing", report.jobs);
             return ExitCode::FAILURE;
         }
         return ExitCode::SUCCESS;
@@ -86,6 +93,12 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
     }
     if report.faults[1] != 0 {
         lines.push(format!("a death was noticed within {:.2} s", report.noticed.as_secs_f64()));
+    }
+    if report.returned != 0 {
+        lines.push(format!(
+            "ranks started again {}; messages from and to them {}, compared in the same way",
+            report.returned, report.after_return
+        ));
     }
     if transport == "tcp" {
         let [down, up, moved, doubles] = report.links;
