@@ -132,7 +132,7 @@ struct Player<L: Threads> {
     /// Links per peer.
     links: u16,
     /// Descriptors that are no peer's, before anybody died.
-    rest: usize,
+    rest: [usize; 2],
     /// Sends whose receives may be another round's: others' messages can come before theirs.
     late: Sends<L>,
 }
@@ -164,7 +164,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             received: none,
             wanted,
             links,
-            rest: 0,
+            rest: [0; 2],
             late: Sends::new(),
         })
     }
@@ -188,7 +188,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         for round in 0..self.mix.rounds {
             // What was held before the death is what is to be held after it.
             if !self.dead && (self.life == 1 || self.world.incarnation() > 1) {
-                self.rest = Held::now().rest;
+                self.rest = Held::now().own();
             }
             self.or_end_all(|player| player.round(round), format_args!("round {}", first + round));
             say(format!("at {} {}", self.world.rank(), first + round));
