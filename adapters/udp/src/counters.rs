@@ -34,6 +34,8 @@ pub struct Counters {
     pub dropped_key: u64,
     /// Dropped hellos: another job, link, rank or instance is meant, or a peer that is not known or wanted now.
     pub dropped_stray: u64,
+    /// Good-byes that were said once more, to who went on to send.
+    pub byes_repeated: u64,
     /// Reports that a peer's port is closed.
     pub refused: u64,
     /// Peers that were lost, for any reason.

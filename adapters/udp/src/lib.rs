@@ -8,7 +8,8 @@
 //! Every frame is one datagram ([`datagram`]). Before any, both ends prove by challenge that they know the job's secret key
 //! ([`hello`]), and agree on what marks their datagrams: 64 bits that nobody else knows, or where [`Config::sign`] says so a
 //! code over each datagram ([`session`]). All else is counted in [`Counters`], dropped, and not answered, so nobody can be made
-//! to send more than was sent to him. A session goes on while another one takes its place, and an old hello disturbs none.
+//! to send more than was sent to him; but to the place of a peer that was forgotten, whose last good-bye is said to it once more,
+//! ten times a second at most. A session goes on while another one takes its place, and an old hello disturbs none.
 //!
 //! The mark keeps out whoever cannot see the datagrams; the code also whoever can see and change them. Neither hides what is
 //! in them. What is sent again by others is a double like any other, and removed by the link.
@@ -25,6 +26,7 @@ pub mod datagram;
 pub mod hello;
 mod hosts;
 mod inbox;
+mod last_words;
 mod meeting;
 mod outbox;
 mod pace;

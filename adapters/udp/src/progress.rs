@@ -9,6 +9,7 @@ use towline_core::time::{Duration, Instant};
 
 use crate::datagram::{PREFIX, SEALED, What, inner, sealed_start, start};
 use crate::hello::Hello;
+use crate::last_words::LastWord;
 use crate::outbox::Flushed;
 use crate::peers::{Call, Way};
 use crate::rail::Rail;
@@ -148,10 +149,11 @@ impl Rail {
         }
     }
 
-    /// Tells a peer that no more will come.
-    pub(crate) fn say_bye(&mut self, endpoint: u32) {
-        let Some(known) = self.peers.get_mut(endpoint).filter(|known| known.way == Way::Up) else { return };
-        let (Some(remote), Some(session)) = (known.remote.clone(), known.meeting.session_mut()) else { return };
+    /// Tells a peer that no more will come. What was said.
+    pub(crate) fn say_bye(&mut self, endpoint: u32) -> Option<LastWord> {
+        let known = self.peers.get_mut(endpoint).filter(|known| known.way == Way::Up)?;
+        let (remote, session) = (known.remote.clone()?, known.meeting.session_mut()?);
+        let rank = known.rank;
         let mut bytes = [0; PREFIX + SEALED];
         let mut len = PREFIX;
         if let Some(sealed) = &mut session.sealed {
@@ -164,6 +166,7 @@ impl Rail {
             bytes[start.len()..PREFIX].copy_from_slice(&session.out.proof(&start, &[]));
         }
         self.send_alone(&bytes[..len], &remote);
+        Some(LastWord { rank, remote, bytes, len, said: self.now })
     }
 
     /// Gives the kernel what waits.

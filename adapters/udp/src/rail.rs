@@ -20,6 +20,7 @@ use crate::counters::Counters;
 use crate::datagram::{PREFIX, SEALED};
 use crate::hosts::{Host, Kept};
 use crate::inbox::Inbox;
+use crate::last_words::LastWord;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::peers::{Peers, Way};
@@ -70,6 +71,8 @@ pub struct Rail {
     pub(crate) hosts: Vec<Host>,
     /// For questions to them when there is no descriptor left.
     pub(crate) kept: Kept,
+    /// Of peers that were forgotten, by their endpoints.
+    pub(crate) last_words: Vec<Option<LastWord>>,
     pub(crate) inbox: Inbox,
     pub(crate) outbox: Outbox,
     pub(crate) granted: Option<Ticket>,
@@ -149,6 +152,7 @@ impl Rail {
             next_question: None,
             hosts: Vec::new(),
             kept: Kept::new(address).map_err(|why| SetupError::System("keep a socket for questions", why))?,
+            last_words: Vec::new(),
             granted: None,
             scratch: Zeroizing::new(vec![0; if seals { MOST as usize } else { 0 }]),
             seals,

@@ -125,14 +125,14 @@ impl Rail {
         if frame.len() > HEAD && !self.inbox.can_hold() {
             return Look::Wait;
         }
-        let Some(known) = self.peers.get_mut(index) else { return self.drop_unproved() };
+        let Some(known) = self.peers.get_mut(index) else { return self.drop_unproved(index) };
         if !matches!(known.way, Way::Up | Way::Closing) {
-            return self.drop_unproved();
+            return self.drop_unproved(index);
         }
         let Some(start) = bytes.first_chunk::<START>() else { return Look::Next };
         let is_of = |session: &Session| session.sealed.is_none() && session.into.accepts(start, frame, &proof);
         let which = known.meeting.each_mut().find_map(|(which, session)| is_of(session).then_some(which));
-        let Some(which) = which else { return self.drop_unproved() };
+        let Some(which) = which else { return self.drop_unproved(index) };
         known.meeting.took(which);
         known.proved();
         let What::Frame { tag, .. } = what else {
@@ -155,9 +155,9 @@ impl Rail {
         if bytes.len() > HEAD + SEALED && !self.inbox.can_hold() {
             return Look::Wait;
         }
-        let Some(known) = self.peers.get_mut(index) else { return self.drop_unproved() };
+        let Some(known) = self.peers.get_mut(index) else { return self.drop_unproved(index) };
         if !matches!(known.way, Way::Up | Way::Closing) {
-            return self.drop_unproved();
+            return self.drop_unproved(index);
         }
         let scratch = &mut self.scratch;
         let opened = known.meeting.each_mut().find_map(|(which, session)| {
@@ -168,7 +168,7 @@ impl Rail {
             Some((which, count, is_new))
         });
         // Only who has the keys can say something again.
-        let Some((which, count, is_new)) = opened else { return self.drop_unproved() };
+        let Some((which, count, is_new)) = opened else { return self.drop_unproved(index) };
         if !is_new {
             self.counters.dropped_again += 1;
             return Look::Next;
@@ -202,8 +202,9 @@ impl Rail {
     }
 
     #[cold]
-    fn drop_unproved(&mut self) -> Look {
+    fn drop_unproved(&mut self, index: u32) -> Look {
         self.counters.dropped_unproved += 1;
+        self.say_last_word(index);
         Look::Next
     }
 

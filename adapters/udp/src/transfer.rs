@@ -63,6 +63,7 @@ impl RailTrait for Rail {
             echo: [0; 16],
             keys: [0; MESSAGE],
         };
+        self.drop_last_words(rank);
         let meeting = Meeting::new(base, nonce);
         self.peers.add(Known {
             peer,
@@ -85,6 +86,7 @@ impl RailTrait for Rail {
             list.reserve(peers - list.len());
         }
         self.hosts.reserve(peers);
+        self.last_words.reserve(peers.saturating_sub(self.last_words.len()));
         self.events.reserve(2 * peers);
         Ok(Endpoint(index))
     }
@@ -233,8 +235,8 @@ impl Rail {
         if self.outbox.has(endpoint) {
             self.push_out();
         }
-        if bye {
-            self.say_bye(endpoint);
+        if bye && let Some(word) = self.say_bye(endpoint) {
+            self.keep_last_word(endpoint, word);
         }
         self.stop_asking(endpoint);
         self.outbox.forget(endpoint);

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 
 use common::KEY;
 use common::tapped::Tapped;
-use towline_core::btl::{Peer, Rail as _};
+use towline_core::btl::{Lane, Lost, Peer, Rail as _};
 use towline_tcp::Encrypt;
 use towline_udp::datagram::{Datagram, read};
 use towline_udp::hello::{Hello, Stage};
@@ -114,6 +114,29 @@ fn a_peer_that_forgot_us_unheard_is_met_again() {
         tapped.until("it", |it| it.pair.got[1].len() == 1);
         exchange(&mut tapped);
         assert_eq!(established(&tapped), [2, 2], "{encrypt}");
+    }
+}
+
+/// The peer has forgotten us, and its goodbye was lost: what we send it is answered by another one, now and then.
+#[test]
+fn p7_a_peer_that_forgot_us_unheard_says_so_again_when_it_is_spoken_to() {
+    for encrypt in MODES {
+        let mut tapped = Tapped::met(encrypt);
+        let to = tapped.pair.to[0];
+        tapped.pair.rails[0].del_peer(to);
+        assert_eq!(tapped.hear(0).len(), 1, "which nobody passes on");
+        let start = tapped.pair.now();
+        let mut sent = 0;
+        while tapped.pair.lost[1].is_empty() {
+            let _ = tapped.pair.try_send(1, Lane::Eager, b"still there?");
+            sent += 1;
+            assert!(sent < 400_000, "{encrypt}: {:?}", tapped.pair.rails[0].counters());
+            tapped.relay();
+        }
+        assert_eq!(tapped.pair.lost[1], [Lost::Closed], "{encrypt}");
+        let took = tapped.pair.now().since(start).as_nanos();
+        let repeated = tapped.pair.rails[0].counters().byes_repeated;
+        assert!(repeated >= 1 && repeated <= took / 100_000_000 + 1, "{encrypt}: {repeated}");
     }
 }
 

@@ -23,7 +23,7 @@ use super::peer::{
 };
 use super::request::{ANSWERING, List, Phase, RECEIVE, State};
 use super::send::Refusal;
-use super::stall::TO_ANSWER;
+use super::stall::{TO_ANSWER, TO_ASK};
 use super::unexpected::{NARROW, SEEN, Stage, Unexpected};
 use crate::btl::{Endpoint, Frame, SendError};
 use crate::pool::Handle;
@@ -137,10 +137,13 @@ impl<R: Rails> Pml<'_, R> {
         self.push_held(index);
         self.tell_held(index);
         self.tell_alive(index);
+        self.tell_question(index);
         self.tell_credit(index);
         self.ask(index);
         let Some(peer) = self.peers.get(index as usize) else { return false };
-        peer.is_held_up() || peer.signs.has(TO_ANSWER) || peer.has(REJECT_DUE | ASKED | CREDIT_DUE | HOLDING | ORPHANED)
+        peer.is_held_up()
+            || peer.signs.has(TO_ANSWER | TO_ASK)
+            || peer.has(REJECT_DUE | ASKED | CREDIT_DUE | HOLDING | ORPHANED)
     }
 
     fn tell_reject(&mut self, index: u32) {

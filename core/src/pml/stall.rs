@@ -48,8 +48,12 @@ pub(super) const CROWDED_OUT: u8 = 0x04;
 pub(super) const TO_ANSWER: u8 = 0x08;
 /// One look in vain.
 const SILENT: u8 = 0x10;
+/// As many as there may be.
+const SILENCE: u8 = 0x70;
+/// The peer is to be asked for a sign as soon as there is room for the question.
+pub(super) const TO_ASK: u8 = 0x80;
 
-const _: () = assert!(LOOKS < 8 && SILENT.checked_mul(LOOKS + 1).is_some());
+const _: () = assert!(LOOKS <= SILENCE / SILENT);
 
 impl Signs {
     #[inline]
@@ -68,15 +72,15 @@ impl Signs {
     }
 
     const fn silent(self) -> u8 {
-        self.0 / SILENT
+        (self.0 & SILENCE) / SILENT
     }
 
     /// One more look, at a peer that something is waited for or not. The time begins with the first look at one that is.
     const fn look(&mut self, awaited: bool) {
         if !awaited {
-            self.0 = (self.0 | HEARD) & (SILENT - 1);
+            self.0 = (self.0 | HEARD) & !SILENCE;
         } else if self.has(HEARD) {
-            self.0 &= !HEARD & (SILENT - 1);
+            self.0 &= !(HEARD | SILENCE);
         } else if self.silent() < LOOKS {
             self.0 = self.0.wrapping_add(SILENT);
         }
@@ -188,11 +192,16 @@ impl<R: Rails> Pml<'_, R> {
         let wanted = peer.signs.has(AWAITED) || (anyone && peer.frame_out != 0) || !self.drained(index);
         let awaited = peer.links != 0 && wanted;
         let met = peer.frame_out != 0;
-        let mut question = wire::Credit::new();
-        question.common.flags = wire::FLAG_MARK;
-        // Where nothing could ever leave, the connection is still being made; where it could and cannot now, nothing is taken.
-        let asked = awaited && (self.tell_by_all(index, question) || met);
+        let told = awaited && self.tell_by_all(index, question());
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        peer.signs.clear(TO_ASK);
+        // Where nothing could ever leave, the connection is still being made; where it could and cannot now, nothing is taken, or
+        // others have the room just now: the question is tried again until the next look.
+        let asked = told || (awaited && met);
+        let again = asked && !told;
+        if again {
+            peer.signs.set(TO_ASK);
+        }
         // The quick way leaves no other mark. Of 256 messages exactly between two looks nothing is seen, four times in a row.
         let next_in = peer.next_in as u8;
         if core::mem::replace(&mut peer.seen_in, next_in) != next_in {
@@ -201,6 +210,18 @@ impl<R: Rails> Pml<'_, R> {
         peer.signs.look(asked);
         if peer.signs.silent() >= LOOKS {
             self.lost(Peer(index), Lost::Stalled);
+        } else if again {
+            self.put_to_work(index);
+        }
+    }
+
+    /// Asks a peer for whom there was no room when it was looked.
+    pub(super) fn tell_question(&mut self, index: u32) {
+        if self.peers.get(index as usize).is_some_and(|peer| peer.signs.has(TO_ASK))
+            && self.tell_by_all(index, question())
+            && let Some(peer) = self.peers.get_mut(index as usize)
+        {
+            peer.signs.clear(TO_ASK);
         }
     }
 
@@ -237,6 +258,13 @@ impl<R: Rails> Pml<'_, R> {
             peer.signs.clear(TO_ANSWER);
         }
     }
+}
+
+/// Asks for a sign of life.
+const fn question() -> wire::Credit {
+    let mut question = wire::Credit::new();
+    question.common.flags = wire::FLAG_MARK;
+    question
 }
 
 /// Whether a request is not over before its peer has done something.

@@ -84,6 +84,31 @@ fn p7_a_peer_that_is_not_connected_yet_is_not_given_up() {
     assert!((11 * TIMEOUT..12 * TIMEOUT).contains(&lost), "{lost}");
 }
 
+/// A question that finds no room when it is looked leaves as soon as there is some: who is there answers it before the next look.
+#[test]
+fn p7_a_peer_that_answers_is_not_given_up_though_there_is_no_room_at_any_look() {
+    let rails = rails(2);
+    let script = rails[0].script.clone();
+    let mut engines = engines(rails);
+    // SAFETY: the memory is static.
+    let sent = unsafe { engines[0].isend(Peer(1), 1, 9, Mode::Standard, Span::of(b"we have met")) };
+    assert!(sent.is_ok());
+    wait_for(&mut engines[0], 1);
+    let mut looks = 0;
+    for now in (1..10 * TIMEOUT).step_by(TIMEOUT as usize / 64) {
+        let due = engines[0].poll_at().is_some_and(|due| due <= at(now));
+        looks += u32::from(due);
+        script.borrow_mut().always = due.then_some(Answer::Busy);
+        for _ in 0..8 {
+            for engine in &mut engines {
+                engine.progress(at(now));
+            }
+        }
+        assert!(!engines[0].is_lost(Peer(1)), "at {now}, after {looks} looks");
+    }
+    assert!(looks >= 36, "{looks}");
+}
+
 /// A rail with the ways of others.
 struct Odd {
     rail: loopback::Rail<'static>,
