@@ -172,10 +172,6 @@ fn mishaps(mut dice: Dice, only: Option<Single>) -> Setting {
         faults.missing.retain(|missing| missing.one != missing.other);
     }
     let stall = stalls_out.then(|| patience(&faults, &toggles, links));
-    if stall.is_some() {
-        // A question that finds no room is not asked again before the next look: four such moments in a row look like silence.
-        faults.busy = faults.busy.min(50);
-    }
     if let (Some(links), Some(stall)) = (links.as_mut(), stall) {
         // Who was never met is not given up as stalled.
         links.greetings = stall / links.dead_after + 1;
