@@ -33,7 +33,9 @@ impl Rail {
 
     /// A rank is known again, by what it says from now on.
     pub(crate) fn drop_last_words(&mut self, rank: u32) {
-        self.last_words.iter_mut().for_each(|word| drop(word.take_if(|word| word.rank == rank)));
+        for word in &mut self.last_words {
+            word.take_if(|word| word.rank == rank);
+        }
     }
 
     /// Something came of no session that there is, to this endpoint.

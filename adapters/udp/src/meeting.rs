@@ -19,21 +19,23 @@ pub(crate) struct Meeting {
     /// The other's challenge, if it has answered ours.
     answered: Option<Nonce>,
     keys: Keys,
-    /// What leaves is under this one.
-    session: Option<Session>,
+    /// What leaves is under the one at [`Self::at`]; beside it may be another one. Both places are there from the beginning, so that
+    /// nothing is allocated later on.
+    sessions: Box<[Option<Session>; 2]>,
+    at: usize,
     beside: Beside,
     /// This end wants another session than it has.
     renews: bool,
 }
 
 /// Another session under which is taken what comes.
-#[derive(Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Beside {
     None,
     /// A new one; the other end has not proved yet that it has it.
-    Coming(Box<Session>),
+    Coming,
     /// An old one, until something comes under the new one: what was sent before may still be on its way.
-    Going(Box<Session>),
+    Going,
 }
 
 /// Which of two sessions.
@@ -93,8 +95,9 @@ pub(crate) struct Heard {
 
 impl Meeting {
     /// `base` is who we are and who is meant; `next` was drawn at random.
-    pub(crate) const fn new(base: Hello, next: Nonce) -> Self {
-        Self { base, next, answered: None, keys: Keys::None, session: None, beside: Beside::None, renews: false }
+    pub(crate) fn new(base: Hello, next: Nonce) -> Self {
+        let sessions = Box::new([const { None }; 2]);
+        Self { base, next, answered: None, keys: Keys::None, sessions, at: 0, beside: Beside::None, renews: false }
     }
 
     /// Whether these are the first bytes of a hello of ours for the next session, which nobody knows who has not seen it.
@@ -102,41 +105,58 @@ impl Meeting {
         bytes.get(NONCE) == Some(&self.next)
     }
 
-    pub(crate) const fn session(&self) -> Option<&Session> {
-        self.session.as_ref()
+    #[inline]
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.places().0
     }
 
+    #[inline]
     pub(crate) fn session_mut(&mut self) -> Option<&mut Session> {
-        self.session.as_mut()
+        self.places_mut().0.as_mut()
     }
 
     /// The session beside the current one.
     fn beside(&self) -> Option<&Session> {
-        match &self.beside {
-            Beside::None => None,
-            Beside::Coming(session) | Beside::Going(session) => Some(session),
-        }
+        self.places().1
+    }
+
+    /// The session under which frames leave, and the one beside it.
+    #[inline]
+    fn places(&self) -> (Option<&Session>, Option<&Session>) {
+        let [one, other] = &*self.sessions;
+        let (one, other) = (one.as_ref(), other.as_ref());
+        if self.at == 0 { (one, other) } else { (other, one) }
+    }
+
+    #[inline]
+    fn places_mut(&mut self) -> (&mut Option<Session>, &mut Option<Session>) {
+        let [one, other] = &mut *self.sessions;
+        if self.at == 0 { (one, other) } else { (other, one) }
+    }
+
+    /// What was beside the current session is over.
+    fn drop_beside(&mut self) {
+        *self.places_mut().1 = None;
+        self.beside = Beside::None;
     }
 
     /// The sessions under which something may have come, the likelier one first.
     #[inline]
     pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = (Which, &mut Session)> {
-        let beside = match &mut self.beside {
-            Beside::None => None,
-            Beside::Coming(session) | Beside::Going(session) => Some((Which::Beside, &mut **session)),
-        };
-        self.session.as_mut().map(|session| (Which::Current, session)).into_iter().chain(beside)
+        let (current, beside) = self.places_mut();
+        let current = current.iter_mut().map(|session| (Which::Current, session));
+        current.chain(beside.iter_mut().map(|session| (Which::Beside, session)))
     }
 
     /// Something has come that was sent under this session: the other end has it, if it is the new one, and no longer uses the
     /// old one.
     #[inline]
     pub(crate) fn took(&mut self, which: Which) {
-        match (which, &self.beside) {
-            (Which::Current, Beside::Going(_)) => self.beside = Beside::None,
-            (Which::Beside, Beside::Coming(_)) => {
+        match (which, self.beside) {
+            (Which::Current, Beside::Going) => self.drop_beside(),
+            (Which::Beside, Beside::Coming) => {
                 self.promote();
-                self.beside = Beside::None;
+                self.drop_beside();
             }
             _ => {}
         }
@@ -145,17 +165,16 @@ impl Meeting {
     /// The other end has the new session: from now on it is used.
     #[cold]
     fn promote(&mut self) {
-        if let Beside::Coming(coming) = std::mem::replace(&mut self.beside, Beside::None) {
-            self.supersede(*coming);
+        if self.beside == Beside::Coming {
+            self.at ^= 1;
+            self.beside = if self.beside().is_some() { Beside::Going } else { Beside::None };
         }
     }
 
-    /// The other end has this session: from now on it is used, and the old one is for what was sent before.
-    fn supersede(&mut self, session: Session) {
-        self.beside = match self.session.replace(session) {
-            Some(old) => Beside::Going(Box::new(old)),
-            None => Beside::None,
-        };
+    /// There is another session, which the other end has not proved yet.
+    fn put_beside(&mut self, session: Session) {
+        *self.places_mut().1 = Some(session);
+        self.beside = Beside::Coming;
     }
 
     /// Wants another session than the one that there is. `false` where that is under way.
@@ -168,13 +187,15 @@ impl Meeting {
     /// Whether, with a session, there is something to [say](Self::call) until it is answered.
     #[inline]
     pub(crate) const fn is_unsettled(&self) -> bool {
-        self.renews || matches!(self.beside, Beside::Coming(_))
+        self.renews || matches!(self.beside, Beside::Coming)
     }
 
     /// Whether this end has asked for a session, so that it makes sense that somebody asks back. Otherwise it is the answer to
     /// an old hello of ours that others have sent again.
     fn has_asked(&self, echo: Nonce) -> bool {
-        self.session.is_none() || self.renews || matches!(&self.beside, Beside::Coming(coming) if coming.own == echo)
+        let (current, beside) = self.places();
+        let coming = beside.filter(|_| self.beside == Beside::Coming);
+        current.is_none() || self.renews || coming.is_some_and(|coming| coming.own == echo)
     }
 
     /// Our own hello, all but stage, nonce and echo.
@@ -192,7 +213,7 @@ impl Meeting {
 
     /// What to say where nothing was heard for a while.
     pub(crate) fn call(&mut self, key: &JobKey) -> Hello {
-        if let Beside::Coming(coming) = &self.beside {
+        if let Some(coming) = self.beside().filter(|_| self.beside == Beside::Coming) {
             return coming.hello(Stage::Knows, &self.base);
         }
         match self.answered {
@@ -251,21 +272,21 @@ impl Meeting {
     pub(crate) fn hear(&mut self, hello: &Hello, fresh: Nonce, key: &JobKey) -> Heard {
         let answer = |answer: Hello| Heard { answer: (hello.stage < Stage::Up).then_some(answer), established: false };
         let is_of = |session: &Session| (session.own, session.theirs) == (hello.echo, hello.nonce);
-        if let Some(session) = self.session.as_ref().filter(|session| is_of(session)) {
+        if let Some(session) = self.session().filter(|session| is_of(session)) {
             return answer(session.hello(Stage::Up, &self.base)); // ours to it was lost
         }
         if let Some(session) = self.beside().filter(|session| is_of(session)) {
             let up = session.hello(Stage::Up, &self.base);
-            return match (&self.beside, hello.stage) {
-                (Beside::Coming(_), Stage::Up) => {
+            return match (self.beside, hello.stage) {
+                (Beside::Coming, Stage::Up) => {
                     self.promote();
                     Heard::default()
                 }
-                (Beside::Coming(_), _) => answer(up),
+                (Beside::Coming, _) => answer(up),
                 _ => Heard::default(), // an old one
             };
         }
-        let is_used = self.session.iter().chain(self.beside()).any(|session| session.theirs == hello.nonce);
+        let is_used = self.session().into_iter().chain(self.beside()).any(|session| session.theirs == hello.nonce);
         if hello.echo != self.next {
             // Perhaps an old one: whoever says it must answer our challenge first. Who has answered a challenge goes on with
             // that one, so a call that is older than a session is not worth an answer.
@@ -295,10 +316,10 @@ impl Meeting {
         let session = Session { own, theirs: hello.nonce, index: hello.index, out, into, sealed, keys };
         let said = session.hello(Stage::Up, &self.base);
         self.renews = false;
-        if hello.stage == Stage::Up || self.session.is_none() {
-            self.supersede(session);
-        } else {
-            self.beside = Beside::Coming(Box::new(session));
+        let proved = hello.stage == Stage::Up || self.session().is_none();
+        self.put_beside(session);
+        if proved {
+            self.promote(); // the old one is for what was sent before
         }
         Heard { established: true, ..answer(said) }
     }
@@ -364,7 +385,7 @@ mod tests {
     fn takes(from: &Meeting, to: &Meeting) -> bool {
         let Some(session) = from.session() else { return false };
         let is_of = |to: &Session| (session.own, session.theirs) == (to.theirs, to.own);
-        to.session.iter().chain(to.beside()).any(is_of)
+        to.session().into_iter().chain(to.beside()).any(is_of)
     }
 
     /// Each hello of a renewal may be lost: both ends take what the other sends all the time.

@@ -119,8 +119,11 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
             3 => mtl.del_peer(Peer(any(0))),
             4 => {
                 let group = if any(true) { Group::World { size: any(0) } } else { Group::Table(any(&[])) };
-                let made =
-                    if any(true) { mtl.add_comm(any(0), group, any(0)) } else { mtl.add_lasting_comm(any(0), group, any(0)) };
+                let made = if any(true) {
+                    mtl.add_comm(any(0), group, any(0))
+                } else {
+                    mtl.add_lasting_comm(any(0), group, any(0))
+                };
                 match made {
                     Ok(new) => comm = new,
                     Err(error) => say(error),
