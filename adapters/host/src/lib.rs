@@ -26,7 +26,8 @@
 //! | all together | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`split`](Communicator::split) |
 //!
 //! Memory in flight cannot be freed or changed by safe code: blocking calls borrow it, a scope waits for all that began in
-//! it, and other operations own it. Blocking sends and receives, and those of a scope, allocate nothing.
+//! it, and other operations own it. Blocking sends and receives, and those of a scope, allocate nothing;
+//! only where more threads than ever before wait for each other's calls is the process's one table of such threads made larger.
 //!
 //! A [`World`] is a context: an engine and rails of its own, for one thread. A process may have
 //! [several](Builder::contexts), one for each thread, which share nothing that a message passes; or its threads take part as
