@@ -216,6 +216,7 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
         gone: BTreeSet::new(),
         apart: BTreeSet::new(),
         calm_at,
+        boundaries: vec![],
         calm: false,
         mishaps,
         meetings: vec![],
@@ -233,6 +234,7 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
     for (one, other) in (0..nodes).flat_map(|one| (0..nodes).map(move |other| (one, other))) {
         job.introduce(one, other)?;
     }
+    job.boundaries = job.net.boundaries();
     job.run()?;
     job.judge()
 }
@@ -249,7 +251,7 @@ pub(super) struct Job<'m> {
     pub config: Config,
     pub links: Option<Links>,
     pub planted: Option<Planted>,
-    pace: u64,
+    pub pace: u64,
     pub scratch: Vec<u8>,
     /// Those that are to come.
     pub deaths: Vec<Death>,
@@ -268,6 +270,8 @@ pub(super) struct Job<'m> {
     /// Those that are cut off, the lower one first: they do not meet again.
     pub apart: BTreeSet<(u32, u32)>,
     pub calm_at: Option<u64>,
+    /// When faults that go by the clock begin and end, the next one last.
+    pub boundaries: Vec<u64>,
     /// All faults have stopped.
     pub calm: bool,
     /// Requests may end with the failure of a node.
@@ -338,7 +342,7 @@ impl<'m> Job<'m> {
     fn run(&mut self) -> Result<(), Trouble> {
         let (mut idle, mut quiet, mut still, mut tries) = (0u32, 0u32, 0u32, 0u32);
         let (mut work, mut since, mut known_at, mut worked_in) = (0, 0, 0, 0);
-        let mut deaths = self.deaths.len();
+        let (mut deaths, mut done, mut moved) = (self.deaths.len(), false, true);
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
         let mut round = 0u64;
         loop {
@@ -348,23 +352,29 @@ impl<'m> Job<'m> {
             }
             let frames = self.net.counts().frames;
             let mut active = self.happen()?;
+            self.wake_one_in_vain();
+            moved |= active;
             for node in order.iter().copied() {
-                let still = self.now < self.nodes[node].away_until || self.net.rests_until(node as u32).is_some();
-                if self.nodes[node].alive && !still {
+                if self.is_due(node) {
+                    moved = true;
                     active |= self.turn(node)?;
                 }
             }
             active |= self.links.is_none() && self.net.counts().frames != frames;
-            let done = self.nodes.iter().all(Node::done);
-            let frames_left = done && self.frames_left();
-            if done && !active && !frames_left {
+            let before = work;
+            if std::mem::take(&mut moved) {
+                (work, done) = (self.work(), self.nodes.iter().all(Node::done));
+            }
+            if done && !active && !self.frames_left() {
                 quiet += 1;
-                if quiet > 50 && !(self.mishaps && self.take_all()) {
-                    return Ok(());
+                if quiet > 50 {
+                    moved = self.mishaps && self.take_all();
+                    if !moved {
+                        return Ok(());
+                    }
                 }
             }
             idle = if active { 0 } else { idle + 1 };
-            let before = std::mem::replace(&mut work, self.work());
             still += 1;
             if work != before {
                 (self.worked_at, worked_in) = (self.now, round);
@@ -386,6 +396,7 @@ impl<'m> Job<'m> {
             if waited && (self.mishaps || self.links.is_some()) {
                 if self.mishaps {
                     self.recover(tries)?;
+                    moved = true;
                 }
                 (idle, since, tries) = (0, self.now, tries + 1);
             }
@@ -424,30 +435,9 @@ impl<'m> Job<'m> {
         self.ended + self.nodes.iter().map(|node| of(node) + node.next as u64).sum::<u64>()
     }
 
-    /// Moves the clock: a little after activity, else to whatever comes next, else ever faster.
-    fn pass_time(&mut self, active: bool, idle: u32, still: u32) {
-        let step =
-            if active { (1 + self.dice.below(self.pace)) << (still / 600).min(3) } else { 100 << (idle / 100).min(16) };
-        let away = self.nodes.iter().map(|node| node.away_until).filter(|until| *until > self.now).min();
-        let arrival = self.net.next_at().filter(|at| *at > self.now);
-        let step = step.max(self.links.filter(|_| still > 600).map_or(0, |links| links.dead_after / 2000));
-        // Or a look would follow the other before anything could be answered.
-        let step = step.min(self.stall.map_or(u64::MAX, |stall| stall / 64));
-        let timed = self.links.is_some() || self.stall.is_some();
-        let timers = self.nodes.iter_mut().filter(|node| node.alive && timed);
-        let timer = timers.filter_map(|node| node.engine.pml().poll_at()).map(Instant::as_nanos);
-        // One that is overdue, since a rail has no room for what is to be done, comes up a little later.
-        let timer = timer.map(|at| if at > self.now { at } else { self.now + step }).min();
-        let next = [away, arrival, timer, self.next_mishap()].into_iter().flatten().min();
-        self.now = match next {
-            Some(next) if !active && (idle < 50 || timed) => next,
-            _ => self.now + step,
-        };
-    }
-
     /// One node: some steps of its program, progress, and what has come to an end. Whether anything happened.
     fn turn(&mut self, at: usize) -> Result<bool, Trouble> {
-        let mut active = false;
+        let (mut active, mut waits) = (false, false);
         for _ in 0..self.dice.below(6) {
             if self.dies(at) {
                 return Ok(true);
@@ -455,6 +445,10 @@ impl<'m> Job<'m> {
             match self.step(at)? {
                 Went::On => active = true,
                 Went::Nowhere => break,
+                Went::Waits => {
+                    waits = true;
+                    break;
+                }
             }
             if self.now < self.nodes[at].away_until {
                 return Ok(true);
@@ -470,9 +464,9 @@ impl<'m> Job<'m> {
         if let Some(node) = self.net.trespassed() {
             return Err(Trouble::Trespassed(node));
         }
-        let (_, faults) = transitions(self.nodes[at].engine.counters());
         let excused = |what: &str| self.mishaps && what == "lost";
-        if let Some((what, count)) = faults.into_iter().find(|(what, count)| *count != 0 && !excused(what)) {
+        let mut faults = faults(self.nodes[at].engine.counters()).into_iter();
+        if let Some((what, count)) = faults.find(|(what, count)| *count != 0 && !excused(what)) {
             return Err(Trouble::Miscounted(at as u32, what, count));
         }
         if self.dies(at) {
@@ -483,6 +477,10 @@ impl<'m> Job<'m> {
             return Ok(true);
         }
         active |= self.complete(at)?;
+        match active {
+            true => self.nodes[at].idle_since = self.now,
+            false => self.sleep(at, waits),
+        }
         Ok(active)
     }
 
@@ -503,8 +501,7 @@ impl<'m> Job<'m> {
                 let (node, before, after) = (node.me, u64::from(*before), u64::from(after));
                 self.history.note(Record::Level { node, what, before, after });
             }
-            let (done, _) = transitions(node.engine.counters());
-            add(&mut report.transitions, &done);
+            add(&mut report.transitions, &transitions(node.engine.counters()));
             add(&mut report.transitions, &node.engine.rails().counters());
         }
         for node in std::mem::take(&mut self.nodes) {
@@ -545,16 +542,20 @@ impl<'m> Job<'m> {
 /// A count with its name.
 pub(super) type Named = (&'static str, u64);
 
-/// What an engine did, and what it must not have met.
-pub(super) fn transitions(counters: &Counters) -> ([Named; 24], [Named; 5]) {
-    macro_rules! named {
-        ($($name:ident)*) => { [$((stringify!($name), counters.$name)),*] };
-    }
-    let done = named!(eager_sent rendezvous_sent fragments_sent fragments_received acks_sent finishes_sent credits_sent
+macro_rules! named {
+    ($counters:ident: $($name:ident)*) => { [$((stringify!($name), $counters.$name)),*] };
+}
+
+/// What an engine did.
+pub(super) fn transitions(counters: &Counters) -> [Named; 24] {
+    named!(counters: eager_sent rendezvous_sent fragments_sent fragments_received acks_sent finishes_sent credits_sent
         notices_sent asks_sent answers_sent nothings_sent rejects_sent rejects_received expected unexpected parked busy lent
-        fetched unfetched links_down links_up frames_moved doubles);
-    let faults = named!(malformed stale trespasses foreign lost);
-    (done, faults)
+        fetched unfetched links_down links_up frames_moved doubles)
+}
+
+/// What it must not have met.
+fn faults(counters: &Counters) -> [Named; 5] {
+    named!(counters: malformed stale trespasses foreign lost)
 }
 
 /// Adds up counts by name.

@@ -36,6 +36,7 @@ impl Job<'_> {
             self.net.calm();
             self.deaths.clear();
             self.toggles.clear();
+            self.boundaries = self.net.boundaries();
             self.off.iter_mut().for_each(|off| off.2 = now);
             self.severed.retain(|severed| severed.2 <= now);
         }
@@ -48,6 +49,10 @@ impl Job<'_> {
         self.net.advance(now);
         let mut active = !due.is_empty();
         active |= self.enable_rails()?;
+        if self.boundaries.pop_if(|at| *at <= now).is_some() {
+            while self.boundaries.pop_if(|at| *at <= now).is_some() {}
+            self.see_who_rests();
+        }
         self.keep_vigil()?;
         for node in 0..self.nodes.len() {
             if self.nodes[node].back_at.is_some_and(|at| at <= now) {
@@ -62,6 +67,9 @@ impl Job<'_> {
                 self.meet(node, peer)?;
             }
         }
+        if active {
+            self.wake_all();
+        }
         Ok(active)
     }
 
@@ -70,8 +78,6 @@ impl Job<'_> {
         let severed = self.severed.iter().map(|severed| severed.2);
         let back = self.nodes.iter().filter_map(|node| node.back_at);
         let meetings = self.meetings.iter().map(|meeting| meeting.at);
-        let windows = self.net.boundaries();
-        let calm = self.calm_at;
         let off = self.off.iter().map(|off| off.2);
         let vigils = self.vigils.iter().filter_map(Vigil::due);
         severed
@@ -79,8 +85,8 @@ impl Job<'_> {
             .chain(vigils)
             .chain(back)
             .chain(meetings)
-            .chain(windows)
-            .chain(calm)
+            .chain(self.boundaries.last().copied())
+            .chain(self.calm_at)
             .filter(|at| *at > self.now && *at != FOR_EVER)
             .min()
     }
@@ -139,8 +145,7 @@ impl Job<'_> {
         self.history.note(Record::Died(at as u32));
         self.died.insert(at as u32);
         self.gone.retain(|gone| gone.0 != at as u32);
-        let (done, _) = transitions(node.engine.counters());
-        add(&mut self.transitions, &done);
+        add(&mut self.transitions, &transitions(node.engine.counters()));
         add(&mut self.transitions, &node.engine.rails().counters());
         node.alive = false;
         node.back_at = back_after.map(|after| self.now + after);
@@ -158,6 +163,7 @@ impl Job<'_> {
         let mut node = self.node(me, rails, self.nodes[me as usize].next)?;
         node.away_until = self.now;
         self.nodes[me as usize] = node;
+        self.see_who_rests();
         for other in 0..self.nodes.len() as u32 {
             let apart = self.apart.contains(&(me.min(other), me.max(other)));
             if apart {
@@ -231,6 +237,7 @@ impl Job<'_> {
 
     /// Takes all messages that are there. Whether there was any.
     pub fn take_all(&mut self) -> bool {
+        self.wake_all();
         let mut any = false;
         for at in (0..self.nodes.len()).filter(|at| self.nodes[*at].alive).collect::<Vec<_>>() {
             for receive in self.anything(at) {

@@ -1,6 +1,7 @@
 //! Whole jobs of the real engine in one thread and in virtual time, over rails that misbehave by seed.
 
 pub mod checker;
+mod clock;
 pub mod faults;
 pub mod goodput;
 pub mod history;

@@ -52,6 +52,8 @@ pub(super) struct State {
     disabled: Vec<bool>,
     /// Frames that such a rail was given, and of which node.
     pub trespassed: Option<u32>,
+    /// When each node is to be called, if it sleeps: for its engine, or since something is there.
+    wakes_at: Vec<u64>,
     /// Whether to print what happens: `TOWLINE_TRACE`.
     trace: bool,
 }
@@ -190,6 +192,7 @@ impl Net {
             lives_known: HashMap::new(),
             disabled: vec![false; ends],
             trespassed: None,
+            wakes_at: vec![0; nodes as usize],
             trace: std::env::var_os("TOWLINE_TRACE").is_some(),
         })))
     }
@@ -215,6 +218,16 @@ impl Net {
         let state = self.0.borrow();
         let keep = |at: usize| state.makes[at % state.makes.len()].frames_kept;
         state.ends.iter().enumerate().filter_map(|(at, end)| end.next_at(keep(at))).min()
+    }
+
+    /// When a node that sleeps is to be called.
+    pub fn wakes_at(&self, node: u32) -> u64 {
+        self.0.borrow().wakes_at[node as usize]
+    }
+
+    /// A node sleeps until then, if nothing comes earlier.
+    pub fn set_wakes_at(&self, node: u32, at: u64) {
+        self.0.borrow_mut().wakes_at[node as usize] = at;
     }
 
     /// Frames that are under way or held.
@@ -245,7 +258,7 @@ impl Net {
         state.ahead.clear();
     }
 
-    /// When faults that go by the clock begin and end.
+    /// When faults that go by the clock begin and end, the next one last.
     pub fn boundaries(&self) -> Vec<u64> {
         let state = self.0.borrow();
         let faults = &state.faults;
@@ -254,7 +267,9 @@ impl Net {
         let windows = windows.chain(faults.outages.iter().map(|outage| outage.window));
         let windows = windows.chain(faults.half.iter().map(|half| half.1));
         let windows = windows.chain(faults.rests.iter().map(|rest| rest.1));
-        windows.flat_map(|window| [window.0, window.1]).collect()
+        let mut all: Vec<u64> = windows.flat_map(|window| [window.0, window.1]).collect();
+        all.sort_by(|one, other| other.cmp(one));
+        all
     }
 
     /// A node dies, perhaps with its host. To be called before its memory goes; its rails must not be used any more.
@@ -656,8 +671,8 @@ impl State {
             return self.tell_lost(from, to, rail);
         }
         self.counts.rumours += 1;
-        let (id, age, when) = (self.id(), self.end(from, rail).ages[to as usize], self.now + self.dice.length(50_000));
-        self.end(from, rail).events.push(Reverse((when, id, Later::Rumour { node: to, age })));
+        let (age, when) = (self.end(from, rail).ages[to as usize], self.now + self.dice.length(50_000));
+        self.report_at(when, from, rail, Later::Rumour { node: to, age });
     }
 
     /// Whether what a host says of itself, or of a process of its own, arrives now.
@@ -749,6 +764,19 @@ impl State {
         packet.body_at = arrival + wait;
         let id = packet.id;
         self.end(to, rail).inbox.push(Reverse((arrival, id, at)));
+        self.wake_at(arrival, to);
+    }
+
+    /// An end will report that.
+    pub fn report_at(&mut self, when: u64, node: u32, rail: u32, what: Later) {
+        let id = self.id();
+        self.end(node, rail).events.push(Reverse((when, id, what)));
+        self.wake_at(when, node);
+    }
+
+    fn wake_at(&mut self, when: u64, node: u32) {
+        let wakes_at = &mut self.wakes_at[node as usize];
+        *wakes_at = when.min(*wakes_at);
     }
 
     /// Reads a body that was left in place, and reports that to its sender a while later.
@@ -762,8 +790,8 @@ impl State {
         // memory does not overlap it.
         unsafe { body.pack(packet.bytes[header..].as_mut_ptr(), body.len() as usize) };
         let when = self.now + self.dice.length(20_000);
-        let (id, age) = (self.id(), self.end(from, rail).ages[to as usize]);
-        self.end(from, rail).events.push(Reverse((when, id, Later::Sent { node: to, age, cookie: cookie.0 })));
+        let age = self.end(from, rail).ages[to as usize];
+        self.report_at(when, from, rail, Later::Sent { node: to, age, cookie: cookie.0 });
     }
 
     /// Forgets a packet and frees its room.
@@ -838,12 +866,12 @@ impl State {
     }
 
     fn tell_lost_at(&mut self, when: u64, at: u32, of: u32, rail: u32) {
-        let (id, age) = (self.id(), self.end(at, rail).ages[of as usize]);
+        let age = self.end(at, rail).ages[of as usize];
         if self.end(at, rail).names[of as usize].is_some() {
             if self.trace {
                 println!("{:>9} node {at}: rail {rail} will lose {of} at {when}", self.now);
             }
-            self.end(at, rail).events.push(Reverse((when, id, Later::Lost { node: of, age })));
+            self.report_at(when, at, rail, Later::Lost { node: of, age });
         }
     }
 

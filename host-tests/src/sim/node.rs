@@ -53,6 +53,13 @@ pub(super) struct Node<'m> {
     pub ops: Vec<Op>,
     pub taken: Vec<Taken>,
     pub away_until: u64,
+    /// It stands still.
+    pub rests_until: u64,
+    /// It does nothing until it is woken.
+    pub sleeps: bool,
+    /// Since when nothing has come, and nothing has left beyond what had left by then.
+    pub idle_since: u64,
+    pub had_left: u64,
     /// Sends that are over, with their memory: nobody may look at it any more.
     pub old: Vec<Room>,
     /// Receives that are over: number, room and bytes delivered.
@@ -96,6 +103,10 @@ impl<'m> Node<'m> {
             ops: vec![],
             taken: vec![],
             away_until: 0,
+            rests_until: 0,
+            sleeps: false,
+            idle_since: 0,
+            had_left: 0,
             old: vec![],
             rooms: vec![],
             before: [0; 3],
@@ -142,6 +153,17 @@ impl<'m> Node<'m> {
     pub fn extra(&self) -> usize {
         let extra = |op: &&Op| matches!(op.kind, Kind::Recv { planned: UNPLANNED, .. });
         self.ops.iter().filter(extra).count()
+    }
+
+    /// Until when it takes no turn, whatever comes: it stands still, or computes, or is dead.
+    pub fn waits_until(&self) -> u64 {
+        if self.alive { self.away_until.max(self.rests_until) } else { u64::MAX }
+    }
+
+    /// Frames of messages that have left so far.
+    pub fn left(&self) -> u64 {
+        let counters = self.engine.counters();
+        counters.eager_sent + counters.rendezvous_sent + counters.fragments_sent + counters.frames_moved
     }
 
     pub fn done(&self) -> bool {

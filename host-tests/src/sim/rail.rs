@@ -477,7 +477,7 @@ impl Rail for SimRail {
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
         let mut state = self.net.0.borrow_mut();
         let Some(packet) = state.find(frame.0).filter(|packet| packet.held) else { return Delivery::Done };
-        let (at, id, body_at) = (frame.0 as u32, packet.id, packet.body_at);
+        let (at, body_at) = (frame.0 as u32, packet.body_at);
         let body = packet.bytes.get(skip..).unwrap_or(&[]);
         if body_at <= state.now {
             // SAFETY: the caller vouches for the sink, which cannot be in the packet's own memory.
@@ -494,7 +494,7 @@ impl Rail for SimRail {
         packet.held = false;
         let end = state.end(self.node, self.rail);
         end.held -= 1;
-        end.events.push(Reverse((body_at, id, Later::Delivered(at))));
+        state.report_at(body_at, self.node, self.rail, Later::Delivered(at));
         Delivery::Pending
     }
 

@@ -31,10 +31,11 @@ impl Vigil {
 }
 
 impl Job<'_> {
-    /// Looks who begins to stand still, and whether others wait for no longer than they should.
-    pub fn keep_vigil(&mut self) -> Result<(), Trouble> {
+    /// Looks who begins to stand still, and who goes on.
+    pub fn see_who_rests(&mut self) {
         for node in 0..self.nodes.len() as u32 {
             let until = self.net.rests_until(node).filter(|_| self.nodes[node as usize].alive);
+            self.nodes[node as usize].rests_until = until.unwrap_or(0);
             let known = self.vigils.iter().any(|vigil| vigil.node == node);
             match until {
                 Some(until) if !known => self.begin_vigil(node, until),
@@ -42,6 +43,10 @@ impl Job<'_> {
                 Some(_) => {}
             }
         }
+    }
+
+    /// Looks whether those that wait for who stands still do so for no longer than they should.
+    pub fn keep_vigil(&mut self) -> Result<(), Trouble> {
         for at in 0..self.vigils.len() {
             if self.vigils[at].due.take_if(|due| *due <= self.now).is_some() {
                 self.look_at_waiting(at)?;

@@ -14,7 +14,10 @@ use crate::dice::patterned;
 #[derive(PartialEq, Eq)]
 pub(super) enum Went {
     On,
+    /// It is to be tried again and again: nobody tells when there is room, or another node has come so far.
     Nowhere,
+    /// Its engine will tell.
+    Waits,
 }
 
 /// What is received for no step of the plan: it is not begun again.
@@ -24,13 +27,13 @@ impl Job<'_> {
     pub(super) fn step(&mut self, at: usize) -> Result<Went, Trouble> {
         let plan = self.plan;
         let node = &mut self.nodes[at];
-        let Some(step) = node.program.get(node.next) else { return Ok(Went::Nowhere) };
+        let Some(step) = node.program.get(node.next) else { return Ok(Went::Waits) };
         // A message that was taken needs a request soon: it is not for another to use up.
         let extra = if self.mishaps { node.extra() } else { 0 };
         if node.ops.len() + node.taken.len() - extra >= self.window
             && matches!(step, Step::Send(..) | Step::Recv(..) | Step::Vain(_) | Step::Probe(_) | Step::Take(_))
         {
-            return Ok(Went::Nowhere);
+            return Ok(Went::Waits);
         }
         let went = match step {
             Step::Send(message, after) => {
@@ -70,7 +73,7 @@ impl Job<'_> {
             }
             Step::Leave(comm) => {
                 if !node.ops.is_empty() || !node.taken.is_empty() {
-                    return Ok(Went::Nowhere);
+                    return Ok(Went::Waits);
                 }
                 self.net.trace(at as u32, || format!("deletes communicator {comm}"));
                 let left = node.comms[*comm as usize].take().expect("joined before");
@@ -172,7 +175,7 @@ impl Job<'_> {
         let node = &mut self.nodes[at];
         let comm = node.comm(receive.comm);
         let (source, tag) = (source_of(self.plan, &receive), tag_of(&receive));
-        let Some(found) = node.engine.iprobe(comm, source, tag) else { return Ok(Went::Nowhere) };
+        let Some(found) = node.engine.iprobe(comm, source, tag) else { return Ok(Went::Waits) };
         let exact = Receive { source: Some(found.peer.0), tag: Some(found.tag), ..receive };
         self.recv(at, exact, planned, None, Some(found))
     }
@@ -186,7 +189,7 @@ impl Job<'_> {
         let node = &mut self.nodes[at];
         let comm = node.comm(receive.comm);
         let (source, tag) = (source_of(self.plan, &receive), tag_of(&receive));
-        let Ok(Some((message, found))) = node.engine.improbe(comm, source, tag) else { return Went::Nowhere };
+        let Ok(Some((message, found))) = node.engine.improbe(comm, source, tag) else { return Went::Waits };
         if planned == UNPLANNED {
             receive.room = found.len;
         }
@@ -234,8 +237,12 @@ impl Job<'_> {
     /// Ends what is over, and cancels what is to be cancelled.
     pub(super) fn complete(&mut self, at: usize) -> Result<bool, Trouble> {
         let mut any = false;
-        for mut op in std::mem::take(&mut self.nodes[at].ops) {
-            let engine = &mut self.nodes[at].engine;
+        // Those that are begun meanwhile have their turn later.
+        let (mut place, mut left) = (0, self.nodes[at].ops.len());
+        while left > 0 {
+            left -= 1;
+            let node = &mut self.nodes[at];
+            let op = &mut node.ops[place];
             if let Kind::Recv { cancel, .. } = &mut op.kind
                 && let Some(wait) = cancel.take()
             {
@@ -243,15 +250,17 @@ impl Job<'_> {
                 if wait > 0 {
                     *cancel = Some(wait - 1);
                 } else {
-                    engine.cancel(op.request);
+                    node.engine.cancel(op.request);
                 }
             }
-            match (engine.test(op.request), op.kind) {
-                (None, _) => {
-                    self.nodes[at].ops.push(op);
-                    continue;
-                }
-                (Some(outcome), Kind::Send { .. }) => {
+            let Some(outcome) = node.engine.test(op.request) else {
+                place += 1;
+                continue;
+            };
+            any = true;
+            let op = node.ops.remove(place);
+            match op.kind {
+                Kind::Send { .. } => {
                     if self.planted == Some(Planted::Leaked) {
                         let receive = Receive { at: at as u32, comm: 0, source: None, tag: Some(NEVER), room: 0 };
                         let comm = self.nodes[at].comm(receive.comm);
@@ -264,14 +273,13 @@ impl Job<'_> {
                     }
                     self.end_send(at, op, outcome);
                 }
-                (Some(outcome), Kind::Recv { receive, planned, found, .. }) => {
+                Kind::Recv { receive, planned, found, .. } => {
                     let cancelled = self.end_receive(at, op, outcome, receive, found)?;
                     if cancelled && planned != UNPLANNED && self.recv(at, receive, planned, None, None)? != Went::On {
                         return Err(Trouble::Refused(at as u32, "a cancelled receive did not free its request".into()));
                     }
                 }
             }
-            any = true;
         }
         Ok(any)
     }
