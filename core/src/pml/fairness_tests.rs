@@ -3,62 +3,52 @@
 use std::vec;
 use std::vec::Vec;
 
-use super::tests::{WIDE, bytes, engines, from, pending, recv, send};
+use super::tests::{Engine, WIDE, bytes, engines, from, memory, over, pending, recv, send, step};
 use super::*;
-use crate::arena::Arena;
-use crate::btl::testing::{Answer, Scripted, rails};
-use crate::btl::{Peer, Rail};
+use crate::btl::Peer;
+use crate::btl::testing::{Answer, rails};
 use crate::convertor::Span;
 use crate::time::Instant;
+
+/// Two engines of which the first one streams a message of so many bytes to the other, by all slots of the rail; its request, and
+/// that of the receive.
+fn stream(config: Config, len: usize) -> (Vec<Engine>, Request, Request) {
+    let mut engines = engines(2, config, 8, 512);
+    let whole = recv(&mut engines[1], from(0, 1), memory(len));
+    let sending = pending(send(&mut engines[0], 1, 1, Mode::Standard, memory(len)));
+    while engines[0].counters().fragments_sent == 0 {
+        step(&mut engines);
+    }
+    engines[0].progress(Instant::ZERO); // which takes the slot that is free
+    (engines, sending, whole)
+}
 
 /// A short message that came when the rail was full, while a long one streams by it and takes each slot that comes free.
 #[test]
 fn p13_p27_what_is_held_back_does_not_wait_for_a_stream() {
-    let mut engines = engines(2, WIDE, 8, 512);
-    let (long, short) = (bytes(400_000, 1), bytes(16, 2));
-    let (mut into, mut small) = (vec![0; long.len()], [0; 16]);
-    let whole = recv(&mut engines[1], from(0, 1), &mut into);
-    let sending = pending(send(&mut engines[0], 1, 1, Mode::Standard, &long));
-    while engines[0].counters().fragments_sent == 0 {
-        engines.iter_mut().for_each(|engine| {
-            engine.progress(Instant::ZERO);
-        });
-    }
-    engines[0].progress(Instant::ZERO); // which takes the slot that is free
+    let (mut engines, sending, whole) = stream(WIDE, 400_000);
+    let (short, mut small) = (bytes(16, 2), [0; 16]);
     let other = recv(&mut engines[1], from(0, 2), &mut small);
     let _ = pending(send(&mut engines[0], 1, 2, Mode::Standard, &short));
-    let step = (0..100).find(|_| {
-        engines.iter_mut().for_each(|engine| {
-            engine.progress(Instant::ZERO);
-        });
+    let came = (0..100).find(|_| {
+        step(&mut engines);
         engines[1].test(other).is_some()
     });
-    assert!(step.is_some_and(|step| step < 20), "{step:?}");
+    assert!(came.is_some_and(|step| step < 20), "{came:?}");
     assert_eq!((engines[0].test(sending), engines[1].test(whole)), (None, None), "the stream was over before");
 }
 
 /// The other way round: many messages are held back for want of room, and the stream has its turns.
 #[test]
 fn p13_a_stream_does_not_wait_for_what_is_held_back() {
-    let mut engines = engines(2, Config { unexpected: 1024, units: 1024, ..WIDE }, 8, 512);
-    let (long, short) = (bytes(40_000, 1), bytes(16, 2));
-    let (mut into, mut small) = (vec![0; long.len()], [0; 16]);
-    let whole = recv(&mut engines[1], from(0, 1), &mut into);
-    let _ = pending(send(&mut engines[0], 1, 1, Mode::Standard, &long));
-    while engines[0].counters().fragments_sent == 0 {
-        engines.iter_mut().for_each(|engine| {
-            engine.progress(Instant::ZERO);
-        });
-    }
-    engines[0].progress(Instant::ZERO);
+    let (mut engines, _, whole) = stream(Config { unexpected: 1024, units: 1024, ..WIDE }, 40_000);
+    let (short, mut small) = (bytes(16, 2), [0; 16]);
     let held: Vec<_> = (0..200).map(|_| pending(send(&mut engines[0], 1, 2, Mode::Standard, &short))).collect();
     for _ in 0..200 {
         let _ = recv(&mut engines[1], from(0, 2), &mut small);
     }
     for _ in 0..2000 {
-        engines.iter_mut().for_each(|engine| {
-            engine.progress(Instant::ZERO);
-        });
+        step(&mut engines);
         if engines[1].test(whole).is_some() {
             break;
         }
@@ -66,28 +56,10 @@ fn p13_a_stream_does_not_wait_for_what_is_held_back() {
     assert_eq!(engines[0].test(*held.last().unwrap()), None, "the stream came after all that was held back");
 }
 
-/// Engines that know each other, over rails that tests hold.
-fn scripted(count: u32, config: Config) -> Vec<Pml<'static, [Scripted; 1]>> {
-    let mut engines: Vec<_> = rails(count)
-        .into_iter()
-        .map(|rail| {
-            let block = vec![0u8; config.bytes(&[rail.attributes()])].leak();
-            Pml::new(config, &mut Arena::new(block), [rail]).unwrap()
-        })
-        .collect();
-    let params: Vec<_> = engines.iter().map(Pml::params).collect();
-    for engine in &mut engines {
-        for (peer, params) in (0..).zip(&params) {
-            engine.add_peer(Peer(peer), params, |_, rail| rail.add_peer(Peer(peer), &peer.to_le_bytes())).unwrap();
-        }
-    }
-    engines
-}
-
 /// One slot at a time, for whoever asks first: each peer that messages are held back for has its turn.
 #[test]
 fn p13_peers_take_turns_at_a_rail_without_room() {
-    let mut engines = scripted(4, WIDE);
+    let mut engines = over(rails(4), WIDE);
     let script = engines[0].rails()[0].script.clone();
     script.borrow_mut().always = Some(Answer::Busy);
     let data = bytes(32, 1);
@@ -106,9 +78,7 @@ fn p13_peers_take_turns_at_a_rail_without_room() {
             left[*to] += i32::from(over);
             !over
         });
-        engines[1..].iter_mut().for_each(|engine| {
-            engine.progress(Instant::ZERO);
-        });
+        step(&mut engines[1..]);
     }
     assert!(left[1..].iter().all(|left| *left > 30 / 3), "{left:?} have left");
 }
@@ -121,7 +91,7 @@ fn p13_p15_control_frames_leave_room_for_messages() {
     let (mut into, mut mine) = ([0; 8], [0; 8]);
     let (mut floods, mut coming) = (vec![], vec![]);
     let mut wanted = None;
-    for step in 0..400 {
+    for round in 0..400 {
         // SAFETY: the buffers live to the end of the test; of those that are received nobody looks at the bytes.
         unsafe {
             while floods.len() < 16 {
@@ -136,7 +106,7 @@ fn p13_p15_control_frames_leave_room_for_messages() {
         for _ in 0..3 {
             engines[0].progress(Instant::ZERO);
         }
-        if step == 100 {
+        if round == 100 {
             let receive = recv(&mut engines[1], from(0, 2), &mut mine);
             wanted = Some((receive, pending(send(&mut engines[0], 1, 2, Mode::Standard, &data))));
         }
@@ -144,7 +114,7 @@ fn p13_p15_control_frames_leave_room_for_messages() {
         floods.retain(|request| engines[1].test(*request).is_none());
         coming.retain(|request| engines[0].test(*request).is_none());
         if wanted.is_some_and(|(receive, _)| engines[1].test(receive).is_some()) {
-            assert!(step < 130, "only at step {step}");
+            assert!(round < 130, "only at step {round}");
             assert!(engines[0].counters().finishes_sent > 20, "no flood");
             return;
         }
@@ -161,7 +131,7 @@ fn p13_p15_messages_leave_room_for_control_frames() {
     let (mut floods, mut coming) = (vec![], vec![]);
     let _ = recv(&mut engines[0], from(1, 9), &mut mine);
     let mut asked = None;
-    for step in 0..400 {
+    for round in 0..400 {
         // SAFETY: as above.
         unsafe {
             while floods.len() < 30 {
@@ -175,16 +145,14 @@ fn p13_p15_messages_leave_room_for_control_frames() {
                 coming.push(engines[1].irecv(from(0, 1), Span::contiguous(into.as_mut_ptr(), 8)).unwrap());
             }
         }
-        if step == 100 {
+        if round == 100 {
             asked = Some(pending(send(&mut engines[1], 0, 9, Mode::Synchronous, &data)));
         }
-        engines.iter_mut().for_each(|engine| {
-            engine.progress(Instant::ZERO);
-        });
+        step(&mut engines);
         floods.retain(|request| engines[0].test(*request).is_none());
         coming.retain(|request| engines[1].test(*request).is_none());
         if asked.is_some_and(|asked| engines[1].test(asked).is_some()) {
-            assert!(step < 130, "only at step {step}");
+            assert!(round < 130, "only at step {round}");
             assert!(engines[0].counters().busy > 50, "no flood");
             return;
         }

@@ -4,7 +4,7 @@
 use std::{boxed::Box, vec::Vec};
 
 use super::failover_tests::{Cables, Pair};
-use super::tests::{WIDE, from, memory};
+use super::tests::{WIDE, from, memory, over};
 use super::*;
 use crate::arena::Arena;
 use crate::btl::loopback::{self, Hub};
@@ -20,15 +20,9 @@ fn at(now: u64) -> Instant {
     Instant::from_nanos(now)
 }
 
+/// Engines of which the first one has a stall time-out.
 fn engines<R: Rail>(rails: Vec<R>) -> Vec<Pml<'static, [R; 1]>> {
-    let engine = |rail: R| Pml::new(WIDE, &mut Arena::new(memory(WIDE.bytes(&[rail.attributes()]))), [rail]).unwrap();
-    let mut engines: Vec<_> = rails.into_iter().map(engine).collect();
-    let params: Vec<_> = engines.iter().map(Pml::params).collect();
-    for engine in &mut engines {
-        for (peer, params) in (0..).zip(&params) {
-            engine.add_peer(Peer(peer), params, |_, rail| rail.add_peer(Peer(peer), &peer.to_le_bytes())).unwrap();
-        }
-    }
+    let mut engines = over(rails, WIDE);
     engines[0].set_stall_timeout(Duration::from_nanos(TIMEOUT));
     engines
 }

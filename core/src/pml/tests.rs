@@ -21,20 +21,30 @@ pub(super) fn memory(bytes: usize) -> &'static mut [u8] {
 pub(super) fn engines(n: u32, config: Config, slots: u32, frame: u32) -> Vec<Engine> {
     let hub = Hub::new(&mut Arena::new(memory(Hub::cost(n, slots, frame))), n, slots, frame).unwrap();
     let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
-    let mut engines: Vec<Engine> = (0..n)
-        .map(|end| {
-            let rail = hub.rail(end).unwrap();
-            Pml::new(config, &mut Arena::new(memory(config.bytes(&[rail.attributes()]))), [rail]).unwrap()
-        })
-        .collect();
+    over((0..n).map(|end| hub.rail(end).unwrap()), config)
+}
+
+/// Engines over these rails, all known to each other.
+pub(super) fn over<R: Rail>(rails: impl IntoIterator<Item = R>, config: Config) -> Vec<Pml<'static, [R; 1]>> {
+    let engine = |rail: R| {
+        let block = memory(config.bytes(&[rail.attributes()]));
+        Pml::new(config, &mut Arena::new(block), [rail]).unwrap()
+    };
+    let mut engines: Vec<_> = rails.into_iter().map(engine).collect();
     let params: Vec<_> = engines.iter().map(Pml::params).collect();
     for engine in &mut engines {
-        for (peer, params) in params.iter().enumerate() {
-            let peer = Peer(peer as u32);
-            engine.add_peer(peer, params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).unwrap();
+        for (peer, params) in (0..).zip(&params) {
+            engine.add_peer(Peer(peer), params, |_, rail| rail.add_peer(Peer(peer), &peer.to_le_bytes())).unwrap();
         }
     }
     engines
+}
+
+/// One step of each.
+pub(super) fn step<R: Rail>(engines: &mut [Pml<'static, [R; 1]>]) {
+    for engine in engines {
+        engine.progress(Instant::ZERO);
+    }
 }
 
 pub(super) const WIDE: Config = Config {
@@ -62,18 +72,14 @@ pub(super) fn finish(engines: &mut [Engine], at: usize, request: Request) -> Res
         if let Some(outcome) = engines[at].test(request) {
             return outcome;
         }
-        engines.iter_mut().for_each(|engine| {
-            engine.progress(Instant::ZERO);
-        });
+        step(engines);
     }
     panic!("stand-still: {:?}", engines.iter().map(|e| *e.counters()).collect::<Vec<_>>());
 }
 
 pub(super) fn settle(engines: &mut [Engine]) {
     for _ in 0..1000 {
-        engines.iter_mut().for_each(|engine| {
-            engine.progress(Instant::ZERO);
-        });
+        step(engines);
     }
 }
 

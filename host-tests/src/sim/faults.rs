@@ -172,6 +172,8 @@ pub enum Planted {
     Deaf,
     /// Hosts that are gone answer.
     Undead,
+    /// Where one rail loses half of its frames, all of them tell that whom they were for is lost.
+    Slandered,
     /// Nodes without a common rail reach each other.
     Joined,
 }

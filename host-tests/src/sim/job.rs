@@ -131,6 +131,8 @@ pub enum Trouble {
     Trespassed(u32),
     /// A node waits for another that stands still for longer than the stall time-out.
     NotGivenUp(u32, u32),
+    /// A node waits for another whose host was lost long ago.
+    NotMissed(u32, u32),
     /// A node gives another one up for a reason that is not true.
     Reason(u32, u32, String),
     /// A node could be added although no rail leads to it, or is not named as unknown.
@@ -150,6 +152,9 @@ impl fmt::Display for Trouble {
             Self::Trespassed(node) => write!(f, "node {node} gave a frame to a rail that is disabled"),
             Self::NotGivenUp(node, peer) => {
                 write!(f, "node {node} waits for node {peer}, which stands still for longer than the stall time-out")
+            }
+            Self::NotMissed(node, peer) => {
+                write!(f, "node {node} waits for node {peer}, which was lost with its host long ago")
             }
             Self::Reason(node, peer, why) => write!(f, "node {node} lost node {peer} as {why}, which is not true"),
             Self::NotUnlinked(node, peer, what) => {
@@ -461,8 +466,8 @@ impl<'m> Job<'m> {
         if self.stall.is_some() || self.net.hosts_answer() {
             self.look_who_is_gone(at as u32)?;
         }
-        if let Some(node) = self.net.trespassed() {
-            return Err(Trouble::Trespassed(node));
+        if self.nodes[at].engine.rails().trespassed() {
+            return Err(Trouble::Trespassed(at as u32));
         }
         let excused = |what: &str| self.mishaps && what == "lost";
         let mut faults = faults(self.nodes[at].engine.counters()).into_iter();

@@ -101,11 +101,16 @@ impl Job<'_> {
                 let done = self.nodes[at].engine.enable_rail(rail as usize, false);
                 done.expect("all rails of a job can be disabled");
             }
-            // Links have frames of their own, and send what they were given before.
-            self.net.set_enabled(node, rail, self.links.is_some());
+            self.set_enabled(node, rail, false);
             self.net.count(|counts| counts.disabled += 1);
             self.off.push((node, rail, self.now + span));
         }
+    }
+
+    /// Says whether a rail may be given frames: a raw one, or a link, whose own frames and those it was given before still leave.
+    fn set_enabled(&mut self, node: u32, rail: u32, on: bool) {
+        let rails = self.nodes[node as usize].engine.pml().rails_mut();
+        rails.0[rail as usize].set_enabled(on);
     }
 
     /// Enables what was disabled for long enough. Whether there was any.
@@ -122,7 +127,7 @@ impl Job<'_> {
             let engine = &mut self.nodes[node as usize].engine;
             let was = engine.pml().is_enabled(rail as usize);
             engine.enable_rail(rail as usize, true).map_err(|why| Trouble::Refused(node, why.to_string()))?;
-            self.net.set_enabled(node, rail, true);
+            self.set_enabled(node, rail, true);
             self.net.count(|counts| counts.enabled += u64::from(!was)); // else it is of an earlier life
         }
         Ok(!due.is_empty())
@@ -154,6 +159,9 @@ impl Job<'_> {
         node.old.clear();
         node.look_at_rooms(&mut self.history, &mut self.scratch);
         self.meetings.retain(|meeting| meeting.node != at as u32 && meeting.peer != at as u32);
+        if with_host && self.net.hosts_answer() {
+            self.mourn(at as u32);
+        }
         true
     }
 

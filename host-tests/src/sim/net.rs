@@ -48,10 +48,6 @@ pub(super) struct State {
     gone: HashSet<(u32, u32)>,
     /// By node and peer, the life of the peer that was added last.
     pub lives_known: HashMap<(u32, u32), u32>,
-    /// By end: the rail is disabled, and its engine is to give it nothing.
-    disabled: Vec<bool>,
-    /// Frames that such a rail was given, and of which node.
-    pub trespassed: Option<u32>,
     /// When each node is to be called, if it sleeps: for its engine, or since something is there.
     wakes_at: Vec<u64>,
     /// Whether to print what happens: `TOWLINE_TRACE`.
@@ -190,8 +186,6 @@ impl Net {
             hosts_lost: vec![false; nodes as usize],
             gone: HashSet::new(),
             lives_known: HashMap::new(),
-            disabled: vec![false; ends],
-            trespassed: None,
             wakes_at: vec![0; nodes as usize],
             trace: std::env::var_os("TOWLINE_TRACE").is_some(),
         })))
@@ -309,18 +303,6 @@ impl Net {
         } else {
             state.gone.remove(&(node, peer))
         };
-    }
-
-    /// Says whether a rail of a node takes what is new.
-    pub fn set_enabled(&self, node: u32, rail: u32, on: bool) {
-        let mut state = self.0.borrow_mut();
-        let at = state.at(node, rail);
-        state.disabled[at] = !on;
-    }
-
-    /// A node that gave a frame to a rail that is disabled.
-    pub fn trespassed(&self) -> Option<u32> {
-        self.0.borrow().trespassed
     }
 
     /// Whether no rail leads from one node to another.
@@ -445,8 +427,6 @@ impl State {
             let end = self.end(node, rail);
             let ages = end.ages.iter().map(|age| age + 1).collect();
             *end = Self::new_end(nodes, ages);
-            let at = self.at(node, rail);
-            self.disabled[at] = false;
         }
     }
 
@@ -527,9 +507,6 @@ impl State {
         let (from, to, rail, lane) = (packet.from, packet.to, packet.rail, packet.lane);
         self.link(from, to, rail).used[lane as usize] += 1;
         self.trace("sent", &packet);
-        if self.disabled[self.at(from, rail)] {
-            self.trespassed = Some(from);
-        }
         let at = self.keep(packet);
         if self.faults.planted.is_some() && self.plant(at) {
             return true;
@@ -635,6 +612,9 @@ impl State {
         let lossy = |chance: u32| if make.datagrams && !clean { chance } else { 0 };
         if half.is_some_and(|half| half.0 == rail) && self.dice.chance(lossy(500)) {
             self.counts.halved += 1;
+            if self.faults.planted == Some(Planted::Slandered) {
+                (0..self.makes.len() as u32).for_each(|rail| self.tell_lost(from, to, rail));
+            }
             return self.discard(at);
         }
         if self.dice.chance(lossy(self.faults.drop)) {

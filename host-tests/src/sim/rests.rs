@@ -1,4 +1,5 @@
-//! Nodes that stand still, as one that is stopped or computes: who has to give them up, who must not, and with what reason.
+//! Nodes that stand still, as one that is stopped or computes, or that are lost with their host: who has to give them up, who must
+//! not, and with what reason.
 //!
 //! Where there is no stall time-out, nobody may, as long as their hosts answer. With one, who waits for a node that stands
 //! still for several times as long has given it up by then, and says why; one that does so for a fraction is kept.
@@ -8,9 +9,10 @@ use towline_core::btl::{Lost, Peer};
 use super::job::{Job, Trouble};
 use super::node::{Kind, Node};
 
-/// A node that stands still, and who waits for it.
+/// A node that stands still, or is lost with its host, and who waits for it.
 pub(super) struct Vigil {
     node: u32,
+    lost: bool,
     since: u64,
     /// When nobody may wait any more, or it is over; `None` once that has been looked at.
     due: Option<u64>,
@@ -36,10 +38,10 @@ impl Job<'_> {
         for node in 0..self.nodes.len() as u32 {
             let until = self.net.rests_until(node).filter(|_| self.nodes[node as usize].alive);
             self.nodes[node as usize].rests_until = until.unwrap_or(0);
-            let known = self.vigils.iter().any(|vigil| vigil.node == node);
+            let known = self.vigils.iter().any(|vigil| vigil.node == node && !vigil.lost);
             match until {
                 Some(until) if !known => self.begin_vigil(node, until),
-                None => self.vigils.retain(|vigil| vigil.node != node),
+                None => self.vigils.retain(|vigil| vigil.node != node || vigil.lost),
                 Some(_) => {}
             }
         }
@@ -52,20 +54,36 @@ impl Job<'_> {
                 self.look_at_waiting(at)?;
             }
         }
+        self.vigils.retain(|vigil| !vigil.lost || vigil.due.is_some());
         Ok(())
+    }
+
+    /// A node is lost with its host, which nobody tells: who has something to send to it finds out, as soon as links find out that
+    /// one is silent. (Who only receives may never have met it.)
+    pub fn mourn(&mut self, node: u32) {
+        let Some(links) = self.links else { return };
+        let within = links.slack().max(links.dead_after * links.greetings) * 2;
+        let mut waiting = self.who_waits(node);
+        waiting.iter_mut().for_each(|(_, ops)| ops.retain(|(send, _)| *send));
+        self.vigils.push(Vigil { node, lost: true, since: self.now, due: Some(self.now + within), waiting });
+    }
+
+    /// Who waits for a node, and with what.
+    fn who_waits(&self, node: u32) -> Vec<(u32, Vec<(bool, u32)>)> {
+        let waiting = |(at, other): (u32, &Node<'_>)| (at != node && other.alive).then(|| (at, waits(other, node)));
+        (0..).zip(&self.nodes).filter_map(waiting).filter(|waiting| !waiting.1.is_empty()).collect()
     }
 
     fn begin_vigil(&mut self, node: u32, until: u64) {
         self.net.trace(node, || format!("stands still until {until}"));
         self.net.count(|counts| counts.rested += 1);
-        let known = |(at, other): (u32, &Node<'_>)| (at != node && other.alive).then(|| (at, waits(other, node)));
-        let waiting = (0..).zip(&self.nodes).filter_map(known).filter(|waiting| !waiting.1.is_empty()).collect();
+        let waiting = self.who_waits(node);
         let due = match self.stall {
             Some(stall) if self.is_long(self.now, until) => self.now + Vigil::patience(stall),
             // Still within the rest, so that it is looked at before anybody goes on.
             _ => until - 1,
         };
-        self.vigils.push(Vigil { node, since: self.now, due: Some(due), waiting });
+        self.vigils.push(Vigil { node, lost: false, since: self.now, due: Some(due), waiting });
     }
 
     /// Whether a rest is one for which a node is to be given up.
@@ -74,8 +92,8 @@ impl Job<'_> {
     }
 
     fn look_at_waiting(&mut self, at: usize) -> Result<(), Trouble> {
-        let (node, since) = (self.vigils[at].node, self.vigils[at].since);
-        let long = self.net.rests_until(node).is_some_and(|until| self.is_long(since, until));
+        let Vigil { node, since, lost: gone, .. } = self.vigils[at];
+        let long = !gone && self.net.rests_until(node).is_some_and(|until| self.is_long(since, until));
         let due = since + Vigil::patience(self.stall.unwrap_or(0));
         if long && self.now < due {
             self.vigils[at].due = Some(due); // another rest has begun meanwhile
@@ -85,6 +103,9 @@ impl Job<'_> {
             let waits = waits(&self.nodes[other as usize], node);
             if !waits.iter().any(|op| ops.contains(op)) || !self.stood_by(other, since) {
                 continue;
+            }
+            if gone {
+                return Err(Trouble::NotMissed(other, node)); // whoever is there now, it is another life
             }
             let lost = self.nodes[other as usize].engine.pml().why_lost(Peer(node)).is_some();
             if long && !lost {
@@ -114,7 +135,7 @@ impl Job<'_> {
             }
             self.net.set_gone(at, peer, true);
             let Some(stall) = self.stall else { continue };
-            let since = self.vigils.iter().find(|vigil| vigil.node == peer).map(|vigil| vigil.since);
+            let since = self.vigils.iter().find(|vigil| vigil.node == peer && !vigil.lost).map(|vigil| vigil.since);
             let wrong = match (why, since) {
                 (Lost::Stalled, Some(since)) => {
                     self.net.count(|counts| counts.stalled_out += 1);

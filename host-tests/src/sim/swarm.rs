@@ -125,8 +125,11 @@ fn mishaps(mut dice: Dice, only: Option<Single>) -> Setting {
     if only == Some(Single::Half) && makes.len() == 1 {
         makes.push(makes[0]);
     }
-    let linked = only.map(|fault| matches!(fault, Single::Half | Single::Hosts));
-    let linked = linked.unwrap_or_else(|| dice.chance(700));
+    let linked = match only {
+        None => dice.chance(700),
+        Some(Single::Toggles) => dice.chance(500),
+        Some(fault) => matches!(fault, Single::Half | Single::Hosts),
+    };
     let mut links = linked.then(|| links(nodes, &mut dice));
     let mut faults = if dice.chance(300) { Faults::default() } else { Faults::reliable(&mut dice) };
     if links.is_some() {

@@ -4,7 +4,8 @@ use std::ptr::NonNull;
 
 use towline_core::arena::Arena;
 use towline_core::btl::link::{Config, Counters, Crc32c, Link};
-use towline_core::btl::{Rail, rail};
+use towline_core::btl::{Cookie, Endpoint, Origin, Rail, SendError, Sent, Shape, Ticket, rail};
+use towline_core::convertor::Span;
 use towline_core::forward_rail;
 use towline_core::pml::Rails;
 use towline_core::time::Duration;
@@ -89,7 +90,15 @@ impl Links {
 }
 
 /// One of the rails.
-pub enum Way<'m> {
+pub struct Way<'m> {
+    kind: Kind<'m>,
+    /// It is to take nothing new.
+    off: bool,
+    /// It was given a frame all the same.
+    trespassed: bool,
+}
+
+enum Kind<'m> {
     /// As the network has it.
     Raw(SimRail),
     /// Made reliable.
@@ -99,15 +108,84 @@ pub enum Way<'m> {
 macro_rules! below {
     ($self:expr, $rail:ident => $call:expr) => {
         match $self {
-            Way::Raw($rail) => $call,
-            Way::Linked($rail) => $call,
+            Way { kind: Kind::Raw($rail), .. } => $call,
+            Way { kind: Kind::Linked($rail), .. } => $call,
         }
     };
 }
 
 #[deny(clippy::missing_trait_methods)]
 impl rail::Rail for Way<'_> {
-    forward_rail!(below);
+    forward_rail!(below, except commit, send, send_request, send_now, send_moved);
+
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        self.trespassed |= self.off;
+        below!(self, rail => rail.commit(ticket))
+    }
+
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        let sent = below!(self, rail => unsafe { rail.send(to, shape, header, body, cookie) });
+        self.note(sent)
+    }
+
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        let sent = below!(self, rail => unsafe { rail.send_request(to, shape, header, body, cookie, extra) });
+        self.note(sent)
+    }
+
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        let sent = below!(self, rail => unsafe { rail.send_now(to, tag, header, body) });
+        self.note(sent)
+    }
+
+    unsafe fn send_moved(
+        &mut self,
+        to: Endpoint,
+        origin: Origin,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Option<Cookie>,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        let sent = below!(self, rail => unsafe { rail.send_moved(to, origin, shape, header, body, cookie) });
+        self.note(sent)
+    }
+}
+
+impl<'m> Way<'m> {
+    const fn new(kind: Kind<'m>) -> Self {
+        Self { kind, off: false, trespassed: false }
+    }
+
+    /// Says whether it takes what is new.
+    pub fn set_enabled(&mut self, on: bool) {
+        self.off = !on;
+    }
+
+    /// What a rail that is disabled must not be given.
+    fn note(&mut self, sent: Result<Sent, SendError>) -> Result<Sent, SendError> {
+        self.trespassed |= self.off && sent.is_ok();
+        sent
+    }
 }
 
 /// All of them.
@@ -116,7 +194,9 @@ pub struct Set<'m>(pub Vec<Way<'m>>);
 impl<'m> Set<'m> {
     /// The rails, and the memory that they use, which is to stay until they are gone. Incarnations are all different.
     pub fn new(rails: Vec<SimRail>, links: Option<Links>, incarnation: u64, peers: u32) -> (Self, Vec<Box<[u64]>>) {
-        let Some(links) = links else { return (Self(rails.into_iter().map(Way::Raw).collect()), vec![]) };
+        let Some(links) = links else {
+            return (Self(rails.into_iter().map(|rail| Way::new(Kind::Raw(rail))).collect()), vec![]);
+        };
         let mut memories = vec![];
         let link = |(index, raw): (usize, SimRail)| {
             let config = links.config(index as u8, incarnation, peers, &raw);
@@ -125,17 +205,23 @@ impl<'m> Set<'m> {
             let mut arena: Arena<'m> =
                 unsafe { Arena::from_zeroed(NonNull::from(&mut *memory).cast(), memory.len() * 8) };
             memories.push(memory);
-            Way::Linked(Box::new(Link::new(raw, Crc32c, config, &mut arena).expect("as much memory as it said")))
+            let link = Link::new(raw, Crc32c, config, &mut arena).expect("as much memory as it said");
+            Way::new(Kind::Linked(Box::new(link)))
         };
         let ways = rails.into_iter().enumerate().map(link).collect();
         (Self(ways), memories)
+    }
+
+    /// Whether a rail that is disabled was given a frame.
+    pub fn trespassed(&self) -> bool {
+        self.0.iter().any(|way| way.trespassed)
     }
 
     /// What the links did, summed up.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut sums = vec![];
         for way in &self.0 {
-            if let Way::Linked(link) = way {
+            if let Kind::Linked(link) = &way.kind {
                 super::job::add(&mut sums, &named(link.counters()));
             }
         }
