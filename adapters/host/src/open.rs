@@ -100,6 +100,8 @@ fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread
     tcp.rendezvous_eager_limit_bytes = config.tcp_rendezvous_bytes;
     tcp.max_send_size_bytes = config.tcp_max_send_bytes;
     tcp.in_place_from_bytes = config.tcp_in_place_bytes;
+    tcp.splice_from_bytes = config.tcp_splice_bytes;
+    tcp.pipe_bytes = config.tcp_pipe_bytes;
     tcp.send_staging_bytes = config.tcp_send_staging_bytes;
     (tcp.socket_send_buffer_bytes, tcp.socket_receive_buffer_bytes) = (buffer, buffer);
     tcp.host_congestion_control.clone_from(&config.tcp_host_congestion);

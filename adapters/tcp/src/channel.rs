@@ -21,6 +21,8 @@ pub(crate) const BYTES: usize = PLAIN + WHOLE + READ + PLAIN + TAG;
 #[derive(Debug)]
 pub(crate) struct Channel<'c> {
     pub(crate) socket: RawFd,
+    /// Which connection it is.
+    pub(crate) word: u64,
     pub(crate) sealed: Option<&'c mut Sealed>,
 }
 
@@ -276,15 +278,15 @@ impl Channel<'_> {
         }
     }
 
-    /// Sends pieces, in order; sealed, none of them send what waits.
+    /// Sends pieces, in order; sealed, none of them send what waits. Unsealed, `more` follows at once.
     ///
     /// # Safety
     /// The memory of each piece is readable.
     #[inline]
-    pub(crate) unsafe fn send_pieces(&mut self, pieces: &mut [iovec]) -> Moved {
+    pub(crate) unsafe fn send_pieces(&mut self, pieces: &mut [iovec], more: bool) -> Moved {
         match &mut self.sealed {
             // SAFETY: passed on from the caller.
-            None => unsafe { sys::send_pieces(self.socket, pieces) },
+            None => unsafe { sys::send_pieces(self.socket, pieces, more) },
             // SAFETY: as above.
             Some(sealed) => unsafe { sealed.send(self.socket, pieces) },
         }

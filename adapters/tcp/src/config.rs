@@ -125,6 +125,14 @@ pub struct Config {
     /// Rank by latency, in nanoseconds. Default: 4000.
     pub latency_nanos: u32,
 
+    /// Bodies from this size on, in bytes, leave without being copied by the kernel either, where a link has summed them and the
+    /// connection is not encrypted. Default: 256 KiB.
+    pub splice_from_bytes: u32,
+    /// The pipe by which they leave, in bytes: two descriptors for the rail, from the first such body on. Where it is not to be
+    /// had (the process has no descriptors, or its user more pipes than `fs.pipe-user-pages-soft` allows) they are copied. 0:
+    /// none. Default: 1 MiB, which is as much as `fs.pipe-max-size` allows everybody unless it is changed.
+    pub pipe_bytes: u32,
+
     /// Staging of frames that wait to leave, in bytes per connection. Touched only as far as it is used. At least twice
     /// the eager limit is made. Default: 256 KiB.
     pub send_staging_bytes: u32,
@@ -191,6 +199,8 @@ impl Config {
             in_place_from_bytes: 8 * 1024,
             bandwidth_megabytes_per_second: 3000,
             latency_nanos: 4000,
+            splice_from_bytes: 256 * 1024,
+            pipe_bytes: 1024 * 1024,
             send_staging_bytes: 256 * 1024,
             control_staging_bytes: 8 * 1024,
             send_queue_frames: 256,
@@ -241,6 +251,8 @@ impl Config {
         self.control_staging_bytes = self.control_staging_bytes.max(1024);
         let least = self.control_staging_bytes.max(2 * self.eager_limit_bytes + 256);
         self.send_staging_bytes = self.send_staging_bytes.max(least);
+        self.splice_from_bytes = self.splice_from_bytes.max(1);
+        self.pipe_bytes = self.pipe_bytes.min(1 << 31);
         self.send_queue_frames = self.send_queue_frames.max(4);
         self.large_buffers = self.large_buffers.max(1);
         self.receive_staging_bytes = self.receive_staging_bytes.max(1024);

@@ -87,6 +87,7 @@ impl Rail {
     fn rest(&mut self, target: Target, error: &io::Error) {
         let (link, rank) = (self.config.link, target.rank);
         self.counters.out_of_descriptors += 1;
+        self.pipe.make_room();
         if self.now >= target.deadline {
             log::error!("tcp link {link}: rank {rank} cannot be connected: {error}; raise the limit (ulimit -n)");
             return self.lose(target.endpoint, Lost::TimedOut);
@@ -166,6 +167,7 @@ impl Rail {
                     Ok((socket, remote)) => self.accepted(socket, remote.as_socket()),
                     Err(error) if is_out_of_descriptors(&error) => {
                         self.counters.out_of_descriptors += 1;
+                        self.pipe.make_room();
                         log::error!(
                             "tcp link {}: cannot take a connection: {error}; raise the limit",
                             self.config.link

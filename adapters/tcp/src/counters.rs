@@ -42,6 +42,10 @@ pub struct Counters {
     pub lost: u64,
     /// Calls to the kernel that brought bytes of frames.
     pub reads: u64,
+    /// Bytes of bodies that left without being copied, by the pipe.
+    pub uncopied_bytes: u64,
+    /// Times that a body was copied because there was no pipe to be had.
+    pub pipe_refused: u64,
     /// Times that the listener paused because the process ran out of descriptors.
     pub out_of_descriptors: u64,
 }

@@ -31,6 +31,7 @@ mod large;
 mod options;
 mod outbox;
 mod pending;
+mod pipe;
 mod progress;
 mod rail;
 pub mod route;

@@ -7,7 +7,9 @@ use towline_core::btl::Cookie;
 use crate::block::Block;
 use crate::channel::Channel;
 use crate::config::Config;
+use crate::counters::Counters;
 use crate::large::Large;
+use crate::pipe::Pipe;
 use crate::sys::{Moved, iovec, piece};
 
 /// Pieces given to the kernel at once.
@@ -31,8 +33,8 @@ pub(crate) enum Place {
     Ring { start: u32, len: u32 },
     /// In a large buffer, all of it.
     Large { slot: u32, len: u32 },
-    /// Prefix and header in the ring, the body with the user.
-    Split { start: u32, len: u32, body: *mut u8, body_len: u32, cookie: Cookie },
+    /// Prefix and header in the ring, the body with the user; a summed one may go by the pipe.
+    Split { start: u32, len: u32, body: *mut u8, body_len: u32, summed: bool, cookie: Cookie },
 }
 
 // SAFETY: the address is that of a body whose sender vouches for it, on whatever thread the rail is used.
@@ -166,14 +168,15 @@ impl Outbox {
         &mut self,
         channel: &mut Channel<'_>,
         large: &mut Large,
+        pipe: &mut Pipe,
+        counters: &mut Counters,
         mut done: impl FnMut(Cookie),
     ) -> Flush {
         while !self.is_empty() {
-            let mut pieces = [piece(std::ptr::null_mut(), 0); PIECES];
-            let count = self.gather(large, &mut pieces);
-            // SAFETY: the pieces lie in rings and large buffers that this connection holds, and in bodies whose sender
-            // vouches for them until it is told that they are sent.
-            let moved = unsafe { channel.send_pieces(&mut pieces[..count]) };
+            let moved = match self.send_by_pipe(channel, pipe, counters) {
+                Some(moved) => moved,
+                None => self.send_pieces(channel, large, pipe),
+            };
             self.lags = channel.lags();
             match moved {
                 Moved::Bytes(bytes) => self.account(bytes, large, &mut done),
@@ -187,9 +190,40 @@ impl Outbox {
         Flush::Empty
     }
 
-    /// The next bytes to leave: the rest of a frame that was begun, then control frames, then the others.
-    fn gather(&self, large: &Large, pieces: &mut [iovec; PIECES]) -> usize {
-        let mut list = PieceList { pieces, count: 0, closed: false };
+    /// Sends some of a body without copying it, if that is what is next and the pipe is there for it.
+    fn send_by_pipe(&self, channel: &Channel<'_>, pipe: &mut Pipe, counters: &mut Counters) -> Option<Moved> {
+        let line = match self.current {
+            Queue::Control => &self.control,
+            Queue::Main => &self.main,
+        };
+        let Place::Split { len, body, body_len, summed: true, .. } = *line.frames.front()? else { return None };
+        let (at, body_len) = (self.sent.checked_sub(len)? as usize, body_len as usize);
+        let (word, rest) = (channel.word, body_len - at);
+        if self.sent == 0 || channel.sealed.is_some() || (pipe.holds(word) == 0 && rest < pipe.from(word)) {
+            return None;
+        }
+        // SAFETY: the body's sender vouches for it until it is told that it is sent, and has said that it is summed.
+        let moved = unsafe { pipe.push(word, channel.socket, body.wrapping_add(at), rest) };
+        if let Some(Moved::Bytes(bytes)) = moved {
+            counters.uncopied_bytes += bytes as u64;
+        }
+        moved
+    }
+
+    /// Sends what comes next as it lies.
+    fn send_pieces(&self, channel: &mut Channel<'_>, large: &Large, pipe: &Pipe) -> Moved {
+        let by_pipe = if channel.sealed.is_some() { usize::MAX } else { pipe.from(channel.word) };
+        let mut pieces = [piece(std::ptr::null_mut(), 0); PIECES];
+        let (count, more) = self.gather(large, by_pipe, &mut pieces);
+        // SAFETY: the pieces lie in rings and large buffers that this connection holds, and in bodies whose sender
+        // vouches for them until it is told that they are sent.
+        unsafe { channel.send_pieces(&mut pieces[..count], more) }
+    }
+
+    /// The next bytes to leave: the rest of a frame that was begun, then control frames, then the others, up to a summed body
+    /// of `by_pipe` bytes or more. And whether it is one that follows.
+    fn gather(&self, large: &Large, by_pipe: usize, pieces: &mut [iovec; PIECES]) -> (usize, bool) {
+        let mut list = PieceList { pieces, count: 0, closed: false, by_pipe, more: false };
         let begun = (self.sent != 0).then_some(self.current);
         if begun == Some(Queue::Main)
             && let Some(place) = self.main.frames.front()
@@ -207,7 +241,7 @@ impl Outbox {
             }
             list.frame(place, 0, &self.main.ring, large);
         }
-        list.count
+        (list.count, list.more)
     }
 
     /// Takes `bytes` off the front, in the order of `gather`.
@@ -269,6 +303,10 @@ struct PieceList<'p> {
     count: usize,
     /// A piece found no place: nothing may follow, not even what would join the last piece.
     closed: bool,
+    /// Summed bodies of so many bytes go another way, and nothing overtakes them.
+    by_pipe: usize,
+    /// One of them follows.
+    more: bool,
 }
 
 impl PieceList<'_> {
@@ -277,9 +315,15 @@ impl PieceList<'_> {
         match *place {
             Place::Ring { start, len } => self.add(ring.at(start), len as usize, skip),
             Place::Large { slot, len } => self.add(large.at(slot), len as usize, skip),
-            Place::Split { start, len, body, body_len, .. } => {
+            Place::Split { start, len, body, body_len, summed, .. } => {
+                let body_skip = skip.saturating_sub(len as usize);
                 self.add(ring.at(start), len as usize, skip);
-                self.add(body, body_len as usize, skip.saturating_sub(len as usize));
+                if summed && body_len as usize - body_skip >= self.by_pipe {
+                    self.more |= !self.closed;
+                    self.closed = true;
+                } else {
+                    self.add(body, body_len as usize, body_skip);
+                }
             }
         }
     }

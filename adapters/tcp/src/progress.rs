@@ -92,7 +92,7 @@ impl Rail {
         let socket = stream.socket.as_raw_fd();
         let events = &mut self.events;
         let (mut channel, _, outbox) = stream.parts();
-        let flushed = outbox.flush(&mut channel, &mut self.large, |cookie| {
+        let flushed = outbox.flush(&mut channel, &mut self.large, &mut self.pipe, &mut self.counters, |cookie| {
             events.push_back((endpoint, Event::Sent(cookie)));
         });
         match flushed {

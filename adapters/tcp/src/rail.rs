@@ -24,6 +24,7 @@ use crate::large::Large;
 use crate::options;
 use crate::outbox::{IN_PLACE_MAX, Outbox, Place, Queue};
 use crate::pending::{Me, Pending};
+use crate::pipe::Pipe;
 use crate::sys::{self, Epoll, Interest, Moved};
 
 /// Connections that a listener's queue in the kernel holds.
@@ -95,6 +96,7 @@ pub struct Rail {
     /// Endpoints that data came from last, latest first.
     pub(crate) hot: Vec<u32>,
     pub(crate) large: Large,
+    pub(crate) pipe: Pipe,
     /// The endpoint whose frame is held by the reader.
     pub(crate) held: Option<u32>,
     pub(crate) granted: Option<Granted>,
@@ -179,7 +181,7 @@ impl Stream {
     /// The way to the socket, with what is received and what is to be sent by it.
     #[inline]
     pub(crate) fn parts(&mut self) -> (Channel<'_>, &mut Inbox, &mut Outbox) {
-        let channel = Channel { socket: self.socket.as_raw_fd(), sealed: self.sealed.as_deref_mut() };
+        let channel = Channel { socket: self.socket.as_raw_fd(), word: self.word, sealed: self.sealed.as_deref_mut() };
         (channel, &mut self.inbox, &mut self.outbox)
     }
 }
@@ -267,6 +269,7 @@ impl Rail {
             rested: None,
             hot: Vec::with_capacity(config.direct_connections as usize + 1),
             large,
+            pipe: Pipe::new(config.pipe_bytes, config.splice_from_bytes),
             held: None,
             granted: None,
             now: Instant::ZERO,
@@ -409,6 +412,7 @@ impl Rail {
             Way::Up(mut stream) => {
                 self.up -= 1;
                 stream.outbox.abandon(&mut self.large);
+                self.pipe.forget(stream.word);
             }
             Way::Connecting(Attempt { pending: Some(pending), .. }) => drop(self.take_pending(pending)),
             _ => {}
@@ -449,7 +453,7 @@ impl Rail {
             let _ = unsafe { channel.send(GOODBYE.as_ptr(), GOODBYE.len()) };
             if channel.lags() {
                 // SAFETY: there are no pieces.
-                let _ = unsafe { channel.send_pieces(&mut []) };
+                let _ = unsafe { channel.send_pieces(&mut [], false) };
             }
         }
         self.hang_up(endpoint);

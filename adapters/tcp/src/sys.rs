@@ -57,18 +57,76 @@ pub(crate) unsafe fn send(socket: RawFd, from: *const u8, len: usize) -> Moved {
     moved(unsafe { libc::send(socket, from.cast(), len, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
 }
 
-/// Sends pieces, in order.
+/// Sends pieces, in order; `more` follows at once.
 ///
 /// # Safety
 /// The memory of each piece is readable.
 #[inline]
-pub(crate) unsafe fn send_pieces(socket: RawFd, pieces: &mut [iovec]) -> Moved {
+pub(crate) unsafe fn send_pieces(socket: RawFd, pieces: &mut [iovec], more: bool) -> Moved {
     // SAFETY: all zero is a valid message header: no name, no pieces, no control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = pieces.as_mut_ptr();
     message.msg_iovlen = pieces.len() as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
     // SAFETY: the message refers to the slice of pieces alone, and the caller vouches for their memory.
-    moved(unsafe { libc::sendmsg(socket, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
+    moved(unsafe { libc::sendmsg(socket, &message, flags) })
+}
+
+/// A pipe that holds so many bytes: where to write, and where to read.
+pub(crate) fn pipe(bytes: u32) -> io::Result<[OwnedFd; 2]> {
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: two new descriptors that nobody else owns.
+    let [read, write] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    // SAFETY: no memory is involved.
+    if unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, bytes) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok([write, read])
+}
+
+/// Gives a pipe the pages of a piece of memory, as far as it has room.
+///
+/// # Safety
+/// The memory is readable for `len` bytes.
+pub(crate) unsafe fn give_pages(pipe: RawFd, base: *mut u8, len: usize) -> Moved {
+    let piece = piece(base, len);
+    // SAFETY: one piece, whose memory the caller vouches for; the kernel keeps the pages themselves.
+    moved(unsafe { libc::vmsplice(pipe, &piece, 1, libc::SPLICE_F_NONBLOCK) })
+}
+
+/// Moves pages from a pipe to a socket; `more` of them follow at once. `None`: this kernel does not.
+pub(crate) fn move_pages(pipe: RawFd, socket: RawFd, len: usize, more: bool) -> Option<Moved> {
+    let flags = libc::SPLICE_F_NONBLOCK | if more { libc::SPLICE_F_MORE } else { 0 };
+    let null = std::ptr::null_mut();
+    // SAFETY: no memory is involved.
+    let moved = without_sigpipe(|| moved(unsafe { libc::splice(pipe, null, socket, null, len, flags) }));
+    let unfit = [libc::EINVAL, libc::ENOSYS, libc::EPERM, libc::EOPNOTSUPP];
+    (!matches!(moved, Moved::Broken(number) if unfit.contains(&number))).then_some(moved)
+}
+
+/// Makes a call that raises SIGPIPE at a broken connection, which it cannot be told not to, and takes the signal back: a process
+/// that is not ours to set up may die of it.
+fn without_sigpipe(call: impl FnOnce() -> Moved) -> Moved {
+    // SAFETY: all zero is a set of signals; the calls read and write sets of this function's own, and the signal that is taken
+    // is one that this thread has raised: none waited before.
+    unsafe {
+        let [mut pipe, mut before, mut waiting]: [libc::sigset_t; 3] = std::mem::zeroed();
+        libc::sigaddset(&mut pipe, libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
+        let blocked = libc::sigismember(&before, libc::SIGPIPE) == 1;
+        let waits = blocked && libc::sigpending(&mut waiting) == 0 && libc::sigismember(&waiting, libc::SIGPIPE) == 1;
+        let moved = call();
+        if moved == Moved::Broken(libc::EPIPE) && !waits {
+            let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            libc::sigtimedwait(&pipe, std::ptr::null_mut(), &at_once);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        moved
+    }
 }
 
 #[inline]

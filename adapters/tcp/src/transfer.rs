@@ -12,7 +12,7 @@ use towline_core::time::Instant;
 
 use crate::card::Card;
 use crate::framing::{PREFIX, encode};
-use crate::outbox::{Outbox, Place, Queue};
+use crate::outbox::{Flush, Outbox, Place, Queue};
 use crate::rail::{Granted, PeerEntry, Rail, Way};
 use crate::route;
 use crate::sys::{Interest, Moved, piece};
@@ -148,7 +148,7 @@ impl RailTrait for Rail {
             && let Some((base, len)) = body.as_contiguous()
         {
             // SAFETY: the caller vouches for the body until it is told that it is sent.
-            return unsafe { self.send_in_place(to, shape, header, (base, len), cookie) };
+            return unsafe { self.send_in_place(to, shape, header, (base, len), false, cookie) };
         }
         if whole && PREFIX + shape.len as usize <= self.config.control_staging_bytes as usize / 2 {
             // SAFETY: the caller vouches for the body until this returns.
@@ -160,6 +160,25 @@ impl RailTrait for Rail {
         unsafe { grant.gather(header.len(), body) };
         let ticket = grant.finish();
         Ok(self.commit(ticket))
+    }
+
+    unsafe fn send_summed(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        if header.len() as u64 + body.len() == u64::from(shape.len)
+            && let Some((base, len)) = body.as_contiguous()
+            && len >= self.config.splice_from_bytes as usize
+        {
+            // SAFETY: the caller vouches for the body until it is told that it is sent.
+            return unsafe { self.send_in_place(to, shape, header, (base, len), true, cookie) };
+        }
+        // SAFETY: passed on from the caller.
+        unsafe { self.send(to, shape, header, body, cookie) }
     }
 
     fn drained(&self, to: Endpoint) -> bool {
@@ -298,7 +317,8 @@ impl Rail {
         if fits { Ok(()) } else { Err(SendError::TooLong) }
     }
 
-    /// Sends header and body without copying the body; what the kernel does not take now waits where it lies.
+    /// Sends header and body without copying the body; what the kernel does not take now waits where it lies. Of a summed one
+    /// the kernel may take the memory itself.
     ///
     /// # Safety
     /// The body is readable and unchanging until it is reported as sent.
@@ -308,6 +328,7 @@ impl Rail {
         shape: Shape,
         header: &[u8],
         (body, body_len): (*mut u8, usize),
+        summed: bool,
         cookie: Cookie,
     ) -> Result<Sent, SendError> {
         self.check(shape)?;
@@ -333,11 +354,16 @@ impl Rail {
             base.cast::<[u8; PREFIX]>().write_unaligned(encode(shape.len, shape.tag, shape.header));
             std::ptr::copy_nonoverlapping(header.as_ptr(), base.add(PREFIX), header.len());
         }
+        let summed = summed && channel.sealed.is_none();
+        if summed {
+            self.pipe.prepare(body_len, &mut self.counters);
+        }
+        let by_pipe = summed && body_len >= self.pipe.from(channel.word);
         let mut sent = 0;
-        if outbox.is_empty() {
+        if outbox.is_empty() && !by_pipe {
             let mut pieces = [piece(base, len), piece(body, body_len)];
             // SAFETY: both pieces are readable, the second one by the caller's word.
-            let moved = unsafe { channel.send_pieces(&mut pieces) };
+            let moved = unsafe { channel.send_pieces(&mut pieces, false) };
             outbox.lags = channel.lags();
             match moved {
                 Moved::Bytes(bytes) if bytes == len + body_len => {
@@ -357,8 +383,20 @@ impl Rail {
                 }
             }
         }
-        let place = Place::Split { start, len: len as u32, body, body_len: body_len as u32, cookie };
+        let place = Place::Split { start, len: len as u32, body, body_len: body_len as u32, summed, cookie };
+        let alone = outbox.is_empty();
         outbox.push(queue, place, sent);
+        if alone && by_pipe {
+            match outbox.flush(&mut channel, &mut self.large, &mut self.pipe, &mut self.counters, |_| {}) {
+                Flush::Empty => return Ok(Sent::Done),
+                Flush::Full => {}
+                Flush::Broken(_) => {
+                    inbox.more = true;
+                    self.mark_ready(to.0);
+                    return Ok(Sent::InPlace); // until the loss is reported
+                }
+            }
+        }
         self.mark_sending(to.0);
         Ok(Sent::InPlace)
     }

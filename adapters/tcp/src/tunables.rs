@@ -49,6 +49,13 @@ impl Config {
             one("max_send_size_bytes", &self.max_send_size_bytes, "B", "longest frame of a long message"),
             one("min_fragment_bytes", &self.min_fragment_bytes, "B", "a message's rest below this is not split"),
             one("in_place_from_bytes", &self.in_place_from_bytes, "B", "bodies from here on are sent uncopied"),
+            one(
+                "splice_from_bytes",
+                &self.splice_from_bytes,
+                "B",
+                "summed bodies from here on are not copied by the kernel either",
+            ),
+            one("pipe_bytes", &self.pipe_bytes, "B", "pipe by which they leave, per rail; 0: none"),
             one("bandwidth_megabytes_per_second", &self.bandwidth_megabytes_per_second, "MB/s", "share in striping"),
             one("latency_nanos", &self.latency_nanos, "ns", "rank by latency, lower is preferred"),
             one("send_staging_bytes", &self.send_staging_bytes, "B", "frames that wait to leave, per connection"),

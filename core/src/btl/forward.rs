@@ -42,7 +42,7 @@ macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
             attributes card add_peer del_peer reserve commit send request_init request_fini
-            send_request send_now lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host hears give_up poll_at wake_on_demand signal arm);
+            send_request send_now send_summed lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host hears give_up poll_at wake_on_demand signal arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
@@ -59,6 +59,7 @@ macro_rules! forward_rail {
     (@ request_fini $via:ident [request_fini $($rest:ident)*]) => {};
     (@ send_request $via:ident [send_request $($rest:ident)*]) => {};
     (@ send_now $via:ident [send_now $($rest:ident)*]) => {};
+    (@ send_summed $via:ident [send_summed $($rest:ident)*]) => {};
     (@ lend $via:ident [lend $($rest:ident)*]) => {};
     (@ fetch $via:ident [fetch $($rest:ident)*]) => {};
     (@ orphan $via:ident [orphan $($rest:ident)*]) => {};
@@ -180,6 +181,20 @@ macro_rules! forward_rail {
         ) -> ::core::result::Result<$crate::btl::Sent, $crate::btl::SendError> {
             // SAFETY: passed on from the caller.
             $via!(self, rail => unsafe { rail.send_now(to, tag, header, body) })
+        }
+    };
+    (@ send_summed $via:ident []) => {
+        #[inline]
+        unsafe fn send_summed(
+            &mut self,
+            to: $crate::btl::Endpoint,
+            shape: $crate::btl::Shape,
+            header: &[u8],
+            body: $crate::convertor::Span,
+            cookie: $crate::btl::Cookie,
+        ) -> ::core::result::Result<$crate::btl::Sent, $crate::btl::SendError> {
+            // SAFETY: passed on from the caller.
+            $via!(self, rail => unsafe { rail.send_summed(to, shape, header, body, cookie) })
         }
     };
     (@ lend $via:ident []) => {

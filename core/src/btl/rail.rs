@@ -194,6 +194,28 @@ pub trait Rail {
         unsafe { self.send(to, shape, header, body, cookie) }
     }
 
+    /// As [`send`](Self::send), for a body whose sum the header tells, so that the other end believes no other. A rail may give
+    /// the device the memory itself where it copies otherwise, and count that as copied: the device may read it, and send what
+    /// it finds there, after the caller was told that it is read no more.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    ///
+    /// # Safety
+    /// As [`send`](Self::send).
+    #[inline]
+    unsafe fn send_summed(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.send(to, shape, header, body, cookie) }
+    }
+
     /// Lends the memory of `body` to a peer, whose rail may [`fetch`](Self::fetch) it from there. `None` where this rail
     /// cannot, or where copies through frames are the better way for so many bytes. Nothing is kept for a loan, so it need
     /// not be returned: the caller leaves the memory as it is until the peer has said that it is done with it,

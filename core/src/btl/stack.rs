@@ -96,7 +96,7 @@ impl<R: Rail> Rail for Tuned<R> {
 #[deny(clippy::missing_trait_methods)]
 impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
     crate::forward_rail!(below, except add_peer, del_peer, give_up, reserve, commit, send, request_init, request_fini,
-        send_request, send_now, poll, poll_short, poll_again, deliver, release, arm);
+        send_request, send_now, send_summed, poll, poll_short, poll_again, deliver, release, arm);
 
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
         (self.observer)(Call::AddPeer(peer));
@@ -143,6 +143,19 @@ impl<R: Rail, O: FnMut(Call)> Rail for Traced<R, O> {
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         unsafe { send_by_grant(self, to, tag, header, body) }
+    }
+
+    unsafe fn send_summed(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        (self.observer)(Call::Send(to, shape, cookie));
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.send_summed(to, shape, header, body, cookie) }
     }
 
     fn request_init(&mut self, extra: &mut [u8]) {

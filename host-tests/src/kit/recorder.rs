@@ -100,7 +100,7 @@ macro_rules! inner {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: Rail> Rail for Recorder<R> {
-    forward_rail!(inner, except attributes, add_peer, reserve, commit, send, send_request, send_now, poll, poll_short, poll_again, deliver, release);
+    forward_rail!(inner, except attributes, add_peer, reserve, commit, send, send_request, send_now, send_summed, poll, poll_short, poll_again, deliver, release);
 
     fn attributes(&self) -> &Attributes {
         &self.attributes
@@ -148,6 +148,23 @@ impl<R: Rail> Rail for Recorder<R> {
         }
         // SAFETY: passed on from the caller.
         let answer = unsafe { self.inner.send(to, shape, header, body, cookie) };
+        self.note(shape.lane, shape.len, &answer);
+        answer
+    }
+
+    unsafe fn send_summed(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        if self.refused() {
+            return Err(SendError::Busy);
+        }
+        // SAFETY: passed on from the caller.
+        let answer = unsafe { self.inner.send_summed(to, shape, header, body, cookie) };
         self.note(shape.lane, shape.len, &answer);
         answer
     }

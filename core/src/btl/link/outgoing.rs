@@ -433,8 +433,15 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         };
         let shape = Shape { tag: kept.tag, lane: lane_of(kept.lane), header: count as u8, len: kept.len };
         let body = if kept.len as usize > HEAD { rest(kept) } else { Span::EMPTY };
+        let (cookie, summed) = (Cookie(handle.to_bits()), path.sums);
         // SAFETY: the body stays as it is until it is acknowledged and the rail below reads it no more.
-        let sent = match unsafe { self.raw.send(raw, shape, bytes, body, Cookie(handle.to_bits())) } {
+        let sent = match unsafe {
+            if summed {
+                self.raw.send_summed(raw, shape, bytes, body, cookie)
+            } else {
+                self.raw.send(raw, shape, bytes, body, cookie)
+            }
+        } {
             Ok(sent) => sent,
             Err(SendError::Busy) => {
                 self.counters.busy = self.counters.busy.wrapping_add(1);
