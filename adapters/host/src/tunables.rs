@@ -217,7 +217,7 @@ tunables! {
         "Longest fragment of tcp, header included";
     tcp_in_place_bytes, "TOWLINE_TCP_IN_PLACE_BYTES": u32 = 8_192u32, "B",
         "Bodies from this size on leave from where they lie";
-    tcp_splice_bytes, "TOWLINE_TCP_SPLICE_BYTES": u32 = 262_144u32, "B",
+    tcp_splice_bytes, "TOWLINE_TCP_SPLICE_BYTES": u32 = 65_536u32, "B",
         "Bodies from this size on leave without a copy, by a pipe, where TOWLINE_CHECKSUM is on and they are not encrypted";
     tcp_pipe_bytes, "TOWLINE_TCP_PIPE_BYTES": u32 = 1_048_576u32, "B",
         "That pipe, one for each link, of two descriptors; 0 for none";

@@ -278,15 +278,15 @@ impl Channel<'_> {
         }
     }
 
-    /// Sends pieces, in order; sealed, none of them send what waits. Unsealed, `more` follows at once.
+    /// Sends pieces, in order; sealed, none of them send what waits.
     ///
     /// # Safety
     /// The memory of each piece is readable.
     #[inline]
-    pub(crate) unsafe fn send_pieces(&mut self, pieces: &mut [iovec], more: bool) -> Moved {
+    pub(crate) unsafe fn send_pieces(&mut self, pieces: &mut [iovec]) -> Moved {
         match &mut self.sealed {
             // SAFETY: passed on from the caller.
-            None => unsafe { sys::send_pieces(self.socket, pieces, more) },
+            None => unsafe { sys::send_pieces(self.socket, pieces) },
             // SAFETY: as above.
             Some(sealed) => unsafe { sealed.send(self.socket, pieces) },
         }

@@ -126,7 +126,7 @@ pub struct Config {
     pub latency_nanos: u32,
 
     /// Bodies from this size on, in bytes, leave without being copied by the kernel either, where a link has summed them and the
-    /// connection is not encrypted. Default: 256 KiB.
+    /// connection is not encrypted. Default: 64 KiB.
     pub splice_from_bytes: u32,
     /// The pipe by which they leave, in bytes: two descriptors for the rail, from the first such body on. Where it is not to be
     /// had (the process has no descriptors, or its user more pipes than `fs.pipe-user-pages-soft` allows) they are copied. 0:
@@ -199,7 +199,7 @@ impl Config {
             in_place_from_bytes: 8 * 1024,
             bandwidth_megabytes_per_second: 3000,
             latency_nanos: 4000,
-            splice_from_bytes: 256 * 1024,
+            splice_from_bytes: 64 * 1024,
             pipe_bytes: 1024 * 1024,
             send_staging_bytes: 256 * 1024,
             control_staging_bytes: 8 * 1024,

@@ -214,16 +214,16 @@ impl Outbox {
     fn send_pieces(&self, channel: &mut Channel<'_>, large: &Large, pipe: &Pipe) -> Moved {
         let by_pipe = if channel.sealed.is_some() { usize::MAX } else { pipe.from(channel.word) };
         let mut pieces = [piece(std::ptr::null_mut(), 0); PIECES];
-        let (count, more) = self.gather(large, by_pipe, &mut pieces);
+        let count = self.gather(large, by_pipe, &mut pieces);
         // SAFETY: the pieces lie in rings and large buffers that this connection holds, and in bodies whose sender
         // vouches for them until it is told that they are sent.
-        unsafe { channel.send_pieces(&mut pieces[..count], more) }
+        unsafe { channel.send_pieces(&mut pieces[..count]) }
     }
 
     /// The next bytes to leave: the rest of a frame that was begun, then control frames, then the others, up to a summed body
-    /// of `by_pipe` bytes or more. And whether it is one that follows.
-    fn gather(&self, large: &Large, by_pipe: usize, pieces: &mut [iovec; PIECES]) -> (usize, bool) {
-        let mut list = PieceList { pieces, count: 0, closed: false, by_pipe, more: false };
+    /// of `by_pipe` bytes or more.
+    fn gather(&self, large: &Large, by_pipe: usize, pieces: &mut [iovec; PIECES]) -> usize {
+        let mut list = PieceList { pieces, count: 0, closed: false, by_pipe };
         let begun = (self.sent != 0).then_some(self.current);
         if begun == Some(Queue::Main)
             && let Some(place) = self.main.frames.front()
@@ -241,7 +241,7 @@ impl Outbox {
             }
             list.frame(place, 0, &self.main.ring, large);
         }
-        (list.count, list.more)
+        list.count
     }
 
     /// Takes `bytes` off the front, in the order of `gather`.
@@ -305,8 +305,6 @@ struct PieceList<'p> {
     closed: bool,
     /// Summed bodies of so many bytes go another way, and nothing overtakes them.
     by_pipe: usize,
-    /// One of them follows.
-    more: bool,
 }
 
 impl PieceList<'_> {
@@ -319,7 +317,6 @@ impl PieceList<'_> {
                 let body_skip = skip.saturating_sub(len as usize);
                 self.add(ring.at(start), len as usize, skip);
                 if summed && body_len as usize - body_skip >= self.by_pipe {
-                    self.more |= !self.closed;
                     self.closed = true;
                 } else {
                     self.add(body, body_len as usize, body_skip);

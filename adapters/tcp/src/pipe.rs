@@ -82,7 +82,7 @@ impl Pipe {
                 }
             }
         }
-        match sys::move_pages(read.as_raw_fd(), socket, self.held, self.held < len) {
+        match sys::move_pages(read.as_raw_fd(), socket, self.held) {
             Some(Moved::Bytes(bytes)) => {
                 self.held -= bytes.min(self.held);
                 Some(Moved::Bytes(bytes))

@@ -453,7 +453,7 @@ impl Rail {
             let _ = unsafe { channel.send(GOODBYE.as_ptr(), GOODBYE.len()) };
             if channel.lags() {
                 // SAFETY: there are no pieces.
-                let _ = unsafe { channel.send_pieces(&mut [], false) };
+                let _ = unsafe { channel.send_pieces(&mut []) };
             }
         }
         self.hang_up(endpoint);

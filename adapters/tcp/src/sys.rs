@@ -57,19 +57,18 @@ pub(crate) unsafe fn send(socket: RawFd, from: *const u8, len: usize) -> Moved {
     moved(unsafe { libc::send(socket, from.cast(), len, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
 }
 
-/// Sends pieces, in order; `more` follows at once.
+/// Sends pieces, in order.
 ///
 /// # Safety
 /// The memory of each piece is readable.
 #[inline]
-pub(crate) unsafe fn send_pieces(socket: RawFd, pieces: &mut [iovec], more: bool) -> Moved {
+pub(crate) unsafe fn send_pieces(socket: RawFd, pieces: &mut [iovec]) -> Moved {
     // SAFETY: all zero is a valid message header: no name, no pieces, no control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = pieces.as_mut_ptr();
     message.msg_iovlen = pieces.len() as _;
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
     // SAFETY: the message refers to the slice of pieces alone, and the caller vouches for their memory.
-    moved(unsafe { libc::sendmsg(socket, &message, flags) })
+    moved(unsafe { libc::sendmsg(socket, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
 }
 
 /// A pipe that holds so many bytes: where to write, and where to read.
@@ -98,12 +97,12 @@ pub(crate) unsafe fn give_pages(pipe: RawFd, base: *mut u8, len: usize) -> Moved
     moved(unsafe { libc::vmsplice(pipe, &piece, 1, libc::SPLICE_F_NONBLOCK) })
 }
 
-/// Moves pages from a pipe to a socket; `more` of them follow at once. `None`: this kernel does not.
-pub(crate) fn move_pages(pipe: RawFd, socket: RawFd, len: usize, more: bool) -> Option<Moved> {
-    let flags = libc::SPLICE_F_NONBLOCK | if more { libc::SPLICE_F_MORE } else { 0 };
+/// Moves pages from a pipe to a socket. `None`: this kernel does not.
+pub(crate) fn move_pages(pipe: RawFd, socket: RawFd, len: usize) -> Option<Moved> {
     let null = std::ptr::null_mut();
     // SAFETY: no memory is involved.
-    let moved = without_sigpipe(|| moved(unsafe { libc::splice(pipe, null, socket, null, len, flags) }));
+    let splice = || moved(unsafe { libc::splice(pipe, null, socket, null, len, libc::SPLICE_F_NONBLOCK) });
+    let moved = without_sigpipe(splice);
     let unfit = [libc::EINVAL, libc::ENOSYS, libc::EPERM, libc::EOPNOTSUPP];
     (!matches!(moved, Moved::Broken(number) if unfit.contains(&number))).then_some(moved)
 }

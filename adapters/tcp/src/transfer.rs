@@ -363,7 +363,7 @@ impl Rail {
         if outbox.is_empty() && !by_pipe {
             let mut pieces = [piece(base, len), piece(body, body_len)];
             // SAFETY: both pieces are readable, the second one by the caller's word.
-            let moved = unsafe { channel.send_pieces(&mut pieces, false) };
+            let moved = unsafe { channel.send_pieces(&mut pieces) };
             outbox.lags = channel.lags();
             match moved {
                 Moved::Bytes(bytes) if bytes == len + body_len => {

@@ -22,6 +22,8 @@ pub struct End {
     pub coming: BTreeMap<u64, (u32, u8, Box<[u8]>)>,
     /// Bodies in place, by cookie: scribbled on when they are told.
     pub lent: BTreeMap<u64, Box<[u8]>>,
+    /// Those that were told: a device may still read them.
+    gone: Vec<Box<[u8]>>,
     pub sent: u32,
     pub reports: Vec<Event>,
     /// Times that it was told that only the peer's host is heard.
@@ -70,6 +72,7 @@ impl Bench {
                 moved: vec![],
                 coming: BTreeMap::new(),
                 lent: BTreeMap::new(),
+                gone: vec![],
                 sent: 0,
                 reports: vec![],
                 silences: 0,
@@ -218,7 +221,7 @@ impl End {
                 let mut body = self.lent.remove(&cookie.0).expect("told once");
                 body.fill(0xee);
                 self.sent += 1;
-                drop(body);
+                self.gone.push(body);
             }
             Event::Delivered(cookie) => {
                 let (from, tag, bytes) = self.coming.remove(&cookie.0).expect("told once");

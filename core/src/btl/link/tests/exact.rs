@@ -71,6 +71,21 @@ fn p15_a_raw_rail_may_be_busy_at_any_call_and_late_with_bodies() {
     }
 }
 
+/// A device that is given the memory itself reads doubles when it has long changed.
+#[test]
+fn p15_b34_bodies_that_change_on_their_way_are_doubles() {
+    let mut doubles = 0;
+    for seed in 0..6 {
+        let late_body = [0, 500][seed as usize % 2];
+        let faults = Faults { drop: 50, double: 200, jitter: 300_000, late_body, by_pages: 800, ..Faults::default() };
+        let bench = flood(seed, faults, 200, |_| {});
+        doubles += bench.ends.iter().map(|end| end.link.counters().doubles).sum::<u64>();
+        let resent = bench.ends.iter().map(|end| end.link.counters().resent).sum::<u64>();
+        assert!(resent > 0 && bench.shared.borrow().by_pages > 0);
+    }
+    assert!(doubles > 100, "{doubles}");
+}
+
 #[test]
 fn p15_numbers_go_on_across_their_wraps() {
     for first in [u64::from(u16::MAX) - 20, u64::from(u32::MAX) - 20, (1 << 48) - 3, u64::MAX - 20] {
@@ -117,7 +132,7 @@ fn p15_acks_may_get_lost() {
 
 #[test]
 fn p15_without_sums_only_bodies_go_unchecked() {
-    let wires = super::wire::wires(2, 5, Faults::default(), false);
+    let wires = super::wire::wires(2, 5, Faults { by_pages: 1000, ..Faults::default() }, false);
     let mut bench = Bench::with(wires, 5, |config| config.sums = false);
     for number in 0..200 {
         let len = 8 + bench.dice.below(5000) as usize;
@@ -126,6 +141,7 @@ fn p15_without_sums_only_bodies_go_unchecked() {
     bench.settle();
     bench.check(0, 1, (0..200).collect());
     assert_eq!(bench.ends[0].link.counters().resent, 0);
+    assert_eq!(bench.shared.borrow().by_pages, 0, "nobody could tell what has changed");
 }
 
 #[test]

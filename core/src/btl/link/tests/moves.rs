@@ -17,6 +17,8 @@ struct Node {
     got: Vec<Vec<u8>>,
     coming: BTreeMap<u64, Box<[u8]>>,
     lent: BTreeMap<u64, Box<[u8]>>,
+    /// Those that were told: a device may still read them.
+    gone: Vec<Box<[u8]>>,
     cookies: u64,
     doubles: u32,
     awaited: u32,
@@ -51,6 +53,7 @@ impl Nodes {
                     got: vec![],
                     coming: BTreeMap::new(),
                     lent: BTreeMap::new(),
+                    gone: vec![],
                     cookies: 0,
                     doubles: 0,
                     awaited: 0,
@@ -129,7 +132,9 @@ impl Node {
     }
 
     fn over(&mut self, cookie: u64) {
-        self.lent.remove(&cookie).expect("told once").fill(0xee);
+        let mut body = self.lent.remove(&cookie).expect("told once");
+        body.fill(0xee);
+        self.gone.push(body);
     }
 
     fn move_orphans(&mut self) {
@@ -258,6 +263,7 @@ fn p14_b37_b34_frames_of_a_dead_link_arrive_once_by_the_other() {
             jitter: 20_000,
             late_body: 500,
             in_place: 400,
+            by_pages: [0, 600][seed as usize / 2 % 2],
             ..Faults::default()
         };
         let mut nodes = Nodes::new(seed, faults);

@@ -41,6 +41,8 @@ pub struct Faults {
     pub jitter: u64,
     pub late_body: u32,
     pub in_place: u32,
+    /// Summed bodies count as copied, and are read where they lie when they arrive.
+    pub by_pages: u32,
     /// Nothing gets through, in silence.
     pub silent: bool,
     /// Only frames of links' own get lost.
@@ -67,6 +69,21 @@ struct Packet {
     bytes: Vec<u8>,
     at: u64,
     body_at: u64,
+    /// Where the body lies that was not copied yet.
+    pages: Option<Span>,
+}
+
+impl Packet {
+    /// Copies the body once it is in: what it is by then.
+    fn take_in(&mut self, now: u64) {
+        if self.body_at <= now
+            && let Some(pages) = self.pages.take()
+        {
+            let at = self.bytes.len() - pages.len() as usize;
+            // SAFETY: bodies in place are kept to the end of a test, slots are leaked.
+            unsafe { pages.pack(self.bytes[at..].as_mut_ptr(), pages.len() as usize) };
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -114,6 +131,8 @@ pub struct State {
     events: Vec<VecDeque<Event>>,
     /// Bodies sent in place so far.
     pub in_place: u32,
+    /// Summed bodies that were not copied so far.
+    pub by_pages: u32,
     /// Everything that left: sender, tag, bytes.
     pub log: Vec<(usize, u8, Vec<u8>)>,
 }
@@ -150,6 +169,7 @@ pub fn wires(count: usize, seed: u64, faults: Faults, lossy: bool) -> Vec<Wire> 
         names: vec![vec![None; count]; count],
         events: vec![VecDeque::new(); count],
         in_place: 0,
+        by_pages: 0,
         log: vec![],
     };
     let shared = Rc::new(RefCell::new(state));
@@ -249,7 +269,7 @@ impl State {
     pub fn forge(&mut self, from: usize, to: usize, tag: u8, bytes: &[u8]) {
         let header = bytes.len().min(HEAD);
         let bytes = bytes.to_vec();
-        self.packets.push(Packet { from, to, tag, header, bytes, at: self.now, body_at: self.now });
+        self.packets.push(Packet { from, to, tag, header, bytes, at: self.now, body_at: self.now, pages: None });
     }
 }
 
@@ -274,7 +294,7 @@ impl Wire {
 
     fn packet(&self, to: Endpoint, shape: Shape, bytes: Vec<u8>) -> Packet {
         let header = usize::from(shape.header);
-        Packet { from: self.me, to: to.0 as usize, tag: shape.tag, header, bytes, at: 0, body_at: 0 }
+        Packet { from: self.me, to: to.0 as usize, tag: shape.tag, header, bytes, at: 0, body_at: 0, pages: None }
     }
 }
 
@@ -352,6 +372,29 @@ impl Rail for Wire {
         Ok(Sent::Done)
     }
 
+    unsafe fn send_summed(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        let by_pages = self.shared.borrow().faults.by_pages;
+        if body.len() <= COPIED || !self.shared.borrow_mut().dice.chance(by_pages) {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.send(to, shape, header, body, cookie) };
+        }
+        self.admit(to, shape)?;
+        let mut bytes = header.to_vec();
+        bytes.resize(shape.len as usize, 0);
+        let packet = Packet { pages: Some(body), ..self.packet(to, shape, bytes) };
+        let mut state = self.shared.borrow_mut();
+        state.by_pages += 1;
+        state.launch(packet);
+        Ok(Sent::Done)
+    }
+
     fn drained(&self, to: Endpoint) -> bool {
         let state = self.shared.borrow();
         !state.reading.iter().any(|reading| (reading.from, reading.to) == (self.me, to.0 as usize))
@@ -370,12 +413,13 @@ impl Rail for Wire {
             header.resize(count + body.len() as usize, 0);
             // SAFETY: the sender keeps the body until it is told.
             unsafe { body.pack(header[count..].as_mut_ptr(), body.len() as usize) };
-            state.launch(Packet { from, to, tag, header: count, bytes: header, at: 0, body_at: 0 });
+            state.launch(Packet { from, to, tag, header: count, bytes: header, at: 0, body_at: 0, pages: None });
             return Some(Event::Sent(cookie));
         }
         let in_now = |pending: &Pending| pending.end == self.me && pending.packet.body_at <= now;
         if let Some(at) = state.pending.iter().position(in_now) {
-            let Pending { packet, skip, sink, cookie, .. } = state.pending.remove(at);
+            let Pending { mut packet, skip, sink, cookie, .. } = state.pending.remove(at);
+            packet.take_in(now);
             let bytes = packet.bytes.get(skip..).unwrap_or(&[]);
             // SAFETY: the receiver keeps the sink until it is told.
             unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
@@ -389,7 +433,8 @@ impl Rail for Wire {
         }
         let due = state.packets.iter().enumerate().filter(|(_, packet)| packet.to == self.me && packet.at <= now);
         let at = due.min_by_key(|(_, packet)| packet.at).map(|(at, _)| at)?;
-        let packet = state.packets.remove(at);
+        let mut packet = state.packets.remove(at);
+        packet.take_in(now);
         let from = state.names[self.me][packet.from]?;
         let whole = packet.bytes.len() <= HEAD;
         let valid = if whole || packet.body_at <= now { packet.bytes.len().min(HEAD) } else { packet.header };
@@ -405,8 +450,9 @@ impl Rail for Wire {
     }
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
-        let held = self.held.borrow();
-        let Some((_, packet)) = held.iter().find(|(id, _)| *id == frame.0) else { return 0 };
+        let mut held = self.held.borrow_mut();
+        let Some((_, packet)) = held.iter_mut().find(|(id, _)| *id == frame.0) else { return 0 };
+        packet.take_in(self.shared.borrow().now);
         let there = if packet.body_at <= self.shared.borrow().now { packet.bytes.len() } else { packet.header };
         let part = packet.bytes.get(at..there).unwrap_or(&[]);
         let count = part.len().min(into.len());
@@ -417,8 +463,9 @@ impl Rail for Wire {
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
         let mut held = self.held.borrow_mut();
         let Some(at) = held.iter().position(|(id, _)| *id == frame.0) else { return Delivery::Done };
-        let (_, packet) = held.remove(at);
+        let (_, mut packet) = held.remove(at);
         let mut state = self.shared.borrow_mut();
+        packet.take_in(state.now);
         if packet.body_at > state.now {
             state.pending.push(Pending { end: self.me, packet, skip, sink, cookie });
             return Delivery::Pending;
