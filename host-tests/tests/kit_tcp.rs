@@ -1,7 +1,10 @@
 //! The rail kit over TCP rails of one process.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
+use towline_core::arena::Arena;
+use towline_core::btl::link::{self, Crc32c, Link};
+use towline_core::btl::{LINKED_HEAD, Rail as _};
 use towline_host_tests::kit::bench::Setup;
 use towline_host_tests::kit::sockets::Sockets;
 use towline_host_tests::rail_suite;
@@ -19,6 +22,25 @@ fn links(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Rail> {
         Rail::new(config).expect("this host has a loopback")
     };
     Sockets::new(make, Rail::as_fd).linked(count)
+}
+
+/// In links that sum all bodies, of which those from 600 bytes on leave by a pipe of one page.
+fn summed(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Link<'static, Rail, Crc32c>> {
+    let make = move |rank, link| {
+        let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
+        (config.link, config.splice_from_bytes, config.pipe_bytes) = (link, 600, 4096);
+        change(&mut config);
+        let raw = Rail::new(config).expect("this host has a loopback");
+        let settings = link::Config::new(link, u64::from(rank) + 1, raw.attributes());
+        let settings = link::Config { peers: 4, sums: true, ..settings };
+        let room = vec![0; settings.bytes(&raw)].leak();
+        Link::new(raw, Crc32c, settings, &mut Arena::new(room)).expect("room for all tables")
+    };
+    Sockets::new(make, handle).headers(LINKED_HEAD).linked(count)
+}
+
+fn handle<'l>(link: &'l Link<'static, Rail, Crc32c>) -> BorrowedFd<'l> {
+    link.raw().as_fd()
 }
 
 mod defaults {
@@ -44,6 +66,30 @@ mod tight {
         config.direct_connections = 0;
         config.epoll_interval_many_polls = 1;
     }));
+}
+
+/// Bodies that leave without a copy, with room and without.
+mod uncopied {
+    use super::*;
+    rail_suite!(summed(1, |_| {}));
+}
+
+mod uncopied_tight {
+    use super::*;
+    rail_suite!(summed(1, |config| {
+        config.eager_limit_bytes = 4000;
+        config.max_send_size_bytes = 90_000;
+        config.send_queue_frames = 4;
+        config.receive_staging_bytes = 1024;
+        config.socket_send_buffer_bytes = Some(16 * 1024);
+        config.socket_receive_buffer_bytes = Some(16 * 1024);
+    }));
+}
+
+/// Matching transports over two links a pair.
+mod mtl_uncopied {
+    use super::*;
+    towline_host_tests::mtl_suite!(summed(2, |_| {}));
 }
 
 /// All connections sealed, and little room.

@@ -411,8 +411,8 @@ impl Rail {
         match std::mem::replace(&mut entry.way, Way::Gone) {
             Way::Up(mut stream) => {
                 self.up -= 1;
-                stream.outbox.abandon(&mut self.large);
                 self.pipe.forget(stream.word);
+                stream.outbox.abandon(&mut self.large);
             }
             Way::Connecting(Attempt { pending: Some(pending), .. }) => drop(self.take_pending(pending)),
             _ => {}

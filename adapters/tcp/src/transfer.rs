@@ -170,9 +170,10 @@ impl RailTrait for Rail {
         body: Span,
         cookie: Cookie,
     ) -> Result<Sent, SendError> {
-        if header.len() as u64 + body.len() == u64::from(shape.len)
+        if body.len() > COPIED
+            && body.len() >= u64::from(self.config.splice_from_bytes)
+            && header.len() as u64 + body.len() == u64::from(shape.len)
             && let Some((base, len)) = body.as_contiguous()
-            && len >= self.config.splice_from_bytes as usize
         {
             // SAFETY: the caller vouches for the body until it is told that it is sent.
             return unsafe { self.send_in_place(to, shape, header, (base, len), true, cookie) };

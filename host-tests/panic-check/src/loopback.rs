@@ -50,6 +50,10 @@ pub fn rail(rail: &mut impl Rail) {
                 let sent = unsafe { rail.send(Endpoint(any(0)), shape, bytes(&mut room), span, Cookie(any(0))) };
                 keep(sent.map_err(|error| (error.blame(), say(error))).is_ok());
             }
+            14 => {
+                // SAFETY: never run; for the linker only.
+                keep(unsafe { rail.send_summed(Endpoint(any(0)), shape, bytes(&mut room), span, Cookie(any(0))) }.is_ok());
+            }
             12 => {
                 if let Some(short) = rail.poll_short(any(0)) {
                     // SAFETY: never run; for the linker only.

@@ -99,6 +99,18 @@ impl Rail for Opaque {
         result(Sent::Done, SendError::Busy)
     }
 
+    unsafe fn send_summed(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        keep((to, shape, header, body, cookie));
+        result(any(Sent::InPlace), any(SendError::Busy))
+    }
+
     fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
         keep((to, body));
         some(Loan(any([0; LOAN])))
