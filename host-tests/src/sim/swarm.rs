@@ -135,6 +135,8 @@ fn mishaps(mut dice: Dice, only: Option<Single>) -> Setting {
     if links.is_some() {
         linkable(&mut makes, &mut dice);
         loss(&mut faults, &mut dice);
+    } else if faults.lend != 0 {
+        faults.unfetched = faults.unfetched.max(300); // few lend
     }
     let mut wants = |fault: Single, permille| only.map_or_else(|| dice.chance(permille), |one| one == fault);
     let [toggled, halved, stalls_out] =
@@ -178,8 +180,8 @@ fn mishaps(mut dice: Dice, only: Option<Single>) -> Setting {
     if let (Some(links), Some(stall)) = (links.as_mut(), stall) {
         // Who was never met is not given up as stalled.
         links.greetings = stall / links.dead_after + 1;
-        // Frames for one that stands still must leave room for answers to the others.
-        links.slots = links.slots.max(8 * nodes);
+        // With fewer, those that stand still may hold all of them, and answers to the others wait.
+        links.slots = links.slots.max(4 * nodes);
     }
     let rests = stalls_out || (faults.hosts && links.is_some()) || dice.chance(200);
     if rests && only.is_none_or(|only| matches!(only, Single::Stall | Single::Hosts)) {

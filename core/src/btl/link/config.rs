@@ -22,10 +22,11 @@ pub struct Config {
     /// is for control frames alone.
     pub window: u32,
     /// Unacknowledged frames to all peers together, at most; to one of several, no more than are free then: half of them if the
-    /// others have none, and so many silent peers leave one in their number plus one. Each takes room for a copy of
-    /// [`COPIED`](crate::btl::rail::COPIED) bytes.
+    /// others have none, and so many silent peers leave one in their number plus one. A quarter is kept for peers that have none
+    /// yet, one for each: with four times as many slots as peers nobody is held up by those that fall silent, whatever their number.
+    /// Each takes room for a copy of [`COPIED`](crate::btl::rail::COPIED) bytes.
     pub slots: u32,
-    /// The same for control frames, beyond `slots`.
+    /// The same for control frames, beyond `slots`; here a half is kept.
     pub control_slots: u32,
     /// Of the frames in `slots`, how many may be longer grants (reserved, not sent): each takes room for the longest frame.
     pub long_slots: u32,

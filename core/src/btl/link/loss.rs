@@ -124,9 +124,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let control = kept.is_control();
         self.take_off(slot);
         let trip = self.now.saturating_sub(left_at);
+        self.count(at, control, -1);
         let Some(path) = self.paths.get_mut(at as usize) else { return };
-        path.kept = path.kept.wrapping_sub(1);
-        path.control = path.control.wrapping_sub(control.into());
         news.count = news.count.wrapping_add(1);
         let (once, least) = (flags & RESENT == 0, path.estimator.least());
         if !once && sure == 0 && trip < least {

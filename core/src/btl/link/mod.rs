@@ -137,6 +137,9 @@ pub struct Link<'m, R, C> {
     long: Memory<'m>,
     long_free: Queue<'m>,
     draft: Handle,
+    /// Peers for which data frames are kept, and those for which control frames are.
+    data_holders: u32,
+    control_holders: u32,
     /// Bodies to tell of that are read no more.
     done: Queue<'m>,
 
@@ -195,6 +198,8 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             counters: Counters::default(),
             paths: arena.table(sizes.peers)?,
             touched: 0,
+            data_holders: 0,
+            control_holders: 0,
             free: Queue::new(arena, sizes.peers)?,
             cards: arena.table(sizes.cards)?,
             sessions: 0,

@@ -148,12 +148,20 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             Lane::Control => (path.window, 0),
             _ => (path.window.wrapping_sub(kept_back), self.config.control_slots),
         };
-        // Who acknowledges nothing leaves room for others: nobody takes more than is left then. Of so many silent peers each
-        // holds as much as is free, so that of `slots` one in their number plus one is.
+        // Who acknowledges nothing leaves room for others: nobody takes more than is left then. Of so many peers that fall silent
+        // at once each holds as much as is free, so that of `slots` one in their number plus one is. Of those that do one after
+        // the other each would halve what is left: so each peer that has none yet finds one, as far as a part of the slots goes.
         let free = self.kept.capacity().wrapping_sub(self.kept.used());
+        let without = |holders: u32| self.touched.wrapping_sub(self.free.len()).saturating_sub(holders);
         let full = match lane {
-            Lane::Control => path.control >= free.div_ceil(2),
-            _ => path.kept.wrapping_sub(path.control) >= free.saturating_sub(slots),
+            Lane::Control => {
+                let spare = without(self.control_holders).min(self.config.control_slots / 2);
+                path.control != 0 && path.control >= free.saturating_sub(spare).div_ceil(2)
+            }
+            _ => {
+                let (own, spare) = (path.data(), without(self.data_holders).min(self.config.slots / 4));
+                own != 0 && own >= free.saturating_sub(slots).saturating_sub(spare)
+            }
         };
         if self.config.peers > 1 && full {
             return Err(SendError::Busy);
@@ -366,9 +374,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             path.oldest = kept.number;
             path.owes_since = path.owes_since.max(1).max(self.now);
         }
-        path.kept = path.kept.wrapping_add(1);
-        path.control = path.control.wrapping_add(kept.is_control().into());
-        let number = kept.number;
+        let (number, control) = (kept.number, kept.is_control());
+        self.count(at, control, 1);
         if let Some(entry) = self.window_mut(at, number) {
             *entry = slot.wrapping_add(1);
         }
@@ -383,12 +390,23 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         if let Some(path) = self.paths.get_mut(at as usize) {
             path.next = number;
-            path.kept = path.kept.wrapping_sub(1);
-            path.control = path.control.wrapping_sub(control.into());
-            if path.kept == 0 {
+            if path.kept == 1 {
                 path.owes_since = 0;
             }
         }
+        self.count(at, control, -1);
+    }
+
+    /// A frame is kept for a peer, or one less is.
+    pub(super) fn count(&mut self, at: u32, control: bool, by: i32) {
+        let Some(path) = self.paths.get_mut(at as usize) else { return };
+        let before = (path.data() != 0, path.control != 0);
+        path.kept = path.kept.wrapping_add_signed(by);
+        path.control = path.control.wrapping_add_signed(if control { by } else { 0 });
+        let after = (path.data() != 0, path.control != 0);
+        let change = |holders: u32, before, after| holders.wrapping_add(after).wrapping_sub(before);
+        self.data_holders = change(self.data_holders, before.0.into(), after.0.into());
+        self.control_holders = change(self.control_holders, before.1.into(), after.1.into());
     }
 
     /// The window's entry of a number: the slot of the frame, plus one.
@@ -662,6 +680,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                 self.free_kept(handle);
             }
         }
+        while let Some(path) = self.paths.get(at as usize).filter(|path| path.kept != 0) {
+            self.count(at, path.control != 0, -1);
+        }
         let kept = &self.kept;
         self.done.retain(|slot| kept.at(slot).is_some());
         let width = self.config.window as usize;
@@ -727,9 +748,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if let Some(entry) = self.window_mut(at, number) {
             *entry = 0;
         }
+        self.count(at, kept.is_control(), -1);
         if let Some(path) = self.paths.get_mut(at as usize) {
-            path.kept = path.kept.wrapping_sub(1);
-            path.control = path.control.wrapping_sub(kept.is_control().into());
             path.oldest = number.wrapping_add(1);
         }
         self.counters.rehomed = self.counters.rehomed.wrapping_add(1);

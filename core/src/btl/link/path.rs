@@ -173,6 +173,11 @@ impl From<Why> for Lost {
 const _: () = assert!(size_of::<Path>() <= 400);
 
 impl Path {
+    /// Data frames kept.
+    pub const fn data(&self) -> u32 {
+        self.kept.wrapping_sub(self.control)
+    }
+
     /// Frames of other lanes than control that may leave now, of those that are to leave at all.
     pub const fn has_room(&self) -> bool {
         self.in_flight < self.congestion.allowed()

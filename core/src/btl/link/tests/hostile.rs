@@ -152,6 +152,29 @@ fn p15_a_deleted_peer_is_told_and_its_memory_is_left_alone() {
     }
 }
 
+/// Peers stop one after the other, each when those before it hold what they may: whoever is left has room all the same.
+#[test]
+fn p15_b16_peers_that_stop_one_after_the_other_leave_slots_for_others() {
+    const PEERS: u32 = 12;
+    for (lane, slots) in [(Lane::Eager, 4 * PEERS), (Lane::Control, 2 * PEERS)] {
+        let mut bench = Bench::new(PEERS as usize, 1, Faults::default(), |config| {
+            (config.peers, config.slots, config.control_slots) = (PEERS, slots, slots);
+        });
+        for to in 1..PEERS as usize {
+            bench.send(0, to, Lane::Eager, &bytes(to as u64, 40));
+        }
+        bench.settle();
+        bench.faults(|faults| faults.silent = true);
+        for silent in 1..PEERS as usize {
+            let taken = (0..).take_while(|_| bench.try_send(0, silent, lane, &bytes(9, 40)).is_ok()).count();
+            assert_ne!(taken, 0, "{lane:?} behind {} others", silent - 1);
+        }
+        bench.faults(|faults| faults.silent = false);
+        bench.settle();
+        assert!(bench.ends[0].link.paths.iter().all(|path| (path.kept, path.control) == (0, 0)));
+    }
+}
+
 /// However many peers acknowledge nothing, each holds as much as it leaves, and there is room for one more.
 #[test]
 fn p15_b16_peers_that_acknowledge_nothing_leave_slots_for_others() {
@@ -172,7 +195,8 @@ fn p15_b16_peers_that_acknowledge_nothing_leave_slots_for_others() {
             }) {}
             taken
         };
-        let share = SLOTS / (silent as u32 + 1);
+        // One is left for each of the others.
+        let share = (SLOTS - (7 - silent as u32)) / (silent as u32 + 1);
         let taken = fill(&mut bench, Lane::Eager);
         assert!(taken[1..=silent].iter().all(|taken| (share..=share + 1).contains(taken)), "{taken:?} of {silent}");
         assert!(bench.try_send(0, 7, Lane::Eager, &bytes(9, 40)).is_ok(), "behind {silent}");
