@@ -330,7 +330,7 @@ impl<'m> Hostile<'m> {
         bytes.extend([0; 4]);
         bytes.extend(u32::from(bool::arbitrary(data)?).to_le_bytes());
         let words = u8::arbitrary(data)? % 7;
-        bytes.extend([2 + u8::arbitrary(data)? % 3, words]);
+        bytes.extend([2 + u8::arbitrary(data)? % 5, words]);
         bytes.extend((ack.wrapping_add(u64::from(u8::arbitrary(data)? % 8)) as u16).to_le_bytes());
         for _ in 0..words.min(5) {
             bytes.extend(u64::arbitrary(data)?.to_le_bytes());

@@ -56,9 +56,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// Whether something that came is to be told of.
     fn owes_ack(&self, at: u32) -> bool {
-        self.paths
-            .get(at as usize)
-            .is_some_and(|path| path.state != State::Free && ((path.owed | path.answer) != 0 || path.greets))
+        self.paths.get(at as usize).is_some_and(|path| path.state != State::Free && (path.tells() || path.greets))
     }
 
     /// Sends acknowledgements that are due.
@@ -85,7 +83,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if self.paths.get(at as usize).is_some_and(|path| path.greets) && !self.hello(at) {
             return false;
         }
-        self.paths.get(at as usize).is_none_or(|path| (path.owed | path.answer) == 0) || self.send_ack(at, Kind::Ack)
+        self.paths.get(at as usize).is_none_or(|path| !path.tells()) || self.send_ack(at, Kind::Ack)
     }
 
     /// Sends a frame of the link's own that tells what came. Whether it left. Of a large window it takes several: the one with
@@ -95,6 +93,10 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if !path.met() || !path.raw_known {
             return true; // nobody could tell what is meant
         }
+        if path.wants && kind == Kind::Ack && !self.ask_for_wanted(at) {
+            return false;
+        }
+        let Some(path) = self.paths.get(at as usize) else { return true };
         let span = if path.has_holes() { path.top.wrapping_sub(path.base) } else { 0 };
         let parts = if kind == Kind::Ack { span.div_ceil(ACK_SPAN).clamp(1, MOST_PARTS) } else { 1 };
         (0..parts).rev().all(|part| self.send_part(at, kind, part.wrapping_mul(ACK_SPAN), span))

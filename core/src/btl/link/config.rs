@@ -109,7 +109,7 @@ impl Config {
         self.control_slots = self.control_slots.clamp(1, 1 << 16);
         self.long_slots = self.long_slots.clamp(1, 1 << 16);
         self.deliveries = self.deliveries.clamp(1, 1 << 16);
-        self.card_bytes = self.card_bytes.min(1 << 16);
+        self.card_bytes = self.card_bytes.min(u16::MAX.into());
         self.sums |= rail.capabilities.contains(Capabilities::NEED_CSUM);
         self.initial_window = self.initial_window.clamp(1, 1024);
         self.reorder = self.reorder.clamp(1, 1024);

@@ -69,13 +69,13 @@ pub struct Hello {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Ack {
-    /// [`Kind::Ack`], [`Kind::Probe`], [`Kind::Bye`] or [`Kind::GivenUp`].
+    /// [`Kind::Ack`], [`Kind::Probe`], [`Kind::Bye`], [`Kind::GivenUp`] or [`Kind::Wanted`].
     pub kind: u8,
     /// Words of `came` that are meant.
     pub words: u8,
     /// Low half-word of the number that the first bit stands for.
     pub from: U16,
-    /// A bit for each number: it came.
+    /// A bit for each number: it came; or is wanted.
     pub came: [U64; ACK_WORDS],
 }
 
@@ -96,6 +96,8 @@ pub enum Kind {
     Bye = 4,
     /// The same, to a peer that is given up.
     GivenUp = 5,
+    /// Numbers that did not come, or must come again, and for which there is room.
+    Wanted = 6,
 }
 
 impl Kind {
@@ -106,6 +108,7 @@ impl Kind {
             3 => Some(Self::Probe),
             4 => Some(Self::Bye),
             5 => Some(Self::GivenUp),
+            6 => Some(Self::Wanted),
             _ => None,
         }
     }

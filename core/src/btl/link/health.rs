@@ -92,8 +92,10 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         self.heard(at);
         let from = widen(told.from.get(), ack);
         let came = told.came.map(U64::get);
-        let all = from == ack; // the others of several say less
-        if !self.take_ack(at, ack, from, came.get(..words).unwrap_or(&[]), all) {
+        let bits = came.get(..words).unwrap_or(&[]);
+        // The others of several say less.
+        let (told, all) = if kind == Kind::Wanted { (&[][..], false) } else { (bits, from == ack) };
+        if !self.take_ack(at, ack, from, told, all) {
             return;
         }
         match kind {
@@ -112,6 +114,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             }
             Kind::Bye => self.down(at, Why::Closed),
             Kind::GivenUp => self.down(at, Why::GivenUp),
+            Kind::Wanted => self.on_wanted(at, from, bits),
             Kind::Hello => {}
         }
     }
@@ -137,6 +140,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             let Some(path) = self.paths.get_mut(at as usize) else { return };
             (path.theirs, path.seeds) = (session, seeds);
             (path.base, path.top) = (hello.first.get(), hello.first.get());
+            path.seen = path.base as u16;
             path.window = window.min(own);
         }
         if seen == mine {
@@ -256,7 +260,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     fn add_below(&mut self, at: u32) {
         let Some(path) = self.paths.get(at as usize).filter(|path| !path.raw_known) else { return };
         let start = (at as usize).wrapping_mul(self.config.card_bytes as usize);
-        let Some(card) = self.cards.get(start..start.wrapping_add(path.card_len as usize)) else { return };
+        let Some(card) = self.cards.get(start..start.wrapping_add(path.card_len.into())) else { return };
         if let Ok(raw) = self.raw.add_peer(Peer(at), card)
             && let Some(path) = self.paths.get_mut(at as usize)
         {
@@ -558,7 +562,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         self.out_bits(at).0.fill(0);
         self.timers.remove(at);
         self.acks.remove(at);
-        for queue in [&mut self.work, &mut self.reports] {
+        for queue in [&mut self.work, &mut self.reports, &mut self.refused] {
             queue.retain(|other| other != at);
         }
         if let Some(path) = self.paths.get_mut(at as usize) {

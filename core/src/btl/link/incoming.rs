@@ -148,7 +148,16 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             self.once_more(at, number, frame);
             return None;
         }
+        self.see(at, number);
         self.new_frame(at, number, &header, frame, rest)
+    }
+
+    fn see(&mut self, at: u32, number: u64) {
+        if let Some(path) = self.paths.get_mut(at as usize)
+            && distance(number, path.seen()) >= 0
+        {
+            path.seen = number.wrapping_add(1) as u16;
+        }
     }
 
     /// A frame that did not come before.
@@ -192,11 +201,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                 return Some(self.event(&coming, FrameId(0), tail));
             }
         }
-        let most = self.attributes.frames_kept.saturating_add(self.config.deliveries / 2).max(1);
-        let taken = self.paths.get(at as usize)?.coming;
-        let Some((handle, place)) = (if taken < most { self.coming.take_used() } else { None }) else {
-            self.counters.shed = self.counters.shed.wrapping_add(1);
-            self.ack_now(at);
+        let room = self.room_for(at) != 0;
+        let Some((handle, place)) = (if room { self.coming.take_used() } else { None }) else {
+            self.refuse(at);
             return None;
         };
         *place = coming;
@@ -235,6 +242,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let Some(coming) = self.coming.at_mut(slot) else { return };
         let wanted = matches!(coming.stage, Stage::Awaited | Stage::HeldInPart);
         if !wanted || coming.len != frame.len {
+            if let Some(path) = self.paths.get_mut(at as usize) {
+                path.wants = true;
+            }
             return self.double(at);
         }
         coming.raw = frame.id.0;
@@ -275,6 +285,14 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if let Some(path) = self.paths.get_mut(coming.path as usize) {
             path.coming = path.coming.wrapping_sub(1);
         }
+        self.offer_room();
+    }
+
+    /// Numbers of frames that have a record and must come again.
+    pub(super) fn awaited(&self, at: u32) -> impl Iterator<Item = u64> {
+        let must_come =
+            move |coming: &&Coming| coming.path == at && matches!(coming.stage, Stage::Awaited | Stage::HeldInPart);
+        (0..self.coming.touched()).filter_map(|slot| self.coming.at(slot)).filter(must_come).map(|coming| coming.number)
     }
 
     fn restart_sum(&mut self, handle: Handle) {

@@ -6,7 +6,7 @@ use super::Link;
 use super::acks::ACK_SPAN;
 use super::checksum::Checksum;
 use super::numbers::distance;
-use super::outgoing::{LEFT, Left, READING, RESENT};
+use super::outgoing::{LEFT, READING, RESENT};
 use super::window::SILENCES;
 use crate::btl::Rail;
 use crate::time::Duration;
@@ -235,7 +235,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             return Some(first.left_at.saturating_add(path.trip).saturating_add(patience));
         }
         let last = self.kept.at(path.sent.last()?)?;
-        let times = path.timeouts.saturating_add(path.too_early.into());
+        let times = u32::from(path.timeouts).saturating_add(path.too_early.into());
         let timeout = path.estimator.timeout(self.timeout_bounds(), times);
         Some(last.left_at.max(path.asked_at).saturating_add(timeout))
     }
@@ -267,28 +267,22 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let now = self.now;
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         (path.timeouts, path.asked_at) = (path.timeouts.saturating_add(1), now);
-        path.congestion.on_silence(path.timeouts);
+        path.congestion.on_silence(path.timeouts.into());
         let (last, first) = (path.sent.last(), path.sent.first());
-        let beyond = path.waiting[1].first().filter(|_| path.timeouts >= SILENCES);
+        let beyond = path.waiting[1].first().filter(|_| u32::from(path.timeouts) >= SILENCES);
         self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
         // What left last does so again: if nothing is heard of this, it is the one to ask with next time.
         for slot in [first.filter(|_| first != last), last].into_iter().flatten() {
             if self.still_leaving(at, slot) {
                 continue;
             }
-            self.take_off(slot);
             if let Some(kept) = self.kept.at_mut(slot).filter(|kept| kept.sure == 0) {
                 kept.sure = kept.left;
             }
-            if self.leave(slot) != Left::Yes {
-                self.wait(slot);
-            }
+            self.leave_or_wait(slot);
         }
         if let Some(slot) = beyond {
-            self.take_off(slot);
-            if self.leave(slot) != Left::Yes {
-                self.wait(slot);
-            }
+            self.leave_or_wait(slot);
         }
     }
 }

@@ -74,6 +74,7 @@ mod queue;
 #[cfg(test)]
 pub(crate) mod tests;
 mod timers;
+mod wanted;
 mod window;
 
 use core::cell::Cell;
@@ -155,6 +156,8 @@ pub struct Link<'m, R, C> {
     /// The raw rail's frame that is being looked at is to be given back.
     holds: bool,
 
+    /// Paths of which frames were refused, to be told of room in turn.
+    refused: Queue<'m>,
     /// When paths tell what came.
     acks: Timers<'m>,
     /// Paths with frames for which the raw rail had no room.
@@ -219,6 +222,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             scratch_of: Handle::NONE,
             filled: Queue::new(arena, sizes.coming)?,
             holds: false,
+            refused: Queue::new(arena, sizes.peers)?,
             acks: Timers::new(arena, sizes.peers)?,
             work: Queue::new(arena, sizes.peers)?,
             reports: Queue::new(arena, sizes.peers)?,
@@ -418,7 +422,7 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
                 sums: self.config.sums || theirs.sums,
                 raw,
                 peer: peer.0,
-                card_len: below.len() as u32,
+                card_len: below.len() as u16,
                 hello_seeds: seeds,
                 their_incarnation: theirs.incarnation,
                 mine,
@@ -725,7 +729,7 @@ impl Config {
             Queue::cost(sizes.long),
             Queue::cost(sizes.slots),
             Queue::cost(sizes.coming),
-            Queue::cost(sizes.peers).saturating_mul(3),
+            Queue::cost(sizes.peers).saturating_mul(4),
             Timers::cost(sizes.peers).saturating_mul(2),
             16, // of a block that begins anywhere
         ]

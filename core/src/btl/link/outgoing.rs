@@ -5,7 +5,7 @@ use zerocopy::FromZeros;
 use super::checksum::{Checksum, sum_span};
 use super::header::{HEADER, Header, MOVED, PREFIX, Prefix, TAG, head_check};
 use super::numbers::distance;
-use super::path::State;
+use super::path::{Path, State};
 use super::window::Window;
 use super::{Link, lane_of};
 use crate::btl::rail::COPIED;
@@ -496,6 +496,29 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             self.set_timer(at);
         }
         Left::Yes
+    }
+
+    /// Sends a frame again that is kept, or has it wait for room. Whether it left.
+    pub(super) fn leave_or_wait(&mut self, slot: u32) -> bool {
+        self.take_off(slot);
+        let left = self.leave(slot) == Left::Yes;
+        if !left {
+            self.wait(slot);
+        }
+        left
+    }
+
+    /// Frames under way that left after that time; no more of them are counted than may be.
+    pub(super) fn left_since(&self, path: &Path, time: u64) -> u32 {
+        let (mut count, mut last) = (0u32, path.sent.last());
+        while count < path.congestion.allowed()
+            && let Some(kept) = last.and_then(|slot| self.kept.at(slot))
+            && kept.left_at > time
+        {
+            count = count.wrapping_add(1);
+            last = kept.previous.checked_sub(1);
+        }
+        count
     }
 
     /// Puts a frame at the end of those that are to leave.

@@ -4,6 +4,7 @@ use zerocopy::FromZeros;
 
 use super::estimator::Estimator;
 use super::loss::Parts;
+use super::numbers::widen;
 use super::outgoing::List;
 use super::overtaking::Overtaking;
 use super::window::Window;
@@ -40,7 +41,7 @@ pub(super) struct Path {
     pub raw: Endpoint,
     /// The engine's number of the peer.
     pub peer: u32,
-    pub card_len: u32,
+    pub card_len: u16,
     /// Both sides' incarnations are in here: of greetings.
     pub hello_seeds: [u32; 2],
     /// Where the checks of frames begin: out, in.
@@ -77,7 +78,7 @@ pub(super) struct Path {
     pub overtaking: Overtaking,
     pub congestion: Window,
     /// Times in a row that nothing was heard in time, and when that was last.
-    pub timeouts: u32,
+    pub timeouts: u8,
     /// Times that a peer was asked too early why nothing comes, since a round trip was last measured.
     pub too_early: u8,
     pub asked_at: u64,
@@ -88,6 +89,8 @@ pub(super) struct Path {
     pub base: u64,
     /// One more than the highest number that came.
     pub top: u64,
+    /// The same of those that were seen, be they unread or refused: low half-word.
+    pub seen: u16,
     /// Frames that came since the last acknowledgement left.
     pub owed: u32,
     /// Frames that came twice, as the peer is told.
@@ -121,7 +124,11 @@ pub(super) struct Path {
     /// It was to be given up, and is asked once more.
     pub doubted: bool,
 
+    /// It is to be told which frames are wanted.
+    pub wants: bool,
+
     // Membership in queues.
+    pub in_refused: bool,
     pub in_work: bool,
     pub in_reports: bool,
     /// It came up, and nobody was told yet.
@@ -186,6 +193,16 @@ impl Path {
     /// Frames that were handed up beyond one that has not come.
     pub const fn has_holes(&self) -> bool {
         self.top != self.base
+    }
+
+    /// One more than the highest number that was seen.
+    pub const fn seen(&self) -> u64 {
+        widen(self.seen, self.base)
+    }
+
+    /// Whether there is something to tell of what came.
+    pub const fn tells(&self) -> bool {
+        (self.owed | self.answer) != 0 || self.wants
     }
 
     /// Whether the two sides know each other, so that frames have a check.

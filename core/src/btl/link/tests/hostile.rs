@@ -35,7 +35,7 @@ fn p15_any_bytes_are_no_panic_and_free_nothing() {
 }
 
 /// A frame of links' own, as `from` would send it, with a check that holds.
-fn own(bench: &Bench, from: usize, to: usize, ack: u64, rest: &[u8]) -> Vec<u8> {
+pub fn own(bench: &Bench, from: usize, to: usize, ack: u64, rest: &[u8]) -> Vec<u8> {
     let path = bench.ends[to].link.paths.first().copied().unwrap();
     let mut frame = vec![0; 12];
     frame[2..4].copy_from_slice(&(ack as u16).to_le_bytes());

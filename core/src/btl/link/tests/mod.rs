@@ -8,4 +8,5 @@ mod late;
 mod moves;
 mod recovery;
 mod room;
+mod wanted;
 pub(crate) mod wire;

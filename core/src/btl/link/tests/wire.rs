@@ -1,6 +1,7 @@
 //! A raw rail for tests: two or more ends in virtual time, with all that may go wrong by the dice.
 
 use crate::btl::attributes::EXCLUSIVITY_DEFAULT;
+use crate::btl::link::header::Kind;
 use crate::btl::rail::COPIED;
 use crate::btl::*;
 use crate::convertor::Span;
@@ -47,6 +48,8 @@ pub struct Faults {
     pub silent: bool,
     /// Only frames of links' own get lost.
     pub drop_own: u32,
+    /// Nobody hears which frames are wanted.
+    pub unheard_wants: bool,
 }
 
 /// How a wire breaks until it is mended.
@@ -220,6 +223,7 @@ impl State {
             || self.deaf == Some(packet.to)
             || self.dice.chance(faults.drop)
             || (own && self.dice.chance(faults.drop_own))
+            || (own && faults.unheard_wants && packet.bytes.get(12) == Some(&(Kind::Wanted as u8)))
         {
             return;
         }
