@@ -46,6 +46,9 @@
 //! ```
 
 mod dump;
+mod onesided;
+#[cfg(test)]
+mod onesided_tests;
 mod progress;
 #[cfg(test)]
 mod tests;
@@ -55,12 +58,15 @@ use core::fmt;
 use bitflags::bitflags;
 
 pub use self::dump::Dump;
+use self::onesided::Note;
+pub use self::onesided::{Performance, Performed, RegisterMemoryError, Terms, Told};
 use super::active::{Active, Received, RegisterError};
 use super::descriptor::{Descriptor, DescriptorError, DescriptorFlags, Descriptors, Properties, Segment};
 use super::endpoint::{EndpointId, Proc, Reach};
 use super::errors::{AllocError, Failure, ImmediateError, SendError};
 use super::rail::{self, Endpoint, Lane, Peer, Rail, Shape};
 use super::receives::Receives;
+use super::rma::{self, Rma};
 use super::sends::{Operation, Queue, Sends, Stage};
 use super::{Attributes, LINKED_HEAD, Unreachable, tags};
 use crate::arena::{Arena, OutOfMemory};
@@ -82,12 +88,15 @@ pub struct Config {
     pub sends: u32,
     /// Frames longer than [`HEAD`](super::HEAD) whose bytes may be coming in at once.
     pub receives: u32,
+    /// One-sided operations.
+    pub rma: rma::Config,
 }
 
 impl Default for Config {
     /// For a handful of peers.
     fn default() -> Self {
-        Self { endpoints: 8, descriptors: 16, descriptor_bytes: u32::MAX, sends: 32, receives: 2 }
+        let rma = rma::Config::default();
+        Self { endpoints: 8, descriptors: 16, descriptor_bytes: u32::MAX, sends: 32, receives: 2, rma }
     }
 }
 
@@ -101,6 +110,8 @@ impl Config {
             .saturating_add(Sends::cost(self.sends))
             .saturating_add(Receives::cost(self.receives, longest, rail.frames_kept))
             .saturating_add(Pool::<Reach>::cost(self.endpoints))
+            .saturating_add(self.rma.bytes(self.endpoints))
+            .saturating_add(Arena::cost::<Note<Told<'_, R>>>(self.rma.operations as usize))
     }
 }
 
@@ -230,6 +241,9 @@ pub struct Btl<'m, R: Rail> {
     /// Sends that are complete, callback due.
     finished: Queue,
     pass: u32,
+    rma: Rma<'m>,
+    /// Of the operation in each slot.
+    notes: &'m mut [Note<Told<'m, R>>],
     in_progress: bool,
     counters: Counters,
 }
@@ -252,6 +266,8 @@ impl<'m, R: Rail> Btl<'m, R> {
             pending: Queue::default(),
             finished: Queue::default(),
             pass: 0,
+            rma: Rma::new(config.rma, arena, config.endpoints)?,
+            notes: arena.filled(config.rma.operations as usize, Note::NONE)?,
             in_progress: false,
             counters: Counters::default(),
             rail,
@@ -303,6 +319,7 @@ impl<'m, R: Rail> Btl<'m, R> {
             let Some(reach) = self.endpoints.get(endpoint.0).copied() else { continue };
             self.forget(*endpoint);
             self.rail.del_peer(reach.rail);
+            self.rma.forget(Peer(endpoint.0.slot()), rma::Failure::Removed);
             self.endpoints.free(endpoint.0);
             self.fail_in_place(*endpoint, Failure::Removed);
             count += 1;
@@ -315,6 +332,9 @@ impl<'m, R: Rail> Btl<'m, R> {
     /// # Errors
     /// [`RegisterError`] for 255, and where the tag has a consumer.
     pub fn register(&mut self, tag: u8, consumer: &'m dyn Consumer<R>) -> Result<(), RegisterError> {
+        if tag == tags::BTL_BASE {
+            return Err(RegisterError::Taken); // by the module's own one-sided operations
+        }
         self.active.register(tag, consumer)
     }
 
@@ -544,7 +564,8 @@ impl<'m, R: Rail> Btl<'m, R> {
 
     /// Says that the caller is about to sleep; see [`Rail::arm`]. `false` also while the module has work of its own.
     pub fn arm(&mut self) -> bool {
-        self.pending.len() == 0 && self.finished.len() == 0 && !self.receives.is_parked() && self.rail.arm()
+        let is_idle = self.pending.len() == 0 && self.finished.len() == 0 && !self.receives.is_parked();
+        is_idle && self.rma.is_idle() && self.rail.arm()
     }
 
     /// Whether who sleeps at the other side is woken only by sends with [`DescriptorFlags::SIGNAL`]; at first any wakes. Of use
@@ -584,6 +605,7 @@ impl<'m, R: Rail> Btl<'m, R> {
         self.in_progress = true;
         self.push_out();
         self.call_back();
+        self.call_back_rma();
         (self.rail, self.descriptors.used())
     }
 

@@ -70,7 +70,6 @@ mod numbers;
 mod outgoing;
 mod overtaking;
 mod path;
-mod queue;
 #[cfg(test)]
 pub(crate) mod tests;
 mod timers;
@@ -83,6 +82,7 @@ use zerocopy::FromZeros;
 
 use super::attributes::{Attributes, Capabilities};
 use super::moved::{Claim, Origin, Orphan};
+use super::queue::Queue;
 use super::rail::{
     Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, Lane, Peer, Rail, SendError, Sent, Shape, Ticket,
     Unreachable,
@@ -101,7 +101,6 @@ use memory::Memory;
 use numbers::Bits;
 use outgoing::{HEAD_ROOM, Kept};
 use path::{Path, State};
-use queue::Queue;
 use timers::Timers;
 use window::Window;
 

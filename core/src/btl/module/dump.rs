@@ -35,6 +35,10 @@ impl<R: Rail> fmt::Display for Dump<'_, '_, R> {
             btl.sends.used(),
             btl.sends.capacity(),
         )?;
+        let [regions, operations, answers] = btl.rma.used();
+        for (name, [used, of]) in [("regions", regions), ("operations", operations), ("answers", answers)] {
+            write!(f, ",\"{name}\":[{used},{of}]")?;
+        }
         if self.verbose {
             let Counters { received, sent, completed, unregistered, oversize } = btl.counters;
             write!(

@@ -32,7 +32,8 @@ impl<R: Rail> Btl<'_, R> {
             count += self.handle(event);
         }
         self.push_out();
-        count = count.wrapping_add(self.call_back());
+        self.push_out_rma();
+        count = count.wrapping_add(self.call_back()).wrapping_add(self.call_back_rma());
         self.in_progress = false;
         count
     }
@@ -172,8 +173,20 @@ impl<R: Rail> Btl<'_, R> {
 
     fn handle(&mut self, event: Event) -> u32 {
         match event {
+            Event::Frame(frame) if frame.tag == tags::BTL_BASE => {
+                self.rma.take(&mut self.rail, &frame);
+                0
+            }
             Event::Frame(frame) if frame.is_whole() => self.hand_over(&frame),
             Event::Frame(frame) => self.take_in(Incoming::of(&frame)),
+            Event::Delivered(cookie) if Rma::is_own(cookie) => {
+                self.rma.delivered(cookie);
+                0
+            }
+            Event::Sent(cookie) if Rma::is_own(cookie) => {
+                self.rma.sent(cookie);
+                0
+            }
             Event::Delivered(cookie) => self.consume(Handle::from_bits(cookie.0)),
             Event::Sent(cookie) => {
                 let handle = Handle::from_bits(cookie.0);
@@ -268,6 +281,7 @@ impl<R: Rail> Btl<'_, R> {
         reach.lost = true;
         let proc = reach.proc;
         self.forget(endpoint);
+        self.rma.forget(peer, rma::Failure::Lost);
         self.fail_in_place(endpoint, Failure::Lost);
         let fails_over = self.rail.attributes().capabilities.contains(Capabilities::FAILOVER_SUPPORT);
         let flags = if reason == Lost::Closed || fails_over { ErrorFlags::NONFATAL } else { ErrorFlags::FATAL };

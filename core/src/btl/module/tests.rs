@@ -13,18 +13,18 @@ use crate::time::Instant;
 use proptest::prelude::*;
 use std::{boxed::Box, cell::RefCell, format, rc::Rc, string::String, string::ToString, vec, vec::Vec};
 
-type Module = Btl<'static, Scripted>;
+pub(super) type Module = Btl<'static, Scripted>;
 const TAG: u8 = tags::USR;
 const NONE: DescriptorFlags = DescriptorFlags::empty();
 
 /// Modules that reach each other, and each its own; endpoint `j` of module `i` is `to[i][j]`.
-struct Mesh {
-    modules: Vec<Module>,
-    scripts: Vec<Rc<RefCell<Script>>>,
-    to: Vec<Vec<EndpointId>>,
+pub(super) struct Mesh {
+    pub modules: Vec<Module>,
+    pub scripts: Vec<Rc<RefCell<Script>>>,
+    pub to: Vec<Vec<EndpointId>>,
 }
 
-fn mesh(count: u32, config: Config) -> Mesh {
+pub(super) fn mesh(count: u32, config: Config) -> Mesh {
     let rails = rails(count);
     let cards: Vec<Vec<u8>> = rails.iter().map(|rail| rail.card().to_vec()).collect();
     let scripts = rails.iter().map(|rail| rail.script.clone()).collect();
@@ -47,13 +47,13 @@ fn mesh(count: u32, config: Config) -> Mesh {
     Mesh { modules, scripts, to }
 }
 
-fn leak<T>(value: T) -> &'static T {
+pub(super) fn leak<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
 /// Keeps copies of what arrives.
 #[derive(Debug, Default)]
-struct Inbox(RefCell<Vec<Arrival>>);
+pub(super) struct Inbox(RefCell<Vec<Arrival>>);
 
 /// Who sent it, its tag and its bytes.
 type Arrival = (Option<EndpointId>, u8, Vec<u8>);
@@ -99,11 +99,11 @@ fn descriptor(btl: &mut Module, to: EndpointId, bytes: &[u8], flags: DescriptorF
 }
 
 impl Mesh {
-    fn progress(&mut self) -> u32 {
+    pub fn progress(&mut self) -> u32 {
         self.modules.iter_mut().map(|module| module.progress(Instant::ZERO)).sum()
     }
 
-    fn drive(&mut self) -> u32 {
+    pub fn drive(&mut self) -> u32 {
         let mut total = 0;
         for _ in 0..100 {
             let count = self.progress();
@@ -624,13 +624,17 @@ fn b29_dump_is_stable_and_may_be_asked_for_at_any_time() {
     let btl = &mut mesh.modules[0];
     assert_eq!(
         btl.dump(None, false).to_string(),
-        r#"{"rail":"scripted","endpoints":[2,8],"descriptors":[1,16],"sends":[1,32]}"#
+        concat!(
+            r#"{"rail":"scripted","endpoints":[2,8],"descriptors":[1,16],"sends":[1,32],"#,
+            r#""regions":[0,16],"operations":[0,32],"answers":[0,64]}"#
+        )
     );
     assert_eq!(
         btl.dump(Some(to), true).to_string(),
         concat!(
             r#"{"rail":"scripted","endpoint":{"proc":101,"waiting":1,"lost":false},"endpoints":[2,8],"#,
-            r#""descriptors":[1,16],"sends":[1,32],"most_descriptors":1,"pending":1,"finished":0,"received":0,"sent":1,"#,
+            r#""descriptors":[1,16],"sends":[1,32],"regions":[0,16],"operations":[0,32],"answers":[0,64],"#,
+            r#""most_descriptors":1,"pending":1,"finished":0,"received":0,"sent":1,"#,
             r#""completed":0,"unregistered":0,"oversize":0}"#
         )
     );

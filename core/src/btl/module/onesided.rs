@@ -1,0 +1,275 @@
+//! One-sided operations of a module: see [`rma`](crate::btl::rma).
+
+use super::*;
+use crate::btl::Capabilities;
+use crate::btl::rma::{
+    Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Failure, Finished, Operation,
+    Registration, RemoteMemory, Transfer, Ways,
+};
+
+/// Told when a one-sided operation is complete: done at the target, and local memory is the caller's again.
+pub trait Performed<R: Rail>: fmt::Debug {
+    /// Called once for each operation that was queued. May begin others, send, register and deregister.
+    fn performed(&self, btl: &mut Btl<'_, R>, performance: &Performance);
+}
+
+/// A one-sided operation that is complete, with what it was begun with (CHECKLIST B18).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Performance {
+    /// Whose memory it was; stale if the peer was removed.
+    pub endpoint: EndpointId,
+    /// Where local memory begins; 0 where it is not contiguous, and for atomics.
+    pub local: usize,
+    /// Its registration, if it has one.
+    pub registration: Option<Registration>,
+    /// The caller's own words.
+    pub context: [usize; 2],
+    /// Whether it was done. Of an atomic, the word that was there before; else 0.
+    pub status: Result<u64, Failure>,
+}
+
+/// Refers to whom to tell of an operation's completion.
+pub type Told<'m, R> = &'m dyn Performed<R>;
+
+/// What goes with a one-sided operation. `C` is [`Told`].
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<C> {
+    /// Local memory lies within this, and it is not deregistered before the operation is complete. Without one nothing is
+    /// checked: rails that emulate need no registration of local memory, of whatever length
+    /// (`btl_put_local_registration_threshold`, CHECKLIST B53).
+    pub registration: Option<Registration>,
+    /// Whom to tell.
+    pub callback: Option<C>,
+    /// Told with it.
+    pub context: [usize; 2],
+}
+
+impl<C> Terms<C> {
+    /// Nothing goes with it, and nobody is told.
+    pub const NONE: Self = Self { registration: None, callback: None, context: [0; 2] };
+}
+
+/// What is kept for an operation beside what [`rma`](crate::btl::rma) keeps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Note<C> {
+    endpoint: EndpointId,
+    local: usize,
+    terms: Terms<C>,
+}
+
+impl<C> Note<C> {
+    pub(super) const NONE: Self = Self { endpoint: EndpointId(Handle::NONE), local: 0, terms: Terms::NONE };
+}
+
+/// Memory was not registered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum RegisterMemoryError {
+    /// As much is registered as there are slots.
+    Full,
+    /// The peer that it was to be for is lost or was removed.
+    Unreachable,
+}
+
+impl fmt::Display for RegisterMemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "too many pieces of memory are registered: deregister some",
+            Self::Unreachable => "the peer is lost or was removed",
+        })
+    }
+}
+
+impl core::error::Error for RegisterMemoryError {}
+
+/// By the one rail that a module has.
+struct OneWay<'b, 'm, R> {
+    rail: &'b mut R,
+    endpoints: &'b Pool<'m, Reach>,
+}
+
+impl<R: Rail> Ways for OneWay<'_, '_, R> {
+    type Rail = R;
+
+    fn way(&mut self, to: Peer) -> Option<(&mut R, Endpoint)> {
+        let reach = self.endpoints.at(to.0).filter(|reach| !reach.lost)?;
+        Some((self.rail, reach.rail))
+    }
+}
+
+impl<'m, R: Rail> Btl<'m, R> {
+    /// What the rail promises, and what the module makes of it: one-sided operations that the rail does not have itself are
+    /// emulated, if there are slots for them (CHECKLIST B40, B43).
+    pub fn capabilities(&self) -> Capabilities {
+        let emulated = Capabilities::PUT_AM
+            | Capabilities::GET_AM
+            | Capabilities::ATOMIC_AM_FOP
+            | Capabilities::ATOMIC_OPS
+            | Capabilities::ATOMIC_FOPS
+            | Capabilities::RDMA_FLUSH
+            | Capabilities::RDMA_REMOTE_COMPLETION
+            | Capabilities::HETEROGENEOUS_RDMA;
+        let own = self.rail.attributes().capabilities;
+        if self.notes.is_empty() { own } else { own | emulated }
+    }
+
+    /// The atomics that work.
+    pub const fn atomics(&self) -> AtomicSupport {
+        if self.notes.is_empty() { AtomicSupport::empty() } else { EMULATED }
+    }
+
+    /// Registers memory: for an endpoint alone, or for any. The handle for peers is [`remote_memory`](Self::remote_memory).
+    ///
+    /// # Errors
+    /// [`RegisterMemoryError`].
+    ///
+    /// # Safety
+    /// Until it is deregistered, or the module is dropped, the memory is readable and writable, and all who access it know that
+    /// peers do so too, at any time: no reference to it exists but to atomics.
+    pub unsafe fn register_mem(
+        &mut self,
+        endpoint: Option<EndpointId>,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Registration, RegisterMemoryError> {
+        let only = match endpoint {
+            Some(endpoint) => {
+                self.reach(endpoint).ok_or(RegisterMemoryError::Unreachable)?;
+                Some(Peer(endpoint.0.slot()))
+            }
+            None => None,
+        };
+        self.rma.register(Span::contiguous(base, len), access, only).ok_or(RegisterMemoryError::Full)
+    }
+
+    /// Takes a registration back: from now on what peers ask of the memory is denied.
+    ///
+    /// # Errors
+    /// [`DeregisterError`].
+    pub fn deregister_mem(&mut self, registration: Registration) -> Result<(), DeregisterError> {
+        self.rma.deregister(registration)
+    }
+
+    /// What peers need to access registered memory; `None` if it was deregistered.
+    pub fn remote_memory(&self, registration: Registration) -> Option<RemoteMemory> {
+        self.rma.remote(registration)
+    }
+
+    /// Copies `local` into memory of a peer, from `offset` on. [`Outcome::Queued`]: the callback will tell.
+    ///
+    /// # Errors
+    /// [`BeginError`]; nothing is done then and no callback follows.
+    ///
+    /// # Safety
+    /// The memory of `local`, and the layout that it may refer to, is readable and unchanging until the operation is complete.
+    pub unsafe fn put(
+        &mut self,
+        to: EndpointId,
+        local: Span,
+        remote: &RemoteMemory,
+        offset: u64,
+        terms: Terms<Told<'m, R>>,
+    ) -> Result<Outcome, BeginError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.begin(to, Transfer::Put(local), remote, offset, terms) }
+    }
+
+    /// Copies memory of a peer, from `offset` on, to `local`, all of which is filled.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    ///
+    /// # Safety
+    /// The memory of `local` is writable, and nobody else accesses it, until the operation is complete.
+    pub unsafe fn get(
+        &mut self,
+        from: EndpointId,
+        local: Span,
+        remote: &RemoteMemory,
+        offset: u64,
+        terms: Terms<Told<'m, R>>,
+    ) -> Result<Outcome, BeginError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.begin(from, Transfer::Get(local), remote, offset, terms) }
+    }
+
+    /// Changes a word of a peer's memory; its old value is told with the completion (`btl_atomic_op`, `btl_atomic_fop` and
+    /// `btl_atomic_cswap` in one).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`BeginError::NotAvailable`] where the word is not aligned to its size, or there is no such
+    /// operation on such words.
+    pub fn atomic(
+        &mut self,
+        at: EndpointId,
+        atomic: Atomic,
+        flags: AtomicFlags,
+        remote: &RemoteMemory,
+        offset: u64,
+        terms: Terms<Told<'m, R>>,
+    ) -> Result<Outcome, BeginError> {
+        // SAFETY: no local memory is involved.
+        unsafe { self.begin(at, Transfer::Atomic(atomic, flags), remote, offset, terms) }
+    }
+
+    /// Whether all one-sided operations that were begun to an endpoint, or to all, are complete. Their callbacks may still be
+    /// due. Not complete yet: make progress and ask again.
+    pub fn flush(&self, endpoint: Option<EndpointId>) -> bool {
+        self.rma.is_flushed(endpoint.map(|endpoint| Peer(endpoint.0.slot())))
+    }
+
+    /// What happened to one-sided operations so far.
+    pub const fn rma_counters(&self) -> rma::Counters {
+        self.rma.counters()
+    }
+
+    /// # Safety
+    /// As for [`put`](Self::put) and [`get`](Self::get).
+    unsafe fn begin(
+        &mut self,
+        to: EndpointId,
+        what: Transfer,
+        remote: &RemoteMemory,
+        offset: u64,
+        terms: Terms<Told<'m, R>>,
+    ) -> Result<Outcome, BeginError> {
+        self.reach(to).ok_or(BeginError::Unreachable)?;
+        let local = match what {
+            Transfer::Put(local) | Transfer::Get(local) => local.as_contiguous().map_or(0, |(base, _)| base.addr()),
+            Transfer::Atomic(..) => 0,
+        };
+        let ways = &mut OneWay { rail: &mut self.rail, endpoints: &self.endpoints };
+        // SAFETY: passed on from the caller.
+        let begun = unsafe { self.rma.begin(ways, Peer(to.0.slot()), what, terms.registration, remote, offset) };
+        let Operation(handle) = begun?;
+        if let Some(note) = self.notes.get_mut(handle.slot() as usize) {
+            *note = Note { endpoint: to, local, terms };
+        }
+        Ok(Outcome::Queued)
+    }
+
+    /// Sends requests and answers that wait.
+    pub(super) fn push_out_rma(&mut self) {
+        self.rma.push_out(&mut OneWay { rail: &mut self.rail, endpoints: &self.endpoints });
+    }
+
+    /// Makes the callbacks of the operations that are complete, but none that become so meanwhile.
+    pub(super) fn call_back_rma(&mut self) -> u32 {
+        let due = self.rma.due();
+        for _ in 0..due {
+            let Some(Finished { operation, result }) = self.rma.next_finished() else { break };
+            let Some(Note { endpoint, local, terms }) = self.notes.get(operation.0.slot() as usize).copied() else {
+                break;
+            };
+            self.counters.completed = self.counters.completed.wrapping_add(1);
+            if let Some(callback) = terms.callback {
+                let Terms { registration, context, .. } = terms;
+                callback.performed(self, &Performance { endpoint, local, registration, context, status: result });
+            }
+        }
+        due
+    }
+}

@@ -1,0 +1,676 @@
+//! One-sided operations over a rail that only sends, whose answers the test chooses.
+
+use super::tests::{Mesh, Module, leak, mesh};
+use super::*;
+use crate::btl::active::RegisterError;
+use crate::btl::rail::Event;
+use crate::btl::rma::{
+    Access, Atomic, AtomicFlags, AtomicOp, BeginError, Denied, DeregisterError, Failure, HANDLE_BYTES, Registration,
+    RemoteMemory,
+};
+use crate::btl::testing::Answer;
+use crate::btl::{Capabilities, Lost};
+use proptest::prelude::*;
+use std::{cell::RefCell, collections::HashSet, string::ToString, vec, vec::Vec};
+
+/// Keeps what it is told.
+#[derive(Debug, Default)]
+struct Told(RefCell<Vec<Performance>>);
+
+impl<R: Rail> Performed<R> for Told {
+    fn performed(&self, _: &mut Btl<'_, R>, performance: &Performance) {
+        self.0.borrow_mut().push(*performance);
+    }
+}
+
+impl Told {
+    fn new() -> &'static Self {
+        leak(Self::default())
+    }
+
+    fn statuses(&self) -> Vec<Result<u64, Failure>> {
+        self.0.borrow().iter().map(|performance| performance.status).collect()
+    }
+
+    /// The only one that was told since.
+    fn only(&self) -> Result<u64, Failure> {
+        let told: Vec<_> = self.0.borrow_mut().drain(..).collect();
+        let [only] = told[..] else { panic!("told {told:?}") };
+        only.status
+    }
+}
+
+type Words = Terms<super::Told<'static, crate::btl::testing::Scripted>>;
+
+fn terms(told: &'static Told) -> Words {
+    Terms { callback: Some(told), ..Terms::NONE }
+}
+
+/// Memory that lives for ever and is accessed by address alone.
+fn memory(len: usize) -> (*mut u8, usize) {
+    let words = vec![0u64; len.div_ceil(8) + 1].leak();
+    (words.as_mut_ptr().cast(), len)
+}
+
+fn bytes((base, len): (*mut u8, usize)) -> Vec<u8> {
+    // SAFETY: test memory, of that length; no operation is at it when this is called.
+    unsafe { std::slice::from_raw_parts(base, len) }.to_vec()
+}
+
+/// What is the same bytes as leaked memory.
+fn source(bytes: &[u8]) -> Span {
+    Span::of(bytes.to_vec().leak())
+}
+
+fn register(btl: &mut Module, (base, len): (*mut u8, usize), access: Access) -> (Registration, RemoteMemory) {
+    // SAFETY: the memory lives for ever, and tests look at it when nothing is under way.
+    let registration = unsafe { btl.register_mem(None, base, len, access) }.unwrap();
+    let remote = btl.remote_memory(registration).unwrap();
+    // As it is shipped.
+    (registration, RemoteMemory::from_bytes(&remote.to_bytes()).unwrap())
+}
+
+fn put(mesh: &mut Mesh, [from, to]: [usize; 2], data: Span, remote: &RemoteMemory, at: u64, terms: Words) {
+    let endpoint = mesh.to[from][to];
+    // SAFETY: test data lives for ever.
+    assert_eq!(unsafe { mesh.modules[from].put(endpoint, data, remote, at, terms) }, Ok(Outcome::Queued));
+}
+
+fn get(mesh: &mut Mesh, [from, to]: [usize; 2], sink: Span, remote: &RemoteMemory, at: u64, terms: Words) {
+    let endpoint = mesh.to[from][to];
+    // SAFETY: test memory lives for ever.
+    assert_eq!(unsafe { mesh.modules[from].get(endpoint, sink, remote, at, terms) }, Ok(Outcome::Queued));
+}
+
+fn atomic(
+    mesh: &mut Mesh,
+    [from, to]: [usize; 2],
+    what: Atomic,
+    flags: AtomicFlags,
+    remote: &RemoteMemory,
+    at: u64,
+    told: &'static Told,
+) -> Result<u64, Failure> {
+    let endpoint = mesh.to[from][to];
+    let begun = mesh.modules[from].atomic(endpoint, what, flags, remote, at, terms(told));
+    assert_eq!(begun, Ok(Outcome::Queued));
+    mesh.drive();
+    told.only()
+}
+
+fn small(window: u16) -> Config {
+    Config { rma: rma::Config { regions: 3, operations: 4, window }, ..Config::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Any lengths and places, rails that are full at any frame, read bodies in place and bring them late.
+    #[test]
+    fn b19_b43_put_and_get_bring_exactly_the_bytes(
+        window in 1u16..4,
+        transfers in proptest::collection::vec((0usize..700, 0usize..100, any::<bool>()), 1..4),
+        answers in proptest::collection::vec(prop_oneof![Just(Answer::Busy), Just(Answer::Pass), Just(Answer::InPlace)], 0..40),
+        slow in any::<bool>(),
+    ) {
+        let mut mesh = mesh(2, small(window));
+        let told = Told::new();
+        let here = memory(1000);
+        let (_, remote) = register(&mut mesh.modules[1], here, Access::ANY);
+        let mut model = vec![0; 1000];
+        for script in &mesh.scripts {
+            // Nothing is read in place by what reserves: an answer for that passes there.
+            script.borrow_mut().answers.extend(answers.iter().copied());
+        }
+        for (turn, (len, at, is_get)) in transfers.iter().copied().enumerate() {
+            let data: Vec<u8> = (0..len).map(|byte| (byte * 7 + turn * 31 + 1) as u8).collect();
+            let sink = memory(len);
+            if is_get {
+                get(&mut mesh, [0, 1], Span::contiguous(sink.0, len), &remote, at as u64, terms(told));
+            } else {
+                put(&mut mesh, [0, 1], source(&data), &remote, at as u64, terms(told));
+                model[at..at + len].copy_from_slice(&data);
+            }
+            for pass in 0..60 {
+                mesh.scripts.iter().for_each(|script| script.borrow_mut().slow_delivery = slow && pass % 3 != 0);
+                mesh.progress();
+            }
+            mesh.scripts.iter().for_each(|script| script.borrow_mut().slow_delivery = false);
+            mesh.drive();
+            prop_assert_eq!(told.only(), Ok(0));
+            prop_assert!(mesh.modules[0].flush(None));
+            if is_get {
+                prop_assert_eq!(bytes(sink), &model[at..at + len]);
+            }
+            prop_assert_eq!(bytes(here), &model[..]);
+        }
+    }
+
+    /// Each operation on each kind of word, against what it says it does.
+    #[test]
+    fn b20_b21_b22_atomics_do_what_they_say(
+        which in 0usize..10, bits_32 in any::<bool>(), float in any::<bool>(),
+        word in prop_oneof![any::<u64>(), Just(0), Just(u64::MAX), Just(f64::NAN.to_bits()), Just((-0.0f64).to_bits()), Just(u64::from((-0.0f32).to_bits()))],
+        operand in prop_oneof![any::<u64>(), Just(0), Just(1), Just(f64::NAN.to_bits()), Just(u64::from(f32::NAN.to_bits()))],
+    ) {
+        let mut mesh = mesh(2, small(2));
+        let told = Told::new();
+        let here = memory(24);
+        let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_ATOMIC);
+        let mut flags = AtomicFlags::empty();
+        flags.set(AtomicFlags::BITS_32, bits_32);
+        flags.set(AtomicFlags::FLOAT, float);
+        // SAFETY: test memory of three words.
+        unsafe { here.0.cast::<[u64; 3]>().write([!0, word, !0]) };
+        let op = AtomicOp::ALL[which];
+        let endpoint = mesh.to[0][1];
+        let what = Atomic::Op(op, operand);
+        if float && matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) {
+            let refused = mesh.modules[0].atomic(endpoint, what, flags, &remote, 8, terms(told));
+            prop_assert_eq!(refused, Err(BeginError::NotAvailable));
+            return Ok(());
+        }
+        let old = atomic(&mut mesh, [0, 1], what, flags, &remote, 8, told).unwrap();
+        // SAFETY: as above.
+        let now = unsafe { here.0.cast::<[u64; 3]>().read() };
+        prop_assert_eq!((now[0], now[2]), (!0, !0));
+        let becomes = if bits_32 {
+            prop_assert_eq!(now[1] >> 32, word >> 32, "the neighbour is left alone");
+            prop_assert_eq!(old, word & 0xffff_ffff);
+            expected_32(op, float, word as u32, operand as u32).into()
+        } else {
+            prop_assert_eq!(old, word);
+            expected_64(op, float, word, operand)
+        };
+        let now = if bits_32 { now[1] & 0xffff_ffff } else { now[1] };
+        let is_nan = |bits: u64| if bits_32 { f32::from_bits(bits as u32).is_nan() } else { f64::from_bits(bits).is_nan() };
+        prop_assert!(now == becomes || float && op != AtomicOp::Swap && is_nan(now) && is_nan(becomes), "{now:#x} {becomes:#x}");
+    }
+
+    /// Whatever a peer sends, memory without rights stays as it is, and nothing panics.
+    #[test]
+    fn b25_forged_frames_touch_nothing(
+        frames in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..128), 0u8..8, any::<bool>()), 1..20),
+    ) {
+        let mut mesh = mesh(2, small(2));
+        let here = memory(64);
+        let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_READ);
+        let told = Told::new();
+        let sink = memory(64);
+        get(&mut mesh, [1, 0], Span::contiguous(sink.0, 64), &remote, 0, terms(told)); // answered by forged frames, if at all
+        for (mut frame, kind, names_memory) in frames {
+            if let Some(first) = frame.first_mut() {
+                *first = 0x10 | kind;
+            }
+            if names_memory && frame.len() >= 24 {
+                frame[16..24].copy_from_slice(&remote.to_bytes()[8..16]);
+            }
+            forge(&mut mesh, 0, 1, &frame);
+            mesh.progress();
+        }
+        mesh.drive();
+        prop_assert_eq!(bytes(here), vec![0; 64]);
+        mesh.modules[1].del_procs(&[mesh.to[1][0]]);
+        mesh.modules[1].progress(Instant::ZERO);
+        prop_assert_eq!(told.0.borrow().len(), 1);
+        prop_assert_eq!(mesh.modules[1].rma.used()[1][0], 0);
+    }
+}
+
+/// Sends bytes as a frame of one-sided operations, past the module.
+fn forge(mesh: &mut Mesh, from: usize, to: usize, frame: &[u8]) {
+    let Reach { rail, .. } = *mesh.modules[from].reach(mesh.to[from][to]).unwrap();
+    let shape =
+        Shape { tag: tags::BTL_BASE, lane: Lane::Bulk, header: frame.len().min(40) as u8, len: frame.len() as u32 };
+    let Ok(mut grant) = mesh.modules[from].rail.reserve(rail, shape) else { return };
+    grant.write(0, frame);
+    let ticket = grant.finish();
+    mesh.modules[from].rail.commit(ticket);
+}
+
+fn expected_32(op: AtomicOp, float: bool, word: u32, operand: u32) -> u32 {
+    let (a, b) = (f32::from_bits(word), f32::from_bits(operand));
+    match (op, float) {
+        (AtomicOp::Add, true) => (a + b).to_bits(),
+        (AtomicOp::Min, true) => a.min(b).to_bits(),
+        (AtomicOp::Max, true) => a.max(b).to_bits(),
+        (AtomicOp::LogicalAnd, true) => f32::from(u8::from(a != 0.0 && b != 0.0)).to_bits(),
+        (AtomicOp::LogicalOr, true) => f32::from(u8::from(a != 0.0 || b != 0.0)).to_bits(),
+        (AtomicOp::LogicalXor, true) => f32::from(u8::from((a != 0.0) != (b != 0.0))).to_bits(),
+        (AtomicOp::Min, false) => (word as i32).min(operand as i32) as u32,
+        (AtomicOp::Max, false) => (word as i32).max(operand as i32) as u32,
+        _ => expected_64(op, false, word.into(), operand.into()) as u32,
+    }
+}
+
+fn expected_64(op: AtomicOp, float: bool, word: u64, operand: u64) -> u64 {
+    let (a, b) = (f64::from_bits(word), f64::from_bits(operand));
+    match (op, float) {
+        (AtomicOp::Add, true) => (a + b).to_bits(),
+        (AtomicOp::Min, true) => a.min(b).to_bits(),
+        (AtomicOp::Max, true) => a.max(b).to_bits(),
+        (AtomicOp::LogicalAnd, true) => f64::from(u8::from(a != 0.0 && b != 0.0)).to_bits(),
+        (AtomicOp::LogicalOr, true) => f64::from(u8::from(a != 0.0 || b != 0.0)).to_bits(),
+        (AtomicOp::LogicalXor, true) => f64::from(u8::from((a != 0.0) != (b != 0.0))).to_bits(),
+        (AtomicOp::Add, false) => word.wrapping_add(operand),
+        (AtomicOp::And, _) => word & operand,
+        (AtomicOp::Or, _) => word | operand,
+        (AtomicOp::Xor, _) => word ^ operand,
+        (AtomicOp::LogicalAnd, false) => u64::from(word != 0 && operand != 0),
+        (AtomicOp::LogicalOr, false) => u64::from(word != 0 || operand != 0),
+        (AtomicOp::LogicalXor, false) => u64::from((word != 0) != (operand != 0)),
+        (AtomicOp::Swap, _) => operand,
+        (AtomicOp::Min, false) => (word as i64).min(operand as i64) as u64,
+        (AtomicOp::Max, false) => (word as i64).max(operand as i64) as u64,
+    }
+}
+
+#[test]
+fn b20_compare_and_swap_swaps_what_is_equal() {
+    let mut mesh = mesh(2, small(2));
+    let told = Told::new();
+    let here = memory(16);
+    let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_ATOMIC);
+    let mut swap =
+        |is, becomes, flags| atomic(&mut mesh, [0, 1], Atomic::CompareSwap(is, becomes), flags, &remote, 0, told);
+    assert_eq!(swap(1, 2, AtomicFlags::empty()), Ok(0));
+    assert_eq!(swap(0, u64::MAX, AtomicFlags::empty()), Ok(0));
+    assert_eq!(swap(u64::MAX, 7, AtomicFlags::empty()), Ok(u64::MAX));
+    // Of 32 bits, the lower half counts and the upper half of the word stays.
+    assert_eq!(swap(7, 1 << 40 | 9, AtomicFlags::BITS_32), Ok(7));
+    assert_eq!(swap(5 << 32 | 9, u64::from(u32::MAX), AtomicFlags::BITS_32), Ok(9));
+    assert_eq!(bytes(here)[..8], u64::from(u32::MAX).to_ne_bytes());
+}
+
+#[test]
+fn b22_what_is_not_available_is_refused_and_changes_nothing() {
+    let mut mesh = mesh(2, small(2));
+    let to = mesh.to[0][1];
+    let here = memory(16);
+    let (_, remote) = register(&mut mesh.modules[1], here, Access::ANY);
+    let mut begin = |what, flags, at| mesh.modules[0].atomic(to, what, flags, &remote, at, Terms::NONE);
+    let add = Atomic::Op(AtomicOp::Add, 1);
+    let none = AtomicFlags::empty();
+    assert_eq!(begin(add, none, 4), Err(BeginError::NotAvailable));
+    assert_eq!(begin(add, AtomicFlags::BITS_32, 2), Err(BeginError::NotAvailable));
+    assert_eq!(begin(Atomic::Op(AtomicOp::Xor, 1), AtomicFlags::FLOAT, 0), Err(BeginError::NotAvailable));
+    assert_eq!(begin(Atomic::CompareSwap(0, 1), AtomicFlags::FLOAT, 0), Err(BeginError::NotAvailable));
+    assert_eq!(begin(add, none, 16), Err(BeginError::OutOfBounds));
+    assert_eq!(begin(add, none, u64::MAX - 7), Err(BeginError::OutOfBounds));
+    assert!(mesh.modules[0].flush(None));
+    // The target looks for itself: the same, past the initiator's checks.
+    for (operation, flags, at) in [(1, 0, 4u8), (1, 1, 2), (0x14, 2, 0), (0, 2, 0), (0x77, 0, 0), (1, 4, 0), (1, 0, 12)]
+    {
+        let mut frame = [0; 48];
+        (frame[0], frame[1], frame[2]) = (0x13, operation, flags);
+        frame[16..24].copy_from_slice(&remote.to_bytes()[8..16]);
+        (frame[24], frame[32]) = (at, 1);
+        forge(&mut mesh, 0, 1, &frame);
+    }
+    mesh.drive();
+    let counters = mesh.modules[1].rma_counters();
+    assert_eq!((counters.denied, counters.served, counters.malformed), (2, 0, 0), "two fit the window");
+    assert_eq!(counters.beyond_window, 5);
+    assert_eq!(bytes(here), [0; 16]);
+}
+
+#[test]
+fn b24_each_right_is_needed_for_its_operation() {
+    let told = Told::new();
+    for access in 0..16 {
+        let access = Access::from_bits(access).unwrap();
+        let mut mesh = mesh(2, small(2));
+        let here = memory(200);
+        let (_, remote) = register(&mut mesh.modules[1], here, access);
+        let expect =
+            |right, value| if access.contains(right) { Ok(value) } else { Err(Failure::Denied(Denied::NoRight)) };
+        for len in [8, 200] {
+            put(&mut mesh, [0, 1], source(&vec![3; len]), &remote, 0, terms(told));
+            mesh.drive();
+            assert_eq!(told.only(), expect(Access::REMOTE_WRITE, 0), "{access:?}");
+            get(&mut mesh, [0, 1], Span::contiguous(memory(len).0, len), &remote, 0, terms(told));
+            mesh.drive();
+            assert_eq!(told.only(), expect(Access::REMOTE_READ, 0), "{access:?}");
+        }
+        // SAFETY: test memory; nothing is under way.
+        let word = unsafe { here.0.cast::<u64>().read() };
+        let what = Atomic::Op(AtomicOp::Swap, 1);
+        let old = atomic(&mut mesh, [0, 1], what, AtomicFlags::empty(), &remote, 0, told);
+        assert_eq!(old, expect(Access::REMOTE_ATOMIC, word), "{access:?}");
+        assert_eq!(word != 0, access.contains(Access::REMOTE_WRITE));
+    }
+}
+
+#[test]
+fn b23_b27_memory_for_one_endpoint_is_denied_to_others() {
+    let mut mesh = mesh(3, small(2));
+    let told = Told::new();
+    let here = memory(8);
+    let only = mesh.to[2][0];
+    // SAFETY: test memory lives for ever.
+    let registration = unsafe { mesh.modules[2].register_mem(Some(only), here.0, 8, Access::ANY) }.unwrap();
+    let remote = mesh.modules[2].remote_memory(registration).unwrap();
+    for (from, status) in [(0, Ok(0)), (1, Err(Failure::Denied(Denied::NoRight)))] {
+        put(&mut mesh, [from, 2], source(&[from as u8 + 1; 8]), &remote, 0, terms(told));
+        mesh.drive();
+        assert_eq!(told.only(), status);
+    }
+    assert_eq!(bytes(here), [1; 8]);
+    // Slots are bounded, and come back.
+    let btl = &mut mesh.modules[2];
+    // SAFETY: as above.
+    let register = |btl: &mut Module| unsafe { btl.register_mem(None, here.0, 8, Access::ANY) };
+    let more = [register(btl).unwrap(), register(btl).unwrap()];
+    assert_eq!(register(btl), Err(RegisterMemoryError::Full));
+    btl.deregister_mem(more[0]).unwrap();
+    assert_ne!(register(btl).unwrap(), more[0]);
+    btl.del_procs(&[only]);
+    // SAFETY: as above.
+    assert_eq!(unsafe { btl.register_mem(Some(only), here.0, 8, Access::ANY) }, Err(RegisterMemoryError::Unreachable));
+}
+
+#[test]
+fn b25_what_was_deregistered_is_denied() {
+    let mut mesh = mesh(2, small(2));
+    let told = Told::new();
+    let here = memory(16);
+    let (registration, remote) = register(&mut mesh.modules[1], here, Access::ANY);
+    mesh.modules[1].deregister_mem(registration).unwrap();
+    assert_eq!(mesh.modules[1].deregister_mem(registration), Err(DeregisterError::Stale));
+    assert_eq!(mesh.modules[1].remote_memory(registration), None);
+    // The slot has another memory now.
+    let (_, _) = register(&mut mesh.modules[1], here, Access::ANY);
+    put(&mut mesh, [0, 1], source(&[9; 16]), &remote, 0, terms(told));
+    mesh.drive();
+    assert_eq!(told.only(), Err(Failure::Denied(Denied::NoMemory)));
+    assert_eq!(bytes(here), [0; 16]);
+}
+
+#[test]
+fn b26_a_handle_is_bytes_of_a_fixed_length() {
+    let mut mesh = mesh(1, small(2));
+    let here = memory(16);
+    let (_, remote) = register(&mut mesh.modules[0], here, Access::ANY);
+    assert_eq!((remote.to_bytes().len(), remote.len(), remote.is_empty()), (HANDLE_BYTES, 16, false));
+    assert_eq!(remote.base(), here.0 as u64);
+    assert_eq!(RemoteMemory::from_bytes(&remote.to_bytes()[1..]), None);
+    assert_eq!(RemoteMemory::from_bytes(&[0; HANDLE_BYTES]), None);
+}
+
+#[test]
+fn b19_b25_memory_is_not_deregistered_while_an_operation_is_at_it() {
+    let mut mesh = mesh(2, small(2));
+    let told = Told::new();
+    let (here, there) = (memory(300), memory(300));
+    let (theirs, remote) = register(&mut mesh.modules[1], there, Access::ANY);
+    let (ours, _) = register(&mut mesh.modules[0], here, Access::LOCAL_WRITE);
+    let with = Terms { registration: Some(ours), ..terms(told) };
+    get(&mut mesh, [0, 1], Span::contiguous(here.0, 300), &remote, 0, with);
+    assert_eq!(mesh.modules[0].deregister_mem(ours), Err(DeregisterError::InUse));
+    mesh.drive();
+    assert_eq!(told.only(), Ok(0));
+    mesh.modules[0].deregister_mem(ours).unwrap();
+    // A body that is coming in.
+    mesh.scripts[1].borrow_mut().slow_delivery = true;
+    put(&mut mesh, [0, 1], source(&[7; 60]), &remote, 0, terms(told));
+    mesh.progress();
+    assert_eq!(mesh.modules[1].deregister_mem(theirs), Err(DeregisterError::InUse));
+    mesh.scripts[1].borrow_mut().slow_delivery = false;
+    mesh.drive();
+    assert_eq!(told.only(), Ok(0));
+    // Data that has not left.
+    mesh.scripts[1].borrow_mut().always = Some(Answer::Busy);
+    get(&mut mesh, [0, 1], Span::contiguous(here.0, 10), &remote, 0, terms(told));
+    mesh.progress();
+    assert_eq!(mesh.modules[1].deregister_mem(theirs), Err(DeregisterError::InUse));
+    mesh.scripts[1].borrow_mut().always = None;
+    mesh.drive();
+    assert_eq!((told.only(), bytes(here)[..10].to_vec()), (Ok(0), vec![7; 10]));
+    mesh.modules[1].deregister_mem(theirs).unwrap();
+}
+
+#[test]
+fn b19_b53_local_memory_is_checked_where_it_is_registered() {
+    let mut mesh = mesh(2, small(2));
+    let to = mesh.to[0][1];
+    let (here, there) = (memory(64), memory(64));
+    let (_, remote) = register(&mut mesh.modules[1], there, Access::ANY);
+    let (read_only, _) = register(&mut mesh.modules[0], here, Access::REMOTE_READ);
+    let (writable, _) = register(&mut mesh.modules[0], (here.0, 32), Access::LOCAL_WRITE);
+    let with = |registration| Terms { registration: Some(registration), ..Terms::NONE };
+    let btl = &mut mesh.modules[0];
+    // SAFETY: test memory lives for ever.
+    let mut get = |from: usize, len, registration| unsafe {
+        btl.get(to, Span::contiguous(here.0.wrapping_add(from), len), &remote, 0, with(registration))
+    };
+    assert_eq!(get(0, 32, read_only), Err(BeginError::NotRegistered));
+    assert_eq!(get(0, 33, writable), Err(BeginError::NotRegistered));
+    assert_eq!(get(31, 2, writable), Err(BeginError::NotRegistered));
+    assert_eq!(get(1, 31, writable), Ok(Outcome::Queued));
+    // SAFETY: as above.
+    assert_eq!(unsafe { btl.put(to, Span::contiguous(here.0, 64), &remote, 0, with(read_only)) }, Ok(Outcome::Queued));
+    // SAFETY: as above.
+    let beyond = unsafe { btl.put(to, Span::contiguous(here.0, 64), &remote, 1, Terms::NONE) };
+    assert_eq!(beyond, Err(BeginError::OutOfBounds));
+    // Slots are bounded: two are taken, of four.
+    // SAFETY: as above.
+    let mut one_more = || unsafe { btl.put(to, Span::contiguous(here.0, 8), &remote, 0, Terms::NONE) };
+    assert_eq!([one_more(), one_more()], [Ok(Outcome::Queued); 2]);
+    assert_eq!(one_more(), Err(BeginError::Full));
+    mesh.drive();
+    mesh.modules[0].deregister_mem(writable).unwrap();
+    let btl = &mut mesh.modules[0];
+    // SAFETY: as above.
+    let stale = unsafe { btl.put(to, Span::contiguous(here.0, 8), &remote, 0, with(writable)) };
+    assert_eq!(stale, Err(BeginError::NotRegistered));
+}
+
+#[test]
+fn b18_b28_b44_completion_tells_all_and_means_done_at_the_target() {
+    let mut mesh = mesh(2, small(2));
+    let told = Told::new();
+    let there = memory(64);
+    let (_, remote) = register(&mut mesh.modules[1], there, Access::ANY);
+    let here = memory(64);
+    let (ours, _) = register(&mut mesh.modules[0], here, Access::ANY);
+    let with = Terms { registration: Some(ours), context: [11, 12], ..terms(told) };
+    put(&mut mesh, [0, 1], Span::contiguous(here.0.wrapping_add(8), 4), &remote, 60, with);
+    let to = mesh.to[0][1];
+    assert!(!mesh.modules[0].flush(Some(to)) && !mesh.modules[0].flush(None));
+    assert!(mesh.modules[0].flush(Some(mesh.to[0][0])), "nothing was begun there");
+    for _ in 0..5 {
+        mesh.modules[0].progress(Instant::ZERO);
+    }
+    assert!(!mesh.modules[0].flush(Some(to)), "the target did nothing yet");
+    mesh.drive();
+    assert!(mesh.modules[0].flush(Some(to)));
+    let performance = Performance {
+        endpoint: to,
+        local: here.0 as usize + 8,
+        registration: Some(ours),
+        context: [11, 12],
+        status: Ok(0),
+    };
+    assert_eq!(*told.0.borrow(), [performance]);
+}
+
+#[test]
+fn b18_operations_end_when_the_peer_is_lost_or_removed() {
+    for (removed, failure) in [(false, Failure::Lost), (true, Failure::Removed)] {
+        let mut mesh = mesh(3, small(1));
+        let told = Told::new();
+        let there = memory(600);
+        let (registration, remote) = register(&mut mesh.modules[1], there, Access::ANY);
+        let here = memory(600);
+        let (ours, _) = register(&mut mesh.modules[0], here, Access::ANY);
+        let with = Terms { registration: Some(ours), ..terms(told) };
+        // One under way in place, one half-way, one that waits; and one of another peer.
+        mesh.scripts[0].borrow_mut().answers.push_back(Answer::InPlace);
+        mesh.scripts[0].borrow_mut().reads = false;
+        put(&mut mesh, [0, 1], Span::contiguous(here.0, 600), &remote, 0, with);
+        get(&mut mesh, [0, 1], Span::contiguous(here.0, 600), &remote, 0, with);
+        let to = mesh.to[0][1];
+        let add = Atomic::Op(AtomicOp::Add, 1);
+        assert!(mesh.modules[0].atomic(to, add, AtomicFlags::empty(), &remote, 0, terms(told)).is_ok());
+        let (_, others) = register(&mut mesh.modules[2], memory(8), Access::ANY);
+        put(&mut mesh, [0, 2], source(&[1; 8]), &others, 0, terms(told));
+        if removed {
+            mesh.modules[0].del_procs(&[to]);
+        } else {
+            mesh.scripts[0].borrow_mut().events.push_back(Event::Lost(Peer(to.0.slot()), Lost::Broken));
+        }
+        mesh.scripts[0].borrow_mut().reads = true;
+        mesh.drive();
+        let failed = Err(failure);
+        let mut statuses = told.statuses();
+        statuses.sort_by_key(|status| status.is_ok());
+        assert_eq!(statuses, [failed, failed, failed, Ok(0)]);
+        assert!(mesh.modules[0].flush(None));
+        mesh.modules[0].deregister_mem(ours).unwrap();
+        let btl = &mut mesh.modules[0];
+        assert_eq!(btl.atomic(to, add, AtomicFlags::empty(), &remote, 0, Terms::NONE), Err(BeginError::Unreachable));
+        // The target forgets the initiator, too, whatever was asked.
+        let from = mesh.to[1][0];
+        mesh.modules[1].del_procs(&[from]);
+        mesh.modules[1].deregister_mem(registration).unwrap();
+        assert!(
+            mesh.modules[1]
+                .dump(None, false)
+                .to_string()
+                .contains(r#""regions":[0,3],"operations":[0,4],"answers":[0,8]"#)
+        );
+    }
+}
+
+#[test]
+fn b43_who_asks_for_more_than_the_window_is_dropped_and_others_are_served() {
+    let mut mesh = mesh(3, small(2));
+    let told = Told::new();
+    let there = memory(8);
+    let (_, remote) = register(&mut mesh.modules[2], there, Access::ANY);
+    let mut frame = [0; 40];
+    frame[0] = 0x12;
+    frame[4] = 8;
+    frame[16..24].copy_from_slice(&remote.to_bytes()[8..16]);
+    mesh.scripts[2].borrow_mut().always = Some(Answer::Busy);
+    for _ in 0..8 {
+        forge(&mut mesh, 0, 2, &frame);
+    }
+    mesh.progress();
+    put(&mut mesh, [1, 2], source(&[5; 8]), &remote, 0, terms(told));
+    mesh.progress();
+    mesh.scripts[2].borrow_mut().always = None;
+    mesh.drive();
+    assert_eq!(told.only(), Ok(0));
+    assert_eq!(mesh.modules[2].rma_counters().beyond_window, 6);
+    // What is answered to nobody's question is dropped there.
+    assert_eq!(mesh.modules[0].rma_counters().stale, 2);
+}
+
+#[test]
+fn b40_b43_emulation_is_told_and_its_tag_is_taken() {
+    let mut mesh = mesh(1, small(2));
+    let btl = &mut mesh.modules[0];
+    let all = Capabilities::PUT_AM | Capabilities::GET_AM | Capabilities::ATOMIC_AM_FOP | Capabilities::RDMA_FLUSH;
+    assert!(btl.capabilities().contains(all | Capabilities::SEND));
+    assert!(!btl.capabilities().intersects(Capabilities::PUT | Capabilities::GET));
+    assert_eq!(btl.atomics(), rma::EMULATED);
+    let inbox: &super::tests::Inbox = leak(super::tests::Inbox::default());
+    assert_eq!(btl.register(tags::BTL_BASE, inbox), Err(RegisterError::Taken));
+    // Without slots there is none of it.
+    let mut mesh = super::tests::mesh(1, Config { rma: rma::Config::OFF, ..Config::default() });
+    let btl = &mut mesh.modules[0];
+    assert!(!btl.capabilities().intersects(all) && btl.atomics().is_empty());
+    let here = memory(8);
+    // SAFETY: test memory lives for ever.
+    assert_eq!(unsafe { btl.register_mem(None, here.0, 8, Access::ANY) }, Err(RegisterMemoryError::Full));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Several initiators at one word, one operation of each at a time: there is an order of all that explains what each was
+    /// told, in which no operation comes before one that was over when it began.
+    #[test]
+    fn b20_atomics_of_several_initiators_are_linearizable(
+        script in proptest::collection::vec((0usize..3, 0u8..4, 0u64..3, 0usize..4), 1..14),
+        busy in proptest::collection::vec(any::<bool>(), 0..30),
+    ) {
+        let mut mesh = mesh(4, small(1));
+        let here = memory(8);
+        let (_, remote) = register(&mut mesh.modules[3], here, Access::REMOTE_ATOMIC);
+        for script in &mesh.scripts {
+            script.borrow_mut().answers.extend(busy.iter().map(|busy| if *busy { Answer::Busy } else { Answer::Pass }));
+        }
+        let told: [&Told; 3] = std::array::from_fn(|_| Told::new());
+        let mut history: Vec<Call> = Vec::new();
+        let mut open: [Option<usize>; 3] = [None; 3];
+        let mut clock = 0;
+        let close = |open: &mut [Option<usize>; 3], history: &mut Vec<Call>, clock: usize| {
+            for (from, told) in told.iter().enumerate() {
+                if let Some(performance) = told.0.borrow_mut().pop() {
+                    let call = &mut history[open[from].take().unwrap()];
+                    (call.result, call.end) = (performance.status.unwrap(), clock);
+                }
+            }
+        };
+        for (from, which, operand, passes) in script {
+            while open[from].is_some() {
+                clock += 1;
+                mesh.progress();
+                close(&mut open, &mut history, clock);
+            }
+            let what = match which {
+                0 => Atomic::Op(AtomicOp::Add, operand + 1),
+                1 => Atomic::Op(AtomicOp::Swap, operand),
+                2 => Atomic::Op(AtomicOp::Xor, operand),
+                _ => Atomic::CompareSwap(operand, operand + 1),
+            };
+            clock += 1;
+            open[from] = Some(history.len());
+            history.push(Call { what, begin: clock, end: usize::MAX, result: 0 });
+            let to = mesh.to[from][3];
+            mesh.modules[from].atomic(to, what, AtomicFlags::empty(), &remote, 0, terms(told[from])).unwrap();
+            for _ in 0..passes {
+                clock += 1;
+                mesh.progress();
+                close(&mut open, &mut history, clock);
+            }
+        }
+        mesh.drive();
+        close(&mut open, &mut history, clock + 1);
+        prop_assert!(open.iter().all(Option::is_none));
+        // SAFETY: test memory; nothing is under way.
+        let last = unsafe { here.0.cast::<u64>().read() };
+        prop_assert!(explains(&history, last), "{:?}", history);
+        // The checker sees a wrong result, and a lost operation.
+        let mut wrong = history.clone();
+        wrong[0].result ^= 64;
+        prop_assert!(!explains(&wrong, last));
+        prop_assert!(!explains(&history, last ^ 64));
+    }
+}
+
+/// An operation from when it was begun to when its end was told.
+#[derive(Clone, Debug)]
+struct Call {
+    what: Atomic,
+    begin: usize,
+    end: usize,
+    result: u64,
+}
+
+/// Whether the calls have an order that fits their times and results and ends with that word (Wing and Gong 1993).
+fn explains(history: &[Call], last: u64) -> bool {
+    fn search(history: &[Call], done: u32, word: u64, last: u64, seen: &mut HashSet<(u32, u64)>) -> bool {
+        let left = || (0..history.len()).filter(|index| done & 1 << index == 0);
+        let Some(first_end) = left().map(|index| history[index].end).min() else { return word == last };
+        seen.insert((done, word))
+            && left().any(|index| {
+                let Call { what, begin, result, .. } = history[index];
+                let fits = begin <= first_end && result == word;
+                fits && search(history, done | 1 << index, what.of_word(word, AtomicFlags::empty()), last, seen)
+            })
+    }
+    search(history, 0, 0, last, &mut HashSet::new())
+}

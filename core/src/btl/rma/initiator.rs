@@ -1,0 +1,418 @@
+//! What an initiator does: operations, their requests, and the answers that come back.
+
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::atomics::{Atomic, AtomicFlags};
+use super::errors::{BeginError, Denied, Failure};
+use super::frames::{ANSWER, Answer, DATA, GET, PUT, REQUEST, Request};
+use super::handle::RemoteMemory;
+use super::registry::Registration;
+use super::{Access, COOKIE, Queue, Rma, Ways, deliver};
+use crate::arena::{Arena, OutOfMemory};
+use crate::btl::rail::{Cookie, Delivery, Frame, Lane, Peer, Rail, SendError, Sent, Shape};
+use crate::btl::tags;
+use crate::convertor::Span;
+use crate::pool::{Handle, Pool};
+
+/// Names an operation until it is finished.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Operation(pub(in crate::btl) Handle);
+
+/// What is to be done with memory of a peer.
+#[derive(Clone, Copy, Debug)]
+pub enum Transfer {
+    /// Local bytes become remote ones.
+    Put(Span),
+    /// Remote bytes become local ones.
+    Get(Span),
+    /// A remote word is changed, and its old value is told.
+    Atomic(Atomic, AtomicFlags),
+}
+
+/// An operation that is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Finished {
+    /// Which one; void from now on.
+    pub operation: Operation,
+    /// Of an atomic, what the word was; else 0.
+    pub result: Result<u64, Failure>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
+#[repr(u8)]
+enum Kind {
+    Put,
+    Get,
+    Atomic,
+}
+
+/// What is known of an operation's end.
+#[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
+#[repr(u8)]
+enum Fate {
+    Open,
+    Lost,
+    Removed,
+    Denied,
+}
+
+#[derive(Clone, Copy, FromZeros, Debug)]
+struct State {
+    kind: Kind,
+    fate: Fate,
+    /// Why the target has denied it, as that says.
+    denied: u8,
+    /// It is in the queue of those with requests to be sent.
+    is_asking: bool,
+    /// It is in the queue of those whose end is to be told.
+    is_over: bool,
+    /// The values of [`AtomicFlags`].
+    flags: u8,
+    /// Unanswered requests that the target keeps in mind.
+    window: u16,
+    peer: u32,
+    /// Requests without an answer.
+    unanswered: u32,
+    /// Frames of it that a rail has in hand: read in place, or coming in.
+    in_rail: u32,
+    local: Span,
+    /// The local registration, which is not deregistered meanwhile; 0: none.
+    registration: u64,
+    /// The target's name for the memory.
+    remote: u64,
+    offset: u64,
+    /// Bytes that requests were sent for, and bytes that are done; an atomic is [`ATOMIC_LEN`].
+    asked: u64,
+    done: u64,
+    /// Of an atomic: its parts, and the word that was there.
+    which: u8,
+    operand: u64,
+    compare: [u8; 8],
+    value: u64,
+}
+
+/// An atomic is one request: what counts is that it is done.
+const ATOMIC_LEN: u64 = 1;
+
+impl State {
+    fn len(&self) -> u64 {
+        if self.kind == Kind::Atomic { ATOMIC_LEN } else { self.local.len() }
+    }
+
+    fn is_all_asked(&self) -> bool {
+        self.fate != Fate::Open || self.asked >= self.len()
+    }
+
+    /// Nothing more happens to it, no rail has its memory, and no queue has it.
+    fn has_ended(&self) -> bool {
+        let is_decided = self.fate != Fate::Open || self.done >= self.len();
+        is_decided && self.unanswered == 0 && self.in_rail == 0 && !self.is_asking
+    }
+
+    fn result(&self) -> Result<u64, Failure> {
+        match self.fate {
+            Fate::Open => Ok(self.value),
+            Fate::Lost => Err(Failure::Lost),
+            Fate::Removed => Err(Failure::Removed),
+            Fate::Denied => Err(Failure::Denied(Denied::of(self.denied).unwrap_or(Denied::NotAvailable))),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Operations<'m> {
+    slots: Pool<'m, State>,
+    /// Those with requests that wait for room or for answers to others.
+    asking: Queue<'m>,
+    /// One of those waits for room, or was not tried yet; the others wait for answers.
+    wants_room: bool,
+    /// Those whose end is to be told.
+    over: Queue<'m>,
+}
+
+impl<'m> Operations<'m> {
+    pub fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
+        let queue = |arena: &mut Arena<'m>| Queue::new(arena, count as usize);
+        Ok(Self { slots: Pool::new(arena, count)?, asking: queue(arena)?, wants_room: false, over: queue(arena)? })
+    }
+
+    pub const fn cost(count: u32) -> usize {
+        Pool::<State>::cost(count).saturating_add(Queue::cost(count as usize).saturating_mul(2))
+    }
+
+    /// Whether nothing is to be done before answers come in.
+    pub const fn is_idle(&self) -> bool {
+        !self.wants_room && self.over.is_empty()
+    }
+
+    pub const fn due(&self) -> u32 {
+        self.over.len()
+    }
+
+    pub const fn used(&self) -> [u32; 2] {
+        [self.slots.used(), self.slots.capacity()]
+    }
+}
+
+impl Rma<'_> {
+    /// Begins an operation on `remote` memory of `to`, from `offset` on. With a `registration`, local memory is checked
+    /// against it, and not deregistered before the operation is over.
+    ///
+    /// # Safety
+    /// Local memory is readable and unchanging for a put, writable and nobody else's for a get, until the operation is
+    /// [`finished`](Self::next_finished).
+    pub unsafe fn begin(
+        &mut self,
+        ways: &mut impl Ways,
+        to: Peer,
+        what: Transfer,
+        registration: Option<Registration>,
+        remote: &RemoteMemory,
+        offset: u64,
+    ) -> Result<Operation, BeginError> {
+        let mut state = State {
+            peer: to.0,
+            remote: remote.handle(),
+            offset,
+            window: remote.window().max(1),
+            registration: registration.map_or(0, |registration| registration.0.to_bits()),
+            ..State::new_zeroed()
+        };
+        let mut bytes = 0;
+        (state.kind, state.local) = match what {
+            Transfer::Put(local) => (Kind::Put, local),
+            Transfer::Get(local) => (Kind::Get, local),
+            Transfer::Atomic(atomic, flags) => {
+                bytes = flags.word_bytes();
+                let (which, operand, compare) = atomic.parts();
+                (state.which, state.operand, state.compare) = (which, operand, compare.to_le_bytes());
+                state.flags = flags.bits() as u8;
+                if !atomic.takes(flags) || remote.base().wrapping_add(offset) & (bytes - 1) != 0 {
+                    return Err(BeginError::NotAvailable);
+                }
+                (Kind::Atomic, Span::EMPTY)
+            }
+        };
+        let end = offset.checked_add(bytes.max(state.local.len())).ok_or(BeginError::OutOfBounds)?;
+        if end > remote.len() {
+            return Err(BeginError::OutOfBounds);
+        }
+        self.check_local(registration, &state)?;
+        let account = self.accounts.get_mut(to.0 as usize).ok_or(BeginError::Unreachable)?;
+        let (handle, place) = self.operations.slots.take_used().ok_or(BeginError::Full)?;
+        *place = state;
+        account.operations = account.operations.saturating_add(1);
+        self.registry.hold(Handle::from_bits(state.registration));
+        if state.len() == 0 {
+            self.settle(handle.slot());
+        } else if self.operations.asking.is_empty() {
+            self.ask(ways, handle.slot());
+        } else {
+            self.operations.wants_room = true;
+            self.queue(handle.slot()); // behind those that came before it
+        }
+        Ok(Operation(handle))
+    }
+
+    /// Whether local memory is registered for what the operation does to it.
+    fn check_local(&self, registration: Option<Registration>, state: &State) -> Result<(), BeginError> {
+        let Some(registration) = registration else { return Ok(()) };
+        let region = self.registry.get(registration.0).ok_or(BeginError::NotRegistered)?;
+        let may_write = Access::from_bits_retain(region.access).contains(Access::LOCAL_WRITE);
+        let lies_within = match (region.memory.as_contiguous(), state.local.as_contiguous()) {
+            (Some((base, len)), Some((at, bytes))) => {
+                let from = at.addr().wrapping_sub(base.addr());
+                from <= len && bytes <= len - from
+            }
+            _ => state.local.is_empty(),
+        };
+        if lies_within && (may_write || state.kind == Kind::Put) { Ok(()) } else { Err(BeginError::NotRegistered) }
+    }
+
+    /// An operation that is over, to be told to whom it belongs; each once.
+    pub fn next_finished(&mut self) -> Option<Finished> {
+        let slot = self.operations.over.pop()?;
+        let handle = self.operations.slots.handle(slot)?;
+        let state = self.operations.slots.free(handle)?;
+        self.registry.let_go(Handle::from_bits(state.registration));
+        if let Some(account) = self.accounts.get_mut(state.peer as usize) {
+            account.operations = account.operations.saturating_sub(1);
+        }
+        Some(Finished { operation: Operation(handle), result: state.result() })
+    }
+
+    /// A rail has read what it was given in place.
+    pub fn sent(&mut self, cookie: Cookie) {
+        self.rail_is_done(Handle::from_bits(cookie.0 & !COOKIE));
+    }
+
+    /// Data that was coming in is there.
+    pub(super) fn data_is_in(&mut self, handle: Handle) {
+        self.rail_is_done(handle);
+    }
+
+    fn rail_is_done(&mut self, handle: Handle) {
+        if let Some(state) = self.operations.slots.get_mut(handle) {
+            state.in_rail = state.in_rail.saturating_sub(1);
+            self.settle(handle.slot());
+        }
+    }
+
+    /// Sends what waits, each operation as far as it gets.
+    pub(super) fn send_requests(&mut self, ways: &mut impl Ways) {
+        self.operations.wants_room = false;
+        for _ in 0..self.operations.asking.len() {
+            let Some(slot) = self.operations.asking.pop() else { return };
+            if let Some(state) = self.operations.slots.at_mut(slot) {
+                state.is_asking = false;
+                self.ask(ways, slot);
+            }
+        }
+    }
+
+    /// Sends requests of an operation until all are sent, or there is no room.
+    fn ask(&mut self, ways: &mut impl Ways, slot: u32) {
+        let Some(handle) = self.operations.slots.handle(slot) else { return };
+        let Some(state) = self.operations.slots.at_mut(slot) else { return };
+        let Some(account) = self.accounts.get_mut(state.peer as usize) else { return };
+        while !state.is_all_asked() && account.unanswered < u32::from(state.window) {
+            match send(state, handle, ways) {
+                Ok(()) => {
+                    account.unanswered = account.unanswered.saturating_add(1);
+                    state.unanswered = state.unanswered.saturating_add(1);
+                }
+                // Without a way there the peer is lost or about to be, which ends this.
+                Err(_) => {
+                    self.operations.wants_room = true;
+                    break;
+                }
+            }
+        }
+        if state.is_all_asked() {
+            self.settle(slot);
+        } else {
+            self.queue(slot);
+        }
+    }
+
+    fn queue(&mut self, slot: u32) {
+        if let Some(state) = self.operations.slots.at_mut(slot)
+            && !state.is_asking
+        {
+            state.is_asking = true;
+            self.operations.asking.push(slot);
+        }
+    }
+
+    /// Puts an operation in the queue of those to be told, if it has come to its end.
+    fn settle(&mut self, slot: u32) {
+        if let Some(state) = self.operations.slots.at_mut(slot)
+            && state.has_ended()
+            && !state.is_over
+        {
+            state.is_over = true;
+            self.operations.over.push(slot);
+        }
+    }
+
+    pub(super) fn take_answer<R: Rail>(&mut self, rail: &mut R, frame: &Frame) {
+        let Ok((answer, _)) = Answer::read_from_prefix(frame.head()) else {
+            return self.drop_malformed(rail, frame);
+        };
+        let handle = Handle::from_bits(answer.id.get());
+        let state = self.operations.slots.get_mut(handle);
+        let Some(state) = state.filter(|state| state.peer == frame.from.0 && state.unanswered != 0) else {
+            self.counters.stale = self.counters.stale.wrapping_add(1);
+            if !frame.is_whole() {
+                rail.release(frame.id);
+            }
+            return;
+        };
+        if answer.last != 0 {
+            state.unanswered -= 1;
+            if let Some(account) = self.accounts.get_mut(frame.from.0 as usize) {
+                account.unanswered = account.unanswered.saturating_sub(1);
+            }
+        }
+        let body = (frame.len as usize).saturating_sub(ANSWER) as u64;
+        let mut is_taken = frame.is_whole();
+        if answer.status != 0 {
+            (state.fate, state.denied) = (Fate::Denied, answer.status);
+        } else if answer.kind == DATA {
+            let sink = state.local.window(answer.value.get(), body);
+            if state.kind == Kind::Get && sink.len() == body && state.fate == Fate::Open {
+                state.done = state.done.saturating_add(body);
+                state.in_rail = state.in_rail.saturating_add(1);
+                is_taken = true;
+                // SAFETY: who began the get vouches for its memory until it is finished, which it is not while `in_rail` counts
+                // this frame, or the peer is forgotten, when the rail is done with it.
+                if unsafe { deliver(rail, frame, ANSWER, sink, Cookie(handle.to_bits() | COOKIE)) } == Delivery::Done {
+                    state.in_rail = state.in_rail.saturating_sub(1);
+                }
+            } else {
+                self.counters.malformed = self.counters.malformed.wrapping_add(1);
+            }
+        } else if state.kind == Kind::Atomic {
+            (state.done, state.value) = (ATOMIC_LEN, answer.value.get());
+        } else {
+            state.done = state.done.saturating_add(answer.len.get().into());
+        }
+        if !is_taken {
+            rail.release(frame.id);
+        }
+        self.settle(handle.slot());
+    }
+
+    pub(super) fn fail_all(&mut self, peer: Peer, failure: Failure) {
+        for slot in 0..self.operations.slots.touched() {
+            let Some(state) = self.operations.slots.at_mut(slot).filter(|state| state.peer == peer.0) else { continue };
+            if !state.is_over {
+                state.fate = if failure == Failure::Removed { Fate::Removed } else { Fate::Lost };
+                (state.unanswered, state.in_rail, state.is_asking) = (0, 0, false);
+                self.settle(slot);
+            }
+        }
+        let Operations { slots, asking, .. } = &mut self.operations;
+        asking.retain(|slot| slots.at(slot).is_some_and(|state| state.is_asking));
+    }
+}
+
+/// Sends the next request of an operation.
+fn send(state: &mut State, handle: Handle, ways: &mut impl Ways) -> Result<(), SendError> {
+    let (rail, endpoint) = ways.way(Peer(state.peer)).ok_or(SendError::Unreachable)?;
+    let attributes = rail.attributes();
+    let (eager, longest) = (attributes.eager_limit, attributes.max_send_size.max(attributes.eager_limit));
+    // What comes back has a shorter header.
+    let piece = state.local.window(state.asked, longest.saturating_sub(REQUEST as u32).into());
+    let (kind, operand, body) = match state.kind {
+        Kind::Put => (PUT, 0, piece),
+        Kind::Get => (GET, state.asked, Span::EMPTY),
+        Kind::Atomic if state.which == 0 => (super::frames::ATOMIC, state.operand, Span::of(&state.compare)),
+        Kind::Atomic => (super::frames::ATOMIC, state.operand, Span::EMPTY),
+    };
+    let header = Request {
+        kind,
+        operation: state.which,
+        flags: state.flags,
+        reserved: 0,
+        len: (piece.len() as u32).into(),
+        id: handle.to_bits().into(),
+        memory: state.remote.into(),
+        offset: state.offset.wrapping_add(state.asked).into(),
+        operand: operand.into(),
+    };
+    let len = (REQUEST as u32).saturating_add(body.len() as u32);
+    let lane = if len <= eager { Lane::Eager } else { Lane::Bulk };
+    let shape = Shape { tag: tags::BTL_BASE, lane, header: REQUEST as u8, len };
+    let cookie = Cookie(handle.to_bits() | COOKIE);
+    // SAFETY: who began a put vouches for its memory until it is finished, which it is not before `Sent`, or before the peer
+    // is forgotten, when the rail is done with it. The word to compare with is short, and so copied.
+    let sent = unsafe { rail.send(endpoint, shape, header.as_bytes(), body, cookie) }?;
+    if sent == Sent::InPlace {
+        state.in_rail = state.in_rail.saturating_add(1);
+    }
+    state.asked = state.asked.saturating_add(piece.len().max(u64::from(state.kind == Kind::Atomic)));
+    Ok(())
+}

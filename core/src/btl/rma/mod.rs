@@ -1,0 +1,262 @@
+//! One-sided operations: memory that peers may read, write and change without anybody there receiving anything.
+//!
+//! Memory is registered with rights ([`Access`]), which yields a handle for its owner ([`Registration`]) and one for peers
+//! ([`RemoteMemory`]), to be sent to them in whatever way. With that they put, get, and use atomics on words.
+//!
+//! # Emulation
+//! Rails that only send have all of it by active messages (`MCA_BTL_FLAGS_PUT_AM`, `GET_AM`, `ATOMIC_AM_FOP`): the initiator
+//! sends requests, the target does them when it makes progress, and answers each. So completion at the initiator means done at
+//! the target (CHECKLIST B44), and atomics, done by the target's processor, are consistent with its own (`GLOB`).
+//!
+//! A long put or get is split into as many requests as the rail's frames want. A target keeps in mind a fixed number of
+//! requests for each peer, the *window*, which every [`RemoteMemory`] tells; an initiator has no more unanswered. So there is
+//! always a slot for an answer, and who has none to spare is one that breaks the rules: its requests are dropped and counted.
+//! Answers that find no room on the rail wait in their slots, and requests that find none wait with their operation: whatever
+//! is full, frames are taken in, so nobody waits for one who waits for them (the sum of holders is asserted in
+//! [`Config::answers`]).
+//!
+//! Nothing is trusted: slot, generation, rights and bounds are checked by the target for each request, and an initiator takes
+//! no byte beyond what it asked for.
+
+mod access;
+mod atomics;
+mod errors;
+mod frames;
+mod handle;
+mod initiator;
+mod registry;
+mod target;
+
+use zerocopy::FromZeros;
+
+pub use self::access::Access;
+pub use self::atomics::{Atomic, AtomicFlags, AtomicOp, AtomicSupport, EMULATED};
+pub use self::errors::{BeginError, Denied, Failure};
+use self::frames::{ANSWER, DATA, DONE, REQUEST};
+pub use self::handle::{HANDLE_BYTES, RemoteMemory};
+use self::initiator::Operations;
+pub use self::initiator::{Finished, Operation, Transfer};
+use self::registry::Registry;
+pub use self::registry::{DeregisterError, Registration};
+use self::target::Answers;
+use super::queue::Queue;
+use super::rail::{Cookie, Endpoint, Frame, Peer, Rail};
+use crate::arena::{Arena, OutOfMemory};
+use crate::convertor::Span;
+use crate::pool::Handle;
+
+/// Sizes of the tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Config {
+    /// Pieces of memory that are registered at a time.
+    pub regions: u32,
+    /// Operations of this side that are under way.
+    pub operations: u32,
+    /// Requests of one peer that this side keeps in mind; at least 1.
+    pub window: u16,
+}
+
+impl Default for Config {
+    /// For a handful of windows and threads.
+    fn default() -> Self {
+        Self { regions: 16, operations: 32, window: 8 }
+    }
+}
+
+impl Config {
+    /// Nothing can be registered or begun, and no memory is taken.
+    pub const OFF: Self = Self { regions: 0, operations: 0, window: 0 };
+
+    /// Slots for answers: as many as all peers together may make use of, so that none is ever missing.
+    pub const fn answers(&self, peers: u32) -> u32 {
+        if self.regions == 0 {
+            return 0; // nothing to be asked for: all is denied
+        }
+        peers.saturating_mul(self.window() as u32)
+    }
+
+    const fn window(&self) -> u16 {
+        if self.window == 0 { 1 } else { self.window }
+    }
+
+    /// Bytes of memory taken from an arena at most, with so many peers.
+    pub const fn bytes(&self, peers: u32) -> usize {
+        Registry::cost(self.regions)
+            .saturating_add(Operations::cost(self.operations))
+            .saturating_add(Answers::cost(self.answers(peers)))
+            .saturating_add(Arena::cost::<Account>(peers as usize))
+    }
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Counters {
+    /// Requests of peers that were done.
+    pub served: u64,
+    /// Requests of peers that were denied.
+    pub denied: u64,
+    /// Requests dropped because the peer has more unanswered than it was told that it may.
+    pub beyond_window: u64,
+    /// Frames dropped because they make no sense.
+    pub malformed: u64,
+    /// Answers dropped because nobody waits for them.
+    pub stale: u64,
+}
+
+/// How it stands with a peer.
+#[derive(Clone, Copy, FromZeros, Debug)]
+struct Account {
+    /// Operations of this side that are not finished.
+    operations: u32,
+    /// Requests of this side that are not answered.
+    unanswered: u32,
+    /// Requests of the peer that are not answered.
+    owed: u32,
+}
+
+/// By which rail a peer is reached.
+pub(super) trait Ways {
+    type Rail: Rail;
+
+    /// `None`: by none, now or ever again.
+    fn way(&mut self, to: Peer) -> Option<(&mut Self::Rail, Endpoint)>;
+}
+
+/// In cookies: it is one of these, and of an answer. No pool has so many slots.
+const COOKIE: u64 = 1 << 31;
+const OF_ANSWER: u64 = 1 << 30;
+/// Slots that such cookies can name.
+const SLOTS: u32 = 1 << 30;
+
+/// One-sided operations of one side, as initiator and as target.
+#[derive(Debug)]
+pub(super) struct Rma<'m> {
+    registry: Registry<'m>,
+    operations: Operations<'m>,
+    answers: Answers<'m>,
+    accounts: &'m mut [Account],
+    window: u16,
+    counters: Counters,
+}
+
+impl<'m> Rma<'m> {
+    pub fn new(config: Config, arena: &mut Arena<'m>, peers: u32) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            registry: Registry::new(arena, config.regions)?,
+            operations: Operations::new(arena, config.operations.min(SLOTS))?,
+            answers: Answers::new(arena, config.answers(peers).min(SLOTS))?,
+            accounts: arena.table(peers as usize)?,
+            window: config.window(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Registers memory, for `only` that peer or for all. `None`: no slot is free.
+    pub fn register(&mut self, memory: Span, access: Access, only: Option<Peer>) -> Option<Registration> {
+        self.registry.register(memory, access, only).map(Registration)
+    }
+
+    pub fn deregister(&mut self, registration: Registration) -> Result<(), DeregisterError> {
+        self.registry.deregister(registration.0)
+    }
+
+    /// The handle for peers.
+    pub fn remote(&self, registration: Registration) -> Option<RemoteMemory> {
+        let memory = self.registry.get(registration.0)?.memory;
+        let base = memory.as_contiguous().map_or(0, |(base, _)| base as usize as u64);
+        Some(RemoteMemory::new(registration.0, base, memory.len(), self.window))
+    }
+
+    /// Whether a completion of the rail is one of these.
+    pub const fn is_own(cookie: Cookie) -> bool {
+        cookie.0 & COOKIE != 0
+    }
+
+    /// Takes a frame of [`BTL_BASE`](super::tags::BTL_BASE) that `rail` has brought, and releases it sooner or later. What it
+    /// gives cause to send waits for [`push_out`](Self::push_out).
+    pub fn take<R: Rail>(&mut self, rail: &mut R, frame: &Frame) {
+        match frame.head().first() {
+            Some(&(DONE | DATA)) if frame.head().len() >= ANSWER => self.take_answer(rail, frame),
+            Some(_) if frame.head().len() >= REQUEST => self.take_request(rail, frame),
+            _ => self.drop_malformed(rail, frame),
+        }
+    }
+
+    /// The bytes that a rail was asked to deliver are all there.
+    pub fn delivered(&mut self, cookie: Cookie) {
+        let handle = Handle::from_bits(cookie.0 & !(COOKIE | OF_ANSWER));
+        if cookie.0 & OF_ANSWER != 0 {
+            self.body_is_in(handle);
+        } else {
+            self.data_is_in(handle);
+        }
+    }
+
+    /// Sends what waits: requests and answers, as far as rails and windows have room.
+    pub fn push_out(&mut self, ways: &mut impl Ways) {
+        self.send_answers(ways);
+        self.send_requests(ways);
+    }
+
+    /// Whether there is nothing to send before something comes in.
+    pub fn is_idle(&self) -> bool {
+        self.answers.is_idle() && self.operations.is_idle()
+    }
+
+    /// Whether all that was begun to a peer, or to all, is complete: `btl_flush`.
+    pub fn is_flushed(&self, to: Option<Peer>) -> bool {
+        match to {
+            None => self.operations.used()[0] == 0,
+            Some(to) => self.accounts.get(to.0 as usize).is_none_or(|account| account.operations == 0),
+        }
+    }
+
+    /// A peer is gone, and no rail touches memory on its behalf any more: ends its operations, forgets its requests.
+    pub fn forget(&mut self, peer: Peer, failure: Failure) {
+        self.fail_all(peer, failure);
+        self.forget_requests(peer);
+        if let Some(account) = self.accounts.get_mut(peer.0 as usize) {
+            // Its operations are finished when they are told.
+            (account.unanswered, account.owed) = (0, 0);
+        }
+    }
+
+    /// Operations that are over and were not told yet.
+    pub const fn due(&self) -> u32 {
+        self.operations.due()
+    }
+
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Slots in use and in all: of memory, operations and answers.
+    pub fn used(&self) -> [[u32; 2]; 3] {
+        let Self { registry, operations, answers, .. } = self;
+        [[registry.used(), registry.capacity()], operations.used(), answers.used()]
+    }
+
+    fn drop_malformed<R: Rail>(&mut self, rail: &mut R, frame: &Frame) {
+        self.counters.malformed = self.counters.malformed.wrapping_add(1);
+        if !frame.is_whole() {
+            rail.release(frame.id);
+        }
+    }
+}
+
+/// Puts the body of a frame, behind `skip` bytes, into memory; see [`Rail::deliver`].
+///
+/// # Safety
+/// As for [`Rail::deliver`].
+unsafe fn deliver<R: Rail>(rail: &mut R, frame: &Frame, skip: usize, sink: Span, cookie: Cookie) -> super::Delivery {
+    if !frame.is_whole() {
+        // SAFETY: passed on from the caller.
+        return unsafe { rail.deliver(frame.id, skip, sink, cookie) };
+    }
+    let body = frame.head().get(skip..frame.len as usize).unwrap_or(&[]);
+    // SAFETY: the body is a slice of the frame's own bytes; the caller vouches for the sink.
+    unsafe { sink.unpack(body.as_ptr(), body.len()) };
+    super::Delivery::Done
+}

@@ -1,0 +1,140 @@
+//! Memory that was registered: what may be done to it, by whom, and whether anybody is at it.
+
+use core::fmt;
+
+use zerocopy::FromZeros;
+
+use super::access::Access;
+use super::errors::Denied;
+use crate::arena::{Arena, OutOfMemory};
+use crate::btl::rail::Peer;
+use crate::convertor::Span;
+use crate::error::Blame;
+use crate::pool::{Handle, Pool};
+
+/// Registered memory, for its owner: good until it is deregistered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Registration(pub(super) Handle);
+
+#[derive(Clone, Copy, FromZeros, Debug)]
+pub(super) struct Region {
+    pub memory: Span,
+    pub access: u32,
+    /// Number of the only peer that may, plus one; 0: any.
+    pub only: u32,
+    /// Operations that are at it.
+    pub uses: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Registry<'m> {
+    regions: Pool<'m, Region>,
+}
+
+impl<'m> Registry<'m> {
+    pub fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
+        Ok(Self { regions: Pool::new(arena, count)? })
+    }
+
+    pub const fn cost(count: u32) -> usize {
+        Pool::<Region>::cost(count)
+    }
+
+    pub fn register(&mut self, memory: Span, access: Access, only: Option<Peer>) -> Option<Handle> {
+        let only = only.map_or(0, |peer| peer.0.wrapping_add(1));
+        self.regions.take(Region { memory, access: access.bits(), only, uses: 0 }).ok()
+    }
+
+    pub fn deregister(&mut self, handle: Handle) -> Result<(), DeregisterError> {
+        let region = self.regions.get(handle).ok_or(DeregisterError::Stale)?;
+        if region.uses != 0 {
+            return Err(DeregisterError::InUse);
+        }
+        self.regions.free(handle);
+        Ok(())
+    }
+
+    pub fn get(&self, handle: Handle) -> Option<&Region> {
+        self.regions.get(handle)
+    }
+
+    /// The part of a region that a peer asks for, if it may have it.
+    pub fn window(&self, asked: Asked) -> Result<Span, Denied> {
+        let region = self.regions.get(Handle::from_bits(asked.memory)).ok_or(Denied::NoMemory)?;
+        let anybody = region.only == 0 || region.only == asked.peer.0.wrapping_add(1);
+        if !anybody || !Access::from_bits_retain(region.access).contains(asked.access) {
+            return Err(Denied::NoRight);
+        }
+        let end = asked.offset.checked_add(asked.len).ok_or(Denied::OutOfBounds)?;
+        if end > region.memory.len() {
+            return Err(Denied::OutOfBounds);
+        }
+        Ok(region.memory.window(asked.offset, asked.len))
+    }
+
+    /// Somebody is at a region from now on.
+    pub fn hold(&mut self, handle: Handle) {
+        if let Some(region) = self.regions.get_mut(handle) {
+            region.uses = region.uses.saturating_add(1);
+        }
+    }
+
+    /// Somebody is no longer at it.
+    pub fn let_go(&mut self, handle: Handle) {
+        if let Some(region) = self.regions.get_mut(handle) {
+            region.uses = region.uses.saturating_sub(1);
+        }
+    }
+
+    pub fn used(&self) -> u32 {
+        self.regions.used()
+    }
+
+    pub const fn capacity(&self) -> u32 {
+        self.regions.capacity()
+    }
+}
+
+/// What a peer wants to do, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub peer: Peer,
+    /// Slot and generation, as the peer has them.
+    pub memory: u64,
+    pub offset: u64,
+    pub len: u64,
+    pub access: Access,
+}
+
+/// Memory was not deregistered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum DeregisterError {
+    /// It was deregistered before.
+    Stale,
+    /// An operation is at it: one of this side's, or one of a peer's whose bytes are coming in.
+    InUse,
+}
+
+impl DeregisterError {
+    /// Who has to act.
+    pub const fn blame(self) -> Blame {
+        match self {
+            Self::Stale => Blame::Caller,
+            Self::InUse => Blame::Resource,
+        }
+    }
+}
+
+impl fmt::Display for DeregisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stale => "the memory was deregistered before",
+            Self::InUse => "an operation is at the memory: make progress and try again",
+        })
+    }
+}
+
+impl core::error::Error for DeregisterError {}

@@ -1,0 +1,264 @@
+//! What a target does: peers' requests, and the answers to them.
+
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::access::Access;
+use super::errors::Denied;
+use super::frames::{ANSWER, ATOMIC, Answer as Header, DATA, DONE, GET, PUT, REQUEST, Request};
+use super::registry::Asked;
+use super::{COOKIE, OF_ANSWER, Queue, Rma, Ways, atomics, deliver};
+use crate::arena::{Arena, OutOfMemory};
+use crate::btl::rail::{Cookie, Delivery, Frame, Lane, Peer, Rail, SendError, Shape};
+use crate::btl::tags;
+use crate::convertor::Span;
+use crate::pool::{Handle, Pool};
+
+/// A request of a peer, from when it comes until its answer has left.
+#[derive(Clone, Copy, FromZeros, Debug)]
+pub(super) struct Answer {
+    peer: u32,
+    /// Its body is coming in, or its answer waits for room.
+    is_coming: bool,
+    kind: u8,
+    status: u8,
+    /// The memory that it is at, which is not deregistered meanwhile; 0: none.
+    memory: u64,
+    id: u64,
+    value: u64,
+    /// Bytes that were put.
+    len: u32,
+    /// Bytes that are still to be sent.
+    data: Span,
+}
+
+#[derive(Debug)]
+pub(super) struct Answers<'m> {
+    slots: Pool<'m, Answer>,
+    /// Those whose answer waits for room.
+    ready: Queue<'m>,
+}
+
+impl<'m> Answers<'m> {
+    pub fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
+        Ok(Self { slots: Pool::new(arena, count)?, ready: Queue::new(arena, count as usize)? })
+    }
+
+    pub const fn cost(count: u32) -> usize {
+        Pool::<Answer>::cost(count).saturating_add(Queue::cost(count as usize))
+    }
+
+    pub const fn is_idle(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    pub const fn used(&self) -> [u32; 2] {
+        [self.slots.used(), self.slots.capacity()]
+    }
+}
+
+impl Rma<'_> {
+    pub(super) fn take_request<R: Rail>(&mut self, rail: &mut R, frame: &Frame) {
+        let Ok((request, head)) = Request::read_from_prefix(frame.head()) else {
+            return self.drop_malformed(rail, frame);
+        };
+        let body = (frame.len as usize).saturating_sub(REQUEST);
+        let makes_sense = match request.kind {
+            PUT => body == request.len.get() as usize,
+            GET => body == 0,
+            ATOMIC => frame.is_whole() && request.len.get() == 0,
+            _ => false,
+        };
+        if !makes_sense {
+            return self.drop_malformed(rail, frame);
+        }
+        let Some(handle) = self.begin_answer(frame.from, &request) else {
+            self.counters.beyond_window = self.counters.beyond_window.wrapping_add(1);
+            if !frame.is_whole() {
+                rail.release(frame.id);
+            }
+            return;
+        };
+        match request.kind {
+            PUT => self.put(rail, frame, &request, handle),
+            GET => {
+                let source = self.allowed(frame.from, &request, Access::REMOTE_READ, request.len.get().into());
+                match source {
+                    Err(denied) => self.deny(handle, denied),
+                    Ok(source) => {
+                        self.hold(handle, &request);
+                        self.answer(handle, |answer| answer.data = source);
+                    }
+                }
+            }
+            _ => match self.change(frame.from, &request, head.get(..body).unwrap_or(head)) {
+                Err(denied) => self.deny(handle, denied),
+                Ok(old) => self.answer(handle, |answer| answer.value = old),
+            },
+        }
+    }
+
+    /// A slot for the answer, if the peer may ask for one more.
+    fn begin_answer(&mut self, from: Peer, request: &Request) -> Option<Handle> {
+        let account = self.accounts.get_mut(from.0 as usize)?;
+        if account.owed >= u32::from(self.window) {
+            return None;
+        }
+        let kind = if request.kind == GET { DATA } else { DONE };
+        let value = if request.kind == GET { request.operand.get() } else { 0 };
+        let answer = Answer { peer: from.0, kind, id: request.id.get(), value, ..Answer::new_zeroed() };
+        let handle = self.answers.slots.take(answer).ok()?;
+        account.owed = account.owed.saturating_add(1);
+        Some(handle)
+    }
+
+    fn allowed(&self, peer: Peer, request: &Request, access: Access, len: u64) -> Result<Span, Denied> {
+        self.registry.window(Asked { peer, memory: request.memory.get(), offset: request.offset.get(), len, access })
+    }
+
+    fn put<R: Rail>(&mut self, rail: &mut R, frame: &Frame, request: &Request, handle: Handle) {
+        let len = request.len.get();
+        let sink = match self.allowed(frame.from, request, Access::REMOTE_WRITE, len.into()) {
+            Ok(sink) => sink,
+            Err(denied) => {
+                if !frame.is_whole() {
+                    rail.release(frame.id);
+                }
+                return self.deny(handle, denied);
+            }
+        };
+        let cookie = Cookie(handle.to_bits() | COOKIE | OF_ANSWER);
+        // SAFETY: who registered the memory vouches that peers may write to it until it is deregistered, which is refused
+        // as long as it is held: until the body is in, or the peer is forgotten, when the rail is done with it.
+        match unsafe { deliver(rail, frame, REQUEST, sink, cookie) } {
+            Delivery::Done => self.answer(handle, |answer| answer.len = len),
+            Delivery::Pending => {
+                self.hold(handle, request);
+                if let Some(answer) = self.answers.slots.get_mut(handle) {
+                    (answer.is_coming, answer.len) = (true, len);
+                }
+            }
+        }
+    }
+
+    /// The body of a put is in.
+    pub(super) fn body_is_in(&mut self, handle: Handle) {
+        if self.answers.slots.get(handle).is_some_and(|answer| answer.is_coming) {
+            self.answer(handle, |answer| answer.is_coming = false);
+        }
+    }
+
+    /// Memory is not deregistered before the answer has left.
+    fn hold(&mut self, handle: Handle, request: &Request) {
+        if let Some(answer) = self.answers.slots.get_mut(handle) {
+            answer.memory = request.memory.get();
+            self.registry.hold(Handle::from_bits(answer.memory));
+        }
+    }
+
+    /// Does an atomic; tells what the word was.
+    fn change(&mut self, from: Peer, request: &Request, body: &[u8]) -> Result<u64, Denied> {
+        let (atomic, flags) = request.wanted(body).ok_or(Denied::NotAvailable)?;
+        let bytes = flags.word_bytes();
+        let word = self.allowed(from, request, Access::REMOTE_ATOMIC, bytes)?;
+        let (at, _) = word.as_contiguous().ok_or(Denied::NotAvailable)?;
+        if at.addr() as u64 & (bytes - 1) != 0 {
+            return Err(Denied::NotAvailable);
+        }
+        // SAFETY: who registered the memory vouches for it and lets peers use atomics on it; the word lies within it, and is
+        // aligned.
+        Ok(unsafe { atomics::apply(at, atomic, flags) })
+    }
+
+    fn deny(&mut self, handle: Handle, denied: Denied) {
+        self.counters.denied = self.counters.denied.wrapping_add(1);
+        self.ready(handle, |answer| (answer.kind, answer.status) = (DONE, denied as u8));
+    }
+
+    fn answer(&mut self, handle: Handle, with: impl FnOnce(&mut Answer)) {
+        self.counters.served = self.counters.served.wrapping_add(1);
+        self.ready(handle, with);
+    }
+
+    fn ready(&mut self, handle: Handle, with: impl FnOnce(&mut Answer)) {
+        let Some(answer) = self.answers.slots.get_mut(handle) else { return };
+        with(answer);
+        self.answers.ready.push(handle.slot());
+    }
+
+    /// Sends answers, each as far as there is room.
+    pub(super) fn send_answers(&mut self, ways: &mut impl Ways) {
+        for _ in 0..self.answers.ready.len() {
+            let Some(slot) = self.answers.ready.pop() else { return };
+            let Some(answer) = self.answers.slots.at_mut(slot) else { continue };
+            let peer = answer.peer;
+            match send(answer, ways) {
+                Err(SendError::Busy) => self.answers.ready.push(slot),
+                // Without a way there the peer is lost or about to be, and asks for nothing any more.
+                Ok(()) | Err(_) => self.end_answer(slot, peer),
+            }
+        }
+    }
+
+    fn end_answer(&mut self, slot: u32, peer: u32) {
+        if let Some(handle) = self.answers.slots.handle(slot)
+            && let Some(answer) = self.answers.slots.free(handle)
+        {
+            self.registry.let_go(Handle::from_bits(answer.memory));
+        }
+        if let Some(account) = self.accounts.get_mut(peer as usize) {
+            account.owed = account.owed.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn forget_requests(&mut self, peer: Peer) {
+        let Self { answers, registry, .. } = self;
+        answers.ready.retain(|slot| answers.slots.at(slot).is_some_and(|answer| answer.peer != peer.0));
+        for slot in 0..answers.slots.touched() {
+            if let Some(handle) = answers.slots.handle(slot)
+                && let Some(answer) = answers.slots.get(handle).filter(|answer| answer.peer == peer.0)
+            {
+                registry.let_go(Handle::from_bits(answer.memory));
+                answers.slots.free(handle);
+            }
+        }
+    }
+}
+
+/// Sends an answer; of one with data, frame after frame until the rail is full.
+fn send(answer: &mut Answer, ways: &mut impl Ways) -> Result<(), SendError> {
+    let (rail, endpoint) = ways.way(Peer(answer.peer)).ok_or(SendError::Unreachable)?;
+    let attributes = rail.attributes();
+    let (eager, room) = (attributes.eager_limit, attributes.max_send_size.saturating_sub(ANSWER as u32));
+    loop {
+        let data = answer.data.window(0, room.into());
+        let rest = answer.data.window(data.len(), u64::MAX);
+        let len = (ANSWER as u32).saturating_add(data.len() as u32);
+        let header = Header {
+            kind: answer.kind,
+            status: answer.status,
+            last: u8::from(rest.is_empty()),
+            reserved: 0,
+            len: if answer.kind == DATA { data.len() as u32 } else { answer.len }.into(),
+            id: answer.id.into(),
+            value: answer.value.into(),
+        };
+        let lane = match answer.kind {
+            DONE => Lane::Control,
+            _ if len <= eager => Lane::Eager,
+            _ => Lane::Bulk,
+        };
+        let mut grant = rail.reserve(endpoint, Shape { tag: tags::BTL_BASE, lane, header: ANSWER as u8, len })?;
+        grant.write(0, header.as_bytes());
+        // Copied, and not read where it lies: others may change it before it is resent or checked.
+        // SAFETY: who registered the memory vouches that it may be read until it is deregistered, which is refused before
+        // this answer has left.
+        unsafe { grant.gather(ANSWER, data) };
+        let ticket = grant.finish();
+        rail.commit(ticket);
+        answer.data = rest;
+        answer.value = answer.value.wrapping_add(data.len());
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+}
