@@ -108,6 +108,26 @@ fn as_rank() {
             }
             job.fence(soon()).unwrap();
         }
+        "overtaken" => {
+            let folder = PathBuf::from(std::env::var_os("FOLDER").unwrap());
+            let [left, aborted] = ["left", "aborted"].map(|name| folder.join(name));
+            let wait_for = |path: &PathBuf| {
+                while !path.exists() {
+                    std::thread::yield_now()
+                }
+            };
+            job.fence(soon()).unwrap();
+            if rank == 0 {
+                wait_for(&left);
+                job.abort(7, "rank 1 is gone").unwrap();
+                fs::write(aborted, "").unwrap();
+            } else {
+                drop(job);
+                fs::write(left, "").unwrap();
+                wait_for(&aborted);
+                rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+            }
+        }
         "deserted" => {
             if rank == 1 {
                 // Ends its part at once, so that the others' fence never opens.
@@ -469,6 +489,21 @@ fn an_abort_ends_the_job_with_its_code_and_message() {
     assert_eq!(code(&output), 7);
     let report = err(&output);
     assert!(report.contains("rank 1 (pid ") && report.contains("aborted the job with code 7: disk full"), "{report}");
+}
+
+/// A rank that is killed closes its connections before it has ended, so others may abort for want of it first.
+#[test]
+fn a_rank_that_is_killed_is_named_although_others_abort_before_it_has_ended() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("overtaken.{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let output = role("-n 2", "overtaken").env("FOLDER", &folder).output().unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(code(&output), 128 + 9, "{}", err(&output));
+    assert!(
+        err(&output).contains("rank 1 (pid ") && err(&output).contains("was killed by signal 9"),
+        "{}",
+        err(&output)
+    );
 }
 
 #[test]

@@ -24,6 +24,8 @@ use crate::{Address, Environment, RANKS_MAX};
 const AGENT_LIMIT: Duration = Duration::from_secs(60);
 /// How long a rank may live on after it closed its connection without finishing.
 const LEFT_LIMIT: Duration = Duration::from_secs(2);
+/// How long an abort is held back for news of a rank that was killed, which may be why others abort.
+const ABORT_DELAY: Duration = Duration::from_millis(50);
 /// How long ranks may take to vanish after SIGKILL, and agents to send the rest after their ranks have ended.
 const KILLED_LIMIT: Duration = Duration::from_secs(5);
 /// The exit status after the time limit, as of timeout(1).
@@ -73,6 +75,14 @@ enum Phase {
     Killing { give_up_at: Instant },
 }
 
+/// A rank has ended the job.
+struct Abort {
+    rank: u32,
+    status: u8,
+    why: String,
+    at: Instant,
+}
+
 struct Conductor {
     launch: Launch,
     ranks: Vec<Rank>,
@@ -80,6 +90,8 @@ struct Conductor {
     left: usize,
     /// Those that closed their connection, and when they count as failed.
     silent: BTreeMap<u32, Instant>,
+    /// The first abort, until it ends the job.
+    abort: Option<Abort>,
     places: Vec<Place>,
     /// The place whose ranks are being started: those before have been.
     starting: usize,
@@ -153,6 +165,7 @@ pub(super) fn run(launch: Launch) -> Result<u8, LaunchError> {
     let conductor = Conductor {
         left: ranks.len(),
         silent: BTreeMap::new(),
+        abort: None,
         starting: 0,
         time_limit: launch.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
         launch,
@@ -211,6 +224,7 @@ impl Conductor {
             }
             self.late();
         }
+        self.end_by_abort();
         let status = self.failed.or(self.status).unwrap_or(0);
         self.clean_up(events);
         status
@@ -311,7 +325,14 @@ impl Conductor {
             Hands::There(remote) => remote.ready_until,
             _ => None,
         });
-        phase.into_iter().chain(agents).chain(self.silent.values().copied()).min()
+        let abort = self.abort.iter().filter(|abort| !self.may_be_effect(abort.rank)).map(|abort| abort.at);
+        phase.into_iter().chain(agents).chain(self.silent.values().copied()).chain(abort).min()
+    }
+
+    /// Whether it may turn out that a rank has aborted because another was killed: a process that is being killed closes its
+    /// connections first, to ranks as well as to the launcher, and only then has it ended.
+    fn may_be_effect(&self, aborted: u32) -> bool {
+        self.silent.keys().any(|rank| *rank != aborted)
     }
 
     fn hear(&mut self, event: Event) {
@@ -383,7 +404,8 @@ impl Conductor {
             server::Event::Aborted { rank, code, message } => {
                 let status = if code & 0xff == 0 { 1 } else { (code & 0xff) as u8 };
                 let message = if message.is_empty() { String::new() } else { format!(": {message}") };
-                self.fail(status, &format!("{} aborted the job with code {code}{message}", self.named(rank)));
+                let why = format!("{} aborted the job with code {code}{message}", self.named(rank));
+                self.abort.get_or_insert(Abort { rank, status, why, at: Instant::now() + ABORT_DELAY });
             }
             server::Event::Refused { from, why } => {
                 self.strangers += 1;
@@ -472,6 +494,11 @@ impl Conductor {
         if rank.over {
             return;
         }
+        if let Some(abort) = &self.abort
+            && (number == abort.rank || !matches!(end, End::Killed(_)))
+        {
+            return self.over(number); // ends with the job
+        }
         let named = self.named(number);
         let (status, mut why) = match end {
             End::Exit(0) if rank.joined && !rank.finished => {
@@ -484,7 +511,7 @@ impl Conductor {
                 (status, format!("{named} was killed by signal {signal} ({})", signals::name(signal)))
             }
         };
-        if self.phase == Phase::Running && !rank.finished && self.launch.restarts != 0 {
+        if self.phase == Phase::Running && !rank.finished && self.launch.restarts != 0 && self.abort.is_none() {
             let most = self.launch.restarts;
             if rank.restarts < most {
                 return self.start_again(number, &why);
@@ -494,6 +521,13 @@ impl Conductor {
         }
         self.rank_failed(status, &why);
         self.over(number);
+    }
+
+    /// An abort that was held back ends the job.
+    fn end_by_abort(&mut self) {
+        if let Some(Abort { status, why, .. }) = self.abort.take() {
+            self.fail(status, &why);
+        }
     }
 
     /// A rank that has failed gets another process.
@@ -595,6 +629,9 @@ impl Conductor {
             self.silent.remove(&rank);
             let named = self.named(rank);
             self.rank_failed(1, &format!("{named} closed its connection before it finished its part in the job"));
+        }
+        if self.abort.as_ref().is_some_and(|abort| abort.at <= now && !self.may_be_effect(abort.rank)) {
+            self.end_by_abort();
         }
         for place in 0..self.places.len() {
             let Hands::There(remote) = &mut self.places[place].hands else { continue };
