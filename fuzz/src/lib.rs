@@ -12,6 +12,7 @@
 //! | [`modex`] | sets of a peer, well-formed, spoilt and raw | refused, or taken over whole; the own set stays readable |
 //! | [`record`] | a stream of sealed records and sealed datagrams, changed on their way | what is opened was sealed, in its order, once |
 //! | [`ring`] | marks, lengths and credit that the other side of a shared ring made up | all stays within the ring, or is called forged |
+//! | [`rma`] | frames of a hostile peer, among put, get and atomics of two others | the results and the memory that a model has |
 //! | [`segment`] | words that a hostile process writes to the segments of a live shared-memory rail | no access out of bounds, the honest peer is heard, the hostile one is lost |
 //! | [`tcp`] | cards, hellos, verdicts and prefixes of frames | what is read writes back the same, nothing is proved |
 //! | [`udp`] | cards, hellos and datagrams | what is read writes back the same, nothing is proved |
@@ -32,6 +33,7 @@ pub mod matcher;
 pub mod modex;
 pub mod record;
 pub mod ring;
+pub mod rma;
 pub mod segment;
 pub mod tcp;
 pub mod udp;
@@ -50,6 +52,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("modex", modex::run),
     ("record", record::run),
     ("ring", ring::run),
+    ("rma", rma::run),
     ("segment", segment::run),
     ("tcp", tcp::run),
     ("udp", udp::run),

@@ -8,8 +8,10 @@ use towline_core::btl::component::{Component, Refusal, Started, Threads, start};
 use towline_core::btl::descriptor::{Descriptor, DescriptorFlags};
 use towline_core::btl::endpoint::{EndpointId, Proc};
 use towline_core::btl::module::{
-    Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome,
+    Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome, Performance, Performed,
+    Terms,
 };
+use towline_core::btl::rma::{Access, Atomic, AtomicFlags, AtomicOp, Registration, RemoteMemory};
 use towline_core::btl::{Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::modex::{Board, BoardConfig, Component as Identity, Modex, Version};
@@ -48,6 +50,16 @@ impl<R: Rail> ErrorHandler<R> for Caller {
         keep((flags, proc));
         say(info);
         send(btl);
+    }
+}
+
+impl<R: Rail> Performed<R> for Caller {
+    fn performed(&self, btl: &mut Btl<'_, R>, performance: &Performance) {
+        keep(*performance);
+        if let Err(failure) = performance.status {
+            say(failure);
+        }
+        access(btl);
     }
 }
 
@@ -132,6 +144,47 @@ fn send<R: Rail>(btl: &mut Btl<'_, R>) {
     }
 }
 
+fn access<R: Rail>(btl: &mut Btl<'_, R>) {
+    let Some(to) = endpoint(btl) else { return };
+    let local = Span::contiguous(any(core::ptr::null_mut()), any(0));
+    // SAFETY: never run; for the linker only.
+    let registered = unsafe { btl.register_mem(any(None), any(core::ptr::null_mut()), any(0), any(Access::ANY)) };
+    let registration: Registration = match registered {
+        Ok(registration) => registration,
+        Err(error) => return say_and(error.blame(), error),
+    };
+    let Some(remote) = btl.remote_memory(any(registration)) else { return };
+    let Some(remote) = RemoteMemory::from_bytes(&any(remote.to_bytes())) else { return };
+    keep((remote.len(), remote.is_empty(), remote.base()));
+    while any(true) {
+        let terms = Terms { registration: any(None), callback: Some(&CALLER as _), context: any([0; 2]) };
+        let begun = match any(0) {
+            // SAFETY: never run; for the linker only.
+            0 => unsafe { btl.put(any(to), local, &remote, any(0), terms) },
+            // SAFETY: never run; for the linker only.
+            1 => unsafe { btl.get(any(to), local, &remote, any(0), terms) },
+            2 => {
+                let Some(op) = AtomicOp::of(any(0)) else { return };
+                let atomic = any(Atomic::Op(op, any(0)));
+                let flags = AtomicFlags::from_bits_retain(any(0));
+                keep((op.takes(flags), atomic.takes(flags), atomic.of_word(any(0), flags), flags.word_bytes()));
+                btl.atomic(any(to), atomic, flags, &remote, any(0), terms)
+            }
+            3 => {
+                keep((btl.flush(any(None)), btl.capabilities(), btl.atomics(), btl.rma_counters()));
+                continue;
+            }
+            _ => match btl.deregister_mem(any(registration)) {
+                Ok(()) => return,
+                Err(error) => return say_and(error.blame(), error),
+            },
+        };
+        if let Err(error) = begun {
+            say_and(error.blame(), error);
+        }
+    }
+}
+
 fn say_and(blame: towline_core::error::Blame, error: impl fmt::Display) {
     keep(blame);
     say(error);
@@ -148,6 +201,7 @@ fn module(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
             Err(error) => say_and(error.blame(), error),
         }
         send(&mut btl);
+        access(&mut btl);
     }
     keep(btl.finalize().1);
     Ok(())

@@ -6,6 +6,7 @@ use crate::btl::rma::{
     Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Failure, Finished, Operation,
     Registration, RemoteMemory, Transfer, Ways,
 };
+use crate::error::Blame;
 
 /// Told when a one-sided operation is complete: done at the target, and local memory is the caller's again.
 pub trait Performed<R: Rail>: fmt::Debug {
@@ -71,6 +72,16 @@ pub enum RegisterMemoryError {
     Full,
     /// The peer that it was to be for is lost or was removed.
     Unreachable,
+}
+
+impl RegisterMemoryError {
+    /// Who has to act.
+    pub const fn blame(self) -> Blame {
+        match self {
+            Self::Full => Blame::Resource,
+            Self::Unreachable => Blame::Peer,
+        }
+    }
 }
 
 impl fmt::Display for RegisterMemoryError {

@@ -148,10 +148,10 @@ impl Atomic {
         }
     }
 
-    /// From its [`parts`](Self::parts), which may come from anywhere.
-    pub(super) fn of_parts((which, operand, compare): (u8, u64, u64)) -> Option<Self> {
+    /// From its [`parts`](Self::parts), which may come from anywhere, with the word to compare with where one came.
+    pub(super) fn of_parts((which, operand, compare): (u8, u64, Option<u64>)) -> Option<Self> {
         if which == COMPARE_SWAP {
-            return Some(Self::CompareSwap(compare, operand));
+            return compare.map(|compare| Self::CompareSwap(compare, operand));
         }
         AtomicOp::of(which).map(|op| Self::Op(op, operand))
     }

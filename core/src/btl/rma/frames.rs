@@ -75,8 +75,77 @@ impl Request {
     /// What an atomic is to do, with its body; `None` for what this version does not know.
     pub fn wanted(&self, body: &[u8]) -> Option<(Atomic, AtomicFlags)> {
         let flags = AtomicFlags::from_bits(self.flags.into())?;
-        let compare = body.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        let compare = body.first_chunk().map(|word| u64::from_le_bytes(*word));
         let atomic = Atomic::of_parts((self.operation, self.operand.get(), compare))?;
         atomic.takes(flags).then_some((atomic, flags))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btl::rma::{Access, AtomicOp, HANDLE_BYTES, RemoteMemory};
+    use crate::pool::Handle;
+    use std::vec::Vec;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn frames_have_the_golden_bytes_of_wire_md() {
+        let request = Request {
+            kind: ATOMIC,
+            operation: AtomicOp::Max as u8,
+            flags: AtomicFlags::BITS_32.bits() as u8,
+            reserved: 0,
+            len: 0x0102_0304.into(),
+            id: 0x1112_1314_1516_1718.into(),
+            memory: 0x2122_2324_2526_2728.into(),
+            offset: 0x3132_3334_3536_3738.into(),
+            operand: 0x4142_4344_4546_4748.into(),
+        };
+        let mut golden = [0x13, 0x21, 1, 0, 4, 3, 2, 1].to_vec();
+        let words = |from: u8| (1..=8).rev().map(move |byte| from + byte).collect::<Vec<u8>>();
+        golden.extend([0x10, 0x20, 0x30, 0x40].into_iter().flat_map(words));
+        assert_eq!(request.as_bytes(), golden);
+        assert_eq!(request.wanted(&[]), Some((Atomic::Op(AtomicOp::Max, request.operand.get()), AtomicFlags::BITS_32)));
+        let answer = Answer {
+            kind: DATA,
+            status: 0,
+            last: 1,
+            reserved: 0,
+            len: 0x0102_0304.into(),
+            id: request.id,
+            value: request.memory,
+        };
+        let mut golden = [0x15, 0, 1, 0, 4, 3, 2, 1].to_vec();
+        golden.extend([0x10, 0x20].into_iter().flat_map(words));
+        assert_eq!(answer.as_bytes(), golden);
+        assert_eq!([PUT, GET, DONE], [0x11, 0x12, 0x14]);
+        assert_eq!(Access::ANY.bits(), 0xf);
+    }
+
+    #[test]
+    fn b26_handles_have_the_golden_bytes_of_wire_md() {
+        let handle = RemoteMemory::new(Handle::from_bits(0x0000_0007_0000_0009), 0x1112_1314_1516_1718, 0x2a, 0x0102);
+        let mut golden = [0; HANDLE_BYTES];
+        (golden[0], golden[2], golden[3], golden[8], golden[12], golden[24]) = (1, 2, 1, 9, 7, 0x2a);
+        golden[16..24].copy_from_slice(&[0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
+        assert_eq!(handle.to_bytes(), golden);
+        assert_eq!(RemoteMemory::from_bytes(&golden), Some(handle));
+    }
+
+    /// The word to compare with comes as a body, and has to be there.
+    #[test]
+    fn what_is_not_known_is_not_wanted() {
+        let request = |operation, flags| Request { operation, flags, ..Request::new_zeroed() };
+        let add = Atomic::Op(AtomicOp::Add, 0);
+        assert_eq!(request(1, 0).wanted(&[]), Some((add, AtomicFlags::empty())));
+        assert_eq!(
+            request(0, 0).wanted(&[7; 8]),
+            Some((Atomic::CompareSwap(0x0707_0707_0707_0707, 0), AtomicFlags::empty()))
+        );
+        for (operation, flags, body) in [(0, 0, &[7; 7][..]), (0, 2, &[7; 8]), (2, 0, &[]), (1, 4, &[]), (0x11, 2, &[])]
+        {
+            assert_eq!(request(operation, flags).wanted(body), None, "{operation} {flags}");
+        }
     }
 }

@@ -17,6 +17,40 @@
 //!
 //! Nothing is trusted: slot, generation, rights and bounds are checked by the target for each request, and an initiator takes
 //! no byte beyond what it asked for.
+//!
+//! ```
+//! use towline_core::arena::Arena;
+//! use towline_core::btl::endpoint::Proc;
+//! use towline_core::btl::module::{Btl, Config, Terms};
+//! use towline_core::btl::rma::{Access, Atomic, AtomicFlags, AtomicOp};
+//! use towline_core::btl::{Rail, Unreachable, loopback::Hub};
+//! use towline_core::convertor::Span;
+//! use towline_core::time::Instant;
+//!
+//! let (mut queues, mut block) = ([0u8; 4096], vec![0u8; 65536]);
+//! let hub = Hub::new(&mut Arena::new(&mut queues), 1, 8, 128).unwrap();
+//! let rail = hub.rail(0).unwrap();
+//! let card = rail.card().to_vec();
+//! let mut btl = Btl::new(Config::default(), &mut Arena::new(&mut block), rail).unwrap();
+//! let mut myself = [Err(Unreachable::NoCard)];
+//! btl.add_procs(&[Proc { id: 0, card: &card }], &mut myself, None);
+//! let myself = myself[0].unwrap();
+//!
+//! let mut words = [0u64, 5];
+//! // SAFETY: the words are left alone until the memory is deregistered.
+//! let window = unsafe { btl.register_mem(None, words.as_mut_ptr().cast(), 16, Access::ANY) }.unwrap();
+//! let remote = btl.remote_memory(window).unwrap(); // its bytes go to those who are to use it
+//! let data = 40u64.to_ne_bytes();
+//! // SAFETY: the data stays until the put is flushed.
+//! unsafe { btl.put(myself, Span::of(&data), &remote, 0, Terms::NONE) }.unwrap();
+//! let add = Atomic::Op(AtomicOp::Add, 2);
+//! btl.atomic(myself, add, AtomicFlags::empty(), &remote, 8, Terms::NONE).unwrap();
+//! while !btl.flush(Some(myself)) {
+//!     btl.progress(Instant::ZERO);
+//! }
+//! btl.deregister_mem(window).unwrap();
+//! assert_eq!(words, [40, 7]);
+//! ```
 
 mod access;
 mod atomics;
