@@ -37,6 +37,7 @@ impl Job<'_> {
             self.deaths.clear();
             self.toggles.clear();
             self.boundaries = self.net.boundaries();
+            self.see_who_rests();
             self.off.iter_mut().for_each(|off| off.2 = now);
             self.severed.retain(|severed| severed.2 <= now);
         }
