@@ -23,19 +23,11 @@ pub(crate) struct Meeting {
     /// nothing is allocated later on.
     sessions: Box<[Option<Session>; 2]>,
     at: usize,
-    beside: Beside,
+    /// The session beside it is a new one, of which the other end has not proved yet that it has it. Else it is an old one, until
+    /// something comes under the new one: what was sent before may still be on its way.
+    coming: bool,
     /// This end wants another session than it has.
     renews: bool,
-}
-
-/// Another session under which is taken what comes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Beside {
-    None,
-    /// A new one; the other end has not proved yet that it has it.
-    Coming,
-    /// An old one, until something comes under the new one: what was sent before may still be on its way.
-    Going,
 }
 
 /// Which of two sessions.
@@ -97,7 +89,7 @@ impl Meeting {
     /// `base` is who we are and who is meant; `next` was drawn at random.
     pub(crate) fn new(base: Hello, next: Nonce) -> Self {
         let sessions = Box::new([const { None }; 2]);
-        Self { base, next, answered: None, keys: Keys::None, sessions, at: 0, beside: Beside::None, renews: false }
+        Self { base, next, answered: None, keys: Keys::None, sessions, at: 0, coming: false, renews: false }
     }
 
     /// Whether these are the first bytes of a hello of ours for the next session, which nobody knows who has not seen it.
@@ -120,6 +112,11 @@ impl Meeting {
         self.places().1
     }
 
+    /// That one, if it is new.
+    fn coming(&self) -> Option<&Session> {
+        self.beside().filter(|_| self.coming)
+    }
+
     /// The session under which frames leave, and the one beside it.
     #[inline]
     fn places(&self) -> (Option<&Session>, Option<&Session>) {
@@ -137,7 +134,7 @@ impl Meeting {
     /// What was beside the current session is over.
     fn drop_beside(&mut self) {
         *self.places_mut().1 = None;
-        self.beside = Beside::None;
+        self.coming = false;
     }
 
     /// The sessions under which something may have come, the likelier one first.
@@ -152,9 +149,9 @@ impl Meeting {
     /// old one.
     #[inline]
     pub(crate) fn took(&mut self, which: Which) {
-        match (which, self.beside) {
-            (Which::Current, Beside::Going) => self.drop_beside(),
-            (Which::Beside, Beside::Coming) => {
+        match which {
+            Which::Current if !self.coming && self.beside().is_some() => self.drop_beside(),
+            Which::Beside if self.coming => {
                 self.promote();
                 self.drop_beside();
             }
@@ -165,16 +162,16 @@ impl Meeting {
     /// The other end has the new session: from now on it is used.
     #[cold]
     fn promote(&mut self) {
-        if self.beside == Beside::Coming {
+        if self.coming {
             self.at ^= 1;
-            self.beside = if self.beside().is_some() { Beside::Going } else { Beside::None };
+            self.coming = false;
         }
     }
 
     /// There is another session, which the other end has not proved yet.
     fn put_beside(&mut self, session: Session) {
         *self.places_mut().1 = Some(session);
-        self.beside = Beside::Coming;
+        self.coming = true;
     }
 
     /// Wants another session than the one that there is. `false` where that is under way.
@@ -187,15 +184,13 @@ impl Meeting {
     /// Whether, with a session, there is something to [say](Self::call) until it is answered.
     #[inline]
     pub(crate) const fn is_unsettled(&self) -> bool {
-        self.renews || matches!(self.beside, Beside::Coming)
+        self.renews || self.coming
     }
 
     /// Whether this end has asked for a session, so that it makes sense that somebody asks back. Otherwise it is the answer to
     /// an old hello of ours that others have sent again.
     fn has_asked(&self, echo: Nonce) -> bool {
-        let (current, beside) = self.places();
-        let coming = beside.filter(|_| self.beside == Beside::Coming);
-        current.is_none() || self.renews || coming.is_some_and(|coming| coming.own == echo)
+        self.session().is_none() || self.renews || self.coming().is_some_and(|coming| coming.own == echo)
     }
 
     /// Our own hello, all but stage, nonce and echo.
@@ -213,7 +208,7 @@ impl Meeting {
 
     /// What to say where nothing was heard for a while.
     pub(crate) fn call(&mut self, key: &JobKey) -> Hello {
-        if let Some(coming) = self.beside().filter(|_| self.beside == Beside::Coming) {
+        if let Some(coming) = self.coming() {
             return coming.hello(Stage::Knows, &self.base);
         }
         match self.answered {
@@ -277,13 +272,13 @@ impl Meeting {
         }
         if let Some(session) = self.beside().filter(|session| is_of(session)) {
             let up = session.hello(Stage::Up, &self.base);
-            return match (self.beside, hello.stage) {
-                (Beside::Coming, Stage::Up) => {
+            return match hello.stage {
+                _ if !self.coming => Heard::default(), // an old one
+                Stage::Up => {
                     self.promote();
                     Heard::default()
                 }
-                (Beside::Coming, _) => answer(up),
-                _ => Heard::default(), // an old one
+                _ => answer(up),
             };
         }
         let is_used = self.session().into_iter().chain(self.beside()).any(|session| session.theirs == hello.nonce);

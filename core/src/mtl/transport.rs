@@ -155,8 +155,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// A peer was added, in whose place another one was lost perhaps.
     fn restore(&mut self, peer: Peer, lost: bool) {
         if lost {
-            self.near = Near::NONE;
-            self.returns.note(peer);
+            self.note_return(peer);
         }
         let came_back = self.returns.of(peer);
         for slot in 0..self.comms.capacity() {
@@ -168,6 +167,12 @@ impl<'m, R: Rails> Mtl<'m, R> {
                 state.restore(peer, other);
             }
         }
+    }
+
+    /// What comes in the place of a peer that was lost is another one.
+    fn note_return(&mut self, peer: Peer) {
+        self.near = Near::NONE;
+        self.returns.note(peer);
     }
 
     /// Makes peers known, all or none (M5): `params(peer)` and `reach(peer, i, rail)` as in [`Pml::add_peer`].
@@ -197,8 +202,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Forgets a peer: see [`Pml::del_peer`].
     pub fn del_peer(&mut self, peer: Peer) {
         if self.pml.is_lost(peer) {
-            self.near = Near::NONE;
-            self.returns.note(peer);
+            self.note_return(peer);
         }
         self.pml.del_peer(peer);
     }

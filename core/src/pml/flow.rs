@@ -136,8 +136,7 @@ impl<R: Rails> Pml<'_, R> {
         self.tell_asked(index);
         self.push_held(index);
         self.tell_held(index);
-        self.tell_alive(index);
-        self.tell_question(index);
+        self.tell_signs(index);
         self.tell_credit(index);
         self.ask(index);
         let Some(peer) = self.peers.get(index as usize) else { return false };

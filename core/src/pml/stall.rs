@@ -215,13 +215,15 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Asks a peer for whom there was no room when it was looked.
-    pub(super) fn tell_question(&mut self, index: u32) {
-        if self.peers.get(index as usize).is_some_and(|peer| peer.signs.has(TO_ASK))
-            && self.tell_by_all(index, question())
-            && let Some(peer) = self.peers.get_mut(index as usize)
-        {
-            peer.signs.clear(TO_ASK);
+    /// Answers a peer that asked, and asks one for whom there was no room when it was looked.
+    pub(super) fn tell_signs(&mut self, index: u32) {
+        for (mark, word) in [(TO_ANSWER, wire::Credit::new()), (TO_ASK, question())] {
+            if self.peers.get(index as usize).is_some_and(|peer| peer.signs.has(mark))
+                && self.tell_by_all(index, word)
+                && let Some(peer) = self.peers.get_mut(index as usize)
+            {
+                peer.signs.clear(mark);
+            }
         }
     }
 
@@ -247,16 +249,6 @@ impl<R: Rails> Pml<'_, R> {
         let Some(peer) = self.peers.get_mut(from as usize).filter(|peer| peer.standing == Standing::Up) else { return };
         peer.signs.set(TO_ANSWER);
         self.put_to_work(from);
-    }
-
-    /// Answers it.
-    pub(super) fn tell_alive(&mut self, index: u32) {
-        if self.peers.get(index as usize).is_some_and(|peer| peer.signs.has(TO_ANSWER))
-            && self.tell_by_all(index, wire::Credit::new())
-            && let Some(peer) = self.peers.get_mut(index as usize)
-        {
-            peer.signs.clear(TO_ANSWER);
-        }
     }
 }
 
