@@ -92,7 +92,8 @@ fn a_renewal_whose_hellos_are_lost_goes_on_and_loses_nothing() {
     }
 }
 
-/// The peer has forgotten us, and its goodbye was lost: it is met again, though the last hello is lost several times.
+/// The peer has forgotten us, and its goodbye was lost: it is met again, though the last hello is lost several times. Nor does it
+/// say good-bye any more, once it knows us again, to what we go on to send.
 #[test]
 fn a_peer_that_forgot_us_unheard_is_met_again() {
     for encrypt in MODES {
@@ -105,6 +106,13 @@ fn a_peer_that_forgot_us_unheard_is_met_again() {
         tapped.pair.rails[0].del_peer(to);
         tapped.hear(0); // and does not pass on
         tapped.pair.to[0] = tapped.pair.rails[0].add_peer(Peer(7), &towline_udp::card::encode(&there, true)).unwrap();
+        let start = tapped.pair.now();
+        while tapped.pair.now().since(start).as_nanos() < 120_000_000 {
+            let _ = tapped.pair.try_send(1, Lane::Eager, b"still there?");
+            tapped.relay();
+        }
+        let told = tapped.pair.rails[0].counters();
+        assert!(told.dropped_unproved > 0 && told.byes_repeated == 0, "{encrypt}: {told:?}");
         tapped.loses = Some(|it, _, bytes| {
             let is_last = hello(bytes).is_some_and(|hello| hello.stage == Stage::Up);
             it.lost += u32::from(is_last);
