@@ -415,7 +415,8 @@ impl<'m> Job<'m> {
             if idles || self.now > HORIZON * bound || late {
                 return Err(Trouble::Stuck(self.situation()));
             }
-            if round - worked_in > ROUNDS {
+            // Who waits for one that stands still has no work for long.
+            if round - worked_in > if mishap { ROUNDS * 10 } else { ROUNDS } {
                 return Err(Trouble::Stuck(format!("it runs in circles, {}", self.situation())));
             }
             self.pass_time(active, idle, still);
