@@ -173,16 +173,19 @@ fn p15_a_pause_of_the_peer_is_no_proof_that_frames_overtake() {
 /// stay long until a frame that left once does.
 #[test]
 fn p15_a_way_that_grew_longer_is_learnt_and_frames_leave_once_again() {
-    let (mut bench, sent) = acquainted(Faults::default());
-    bench.shared.borrow_mut().faults.delay *= 6;
-    for number in sent..sent + 40 {
-        bench.send(0, 1, Lane::Control, &bytes(number, LEN));
-        bench.pass(20 * TRIP);
+    for (longer, most) in [(6, 10), (200, 30)] {
+        let (mut bench, sent) = acquainted(Faults::default());
+        bench.shared.borrow_mut().faults.delay *= longer;
+        for number in sent..sent + 40 {
+            bench.send(0, 1, Lane::Control, &bytes(number, LEN));
+            bench.pass(3 * longer * TRIP);
+        }
+        bench.settle();
+        let counters = *bench.ends[0].link.counters();
+        assert!(counters.timeouts != 0 && counters.timeouts < most, "{longer} times as long: {counters:?}");
+        assert_eq!(bench.ends[0].link.paths[0].too_early, 0, "{longer} times as long: it is learnt");
+        bench.check(0, 1, (0..sent + 40).collect());
     }
-    bench.settle();
-    let counters = *bench.ends[0].link.counters();
-    assert!(counters.timeouts != 0 && counters.timeouts < 10, "{counters:?}");
-    bench.check(0, 1, (0..sent + 40).collect());
 }
 
 /// Frames that overtake each other, by less than a round trip, are waited for once that is known.
