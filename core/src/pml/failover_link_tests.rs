@@ -215,7 +215,8 @@ fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
     for count in [1, 2, 3] {
         for hosts_answer in [true, false] {
             let mut pair = Pair::<Wires>::new(WIDE, count, None);
-            let (data, mut into) = (bytes(300_000, 3), vec![0; 300_000]);
+            // More than all links take at once.
+            let (data, mut into) = (bytes(2_000_000, 3), vec![0; 2_000_000]);
             let receive = pair.recv(1, 0, 1, &mut into);
             let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, &data) else { panic!("longer than a frame") };
             while pair.engines[0].counters().fragments_sent < 6 {

@@ -34,19 +34,26 @@ use crate::wire::{self, Header, Reason};
 const PATIENCE: u32 = 256;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sends a control frame on the peer's first link. [`SendError::Unreachable`] where the peer is lost or unknown, for which
+    /// Sends a control frame on the peer's first link that has room. [`SendError::Unreachable`] where the peer is lost or unknown, for which
     /// there is nothing to wait; what its link answers may be made good by another, so that is to be tried again.
     ///
     /// After a message that found no room, it waits until one has left: rails let control frames into all of their room, and
     /// who answers all the time might leave none. Room for messages is freed by the other side's polls alone, so it is not
     /// for long.
-    pub(super) fn control<H: Header>(&mut self, to: u32, header: H) -> Result<(), SendError> {
-        if self.peers.get(to as usize).is_some_and(PeerState::is_crowded_out)
-            && self.link(to, 0).map(|link| link.rail) == self.peers.get(to as usize).map(|peer| peer.rail)
-        {
+    pub(super) fn control<H: Header + Copy>(&mut self, to: u32, header: H) -> Result<(), SendError> {
+        let crowd = |peer: &PeerState| (if peer.is_crowded_out() { peer.firsts } else { 0 }, peer.links);
+        let (from, links) = self.peers.get(to as usize).map_or((0, 0), crowd);
+        if from != 0 && from >= links {
             return Err(SendError::Busy);
         }
-        self.control_by(to, 0, header)
+        let mut sent = self.control_by(to, from.into(), header);
+        for place in usize::from(from).saturating_add(1)..usize::from(links) {
+            if sent != Err(SendError::Busy) {
+                break;
+            }
+            sent = self.control_by(to, place, header); // the one before may not be connected, and not be for long
+        }
+        sent
     }
 
     /// The same on another one of the links in use.
@@ -204,7 +211,7 @@ impl<R: Rails> Pml<'_, R> {
                     && pattern.accepts(&Key { context: state.context, source: 0, tag: state.tag })
             });
             if fits {
-                if self.send_first(index, slot, true, None).is_ok()
+                if self.by_turns(index, |engine| engine.send_first(index, slot, true, None)).is_ok()
                     && let Some(peer) = self.peers.get_mut(index as usize)
                 {
                     peer.clear(ASKED | ASKED_PROBE);

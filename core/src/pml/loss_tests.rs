@@ -171,7 +171,7 @@ fn p7_m6_a_refusal_that_nobody_can_be_told_of_is_no_debt_to_who_comes_next() {
     let mut engines = pair(Config { unexpected: 8, units: 8, ..WIDE }, |_, _, _| {});
     let _ = send(&mut engines[0], 1, 1, Mode::Synchronous, data(10));
     turn(&mut engines, 10);
-    engines[1].rails()[0].script.borrow_mut().always = Some(Answer::Busy);
+    engines[1].rails().iter().for_each(|rail| rail.script.borrow_mut().always = Some(Answer::Busy));
     engines[1].purge(1);
     assert_eq!(engines[1].used()[1], 1);
     engines[1].del_peer(Peer(0));

@@ -262,3 +262,30 @@ fn p16_p18_p19_sends_beyond_the_cache_go_uncached_and_preparation_balances() {
     engine.drain_caches();
     assert_eq!(*counts.borrow(), (2, 2));
 }
+
+/// A link that is not connected yet has room for nothing. What would be its turn goes by the others.
+#[test]
+fn p12_nothing_waits_for_a_link_without_room() {
+    use super::failover_tests::{Cables, Pair};
+    use super::tests::WIDE;
+    for full in 0..3 {
+        let mut pair = Pair::<Cables>::new(WIDE, 3, None);
+        for engine in pair.engines.iter_mut() {
+            engine.rails_mut().0[full].window = 0;
+        }
+        let data: Vec<u8> = (0..1500).map(|at| (at * 7) as u8).collect();
+        for (tag, (from, len)) in [10, 100, 1500, 20].into_iter().flat_map(|len| [(0, len), (1, len)]).enumerate() {
+            for mode in [Mode::Standard, Mode::Synchronous] {
+                let mut into = vec![0; len];
+                let sending = pair.send(from, tag as u32, mode, &data[..len]);
+                pair.turns(20);
+                let receive = pair.recv(1 - from, from as u32, tag as u32, &mut into);
+                pair.finish(1 - from, receive).unwrap();
+                if let Sending::Pending(request) = sending {
+                    pair.finish(from, request).unwrap();
+                }
+                assert!(into == data[..len], "{full} {from} {len}");
+            }
+        }
+    }
+}

@@ -195,15 +195,17 @@ impl<R: Rails> Pml<'_, R> {
             let len = state.total;
             let eager = state.flags & SYNCHRONOUS == 0 && len <= u64::from(peer.eager_body);
             let eager = eager && (peer.units() != 0 || len == 0);
-            let sent = if len > COPIED
-                && let Some(loan) = self.lend(to, slot)
-            {
-                self.send_first(to, slot, false, Some(&loan))
-            } else if eager {
-                self.send_eager(to, slot)
-            } else {
-                self.send_first(to, slot, false, None)
-            };
+            let sent = self.by_turns(to, |engine| {
+                if len > COPIED
+                    && let Some(loan) = engine.lend(to, slot)
+                {
+                    engine.send_first(to, slot, false, Some(&loan))
+                } else if eager {
+                    engine.send_eager(to, slot)
+                } else {
+                    engine.send_first(to, slot, false, None)
+                }
+            });
             if let Err(why) = sent {
                 self.counters.busy = self.counters.busy.wrapping_add(1);
                 if none_left
@@ -216,6 +218,26 @@ impl<R: Rails> Pml<'_, R> {
             }
             none_left = false;
         }
+    }
+
+    /// Sends a first fragment by the link whose turn it is, or by the next that has room: one without may not be connected, and
+    /// not be for long. Where none has, it is the same link's turn again.
+    pub(super) fn by_turns(
+        &mut self,
+        to: u32,
+        mut send: impl FnMut(&mut Self) -> Result<(), SendError>,
+    ) -> Result<(), SendError> {
+        let firsts = self.peers.get(to as usize).map_or(1, |peer| peer.firsts.max(1));
+        for _ in 0..firsts {
+            match send(self) {
+                Err(SendError::Busy) => {}
+                other => return other,
+            }
+            if let Some(peer) = self.peers.get_mut(to as usize) {
+                next_turn(peer, self.links, to, self.rails.count());
+            }
+        }
+        Err(SendError::Busy)
     }
 
     /// The link whose turn it is to carry a first fragment.
