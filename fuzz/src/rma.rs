@@ -50,8 +50,14 @@ pub fn run(data: &[u8]) {
         target.register_mem(Some(of_target[INITIATOR as usize]), window.as_mut_ptr().cast(), LEN, Access::ANY)
     };
     let remote = registered.ok().and_then(|it| target.remote_memory(it)).expect("a slot is free");
-    let mut honest =
-        Honest { btl: initiator, target: of_initiator[TARGET as usize], remote, told: &told, model: [0; WORDS], under_way: None };
+    let mut honest = Honest {
+        btl: initiator,
+        target: of_initiator[TARGET as usize],
+        remote,
+        told: &told,
+        model: [0; WORDS],
+        under_way: None,
+    };
     let mut hostile = Hostile::new(&hub, remote);
     while !data.is_empty() {
         let step = match u8::arbitrary(&mut data).unwrap_or(0) % 8 {
@@ -135,7 +141,8 @@ impl Honest<'_> {
         }
         let at = usize::from(at) % LEN;
         let len = usize::from(len) % (LEN - at);
-        let (target, remote, terms) = (self.target, self.remote, Terms { callback: Some(self.told as _), ..Terms::NONE });
+        let (target, remote, terms) =
+            (self.target, self.remote, Terms { callback: Some(self.told as _), ..Terms::NONE });
         let mut under_way = UnderWay { value: 0, sink: vec![0; len], expected: vec![0; len], _data: vec![what; len] };
         let sink = Span::contiguous(under_way.sink.as_mut_ptr(), len);
         let begun = match what % 3 {
@@ -190,7 +197,8 @@ struct Hostile<'h> {
 impl<'h> Hostile<'h> {
     fn new(hub: &'h Hub<'h>, remote: RemoteMemory) -> Self {
         let mut rail = hub.rail(HOSTILE).expect("an end for each");
-        let to = [TARGET, INITIATOR].map(|end| rail.add_peer(Peer(end), &end.to_le_bytes()).expect("it can be reached"));
+        let to =
+            [TARGET, INITIATOR].map(|end| rail.add_peer(Peer(end), &end.to_le_bytes()).expect("it can be reached"));
         Self { rail, to, remote }
     }
 
@@ -202,7 +210,7 @@ impl<'h> Hostile<'h> {
         if let Some(first) = frame.first_mut()
             && kind < 240
         {
-            *first = 0x10 | kind % 6;
+            *first = 0x10 | (kind % 6);
         }
         if kind & 0x40 == 0
             && let Some(memory) = frame.get_mut(16..24)

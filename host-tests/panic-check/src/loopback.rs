@@ -52,7 +52,10 @@ pub fn rail(rail: &mut impl Rail) {
             }
             14 => {
                 // SAFETY: never run; for the linker only.
-                keep(unsafe { rail.send_summed(Endpoint(any(0)), shape, bytes(&mut room), span, Cookie(any(0))) }.is_ok());
+                keep(
+                    unsafe { rail.send_summed(Endpoint(any(0)), shape, bytes(&mut room), span, Cookie(any(0))) }
+                        .is_ok(),
+                );
             }
             12 => {
                 if let Some(short) = rail.poll_short(any(0)) {
