@@ -23,6 +23,8 @@ pub struct Log {
     pub released: u64,
     /// Times that the rail below had no room.
     pub busy: u64,
+    /// Those of them that were for a first fragment.
+    pub busy_firsts: u64,
     /// Frames to refuse from now on, as if there was no room.
     pub refuse: u32,
     /// Bodies to be told of, and told of: left in place, and pending deliveries.
@@ -35,6 +37,11 @@ impl Log {
     /// Frames of a kind that arrived.
     pub fn count(&self, kind: Kind) -> usize {
         self.arrived.iter().filter(|frame| frame.0 == Some(kind)).count()
+    }
+
+    fn is_busy(&mut self, lane: Lane) {
+        self.busy += 1;
+        self.busy_firsts += u64::from(lane == Lane::Eager);
     }
 
     /// First fragments that arrived.
@@ -84,7 +91,8 @@ impl<R: Rail> Recorder<R> {
                 log.sent.push((lane, len));
                 log.owed[0] += u64::from(*sent == Sent::InPlace);
             }
-            Err(error) => log.busy += u64::from(*error == SendError::Busy),
+            Err(SendError::Busy) => log.is_busy(lane),
+            Err(_) => {}
         }
     }
 }
@@ -120,7 +128,7 @@ impl<R: Rail> Rail for Recorder<R> {
         let log = &self.log;
         let grant = self.inner.reserve(to, shape);
         if grant.as_ref().is_err_and(|error| *error == SendError::Busy) {
-            log.borrow_mut().busy += 1;
+            log.borrow_mut().is_busy(shape.lane);
         }
         grant
     }
