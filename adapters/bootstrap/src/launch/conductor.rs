@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGCHLD, SIGKILL, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGKILL, SIGPIPE, SIGTERM};
 
 use super::children::{Children, End, Start};
 use super::message::{self, Order, Report};
@@ -49,6 +49,7 @@ struct Rank {
     over: bool,
     joined: bool,
     finished: bool,
+    aborted: bool,
     /// How often it was started again.
     restarts: u32,
 }
@@ -77,10 +78,10 @@ enum Phase {
 
 /// A rank has ended the job.
 struct Abort {
-    rank: u32,
     status: u8,
     why: String,
-    at: Instant,
+    /// When it ends the job, unless a rank may turn out to have been killed; and when it does so in any case.
+    at: [Instant; 2],
 }
 
 struct Conductor {
@@ -325,14 +326,14 @@ impl Conductor {
             Hands::There(remote) => remote.ready_until,
             _ => None,
         });
-        let abort = self.abort.iter().filter(|abort| !self.may_be_effect(abort.rank)).map(|abort| abort.at);
+        let abort = self.abort.iter().map(|abort| abort.at[usize::from(self.may_be_effect())]);
         phase.into_iter().chain(agents).chain(self.silent.values().copied()).chain(abort).min()
     }
 
     /// Whether it may turn out that a rank has aborted because another was killed: a process that is being killed closes its
     /// connections first, to ranks as well as to the launcher, and only then has it ended.
-    fn may_be_effect(&self, aborted: u32) -> bool {
-        self.silent.keys().any(|rank| *rank != aborted)
+    fn may_be_effect(&self) -> bool {
+        self.silent.keys().any(|rank| !self.ranks[*rank as usize].aborted)
     }
 
     fn hear(&mut self, event: Event) {
@@ -405,7 +406,9 @@ impl Conductor {
                 let status = if code & 0xff == 0 { 1 } else { (code & 0xff) as u8 };
                 let message = if message.is_empty() { String::new() } else { format!(": {message}") };
                 let why = format!("{} aborted the job with code {code}{message}", self.named(rank));
-                self.abort.get_or_insert(Abort { rank, status, why, at: Instant::now() + ABORT_DELAY });
+                let at = [ABORT_DELAY, LEFT_LIMIT].map(|delay| Instant::now() + delay);
+                self.ranks[rank as usize].aborted = true;
+                self.abort.get_or_insert(Abort { status, why, at });
             }
             server::Event::Refused { from, why } => {
                 self.strangers += 1;
@@ -494,10 +497,8 @@ impl Conductor {
         if rank.over {
             return;
         }
-        if let Some(abort) = &self.abort
-            && (number == abort.rank || !matches!(end, End::Killed(_)))
-        {
-            return self.over(number); // ends with the job
+        if self.abort.is_some() && (rank.aborted || !matches!(end, End::Killed(signal) if signal != SIGPIPE)) {
+            return self.over(number); // ends with the job, or for want of the rank that has aborted
         }
         let named = self.named(number);
         let (status, mut why) = match end {
@@ -570,7 +571,7 @@ impl Conductor {
 
     /// A rank has failed, and the job with it, unless the others are to go on.
     fn rank_failed(&mut self, status: u8, why: &str) {
-        if !self.launch.keep_going || self.phase != Phase::Running {
+        if !self.launch.keep_going || self.phase != Phase::Running || self.abort.is_some() {
             return self.fail(status, why);
         }
         self.failed.get_or_insert(status);
@@ -624,14 +625,15 @@ impl Conductor {
     /// A deadline may have passed.
     fn late(&mut self) {
         let now = Instant::now();
+        let is_due = |abort: &Abort| abort.at[usize::from(self.may_be_effect())] <= now;
+        if self.abort.as_ref().is_some_and(is_due) {
+            self.end_by_abort();
+        }
         let silent = self.silent.iter().find(|(_, at)| **at <= now).map(|(rank, _)| *rank);
         if let Some(rank) = silent {
             self.silent.remove(&rank);
             let named = self.named(rank);
             self.rank_failed(1, &format!("{named} closed its connection before it finished its part in the job"));
-        }
-        if self.abort.as_ref().is_some_and(|abort| abort.at <= now && !self.may_be_effect(abort.rank)) {
-            self.end_by_abort();
         }
         for place in 0..self.places.len() {
             let Hands::There(remote) = &mut self.places[place].hands else { continue };

@@ -226,9 +226,12 @@ impl<'m, R: Rail> Btl<'m, R> {
         unsafe { self.begin(at, Transfer::Atomic(atomic, flags), remote, offset, terms) }
     }
 
-    /// Whether all one-sided operations that were begun to an endpoint, or to all, are complete. Their callbacks may still be
-    /// due. Not complete yet: make progress and ask again.
+    /// Whether all one-sided operations that were begun to an endpoint, or to all, are complete; also within the callback of the
+    /// last one. Not complete yet: make progress and ask again. To an endpoint that was removed there are none.
     pub fn flush(&self, endpoint: Option<EndpointId>) -> bool {
+        if endpoint.is_some_and(|endpoint| self.endpoints.get(endpoint.0).is_none()) {
+            return true;
+        }
         self.rma.is_flushed(endpoint.map(|endpoint| Peer(endpoint.0.slot())))
     }
 

@@ -12,8 +12,8 @@ pub const HANDLE_BYTES: usize = 32;
 const VERSION: u8 = 1;
 
 /// Registered memory as others name it: bytes to be sent to them in whatever way. Made up of a slot and a generation, which
-/// the target checks together with rights and bounds: what was deregistered, guessed or changed on its way is refused there
-/// (CHECKLIST B25). The address is a mere label.
+/// the target checks together with rights and bounds: what was deregistered since is refused there (CHECKLIST B25). It is no
+/// secret: what all peers may do, each can do, whether it was given the handle or not. The address is a mere label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RemoteMemory {

@@ -111,6 +111,11 @@ impl State {
         is_decided && self.unanswered == 0 && self.in_rail == 0 && !self.is_asking
     }
 
+    /// Whether an answer makes sense: the last one of several may overtake the others.
+    fn awaits(&self) -> bool {
+        self.unanswered != 0 || (self.kind == Kind::Get && self.fate == Fate::Open && self.done < self.local.len())
+    }
+
     fn result(&self) -> Result<u64, Failure> {
         match self.fate {
             Fate::Open => Ok(self.value),
@@ -157,6 +162,11 @@ impl<'m> Operations<'m> {
 }
 
 impl Rma<'_> {
+    #[cfg(test)]
+    pub fn only_operation(&self) -> Handle {
+        self.operations.slots.handle(0).expect("the first slot is in use")
+    }
+
     /// Begins an operation on `remote` memory of `to`, from `offset` on. With a `registration`, local memory is checked
     /// against it, and not deregistered before the operation is over.
     ///
@@ -219,6 +229,10 @@ impl Rma<'_> {
     /// Whether local memory is registered for what the operation does to it.
     fn check_local(&self, registration: Option<Registration>, state: &State) -> Result<(), BeginError> {
         let Some(registration) = registration else { return Ok(()) };
+        let is_registered = self.registry.get(registration.0).is_some();
+        if state.local.is_empty() && is_registered {
+            return Ok(()); // an atomic tells its result with its completion
+        }
         let region = self.registry.get(registration.0).ok_or(BeginError::NotRegistered)?;
         let may_write = Access::from_bits_retain(region.access).contains(Access::LOCAL_WRITE);
         let lies_within = match (region.memory.as_contiguous(), state.local.as_contiguous()) {
@@ -323,14 +337,14 @@ impl Rma<'_> {
         };
         let handle = Handle::from_bits(answer.id.get());
         let state = self.operations.slots.get_mut(handle);
-        let Some(state) = state.filter(|state| state.peer == frame.from.0 && state.unanswered != 0) else {
+        let Some(state) = state.filter(|state| state.peer == frame.from.0 && state.awaits()) else {
             self.counters.stale = self.counters.stale.wrapping_add(1);
             if !frame.is_whole() {
                 rail.release(frame.id);
             }
             return;
         };
-        if answer.last != 0 {
+        if answer.last != 0 && state.unanswered != 0 {
             state.unanswered -= 1;
             if let Some(account) = self.accounts.get_mut(frame.from.0 as usize) {
                 account.unanswered = account.unanswered.saturating_sub(1);
@@ -351,7 +365,7 @@ impl Rma<'_> {
                 if unsafe { deliver(rail, frame, ANSWER, sink, Cookie(handle.to_bits() | COOKIE)) } == Delivery::Done {
                     state.in_rail = state.in_rail.saturating_sub(1);
                 }
-            } else {
+            } else if state.fate == Fate::Open {
                 self.counters.malformed = self.counters.malformed.wrapping_add(1);
             }
         } else if state.kind == Kind::Atomic {

@@ -12,8 +12,7 @@
 //! requests for each peer, the *window*, which every [`RemoteMemory`] tells; an initiator has no more unanswered. So there is
 //! always a slot for an answer, and who has none to spare is one that breaks the rules: its requests are dropped and counted.
 //! Answers that find no room on the rail wait in their slots, and requests that find none wait with their operation: whatever
-//! is full, frames are taken in, so nobody waits for one who waits for them (the sum of holders is asserted in
-//! [`Config::answers`]).
+//! is full, frames are taken in, so nobody waits for one who waits for them.
 //!
 //! Nothing is trusted: slot, generation, rights and bounds are checked by the target for each request, and an initiator takes
 //! no byte beyond what it asked for.
@@ -105,7 +104,7 @@ impl Config {
     /// Slots for answers: as many as all peers together may make use of, so that none is ever missing.
     pub const fn answers(&self, peers: u32) -> u32 {
         if self.regions == 0 {
-            return 0; // nothing to be asked for: all is denied
+            return 0; // there is nothing to ask for: whoever does so breaks the rules
         }
         peers.saturating_mul(self.window() as u32)
     }
@@ -193,6 +192,7 @@ impl<'m> Rma<'m> {
     }
 
     pub fn deregister(&mut self, registration: Registration) -> Result<(), DeregisterError> {
+        self.deny_what_waits(registration.0);
         self.registry.deregister(registration.0)
     }
 
@@ -251,6 +251,7 @@ impl<'m> Rma<'m> {
     pub fn forget(&mut self, peer: Peer, failure: Failure) {
         self.fail_all(peer, failure);
         self.forget_requests(peer);
+        self.registry.revoke(peer);
         if let Some(account) = self.accounts.get_mut(peer.0 as usize) {
             // Its operations are finished when they are told.
             (account.unanswered, account.owed) = (0, 0);

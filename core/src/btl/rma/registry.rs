@@ -17,11 +17,14 @@ use crate::pool::{Handle, Pool};
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Registration(pub(super) Handle);
 
+/// The only peer that might is gone, and another may have its number.
+const NOBODY: u32 = u32::MAX;
+
 #[derive(Clone, Copy, FromZeros, Debug)]
 pub(super) struct Region {
     pub memory: Span,
     pub access: u32,
-    /// Number of the only peer that may, plus one; 0: any.
+    /// Number of the only peer that may, plus one; 0: any; [`NOBODY`].
     pub only: u32,
     /// Operations that are at it.
     pub uses: u32,
@@ -73,6 +76,15 @@ impl<'m> Registry<'m> {
         Ok(region.memory.window(asked.offset, asked.len))
     }
 
+    /// A peer is gone: what was for it alone is for nobody.
+    pub fn revoke(&mut self, peer: Peer) {
+        for slot in 0..self.regions.touched() {
+            if let Some(region) = self.regions.at_mut(slot).filter(|region| region.only == peer.0.wrapping_add(1)) {
+                region.only = NOBODY;
+            }
+        }
+    }
+
     /// Somebody is at a region from now on.
     pub fn hold(&mut self, handle: Handle) {
         if let Some(region) = self.regions.get_mut(handle) {
@@ -114,7 +126,7 @@ pub(super) struct Asked {
 pub enum DeregisterError {
     /// It was deregistered before.
     Stale,
-    /// An operation is at it: one of this side's, or one of a peer's whose bytes are coming in.
+    /// An operation is at it: one of this side's, or a put of a peer's whose bytes are coming in.
     InUse,
 }
 

@@ -17,7 +17,7 @@ use crate::pool::{Handle, Pool};
 #[derive(Clone, Copy, FromZeros, Debug)]
 pub(super) struct Answer {
     peer: u32,
-    /// Its body is coming in, or its answer waits for room.
+    /// Its body is coming in; else its answer waits for room.
     is_coming: bool,
     kind: u8,
     status: u8,
@@ -142,12 +142,14 @@ impl Rma<'_> {
 
     /// The body of a put is in.
     pub(super) fn body_is_in(&mut self, handle: Handle) {
-        if self.answers.slots.get(handle).is_some_and(|answer| answer.is_coming) {
-            self.answer(handle, |answer| answer.is_coming = false);
+        let coming = self.answers.slots.get(handle).filter(|answer| answer.is_coming);
+        if let Some(memory) = coming.map(|answer| answer.memory) {
+            self.registry.let_go(Handle::from_bits(memory));
+            self.answer(handle, |answer| (answer.is_coming, answer.memory) = (false, 0));
         }
     }
 
-    /// Memory is not deregistered before the answer has left.
+    /// Memory is not deregistered without a look at this.
     fn hold(&mut self, handle: Handle, request: &Request) {
         if let Some(answer) = self.answers.slots.get_mut(handle) {
             answer.memory = request.memory.get();
@@ -167,6 +169,20 @@ impl Rma<'_> {
         // SAFETY: who registered the memory vouches for it and lets peers use atomics on it; the word lies within it, and is
         // aligned.
         Ok(unsafe { atomics::apply(at, atomic, flags) })
+    }
+
+    /// Gets whose data waits for room are denied instead: no rail has seen the memory's bytes, or needs them.
+    pub(super) fn deny_what_waits(&mut self, memory: Handle) {
+        let Self { answers, registry, counters, .. } = self;
+        for slot in 0..answers.slots.touched() {
+            let waits = |answer: &&mut Answer| answer.memory == memory.to_bits() && answer.kind == DATA;
+            if let Some(answer) = answers.slots.at_mut(slot).filter(waits) {
+                (answer.kind, answer.status) = (DONE, Denied::NoMemory as u8);
+                (answer.memory, answer.data) = (0, Span::EMPTY);
+                registry.let_go(memory);
+                counters.denied = counters.denied.wrapping_add(1);
+            }
+        }
     }
 
     fn deny(&mut self, handle: Handle, denied: Denied) {
@@ -250,8 +266,8 @@ fn send(answer: &mut Answer, ways: &mut impl Ways) -> Result<(), SendError> {
         let mut grant = rail.reserve(endpoint, Shape { tag: tags::BTL_BASE, lane, header: ANSWER as u8, len })?;
         grant.write(0, header.as_bytes());
         // Copied, and not read where it lies: others may change it before it is resent or checked.
-        // SAFETY: who registered the memory vouches that it may be read until it is deregistered, which is refused before
-        // this answer has left.
+        // SAFETY: who registered the memory vouches that it may be read until it is deregistered, when answers that wait lose
+        // their data.
         unsafe { grant.gather(ANSWER, data) };
         let ticket = grant.finish();
         rail.commit(ticket);
