@@ -1,7 +1,8 @@
 //! `towline run` with more ranks than the system has room for, or than are started at once.
 
+mod script;
+
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -40,8 +41,7 @@ impl Scratch {
 
     fn script(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        script::write(&path, text);
         path.display().to_string()
     }
 }

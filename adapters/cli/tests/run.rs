@@ -1,8 +1,9 @@
 //! `towline run` with real processes. Ranks are shell lines, or this test program itself in a role.
 
+mod script;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -547,8 +548,7 @@ impl Hosts {
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("hosts"), hosts).unwrap();
         let rsh = directory.join("rsh");
-        fs::write(&rsh, script).unwrap();
-        fs::set_permissions(&rsh, fs::Permissions::from_mode(0o755)).unwrap();
+        script::write(&rsh, script);
         Self { directory }
     }
 

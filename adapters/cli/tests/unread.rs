@@ -1,8 +1,9 @@
 //! `towline run` whose output nobody reads: the pipe is full, and whoever writes to it waits.
 
+mod script;
+
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
@@ -54,8 +55,7 @@ fn a_signal_ends_a_job_on_other_hosts_whose_output_nobody_reads() {
     fs::create_dir_all(&directory).unwrap();
     let (hosts, rsh) = (format!("{directory}/hosts"), format!("{directory}/rsh"));
     fs::write(&hosts, "node0 slots=1\nnode1 slots=1\n").unwrap();
-    fs::write(&rsh, "#!/bin/sh\nshift; exec \"$@\"\n").unwrap();
-    fs::set_permissions(&rsh, fs::Permissions::from_mode(0o755)).unwrap();
+    script::write(rsh.as_ref(), "#!/bin/sh\nshift; exec \"$@\"\n");
     for line in ["exec yes", "exec yes >&2"] {
         let mut child = flood(&["--hosts", &hosts, "--rsh", &rsh], line);
         signal(&child, Signal::TERM);
