@@ -25,7 +25,7 @@ use crate::dice::Dice;
 /// Rounds in which nothing at all happened, with time moving ever faster, after which a job is stuck.
 const IDLE_ROUNDS: u32 = 3000;
 /// Rounds that bring nobody on, after which a job that is still busy is taken to run in circles.
-const ROUNDS: u64 = 1_000_000;
+const ROUNDS: u64 = 20_000_000;
 
 /// Rounds without any work after which programs recover from failures.
 const STILL: u32 = 3000;
@@ -415,8 +415,7 @@ impl<'m> Job<'m> {
             if idles || self.now > HORIZON * bound || late {
                 return Err(Trouble::Stuck(self.situation()));
             }
-            // Who waits for one that stands still has no work for long.
-            if round - worked_in > if mishap { ROUNDS * 10 } else { ROUNDS } {
+            if round - worked_in > ROUNDS {
                 return Err(Trouble::Stuck(format!("it runs in circles, {}", self.situation())));
             }
             self.pass_time(active, idle, still);
