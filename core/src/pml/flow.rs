@@ -34,8 +34,9 @@ use crate::wire::{self, Header, Reason};
 const PATIENCE: u32 = 256;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sends a control frame on the peer's first link that has room. [`SendError::Unreachable`] where the peer is lost or unknown, for which
-    /// there is nothing to wait; what its link answers may be made good by another, so that is to be tried again.
+    /// Sends a control frame on the peer's first link that has room. [`SendError::Unreachable`] where the peer is lost or
+    /// unknown, for which there is nothing to wait; what its link answers may be made good by another, so that is to be
+    /// tried again.
     ///
     /// After a message that found no room, it waits until one has left: rails let control frames into all of their room, and
     /// who answers all the time might leave none. Room for messages is freed by the other side's polls alone, so it is not

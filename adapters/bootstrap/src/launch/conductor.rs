@@ -326,8 +326,12 @@ impl Conductor {
             Hands::There(remote) => remote.ready_until,
             _ => None,
         });
-        let abort = self.abort.iter().map(|abort| abort.at[usize::from(self.may_be_effect())]);
-        phase.into_iter().chain(agents).chain(self.silent.values().copied()).chain(abort).min()
+        phase.into_iter().chain(agents).chain(self.silent.values().copied()).chain(self.abort_at()).min()
+    }
+
+    /// When an abort that is held back ends the job.
+    fn abort_at(&self) -> Option<Instant> {
+        self.abort.as_ref().map(|abort| abort.at[usize::from(self.may_be_effect())])
     }
 
     /// Whether it may turn out that a rank has aborted because another was killed: a process that is being killed closes its
@@ -625,8 +629,7 @@ impl Conductor {
     /// A deadline may have passed.
     fn late(&mut self) {
         let now = Instant::now();
-        let is_due = |abort: &Abort| abort.at[usize::from(self.may_be_effect())] <= now;
-        if self.abort.as_ref().is_some_and(is_due) {
+        if self.abort_at().is_some_and(|at| at <= now) {
             self.end_by_abort();
         }
         let silent = self.silent.iter().find(|(_, at)| **at <= now).map(|(rank, _)| *rank);

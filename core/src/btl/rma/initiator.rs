@@ -7,7 +7,7 @@ use super::errors::{BeginError, Denied, Failure};
 use super::frames::{ANSWER, Answer, DATA, GET, PUT, REQUEST, Request};
 use super::handle::RemoteMemory;
 use super::registry::Registration;
-use super::{Access, COOKIE, Queue, Rma, Ways, deliver};
+use super::{Access, COOKIE, Queue, Rma, Ways, deliver, release};
 use crate::arena::{Arena, OutOfMemory};
 use crate::btl::rail::{Cookie, Delivery, Frame, Lane, Peer, Rail, SendError, Sent, Shape};
 use crate::btl::tags;
@@ -229,18 +229,17 @@ impl Rma<'_> {
     /// Whether local memory is registered for what the operation does to it.
     fn check_local(&self, registration: Option<Registration>, state: &State) -> Result<(), BeginError> {
         let Some(registration) = registration else { return Ok(()) };
-        let is_registered = self.registry.get(registration.0).is_some();
-        if state.local.is_empty() && is_registered {
+        let region = self.registry.get(registration.0).ok_or(BeginError::NotRegistered)?;
+        if state.local.is_empty() {
             return Ok(()); // an atomic tells its result with its completion
         }
-        let region = self.registry.get(registration.0).ok_or(BeginError::NotRegistered)?;
         let may_write = Access::from_bits_retain(region.access).contains(Access::LOCAL_WRITE);
         let lies_within = match (region.memory.as_contiguous(), state.local.as_contiguous()) {
             (Some((base, len)), Some((at, bytes))) => {
                 let from = at.addr().wrapping_sub(base.addr());
                 from <= len && bytes <= len - from
             }
-            _ => state.local.is_empty(),
+            _ => false,
         };
         if lies_within && (may_write || state.kind == Kind::Put) { Ok(()) } else { Err(BeginError::NotRegistered) }
     }
@@ -339,10 +338,7 @@ impl Rma<'_> {
         let state = self.operations.slots.get_mut(handle);
         let Some(state) = state.filter(|state| state.peer == frame.from.0 && state.awaits()) else {
             self.counters.stale = self.counters.stale.wrapping_add(1);
-            if !frame.is_whole() {
-                rail.release(frame.id);
-            }
-            return;
+            return release(rail, frame);
         };
         if answer.last != 0 && state.unanswered != 0 {
             state.unanswered -= 1;

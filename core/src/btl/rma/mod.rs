@@ -275,9 +275,14 @@ impl<'m> Rma<'m> {
 
     fn drop_malformed<R: Rail>(&mut self, rail: &mut R, frame: &Frame) {
         self.counters.malformed = self.counters.malformed.wrapping_add(1);
-        if !frame.is_whole() {
-            rail.release(frame.id);
-        }
+        release(rail, frame);
+    }
+}
+
+/// Gives a frame back that the rail still holds.
+fn release<R: Rail>(rail: &mut R, frame: &Frame) {
+    if !frame.is_whole() {
+        rail.release(frame.id);
     }
 }
 

@@ -6,7 +6,7 @@ use super::access::Access;
 use super::errors::Denied;
 use super::frames::{ANSWER, ATOMIC, Answer as Header, DATA, DONE, GET, PUT, REQUEST, Request};
 use super::registry::Asked;
-use super::{COOKIE, OF_ANSWER, Queue, Rma, Ways, atomics, deliver};
+use super::{COOKIE, OF_ANSWER, Queue, Rma, Ways, atomics, deliver, release};
 use crate::arena::{Arena, OutOfMemory};
 use crate::btl::rail::{Cookie, Delivery, Frame, Lane, Peer, Rail, SendError, Shape};
 use crate::btl::tags;
@@ -73,10 +73,7 @@ impl Rma<'_> {
         }
         let Some(handle) = self.begin_answer(frame.from, &request) else {
             self.counters.beyond_window = self.counters.beyond_window.wrapping_add(1);
-            if !frame.is_whole() {
-                rail.release(frame.id);
-            }
-            return;
+            return release(rail, frame);
         };
         match request.kind {
             PUT => self.put(rail, frame, &request, handle),
@@ -120,9 +117,7 @@ impl Rma<'_> {
         let sink = match self.allowed(frame.from, request, Access::REMOTE_WRITE, len.into()) {
             Ok(sink) => sink,
             Err(denied) => {
-                if !frame.is_whole() {
-                    rail.release(frame.id);
-                }
+                release(rail, frame);
                 return self.deny(handle, denied);
             }
         };
