@@ -186,6 +186,7 @@ impl<'m> Node<'m> {
                     let (_, from, bytes) = self.coming.swap_remove(at);
                     self.keep(from, bytes.into_vec());
                 }
+                Event::Performed(..) => panic!("nobody asked for that"),
                 Event::Down(peer, _) | Event::Up(peer) | Event::Silent(peer) | Event::Lost(peer, _) => {
                     assert_eq!(peer, Peer(HOSTILE))
                 }

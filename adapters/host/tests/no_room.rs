@@ -39,6 +39,7 @@ impl Full {
             cache_size: 0,
             cache_bytes: 0,
             frames_kept: 1,
+            one_sided: towline_core::btl::native::OneSided::NONE,
         };
         Self { attributes, until: None, reported: false, polls: Arc::clone(polls) }
     }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 
 use towline_core::btl::attributes::EXCLUSIVITY_HOST;
+use towline_core::btl::native::OneSided;
 use towline_core::btl::{
     Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Loan, Lost, Peer,
     Rail as RailTrait, SendError, Sent, Shape, Short, Ticket, Unreachable,
@@ -171,6 +172,7 @@ impl Rail {
             cache_size: 0,
             cache_bytes: 0,
             frames_kept: config.frames_kept,
+            one_sided: OneSided::NONE,
         };
         Ok(Self {
             front: NO_RING,

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use towline_core::btl::attributes::EXCLUSIVITY_LOW;
+use towline_core::btl::native::OneSided;
 use towline_core::btl::{Attributes, Capabilities, Event, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 use towline_crypt::Cipher;
@@ -516,6 +517,7 @@ fn attributes(config: &Config) -> Attributes {
         cache_size: 0,
         cache_bytes: 0,
         frames_kept: 1,
+        one_sided: OneSided::NONE,
     }
 }
 

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use socket2::Socket;
 use towline_core::btl::attributes::EXCLUSIVITY_LOW;
+use towline_core::btl::native::OneSided;
 use towline_core::btl::{Attributes, Capabilities, Event, HEAD, Lost, Ticket};
 use towline_core::time::Instant;
 use towline_tcp::SetupError;
@@ -277,6 +278,7 @@ fn attributes(config: &Config, datagram: u32, seals: bool) -> Attributes {
         cache_size: 0,
         cache_bytes: 0,
         frames_kept: config.frames_kept,
+        one_sided: OneSided::NONE,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use bitflags::bitflags;
 
+use super::native::OneSided;
+
 bitflags! {
     /// Promises of a rail, with the values of `btl.h` 3.3.0 (CHECKLIST B32-B44). A rail that sets a bit passes the
     /// conformance kit for it.
@@ -50,6 +52,18 @@ bitflags! {
     }
 }
 
+impl Capabilities {
+    /// What a rail that has one-sided operations of its own may say of them.
+    pub const NATIVE: Self = Self::PUT
+        .union(Self::GET)
+        .union(Self::ATOMIC_OPS)
+        .union(Self::ATOMIC_FOPS)
+        .union(Self::HETEROGENEOUS_RDMA)
+        .union(Self::RDMA_COMPLETION)
+        .union(Self::RDMA_FLUSH)
+        .union(Self::RDMA_REMOTE_COMPLETION);
+}
+
 #[cfg(feature = "defmt")]
 impl defmt::Format for Capabilities {
     fn format(&self, f: defmt::Formatter<'_>) {
@@ -94,4 +108,6 @@ pub struct Attributes {
     pub cache_bytes: u32,
     /// Frames that may be held unreleased before `poll` gives no more. At least 1.
     pub frames_kept: u32,
+    /// What it does to memory of peers by itself; the bits `PUT`, `GET`, `ATOMIC_OPS` and `ATOMIC_FOPS` say the same.
+    pub one_sided: OneSided,
 }

@@ -42,7 +42,7 @@ macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
             attributes card add_peer del_peer reserve commit send request_init request_fini
-            send_request send_now send_summed lend fetch orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host hears give_up poll_at wake_on_demand signal arm);
+            send_request send_now send_summed lend fetch register deregister perform orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host hears give_up poll_at wake_on_demand signal arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
@@ -62,6 +62,9 @@ macro_rules! forward_rail {
     (@ send_summed $via:ident [send_summed $($rest:ident)*]) => {};
     (@ lend $via:ident [lend $($rest:ident)*]) => {};
     (@ fetch $via:ident [fetch $($rest:ident)*]) => {};
+    (@ register $via:ident [register $($rest:ident)*]) => {};
+    (@ deregister $via:ident [deregister $($rest:ident)*]) => {};
+    (@ perform $via:ident [perform $($rest:ident)*]) => {};
     (@ orphan $via:ident [orphan $($rest:ident)*]) => {};
     (@ rehomed $via:ident [rehomed $($rest:ident)*]) => {};
     (@ send_moved $via:ident [send_moved $($rest:ident)*]) => {};
@@ -217,6 +220,39 @@ macro_rules! forward_rail {
         ) -> bool {
             // SAFETY: passed on from the caller.
             $via!(self, rail => unsafe { rail.fetch(from, loan, sink) })
+        }
+    };
+    (@ register $via:ident []) => {
+        #[inline]
+        unsafe fn register(
+            &mut self,
+            base: *mut u8,
+            len: usize,
+            access: $crate::btl::access::Access,
+        ) -> ::core::result::Result<
+            ($crate::btl::native::Region, $crate::btl::native::Key),
+            $crate::btl::native::NativeError,
+        > {
+            // SAFETY: passed on from the caller.
+            $via!(self, rail => unsafe { rail.register(base, len, access) })
+        }
+    };
+    (@ deregister $via:ident []) => {
+        #[inline]
+        fn deregister(&mut self, region: $crate::btl::native::Region) {
+            $via!(self, rail => rail.deregister(region))
+        }
+    };
+    (@ perform $via:ident []) => {
+        #[inline]
+        unsafe fn perform(
+            &mut self,
+            on: $crate::btl::Endpoint,
+            native: &$crate::btl::native::Native,
+            cookie: $crate::btl::Cookie,
+        ) -> ::core::result::Result<::core::option::Option<u64>, $crate::btl::native::NativeError> {
+            // SAFETY: passed on from the caller.
+            $via!(self, rail => unsafe { rail.perform(on, native, cookie) })
         }
     };
     (@ orphan $via:ident []) => {

@@ -27,6 +27,7 @@ use core::cell::Cell;
 use zerocopy::FromZeros;
 
 use super::attributes::{Attributes, Capabilities, EXCLUSIVITY_HIGH};
+use super::native::OneSided;
 use super::rail::{
     Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Peer, Rail as RailTrait, SendError, Sent,
     Shape, Ticket, Unreachable,
@@ -94,6 +95,7 @@ impl<'m> Hub<'m> {
             cache_size: 0,
             cache_bytes: 0,
             frames_kept: 1,
+            one_sided: OneSided::NONE,
         }
     }
 

@@ -3,7 +3,9 @@
 //! [`Rail`] is what adapters implement. [`module::Btl`] is the BTL contract on top of one rail, for consumers other than
 //! the engine; [`selection`] chooses the rails for a peer, [`component`] is how rails come to be.
 
+pub mod access;
 pub mod active;
+pub mod atomics;
 pub mod attributes;
 pub mod component;
 pub mod descriptor;
@@ -14,6 +16,7 @@ pub mod link;
 pub mod loopback;
 pub mod module;
 pub mod moved;
+pub mod native;
 mod queue;
 pub mod rail;
 mod receives;

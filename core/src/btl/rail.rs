@@ -25,7 +25,9 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use super::Attributes;
+use super::access::Access;
 use super::moved::{Claim, Origin, Orphan};
+use super::native::{Key, Native, NativeError, Region};
 use crate::convertor::Span;
 use crate::error::Blame;
 use crate::time::Instant;
@@ -238,6 +240,39 @@ pub trait Rail {
         false
     }
 
+    /// Registers memory with the device, for one-sided operations: of peers, who get the key in whatever way, and as local memory
+    /// of this side's. See [`native`](super::native) for the contract of this and the next two; rails that only send leave them.
+    ///
+    /// # Errors
+    /// [`NativeError`]: nothing is registered then.
+    ///
+    /// # Safety
+    /// Until it is deregistered the memory is readable and writable, and all who access it know that peers do so too.
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        let _ = (base, len, access);
+        Err(NativeError::NotAvailable)
+    }
+
+    /// Takes a registration back: when this returns no peer reaches the memory by this rail any more. Not while an operation of
+    /// this side uses it.
+    fn deregister(&mut self, region: Region) {
+        let _ = region;
+    }
+
+    /// Begins an operation on memory of a peer. `Some`: it is over already, with the old word of an atomic, else 0. `None`:
+    /// [`Event::Performed`] will tell.
+    ///
+    /// # Errors
+    /// [`NativeError`]: nothing is done then, and no memory is held.
+    ///
+    /// # Safety
+    /// Local memory is readable and unchanging for a put, writable and nobody else's for a get, until the operation is over, or
+    /// [`Event::Lost`] or [`Event::Down`] of that peer, or `del_peer`.
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        let _ = (on, native, cookie);
+        Err(NativeError::NotAvailable)
+    }
+
     /// Whether all that was committed to a peer is with the device, or moves without further calls (CHECKLIST B17).
     fn drained(&self, to: Endpoint) -> bool;
 
@@ -439,6 +474,8 @@ pub enum Event {
     Sent(Cookie),
     /// A body that was pending is in its sink.
     Delivered(Cookie),
+    /// A one-sided operation is over ([`Rail::perform`]): with the old word of an atomic, else 0.
+    Performed(Cookie, Result<u64, NativeError>),
     /// A peer cannot be reached by this rail any more. Reported once, unless the peer is deleted first.
     Lost(Peer, Lost),
     /// A link to a peer is out of order, and tries to come back. Sends to that peer are answered `Unreachable` until

@@ -181,6 +181,7 @@ impl<R: Rails> Pml<'_, R> {
             }
             Event::Sent(cookie) => self.body_sent(cookie),
             Event::Delivered(cookie) => self.body_delivered(cookie),
+            Event::Performed(..) => {}
             Event::Lost(peer, why) => self.lost(peer, why),
             Event::Down(peer, why) => self.link_down(rail, peer, why),
             Event::Up(peer) => self.link_up(rail, peer),

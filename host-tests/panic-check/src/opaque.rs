@@ -1,6 +1,8 @@
 //! A rail of which nothing is known: it answers anything at any time. What cannot panic over it cannot panic over any
 //! rail, whatever the rail does.
 
+use towline_core::btl::access::Access;
+use towline_core::btl::native::{KEY, Key, Native, NativeError, OneSided, Region};
 use towline_core::btl::{
     Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp, Grant, HEAD,
     LINKED_HEAD, LOAN, Lane, Loan, Lost, Origin, Orphan, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
@@ -27,6 +29,7 @@ static ATTRIBUTES: Attributes = Attributes {
     cache_size: 0,
     cache_bytes: 0,
     frames_kept: 0,
+    one_sided: OneSided::NONE,
 };
 
 fn some<T>(value: T) -> Option<T> {
@@ -121,6 +124,20 @@ impl Rail for Opaque {
         any(true)
     }
 
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        keep((base, len, access));
+        result((Region(0), Key([0; KEY])), NativeError::Busy)
+    }
+
+    fn deregister(&mut self, region: Region) {
+        keep(region);
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        keep((on, native, cookie));
+        result(some(0), NativeError::Busy)
+    }
+
     fn orphan(&self, to: Endpoint) -> Option<Orphan> {
         keep(to);
         let shape = Shape { tag: any(0), lane: any(Lane::Eager), header: any(0), len: any(0) };
@@ -174,6 +191,7 @@ impl Rail for Opaque {
             4 => Event::Up(Peer(any(0))),
             5 => Event::Moved(origin(), frame()),
             6 => Event::Silent(Peer(any(0))),
+            7 => Event::Performed(Cookie(any(0)), result(0, NativeError::Busy)),
             _ => Event::Frame(frame()),
         })
     }

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use towline_core::btl::native::OneSided;
 use towline_core::btl::rail::COPIED;
 use towline_core::btl::{
     Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost,
@@ -74,6 +75,7 @@ impl SimRail {
             cache_size: 4,
             cache_bytes: 24,
             frames_kept: make.frames_kept,
+            one_sided: OneSided::NONE,
         };
         let room = vec![0; make.eager_limit.max(make.max_send_size) as usize];
         drop(state);

@@ -80,8 +80,10 @@ use core::cell::Cell;
 
 use zerocopy::FromZeros;
 
+use super::access::Access;
 use super::attributes::{Attributes, Capabilities};
 use super::moved::{Claim, Origin, Orphan};
+use super::native::{Key, Native, NativeError, Region};
 use super::queue::Queue;
 use super::rail::{
     Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, Lane, Peer, Rail, SendError, Sent, Shape, Ticket,
@@ -346,6 +348,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             Event::Frame(frame) => return self.on_frame(&frame),
             Event::Sent(cookie) => self.on_raw_sent(cookie),
             Event::Delivered(cookie) => return self.on_raw_delivered(cookie),
+            Event::Performed(..) => return Some(event),
             Event::Lost(peer, why) | Event::Down(peer, why) => self.on_raw_lost(peer.0, why),
             Event::Silent(peer) => self.ask_at_once(peer.0),
             Event::Up(_) => {}
@@ -513,6 +516,24 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         false
     }
 
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.raw.register(base, len, access) }
+    }
+
+    fn deregister(&mut self, region: Region) {
+        self.raw.deregister(region);
+    }
+
+    /// By the rail below, as it is: what it does by itself it does once, and nothing of it can be sent again. When the link is
+    /// down that rail has forgotten the peer, and all of it.
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        let path = self.paths.get(on.0 as usize).filter(|path| path.state == State::Up && path.raw_known);
+        let raw = path.ok_or(NativeError::Unreachable)?.raw;
+        // SAFETY: passed on from the caller.
+        unsafe { self.raw.perform(raw, native, cookie) }
+    }
+
     fn orphan(&self, to: Endpoint) -> Option<Orphan> {
         self.orphan_of(to)
     }
@@ -650,6 +671,7 @@ fn attributes(raw: &Attributes) -> Attributes {
     let mut capabilities = raw.capabilities & Capabilities::SEND;
     capabilities |= Capabilities::SEND_INPLACE | Capabilities::FAILOVER_SUPPORT;
     capabilities |= raw.capabilities & (Capabilities::PROGRESS_THREAD | Capabilities::SINGLE_ADD_PROCS);
+    capabilities |= raw.capabilities & Capabilities::NATIVE;
     let own = (HEADER + PREFIX) as u32;
     let eager_limit = raw.eager_limit.saturating_sub(own);
     let max_send_size = raw.max_send_size.saturating_sub(own);

@@ -209,7 +209,7 @@ impl<R: Rail> Btl<'_, R> {
                 self.lose(peer, reason);
                 0
             }
-            Event::Up(_) | Event::Silent(_) => 0,
+            Event::Performed(..) | Event::Up(_) | Event::Silent(_) => 0,
             Event::Moved(_, frame) => {
                 self.counters.unregistered = self.counters.unregistered.wrapping_add(1);
                 if !frame.is_whole() {

@@ -3,8 +3,8 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::atomics::{Atomic, AtomicFlags};
 use crate::btl::LINKED_HEAD;
+use crate::btl::atomics::{Atomic, AtomicFlags};
 
 /// Version, in the high half of a header's first byte.
 const VERSION: u8 = 1 << 4;

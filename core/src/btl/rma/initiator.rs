@@ -2,12 +2,11 @@
 
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::atomics::{Atomic, AtomicFlags};
 use super::errors::{BeginError, Denied, Failure};
 use super::frames::{ANSWER, Answer, DATA, GET, PUT, REQUEST, Request};
 use super::handle::RemoteMemory;
 use super::registry::Registration;
-use super::{Access, COOKIE, Queue, Rma, Ways, deliver, release};
+use super::{Access, Atomic, AtomicFlags, COOKIE, Queue, Rma, Ways, deliver, release};
 use crate::arena::{Arena, OutOfMemory};
 use crate::btl::rail::{Cookie, Delivery, Frame, Lane, Peer, Rail, SendError, Sent, Shape};
 use crate::btl::tags;

@@ -51,8 +51,6 @@
 //! assert_eq!(words, [40, 7]);
 //! ```
 
-mod access;
-mod atomics;
 mod errors;
 mod frames;
 mod handle;
@@ -62,8 +60,6 @@ mod target;
 
 use zerocopy::FromZeros;
 
-pub use self::access::Access;
-pub use self::atomics::{Atomic, AtomicFlags, AtomicOp, AtomicSupport, EMULATED};
 pub use self::errors::{BeginError, Denied, Failure};
 use self::frames::{ANSWER, DATA, DONE, REQUEST};
 pub use self::handle::{HANDLE_BYTES, RemoteMemory};
@@ -72,6 +68,8 @@ pub use self::initiator::{Finished, Operation, Transfer};
 use self::registry::Registry;
 pub use self::registry::{DeregisterError, Registration};
 use self::target::Answers;
+pub use super::access::Access;
+pub use super::atomics::{Atomic, AtomicFlags, AtomicOp, AtomicSupport, EMULATED};
 use super::queue::Queue;
 use super::rail::{Cookie, Endpoint, Frame, Peer, Rail};
 use crate::arena::{Arena, OutOfMemory};

@@ -4,9 +4,9 @@ use core::fmt;
 
 use zerocopy::FromZeros;
 
-use super::access::Access;
 use super::errors::Denied;
 use crate::arena::{Arena, OutOfMemory};
+use crate::btl::access::Access;
 use crate::btl::rail::Peer;
 use crate::convertor::Span;
 use crate::error::Blame;

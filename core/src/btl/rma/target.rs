@@ -2,14 +2,13 @@
 
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::access::Access;
 use super::errors::Denied;
 use super::frames::{ANSWER, ATOMIC, Answer as Header, DATA, DONE, GET, PUT, REQUEST, Request};
 use super::registry::Asked;
-use super::{COOKIE, OF_ANSWER, Queue, Rma, Ways, atomics, deliver, release};
+use super::{Access, COOKIE, OF_ANSWER, Queue, Rma, Ways, deliver, release};
 use crate::arena::{Arena, OutOfMemory};
 use crate::btl::rail::{Cookie, Delivery, Frame, Lane, Peer, Rail, SendError, Shape};
-use crate::btl::tags;
+use crate::btl::{atomics, tags};
 use crate::convertor::Span;
 use crate::pool::{Handle, Pool};
 

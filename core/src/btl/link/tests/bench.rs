@@ -229,6 +229,7 @@ impl End {
             }
             Event::Lost(..) | Event::Down(..) | Event::Up(_) => self.reports.push(event),
             Event::Silent(_) => self.silences += 1,
+            Event::Performed(..) => panic!("nobody asked for that"),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::btl::attributes::EXCLUSIVITY_DEFAULT;
 use crate::btl::link::header::Kind;
+use crate::btl::native::OneSided;
 use crate::btl::rail::COPIED;
 use crate::btl::*;
 use crate::convertor::Span;
@@ -196,6 +197,7 @@ pub fn wires(count: usize, seed: u64, faults: Faults, lossy: bool) -> Vec<Wire> 
                 cache_size: 0,
                 cache_bytes: 0,
                 frames_kept: 4,
+                one_sided: OneSided::NONE,
             },
             held: RefCell::new(vec![]),
             ids: 0,

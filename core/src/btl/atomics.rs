@@ -141,7 +141,7 @@ const COMPARE_SWAP: u8 = 0;
 
 impl Atomic {
     /// Which it is, its operand, and the word to compare with where there is one: plain data.
-    pub(super) const fn parts(self) -> (u8, u64, u64) {
+    pub(in crate::btl) const fn parts(self) -> (u8, u64, u64) {
         match self {
             Self::Op(op, operand) => (op as u8, operand, 0),
             Self::CompareSwap(is, becomes) => (COMPARE_SWAP, becomes, is),
@@ -149,11 +149,30 @@ impl Atomic {
     }
 
     /// From its [`parts`](Self::parts), which may come from anywhere, with the word to compare with where one came.
-    pub(super) fn of_parts((which, operand, compare): (u8, u64, Option<u64>)) -> Option<Self> {
+    pub(in crate::btl) fn of_parts((which, operand, compare): (u8, u64, Option<u64>)) -> Option<Self> {
         if which == COMPARE_SWAP {
             return compare.map(|compare| Self::CompareSwap(compare, operand));
         }
         AtomicOp::of(which).map(|op| Self::Op(op, operand))
+    }
+
+    /// The bit that says that a rail has it.
+    pub const fn support(self) -> AtomicSupport {
+        match self {
+            Self::CompareSwap(..) => AtomicSupport::CSWAP,
+            Self::Op(op, _) => match op {
+                AtomicOp::Add => AtomicSupport::ADD,
+                AtomicOp::And => AtomicSupport::AND,
+                AtomicOp::Or => AtomicSupport::OR,
+                AtomicOp::Xor => AtomicSupport::XOR,
+                AtomicOp::LogicalAnd => AtomicSupport::LAND,
+                AtomicOp::LogicalOr => AtomicSupport::LOR,
+                AtomicOp::LogicalXor => AtomicSupport::LXOR,
+                AtomicOp::Swap => AtomicSupport::SWAP,
+                AtomicOp::Min => AtomicSupport::MIN,
+                AtomicOp::Max => AtomicSupport::MAX,
+            },
+        }
     }
 
     /// Whether it makes sense for such words. Compare and swap compares bits, so floating-point numbers have none of their
@@ -229,7 +248,7 @@ float!(float_64, u64, f64);
 /// # Safety
 /// `at` is valid for reads and writes of a word, aligned to its size, and no one accesses it meanwhile but by atomics of the
 /// same size.
-pub(super) unsafe fn apply(at: *mut u8, atomic: Atomic, flags: AtomicFlags) -> u64 {
+pub(in crate::btl) unsafe fn apply(at: *mut u8, atomic: Atomic, flags: AtomicFlags) -> u64 {
     if flags.contains(AtomicFlags::BITS_32) {
         // SAFETY: passed on from the caller.
         let old = unsafe { word_32(at.cast(), |word| atomic.of_word(word.into(), flags) as u32) };
