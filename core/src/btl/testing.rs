@@ -2,7 +2,9 @@
 
 pub mod link;
 
+use super::access::Access;
 use super::loopback::{Hub, Rail as Loopback};
+use super::native::{KEY, Key, Native, NativeError, Region, Work};
 use super::*;
 use crate::arena::Arena;
 use crate::convertor::Span;
@@ -19,6 +21,17 @@ pub enum Answer {
     /// Read when `Script::reads` is set, and not before.
     InPlace,
     Unreachable,
+}
+
+/// What the device does with the next operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Device {
+    /// At once.
+    Now,
+    /// When it is polled.
+    Late,
+    Busy,
+    NotAvailable,
 }
 
 /// What a test sets and sees.
@@ -46,6 +59,10 @@ pub struct Script {
     pub on_demand: bool,
     /// Addresses of the bodies that were taken in place.
     pub in_place: Vec<usize>,
+    /// Of the device: what it is to do, what it does otherwise, and the operations that it took.
+    pub device: VecDeque<Device>,
+    pub device_is_late: bool,
+    pub performed: Vec<Native>,
 }
 
 impl Script {
@@ -62,12 +79,19 @@ pub struct Scripted {
     held: VecDeque<(Endpoint, Shape, Vec<u8>, Span, Cookie)>,
     coming: VecDeque<(FrameId, usize, Span, Cookie)>,
     staged: bool,
+    /// Memory of all that the device of any of them reaches.
+    memory: Rc<RefCell<Vec<Option<Memory>>>>,
+    performing: VecDeque<(Endpoint, Native, Cookie)>,
 }
+
+/// Where it lies, how long it is, and what may be done to it.
+type Memory = (usize, u64, Access);
 
 /// As many rails as asked for, each of which reaches all; frames of up to 64 bytes go eagerly, of up to 128 at all.
 pub fn rails(count: u32) -> Vec<Scripted> {
     let block = vec![0u8; Hub::cost(count, 16, 128)].leak();
     let hub: &'static Hub<'static> = Box::leak(Box::new(Hub::new(&mut Arena::new(block), count, 16, 128).unwrap()));
+    let memory: Rc<RefCell<Vec<Option<Memory>>>> = Rc::default();
     (0..count)
         .map(|end| {
             let inner = hub.rail(end).unwrap();
@@ -79,7 +103,16 @@ pub fn rails(count: u32) -> Vec<Scripted> {
                 ..*inner.attributes()
             };
             let script = Rc::new(RefCell::new(Script { drained: true, reads: true, ..Script::default() }));
-            Scripted { inner, attributes, script, held: VecDeque::new(), coming: VecDeque::new(), staged: false }
+            Scripted {
+                inner,
+                attributes,
+                script,
+                held: VecDeque::new(),
+                coming: VecDeque::new(),
+                staged: false,
+                memory: memory.clone(),
+                performing: VecDeque::new(),
+            }
         })
         .collect()
 }
@@ -88,6 +121,39 @@ impl Scripted {
     /// Bodies that were asked for and are still coming in.
     pub fn coming(&self) -> usize {
         self.coming.len()
+    }
+
+    /// Regions that are registered with any of the rails.
+    pub fn regions(&self) -> usize {
+        self.memory.borrow().iter().flatten().count()
+    }
+
+    /// Does what the device does.
+    fn reach(&self, native: &Native) -> Result<u64, NativeError> {
+        let slot = u64::from_le_bytes(std::array::from_fn(|byte| native.key.0[byte]));
+        let (base, len, access) =
+            self.memory.borrow().get(slot as usize).copied().flatten().ok_or(NativeError::Refused)?;
+        let (bytes, right) = match native.work {
+            Work::Put(local) => (local.len, Access::REMOTE_WRITE),
+            Work::Get(local) => (local.len, Access::REMOTE_READ),
+            Work::Atomic(_, flags) => (flags.word_bytes(), Access::REMOTE_ATOMIC),
+        };
+        if !access.contains(right) || native.offset > len || bytes > len - native.offset {
+            return Err(NativeError::Refused);
+        }
+        let at = (base + native.offset as usize) as *mut u8;
+        match native.work {
+            // SAFETY: the memory is registered, and local memory is vouched for by the caller of `perform` until it is told.
+            Work::Put(local) => unsafe { at.copy_from(local.base, bytes as usize) },
+            // SAFETY: the same.
+            Work::Get(local) => unsafe { local.base.copy_from(at, bytes as usize) },
+            Work::Atomic(atomic, flags) => {
+                assert!(self.attributes.one_sided.does(atomic, flags) && at as u64 % bytes == 0);
+                // SAFETY: the same; it is aligned.
+                return Ok(unsafe { crate::btl::atomics::apply(at, atomic, flags) });
+            }
+        }
+        Ok(0)
     }
 }
 
@@ -107,6 +173,7 @@ impl Rail for Scripted {
     fn del_peer(&mut self, endpoint: Endpoint) {
         self.held.retain(|held| held.0 != endpoint);
         self.coming.clear();
+        self.performing.retain(|performing| performing.0 != endpoint);
         self.inner.del_peer(endpoint);
     }
 
@@ -176,6 +243,38 @@ impl Rail for Scripted {
         true
     }
 
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        let mut memory = self.memory.borrow_mut();
+        let slot = memory.len() as u64;
+        memory.push(Some((base as usize, len as u64, access)));
+        let mut key = [0; KEY];
+        key[..8].copy_from_slice(&slot.to_le_bytes());
+        Ok((Region(slot), Key(key)))
+    }
+
+    fn deregister(&mut self, region: Region) {
+        self.memory.borrow_mut()[region.0 as usize].take().expect("it is registered");
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        let answer = self.script.borrow_mut().device.pop_front().unwrap_or(Device::Late);
+        match answer {
+            Device::Busy => return Err(NativeError::Busy),
+            Device::NotAvailable => return Err(NativeError::NotAvailable),
+            Device::Now | Device::Late => self.script.borrow_mut().performed.push(*native),
+        }
+        if let (Work::Put(local), can) | (Work::Get(local), can) = (native.work, self.attributes.one_sided) {
+            let reach = if matches!(native.work, Work::Put(_)) { can.put } else { can.get };
+            assert!(reach.takes(native.offset, local.base as u64, local.len) && local.len != 0);
+            assert!(local.len < reach.local_registration || local.region.is_some());
+        }
+        if answer == Device::Now {
+            return self.reach(native).map(Some);
+        }
+        self.performing.push_back((on, *native, cookie));
+        Ok(None)
+    }
+
     fn drained(&self, _: Endpoint) -> bool {
         self.script.borrow().drained
     }
@@ -185,6 +284,7 @@ impl Rail for Scripted {
             if let Event::Lost(..) = event {
                 self.held.clear();
                 self.coming.clear();
+                self.performing.clear();
             }
             return Some(event);
         }
@@ -194,6 +294,11 @@ impl Rail for Scripted {
             && unsafe { self.inner.send(*to, *shape, header, *body, *cookie) }.is_ok()
         {
             return self.held.pop_front().map(|held| Event::Sent(held.4));
+        }
+        if !self.script.borrow().device_is_late
+            && let Some((_, native, cookie)) = self.performing.pop_front()
+        {
+            return Some(Event::Performed(cookie, self.reach(&native)));
         }
         if !self.script.borrow().slow_delivery
             && let Some((frame, skip, sink, cookie)) = self.coming.pop_front()
@@ -236,6 +341,6 @@ impl Rail for Scripted {
     }
 
     fn arm(&mut self) -> bool {
-        self.held.is_empty() && self.coming.is_empty() && self.inner.arm()
+        self.held.is_empty() && self.coming.is_empty() && self.performing.is_empty() && self.inner.arm()
     }
 }

@@ -11,6 +11,7 @@ use towline_core::btl::module::{
     Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome, Performance, Performed,
     Terms,
 };
+use towline_core::btl::native::{NativeError, OneSided};
 use towline_core::btl::rma::{Access, Atomic, AtomicFlags, AtomicOp, Registration, RemoteMemory};
 use towline_core::btl::{Rail, Unreachable};
 use towline_core::convertor::Span;
@@ -156,6 +157,7 @@ fn access<R: Rail>(btl: &mut Btl<'_, R>) {
     let Some(remote) = btl.remote_memory(any(registration)) else { return };
     let Some(remote) = RemoteMemory::from_bytes(&any(remote.to_bytes())) else { return };
     keep((remote.len(), remote.is_empty(), remote.base()));
+    say_and(any(NativeError::Busy).blame(), any(NativeError::Busy));
     while any(true) {
         let terms = Terms { registration: any(None), callback: Some(&CALLER as _), context: any([0; 2]) };
         let begun = match any(0) {
@@ -168,6 +170,8 @@ fn access<R: Rail>(btl: &mut Btl<'_, R>) {
                 let atomic = any(Atomic::Op(op, any(0)));
                 let flags = AtomicFlags::from_bits_retain(any(0));
                 keep((op.takes(flags), atomic.takes(flags), atomic.of_word(any(0), flags), flags.word_bytes()));
+                let can = any(OneSided::NONE);
+                keep((atomic.support(), can.does(atomic, flags), can.any(), can.put.takes(any(0), any(0), any(0))));
                 btl.atomic(any(to), atomic, flags, &remote, any(0), terms)
             }
             3 => {

@@ -4,7 +4,7 @@ use super::*;
 use crate::btl::Capabilities;
 use crate::btl::rma::{
     Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Failure, Finished, Operation,
-    Registration, RemoteMemory, Transfer, Ways,
+    Registration, RemoteMemory, Transfer, Ways, device_owns,
 };
 use crate::error::Blame;
 
@@ -123,12 +123,23 @@ impl<'m, R: Rail> Btl<'m, R> {
             | Capabilities::RDMA_REMOTE_COMPLETION
             | Capabilities::HETEROGENEOUS_RDMA;
         let own = self.rail.attributes().capabilities;
-        if self.notes.is_empty() { own } else { own | emulated }
+        // What the rail does itself is not emulated.
+        let needless = [
+            (Capabilities::PUT, Capabilities::PUT_AM),
+            (Capabilities::GET, Capabilities::GET_AM),
+            (Capabilities::ATOMIC_FOPS, Capabilities::ATOMIC_AM_FOP),
+        ];
+        let added =
+            needless.iter().filter(|(native, _)| own.contains(*native)).fold(emulated, |all, (_, am)| all - *am);
+        if self.notes.is_empty() { own } else { own | added }
     }
 
     /// The atomics that work.
-    pub const fn atomics(&self) -> AtomicSupport {
-        if self.notes.is_empty() { AtomicSupport::empty() } else { EMULATED }
+    pub fn atomics(&self) -> AtomicSupport {
+        if self.notes.is_empty() {
+            return AtomicSupport::empty();
+        }
+        if device_owns(self.rail.attributes().one_sided.atomics) { EMULATED - AtomicSupport::GLOB } else { EMULATED }
     }
 
     /// Registers memory: for an endpoint alone, or for any. The handle for peers is [`remote_memory`](Self::remote_memory).
@@ -153,7 +164,7 @@ impl<'m, R: Rail> Btl<'m, R> {
             }
             None => None,
         };
-        self.rma.register(Span::contiguous(base, len), access, only).ok_or(RegisterMemoryError::Full)
+        self.rma.register(&mut self.rail, Span::contiguous(base, len), access, only).ok_or(RegisterMemoryError::Full)
     }
 
     /// Takes a registration back: from now on what peers ask of the memory is denied.
@@ -161,7 +172,7 @@ impl<'m, R: Rail> Btl<'m, R> {
     /// # Errors
     /// [`DeregisterError`].
     pub fn deregister_mem(&mut self, registration: Registration) -> Result<(), DeregisterError> {
-        self.rma.deregister(registration)
+        self.rma.deregister(&mut self.rail, registration)
     }
 
     /// What peers need to access registered memory; `None` if it was deregistered.

@@ -1,14 +1,16 @@
 //! One-sided operations over a rail that only sends, whose answers the test chooses.
 
-use super::tests::{Mesh, Module, leak, mesh};
+use super::tests::{Mesh, Module, leak, mesh, mesh_of};
 use super::*;
 use crate::btl::active::RegisterError;
-use crate::btl::rail::Event;
+use crate::btl::atomics::AtomicSupport;
+use crate::btl::native::{self, OneSided};
+use crate::btl::rail::{Cookie, Event};
 use crate::btl::rma::{
     Access, Atomic, AtomicFlags, AtomicOp, BeginError, Denied, DeregisterError, Failure, HANDLE_BYTES, Registration,
     RemoteMemory,
 };
-use crate::btl::testing::Answer;
+use crate::btl::testing::{Answer, Device};
 use crate::btl::{Capabilities, Lost};
 use proptest::prelude::*;
 use std::{cell::RefCell, collections::HashSet, string::ToString, vec, vec::Vec};
@@ -98,6 +100,23 @@ fn atomic(
     told.only()
 }
 
+/// What rails may do themselves: nothing; what a network's device has; all that there is, in agreement with the processor.
+const DEVICES: [OneSided; 3] = [
+    OneSided::NONE,
+    OneSided {
+        put: native::Reach { limit: 100, alignment: 4, local_registration: 64 },
+        get: native::Reach { limit: 64, alignment: 1, local_registration: u64::MAX },
+        atomics: AtomicSupport::ADD.union(AtomicSupport::CSWAP),
+    },
+    OneSided { put: native::Reach::ANY, get: native::Reach::ANY, atomics: AtomicSupport::all() },
+];
+
+/// One of them, and what it does with its operations.
+fn device() -> impl Strategy<Value = (usize, Vec<Device>)> {
+    let answer = prop_oneof![Just(Device::Now), Just(Device::Late), Just(Device::Busy), Just(Device::NotAvailable)];
+    (0..DEVICES.len(), proptest::collection::vec(answer, 0..20))
+}
+
 fn small(window: u16) -> Config {
     Config { rma: rma::Config { regions: 3, operations: 4, window }, ..Config::default() }
 }
@@ -112,8 +131,10 @@ proptest! {
         transfers in proptest::collection::vec((0usize..700, 0usize..100, any::<bool>()), 1..4),
         answers in proptest::collection::vec(prop_oneof![Just(Answer::Busy), Just(Answer::Pass), Just(Answer::InPlace)], 0..40),
         slow in any::<bool>(),
+        (which, device) in device(),
     ) {
-        let mut mesh = mesh(2, small(window));
+        let mut mesh = mesh_of(2, small(window), DEVICES[which]);
+        mesh.scripts[0].borrow_mut().device.extend(device);
         let told = Told::new();
         let here = memory(1000);
         let (_, remote) = register(&mut mesh.modules[1], here, Access::ANY);
@@ -152,8 +173,10 @@ proptest! {
         which in 0usize..10, bits_32 in any::<bool>(), float in any::<bool>(),
         word in prop_oneof![any::<u64>(), Just(0), Just(u64::MAX), Just(f64::NAN.to_bits()), Just((-0.0f64).to_bits()), Just(u64::from((-0.0f32).to_bits()))],
         operand in prop_oneof![any::<u64>(), Just(0), Just(1), Just(f64::NAN.to_bits()), Just(u64::from(f32::NAN.to_bits()))],
+        (device, answers) in device(),
     ) {
-        let mut mesh = mesh(2, small(2));
+        let mut mesh = mesh_of(2, small(2), DEVICES[device]);
+        mesh.scripts[0].borrow_mut().device.extend(answers.iter().filter(|answer| **answer != Device::NotAvailable));
         let told = Told::new();
         let here = memory(24);
         let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_ATOMIC);
@@ -613,8 +636,9 @@ proptest! {
     fn b20_atomics_of_several_initiators_are_linearizable(
         script in proptest::collection::vec((0usize..3, 0u8..4, 0u64..3, 0usize..4), 1..14),
         busy in proptest::collection::vec(any::<bool>(), 0..30),
+        device in 0..DEVICES.len(),
     ) {
-        let mut mesh = mesh(4, small(1));
+        let mut mesh = mesh_of(4, small(1), DEVICES[device]);
         let here = memory(8);
         let (_, remote) = register(&mut mesh.modules[3], here, Access::REMOTE_ATOMIC);
         for script in &mesh.scripts {
@@ -732,4 +756,125 @@ fn b18_an_atomic_takes_a_registration_along() {
     mesh.drive();
     assert_eq!(told.only(), Ok(0));
     mesh.modules[0].deregister_mem(ours).unwrap();
+}
+
+/// A device that is told of a whole operation is given it as its limits want; what they forbid goes by frames.
+#[test]
+fn b52_b53_limits_alignments_and_thresholds_decide_which_way_it_goes() {
+    let mut mesh = mesh_of(2, small(2), DEVICES[1]);
+    let told = Told::new();
+    let (_, remote) = register(&mut mesh.modules[1], memory(400), Access::ANY);
+    let here = memory(400);
+    let (ours, _) = register(&mut mesh.modules[0], here, Access::ANY);
+    let mut pieces = |is_get, (from, len): (usize, usize), offset, registration| {
+        let local = Span::contiguous(here.0.wrapping_add(from), len);
+        let with = Terms { registration, ..terms(told) };
+        if is_get {
+            get(&mut mesh, [0, 1], local, &remote, offset, with);
+        } else {
+            put(&mut mesh, [0, 1], local, &remote, offset, with);
+        }
+        mesh.drive();
+        assert_eq!(told.only(), Ok(0));
+        let mut script = mesh.scripts[0].borrow_mut();
+        let performed: Vec<native::Native> = script.performed.drain(..).collect();
+        let len = |native: &native::Native| match native.work {
+            native::Work::Put(local) | native::Work::Get(local) => local.len,
+            native::Work::Atomic(..) => 0,
+        };
+        performed.iter().map(len).collect::<Vec<_>>()
+    };
+    assert_eq!(pieces(false, (0, 60), 4, None), [60]);
+    assert_eq!(pieces(false, (0, 64), 4, None), [], "it is not registered");
+    assert_eq!(pieces(false, (0, 64), 4, Some(ours)), [64]);
+    assert_eq!(pieces(false, (0, 240), 0, Some(ours)), [100, 100, 40]);
+    assert_eq!(pieces(false, (0, 242), 0, Some(ours)), [], "no multiple of 4");
+    assert_eq!(pieces(false, (1, 8), 0, None), []);
+    assert_eq!(pieces(false, (0, 8), 1, None), []);
+    assert_eq!(pieces(true, (1, 131), 3, None), [64, 64, 3]);
+}
+
+/// A window's atomics are all done by the device, or all by the target's processor.
+#[test]
+fn b20_b22_atomics_of_a_window_have_one_mechanism() {
+    let told = Told::new();
+    for (which, one_sided) in DEVICES.into_iter().enumerate() {
+        let mut mesh = mesh_of(2, small(2), one_sided);
+        let here = memory(24);
+        let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_ATOMIC);
+        for op in AtomicOp::ALL {
+            let flags = if op as u8 & 1 == 0 { AtomicFlags::BITS_32 } else { AtomicFlags::empty() };
+            atomic(&mut mesh, [0, 1], Atomic::Op(op, 3), flags, &remote, 8, told).unwrap();
+        }
+        assert_eq!(mesh.scripts[0].borrow().performed.is_empty(), which == 0);
+        let by_frames = mesh.modules[1].rma_counters().served;
+        assert_eq!(by_frames, if which == 0 { AtomicOp::ALL.len() as u64 } else { 0 });
+        assert_eq!(mesh.modules[0].atomics().contains(AtomicSupport::GLOB), which != 1);
+        // The other half of a word is left alone, whichever it is.
+        for half in [0usize, 1] {
+            // SAFETY: test memory of six halves; nothing is under way.
+            unsafe { here.0.cast::<[u32; 6]>().write([9, 9, 5, 5, 9, 9]) };
+            let min = Atomic::Op(AtomicOp::Min, 3);
+            let old = atomic(&mut mesh, [0, 1], min, AtomicFlags::BITS_32, &remote, 8 + 4 * half as u64, told);
+            let mut becomes = [9, 9, 5, 5, 9, 9];
+            becomes[2 + half] = 3;
+            // SAFETY: as above.
+            assert_eq!((old, unsafe { here.0.cast::<[u32; 6]>().read() }), (Ok(5), becomes));
+        }
+        // The target does none by frames where the device's are the only ones.
+        let mut frame = [0; 40];
+        (frame[0], frame[1], frame[32]) = (0x13, 1, 1);
+        frame[16..24].copy_from_slice(&remote.to_bytes()[8..16]);
+        forge(&mut mesh, 0, 1, &frame);
+        mesh.drive();
+        assert_eq!(mesh.modules[1].rma_counters().denied, u64::from(which == 1));
+    }
+    // A device cannot tell who asks, so memory for one peer is not for it.
+    let mut mesh = mesh_of(2, small(2), DEVICES[1]);
+    let only = mesh.to[1][0];
+    // SAFETY: test memory lives for ever.
+    let registration = unsafe { mesh.modules[1].register_mem(Some(only), memory(8).0, 8, Access::ANY) }.unwrap();
+    let remote = mesh.modules[1].remote_memory(registration).unwrap();
+    let add = Atomic::Op(AtomicOp::Add, 1);
+    assert_eq!(atomic(&mut mesh, [0, 1], add, AtomicFlags::empty(), &remote, 0, told), Ok(0));
+    assert!(mesh.scripts[0].borrow().performed.is_empty());
+}
+
+#[test]
+fn b18_b25_what_a_device_does_ends_too() {
+    let told = Told::new();
+    let mut mesh = mesh_of(2, small(2), DEVICES[2]);
+    let there = memory(64);
+    let (registration, remote) = register(&mut mesh.modules[1], there, Access::ANY);
+    let here = memory(64);
+    let (ours, _) = register(&mut mesh.modules[0], here, Access::ANY);
+    assert_eq!(mesh.modules[0].rail.regions(), 2);
+    let with = Terms { registration: Some(ours), ..terms(told) };
+    // Deregistered while it is under way: refused by the target's device.
+    mesh.scripts[0].borrow_mut().device_is_late = true;
+    put(&mut mesh, [0, 1], Span::contiguous(here.0, 64), &remote, 0, with);
+    let add = Atomic::Op(AtomicOp::Add, 1);
+    let to = mesh.to[0][1];
+    mesh.modules[0].atomic(to, add, AtomicFlags::empty(), &remote, 0, terms(told)).unwrap();
+    mesh.progress();
+    assert!(!mesh.modules[0].flush(Some(to)));
+    assert_eq!(mesh.modules[0].deregister_mem(ours), Err(DeregisterError::InUse));
+    mesh.modules[1].deregister_mem(registration).unwrap();
+    mesh.scripts[0].borrow_mut().device_is_late = false;
+    mesh.drive();
+    let refused = Err(Failure::Denied(Denied::NoRight));
+    assert_eq!(told.0.borrow_mut().drain(..).map(|it| it.status).collect::<Vec<_>>(), [refused, refused]);
+    // The peer is lost meanwhile: the end of it comes once, and too late is never.
+    let (_, remote) = register(&mut mesh.modules[1], there, Access::ANY);
+    mesh.scripts[0].borrow_mut().device_is_late = true;
+    mesh.modules[0].atomic(to, add, AtomicFlags::empty(), &remote, 0, terms(told)).unwrap();
+    let cookie = Cookie(mesh.modules[0].rma.only_operation().to_bits() | 1 << 31);
+    mesh.scripts[0].borrow_mut().events.push_back(Event::Lost(Peer(to.0.slot()), Lost::Broken));
+    mesh.progress();
+    assert_eq!(told.only(), Err(Failure::Lost));
+    mesh.scripts[0].borrow_mut().events.push_back(Event::Performed(cookie, Ok(7)));
+    mesh.drive();
+    assert_eq!((told.statuses(), mesh.modules[0].rma_counters().stale), (vec![], 1));
+    mesh.modules[0].deregister_mem(ours).unwrap();
+    assert_eq!(mesh.modules[0].rail.regions(), 1);
 }

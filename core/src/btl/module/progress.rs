@@ -209,7 +209,11 @@ impl<R: Rail> Btl<'_, R> {
                 self.lose(peer, reason);
                 0
             }
-            Event::Performed(..) | Event::Up(_) | Event::Silent(_) => 0,
+            Event::Performed(cookie, result) => {
+                self.rma.performed(cookie, result);
+                0
+            }
+            Event::Up(_) | Event::Silent(_) => 0,
             Event::Moved(_, frame) => {
                 self.counters.unregistered = self.counters.unregistered.wrapping_add(1);
                 if !frame.is_whole() {

@@ -6,6 +6,7 @@ use crate::btl::active::{Received, RegisterError};
 use crate::btl::descriptor::*;
 use crate::btl::endpoint::{EndpointId, Proc};
 use crate::btl::errors::*;
+use crate::btl::native::OneSided;
 use crate::btl::testing::{Answer, Script, Scripted, rails};
 use crate::btl::{Event, Frame, FrameId, HEAD, Lane, Lost, Peer, Rail, Unreachable, tags};
 use crate::convertor::{Layout, Span};
@@ -25,7 +26,13 @@ pub(super) struct Mesh {
 }
 
 pub(super) fn mesh(count: u32, config: Config) -> Mesh {
-    let rails = rails(count);
+    mesh_of(count, config, OneSided::NONE)
+}
+
+/// Over rails that do something themselves.
+pub(super) fn mesh_of(count: u32, config: Config, one_sided: OneSided) -> Mesh {
+    let mut rails = rails(count);
+    rails.iter_mut().for_each(|rail| rail.attributes.one_sided = one_sided);
     let cards: Vec<Vec<u8>> = rails.iter().map(|rail| rail.card().to_vec()).collect();
     let scripts = rails.iter().map(|rail| rail.script.clone()).collect();
     let mut modules: Vec<Module> = rails

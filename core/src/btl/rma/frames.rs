@@ -84,6 +84,8 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::btl::native::{KEY, Key, Region};
+    use crate::btl::rma::native::Registered;
     use crate::btl::rma::{Access, AtomicOp, HANDLE_BYTES, RemoteMemory};
     use crate::pool::Handle;
     use std::vec::Vec;
@@ -125,9 +127,16 @@ mod tests {
 
     #[test]
     fn b26_handles_have_the_golden_bytes_of_wire_md() {
-        let handle = RemoteMemory::new(Handle::from_bits(0x0000_0007_0000_0009), 0x1112_1314_1516_1718, 0x2a, 0x0102);
+        let handle = RemoteMemory::new(
+            Handle::from_bits(0x0000_0007_0000_0009),
+            0x1112_1314_1516_1718,
+            0x2a,
+            0x0102,
+            Some(Registered { region: Region(5), key: Some(Key([0xcc; KEY])), owns_atomics: true }),
+        );
         let mut golden = [0; HANDLE_BYTES];
-        (golden[0], golden[2], golden[3], golden[8], golden[12], golden[24]) = (1, 2, 1, 9, 7, 0x2a);
+        (golden[0], golden[1], golden[2], golden[3], golden[8], golden[12], golden[24]) = (2, 3, 2, 1, 9, 7, 0x2a);
+        golden[32..].fill(0xcc);
         golden[16..24].copy_from_slice(&[0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
         assert_eq!(handle.to_bytes(), golden);
         assert_eq!(RemoteMemory::from_bytes(&golden), Some(handle));

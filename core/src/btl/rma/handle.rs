@@ -3,13 +3,20 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::native::Registered;
+use crate::btl::native;
 use crate::pool::Handle;
 
 /// Bytes of a [`RemoteMemory`] (`btl_registration_handle_size`, CHECKLIST B26).
-pub const HANDLE_BYTES: usize = 32;
+pub const HANDLE_BYTES: usize = 56;
 
 /// Version of what is in these bytes.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// In the flags: there is a key.
+const KEY: u8 = 1;
+/// In the flags: atomics are the device's alone.
+const OWNS_ATOMICS: u8 = 2;
 
 /// Registered memory as others name it: bytes to be sent to them in whatever way. Made up of a slot and a generation, which
 /// the target checks together with rights and bounds: what was deregistered since is refused there (CHECKLIST B25). It is no
@@ -18,27 +25,31 @@ const VERSION: u8 = 1;
 #[repr(C)]
 pub struct RemoteMemory {
     version: u8,
-    reserved: u8,
+    flags: u8,
     window: U16,
-    reserved_too: U32,
+    reserved: U32,
     handle: U64,
     base: U64,
     len: U64,
+    key: native::Key,
 }
 
 const _: () =
     assert!(size_of::<RemoteMemory>() == HANDLE_BYTES && HANDLE_BYTES <= crate::btl::descriptor::REG_HANDLE_MAX);
 
 impl RemoteMemory {
-    pub(super) fn new(handle: Handle, base: u64, len: u64, window: u16) -> Self {
+    pub(super) fn new(handle: Handle, base: u64, len: u64, window: u16, native: Option<Registered>) -> Self {
+        let key = native.and_then(|native| native.key);
+        let owns_atomics = native.is_some_and(|native| native.owns_atomics);
         Self {
             version: VERSION,
-            reserved: 0,
+            flags: if key.is_some() { KEY } else { 0 } | if owns_atomics { OWNS_ATOMICS } else { 0 },
             window: window.into(),
-            reserved_too: 0.into(),
+            reserved: 0.into(),
             handle: handle.to_bits().into(),
             base: base.into(),
             len: len.into(),
+            key: key.unwrap_or(native::Key([0; native::KEY])),
         }
     }
 
@@ -71,6 +82,16 @@ impl RemoteMemory {
     /// Slot and generation.
     pub(super) const fn handle(&self) -> u64 {
         self.handle.get()
+    }
+
+    /// How the rail of its owner has named it, where that does things itself.
+    pub(super) fn key(&self) -> Option<native::Key> {
+        (self.flags & KEY != 0).then_some(self.key)
+    }
+
+    /// Whether atomics on it are the device's alone.
+    pub(super) const fn owns_atomics(&self) -> bool {
+        self.flags & OWNS_ATOMICS != 0
     }
 
     /// How many operations of one peer its owner keeps in mind.

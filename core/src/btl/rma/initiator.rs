@@ -6,8 +6,9 @@ use super::errors::{BeginError, Denied, Failure};
 use super::frames::{ANSWER, Answer, DATA, GET, PUT, REQUEST, Request};
 use super::handle::RemoteMemory;
 use super::registry::Registration;
-use super::{Access, Atomic, AtomicFlags, COOKIE, Queue, Rma, Ways, deliver, release};
+use super::{Access, Atomic, AtomicFlags, COOKIE, Queue, Rma, Ways, deliver, native, release};
 use crate::arena::{Arena, OutOfMemory};
+use crate::btl::native::{Key, Region};
 use crate::btl::rail::{Cookie, Delivery, Frame, Lane, Peer, Rail, SendError, Sent, Shape};
 use crate::btl::tags;
 use crate::convertor::Span;
@@ -41,16 +42,28 @@ pub struct Finished {
 
 #[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
 #[repr(u8)]
-enum Kind {
+pub(super) enum Kind {
     Put,
     Get,
     Atomic,
 }
 
+/// How an operation is done.
+#[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
+#[repr(u8)]
+pub(super) enum By {
+    /// Requests, which the target does.
+    Frames,
+    /// The rail does it.
+    Device,
+    /// The rail's compare and swap, until it swaps.
+    Swaps,
+}
+
 /// What is known of an operation's end.
 #[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
 #[repr(u8)]
-enum Fate {
+pub(super) enum Fate {
     Open,
     Lost,
     Removed,
@@ -58,56 +71,68 @@ enum Fate {
 }
 
 #[derive(Clone, Copy, FromZeros, Debug)]
-struct State {
-    kind: Kind,
-    fate: Fate,
+pub(super) struct State {
+    pub kind: Kind,
+    pub by: By,
+    pub fate: Fate,
     /// Why the target has denied it, as that says.
-    denied: u8,
+    pub denied: u8,
     /// It is in the queue of those with requests to be sent.
     is_asking: bool,
     /// It is in the queue of those whose end is to be told.
     is_over: bool,
     /// The values of [`AtomicFlags`].
-    flags: u8,
+    pub flags: u8,
+    /// `region` is one.
+    pub has_region: bool,
     /// Unanswered requests that the target keeps in mind.
     window: u16,
-    peer: u32,
+    pub peer: u32,
     /// Requests without an answer.
     unanswered: u32,
     /// Frames of it that a rail has in hand: read in place, or coming in.
     in_rail: u32,
-    local: Span,
+    /// Pieces of it that the rail is doing.
+    pub in_device: u32,
+    pub local: Span,
     /// The local registration, which is not deregistered meanwhile; 0: none.
     registration: u64,
     /// The target's name for the memory.
     remote: u64,
-    offset: u64,
+    pub offset: u64,
     /// Bytes that requests were sent for, and bytes that are done; an atomic is [`ATOMIC_LEN`].
-    asked: u64,
-    done: u64,
+    pub asked: u64,
+    pub done: u64,
     /// Of an atomic: its parts, and the word that was there.
-    which: u8,
-    operand: u64,
-    compare: [u8; 8],
-    value: u64,
+    pub which: u8,
+    pub operand: u64,
+    pub compare: [u8; 8],
+    pub value: u64,
+    /// Of what the rail does: its name for local memory, the target's rail's for the other, and bytes that it takes at once.
+    pub region: Region,
+    pub key: Key,
+    pub piece: u64,
+    /// What the word of 64 bits is taken for, and where in it the word begins.
+    pub guess: u64,
+    pub within: u64,
 }
 
 /// An atomic is one request: what counts is that it is done.
-const ATOMIC_LEN: u64 = 1;
+pub(super) const ATOMIC_LEN: u64 = 1;
 
 impl State {
     fn len(&self) -> u64 {
         if self.kind == Kind::Atomic { ATOMIC_LEN } else { self.local.len() }
     }
 
-    fn is_all_asked(&self) -> bool {
+    pub fn is_all_asked(&self) -> bool {
         self.fate != Fate::Open || self.asked >= self.len()
     }
 
     /// Nothing more happens to it, no rail has its memory, and no queue has it.
     fn has_ended(&self) -> bool {
         let is_decided = self.fate != Fate::Open || self.done >= self.len();
-        is_decided && self.unanswered == 0 && self.in_rail == 0 && !self.is_asking
+        is_decided && self.unanswered == 0 && self.in_rail == 0 && self.in_device == 0 && !self.is_asking
     }
 
     /// Whether an answer makes sense: the last one of several may overtake the others.
@@ -127,11 +152,11 @@ impl State {
 
 #[derive(Debug)]
 pub(super) struct Operations<'m> {
-    slots: Pool<'m, State>,
+    pub slots: Pool<'m, State>,
     /// Those with requests that wait for room or for answers to others.
     asking: Queue<'m>,
     /// One of those waits for room, or was not tried yet; the others wait for answers.
-    wants_room: bool,
+    pub wants_room: bool,
     /// Those whose end is to be told.
     over: Queue<'m>,
 }
@@ -163,7 +188,8 @@ impl<'m> Operations<'m> {
 impl Rma<'_> {
     #[cfg(test)]
     pub fn only_operation(&self) -> Handle {
-        self.operations.slots.handle(0).expect("the first slot is in use")
+        let Operations { slots, .. } = &self.operations;
+        (0..slots.touched()).find_map(|slot| slots.handle(slot)).expect("a slot is in use")
     }
 
     /// Begins an operation on `remote` memory of `to`, from `offset` on. With a `registration`, local memory is checked
@@ -209,6 +235,12 @@ impl Rma<'_> {
             return Err(BeginError::OutOfBounds);
         }
         self.check_local(registration, &state)?;
+        let native = registration.and_then(|registration| self.registry.get(registration.0)?.native());
+        (state.region, state.has_region) = native.map_or((Region(0), false), |native| (native.region, true));
+        state.within = remote.base().wrapping_add(offset) & 7;
+        if let Some((rail, _)) = ways.way(to) {
+            state.choose(&rail.attributes().one_sided, remote)?;
+        }
         let account = self.accounts.get_mut(to.0 as usize).ok_or(BeginError::Unreachable)?;
         let (handle, place) = self.operations.slots.take_used().ok_or(BeginError::Full)?;
         *place = state;
@@ -289,8 +321,11 @@ impl Rma<'_> {
         let Some(handle) = self.operations.slots.handle(slot) else { return };
         let Some(state) = self.operations.slots.at_mut(slot) else { return };
         let Some(account) = self.accounts.get_mut(state.peer as usize) else { return };
-        while !state.is_all_asked() && account.unanswered < u32::from(state.window) {
-            match send(state, handle, ways) {
+        while !state.is_all_asked() && (state.by != By::Frames || account.unanswered < u32::from(state.window)) {
+            let by = state.by;
+            let begun = if by == By::Frames { send(state, handle, ways) } else { native::perform(state, handle, ways) };
+            match begun {
+                Ok(()) if by != By::Frames => {}
                 Ok(()) => {
                     account.unanswered = account.unanswered.saturating_add(1);
                     state.unanswered = state.unanswered.saturating_add(1);
@@ -309,7 +344,7 @@ impl Rma<'_> {
         }
     }
 
-    fn queue(&mut self, slot: u32) {
+    pub(super) fn queue(&mut self, slot: u32) {
         if let Some(state) = self.operations.slots.at_mut(slot)
             && !state.is_asking
         {
@@ -319,7 +354,7 @@ impl Rma<'_> {
     }
 
     /// Puts an operation in the queue of those to be told, if it has come to its end.
-    fn settle(&mut self, slot: u32) {
+    pub(super) fn settle(&mut self, slot: u32) {
         if let Some(state) = self.operations.slots.at_mut(slot)
             && state.has_ended()
             && !state.is_over
@@ -379,7 +414,7 @@ impl Rma<'_> {
             let Some(state) = self.operations.slots.at_mut(slot).filter(|state| state.peer == peer.0) else { continue };
             if !state.is_over {
                 state.fate = if failure == Failure::Removed { Fate::Removed } else { Fate::Lost };
-                (state.unanswered, state.in_rail, state.is_asking) = (0, 0, false);
+                (state.unanswered, state.in_rail, state.in_device, state.is_asking) = (0, 0, 0, false);
                 self.settle(slot);
             }
         }

@@ -14,6 +14,11 @@
 //! Answers that find no room on the rail wait in their slots, and requests that find none wait with their operation: whatever
 //! is full, frames are taken in, so nobody waits for one who waits for them.
 //!
+//! # Rails that do it themselves
+//! Where a rail has operations of its own ([`native`](super::native)), memory is registered with it, too, and whatever it can do
+//! goes that way; the rest is emulated. A window's atomics have one mechanism: the device's where these do not agree with the
+//! processor's, and then all of them, so that none is a wrong answer; what the device lacks is done by its compare and swap.
+//!
 //! Nothing is trusted: slot, generation, rights and bounds are checked by the target for each request, and an initiator takes
 //! no byte beyond what it asked for.
 //!
@@ -55,6 +60,7 @@ mod errors;
 mod frames;
 mod handle;
 mod initiator;
+mod native;
 mod registry;
 mod target;
 
@@ -65,6 +71,7 @@ use self::frames::{ANSWER, DATA, DONE, REQUEST};
 pub use self::handle::{HANDLE_BYTES, RemoteMemory};
 use self::initiator::Operations;
 pub use self::initiator::{Finished, Operation, Transfer};
+pub(super) use self::native::device_owns;
 use self::registry::Registry;
 pub use self::registry::{DeregisterError, Registration};
 use self::target::Answers;
@@ -185,20 +192,35 @@ impl<'m> Rma<'m> {
     }
 
     /// Registers memory, for `only` that peer or for all. `None`: no slot is free.
-    pub fn register(&mut self, memory: Span, access: Access, only: Option<Peer>) -> Option<Registration> {
-        self.registry.register(memory, access, only).map(Registration)
+    /// With the rail that peers use it by, too, where it does something itself.
+    pub fn register<R: Rail>(
+        &mut self,
+        rail: &mut R,
+        memory: Span,
+        access: Access,
+        only: Option<Peer>,
+    ) -> Option<Registration> {
+        let handle = self.registry.register(memory, access, only)?;
+        if let Some(native) = native::register(rail, &memory, access, only) {
+            self.registry.keep(handle, native);
+        }
+        Some(Registration(handle))
     }
 
-    pub fn deregister(&mut self, registration: Registration) -> Result<(), DeregisterError> {
+    pub fn deregister<R: Rail>(&mut self, rail: &mut R, registration: Registration) -> Result<(), DeregisterError> {
         self.deny_what_waits(registration.0);
-        self.registry.deregister(registration.0)
+        if let Some(native) = self.registry.deregister(registration.0)? {
+            rail.deregister(native.region);
+        }
+        Ok(())
     }
 
     /// The handle for peers.
     pub fn remote(&self, registration: Registration) -> Option<RemoteMemory> {
-        let memory = self.registry.get(registration.0)?.memory;
+        let region = self.registry.get(registration.0)?;
+        let memory = region.memory;
         let base = memory.as_contiguous().map_or(0, |(base, _)| base as usize as u64);
-        Some(RemoteMemory::new(registration.0, base, memory.len(), self.window))
+        Some(RemoteMemory::new(registration.0, base, memory.len(), self.window, region.native()))
     }
 
     /// Whether a completion of the rail is one of these.

@@ -5,8 +5,10 @@ use core::fmt;
 use zerocopy::FromZeros;
 
 use super::errors::Denied;
+use super::native::Registered;
 use crate::arena::{Arena, OutOfMemory};
 use crate::btl::access::Access;
+use crate::btl::native as rail;
 use crate::btl::rail::Peer;
 use crate::convertor::Span;
 use crate::error::Blame;
@@ -28,6 +30,30 @@ pub(super) struct Region {
     pub only: u32,
     /// Operations that are at it.
     pub uses: u32,
+    /// A rail has it, too: [`HAS_REGION`] and the like.
+    with_rail: u32,
+    region: rail::Region,
+    key: rail::Key,
+}
+
+const HAS_REGION: u32 = 1;
+const HAS_KEY: u32 = 2;
+const OWNS_ATOMICS: u32 = 4;
+
+impl Region {
+    /// How a rail has it.
+    pub const fn native(&self) -> Option<Registered> {
+        if self.with_rail & HAS_REGION == 0 {
+            return None;
+        }
+        let key = if self.with_rail & HAS_KEY == 0 { None } else { Some(self.key) };
+        Some(Registered { region: self.region, key, owns_atomics: self.owns_atomics() })
+    }
+
+    /// Whether atomics on it are a device's alone.
+    pub const fn owns_atomics(&self) -> bool {
+        self.with_rail & OWNS_ATOMICS != 0
+    }
 }
 
 #[derive(Debug)]
@@ -46,20 +72,37 @@ impl<'m> Registry<'m> {
 
     pub fn register(&mut self, memory: Span, access: Access, only: Option<Peer>) -> Option<Handle> {
         let only = only.map_or(0, |peer| peer.0.wrapping_add(1));
-        self.regions.take(Region { memory, access: access.bits(), only, uses: 0 }).ok()
+        self.regions.take(Region { memory, access: access.bits(), only, ..Region::new_zeroed() }).ok()
     }
 
-    pub fn deregister(&mut self, handle: Handle) -> Result<(), DeregisterError> {
+    /// A rail has it, too.
+    pub fn keep(&mut self, handle: Handle, native: Registered) {
+        if let Some(region) = self.regions.get_mut(handle) {
+            let of_key = if native.key.is_some() { HAS_KEY } else { 0 };
+            let of_atomics = if native.owns_atomics { OWNS_ATOMICS } else { 0 };
+            (region.region, region.with_rail) = (native.region, HAS_REGION | of_key | of_atomics);
+            region.key = native.key.unwrap_or(region.key);
+        }
+    }
+
+    /// Tells how a rail has it, to be taken back there.
+    pub fn deregister(&mut self, handle: Handle) -> Result<Option<Registered>, DeregisterError> {
         let region = self.regions.get(handle).ok_or(DeregisterError::Stale)?;
         if region.uses != 0 {
             return Err(DeregisterError::InUse);
         }
+        let native = region.native();
         self.regions.free(handle);
-        Ok(())
+        Ok(native)
     }
 
     pub fn get(&self, handle: Handle) -> Option<&Region> {
         self.regions.get(handle)
+    }
+
+    /// Whether atomics on a region are a device's alone.
+    pub fn owns_atomics(&self, memory: u64) -> bool {
+        self.regions.get(Handle::from_bits(memory)).is_some_and(Region::owns_atomics)
     }
 
     /// The part of a region that a peer asks for, if it may have it.

@@ -157,7 +157,7 @@ impl Rma<'_> {
         let bytes = flags.word_bytes();
         let word = self.allowed(from, request, Access::REMOTE_ATOMIC, bytes)?;
         let (at, _) = word.as_contiguous().ok_or(Denied::NotAvailable)?;
-        if at.addr() as u64 & (bytes - 1) != 0 {
+        if at.addr() as u64 & (bytes - 1) != 0 || self.registry.owns_atomics(request.memory.get()) {
             return Err(Denied::NotAvailable);
         }
         // SAFETY: who registered the memory vouches for it and lets peers use atomics on it; the word lies within it, and is
