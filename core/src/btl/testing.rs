@@ -148,7 +148,7 @@ impl Scripted {
             // SAFETY: the same.
             Work::Get(local) => unsafe { local.base.copy_from(at, bytes as usize) },
             Work::Atomic(atomic, flags) => {
-                assert!(self.attributes.one_sided.does(atomic, flags) && at as u64 % bytes == 0);
+                assert!(self.attributes.one_sided.does(atomic, flags) && (at as u64).is_multiple_of(bytes));
                 // SAFETY: the same; it is aligned.
                 return Ok(unsafe { crate::btl::atomics::apply(at, atomic, flags) });
             }
