@@ -179,10 +179,14 @@ impl<R: Rails> Pml<'_, R> {
         }
         warn!("peer {}: rail {} is down: {}", peer.0, rail, why as u8);
         self.counters.links_down = self.counters.links_down.wrapping_add(1);
+        let link = self.row(peer.0).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint));
+        let orphan = link.and_then(|link| self.rails.rail(rail)?.orphan(link));
         self.set_aside(peer.0, rail, DOWN, true);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set(ORPHANED);
-            state.signs.set(HEARD); // what it was told by this link it may not have heard
+            if orphan.is_some() {
+                state.signs.set(HEARD); // what it was told by this link it may not have heard
+            }
         }
         self.orphans = true;
     }

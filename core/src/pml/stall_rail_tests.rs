@@ -53,6 +53,33 @@ fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
     }
 }
 
+/// A link by which nothing was on its way goes down, late: what was asked was asked by others.
+#[test]
+fn p7_p14_a_link_that_goes_down_with_nothing_on_it_begins_no_patience_anew() {
+    for used in [false, true] {
+        let mut pair = Pair::<Cables>::new(WIDE, 3, None);
+        assert_eq!(pair.send(0, 9, Mode::Standard, b"we have met"), Sending::Complete);
+        if !used {
+            pair.engines[0].rails_mut().0[2].window = 0; // its connection is never made
+        }
+        pair.engines[0].set_stall_timeout(Duration::from_nanos(TIMEOUT));
+        wait_for(&mut pair.engines[0], 1);
+        let mut lost = None;
+        for now in (1..4 * TIMEOUT).step_by(TIMEOUT as usize / 16) {
+            if now > TIMEOUT - TIMEOUT / 8 && pair.engines[0].counters().links_down == 0 {
+                pair.cut(2, Cut::CLEAN);
+            }
+            for _ in 0..1200 {
+                pair.engines[0].progress(at(now)); // the other one stands still
+            }
+            lost = lost.or(pair.engines[0].is_lost(Peer(1)).then_some(now));
+        }
+        let lost = lost.expect("given up");
+        let bound = if used { 2 * TIMEOUT..5 * TIMEOUT / 2 } else { TIMEOUT..3 * TIMEOUT / 2 };
+        assert!(bound.contains(&lost), "used {used}: {lost}");
+    }
+}
+
 /// Nothing was ever asked of it.
 #[test]
 fn p7_a_peer_that_is_not_connected_yet_is_not_given_up() {
