@@ -4,7 +4,7 @@ use super::engine::{Pml, Rails};
 use super::peer::{ASKED, ASKING, CREDIT_DUE, HOLDING, ORPHANED, PROBE, PeerState, REJECT_DUE, Standing};
 use super::receive::ENVELOPE_COOKIE;
 use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request, State};
-use super::stall::{HEARD, TO_ANSWER};
+use super::stall::{HEARD, TO_ANSWER, TO_ASK};
 use super::unexpected::{Stage, Unexpected};
 use super::{Counters, Failure, Status};
 use crate::btl::{Cookie, Event, Frame, Lost, Peer, Rail};
@@ -282,7 +282,7 @@ impl<R: Rails> Pml<'_, R> {
             let may_ask = peer.has(HOLDING) && !peer.has(ASKING);
             peer.has(CREDIT_DUE | ORPHANED)
                 || peer.may_reject()
-                || peer.signs.has(TO_ANSWER)
+                || peer.signs.has(TO_ANSWER | TO_ASK)
                 || (peer.has(ASKED) && peer.answering == 0)
                 || (may_ask && !peer.has(REJECT_DUE) && peer.cursor < last)
                 || peer.is_held_up()

@@ -130,6 +130,28 @@ fn p7_a_peer_that_answers_is_not_given_up_though_there_is_no_room_at_any_look() 
     assert!(looks >= 36, "{looks}");
 }
 
+/// The same of a caller that sleeps when it may: a question for which there was no room is not left until the next look.
+#[test]
+fn p7_a_peer_that_answers_is_not_given_up_by_a_caller_that_sleeps_between_looks() {
+    let rails = rails(2);
+    let script = rails[0].script.clone();
+    let mut engines = engines(rails);
+    // SAFETY: the memory is static.
+    let sent = unsafe { engines[0].isend(Peer(1), 1, 9, Mode::Standard, Span::of(b"we have met")) };
+    assert!(sent.is_ok());
+    wait_for(&mut engines[0], 1);
+    let (mut now, mut naps) = (1, 0);
+    while now < 10 * TIMEOUT {
+        script.borrow_mut().always = engines[0].poll_at().is_some_and(|due| due <= at(now)).then_some(Answer::Busy);
+        while engines[0].progress(at(now)) + engines[1].progress(at(now)) != 0 {}
+        assert!(!engines[0].is_lost(Peer(1)), "at {now}");
+        let nap = now + TIMEOUT / 64;
+        now = if engines[0].arm() { engines[0].poll_at().unwrap().as_nanos() } else { nap };
+        naps += u32::from(now == nap);
+    }
+    assert!((36..80).contains(&naps), "{naps} naps at 40 looks");
+}
+
 /// A rail with the ways of others.
 struct Odd {
     rail: loopback::Rail<'static>,

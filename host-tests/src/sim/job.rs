@@ -318,6 +318,7 @@ impl<'m> Job<'m> {
         let other = &mut self.nodes[peer as usize].engine;
         let cards: Vec<Vec<u8>> = other.pml().rails().0.iter().map(|rail| rail.card().to_vec()).collect();
         let params = other.params();
+        self.nodes[node as usize].met.insert(peer);
         let engine = &mut self.nodes[node as usize].engine;
         let peer = Peer(peer);
         let added = engine.add_peer(peer, &params, |rail, way| way.add_peer(peer, &cards[rail]));

@@ -176,7 +176,13 @@ impl Job<'_> {
         for other in 0..self.nodes.len() as u32 {
             let apart = self.apart.contains(&(me.min(other), me.max(other)));
             if apart {
-                self.nodes[me as usize].engine.pml().lose_peer(Peer(other), Lost::Broken); // nothing leads to it
+                // Nothing leads to it. Who came back while this one was away has never met it, and would wait for it for ever: no
+                // engine gives up a peer that it does not know.
+                self.nodes[me as usize].engine.pml().lose_peer(Peer(other), Lost::Broken);
+                let there = &mut self.nodes[other as usize];
+                if there.alive && !there.met.contains(&me) {
+                    there.engine.pml().lose_peer(Peer(me), Lost::Broken);
+                }
             }
             if self.nodes[other as usize].alive && !apart {
                 self.meet(me, other)?;

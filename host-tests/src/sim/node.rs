@@ -1,5 +1,6 @@
 //! One node of a job: its engine, its program, and what it has under way.
 
+use std::collections::BTreeSet;
 use std::ptr::NonNull;
 
 use towline_core::arena::Arena;
@@ -72,6 +73,8 @@ pub(super) struct Node<'m> {
     pub born: u64,
     /// When it comes back.
     pub back_at: Option<u64>,
+    /// Those that it was told of in this life.
+    pub met: BTreeSet<u32>,
 }
 
 impl<'m> Node<'m> {
@@ -114,6 +117,7 @@ impl<'m> Node<'m> {
             alive: true,
             born: 0,
             back_at: None,
+            met: BTreeSet::new(),
         };
         for comm in 0..plan.permanent {
             node.join(comm, plan)?;
