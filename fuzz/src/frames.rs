@@ -32,6 +32,7 @@ const CONFIG: Config = Config {
     probes: 1,
     seed: 7,
     first_sequence: u32::MAX as u64 - 5,
+    rma: towline_core::btl::rma::Config::OFF,
 };
 /// Sends under way between the engines, so that requests are left for receives.
 const MOST_SENDS: usize = 4;

@@ -14,6 +14,7 @@ use super::request::{List, State};
 use super::stall::Stall;
 use super::unexpected::Unexpected;
 use crate::arena::Arena;
+use crate::btl::rma::{self, Rma};
 use crate::btl::{Attributes, Capabilities, Peer, Rail, Unreachable};
 use crate::pool::Pool;
 use crate::ptl::Cache;
@@ -101,6 +102,8 @@ pub struct Config {
     pub seed: u64,
     /// Number of the first message to each peer. Peers learn it from [`Pml::params`]; tests start near the wrap.
     pub first_sequence: u64,
+    /// One-sided operations.
+    pub rma: rma::Config,
 }
 
 impl Config {
@@ -114,6 +117,7 @@ impl Config {
         probes: 1,
         seed: 0,
         first_sequence: 0,
+        rma: rma::Config::OFF,
     };
 
     const fn envelopes(&self) -> u32 {
@@ -141,6 +145,7 @@ impl Config {
             .saturating_add(Pool::<()>::cost(self.units))
             .saturating_add(Arena::cost::<u64>(words.saturating_mul(self.units as usize)))
             .saturating_add(Matcher::cost(self.requests, self.envelopes()))
+            .saturating_add(self.rma.bytes(self.peers))
     }
 
     /// What peers of an engine with these limits need to know of it: see [`Pml::params`]. So it can be published before the
@@ -258,6 +263,9 @@ pub struct Pml<'m, R> {
     pub(super) ended: u32,
     /// How long a peer may do nothing.
     pub(super) stall: Stall,
+    pub(super) rma: Rma<'m>,
+    /// Whose turn it is among a peer's links to carry one-sided operations.
+    pub(super) rma_turn: u32,
     pub(super) counters: Counters,
     pub(super) config: Config,
 }
@@ -329,6 +337,8 @@ impl<'m, R: Rails> Pml<'m, R> {
             vain_probes: 0,
             ended: 0,
             stall: Stall::OFF,
+            rma: Rma::new(config.rma, arena, config.peers)?,
+            rma_turn: 0,
             counters: Counters::default(),
             config,
             rails,

@@ -19,7 +19,9 @@ use super::peer::{DOWN, LINKED, Link, OFF, ORPHANED, Standing};
 use super::request::{List, Phase};
 use super::send::charge;
 use super::stall::HEARD;
-use crate::btl::{Claim, Cookie, Delivery, Endpoint, Frame, GiveUp, Lane, Lost, Origin, Orphan, Peer, Rail, Sent};
+use crate::btl::{
+    Claim, Cookie, Delivery, Endpoint, Frame, GiveUp, Lane, Lost, Origin, Orphan, Peer, Rail, Sent, tags,
+};
 use crate::convertor::Span;
 use crate::error::Blame;
 use crate::{ptl, wire};
@@ -317,6 +319,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn arrive_moved(&mut self, rail: usize, origin: Origin, frame: &Frame) {
         match self.claim_moved(frame.from, origin) {
             Some(Claim::New) if frame.tag == ptl::TAG => return self.frame(rail, frame),
+            Some(Claim::New) if frame.tag == tags::BTL_BASE => return self.one_sided_frame(rail, frame),
             Some(Claim::New) => self.counters.foreign = self.counters.foreign.wrapping_add(1),
             Some(Claim::Awaited { skip, sink, cookie }) => return self.resume(rail, frame, skip, sink, cookie),
             Some(Claim::Double) => self.counters.doubles = self.counters.doubles.wrapping_add(1),

@@ -289,7 +289,7 @@ pub(super) struct Blow {
     then_the_other: bool,
 }
 
-const BLOWS: [Blow; 8] = {
+pub(super) const BLOWS: [Blow; 8] = {
     let clean = Blow { cut: Cut::CLEAN, mended_after: None, then_the_other: false };
     [
         clean,

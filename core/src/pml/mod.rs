@@ -26,6 +26,9 @@ mod lent_tests;
 #[cfg(test)]
 mod loss_tests;
 pub mod matching;
+mod onesided;
+#[cfg(test)]
+mod onesided_tests;
 mod peer;
 mod pools;
 #[cfg(test)]

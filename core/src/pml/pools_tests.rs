@@ -25,6 +25,7 @@ const LEAST: Config = Config {
     probes: Pool::Spares.least(),
     seed: 1,
     first_sequence: u64::MAX,
+    rma: crate::btl::rma::Config::OFF,
 };
 
 #[test]

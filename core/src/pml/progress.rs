@@ -7,7 +7,8 @@ use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request
 use super::stall::{HEARD, TO_ANSWER, TO_ASK};
 use super::unexpected::{Stage, Unexpected};
 use super::{Counters, Failure, Status};
-use crate::btl::{Cookie, Event, Frame, Lost, Peer, Rail};
+use crate::btl::rma::{self, Rma};
+use crate::btl::{Cookie, Event, Frame, Lost, Peer, Rail, tags};
 use crate::pool::Handle;
 use crate::ptl::{self, First, Upcalls};
 use crate::time::Instant;
@@ -62,7 +63,7 @@ impl<R: Rails> Pml<'_, R> {
     /// a handle ready. `false`: make progress first.
     pub fn arm(&mut self) -> bool {
         let idle = self.active_is_waiting() && self.refused == 0 && self.work_is_waiting();
-        idle && self.arm_rails()
+        idle && !self.has_one_sided_to_send() && self.arm_rails()
     }
 
     /// As [`arm`](Self::arm), for a sleep that is short although something waits here, since no rail had room for it: the rails
@@ -74,7 +75,8 @@ impl<R: Rails> Pml<'_, R> {
     /// Whether nothing that this engine has to say is still on its way out: answers and credit have been sent, and the rails
     /// have drained. Before an engine goes while others go on; sends that are over have arrived then, or will.
     pub fn has_said_all(&mut self) -> bool {
-        let said = self.active.is_empty() && self.refused == 0 && self.work_is_waiting();
+        let said =
+            self.active.is_empty() && self.refused == 0 && self.work_is_waiting() && !self.has_one_sided_to_send();
         let all_said_to = |(peer, state): (u32, &PeerState)| {
             state.standing != Standing::Up || (self.drained(peer) && !state.has(REJECT_DUE) && !self.has_to_tell(peer))
         };
@@ -118,6 +120,7 @@ impl<R: Rails> Pml<'_, R> {
     /// touch none of their memory any more. It may be added again.
     pub fn del_peer(&mut self, peer: Peer) {
         self.forget_links(peer.0, false);
+        self.end_one_sided(peer, rma::Failure::Removed);
         self.drop_peer(peer.0, true);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.standing = Standing::Unknown;
@@ -175,13 +178,14 @@ impl<R: Rails> Pml<'_, R> {
     #[cold]
     fn event(&mut self, rail: usize, event: Event) {
         match event {
+            Event::Frame(frame) if frame.tag == tags::BTL_BASE => self.one_sided_frame(rail, &frame),
             Event::Frame(frame) => {
                 self.counters.foreign = self.counters.foreign.wrapping_add(1);
                 self.drop_frame(rail, &frame);
             }
             Event::Sent(cookie) => self.body_sent(cookie),
             Event::Delivered(cookie) => self.body_delivered(cookie),
-            Event::Performed(..) => {}
+            Event::Performed(cookie, result) => self.performed(cookie, result),
             Event::Lost(peer, why) => self.lost(peer, why),
             Event::Down(peer, why) => self.link_down(rail, peer, why),
             Event::Up(peer) => self.link_up(rail, peer),
@@ -193,6 +197,9 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     pub(super) fn body_sent(&mut self, cookie: Cookie) {
+        if Rma::is_own(cookie) {
+            return self.one_sided_memory(cookie, false);
+        }
         let handle = Handle::from_bits(cookie.0);
         let Some(state) = self.requests.get_mut(handle) else { return };
         state.inflight = state.inflight.saturating_sub(1);
@@ -206,6 +213,9 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     pub(super) fn body_delivered(&mut self, cookie: Cookie) {
+        if Rma::is_own(cookie) {
+            return self.one_sided_memory(cookie, true);
+        }
         let handle = Handle::from_bits(cookie.0 & !ENVELOPE_COOKIE);
         if cookie.0 & ENVELOPE_COOKIE != 0 {
             return self.filled(handle);
@@ -240,7 +250,8 @@ impl<R: Rails> Pml<'_, R> {
                 self.streams_first = !first;
             }
         }
-        self.waiting = (self.active.any() | self.work_head | self.refused) != 0;
+        let one_sided = self.push_out_one_sided();
+        self.waiting = (self.active.any() | self.work_head | self.refused) != 0 || one_sided;
         self.ended.wrapping_sub(before)
     }
 
@@ -302,6 +313,7 @@ impl<R: Rails> Pml<'_, R> {
             self.tell_given_up(peer.0); // it is there, and its rails need not tell it
         }
         self.forget_links(peer.0, why != Lost::Closed);
+        self.end_one_sided(peer, rma::Failure::Lost);
         self.drop_peer(peer.0, false);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             (state.standing, state.turn) = (Standing::Lost, Self::reason(why));

@@ -183,6 +183,13 @@ impl<R: Rails> Pml<'_, R> {
                 None => anyone = true,
             }
         }
+        for index in 0..self.peers.len() as u32 {
+            if self.awaits_one_sided(index)
+                && let Some(peer) = self.peers.get_mut(index as usize)
+            {
+                peer.signs.set(AWAITED);
+            }
+        }
         anyone
     }
 

@@ -52,6 +52,7 @@ fn config(nodes: u32, window: u32, dice: &mut Dice) -> Config {
         probes: dice.pick(&[1, 1, 2, 8]),
         seed: 0,
         first_sequence: dice.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40, 1 << 33]),
+        rma: towline_core::btl::rma::Config::OFF,
     }
 }
 
@@ -253,6 +254,7 @@ pub fn least(seed: u64, pool: Option<usize>) -> Setting {
         probes: one(4, Pool::Spares.least(), 8),
         seed: 0,
         first_sequence: dice.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40]),
+        rma: towline_core::btl::rma::Config::OFF,
     };
     let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
     let longest = dice.pick(&[64, 1000, 10_000]).min(fragment * 100);

@@ -4,7 +4,7 @@ use super::*;
 use crate::btl::Capabilities;
 use crate::btl::rma::{
     Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Failure, Finished, Operation,
-    Registration, RemoteMemory, Transfer, Ways, device_owns,
+    Registration, RemoteMemory, Transfer, Way, Ways, device_owns,
 };
 use crate::error::Blame;
 
@@ -104,9 +104,10 @@ struct OneWay<'b, 'm, R> {
 impl<R: Rail> Ways for OneWay<'_, '_, R> {
     type Rail = R;
 
-    fn way(&mut self, to: Peer) -> Option<(&mut R, Endpoint)> {
+    fn way(&mut self, to: Peer) -> Option<Way<'_, R>> {
         let reach = self.endpoints.at(to.0).filter(|reach| !reach.lost)?;
-        Some((self.rail, reach.rail))
+        let Attributes { eager_limit: eager, max_send_size: longest, one_sided, .. } = *self.rail.attributes();
+        Some(Way { rail: self.rail, endpoint: reach.rail, eager, longest, one_sided })
     }
 }
 
@@ -164,7 +165,9 @@ impl<'m, R: Rail> Btl<'m, R> {
             }
             None => None,
         };
-        self.rma.register(&mut self.rail, Span::contiguous(base, len), access, only).ok_or(RegisterMemoryError::Full)
+        self.rma
+            .register(Some(&mut self.rail), Span::contiguous(base, len), access, only)
+            .ok_or(RegisterMemoryError::Full)
     }
 
     /// Takes a registration back: from now on what peers ask of the memory is denied.
@@ -172,7 +175,7 @@ impl<'m, R: Rail> Btl<'m, R> {
     /// # Errors
     /// [`DeregisterError`].
     pub fn deregister_mem(&mut self, registration: Registration) -> Result<(), DeregisterError> {
-        self.rma.deregister(&mut self.rail, registration)
+        self.rma.deregister(Some(&mut self.rail), registration)
     }
 
     /// What peers need to access registered memory; `None` if it was deregistered.

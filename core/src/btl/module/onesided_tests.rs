@@ -868,7 +868,7 @@ fn b18_b25_what_a_device_does_ends_too() {
     let (_, remote) = register(&mut mesh.modules[1], there, Access::ANY);
     mesh.scripts[0].borrow_mut().device_is_late = true;
     mesh.modules[0].atomic(to, add, AtomicFlags::empty(), &remote, 0, terms(told)).unwrap();
-    let cookie = Cookie(mesh.modules[0].rma.only_operation().to_bits() | 1 << 31);
+    let cookie = Cookie(mesh.modules[0].rma.only_operation().to_bits() | 1 << 30);
     mesh.scripts[0].borrow_mut().events.push_back(Event::Lost(Peer(to.0.slot()), Lost::Broken));
     mesh.progress();
     assert_eq!(told.only(), Err(Failure::Lost));

@@ -6,7 +6,7 @@ use super::errors::{BeginError, Denied, Failure};
 use super::frames::{ANSWER, Answer, DATA, GET, PUT, REQUEST, Request};
 use super::handle::RemoteMemory;
 use super::registry::Registration;
-use super::{Access, Atomic, AtomicFlags, COOKIE, Queue, Rma, Ways, deliver, native, release};
+use super::{Access, Atomic, AtomicFlags, COOKIE, Queue, Rma, Way, Ways, deliver, native, release};
 use crate::arena::{Arena, OutOfMemory};
 use crate::btl::native::{Key, Region};
 use crate::btl::rail::{Cookie, Delivery, Frame, Lane, Peer, Rail, SendError, Sent, Shape};
@@ -171,11 +171,6 @@ impl<'m> Operations<'m> {
         Pool::<State>::cost(count).saturating_add(Queue::cost(count as usize).saturating_mul(2))
     }
 
-    /// Whether nothing is to be done before answers come in.
-    pub const fn is_idle(&self) -> bool {
-        !self.wants_room && self.over.is_empty()
-    }
-
     pub const fn due(&self) -> u32 {
         self.over.len()
     }
@@ -238,8 +233,8 @@ impl Rma<'_> {
         let native = registration.and_then(|registration| self.registry.get(registration.0)?.native());
         (state.region, state.has_region) = native.map_or((Region(0), false), |native| (native.region, true));
         state.within = remote.base().wrapping_add(offset) & 7;
-        if let Some((rail, _)) = ways.way(to) {
-            state.choose(&rail.attributes().one_sided, remote)?;
+        if let Some(way) = ways.way(to) {
+            state.choose(&way.one_sided, remote)?;
         }
         let account = self.accounts.get_mut(to.0 as usize).ok_or(BeginError::Unreachable)?;
         let (handle, place) = self.operations.slots.take_used().ok_or(BeginError::Full)?;
@@ -379,6 +374,7 @@ impl Rma<'_> {
             if let Some(account) = self.accounts.get_mut(frame.from.0 as usize) {
                 account.unanswered = account.unanswered.saturating_sub(1);
             }
+            self.operations.wants_room |= !self.operations.asking.is_empty(); // one may ask for more
         }
         let body = (frame.len as usize).saturating_sub(ANSWER) as u64;
         let mut is_taken = frame.is_whole();
@@ -425,9 +421,8 @@ impl Rma<'_> {
 
 /// Sends the next request of an operation.
 fn send(state: &mut State, handle: Handle, ways: &mut impl Ways) -> Result<(), SendError> {
-    let (rail, endpoint) = ways.way(Peer(state.peer)).ok_or(SendError::Unreachable)?;
-    let attributes = rail.attributes();
-    let (eager, longest) = (attributes.eager_limit, attributes.max_send_size.max(attributes.eager_limit));
+    let Way { rail, endpoint, eager, longest, .. } = ways.way(Peer(state.peer)).ok_or(SendError::Unreachable)?;
+    let longest = longest.max(eager);
     // What comes back has a shorter header.
     let piece = state.local.window(state.asked, longest.saturating_sub(REQUEST as u32).into());
     let (kind, operand, body) = match state.kind {

@@ -77,6 +77,7 @@ pub use self::registry::{DeregisterError, Registration};
 use self::target::Answers;
 pub use super::access::Access;
 pub use super::atomics::{Atomic, AtomicFlags, AtomicOp, AtomicSupport, EMULATED};
+use super::native::OneSided;
 use super::queue::Queue;
 use super::rail::{Cookie, Endpoint, Frame, Peer, Rail};
 use crate::arena::{Arena, OutOfMemory};
@@ -155,22 +156,34 @@ struct Account {
 }
 
 /// By which rail a peer is reached.
-pub(super) trait Ways {
+pub(crate) trait Ways {
     type Rail: Rail;
 
-    /// `None`: by none, now or ever again.
-    fn way(&mut self, to: Peer) -> Option<(&mut Self::Rail, Endpoint)>;
+    /// `None`: by none now. Where that is for ever, the peer is about to be forgotten.
+    fn way(&mut self, to: Peer) -> Option<Way<'_, Self::Rail>>;
 }
 
-/// In cookies: it is one of these, and of an answer. No pool has so many slots.
-const COOKIE: u64 = 1 << 31;
-const OF_ANSWER: u64 = 1 << 30;
+/// A rail to a peer.
+pub(crate) struct Way<'r, R> {
+    pub rail: &'r mut R,
+    pub endpoint: Endpoint,
+    /// The longest frames of the eager lane, and at all.
+    pub eager: u32,
+    pub longest: u32,
+    /// What the rail may be asked to do itself.
+    pub one_sided: OneSided,
+}
+
+/// In cookies: it is one of these, and of an answer. No pool has so many slots, and an engine's own cookies have the second
+/// bit alone.
+const COOKIE: u64 = 1 << 30;
+const OF_ANSWER: u64 = 1 << 31;
 /// Slots that such cookies can name.
 const SLOTS: u32 = 1 << 30;
 
 /// One-sided operations of one side, as initiator and as target.
 #[derive(Debug)]
-pub(super) struct Rma<'m> {
+pub(crate) struct Rma<'m> {
     registry: Registry<'m>,
     operations: Operations<'m>,
     answers: Answers<'m>,
@@ -195,21 +208,25 @@ impl<'m> Rma<'m> {
     /// With the rail that peers use it by, too, where it does something itself.
     pub fn register<R: Rail>(
         &mut self,
-        rail: &mut R,
+        rail: Option<&mut R>,
         memory: Span,
         access: Access,
         only: Option<Peer>,
     ) -> Option<Registration> {
         let handle = self.registry.register(memory, access, only)?;
-        if let Some(native) = native::register(rail, &memory, access, only) {
+        if let Some(native) = rail.and_then(|rail| native::register(rail, &memory, access, only)) {
             self.registry.keep(handle, native);
         }
         Some(Registration(handle))
     }
 
-    pub fn deregister<R: Rail>(&mut self, rail: &mut R, registration: Registration) -> Result<(), DeregisterError> {
+    pub fn deregister<R: Rail>(
+        &mut self,
+        rail: Option<&mut R>,
+        registration: Registration,
+    ) -> Result<(), DeregisterError> {
         self.deny_what_waits(registration.0);
-        if let Some(native) = self.registry.deregister(registration.0)? {
+        if let (Some(native), Some(rail)) = (self.registry.deregister(registration.0)?, rail) {
             rail.deregister(native.region);
         }
         Ok(())
@@ -254,9 +271,14 @@ impl<'m> Rma<'m> {
         self.send_requests(ways);
     }
 
-    /// Whether there is nothing to send before something comes in.
+    /// Whether there is something to send as soon as there is room.
+    pub fn has_to_send(&self) -> bool {
+        !self.answers.is_idle() || self.operations.wants_room
+    }
+
+    /// Whether there is nothing to do before something comes in.
     pub fn is_idle(&self) -> bool {
-        self.answers.is_idle() && self.operations.is_idle()
+        !self.has_to_send() && self.operations.due() == 0
     }
 
     /// Whether all that was begun to a peer, or to all, is complete: `btl_flush`.

@@ -8,7 +8,7 @@
 use super::errors::{BeginError, Denied};
 use super::handle::RemoteMemory;
 use super::initiator::{ATOMIC_LEN, By, Fate, Kind, State};
-use super::{Access, Atomic, AtomicFlags, COOKIE, Rma, Ways};
+use super::{Access, Atomic, AtomicFlags, COOKIE, Rma, Way, Ways};
 use crate::btl::atomics::AtomicSupport;
 use crate::btl::native::{Key, Local, Native, NativeError, OneSided, Region, Work};
 use crate::btl::rail::{Cookie, Peer, Rail, SendError};
@@ -137,7 +137,7 @@ impl State {
 
 /// Has the device do the next piece of an operation.
 pub(super) fn perform(state: &mut State, handle: Handle, ways: &mut impl Ways) -> Result<(), SendError> {
-    let (rail, endpoint) = ways.way(Peer(state.peer)).ok_or(SendError::Unreachable)?;
+    let Way { rail, endpoint, .. } = ways.way(Peer(state.peer)).ok_or(SendError::Unreachable)?;
     let mut offset = state.offset.wrapping_add(state.asked);
     let piece = state.local.window(state.asked, state.piece);
     let local = || {

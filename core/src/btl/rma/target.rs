@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::errors::Denied;
 use super::frames::{ANSWER, ATOMIC, Answer as Header, DATA, DONE, GET, PUT, REQUEST, Request};
 use super::registry::Asked;
-use super::{Access, COOKIE, OF_ANSWER, Queue, Rma, Ways, deliver, release};
+use super::{Access, COOKIE, OF_ANSWER, Queue, Rma, Way, Ways, deliver, release};
 use crate::arena::{Arena, OutOfMemory};
 use crate::btl::rail::{Cookie, Delivery, Frame, Lane, Peer, Rail, SendError, Shape};
 use crate::btl::{atomics, tags};
@@ -202,9 +202,9 @@ impl Rma<'_> {
             let Some(answer) = self.answers.slots.at_mut(slot) else { continue };
             let peer = answer.peer;
             match send(answer, ways) {
-                Err(SendError::Busy) => self.answers.ready.push(slot),
-                // Without a way there the peer is lost or about to be, and asks for nothing any more.
-                Ok(()) | Err(_) => self.end_answer(slot, peer),
+                Ok(()) => self.end_answer(slot, peer),
+                // Also without a way there: either there will be one, or the peer is forgotten.
+                Err(_) => self.answers.ready.push(slot),
             }
         }
     }
@@ -236,9 +236,8 @@ impl Rma<'_> {
 
 /// Sends an answer; of one with data, frame after frame until the rail is full.
 fn send(answer: &mut Answer, ways: &mut impl Ways) -> Result<(), SendError> {
-    let (rail, endpoint) = ways.way(Peer(answer.peer)).ok_or(SendError::Unreachable)?;
-    let attributes = rail.attributes();
-    let (eager, room) = (attributes.eager_limit, attributes.max_send_size.saturating_sub(ANSWER as u32));
+    let Way { rail, endpoint, eager, longest, .. } = ways.way(Peer(answer.peer)).ok_or(SendError::Unreachable)?;
+    let room = longest.saturating_sub(ANSWER as u32);
     loop {
         let data = answer.data.window(0, room.into());
         let rest = answer.data.window(data.len(), u64::MAX);

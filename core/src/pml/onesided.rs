@@ -1,0 +1,172 @@
+//! One-sided operations: [`rma`](crate::btl::rma), whose frames go by any rail of the engine as others do.
+//!
+//! Rails deliver frames once, links also where one has died half-way: so no request is done twice. Rails with operations of their
+//! own are not asked for them here yet: a key is for one rail alone, and a window of several ranks has many.
+
+use super::engine::{Pml, Rails};
+use super::peer::{LINKED, Link, PeerState, Standing};
+use super::stall::HEARD;
+use crate::btl::native::{NativeError, OneSided};
+use crate::btl::rma::{
+    self, Access, BeginError, DeregisterError, Finished, Operation, Registration, RemoteMemory, Transfer, Way, Ways,
+};
+use crate::btl::{Cookie, Endpoint, Frame, Peer, Rail};
+use crate::convertor::Span;
+
+/// The links to all peers, tried by turns: one whose connection is not made yet has no room, and may not have for long.
+struct Links<'a, R> {
+    rails: &'a mut R,
+    peers: &'a [PeerState],
+    links: &'a [Link],
+    turn: u32,
+}
+
+impl<R: Rails> Ways for Links<'_, R> {
+    type Rail = R::Rail;
+
+    fn way(&mut self, to: Peer) -> Option<Way<'_, R::Rail>> {
+        let peer = self.peers.get(to.0 as usize).filter(|peer| peer.standing == Standing::Up)?;
+        let count = self.rails.count();
+        let start = (to.0 as usize).wrapping_mul(count);
+        let row = self.links.get(start..start.wrapping_add(count))?;
+        let place = self.turn.checked_rem(peer.links.into())?;
+        let link = row.get(place as usize)?;
+        let (mut eager, mut longest) = (u32::MAX, u32::MAX);
+        // Any link may have to carry the frame in the end.
+        let may_carry = |other: &&Link| other.rail == link.rail || (peer.has(LINKED) && other.bandwidth != 0);
+        for other in row.iter().filter(may_carry) {
+            let attributes = self.rails.rail(other.rail as usize)?.attributes();
+            eager = eager.min(attributes.eager_limit);
+            longest = longest.min(attributes.max_send_size);
+        }
+        let rail = self.rails.rail_mut(link.rail as usize)?;
+        Some(Way { rail, endpoint: Endpoint(link.endpoint), eager, longest, one_sided: OneSided::NONE })
+    }
+}
+
+impl<R: Rails> Pml<'_, R> {
+    /// Registers memory, for one peer or for all: see [`rma`]. `None` where [`Config::rma`](super::Config::rma) has no slot left.
+    ///
+    /// # Safety
+    /// Until it is deregistered, or the engine has ended, the memory is readable and writable, and all who access it know that
+    /// peers do so too, at any time: no reference to it exists but to atomics.
+    pub unsafe fn register(
+        &mut self,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+        only: Option<Peer>,
+    ) -> Option<Registration> {
+        self.rma.register(None::<&mut R::Rail>, Span::contiguous(base, len), access, only)
+    }
+
+    /// Takes a registration back: from now on what peers ask of the memory is denied.
+    ///
+    /// # Errors
+    /// [`DeregisterError`].
+    pub fn deregister(&mut self, registration: Registration) -> Result<(), DeregisterError> {
+        self.rma.deregister(None::<&mut R::Rail>, registration)
+    }
+
+    /// What peers need to access registered memory; `None` if it was deregistered.
+    pub fn remote_memory(&self, registration: Registration) -> Option<RemoteMemory> {
+        self.rma.remote(registration)
+    }
+
+    /// Begins an operation on memory of a peer, from `offset` on. [`next_finished`](Self::next_finished) tells its end.
+    ///
+    /// # Errors
+    /// [`BeginError`]: nothing is done then.
+    ///
+    /// # Safety
+    /// Local memory is readable and unchanging for a put, writable and nobody else's for a get, until the operation is told
+    /// to be over, or the engine has ended.
+    pub unsafe fn begin(
+        &mut self,
+        to: Peer,
+        what: Transfer,
+        remote: &RemoteMemory,
+        offset: u64,
+    ) -> Result<Operation, BeginError> {
+        if self.peers.get(to.0 as usize).is_none_or(|peer| peer.standing != Standing::Up) {
+            return Err(BeginError::Unreachable);
+        }
+        let Self { rma, rails, peers, links, rma_turn, .. } = self;
+        let ways = &mut Links { rails, peers, links, turn: *rma_turn };
+        // SAFETY: passed on from the caller.
+        let begun = unsafe { rma.begin(ways, to, what, None, remote, offset) };
+        self.waiting |= self.rma.has_to_send();
+        begun
+    }
+
+    /// A one-sided operation that is over, in no order; each is told once.
+    pub fn next_finished(&mut self) -> Option<Finished> {
+        self.rma.next_finished()
+    }
+
+    /// Whether all one-sided operations that were begun to a peer, or to all, are over and were told.
+    pub fn is_flushed(&self, to: Option<Peer>) -> bool {
+        self.rma.is_flushed(to)
+    }
+
+    /// What happened to one-sided operations so far.
+    pub const fn rma_counters(&self) -> rma::Counters {
+        self.rma.counters()
+    }
+
+    /// Slots in use and in all: of registered memory, of one-sided operations, and of answers to those of peers.
+    pub fn rma_used(&self) -> [[u32; 2]; 3] {
+        self.rma.used()
+    }
+
+    /// A frame of one-sided operations, which is not one that came before.
+    #[cold]
+    pub(super) fn one_sided_frame(&mut self, rail: usize, frame: &Frame) {
+        let up = self.peers.get_mut(frame.from.0 as usize).filter(|peer| peer.standing == Standing::Up);
+        let (Some(peer), Some(rail)) = (up, self.rails.rail_mut(rail)) else { return self.drop_frame(rail, frame) };
+        peer.signs.set(HEARD);
+        self.rma.take(rail, frame);
+        self.waiting |= self.rma.has_to_send();
+    }
+
+    /// A rail is done with memory of a one-sided operation: it has read it, or filled it.
+    #[cold]
+    pub(super) fn one_sided_memory(&mut self, cookie: Cookie, filled: bool) {
+        if filled {
+            self.rma.delivered(cookie);
+        } else {
+            self.rma.sent(cookie);
+        }
+        self.waiting |= self.rma.has_to_send();
+    }
+
+    #[cold]
+    pub(super) fn performed(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
+        self.rma.performed(cookie, result);
+    }
+
+    /// Sends requests and answers that wait, as far as there is room. Tells whether some are left.
+    pub(super) fn push_out_one_sided(&mut self) -> bool {
+        if self.rma.has_to_send() {
+            self.rma_turn = self.rma_turn.wrapping_add(1);
+            let Self { rma, rails, peers, links, rma_turn, .. } = self;
+            rma.push_out(&mut Links { rails, peers, links, turn: *rma_turn });
+        }
+        self.rma.has_to_send()
+    }
+
+    /// Whether a frame of one-sided operations waits for room.
+    pub(super) fn has_one_sided_to_send(&self) -> bool {
+        self.rma.has_to_send()
+    }
+
+    /// Whether a one-sided operation waits for a peer.
+    pub(super) fn awaits_one_sided(&self, peer: u32) -> bool {
+        !self.rma.is_flushed(Some(Peer(peer)))
+    }
+
+    /// A peer is gone, and its rails are done with its memory.
+    pub(super) fn end_one_sided(&mut self, peer: Peer, failure: rma::Failure) {
+        self.rma.forget(peer, failure);
+    }
+}
