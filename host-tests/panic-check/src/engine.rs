@@ -2,6 +2,7 @@
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::btl::loopback::Hub;
+use towline_core::btl::rma::{Access, Atomic, AtomicFlags, Transfer};
 use towline_core::btl::{Endpoint, Lost, Peer, Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Group, Mtl, Source, Tag};
@@ -191,6 +192,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         22 => pml.flush(),
         23 => keep(pml.arm_rails()),
         20 => pml.lose_peer(Peer(any(0)), any(Lost::Closed)),
+        24 => one_sided(pml),
         21 => keep((pml.enable_rail(any(0), any(true)), pml.is_enabled(any(0)))),
         3 => {
             keep((pml.poll_at(), pml.arm(), pml.has_said_all(), pml.used(), *pml.counters(), pml.matcher().counters()))
@@ -213,4 +215,19 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         // SAFETY: never run; for the linker only.
         _ => keep(unsafe { pml.isend(Peer(any(0)), any(0), any(0), any(Mode::Standard), span()) }),
     }
+}
+
+fn one_sided<R: Rails>(pml: &mut Pml<'_, R>) {
+    // SAFETY: never run; for the linker only.
+    let registered = unsafe { pml.register(any(core::ptr::null_mut()), any(0), any(Access::ANY), any(None)) };
+    let Some(remote) = registered.and_then(|registration| pml.remote_memory(registration)) else { return };
+    let what = match any(0) {
+        0 => Transfer::Put(span()),
+        1 => Transfer::Get(span()),
+        _ => Transfer::Atomic(any(Atomic::CompareSwap(any(0), any(0))), AtomicFlags::from_bits_retain(any(0))),
+    };
+    // SAFETY: never run; for the linker only.
+    keep(unsafe { pml.begin(Peer(any(0)), what, &any(remote), any(0)) }.is_ok());
+    keep((pml.next_finished(), pml.is_flushed(any(None)), pml.rma_counters(), pml.rma_used()));
+    keep(registered.map(|registration| pml.deregister(any(registration)).is_ok()));
 }

@@ -115,6 +115,11 @@ impl Config {
         peers.saturating_mul(self.window() as u32)
     }
 
+    /// How it stands with each peer, where anything can be asked for by either side.
+    const fn accounts(&self, peers: u32) -> usize {
+        if self.regions == 0 && self.operations == 0 { 0 } else { peers as usize }
+    }
+
     const fn window(&self) -> u16 {
         if self.window == 0 { 1 } else { self.window }
     }
@@ -124,7 +129,7 @@ impl Config {
         Registry::cost(self.regions)
             .saturating_add(Operations::cost(self.operations))
             .saturating_add(Answers::cost(self.answers(peers)))
-            .saturating_add(Arena::cost::<Account>(peers as usize))
+            .saturating_add(Arena::cost::<Account>(self.accounts(peers)))
     }
 }
 
@@ -198,7 +203,7 @@ impl<'m> Rma<'m> {
             registry: Registry::new(arena, config.regions)?,
             operations: Operations::new(arena, config.operations.min(SLOTS))?,
             answers: Answers::new(arena, config.answers(peers).min(SLOTS))?,
-            accounts: arena.table(peers as usize)?,
+            accounts: arena.table(config.accounts(peers))?,
             window: config.window(),
             counters: Counters::default(),
         })
