@@ -23,6 +23,7 @@ use crate::launch::Launch;
 use crate::limits::{at_once, limits};
 use crate::memory::Mapping;
 use crate::open::{Opened, local_contexts, open};
+use crate::performances::Performances;
 use crate::rails::{AnyRail, DynRail, RailSet};
 use crate::readmission;
 use crate::setup::{MOST_ADDRESSES, SetupError};
@@ -423,6 +424,7 @@ impl Begun {
         let mut engine = Engine {
             mtl,
             beside: Beside::default(),
+            performances: Performances::default(),
             scoped: Scoped::new(limits.requests),
             groups: Vec::new(),
             clock: Clock::new(),

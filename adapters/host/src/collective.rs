@@ -198,6 +198,29 @@ impl<L: Threads> Communicator<L> {
         self.make(next, peers.collect(), rank).map(Some)
     }
 
+    /// Gives as many bytes of each rank to all, in their order. All ranks call it.
+    pub(crate) fn all_tell(&self, mine: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut all = vec![0; mine.len() * self.place.size as usize];
+        let mut well = Ok(());
+        if self.rank == 0 {
+            for (rank, place) in (0..).zip(all.chunks_exact_mut(mine.len())) {
+                if rank == 0 {
+                    place.copy_from_slice(mine);
+                    continue;
+                }
+                let sink = Span::contiguous(place.as_mut_ptr(), place.len());
+                // SAFETY: the memory lives until this returns.
+                let heard = unsafe { self.recv_any_tag(Source::Rank(rank), Tag::Is(GATHER), sink) };
+                well = well.and(heard.map(|_| ()));
+            }
+        } else {
+            // SAFETY: the memory is borrowed until this returns.
+            well = unsafe { self.send_span(0, GATHER, Mode::Standard, Span::of(mine)) };
+        }
+        self.pass_on(0, &mut all[..], well)?;
+        Ok(all)
+    }
+
     fn make(&self, id: u32, peers: Box<[u32]>, rank: u32) -> Result<Owned<L>, Error> {
         let context = &self.place.context;
         let mut engine = context.engine.hold();

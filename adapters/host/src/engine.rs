@@ -14,6 +14,7 @@ use crate::absent::Absent;
 use crate::clock::Clock;
 use crate::idle::{Bed, Idle, Patience, Step, short_nap};
 use crate::memory::Mapping;
+use crate::performances::Performances;
 use crate::rails::RailSet;
 use crate::several::Call;
 
@@ -25,6 +26,7 @@ const HUB_SLOTS: u32 = 32;
 pub(crate) struct Engine {
     pub mtl: Mtl<'static, RailSet>,
     pub beside: Beside,
+    pub performances: Performances,
     pub scoped: Scoped,
     /// Tables of communicators that are not the world.
     pub groups: Vec<(Comm, Table)>,

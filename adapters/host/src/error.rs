@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use towline_core::btl::rma::Denied;
 use towline_core::convertor::{LayoutError, Misfit};
 use towline_core::error::Blame;
 use towline_core::mtl::CommError;
@@ -82,14 +83,37 @@ pub enum Error {
     Overlap,
     /// A communicator cannot be made.
     Communicator(CommError),
+    /// A rank could not make its part of a window: it has no memory, or too many windows.
+    NoWindow {
+        /// Which one.
+        rank: u32,
+    },
+    /// A one-sided operation reaches beyond a rank's part of the window.
+    OutOfWindow {
+        /// Whose part.
+        rank: u32,
+    },
+    /// A rank did not do what was asked of its part of a window.
+    Refused {
+        /// Which one.
+        rank: u32,
+        /// Why.
+        why: Denied,
+    },
+    /// There is no such operation on such words, or not at such an offset.
+    NoSuchOperation,
 }
 
 impl Error {
     /// Who has to act.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Busy | Self::NoMemory { .. } | Self::Communicator(CommError::Full) => Blame::Resource,
-            Self::PeerFailed { .. } | Self::Restarted { .. } | Self::NoCommunicator { .. } => Blame::Peer,
+            Self::Busy | Self::NoMemory { .. } | Self::NoWindow { .. } | Self::Communicator(CommError::Full) => {
+                Blame::Resource
+            }
+            Self::PeerFailed { .. } | Self::Restarted { .. } | Self::NoCommunicator { .. } | Self::Refused { .. } => {
+                Blame::Peer
+            }
             _ => Blame::Caller,
         }
     }
@@ -132,6 +156,12 @@ impl fmt::Display for Error {
             Self::Misfit(why) => why.fmt(f),
             Self::Overlap => f.write_str("the layout means some bytes twice: receive into another one"),
             Self::Communicator(why) => why.fmt(f),
+            Self::NoWindow { rank } => {
+                write!(f, "rank {rank} has no memory for its part of the window, or too many windows")
+            }
+            Self::OutOfWindow { rank } => write!(f, "this reaches beyond rank {rank}'s part of the window"),
+            Self::Refused { rank, why } => write!(f, "rank {rank} refused a one-sided operation: {why}"),
+            Self::NoSuchOperation => f.write_str("there is no such operation on such words, or not at such an offset"),
         }
     }
 }

@@ -23,6 +23,7 @@
 //! | one context for each thread | [`Builder::contexts`], [`Context`], [`everyone`](World::everyone) |
 //! | several threads on one context, a progress thread | [`Builder::threads`], [`Multiple`], [`Builder::progress_thread`](Builder::progress_thread) |
 //! | go on with a rank that was started again | [`returned`](Communicator::returned), [`readmit`](World::readmit), [`incarnation`](World::incarnation) |
+//! | reach into the memory of others | [`window`](Communicator::window), [`Window`] |
 //! | all together | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`split`](Communicator::split) |
 //!
 //! Memory in flight cannot be freed or changed by safe code: blocking calls borrow it, a scope waits for all that began in
@@ -58,6 +59,7 @@ mod message;
 mod open;
 mod owned;
 mod parker;
+mod performances;
 mod probed;
 mod rails;
 mod readmission;
@@ -69,9 +71,11 @@ mod state;
 mod threads;
 mod tunables;
 mod views;
+mod window;
 mod world;
 
 pub use towline_bootstrap as bootstrap;
+pub use towline_core::btl::rma::{Access, AtomicOp, Denied};
 pub use towline_core::btl::{Capabilities, Lost, Rail};
 pub use towline_core::convertor::{Layout, LayoutError, Misfit, Piece};
 pub use towline_core::mtl::CommError;
@@ -95,6 +99,7 @@ pub use setup::SetupError;
 pub use threads::{Multiple, Single, Takes, ThreadLevel, Threads};
 pub use tunables::{Config, Origin, Tunable};
 pub use views::{View, ViewMut, vector};
+pub use window::{Window, Word};
 pub use world::{ProgressThread, World};
 
 /// The README's example is compiled with the documentation's.

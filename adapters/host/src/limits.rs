@@ -1,7 +1,7 @@
 //! The engine's limits, and how much memory unexpected messages may take.
 
 use towline_bootstrap::Job;
-use towline_core::btl::Rail as _;
+use towline_core::btl::{Rail as _, rma};
 use towline_core::pml;
 use towline_core::wire;
 
@@ -42,6 +42,8 @@ pub(crate) fn limits(config: &Config, peers: u32, at_once: u32) -> Result<pml::C
         probes: 64,
         seed: u64::from_le_bytes(seed),
         first_sequence: 0,
+        // A window is a region, and nobody waits long for a slot: operations take a round trip.
+        rma: rma::Config { regions: 64, operations: 256, window: 16 },
     })
 }
 

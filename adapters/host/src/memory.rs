@@ -12,6 +12,11 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
+// SAFETY: an address and a length, which say nothing of threads; who goes to the memory sees to it that nobody else is there.
+unsafe impl Send for Mapping {}
+// SAFETY: the same.
+unsafe impl Sync for Mapping {}
+
 impl Mapping {
     pub fn new(len: usize) -> std::io::Result<Self> {
         let len = len.max(1);
@@ -26,6 +31,11 @@ impl Mapping {
         }?;
         let base = NonNull::new(base.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, len })
+    }
+
+    /// Where it begins.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
     }
 
     /// An arena over all of it.

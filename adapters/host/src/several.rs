@@ -47,6 +47,8 @@ struct Room {
     duty: Duty<Instant>,
     /// Messages that threads wait for.
     probes: Vec<(Pattern, Call)>,
+    /// Threads that wait for the end of one-sided operations.
+    performers: Vec<Call>,
     /// Peers that were lost when those threads were last told.
     lost: u64,
     /// The engine is one thread's, beside the progress thread: others free no buffers, which may not be able to leave it.
@@ -88,6 +90,15 @@ impl Call {
             Self::Parker(parker) => parker.unpark(),
             Self::Bell(bell) => bell.ring(),
         }
+    }
+}
+
+/// Whether it is that parker's, or the bell's, on which only one sleeps.
+fn is_of(call: &Call, parker: Option<&Arc<Parker>>) -> bool {
+    match (call, parker) {
+        (Call::Parker(other), Some(parker)) => Arc::ptr_eq(other, parker),
+        (Call::Bell(_), None) => true,
+        _ => false,
     }
 }
 
@@ -146,6 +157,7 @@ impl Several {
                 engine,
                 duty: Duty::new(),
                 probes: Vec::new(),
+                performers: Vec::new(),
                 lost: 0,
                 for_one,
                 outside: VecDeque::with_capacity(64), // as for those who wait
@@ -373,6 +385,12 @@ impl Guard<'_> {
                 self.mtl.pml().notify(*request);
             }
             Awaited::Message(pattern) => self.room.probes.push((*pattern, call)),
+            Awaited::Performances(told) => {
+                if self.performances.told != *told {
+                    return false;
+                }
+                self.room.performers.push(call);
+            }
             Awaited::Anything => {}
             Awaited::Alarm(alarm) => alarm.asleep.store(true, Ordering::SeqCst),
         }
@@ -385,13 +403,9 @@ impl Guard<'_> {
         match awaited {
             Awaited::Request(request) => drop(self.beside.entries.remove(&request.to_bits())),
             Awaited::Message(_) => {
-                // Only one sleeps on the bell.
-                self.room.probes.retain(|(_, call)| match (call, parker) {
-                    (Call::Parker(other), Some(parker)) => !Arc::ptr_eq(other, parker),
-                    (Call::Bell(_), None) => false,
-                    _ => true,
-                });
+                self.room.probes.retain(|(_, call)| !is_of(call, parker));
             }
+            Awaited::Performances(_) => self.room.performers.retain(|call| !is_of(call, parker)),
             Awaited::Anything => {}
             Awaited::Alarm(alarm) => alarm.asleep.store(false, Ordering::SeqCst),
         }
@@ -404,6 +418,9 @@ impl Guard<'_> {
         let ran = (!self.beside.entries.is_empty() || !self.room.outside.is_empty()) && self.tell_all();
         if !self.room.probes.is_empty() {
             self.tell_probes();
+        }
+        if !self.room.performers.is_empty() && self.end_performances() {
+            self.room.performers.iter().for_each(Call::call);
         }
         ran
     }

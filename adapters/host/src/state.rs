@@ -129,6 +129,12 @@ impl<L: Sharing> Place<L> {
         Some(grid.address(number))
     }
 
+    /// The peer of a rank, if the communicator has it.
+    pub fn peer(&self, rank: u32) -> Option<Peer> {
+        let grid = self.context.grid;
+        Some(grid.peer(grid.number(self.address(rank)?)?))
+    }
+
     #[inline]
     pub fn status(&self, engine: &Engine, status: towline_core::mtl::Status) -> Status {
         Status { source: self.rank_of(engine, status.peer), tag: status.tag, bytes: status.delivered }

@@ -213,6 +213,8 @@ pub(crate) enum Awaited<'a> {
     Request(Request),
     /// A message.
     Message(Pattern),
+    /// The end of a one-sided operation beyond so many.
+    Performances(u64),
     /// Whatever comes.
     Anything,
     /// A future's waker.

@@ -7,11 +7,13 @@ use towline::bootstrap::{Environment, Job};
 use towline::{Builder, World};
 
 /// Runs `body` on `size` ranks; what each gave, by rank.
+#[allow(dead_code)]
 pub fn ranks<T: Send>(size: u32, transports: &str, body: impl Fn(World) -> T + Sync) -> Vec<T> {
     ranks_with(size, |builder| builder.transports(transports), body)
 }
 
 /// The same with other settings.
+#[allow(dead_code)]
 pub fn ranks_with<T: Send>(
     size: u32,
     set: impl Fn(Builder) -> Builder + Sync,
