@@ -1,0 +1,143 @@
+//! All that can be set on a rail, with defaults that work.
+
+use std::time::Duration;
+
+use towline_tcp::JobKey;
+
+/// Settings of a rail.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which job.
+    pub job: u64,
+    /// Which rank.
+    pub rank: u32,
+    /// The job's secret.
+    pub key: JobKey,
+    /// Which of several links: those of the same number meet, and each takes another port where there are several.
+    pub link: u8,
+    /// A thread makes progress although nobody polls: told to others, no more. Default: no.
+    pub progress_thread: bool,
+
+    /// Devices, or ports such as `mlx5_0:1`, that alone are used; empty for all. Links take turns on them.
+    pub devices: Vec<String>,
+    /// Place of the address in the port's table; `None` to choose. Default: `None`.
+    pub gid_index: Option<u32>,
+    /// Bytes of a packet at most, if less than what both ports carry; 0 for as many as they do. Default: 0.
+    pub path_mtu_bytes: u32,
+    /// Mark of the packets for the network's quality of service: traffic class with RoCE, service level with InfiniBand.
+    /// Default: 0.
+    pub traffic_class: u8,
+
+    /// Longest frame on the eager and control lanes, header included. Default: 8 KiB and 64.
+    pub eager_limit_bytes: u32,
+    /// Body that goes with a rendezvous header, at most. Default: 8 KiB.
+    pub rendezvous_eager_limit_bytes: u32,
+    /// Longest frame on the bulk lane, header included. Default: 64 KiB.
+    pub max_send_size_bytes: u32,
+    /// Frames up to this length go with the work request itself, as far as the device can do that. Default: 220.
+    pub inline_bytes: u32,
+    /// Buffers of `max_send_size_bytes` for what comes, from all peers. Default: 128.
+    pub receive_buffers: u32,
+    /// Buffers of `eager_limit_bytes` for what leaves, to all peers; an eighth is for control frames alone. Default: 256.
+    pub eager_buffers: u32,
+    /// Buffers of `max_send_size_bytes` for what leaves, to all peers. Default: 64.
+    pub bulk_buffers: u32,
+    /// Frames under way to one peer, at most. Default: 64.
+    pub send_queue_frames: u32,
+    /// The device tells of each so-many-th frame that it has left, and of a last one when nothing follows for a while.
+    /// Default: 8.
+    pub signal_every: u32,
+    /// Share in striping. Default: 6000.
+    pub bandwidth_megabytes_per_second: u32,
+    /// Rank by latency. Default: 1500.
+    pub latency_nanos: u32,
+
+    /// From first use of a peer to its connection being ready. It must allow for a peer that computes and does not poll.
+    /// Default: 120 s.
+    pub connect_timeout: Duration,
+    /// How long a peer's device may answer nothing before the peer is lost: the device sends eight times in that. It is the
+    /// device that answers, so a peer that computes or is stopped is not lost. Default: 5 s.
+    pub peer_timeout: Duration,
+    /// A peer that nothing was heard of for so long is asked for a sign of life, which its device gives; zero: never. Default: 1 s.
+    pub heartbeat: Duration,
+}
+
+impl Config {
+    /// The defaults for rank `rank` of job `job`.
+    pub const fn new(job: u64, rank: u32, key: JobKey) -> Self {
+        Self {
+            job,
+            rank,
+            key,
+            link: 0,
+            progress_thread: false,
+            devices: Vec::new(),
+            gid_index: None,
+            path_mtu_bytes: 0,
+            traffic_class: 0,
+            eager_limit_bytes: 8 * 1024 + 64,
+            rendezvous_eager_limit_bytes: 8 * 1024,
+            max_send_size_bytes: 64 * 1024,
+            inline_bytes: 220,
+            receive_buffers: 128,
+            eager_buffers: 256,
+            bulk_buffers: 64,
+            send_queue_frames: 64,
+            signal_every: 8,
+            bandwidth_megabytes_per_second: 6000,
+            latency_nanos: 1500,
+            connect_timeout: Duration::from_secs(120),
+            peer_timeout: Duration::from_secs(5),
+            heartbeat: Duration::from_secs(1),
+        }
+    }
+
+    /// Memory that is registered with the device when the rail is made, in bytes.
+    pub fn bytes(&self) -> u64 {
+        crate::layout::Layout::of(&self.clone().sane()).bytes as u64
+    }
+
+    /// The same with impossible values made possible.
+    pub(crate) fn sane(mut self) -> Self {
+        self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, 1 << 20);
+        self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, 1 << 24);
+        self.rendezvous_eager_limit_bytes = self.rendezvous_eager_limit_bytes.min(self.eager_limit_bytes);
+        self.receive_buffers = self.receive_buffers.clamp(4, 1 << 14);
+        self.eager_buffers = self.eager_buffers.clamp(8, 1 << 14);
+        self.bulk_buffers = self.bulk_buffers.clamp(1, 1 << 14);
+        self.send_queue_frames = self.send_queue_frames.clamp(4, 1 << 12);
+        self.signal_every = self.signal_every.clamp(1, self.send_queue_frames / 2);
+        self.bandwidth_megabytes_per_second = self.bandwidth_megabytes_per_second.max(1);
+        self
+    }
+
+    /// Number by which verbs name the time that the device waits for an acknowledgement: 4.096 us, doubled so often. It tries
+    /// eight times.
+    pub(crate) fn ack_timeout(&self) -> u8 {
+        let eighth = self.peer_timeout.as_nanos() / 8;
+        (8..=20).rev().find(|exponent| 4096u128 << exponent <= eighth).unwrap_or(8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_tries_fit_the_timeout() {
+        let mut config = Config::new(1, 0, JobKey::new([0; 32]));
+        assert_eq!(config.ack_timeout(), 17, "0.54 s, eight times");
+        config.peer_timeout = Duration::ZERO;
+        assert_eq!(config.ack_timeout(), 8);
+        config.peer_timeout = Duration::from_secs(1 << 20);
+        assert_eq!(config.ack_timeout(), 20);
+    }
+
+    #[test]
+    fn the_memory_is_told_and_the_key_is_not() {
+        let config = Config::new(1, 0, JobKey::new([0xAB; 32]));
+        assert!((12 << 20..16 << 20).contains(&config.bytes()), "{}", config.bytes());
+        let shown = format!("{config:?}");
+        assert!(!shown.contains("171") && !shown.to_lowercase().contains("abab"), "{shown}");
+    }
+}

@@ -1,0 +1,201 @@
+//! Finds a port, and opens its device.
+
+use std::ffi::CStr;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rdma_mummy_sys as ffi;
+
+use crate::config::Config;
+use crate::error::SetupError;
+use crate::port::{Choice, Entry, Gid, Kind, Mtu, choose_gid, names};
+
+/// An open device.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    context: NonNull<ffi::ibv_context>,
+}
+
+// SAFETY: libibverbs may be called from any thread, and all of the device's objects may move between them.
+unsafe impl Send for Opened {}
+// SAFETY: as above; calls at the same time are allowed, too.
+unsafe impl Sync for Opened {}
+
+impl Opened {
+    pub const fn as_ptr(&self) -> *mut ffi::ibv_context {
+        self.context.as_ptr()
+    }
+
+    /// Takes what the device has to say that belongs to no work: of which only the number is told. `None`: nothing. The
+    /// descriptor does not block.
+    pub fn event(&self) -> Option<u32> {
+        let mut event = std::mem::MaybeUninit::<ffi::ibv_async_event>::zeroed();
+        // SAFETY: the context is open, and the event has room.
+        if unsafe { ffi::ibv_get_async_event(self.as_ptr(), event.as_mut_ptr()) } != 0 {
+            return None;
+        }
+        // SAFETY: as told by the call, the event is there. Its number is read as one: later versions of the library have more of
+        // them than the binding's enumeration, which must not be made of those.
+        let number = unsafe { (&raw const (*event.as_ptr()).event_type).cast::<u32>().read() };
+        // SAFETY: it was taken just now; what it names is not used.
+        unsafe { ffi::ibv_ack_async_event(event.as_mut_ptr()) };
+        Some(number)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: opened once, and nothing rests on it any more: that would hold it.
+        if unsafe { ffi::ibv_close_device(self.context.as_ptr()) } != 0 {
+            log::warn!("verbs: the device does not close: {}", io::Error::last_os_error());
+        }
+    }
+}
+
+/// A port that was chosen.
+#[derive(Debug)]
+pub(crate) struct Port {
+    /// Its name, as `TOWLINE_VERBS_DEVICES` has it.
+    pub name: String,
+    pub number: u8,
+    pub lid: u16,
+    pub mtu: Mtu,
+    pub address: Choice,
+    /// What the device can do.
+    pub most_work: u32,
+    pub most_shared: u32,
+    pub most_completions: u32,
+}
+
+/// Opens the device of the port that this link is to use: of those that are up and allowed, links take turns.
+pub(crate) fn open(config: &Config) -> Result<(Arc<Opened>, Port), SetupError> {
+    let mut usable = Vec::new();
+    let mut refused = Vec::new();
+    for (name, device) in open_all()? {
+        match ports(&name, &device, config, &mut refused) {
+            Ok(ports) => usable.extend(ports.into_iter().map(|port| (Arc::clone(&device), port))),
+            Err(why) => refused.push(format!("{name} tells nothing: {why}")),
+        }
+    }
+    if usable.is_empty() {
+        return Err(SetupError::NoPort(refused.join("; ")));
+    }
+    let turn = usize::from(config.link) % usable.len();
+    let (device, (mut port, table)) = usable.swap_remove(turn);
+    match choose_gid(&table, config.gid_index) {
+        Ok(choice) => port.address = choice,
+        Err(why) => return Err(SetupError::NoGid(port.name, why)),
+    }
+    Ok((device, port))
+}
+
+/// All devices that can be opened.
+fn open_all() -> Result<Vec<(String, Arc<Opened>)>, SetupError> {
+    let mut count = 0;
+    // SAFETY: a plain call; where the library is missing, the binding answers as the library without devices does.
+    let list = unsafe { ffi::ibv_get_device_list(&raw mut count) };
+    if list.is_null() {
+        let why = io::Error::last_os_error();
+        return Err(match why.raw_os_error() {
+            Some(libc::EOPNOTSUPP) => SetupError::NoLibrary,
+            Some(libc::ENOSYS | libc::ENOENT) => SetupError::NoDevice,
+            _ => SetupError::Refused("list the devices", why),
+        });
+    }
+    let mut opened = Vec::new();
+    let mut last = None;
+    for at in 0..count.max(0) as usize {
+        // SAFETY: the list has so many entries, which stay until it is freed.
+        let device = unsafe { *list.add(at) };
+        // SAFETY: an entry of the list; its name is a string within it.
+        let name = unsafe { CStr::from_ptr(ffi::ibv_get_device_name(device)) }.to_string_lossy().into_owned();
+        // SAFETY: as above. An open device holds its entry itself.
+        match NonNull::new(unsafe { ffi::ibv_open_device(device) }) {
+            Some(context) => {
+                let device = Opened { context };
+                // SAFETY: a descriptor of the open context.
+                let waits = unsafe { super::queue::does_not_block((*device.as_ptr()).async_fd) };
+                match waits {
+                    Ok(()) => opened.push((name, Arc::new(device))),
+                    Err(why) => last = Some(why),
+                }
+            }
+            None => last = Some(io::Error::last_os_error()),
+        }
+    }
+    // SAFETY: from `ibv_get_device_list`, freed once.
+    unsafe { ffi::ibv_free_device_list(list) };
+    match (opened.is_empty(), last) {
+        (true, Some(why)) => Err(SetupError::Refused("open a device", why)),
+        (true, None) => Err(SetupError::NoDevice),
+        (false, _) => Ok(opened),
+    }
+}
+
+/// The ports of a device that are up and allowed, with their addresses; others are told of.
+fn ports(
+    name: &str,
+    device: &Opened,
+    config: &Config,
+    refused: &mut Vec<String>,
+) -> io::Result<Vec<(Port, Vec<Entry>)>> {
+    let mut can = std::mem::MaybeUninit::<ffi::ibv_device_attr>::zeroed();
+    // SAFETY: an open context, and room for the answer, all of whose fields may be zero.
+    super::checked(unsafe { ffi::ibv_query_device(device.as_ptr(), can.as_mut_ptr()) })?;
+    // SAFETY: filled in, or zeros.
+    let can = unsafe { can.assume_init() };
+    let mut found = Vec::new();
+    for number in 1..=can.phys_port_cnt {
+        let named = format!("{name}:{number}");
+        if !names(&config.devices, name, number) {
+            refused.push(format!("{named} is not among those that are allowed"));
+            continue;
+        }
+        let mut about = std::mem::MaybeUninit::<ffi::ibv_port_attr>::zeroed();
+        // SAFETY: as above.
+        super::checked(unsafe { ffi::ibv_query_port(device.as_ptr(), number, about.as_mut_ptr()) })?;
+        // SAFETY: filled in, or zeros.
+        let about = unsafe { about.assume_init() };
+        if about.state != ffi::ibv_port_state::IBV_PORT_ACTIVE {
+            refused.push(format!("{named} is not up"));
+            continue;
+        }
+        let Some(mtu) = Mtu::of(about.active_mtu as u8) else {
+            refused.push(format!("{named} has an MTU of no known size"));
+            continue;
+        };
+        let table = addresses(device, number)?;
+        let none = Entry { index: 0, gid: Gid([0; 16]), kind: Kind::InfiniBand };
+        let port = Port {
+            name: named,
+            number,
+            lid: about.lid,
+            mtu,
+            address: Choice { entry: none, why: "" },
+            most_work: can.max_qp_wr.max(0) as u32,
+            most_shared: can.max_srq_wr.max(0) as u32,
+            most_completions: can.max_cqe.max(0) as u32,
+        };
+        found.push((port, table));
+    }
+    Ok(found)
+}
+
+/// A port's table of addresses.
+fn addresses(device: &Opened, port: u8) -> io::Result<Vec<Entry>> {
+    // SAFETY: plain numbers and bytes, for which zero is a value.
+    let mut table: Vec<ffi::ibv_gid_entry> = vec![unsafe { std::mem::zeroed() }; 1024];
+    // SAFETY: an open context, and room for as many entries as are told.
+    let count = unsafe { ffi::ibv_query_gid_table(device.as_ptr(), table.as_mut_ptr(), table.len(), 0) };
+    if count < 0 {
+        return Err(io::Error::from_raw_os_error(i32::try_from(-count).unwrap_or(libc::EIO)));
+    }
+    let of_port = table.iter().take(count as usize).filter(|entry| entry.port_num == u32::from(port));
+    let entry = |it: &ffi::ibv_gid_entry| {
+        // SAFETY: bytes, whatever else they may be taken for.
+        let gid = Gid(unsafe { it.gid.raw });
+        Some(Entry { index: it.gid_index, gid, kind: Kind::of(u8::try_from(it.gid_type).ok()?)? })
+    };
+    Ok(of_port.filter_map(entry).collect())
+}

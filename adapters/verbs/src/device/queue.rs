@@ -1,0 +1,227 @@
+//! Queues that are shared by all connections of a rail: what is done, and room for what comes.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use rdma_mummy_sys as ffi;
+
+use super::{Opened, Region, checked};
+
+/// Completions that are taken at once.
+pub(crate) const BATCH: usize = 16;
+
+/// Sets a descriptor so that it does not block.
+///
+/// # Safety
+/// The descriptor is open, and the caller's.
+pub(super) unsafe fn does_not_block(fd: RawFd) -> io::Result<()> {
+    // SAFETY: the caller vouches for the descriptor.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    // SAFETY: as above.
+    if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Where the device wakes who sleeps.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    channel: NonNull<ffi::ibv_comp_channel>,
+    device: Arc<Opened>,
+}
+
+// SAFETY: as for `Opened`.
+unsafe impl Send for Channel {}
+// SAFETY: as for `Opened`.
+unsafe impl Sync for Channel {}
+
+impl Channel {
+    pub fn new(device: &Arc<Opened>) -> io::Result<Arc<Self>> {
+        // SAFETY: an open device.
+        let channel = unsafe { ffi::ibv_create_comp_channel(device.as_ptr()) };
+        let channel = NonNull::new(channel).ok_or_else(io::Error::last_os_error)?;
+        let channel = Self { channel, device: Arc::clone(device) };
+        // SAFETY: the channel's descriptor.
+        unsafe { does_not_block(channel.fd()) }?;
+        Ok(Arc::new(channel))
+    }
+
+    const fn fd(&self) -> RawFd {
+        // SAFETY: a live channel.
+        unsafe { self.channel.as_ref().fd }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open as long as the channel is.
+        unsafe { BorrowedFd::borrow_raw(self.fd()) }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: made once, and no queue reports to it any more: that would hold it.
+        if unsafe { ffi::ibv_destroy_comp_channel(self.channel.as_ptr()) } != 0 {
+            std::mem::forget(Arc::clone(&self.device));
+        }
+    }
+}
+
+/// What the device has done.
+#[derive(Debug)]
+pub(crate) struct Completions {
+    queue: NonNull<ffi::ibv_cq>,
+    channel: Arc<Channel>,
+}
+
+// SAFETY: as for `Opened`.
+unsafe impl Send for Completions {}
+// SAFETY: as for `Opened`.
+unsafe impl Sync for Completions {}
+
+/// One thing that the device has done. Of work that failed only `id`, `good` and `why` mean anything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    /// The word that it was posted with.
+    pub id: u64,
+    pub good: bool,
+    /// Of what failed, the device's word for why.
+    pub why: u32,
+    /// Bytes that came.
+    pub len: u32,
+    /// The word that came with them.
+    pub word: u32,
+    /// Our queue pair.
+    pub queue_pair: u32,
+}
+
+impl Completions {
+    /// Room for `count`: more than that must never wait in it.
+    pub fn new(channel: &Arc<Channel>, count: u32) -> io::Result<Arc<Self>> {
+        // SAFETY: an open device and a live channel of it, which the queue holds.
+        let queue = unsafe {
+            let channel = channel.channel.as_ptr();
+            ffi::ibv_create_cq((*channel).context, count as libc::c_int, null_mut(), channel, 0)
+        };
+        let queue = NonNull::new(queue).ok_or_else(io::Error::last_os_error)?;
+        Ok(Arc::new(Self { queue, channel: Arc::clone(channel) }))
+    }
+
+    pub(super) const fn as_ptr(&self) -> *mut ffi::ibv_cq {
+        self.queue.as_ptr()
+    }
+
+    /// Some of what was done.
+    #[inline]
+    pub fn take(&self) -> Done {
+        let mut done = Done { list: [const { MaybeUninit::uninit() }; BATCH], next: 0, count: 0 };
+        // SAFETY: a live queue, and room for as many entries as are told.
+        let count = unsafe { ffi::ibv_poll_cq(self.as_ptr(), BATCH as i32, done.list.as_mut_ptr().cast()) };
+        done.count = usize::try_from(count).unwrap_or(0).min(BATCH);
+        done
+    }
+
+    /// The next that is done makes the channel ready.
+    pub fn wake(&self) -> io::Result<()> {
+        // SAFETY: a live queue.
+        checked(unsafe { ffi::ibv_req_notify_cq(self.as_ptr(), 0) })
+    }
+
+    /// Takes what made the channel ready, if anything did.
+    pub fn woken(&self) {
+        let (mut queue, mut context) = (null_mut(), null_mut());
+        // SAFETY: a live channel, whose descriptor does not block; room for both answers.
+        while unsafe { ffi::ibv_get_cq_event(self.channel.channel.as_ptr(), &raw mut queue, &raw mut context) } == 0 {
+            // SAFETY: the queue that the event is of, which is this one: the channel has no other. Those that are not
+            // acknowledged would keep it from being destroyed.
+            unsafe { ffi::ibv_ack_cq_events(queue, 1) };
+        }
+    }
+}
+
+/// Work that was done, one by one.
+pub(crate) struct Done {
+    list: [MaybeUninit<ffi::ibv_wc>; BATCH],
+    next: usize,
+    /// So many of them are filled in.
+    count: usize,
+}
+
+impl Iterator for Done {
+    type Item = Work;
+
+    #[inline]
+    fn next(&mut self) -> Option<Work> {
+        let entry = self.list[..self.count].get(self.next)?;
+        self.next += 1;
+        // SAFETY: among those that the library has filled in: numbers, all of them.
+        let it = unsafe { entry.assume_init_ref() };
+        // SAFETY: both of what may be there are a number of 32 bits.
+        let word = u32::from_be(unsafe { it.imm_data_invalidated_rkey_union.imm_data });
+        let good = it.status == ffi::ibv_wc_status::IBV_WC_SUCCESS;
+        Some(Work { id: it.wr_id, good, why: it.status, len: it.byte_len, word, queue_pair: it.qp_num })
+    }
+}
+
+impl Drop for Completions {
+    fn drop(&mut self) {
+        // SAFETY: made once, and no queue pair reports to it any more: that would hold it.
+        if unsafe { ffi::ibv_destroy_cq(self.as_ptr()) } != 0 {
+            std::mem::forget(Arc::clone(&self.channel));
+        }
+    }
+}
+
+/// Buffers for what comes by any connection.
+#[derive(Debug)]
+pub(crate) struct SharedReceives {
+    queue: NonNull<ffi::ibv_srq>,
+    region: Arc<Region>,
+}
+
+// SAFETY: as for `Opened`.
+unsafe impl Send for SharedReceives {}
+// SAFETY: as for `Opened`.
+unsafe impl Sync for SharedReceives {}
+
+impl SharedReceives {
+    pub fn new(region: &Arc<Region>, count: u32) -> io::Result<Arc<Self>> {
+        // SAFETY: plain numbers and a pointer, for which zero is a value.
+        let mut wanted: ffi::ibv_srq_init_attr = unsafe { std::mem::zeroed() };
+        wanted.attr.max_wr = count;
+        wanted.attr.max_sge = 1;
+        // SAFETY: a live domain.
+        let queue = unsafe { ffi::ibv_create_srq(region.domain().as_ptr(), &raw mut wanted) };
+        let queue = NonNull::new(queue).ok_or_else(io::Error::last_os_error)?;
+        Ok(Arc::new(Self { queue, region: Arc::clone(region) }))
+    }
+
+    pub(super) const fn as_ptr(&self) -> *mut ffi::ibv_srq {
+        self.queue.as_ptr()
+    }
+
+    /// Gives these bytes of the region to the device: it writes there what comes next, and tells so with `id`.
+    #[inline]
+    pub fn post(&self, id: u64, at: usize, len: u32) -> io::Result<()> {
+        let Some(mut element) = self.region.element(at, len) else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let mut work = ffi::ibv_recv_wr { wr_id: id, next: null_mut(), sg_list: &raw mut element, num_sge: 1 };
+        let mut bad = null_mut();
+        // SAFETY: a live queue; the work and its element are read before this returns, and name memory of the region that the
+        // queue holds.
+        checked(unsafe { ffi::ibv_post_srq_recv(self.as_ptr(), &raw mut work, &raw mut bad) })
+    }
+}
+
+impl Drop for SharedReceives {
+    fn drop(&mut self) {
+        // SAFETY: made once, and no queue pair takes from it any more: that would hold it.
+        if unsafe { ffi::ibv_destroy_srq(self.as_ptr()) } != 0 {
+            std::mem::forget(Arc::clone(&self.region));
+        }
+    }
+}

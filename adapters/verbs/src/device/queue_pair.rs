@@ -1,0 +1,334 @@
+//! Queue pairs: one for each connection, and one for the hellos of all.
+
+use std::io;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use rdma_mummy_sys as ffi;
+
+use super::{Completions, Domain, Region, SharedReceives, checked};
+use crate::port::{Gid, Kind, Mtu};
+
+/// How packets get to a peer's port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub kind: Kind,
+    pub gid: Gid,
+    pub lid: u16,
+    pub port: u8,
+    pub gid_index: u8,
+    pub traffic_class: u8,
+}
+
+impl Route {
+    fn attributes(&self) -> ffi::ibv_ah_attr {
+        // SAFETY: plain numbers and bytes, for which zero is a value.
+        let mut to: ffi::ibv_ah_attr = unsafe { std::mem::zeroed() };
+        to.port_num = self.port;
+        to.dlid = self.lid;
+        if self.kind == Kind::InfiniBand {
+            to.sl = self.traffic_class; // within a subnet the LID is enough
+            return to;
+        }
+        to.is_global = 1;
+        to.grh.dgid = ffi::ibv_gid { raw: self.gid.0 };
+        to.grh.sgid_index = self.gid_index;
+        to.grh.hop_limit = 64;
+        to.grh.traffic_class = self.traffic_class;
+        to
+    }
+}
+
+/// What a connection needs to know of the peer, and of the time that the peer's device has to answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    pub route: Route,
+    pub mtu: Mtu,
+    pub queue_pair: u32,
+    /// Of the peer's packets.
+    pub first_packet_in: u32,
+    /// Of our own.
+    pub first_packet_out: u32,
+    pub ack_timeout: u8,
+}
+
+/// A queue pair with all that it works on.
+#[derive(Debug)]
+struct QueuePair {
+    queue: NonNull<ffi::ibv_qp>,
+    region: Arc<Region>,
+    completions: Arc<Completions>,
+    shared: Option<Arc<SharedReceives>>,
+}
+
+// SAFETY: as for `Opened`.
+unsafe impl Send for QueuePair {}
+// SAFETY: as for `Opened`.
+unsafe impl Sync for QueuePair {}
+
+impl QueuePair {
+    fn new(
+        region: &Arc<Region>,
+        completions: &Arc<Completions>,
+        shared: Option<&Arc<SharedReceives>>,
+        kind: ffi::ibv_qp_type::Type,
+        (sends, receives, inline): (u32, u32, u32),
+    ) -> io::Result<(Self, u32)> {
+        // SAFETY: plain numbers and pointers, for which zero is a value.
+        let mut wanted: ffi::ibv_qp_init_attr = unsafe { std::mem::zeroed() };
+        wanted.send_cq = completions.as_ptr();
+        wanted.recv_cq = completions.as_ptr();
+        wanted.srq = shared.map_or(null_mut(), |shared| shared.as_ptr());
+        wanted.cap.max_send_wr = sends;
+        wanted.cap.max_recv_wr = receives;
+        wanted.cap.max_send_sge = 1;
+        wanted.cap.max_recv_sge = 1;
+        wanted.cap.max_inline_data = inline;
+        wanted.qp_type = kind;
+        // SAFETY: a live domain, and live queues, which the queue pair will hold.
+        let queue = unsafe { ffi::ibv_create_qp(region.domain().as_ptr(), &raw mut wanted) };
+        let queue = NonNull::new(queue).ok_or_else(io::Error::last_os_error)?;
+        let (region, completions, shared) = (Arc::clone(region), Arc::clone(completions), shared.cloned());
+        // More than was asked for may be had; no more is used than was asked for.
+        Ok((Self { queue, region, completions, shared }, wanted.cap.max_inline_data.min(inline)))
+    }
+
+    const fn number(&self) -> u32 {
+        // SAFETY: a live queue pair, whose number does not change.
+        unsafe { self.queue.as_ref().qp_num }
+    }
+
+    fn modify(
+        &self,
+        change: impl FnOnce(&mut ffi::ibv_qp_attr),
+        state: ffi::ibv_qp_state::Type,
+        what: ffi::ibv_qp_attr_mask,
+    ) -> io::Result<()> {
+        // SAFETY: plain numbers and bytes, for which zero is a value.
+        let mut to: ffi::ibv_qp_attr = unsafe { std::mem::zeroed() };
+        to.qp_state = state;
+        change(&mut to);
+        let mask = (what | ffi::ibv_qp_attr_mask::IBV_QP_STATE).0;
+        // SAFETY: a live queue pair; the attributes are read before this returns.
+        checked(unsafe { ffi::ibv_modify_qp(self.queue.as_ptr(), &raw mut to, mask as libc::c_int) })
+    }
+
+    #[inline]
+    fn post(&self, work: &mut ffi::ibv_send_wr, element: Option<ffi::ibv_sge>) -> io::Result<()> {
+        let mut element = element;
+        if let Some(element) = &mut element {
+            (work.sg_list, work.num_sge) = (element, 1);
+        }
+        let mut bad = null_mut();
+        // SAFETY: a live queue pair; the work and its element are read before this returns. `element` is of the region that the
+        // queue pair holds: both callers see to that.
+        checked(unsafe { ffi::ibv_post_send(self.queue.as_ptr(), work, &raw mut bad) })
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // SAFETY: made once. From here on the device touches nothing by it.
+        if unsafe { ffi::ibv_destroy_qp(self.queue.as_ptr()) } != 0 {
+            log::warn!("verbs: a queue pair stays: {}", io::Error::last_os_error());
+            std::mem::forget((Arc::clone(&self.region), Arc::clone(&self.completions), self.shared.clone()));
+        }
+    }
+}
+
+/// Work with nothing in it.
+fn no_work() -> ffi::ibv_send_wr {
+    // SAFETY: numbers and pointers, for which zero is a value.
+    unsafe { std::mem::zeroed() }
+}
+
+/// A reliable connection.
+#[derive(Debug)]
+pub(crate) struct Reliable {
+    pair: QueuePair,
+    inline: u32,
+}
+
+impl Reliable {
+    /// A queue pair that can have `sends` under way; not connected.
+    pub fn new(
+        region: &Arc<Region>,
+        completions: &Arc<Completions>,
+        shared: &Arc<SharedReceives>,
+        port: u8,
+        sends: u32,
+        inline: u32,
+    ) -> io::Result<Self> {
+        let kind = ffi::ibv_qp_type::IBV_QPT_RC;
+        let make = |inline| QueuePair::new(region, completions, Some(shared), kind, (sends, 0, inline));
+        let (pair, inline) = make(inline).or_else(|_| make(0))?;
+        let mask = ffi::ibv_qp_attr_mask::IBV_QP_PKEY_INDEX
+            | ffi::ibv_qp_attr_mask::IBV_QP_PORT
+            | ffi::ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS;
+        let init = |to: &mut ffi::ibv_qp_attr| {
+            to.port_num = port;
+            // Markers write nothing, but writing nothing has to be allowed. No memory is: all is registered for local use.
+            to.qp_access_flags = ffi::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+        };
+        pair.modify(init, ffi::ibv_qp_state::IBV_QPS_INIT, mask)?;
+        Ok(Self { pair, inline })
+    }
+
+    pub const fn number(&self) -> u32 {
+        self.pair.number()
+    }
+
+    /// Bytes that may go with the work itself.
+    pub const fn inline(&self) -> u32 {
+        self.inline
+    }
+
+    /// Connects it, for both ways: what it sends arrives once the peer has connected, too.
+    pub fn connect(&self, path: &Path) -> io::Result<()> {
+        use ffi::ibv_qp_attr_mask as mask;
+        let receives = mask::IBV_QP_AV
+            | mask::IBV_QP_PATH_MTU
+            | mask::IBV_QP_DEST_QPN
+            | mask::IBV_QP_RQ_PSN
+            | mask::IBV_QP_MAX_DEST_RD_ATOMIC
+            | mask::IBV_QP_MIN_RNR_TIMER;
+        let to_receive = |to: &mut ffi::ibv_qp_attr| {
+            to.ah_attr = path.route.attributes();
+            to.path_mtu = path.mtu as u32;
+            to.dest_qp_num = path.queue_pair;
+            to.rq_psn = path.first_packet_in;
+            to.max_dest_rd_atomic = 1;
+            to.min_rnr_timer = 7; // 0.12 ms, until a peer tries again that found no buffer
+        };
+        self.pair.modify(to_receive, ffi::ibv_qp_state::IBV_QPS_RTR, receives)?;
+        let sends = mask::IBV_QP_TIMEOUT
+            | mask::IBV_QP_RETRY_CNT
+            | mask::IBV_QP_RNR_RETRY
+            | mask::IBV_QP_SQ_PSN
+            | mask::IBV_QP_MAX_QP_RD_ATOMIC;
+        let to_send = |to: &mut ffi::ibv_qp_attr| {
+            to.timeout = path.ack_timeout;
+            to.retry_cnt = 7;
+            to.rnr_retry = 7; // for ever: the peer's process takes its time
+            to.sq_psn = path.first_packet_out;
+            to.max_rd_atomic = 1;
+        };
+        self.pair.modify(to_send, ffi::ibv_qp_state::IBV_QPS_RTS, sends)
+    }
+
+    /// Puts it in its error state: nothing moves any more, and all work is told to have failed.
+    pub fn break_down(&self) -> io::Result<()> {
+        let nothing = ffi::ibv_qp_attr_mask(0);
+        self.pair.modify(|_| {}, ffi::ibv_qp_state::IBV_QPS_ERR, nothing)
+    }
+
+    /// Sends these bytes of the region, and a word. They stay as they are until the device tells of this work or of later one.
+    #[inline]
+    pub fn send(&self, id: u64, word: u32, at: usize, len: u32, signaled: bool) -> io::Result<()> {
+        let Some(element) = self.pair.region.element(at, len) else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let mut work = no_work();
+        work.wr_id = id;
+        work.opcode = ffi::ibv_wr_opcode::IBV_WR_SEND_WITH_IMM;
+        work.imm_data_invalidated_rkey_union.imm_data = word.to_be();
+        if signaled {
+            work.send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        }
+        if len <= self.inline {
+            work.send_flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
+        }
+        self.pair.post(&mut work, (len > 0).then_some(element))
+    }
+
+    /// Writes nothing to the peer, whose device answers all the same; the device tells.
+    pub fn mark(&self, id: u64) -> io::Result<()> {
+        let mut work = no_work();
+        work.wr_id = id;
+        work.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+        work.send_flags = ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        self.pair.post(&mut work, None)
+    }
+}
+
+/// Where a datagram goes.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    handle: NonNull<ffi::ibv_ah>,
+    domain: Arc<Domain>,
+    queue_pair: u32,
+    key: u32,
+}
+
+// SAFETY: as for `Opened`.
+unsafe impl Send for Destination {}
+// SAFETY: as for `Opened`.
+unsafe impl Sync for Destination {}
+
+impl Destination {
+    pub fn new(domain: &Arc<Domain>, route: &Route, queue_pair: u32, key: u32) -> io::Result<Self> {
+        let mut to = route.attributes();
+        // SAFETY: a live domain; the attributes are read before this returns.
+        let handle = unsafe { ffi::ibv_create_ah(domain.as_ptr(), &raw mut to) };
+        let handle = NonNull::new(handle).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { handle, domain: Arc::clone(domain), queue_pair, key })
+    }
+}
+
+impl Drop for Destination {
+    fn drop(&mut self) {
+        // SAFETY: made once. Work that was posted with it has copied it, or is refused.
+        if unsafe { ffi::ibv_destroy_ah(self.handle.as_ptr()) } != 0 {
+            std::mem::forget(Arc::clone(&self.domain));
+        }
+    }
+}
+
+/// The queue pair of hellos: datagrams, which may get lost.
+#[derive(Debug)]
+pub(crate) struct Datagrams {
+    pair: QueuePair,
+}
+
+impl Datagrams {
+    pub fn new(
+        region: &Arc<Region>,
+        completions: &Arc<Completions>,
+        port: u8,
+        (sends, receives): (u32, u32),
+        key: u32,
+    ) -> io::Result<Self> {
+        use ffi::ibv_qp_attr_mask as mask;
+        let kind = ffi::ibv_qp_type::IBV_QPT_UD;
+        let (pair, _) = QueuePair::new(region, completions, None, kind, (sends, receives, 0))?;
+        let init = |to: &mut ffi::ibv_qp_attr| (to.port_num, to.qkey) = (port, key);
+        let what = mask::IBV_QP_PKEY_INDEX | mask::IBV_QP_PORT | mask::IBV_QP_QKEY;
+        pair.modify(init, ffi::ibv_qp_state::IBV_QPS_INIT, what)?;
+        pair.modify(|_| {}, ffi::ibv_qp_state::IBV_QPS_RTR, ffi::ibv_qp_attr_mask(0))?;
+        pair.modify(|to| to.sq_psn = 0, ffi::ibv_qp_state::IBV_QPS_RTS, mask::IBV_QP_SQ_PSN)?;
+        Ok(Self { pair })
+    }
+
+    pub const fn number(&self) -> u32 {
+        self.pair.number()
+    }
+
+    /// Sends these bytes of the region, which stay as they are until the device tells.
+    pub fn send(&self, id: u64, to: &Destination, at: usize, len: u32) -> io::Result<()> {
+        let Some(element) = self.pair.region.element(at, len) else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let mut work = no_work();
+        work.wr_id = id;
+        work.opcode = ffi::ibv_wr_opcode::IBV_WR_SEND;
+        work.send_flags = ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        work.wr.ud = ffi::ud_t { ah: to.handle.as_ptr(), remote_qpn: to.queue_pair, remote_qkey: to.key };
+        self.pair.post(&mut work, Some(element))
+    }
+
+    /// Gives these bytes of the region to the device: it writes there what comes next, and tells so with `id`.
+    pub fn post(&self, id: u64, at: usize, len: u32) -> io::Result<()> {
+        let Some(mut element) = self.pair.region.element(at, len) else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let mut work = ffi::ibv_recv_wr { wr_id: id, next: null_mut(), sg_list: &raw mut element, num_sge: 1 };
+        let mut bad = null_mut();
+        // SAFETY: a live queue pair; the work and its element are read before this returns, and name memory of the region that
+        // the queue pair holds.
+        checked(unsafe { ffi::ibv_post_recv(self.pair.queue.as_ptr(), &raw mut work, &raw mut bad) })
+    }
+}

@@ -1,0 +1,63 @@
+//! Why a rail could not be made.
+
+use std::{fmt, io};
+
+use crate::port::NoGid;
+
+/// A rail could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// This build has no verbs in it. Build with the feature `verbs` (of this crate: `device`).
+    NotBuiltIn,
+    /// libibverbs cannot be loaded. Install it (rdma-core).
+    NoLibrary,
+    /// There is no device.
+    NoDevice,
+    /// There are devices, but no port that is up and allowed; of each, why not.
+    NoPort(String),
+    /// The port, and why none of its addresses can be used.
+    NoGid(String, NoGid),
+    /// The device or the operating system refused what is named.
+    Refused(&'static str, io::Error),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotBuiltIn => f.write_str("it is not built in: build with `--features verbs`"),
+            Self::NoLibrary => f.write_str("libibverbs.so.1 cannot be loaded: install rdma-core's libraries"),
+            Self::NoDevice => f.write_str("this host has no RDMA device, or its driver is not loaded"),
+            Self::NoPort(why) => write!(f, "no port can be used: {why}"),
+            Self::NoGid(port, why) => write!(f, "{port}: {why}"),
+            Self::Refused(what, why) if why.raw_os_error() == Some(libc::ENOMEM) => {
+                write!(f, "cannot {what}: {why}; the limit of locked memory (ulimit -l) may be too low")
+            }
+            Self::Refused(what, why) => write!(f, "cannot {what}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoGid(_, why) => Some(why),
+            Self::Refused(_, why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_say_what_to_do() {
+        let full = SetupError::Refused("register memory", io::Error::from_raw_os_error(libc::ENOMEM));
+        assert!(full.to_string().contains("ulimit -l"), "{full}");
+        assert!(SetupError::NotBuiltIn.to_string().contains("--features verbs"));
+        assert!(SetupError::NoLibrary.to_string().contains("install"));
+        assert!(SetupError::NoGid("rxe0:1".into(), NoGid::Empty).to_string().starts_with("rxe0:1: the port has no address"));
+    }
+}
