@@ -1,7 +1,7 @@
 //! The transports between processes, and which of them work here.
 
 /// All of them, in the order in which they are told of.
-pub const ALL: [&str; 3] = ["sm", "tcp", "udp"];
+pub const ALL: [&str; 4] = ["sm", "tcp", "udp", "verbs"];
 /// Those that are used where none is named.
 pub const STANDARD: [&str; 2] = ["sm", "tcp"];
 

@@ -249,10 +249,10 @@ fn who_aborts_or_cannot_be_started_is_not_started_again() {
 #[test]
 fn settings_that_no_rank_could_use_are_refused_before_one_starts() {
     for (arguments, variable, words) in [
-        ("--transport foo", None, ["`foo`", "sm, tcp and udp"]),
-        ("--transport sm,tpc", None, ["`tpc`", "sm, tcp and udp"]),
-        ("-e TOWLINE_TRANSPORTS=sm,foo", None, ["`foo`", "sm, tcp and udp"]),
-        ("", Some(("TOWLINE_TRANSPORTS", "foo")), ["`foo`", "sm, tcp and udp"]),
+        ("--transport foo", None, ["`foo`", "sm, tcp, udp and verbs"]),
+        ("--transport sm,tpc", None, ["`tpc`", "sm, tcp, udp and verbs"]),
+        ("-e TOWLINE_TRANSPORTS=sm,foo", None, ["`foo`", "sm, tcp, udp and verbs"]),
+        ("", Some(("TOWLINE_TRANSPORTS", "foo")), ["`foo`", "sm, tcp, udp and verbs"]),
         ("--links 0", None, ["--links", "1..=64"]),
         ("--links 65", None, ["--links", "1..=64"]),
         ("-e TOWLINE_LINKS=0", None, ["TOWLINE_LINKS", "1 to 64"]),

@@ -179,6 +179,12 @@ impl Bed {
                 AnyRail::Udp(rail) => {
                     watch(rail.raw().as_fd())?;
                 }
+                AnyRail::Verbs(rail) => {
+                    watch(rail.as_fd())?;
+                }
+                AnyRail::LinkedVerbs(rail) => {
+                    watch(rail.raw().as_fd())?;
+                }
                 AnyRail::Loopback(_) | AnyRail::Dyn(_) => {}
             }
         }

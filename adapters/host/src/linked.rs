@@ -34,7 +34,8 @@ impl<R: Rail> Linked<R> {
         settings.sums |= config.checksum;
         settings.window = config.link_window;
         settings.slots = config.link_window.saturating_mul(2);
-        settings.hello_within = millis(config.tcp_connect_timeout_ms.max(config.udp_connect_timeout_ms));
+        let connects = [config.tcp_connect_timeout_ms, config.udp_connect_timeout_ms, config.verbs_connect_timeout_ms];
+        settings.hello_within = millis(connects.into_iter().max().unwrap_or_default());
         // Without a thread that answers for it, a rank that computes is as silent as one whose host is gone. Of tcp the kernel
         // knows better, and of several links one that is silent while another one answers is dead.
         let never = time::Duration::from_secs(365 * 24 * 3600);

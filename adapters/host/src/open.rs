@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use towline_bootstrap::Job;
+use towline_tcp::Encrypt;
 use towline_tcp::interfaces::Filter;
 
 use crate::address::Grid;
@@ -26,7 +27,7 @@ pub(crate) fn open(config: &Config, job: &Job, grid: Grid, thread: bool) -> Resu
     for name in TRANSPORTS {
         let wanted = asked.iter().any(|asked| asked == name);
         // A context alone needs no way to others, unless it was asked to try.
-        if !wanted && (!asked.is_empty() || grid.total() == 1 || name == "udp") {
+        if !wanted && (!asked.is_empty() || grid.total() == 1 || matches!(name, "udp" | "verbs")) {
             continue;
         }
         let links = if name == "sm" { 1 } else { config.links };
@@ -36,7 +37,8 @@ pub(crate) fn open(config: &Config, job: &Job, grid: Grid, thread: bool) -> Resu
             let rail = match name {
                 "sm" => open_sm(config, job, grid, thread),
                 "tcp" => open_tcp(config, job, grid, link as u8, number, thread),
-                _ => open_udp(config, job, grid, link as u8, number, thread),
+                "udp" => open_udp(config, job, grid, link as u8, number, thread),
+                _ => open_verbs(config, job, grid, link as u8, number, thread),
             };
             match rail {
                 Ok(rail) => opened.rails.push(rail),
@@ -141,6 +143,42 @@ fn open_udp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread
     udp.connect_timeout = Duration::from_millis(config.udp_connect_timeout_ms.into());
     let rail = towline_udp::Rail::new(udp).map_err(|why| why.to_string())?;
     Linked::new(rail, number, config, grid, thread).map(AnyRail::Udp).map_err(|why| why.to_string())
+}
+
+fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, String> {
+    if config.encrypt == Encrypt::Always {
+        return Err("TOWLINE_ENCRYPT: `always`, which no RDMA device does".into());
+    }
+    let key = towline_tcp::JobKey::new(*job.key().bytes());
+    let mut verbs = towline_verbs::Config::new(job.job_id(), grid.own_number(), key);
+    verbs.link = link;
+    // The ranks of a host spread over its ports, each with all its links.
+    let before = job.local_ranks().and_then(|local| local.iter().position(|rank| *rank == job.rank()));
+    verbs.turn = before.unwrap_or(0) as u32 * config.links + u32::from(link);
+    verbs.progress_thread = thread;
+    verbs.devices = entries(&config.verbs_devices);
+    verbs.gid_index = match config.verbs_gid_index.trim() {
+        "" => None,
+        text => Some(text.parse().map_err(|_| format!("TOWLINE_VERBS_GID_INDEX: `{text}` is no number"))?),
+    };
+    verbs.path_mtu_bytes = config.verbs_path_mtu;
+    verbs.traffic_class = config.verbs_traffic_class;
+    verbs.eager_limit_bytes = config.verbs_eager_limit_bytes;
+    verbs.max_send_size_bytes = config.verbs_max_send_bytes;
+    verbs.inline_bytes = config.verbs_inline_bytes;
+    verbs.signal_every = config.verbs_signal_every;
+    verbs.receive_buffers = config.verbs_receive_buffers;
+    verbs.bandwidth_megabytes_per_second = config.verbs_bandwidth_mb_s;
+    verbs.connect_timeout = Duration::from_millis(config.verbs_connect_timeout_ms.into());
+    verbs.peer_timeout = Duration::from_millis(config.peer_timeout_ms.into());
+    if config.peer_timeout_ms == 0 {
+        (verbs.peer_timeout, verbs.heartbeat) = (Duration::from_secs(60), Duration::ZERO);
+    }
+    let rail = towline_verbs::Rail::new(verbs).map_err(|why| why.to_string())?;
+    if config.links == 1 && !config.checksum {
+        return Ok(AnyRail::Verbs(rail)); // as for tcp
+    }
+    Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedVerbs).map_err(|why| why.to_string())
 }
 
 fn filter(include: &str, exclude: &str) -> Filter {

@@ -25,6 +25,10 @@ pub enum AnyRail {
     LinkedTcp(Linked<towline_tcp::Rail>),
     /// Datagrams, and what makes them arrive.
     Udp(Linked<towline_udp::Rail>),
+    /// The only connection by verbs to each peer, unless sums are asked for.
+    Verbs(towline_verbs::Rail),
+    /// One of several connections by verbs to each peer: the others carry on what it breaks down with.
+    LinkedVerbs(Linked<towline_verbs::Rail>),
     /// A rail that somebody else wrote: see [`Builder::rail`](crate::Builder::rail).
     Dyn(DynRail),
 }
@@ -49,6 +53,8 @@ macro_rules! each {
                 AnyRail::Tcp($rail) => $call,
                 AnyRail::LinkedTcp($rail) => $call,
                 AnyRail::Udp($rail) => $call,
+                AnyRail::Verbs($rail) => $call,
+                AnyRail::LinkedVerbs($rail) => $call,
                 AnyRail::Loopback($rail) => $call,
                 AnyRail::Dyn(DynRail($rail)) => $call,
             }),

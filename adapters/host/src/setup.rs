@@ -16,7 +16,7 @@ pub(crate) const MOST_ADDRESSES: u32 = 1 << 20;
 ///
 /// ```
 /// let error = towline::Builder::new().transports("pigeon").build().unwrap_err();
-/// assert_eq!(error.to_string(), "there is no transport `pigeon`; there are sm, tcp and udp");
+/// assert_eq!(error.to_string(), "there is no transport `pigeon`; there are sm, tcp, udp and verbs");
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
@@ -114,7 +114,9 @@ impl fmt::Display for SetupError {
             Self::OutOfRange { variable, value, range } => {
                 write!(f, "{variable}: {value} is out of range, which is {} to {}", range.start(), range.end())
             }
-            Self::UnknownTransport(name) => write!(f, "there is no transport `{name}`; there are sm, tcp and udp"),
+            Self::UnknownTransport(name) => {
+                write!(f, "there is no transport `{name}`; there are sm, tcp, udp and verbs")
+            }
             Self::Transport { name, why } => write!(f, "transport {name} does not work here: {why}"),
             Self::Card { rank, why } => {
                 write!(f, "rank {rank} published nothing usable ({why}): does it run the same version?")

@@ -150,9 +150,9 @@ macro_rules! unit_doc {
 
 tunables! {
     transports, "TOWLINE_TRANSPORTS": String = "", "",
-        "Transports to use, such as `sm,tcp`; empty for these two, if they work here: udp is used only where it is named";
+        "Transports to use, such as `sm,tcp`; empty for these two, if they work here: udp and verbs are used only where they are named";
     links, "TOWLINE_LINKS": u32 = 1u32, "",
-        "Links of tcp, and of udp, to each peer, over which long messages are striped: 1 to 64. Of several tcp links, frames of one that breaks down go by the others";
+        "Links of tcp, of udp and of verbs to each peer, over which long messages are striped: 1 to 64. Of several links, frames of one that breaks down go by the others";
     startup_timeout_ms, "TOWLINE_STARTUP_TIMEOUT_MS": u32 = 60_000u32, "ms",
         "How long to wait for all ranks to come up";
     finish_timeout_ms, "TOWLINE_FINISH_TIMEOUT_MS": u32 = 60_000u32, "ms",
@@ -259,8 +259,31 @@ tunables! {
     udp_connect_timeout_ms, "TOWLINE_UDP_CONNECT_TIMEOUT_MS": u32 = 120_000u32, "ms",
         "From the first message to a peer to its answer: a peer that computes answers late";
 
+    verbs_devices, "TOWLINE_VERBS_DEVICES": String = "", "",
+        "RDMA devices, or ports of them such as `mlx5_0:1`, that verbs may use; empty for all that are up. Links, and the ranks of a host, take turns on them";
+    verbs_gid_index, "TOWLINE_VERBS_GID_INDEX": String = "", "",
+        "Which of a port's addresses verbs uses, by its number; empty to choose: RoCE v2 before v1, IPv4 before IPv6";
+    verbs_path_mtu, "TOWLINE_VERBS_PATH_MTU": u32 = 0u32, "B",
+        "Bytes of a packet at most; 0 for as many as both ports carry";
+    verbs_traffic_class, "TOWLINE_VERBS_TRAFFIC_CLASS": u8 = 0u8, "",
+        "Mark of packets for the network's quality of service: traffic class with RoCE, service level with InfiniBand";
+    verbs_eager_limit_bytes, "TOWLINE_VERBS_EAGER_LIMIT_BYTES": u32 = 8_256u32, "B",
+        "Longest short frame of verbs, header included";
+    verbs_max_send_bytes, "TOWLINE_VERBS_MAX_SEND_BYTES": u32 = 65_536u32, "B",
+        "Longest fragment of verbs, header included";
+    verbs_inline_bytes, "TOWLINE_VERBS_INLINE_BYTES": u32 = 220u32, "B",
+        "Frames up to this length go within their work request, as far as the device can do that";
+    verbs_signal_every, "TOWLINE_VERBS_SIGNAL_EVERY": u32 = 8u32, "",
+        "The device tells of each so-many-th frame that it has arrived";
+    verbs_receive_buffers, "TOWLINE_VERBS_RECEIVE_BUFFERS": u32 = 128u32, "",
+        "Buffers of a verbs link for what comes from all peers, of a fragment each: memory that stays in place";
+    verbs_bandwidth_mb_s, "TOWLINE_VERBS_BANDWIDTH_MB_S": u32 = 6000u32, "MB/s",
+        "Share of a verbs link in striping";
+    verbs_connect_timeout_ms, "TOWLINE_VERBS_CONNECT_TIMEOUT_MS": u32 = 120_000u32, "ms",
+        "From the first message to a peer to the connection: a peer that computes answers late";
+
     encrypt, "TOWLINE_ENCRYPT": Encrypt = Encrypt::BetweenHosts, "",
-        "When connections of tcp and udp are encrypted: `off`, `between-hosts` (not those of ranks on one host; containers with a network of their own count as hosts) or `always`; ranks where this comes to different things refuse each other. Peers prove in any case that they know the job's key";
+        "When connections of tcp and udp are encrypted: `off`, `between-hosts` (not those of ranks on one host; containers with a network of their own count as hosts) or `always`; ranks where this comes to different things refuse each other. What goes by verbs is never encrypted, so verbs does not work with `always`. Peers prove in any case that they know the job's key";
     checksum, "TOWLINE_CHECKSUM": bool = false, "",
         "Check tcp's frames by sums of our own, beyond the network's; udp's always are";
     link_window, "TOWLINE_LINK_WINDOW": u32 = 256u32, "",
@@ -268,7 +291,7 @@ tunables! {
 }
 
 /// What can be asked for, in the order in which rails are polled.
-pub(crate) const TRANSPORTS: [&str; 3] = ["sm", "tcp", "udp"];
+pub(crate) const TRANSPORTS: [&str; 4] = ["sm", "tcp", "udp", "verbs"];
 
 /// Links to a peer.
 const LINKS: RangeInclusive<u32> = 1..=64;

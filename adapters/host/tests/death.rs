@@ -6,6 +6,8 @@ mod hosts;
 mod pattern;
 #[path = "common/processes.rs"]
 mod processes;
+#[path = "common/ways.rs"]
+mod ways;
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,7 @@ use pattern::pattern;
 use processes::{Job, clock, held, say};
 use rustix::process::Signal;
 use towline::{Any, Error, Lost, World};
+use ways::ways;
 
 /// Each way that ranks are connected, as a transport and its links.
 const WAYS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
@@ -313,7 +316,7 @@ fn survivors_end_well(mut job: Job) {
 }
 
 fn each_way(role: &str) {
-    for (way, links) in WAYS {
+    for (way, links) in ways(&WAYS) {
         let mut job = Job::start(3, role, &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
         kill(&mut job, &format!("{role}, {way} with {links} links"));
         survivors_end_well(job);
@@ -353,7 +356,7 @@ fn p7_the_death_of_a_rank_that_was_never_heard_of_is_noticed() {
 /// What keeps links busy with a stopped rank is nothing to those who wait for another.
 #[test]
 fn p7_the_death_of_a_rank_that_was_never_heard_of_is_noticed_beside_a_stopped_one() {
-    for (way, links) in WAYS {
+    for (way, links) in ways(&WAYS) {
         let (timeout, finish) = (("TOWLINE_PEER_TIMEOUT_MS", "1000"), ("TOWLINE_FINISH_TIMEOUT_MS", "1000"));
         let mut job =
             Job::start(4, "beside", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), timeout, finish]);
@@ -373,7 +376,7 @@ fn p7_the_death_of_a_rank_that_was_never_heard_of_is_noticed_beside_a_stopped_on
 
 #[test]
 fn p7_nobody_waits_for_ever_for_what_all_do_together() {
-    for (way, links) in WAYS {
+    for (way, links) in ways(&WAYS) {
         let mut job = Job::start(3, "together", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
         kill(&mut job, &format!("together, {way} with {links} links"));
         for rank in &mut job.ranks[..VICTIM as usize] {
@@ -386,7 +389,7 @@ fn p7_nobody_waits_for_ever_for_what_all_do_together() {
 
 #[test]
 fn p7_a_rank_that_panics_is_noticed() {
-    for (way, links) in WAYS {
+    for (way, links) in ways(&WAYS) {
         let mut job = Job::start(3, "panic", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
         for rank in &mut job.ranks[..VICTIM as usize] {
             rank.hear("noticed");
@@ -398,7 +401,7 @@ fn p7_a_rank_that_panics_is_noticed() {
 /// Stopped for three times the time after which a host is given up.
 #[test]
 fn p7_a_rank_that_is_stopped_is_not_dead() {
-    for (way, links) in WAYS {
+    for (way, links) in ways(&WAYS) {
         let variables = [("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), ("TOWLINE_PEER_TIMEOUT_MS", "1000")];
         let mut job = Job::start(2, "flood", &variables);
         job.ranks[1].hear("posted");

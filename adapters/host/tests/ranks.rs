@@ -3,6 +3,8 @@
 mod common;
 #[path = "common/pattern.rs"]
 mod pattern;
+#[path = "common/ways.rs"]
+mod ways;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -15,6 +17,7 @@ use std::task::{Context, Poll, Waker};
 use common::{ranks, ranks_with};
 use pattern::pattern;
 use towline::{Any, Error, View, ViewMut, World, vector};
+use ways::transports;
 
 /// Each way that worlds can be connected.
 const WAYS: [&str; 4] = ["sm", "tcp", "sm,tcp", "udp"];
@@ -25,7 +28,7 @@ fn around(world: &World) -> (u32, u32) {
 
 #[test]
 fn m1_m10_messages_of_all_sizes_arrive_whole_between_all_pairs() {
-    for way in WAYS {
+    for way in transports(&WAYS) {
         ranks(3, way, |world| {
             for len in [0, 1, 32, 33, 4096, 8192, 8193, 70_000, 1 << 20] {
                 let mine = pattern(len, world.rank());
@@ -48,7 +51,7 @@ fn m1_m10_messages_of_all_sizes_arrive_whole_between_all_pairs() {
 
 #[test]
 fn m7_m10_blocking_sends_in_a_ring_and_wildcards() {
-    for way in WAYS {
+    for way in transports(&WAYS) {
         ranks(3, way, |world| {
             let (left, right) = around(&world);
             for round in 0..200u32 {
@@ -65,7 +68,7 @@ fn m7_m10_blocking_sends_in_a_ring_and_wildcards() {
 
 #[test]
 fn m8_synchronous_sends_end_with_their_receive() {
-    for way in WAYS {
+    for way in transports(&WAYS) {
         let received = AtomicBool::new(false);
         ranks(2, way, |world| {
             if world.rank() == 0 {
@@ -98,7 +101,7 @@ fn p29_truncation_names_both_lengths_and_the_rest_is_delivered() {
 
 #[test]
 fn m13_probed_messages_are_their_holders_alone() {
-    for way in WAYS {
+    for way in transports(&WAYS) {
         ranks(2, way, |world| {
             if world.rank() == 0 {
                 for len in [10usize, 100_000, 20, 30] {
@@ -157,7 +160,7 @@ fn exhaustion_is_a_value_and_hands_the_buffer_back() {
 
 #[test]
 fn forgotten_tokens_do_not_let_a_scope_end_early() {
-    for way in WAYS {
+    for way in transports(&WAYS) {
         ranks(2, way, |world| {
             let other = 1 - world.rank();
             let mine = pattern(3 << 20, world.rank());
@@ -263,7 +266,7 @@ impl towline::BufferMut for Counted {
 
 #[test]
 fn dropped_sends_go_on_and_their_buffers_are_freed_when_they_have_left() {
-    for way in WAYS {
+    for way in transports(&WAYS) {
         ranks(2, way, |world| {
             let alive = Arc::new(AtomicU32::new(0));
             if world.rank() == 0 {
@@ -291,7 +294,7 @@ fn dropped_sends_go_on_and_their_buffers_are_freed_when_they_have_left() {
 
 #[test]
 fn dropped_receives_of_matched_messages_keep_their_buffer_until_it_is_full() {
-    for way in WAYS {
+    for way in transports(&WAYS) {
         ranks(2, way, |world| {
             if world.rank() == 0 {
                 let alive = Arc::new(AtomicU32::new(1));
@@ -355,7 +358,7 @@ fn poll_once<F: Future>(output: &mut Option<F::Output>, future: Pin<&mut F>, tas
 
 #[test]
 fn futures_cross_between_ranks() {
-    for way in WAYS {
+    for way in transports(&WAYS) {
         ranks(2, way, |world| {
             let other = 1 - world.rank();
             world.block_on(async {
@@ -395,7 +398,7 @@ fn block_on_is_woken_from_another_thread() {
 
 #[test]
 fn columns_go_to_columns_and_rows() {
-    for way in WAYS {
+    for way in transports(&WAYS) {
         ranks(2, way, |world| {
             // 300 rows of 700 columns: the column is longer than an eager message.
             let (rows, columns) = (3000usize, 70usize);
@@ -423,7 +426,7 @@ fn columns_go_to_columns_and_rows() {
 
 #[test]
 fn m15_communicators_keep_their_messages_apart() {
-    for way in WAYS {
+    for way in transports(&WAYS) {
         ranks(4, way, |world| {
             let rank = world.rank();
             let twin = world.dup().unwrap();
@@ -578,7 +581,7 @@ fn p5_transports_are_chosen_by_rank_and_reported() {
         },
     );
     let unknown = towline::Builder::new().transports("pigeon").build().unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no transport `pigeon`; there are sm, tcp and udp");
+    assert_eq!(unknown.to_string(), "there is no transport `pigeon`; there are sm, tcp, udp and verbs");
 }
 
 /// A message of 64 KiB goes at once over tcp, whether it is awaited or not; a longer one waits for its receive.
@@ -618,7 +621,7 @@ fn messages_of_middle_size_take_one_frame_over_tcp() {
 
 #[test]
 fn a_flood_of_messages_that_nobody_wants_yet_is_held_back() {
-    for way in WAYS {
+    for way in transports(&WAYS) {
         let few = |builder: towline::Builder| {
             builder.transports(way).configure(|config| {
                 config.unexpected = 8;

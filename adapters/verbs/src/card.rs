@@ -136,7 +136,8 @@ mod tests {
     #[test]
     fn x1_golden_bytes() {
         let mut golden = b"twvb\x01\x02\x02\x03\x01\0\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\x04\0\0\0".to_vec();
-        golden.extend_from_slice(b"\x11\0\0\0\x33\x22\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xC0\0\x02\x01\x07\0\0\0");
+        golden
+            .extend_from_slice(b"\x11\0\0\0\x33\x22\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xC0\0\x02\x01\x07\0\0\0");
         assert_eq!(card().encode()[..], golden);
         assert_eq!(Card::decode(&golden), Ok(card()));
     }

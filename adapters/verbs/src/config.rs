@@ -13,12 +13,14 @@ pub struct Config {
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
-    /// Which of several links: those of the same number meet, and each takes another port where there are several.
+    /// Which of several links: those of the same number meet.
     pub link: u8,
+    /// Which port is used, where there are several: so-many-th of those that are up and allowed, and from the first again. Default: 0.
+    pub turn: u32,
     /// A thread makes progress although nobody polls: told to others, no more. Default: no.
     pub progress_thread: bool,
 
-    /// Devices, or ports such as `mlx5_0:1`, that alone are used; empty for all. Links take turns on them.
+    /// Devices, or ports such as `mlx5_0:1`, that alone are used; empty for all.
     pub devices: Vec<String>,
     /// Place of the address in the port's table; `None` to choose. Default: `None`.
     pub gid_index: Option<u32>,
@@ -70,6 +72,7 @@ impl Config {
             rank,
             key,
             link: 0,
+            turn: 0,
             progress_thread: false,
             devices: Vec::new(),
             gid_index: None,
@@ -113,6 +116,7 @@ impl Config {
 
     /// Number by which verbs name the time that the device waits for an acknowledgement: 4.096 us, doubled so often. It tries
     /// eight times.
+    #[cfg_attr(not(any(test, feature = "device")), expect(dead_code, reason = "of the rail, which is not built in"))]
     pub(crate) fn ack_timeout(&self) -> u8 {
         let eighth = self.peer_timeout.as_nanos() / 8;
         (8..=20).rev().find(|exponent| 4096u128 << exponent <= eighth).unwrap_or(8)

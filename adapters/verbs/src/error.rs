@@ -58,6 +58,8 @@ mod tests {
         assert!(full.to_string().contains("ulimit -l"), "{full}");
         assert!(SetupError::NotBuiltIn.to_string().contains("--features verbs"));
         assert!(SetupError::NoLibrary.to_string().contains("install"));
-        assert!(SetupError::NoGid("rxe0:1".into(), NoGid::Empty).to_string().starts_with("rxe0:1: the port has no address"));
+        assert!(
+            SetupError::NoGid("rxe0:1".into(), NoGid::Empty).to_string().starts_with("rxe0:1: the port has no address")
+        );
     }
 }

@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn rows_do_not_overlap_and_buffers_hold_what_they_are_for() {
-        let config = Config { eager_limit_bytes: 700, max_send_size_bytes: 9000, ..Config::new(1, 0, JobKey::new([0; 32])) };
+        let config =
+            Config { eager_limit_bytes: 700, max_send_size_bytes: 9000, ..Config::new(1, 0, JobKey::new([0; 32])) };
         let it = Layout::of(&config);
         let rows = [it.received, it.eager, it.bulk, it.hellos_in, it.hellos_out];
         for pair in rows.windows(2) {

@@ -28,7 +28,10 @@ pub mod hello;
 #[cfg_attr(not(feature = "device"), expect(dead_code, reason = "of the rail, which is not built in"))]
 mod layout;
 pub mod port;
-#[cfg_attr(not(feature = "device"), cfg_attr(not(test), expect(dead_code, reason = "of the rail, which is not built in")))]
+#[cfg_attr(
+    not(feature = "device"),
+    cfg_attr(not(test), expect(dead_code, reason = "of the rail, which is not built in"))
+)]
 mod slots;
 
 #[cfg(not(feature = "device"))]

@@ -25,8 +25,14 @@ impl Rail {
     fn make_line(&mut self, endpoint: u32) -> bool {
         let (config, deadline) = (&self.config, self.now + span(self.config.connect_timeout));
         let sends = config.send_queue_frames + CONTROL + 1;
-        let made =
-            Reliable::new(&self.region, &self.completions, &self.receives, self.port.number, sends, config.inline_bytes);
+        let made = Reliable::new(
+            &self.region,
+            &self.completions,
+            &self.receives,
+            self.port.number,
+            sends,
+            config.inline_bytes,
+        );
         let pair = match made {
             Ok(pair) => pair,
             Err(why) => {
@@ -82,7 +88,8 @@ impl Rail {
                 let (number, echo) = (line.number, line.theirs);
                 self.say(endpoint, Stage::Asks, number, echo);
             }
-            let next = self.known(endpoint).and_then(|known| known.line.as_ref()).map(|line| line.next.min(line.deadline));
+            let next =
+                self.known(endpoint).and_then(|known| known.line.as_ref()).map(|line| line.next.min(line.deadline));
             self.next_hello = [self.next_hello, next].into_iter().flatten().min();
             at += 1;
         }
@@ -91,7 +98,8 @@ impl Rail {
     /// Sends a hello. If there is no room, or it is lost, another one follows.
     pub(crate) fn say(&mut self, endpoint: u32, stage: Stage, number: u64, echo: u64) {
         let (Some(route), Some(buffer)) = (self.route(endpoint), self.hellos_out.last().copied()) else { return };
-        let (job, from, from_instance, own) = (self.config.job, self.config.rank, self.instance, self.datagrams.number());
+        let (job, from, from_instance, own) =
+            (self.config.job, self.config.rank, self.instance, self.datagrams.number());
         let domain = std::sync::Arc::clone(self.region.domain());
         let Some(known) = self.known(endpoint) else { return };
         if known.destination.is_none() {
@@ -103,14 +111,14 @@ impl Rail {
         let (to, to_instance) = (known.card.rank, known.card.instance);
         let line = known.line.as_ref().filter(|line| line.number == number);
         let (queue_pair, first_packet) = line.map_or((own, 0), |line| (line.pair.number(), line.first_packet));
-        let hello =
-            Hello { stage, job, from, to, from_instance, to_instance, number, echo, queue_pair, first_packet };
+        let hello = Hello { stage, job, from, to, from_instance, to_instance, number, echo, queue_pair, first_packet };
         let bytes = hello.encode(&self.config.key);
         let at = self.layout.hellos_out.at(buffer).unwrap_or(usize::MAX);
         let Some(room) = self.region.pointer(at, bytes.len()) else { return };
         // SAFETY: within the region, and the device has told that it is done with the buffer.
         unsafe { room.copy_from_nonoverlapping(std::ptr::NonNull::from(&bytes).cast(), bytes.len()) };
-        let destination = self.peers.get(endpoint as usize).and_then(Option::as_ref).and_then(|it| it.destination.as_ref());
+        let destination =
+            self.peers.get(endpoint as usize).and_then(Option::as_ref).and_then(|it| it.destination.as_ref());
         let Some(destination) = destination else { return };
         match self.datagrams.send(Id::HelloOut(buffer).word(), destination, at, hello::BYTES as u32) {
             Ok(()) => {
@@ -260,4 +268,3 @@ impl Rail {
 pub(crate) fn span(duration: std::time::Duration) -> Duration {
     Duration::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
-

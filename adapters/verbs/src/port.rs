@@ -154,7 +154,9 @@ impl fmt::Display for NoGid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("the port has no address: give its network interface one"),
-            Self::NotThere(index) => write!(f, "the port has no GID {index}: TOWLINE_VERBS_GID_INDEX names another one"),
+            Self::NotThere(index) => {
+                write!(f, "the port has no GID {index}: TOWLINE_VERBS_GID_INDEX names another one")
+            }
         }
     }
 }

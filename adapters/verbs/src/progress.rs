@@ -194,7 +194,8 @@ impl Rail {
         for endpoint in 0..self.peers.len() as u32 {
             let now = self.now;
             let Some(known) = self.known(endpoint).filter(|known| known.way == Way::Up) else { continue };
-            let quiet = known.line.as_ref().is_some_and(|line| !line.out.will_tell() && now.since(line.heard) >= interval);
+            let quiet =
+                known.line.as_ref().is_some_and(|line| !line.out.will_tell() && now.since(line.heard) >= interval);
             if quiet {
                 self.mark(endpoint);
             }

@@ -11,13 +11,14 @@ use towline_core::time::Instant;
 use crate::card::{self, Card};
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::device::{Channel, Completions, Datagrams, Destination, Domain, Opened, Port, Region, Reliable, SharedReceives, open};
+use crate::device::{
+    Channel, Completions, Datagrams, Destination, Domain, Opened, Port, Region, Reliable, SharedReceives, open,
+};
 use crate::error::SetupError;
 use crate::hello::{self, Hello, Stage};
 use crate::layout::{HELLOS_IN, HELLOS_OUT, Layout, ROUTE};
 use crate::port::{self, Mtu};
 use crate::slots::{Outstanding, Slot, Slots};
-
 
 /// Markers that may be on their way.
 pub(crate) const MARKERS: u32 = 64;
@@ -163,13 +164,16 @@ impl Rail {
         let region = Region::new(&domain, layout.bytes).map_err(refused("register memory"))?;
         let channel = Channel::new(&device).map_err(refused("make a completion channel"))?;
         // All that may be under way at once has room, so none of it can be lost.
-        let room = config.receive_buffers + config.eager_buffers + config.bulk_buffers + MARKERS + HELLOS_IN + HELLOS_OUT;
+        let room =
+            config.receive_buffers + config.eager_buffers + config.bulk_buffers + MARKERS + HELLOS_IN + HELLOS_OUT;
         if room > port.most_completions {
-            let why = std::io::Error::other(format!("{room} entries are more than the device's {}", port.most_completions));
+            let why =
+                std::io::Error::other(format!("{room} entries are more than the device's {}", port.most_completions));
             return Err(SetupError::Refused("make a completion queue", why));
         }
         let completions = Completions::new(&channel, room).map_err(refused("make a completion queue"))?;
-        let receives = SharedReceives::new(&region, config.receive_buffers).map_err(refused("make a shared receive queue"))?;
+        let receives =
+            SharedReceives::new(&region, config.receive_buffers).map_err(refused("make a shared receive queue"))?;
         let mut random = [0; 12];
         let drawn = getrandom::fill(&mut random).map_err(std::io::Error::other);
         drawn.map_err(refused("draw random bytes"))?;

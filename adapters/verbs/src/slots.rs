@@ -32,7 +32,8 @@ impl Slots {
     /// The buffer that a frame of this lane would take.
     #[inline]
     pub fn next(&self, lane: Lane) -> Option<Slot> {
-        let eager = |kept| if self.eager.len() > kept { self.eager.last().map(|slot| Slot::Eager(*slot)) } else { None };
+        let eager =
+            |kept| if self.eager.len() > kept { self.eager.last().map(|slot| Slot::Eager(*slot)) } else { None };
         match lane {
             Lane::Control => eager(0),
             Lane::Eager => eager(self.kept),
@@ -160,7 +161,10 @@ mod tests {
         assert!(slots.next(Lane::Control).is_some_and(|slot| slots.take(slot)));
         assert!(slots.next(Lane::Bulk).is_some_and(|slot| slots.take(slot)));
         assert_eq!(slots.next(Lane::Bulk), None);
-        assert!(slots.take(Slot::Marker) && !slots.take(Slot::Marker), "as many markers as the completion queue has room for");
+        assert!(
+            slots.take(Slot::Marker) && !slots.take(Slot::Marker),
+            "as many markers as the completion queue has room for"
+        );
     }
 
     #[test]

@@ -77,7 +77,9 @@ impl RailTrait for Rail {
         if shape.len > limit || usize::from(shape.header) > HEAD.min(shape.len as usize) {
             return Err(SendError::TooLong);
         }
-        let Some(known) = self.peers.get(to.0 as usize).and_then(Option::as_ref) else { return Err(SendError::Unreachable) };
+        let Some(known) = self.peers.get(to.0 as usize).and_then(Option::as_ref) else {
+            return Err(SendError::Unreachable);
+        };
         let (Way::Up, Some(line)) = (known.way, &known.line) else { return Err(self.not_up(to.0)) };
         let more = if shape.lane == Lane::Control { CONTROL } else { 0 };
         if line.out.len() >= (self.config.send_queue_frames + more) as usize {
@@ -139,7 +141,8 @@ impl RailTrait for Rail {
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
         let Some((buffer, held)) = self.held(frame) else { return 0 };
         let count = (held.len as usize).saturating_sub(at).min(into.len());
-        let start = self.layout.received.at(buffer).and_then(|start| self.region.pointer(start.checked_add(at)?, count));
+        let start =
+            self.layout.received.at(buffer).and_then(|start| self.region.pointer(start.checked_add(at)?, count));
         let Some(start) = start else { return 0 };
         // SAFETY: within the region, of a buffer that is the reader's until it is released: the device does not write to it.
         unsafe { into.as_mut_ptr().copy_from_nonoverlapping(start.as_ptr(), count) };
@@ -222,7 +225,8 @@ impl Rail {
         self.hang_up(endpoint);
         self.leave_lists(endpoint);
         for at in (0..self.arrived.len()).rev() {
-            let (Some(Arrival::Frame { endpoint: of, .. }) | Some(Arrival::Lost { endpoint: of, .. })) = self.arrived.get(at)
+            let (Some(Arrival::Frame { endpoint: of, .. }) | Some(Arrival::Lost { endpoint: of, .. })) =
+                self.arrived.get(at)
             else {
                 break;
             };

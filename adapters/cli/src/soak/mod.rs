@@ -41,7 +41,7 @@ pub struct Arguments {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=64))]
     ranks: u32,
     /// The transport between them
-    #[arg(long, default_value = "sm", value_parser = crate::transports::ALL)]
+    #[arg(long, default_value = "sm", value_parser = ["sm", "tcp", "udp"])]
     transport: String,
     /// Links per peer; without it, 3 of tcp and 1 of others
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=8))]

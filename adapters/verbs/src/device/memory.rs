@@ -23,7 +23,8 @@ unsafe impl Sync for Domain {}
 impl Domain {
     pub fn new(device: Arc<Opened>) -> io::Result<Arc<Self>> {
         // SAFETY: an open device.
-        let domain = NonNull::new(unsafe { ffi::ibv_alloc_pd(device.as_ptr()) }).ok_or_else(io::Error::last_os_error)?;
+        let domain =
+            NonNull::new(unsafe { ffi::ibv_alloc_pd(device.as_ptr()) }).ok_or_else(io::Error::last_os_error)?;
         Ok(Arc::new(Self { domain, device }))
     }
 

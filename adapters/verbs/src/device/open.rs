@@ -68,7 +68,7 @@ pub(crate) struct Port {
     pub most_completions: u32,
 }
 
-/// Opens the device of the port that this link is to use: of those that are up and allowed, links take turns.
+/// Opens the device of the port that this link is to use: of those that are up and allowed.
 pub(crate) fn open(config: &Config) -> Result<(Arc<Opened>, Port), SetupError> {
     let mut usable = Vec::new();
     let mut refused = Vec::new();
@@ -81,7 +81,7 @@ pub(crate) fn open(config: &Config) -> Result<(Arc<Opened>, Port), SetupError> {
     if usable.is_empty() {
         return Err(SetupError::NoPort(refused.join("; ")));
     }
-    let turn = usize::from(config.link) % usable.len();
+    let turn = config.turn as usize % usable.len();
     let (device, (mut port, table)) = usable.swap_remove(turn);
     match choose_gid(&table, config.gid_index) {
         Ok(choice) => port.address = choice,

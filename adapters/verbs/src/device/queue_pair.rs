@@ -324,7 +324,9 @@ impl Datagrams {
 
     /// Gives these bytes of the region to the device: it writes there what comes next, and tells so with `id`.
     pub fn post(&self, id: u64, at: usize, len: u32) -> io::Result<()> {
-        let Some(mut element) = self.pair.region.element(at, len) else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let Some(mut element) = self.pair.region.element(at, len) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
         let mut work = ffi::ibv_recv_wr { wr_id: id, next: null_mut(), sg_list: &raw mut element, num_sge: 1 };
         let mut bad = null_mut();
         // SAFETY: a live queue pair; the work and its element are read before this returns, and name memory of the region that

@@ -1,0 +1,22 @@
+//! The ways that tests try, or others where the machine has more.
+
+/// These ways, as transport and links; or those of the variable `TOWLINE_TEST_WAYS`, such as `verbs:1 verbs:2`.
+#[allow(dead_code)]
+pub fn ways(standard: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+    match std::env::var("TOWLINE_TEST_WAYS") {
+        Ok(asked) => {
+            let each = asked.leak().split_whitespace();
+            each.map(|way| way.split_once(':').expect("transport:links")).collect()
+        }
+        Err(_) => standard.to_vec(),
+    }
+}
+
+/// The same for tests that care for the transport alone.
+#[allow(dead_code)]
+pub fn transports(standard: &[&'static str]) -> Vec<&'static str> {
+    let standard: Vec<_> = standard.iter().map(|name| (*name, "1")).collect();
+    let mut names: Vec<_> = ways(&standard).into_iter().map(|(name, _)| name).collect();
+    names.dedup();
+    names
+}
