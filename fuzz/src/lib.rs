@@ -16,6 +16,7 @@
 //! | [`segment`] | words that a hostile process writes to the segments of a live shared-memory rail | no access out of bounds, the honest peer is heard, the hostile one is lost |
 //! | [`tcp`] | cards, hellos, verdicts and prefixes of frames | what is read writes back the same, nothing is proved |
 //! | [`udp`] | cards, hellos and datagrams | what is read writes back the same, nothing is proved |
+//! | [`verbs`] | cards and hellos of the verbs rail | what is read writes back the same, nothing is proved |
 //!
 //! `cargo install cargo-fuzz --locked`, then `cargo +nightly fuzz run matcher -- -max_total_time=60` at the top or in
 //! here; new inputs land in `corpus/`. What is checked in there is the fewest inputs that reach all that a run reached:
@@ -37,6 +38,7 @@ pub mod rma;
 pub mod segment;
 pub mod tcp;
 pub mod udp;
+pub mod verbs;
 
 /// A target: what it does with the bytes of one input.
 pub type Run = fn(&[u8]);
@@ -56,4 +58,5 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("segment", segment::run),
     ("tcp", tcp::run),
     ("udp", udp::run),
+    ("verbs", verbs::run),
 ];

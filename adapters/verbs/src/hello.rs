@@ -107,6 +107,14 @@ impl Hello {
     pub fn decode(bytes: &[u8], key: &JobKey) -> Option<Self> {
         let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
         let (said, code) = bytes.split_last_chunk::<32>()?;
+        if !key.proves(LABEL, &[said], code) {
+            return None;
+        }
+        Self::read(bytes)
+    }
+
+    /// Reads one of whom ever.
+    pub fn read(bytes: &[u8; BYTES]) -> Option<Self> {
         let stage = match bytes[4..8] {
             [VERSION, 0, 0, 0] => Stage::Tells,
             [VERSION, 1, 0, 0] => Stage::Asks,
@@ -114,7 +122,7 @@ impl Hello {
             [VERSION, 3, 0, 0] => Stage::Unknown,
             _ => return None,
         };
-        if bytes[..4] != MAGIC[..] || !key.proves(LABEL, &[said], code) {
+        if bytes[..4] != MAGIC[..] {
             return None;
         }
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));

@@ -25,13 +25,10 @@ mod counters;
 mod device;
 mod error;
 pub mod hello;
-#[cfg_attr(not(feature = "device"), expect(dead_code, reason = "of the rail, which is not built in"))]
+#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
 mod layout;
 pub mod port;
-#[cfg_attr(
-    not(feature = "device"),
-    cfg_attr(not(test), expect(dead_code, reason = "of the rail, which is not built in"))
-)]
+#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
 mod slots;
 
 #[cfg(not(feature = "device"))]

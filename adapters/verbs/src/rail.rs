@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use towline_core::btl::attributes::EXCLUSIVITY_DEFAULT;
+use towline_core::btl::native::OneSided;
 use towline_core::btl::{Attributes, Capabilities, Endpoint, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 
@@ -415,6 +416,7 @@ fn attributes(config: &Config) -> Attributes {
         cache_bytes: 0,
         // The rest goes on taking in what comes.
         frames_kept: (config.receive_buffers / 2).max(1),
+        one_sided: OneSided::NONE,
     }
 }
 
