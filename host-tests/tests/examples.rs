@@ -167,6 +167,26 @@ fn a_file_that_is_not_there_ends_the_job_and_is_named() {
     }
 }
 
+/// Every word of a file, on any number of ranks over any transport, as often as it is there.
+#[test]
+fn words_are_counted_alike_on_any_number_of_ranks() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../LICENSE-APACHE");
+    let text = fs::read_to_string(&file).unwrap();
+    let mut counts = std::collections::HashMap::new();
+    for word in text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        *counts.entry(word).or_insert(0u64) += 1;
+    }
+    let mut expected: Vec<_> = counts.iter().map(|(word, count)| format!("[0] {count:8} {word}")).collect();
+    expected.sort();
+    assert!(expected.len() > 300);
+    for (way, ranks) in [("sm", 1), ("sm", 3), ("tcp", 3), ("udp", 2)] {
+        assert_eq!(lines(run(ranks, way).arg(example("histogram")).arg(&file)), expected, "{way}, {ranks} ranks");
+    }
+    let output = run(2, "sm").arg(example("histogram")).arg(&file).args(["--places", "9"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(both(&output).contains("no place left"), "{}", both(&output));
+}
+
 /// The same diffusion as the example's, in one piece.
 fn diffused(width: usize, height: usize, channels: usize, bytes: &[u8], steps: u32) -> Vec<u8> {
     let mut cells: Vec<f64> = bytes.iter().map(|byte| f64::from(*byte)).collect();

@@ -1,0 +1,139 @@
+//! Counts the words of a file in a table that is spread over all ranks: by fetch-and-add, without a single receive.
+//!
+//! Each rank reads a part of FILE and counts every word of it where the word's hash says: a rank, and a place in its part of a
+//! window. The first to come there takes the place by compare-and-swap, and puts where in the file the word is.
+//!
+//! ```sh
+//! towline run -n 4 -- target/release/examples/histogram README.md --top 10
+//! ```
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use towline::{AtomicOp, Window, World};
+
+/// Counts the words of FILE, over all ranks, and prints them, the most frequent first
+#[derive(Parser)]
+struct Arguments {
+    /// What to count in; every rank reads it
+    file: PathBuf,
+    /// Print so many words at most
+    #[arg(long)]
+    top: Option<usize>,
+    /// Places for words on each rank; without it, as many as the file may need
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    places: Option<u64>,
+}
+
+/// A place of the table: the word's hash, or 0; how often it was counted; where in the file it is, and how long.
+type Place = [u64; 4];
+const PLACE: u64 = size_of::<Place>() as u64;
+const COUNT: u64 = 8;
+const WHERE: u64 = 16;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let world = match towline::init() {
+        Ok(world) => world,
+        Err(why) => {
+            eprintln!("histogram: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match count(&world, &arguments) {
+        Ok(()) => match world.finish() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("histogram: {why}");
+                ExitCode::FAILURE
+            }
+        },
+        // Others may wait for this rank: the launcher ends them.
+        Err(why) => world.abort(1, &format!("histogram: rank {}: {why}", world.rank())),
+    }
+}
+
+fn count(world: &World, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let name = arguments.file.display();
+    let text = fs::read_to_string(&arguments.file).map_err(|why| format!("{name}: {why}"))?;
+    let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
+    // No more words than every other byte begins one; twice the places, so that few look for another.
+    let places = arguments.places.unwrap_or((text.len() as u64).div_ceil(size) + 1);
+    let table = Table { window: world.window(usize::try_from(places * PLACE)?)?, size, places };
+    let (from, to) = (text.len() as u64 * rank / size, text.len() as u64 * (rank + 1) / size);
+    let mut known = HashMap::new();
+    // A word is its first byte's rank's.
+    for (at, word) in words(&text).filter(|(at, _)| (from..to).contains(&(*at as u64))) {
+        let place = match known.get(word) {
+            Some(place) => *place,
+            None => *known.entry(word).or_insert(table.find(at, word)?),
+        };
+        table.window.accumulate(place.0, place.1 + COUNT, AtomicOp::Add, &[1u64])?;
+    }
+    table.window.flush_all()?;
+    world.barrier()?;
+    if rank == 0 {
+        for (word, count) in table.sorted(&text)?.into_iter().take(arguments.top.unwrap_or(usize::MAX)) {
+            println!("{count:8} {word}");
+        }
+    }
+    table.window.close()?;
+    Ok(())
+}
+
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(|word| (word.as_ptr().addr() - text.as_ptr().addr(), word))
+}
+
+struct Table {
+    window: Window,
+    /// Ranks, and places of each.
+    size: u64,
+    places: u64,
+}
+
+impl Table {
+    /// A word's place, and its rank: taken for it by whoever comes first. The word is at `at` in the file.
+    fn find(&self, at: usize, word: &str) -> Result<(u32, u64), Box<dyn Error>> {
+        let hash = hash(word);
+        let rank = (hash % self.size) as u32;
+        for step in 0..self.places {
+            let place = (hash / self.size + step) % self.places * PLACE;
+            let found = self.window.compare_and_swap(rank, place, 0, hash)?;
+            if found == 0 {
+                self.window.put(rank, place + WHERE, &[at as u64, word.len() as u64])?;
+            }
+            if found == 0 || found == hash {
+                return Ok((rank, place));
+            }
+        }
+        Err(format!("rank {rank} has no place left: give it more with --places").into())
+    }
+
+    /// All words and their counts, the most frequent first.
+    fn sorted<'t>(&self, text: &'t str) -> Result<Vec<(&'t str, u64)>, Box<dyn Error>> {
+        let mut all = Vec::new();
+        let mut part: Vec<Place> = vec![[0; 4]; usize::try_from(self.places)?];
+        for rank in 0..self.size {
+            self.window.get(rank as u32, 0, &mut part[..])?;
+            for [_, count, at, len] in part.iter().filter(|place| place[0] != 0) {
+                let (at, len) = (*at as usize, *len as usize);
+                all.push((text.get(at..at + len).ok_or("the ranks have read different files")?, *count));
+            }
+        }
+        all.sort_unstable_by_key(|(word, count)| (std::cmp::Reverse(*count), *word));
+        Ok(all)
+    }
+}
+
+/// FNV-1a, never 0. Two words of one file with the same would be counted as one: with a million of them that is one file in 37
+/// million.
+fn hash(word: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    word.bytes().fold(0xcbf2_9ce4_8422_2325, step).max(1)
+}
