@@ -89,6 +89,7 @@ use super::rail::{
     Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, Lane, Peer, Rail, SendError, Sent, Shape, Ticket,
     Unreachable,
 };
+use super::tags;
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
 use crate::pool::{Handle, Pool};
@@ -529,7 +530,12 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
     /// down that rail has forgotten the peer, and all of it.
     unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
         let path = self.paths.get(on.0 as usize).filter(|path| path.state == State::Up && path.raw_known);
-        let raw = path.ok_or(NativeError::Unreachable)?.raw;
+        let Some(raw) = path.map(|path| path.raw) else {
+            // As for a frame: the two have to meet first, so that both know whose memory it is about.
+            let shape = Shape { tag: tags::BTL_BASE, lane: Lane::Control, header: 1, len: 1 };
+            let meets = self.draft(on, shape).is_err_and(|why| why == SendError::Busy);
+            return Err(if meets { NativeError::Busy } else { NativeError::Unreachable });
+        };
         // SAFETY: passed on from the caller.
         unsafe { self.raw.perform(raw, native, cookie) }
     }

@@ -758,6 +758,38 @@ fn b18_an_atomic_takes_a_registration_along() {
     mesh.modules[0].deregister_mem(ours).unwrap();
 }
 
+/// Emulated atomics are the processor's own, so threads of the target may use theirs at the same time.
+#[test]
+fn b20_emulated_atomics_agree_with_the_processors() {
+    use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    let mut mesh = mesh(2, small(2));
+    assert!(mesh.modules[1].atomics().contains(AtomicSupport::GLOB));
+    let told = Told::new();
+    let here = memory(8);
+    let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_ATOMIC);
+    // SAFETY: test memory, aligned; all access it by atomics of its size.
+    let word = unsafe { AtomicU64::from_ptr(here.0.cast()) };
+    let over = AtomicBool::new(false);
+    let (mut remotely, add) = (0u64, Atomic::Op(AtomicOp::Add, 1 << 32));
+    let locally = std::thread::scope(|threads| {
+        let adds = threads.spawn(|| {
+            let mut adds = 0;
+            while !over.load(Ordering::Relaxed) {
+                word.fetch_add(1, Ordering::Relaxed);
+                adds += 1;
+            }
+            adds
+        });
+        while remotely < 500 || word.load(Ordering::Relaxed) as u32 == 0 {
+            atomic(&mut mesh, [0, 1], add, AtomicFlags::empty(), &remote, 0, told).unwrap();
+            remotely += 1;
+        }
+        over.store(true, Ordering::Relaxed);
+        adds.join().unwrap()
+    });
+    assert_eq!(word.load(Ordering::Relaxed), (remotely << 32).wrapping_add(locally));
+}
+
 /// A device that is told of a whole operation is given it as its limits want; what they forbid goes by frames.
 #[test]
 fn b52_b53_limits_alignments_and_thresholds_decide_which_way_it_goes() {

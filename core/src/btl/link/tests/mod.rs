@@ -6,6 +6,7 @@ mod health;
 mod hostile;
 mod late;
 mod moves;
+mod native;
 mod recovery;
 mod room;
 mod wanted;
