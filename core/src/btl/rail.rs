@@ -346,7 +346,9 @@ pub trait Rail {
     }
 
     /// What this link knows of a frame of `from` that another has brought as [`Event::Moved`]. Each link to that peer is to
-    /// be asked, and [`Claim::Awaited`] of any of them is what counts. `None`: nothing.
+    /// be asked, and [`Claim::Awaited`] of any of them is what counts. `None`: nothing. Whoever asks has said of all frames that it
+    /// got before what is to become of them: of one that it holds a link says [`Claim::Double`], also if its body is bad and would
+    /// have to come once more.
     fn claim(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
         let _ = (from, origin);
         None
@@ -488,7 +490,8 @@ pub enum Event {
     /// A link hears nothing of its peer, and would be out of order by now if the peer's host had not answered
     /// ([`Rail::ask_host`]): either the link is dead or the peer's process stands still. Told again and again as long as that
     /// is so; who knows that another link hears the peer gives this one up ([`Rail::give_up`]). A rail that frames are lost on
-    /// tells its link so when a host has said that nobody is there, which may not be true: the link asks the peer.
+    /// tells its link so when a host has said that nobody is there, which may not be true: the link asks the peer. Also told of a
+    /// link whose greetings were not answered for a sixteenth of the time after which it is down.
     Silent(Peer),
     /// A frame arrived that was given to another link of the sender first, and may have arrived by that
     /// ([`Rail::claim`]).

@@ -160,6 +160,10 @@ impl Ground for Wires {
     fn handed_over(_: &Self::Rail) -> u64 {
         0
     }
+
+    fn held(rail: &Self::Rail) -> usize {
+        rail.held()
+    }
 }
 
 /// The exchanges with messages that are long enough for links that leave bodies where they are.
@@ -248,5 +252,23 @@ fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
                 assert_eq!(pair.finish(1, receive), Err(Failure::PeerFailed(Peer(0))));
             }
         }
+    }
+}
+
+/// A peer that is not there, and links of which the first alone is tried at first: the others are tried meanwhile.
+#[test]
+fn p7_p14_a_peer_that_was_never_met_is_lost_in_the_time_of_one_greeting() {
+    const HELLO: u64 = 8 * MILLISECOND;
+    for count in [1, 2, 4] {
+        let mut pair = Pair::<Wires>::new(WIDE, count, None);
+        let links = pair.engines[0].links.iter_mut().filter(|link| link.bandwidth != 0);
+        links.for_each(|link| link.latency = 10 + u32::from(link.rail));
+        pair.engines[0].arrange(1);
+        pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().strike(Break::Silent));
+        let since = pair.ground.now;
+        let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, b"who is there?") else { panic!("nobody") };
+        assert_eq!(pair.finish(0, send), Err(Failure::PeerFailed(Peer(1))));
+        let took = pair.ground.now - since;
+        assert!((HELLO..HELLO * 5 / 4 + 2 * MILLISECOND).contains(&took), "{took} ns with {count} links");
     }
 }

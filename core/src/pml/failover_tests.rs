@@ -42,6 +42,12 @@ pub(super) trait Ground: Sized {
     /// What a link has not finished, and how many deliveries it had begun that another one was to finish.
     fn unfinished(rail: &Self::Rail) -> usize;
     fn handed_over(rail: &Self::Rail) -> u64;
+
+    /// Frames that the engine has and has not said what is to become of: when it is asked of one that moved, a link could say of
+    /// such a one only that it had come, which may turn out to be wrong (its body may be bad).
+    fn held(_: &Self::Rail) -> usize {
+        0
+    }
 }
 
 pub(super) struct Set<R>(pub Vec<R>);
@@ -115,6 +121,7 @@ impl<G: Ground> Pair<G> {
         let mut events = 0;
         for at in [first, 1 - first] {
             events += self.engines[at].progress(self.now);
+            assert!(self.engines[at].rails().0.iter().all(|rail| G::held(rail) == 0), "no frame waits for the engine");
         }
         let due = self.engines.iter().filter_map(Pml::poll_at).min();
         self.events += u64::from(events);

@@ -49,6 +49,20 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
     }
 
+    /// Something came that tells nothing new, and may come for ever: an acknowledgement is due at once, but only one in the usual
+    /// delay. Each costs a look at all that is awaited, and a peer that repeats a frame is not to be answered more often.
+    pub(super) fn ack_repeated(&mut self, at: u32) {
+        let (now, delay) = (self.now, self.after_refusals(0));
+        let Some(path) = self.paths.get_mut(at as usize) else { return };
+        let due = path.repeated_at.saturating_add(if path.repeated_at > now { 0 } else { delay });
+        path.repeated_at = due.max(now);
+        if due <= now {
+            return self.ack_now(at);
+        }
+        path.owed = path.owed.max(1);
+        self.ack_at(at, due);
+    }
+
     /// An acknowledgement is due at this time, if it was not to be earlier.
     pub(super) fn ack_at(&mut self, at: u32, due: u64) {
         self.acks.set(at, due);

@@ -295,6 +295,13 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         (0..self.coming.touched()).filter_map(|slot| self.coming.at(slot)).filter(must_come).map(|coming| coming.number)
     }
 
+    /// Frames that the reader has, and has not said what is to become of.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        let held = |coming: &Coming| matches!(coming.stage, Stage::Held | Stage::HeldInPart);
+        (0..self.coming.touched()).filter_map(|slot| self.coming.at(slot)).filter(|coming| held(coming)).count()
+    }
+
     fn restart_sum(&mut self, handle: Handle) {
         if let Some(progress) = self.progress.get(handle.slot() as usize) {
             progress.set(0);
@@ -469,7 +476,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     fn bad_body(&mut self, at: u32) {
         self.counters.bad_bodies = self.counters.bad_bodies.wrapping_add(1);
-        self.ack_now(at);
+        self.ack_repeated(at);
     }
 
     /// A sink that does not take all of a body which is not all in yet: it goes to the scratch first.
@@ -624,7 +631,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if let Some(path) = self.paths.get_mut(at as usize) {
             path.doubles = path.doubles.wrapping_add(1);
         }
-        self.ack_now(at);
+        self.ack_repeated(at);
     }
 
     /// The rail below has forgotten the peer: frames that it held are gone, and it writes to no sink any more.
@@ -726,7 +733,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                 }
                 Claim::Awaited { skip: coming.skip as usize, sink: coming.sink, cookie: Cookie(coming.cookie) }
             }
-            // The reader has it, and will say what becomes of it; or all of it has come.
+            // All of it has come; or the reader has it, which is not to ask then.
             _ => return Some(Claim::Double),
         };
         self.receive(coming.path, coming.number, false);

@@ -97,6 +97,8 @@ pub(super) struct Path {
     pub doubles: u16,
     /// Times that the rail had no room for it.
     pub ack_refused: u8,
+    /// When what came once more was answered last, or will be.
+    pub repeated_at: u64,
     /// Deliveries that are taken up.
     pub coming: u32,
 
@@ -177,7 +179,7 @@ impl From<Why> for Lost {
 }
 
 // What a link keeps for each peer, beside its windows: the least that 100,000 peers cost.
-const _: () = assert!(size_of::<Path>() <= 400);
+const _: () = assert!(size_of::<Path>() <= 408);
 
 impl Path {
     /// Data frames kept.

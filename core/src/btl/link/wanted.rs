@@ -32,7 +32,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if let Some(path) = self.paths.get_mut(at as usize) {
             path.wants = true;
         }
-        self.ack_now(at);
+        self.ack_repeated(at);
     }
 
     fn tell_of_room_later(&mut self, at: u32) {

@@ -162,3 +162,52 @@ fn p15_who_asks_for_anything_gets_no_more_than_the_window_in_a_round_trip() {
     bench.settle();
     bench.check(0, 1, (0..sent + 40).collect());
 }
+
+/// A peer that repeats a frame for ever, which lies unread here or is refused, is answered once in an acknowledgement's delay.
+#[test]
+fn p15_b34_who_repeats_a_frame_is_told_what_is_missing_no_more_often_than_it_is_acknowledged() {
+    const TIMES: u64 = 10_000;
+    const DELAY: u64 = 25_000;
+    for (held, deliveries, refused, spread) in [(64, 4, false, 0), (64, 4, false, 4 * DELAY), (1, 1, true, 0)] {
+        let (mut bench, sent) = acquainted(2, held, deliveries);
+        bench.shared.borrow_mut().victims = vec![(sent + 1, u32::MAX)];
+        bench.faults(|faults| faults.late_body = if refused { 1000 } else { 0 });
+        burst(&mut bench, 0, 1, sent, 3);
+        let kept = if refused {
+            while bench.ends[1].link.counters().shed == 0 {
+                bench.now = bench.ends[1].link.poll_at().map_or(bench.now, Instant::as_nanos).max(bench.now);
+                while bench.poll(1) {}
+            }
+            vec![]
+        } else {
+            keep(&mut bench, 2)
+        };
+        let last = |log: &[(usize, u8, Vec<u8>)]| {
+            log.iter().rev().find(|(from, tag, _)| (*from, *tag != 0x11) == (0, true)).cloned()
+        };
+        let (_, tag, frame) = last(&bench.shared.borrow().log).unwrap();
+        bench.now += if refused { 0 } else { DELAY };
+        let said = |bench: &Bench| (asked(bench), bench.ends[1].link.counters().acks_sent);
+        let counters = *bench.ends[1].link.counters();
+        let before = said(&bench);
+        for time in 0..TIMES {
+            bench.shared.borrow_mut().forge(0, 1, tag, &frame);
+            assert!(bench.ends[1].link.poll(Instant::from_nanos(bench.now + time * spread / TIMES)).is_none());
+        }
+        let after = said(&bench);
+        let came = *bench.ends[1].link.counters();
+        let again = (came.doubles - counters.doubles).max(came.shed - counters.shed);
+        assert_eq!(again, TIMES, "{came:?}");
+        let most = 1 + spread / DELAY;
+        let (notices, acks) = (after.0 - before.0, after.1 - before.1);
+        assert!(notices <= most && acks <= most, "{notices} notices, {acks} acks in {spread} ns");
+        assert!(refused || notices != 0, "they help");
+        bench.now += spread;
+        bench.shared.borrow_mut().victims.clear();
+        for frame in kept {
+            bench.ends[1].take(Event::Frame(frame), 1);
+        }
+        bench.settle();
+        bench.check(0, 1, (0..sent + 3).collect());
+    }
+}
