@@ -215,9 +215,6 @@ impl<R: Rails> Pml<'_, R> {
             .is_some_and(|endpoint| self.rails.rail_mut(rail).is_some_and(|rail| rail.give_up(endpoint, GiveUp::Link)));
         if given_up {
             self.link_down(rail, peer, Lost::TimedOut);
-        } else if self.peers.get(peer.0 as usize).is_some_and(|state| state.frame_out == 0) {
-            // Nobody has met it. Links that are tried together need no longer than one to find out that it is not there.
-            self.tell_by_all(peer.0, wire::Credit::new());
         }
         given_up
     }

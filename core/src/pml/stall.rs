@@ -235,7 +235,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Sends a control frame by all links in use, of which any may be dead. Whether one of them took it.
-    pub(super) fn tell_by_all(&mut self, index: u32, credit: wire::Credit) -> bool {
+    fn tell_by_all(&mut self, index: u32, credit: wire::Credit) -> bool {
         let links = self.peers.get(index as usize).map_or(0, |peer| peer.links);
         let mut told = false;
         for place in 0..usize::from(links) {
