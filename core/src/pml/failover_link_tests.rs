@@ -255,8 +255,7 @@ fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
     }
 }
 
-/// A peer that is not there: what is told of a message that waits for the quickest link finds out by the others that they do not
-/// lead there either, all at the same time.
+/// A peer that is not there, and links of which the first alone is tried at first: the others are tried meanwhile.
 #[test]
 fn p7_p14_a_peer_that_was_never_met_is_lost_in_the_time_of_one_greeting() {
     const HELLO: u64 = 8 * MILLISECOND;
@@ -270,6 +269,6 @@ fn p7_p14_a_peer_that_was_never_met_is_lost_in_the_time_of_one_greeting() {
         let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, b"who is there?") else { panic!("nobody") };
         assert_eq!(pair.finish(0, send), Err(Failure::PeerFailed(Peer(1))));
         let took = pair.ground.now - since;
-        assert!((HELLO..HELLO + 2 * MILLISECOND).contains(&took), "{took} ns with {count} links");
+        assert!((HELLO..HELLO * 5 / 4 + MILLISECOND).contains(&took), "{took} ns with {count} links");
     }
 }

@@ -62,8 +62,9 @@ impl Job<'_> {
     /// one is silent. (Who only receives may never have met it.)
     pub fn mourn(&mut self, node: u32) {
         let Some(links) = self.links else { return };
-        // Those in use are down first, then those to which it was never met, all at the same time.
-        let within = links.slack().max(links.dead_after * links.greetings) * 2;
+        // Links to one that was never met may be tried one after the other, if each is wanted only then.
+        let rails = self.nodes[node as usize].engine.rails().0.len() as u64;
+        let within = links.slack().max(links.dead_after * links.greetings) * (rails + 1);
         let mut waiting = self.who_waits(node);
         waiting.iter_mut().for_each(|(_, ops)| ops.retain(|(send, _)| *send));
         self.vigils.push(Vigil { node, lost: true, since: self.now, due: Some(self.now + within), waiting });

@@ -322,7 +322,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                     self.reports.push(at);
                     return Some(Event::Up(peer));
                 }
-                (State::Up, false) if core::mem::take(&mut path.silent) => return Some(Event::Silent(peer)),
+                (State::Up | State::Greeting, false) if core::mem::take(&mut path.silent) => {
+                    return Some(Event::Silent(peer));
+                }
                 _ => {}
             }
         }
@@ -409,6 +411,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             State::Greeting if path.probe_at <= now => {
                 self.hello(at);
                 self.put_off(at, self.config.most_timeout.as_nanos());
+                self.tell_unmet(at);
             }
             State::Down if path.probe_at <= now => self.try_again(at),
             State::Up => {
@@ -427,6 +430,18 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if let Some(path) = self.paths.get_mut(at as usize) {
             path.probe_gap = path.probe_gap.saturating_mul(2).min(most.max(1));
             path.probe_at = now.saturating_add(path.probe_gap);
+        }
+    }
+
+    /// A peer that answers no greeting for a while may not be there. Who has other links to it asks these whether they hear it, so
+    /// that they greet it at the same time, and not each when the one before it is down.
+    fn tell_unmet(&mut self, at: u32) {
+        let (now, patience) = (self.now, self.config.hello_within.as_nanos() / 16);
+        if let Some(path) = self.paths.get_mut(at as usize)
+            && now.saturating_sub(path.owes_since) >= patience
+        {
+            path.silent = true;
+            self.report(at);
         }
     }
 
