@@ -115,3 +115,61 @@ impl Pipe {
         self.refused = false;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{Shutdown, TcpListener, TcpStream};
+
+    use super::*;
+
+    /// The peer goes when a part of a body has left: the next call raises a signal that would end this process, which is taken back.
+    /// What is told is the connection's end; the pipe goes on for others.
+    #[test]
+    fn a_peer_that_goes_after_a_part_of_a_body_has_left_ends_nobody_else() {
+        const LEN: usize = 256 * 1024;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener.accept().unwrap().0);
+        let mut body = vec![7; LEN];
+        // SAFETY: what the system does of itself.
+        let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        let mut pipe = Pipe::new(64 * 1024, 1);
+        pipe.prepare(LEN, &mut Counters::default());
+        let (ours, mut theirs) = connect();
+        // SAFETY: the body stays to the end, and nobody minds what is read of it.
+        let mut push = |pipe: &mut Pipe, socket: &TcpStream, word| unsafe {
+            pipe.push(word, socket.as_raw_fd(), body.as_mut_ptr(), LEN).expect("it works here")
+        };
+        let Moved::Bytes(part) = push(&mut pipe, &ours, 1) else { panic!("there is room") };
+        assert!(part < LEN, "{part}");
+        let mut some = [0; 100];
+        theirs.read_exact(&mut some).unwrap();
+        // Unread bytes make the end of the stream a bad one.
+        drop(theirs);
+        let end = loop {
+            match push(&mut pipe, &ours, 1) {
+                Moved::Bytes(_) | Moved::Nothing => {}
+                end => break end,
+            }
+        };
+        assert!(matches!(end, Moved::Broken(libc::ECONNRESET | libc::EPIPE)), "{end:?}");
+        // Once more, now for certain on a broken pipe.
+        ours.shutdown(Shutdown::Write).ok();
+        assert_eq!(push(&mut pipe, &ours, 1), Moved::Broken(libc::EPIPE));
+        // SAFETY: sets of this function's own.
+        let waits = unsafe {
+            let mut waiting: libc::sigset_t = std::mem::zeroed();
+            libc::sigpending(&raw mut waiting);
+            libc::sigismember(&raw const waiting, libc::SIGPIPE)
+        };
+        assert_eq!(waits, 0, "no signal is left behind");
+        pipe.forget(1);
+        pipe.prepare(LEN, &mut Counters::default());
+        let (ours, mut theirs) = connect();
+        assert!(matches!(push(&mut pipe, &ours, 2), Moved::Bytes(_)));
+        theirs.read_exact(&mut some).unwrap();
+        assert_eq!(some, [7; 100]);
+        // SAFETY: as it was.
+        unsafe { libc::signal(libc::SIGPIPE, before) };
+    }
+}
