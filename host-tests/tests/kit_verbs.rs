@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use towline_core::arena::Arena;
 use towline_core::btl::link::{self, Crc32c, Link};
-use towline_core::btl::{LINKED_HEAD, Lane, Lost, Rail as _, SendError, Shape};
+use towline_core::btl::{Endpoint, LINKED_HEAD, Lane, Lost, Rail as _, SendError, Shape};
 use towline_host_tests::kit::bench::{Bench, Setup, peer};
 use towline_host_tests::kit::sockets::Sockets;
 use towline_host_tests::{mtl_suite, rail_suite};
@@ -100,6 +100,45 @@ fn a_queue_pair_that_fails_is_lost_at_both_ends_and_comes_back() {
         bench.introduce(0, 1);
         bench.introduce(1, 0);
         bench.ends.iter_mut().for_each(|end| end.lost.clear());
+    }
+}
+
+/// A link over queue pairs that fail again and again, in the middle of traffic both ways: it connects anew, and each frame
+/// arrives once.
+#[test]
+fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
+    let mut bench = Bench::new(links(1, |_| {}), 2);
+    let count = 600u64;
+    let mut sent = [0; 2];
+    let mut broken = 0;
+    bench.until("all are sent", |bench| {
+        for from in 0..2 {
+            let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 8, len: 3000 };
+            let bytes = [&sent[from].to_le_bytes()[..], &[sent[from] as u8; 2992]].concat();
+            if sent[from] < count && bench.try_send(from, 1 - from, shape, &bytes).is_ok() {
+                sent[from] += 1;
+            }
+        }
+        // The only peer of a rail is its first endpoint.
+        if bench.ends[1].got.len() as u64 > 150 * (broken + 1) && broken < 3 {
+            bench.ends[0].rail.raw().break_down(Endpoint(0));
+            broken += 1;
+        }
+        sent == [count; 2]
+    });
+    bench.until("all have arrived", |bench| bench.ends.iter().all(|end| end.got.len() as u64 >= count));
+    bench.settle();
+    assert_eq!(broken, 3);
+    assert!(bench.ends.iter().all(|end| end.rail.raw().counters().lost >= 3), "the queue pairs did not fail");
+    for end in &mut bench.ends {
+        let mut seen: Vec<u64> = vec![];
+        for got in &end.got {
+            let number = u64::from_le_bytes(got.bytes[..8].try_into().unwrap());
+            assert!(got.bytes.len() == 3000 && got.bytes[8..].iter().all(|byte| *byte == number as u8), "frame {number}");
+            seen.push(number);
+        }
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..count), "each once");
     }
 }
 

@@ -53,6 +53,11 @@ fn what_does_not_work_is_told_with_the_reason() {
     assert!(sm["works"] == false && sm["why"].as_str().unwrap().contains("/nowhere/at/all"), "{sm}");
     let choice = named(&info["chosen"], "for", "same host")["choice"].as_str().unwrap().to_string();
     assert!(choice.contains("tcp taken"), "{choice}");
+    // Verbs want a device, a driver, a library, and to be built in.
+    let verbs = named(&info["transports"], "name", "verbs");
+    let reasons = ["--features verbs", "no RDMA device", "libibverbs", "no port can be used"];
+    let told = verbs["why"].as_str().is_some_and(|why| reasons.iter().any(|reason| why.contains(reason)));
+    assert!(verbs["works"] == true || told, "{verbs}");
     let text = String::from_utf8(self::info(&[], &broken).stdout).unwrap();
     assert!(text.contains("sm         no: ") && text.contains("TOWLINE_SM_DIRECTORY"), "{text}");
 }

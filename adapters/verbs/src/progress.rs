@@ -201,8 +201,9 @@ impl Rail {
             }
         }
         while let Some(event) = self.device.event() {
-            log::warn!("verbs link {}: the device tells of event {event}", self.config.link);
+            log::debug!("verbs link {}: the device tells of event {event}", self.config.link);
             if event == FATAL {
+                log::error!("verbs link {}: the device has failed", self.config.link);
                 for endpoint in 0..self.peers.len() as u32 {
                     self.lose(endpoint, Lost::Broken);
                 }

@@ -268,8 +268,9 @@ impl Rail {
     }
 
     /// Moves the connection to a peer to its error state, as a fault of the network does: for tests.
-    pub fn break_down(&mut self, to: Endpoint) {
-        if let Some(line) = self.known(to.0).and_then(|known| known.line.as_ref())
+    pub fn break_down(&self, to: Endpoint) {
+        let known = self.peers.get(to.0 as usize).and_then(Option::as_ref);
+        if let Some(line) = known.and_then(|known| known.line.as_ref())
             && let Err(why) = line.pair.break_down()
         {
             log::warn!("verbs: a connection does not break down: {why}");
