@@ -109,7 +109,7 @@ fn a_queue_pair_that_fails_is_lost_at_both_ends_and_comes_back() {
 fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
     let mut bench = Bench::new(links(1, |_| {}), 2);
     let count = 600u64;
-    let mut sent = [0; 2];
+    let mut sent = [0u64; 2];
     let mut broken = 0;
     bench.until("all are sent", |bench| {
         for from in 0..2 {
