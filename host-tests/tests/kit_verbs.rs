@@ -134,7 +134,10 @@ fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
         let mut seen: Vec<u64> = vec![];
         for got in &end.got {
             let number = u64::from_le_bytes(got.bytes[..8].try_into().unwrap());
-            assert!(got.bytes.len() == 3000 && got.bytes[8..].iter().all(|byte| *byte == number as u8), "frame {number}");
+            assert!(
+                got.bytes.len() == 3000 && got.bytes[8..].iter().all(|byte| *byte == number as u8),
+                "frame {number}"
+            );
             seen.push(number);
         }
         seen.sort_unstable();
