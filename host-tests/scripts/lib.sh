@@ -68,8 +68,15 @@ need_bare_metal() {
     linker=$(echo "$(rustc --print sysroot)"/lib/rustlib/*/bin/gcc-ld)
     if [[ -x $linker/ld.lld ]]; then PATH=$linker:$PATH; fi
     need ld.lld=lld readelf=binutils
-    [[ -n $(installed_target aarch64-unknown-none) ]] ||
-        need "$debian_rustc=rustc-web" "$debian_sources=rust-web-src"
+    need_library_of aarch64-unknown-none
+}
+
+# What building for targets takes that the active toolchain may not have.
+need_library_of() {
+    local triple
+    for triple in "$@"; do
+        [[ -n $(installed_target "$triple") ]] || need "$debian_rustc=rustc-web" "$debian_sources=rust-web-src"
+    done
 }
 
 # The folder of a target's libraries in the active toolchain, if `rustup target add` put them there.
@@ -79,15 +86,16 @@ installed_target() {
     if [[ -d $libs ]]; then echo "$libs"; fi
 }
 
-# cargo_for TARGET SUBCOMMAND ARGS...: cargo for a bare-metal target: with the active toolchain if it has the target,
-# else with Debian's compiler, which builds the target's library from source.
+# cargo_for TARGET SUBCOMMAND ARGS...: cargo for another target: with the active toolchain if it has the target, else with
+# Debian's compiler, which builds the target's library from source.
 cargo_for() {
-    local triple=$1 subcommand=$2
+    local triple=$1 subcommand=$2 library=core
     shift 2
+    if [[ $triple == *-linux-* ]]; then library=std,panic_unwind,test; fi
     if [[ -n $(installed_target "$triple") ]]; then
         cargo "$subcommand" --target "$triple" "$@"
     else
-        RUSTC_BOOTSTRAP=1 RUSTC=$debian_rustc cargo "$subcommand" -Zbuild-std=core --target "$triple" "$@"
+        RUSTC_BOOTSTRAP=1 RUSTC=$debian_rustc cargo "$subcommand" -Zbuild-std=$library --target "$triple" "$@"
     fi
 }
 

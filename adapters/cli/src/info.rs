@@ -15,6 +15,7 @@ use towline_core::pml::SIZES;
 use towline_core::wire;
 use towline_tcp::interfaces::{Filter, survey};
 
+use crate::out::out;
 use crate::transports;
 
 /// Show what is available here: transports, what would be chosen and why, settings, limits
@@ -30,7 +31,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     match gather() {
         Ok(info) => {
             let text = if arguments.json { format!("{:#}", info.json()) } else { info.text() };
-            println!("{}", text.trim_end());
+            out!("{}\n", text.trim_end());
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -114,7 +115,11 @@ fn chosen_here() -> Vec<(&'static str, String)> {
         command.stdin(Stdio::null()).output()
     });
     let (out, why) = match said {
-        Ok(output) => [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).into(),
+        Ok(output) => {
+            let [out, why] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            let is_told = output.status.success() || !why.trim().is_empty();
+            (out, if is_told { why } else { format!("a job of two ranks could not be run: {}", output.status) })
+        }
         Err(why) => (String::new(), why.to_string()),
     };
     let of_peer = |peer: &str| {

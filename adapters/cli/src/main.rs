@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod info;
+mod out;
 mod perf;
 mod run;
 mod soak;

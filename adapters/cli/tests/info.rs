@@ -1,6 +1,6 @@
 //! `towline info` on this machine.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -67,4 +67,14 @@ fn a_variable_that_makes_no_sense_is_named() {
     let output = info(&[], &[("TOWLINE_LINKS", "many")]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("TOWLINE_LINKS"), "{said}");
+}
+
+#[test]
+fn a_reader_that_goes_early_is_no_error_of_ours() {
+    let mut info = Command::new(env!("CARGO_BIN_EXE_towline"));
+    let mut info = info.arg("info").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(info.stdout.take());
+    let output = info.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(128 + 13));
 }

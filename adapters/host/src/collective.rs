@@ -3,6 +3,7 @@
 use towline_core::convertor::Span;
 use towline_core::mtl::{Failure, Group, Mode, Sending};
 use towline_core::time::Instant;
+use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::communicator::{Communicator, Owned};
@@ -154,20 +155,26 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Owned<L>>, Error> {
-        /// What each rank says, and rank 0 tells all.
+        /// What each rank says, and rank 0 tells all. Ranks may be of different byte order.
         #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
         #[repr(C)]
         struct Word {
-            colored: u32,
-            color: u32,
-            key: u32,
-            next_context: u32,
-            number: u32,
+            colored: U32,
+            color: U32,
+            key: U32,
+            next_context: U32,
+            number: U32,
         }
         let context = &self.place.context;
         let next_context = context.engine.hold().next_context;
         let number = context.grid.own_number();
-        let mine = Word { colored: color.is_some().into(), color: color.unwrap_or(0), key, next_context, number };
+        let mine = Word {
+            colored: u32::from(color.is_some()).into(),
+            color: color.unwrap_or(0).into(),
+            key: key.into(),
+            next_context: next_context.into(),
+            number: number.into(),
+        };
         let mut words = vec![mine; self.place.size as usize];
         let mut well = Ok(());
         if self.rank == 0 {
@@ -183,14 +190,14 @@ impl<L: Threads> Communicator<L> {
         }
         self.pass_on(0, &mut words[..], well)?;
         // One context for all colors: groups without a common rank share no message.
-        let next = words.iter().map(|word| word.next_context).max().unwrap_or(next_context);
+        let next = words.iter().map(|word| word.next_context.get()).max().unwrap_or(next_context);
         context.engine.hold().next_context = next + 1;
         let Some(color) = color else { return Ok(None) };
         let mut members: Vec<(u32, u32, u32)> = words
             .iter()
             .zip(0..)
-            .filter(|(word, _)| word.colored != 0 && word.color == color)
-            .map(|(word, rank)| (word.key, rank, word.number))
+            .filter(|(word, _)| word.colored.get() != 0 && word.color.get() == color)
+            .map(|(word, rank)| (word.key.get(), rank, word.number.get()))
             .collect();
         members.sort_unstable();
         let rank = members.iter().position(|(_, rank, _)| *rank == self.rank).unwrap_or(0) as u32;

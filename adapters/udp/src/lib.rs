@@ -34,6 +34,7 @@ mod peers;
 mod progress;
 mod rail;
 mod receive;
+mod segmentation;
 pub mod session;
 mod sys;
 mod transfer;

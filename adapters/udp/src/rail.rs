@@ -25,7 +25,7 @@ use crate::last_words::LastWord;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
 use crate::peers::{Peers, Way};
-use crate::sys;
+use crate::{segmentation, sys};
 
 /// One UDP socket that reaches all peers: a rail that loses frames, to be wrapped in a link.
 ///
@@ -119,7 +119,7 @@ impl Rail {
         socket.set_recv_buffer_size(config.socket_receive_buffer_bytes as usize).map_err(failed)?;
         let mtu = sys::mtu(&socket, &own.name).map_err(failed)?;
         let datagram = config.datagram(mtu, own.address.is_ipv4());
-        let cuts = config.segmentation && sys::segmentation(&socket);
+        let cuts = config.segmentation && segmentation::enable(&socket, own.address);
         let mut random = [0; 8];
         draw(&mut random).map_err(|why| SetupError::System("draw random bytes", why))?;
         let instance = u64::from_le_bytes(random);

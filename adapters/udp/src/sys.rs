@@ -70,15 +70,10 @@ fn option(socket: &Socket, level: c_int, name: c_int, value: c_int) -> io::Resul
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Asks the kernel to join datagrams that come in a row, and tells whether it cuts those that leave so.
-pub(crate) fn segmentation(socket: &Socket) -> bool {
-    let joins = option(socket, libc::SOL_UDP, UDP_GRO, 1);
-    let cuts = option(socket, libc::SOL_UDP, UDP_SEGMENT, 0);
-    if let Err(why) = joins.and(cuts) {
-        log::debug!("udp: the kernel does not cut datagrams: {why}");
-        return false;
-    }
-    true
+/// Asks the kernel to join the datagrams that come in a row, and whether it knows of cutting those that leave.
+pub(crate) fn cut_and_join(socket: &Socket) -> io::Result<()> {
+    option(socket, libc::SOL_UDP, UDP_SEGMENT, 0)?;
+    option(socket, libc::SOL_UDP, UDP_GRO, 1)
 }
 
 /// Bytes that an interface carries at once.

@@ -17,6 +17,7 @@ mod plot;
 pub mod rank;
 mod repetition;
 
+use crate::out::out;
 use crate::transports::{ALL, STANDARD, why_not};
 use plan::{Mode, Size, measures};
 use plot::Kind;
@@ -195,12 +196,18 @@ fn one_transport(
 
 fn head() {
     match pin::two() {
-        Some([one, other]) => println!("two processes, pinned to processors {one} and {other}; medians"),
-        None => println!("two processes on one processor: figures are those of its scheduler"),
+        Some([one, other]) => out!("two processes, pinned to processors {one} and {other}; medians\n"),
+        None => out!("two processes on one processor: figures are those of its scheduler\n"),
     }
-    println!(
-        "{:9} {:9} {:>9} {:>14} {:>14} {:>8} {:>8}",
-        "transport", "mode", "size", "value", "limit", "ratio", "bounce"
+    out!(
+        "{:9} {:9} {:>9} {:>14} {:>14} {:>8} {:>8}\n",
+        "transport",
+        "mode",
+        "size",
+        "value",
+        "limit",
+        "ratio",
+        "bounce"
     );
 }
 
@@ -209,21 +216,16 @@ fn show(row: &Row) {
     let Row { transport, mode, size, bounce, .. } = row;
     let unsteady = if row.steady == 0 { "  unsteady" } else { "" };
     let (mode, size) = (mode.name(), size.to_string());
-    println!(
-        "{transport:9} {mode:9} {size:>9} {value:>14} {limit:>14} {:>8.2} {bounce:>5.0} ns{unsteady}",
-        row.ratio()
-    );
+    out!("{transport:9} {mode:9} {size:>9} {value:>14} {limit:>14} {:>8.2} {bounce:>5.0} ns{unsteady}\n", row.ratio());
 }
 
 fn foot(rows: &[Row]) {
     let (tried, steady) = rows.iter().fold((0, 0), |(tried, steady), row| (tried + row.tried, steady + row.steady));
     let bounces = || rows.iter().map(|row| row.bounce);
     let (least, most) = (bounces().fold(f64::INFINITY, f64::min), bounces().fold(0.0, f64::max));
-    println!(
-        "\nlatency is half a round trip; ratio is value / limit; bounce is half a round trip of a bare cache line."
-    );
-    println!(
-        "bounce: {least:.0} to {most:.0} ns; {steady} of {tried} repetitions count, the machine was steady in them."
+    out!("\nlatency is half a round trip; ratio is value / limit; bounce is half a round trip of a bare cache line.\n");
+    out!(
+        "bounce: {least:.0} to {most:.0} ns; {steady} of {tried} repetitions count, the machine was steady in them.\n"
     );
     let unsteady = rows.iter().filter(|row| row.steady == 0).count();
     if unsteady != 0 {

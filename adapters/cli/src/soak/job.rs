@@ -27,6 +27,8 @@ pub struct Setting {
     pub links: u32,
     /// Longest message, in bytes.
     pub most: u64,
+    /// Program that starts each rank.
+    pub through: Option<String>,
 }
 
 /// What came of clean jobs.
@@ -131,6 +133,7 @@ impl Job {
         command.args(["run", "--no-prefix", "--keep-going", "--ranks", &ranks.to_string()]);
         command.args(["--restart", if plan.again == 0 { "0" } else { "1" }]);
         command.args(["--transport", &setting.transport, "--links", &setting.links.to_string(), "--"]);
+        command.args(&setting.through);
         command.arg(&me).args(["soak-rank", "--seed", &plan.seed.to_string(), "--rounds", &plan.rounds.to_string()]);
         command.args(["--again", &plan.again.to_string()]);
         command.args(["--most", &plan.most.to_string(), "--links", &setting.links.to_string()]);

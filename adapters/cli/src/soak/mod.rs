@@ -51,8 +51,12 @@ pub struct Arguments {
     #[arg(long, value_name = "BYTES")]
     most: Option<u64>,
 
+    /// Program that starts each rank, called as PROGRAM COMMAND..., such as an emulator of another machine for some of them
+    #[arg(long, value_name = "PROGRAM")]
+    through: Option<String>,
+
     /// In the simulator: whole jobs in one thread and in virtual time, over rails that misbehave by seed
-    #[arg(long, conflicts_with_all = ["minutes", "jobs", "ranks", "transport", "links", "most"])]
+    #[arg(long, conflicts_with_all = ["minutes", "jobs", "ranks", "transport", "links", "most", "through"])]
     sim: bool,
     /// How many simulated jobs
     #[arg(long, default_value_t = 2000, requires = "sim", value_parser = clap::value_parser!(u64).range(1..))]

@@ -619,11 +619,11 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
 
     /// Exchanges a word with each of those who are left.
     fn say_to_all(&mut self, tag: u32) -> Result<()> {
-        let own = self.world.rank();
+        let own = self.world.rank().to_le_bytes();
         for other in self.others().collect::<Vec<_>>() {
-            let mut word = [0u32];
-            let met = self.world.sendrecv(&[own], other, tag, &mut word, other, tag);
-            if self.judge(Some(other), met.map(|_| ()))?.is_some() && word != [other] {
+            let mut word = [0; size_of::<u32>()];
+            let met = self.world.sendrecv(&own, other, tag, &mut word, other, tag);
+            if self.judge(Some(other), met.map(|_| ()))?.is_some() && word != other.to_le_bytes() {
                 return Err(format!("rank {other} said {word:?} last").into());
             }
         }

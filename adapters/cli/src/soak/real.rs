@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::Arguments;
 use super::faults::KINDS;
 use super::job::{self, Report, Setting};
+use crate::out::out;
 
 /// So many faults cannot all have come after their job's end by chance.
 const TOO_MANY: u64 = 10;
@@ -19,7 +20,8 @@ const MANY_JOBS: u64 = 50;
 pub fn run(arguments: &Arguments) -> ExitCode {
     let links = arguments.links.unwrap_or(if arguments.transport == "tcp" { 3 } else { 1 });
     let most = arguments.most.unwrap_or(if arguments.transport == "udp" { 1 << 20 } else { 4 << 20 });
-    let setting = Setting { transport: arguments.transport.clone(), ranks: arguments.ranks, links, most };
+    let Arguments { transport, ranks, through, .. } = arguments;
+    let setting = Setting { transport: transport.clone(), ranks: *ranks, links, most, through: through.clone() };
     let any = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let first = arguments.seed.or(arguments.from).unwrap_or_else(any);
     let jobs = if arguments.seed.is_some() { Some(1) } else { arguments.jobs };
@@ -43,7 +45,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
     }
     bar.finish_and_clear();
-    print!("{}", summary(&report, &setting, first, started.elapsed()));
+    out!("{}", summary(&report, &setting, first, started.elapsed()));
     let Some((seed, why)) = failure else {
         if report.planned >= TOO_MANY && report.faults.iter().all(|count| *count == 0) {
             eprintln!("\nnone of {} faults took effect: this shows nothing", report.planned);
@@ -55,10 +57,11 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     };
-    let Setting { transport, ranks, links, most } = setting;
+    let Setting { transport, ranks, links, most, through } = setting;
+    let through = through.map(|program| format!(" --through {program}")).unwrap_or_default();
     eprintln!("\nseed {seed} failed: {why}");
     eprintln!(
-        "again: towline soak --transport {transport} --links {links} --ranks {ranks} --most {most} --seed {seed}"
+        "again: towline soak --transport {transport} --links {links} --ranks {ranks} --most {most}{through} --seed {seed}"
     );
     ExitCode::FAILURE
 }

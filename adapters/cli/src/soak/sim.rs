@@ -8,18 +8,19 @@ use towline_host_tests::sim::goodput;
 use towline_host_tests::sim::soak::{Family, one, soak};
 
 use super::Arguments;
+use crate::out::out;
 
 /// Runs the jobs; gives the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let family = if arguments.reliable { Family::Reliable } else { Family::Faulty };
     if arguments.goodput {
-        print!("{}", goodput::table());
+        out!("{}", goodput::table());
         return ExitCode::SUCCESS;
     }
     let Some(seed) = arguments.seed else { return many(arguments, family) };
     match one(family, seed) {
         Ok(report) => {
-            println!("{report:#?}");
+            out!("{report:#?}\n");
             ExitCode::SUCCESS
         }
         Err(failure) => {
@@ -47,10 +48,10 @@ fn many(arguments: &Arguments, family: Family) -> ExitCode {
         }
     });
     bar.finish_and_clear();
-    println!("{total}");
+    out!("{total}\n");
     let missing = total.missing(family);
     if total.seeds >= ENOUGH && !missing.is_empty() {
-        println!("never happened: {}", missing.join(", "));
+        out!("never happened: {}\n", missing.join(", "));
     }
     for (_, failure) in &total.failures {
         eprintln!("\n{failure}");
