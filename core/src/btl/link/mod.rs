@@ -140,6 +140,11 @@ pub struct Link<'m, R, C> {
     long: Memory<'m>,
     long_free: Queue<'m>,
     draft: Handle,
+    /// The frame in the place that is kept for one that was moved here, for which there was no other.
+    ///
+    /// Frames of a dead link wait in its slots for room in another, and it may be the other way round for another peer: if both
+    /// are full, neither could begin. One place beyond all others is enough: who has it is acknowledged, and makes room.
+    ferry: Handle,
     /// Peers for which data frames are kept, and those for which control frames are.
     data_holders: u32,
     control_holders: u32,
@@ -215,6 +220,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             long: Memory::new(arena, sizes.long, sizes.longest)?,
             long_free,
             draft: Handle::NONE,
+            ferry: Handle::NONE,
             done: Queue::new(arena, sizes.slots)?,
             coming: Pool::new(arena, sizes.coming as u32)?,
             progress: arena.table(sizes.coming)?,
@@ -721,14 +727,15 @@ impl Sizes {
         let peers = config.peers as usize;
         let longest = raw.max_send_size.max(raw.eager_limit) as usize;
         let room = Config::room(longest as u32);
+        let ferry = usize::from(peers > 1);
         Self {
             peers,
             cards: peers.saturating_mul(config.card_bytes as usize),
             ring: peers.saturating_mul(config.window as usize),
             bits: peers.saturating_mul(3).saturating_mul(config.words()),
-            slots: (config.slots as usize).saturating_add(config.control_slots as usize),
+            slots: (config.slots as usize).saturating_add(config.control_slots as usize).saturating_add(ferry),
             slot: HEAD_ROOM.saturating_add(room),
-            long: if longest > room { config.long_slots as usize } else { 0 },
+            long: if longest > room { (config.long_slots as usize).saturating_add(ferry) } else { 0 },
             longest,
             coming: (raw.frames_kept as usize).saturating_add(config.deliveries as usize),
         }

@@ -127,8 +127,9 @@ pub(super) enum Left {
 }
 
 impl<R: Rail, C: Checksum> Link<'_, R, C> {
-    /// Whether a frame may be taken now; sees to that it may be later.
-    fn admit(&mut self, to: Endpoint, lane: Lane, tag: u8) -> Result<(), SendError> {
+    /// Whether a frame may be taken now; sees to that it may be later. One that was `moved` here may have to take the
+    /// ferry; tells whether it has.
+    fn admit(&mut self, to: Endpoint, lane: Lane, tag: u8, moved: bool) -> Result<bool, SendError> {
         let path = self.paths.get(to.0 as usize).ok_or(SendError::Unreachable)?;
         match path.state {
             State::Free | State::Down | State::Closed => return Err(SendError::Unreachable),
@@ -151,7 +152,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         // Who acknowledges nothing leaves room for others: nobody takes more than is left then. Of so many peers that fall silent
         // at once each holds as much as is free, so that of `slots` one in their number plus one is. Of those that do one after
         // the other each would halve what is left: so each peer that has none yet finds one, as far as a part of the slots goes.
-        let free = self.kept.capacity().wrapping_sub(self.kept.used());
+        let ferry = self.config.peers > 1 && self.ferry == Handle::NONE;
+        let free = self.kept.capacity().wrapping_sub(self.kept.used()).saturating_sub(ferry.into());
         let without = |holders: u32| self.touched.wrapping_sub(self.free.len()).saturating_sub(holders);
         let full = match lane {
             Lane::Control => {
@@ -163,14 +165,16 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                 own != 0 && own >= free.saturating_sub(slots).saturating_sub(spare)
             }
         };
-        if self.config.peers > 1 && full {
-            return Err(SendError::Busy);
-        }
+        let full = free <= slots || (self.config.peers > 1 && full);
         let waits = lane != Lane::Control && !path.waiting.iter().all(List::is_empty);
-        if span >= u64::from(window) || free <= slots || waits || (lane != Lane::Control && !path.has_room()) {
+        if span >= u64::from(window)
+            || waits
+            || (lane != Lane::Control && !path.has_room())
+            || (full && !(moved && ferry))
+        {
             return Err(SendError::Busy);
         }
-        Ok(())
+        Ok(full)
     }
 
     fn limit(&self, lane: Lane) -> u32 {
@@ -183,7 +187,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if shape.len > self.limit(shape.lane) || usize::from(shape.header) > LINKED_HEAD || shape.tag == MOVED {
             return Err(SendError::TooLong);
         }
-        self.admit(to, shape.lane, shape.tag)?;
+        self.admit(to, shape.lane, shape.tag, false)?;
         let (handle, kept) = self.kept.take_used().ok_or(SendError::Busy)?;
         *kept = Kept {
             path: to.0,
@@ -197,7 +201,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let head = self.slots.at(handle.slot());
         let room = if shape.len as usize <= HEAD - HEADER {
             head.wrapping_add(HEADER)
-        } else if let Some(room) = self.room(handle, shape.len as usize) {
+        } else if let Some(room) = self.room(handle, shape.len as usize, false) {
             room
         } else {
             self.kept.free(handle);
@@ -211,12 +215,20 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     }
 
     /// Room in the slot's own memory, or in a long one.
-    fn room(&mut self, handle: Handle, len: usize) -> Option<*mut u8> {
+    fn room(&mut self, handle: Handle, len: usize, moved: bool) -> Option<*mut u8> {
         if len.wrapping_add(HEAD_ROOM) <= self.slots.each() {
             return Some(self.slots.at(handle.slot()).wrapping_add(HEAD_ROOM));
         }
         if len > self.long.each() {
             return None;
+        }
+        // The last is for the frame on the ferry.
+        let kept_back = u32::from(self.config.peers > 1);
+        if self.ferry != handle && self.long_free.len() <= kept_back {
+            if !moved || self.ferry != Handle::NONE {
+                return None;
+            }
+            self.ferry = handle;
         }
         let place = self.long_free.pop()?;
         match self.kept.get_mut(handle) {
@@ -284,7 +296,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if own > u64::from(longest) || header.len() > LINKED_HEAD || (origin.is_none() && shape.tag == MOVED) {
             return Err(SendError::TooLong);
         }
-        self.admit(to, shape.lane, shape.tag)?;
+        let boards = self.admit(to, shape.lane, shape.tag, origin.is_some())?;
         let (handle, kept) = self.kept.take_used().ok_or(SendError::Busy)?;
         let len = (own as u32).wrapping_add((HEADER + prefix) as u32);
         *kept = Kept {
@@ -297,6 +309,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             cookie: cookie.map_or(0, |cookie| cookie.0),
             ..Kept::new_zeroed()
         };
+        if boards {
+            self.ferry = handle;
+        }
         let head = self.slots.at(handle.slot());
         if let Some(origin) = origin {
             (kept.origin_link, kept.origin_number) = (origin.link, origin.number);
@@ -316,7 +331,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         } else if len as usize <= HEAD {
             Span::contiguous(head.wrapping_add(at), body.len() as usize)
         } else {
-            let Some(room) = self.room(handle, body.len() as usize) else {
+            let Some(room) = self.room(handle, body.len() as usize, origin.is_some()) else {
                 self.free_kept(handle);
                 return Err(SendError::Busy);
             };
@@ -620,6 +635,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     }
 
     fn free_kept(&mut self, handle: Handle) {
+        if self.ferry == handle {
+            self.ferry = Handle::NONE;
+        }
         if let Some(kept) = self.kept.free(handle)
             && let Some(long) = kept.long.checked_sub(1)
         {

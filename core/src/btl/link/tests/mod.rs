@@ -1,6 +1,7 @@
 //! Links over a wire on which everything goes wrong.
 
 mod bench;
+mod crossed;
 mod exact;
 mod health;
 mod hostile;
