@@ -471,7 +471,7 @@ mod tests {
     /// An address for documentation, where nobody is: nothing comes, and questions are given up and asked again.
     #[test]
     fn p7_a_host_that_is_gone_does_not_answer() {
-        let at = "192.0.2.1:1".parse().unwrap();
+        let at = "203.0.113.1:1".parse().unwrap();
         let mut host = Host { at, question: None, asked: None, there: None };
         let from = "0.0.0.0:0".parse().unwrap();
         let mut kept = Kept::new(from).unwrap();
@@ -495,7 +495,7 @@ mod tests {
             there: None,
         });
         // No socket can be opened at an address that is not this host's.
-        let nowhere = "192.0.2.1:0".parse().unwrap();
+        let nowhere = "203.0.113.1:0".parse().unwrap();
         for round in 1..5 {
             let now = Instant::from_nanos(round * 1_000_000_000);
             for host in &mut hosts {
@@ -507,7 +507,7 @@ mod tests {
         let [first, second, _] = &mut hosts;
         let at = |millis: u64| Instant::from_nanos(10_000_000_000 + millis * 1_000_000);
         (kept.taken, first.question, first.asked) = (true, Some(Question::Kept), Some(at(0)));
-        first.at = "192.0.2.1:1".parse().unwrap();
+        first.at = "203.0.113.1:1".parse().unwrap();
         second.ask(nowhere, &mut kept, at(100));
         assert!(second.there < Some(at(0)), "it is not its turn");
         first.ask(nowhere, &mut kept, at(250));
