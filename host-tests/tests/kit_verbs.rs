@@ -112,11 +112,11 @@ fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
     let mut sent = [0u64; 2];
     let mut broken = 0;
     bench.until("all are sent", |bench| {
-        for from in 0..2 {
+        for (from, sent) in sent.iter_mut().enumerate() {
             let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 8, len: 3000 };
-            let bytes = [&sent[from].to_le_bytes()[..], &[sent[from] as u8; 2992]].concat();
-            if sent[from] < count && bench.try_send(from, 1 - from, shape, &bytes).is_ok() {
-                sent[from] += 1;
+            let bytes = [&sent.to_le_bytes()[..], &[*sent as u8; 2992]].concat();
+            if *sent < count && bench.try_send(from, 1 - from, shape, &bytes).is_ok() {
+                *sent += 1;
             }
         }
         // The only peer of a rail is its first endpoint.
