@@ -42,6 +42,12 @@ pub(in crate::btl) const fn device_owns(atomics: AtomicSupport) -> bool {
     atomics.contains(AtomicSupport::CSWAP) && !atomics.contains(AtomicSupport::GLOB)
 }
 
+/// Whether the aligned 64-bit word around an offset lies in the memory. A peer's handle may say anything.
+fn has_word_around(remote: &RemoteMemory, offset: u64) -> bool {
+    let within = remote.base().wrapping_add(offset) & 7;
+    offset.checked_sub(within).is_some_and(|begin| remote.len().checked_sub(begin).is_some_and(|left| left >= 8))
+}
+
 impl State {
     /// Chooses how the operation is done, by what the rail can do and what the handle of the memory says.
     pub(super) fn choose(&mut self, can: &OneSided, remote: &RemoteMemory) -> Result<(), BeginError> {
@@ -51,11 +57,10 @@ impl State {
         self.by = match self.kind {
             Kind::Atomic if own => {
                 let (atomic, flags) = self.atomic().ok_or(BeginError::NotAvailable)?;
-                let at = remote.base().wrapping_add(self.offset) & 7;
                 let swaps = can.does(Atomic::CompareSwap(0, 0), AtomicFlags::empty());
                 if key.is_some() && can.does(atomic, flags) {
                     By::Device
-                } else if key.is_some() && swaps && at <= self.offset && self.offset - at + 8 <= remote.len() {
+                } else if key.is_some() && swaps && has_word_around(remote, self.offset) {
                     By::Swaps
                 } else {
                     return Err(BeginError::NotAvailable);
@@ -194,5 +199,21 @@ impl Rma<'_> {
             self.queue(handle.slot());
         }
         self.settle(handle.slot());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Handle;
+
+    #[test]
+    fn b25_handles_of_absurd_length_do_not_overflow() {
+        let memory = |base, len| RemoteMemory::new(Handle::NONE, base, len, 1, None);
+        assert!(has_word_around(&memory(0x1000, 16), 12) && has_word_around(&memory(0x1000, 16), 8));
+        assert!(!has_word_around(&memory(0x1000, 12), 8), "the word is cut short");
+        assert!(!has_word_around(&memory(0x1004, 16), 0), "it begins before the memory");
+        assert!(!has_word_around(&memory(0, u64::MAX), u64::MAX - 4), "it goes on behind the end of all");
+        assert!(!has_word_around(&memory(0, 0), u64::MAX));
     }
 }
