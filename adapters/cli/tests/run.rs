@@ -370,7 +370,13 @@ fn signals_are_passed_on() {
 fn towline_under(env: &[&str], arguments: &str) -> Command {
     let mut command = Command::new("env");
     let towline = towline(arguments);
-    command.args(env).arg(towline.get_program()).args(towline.get_args()).stdin(Stdio::null());
+    // An ignored hangup stays so, and these tests may be run under `nohup`.
+    command
+        .arg("--default-signal=HUP")
+        .args(env)
+        .arg(towline.get_program())
+        .args(towline.get_args())
+        .stdin(Stdio::null());
     command
 }
 
