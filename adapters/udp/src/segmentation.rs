@@ -12,6 +12,8 @@ use crate::sys::{Calls, Done, cut_and_join, open};
 
 /// How long two datagrams take at most from a socket to itself.
 const WITHIN: Duration = Duration::from_secs(1);
+/// Datagrams of others that are waited out: whoever floods the port is not to hold up the start.
+const STRANGERS: usize = 64;
 /// What is sent to see it: cut in two.
 const WHOLE: &[u8] = b"cut and join";
 const CUT: u16 = 8;
@@ -43,7 +45,12 @@ fn try_it(own: IpAddr) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_read_timeout(Some(WITHIN))?;
     // Others may send here too, and are not meant.
+    let mut strangers = 0;
     while here.as_socket() != wait(&socket)?.as_socket() {
+        strangers += 1;
+        if strangers > STRANGERS {
+            return Err(io::Error::other("others send to the port that tries it"));
+        }
         socket.recv(&mut [MaybeUninit::uninit()])?;
     }
     let (mut name, mut into) = (SockAddrStorage::zeroed(), [0; 2 * WHOLE.len()]);
