@@ -33,6 +33,14 @@ fn wait_for<R: Rails>(engine: &mut Pml<'static, R>, peer: u32) -> Request {
     unsafe { engine.irecv(pattern, Span::contiguous(memory(8).as_mut_ptr(), 8)) }.unwrap()
 }
 
+/// Tells peer 1 something, and waits for its answer.
+fn await_acquaintance<R: Rails>(engine: &mut Pml<'static, R>) {
+    // SAFETY: the memory is static.
+    let sent = unsafe { engine.isend(Peer(1), 1, 9, Mode::Standard, Span::of(b"we have met")) };
+    assert!(sent.is_ok());
+    wait_for(engine, 1);
+}
+
 /// The first link is dead, which nobody has noticed: neither question nor answer gets through by it.
 #[test]
 fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
@@ -111,10 +119,7 @@ fn p7_a_peer_that_answers_is_not_given_up_though_there_is_no_room_at_any_look() 
     let rails = rails(2);
     let script = rails[0].script.clone();
     let mut engines = engines(rails);
-    // SAFETY: the memory is static.
-    let sent = unsafe { engines[0].isend(Peer(1), 1, 9, Mode::Standard, Span::of(b"we have met")) };
-    assert!(sent.is_ok());
-    wait_for(&mut engines[0], 1);
+    await_acquaintance(&mut engines[0]);
     let mut looks = 0;
     for now in (1..10 * TIMEOUT).step_by(TIMEOUT as usize / 64) {
         let due = engines[0].poll_at().is_some_and(|due| due <= at(now));
@@ -136,10 +141,7 @@ fn p7_a_peer_that_answers_is_not_given_up_by_a_caller_that_sleeps_between_looks(
     let rails = rails(2);
     let script = rails[0].script.clone();
     let mut engines = engines(rails);
-    // SAFETY: the memory is static.
-    let sent = unsafe { engines[0].isend(Peer(1), 1, 9, Mode::Standard, Span::of(b"we have met")) };
-    assert!(sent.is_ok());
-    wait_for(&mut engines[0], 1);
+    await_acquaintance(&mut engines[0]);
     let (mut now, mut naps) = (1, 0);
     while now < 10 * TIMEOUT {
         script.borrow_mut().always = engines[0].poll_at().is_some_and(|due| due <= at(now)).then_some(Answer::Busy);
