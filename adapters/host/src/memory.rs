@@ -1,6 +1,7 @@
-//! The engine's memory: one private mapping, of which the kernel gives only pages that are touched.
+//! The engine's memory: one private mapping, of which the kernel gives only pages that are touched. And that of windows.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use towline_core::arena::Arena;
@@ -53,5 +54,23 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: our own mapping, and as `arena` was promised, nothing that was cut from it is left.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A rank's part of a window, all zero at first.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// Peers on this host may map it.
+    Shared(Arc<towline_sm::Area>),
+    Private(Mapping),
+}
+
+impl Part {
+    /// Where it begins.
+    pub fn base(&self) -> *mut u8 {
+        match self {
+            Self::Shared(area) => area.base(),
+            Self::Private(mapping) => mapping.base(),
+        }
     }
 }

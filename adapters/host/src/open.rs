@@ -66,6 +66,7 @@ fn open_sm(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<AnyRa
     sm.bulk_limit_bytes = config.sm_bulk_limit_bytes;
     sm.single_copy_bytes = config.sm_single_copy_bytes;
     sm.single_copy_limit_bytes = config.sm_single_copy_limit_bytes;
+    sm.share_windows = config.sm_windows;
     sm.liveness_interval = Duration::from_millis(config.sm_liveness_ms.into());
     towline_sm::Rail::open(sm).map(AnyRail::Sm).map_err(|why| why.to_string())
 }

@@ -7,7 +7,7 @@ use towline_core::btl::rma::{Failure, Finished, Operation, Registration};
 use towline_core::error::Blame;
 
 use crate::engine::Engine;
-use crate::memory::Mapping;
+use crate::memory::Part;
 
 /// The operations of all windows of an engine.
 #[derive(Default)]
@@ -18,9 +18,15 @@ pub(crate) struct Performances {
     /// How many have ended so far; wraps.
     pub told: u64,
     /// Memory of windows that are gone, to which something was still coming in when they went.
-    retired: Vec<(Registration, Mapping)>,
+    retired: Vec<(Registration, Part)>,
     windows: u64,
+    /// How many were over at once so far; wraps.
+    at_once: u32,
 }
+
+/// So many operations that are over at once are followed by progress: who waits for a word to change serves others all the same, and
+/// sees who dies. A power of two.
+const AT_ONCE: u32 = 32;
 
 enum Entry {
     /// A thread waits for it, and keeps its memory until it is over.
@@ -41,6 +47,12 @@ impl Performances {
     pub fn next_window(&mut self) -> u64 {
         self.windows += 1;
         self.windows
+    }
+
+    /// One was over at once. Whether progress is due.
+    pub fn count_at_once(&mut self) -> bool {
+        self.at_once = self.at_once.wrapping_add(1);
+        self.at_once.is_multiple_of(AT_ONCE)
     }
 
     /// Somebody waits for it.
@@ -102,7 +114,7 @@ impl Engine {
     }
 
     /// Ends the registration of a window's memory, which goes as soon as nothing is coming in to it.
-    pub fn retire(&mut self, registration: Registration, memory: Mapping) {
+    pub fn retire(&mut self, registration: Registration, memory: Part) {
         self.performances.retired.push((registration, memory));
         let Self { mtl, performances, .. } = self;
         performances.retired.retain(|(registration, _)| {

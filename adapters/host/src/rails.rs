@@ -7,6 +7,7 @@ use towline_core::pml::Rails;
 use towline_sm::SingleCopy;
 
 use crate::linked::Linked;
+use crate::memory::{Mapping, Part};
 
 /// Any rail. The known ones are dispatched to by a match, so that their calls can be inlined on the message path; others
 /// come in the box.
@@ -78,6 +79,15 @@ impl Rail for AnyRail {
 pub(crate) struct RailSet(pub Vec<AnyRail>);
 
 impl RailSet {
+    /// Makes memory of a window: such as peers can map, where there is a rail for that.
+    pub fn part(&mut self, bytes: usize) -> std::io::Result<Part> {
+        let shared = self.0.iter_mut().find_map(|rail| match rail {
+            AnyRail::Sm(rail) => rail.share(bytes).inspect_err(|why| log::info!("a window is not shared: {why}")).ok(),
+            _ => None,
+        });
+        shared.map_or_else(|| Mapping::new(bytes).map(Part::Private), |area| Ok(Part::Shared(area)))
+    }
+
     /// How long messages go to the peer for whom `candidates` are what came of the choice, as far as it is known and
     /// worth telling.
     pub fn long_messages(&self, candidates: &[Candidate]) -> &'static str {

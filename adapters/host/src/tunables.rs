@@ -198,6 +198,8 @@ tunables! {
         "Messages from so many bytes on may be read by their receiver from where they lie, through the kernel, where that works; 0 for none";
     sm_single_copy_limit_bytes, "TOWLINE_SM_SINGLE_COPY_LIMIT_BYTES": u32 = 1_048_576u32, "B",
         "Longer messages of sm are copied through a ring: the receiver does nothing else during a single copy";
+    sm_windows, "TOWLINE_SM_WINDOWS": bool = true, "",
+        "Whether ranks that sm connects reach into each other's windows themselves; else the target does it when it makes progress";
     sm_liveness_ms, "TOWLINE_SM_LIVENESS_MS": u32 = 250u32, "ms",
         "How often sm looks for dead peers";
 

@@ -1,7 +1,7 @@
 //! Windows: memory of each rank that all ranks of a communicator read, write and change, without anybody there receiving.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use towline_core::btl::Peer;
 use towline_core::btl::rma::{
@@ -15,7 +15,7 @@ use crate::communicator::{Communicator, Owned};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::idle::Idle;
-use crate::memory::Mapping;
+use crate::memory::Part;
 use crate::state::no_unwind;
 use crate::threads::{Awaited, Held, Lock, Single, Threads};
 
@@ -36,9 +36,15 @@ const ENTRY: usize = HANDLE_BYTES + 1;
 /// [`flush`](Self::flush); atomics are atomic to each other, whoever begins them, and to nothing else. What is put while somebody
 /// gets it comes in any mixture of old and new bytes.
 ///
-/// **Who makes progress.** Operations are done by the target, when it makes progress: in any blocking call of its context,
-/// [`barrier`](Communicator::barrier) for one, or in [`progress`](crate::World::progress). A target that computes all the time serves
-/// nobody meanwhile, unless it has a [progress thread](crate::Builder::progress_thread).
+/// **Who makes progress.** Ranks of the target's host, which sm connects, reach into its part themselves, and wait for nobody
+/// (`TOWLINE_SM_WINDOWS` switches that off). Others' operations are done by the target, when it makes progress: in any blocking call of
+/// its context, [`barrier`](Communicator::barrier) for one, or in [`progress`](crate::World::progress). A target that computes all the
+/// time serves these not at all meanwhile, unless it has a [progress thread](crate::Builder::progress_thread). Atomics are the
+/// processor's either way, so whoever begins them agrees.
+///
+/// **Who is trusted.** A part with all rights, as [`window`](Communicator::window) makes it, is memory that processes of the same user
+/// on this host can map: they can read and change all of it, whenever they like, and nothing beside it. One that others may only get
+/// from is mapped to be read alone, and one with other rights by nobody: see [`window_with`](Communicator::window_with).
 ///
 /// Memory that others write to is never seen as a slice: it is accessed by copies and atomics alone.
 ///
@@ -66,7 +72,7 @@ pub struct Window<L: Threads = Single> {
     id: u64,
     registration: Registration,
     /// There until the window is dropped.
-    memory: Option<Mapping>,
+    memory: Option<Part>,
     len: usize,
     /// Each rank's part, and which peer it is.
     parts: Box<[(Peer, RemoteMemory)]>,
@@ -166,8 +172,8 @@ impl<L: Threads> Communicator<L> {
         let comm = self.dup()?;
         let mut engine = comm.place.context.engine.hold();
         let id = engine.performances.next_window();
-        let made = Mapping::new(bytes).ok().and_then(|memory| {
-            let pml = engine.mtl.pml();
+        let pml = engine.mtl.pml();
+        let made = pml.rails_mut().part(bytes).ok().and_then(|memory| {
             // SAFETY: the mapping goes when the registration has ended (`retire`), or with the engine; it is accessed under the
             // engine's lock, by copies alone.
             let registration = unsafe { pml.register(memory.base(), bytes, access, None) }?;
@@ -224,9 +230,7 @@ impl<L: Threads> Window<L> {
     where
         T: IntoBytes + Immutable + ?Sized,
     {
-        let data: Box<[u8]> = data.as_bytes().into();
-        // The box does not move what is in it.
-        self.begin_alone(rank, Transfer::Put(Span::of(&data)), offset, data)
+        self.begin_alone(rank, |data| Transfer::Put(Span::of(data)), offset, data.as_bytes())
     }
 
     /// Reads a rank's part, from byte `offset` on, until `into` is full.
@@ -253,7 +257,7 @@ impl<L: Threads> Window<L> {
         for (index, operand) in (0..).zip(operands) {
             let what = Self::atomic::<W>(op, *operand)?;
             let at = offset.checked_add(index * size_of::<W>() as u64).ok_or(Error::OutOfWindow { rank })?;
-            self.begin_alone(rank, what, at, Box::default())?;
+            self.begin_alone(rank, |_| what, at, &[])?;
         }
         Ok(())
     }
@@ -315,8 +319,10 @@ impl<L: Threads> Window<L> {
         let into = into.as_mut_bytes();
         let at = self.own(offset, into.len())?;
         let _engine = self.comm.place.context.engine.hold();
-        // SAFETY: within the mapping, as `own` has checked; who holds the engine is the only one in this process that accesses it.
+        // SAFETY: within the mapping, as `own` has checked; who holds the engine is the only one that accesses it at that address.
+        // What others change there at the same time is a mixture of bytes, and any bytes will do.
         unsafe { at.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
+        fence(Ordering::Acquire); // what is looked at next is no older, and read anew
         Ok(())
     }
 
@@ -333,6 +339,7 @@ impl<L: Threads> Window<L> {
         let _engine = self.comm.place.context.engine.hold();
         // SAFETY: as for `read`.
         unsafe { at.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
+        fence(Ordering::SeqCst); // others on this host look for themselves
         Ok(())
     }
 
@@ -413,8 +420,14 @@ impl<L: Threads> Window<L> {
         }
     }
 
-    /// Does something that uses memory of its own, or none.
-    fn begin_alone(&self, rank: u32, what: Transfer, offset: u64, data: Box<[u8]>) -> Result<(), Error> {
+    /// Does something with the bytes, or with none: at once, or later with a copy of them.
+    fn begin_alone(&self, rank: u32, what: impl Fn(&[u8]) -> Transfer, offset: u64, data: &[u8]) -> Result<(), Error> {
+        // SAFETY: the bytes are borrowed until this returns.
+        if unsafe { self.at_once(rank, what(data), offset) }.is_some() {
+            return Ok(());
+        }
+        let data: Box<[u8]> = data.into();
+        let what = what(&data); // the box does not move what is in it
         let mut data = Some(data);
         self.until(|engine| {
             // SAFETY: the memory is the box's, which is kept until the operation is over, or beyond the rails' end.
@@ -425,11 +438,37 @@ impl<L: Threads> Window<L> {
         })
     }
 
+    /// Has a rail do something that reaches the rank's part itself. `None`: nothing was done, and to begin it tells more.
+    ///
+    /// # Safety
+    /// Its memory is as `Pml::at_once` wants it, until this returns.
+    unsafe fn at_once(&self, rank: u32, what: Transfer, offset: u64) -> Option<u64> {
+        let place = &self.comm.place;
+        let (peer, remote) = self.parts.get(rank as usize)?;
+        let mut engine = place.context.engine.hold();
+        let rank = towline_core::mtl::Source::Rank(rank);
+        if place.context.finished.load(Ordering::Relaxed) || engine.mtl.failed(place.comm, rank).is_some() {
+            return None;
+        }
+        // SAFETY: passed on from the caller.
+        let old = unsafe { engine.mtl.pml().at_once(*peer, what, remote, offset) }?;
+        let progress_is_due = engine.performances.count_at_once();
+        drop(engine);
+        if progress_is_due {
+            place.context.progress();
+        }
+        Some(old)
+    }
+
     /// Does something, and waits for its end.
     ///
     /// # Safety
     /// Its memory is as `Pml::begin` wants it, until this returns.
     unsafe fn perform(&self, rank: u32, what: Transfer, offset: u64) -> Result<u64, Error> {
+        // SAFETY: passed on from the caller.
+        if let Some(old) = unsafe { self.at_once(rank, what, offset) } {
+            return Ok(old);
+        }
         let mut begun = None;
         // Nothing unwinds while the operation has the memory.
         let result = no_unwind(|| {

@@ -6,15 +6,25 @@ mod pattern;
 #[path = "common/processes.rs"]
 mod processes;
 
-use std::sync::Barrier;
+use std::sync::{Barrier, mpsc};
+use std::time::{Duration, Instant};
 
 use common::jobs;
 use pattern::pattern;
-use processes::{Job, held, say};
-use towline::{Access, Any, AtomicOp, Builder, Denied, Error, Multiple, World};
+use processes::{Job, clock, held, say};
+use towline::{Access, Any, AtomicOp, Builder, Denied, Error, Multiple, Window, World};
+use towline_core::btl::atomics::{Atomic, AtomicFlags};
 
-/// Each way that ranks are connected, as a transport and its links.
-const WAYS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
+/// Each way that ranks are connected, as a transport, its links, and whether windows are mapped, where that can be: else all goes
+/// by frames.
+const WAYS: [(&str, &str, &str); 6] = [
+    ("sm", "1", "true"),
+    ("sm", "1", "false"),
+    ("tcp", "1", "true"),
+    ("tcp", "3", "true"),
+    ("udp", "1", "true"),
+    ("udp", "2", "true"),
+];
 /// Who dies.
 const VICTIM: u32 = 2;
 /// Adds of each rank.
@@ -27,10 +37,14 @@ const LONG: usize = 150_000;
 #[ignore = "started by the other tests as their ranks"]
 fn as_rank() {
     let Ok(role) = std::env::var("ROLE") else { return };
+    if role == "mixed" {
+        return mixed();
+    }
     let world = towline::init().unwrap();
     match role.as_str() {
         "all" => {
             count(&world);
+            vectors(&world);
             copy(&world);
             refuse(&world);
             world.finish().unwrap();
@@ -39,9 +53,17 @@ fn as_rank() {
             survive(&world);
             assert!(world.finish().is_err(), "one is missing");
         }
+        "many" => {
+            many(&world);
+            world.finish().unwrap();
+        }
         _ => panic!("no role {role}"),
     }
     say("over");
+}
+
+fn variables<'v>(way: &'v str, links: &'v str, mapped: &'v str) -> [(&'static str, &'v str); 3] {
+    [("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), ("TOWLINE_SM_WINDOWS", mapped)]
 }
 
 /// All count in one word, and write who they are to the place that they got.
@@ -74,6 +96,143 @@ fn count(world: &World) {
     window.get(1, 0, &mut winner).unwrap();
     assert_eq!(won, winner == u64::from(world.rank()) + 1);
     window.close().unwrap();
+}
+
+/// Numbers that are the same in all runs.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % below
+    }
+}
+
+/// Bytes of the part that vectors are about.
+const SMALL: usize = 48;
+
+/// Whatever can be done to words and bytes, beside a model of them: the same over every transport, mapped or not.
+fn vectors(world: &World) {
+    let window = world.window(SMALL).unwrap();
+    let to = (world.rank() + 1) % world.size();
+    let (mut dice, mut model) = (Dice(u64::from(world.rank())), [0u8; SMALL]);
+    macro_rules! word {
+        ($word:ty, $bits:ty, $flags:expr, $operands:expr) => {{
+            let operand: $word = $operands[dice.roll($operands.len())];
+            let at = dice.roll(SMALL / size_of::<$word>()) * size_of::<$word>();
+            let op = AtomicOp::ALL[dice.roll(AtomicOp::ALL.len())];
+            let place = &mut model[at..at + size_of::<$word>()];
+            let old = <$bits>::from_ne_bytes((&*place).try_into().unwrap());
+            match window.fetch_and_op(to, at as u64, op, operand) {
+                Err(error) => assert_eq!(error, Error::NoSuchOperation, "{op:?}"),
+                Ok(was) => {
+                    assert_eq!(<$bits>::from_ne_bytes(was.to_ne_bytes()), old, "{op:?} of {operand}");
+                    let bits = <$bits>::from_ne_bytes(operand.to_ne_bytes());
+                    let new = Atomic::Op(op, bits.into()).of_word(old.into(), $flags) as $bits;
+                    place.copy_from_slice(&new.to_ne_bytes());
+                }
+            }
+        }};
+    }
+    let floats = [0.0, -0.0, 1.5, -2.0, f64::INFINITY, 1e-300];
+    let short_floats = [0.0f32, -0.0, 1.5, -2.0, f32::INFINITY, 1e-30];
+    for _ in 0..60 {
+        match dice.roll(8) {
+            0 => word!(u64, u64, AtomicFlags::empty(), [0u64, 1, u64::MAX, 1 << 63, 0xff00]),
+            1 => word!(i64, u64, AtomicFlags::empty(), [0i64, 1, -1, i64::MIN, i64::MAX]),
+            2 => word!(u32, u32, AtomicFlags::BITS_32, [0u32, 1, u32::MAX, 1 << 31]),
+            3 => word!(i32, u32, AtomicFlags::BITS_32, [0i32, 1, -1, i32::MIN, i32::MAX]),
+            4 => word!(f64, u64, AtomicFlags::FLOAT, floats),
+            5 => word!(f32, u32, AtomicFlags::BITS_32 | AtomicFlags::FLOAT, short_floats),
+            6 => {
+                let at = dice.roll(SMALL / 4) * 4;
+                let old = u32::from_ne_bytes(model[at..at + 4].try_into().unwrap());
+                let is = if dice.roll(2) == 0 { old } else { 7 };
+                assert_eq!(window.compare_and_swap(to, at as u64, is, 9u32), Ok(old));
+                if is == old {
+                    model[at..at + 4].copy_from_slice(&9u32.to_ne_bytes());
+                }
+            }
+            _ => {
+                let from = dice.roll(SMALL);
+                let len = dice.roll(SMALL - from + 1);
+                let data = &pattern(SMALL, dice.roll(100) as u32)[..len];
+                window.put(to, from as u64, data).unwrap();
+                window.flush(to).unwrap();
+                model[from..from + len].copy_from_slice(data);
+            }
+        }
+        let mut now = [0; SMALL];
+        window.get(to, 0, &mut now).unwrap();
+        assert_eq!(now, model);
+    }
+    window.close().unwrap();
+}
+
+/// Rank 0's part is counted in by all: by itself, by one that maps it, one that asks by sm, and two that ask by tcp. What each call
+/// got, and from when to when it was made, is what one that does them one by one would have given.
+fn mixed() {
+    let rank: u32 = std::env::var("TOWLINE_RANK").unwrap().parse().unwrap();
+    let world = Builder::new().configure(|config| {
+        config.transports = if rank >= 3 { "tcp" } else { "sm,tcp" }.into();
+        config.sm_windows = rank != 2;
+    });
+    let world = world.build().unwrap();
+    let window = world.window(8).unwrap();
+    world.barrier().unwrap();
+    let call = |_| {
+        let begin = clock();
+        let old = window.fetch_and_op(0, 0, AtomicOp::Add, 1u64).unwrap();
+        [begin, clock(), old]
+    };
+    let calls: Vec<[u64; 3]> = (0..300).map(call).collect();
+    world.barrier().unwrap();
+    if rank != 0 {
+        world.send(0, 1, &calls[..]).unwrap();
+    } else {
+        let mut all = calls;
+        for other in 1..world.size() {
+            let mut calls = [[0u64; 3]; 300];
+            world.recv(other, 1, &mut calls).unwrap();
+            all.extend(calls);
+        }
+        all.sort_unstable_by_key(|[.., old]| *old);
+        let mut latest_begin = 0;
+        for (place, [begin, end, old]) in (0..).zip(all) {
+            assert_eq!(old, place, "each number was given once");
+            assert!(end >= latest_begin, "{old} was over before one began that got less");
+            latest_begin = latest_begin.max(begin);
+        }
+    }
+    window.close().unwrap();
+    world.finish().unwrap();
+    say("over");
+}
+
+/// Windows come and go, and leave nothing behind.
+fn many(world: &World) {
+    let other = 1 - world.rank();
+    let one = || {
+        let window: Window = world.window(5000).unwrap();
+        window.put(other, 0, &[1u8; 5000]).unwrap();
+        window.close().unwrap();
+    };
+    one();
+    let mut before = held();
+    let settle = |until: &dyn Fn((usize, usize)) -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !until(held()) && Instant::now() < deadline {
+            world.progress();
+        }
+        held()
+    };
+    before = settle(&|now| now.1 < before.1);
+    for _ in 0..1000 {
+        one();
+    }
+    let after = settle(&|now| now <= before);
+    assert_eq!(after, before, "descriptors and maps");
+    world.barrier().unwrap();
 }
 
 /// Long and short ones among all, from places that fit nothing.
@@ -186,9 +345,9 @@ fn survive(world: &World) {
 }
 
 #[test]
-fn b18_b28_b40_windows_of_processes_over_every_transport() {
-    for (way, links) in WAYS {
-        let job = Job::start(3, "all", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
+fn b18_b21_b28_b40_b43_windows_of_processes_over_every_transport() {
+    for (way, links, mapped) in WAYS {
+        let job = Job::start(3, "all", &variables(way, links, mapped));
         for mut rank in job.ranks {
             rank.hear("over");
             rank.ends_well();
@@ -198,8 +357,8 @@ fn b18_b28_b40_windows_of_processes_over_every_transport() {
 
 #[test]
 fn b18_a_target_that_is_killed_half_way_fails_what_is_under_way_and_no_more() {
-    for (way, links) in WAYS {
-        let mut job = Job::start(3, "survive", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
+    for (way, links, mapped) in WAYS {
+        let mut job = Job::start(3, "survive", &variables(way, links, mapped));
         job.ranks.iter_mut().for_each(|rank| drop(rank.hear("ready")));
         job.ranks[VICTIM as usize].kill();
         for mut rank in job.ranks.into_iter().take(VICTIM as usize) {
@@ -207,6 +366,52 @@ fn b18_a_target_that_is_killed_half_way_fails_what_is_under_way_and_no_more() {
             rank.ends_well();
         }
     }
+}
+
+#[test]
+fn b20_who_maps_a_window_and_who_asks_by_frames_count_in_the_same_word() {
+    for mut rank in Job::start(5, "mixed", &[]).ranks {
+        rank.hear("over");
+        rank.ends_well();
+    }
+}
+
+#[test]
+fn b25_a_thousand_windows_leave_no_descriptor_and_no_map() {
+    for mut rank in Job::start(2, "many", &variables("sm", "1", "true")).ranks {
+        rank.hear("over");
+        rank.ends_well();
+    }
+}
+
+/// Over sm nobody has to be there.
+#[test]
+fn b20_a_target_that_is_in_no_call_is_reached_all_the_same() {
+    let (done, is_done) = mpsc::channel();
+    let is_done = std::sync::Mutex::new(Some(is_done));
+    let done = std::sync::Mutex::new(Some(done));
+    jobs(2, |rank, job| {
+        let world = Builder::new().job(job).transports("sm").build().unwrap();
+        let window = world.window(64).unwrap();
+        world.barrier().unwrap();
+        if rank == 0 {
+            let is_done = is_done.lock().unwrap().take().unwrap();
+            is_done.recv_timeout(Duration::from_secs(20)).expect("it waits for nobody");
+            let mut words = [0u64; 3];
+            window.read(0, &mut words).unwrap();
+            assert_eq!(words, [5, 6, 7]);
+        } else {
+            window.put(0, 0, &[5u64, 6]).unwrap();
+            window.accumulate(0, 16, AtomicOp::Add, &[7u64]).unwrap();
+            let mut words = [0u64; 3];
+            window.get(0, 0, &mut words).unwrap();
+            assert_eq!((words, window.compare_and_swap(0, 24, 0u64, 0)), ([5, 6, 7], Ok(0)));
+            window.flush(0).unwrap();
+            done.lock().unwrap().take().unwrap().send(()).unwrap();
+        }
+        window.close().unwrap();
+        world.finish().unwrap();
+    });
 }
 
 /// A target that is in no call is served by its progress thread; threads of one rank wait for their own operations.

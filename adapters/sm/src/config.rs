@@ -43,6 +43,9 @@ pub struct Config {
     pub single_copy_bytes: u32,
     /// Longer messages are copied, since the receiver does nothing else during a single copy. Default 1 MiB.
     pub single_copy_limit_bytes: u32,
+    /// Whether memory that is made for it is mapped by peers, who do one-sided operations on it themselves; else these go by frames,
+    /// also where a peer shares its own. Default `true`.
+    pub share_windows: bool,
     /// Frames that the engine may hold unreleased, 1 to 32. Default 16.
     pub frames_kept: u32,
     /// How often to look whether peers still live. Default 250 ms.
@@ -81,6 +84,7 @@ impl Config {
             bulk_limit_bytes: 16376,
             single_copy_bytes: 8192,
             single_copy_limit_bytes: 1 << 20,
+            share_windows: true,
             frames_kept: 16,
             liveness_interval: Duration::from_millis(250),
             latency_nanos: 100,
@@ -118,6 +122,7 @@ impl Config {
                 "B",
                 "longer messages are copied through a ring",
             ),
+            tunable("share_windows", &self.share_windows, "", "peers map memory for one-sided operations"),
             tunable("frames_kept", &self.frames_kept, "", "frames that may be held unreleased"),
             tunable(
                 "liveness_interval",

@@ -7,6 +7,8 @@
 //! other. See [`ring`] for how frames lie in them, [`sleep`] for how
 //! sleepers are woken without a fence on the message path, [`Config`] for sizes and what they cost.
 //!
+//! One-sided operations reach into memory that both sides map ([`Area`]).
+//!
 //! [`Rail`] implements [`towline_core::btl::Rail`]. Use it from one thread at a time.
 #![cfg(target_os = "linux")]
 
@@ -47,6 +49,8 @@ mod send;
 mod single;
 #[cfg(not(loom))]
 mod wait;
+#[cfg(not(loom))]
+mod windows;
 
 #[cfg(not(loom))]
 pub use {
@@ -54,4 +58,5 @@ pub use {
     error::OpenError,
     rail::Rail,
     single::SingleCopy,
+    windows::Area,
 };

@@ -1,4 +1,4 @@
-//! The slots of a mapped ring. The other module that touches mapped memory.
+//! The slots of a mapped ring. Another module that touches mapped memory.
 
 use towline_core::btl::HEAD;
 

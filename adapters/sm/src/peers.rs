@@ -14,6 +14,7 @@ use crate::lane::{Incoming, Outgoing, Ring};
 use crate::layout::bit_words;
 use crate::rail::{NO_RING, PeerState, Rail, Stage};
 use crate::single::Lender;
+use crate::windows::Theirs;
 
 impl Rail {
     pub(crate) fn add(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
@@ -49,6 +50,7 @@ impl Rail {
             pipe: None,
             fence,
             crowded: false,
+            theirs: Theirs::default(),
         };
         let free = self.peers.iter().position(|peer| peer.stage == Stage::Free);
         let endpoint = match free {
@@ -170,6 +172,9 @@ impl Rail {
 
     /// Sends nothing more to a peer, and polls its rings no more.
     fn close_lanes(&mut self, endpoint: u32) {
+        if let Some(peer) = self.peers.get_mut(endpoint as usize) {
+            peer.theirs = Theirs::default();
+        }
         for ring in [endpoint * 2, endpoint * 2 + 1] {
             if let Some(outgoing) = self.rings.get_mut(ring as usize).map(|ring| &mut ring.outgoing) {
                 outgoing.bound = 0;

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 
 use towline_core::btl::attributes::EXCLUSIVITY_HOST;
-use towline_core::btl::native::OneSided;
+use towline_core::btl::native::{Key, Native, NativeError, OneSided, Region};
+use towline_core::btl::rma::Access;
 use towline_core::btl::{
     Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Loan, Lost, Peer,
     Rail as RailTrait, SendError, Sent, Shape, Short, Ticket, Unreachable,
@@ -22,6 +23,7 @@ use crate::kept::Kept;
 use crate::lane::{Outgoing, Ring};
 use crate::mapped::Slots;
 use crate::ring::{Arrived, Forged, Waiting, meta, slots_for};
+use crate::windows::{self, Own, Theirs};
 
 /// In [`Rail::front`]: none, since rings are fewer.
 pub(crate) const NO_RING: u32 = u32::MAX;
@@ -92,6 +94,8 @@ pub struct Rail {
     pub(crate) barrier: bool,
     /// The pipe that wakes us, once it was asked for.
     pub(crate) pipe: Option<OwnedFd>,
+    /// Memory of ours that peers may map.
+    pub(crate) own: Own,
     pub(crate) next_check: Instant,
     pub(crate) me: Process,
     pub(crate) card: Card,
@@ -119,6 +123,8 @@ pub(crate) struct PeerState {
     pub fence: bool,
     /// The ring to it was made while too many waited to be looked at.
     pub crowded: bool,
+    /// Memory of its that we have mapped.
+    pub theirs: Theirs,
 }
 
 /// What may be done with a peer.
@@ -172,7 +178,7 @@ impl Rail {
             cache_size: 0,
             cache_bytes: 0,
             frames_kept: config.frames_kept,
-            one_sided: OneSided::NONE,
+            one_sided: if config.share_windows { windows::ALL } else { OneSided::NONE },
         };
         Ok(Self {
             front: NO_RING,
@@ -198,6 +204,7 @@ impl Rail {
             on_demand: false,
             barrier,
             pipe: None,
+            own: Own::default(),
             next_check: Instant::ZERO,
             me,
             card,
@@ -332,6 +339,19 @@ impl RailTrait for Rail {
             self.wake_for_frame(to.0);
         }
         Ok(Sent::Done)
+    }
+
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        self.own.register(base, len, access)
+    }
+
+    fn deregister(&mut self, region: Region) {
+        self.own.deregister(region);
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, _cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.perform_on(on, native) }
     }
 
     fn drained(&self, _to: Endpoint) -> bool {

@@ -122,6 +122,9 @@ impl Rail {
         if due || woken {
             self.check_peers(due);
         }
+        if due {
+            self.unmap_windows();
+        }
         if self.locks != 0 {
             self.unlock_rings();
         }

@@ -1,4 +1,4 @@
-//! A segment: a file in memory, mapped. One of the two modules that touch mapped memory.
+//! A segment: a file in memory, mapped. One of the three modules that touch mapped memory.
 //!
 //! Its first page holds words (see [`layout`](crate::layout)), read and written as atomics only. Space is reserved when
 //! the file is made, so that a full file system is an error then and not a bus error later. Files are readable by their

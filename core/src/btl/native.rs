@@ -42,15 +42,24 @@ pub struct OneSided {
     /// Its atomics. 64-bit words, and those of 32 bits where `BITS_32` is set, aligned to their size; `FLOAT`: floating-point
     /// numbers, too. What is not set here is not asked for.
     pub atomics: AtomicSupport,
+    /// Whether an operation that [`Rail::perform`](super::Rail::perform) takes is over when that returns: the peer's memory is
+    /// mapped here.
+    pub at_once: bool,
 }
 
 impl OneSided {
     /// Nothing: the rail only sends.
-    pub const NONE: Self = Self { put: Reach::NONE, get: Reach::NONE, atomics: AtomicSupport::empty() };
+    pub const NONE: Self = Self { put: Reach::NONE, get: Reach::NONE, atomics: AtomicSupport::empty(), at_once: false };
 
     /// Whether it does anything at all, so that registering memory with it makes sense.
     pub const fn any(&self) -> bool {
         self.put.limit != 0 || self.get.limit != 0 || !self.atomics.is_empty()
+    }
+
+    /// Whether each operation may go by this rail or be emulated, whichever is there just then, and what goes by it is over at
+    /// once.
+    pub const fn mixes_at_once(&self) -> bool {
+        self.at_once && self.atomics.contains(AtomicSupport::GLOB)
     }
 
     /// Whether it does this to such words.
@@ -188,8 +197,12 @@ mod tests {
     use crate::btl::atomics::AtomicOp;
 
     /// What a verbs device has.
-    const VERBS: OneSided =
-        OneSided { put: Reach::ANY, get: Reach::ANY, atomics: AtomicSupport::ADD.union(AtomicSupport::CSWAP) };
+    const VERBS: OneSided = OneSided {
+        put: Reach::ANY,
+        get: Reach::ANY,
+        atomics: AtomicSupport::ADD.union(AtomicSupport::CSWAP),
+        at_once: false,
+    };
 
     #[test]
     fn b22_only_what_is_set_is_done() {

@@ -1,7 +1,10 @@
 //! One-sided operations: [`rma`](crate::btl::rma), whose frames go by any rail of the engine as others do.
 //!
-//! Rails deliver frames once, links also where one has died half-way: so no request is done twice. Rails with operations of their
-//! own are not asked for them here yet: a key is for one rail alone, and a window of several ranks has many.
+//! Rails deliver frames once, links also where one has died half-way: so no request is done twice.
+//!
+//! A rail that [maps the memory of peers](OneSided::mixes_at_once) does at once what it can ([`Pml::at_once`]); all else is begun,
+//! and goes by frames, also to the same memory. Other rails with operations of their own are not asked for them here yet: a handle
+//! has room for one rail's key.
 
 use super::engine::{Pml, Rails};
 use super::peer::{LINKED, Link, PeerState, Standing};
@@ -44,6 +47,13 @@ impl<R: Rails> Ways for Links<'_, R> {
     }
 }
 
+/// The rail by which peers are to map memory of this side.
+fn mapping<R: Rails>(rails: &mut R) -> Option<&mut R::Rail> {
+    let mixes = |index: &usize| rails.rail(*index).is_some_and(|rail| rail.attributes().one_sided.mixes_at_once());
+    let index = (0..rails.count()).find(mixes)?;
+    rails.rail_mut(index)
+}
+
 impl<R: Rails> Pml<'_, R> {
     /// Registers memory, for one peer or for all: see [`rma`]. `None` where [`Config::rma`](super::Config::rma) has no slot left.
     ///
@@ -57,7 +67,8 @@ impl<R: Rails> Pml<'_, R> {
         access: Access,
         only: Option<Peer>,
     ) -> Option<Registration> {
-        self.rma.register(None::<&mut R::Rail>, Span::contiguous(base, len), access, only)
+        let Self { rma, rails, .. } = self;
+        rma.register(mapping(rails), Span::contiguous(base, len), access, only)
     }
 
     /// Takes a registration back: from now on what peers ask of the memory is denied.
@@ -65,12 +76,31 @@ impl<R: Rails> Pml<'_, R> {
     /// # Errors
     /// [`DeregisterError`].
     pub fn deregister(&mut self, registration: Registration) -> Result<(), DeregisterError> {
-        self.rma.deregister(None::<&mut R::Rail>, registration)
+        let Self { rma, rails, .. } = self;
+        rma.deregister(mapping(rails), registration)
     }
 
     /// What peers need to access registered memory; `None` if it was deregistered.
     pub fn remote_memory(&self, registration: Registration) -> Option<RemoteMemory> {
         self.rma.remote(registration)
+    }
+
+    /// Does an operation on memory of a peer, from `offset` on, that a rail has mapped: it is over when this returns, with the old
+    /// word of an atomic, else 0. `None`: nothing was done; [`begin`](Self::begin) it.
+    ///
+    /// # Safety
+    /// Local memory is readable for a put, writable and nobody else's for a get, until this returns.
+    pub unsafe fn at_once(&mut self, to: Peer, what: Transfer, remote: &RemoteMemory, offset: u64) -> Option<u64> {
+        let peer = self.peers.get(to.0 as usize).filter(|peer| peer.standing == Standing::Up)?;
+        let start = (to.0 as usize).wrapping_mul(self.rails.count());
+        let row = self.links.get(start..start.wrapping_add(peer.links.into()))?;
+        let mixes = |link: &&Link| {
+            self.rails.rail(link.rail as usize).is_some_and(|rail| rail.attributes().one_sided.mixes_at_once())
+        };
+        let link = row.iter().find(mixes)?;
+        let rail = self.rails.rail_mut(link.rail as usize)?;
+        // SAFETY: passed on from the caller.
+        unsafe { self.rma.at_once(rail, Endpoint(link.endpoint), what, remote, offset) }
     }
 
     /// Begins an operation on memory of a peer, from `offset` on. [`next_finished`](Self::next_finished) tells its end.

@@ -7,6 +7,7 @@ use towline_core::btl::active::Received;
 use towline_core::btl::component::{Component, Refusal, Started, Threads, start};
 use towline_core::btl::descriptor::{Descriptor, DescriptorFlags};
 use towline_core::btl::endpoint::{EndpointId, Proc};
+use towline_core::btl::atomics::apply;
 use towline_core::btl::module::{
     Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome, Performance, Performed,
     Terms,
@@ -172,6 +173,9 @@ fn access<R: Rail>(btl: &mut Btl<'_, R>) {
                 keep((op.takes(flags), atomic.takes(flags), atomic.of_word(any(0), flags), flags.word_bytes()));
                 let can = any(OneSided::NONE);
                 keep((atomic.support(), can.does(atomic, flags), can.any(), can.put.takes(any(0), any(0), any(0))));
+                keep(can.mixes_at_once());
+                // SAFETY: never run; for the linker only.
+                keep(unsafe { apply(any(core::ptr::null_mut()), atomic, flags) });
                 btl.atomic(any(to), atomic, flags, &remote, any(0), terms)
             }
             3 => {

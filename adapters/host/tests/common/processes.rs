@@ -27,12 +27,13 @@ pub fn clock() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// What this process holds of the system: descriptors, and segments that are mapped.
+/// What this process holds of the system: descriptors, and segments and windows that are mapped.
 #[allow(dead_code)]
 pub fn held() -> (usize, usize) {
     let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    (descriptors, maps.lines().filter(|line| line.contains("/towline.")).count())
+    let is_ours = |line: &&str| line.contains("/towline.") || line.contains("towline-window");
+    (descriptors, maps.lines().filter(is_ours).count())
 }
 
 /// A rank that was started.

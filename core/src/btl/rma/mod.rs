@@ -147,6 +147,8 @@ pub struct Counters {
     pub malformed: u64,
     /// Answers dropped because nobody waits for them.
     pub stale: u64,
+    /// Operations of this side that were over as soon as they were begun: a rail reached the memory itself.
+    pub at_once: u64,
 }
 
 /// How it stands with a peer.

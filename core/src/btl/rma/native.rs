@@ -7,11 +7,11 @@
 
 use super::errors::{BeginError, Denied};
 use super::handle::RemoteMemory;
-use super::initiator::{ATOMIC_LEN, By, Fate, Kind, State};
+use super::initiator::{ATOMIC_LEN, By, Fate, Kind, State, Transfer};
 use super::{Access, Atomic, AtomicFlags, COOKIE, Rma, Way, Ways};
 use crate::btl::atomics::AtomicSupport;
-use crate::btl::native::{Key, Local, Native, NativeError, OneSided, Region, Work};
-use crate::btl::rail::{Cookie, Peer, Rail, SendError};
+use crate::btl::native::{Key, Local, Native, NativeError, OneSided, Reach, Region, Work};
+use crate::btl::rail::{Cookie, Endpoint, Peer, Rail, SendError};
 use crate::convertor::Span;
 use crate::pool::Handle;
 
@@ -174,14 +174,54 @@ pub(super) fn perform(state: &mut State, handle: Handle, ways: &mut impl Ways) -
             }
         }
         Err(NativeError::Busy | NativeError::Unreachable) => return Err(SendError::Busy),
-        // It knows better when it sees it, and nothing was done: by frames, then, which atomics on such memory have not.
-        Err(NativeError::NotAvailable) if state.kind != Kind::Atomic => state.by = By::Frames,
+        // It knows better when it sees it, and nothing was done: by frames, then. Atomics that are the device's alone are
+        // refused there.
+        Err(NativeError::NotAvailable) if state.by == By::Device => state.by = By::Frames,
         Err(error) => state.refused(error),
     }
     Ok(())
 }
 
 impl Rma<'_> {
+    /// Has a rail do an operation that is over when this returns; the old word of an atomic, else 0. `None`: nothing was done, and
+    /// it is to be [begun](Rma::begin), which also tells what is wrong with it if anything is.
+    ///
+    /// # Safety
+    /// Local memory is readable for a put, writable and nobody else's for a get, until this returns.
+    pub unsafe fn at_once<R: Rail>(
+        &mut self,
+        rail: &mut R,
+        endpoint: Endpoint,
+        what: Transfer,
+        remote: &RemoteMemory,
+        offset: u64,
+    ) -> Option<u64> {
+        let can = rail.attributes().one_sided;
+        let key = remote.key().filter(|_| can.mixes_at_once())?;
+        let local = |span: Span, reach: Reach| {
+            let (base, len) = span.as_contiguous()?;
+            let len = len as u64;
+            let takes = len != 0 && len < reach.local_registration && reach.takes(offset, base.addr() as u64, len);
+            takes.then_some((Local { base, len, region: None }, len))
+        };
+        let (work, bytes) = match what {
+            Transfer::Put(span) => local(span, can.put).map(|(local, len)| (Work::Put(local), len))?,
+            Transfer::Get(span) => local(span, can.get).map(|(local, len)| (Work::Get(local), len))?,
+            Transfer::Atomic(atomic, flags) => {
+                let bytes = flags.word_bytes();
+                let aligned = remote.base().wrapping_add(offset) & (bytes - 1) == 0;
+                let takes = aligned && atomic.takes(flags) && can.does(atomic, flags) && !remote.owns_atomics();
+                takes.then_some((Work::Atomic(atomic, flags), bytes))?
+            }
+        };
+        offset.checked_add(bytes).filter(|end| *end <= remote.len())?;
+        let native = Native { work, key, offset };
+        // SAFETY: passed on from the caller; such rails keep nothing when they return.
+        let old = unsafe { rail.perform(endpoint, &native, Cookie(COOKIE)) }.ok().flatten()?;
+        self.counters.at_once = self.counters.at_once.wrapping_add(1);
+        Some(old)
+    }
+
     /// A rail tells that an operation which it was given is over.
     pub fn performed(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
         let handle = Handle::from_bits(cookie.0 & !COOKIE);

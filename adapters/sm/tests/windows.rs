@@ -1,0 +1,272 @@
+//! Memory that peers map: what they do there agrees with the processor, what they may not do is refused, and it goes when it ends.
+#![cfg(not(loom))]
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use towline_core::btl::atomics::{Atomic, AtomicFlags, AtomicOp};
+use towline_core::btl::native::{Key, Local, Native, NativeError, Region, Work};
+use towline_core::btl::rma::Access;
+use towline_core::btl::{Cookie, Endpoint, Event, Peer, Rail as _};
+use towline_core::time::{Duration, Instant};
+use towline_sm::{Area, Config, Rail};
+
+/// Two rails, of which the left one reaches what the right one shares.
+struct Two {
+    left: Rail,
+    right: Rail,
+    to_right: Endpoint,
+    now: Instant,
+}
+
+impl Two {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let job =
+            0x3114_0000 << 32 | u64::from(std::process::id()) << 8 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut rails = [0, 1].map(|rank| Rail::open(Config::new(job, rank, 2)).unwrap());
+        let cards = rails.each_ref().map(|rail| rail.card().to_vec());
+        let to_right = rails[0].add_peer(Peer(1), &cards[1]).unwrap();
+        rails[1].add_peer(Peer(0), &cards[0]).unwrap();
+        let [left, right] = rails;
+        Self { left, right, to_right, now: Instant::ZERO }
+    }
+
+    fn share(&mut self, len: usize, access: Access) -> (Arc<Area>, Result<(Region, Key), NativeError>) {
+        let area = self.right.share(len).unwrap();
+        // SAFETY: the area is kept until the test ends, and reached by addresses and atomics alone.
+        let registered = unsafe { self.right.register(area.base(), len, access) };
+        (area, registered)
+    }
+
+    fn perform(&mut self, key: Key, offset: u64, work: Work) -> Result<Option<u64>, NativeError> {
+        // SAFETY: local memory of tests is there until this returns.
+        unsafe { self.left.perform(self.to_right, &Native { work, key, offset }, Cookie(0)) }
+    }
+
+    fn put(&mut self, key: Key, offset: u64, bytes: &[u8]) -> Result<Option<u64>, NativeError> {
+        let local = Local { base: bytes.as_ptr().cast_mut(), len: bytes.len() as u64, region: None };
+        self.perform(key, offset, Work::Put(local))
+    }
+
+    fn get(&mut self, key: Key, offset: u64, bytes: &mut [u8]) -> Result<Option<u64>, NativeError> {
+        let local = Local { base: bytes.as_mut_ptr(), len: bytes.len() as u64, region: None };
+        self.perform(key, offset, Work::Get(local))
+    }
+
+    fn add(&mut self, key: Key, offset: u64, flags: AtomicFlags) -> Result<Option<u64>, NativeError> {
+        self.perform(key, offset, Work::Atomic(Atomic::Op(AtomicOp::Add, 1), flags))
+    }
+
+    /// Maps of windows in this process that have such a length, first page included.
+    fn maps(pages: u64) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let len = |line: &str| {
+            let (from, to) = line.split_once(' ')?.0.split_once('-')?;
+            Some(u64::from_str_radix(to, 16).ok()? - u64::from_str_radix(from, 16).ok()?)
+        };
+        maps.lines().filter(|line| line.contains("towline-window") && len(line) == Some(pages * 4096)).count()
+    }
+
+    /// Has the left rail look after what is due now and then.
+    fn look(&mut self) {
+        for _ in 0..2000 {
+            self.now = self.now + Duration::from_millis(1);
+            let event: Option<Event> = self.left.poll(self.now);
+            assert!(event.is_none());
+        }
+    }
+}
+
+fn bytes(area: &Area) -> Vec<u8> {
+    let mut bytes = vec![0; area.len()];
+    // SAFETY: the area is as long, and nothing is under way in this thread.
+    unsafe { area.base().copy_to(bytes.as_mut_ptr(), bytes.len()) };
+    bytes
+}
+
+#[test]
+fn b19_b52_bytes_go_anywhere_within_and_nowhere_else() {
+    let mut two = Two::new();
+    let (area, registered) = two.share(100, Access::ANY);
+    let (_, key) = registered.unwrap();
+    let mut model = vec![0u8; 100];
+    for (offset, len) in [(0, 1), (99, 1), (3, 13), (0, 100), (50, 50)] {
+        let data: Vec<u8> = (0..len).map(|at| (at * 3 + offset + 1) as u8).collect();
+        assert_eq!(two.put(key, offset as u64, &data), Ok(Some(0)));
+        model[offset..offset + len].copy_from_slice(&data);
+        assert_eq!(bytes(&area), model);
+        let mut back = vec![0; len];
+        assert_eq!(two.get(key, offset as u64, &mut back), Ok(Some(0)));
+        assert_eq!(back, data);
+    }
+    let out = Err(NativeError::NotAvailable);
+    for (offset, len) in [(100, 1), (0, 101), (99, 2), (u64::MAX, 1), (u64::MAX - 4, 8), (1 << 40, 1)] {
+        assert_eq!(two.put(key, offset, &vec![0xee; len]), out);
+        assert_eq!(two.get(key, offset, &mut vec![0; len]), out);
+    }
+    for offset in [96, 97, 1, u64::MAX - 7] {
+        assert_eq!(two.add(key, offset, AtomicFlags::empty()), out, "{offset}");
+    }
+    assert_eq!(bytes(&area), model);
+}
+
+#[test]
+fn b20_b22_atomics_agree_with_the_processors() {
+    let mut two = Two::new();
+    let (area, registered) = two.share(16, Access::ANY);
+    let (_, key) = registered.unwrap();
+    for flags in [AtomicFlags::empty(), AtomicFlags::BITS_32] {
+        const EACH: u64 = 20_000;
+        std::thread::scope(|scope| {
+            let area = &area;
+            scope.spawn(move || {
+                for _ in 0..EACH {
+                    if flags.contains(AtomicFlags::BITS_32) {
+                        // SAFETY: a word of the area, which outlives this; all who access it use atomics of that size.
+                        unsafe { AtomicU32::from_ptr(area.base().cast()) }.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        // SAFETY: the same.
+                        unsafe { AtomicU64::from_ptr(area.base().cast()) }.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+            for _ in 0..EACH {
+                assert!(matches!(two.add(key, 0, flags), Ok(Some(_))));
+            }
+        });
+        assert_eq!(two.perform(key, 0, Work::Atomic(Atomic::CompareSwap(2 * EACH, 0), flags)), Ok(Some(2 * EACH)));
+        assert_eq!(bytes(&area), [0; 16]);
+    }
+}
+
+#[test]
+fn b24_rights_are_the_kernels_or_the_targets() {
+    let mut two = Two::new();
+    let (area, registered) = two.share(8, Access::REMOTE_READ);
+    let (_, key) = registered.unwrap();
+    assert_eq!(two.get(key, 0, &mut [0; 8]), Ok(Some(0)));
+    assert_eq!(two.put(key, 0, &[1; 8]), Err(NativeError::NotAvailable));
+    assert_eq!(two.add(key, 0, AtomicFlags::empty()), Err(NativeError::NotAvailable));
+    // Nor can one that asks nobody.
+    let file = of_key(&key);
+    assert!(file.write_at(&[1], 4096).is_err());
+    let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    // SAFETY: a new mapping, if it were one.
+    let mapped =
+        unsafe { rustix::mm::mmap(std::ptr::null_mut(), 8192, protection, rustix::mm::MapFlags::SHARED, &file, 0) };
+    assert_eq!(mapped.unwrap_err(), rustix::io::Errno::PERM);
+    assert_eq!(bytes(&area), [0; 8]);
+    for access in
+        [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::LOCAL_WRITE, Access::ANY - Access::REMOTE_ATOMIC]
+    {
+        assert_eq!(two.share(8, access).1, Err(NativeError::NotAvailable), "{access:?}");
+    }
+    // Other memory, part of an area, and one that is registered.
+    let (area, registered) = two.share(8, Access::ANY);
+    registered.unwrap();
+    let mut word = [0u8; 8];
+    for (base, len) in [(word.as_mut_ptr(), 8), (area.base(), 7), (area.base(), 8)] {
+        // SAFETY: nothing is registered.
+        assert_eq!(unsafe { two.right.register(base, len, Access::ANY) }, Err(NativeError::NotAvailable));
+    }
+}
+
+/// The file that a key names.
+fn of_key(key: &Key) -> File {
+    let descriptor = u32::from_le_bytes(key.0[4..8].try_into().unwrap());
+    OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{descriptor}")).unwrap()
+}
+
+#[test]
+fn b25_a_file_of_a_window_keeps_its_length() {
+    let mut two = Two::new();
+    let (_area, registered) = two.share(8, Access::ANY);
+    let file = of_key(&registered.unwrap().1);
+    for len in [0, 4096, 1 << 20] {
+        assert!(file.set_len(len).is_err());
+    }
+    assert!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE).is_err());
+}
+
+/// A file that begins as an area does.
+fn forged(name: &str, nonce: u64, seals: SealFlags) -> File {
+    let file = File::from(rustix::fs::memfd_create(name, MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap());
+    file.set_len(8192).unwrap();
+    file.write_at(b"towwin\0\x01", 0).unwrap();
+    file.write_at(&nonce.to_le_bytes(), 8).unwrap();
+    file.write_at(&1u64.to_le_bytes(), 16).unwrap();
+    rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+    file
+}
+
+#[test]
+fn b25_forged_keys_reach_nothing() {
+    let mut two = Two::new();
+    let key_of = |file: &dyn AsFd, nonce: u64| {
+        let descriptor = file.as_fd().as_raw_fd().cast_unsigned().to_le_bytes();
+        let mut key = [0; 24];
+        key[..4].copy_from_slice(b"smw\x01");
+        key[4..8].copy_from_slice(&descriptor);
+        key[8..16].copy_from_slice(&nonce.to_le_bytes());
+        Key(key)
+    };
+    // What is as it should be is taken: the others differ from it in one thing.
+    let good = forged("good", 5, SealFlags::SHRINK);
+    assert_eq!(two.put(key_of(&good, 5), 0, &[7]), Ok(Some(0)));
+    let not = Err(NativeError::NotAvailable);
+    assert_eq!(two.put(key_of(&forged("can become shorter", 6, SealFlags::GROW), 6), 0, &[7]), not);
+    assert_eq!(two.put(key_of(&forged("another", 7, SealFlags::SHRINK), 8), 0, &[7]), not);
+    let plain = forged("of another kind", 9, SealFlags::SHRINK);
+    plain.write_at(b"T", 0).unwrap();
+    assert_eq!(two.put(key_of(&plain, 9), 0, &[7]), not);
+    let empty = forged("empty", 10, SealFlags::empty());
+    empty.set_len(4096).unwrap();
+    rustix::fs::fcntl_add_seals(&empty, SealFlags::SHRINK).unwrap();
+    assert_eq!(two.put(key_of(&empty, 10), 0, &[7]), not);
+    assert_eq!(two.put(key_of(&File::open("/dev/null").unwrap(), 11), 0, &[7]), not);
+    assert_eq!(two.put(key_of(&OpenOptions::new().write(true).open("/dev/null").unwrap(), 11), 0, &[7]), not);
+    let mut unknown = key_of(&good, 5);
+    unknown.0[8] = 12;
+    unknown.0[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(two.put(unknown, 0, &[7]), not);
+    let mut foreign = key_of(&good, 5);
+    foreign.0[0] ^= 1;
+    assert_eq!(two.put(foreign, 0, &[7]), not);
+    assert_eq!(two.perform(key_of(&good, 5), 0, Work::Atomic(Atomic::Op(AtomicOp::Xor, 1), AtomicFlags::FLOAT)), not);
+    // SAFETY: no memory is involved.
+    let nobody = unsafe {
+        let work = Work::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
+        two.left.perform(Endpoint(7), &Native { work, key: key_of(&good, 5), offset: 0 }, Cookie(0))
+    };
+    assert_eq!(nobody, Err(NativeError::Unreachable));
+}
+
+#[test]
+fn b25_what_is_deregistered_is_reached_no_more_and_mapped_no_longer() {
+    const PAGES: u64 = 1234;
+    let mut two = Two::new();
+    let (area, registered) = two.share((PAGES as usize - 1) * 4096, Access::ANY);
+    let (region, key) = registered.unwrap();
+    assert_eq!(two.put(key, 0, &[1]), Ok(Some(0)));
+    assert_eq!(Two::maps(PAGES), 2);
+    two.right.deregister(region);
+    assert_eq!(two.put(key, 0, &[2]), Err(NativeError::NotAvailable));
+    assert_eq!(bytes(&area)[0], 1);
+    drop(area);
+    two.look();
+    assert_eq!(Two::maps(PAGES), 0);
+    // With the peer they go, too.
+    let (_area, registered) = two.share((PAGES as usize - 1) * 4096, Access::ANY);
+    let (_, key) = registered.unwrap();
+    assert_eq!(two.put(key, 0, &[1]), Ok(Some(0)));
+    assert_eq!(Two::maps(PAGES), 2);
+    let to_right = two.to_right;
+    two.left.del_peer(to_right);
+    assert_eq!(Two::maps(PAGES), 1);
+    assert_eq!(two.put(key, 0, &[2]), Err(NativeError::Unreachable));
+}
