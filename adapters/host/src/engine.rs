@@ -86,6 +86,7 @@ impl Engine {
 
     #[cold]
     fn look_for_absent(&mut self) {
+        self.give_up_retired();
         let now = self.clock.renew();
         if let Some((lost, why)) = self.absent.as_mut().and_then(|absent| absent.next(now, Duration::from_nanos(0))) {
             self.mtl.pml().lose_peer(lost, why);
@@ -95,6 +96,7 @@ impl Engine {
     /// Nothing came for a while: lets others run, or sleeps if `may_sleep` says so once all rails are armed.
     #[cold]
     pub fn be_idle(&mut self, idle: &mut Idle, may_sleep: impl FnOnce() -> bool) {
+        self.give_up_retired();
         let now = self.clock.renew();
         if idle.is_broken(self.left()) {
             return;
@@ -133,6 +135,7 @@ impl Engine {
     /// Makes progress once, at the present time.
     pub fn poll(&mut self) -> u32 {
         self.clock.renew_coarsely();
+        self.give_up_retired();
         self.mtl.progress(self.clock.now())
     }
 

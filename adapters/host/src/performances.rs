@@ -74,6 +74,11 @@ impl Performances {
         self.entries.insert(operation, Entry::Alone { window, rank, _data: data });
     }
 
+    /// A window is gone: nobody asks for what its operations end with.
+    fn forget(&mut self, window: u64) {
+        self.accounts.retain(|(other, _), _| *other != window);
+    }
+
     /// The first failure, once, of those to a rank that nobody waited for. `None`: some are under way.
     pub fn settle(&mut self, window: u64, rank: u32) -> Option<Result<(), Failure>> {
         match self.accounts.get(&(window, rank)) {
@@ -88,37 +93,83 @@ impl Performances {
 
     fn end(&mut self, finished: Finished) {
         self.told = self.told.wrapping_add(1);
-        match self.entries.get_mut(&finished.operation) {
-            Some(Entry::Awaited(result)) => *result = Some(finished.result),
-            Some(Entry::Alone { window, rank, .. }) => {
-                let account = self.accounts.entry((*window, *rank)).or_default();
-                account.under_way = account.under_way.saturating_sub(1);
-                if let Err(failure) = finished.result {
-                    account.failure.get_or_insert(failure);
-                }
-                self.entries.remove(&finished.operation);
+        if let Some(Entry::Awaited(result)) = self.entries.get_mut(&finished.operation) {
+            *result = Some(finished.result);
+        } else if let Some(Entry::Alone { window, rank, .. }) = self.entries.remove(&finished.operation)
+            && let Some(account) = self.accounts.get_mut(&(window, rank))
+        {
+            account.under_way = account.under_way.saturating_sub(1);
+            if let Err(failure) = finished.result {
+                account.failure.get_or_insert(failure);
             }
-            None => {}
+            if account.under_way == 0 && account.failure.is_none() {
+                self.accounts.remove(&(window, rank)); // there is nothing to tell
+            }
         }
     }
 }
 
 impl Engine {
-    /// Takes note of the operations that are over. Whether there were any.
-    pub fn end_performances(&mut self) -> bool {
-        let before = self.performances.told;
+    /// Takes note of the operations that are over.
+    pub fn end_performances(&mut self) {
         while let Some(finished) = self.mtl.pml().next_finished() {
             self.performances.end(finished);
         }
-        before != self.performances.told
     }
 
-    /// Ends the registration of a window's memory, which goes as soon as nothing is coming in to it.
-    pub fn retire(&mut self, registration: Registration, memory: Part) {
+    /// A window is gone: ends the registration of its memory, which goes as soon as nothing is coming in to it.
+    pub fn retire(&mut self, window: u64, registration: Registration, memory: Part) {
+        self.performances.forget(window);
         self.performances.retired.push((registration, memory));
+        self.give_up_retired();
+    }
+
+    /// Looks whether what was coming in to the memory of windows that are gone is there.
+    #[inline]
+    pub fn give_up_retired(&mut self) {
+        if !self.performances.retired.is_empty() {
+            self.try_to_give_up();
+        }
+    }
+
+    #[cold]
+    fn try_to_give_up(&mut self) {
         let Self { mtl, performances, .. } = self;
         performances.retired.retain(|(registration, _)| {
             mtl.pml().deregister(*registration).is_err_and(|why| why.blame() == Blame::Resource)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_core::btl::rma::Access;
+
+    use crate::threads::Lock;
+    use crate::{Builder, Window, World};
+
+    fn kept(world: &World) -> [usize; 2] {
+        let engine = world.place.context.engine.hold();
+        [engine.performances.entries.len(), engine.performances.accounts.len()]
+    }
+
+    /// Puts of which some fail, and all are over or under way when their window is dropped.
+    #[test]
+    fn nothing_is_kept_of_windows_that_are_gone() {
+        let world = Builder::new().transports("loopback").build().unwrap();
+        for access in [Access::ANY, Access::REMOTE_READ] {
+            for (makes_progress, flushes) in [(false, false), (true, false), (true, true)] {
+                let window: Window = world.window_with(64, access).unwrap();
+                window.put(0, 0, &[1u64; 8]).unwrap();
+                if makes_progress {
+                    while world.progress() != 0 {}
+                }
+                assert_eq!(!flushes || window.flush(0).is_ok(), !flushes || access == Access::ANY);
+                drop(window);
+                while world.progress() != 0 {}
+                world.place.context.engine.hold().end_performances();
+                assert_eq!(kept(&world), [0, 0], "{access:?}, {makes_progress}, {flushes}");
+            }
+        }
     }
 }

@@ -47,8 +47,9 @@ struct Room {
     duty: Duty<Instant>,
     /// Messages that threads wait for.
     probes: Vec<(Pattern, Call)>,
-    /// Threads that wait for the end of one-sided operations.
+    /// Threads that wait for the end of one-sided operations, and how many had ended when those were last told.
     performers: Vec<Call>,
+    performed: u64,
     /// Peers that were lost when those threads were last told.
     lost: u64,
     /// The engine is one thread's, beside the progress thread: others free no buffers, which may not be able to leave it.
@@ -158,6 +159,7 @@ impl Several {
                 duty: Duty::new(),
                 probes: Vec::new(),
                 performers: Vec::new(),
+                performed: 0,
                 lost: 0,
                 for_one,
                 outside: VecDeque::with_capacity(64), // as for those who wait
@@ -301,6 +303,7 @@ impl Guard<'_> {
     /// Nothing came for a while: lets others run, or sleeps.
     #[cold]
     fn rest(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
+        self.give_up_retired();
         let (now, patience) = (self.clock.renew(), self.patience);
         if idle.is_broken(self.left()) {
             return self.make_way();
@@ -389,6 +392,7 @@ impl Guard<'_> {
                 if self.performances.told != *told {
                     return false;
                 }
+                self.room.performed = *told;
                 self.room.performers.push(call);
             }
             Awaited::Anything => {}
@@ -419,8 +423,8 @@ impl Guard<'_> {
         if !self.room.probes.is_empty() {
             self.tell_probes();
         }
-        if !self.room.performers.is_empty() && self.end_performances() {
-            self.room.performers.iter().for_each(Call::call);
+        if !self.room.performers.is_empty() {
+            self.tell_performers();
         }
         ran
     }
@@ -455,6 +459,16 @@ impl Guard<'_> {
             if all || room.engine.mtl.iprobe(*comm, *source, *tag).is_some() {
                 call.call();
             }
+        }
+    }
+
+    /// A thread that looks for its own operation takes note of all that are over, so what counts is how many the others know of.
+    #[cold]
+    fn tell_performers(&mut self) {
+        self.end_performances();
+        let told = self.performances.told;
+        if std::mem::replace(&mut self.room.performed, told) != told {
+            self.room.performers.iter().for_each(Call::call);
         }
     }
 

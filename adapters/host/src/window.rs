@@ -199,7 +199,7 @@ impl<L: Threads> Communicator<L> {
                 Ok(Window { comm, id, registration, memory: Some(memory), len: bytes, parts })
             }
             (Some((registration, memory, _)), Err(error)) => {
-                comm.place.context.engine.hold().retire(registration, memory);
+                comm.place.context.engine.hold().retire(id, registration, memory);
                 Err(error)
             }
             (None, parts) => Err(parts.err().unwrap_or(Error::NoWindow { rank: comm.rank() })),
@@ -504,7 +504,7 @@ impl<L: Threads> Window<L> {
 impl<L: Threads> Drop for Window<L> {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.comm.place.context.engine.hold().retire(self.registration, memory);
+            self.comm.place.context.engine.hold().retire(self.id, self.registration, memory);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::wire::{self, Reason};
 
 impl<R: Rails> Pml<'_, R> {
     /// Takes in what arrived, one event from each rail, and sends what waits. Tells how many events there were, requests
-    /// that ended by sending among them: 0 means idle, and that nobody need look after a request.
+    /// that ended by sending and peers that were given up among them: 0 means idle, and that nobody need look after a request.
     ///
     /// `now` is what the rails' timers follow; a stamp of some microseconds ago does as well.
     #[inline(always)]
@@ -35,7 +35,7 @@ impl<R: Rails> Pml<'_, R> {
             });
         }
         if self.stall.is_due(now) {
-            self.look_is_due(now, events == 0);
+            events = events.wrapping_add(self.look_is_due(now, events == 0));
         }
         if self.waiting {
             events = events.wrapping_add(self.send_waiting());

@@ -153,23 +153,25 @@ impl<R: Rails> Pml<'_, R> {
         self.stall.is_on().then_some(Instant::from_nanos(self.stall.at))
     }
 
-    /// A look is due, after a round in which the rails had nothing, or something.
+    /// A look is due, after a round in which the rails had nothing, or something. Tells how many peers were given up.
     #[cold]
     #[inline(never)]
-    pub(super) fn look_is_due(&mut self, now: Instant, nothing: bool) {
+    pub(super) fn look_is_due(&mut self, now: Instant, nothing: bool) -> u32 {
         let first = self.stall.at == 0;
         self.stall.rounds = self.stall.rounds.saturating_add(1);
         if !first && self.stall.rounds < ROUNDS && !(nothing && self.arm_rails()) {
-            return;
+            return 0;
         }
         (self.stall.at, self.stall.rounds) = (now.as_nanos().saturating_add(self.stall.gap), 0);
         if first {
-            return;
+            return 0;
         }
+        let before = self.counters.lost;
         let anyone = self.mark_awaited();
         for index in 0..self.peers.len() as u32 {
             self.look_at(index, anyone);
         }
+        self.counters.lost.wrapping_sub(before) as u32
     }
 
     /// Marks the peers that requests wait for. Tells whether one waits for anybody.

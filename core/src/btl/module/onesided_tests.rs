@@ -423,6 +423,29 @@ fn b25_what_was_deregistered_is_denied() {
     assert_eq!(bytes(here), [0; 16]);
 }
 
+/// An answer that finds no room when all else is quiet: its module keeps awake until it has left.
+#[test]
+fn b43_who_owes_an_answer_does_not_sleep() {
+    let mut mesh = mesh(2, small(2));
+    let told = Told::new();
+    let (_, remote) = register(&mut mesh.modules[1], memory(8), Access::ANY);
+    assert!(mesh.modules.iter_mut().all(Btl::arm));
+    let add = Atomic::Op(AtomicOp::Add, 1);
+    let endpoint = mesh.to[0][1];
+    mesh.modules[0].atomic(endpoint, add, AtomicFlags::empty(), &remote, 0, terms(told)).unwrap();
+    assert!(mesh.modules[0].arm(), "who asked is woken by the answer");
+    mesh.scripts[1].borrow_mut().always = Some(Answer::Busy);
+    for _ in 0..3 {
+        mesh.progress();
+        assert!(!mesh.modules[1].arm(), "nothing wakes it when there is room");
+    }
+    mesh.scripts[1].borrow_mut().always = None;
+    mesh.modules[1].progress(Instant::ZERO);
+    assert!(mesh.modules[1].arm());
+    mesh.modules[0].progress(Instant::ZERO);
+    assert_eq!(told.only(), Ok(0));
+}
+
 #[test]
 fn b26_a_handle_is_bytes_of_a_fixed_length() {
     let mut mesh = mesh(1, small(2));
@@ -452,9 +475,15 @@ fn b19_b25_memory_is_not_deregistered_while_an_operation_is_at_it() {
     put(&mut mesh, [0, 1], source(&[7; 60]), &remote, 0, terms(told));
     mesh.progress();
     assert_eq!(mesh.modules[1].deregister_mem(theirs), Err(DeregisterError::InUse));
+    assert_eq!(mesh.modules[1].remote_memory(theirs), None);
+    // Whoever goes on asking holds up nobody.
+    get(&mut mesh, [0, 1], Span::contiguous(here.0, 10), &remote, 0, terms(told));
     mesh.scripts[1].borrow_mut().slow_delivery = false;
     mesh.drive();
-    assert_eq!(told.only(), Ok(0));
+    assert_eq!(told.statuses(), [Ok(0), Err(Failure::Denied(Denied::NoMemory))]);
+    told.0.borrow_mut().clear();
+    mesh.modules[1].deregister_mem(theirs).unwrap();
+    let (theirs, remote) = register(&mut mesh.modules[1], there, Access::ANY);
     // Data that has not left, and a put that is done: an initiator that takes no answers holds up nobody.
     mesh.scripts[1].borrow_mut().always = Some(Answer::Busy);
     get(&mut mesh, [0, 1], Span::contiguous(here.0, 10), &remote, 0, terms(told));

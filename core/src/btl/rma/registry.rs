@@ -30,8 +30,8 @@ pub(super) struct Region {
     pub only: u32,
     /// Operations that are at it.
     pub uses: u32,
-    /// A rail has it, too: [`HAS_REGION`] and the like.
-    with_rail: u32,
+    /// A rail has it, too: [`HAS_REGION`] and the like; [`CLOSED`].
+    marks: u32,
     region: rail::Region,
     key: rail::Key,
 }
@@ -39,20 +39,22 @@ pub(super) struct Region {
 const HAS_REGION: u32 = 1;
 const HAS_KEY: u32 = 2;
 const OWNS_ATOMICS: u32 = 4;
+/// Its owner wants it back: nothing new may be done to it.
+const CLOSED: u32 = 8;
 
 impl Region {
     /// How a rail has it.
     pub const fn native(&self) -> Option<Registered> {
-        if self.with_rail & HAS_REGION == 0 {
+        if self.marks & HAS_REGION == 0 {
             return None;
         }
-        let key = if self.with_rail & HAS_KEY == 0 { None } else { Some(self.key) };
+        let key = if self.marks & HAS_KEY == 0 { None } else { Some(self.key) };
         Some(Registered { region: self.region, key, owns_atomics: self.owns_atomics() })
     }
 
     /// Whether atomics on it are a device's alone.
     pub const fn owns_atomics(&self) -> bool {
-        self.with_rail & OWNS_ATOMICS != 0
+        self.marks & OWNS_ATOMICS != 0
     }
 }
 
@@ -80,14 +82,15 @@ impl<'m> Registry<'m> {
         if let Some(region) = self.regions.get_mut(handle) {
             let of_key = if native.key.is_some() { HAS_KEY } else { 0 };
             let of_atomics = if native.owns_atomics { OWNS_ATOMICS } else { 0 };
-            (region.region, region.with_rail) = (native.region, HAS_REGION | of_key | of_atomics);
+            (region.region, region.marks) = (native.region, HAS_REGION | of_key | of_atomics);
             region.key = native.key.unwrap_or(region.key);
         }
     }
 
-    /// Tells how a rail has it, to be taken back there.
+    /// Tells how a rail has it, to be taken back there. What is at it goes on, and nothing else begins.
     pub fn deregister(&mut self, handle: Handle) -> Result<Option<Registered>, DeregisterError> {
-        let region = self.regions.get(handle).ok_or(DeregisterError::Stale)?;
+        let region = self.regions.get_mut(handle).ok_or(DeregisterError::Stale)?;
+        region.marks |= CLOSED;
         if region.uses != 0 {
             return Err(DeregisterError::InUse);
         }
@@ -96,8 +99,9 @@ impl<'m> Registry<'m> {
         Ok(native)
     }
 
+    /// A region that operations may begin at.
     pub fn get(&self, handle: Handle) -> Option<&Region> {
-        self.regions.get(handle)
+        self.regions.get(handle).filter(|region| region.marks & CLOSED == 0)
     }
 
     /// Whether atomics on a region are a device's alone.
@@ -107,7 +111,7 @@ impl<'m> Registry<'m> {
 
     /// The part of a region that a peer asks for, if it may have it.
     pub fn window(&self, asked: Asked) -> Result<Span, Denied> {
-        let region = self.regions.get(Handle::from_bits(asked.memory)).ok_or(Denied::NoMemory)?;
+        let region = self.get(Handle::from_bits(asked.memory)).ok_or(Denied::NoMemory)?;
         let anybody = region.only == 0 || region.only == asked.peer.0.wrapping_add(1);
         if !anybody || !Access::from_bits_retain(region.access).contains(asked.access) {
             return Err(Denied::NoRight);
