@@ -37,6 +37,8 @@ pub struct Report {
     pub jobs: u64,
     pub messages: u64,
     pub bytes: u64,
+    /// Puts, gets and atomics.
+    pub operations: u64,
     /// Faults that were to be.
     pub planned: u64,
     /// Those that took effect, by [`KINDS`].
@@ -57,6 +59,7 @@ impl Report {
         self.jobs += other.jobs;
         self.messages += other.messages;
         self.bytes += other.bytes;
+        self.operations += other.operations;
         self.noticed = self.noticed.max(other.noticed);
         self.returned += other.returned;
         self.after_return += other.after_return;
@@ -256,6 +259,7 @@ impl Job {
                 let counts = [2, 3, 4, 5].map(|at| number(at).unwrap_or(0));
                 self.report.links.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more);
             }
+            ("shared", Some(operations)) => self.report.operations += operations,
             ("over", _) => {
                 self.over.push(rank);
                 // From here on it may stand still as long as it wants.

@@ -21,14 +21,17 @@ pub mod rank;
 #[cfg(feature = "sim")]
 mod real;
 #[cfg(feature = "sim")]
+mod shared;
+#[cfg(feature = "sim")]
 mod sim;
 
 /// Run random jobs in which everything goes wrong, and check what comes of them
 ///
 /// Without --sim, jobs of real processes, one after the other: their ranks exchange a random mix of messages, each of which is
-/// checked byte by byte, in order and once, while ranks are stopped, continued and killed, connections cut and frozen,
-/// datagrams lost, doubled and late. Exit status 0 only if all was as it has to be; else the seed of the job that failed is
-/// printed, with the command that runs it again.
+/// checked byte by byte, in order and once, and put, get and change words in each other's memory, where each result is compared
+/// with what has to be there, while ranks are stopped, continued and killed, connections cut and frozen, datagrams lost, doubled
+/// and late. Exit status 0 only if all was as it has to be; else the seed of the job that failed is printed, with the command
+/// that runs it again.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// How long to go on; without it, one minute

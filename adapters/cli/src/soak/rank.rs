@@ -11,6 +11,7 @@ use towline_host_tests::dice::patterned;
 
 use super::held::Held;
 use super::mix::{Mix, NEVER, Named, STREAMS, Stream, UNKNOWN_MOST, Way};
+use super::shared::{Shared, Wrong};
 
 /// One rank of `towline soak`
 #[derive(clap::Args, Clone, Debug)]
@@ -116,6 +117,7 @@ struct Player<L: Threads> {
     mix: Mix,
     /// Goes before the world does.
     side: Owned<L>,
+    shared: Shared<L>,
     world: World<L>,
     victim: Option<u32>,
     /// Rounds after its return.
@@ -147,6 +149,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         let life = world.incarnation();
         let mix = if life == 1 { Mix::new(seed, size, rounds, most) } else { Mix::again(seed, size, again, most) };
         let side = world.dup()?;
+        let shared = Shared::new(&world)?;
         world.barrier()?;
         say(format!("ready {rank} {}", std::process::id()));
         let none = vec![Tally::default(); size as usize];
@@ -154,6 +157,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         Ok(Self {
             mix,
             side,
+            shared,
             world,
             victim: victim.filter(|_| life == 1),
             again,
@@ -217,6 +221,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         self.wanted.fill([0; STREAMS.len()]);
         // Who was started again is not in the one that there was.
         self.side = self.world.dup()?;
+        self.shared = Shared::new(&self.world)?;
         self.world.barrier()?;
         Ok(())
     }
@@ -289,6 +294,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             }
         }
         blocking.into_iter().try_for_each(|of| self.send(of, &mut sends))?;
+        self.reach(round)?;
         for from in self.others().collect::<Vec<_>>() {
             self.receive_directly(from, round)?;
         }
@@ -322,6 +328,30 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             self.together(round)?;
         }
         Ok(())
+    }
+
+    /// Works on the memory of all, the own too.
+    fn reach(&mut self, round: u32) -> Result<()> {
+        let own = self.world.rank();
+        for to in self.others().chain([own]).collect::<Vec<_>>() {
+            let mut dice = self.mix.dice([9, own, to, round, 0]);
+            for _ in 0..dice.between(0, 6) {
+                let outcome = self.shared.step(to, &mut dice);
+                if self.judge_memory(to, outcome)?.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`judge`](Self::judge).
+    fn judge_memory(&mut self, of: u32, outcome: std::result::Result<(), Wrong>) -> Result<Option<()>> {
+        match outcome {
+            Ok(()) => Ok(Some(())),
+            Err(Wrong::Failed(why)) => self.judge(Some(of), Err(why)),
+            Err(Wrong::Found(what)) => Err(format!("in the memory of rank {of}: {what}").into()),
+        }
     }
 
     fn end_sends(&mut self, sends: Sends<L>) -> Result<()> {
@@ -562,8 +592,8 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     fn end(mut self) -> Result<()> {
         self.or_end_all(Self::check_end, "at the end");
         let own = self.world.rank();
-        let Self { side, world, dead, .. } = self;
-        drop(side);
+        let Self { side, shared, world, dead, .. } = self;
+        drop((side, shared));
         match world.finish() {
             Ok(()) => {}
             // Not all can come to the end together.
@@ -595,7 +625,17 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         let own = self.world.rank();
         let late = std::mem::take(&mut self.late);
         self.end_sends(late)?;
+        for of in self.others().chain([own]).collect::<Vec<_>>() {
+            let outcome = self.shared.end(of);
+            self.judge_memory(of, outcome)?;
+        }
         self.say_to_all(LAST)?;
+        // Who died may have drawn a ticket and not said so.
+        if !self.dead {
+            let outcome = self.shared.check();
+            self.judge_memory(own, outcome)?;
+        }
+        say(format!("shared {own} {}", self.shared.operations));
         for other in self.others().collect::<Vec<_>>() {
             for (over, name) in [(&*self.world, "world"), (&self.side, "side")] {
                 // Who knows of a death earlier is further.

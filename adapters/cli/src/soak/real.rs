@@ -80,6 +80,7 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
             report.messages,
             report.bytes as f64 / 1e6
         ),
+        format!("one-sided operations {}, each done once", report.operations),
     ];
     let faults = report.faults.iter().zip(KINDS).filter(|(count, _)| **count != 0);
     let faults: Vec<_> = faults.map(|(count, kind)| format!("{kind} {count}")).collect();
