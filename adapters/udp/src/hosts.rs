@@ -468,10 +468,37 @@ mod tests {
         assert!(pair.rails[0].hosts[0].question.is_none());
     }
 
-    /// An address for documentation, where nobody is: nothing comes, and questions are given up and asked again.
+    /// An address that no answer comes from: of a listener whose queue is full, so that the kernel drops what else arrives.
+    struct Gone {
+        listener: Socket,
+        _queue: Vec<Socket>,
+    }
+
+    impl Gone {
+        fn new() -> Self {
+            let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
+            let listener = open(loopback).unwrap();
+            listener.listen(0).unwrap();
+            let at = listener.local_addr().unwrap();
+            let caller = |_| {
+                let socket = open(loopback).unwrap();
+                let under_way = socket.connect(&at).unwrap_err();
+                assert_eq!(under_way.raw_os_error(), Some(libc::EINPROGRESS));
+                socket
+            };
+            Self { listener, _queue: (0..4).map(caller).collect() }
+        }
+
+        fn at(&self) -> SocketAddr {
+            self.listener.local_addr().unwrap().as_socket().unwrap()
+        }
+    }
+
+    /// Where nothing comes, questions are given up and asked again.
     #[test]
     fn p7_a_host_that_is_gone_does_not_answer() {
-        let at = "203.0.113.1:1".parse().unwrap();
+        let gone = Gone::new();
+        let at = gone.at();
         let mut host = Host { at, question: None, asked: None, there: None };
         let from = "0.0.0.0:0".parse().unwrap();
         let mut kept = Kept::new(from).unwrap();
@@ -507,7 +534,8 @@ mod tests {
         let [first, second, _] = &mut hosts;
         let at = |millis: u64| Instant::from_nanos(10_000_000_000 + millis * 1_000_000);
         (kept.taken, first.question, first.asked) = (true, Some(Question::Kept), Some(at(0)));
-        first.at = "203.0.113.1:1".parse().unwrap();
+        let gone = Gone::new();
+        first.at = gone.at();
         second.ask(nowhere, &mut kept, at(100));
         assert!(second.there < Some(at(0)), "it is not its turn");
         first.ask(nowhere, &mut kept, at(250));
