@@ -63,7 +63,10 @@ fn p15_b10_jobs_over_udp_are_clean_though_datagrams_are_lost() {
 fn b36_ranks_of_unlike_byte_order_exchange_messages_and_reach_each_others_memory() {
     let through = std::env::var("TOWLINE_TEST_THROUGH").expect("TOWLINE_TEST_THROUGH names the program");
     for transport in ["tcp", "udp"] {
-        clean(&format!("--through {through} --transport {transport} --jobs 2 --from 1 --most 65536"), &["ranks killed"]);
+        clean(
+            &format!("--through {through} --transport {transport} --jobs 2 --from 1 --most 65536"),
+            &["ranks killed"],
+        );
     }
 }
 
