@@ -45,6 +45,32 @@ fn all_transports_are_measured_and_each_value_is_a_line_of_json() {
     assert!(table.contains("100 KiB") && table.contains("repetitions count"), "{table}");
 }
 
+/// One-sided operations, by name: over memory that is mapped, and by frames.
+#[test]
+fn puts_gets_and_atomics_are_measured_over_each_transport() {
+    let file = std::env::temp_dir().join(format!("towline-perf-one-sided-{}.json", std::process::id()));
+    let modes = "put,put-bandwidth,put-rate,get,get-bandwidth,fetch-add,add-rate";
+    let arguments = ["perf", "--quick", "--transport", "sm,tcp,udp", "--mode", modes, "--sizes", "8,100K"];
+    let output = towline(&[&arguments[..], &["--repeat", "1", "--json", file.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    let rows = |line| ["transport", "mode", "bytes", "unit"].map(|key| value(line, key)).join(" ");
+    let rows: Vec<_> = json.lines().map(rows).collect();
+    let sizes = |mode: &str, unit: &str| ["8", "102400"].map(|bytes| format!("{mode} {bytes} {unit}"));
+    let expected = |transport: &str| {
+        let (put, puts, get, gets) =
+            (sizes("put", "ns"), sizes("put-bandwidth", "GB/s"), sizes("get", "ns"), sizes("get-bandwidth", "GB/s"));
+        let rate = |mode: &str| [format!("{mode} 8 operations/s")];
+        let all = [&put[..], &puts, &rate("put-rate"), &get, &gets, &["fetch-add 8 ns".into()], &rate("add-rate")];
+        all.concat().iter().map(|row| format!("{transport} {row}")).collect::<Vec<_>>()
+    };
+    assert_eq!(rows, ["sm", "tcp", "udp"].map(expected).concat());
+    for line in json.lines() {
+        assert!(["value", "limit"].iter().all(|key| value(line, key).parse::<f64>().unwrap() > 0.0), "{line}");
+    }
+}
+
 #[test]
 fn several_links_give_the_same_rows() {
     let file = std::env::temp_dir().join(format!("towline-perf-links-{}.json", std::process::id()));

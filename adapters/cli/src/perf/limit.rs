@@ -10,7 +10,7 @@ use std::hint::spin_loop;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -22,6 +22,8 @@ const RING: usize = 256 << 10;
 /// Room for that ring whatever the pieces are, and for the words before it.
 const DIRECTION: usize = 2 * RING;
 const HEAD: usize = 4096;
+/// Where the room behind both rings begins.
+const RINGS: usize = HEAD + 2 * DIRECTION;
 /// Where the words lie that both processes write, each in lines of its own.
 const WORD: usize = 0;
 const MEETING: usize = 256;
@@ -68,14 +70,16 @@ impl Way {
 pub struct Bare {
     first: bool,
     memory: *mut u8,
+    /// Bytes of the memory behind the rings.
+    room: usize,
     socket: TcpStream,
 }
 
 impl Bare {
-    /// Memory that the other process can open, by way of this one's descriptor.
-    pub fn memory() -> io::Result<File> {
+    /// Memory that the other process can open, by way of this one's descriptor, with so much room behind the rings.
+    pub fn memory(room: usize) -> io::Result<File> {
         let file = memfd_create("towline-limit", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, (HEAD + 2 * DIRECTION) as u64)?;
+        ftruncate(&file, (RINGS + room) as u64)?;
         Ok(file.into())
     }
 
@@ -85,16 +89,15 @@ impl Bare {
     }
 
     /// The first or second process, over memory and a connection that both have.
-    pub fn new(first: bool, memory: impl AsFd, socket: TcpStream) -> io::Result<Self> {
+    pub fn new(first: bool, memory: impl AsFd, room: usize, socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
         // As the transport has it within a host; a kernel that refuses it keeps its own.
         let _ = set_tcp_congestion(&socket, "reno");
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, at an address of the kernel's choice.
-        let memory =
-            unsafe { mmap(std::ptr::null_mut(), HEAD + 2 * DIRECTION, access, MapFlags::SHARED, memory, 0) }?.cast();
-        Ok(Self { first, memory, socket })
+        let memory = unsafe { mmap(std::ptr::null_mut(), RINGS + room, access, MapFlags::SHARED, memory, 0) }?.cast();
+        Ok(Self { first, memory, room, socket })
     }
 
     /// Nanoseconds for a cache line to be taken over from the other core, after it wrote there: half a round trip, by
@@ -275,6 +278,56 @@ impl Bare {
         Ok(nanos_since(start))
     }
 
+    /// Nanoseconds for copying each piece of `bytes` bytes to the memory that both have, or from there, `count` times: each is over
+    /// before the next one begins. The first process alone does it.
+    pub fn reach(&self, puts: bool, count: u64, bytes: usize, local: &mut [u8]) -> f64 {
+        assert!(local.len() <= self.room, "there is room for all");
+        let start = Instant::now();
+        for _ in 0..if self.first { count } else { 0 } {
+            for (piece, at) in local.chunks_exact_mut(bytes).zip((RINGS..).step_by(bytes)) {
+                // SAFETY: within the mapping, which is not the local memory.
+                unsafe {
+                    let there = self.memory.add(at);
+                    if puts {
+                        there.copy_from_nonoverlapping(piece.as_ptr(), bytes);
+                    } else {
+                        there.copy_to_nonoverlapping(piece.as_mut_ptr(), bytes);
+                    }
+                }
+                fence(Ordering::SeqCst);
+            }
+        }
+        nanos_since(start)
+    }
+
+    /// Nanoseconds for adding to a word that both have, `count` times. The first process alone does it.
+    pub fn add(&self, count: u64) -> f64 {
+        let start = Instant::now();
+        for _ in 0..if self.first { count } else { 0 } {
+            self.word(WORD).fetch_add(2, Ordering::AcqRel); // an even number, for the bounce
+        }
+        nanos_since(start)
+    }
+
+    /// Nanoseconds for `count` times so many bytes there, and so many back, over bare sockets.
+    ///
+    /// # Errors
+    /// Where the connection breaks.
+    pub fn socket_ask(&self, count: u64, there: &mut [u8], back: &mut [u8]) -> io::Result<f64> {
+        let way = Way { piece: 1 << 30, paused: false };
+        let start = Instant::now();
+        for _ in 0..count {
+            if self.first {
+                self.write(way, there)?;
+                self.read(way, back)?;
+            } else {
+                self.read(way, there)?;
+                self.write(way, back)?;
+            }
+        }
+        Ok(nanos_since(start))
+    }
+
     fn write(&self, way: Way, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let piece = &bytes[..bytes.len().min(way.piece)];
@@ -339,7 +392,7 @@ impl Bare {
 impl Drop for Bare {
     fn drop(&mut self) {
         // SAFETY: mapped in `new`; nothing refers to it any more.
-        let _ = unsafe { munmap(self.memory.cast(), HEAD + 2 * DIRECTION) };
+        let _ = unsafe { munmap(self.memory.cast(), RINGS + self.room) };
     }
 }
 
@@ -453,14 +506,17 @@ mod tests {
 
     use super::*;
 
+    const ROOM: usize = 8192;
+
     /// Runs the two sides in two threads.
     fn both<T: Send>(run: impl Fn(Bare) -> T + Sync) -> (T, T) {
-        let memory = Bare::memory().unwrap();
+        let memory = Bare::memory(ROOM).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::scope(|scope| {
-            let second = scope.spawn(|| run(Bare::new(false, &memory, TcpStream::connect(address).unwrap()).unwrap()));
-            let first = run(Bare::new(true, &memory, listener.accept().unwrap().0).unwrap());
+            let second =
+                scope.spawn(|| run(Bare::new(false, &memory, ROOM, TcpStream::connect(address).unwrap()).unwrap()));
+            let first = run(Bare::new(true, &memory, ROOM, listener.accept().unwrap().0).unwrap());
             (first, second.join().unwrap())
         })
     }
@@ -511,6 +567,20 @@ mod tests {
     fn a_bounce_takes_some_time_and_can_be_repeated() {
         let (first, _) = both(|bare| [bare.bounce(), bare.exchange(), bare.bounce(), bare.exchange()]);
         assert!(first.iter().all(|nanos| nanos.is_finite() && *nanos > 0.0), "{first:?}");
+    }
+
+    #[test]
+    fn what_one_copies_is_there_and_comes_back() {
+        let (first, _) = both(|bare| {
+            let (mut out, mut into) = (pattern(ROOM), vec![0; ROOM]);
+            bare.reach(true, 2, 100, &mut out[..8100]);
+            bare.reach(false, 1, 4050, &mut into[..8100]);
+            bare.add(3);
+            let (mut there, mut back) = ([1; 300], [2; 20]);
+            bare.socket_ask(3, &mut there, &mut back).unwrap();
+            (out[..8100] == into[..8100], bare.word(WORD).load(Ordering::Relaxed), bare.bounce())
+        });
+        assert!(first.0 && first.1 == 6 && first.2 > 0.0, "{first:?}");
     }
 
     #[test]

@@ -27,7 +27,8 @@ use repetition::{Repetition, Row, shown};
 ///
 /// Without arguments, sm and tcp, if they work here, in less than a minute. Each value stands beside its limit, which
 /// two bare processes reach in the same run: for sm, a bouncing cache line and bytes copied in and out of a ring; for
-/// tcp and udp, bare tcp sockets. Each repetition measures the bare bounce before and after, and does not count if they differ by
+/// tcp and udp, bare tcp sockets. One-sided operations (put, get, fetch-add and their like, by name) stand beside one process
+/// that copies to and from shared memory, or changes a word of it, and beside sockets that ask and answer. Each repetition measures the bare bounce before and after, and does not count if they differ by
 /// more than 10 %: then the machine has changed its state meanwhile.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
@@ -35,7 +36,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     transport: Vec<String>,
 
-    /// What to measure; without it, everything
+    /// What to measure; without it, messages: latency, bandwidth and rate
     #[arg(long, value_name = "MODE,...", value_delimiter = ',')]
     mode: Vec<Mode>,
 
@@ -200,7 +201,7 @@ fn head() {
         None => out!("two processes on one processor: figures are those of its scheduler\n"),
     }
     out!(
-        "{:9} {:9} {:>9} {:>14} {:>14} {:>8} {:>8}\n",
+        "{:9} {:13} {:>9} {:>14} {:>14} {:>8} {:>8}\n",
         "transport",
         "mode",
         "size",
@@ -216,7 +217,7 @@ fn show(row: &Row) {
     let Row { transport, mode, size, bounce, .. } = row;
     let unsteady = if row.steady == 0 { "  unsteady" } else { "" };
     let (mode, size) = (mode.name(), size.to_string());
-    out!("{transport:9} {mode:9} {size:>9} {value:>14} {limit:>14} {:>8.2} {bounce:>5.0} ns{unsteady}\n", row.ratio());
+    out!("{transport:9} {mode:13} {size:>9} {value:>14} {limit:>14} {:>8.2} {bounce:>5.0} ns{unsteady}\n", row.ratio());
 }
 
 fn foot(rows: &[Row]) {

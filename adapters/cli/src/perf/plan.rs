@@ -12,25 +12,86 @@ pub enum Mode {
     Bandwidth,
     /// Messages per second.
     Rate,
+    /// A put into a window, until it is flushed.
+    Put,
+    /// Bytes per second of puts that follow each other.
+    PutBandwidth,
+    /// Puts per second.
+    PutRate,
+    /// A get from a window.
+    Get,
+    /// Bytes per second of gets, one after the other.
+    GetBandwidth,
+    /// An atomic that fetches the old word.
+    FetchAdd,
+    /// Atomics per second, which fetch nothing.
+    AddRate,
+}
+
+/// What values count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    Nanos,
+    Gigabytes,
+    Messages,
+    Operations,
 }
 
 impl Mode {
-    const ALL: [Self; 3] = [Self::Latency, Self::Bandwidth, Self::Rate];
+    pub const ALL: [Self; 10] = [
+        Self::Latency,
+        Self::Bandwidth,
+        Self::Rate,
+        Self::Put,
+        Self::PutBandwidth,
+        Self::PutRate,
+        Self::Get,
+        Self::GetBandwidth,
+        Self::FetchAdd,
+        Self::AddRate,
+    ];
+
+    /// Those of messages: what is measured where nothing is asked for.
+    const STANDARD: [Self; 3] = [Self::Latency, Self::Bandwidth, Self::Rate];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Latency => "latency",
             Self::Bandwidth => "bandwidth",
             Self::Rate => "rate",
+            Self::Put => "put",
+            Self::PutBandwidth => "put-bandwidth",
+            Self::PutRate => "put-rate",
+            Self::Get => "get",
+            Self::GetBandwidth => "get-bandwidth",
+            Self::FetchAdd => "fetch-add",
+            Self::AddRate => "add-rate",
         }
     }
 
     /// What its values count.
-    pub const fn unit(self) -> &'static str {
+    pub const fn unit(self) -> Unit {
         match self {
-            Self::Latency => "ns",
-            Self::Bandwidth => "GB/s",
-            Self::Rate => "messages/s",
+            Self::Latency | Self::Put | Self::Get | Self::FetchAdd => Unit::Nanos,
+            Self::Bandwidth | Self::PutBandwidth | Self::GetBandwidth => Unit::Gigabytes,
+            Self::Rate => Unit::Messages,
+            Self::PutRate | Self::AddRate => Unit::Operations,
+        }
+    }
+
+    /// Whether only the first of the two does something.
+    pub fn is_one_sided(self) -> bool {
+        !Self::STANDARD.contains(&self)
+    }
+}
+
+impl Unit {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nanos => "ns",
+            Self::Gigabytes => "GB/s",
+            Self::Messages => "messages/s",
+            Self::Operations => "operations/s",
         }
     }
 }
@@ -88,10 +149,10 @@ impl fmt::Display for Size {
 
 /// Messages under way at once, for bandwidth and rate: each has a place of its own in memory.
 pub fn window(mode: Mode, bytes: usize) -> usize {
-    match mode {
-        Mode::Latency => 1,
-        Mode::Bandwidth => (8usize << 20).checked_div(bytes).unwrap_or(64).clamp(2, 64),
-        Mode::Rate => (8usize << 20).checked_div(bytes).unwrap_or(256).clamp(2, 256),
+    match mode.unit() {
+        Unit::Nanos => 1,
+        Unit::Gigabytes => (8usize << 20).checked_div(bytes).unwrap_or(64).clamp(2, 64),
+        Unit::Messages | Unit::Operations => (8usize << 20).checked_div(bytes).unwrap_or(256).clamp(2, 256),
     }
 }
 
@@ -105,16 +166,19 @@ pub fn measures(modes: &[Mode], sizes: &[Size], quick: bool) -> Vec<(Mode, Size)
     };
     let bandwidth: &[usize] =
         if quick { &[64 * K, 4096 * K] } else { &[K, 4 * K, 8 * K, 16 * K, 64 * K, 256 * K, 1024 * K, 4096 * K] };
-    let modes = if modes.is_empty() { &Mode::ALL } else { modes };
+    let modes = if modes.is_empty() { &Mode::STANDARD } else { modes };
     let mut all = Vec::new();
     for mode in modes {
         let standard = match mode {
             Mode::Latency => latency,
-            Mode::Bandwidth => bandwidth,
-            Mode::Rate => &[8],
+            Mode::Bandwidth | Mode::PutBandwidth | Mode::GetBandwidth => bandwidth,
+            Mode::Put | Mode::Get => latency.get(usize::from(!quick)..).unwrap_or(latency),
+            Mode::Rate | Mode::PutRate | Mode::FetchAdd | Mode::AddRate => &[8],
         };
         // The rate is that of short messages, unless it alone is asked for.
-        let asked = !sizes.is_empty() && (*mode != Mode::Rate || modes.len() == 1);
+        let fixed = matches!(mode, Mode::FetchAdd | Mode::AddRate);
+        let alone = modes.len() == 1 || !matches!(mode, Mode::Rate | Mode::PutRate);
+        let asked = !sizes.is_empty() && !fixed && alone;
         let of_mode = if asked { sizes.to_vec() } else { standard.iter().copied().map(Size).collect() };
         let moves_bytes = |size: &Size| *mode == Mode::Latency || size.0 > 0;
         all.extend(of_mode.into_iter().filter(moves_bytes).map(|size| (*mode, size)));
@@ -145,6 +209,16 @@ mod tests {
         assert!(all.contains(&(Mode::Rate, Size(8))) && !all.contains(&(Mode::Rate, Size(100))));
         assert!(all.contains(&(Mode::Latency, Size(0))) && !all.contains(&(Mode::Bandwidth, Size(0))));
         assert_eq!(measures(&[Mode::Rate], &[Size(100)], false), [(Mode::Rate, Size(100))]);
+    }
+
+    #[test]
+    fn words_have_eight_bytes_and_every_mode_its_name() {
+        assert_eq!(measures(&[Mode::FetchAdd], &[Size(100)], false), [(Mode::FetchAdd, Size(8))]);
+        assert!(measures(&[Mode::Put, Mode::Get], &[], false).iter().all(|(_, size)| size.0 > 0));
+        for mode in Mode::ALL {
+            assert_eq!(mode.name().parse(), Ok(mode));
+            assert_eq!(clap::ValueEnum::to_possible_value(&mode).unwrap().get_name(), mode.name());
+        }
     }
 
     #[test]

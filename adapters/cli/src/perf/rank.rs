@@ -8,11 +8,11 @@ use std::os::fd::AsRawFd as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use towline::World;
+use towline::{AtomicOp, Window, World};
 
 use super::limit::{Bare, Way};
 use super::pin;
-use super::plan::{Mode, Size, measures, window};
+use super::plan::{Mode, Size, Unit, measures, window};
 use super::repetition::Repetition;
 
 /// Tags of messages: what to do next, and what is measured.
@@ -90,7 +90,8 @@ fn take_part(arguments: &Arguments) -> Result<()> {
     };
     let most = measures.iter().map(|(mode, size)| size.0 * window(*mode, size.0)).max().unwrap_or(0);
     let mut pair = Pair {
-        bare: meet(&world)?,
+        bare: meet(&world, most)?,
+        window: measures.iter().any(|(mode, _)| mode.is_one_sided()).then(|| world.window(most)).transpose()?,
         limits: !arguments.no_limit,
         exchanges: arguments.exchange,
         sockets: !world.rails().contains(&"sm"),
@@ -113,13 +114,13 @@ fn take_part(arguments: &Arguments) -> Result<()> {
 }
 
 /// Gives both ranks a page and a connection beside the transport.
-fn meet(world: &World) -> Result<Bare> {
+fn meet(world: &World, room: usize) -> Result<Bare> {
     if world.rank() == 0 {
-        let memory = Bare::memory()?;
+        let memory = Bare::memory(room)?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
         world.send(1, ORDERS, &[std::process::id(), memory.as_raw_fd() as u32, port.into()])?;
-        let bare = Bare::new(true, &memory, listener.accept()?.0)?;
+        let bare = Bare::new(true, &memory, room, listener.accept()?.0)?;
         world.recv(1, ORDERS, &mut [0u8; 0])?; // it has opened the memory
         Ok(bare)
     } else {
@@ -127,7 +128,7 @@ fn meet(world: &World) -> Result<Bare> {
         world.recv(0, ORDERS, &mut told)?;
         let [process, descriptor, port] = told;
         let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port as u16))?;
-        let bare = Bare::new(false, Bare::memory_of(process, descriptor as i32)?, socket)?;
+        let bare = Bare::new(false, Bare::memory_of(process, descriptor as i32)?, room, socket)?;
         world.send(0, ORDERS, &[0u8; 0])?;
         Ok(bare)
     }
@@ -157,7 +158,7 @@ impl Order {
     }
 
     fn decode([what, mode, bytes, count, piece, paused]: [u64; 6]) -> Self {
-        let mode = [Mode::Latency, Mode::Bandwidth, Mode::Rate].into_iter().find(|each| *each as u64 == mode);
+        let mode = Mode::ALL.into_iter().find(|each| *each as u64 == mode);
         let (mode, bytes) = (mode.unwrap_or(Mode::Rate), bytes as usize);
         match what {
             1 => Self::Bounce,
@@ -173,6 +174,8 @@ impl Order {
 struct Pair {
     world: World,
     bare: Bare,
+    /// Where one-sided operations go, if any are measured.
+    window: Option<Window>,
     /// Whether to measure the limits at all.
     limits: bool,
     /// Whether to measure exchanges beside bounces.
@@ -230,11 +233,12 @@ impl Pair {
         let mut best: Option<(f64, Way, u64)> = None;
         let memory = Way::all(bytes).filter(|_| !self.sockets);
         let sockets = Way::all_of_sockets(bytes).filter(|_| self.sockets);
-        for way in memory.chain(sockets).collect::<Vec<_>>() {
+        let ways = if mode.is_one_sided() { 1 } else { usize::MAX };
+        for way in memory.chain(sockets).take(ways).collect::<Vec<_>>() {
             let bare = |count| Order::Bare(mode, bytes, count, way);
             let count = self.calibrate(mode, bytes, bare)?;
             let value = self.order(bare(count / 4 + 1))?;
-            let better = |than: f64| if mode == Mode::Latency { value < than } else { value > than };
+            let better = |than: f64| if mode.unit() == Unit::Nanos { value < than } else { value > than };
             if best.is_none_or(|(value, ..)| better(value)) {
                 best = Some((value, way, count));
             }
@@ -248,10 +252,11 @@ impl Pair {
         for _ in 0..3 {
             let value = self.order(order(count))?;
             let all = (bytes * window(mode, bytes)) as f64;
-            let nanos_each = match mode {
-                Mode::Latency => 2.0 * value,
-                Mode::Bandwidth => all / value,
-                Mode::Rate => window(mode, bytes) as f64 * 1e9 / value,
+            let nanos_each = match mode.unit() {
+                Unit::Nanos if mode == Mode::Latency => 2.0 * value,
+                Unit::Nanos => value,
+                Unit::Gigabytes => all / value,
+                Unit::Messages | Unit::Operations => window(mode, bytes) as f64 * 1e9 / value,
             };
             let enough = (self.target.as_nanos() as f64 / nanos_each.max(1.0)) as u64;
             // Few of them say little about many.
@@ -291,6 +296,9 @@ impl Pair {
                     self.bare.copy_latency(way, count, out, into)
                 }
             }
+            Order::Bare(mode, bytes, count, _) if mode.is_one_sided() => {
+                speed(mode, bytes, count, self.bare_one_sided(mode, bytes, count)?)
+            }
             Order::Bare(mode, bytes, count, way) => {
                 let all = bytes * window(mode, bytes);
                 let (out, into) = (&self.out[..all], &mut self.into[..all]);
@@ -302,6 +310,9 @@ impl Pair {
                 speed(mode, bytes, count, nanos)
             }
             Order::Ours(Mode::Latency, bytes, count) => self.latency(bytes, count)?,
+            Order::Ours(mode, bytes, count) if mode.is_one_sided() => {
+                speed(mode, bytes, count, self.one_sided(mode, bytes, count)?)
+            }
             Order::Ours(mode, bytes, count) => speed(mode, bytes, count, self.stream(mode, bytes, count)?),
         };
         Ok(value)
@@ -326,6 +337,63 @@ impl Pair {
             }
         }
         Ok(start.elapsed().as_nanos() as f64 / (2 * count) as f64)
+    }
+
+    /// Nanoseconds for so many windows of one-sided operations. The other rank waits for a message meanwhile.
+    fn one_sided(&mut self, mode: Mode, bytes: usize, count: u64) -> Result<f64> {
+        let Self { world, window: Some(memory), out, into, .. } = self else { return Err("there is no window".into()) };
+        if world.rank() != 0 {
+            world.recv(0, DATA, &mut [0u8; 0])?;
+            return Ok(0.0);
+        }
+        let all = bytes * window(mode, bytes);
+        let adds = vec![1u64; window(mode, bytes)];
+        let mut start = Instant::now();
+        let warm_up = count / 8 + 1;
+        for round in 0..warm_up + count {
+            if round == warm_up {
+                start = Instant::now();
+            }
+            match mode {
+                Mode::Get | Mode::GetBandwidth => {
+                    for (piece, at) in into[..all].chunks_exact_mut(bytes).zip((0..).step_by(bytes)) {
+                        memory.get(1, at, piece)?;
+                    }
+                }
+                Mode::FetchAdd => memory.fetch_and_op(1, 0, AtomicOp::Add, 1u64).map(drop)?,
+                Mode::AddRate => memory.accumulate(1, 0, AtomicOp::Add, &adds)?,
+                _ => {
+                    for (piece, at) in out[..all].chunks_exact(bytes).zip((0..).step_by(bytes)) {
+                        memory.put(1, at, piece)?;
+                    }
+                }
+            }
+            if !matches!(mode, Mode::Get | Mode::GetBandwidth | Mode::FetchAdd) {
+                memory.flush(1)?;
+            }
+        }
+        let nanos = start.elapsed().as_nanos() as f64;
+        world.send(1, DATA, &[0u8; 0])?;
+        Ok(nanos)
+    }
+
+    /// The same without Towline: by one process that has the memory mapped, or by sockets.
+    fn bare_one_sided(&mut self, mode: Mode, bytes: usize, count: u64) -> Result<f64> {
+        let all = bytes * window(mode, bytes);
+        let Self { bare, sockets, out, into, .. } = self;
+        let (out, into) = (&mut out[..all], &mut into[..all]);
+        let way = Way { piece: 1 << 30, paused: false };
+        // Over sockets an operation whose result is waited for is a question and an answer of eight bytes at least.
+        Ok(match (mode, *sockets) {
+            (Mode::FetchAdd | Mode::AddRate, false) => bare.add(count * window(mode, bytes) as u64),
+            (Mode::Get | Mode::GetBandwidth, false) => bare.reach(false, count, bytes, into),
+            (_, false) => bare.reach(true, count, bytes, out),
+            (Mode::Get | Mode::GetBandwidth, true) => {
+                bare.socket_ask(count * window(mode, bytes) as u64, &mut [0; 8], &mut into[..bytes])?
+            }
+            (Mode::Put | Mode::FetchAdd, true) => bare.socket_ask(count, out, &mut [0; 8])?,
+            (_, true) => bare.socket_stream(way, count, bytes, out, into)?,
+        })
     }
 
     /// Nanoseconds for so many windows of messages, each answered by an empty one.
@@ -354,8 +422,9 @@ impl Pair {
 /// What so many windows in so many nanoseconds are, in the mode's unit.
 fn speed(mode: Mode, bytes: usize, count: u64, nanos: f64) -> f64 {
     let messages = (window(mode, bytes) as u64 * count) as f64;
-    match mode {
-        Mode::Rate => messages * 1e9 / nanos,
-        _ => messages * bytes as f64 / nanos,
+    match mode.unit() {
+        Unit::Nanos => nanos / messages,
+        Unit::Gigabytes => messages * bytes as f64 / nanos,
+        Unit::Messages | Unit::Operations => messages * 1e9 / nanos,
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::plan::{Mode, Size};
+use super::plan::{Mode, Size, Unit};
 
 /// How far the bounce before may differ from that after: beyond it, the machine changed its state meanwhile.
 const STEADY: f64 = 0.10;
@@ -113,7 +113,7 @@ impl Row {
             self.mode,
             self.size.0,
             digits(self.value),
-            self.mode.unit(),
+            self.mode.unit().name(),
             digits(self.limit),
             digits(self.ratio()),
         )
@@ -131,11 +131,11 @@ fn digits(number: f64) -> String {
 
 /// A value for people: with a unit that suits it.
 pub fn shown(mode: Mode, value: f64) -> String {
-    match mode {
-        Mode::Latency if value < 10_000.0 => format!("{value:.1} ns"),
-        Mode::Latency => format!("{:.1} us", value / 1e3),
-        Mode::Bandwidth => format!("{value:.2} GB/s"),
-        Mode::Rate => format!("{:.2} M/s", value / 1e6),
+    match mode.unit() {
+        Unit::Nanos if value < 10_000.0 => format!("{value:.1} ns"),
+        Unit::Nanos => format!("{:.1} us", value / 1e3),
+        Unit::Gigabytes => format!("{value:.2} GB/s"),
+        Unit::Messages | Unit::Operations => format!("{:.2} M/s", value / 1e6),
     }
 }
 
