@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use towline_core::btl::{
-    Attributes, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, Lane, Peer, Rail, SendError, Sent, Shape,
-    Short, Ticket, Unreachable, send_by_grant,
+    Attributes, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, Lane, Origin, Peer, Rail, SendError, Sent,
+    Shape, Short, Ticket, Unreachable, send_by_grant,
 };
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
@@ -27,7 +27,7 @@ pub struct Log {
     pub busy_firsts: u64,
     /// Frames to refuse from now on, as if there was no room.
     pub refuse: u32,
-    /// Bodies to be told of, and told of: left in place, and pending deliveries.
+    /// What is to be told of still: bodies left in place, also those that were moved here, and deliveries.
     pub owed: [u64; 2],
     /// Peers added, and their endpoints.
     pub peers: Vec<(Peer, Endpoint)>,
@@ -77,6 +77,11 @@ impl<R: Rail> Recorder<R> {
         self.log.clone()
     }
 
+    /// The rail that is listened to.
+    pub const fn inner(&self) -> &R {
+        &self.inner
+    }
+
     fn refused(&self) -> bool {
         let mut log = self.log.borrow_mut();
         let refuse = log.refuse > 0;
@@ -108,7 +113,7 @@ macro_rules! inner {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: Rail> Rail for Recorder<R> {
-    forward_rail!(inner, except attributes, add_peer, reserve, commit, send, send_request, send_now, send_summed, poll, poll_short, poll_again, deliver, release);
+    forward_rail!(inner, except attributes, add_peer, reserve, commit, send, send_request, send_now, send_summed, rehomed, send_moved, poll, poll_short, poll_again, deliver, release);
 
     fn attributes(&self) -> &Attributes {
         &self.attributes
@@ -227,6 +232,27 @@ impl<R: Rail> Rail for Recorder<R> {
         log.released += 1;
         log.owed[1] += u64::from(delivery == Delivery::Pending);
         delivery
+    }
+
+    unsafe fn send_moved(
+        &mut self,
+        to: Endpoint,
+        origin: Origin,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Option<Cookie>,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        let answer = unsafe { self.inner.send_moved(to, origin, shape, header, body, cookie) };
+        self.note(shape.lane, shape.len, &answer);
+        answer
+    }
+
+    fn rehomed(&mut self, to: Endpoint, origin: Origin) {
+        let in_place = self.inner.orphan(to).is_some_and(|orphan| orphan.cookie.is_some());
+        self.log.borrow_mut().owed[0] -= u64::from(in_place);
+        self.inner.rehomed(to, origin);
     }
 
     fn release(&mut self, frame: FrameId) {
