@@ -173,7 +173,7 @@ fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thre
     verbs.connect_timeout = Duration::from_millis(config.verbs_connect_timeout_ms.into());
     verbs.peer_timeout = Duration::from_millis(config.peer_timeout_ms.into());
     if config.peer_timeout_ms == 0 {
-        (verbs.peer_timeout, verbs.heartbeat) = (Duration::from_secs(60), Duration::ZERO);
+        verbs.heartbeat = Duration::ZERO;
     }
     let rail = towline_verbs::Rail::new(verbs).map_err(|why| why.to_string())?;
     if config.links == 1 && !config.checksum {

@@ -158,7 +158,7 @@ tunables! {
     finish_timeout_ms, "TOWLINE_FINISH_TIMEOUT_MS": u32 = 60_000u32, "ms",
         "How long to wait at the end for all ranks to come to their end";
     peer_timeout_ms, "TOWLINE_PEER_TIMEOUT_MS": u32 = 5_000u32, "ms",
-        "How long a host may answer nothing before its ranks are given up; 0 leaves that to the kernel, whose limit is hours. A rank that computes or is stopped is not given up";
+        "How long a host may answer nothing before its ranks are given up; 0 leaves that to the kernel, whose limit is hours. RDMA devices wait 30 s at most, also for 0. A rank that computes or is stopped is not given up";
     stall_timeout_ms, "TOWLINE_STALL_TIMEOUT_MS": u32 = 0u32, "ms",
         "How long a rank that something is waited for may make no progress before it counts as dead, whatever transport leads to it: also one that is stopped, or that computes without a progress thread; 0 waits for ever";
 
@@ -262,7 +262,7 @@ tunables! {
         "From the first message to a peer to its answer: a peer that computes answers late";
 
     verbs_devices, "TOWLINE_VERBS_DEVICES": String = "", "",
-        "RDMA devices, or ports of them such as `mlx5_0:1`, that verbs may use; empty for all that are up. Links, and the ranks of a host, take turns on them";
+        "RDMA devices, or ports of them such as `mlx5_0:1`, that verbs may use; empty for all that are up. Links, and the ranks of a host, take turns on them; of several networks a link uses one, by its number";
     verbs_gid_index, "TOWLINE_VERBS_GID_INDEX": String = "", "",
         "Which of a port's addresses verbs uses, by its number; empty to choose: RoCE v2 before v1, IPv4 before IPv6";
     verbs_path_mtu, "TOWLINE_VERBS_PATH_MTU": u32 = 0u32, "B",

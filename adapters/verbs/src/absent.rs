@@ -33,6 +33,11 @@ impl Rail {
     pub const fn break_down(&self, _to: Endpoint) {
         match *self {}
     }
+
+    /// The same with the queue pair that hellos come by.
+    pub const fn break_hellos(&self) {
+        match *self {}
+    }
 }
 
 impl AsFd for Rail {

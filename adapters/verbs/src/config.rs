@@ -4,6 +4,15 @@ use std::time::Duration;
 
 use towline_tcp::JobKey;
 
+/// How often the device sends what nobody acknowledges. Eight times is the most that it can be told, which Soft-RoCE takes for
+/// ever.
+pub(crate) const TRIES: u32 = 7;
+
+/// The longest [`peer_timeout`](Config::peer_timeout): 30 s. By the same clock the device sends again what was lost.
+pub const LONGEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRIES as u64 * (4096 << 20));
+/// The shortest one: 7.3 ms.
+const SHORTEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRIES as u64 * (4096 << 8));
+
 /// Settings of a rail.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -15,7 +24,8 @@ pub struct Config {
     pub key: JobKey,
     /// Which of several links: those of the same number meet.
     pub link: u8,
-    /// Which port is used, where there are several: so-many-th of those that are up and allowed, and from the first again. Default: 0.
+    /// Which port is used, where there are several: so-many-th of those that are up and allowed, and from the first again; of
+    /// several networks a link uses the ports of one. Default: 0.
     pub turn: u32,
     /// A thread makes progress although nobody polls: told to others, no more. Default: no.
     pub progress_thread: bool,
@@ -57,8 +67,9 @@ pub struct Config {
     /// From first use of a peer to its connection being ready. It must allow for a peer that computes and does not poll.
     /// Default: 120 s.
     pub connect_timeout: Duration,
-    /// How long a peer's device may answer nothing before the peer is lost: the device sends eight times in that. It is the
-    /// device that answers, so a peer that computes or is stopped is not lost. Default: 5 s.
+    /// How long a peer's device may answer nothing before the peer is lost: the device sends seven times in that. It is the
+    /// device that answers, so a peer that computes or is stopped is not lost. At most [`LONGEST_PEER_TIMEOUT`], which zero means,
+    /// too. Default: 5 s.
     pub peer_timeout: Duration,
     /// A peer that nothing was heard of for so long is asked for a sign of life, which its device gives; zero: never. Default: 1 s.
     pub heartbeat: Duration,
@@ -111,15 +122,18 @@ impl Config {
         self.send_queue_frames = self.send_queue_frames.clamp(4, 1 << 12);
         self.signal_every = self.signal_every.clamp(1, self.send_queue_frames / 2);
         self.bandwidth_megabytes_per_second = self.bandwidth_megabytes_per_second.max(1);
+        if self.peer_timeout.is_zero() {
+            self.peer_timeout = LONGEST_PEER_TIMEOUT;
+        }
+        self.peer_timeout = self.peer_timeout.clamp(SHORTEST_PEER_TIMEOUT, LONGEST_PEER_TIMEOUT);
         self
     }
 
-    /// Number by which verbs name the time that the device waits for an acknowledgement: 4.096 us, doubled so often. It tries
-    /// eight times.
+    /// Number by which verbs name the time that the device waits for an acknowledgement: 4.096 us, doubled so often.
     #[cfg_attr(not(any(test, feature = "device")), expect(dead_code, reason = "of the rail, which is not built in"))]
     pub(crate) fn ack_timeout(&self) -> u8 {
-        let eighth = self.peer_timeout.as_nanos() / 8;
-        (8..=20).rev().find(|exponent| 4096u128 << exponent <= eighth).unwrap_or(8)
+        let each = self.peer_timeout.as_nanos() / u128::from(TRIES);
+        (8..=20).rev().find(|exponent| 4096u128 << exponent <= each).unwrap_or(8)
     }
 }
 
@@ -128,13 +142,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eight_tries_fit_the_timeout() {
+    fn all_tries_fit_the_timeout() {
         let mut config = Config::new(1, 0, JobKey::new([0; 32]));
-        assert_eq!(config.ack_timeout(), 17, "0.54 s, eight times");
-        config.peer_timeout = Duration::ZERO;
-        assert_eq!(config.ack_timeout(), 8);
-        config.peer_timeout = Duration::from_secs(1 << 20);
-        assert_eq!(config.ack_timeout(), 20);
+        assert_eq!(config.ack_timeout(), 17, "0.54 s, seven times");
+        for (asked, sane, exponent) in [
+            (Duration::ZERO, LONGEST_PEER_TIMEOUT, 20),
+            (Duration::from_secs(1 << 20), LONGEST_PEER_TIMEOUT, 20),
+            (LONGEST_PEER_TIMEOUT, LONGEST_PEER_TIMEOUT, 20),
+            (Duration::from_secs(30), Duration::from_secs(30), 19),
+            (Duration::from_nanos(1), SHORTEST_PEER_TIMEOUT, 8),
+        ] {
+            config.peer_timeout = asked;
+            config = config.sane();
+            assert_eq!((config.peer_timeout, config.ack_timeout()), (sane, exponent), "{asked:?}");
+        }
     }
 
     #[test]

@@ -2,8 +2,6 @@
 
 use std::{fmt, io};
 
-use crate::port::NoGid;
-
 /// A rail could not be made.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -14,10 +12,8 @@ pub enum SetupError {
     NoLibrary,
     /// There is no device.
     NoDevice,
-    /// There are devices, but no port that is up and allowed; of each, why not.
+    /// There are devices, but no port that is up, allowed and has an address; of each, why not.
     NoPort(String),
-    /// The port, and why none of its addresses can be used.
-    NoGid(String, NoGid),
     /// The device or the operating system refused what is named.
     Refused(&'static str, io::Error),
 }
@@ -29,7 +25,6 @@ impl fmt::Display for SetupError {
             Self::NoLibrary => f.write_str("libibverbs.so.1 cannot be loaded: install rdma-core's libraries"),
             Self::NoDevice => f.write_str("this host has no RDMA device, or its driver is not loaded"),
             Self::NoPort(why) => write!(f, "no port can be used: {why}"),
-            Self::NoGid(port, why) => write!(f, "{port}: {why}"),
             Self::Refused(what, why) if why.raw_os_error() == Some(libc::ENOMEM) => {
                 write!(f, "cannot {what}: {why}; the limit of locked memory (ulimit -l) may be too low")
             }
@@ -41,7 +36,6 @@ impl fmt::Display for SetupError {
 impl std::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NoGid(_, why) => Some(why),
             Self::Refused(_, why) => Some(why),
             _ => None,
         }
@@ -58,8 +52,6 @@ mod tests {
         assert!(full.to_string().contains("ulimit -l"), "{full}");
         assert!(SetupError::NotBuiltIn.to_string().contains("--features verbs"));
         assert!(SetupError::NoLibrary.to_string().contains("install"));
-        assert!(
-            SetupError::NoGid("rxe0:1".into(), NoGid::Empty).to_string().starts_with("rxe0:1: the port has no address")
-        );
+        assert!(SetupError::NoPort("rxe0:1 is not up".into()).to_string().contains("rxe0:1 is not up"));
     }
 }

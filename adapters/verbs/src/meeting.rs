@@ -1,5 +1,7 @@
 //! How connections are made, by hellos.
 
+use std::sync::Arc;
+
 use towline_core::btl::Lost;
 use towline_core::time::Duration;
 
@@ -7,6 +9,7 @@ use crate::device::{Destination, Path, Reliable, Route};
 use crate::hello::{self, Hello, Stage};
 use crate::rail::{CONTROL, Id, Line, Rail, Way};
 use crate::slots::Outstanding;
+use crate::verdict::{Standing, Verdict};
 
 /// Time between the first two hellos; it doubles from one to the next ...
 const FIRST_INTERVAL: Duration = Duration::from_millis(2);
@@ -97,14 +100,17 @@ impl Rail {
 
     /// Sends a hello. If there is no room, or it is lost, another one follows.
     pub(crate) fn say(&mut self, endpoint: u32, stage: Stage, number: u64, echo: u64) {
-        let (Some(route), Some(buffer)) = (self.route(endpoint), self.hellos_out.last().copied()) else { return };
+        if self.mending || self.dead.is_some() {
+            return;
+        }
+        let (Some(route), Some(buffer)) = (self.route(endpoint), self.outbox.next()) else { return };
         let (job, from, from_instance, own) =
             (self.config.job, self.config.rank, self.instance, self.datagrams.number());
         let domain = std::sync::Arc::clone(self.region.domain());
         let Some(known) = self.known(endpoint) else { return };
         if known.destination.is_none() {
             match Destination::new(&domain, &route, known.card.hello_queue, known.card.hello_key) {
-                Ok(made) => known.destination = Some(made),
+                Ok(made) => known.destination = Some(Arc::new(made)),
                 Err(why) => return log::debug!("verbs: no way to rank {}: {why}", known.card.rank),
             }
         }
@@ -122,7 +128,7 @@ impl Rail {
         let Some(destination) = destination else { return };
         match self.datagrams.send(Id::HelloOut(buffer).word(), destination, at, hello::BYTES as u32) {
             Ok(()) => {
-                self.hellos_out.pop();
+                self.outbox.posted(destination);
                 self.counters.hellos_sent += 1;
             }
             Err(why) => log::debug!("verbs: a hello is refused: {why}"),
@@ -154,63 +160,41 @@ impl Rail {
         if hello.from_instance != known.card.instance || known.way == Way::Gone {
             return;
         }
-        let old = past.is_some_and(|(instance, number)| instance == hello.from_instance && hello.number < number);
-        let known_already = known.line.as_ref().map(|line| (line.number, line.theirs));
-        match (hello.stage, known_already) {
-            (Stage::Bye | Stage::Unknown, Some((number, theirs))) if hello.echo == number || hello.number == theirs => {
-                if hello.stage == Stage::Bye {
-                    self.lose(endpoint, Lost::Closed);
-                } else {
-                    self.begin_anew(endpoint);
+        let line = known.line.as_ref().map(|line| (line.number, line.theirs));
+        let number = line.map_or(0, |(number, _)| number);
+        let is_up = known.way == Way::Up;
+        match Verdict::on(hello, &Standing { line, is_up, past }) {
+            Verdict::Old => {}
+            Verdict::Closed => self.lose(endpoint, Lost::Closed),
+            Verdict::Broken => self.lose(endpoint, Lost::Broken),
+            Verdict::BeginAnew => self.begin_anew(endpoint),
+            Verdict::Unknown => self.say(endpoint, Stage::Unknown, hello.echo.max(1), hello.number),
+            Verdict::Meet => {
+                if self.make_line(endpoint) && self.connect(endpoint, hello) {
+                    self.call_again();
                 }
             }
-            (Stage::Bye | Stage::Unknown, _) => {}
-            _ if old => {}
-            (_, None) => self.hear_stranger(endpoint, hello),
-            (_, Some((number, _))) if hello.echo != 0 && hello.echo != number => {
-                // Of a connection that is no more: the speaker waits in vain.
-                self.say(endpoint, Stage::Unknown, hello.echo, hello.number);
-            }
-            (_, Some((number, 0))) => {
+            Verdict::Connect => {
                 if self.connect(endpoint, hello) {
                     self.hear_known(endpoint, hello, number);
                 }
             }
-            (_, Some((number, theirs))) if theirs == hello.number => self.hear_known(endpoint, hello, number),
-            (_, Some(_)) => {
-                // It has begun anew.
-                if self.known(endpoint).is_some_and(|known| known.way == Way::Up) {
-                    self.lose(endpoint, Lost::Broken);
-                } else {
-                    self.hang_up(endpoint);
-                    self.leave_lists(endpoint);
-                    self.hear_stranger(endpoint, hello);
-                }
+            Verdict::Known => self.hear_known(endpoint, hello, number),
+            Verdict::MeetAnew => {
+                self.hang_up(endpoint);
+                self.leave_lists(endpoint);
+                self.hear(hello); // as a stranger's
             }
         }
     }
 
-    /// The other end knows nothing of the connection: one that was never used is made anew.
+    /// The other end knows nothing of the connection, which was never used.
     fn begin_anew(&mut self, endpoint: u32) {
-        if self.known(endpoint).is_none_or(|known| known.way != Way::Meeting) {
-            return self.lose(endpoint, Lost::Broken);
-        }
         self.hang_up(endpoint);
         self.leave_lists(endpoint);
         if let Some(known) = self.known(endpoint) {
             known.way = Way::Wanted;
             self.wanted.push(endpoint);
-        }
-    }
-
-    /// A peer that there is no queue pair for says hello.
-    fn hear_stranger(&mut self, endpoint: u32, hello: &Hello) {
-        let again = self.past.get(&hello.from) == Some(&(hello.from_instance, hello.number));
-        if hello.echo != 0 || again {
-            return self.say(endpoint, Stage::Unknown, hello.echo.max(1), hello.number);
-        }
-        if self.make_line(endpoint) && self.connect(endpoint, hello) {
-            self.call_again();
         }
     }
 

@@ -187,18 +187,66 @@ pub fn choose_gid(table: &[Entry], asked: Option<u32>) -> Result<Choice, NoGid> 
     Ok(Choice { entry: *best, why: rank(best).1 })
 }
 
+/// What ports have in common that can reach each other, in an order that is the same on all hosts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Network {
+    kind: u8,
+    is_ipv6: bool,
+    subnet: [u8; 8],
+}
+
+impl Network {
+    fn of(kind: Kind, gid: Gid) -> Self {
+        let (kind, is_ipv6, subnet) = match kind {
+            Kind::InfiniBand => (0, false, gid.subnet()),
+            Kind::RoceV2 => (1, !gid.is_ipv4(), [0; 8]),
+            Kind::RoceV1 => (2, !gid.is_ipv4(), [0; 8]),
+        };
+        Self { kind, is_ipv6, subnet }
+    }
+}
+
+/// Chooses one of several ports, given by name and addresses, and one of its addresses. Ports without one that can be used are
+/// passed over. Where not all of them can reach each other, links take turns on the networks, so that links of one number, which
+/// are to meet, are on the same one wherever hosts have the same ones; `turn` chooses among the ports of that.
+///
+/// # Errors
+/// Of each port, why it cannot be used.
+pub fn choose_port(
+    ports: &[(&str, &[Entry])],
+    asked: Option<u32>,
+    link: u8,
+    turn: u32,
+) -> Result<(usize, Choice), Vec<String>> {
+    let (mut usable, mut refused) = (Vec::new(), Vec::new());
+    for (at, (name, table)) in ports.iter().enumerate() {
+        match choose_gid(table, asked) {
+            Ok(choice) => usable.push((Network::of(choice.entry.kind, choice.entry.gid), (at, choice))),
+            Err(why) => refused.push(format!("{name}: {why}")),
+        }
+    }
+    let mut networks: Vec<Network> = usable.iter().map(|(network, _)| *network).collect();
+    networks.sort_unstable();
+    networks.dedup();
+    let Some(network) = networks.get(usize::from(link) % networks.len().max(1)) else { return Err(refused) };
+    usable.retain(|(of, _)| of == network);
+    let turn = turn as usize / networks.len() % usable.len();
+    Ok(usable[turn].1)
+}
+
 /// Whether packets from one address can get to a peer's.
 ///
 /// # Errors
 /// [`Unreachable::NoNetwork`], and the reason for people.
 pub fn way(own: &Entry, card: &Card) -> Result<(), (Unreachable, &'static str)> {
+    if Network::of(own.kind, own.gid) == Network::of(card.kind, card.gid) {
+        return Ok(());
+    }
     let why = match (own.kind, card.kind) {
-        (Kind::InfiniBand, Kind::InfiniBand) if own.gid.subnet() == card.gid.subnet() => return Ok(()),
         (Kind::InfiniBand, Kind::InfiniBand) => "it is in another InfiniBand subnet",
         (Kind::InfiniBand, _) | (_, Kind::InfiniBand) => "one end is InfiniBand, the other one Ethernet",
         (one, other) if one != other => "one end speaks RoCE v1, the other one RoCE v2",
-        _ if own.gid.is_ipv4() != card.gid.is_ipv4() => "one end has an address of IPv4, the other one of IPv6",
-        _ => return Ok(()),
+        _ => "one end has an address of IPv4, the other one of IPv6",
     };
     Err((Unreachable::NoNetwork, why))
 }
@@ -256,6 +304,41 @@ mod tests {
             assert_eq!(why, NoGid::NotThere(missing));
             assert!(why.to_string().contains(&format!("GID {missing}")), "{why}");
         }
+    }
+
+    #[test]
+    fn a_port_without_an_address_leaves_its_turn_to_the_next() {
+        let (none, one, other) =
+            (table(&[]), table(&[(V4, Kind::RoceV2)]), table(&[(V4, Kind::RoceV1), (V4, Kind::RoceV2)]));
+        let ports = [("a:1", &none[..]), ("b:1", &one), ("c:1", &other)];
+        let chosen = |asked, turn| choose_port(&ports, asked, 0, turn).map(|(at, choice)| (at, choice.entry.index));
+        assert_eq!([0, 1, 2, 3].map(|turn| chosen(None, turn)), [Ok((1, 0)), Ok((2, 1)), Ok((1, 0)), Ok((2, 1))]);
+        assert_eq!(chosen(Some(1), 0), Ok((2, 1)), "the others have none there");
+        let why = chosen(Some(7), 0).unwrap_err();
+        assert_eq!(why.len(), 3);
+        assert!(why[0].starts_with("a:1: the port has no GID 7"), "{why:?}");
+        assert_eq!(choose_port(&[], None, 0, 0), Err(vec![]));
+    }
+
+    #[test]
+    fn links_of_one_number_are_on_one_network() {
+        use Kind::{InfiniBand, RoceV2};
+        let (left, right, ethernet) =
+            (table(&[(LOCAL, InfiniBand)]), table(&[(V6, InfiniBand)]), table(&[(V4, RoceV2)]));
+        // Two hosts that name them in unlike orders.
+        let one = [("a:1", &ethernet[..]), ("b:1", &left), ("b:2", &right), ("c:1", &left)];
+        let other = [("a:1", &right[..]), ("b:1", &left), ("b:2", &left), ("c:1", &ethernet)];
+        let gid = |ports, link, turn| choose_port(ports, None, link, turn).unwrap().1.entry.gid;
+        for link in 0..6 {
+            for (here, there) in [(0, 0), (0, 1), (1, 0), (5, 7)] {
+                let (here, there) = (gid(&one, link, here), gid(&other, link, there));
+                assert_eq!(here, there, "link {link}");
+            }
+        }
+        // Of a host's ranks, three links each: InfiniBand's subnets in their order, then Ethernet.
+        let used =
+            |rank: u32| [0, 1, 2].map(|link| choose_port(&one, None, link, rank * 3 + u32::from(link)).unwrap().0);
+        assert_eq!([0, 1, 2].map(used), [[2, 1, 0], [2, 3, 0], [2, 1, 0]], "ranks share the ports of a network");
     }
 
     #[test]

@@ -3,17 +3,19 @@
 use towline_core::btl::{Event, Frame, FrameId, HEAD, Lost};
 use towline_core::time::{Duration, Instant};
 
-use crate::device::Work;
+use crate::arrivals::{Arrival, Came};
+use crate::device::{BATCH, Work};
+use crate::event::Event as Said;
 use crate::hello::{self, Hello, Stage};
 use crate::layout::ROUTE;
-use crate::rail::{Arrival, Held, Id, Rail, Way};
+use crate::rail::{Held, Id, Rail, Way};
 use crate::slots::Slot;
 
 /// So long nothing follows a frame of which the device does not tell, until it is asked for.
 pub(crate) const QUIET: Duration = Duration::from_millis(1);
 
-/// What the device says that ends all connections by a port: a fault of the device, the end of it.
-const FATAL: u32 = 8;
+/// Time between two looks at what the device has to say, where peers are not asked for signs of life.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Rail {
     #[inline]
@@ -26,7 +28,7 @@ impl Rail {
         if self.arrived.is_empty() || self.is_full() {
             self.gather();
         }
-        if !self.wanted.is_empty() || !self.failed.is_empty() || !self.heard.is_empty() {
+        if self.has_to_set_right() {
             self.set_right();
         }
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -38,6 +40,9 @@ impl Rail {
         }
         if due(self.beat_at) {
             self.beat();
+        }
+        if due(self.leaving.look_at()) {
+            self.let_go();
         }
         self.next_arrival()
     }
@@ -51,16 +56,24 @@ impl Rail {
     #[inline]
     pub(crate) fn gather(&mut self) -> bool {
         let mut any = false;
-        for work in self.completions.take() {
+        let done = self.completions.take();
+        if done.is_broken {
+            self.fail("its completion queue has failed");
+        }
+        for work in done {
             any = true;
             self.hear_of(work);
         }
         any
     }
 
-    /// Hears all of it.
+    /// Hears all that it has done so far: no more than there is room for, so this ends also where more comes all the time.
     pub(crate) fn gather_all(&mut self) {
-        while self.gather() {}
+        for _ in 0..=self.room / BATCH as u32 {
+            if !self.gather() {
+                return;
+            }
+        }
     }
 
     #[inline]
@@ -68,14 +81,18 @@ impl Rail {
         match Id::of(work.id) {
             Id::Receive(buffer) => match self.endpoint_of(work.queue_pair).filter(|_| work.good) {
                 Some(endpoint) => {
-                    self.arrived.push_back(Arrival::Frame { endpoint, buffer, len: work.len, word: work.word });
+                    let Work { len, word, .. } = work;
+                    self.arrived.push(Arrival::Frame(Came { endpoint, buffer, len, word, is_new: true }));
                 }
-                None => self.post_again(Id::Receive(buffer)), // of a connection that is gone, or that broke meanwhile
+                None => self.post_again(buffer), // of a connection that is gone, or that broke meanwhile
             },
             Id::Send { endpoint, number } => {
-                let (now, Self { peers, slots, .. }) = (self.now, &mut *self);
+                let (now, Self { peers, slots, leaving, .. }) = (self.now, &mut *self);
                 let known = peers.get_mut(endpoint as usize).and_then(Option::as_mut);
-                let Some(line) = known.and_then(|known| known.line.as_mut()) else { return };
+                let line = known.and_then(|known| known.line.as_mut());
+                let Some(line) = line.filter(|line| line.pair.number() == work.queue_pair) else {
+                    return leaving.flushed(work.queue_pair, number, slots);
+                };
                 if work.good {
                     line.out.done(number, slots);
                     line.heard = now;
@@ -85,8 +102,16 @@ impl Rail {
                 }
             }
             Id::HelloIn(buffer) => {
-                let said = if work.good { self.said(buffer, work.len) } else { None };
-                self.post_again(Id::HelloIn(buffer));
+                self.hellos_in -= 1;
+                if !work.good {
+                    return self.fail_hellos(work.why);
+                }
+                let said = self.said(buffer, work.len);
+                if !self.mending
+                    && let Err(why) = self.post_hello(buffer)
+                {
+                    log::error!("verbs link {}: a buffer of hellos is lost: {why}", self.config.link);
+                }
                 match said {
                     // Not now: it may end connections of which there is more to hear. Others are said again.
                     Some(hello) if self.heard.len() < self.heard.capacity() => self.heard.push_back(hello),
@@ -94,7 +119,12 @@ impl Rail {
                     None => self.counters.hellos_refused += 1,
                 }
             }
-            Id::HelloOut(buffer) => self.hellos_out.push(buffer),
+            Id::HelloOut(buffer) => {
+                self.outbox.done(buffer);
+                if !work.good {
+                    self.fail_hellos(work.why);
+                }
+            }
         }
     }
 
@@ -117,9 +147,50 @@ impl Rail {
         self.lines.get(at).map(|(_, endpoint)| *endpoint)
     }
 
+    /// The queue pair of hellos has failed: it gives back all of its buffers, and is mended then.
+    #[cold]
+    fn fail_hellos(&mut self, why: u32) {
+        if self.mending {
+            return;
+        }
+        log::debug!("verbs link {}: the queue pair of hellos has failed: status {why}", self.config.link);
+        self.mending = true;
+        // It may go on receiving although it does not send any more.
+        if let Err(why) = self.datagrams.break_down() {
+            log::debug!("verbs: the queue pair of hellos does not break down: {why}");
+        }
+    }
+
+    /// Has the queue pair of hellos begin anew.
+    fn mend_hellos(&mut self) {
+        self.mending = false;
+        if let Err(why) = self.datagrams.mend().and_then(|()| self.post_hellos()) {
+            log::error!("verbs link {}: the queue pair of hellos cannot be mended: {why}", self.config.link);
+            self.fail("its queue pair of hellos has failed");
+        }
+    }
+
+    /// All buffers of the queue pair of hellos are back.
+    fn can_mend(&self) -> bool {
+        self.mending && self.hellos_in == 0 && self.outbox.is_idle()
+    }
+
+    /// There is something for [`set_right`](Self::set_right).
+    #[inline]
+    pub(crate) fn has_to_set_right(&self) -> bool {
+        let somebody = !self.wanted.is_empty() || !self.failed.is_empty() || !self.heard.is_empty();
+        somebody || self.fault.is_some() || self.can_mend()
+    }
+
     /// Ends what has failed, hears who says hello, and calls who is wanted.
     #[cold]
     fn set_right(&mut self) {
+        if self.can_mend() {
+            self.mend_hellos();
+        }
+        if let Some(why) = self.fault.take() {
+            self.die(why);
+        }
         while let Some(endpoint) = self.failed.pop() {
             self.lose(endpoint, Lost::Broken);
         }
@@ -134,18 +205,17 @@ impl Rail {
     /// Has the device tell of the last frames to those to whom none of which it tells follows.
     #[cold]
     pub(crate) fn ask_for_tails(&mut self) {
-        let tails = self.tails.len();
-        for _ in 0..tails {
-            let endpoint = self.tails.remove(0); // which keeps its room
-            let Some(line) = self.known(endpoint).and_then(|known| known.line.as_mut()) else { continue };
-            line.in_tails = false;
-            if line.out.silent() == 0 {
-                continue;
+        let mut tails = std::mem::take(&mut self.tails); // and back: it keeps its room
+        tails.retain(|endpoint| {
+            let Some(line) = self.known(*endpoint).and_then(|known| known.line.as_ref()) else { return false };
+            // Else look again.
+            let done = line.out.silent() == 0 || (!line.out.will_tell() && self.mark(*endpoint));
+            if done && let Some(line) = self.known(*endpoint).and_then(|known| known.line.as_mut()) {
+                line.in_tails = false;
             }
-            if line.out.will_tell() || !self.mark(endpoint) {
-                self.has_tail(endpoint); // look again
-            }
-        }
+            !done
+        });
+        self.tails = tails;
         self.tail_at = (!self.tails.is_empty()).then(|| self.now + QUIET);
     }
 
@@ -190,48 +260,71 @@ impl Rail {
     /// Looks who was silent, and what the device has to say.
     #[cold]
     fn beat(&mut self) {
-        let interval = self.interval();
-        for endpoint in 0..self.peers.len() as u32 {
-            let now = self.now;
-            let Some(known) = self.known(endpoint).filter(|known| known.way == Way::Up) else { continue };
-            let quiet =
-                known.line.as_ref().is_some_and(|line| !line.out.will_tell() && now.since(line.heard) >= interval);
-            if quiet {
-                self.mark(endpoint);
-            }
-        }
-        while let Some(event) = self.device.event() {
-            log::debug!("verbs link {}: the device tells of event {event}", self.config.link);
-            if event == FATAL {
-                log::error!("verbs link {}: the device has failed", self.config.link);
-                for endpoint in 0..self.peers.len() as u32 {
-                    self.lose(endpoint, Lost::Broken);
-                }
-            }
-        }
-        self.beat_at = (!self.lines.is_empty()).then(|| self.now + interval);
+        let mut turn = self.turn;
+        let enough = turn.go(self.peers.len() as u32, |endpoint| !self.is_quiet(endpoint) || self.mark(endpoint));
+        self.turn = turn;
+        self.hear_device();
+        // Where there were not enough markers for all, some come back soon.
+        let next = if enough { self.interval() } else { QUIET };
+        self.beat_at = (!self.lines.is_empty()).then(|| self.now + next);
         self.set_right();
+    }
+
+    /// A peer is to be asked for a sign of life.
+    fn is_quiet(&mut self, endpoint: u32) -> bool {
+        let (now, interval) = (self.now, self.interval());
+        let never = self.config.heartbeat.is_zero();
+        let line = self.known(endpoint).filter(|known| known.way == Way::Up && !never).and_then(|it| it.line.as_ref());
+        line.is_some_and(|line| !line.out.will_tell() && now.since(line.heard) >= interval)
+    }
+
+    /// Hears what the device has to say that belongs to no work.
+    pub(crate) fn hear_device(&mut self) {
+        while let Some(said) = self.device.event() {
+            log::debug!("verbs link {}: the device says {said:?}", self.config.link);
+            match said {
+                Said::Empty(queue_pair) => self.leaving.is_empty(queue_pair),
+                Said::Fatal(why) => self.fail(why),
+                Said::Other(_) => {}
+            }
+        }
+    }
+
+    /// What all rests on has failed. That is seen to later, as connections may be about to end of which there is more to hear.
+    fn fail(&mut self, why: &'static str) {
+        if self.dead.is_none() {
+            self.fault = Some(why);
+        }
+    }
+
+    /// There is no way to anybody any more.
+    fn die(&mut self, why: &'static str) {
+        log::error!("verbs link {}: {} cannot be used any more: {why}", self.config.link, self.port.name);
+        self.dead = Some(why);
+        for endpoint in 0..self.peers.len() as u32 {
+            self.lose(endpoint, Lost::Broken);
+        }
     }
 
     /// Time between two looks.
     pub(crate) fn interval(&self) -> Duration {
-        let asked = u64::try_from(self.config.heartbeat.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(if asked == 0 { u64::MAX / 4 } else { asked })
+        let asked = Duration::from_nanos(u64::try_from(self.config.heartbeat.as_nanos()).unwrap_or(u64::MAX / 4));
+        if self.config.heartbeat.is_zero() { LOOK } else { asked }
     }
 
     /// Hands over the next of what came, unless the reader holds too much.
     #[inline]
     fn next_arrival(&mut self) -> Option<Event> {
         loop {
-            match *self.arrived.front()? {
+            match self.arrived.first()? {
                 Arrival::Lost { peer, why, .. } => {
-                    self.arrived.pop_front();
+                    self.arrived.remove_first();
                     return Some(Event::Lost(peer, why));
                 }
-                Arrival::Frame { .. } if self.is_full() => return None,
-                Arrival::Frame { endpoint, buffer, len, word } => {
-                    self.arrived.pop_front();
-                    if let Some(event) = self.open_frame(endpoint, buffer, len, word) {
+                Arrival::Frame(_) if self.is_full() => return None,
+                Arrival::Frame(came) => {
+                    self.arrived.remove_first();
+                    if let Some(event) = self.open_frame(came) {
                         return Some(event);
                     }
                 }
@@ -240,18 +333,20 @@ impl Rail {
     }
 
     #[inline]
-    fn open_frame(&mut self, endpoint: u32, buffer: u32, len: u32, word: u32) -> Option<Event> {
+    fn open_frame(&mut self, came: Came) -> Option<Event> {
+        let Came { endpoint, buffer, len, word, is_new } = came;
         let (from, way) = self.known(endpoint).map(|known| (known.peer, known.way))?;
-        if way == Way::Meeting {
+        if way == Way::Meeting && is_new {
             self.is_up(endpoint); // who sends has connected
         }
-        let [tag, header, zeros @ ..] = word.to_le_bytes();
+        // Without a word it is no frame.
+        let [tag, header, zeros @ ..] = word.unwrap_or(u32::MAX).to_le_bytes();
         let valid = HEAD.min(len as usize);
         let at = self.layout.received.at(buffer)?;
         let room = self.region.pointer(at, valid)?;
         if usize::from(header) > valid || zeros != [0, 0] || len > self.config.max_send_size_bytes {
             self.counters.malformed += 1;
-            self.post_again(Id::Receive(buffer));
+            self.post_again(buffer);
             self.lose(endpoint, Lost::Misbehaved);
             return None;
         }
@@ -259,7 +354,7 @@ impl Rail {
         // SAFETY: within the region, and the device has told that it is done with the buffer, which is not posted again yet.
         unsafe { room.copy_to_nonoverlapping(std::ptr::NonNull::from(&mut head).cast(), valid) };
         if len as usize <= HEAD {
-            self.post_again(Id::Receive(buffer));
+            self.post_again(buffer);
         } else {
             *self.held.get_mut(buffer as usize)? = Some(Held { endpoint, len });
             self.held_count += 1;
@@ -269,6 +364,9 @@ impl Rail {
 
     /// Waits until all that has left is there, for so long at most, and says good-bye to all.
     fn close(&mut self) {
+        if self.dead.is_some() {
+            return; // nothing arrives
+        }
         let patience = std::time::Duration::from_secs(1);
         let began = std::time::Instant::now();
         let is_up = |rail: &mut Self, endpoint| rail.known(endpoint).is_some_and(|known| known.way == Way::Up);
@@ -293,12 +391,12 @@ impl Rail {
         }
         for endpoint in 0..self.peers.len() as u32 {
             // There may be more of them than buffers for what they are told.
-            while self.hellos_out.is_empty() && began.elapsed() < 2 * patience {
+            while self.outbox.next().is_none() && began.elapsed() < 2 * patience {
                 self.gather();
             }
             self.say_last(endpoint, Stage::Bye);
         }
-        while self.hellos_out.len() < self.layout.hellos_out.count() as usize && began.elapsed() < 2 * patience {
+        while !self.outbox.is_idle() && began.elapsed() < 2 * patience {
             self.gather();
         }
     }

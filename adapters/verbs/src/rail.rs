@@ -9,6 +9,7 @@ use towline_core::btl::native::OneSided;
 use towline_core::btl::{Attributes, Capabilities, Endpoint, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 
+use crate::arrivals::{Arrival, Arrivals};
 use crate::card::{self, Card};
 use crate::config::Config;
 use crate::counters::Counters;
@@ -18,7 +19,10 @@ use crate::device::{
 use crate::error::SetupError;
 use crate::hello::{self, Hello, Stage};
 use crate::layout::{HELLOS_IN, HELLOS_OUT, Layout, ROUTE};
+use crate::leaving::Leaving;
+use crate::outbox::Outbox;
 use crate::port::{self, Mtu};
+use crate::round::Round;
 use crate::slots::{Outstanding, Slot, Slots};
 
 /// Markers that may be on their way.
@@ -50,7 +54,7 @@ pub struct Rail {
     pub(crate) number: u64,
 
     /// What came, and whom it is from.
-    pub(crate) arrived: VecDeque<Arrival>,
+    pub(crate) arrived: Arrivals,
     /// By receive buffer: whose frame the reader holds there.
     pub(crate) held: Vec<Option<Held>>,
     pub(crate) held_count: u32,
@@ -72,27 +76,34 @@ pub struct Rail {
     pub(crate) next_hello: Option<Instant>,
     /// When to look who was silent; `None` while there is no connection.
     pub(crate) beat_at: Option<Instant>,
-    /// Buffers for hellos that are free.
-    pub(crate) hellos_out: Vec<u32>,
+    /// Whom to look at first.
+    pub(crate) turn: Round,
+    /// Queue pairs of connections that have ended.
+    pub(crate) leaving: Leaving<Reliable>,
+    /// Buffers for hellos that the device has.
+    pub(crate) hellos_in: u32,
+    /// The queue pair of hellos has failed, and is to be mended once the device has given back all of its buffers.
+    pub(crate) mending: bool,
+    /// What has failed that all rests on, until that is seen to.
+    pub(crate) fault: Option<&'static str>,
+    /// The same from then on: there is no way to anybody.
+    pub(crate) dead: Option<&'static str>,
     /// The channel may have become ready.
     pub(crate) armed: bool,
     pub(crate) now: Instant,
     pub(crate) counters: Counters,
 
+    /// What the queue of completions has room for.
+    pub(crate) room: u32,
     pub(crate) datagrams: Datagrams,
+    /// Behind the queue pair of hellos, which goes before what its work names does.
+    pub(crate) outbox: Outbox<Destination>,
     pub(crate) receives: Arc<SharedReceives>,
     pub(crate) completions: Arc<Completions>,
     channel: Arc<Channel>,
     pub(crate) region: Arc<Region>,
     pub(crate) layout: Layout,
     pub(crate) device: Arc<Opened>,
-}
-
-/// What came from a peer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Arrival {
-    Frame { endpoint: u32, buffer: u32, len: u32, word: u32 },
-    Lost { endpoint: u32, peer: Peer, why: Lost },
 }
 
 /// A frame in the reader's hands.
@@ -110,7 +121,7 @@ pub(crate) struct Known {
     pub way: Way,
     pub line: Option<Line>,
     /// Where its hellos go, once there were any.
-    pub destination: Option<Destination>,
+    pub destination: Option<Arc<Destination>>,
 }
 
 /// How it stands with a peer.
@@ -153,7 +164,15 @@ impl Rail {
     /// # Errors
     /// [`SetupError`] says what is missing.
     pub fn new(config: Config) -> Result<Self, SetupError> {
+        let asked = config.peer_timeout;
         let mut config = config.sane();
+        if asked.is_zero() || asked > config.peer_timeout {
+            let most = config.peer_timeout.as_secs();
+            log::warn!(
+                "verbs link {}: a peer whose device is silent for {most} s is lost: none waits longer",
+                config.link
+            );
+        }
         let (device, port) = open(&config)?;
         config.receive_buffers = config.receive_buffers.min(port.most_shared.max(4));
         let most_work = port.most_work.saturating_sub(CONTROL + 1).max(4);
@@ -200,7 +219,7 @@ impl Rail {
             lid: port.lid,
         };
         log::debug!("verbs link {}: {}, {}, packets of {} bytes", config.link, port.name, port.address, mtu.bytes());
-        let rail = Self {
+        let mut rail = Self {
             attributes: attributes(&config),
             card: card.encode(),
             port,
@@ -212,7 +231,7 @@ impl Rail {
             past: HashMap::new(),
             lines: Vec::new(),
             number: 1,
-            arrived: VecDeque::with_capacity(config.receive_buffers as usize),
+            arrived: Arrivals::new(config.receive_buffers),
             held: vec![None; config.receive_buffers as usize],
             held_count: 0,
             slots: Slots::new(config.eager_buffers, config.bulk_buffers, MARKERS),
@@ -225,11 +244,18 @@ impl Rail {
             tail_at: None,
             next_hello: None,
             beat_at: None,
-            hellos_out: (0..HELLOS_OUT).collect(),
+            turn: Round::default(),
+            leaving: Leaving::new(),
+            hellos_in: 0,
+            mending: false,
+            fault: None,
+            dead: None,
             armed: false,
             now: Instant::ZERO,
             counters: Counters::default(),
+            room,
             datagrams,
+            outbox: Outbox::new(HELLOS_OUT),
             receives,
             completions,
             channel,
@@ -241,9 +267,7 @@ impl Rail {
         for buffer in 0..rail.layout.received.count() {
             rail.post_receive(buffer).map_err(refused("post a receive"))?;
         }
-        for buffer in 0..rail.layout.hellos_in.count() {
-            rail.post_hello(buffer).map_err(refused("post a receive"))?;
-        }
+        rail.post_hellos().map_err(refused("post a receive"))?;
         Ok(rail)
     }
 
@@ -277,6 +301,13 @@ impl Rail {
         }
     }
 
+    /// The same with the queue pair that hellos come by.
+    pub fn break_hellos(&self) {
+        if let Err(why) = self.datagrams.break_down() {
+            log::warn!("verbs: the queue pair of hellos does not break down: {why}");
+        }
+    }
+
     #[inline]
     pub(crate) fn known(&mut self, endpoint: u32) -> Option<&mut Known> {
         self.peers.get_mut(endpoint as usize)?.as_mut()
@@ -288,23 +319,25 @@ impl Rail {
         self.receives.post(Id::Receive(buffer).word(), at, self.config.max_send_size_bytes)
     }
 
-    /// Gives a buffer for a hello to the device.
-    pub(crate) fn post_hello(&self, buffer: u32) -> std::io::Result<()> {
-        let at = self.layout.hellos_in.at(buffer).unwrap_or(usize::MAX);
-        self.datagrams.post(Id::HelloIn(buffer).word(), at, (ROUTE + hello::BYTES) as u32)
-    }
-
-    /// The same, where the frame or hello in it was dealt with. The device has as much room for buffers as there are, so it
-    /// refuses none unless it is broken.
-    pub(crate) fn post_again(&self, id: Id) {
-        let posted = match id {
-            Id::HelloIn(buffer) => self.post_hello(buffer),
-            Id::Receive(buffer) => self.post_receive(buffer),
-            Id::Send { .. } | Id::HelloOut(_) => Ok(()),
-        };
-        if let Err(why) = posted {
+    /// The same, where the frame in it was dealt with. The device has as much room for buffers as there are, so it refuses none
+    /// unless it is broken.
+    pub(crate) fn post_again(&self, buffer: u32) {
+        if let Err(why) = self.post_receive(buffer) {
             log::error!("verbs link {}: a buffer is lost: {why}", self.config.link);
         }
+    }
+
+    /// Gives a buffer for a hello to the device.
+    pub(crate) fn post_hello(&mut self, buffer: u32) -> std::io::Result<()> {
+        let at = self.layout.hellos_in.at(buffer).unwrap_or(usize::MAX);
+        self.datagrams.post(Id::HelloIn(buffer).word(), at, (ROUTE + hello::BYTES) as u32)?;
+        self.hellos_in += 1;
+        Ok(())
+    }
+
+    /// Gives all of them.
+    pub(crate) fn post_hellos(&mut self) -> std::io::Result<()> {
+        (0..self.layout.hellos_in.count()).try_for_each(|buffer| self.post_hello(buffer))
     }
 
     /// Ends the way to a peer and reports it, once, after the frames of it that came.
@@ -327,20 +360,31 @@ impl Rail {
         }
         self.hang_up(endpoint);
         self.leave_lists(endpoint);
-        self.arrived.push_back(Arrival::Lost { endpoint, peer, why });
+        self.arrived.push(Arrival::Lost { endpoint, peer, why });
     }
 
-    /// Destroys the queue pair to a peer. Frames that have come by it are still there.
+    /// Ends the connection to a peer. Frames that have come by it are still there.
     pub(crate) fn hang_up(&mut self, endpoint: u32) {
         let Some(line) = self.known(endpoint).and_then(|known| known.line.take()) else { return };
-        let Line { pair, mut out, .. } = line;
+        let Line { pair, out, .. } = line;
+        if let Err(why) = pair.break_down() {
+            log::debug!("verbs: a connection does not break down: {why}");
+        }
         let number = pair.number();
-        drop(pair);
-        // The device has let go of the buffers, and tells nothing more of this queue pair. What it has told is to be heard while
-        // the number means this peer: another queue pair may get it.
-        out.abandon(&mut self.slots);
+        self.leaving.add(pair, number, out, self.now);
+        // What has come so far came from this peer.
         self.gather_all();
+        self.arrived.grow_old(endpoint);
         self.lines.retain(|(other, _)| *other != number);
+    }
+
+    /// Destroys queue pairs that the device has let go of. It may drop what it told of them and nobody has heard of yet.
+    #[cold]
+    pub(crate) fn let_go(&mut self) {
+        self.hear_device();
+        self.gather_all();
+        self.leaving.let_go(self.now, &mut self.slots, Reliable::destroy);
+        self.gather_all(); // what it tells late, while no other queue pair has their numbers
     }
 
     pub(crate) fn leave_lists(&mut self, endpoint: u32) {

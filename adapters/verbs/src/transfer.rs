@@ -10,7 +10,7 @@ use towline_core::time::Instant;
 use crate::card::Card;
 use crate::hello::Stage;
 use crate::port;
-use crate::rail::{Arrival, CONTROL, Held, Id, Known, MOST_PEERS, Rail, Way};
+use crate::rail::{CONTROL, Held, Id, Known, MOST_PEERS, Rail, Way};
 use crate::slots::Slot;
 
 impl RailTrait for Rail {
@@ -32,6 +32,10 @@ impl RailTrait for Rail {
         if card.longest < self.config.max_send_size_bytes {
             log::warn!("verbs link {link}: rank {rank} takes frames of {} bytes only", card.longest);
             return Err(Unreachable::BadCard);
+        }
+        if let Some(why) = self.dead {
+            log::warn!("verbs link {link}: no way to rank {rank}: {why}");
+            return Err(Unreachable::System);
         }
         if rank == self.config.rank {
             return Err(Unreachable::NoNetwork); // a way to oneself is the loopback rail's
@@ -56,7 +60,7 @@ impl RailTrait for Rail {
             list.reserve(peers.saturating_sub(list.len()));
         }
         self.lines.reserve(peers.saturating_sub(self.lines.len()));
-        self.arrived.reserve((self.held.len() + peers).saturating_sub(self.arrived.len()));
+        self.arrived.reserve(self.held.len() + peers);
         Ok(Endpoint(index))
     }
 
@@ -169,7 +173,7 @@ impl RailTrait for Rail {
         if let Some((buffer, _)) = self.held(frame) {
             self.held[buffer as usize] = None;
             self.held_count -= 1;
-            self.post_again(Id::Receive(buffer));
+            self.post_again(buffer);
         }
     }
 
@@ -180,7 +184,7 @@ impl RailTrait for Rail {
     }
 
     fn poll_at(&self) -> Option<Instant> {
-        [self.tail_at, self.next_hello, self.beat_at].into_iter().flatten().min()
+        [self.tail_at, self.next_hello, self.beat_at, self.leaving.look_at()].into_iter().flatten().min()
     }
 
     fn arm(&mut self) -> bool {
@@ -192,7 +196,7 @@ impl RailTrait for Rail {
         // What came before that wakes nobody.
         self.armed = true;
         self.gather_all();
-        self.arrived.is_empty() && self.failed.is_empty() && self.wanted.is_empty() && self.heard.is_empty()
+        self.arrived.is_empty() && !self.has_to_set_right()
     }
 }
 
@@ -224,18 +228,9 @@ impl Rail {
         }
         self.hang_up(endpoint);
         self.leave_lists(endpoint);
-        for at in (0..self.arrived.len()).rev() {
-            let (Some(Arrival::Frame { endpoint: of, .. }) | Some(Arrival::Lost { endpoint: of, .. })) =
-                self.arrived.get(at)
-            else {
-                break;
-            };
-            if *of == endpoint
-                && let Some(Arrival::Frame { buffer, .. }) = self.arrived.remove(at)
-            {
-                self.post_again(Id::Receive(buffer));
-            }
-        }
+        let mut arrived = std::mem::take(&mut self.arrived);
+        arrived.forget(endpoint, |buffer| self.post_again(buffer));
+        self.arrived = arrived;
         for buffer in 0..self.held.len() {
             if self.held[buffer].is_some_and(|held| held.endpoint == endpoint) {
                 self.release(FrameId(buffer as u64));

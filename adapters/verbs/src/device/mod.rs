@@ -16,7 +16,7 @@ use std::io;
 
 pub(crate) use memory::{Domain, Region};
 pub(crate) use open::{Opened, Port, open};
-pub(crate) use queue::{Channel, Completions, SharedReceives, Work};
+pub(crate) use queue::{BATCH, Channel, Completions, SharedReceives, Work};
 pub(crate) use queue_pair::{Datagrams, Destination, Path, Reliable, Route};
 
 /// The outcome of a call that answers 0 or an error's number.

@@ -9,7 +9,8 @@ use rdma_mummy_sys as ffi;
 
 use crate::config::Config;
 use crate::error::SetupError;
-use crate::port::{Choice, Entry, Gid, Kind, Mtu, choose_gid, names};
+use crate::event::Event;
+use crate::port::{Choice, Entry, Gid, Kind, Mtu, choose_port, names};
 
 /// An open device.
 #[derive(Debug)]
@@ -27,9 +28,8 @@ impl Opened {
         self.context.as_ptr()
     }
 
-    /// Takes what the device has to say that belongs to no work: of which only the number is told. `None`: nothing. The
-    /// descriptor does not block.
-    pub fn event(&self) -> Option<u32> {
+    /// Takes what the device has to say that belongs to no work. `None`: nothing. The descriptor does not block.
+    pub fn event(&self) -> Option<Event> {
         let mut event = std::mem::MaybeUninit::<ffi::ibv_async_event>::zeroed();
         // SAFETY: the context is open, and the event has room.
         if unsafe { ffi::ibv_get_async_event(self.as_ptr(), event.as_mut_ptr()) } != 0 {
@@ -38,11 +38,16 @@ impl Opened {
         // SAFETY: as told by the call, the event is there. Its number is read as one: later versions of the library have more of
         // them than the binding's enumeration, which must not be made of those.
         let number = unsafe { (&raw const (*event.as_ptr()).event_type).cast::<u32>().read() };
-        // SAFETY: it was taken just now; what it names is not used.
+        // SAFETY: an event of this number names a queue pair, which is there until the event is acknowledged.
+        let empty = (number == EMPTY).then(|| unsafe { (*(*event.as_ptr()).element.qp).qp_num });
+        // SAFETY: it was taken just now; what it names is not used from here on.
         unsafe { ffi::ibv_ack_async_event(event.as_mut_ptr()) };
-        Some(number)
+        Some(empty.map_or_else(|| Event::of(number), Event::Empty))
     }
 }
+
+/// `IBV_EVENT_QP_LAST_WQE_REACHED`.
+const EMPTY: u32 = 16;
 
 impl Drop for Opened {
     fn drop(&mut self) {
@@ -78,20 +83,28 @@ pub(crate) fn open(config: &Config) -> Result<(Arc<Opened>, Port), SetupError> {
             Err(why) => refused.push(format!("{name} tells nothing: {why}")),
         }
     }
-    if usable.is_empty() {
-        return Err(SetupError::NoPort(refused.join("; ")));
+    let tables: Vec<(&str, &[Entry])> = usable.iter().map(|(_, (port, table))| (&port.name[..], &table[..])).collect();
+    match choose_port(&tables, config.gid_index, config.link, config.turn) {
+        Ok((at, choice)) => {
+            let (device, (port, _)) = usable.swap_remove(at);
+            Ok((device, Port { address: choice, ..port }))
+        }
+        Err(why) => {
+            refused.extend(why);
+            Err(SetupError::NoPort(refused.join("; ")))
+        }
     }
-    let turn = config.turn as usize % usable.len();
-    let (device, (mut port, table)) = usable.swap_remove(turn);
-    match choose_gid(&table, config.gid_index) {
-        Ok(choice) => port.address = choice,
-        Err(why) => return Err(SetupError::NoGid(port.name, why)),
-    }
-    Ok((device, port))
 }
 
 /// All devices that can be opened.
 fn open_all() -> Result<Vec<(String, Arc<Opened>)>, SetupError> {
+    // What a provider lays out itself and the device writes to is not for a child that is forked, where the kernel does not see to
+    // that. `Region` says the same of its own memory.
+    // SAFETY: a plain call, and the first; where the library is missing, the binding says so.
+    match unsafe { ffi::ibv_fork_init() } {
+        0 | libc::EOPNOTSUPP => {}
+        why => log::warn!("verbs: forking does harm here: {}", io::Error::from_raw_os_error(why)),
+    }
     let mut count = 0;
     // SAFETY: a plain call; where the library is missing, the binding answers as the library without devices does.
     let list = unsafe { ffi::ibv_get_device_list(&raw mut count) };

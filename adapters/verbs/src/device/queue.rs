@@ -84,7 +84,7 @@ unsafe impl Send for Completions {}
 // SAFETY: as for `Opened`.
 unsafe impl Sync for Completions {}
 
-/// One thing that the device has done. Of work that failed only `id`, `good` and `why` mean anything.
+/// One thing that the device has done. Of work that failed `len` and `word` mean nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     /// The word that it was posted with.
@@ -94,8 +94,8 @@ pub(crate) struct Work {
     pub why: u32,
     /// Bytes that came.
     pub len: u32,
-    /// The word that came with them.
-    pub word: u32,
+    /// The word that came with them, if any did.
+    pub word: Option<u32>,
     /// Our queue pair.
     pub queue_pair: u32,
 }
@@ -119,10 +119,11 @@ impl Completions {
     /// Some of what was done.
     #[inline]
     pub fn take(&self) -> Done {
-        let mut done = Done { list: [const { MaybeUninit::uninit() }; BATCH], next: 0, count: 0 };
+        let mut done = Done { list: [const { MaybeUninit::uninit() }; BATCH], next: 0, count: 0, is_broken: false };
         // SAFETY: a live queue, and room for as many entries as are told.
         let count = unsafe { ffi::ibv_poll_cq(self.as_ptr(), BATCH as i32, done.list.as_mut_ptr().cast()) };
         done.count = usize::try_from(count).unwrap_or(0).min(BATCH);
+        done.is_broken = count < 0;
         done
     }
 
@@ -150,6 +151,8 @@ pub(crate) struct Done {
     next: usize,
     /// So many of them are filled in.
     count: usize,
+    /// The queue has failed: nothing more is heard by it.
+    pub is_broken: bool,
 }
 
 impl Iterator for Done {
@@ -159,12 +162,32 @@ impl Iterator for Done {
     fn next(&mut self) -> Option<Work> {
         let entry = self.list[..self.count].get(self.next)?;
         self.next += 1;
-        // SAFETY: among those that the library has filled in: numbers, all of them.
-        let it = unsafe { entry.assume_init_ref() };
-        // SAFETY: both of what may be there are a number of 32 bits.
-        let word = u32::from_be(unsafe { it.imm_data_invalidated_rkey_union.imm_data });
-        let good = it.status == ffi::ibv_wc_status::IBV_WC_SUCCESS;
-        Some(Work { id: it.wr_id, good, why: it.status, len: it.byte_len, word, queue_pair: it.qp_num })
+        // SAFETY: among those that the library has filled in.
+        Some(unsafe { Work::of(entry) })
+    }
+}
+
+impl Work {
+    /// # Safety
+    /// The library has filled the entry in: which it does with what means anything alone.
+    #[inline]
+    unsafe fn of(entry: &MaybeUninit<ffi::ibv_wc>) -> Self {
+        let it = entry.as_ptr();
+        // SAFETY: these are of any work.
+        let (id, why, queue_pair) = unsafe { ((*it).wr_id, (*it).status, (*it).qp_num) };
+        let good = why == ffi::ibv_wc_status::IBV_WC_SUCCESS;
+        let (mut len, mut word) = (0, None);
+        // SAFETY: work that was good says what it was.
+        if good && unsafe { (*it).opcode } & ffi::ibv_wc_opcode::IBV_WC_RECV != 0 {
+            // SAFETY: what came has a length, and flags.
+            let (bytes, flags) = unsafe { ((*it).byte_len, (*it).wc_flags) };
+            len = bytes;
+            if flags & ffi::ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0 {
+                // SAFETY: a word came with it.
+                word = Some(u32::from_be(unsafe { (*it).imm_data_invalidated_rkey_union.imm_data }));
+            }
+        }
+        Self { id, good, why, len, word, queue_pair }
     }
 }
 
@@ -222,6 +245,50 @@ impl Drop for SharedReceives {
         // SAFETY: made once, and no queue pair takes from it any more: that would hold it.
         if unsafe { ffi::ibv_destroy_srq(self.as_ptr()) } != 0 {
             std::mem::forget(Arc::clone(&self.region));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a device fills in of work: `fill` is all that it does.
+    fn work(fill: impl FnOnce(&mut ffi::ibv_wc)) -> Work {
+        let mut entry = MaybeUninit::<ffi::ibv_wc>::uninit();
+        // SAFETY: numbers, whatever they are; the test reads what it has filled in.
+        unsafe {
+            entry.as_mut_ptr().cast::<u8>().write_bytes(0xa5, size_of::<ffi::ibv_wc>());
+            fill(&mut *entry.as_mut_ptr());
+            Work::of(&entry)
+        }
+    }
+
+    #[test]
+    fn a_word_is_read_where_one_came() {
+        let came = |flags: ffi::ibv_wc_flags| {
+            work(|it| {
+                (it.wr_id, it.status, it.opcode) =
+                    (7, ffi::ibv_wc_status::IBV_WC_SUCCESS, ffi::ibv_wc_opcode::IBV_WC_RECV);
+                (it.qp_num, it.byte_len, it.wc_flags) = (17, 100, flags.0);
+                it.imm_data_invalidated_rkey_union.imm_data = 0x0102_0304_u32.to_be();
+            })
+        };
+        let it = came(ffi::ibv_wc_flags::IBV_WC_WITH_IMM);
+        assert_eq!((it.id, it.good, it.queue_pair, it.len, it.word), (7, true, 17, 100, Some(0x0102_0304)));
+        let it = came(ffi::ibv_wc_flags(0));
+        assert_eq!((it.good, it.len, it.word), (true, 100, None));
+        assert_eq!(came(ffi::ibv_wc_flags::IBV_WC_WITH_INV).word, None, "another number is there");
+    }
+
+    #[test]
+    fn of_what_was_sent_or_failed_no_more_is_read_than_there_is() {
+        for (status, opcode) in [
+            (ffi::ibv_wc_status::IBV_WC_SUCCESS, ffi::ibv_wc_opcode::IBV_WC_SEND),
+            (ffi::ibv_wc_status::IBV_WC_WR_FLUSH_ERR, ffi::ibv_wc_opcode::IBV_WC_RECV),
+        ] {
+            let it = work(|it| (it.wr_id, it.status, it.opcode, it.qp_num) = (7, status, opcode, 17));
+            assert_eq!((it.id, it.queue_pair, it.why, it.len, it.word), (7, 17, status, 0, None));
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rdma_mummy_sys as ffi;
 
 use super::{Completions, Domain, Region, SharedReceives, checked};
+use crate::config::TRIES;
 use crate::port::{Gid, Kind, Mtu};
 
 /// How packets get to a peer's port.
@@ -56,6 +57,7 @@ pub(crate) struct Path {
 #[derive(Debug)]
 struct QueuePair {
     queue: NonNull<ffi::ibv_qp>,
+    is_there: bool,
     region: Arc<Region>,
     completions: Arc<Completions>,
     shared: Option<Arc<SharedReceives>>,
@@ -90,7 +92,7 @@ impl QueuePair {
         let queue = NonNull::new(queue).ok_or_else(io::Error::last_os_error)?;
         let (region, completions, shared) = (Arc::clone(region), Arc::clone(completions), shared.cloned());
         // More than was asked for may be had; no more is used than was asked for.
-        Ok((Self { queue, region, completions, shared }, wanted.cap.max_inline_data.min(inline)))
+        Ok((Self { queue, is_there: true, region, completions, shared }, wanted.cap.max_inline_data.min(inline)))
     }
 
     const fn number(&self) -> u32 {
@@ -124,12 +126,23 @@ impl QueuePair {
         // queue pair holds: both callers see to that.
         checked(unsafe { ffi::ibv_post_send(self.queue.as_ptr(), work, &raw mut bad) })
     }
+
+    /// Puts it in its error state: nothing moves any more, and all work is told to have failed.
+    fn break_down(&self) -> io::Result<()> {
+        self.modify(|_| {}, ffi::ibv_qp_state::IBV_QPS_ERR, ffi::ibv_qp_attr_mask(0))
+    }
+
+    /// Whether the device touches nothing by it from here on. Nobody uses it afterwards but to drop it: all who call this own it.
+    fn destroy(&mut self) -> bool {
+        // SAFETY: made once, and destroyed once.
+        self.is_there = self.is_there && unsafe { ffi::ibv_destroy_qp(self.queue.as_ptr()) } != 0;
+        !self.is_there
+    }
 }
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // SAFETY: made once. From here on the device touches nothing by it.
-        if unsafe { ffi::ibv_destroy_qp(self.queue.as_ptr()) } != 0 {
+        if !self.destroy() {
             log::warn!("verbs: a queue pair stays: {}", io::Error::last_os_error());
             std::mem::forget((Arc::clone(&self.region), Arc::clone(&self.completions), self.shared.clone()));
         }
@@ -208,7 +221,7 @@ impl Reliable {
             | mask::IBV_QP_MAX_QP_RD_ATOMIC;
         let to_send = |to: &mut ffi::ibv_qp_attr| {
             to.timeout = path.ack_timeout;
-            to.retry_cnt = 7;
+            to.retry_cnt = (TRIES - 1) as u8;
             to.rnr_retry = 7; // for ever: the peer's process takes its time
             to.sq_psn = path.first_packet_out;
             to.max_rd_atomic = 1;
@@ -218,8 +231,12 @@ impl Reliable {
 
     /// Puts it in its error state: nothing moves any more, and all work is told to have failed.
     pub fn break_down(&self) -> io::Result<()> {
-        let nothing = ffi::ibv_qp_attr_mask(0);
-        self.pair.modify(|_| {}, ffi::ibv_qp_state::IBV_QPS_ERR, nothing)
+        self.pair.break_down()
+    }
+
+    /// Whether the device has destroyed it. Else it may go on reading what was to be sent, which stays mapped.
+    pub fn destroy(mut self) -> bool {
+        self.pair.destroy()
     }
 
     /// Sends these bytes of the region, and a word. They stay as they are until the device tells of this work or of later one.
@@ -275,7 +292,7 @@ impl Destination {
 
 impl Drop for Destination {
     fn drop(&mut self) {
-        // SAFETY: made once. Work that was posted with it has copied it, or is refused.
+        // SAFETY: made once, and all work that was posted with it is done, or its queue pair is gone: see `Outbox`.
         if unsafe { ffi::ibv_destroy_ah(self.handle.as_ptr()) } != 0 {
             std::mem::forget(Arc::clone(&self.domain));
         }
@@ -286,6 +303,8 @@ impl Drop for Destination {
 #[derive(Debug)]
 pub(crate) struct Datagrams {
     pair: QueuePair,
+    port: u8,
+    key: u32,
 }
 
 impl Datagrams {
@@ -296,15 +315,32 @@ impl Datagrams {
         (sends, receives): (u32, u32),
         key: u32,
     ) -> io::Result<Self> {
-        use ffi::ibv_qp_attr_mask as mask;
         let kind = ffi::ibv_qp_type::IBV_QPT_UD;
         let (pair, _) = QueuePair::new(region, completions, None, kind, (sends, receives, 0))?;
-        let init = |to: &mut ffi::ibv_qp_attr| (to.port_num, to.qkey) = (port, key);
+        let datagrams = Self { pair, port, key };
+        datagrams.begin()?;
+        Ok(datagrams)
+    }
+
+    /// From its first state to where it sends and receives.
+    fn begin(&self) -> io::Result<()> {
+        use ffi::ibv_qp_attr_mask as mask;
+        let init = |to: &mut ffi::ibv_qp_attr| (to.port_num, to.qkey) = (self.port, self.key);
         let what = mask::IBV_QP_PKEY_INDEX | mask::IBV_QP_PORT | mask::IBV_QP_QKEY;
-        pair.modify(init, ffi::ibv_qp_state::IBV_QPS_INIT, what)?;
-        pair.modify(|_| {}, ffi::ibv_qp_state::IBV_QPS_RTR, ffi::ibv_qp_attr_mask(0))?;
-        pair.modify(|to| to.sq_psn = 0, ffi::ibv_qp_state::IBV_QPS_RTS, mask::IBV_QP_SQ_PSN)?;
-        Ok(Self { pair })
+        self.pair.modify(init, ffi::ibv_qp_state::IBV_QPS_INIT, what)?;
+        self.pair.modify(|_| {}, ffi::ibv_qp_state::IBV_QPS_RTR, mask(0))?;
+        self.pair.modify(|to| to.sq_psn = 0, ffi::ibv_qp_state::IBV_QPS_RTS, mask::IBV_QP_SQ_PSN)
+    }
+
+    /// Puts it in its error state: all that was posted is told to have failed, and so is what is posted from then on.
+    pub fn break_down(&self) -> io::Result<()> {
+        self.pair.break_down()
+    }
+
+    /// Begins anew, under the same number. All that was posted has been told of.
+    pub fn mend(&self) -> io::Result<()> {
+        self.pair.modify(|_| {}, ffi::ibv_qp_state::IBV_QPS_RESET, ffi::ibv_qp_attr_mask(0))?;
+        self.begin()
     }
 
     pub const fn number(&self) -> u32 {
