@@ -52,6 +52,8 @@ const NONCE_AT: usize = 1;
 /// [`SHARED`] as long as peers may reach it.
 const STATE_AT: usize = 2;
 const SHARED: u64 = 1;
+/// What the kernel calls files in memory of ordinary pages (`TMPFS_MAGIC`).
+const TMPFS: u64 = 0x0102_1994;
 /// The first bytes of a key.
 const KIND: [u8; 4] = *b"smw\x01";
 
@@ -228,6 +230,8 @@ fn open(process: u32, descriptor: u32, nonce: u64) -> io::Result<Mapped> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits() as i32).open(path)?;
     let (seals, about) = (rustix::fs::fcntl_get_seals(&file)?, file.metadata()?);
     let ours = about.is_file() && about.uid() == rustix::process::geteuid().as_raw();
+    // Of huge pages, which others of the kind have, there may be none left when one is touched.
+    let ours = ours && u64::try_from(rustix::fs::fstatfs(&file)?.f_type) == Ok(TMPFS);
     let len = usize::try_from(about.len()).ok().filter(|len| *len > PAGE);
     let (true, true, Some(len)) = (ours, seals.contains(SealFlags::SHRINK), len) else {
         return Err(io::Error::other("it is no window"));
