@@ -1,6 +1,7 @@
 //! Memory that peers map: what they do there agrees with the processor, what they may not do is refused, and it goes when it ends.
 #![cfg(not(loom))]
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt as _;
@@ -8,10 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
+use towline_core::arena::Arena;
 use towline_core::btl::atomics::{Atomic, AtomicFlags, AtomicOp};
+use towline_core::btl::endpoint::Proc;
+use towline_core::btl::module::{Btl, Config as Settings, Performance, Performed, Terms};
 use towline_core::btl::native::{Key, Local, Native, NativeError, Region, Work};
-use towline_core::btl::rma::Access;
-use towline_core::btl::{Cookie, Endpoint, Event, Peer, Rail as _};
+use towline_core::btl::rma::{Access, Failure};
+use towline_core::btl::{Cookie, Endpoint, Event, Peer, Rail as _, Unreachable};
 use towline_core::time::{Duration, Instant};
 use towline_sm::{Area, Config, Rail};
 
@@ -180,6 +184,75 @@ fn b24_rights_are_the_kernels_or_the_targets() {
 fn of_key(key: &Key) -> File {
     let descriptor = u32::from_le_bytes(key.0[4..8].try_into().unwrap());
     OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{descriptor}")).unwrap()
+}
+
+/// What operations ended with.
+#[derive(Debug, Default)]
+struct Ends(RefCell<Vec<Result<u64, Failure>>>);
+
+impl Performed<Rail> for Ends {
+    fn performed(&self, _: &mut Btl<'_, Rail>, performance: &Performance) {
+        self.0.borrow_mut().push(performance.status);
+    }
+}
+
+/// The same operations on memory that the rail has made, which is mapped, and on other memory, which is asked for by frames.
+#[test]
+fn b21_b43_a_module_does_the_same_to_what_it_maps_and_to_what_it_asks_for() {
+    let ends = Ends::default();
+    let Two { left, mut right, .. } = Two::new();
+    let area = right.share(32).unwrap();
+    let other = [const { AtomicU64::new(0) }; 4];
+    let mut blocks = [(); 2].map(|()| vec![0u8; 1 << 20]);
+    let cards = [&left, &right].map(|rail| rail.card().to_vec());
+    let mut arenas = blocks.each_mut().map(|block| Arena::new(block));
+    let [in_left, in_right] = &mut arenas;
+    let mut modules =
+        [(in_left, left), (in_right, right)].map(|(arena, rail)| Btl::new(Settings::default(), arena, rail).unwrap());
+    let mut reached = [[Err(Unreachable::NoCard)]; 2];
+    for (at, reached) in reached.iter_mut().enumerate() {
+        modules[at].add_procs(&[Proc { id: 1 - at as u32, card: &cards[1 - at] }], reached, None);
+    }
+    let to = reached[0][0].unwrap();
+    let words = [area.base(), other.as_ptr().cast_mut().cast::<u8>()];
+    let remote = words.map(|base| {
+        // SAFETY: both outlive the modules, and are reached by addresses and atomics alone.
+        let registration = unsafe { modules[1].register_mem(None, base, 32, Access::ANY) }.unwrap();
+        modules[1].remote_memory(registration).unwrap()
+    });
+    let terms = Terms { callback: Some(&ends as &dyn Performed<Rail>), ..Terms::NONE };
+    let operands = [1u64, u64::MAX, 0x8000_0000_8000_0000, 1.5f64.to_bits(), u64::from(2.5f32.to_bits())];
+    for which in 0..2 {
+        let mut model = [0u64; 4];
+        for (turn, op) in AtomicOp::ALL.into_iter().cycle().take(200).enumerate() {
+            let flags = AtomicFlags::from_bits_truncate(turn as u32 / 10 % 4);
+            let atomic =
+                if turn % 7 == 0 { Atomic::CompareSwap(model[3], 5) } else { Atomic::Op(op, operands[turn % 5]) };
+            if !atomic.takes(flags) {
+                continue;
+            }
+            let at = if turn % 7 == 0 { 3 } else { turn % 3 };
+            modules[0].atomic(to, atomic, flags, &remote[which], 8 * at as u64, terms).unwrap();
+            while !modules[0].flush(None) {
+                for module in &mut modules {
+                    module.progress(Instant::ZERO);
+                }
+            }
+            modules[0].progress(Instant::ZERO);
+            let narrow =
+                |word: u64| if flags.contains(AtomicFlags::BITS_32) { word & u64::from(u32::MAX) } else { word };
+            assert_eq!(
+                ends.0.borrow_mut().drain(..).collect::<Vec<_>>(),
+                [Ok(narrow(model[at]))],
+                "{atomic:?} {flags:?}"
+            );
+            let new = atomic.of_word(narrow(model[at]), flags);
+            model[at] = new | (model[at] ^ narrow(model[at]));
+            // SAFETY: memory of 32 bytes, which nothing is under way to.
+            assert_eq!(unsafe { words[which].cast::<[u64; 4]>().read() }, model, "{atomic:?} {flags:?}");
+        }
+        assert_eq!(modules[1].rma_counters().served != 0, which == 1, "by frames or not");
+    }
 }
 
 #[test]
