@@ -407,3 +407,23 @@ fn a_synchronous_send_to_a_node_that_died_unmatched_is_found() {
     assert_eq!(unmatched(true), Ok(()));
     assert!(matches!(unmatched(false), Err(Violation::Unmatched(0, _))));
 }
+
+/// A receive of any tag may have taken the first message, so one with a tag must have taken the second.
+#[test]
+fn receives_of_a_node_that_died_may_have_taken_what_suits_all_of_them() {
+    let mut history = History::default();
+    for tag in [2, 0, 0, 1] {
+        let number = history.send(Message { from: 1, to: 0, comm: 0, tag, len: 9, mode: Mode::Standard });
+        history.note(Record::Sent(number, None));
+    }
+    for tag in [None, Some(0), Some(0), None] {
+        history.recv(Receive { at: 0, comm: 0, source: Some(1), tag, room: 9 });
+    }
+    for (number, tag) in [(2, 0), (3, 1)] {
+        let digest = digest_of(number, 9, &mut vec![]);
+        let got = Outcome::Received { source: 1, tag, received: 9, delivered: 9, truncated: false, digest };
+        history.note(Record::Received(number, got));
+    }
+    history.note(Record::Died(0));
+    assert_eq!(check(&history).map(|summary| summary.lost), Ok(2));
+}

@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use super::history::{Failed, History, MODES, Message, Mode, Outcome, RESERVED, Receive, Record, digest_of};
+use super::onesided::{Ended, Ledger, Wrong};
 
 /// What a job did wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +57,8 @@ pub enum Violation {
     NotSynchronous(u32, u32),
     /// A message that nobody received.
     Lost(u32, Message),
+    /// Something is wrong with one-sided operations.
+    OneSided(Wrong),
     /// Something was not given back.
     Leaked(u32, &'static str, u64, u64),
 }
@@ -94,8 +97,15 @@ impl fmt::Display for Violation {
                 write!(f, "synchronous send {send} ended before receive {receive} was posted")
             }
             Self::Lost(message, what) => write!(f, "message {message}, {what:?}, was never received"),
+            Self::OneSided(wrong) => write!(f, "{wrong}"),
             Self::Leaked(node, what, before, after) => write!(f, "node {node}: {what} were {before} and are {after}"),
         }
+    }
+}
+
+impl From<Wrong> for Violation {
+    fn from(wrong: Wrong) -> Self {
+        Self::OneSided(wrong)
     }
 }
 
@@ -116,6 +126,10 @@ pub struct Summary {
     pub truncated: u64,
     /// Receives from anyone or of any tag.
     pub wildcards: u64,
+    /// One-sided operations that were done.
+    pub one_sided: u64,
+    /// Those that were denied.
+    pub denied: u64,
     /// Messages by mode, in the order of [`MODES`].
     pub modes: [u64; MODES.len()],
     /// Messages by size, in the classes of [`SIZES`] and beyond.
@@ -135,6 +149,8 @@ impl Summary {
         self.lost += other.lost;
         self.truncated += other.truncated;
         self.wildcards += other.wildcards;
+        self.one_sided += other.one_sided;
+        self.denied += other.denied;
         self.modes.iter_mut().zip(other.modes).for_each(|(sum, count)| *sum += count);
         self.sizes.iter_mut().zip(other.sizes).for_each(|(sum, count)| *sum += count);
     }
@@ -207,7 +223,7 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
     let (mut sends, mut receives) = (Vec::<Posted<Message>>::new(), Vec::<Posted<Receive>>::new());
     let mut outcomes: Vec<Option<Outcome>> = vec![];
     let mut rooms: HashMap<u32, (u64, bool)> = HashMap::new();
-    let (mut lives, mut failed) = (Lives::default(), 0);
+    let (mut lives, mut failed, mut ledger) = (Lives::default(), 0, Ledger::default());
     for (at, record) in history.records.iter().enumerate() {
         match record {
             Record::Send(message) => {
@@ -252,6 +268,7 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
                 outcomes[*receive as usize] = Some(*outcome);
             }
             Record::Died(node) => {
+                ledger.forget(*node);
                 let life = lives.of(*node);
                 lives.died.insert(life);
                 lives.now.insert(*node, life.1 + 1);
@@ -271,6 +288,22 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
             Record::Met { node, peer } => {
                 lives.known.insert((*node, *peer), lives.of(*peer).1);
             }
+            Record::Window(window) => ledger.open(*window),
+            Record::Closed(window) => ledger.close(*window),
+            Record::Memory(window, memory) => ledger.look(*window, memory)?,
+            Record::Asked(ask) => ledger.ask(*ask),
+            Record::Done(number, ended) => {
+                let Some([from, to]) = ledger.target(*number) else {
+                    return Err(Violation::NotEnded("operation", *number));
+                };
+                if *ended == Ended::Lost {
+                    if !lives.failed(from, to) {
+                        return Err(Violation::OneSided(ledger.in_vain(*number)));
+                    }
+                    failed += 1;
+                }
+                ledger.end(*number, *ended)?;
+            }
             Record::Room(receive, digest, intact) => {
                 rooms.insert(*receive, (*digest, *intact));
             }
@@ -283,6 +316,8 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
     all_ended(&sends, "send")?;
     all_ended(&receives, "receive")?;
     let mut summary = Matching::new(&sends, &lives).judge(&receives, &outcomes, &rooms)?;
+    ledger.judge()?;
+    [summary.one_sided, summary.denied] = ledger.counts;
     summary.failed = failed;
     Ok(summary)
 }
@@ -311,7 +346,8 @@ fn all_ended<T>(posted: &[Posted<T>], what: &'static str) -> Result<(), Violatio
 struct Absorber {
     what: Receive,
     at: usize,
-    used: bool,
+    /// The message that it is said to have matched.
+    holds: Option<u32>,
 }
 
 /// The messages, in streams of one communicator, sender and receiver each.
@@ -354,7 +390,7 @@ impl<'h> Matching<'h> {
             let (outcome, digest) = match *outcome {
                 Some(outcome @ Outcome::Received { digest, .. }) => (outcome, digest),
                 None | Some(Outcome::PeerFailed(_)) => {
-                    self.absorbers.push(Absorber { what: receive, at: posted.at, used: false });
+                    self.absorbers.push(Absorber { what: receive, at: posted.at, holds: None });
                     continue;
                 }
                 Some(Outcome::Cancelled) => {
@@ -426,14 +462,28 @@ impl<'h> Matching<'h> {
                 self.taken[candidate as usize] = true;
                 return Ok(candidate);
             }
-            let what = self.sends[candidate as usize].what;
-            let absorber = self.absorbers.iter_mut().find(|by| !by.used && accepts(&by.what, &what));
-            let Some(absorber) = absorber else { break };
-            absorber.used = true;
+            if !self.absorb(candidate, &mut vec![false; self.absorbers.len()]) {
+                break;
+            }
             self.taken[candidate as usize] = true;
             self.summary.lost += 1;
         }
         Err(Violation::Overtaken { receive: number, outcome, first })
+    }
+
+    /// Finds a receive that may have matched a message, if need be by having others hold other messages. Whether there is one.
+    fn absorb(&mut self, message: u32, asked: &mut [bool]) -> bool {
+        for by in 0..self.absorbers.len() {
+            if asked[by] || !accepts(&self.absorbers[by].what, &self.sends[message as usize].what) {
+                continue;
+            }
+            asked[by] = true;
+            if self.absorbers[by].holds.is_none_or(|other| self.absorb(other, asked)) {
+                self.absorbers[by].holds = Some(message);
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether an outcome is what comes of a message.

@@ -89,6 +89,7 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, Trouble> {
         stall: None,
         calm_at: None,
         plan,
+        windows: None,
         pace: 400,
         dice: Dice::new(seed),
     })?;

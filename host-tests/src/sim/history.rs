@@ -1,5 +1,6 @@
 //! What a job did, as its programs saw it: the only thing that the checker judges by.
 
+use super::onesided::{Ask, Ended, Window};
 use crate::dice::pattern;
 
 /// How a send was asked for; mirrors the engine's modes.
@@ -120,6 +121,16 @@ pub enum Record {
         /// Whom.
         peer: u32,
     },
+    /// A node has registered memory for others: the next window.
+    Window(Window),
+    /// It takes a window back: nothing that is asked from then on may be done.
+    Closed(u32),
+    /// What is in the memory of a window, when nothing may happen to it any more.
+    Memory(u32, Vec<u8>),
+    /// A one-sided operation was begun: the next one.
+    Asked(Ask),
+    /// It is over.
+    Done(u32, Ended),
     /// What is taken of something at the start of the job and at its end.
     Level {
         /// Where.
@@ -140,6 +151,8 @@ pub struct History {
     pub records: Vec<Record>,
     sends: u32,
     receives: u32,
+    windows: u32,
+    asks: u32,
 }
 
 impl History {
@@ -171,9 +184,29 @@ impl History {
         self.receives - 1
     }
 
+    /// Notes a window; its number.
+    pub fn window(&mut self, window: Window) -> u32 {
+        self.records.push(Record::Window(window));
+        self.windows += 1;
+        self.windows - 1
+    }
+
+    /// The number that the next one-sided operation will have.
+    pub fn next_ask(&self) -> u32 {
+        self.asks
+    }
+
+    /// Notes a one-sided operation that was begun; its number.
+    pub fn ask(&mut self, ask: Ask) -> u32 {
+        self.records.push(Record::Asked(ask));
+        self.asks += 1;
+        self.asks - 1
+    }
+
     /// Notes anything else.
     pub fn note(&mut self, record: Record) {
-        debug_assert!(!matches!(record, Record::Send(_) | Record::Recv(_)));
+        let numbered = matches!(record, Record::Send(_) | Record::Recv(_) | Record::Window(_) | Record::Asked(_));
+        debug_assert!(!numbered);
         self.records.push(record);
     }
 }

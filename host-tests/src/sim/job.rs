@@ -20,6 +20,7 @@ use super::plan::{Plan, Step};
 use super::rests::Vigil;
 use super::steps::Went;
 use super::ways::{Links, Set};
+use super::windows::{Desk, Known, Windows, look_at_windows, one_sided_counts};
 use crate::dice::Dice;
 
 /// Rounds in which nothing at all happened, with time moving ever faster, after which a job is stuck.
@@ -93,6 +94,8 @@ pub struct Setting {
     pub calm_at: Option<u64>,
     /// The programs.
     pub plan: Plan,
+    /// What nodes do to each other's memory beside.
+    pub windows: Option<Windows>,
     /// Virtual nanoseconds between two rounds in which something happened, at most.
     pub pace: u64,
     /// For all further choices.
@@ -135,6 +138,8 @@ pub enum Trouble {
     NotMissed(u32, u32),
     /// A node gives another one up for a reason that is not true.
     Reason(u32, u32, String),
+    /// Memory around that of an operation, or of one that was over, was written to.
+    Overrun(u32, u32),
     /// A node could be added although no rail leads to it, or is not named as unknown.
     NotUnlinked(u32, u32, String),
 }
@@ -157,6 +162,9 @@ impl fmt::Display for Trouble {
                 write!(f, "node {node} waits for node {peer}, which was lost with its host long ago")
             }
             Self::Reason(node, peer, why) => write!(f, "node {node} lost node {peer} as {why}, which is not true"),
+            Self::Overrun(node, number) => {
+                write!(f, "node {node}: operation {number} wrote where it must not, or too late")
+            }
             Self::NotUnlinked(node, peer, what) => {
                 write!(f, "node {node} has no rail to node {peer}, and was told: {what}")
             }
@@ -187,6 +195,7 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
         stall,
         calm_at,
         plan,
+        windows,
         pace,
         mut dice,
     } = setting;
@@ -230,12 +239,16 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
         ended: 0,
         window,
         transitions: vec![],
+        windows,
+        known: vec![],
     };
     for node in 0..nodes {
         let rails = job.net.rails(node);
-        let node = job.node(node, rails, 0)?;
+        let mut node = job.node(node, rails, 0)?;
+        node.desk = Desk::new(job.windows.as_ref().map_or(0, |windows| windows.asks));
         job.nodes.push(node);
     }
+    (0..job.nodes.len()).for_each(|node| job.open_windows(node));
     for (one, other) in (0..nodes).flat_map(|one| (0..nodes).map(move |other| (one, other))) {
         job.introduce(one, other)?;
     }
@@ -292,6 +305,9 @@ pub(super) struct Job<'m> {
     pub window: usize,
     /// What the engines did that are gone.
     pub transitions: Vec<Named>,
+    pub windows: Option<Windows>,
+    /// All that ever were, by number.
+    pub known: Vec<Known>,
 }
 
 impl<'m> Job<'m> {
@@ -325,7 +341,10 @@ impl<'m> Job<'m> {
         if self.net.are_unlinked(node, peer.0) {
             return self.cannot_reach(node, peer, added);
         }
-        added.map_err(|why| Trouble::Refused(node, why.to_string()))
+        added.map_err(|why| Trouble::Refused(node, why.to_string()))?;
+        let life = self.nodes[peer.0 as usize].life;
+        self.nodes[node as usize].lives.insert(peer.0, life);
+        Ok(())
     }
 
     /// No rail leads to that node: it was refused, is not known, and nothing is to come of it.
@@ -475,6 +494,7 @@ impl<'m> Job<'m> {
         if let Some((what, count)) = faults.find(|(what, count)| *count != 0 && !excused(what)) {
             return Err(Trouble::Miscounted(at as u32, what, count));
         }
+        self.look_at_counts(at)?;
         if self.dies(at) {
             return Ok(true);
         }
@@ -483,11 +503,22 @@ impl<'m> Job<'m> {
             return Ok(true);
         }
         active |= self.complete(at)?;
+        active |= self.use_windows(at)?;
         match active {
             true => self.nodes[at].idle_since = self.now,
             false => self.sleep(at, waits),
         }
         Ok(active)
+    }
+
+    fn look_at_counts(&mut self, at: usize) -> Result<(), Trouble> {
+        let (_, faults) = one_sided_counts(&mut self.nodes[at].engine);
+        // Where a window is closed in the middle of a get, the answer that says so may overtake data.
+        let excused = |what: &str| what == "answers to nothing" && (self.mishaps || self.has_closed_windows());
+        match faults.into_iter().find(|(what, count)| *count != 0 && !excused(what)) {
+            Some((what, count)) => Err(Trouble::Miscounted(at as u32, what, count)),
+            None => Ok(()),
+        }
     }
 
     /// Looks at all that is left, and judges the whole.
@@ -498,6 +529,7 @@ impl<'m> Job<'m> {
         self.nodes.retain(|node| node.alive);
         for node in &mut self.nodes {
             node.look_at_rooms(&mut self.history, &mut self.scratch);
+            look_at_windows(node, &mut self.history, self.mishaps)?;
             for comm in node.comms.iter_mut().filter_map(Option::take) {
                 node.engine.del_comm(comm);
             }
@@ -508,6 +540,7 @@ impl<'m> Job<'m> {
                 self.history.note(Record::Level { node, what, before, after });
             }
             add(&mut report.transitions, &transitions(node.engine.counters()));
+            add(&mut report.transitions, &one_sided_counts(&mut node.engine).0);
             add(&mut report.transitions, &node.engine.rails().counters());
         }
         for node in std::mem::take(&mut self.nodes) {
@@ -538,7 +571,8 @@ impl<'m> Job<'m> {
             let ops: Vec<_> = ops.collect();
             let used = node.engine.pml().used();
             let counters = node.engine.counters();
-            format!("\nnode {} next {step:?}\n  has {ops:?}\n  used {used:?}, {counters:?}", node.me)
+            let windows = node.desk.situation();
+            format!("\nnode {} next {step:?}\n  has {ops:?}\n  {windows}\n  used {used:?}, {counters:?}", node.me)
         });
         let nodes: Vec<_> = nodes.collect();
         format!("at {} ns, {} frames under way{}", self.now, self.net.under_way(), nodes.concat())

@@ -14,6 +14,7 @@ use super::node::Kind;
 use super::plan::Step;
 use super::rests::Vigil;
 use super::steps::{UNPLANNED, Went};
+use super::windows::{Desk, one_sided_counts};
 
 /// A node that is to hear that another is back.
 #[derive(Clone, Copy)]
@@ -152,10 +153,12 @@ impl Job<'_> {
         self.died.insert(at as u32);
         self.gone.retain(|gone| gone.0 != at as u32);
         add(&mut self.transitions, &transitions(node.engine.counters()));
+        add(&mut self.transitions, &one_sided_counts(&mut node.engine).0);
         add(&mut self.transitions, &node.engine.rails().counters());
         node.alive = false;
         node.back_at = back_after.map(|after| self.now + after);
         node.ops.clear();
+        node.desk.clear();
         node.taken.clear();
         node.old.clear();
         node.look_at_rooms(&mut self.history, &mut self.scratch);
@@ -171,7 +174,10 @@ impl Job<'_> {
         let rails = self.net.revive(me);
         let mut node = self.node(me, rails, self.nodes[me as usize].next)?;
         node.away_until = self.now;
+        let before = &self.nodes[me as usize];
+        (node.life, node.desk) = (before.life + 1, Desk::new(before.desk.left));
         self.nodes[me as usize] = node;
+        self.open_windows(me as usize);
         self.see_who_rests();
         for other in 0..self.nodes.len() as u32 {
             let apart = self.apart.contains(&(me.min(other), me.max(other)));

@@ -1,6 +1,6 @@
 //! One node of a job: its engine, its program, and what it has under way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
 
 use towline_core::arena::Arena;
@@ -14,6 +14,7 @@ use super::plan::{Plan, Step};
 use super::room::Room;
 use super::steps::UNPLANNED;
 use super::ways::Set;
+use super::windows::Desk;
 
 pub(super) type Engine<'m> = Mtl<'m, Set<'m>>;
 
@@ -49,6 +50,9 @@ pub(super) struct Node<'m> {
     _memory: Vec<Box<[u64]>>,
     /// The communicators that exist here, by their number in the plan.
     pub comms: Vec<Option<Comm>>,
+    pub desk: Desk,
+    /// How many nodes there are.
+    pub nodes: u32,
     pub program: &'m [Step],
     pub next: usize,
     pub ops: Vec<Op>,
@@ -75,6 +79,10 @@ pub(super) struct Node<'m> {
     pub back_at: Option<u64>,
     /// Those that it was told of in this life.
     pub met: BTreeSet<u32>,
+    /// Which of its lives this is.
+    pub life: u32,
+    /// In which of their lives it knows others.
+    pub lives: BTreeMap<u32, u32>,
 }
 
 impl<'m> Node<'m> {
@@ -101,6 +109,8 @@ impl<'m> Node<'m> {
             engine,
             _memory: memories,
             comms: vec![None; plan.comms.len()],
+            desk: Desk::default(),
+            nodes: plan.programs.len() as u32,
             program: &plan.programs[me as usize],
             next,
             ops: vec![],
@@ -118,6 +128,8 @@ impl<'m> Node<'m> {
             born: 0,
             back_at: None,
             met: BTreeSet::new(),
+            life: 0,
+            lives: BTreeMap::new(),
         };
         for comm in 0..plan.permanent {
             node.join(comm, plan)?;
@@ -171,7 +183,8 @@ impl<'m> Node<'m> {
     }
 
     pub fn done(&self) -> bool {
-        let over = self.next == self.program.len() && self.ops.is_empty() && self.taken.is_empty();
+        let over =
+            self.next == self.program.len() && self.ops.is_empty() && self.taken.is_empty() && self.desk.is_done();
         if self.alive { over } else { self.back_at.is_none() }
     }
 }

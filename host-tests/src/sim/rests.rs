@@ -62,9 +62,9 @@ impl Job<'_> {
     /// one is silent. (Who only receives may never have met it.)
     pub fn mourn(&mut self, node: u32) {
         let Some(links) = self.links else { return };
-        // Links to one that was never met may be tried one after the other, if each is wanted only then.
-        let rails = self.nodes[node as usize].engine.rails().0.len() as u64;
-        let within = links.slack().max(links.dead_after * links.greetings) * (rails + 1);
+        // One that was never met is greeted by all links at once, from a sixteenth of a greeting's time on.
+        let greeting = links.dead_after * links.greetings;
+        let within = links.slack().max(greeting + greeting / 16) + links.dead_after / 8;
         let mut waiting = self.who_waits(node);
         waiting.iter_mut().for_each(|(_, ops)| ops.retain(|(send, _)| *send));
         self.vigils.push(Vigil { node, lost: true, since: self.now, due: Some(self.now + within), waiting });

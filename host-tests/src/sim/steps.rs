@@ -236,7 +236,7 @@ impl Job<'_> {
 
     /// Ends what is over, and cancels what is to be cancelled.
     pub(super) fn complete(&mut self, at: usize) -> Result<bool, Trouble> {
-        let mut any = false;
+        let mut any = self.end_asks(at)?;
         // Those that are begun meanwhile have their turn later.
         let (mut place, mut left) = (0, self.nodes[at].ops.len());
         while left > 0 {

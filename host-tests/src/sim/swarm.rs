@@ -8,6 +8,7 @@ use super::faults::{FOR_EVER, Faults, Make, Missing, Outage, Partition, Window};
 use super::job::{Death, Setting, Toggle};
 use super::plan::{Plan, Shape};
 use super::ways::Links;
+use super::windows::Windows;
 use crate::dice::Dice;
 
 /// Messages of a seed, at least.
@@ -29,14 +30,41 @@ pub fn setting(seed: u64) -> Setting {
     let pace = dice.pick(&[50, 500, 5000, 20_000]);
     let rails = makes.len() as u32;
     let toggles = if dice.chance(200) { some(&mut dice, |dice| toggle(nodes, rails, TIME, dice)) } else { vec![] };
-    Setting { toggles, ..quiet(config, makes, faults, plan, pace, dice) }
+    let setting = Setting { toggles, ..quiet(config, makes, faults, plan, pace, dice) };
+    with_windows(setting, &mut Dice::new(seed ^ 0x0117))
+}
+
+/// The job with windows, in every other seed. What was chosen before stays as it is.
+fn with_windows(setting: Setting, dice: &mut Dice) -> Setting {
+    if !dice.chance(500) {
+        return setting;
+    }
+    let fragment = setting.makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let rma = Windows::config(dice);
+    let windows = Windows::any(setting.config.peers, fragment, dice.fork());
+    Setting { config: Config { rma, ..setting.config }, windows: Some(windows), ..setting }
 }
 
 /// A job in which no node or rail is ever lost.
 fn quiet(config: Config, makes: Vec<Make>, faults: Faults, plan: Plan, pace: u64, dice: Dice) -> Setting {
     let (deaths, severed, rested, toggles) = (vec![], vec![], BTreeSet::new(), vec![]);
-    let (links, stall, calm_at) = (None, None, None);
-    Setting { config, makes, links, faults, deaths, severed, rested, toggles, stall, calm_at, plan, pace, dice }
+    let (links, stall, calm_at, windows) = (None, None, None, None);
+    Setting {
+        config,
+        makes,
+        links,
+        faults,
+        deaths,
+        severed,
+        rested,
+        toggles,
+        stall,
+        calm_at,
+        plan,
+        windows,
+        pace,
+        dice,
+    }
 }
 
 /// Small limits, and numbers near their wrap.
@@ -108,7 +136,7 @@ pub enum Single {
 
 /// The job with mishaps that belongs to a seed: a random set of them.
 pub fn faulty(seed: u64) -> Setting {
-    mishaps(Dice::new(seed ^ 0xfa17), None)
+    with_windows(mishaps(Dice::new(seed ^ 0xfa17), None), &mut Dice::new(seed ^ 0x0ab1))
 }
 
 /// A job with this fault alone, beside what frames over links put up with.
@@ -261,7 +289,8 @@ pub fn least(seed: u64, pool: Option<usize>) -> Setting {
     let shape = Shape { nodes, messages: MESSAGES / 4, window: config.requests, longest, comms: 2, wild: true };
     let plan = Plan::new(shape, &mut dice);
     let calm_at = Some(dice.length(time * 4));
-    Setting { links: Some(links), calm_at, ..quiet(config, makes, faults, plan, 500, dice) }
+    let setting = Setting { links: Some(links), calm_at, ..quiet(config, makes, faults, plan, 500, dice) };
+    with_windows(setting, &mut Dice::new(seed ^ 0x0517))
 }
 
 /// Links of all sizes, the smallest among them.

@@ -1,0 +1,206 @@
+//! One-sided operations of simulated jobs: by seed, and the canaries of who judges them.
+
+use towline_core::btl::rma::{Access, Denied};
+use towline_host_tests::sim::checker::{Violation, check};
+use towline_host_tests::sim::history::{History, Record, digest};
+use towline_host_tests::sim::job::run;
+use towline_host_tests::sim::onesided::{AREAS, Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, Wrong, bytes, own};
+use towline_host_tests::sim::swarm;
+
+/// Seeds, in half of which there are windows, of each kind of job.
+const SEEDS: u64 = 10;
+
+#[test]
+fn b18_b25_b43_each_operation_is_done_once_and_ends_once() {
+    let (mut done, mut denied, mut failed) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        for setting in [swarm::setting(seed), swarm::faulty(seed), swarm::least(seed, None)] {
+            let report = run(setting).unwrap_or_else(|trouble| panic!("seed {seed}: {trouble}"));
+            done += report.summary.one_sided;
+            denied += report.summary.denied;
+            failed += report.summary.failed;
+        }
+    }
+    assert!(done > 200 && denied > 10 && failed > 10, "{done} {denied} {failed}");
+}
+
+/// Two nodes, of which one does all there is to the window of the other, and closes it in the end.
+fn ideal() -> History {
+    let mut history = History::default();
+    let what = Window { node: 1, nodes: 2, area: 100, access: Access::ANY };
+    let window = history.window(what);
+    let mut memory = vec![0u8; what.len() as usize];
+    let (mut sums, mut cell) = ([0u64; 2], 0);
+    let put_word = |memory: &mut Vec<u8>, at: u64, word: u64| {
+        memory[at as usize..at as usize + 8].copy_from_slice(&word.to_le_bytes());
+    };
+    for turn in 0..40u32 {
+        let (at, len) = (u64::from(turn), u64::from(turn + 1));
+        let deed = match turn % 5 {
+            0 => Deed::Put { at, len },
+            1 => Deed::Get { at: at - 1, len: len - 1 },
+            2 => Deed::Add(turn as usize / 5 % 2),
+            3 => Deed::Swap,
+            // Every other one is wrong.
+            _ => Deed::CompareSwap(if turn % 2 == 0 { cell } else { 0 }),
+        };
+        let number = history.ask(Ask { from: 0, window, deed, forgery: Forgery::None });
+        let area = what.area_of(0);
+        let ended = match deed {
+            Deed::Put { at, len } => {
+                let from = (area + at) as usize;
+                memory[from..from + len as usize].copy_from_slice(&bytes(number, len));
+                0
+            }
+            Deed::Get { at, len } => digest(&memory[(area + at) as usize..(area + at + len) as usize]),
+            Deed::Add(which) => {
+                sums[which] += 1;
+                put_word(&mut memory, COUNTERS[which], sums[which]);
+                sums[which] - 1
+            }
+            Deed::Swap | Deed::CompareSwap(_) => {
+                let old = cell;
+                if deed == Deed::Swap || deed == Deed::CompareSwap(old) {
+                    cell = own(number);
+                }
+                put_word(&mut memory, CELL, cell);
+                old
+            }
+        };
+        history.note(Record::Done(number, Ended::Well(ended)));
+    }
+    history.note(Record::Closed(window));
+    history.note(Record::Memory(window, memory.clone()));
+    let late = history.ask(Ask { from: 0, window, deed: Deed::Add(0), forgery: Forgery::None });
+    history.note(Record::Done(late, Ended::Denied(Denied::NoMemory)));
+    history.note(Record::Memory(window, memory));
+    history
+}
+
+/// Falsifies the history at every place where `plant` can; all of that is noticed, as what `is_named` says.
+fn falsified(plant: impl Fn(&mut History, usize) -> bool, is_named: impl Fn(&Wrong) -> bool) {
+    let good = ideal();
+    let mut planted = 0;
+    for at in 0..good.records.len() {
+        let mut bad = good.clone();
+        if plant(&mut bad, at) {
+            planted += 1;
+            match check(&bad) {
+                Err(Violation::OneSided(wrong)) if is_named(&wrong) => {}
+                verdict => panic!("{at}: {verdict:?}"),
+            }
+        }
+    }
+    assert!(planted > 0, "it could not be planted");
+}
+
+fn deed(history: &History, number: u32) -> Deed {
+    let asks = history.records.iter().filter_map(|record| match record {
+        Record::Asked(ask) => Some(ask.deed),
+        _ => None,
+    });
+    asks.into_iter().nth(number as usize).expect("it was asked")
+}
+
+/// Changes what operations ended with that are such deeds.
+fn ended(which: impl Fn(Deed) -> bool, change: impl Fn(u32, &mut Ended)) -> impl Fn(&mut History, usize) -> bool {
+    move |history, at| {
+        let Record::Done(number, mut ended) = history.records[at].clone() else { return false };
+        if !which(deed(history, number)) || !matches!(ended, Ended::Well(_)) {
+            return false;
+        }
+        change(number, &mut ended);
+        history.records[at] = Record::Done(number, ended);
+        true
+    }
+}
+
+/// Changes a byte of what is left in the window in the end.
+fn left(at: u64, by: u8) -> impl Fn(&mut History, usize) -> bool {
+    move |history, _| {
+        let windows = history.records.iter_mut().filter_map(|record| match record {
+            Record::Memory(_, memory) => Some(memory),
+            _ => None,
+        });
+        windows.for_each(|memory| memory[at as usize] = memory[at as usize].wrapping_add(by));
+        true
+    }
+}
+
+#[test]
+fn what_is_done_once_passes() {
+    let summary = check(&ideal()).expect("in order");
+    assert_eq!((summary.one_sided, summary.denied), (40, 1));
+}
+
+#[test]
+fn what_is_done_twice_or_not_at_all_is_noticed() {
+    let is_add = |deed| matches!(deed, Deed::Add(_));
+    let is_swap = |deed| matches!(deed, Deed::Swap);
+    for which in COUNTERS {
+        falsified(left(which, 1), |wrong| matches!(wrong, Wrong::Sum(..)));
+        falsified(left(which, 255), |wrong| matches!(wrong, Wrong::Sum(..)));
+    }
+    // One more was found, or fewer, than there had been.
+    for by in [1, u64::MAX] {
+        let other = ended(is_add, move |_, ended| {
+            if let Ended::Well(found) = ended {
+                *found = found.wrapping_add(by);
+            }
+        });
+        falsified(other, |wrong| matches!(wrong, Wrong::Found(..) | Wrong::Sum(..)));
+    }
+    falsified(ended(is_swap, |number, ended| *ended = Ended::Well(own(number))), |wrong| {
+        matches!(wrong, Wrong::Found(..))
+    });
+    falsified(ended(is_swap, |_, ended| *ended = Ended::Well(777)), |wrong| matches!(wrong, Wrong::Cell(..)));
+    falsified(left(CELL, 100), |wrong| matches!(wrong, Wrong::Cell(..)));
+    falsified(left(CELL + 8, 1), |wrong| matches!(wrong, Wrong::Memory(..)));
+    falsified(left(AREAS, 1), |wrong| matches!(wrong, Wrong::Memory(..)));
+    falsified(ended(|deed| matches!(deed, Deed::Get { .. }), |_, ended| *ended = Ended::Well(7)), |wrong| {
+        matches!(wrong, Wrong::Bytes(..))
+    });
+}
+
+#[test]
+fn ends_without_a_cause_are_noticed() {
+    let all = |_| true;
+    for wrong in [Ended::Lost, Ended::Denied(Denied::NoMemory), Ended::Denied(Denied::NoRight)] {
+        falsified(ended(all, move |_, ended| *ended = wrong), |wrong| matches!(wrong, Wrong::Ending(..)));
+    }
+    let is_done = |record: &Record| matches!(record, Record::Done(..));
+    let twice = |history: &mut History, at: usize| {
+        let done = history.records[at].clone();
+        is_done(&done) && {
+            history.records.insert(at, done);
+            true
+        }
+    };
+    falsified(twice, |wrong| matches!(wrong, Wrong::NotOnce(..)));
+    let never = |history: &mut History, at: usize| {
+        let last = history.records[at..].iter().filter(|record| is_done(record)).count() == 1;
+        is_done(&history.records[at]) && last && {
+            history.records.remove(at);
+            true
+        }
+    };
+    falsified(never, |wrong| matches!(wrong, Wrong::NotOnce(..)));
+    // What was asked of a window that was closed before is done.
+    let late = |history: &mut History, at: usize| {
+        let denied = matches!(history.records[at], Record::Done(_, Ended::Denied(_)));
+        if denied {
+            history.records[at] = Record::Done(40, Ended::Well(0));
+        }
+        denied
+    };
+    falsified(late, |wrong| matches!(wrong, Wrong::Ending(..)));
+    // Somebody writes where nobody may any more.
+    let changed = |history: &mut History, at: usize| match &mut history.records[at] {
+        Record::Memory(_, memory) => {
+            memory[50] ^= 1;
+            true
+        }
+        _ => false,
+    };
+    falsified(changed, |wrong| matches!(wrong, Wrong::Memory(..)));
+}
