@@ -1,4 +1,5 @@
-//! Windows of ranks that are processes of their own, over every transport; one of them killed half-way; several threads.
+//! Windows of ranks that are processes of their own, over every transport; one of them killed half-way; several
+//! threads.
 
 mod common;
 #[path = "common/pattern.rs"]
@@ -15,8 +16,8 @@ use processes::{Job, clock, held, say};
 use towline::{Access, Any, AtomicOp, Builder, Denied, Error, Multiple, Window, World};
 use towline_core::btl::atomics::{Atomic, AtomicFlags};
 
-/// Each way that ranks are connected, as a transport, its links, and whether windows are mapped, where that can be: else all goes
-/// by frames.
+/// Each way that ranks are connected, as a transport, its links, and whether windows are mapped, where that can be:
+/// else all goes by frames.
 const WAYS: [(&str, &str, &str); 6] = [
     ("sm", "1", "true"),
     ("sm", "1", "false"),
@@ -169,8 +170,8 @@ fn vectors(world: &World) {
     window.close().unwrap();
 }
 
-/// Rank 0's part is counted in by all: by itself, by one that maps it, one that asks by sm, and two that ask by tcp. What each call
-/// got, and from when to when it was made, is what one that does them one by one would have given.
+/// Rank 0's part is counted in by all: by itself, by one that maps it, one that asks by sm, and two that ask by tcp.
+/// What each call got, and from when to when it was made, is what one that does them one by one would have given.
 fn mixed() {
     let rank: u32 = std::env::var("TOWLINE_RANK").unwrap().parse().unwrap();
     let world = Builder::new().configure(|config| {

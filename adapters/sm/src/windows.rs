@@ -1,27 +1,29 @@
-//! Memory for one-sided operations that peers map, so that they put, get and use atomics without anybody here. One of the three
-//! modules that touch mapped memory.
+//! Memory for one-sided operations that peers map, so that they put, get and use atomics without anybody here. One of
+//! the three modules that touch mapped memory.
 //!
-//! An [`Area`] is a file without a name (`memfd`), whose descriptor its owner keeps open. A peer opens it through the owner's entry
-//! in `/proc`, when it first does something there. That takes the same user, a `/proc` that shows the owner, and leave to look at
-//! it; who has not got these asks by frames, as for memory that is no area, and for whatever the mapping does not allow: then the
-//! target says what is wrong. So a key that is stale, forged or out of bounds is never more than a reason to ask.
+//! An [`Area`] is a file without a name (`memfd`), whose descriptor its owner keeps open. A peer opens it through the
+//! owner's entry in `/proc`, when it first does something there. That takes the same user, a `/proc` that shows the
+//! owner, and leave to look at it; who has not got these asks by frames, as for memory that is no area, and for
+//! whatever the mapping does not allow: then the target says what is wrong. So a key that is stale, forged or out of
+//! bounds is never more than a reason to ask.
 //!
 //! # What sharing memory means
-//! Who may read and change an area, any process of the same user that finds it, does so without asking, wherever in it and
-//! whenever, like a thread of its owner. *Rights are the kernel's or the target's*: an area with all of them is mapped to be
-//! written, one that peers may only get from is sealed so that nobody but its owner can map it to be written, and with any other
-//! rights it is not mapped at all.
+//! Who may read and change an area, any process of the same user that finds it, does so without asking, wherever in it
+//! and whenever, like a thread of its owner. *Rights are the kernel's or the target's*: an area with all of them is
+//! mapped to be written, one that peers may only get from is sealed so that nobody but its owner can map it to be
+//! written, and with any other rights it is not mapped at all.
 //!
 //! # What a peer cannot do
-//! It cannot shorten the file, which is sealed before anybody is told of it, so that no access ends in a bus error; nor can it name
-//! a file that is not sealed so, or is of another user, or does not begin with the number in the key, drawn by the owner when it made
-//! the area. Bounds are those of the mapping. The number of the process is that of the peer's card; who gives another's there names
-//! at most an area of that other process, to which it had access before.
+//! It cannot shorten the file, which is sealed before anybody is told of it, so that no access ends in a bus error; nor
+//! can it name a file that is not sealed so, or is of another user, or does not begin with the number in the key, drawn
+//! by the owner when it made the area. Bounds are those of the mapping. The number of the process is that of the peer's
+//! card; who gives another's there names at most an area of that other process, to which it had access before.
 //!
 //! # When it ends
-//! The owner strikes the area out in its first page, and lets go of its mapping and the file. Peers look there before each
-//! operation, and now and then when there are none, and let go of theirs. One that is in the middle of a copy then finishes it in
-//! pages that belong to nobody else any more: an area is registered once, and never used for other memory.
+//! The owner strikes the area out in its first page, and lets go of its mapping and the file. Peers look there before
+//! each operation, and now and then when there are none, and let go of theirs. One that is in the middle of a copy then
+//! finishes it in pages that belong to nobody else any more: an area is registered once, and never used for other
+//! memory.
 
 use core::ptr::NonNull;
 use std::fs::{File, OpenOptions};
@@ -57,8 +59,8 @@ const TMPFS: u64 = 0x0102_1994;
 /// The first bytes of a key.
 const KIND: [u8; 4] = *b"smw\x01";
 
-/// Memory that peers may map: made by [`Rail::share`], zero at first. It is there until all who hold it have dropped it: its maker,
-/// and the rail while it is registered.
+/// Memory that peers may map: made by [`Rail::share`], zero at first. It is there until all who hold it have dropped
+/// it: its maker, and the rail while it is registered.
 #[derive(Debug)]
 pub struct Area {
     mapping: Mapping,
@@ -68,8 +70,8 @@ pub struct Area {
 
 impl Area {
     fn new(len: usize) -> io::Result<Self> {
-        // Pages are taken when they are touched, as of other memory. Only where the system counts strictly could one be missing
-        // then, which would be a bus error.
+        // Pages are taken when they are touched, as of other memory. Only where the system counts strictly could one be
+        // missing then, which would be a bus error.
         if std::fs::read("/proc/sys/vm/overcommit_memory")?.starts_with(b"2") {
             return Err(io::Error::other("the system gives no memory that was not counted before"));
         }
@@ -252,8 +254,8 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; the words of its first page are atomics, and of the rest only
-// addresses are given out.
+// SAFETY: the mapping belongs to the process, not to a thread; the words of its first page are atomics, and of the rest
+// only addresses are given out.
 unsafe impl Send for Mapping {}
 // SAFETY: the same.
 unsafe impl Sync for Mapping {}
@@ -274,8 +276,8 @@ impl Mapping {
     /// A word of the first page.
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < PAGE / 8, "a word of the first page");
-        // SAFETY: within the mapping, which is longer than a page, aligned, and alive as long as `self`; others write there too,
-        // which atomics allow. Only owners store, whose mapping is writable.
+        // SAFETY: within the mapping, which is longer than a page, aligned, and alive as long as `self`; others write
+        // there too, which atomics allow. Only owners store, whose mapping is writable.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().cast::<u64>().add(index)) }
     }
 
@@ -301,7 +303,8 @@ impl Rail {
     /// Makes memory that peers will map, once it is registered. It takes a descriptor.
     ///
     /// # Errors
-    /// Those of the system; also where it counts memory strictly, or sharing is [switched off](crate::Config::share_windows).
+    /// Those of the system; also where it counts memory strictly, or sharing is
+    /// [switched off](crate::Config::share_windows).
     ///
     /// ```
     /// use towline_core::btl::Rail as _;
@@ -339,8 +342,9 @@ impl Rail {
         let at = at.ok_or(NativeError::NotAvailable)?;
         match native.work {
             Work::Put(local) => {
-                // SAFETY: within the mapping, which cannot become shorter, and is writable; the caller vouches for local memory,
-                // which lies elsewhere. What others write there at the same time makes the bytes arbitrary, and no more.
+                // SAFETY: within the mapping, which cannot become shorter, and is writable; the caller vouches for
+                // local memory, which lies elsewhere. What others write there at the same time makes the bytes
+                // arbitrary, and no more.
                 unsafe { at.copy_from_nonoverlapping(local.base, len as usize) };
                 fence(Ordering::SeqCst); // it is over: who looks from now on finds it
             }
@@ -353,8 +357,8 @@ impl Rail {
                 if at.addr() as u64 & (len - 1) != 0 || !atomic.takes(flags) {
                     return Err(NativeError::NotAvailable);
                 }
-                // SAFETY: within the mapping, aligned, and peers use atomics there; who puts or gets at the same time has any
-                // mixture of bytes, and no more.
+                // SAFETY: within the mapping, aligned, and peers use atomics there; who puts or gets at the same time
+                // has any mixture of bytes, and no more.
                 let old = unsafe { apply(at, atomic, flags) };
                 if !cfg!(target_arch = "x86_64") {
                     fence(Ordering::SeqCst); // which the atomics of that processor are by themselves

@@ -1,4 +1,5 @@
-//! Memory that peers map: what they do there agrees with the processor, what they may not do is refused, and it goes when it ends.
+//! Memory that peers map: what they do there agrees with the processor, what they may not do is refused, and it goes
+//! when it ends.
 #![cfg(not(loom))]
 
 use std::cell::RefCell;
@@ -196,7 +197,8 @@ impl Performed<Rail> for Ends {
     }
 }
 
-/// The same operations on memory that the rail has made, which is mapped, and on other memory, which is asked for by frames.
+/// The same operations on memory that the rail has made, which is mapped, and on other memory, which is asked for by
+/// frames.
 #[test]
 fn b21_b43_a_module_does_the_same_to_what_it_maps_and_to_what_it_asks_for() {
     let ends = Ends::default();

@@ -243,12 +243,12 @@ macro_rules! float {
 float!(float_32, u32, f32);
 float!(float_64, u64, f64);
 
-/// Does it to the word at `at`, and returns what the word was: an atomic of the processor, for targets that are asked to, and for
-/// rails that reach the word themselves.
+/// Does it to the word at `at`, and returns what the word was: an atomic of the processor, for targets that are asked
+/// to, and for rails that reach the word themselves.
 ///
 /// # Safety
-/// `at` is valid for reads and writes of a word, aligned to its size, and no one accesses it meanwhile but by atomics of the
-/// same size.
+/// `at` is valid for reads and writes of a word, aligned to its size, and no one accesses it meanwhile but by atomics
+/// of the same size.
 pub unsafe fn apply(at: *mut u8, atomic: Atomic, flags: AtomicFlags) -> u64 {
     if flags.contains(AtomicFlags::BITS_32) {
         // SAFETY: passed on from the caller.

@@ -42,8 +42,8 @@ pub struct OneSided {
     /// Its atomics. 64-bit words, and those of 32 bits where `BITS_32` is set, aligned to their size; `FLOAT`: floating-point
     /// numbers, too. What is not set here is not asked for.
     pub atomics: AtomicSupport,
-    /// Whether an operation that [`Rail::perform`](super::Rail::perform) takes is over when that returns: the peer's memory is
-    /// mapped here.
+    /// Whether an operation that [`Rail::perform`](super::Rail::perform) takes is over when that returns: the peer's
+    /// memory is mapped here.
     pub at_once: bool,
 }
 
@@ -56,8 +56,8 @@ impl OneSided {
         self.put.limit != 0 || self.get.limit != 0 || !self.atomics.is_empty()
     }
 
-    /// Whether each operation may go by this rail or be emulated, whichever is there just then, and what goes by it is over at
-    /// once.
+    /// Whether each operation may go by this rail or be emulated, whichever is there just then, and what goes by it is
+    /// over at once.
     pub const fn mixes_at_once(&self) -> bool {
         self.at_once && self.atomics.contains(AtomicSupport::GLOB)
     }

@@ -2,9 +2,9 @@
 //!
 //! Rails deliver frames once, links also where one has died half-way: so no request is done twice.
 //!
-//! A rail that [maps the memory of peers](OneSided::mixes_at_once) does at once what it can ([`Pml::at_once`]); all else is begun,
-//! and goes by frames, also to the same memory. Other rails with operations of their own are not asked for them here yet: a handle
-//! has room for one rail's key.
+//! A rail that [maps the memory of peers](OneSided::mixes_at_once) does at once what it can ([`Pml::at_once`]); all
+//! else is begun, and goes by frames, also to the same memory. Other rails with operations of their own are not asked
+//! for them here yet: a handle has room for one rail's key.
 
 use super::engine::{Pml, Rails};
 use super::peer::{LINKED, Link, PeerState, Standing};
@@ -85,8 +85,8 @@ impl<R: Rails> Pml<'_, R> {
         self.rma.remote(registration)
     }
 
-    /// Does an operation on memory of a peer, from `offset` on, that a rail has mapped: it is over when this returns, with the old
-    /// word of an atomic, else 0. `None`: nothing was done; [`begin`](Self::begin) it.
+    /// Does an operation on memory of a peer, from `offset` on, that a rail has mapped: it is over when this returns,
+    /// with the old word of an atomic, else 0. `None`: nothing was done; [`begin`](Self::begin) it.
     ///
     /// # Safety
     /// Local memory is readable for a put, writable and nobody else's for a get, until this returns.

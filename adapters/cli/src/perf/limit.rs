@@ -278,8 +278,8 @@ impl Bare {
         Ok(nanos_since(start))
     }
 
-    /// Nanoseconds for copying each piece of `bytes` bytes to the memory that both have, or from there, `count` times: each is over
-    /// before the next one begins. The first process alone does it.
+    /// Nanoseconds for copying each piece of `bytes` bytes to the memory that both have, or from there, `count` times:
+    /// each is over before the next one begins. The first process alone does it.
     pub fn reach(&self, puts: bool, count: u64, bytes: usize, local: &mut [u8]) -> f64 {
         assert!(local.len() <= self.room, "there is room for all");
         let start = Instant::now();

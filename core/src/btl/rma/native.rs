@@ -174,8 +174,8 @@ pub(super) fn perform(state: &mut State, handle: Handle, ways: &mut impl Ways) -
             }
         }
         Err(NativeError::Busy | NativeError::Unreachable) => return Err(SendError::Busy),
-        // It knows better when it sees it, and nothing was done: by frames, then. Atomics that are the device's alone are
-        // refused there.
+        // It knows better when it sees it, and nothing was done: by frames, then. Atomics that are the device's alone
+        // are refused there.
         Err(NativeError::NotAvailable) if state.by == By::Device => state.by = By::Frames,
         Err(error) => state.refused(error),
     }
@@ -183,8 +183,8 @@ pub(super) fn perform(state: &mut State, handle: Handle, ways: &mut impl Ways) -
 }
 
 impl Rma<'_> {
-    /// Has a rail do an operation that is over when this returns; the old word of an atomic, else 0. `None`: nothing was done, and
-    /// it is to be [begun](Rma::begin), which also tells what is wrong with it if anything is.
+    /// Has a rail do an operation that is over when this returns; the old word of an atomic, else 0. `None`: nothing
+    /// was done, and it is to be [begun](Rma::begin), which also tells what is wrong with it if anything is.
     ///
     /// # Safety
     /// Local memory is readable for a put, writable and nobody else's for a get, until this returns.
