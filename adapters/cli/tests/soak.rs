@@ -65,7 +65,7 @@ fn b36_ranks_of_unlike_byte_order_exchange_messages_and_reach_each_others_memory
     for transport in ["tcp", "udp"] {
         clean(
             &format!("--through {through} --transport {transport} --jobs 2 --from 1 --most 65536"),
-            &["ranks killed"],
+            &["ranks killed", "big byte order", "little byte order"],
         );
     }
 }

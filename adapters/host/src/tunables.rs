@@ -158,7 +158,7 @@ tunables! {
     finish_timeout_ms, "TOWLINE_FINISH_TIMEOUT_MS": u32 = 60_000u32, "ms",
         "How long to wait at the end for all ranks to come to their end";
     peer_timeout_ms, "TOWLINE_PEER_TIMEOUT_MS": u32 = 5_000u32, "ms",
-        "How long a host may answer nothing before its ranks are given up; 0 leaves that to the kernel, whose limit is hours. RDMA devices wait 30 s at most, also for 0. A rank that computes or is stopped is not given up";
+        "How long a host may answer nothing before its ranks are given up; 0 leaves that to the kernel, whose limit is hours. RDMA devices are asked for 30 s at most, also for 0, and may take up to four times what they are asked for. A rank that computes or is stopped is not given up";
     stall_timeout_ms, "TOWLINE_STALL_TIMEOUT_MS": u32 = 0u32, "ms",
         "How long a rank that something is waited for may make no progress before it counts as dead, whatever transport leads to it: also one that is stopped, or that computes without a progress thread; 0 waits for ever";
 

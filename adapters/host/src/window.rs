@@ -36,8 +36,9 @@ const ENTRY: usize = HANDLE_BYTES + 1;
 /// [`flush`](Self::flush); atomics are atomic to each other, whoever begins them, and to nothing else. What is put while somebody
 /// gets it comes in any mixture of old and new bytes.
 ///
-/// **Who makes progress.** Ranks of the target's host, which sm connects, reach into its part themselves, and wait for nobody
-/// (`TOWLINE_SM_WINDOWS` switches that off). Others' operations are done by the target, when it makes progress: in any blocking call of
+/// **Who makes progress.** Ranks of the target's host, which sm connects, reach into its part themselves, and wait for nobody,
+/// where the system lets them: not in another namespace of processes, or without free descriptors, or where it counts memory strictly
+/// (`TOWLINE_SM_WINDOWS` switches it off). Others' operations are done by the target, when it makes progress: in any blocking call of
 /// its context, [`barrier`](Communicator::barrier) for one, or in [`progress`](crate::World::progress). A target that computes all the
 /// time serves these not at all meanwhile, unless it has a [progress thread](crate::Builder::progress_thread). Atomics are the
 /// processor's either way, so whoever begins them agrees.

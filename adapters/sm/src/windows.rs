@@ -34,6 +34,7 @@ use std::sync::{Arc, Weak};
 
 use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::Resource;
 use towline_core::btl::Endpoint;
 use towline_core::btl::atomics::{AtomicSupport, apply};
 use towline_core::btl::native::{KEY, Key, Native, NativeError, OneSided, Reach, Region, Work};
@@ -58,6 +59,9 @@ const SHARED: u64 = 1;
 const TMPFS: u64 = 0x0102_1994;
 /// The first bytes of a key.
 const KIND: [u8; 4] = *b"smw\x01";
+/// What the system calls the file of an area, and how it shows that.
+const NAME: &str = "towline-window";
+const SHOWN: &str = "/memfd:towline-window (deleted)";
 
 /// Memory that peers may map: made by [`Rail::share`], zero at first. It is there until all who hold it have dropped
 /// it: its maker, and the rail while it is registered.
@@ -76,7 +80,11 @@ impl Area {
             return Err(io::Error::other("the system gives no memory that was not counted before"));
         }
         let whole = len.checked_add(PAGE).filter(|_| len != 0).ok_or(io::ErrorKind::InvalidInput)?;
-        let file = rustix::fs::memfd_create("towline-window", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        // A file that becomes longer than that ends the process by a signal.
+        if rustix::process::getrlimit(Resource::Fsize).current.is_some_and(|most| most < whole as u64) {
+            return Err(io::Error::other("it is longer than files of this process may be"));
+        }
+        let file = rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&file, whole as u64)?;
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         let file = File::from(file);
@@ -172,6 +180,8 @@ pub struct Theirs {
     mapped: Vec<Mapped>,
     /// The system does not let us look at the peer.
     forbidden: bool,
+    /// The last one that was not to be had, until the next look.
+    refused: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -197,13 +207,15 @@ impl Theirs {
     }
 
     fn map(&mut self, descriptor: u32, nonce: u64, owner: &Process, me: &Process) -> Option<()> {
-        if self.forbidden || owner.space != me.space {
+        if self.forbidden || self.refused == Some(nonce) || owner.space != me.space {
             return None;
         }
-        match open(owner.pid, descriptor, nonce) {
+        let seen = look(owner.pid, descriptor);
+        self.forbidden = seen.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied);
+        match seen.and_then(|seen| open(&seen, nonce)) {
             Ok(mapped) => self.mapped.push(mapped),
             Err(why) => {
-                self.forbidden = why.kind() == io::ErrorKind::PermissionDenied;
+                self.refused = Some(nonce);
                 log::info!("a window of process {} is not mapped, so it is asked by frames: {why}", owner.pid);
                 return None;
             }
@@ -225,11 +237,20 @@ fn parse(key: &Key) -> Option<(u32, u64)> {
     (*kind == KIND).then_some((u32::from_le_bytes(*descriptor), u64::from_le_bytes(*nonce)))
 }
 
-/// Maps what a peer says is an area, if it is one.
-fn open(process: u32, descriptor: u32, nonce: u64) -> io::Result<Mapped> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+/// What a peer says is an area, to be looked at alone: to open any file can have effects, such as to wait, or to lose locks on it
+/// afterwards.
+fn look(process: u32, descriptor: u32) -> io::Result<File> {
     let path = format!("/proc/{process}/fd/{descriptor}");
-    let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits() as i32).open(path)?;
+    OpenOptions::new().read(true).custom_flags(OFlags::PATH.bits() as i32).open(path)
+}
+
+/// Maps what was looked at, if it is an area.
+fn open(seen: &File, nonce: u64) -> io::Result<Mapped> {
+    let path = format!("/proc/self/fd/{}", seen.as_raw_fd());
+    if std::fs::read_link(&path)?.as_os_str() != SHOWN {
+        return Err(io::Error::other("it is no window"));
+    }
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
     let (seals, about) = (rustix::fs::fcntl_get_seals(&file)?, file.metadata()?);
     let ours = about.is_file() && about.uid() == rustix::process::geteuid().as_raw();
     // Of huge pages, which others of the kind have, there may be none left when one is touched.
@@ -371,6 +392,9 @@ impl Rail {
 
     /// Lets go of peers' areas that their owners have struck out.
     pub(crate) fn unmap_windows(&mut self) {
-        self.peers.iter_mut().for_each(|peer| peer.theirs.unmap());
+        for peer in &mut self.peers {
+            peer.theirs.unmap();
+            peer.theirs.refused = None;
+        }
     }
 }

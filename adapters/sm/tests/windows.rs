@@ -291,15 +291,16 @@ fn b25_forged_keys_reach_nothing() {
         Key(key)
     };
     // What is as it should be is taken: the others differ from it in one thing.
-    let good = forged("good", 5, SealFlags::SHRINK);
+    let good = forged("towline-window", 5, SealFlags::SHRINK);
     assert_eq!(two.put(key_of(&good, 5), 0, &[7]), Ok(Some(0)));
     let not = Err(NativeError::NotAvailable);
-    assert_eq!(two.put(key_of(&forged("can become shorter", 6, SealFlags::GROW), 6), 0, &[7]), not);
-    assert_eq!(two.put(key_of(&forged("another", 7, SealFlags::SHRINK), 8), 0, &[7]), not);
-    let plain = forged("of another kind", 9, SealFlags::SHRINK);
+    assert_eq!(two.put(key_of(&forged("towline-window", 6, SealFlags::GROW), 6), 0, &[7]), not);
+    assert_eq!(two.put(key_of(&forged("towline-window", 7, SealFlags::SHRINK), 8), 0, &[7]), not);
+    assert_eq!(two.put(key_of(&forged("of another name", 13, SealFlags::SHRINK), 13), 0, &[7]), not);
+    let plain = forged("towline-window", 9, SealFlags::SHRINK);
     plain.write_at(b"T", 0).unwrap();
     assert_eq!(two.put(key_of(&plain, 9), 0, &[7]), not);
-    let empty = forged("empty", 10, SealFlags::empty());
+    let empty = forged("towline-window", 10, SealFlags::empty());
     empty.set_len(4096).unwrap();
     rustix::fs::fcntl_add_seals(&empty, SealFlags::SHRINK).unwrap();
     assert_eq!(two.put(key_of(&empty, 10), 0, &[7]), not);

@@ -24,6 +24,8 @@ use crate::dice::Dice;
 const ASKS: u32 = 40;
 /// Windows of a node at a time, closed ones that are still in use among them.
 const WINDOWS: u32 = 3;
+/// Windows of a job in all: after these none is closed, so that jobs which take long in virtual time are no worse than others.
+const MOST: usize = 200;
 
 /// Which windows there are, and how many operations.
 #[derive(Clone, Debug)]
@@ -177,7 +179,7 @@ impl Job<'_> {
 
     /// A node takes a window back, whatever is under way.
     fn close_one(&mut self, at: usize) {
-        let Some(windows) = &mut self.windows else { return };
+        let Some(windows) = self.windows.as_mut().filter(|_| self.known.len() < MOST) else { return };
         let held: Vec<_> = self.nodes[at].desk.held.iter_mut().filter(|held| !held.is_closed).collect();
         let count = held.len() as u64;
         if count == 0 {

@@ -39,6 +39,8 @@ pub struct Report {
     pub bytes: u64,
     /// Puts, gets and atomics.
     pub operations: u64,
+    /// Ranks of little and big byte order.
+    pub orders: [u64; 2],
     /// Faults that were to be.
     pub planned: u64,
     /// Those that took effect, by [`KINDS`].
@@ -60,6 +62,7 @@ impl Report {
         self.messages += other.messages;
         self.bytes += other.bytes;
         self.operations += other.operations;
+        self.orders.iter_mut().zip(other.orders).for_each(|(sum, more)| *sum += more);
         self.noticed = self.noticed.max(other.noticed);
         self.returned += other.returned;
         self.after_return += other.after_return;
@@ -228,6 +231,7 @@ impl Job {
             ("ready", Some(pid)) => {
                 let process = Process::open(pid, self.child.id()).map_err(|why| format!("rank {rank}: {why}"))?;
                 self.processes.insert(rank, process);
+                self.report.orders[usize::from(words.get(3) == Some(&"big"))] += 1;
                 if !self.ready.insert(rank) {
                     if !self.is_dead(rank) {
                         return Err(format!("rank {rank} was started again, and had not died"));

@@ -151,7 +151,8 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         let side = world.dup()?;
         let shared = Shared::new(&world)?;
         world.barrier()?;
-        say(format!("ready {rank} {}", std::process::id()));
+        let order = if cfg!(target_endian = "big") { "big" } else { "little" };
+        say(format!("ready {rank} {} {order}", std::process::id()));
         let none = vec![Tally::default(); size as usize];
         let wanted = vec![[0; STREAMS.len()]; size as usize];
         Ok(Self {
@@ -630,11 +631,8 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             self.judge_memory(of, outcome)?;
         }
         self.say_to_all(LAST)?;
-        // Who died may have drawn a ticket and not said so.
-        if !self.dead {
-            let outcome = self.shared.check();
-            self.judge_memory(own, outcome)?;
-        }
+        let outcome = self.shared.check(&self.others().chain([own]).collect::<Vec<_>>());
+        self.judge_memory(own, outcome)?;
         say(format!("shared {own} {}", self.shared.operations));
         for other in self.others().collect::<Vec<_>>() {
             for (over, name) in [(&*self.world, "world"), (&self.side, "side")] {

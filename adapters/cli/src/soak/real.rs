@@ -82,6 +82,10 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
         ),
         format!("one-sided operations {}, each done once", report.operations),
     ];
+    let [little, big] = report.orders;
+    if big != 0 {
+        lines.push(format!("ranks of big byte order {big}, of little byte order {little}"));
+    }
     let faults = report.faults.iter().zip(KINDS).filter(|(count, _)| **count != 0);
     let faults: Vec<_> = faults.map(|(count, kind)| format!("{kind} {count}")).collect();
     lines.push(format!(

@@ -15,6 +15,8 @@ const FLOAT: u64 = 16;
 const SHORT: u64 = 24;
 /// How many tickets it drew there.
 const DRAWN: u64 = 32;
+/// What its area comes to, once it has done all.
+const DIGEST: u64 = 40;
 
 /// A window, and what this rank did to it.
 pub struct Shared<L: Threads> {
@@ -61,6 +63,11 @@ fn same<T: PartialEq + std::fmt::Debug>(found: T, wanted: T, what: &str) -> Resu
     } else {
         Err(Wrong::Found(format!("{what}: {found:?} is there, {wanted:?} was to be")))
     }
+}
+
+/// A number of these bytes in this order.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(1, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 impl<L: Threads> Shared<L> {
@@ -157,15 +164,26 @@ impl<L: Threads> Shared<L> {
         let found = self.window.fetch_and_op(to, words + SUM, AtomicOp::Add, 0u64)?;
         same(found, self.part(to).sum, "a sum, at the end")?;
         let drawn = self.window.fetch_and_op(to, words + DRAWN, AtomicOp::Add, 0u64)?;
-        same(drawn, self.part(to).drawn, "tickets drawn, at the end")
+        same(drawn, self.part(to).drawn, "tickets drawn, at the end")?;
+        let digest = digest(&self.part(to).area);
+        same(self.window.fetch_and_op(to, words + DIGEST, AtomicOp::Swap, digest)?, 0, "a word that nobody wrote")
     }
 
-    /// Once all have come to the [end](Self::end) of this rank's own part: each ticket was drawn by somebody.
-    pub fn check(&self) -> Result<()> {
+    /// Once all of these have come to the [end](Self::end) of this rank's own part: it holds what they say they put there. If these
+    /// are all there ever were, each ticket was drawn by somebody.
+    pub fn check(&self, ranks: &[u32]) -> Result<()> {
         let read = |offset: u64| {
             let mut word = 0u64;
             self.window.read(offset as usize, &mut word).map(|()| word)
         };
+        for rank in ranks {
+            let mut area = vec![0u8; AREA as usize];
+            self.window.read((Self::words(*rank) + WORDS) as usize, &mut area[..])?;
+            same(read(Self::words(*rank) + DIGEST)?, digest(&area), "what an area comes to")?;
+        }
+        if ranks.len() < self.ranks as usize {
+            return Ok(()); // who died may have drawn a ticket and not said so
+        }
         let drawn = (0..self.ranks).map(|rank| read(Self::words(rank) + DRAWN)).sum::<std::result::Result<u64, _>>()?;
         same(drawn, read(self.tickets())?, "tickets drawn by all")
     }
