@@ -1,6 +1,7 @@
 //! Windows: memory of each rank that all ranks of a communicator read, write and change, without anybody there receiving.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 
 use towline_core::btl::Peer;
@@ -19,6 +20,8 @@ use crate::memory::Part;
 use crate::state::no_unwind;
 use crate::threads::{Awaited, Held, Lock, Single, Threads};
 
+/// Bytes that are copied at once while others wait for the engine.
+const PIECE: usize = 1 << 20;
 /// Bytes that a rank tells of its part: its handle, and whether it has one.
 const ENTRY: usize = HANDLE_BYTES + 1;
 
@@ -231,7 +234,11 @@ impl<L: Threads> Window<L> {
     where
         T: IntoBytes + Immutable + ?Sized,
     {
-        self.begin_alone(rank, |data| Transfer::Put(Span::of(data)), offset, data.as_bytes())
+        let data = data.as_bytes();
+        let put = |data: &[u8]| Transfer::Put(Span::of(data));
+        // SAFETY: the bytes are borrowed until this returns.
+        let done = unsafe { self.move_pieces(rank, offset, data.len(), |piece| put(&data[piece])) };
+        self.begin_alone(rank, put, offset.wrapping_add(done as u64), &data[done..])
     }
 
     /// Reads a rank's part, from byte `offset` on, until `into` is full.
@@ -243,9 +250,12 @@ impl<L: Threads> Window<L> {
         T: FromBytes + IntoBytes + ?Sized,
     {
         let into = into.as_mut_bytes();
-        let sink = Span::contiguous(into.as_mut_ptr(), into.len());
-        // SAFETY: `into` is borrowed until this returns, and any bytes make a valid `T`.
-        unsafe { self.perform(rank, Transfer::Get(sink), offset) }.map(|_| ())
+        let (base, len) = (into.as_mut_ptr(), into.len());
+        let get = |piece: Range<usize>| Transfer::Get(Span::contiguous(base.wrapping_add(piece.start), piece.len()));
+        // SAFETY: `into` is borrowed until this returns, any bytes make a valid `T`, and the pieces lie within it.
+        let done = unsafe { self.move_pieces(rank, offset, len, get) };
+        // SAFETY: the same.
+        unsafe { self.perform(rank, get(done..len), offset.wrapping_add(done as u64)) }.map(|_| ())
     }
 
     /// Changes words of a rank's part, from byte `offset` on, each to what `op` makes of it and its operand: each is one atomic
@@ -437,6 +447,26 @@ impl<L: Threads> Window<L> {
                 engine.performances.leave_alone(operation, self.id, rank, data.take().unwrap_or_default());
             }))
         })
+    }
+
+    /// Has a rail put or get the first pieces of what is longer than one, if it reaches the rank's part itself: nobody waits for the
+    /// engine longer than a piece takes. How many bytes that were.
+    ///
+    /// # Safety
+    /// As [`at_once`](Self::at_once), of each piece of so many bytes that `what` is asked for.
+    unsafe fn move_pieces(&self, rank: u32, offset: u64, len: usize, what: impl Fn(Range<usize>) -> Transfer) -> usize {
+        let of_part = |end| self.part(rank).is_ok_and(|(_, remote)| end <= remote.len());
+        let fits = offset.checked_add(len as u64).is_some_and(of_part);
+        let mut done = 0;
+        while fits && len - done > PIECE {
+            // SAFETY: passed on from the caller.
+            let moved = unsafe { self.at_once(rank, what(done..done + PIECE), offset + done as u64) };
+            if moved.is_none() {
+                break;
+            }
+            done += PIECE;
+        }
+        done
     }
 
     /// Has a rail do something that reaches the rank's part itself. `None`: nothing was done, and to begin it tells more.

@@ -32,6 +32,8 @@ const VICTIM: u32 = 2;
 const ADDS: u64 = 60;
 /// Bytes of a long put or get.
 const LONG: usize = 150_000;
+/// Bytes of one that is longer than what is copied in one go.
+const PIECES: usize = (2 << 20) + 1000;
 
 /// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
 #[test]
@@ -46,7 +48,10 @@ fn as_rank() {
         "all" => {
             count(&world);
             vectors(&world);
-            copy(&world);
+            copy(&world, LONG);
+            if std::env::var("TOWLINE_TRANSPORTS").unwrap() == "sm" {
+                copy(&world, PIECES);
+            }
             refuse(&world);
             world.finish().unwrap();
         }
@@ -237,27 +242,27 @@ fn many(world: &World) {
 }
 
 /// Long and short ones among all, from places that fit nothing.
-fn copy(world: &World) {
+fn copy(world: &World, long: usize) {
     let size = world.size() as usize;
-    let window = world.window(size * LONG + 100 * world.rank() as usize).unwrap();
+    let window = world.window(size * long + 100 * world.rank() as usize).unwrap();
     for to in 0..world.size() {
-        assert_eq!(window.len(to).unwrap(), (size * LONG + 100 * to as usize) as u64);
-        let place = (world.rank() as usize * LONG) as u64;
-        for (from, len) in [(0, 1), (1, 63), (64, 1000), (1064, LONG - 1064)] {
-            let data = &pattern(LONG, world.rank())[from..from + len];
+        assert_eq!(window.len(to).unwrap(), (size * long + 100 * to as usize) as u64);
+        let place = (world.rank() as usize * long) as u64;
+        for (from, len) in [(0, 1), (1, 63), (64, 1000), (1064, long - 1064)] {
+            let data = &pattern(long, world.rank())[from..from + len];
             window.put(to, place + from as u64, data).unwrap();
         }
     }
     window.flush_all().unwrap();
-    let mut back = vec![0u8; LONG];
+    let mut back = vec![0u8; long];
     for to in 0..world.size() {
-        window.get(to, (world.rank() as usize * LONG) as u64, &mut back[..]).unwrap();
-        assert!(back == pattern(LONG, world.rank()), "{to}");
+        window.get(to, (world.rank() as usize * long) as u64, &mut back[..]).unwrap();
+        assert!(back == pattern(long, world.rank()), "{to}");
     }
     world.barrier().unwrap();
     for from in 0..world.size() {
-        window.read(from as usize * LONG, &mut back[..]).unwrap();
-        assert!(back == pattern(LONG, from), "{from}");
+        window.read(from as usize * long, &mut back[..]).unwrap();
+        assert!(back == pattern(long, from), "{from}");
     }
     window.close().unwrap();
 }
