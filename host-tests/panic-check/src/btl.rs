@@ -4,10 +4,10 @@ use core::fmt;
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::btl::active::Received;
+use towline_core::btl::atomics::apply;
 use towline_core::btl::component::{Component, Refusal, Started, Threads, start};
 use towline_core::btl::descriptor::{Descriptor, DescriptorFlags};
 use towline_core::btl::endpoint::{EndpointId, Proc};
-use towline_core::btl::atomics::apply;
 use towline_core::btl::module::{
     Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome, Performance, Performed,
     Terms,

@@ -62,9 +62,10 @@ impl Job<'_> {
     /// one is silent. (Who only receives may never have met it.)
     pub fn mourn(&mut self, node: u32) {
         let Some(links) = self.links else { return };
-        // One that was never met is greeted by all links at once, from a sixteenth of a greeting's time on.
+        // One that was never met is greeted by all links at once, from a sixteenth of a greeting's time on; one that was met by some
+        // of them is greeted by the others when these are down.
         let greeting = links.dead_after * links.greetings;
-        let within = links.slack().max(greeting + greeting / 16) + links.dead_after / 8;
+        let within = links.slack().max(links.dead_after + greeting + greeting / 16) + links.dead_after / 8;
         let mut waiting = self.who_waits(node);
         waiting.iter_mut().for_each(|(_, ops)| ops.retain(|(send, _)| *send));
         self.vigils.push(Vigil { node, lost: true, since: self.now, due: Some(self.now + within), waiting });
