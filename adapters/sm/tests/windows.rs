@@ -6,10 +6,12 @@ use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt as _;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towline_core::arena::Arena;
 use towline_core::btl::atomics::{Atomic, AtomicFlags, AtomicOp};
 use towline_core::btl::endpoint::Proc;
@@ -345,4 +347,24 @@ fn b25_what_is_deregistered_is_reached_no_more_and_mapped_no_longer() {
     two.left.del_peer(to_right);
     assert_eq!(Two::maps(PAGES), 1);
     assert_eq!(two.put(key, 0, &[2]), Err(NativeError::Unreachable));
+}
+
+/// Started by the next test, in a process of its own: the limit is that of all its threads.
+#[test]
+#[ignore = "started by another test"]
+fn as_a_process_of_short_files() {
+    let mut two = Two::new();
+    let limit = Rlimit { current: Some(1 << 16), ..getrlimit(Resource::Fsize) };
+    setrlimit(Resource::Fsize, limit).unwrap();
+    assert!(two.right.share(1 << 16).is_err());
+    two.right.share(1 << 12).unwrap();
+}
+
+/// A file that becomes longer than the system lets it ends the process by a signal.
+#[test]
+fn what_is_longer_than_files_may_be_is_not_shared() {
+    let mut process = Command::new(std::env::current_exe().unwrap());
+    let output = process.args(["--ignored", "--exact", "as_a_process_of_short_files"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
 }
