@@ -11,7 +11,7 @@ use towline_core::btl::link::{Checksum, Config, Crc32c, Link};
 use towline_core::btl::loopback::{Hub, Rail};
 use towline_core::btl::rail::COPIED;
 use towline_core::btl::{
-    Cookie, Delivery, Endpoint, Event, Frame, Lane, Origin, Peer, Rail as _, SendError, Sent, Shape,
+    Cookie, Delivery, Endpoint, Event, Frame, GiveUp, Lane, Origin, Peer, Rail as _, SendError, Sent, Shape,
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
@@ -24,6 +24,8 @@ const SLOTS: u32 = 16;
 const FRAME: u32 = 6000;
 const FIRST: u64 = u16::MAX as u64 - 2;
 const INCARNATION: u64 = 500;
+/// The honest end is polled as often, in nanoseconds.
+const PAUSE: u64 = 500_000_000;
 
 /// Plays one input, then sees that the honest traffic ends well and nothing is left over.
 pub fn run(data: &[u8]) {
@@ -84,10 +86,22 @@ fn step(
         }
         12 => {
             *now += u64::from(u16::arbitrary(data)?) * 1000;
+            if *now - honest.polled > PAUSE {
+                honest.poll(*now); // it is nobody who may be taken for dead
+            }
             victim.poll(*now);
         }
         13 => honest.poll(*now),
-        14 => victim.poll(*now),
+        14 => {
+            // What an engine does that has another link to the hostile end.
+            let to = victim.to[HOSTILE as usize];
+            match u8::arbitrary(data)? % 8 {
+                0 | 1 => drop(victim.link.hears(to)),
+                2 => drop(victim.link.give_up(to, GiveUp::Link)),
+                _ => {}
+            }
+            victim.poll(*now);
+        }
         _ => {
             victim.remove(HOSTILE);
             victim.add(HOSTILE, &hostile.card);
@@ -107,6 +121,8 @@ struct Node<'m> {
     sent: Vec<Vec<u8>>,
     got: Vec<Vec<u8>>,
     cookies: u64,
+    /// When it was polled last.
+    polled: u64,
 }
 
 impl<'m> Node<'m> {
@@ -125,7 +141,7 @@ impl<'m> Node<'m> {
         memory.resize(config.bytes(&raw), 0);
         let link = Link::new(raw, Crc32c, config, &mut Arena::new(memory)).expect("bytes are enough");
         let to = [Endpoint(u32::MAX); ENDS as usize];
-        Self { link, to, lent: vec![], coming: vec![], sent: vec![], got: vec![], cookies: 0 }
+        Self { link, to, lent: vec![], coming: vec![], sent: vec![], got: vec![], cookies: 0, polled: 0 }
     }
 
     fn add(&mut self, peer: u32, card: &[u8]) {
@@ -168,6 +184,7 @@ impl<'m> Node<'m> {
     }
 
     fn poll(&mut self, now: u64) {
+        self.polled = now;
         while let Some(event) = self.link.poll(Instant::from_nanos(now)) {
             match event {
                 Event::Frame(frame) => self.take(&frame),
@@ -187,9 +204,8 @@ impl<'m> Node<'m> {
                     self.keep(from, bytes.into_vec());
                 }
                 Event::Performed(..) => panic!("nobody asked for that"),
-                Event::Down(peer, _) | Event::Up(peer) | Event::Silent(peer) | Event::Lost(peer, _) => {
-                    assert_eq!(peer, Peer(HOSTILE))
-                }
+                Event::Silent(_) => {} // also of the honest end, when it is greeted
+                Event::Down(peer, _) | Event::Up(peer) | Event::Lost(peer, _) => assert_eq!(peer, Peer(HOSTILE)),
             }
         }
     }
@@ -326,12 +342,14 @@ impl<'m> Hostile<'m> {
 
     fn ack(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
         let ack = Self::near(data)?;
-        let mut bytes = u16::arbitrary(data)?.to_le_bytes().to_vec();
+        let number = Self::near(data)?;
+        let mut bytes = (number as u16).to_le_bytes().to_vec();
         bytes.extend((ack as u16).to_le_bytes());
         bytes.extend([0; 4]);
         bytes.extend(u32::from(bool::arbitrary(data)?).to_le_bytes());
         let words = u8::arbitrary(data)? % 7;
-        bytes.extend([2 + u8::arbitrary(data)? % 5, words]);
+        let kind = 2 + u8::arbitrary(data)? % 6;
+        bytes.extend([kind, words]);
         bytes.extend((ack.wrapping_add(u64::from(u8::arbitrary(data)? % 8)) as u16).to_le_bytes());
         for _ in 0..words.min(5) {
             bytes.extend(u64::arbitrary(data)?.to_le_bytes());
@@ -339,7 +357,8 @@ impl<'m> Hostile<'m> {
         if u8::arbitrary(data)? < 8 {
             bytes.pop();
         }
-        self.post(0x11, [0, ack], self.seed(true), bytes, data)
+        // Void numbers go into the check.
+        self.post(0x11, [if kind == 7 { number } else { 0 }, ack], self.seed(true), bytes, data)
     }
 
     fn hello(&mut self, data: &mut Unstructured<'_>) -> Result<()> {

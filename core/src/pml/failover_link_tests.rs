@@ -95,7 +95,7 @@ impl Ground for Wires {
                     initial_timeout: Duration::from_nanos(200_000),
                     most_timeout: Duration::from_millis(1),
                     dead_after: Duration::from_millis(8),
-                    hello_within: Duration::from_millis(8),
+                    hello_within: Duration::from_millis(60),
                     heartbeat: Duration::from_millis(2),
                     probe: Duration::from_millis(1),
                     most_probe: Duration::from_millis(4),
@@ -255,20 +255,99 @@ fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
     }
 }
 
+/// Links of which each is used when those before it are down.
+fn one_after_the_other(count: usize) -> Pair<Wires> {
+    let mut pair = Pair::<Wires>::new(WIDE, count, None);
+    for at in 0..2 {
+        let links = pair.engines[at].links.iter_mut().filter(|link| link.bandwidth != 0);
+        links.for_each(|link| link.latency = 10 + u32::from(link.rail));
+        pair.engines[at].arrange(1 - at as u32);
+    }
+    pair
+}
+
 /// A peer that is not there, and links of which the first alone is tried at first: the others are tried meanwhile.
 #[test]
 fn p7_p14_a_peer_that_was_never_met_is_lost_in_the_time_of_one_greeting() {
-    const HELLO: u64 = 8 * MILLISECOND;
+    const HELLO: u64 = 60 * MILLISECOND;
     for count in [1, 2, 4] {
-        let mut pair = Pair::<Wires>::new(WIDE, count, None);
-        let links = pair.engines[0].links.iter_mut().filter(|link| link.bandwidth != 0);
-        links.for_each(|link| link.latency = 10 + u32::from(link.rail));
-        pair.engines[0].arrange(1);
+        let mut pair = one_after_the_other(count);
         pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().strike(Break::Silent));
         let since = pair.ground.now;
         let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, b"who is there?") else { panic!("nobody") };
         assert_eq!(pair.finish(0, send), Err(Failure::PeerFailed(Peer(1))));
         let took = pair.ground.now - since;
         assert!((HELLO..HELLO * 5 / 4 + MILLISECOND).contains(&took), "{took} ns with {count} links");
+    }
+}
+
+/// Links that nobody uses have met the peer as well, and find out that it is gone at the same time as the one that is used.
+#[test]
+fn p7_p14_a_peer_is_lost_as_soon_by_links_that_were_never_used() {
+    const DEAD: u64 = 8 * MILLISECOND;
+    for count in [1, 2, 4] {
+        for (how, hosts_answer) in [(Break::Silent, false), (Break::Silent, true), (Break::Broken, false)] {
+            let mut pair = one_after_the_other(count);
+            let mut into = [0; 5];
+            let receive = pair.recv(1, 0, 1, &mut into);
+            let _ = pair.send(0, 1, Mode::Synchronous, b"hello");
+            assert!(pair.finish(1, receive).is_ok());
+            pair.turns(100);
+            for (cable, shared) in pair.ground.shared.iter().enumerate() {
+                let mut shared = shared.borrow_mut();
+                shared.hosts_answer = hosts_answer;
+                // Others than the first tell nobody by themselves.
+                shared.strike(if cable == 0 { how } else { Break::Silent });
+            }
+            let since = pair.ground.now;
+            let Sending::Pending(send) = pair.send(0, 2, Mode::Synchronous, b"are you there?") else {
+                panic!("nobody")
+            };
+            if !hosts_answer {
+                assert_eq!(pair.finish(0, send), Err(Failure::PeerFailed(Peer(1))));
+                let took = pair.ground.now - since;
+                assert!(took < DEAD * 5 / 4, "{took} ns with {count} links, {how:?}");
+                continue;
+            }
+            while pair.ground.now < since + 100 * DEAD {
+                pair.turn();
+            }
+            let counters = pair.engines[0].counters();
+            assert_eq!([counters.lost, counters.links_down], [0, 0], "it may be stopped");
+            pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().mend());
+            let mut into = [0; 14];
+            let receive = pair.recv(1, 0, 2, &mut into);
+            assert!(pair.finish(1, receive).is_ok() && pair.finish(0, send).is_ok());
+        }
+    }
+}
+
+/// A link that reaches nobody, beside one that does: what was to go by it does not wait for as long as a greeting may take.
+#[test]
+fn p14_b37_a_link_that_never_meets_a_peer_is_out_of_order_where_another_one_hears_it() {
+    const DEAD: u64 = 8 * MILLISECOND;
+    for bad in 0..3 {
+        let mut pair = one_after_the_other(3);
+        pair.ground.shared[bad].borrow_mut().strike(Break::Silent);
+        let since = pair.ground.now;
+        for tag in 0..6 {
+            let mut into = [0; 5];
+            let receive = pair.recv(1, 0, tag, &mut into);
+            let sent = pair.send(0, tag, Mode::Synchronous, b"hello");
+            assert!(pair.finish(1, receive).is_ok());
+            if let Sending::Pending(send) = sent {
+                assert!(pair.finish(0, send).is_ok());
+            }
+        }
+        let took = pair.ground.now - since;
+        assert!(took < DEAD * 5 / 4 && (bad != 0 || took > DEAD), "{took} ns");
+        while pair.ground.now < since + DEAD * 5 / 4 {
+            pair.turn();
+        }
+        assert_eq!(pair.engines[0].counters().links_down, 1);
+        pair.ground.shared[bad].borrow_mut().mend();
+        while pair.engines[0].counters().links_up == 0 {
+            pair.turn();
+        }
     }
 }

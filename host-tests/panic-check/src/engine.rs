@@ -201,7 +201,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
             pml.purge(any(0));
             pml.drain_caches();
         }
-        22 => {
+        25 => {
             pml.set_stall_timeout(Duration::from_nanos(any(0)));
             keep(pml.why_lost(Peer(any(0))));
         }

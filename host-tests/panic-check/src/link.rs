@@ -1,7 +1,7 @@
 //! Links, over a rail of which nothing is known.
 
 use towline_core::arena::{Arena, OutOfMemory};
-use towline_core::btl::Rail;
+use towline_core::btl::{Peer, Rail};
 use towline_core::btl::link::{Checksum, Config, Crc32c, Link};
 
 use crate::opaque::Opaque;
@@ -19,7 +19,7 @@ fn link(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
     let config = any(Config::new(any(0), any(0), raw.attributes()));
     keep(config.bytes(&raw));
     let mut link = Link::new(raw, Crc32c, config, arena)?;
-    keep((*link.counters(), link.used(), link.raw().poll_at(), link.raw_mut().arm()));
+    keep((*link.counters(), link.used(), link.has_met(any(Peer(0))), link.raw().poll_at(), link.raw_mut().arm()));
     loopback::rail(&mut link);
     keep(link.into_raw());
     Ok(())

@@ -65,8 +65,9 @@ impl Job<'_> {
         let step =
             if active { (1 + self.dice.below(self.pace)) << (still / 600).min(3) } else { 100 << (idle / 100).min(16) };
         let step = step.max(self.links.filter(|_| still > 600).map_or(0, |links| links.dead_after / 2000));
-        // Or a look would follow the other before anything could be answered.
-        let step = step.min(self.stall.map_or(u64::MAX, |stall| stall / 64));
+        // Or a look would follow the other before anything could be answered. And where the rails never run dry it is looked after
+        // a thousand polls, for which no program takes as long as its time-out.
+        let step = step.min(self.stall.map_or(u64::MAX, |stall| stall / 2048));
         let timed = self.links.is_some() || self.stall.is_some();
         let mut awake = false;
         let mut next = self.next_mishap().unwrap_or(u64::MAX);

@@ -65,7 +65,9 @@ impl Job<'_> {
         let due: Vec<_> = self.meetings.extract_if(.., |meeting| meeting.at <= now).collect();
         for Meeting { node, peer, .. } in due {
             active = true;
-            if !self.apart.contains(&(node.min(peer), node.max(peer))) {
+            if self.apart.contains(&(node.min(peer), node.max(peer))) {
+                self.lose_stranger(node, peer);
+            } else {
                 self.meet(node, peer)?;
             }
         }
@@ -182,13 +184,8 @@ impl Job<'_> {
         for other in 0..self.nodes.len() as u32 {
             let apart = self.apart.contains(&(me.min(other), me.max(other)));
             if apart {
-                // Nothing leads to it. Who came back while this one was away has never met it, and would wait for it for ever: no
-                // engine gives up a peer that it does not know.
-                self.nodes[me as usize].engine.pml().lose_peer(Peer(other), Lost::Broken);
-                let there = &mut self.nodes[other as usize];
-                if there.alive && !there.met.contains(&me) {
-                    there.engine.pml().lose_peer(Peer(me), Lost::Broken);
-                }
+                self.nodes[me as usize].engine.pml().lose_peer(Peer(other), Lost::Broken); // nothing leads to it
+                self.lose_stranger(other, me);
             }
             if self.nodes[other as usize].alive && !apart {
                 self.meet(me, other)?;
@@ -199,6 +196,15 @@ impl Job<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Nothing leads from a node to another. Who came back while that one was away has never met it, and would wait for it for ever:
+    /// no engine gives up a peer that it does not know.
+    fn lose_stranger(&mut self, node: u32, peer: u32) {
+        let node = &mut self.nodes[node as usize];
+        if node.alive && !node.met.contains(&peer) {
+            node.engine.pml().lose_peer(Peer(peer), Lost::Broken);
+        }
     }
 
     /// A node hears of another, which may have been here in an earlier life, whether its end was noticed or not.

@@ -62,13 +62,18 @@ impl Job<'_> {
     /// one is silent. (Who only receives may never have met it.)
     pub fn mourn(&mut self, node: u32) {
         let Some(links) = self.links else { return };
-        // One that was never met is greeted by all links at once, from a sixteenth of a greeting's time on; one that was met by some
-        // of them is greeted by the others when these are down.
-        let greeting = links.dead_after * links.greetings;
-        let within = links.slack().max(links.dead_after + greeting + greeting / 16) + links.dead_after / 8;
         let mut waiting = self.who_waits(node);
         waiting.iter_mut().for_each(|(_, ops)| ops.retain(|(send, _)| *send));
-        self.vigils.push(Vigil { node, lost: true, since: self.now, due: Some(self.now + within), waiting });
+        let (met, unmet) =
+            waiting.into_iter().partition(|(other, _)| self.nodes[*other as usize].engine.rails().have_met(Peer(node)));
+        // One that a link has not met yet is greeted by it for the time of one greeting.
+        let usual = links.dead_after * 2;
+        let greeting = links.dead_after * links.greetings;
+        for (waiting, within) in [(met, usual), (unmet, links.slack().max(links.dead_after + greeting + greeting / 16))]
+        {
+            let due = Some(self.now + within + links.dead_after / 8);
+            self.vigils.push(Vigil { node, lost: true, since: self.now, due, waiting });
+        }
     }
 
     /// Who waits for a node, and with what.

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use towline_core::arena::Arena;
 use towline_core::btl::link::{Config, Counters, Crc32c, Link};
-use towline_core::btl::{Cookie, Endpoint, Origin, Rail, SendError, Sent, Shape, Ticket, rail};
+use towline_core::btl::{Cookie, Endpoint, Origin, Peer, Rail, SendError, Sent, Shape, Ticket, rail};
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
 use towline_core::pml::Rails;
@@ -210,6 +210,14 @@ impl<'m> Set<'m> {
         };
         let ways = rails.into_iter().enumerate().map(link).collect();
         (Self(ways), memories)
+    }
+
+    /// Whether all links to a peer have met it.
+    pub fn have_met(&self, peer: Peer) -> bool {
+        self.0.iter().all(|way| match &way.kind {
+            Kind::Raw(_) => true,
+            Kind::Linked(link) => link.has_met(peer),
+        })
     }
 
     /// Whether a rail that is disabled was given a frame.

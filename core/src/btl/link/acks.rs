@@ -70,7 +70,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// Whether something that came is to be told of.
     fn owes_ack(&self, at: u32) -> bool {
-        self.paths.get(at as usize).is_some_and(|path| path.state != State::Free && (path.tells() || path.greets))
+        self.paths
+            .get(at as usize)
+            .is_some_and(|path| path.state != State::Free && (path.tells() || path.voids || path.greets))
     }
 
     /// Sends acknowledgements that are due.
@@ -95,6 +97,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     fn send_owed(&mut self, at: u32) -> bool {
         if self.paths.get(at as usize).is_some_and(|path| path.greets) && !self.hello(at) {
+            return false;
+        }
+        if self.paths.get(at as usize).is_some_and(|path| path.voids) && !self.tell_voids(at) {
             return false;
         }
         self.paths.get(at as usize).is_none_or(|path| !path.tells()) || self.send_ack(at, Kind::Ack)
@@ -155,6 +160,18 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// Sends a frame of the link's own: with a number, whether that answers a probe, and an acknowledgement. Whether it left.
     pub(super) fn send_own(&mut self, at: u32, seed: u32, told: (u16, bool, u64), bytes: &[u8]) -> bool {
+        self.send_checked(at, seed, 0, told, bytes)
+    }
+
+    /// The same with a number that the check goes over as a whole.
+    pub(super) fn send_checked(
+        &mut self,
+        at: u32,
+        seed: u32,
+        whole: u64,
+        told: (u16, bool, u64),
+        bytes: &[u8],
+    ) -> bool {
         let (number, answers, ack) = told;
         let Some(path) = self.paths.get(at as usize) else { return true };
         let len = HEADER.wrapping_add(bytes.len()).min(HEAD);
@@ -166,7 +183,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         };
         put(&mut frame, &header);
         let told = frame.get(..len).unwrap_or(&frame);
-        let check = head_check(&self.sums, seed, TAG, len as u32, [0, ack], told);
+        let check = head_check(&self.sums, seed, TAG, len as u32, [whole, ack], told);
         header.head_check.set(check);
         put(&mut frame, &header);
         let told = frame.get(..len).unwrap_or(&frame);

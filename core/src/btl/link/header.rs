@@ -69,13 +69,13 @@ pub struct Hello {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Ack {
-    /// [`Kind::Ack`], [`Kind::Probe`], [`Kind::Bye`], [`Kind::GivenUp`] or [`Kind::Wanted`].
+    /// [`Kind::Ack`], [`Kind::Probe`], [`Kind::Bye`], [`Kind::GivenUp`], [`Kind::Wanted`] or [`Kind::Void`].
     pub kind: u8,
     /// Words of `came` that are meant.
     pub words: u8,
     /// Low half-word of the number that the first bit stands for.
     pub from: U16,
-    /// A bit for each number: it came; or is wanted.
+    /// A bit for each number: it came; or is wanted, or void.
     pub came: [U64; ACK_WORDS],
 }
 
@@ -98,6 +98,8 @@ pub enum Kind {
     GivenUp = 5,
     /// Numbers that did not come, or must come again, and for which there is room.
     Wanted = 6,
+    /// Numbers of the sender of this that nothing will come with.
+    Void = 7,
 }
 
 impl Kind {
@@ -109,6 +111,7 @@ impl Kind {
             4 => Some(Self::Bye),
             5 => Some(Self::GivenUp),
             6 => Some(Self::Wanted),
+            7 => Some(Self::Void),
             _ => None,
         }
     }

@@ -22,6 +22,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         path.state = State::Greeting;
         (path.heard_at, path.owes_since) = (now, now.max(1));
         (path.probe_at, path.probe_gap) = (now.saturating_add(gap), gap);
+        // Who has other links to it has them greet it too: each has met it by the time that one is out of order.
+        path.silent = true;
+        self.report(at);
         self.hello(at);
         self.set_timer(at);
     }
@@ -71,7 +74,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             Kind::Hello => (path.hello_seeds[1], 0),
             _ => (path.seeds[1], widen(header.ack.get(), path.first)),
         };
-        if head_check(&self.sums, seed, TAG, len, [0, ack], head) != header.head_check.get() {
+        let number = if kind == Kind::Void { widen(header.number.get(), path.base) } else { 0 };
+        if head_check(&self.sums, seed, TAG, len, [number, ack], head) != header.head_check.get() {
             self.counters.bad_heads = self.counters.bad_heads.wrapping_add(1);
             return;
         }
@@ -94,9 +98,13 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let came = told.came.map(U64::get);
         let bits = came.get(..words).unwrap_or(&[]);
         // The others of several say less.
-        let (told, all) = if kind == Kind::Wanted { (&[][..], false) } else { (bits, from == ack) };
+        let (told, all) =
+            if matches!(kind, Kind::Wanted | Kind::Void) { (&[][..], false) } else { (bits, from == ack) };
         if !self.take_ack(at, ack, from, told, all) {
             return;
+        }
+        if kind != Kind::Void {
+            self.see_voids(at); // or two that are told so would answer each other
         }
         match kind {
             Kind::Ack => {
@@ -115,6 +123,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             Kind::Bye => self.down(at, Why::Closed),
             Kind::GivenUp => self.down(at, Why::GivenUp),
             Kind::Wanted => self.on_wanted(at, from, bits),
+            Kind::Void => self.on_voids(at, number, bits),
             Kind::Hello => {}
         }
     }
@@ -213,7 +222,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         path.state = State::Up;
         (path.probe_gap, path.tries) = (heartbeat, 0);
         path.probe_at = if heartbeat == 0 { u64::MAX } else { now.saturating_add(heartbeat) };
+        (path.voids, path.repeated_at) = (false, 0);
         self.set_timer(at);
+        self.see_voids(at);
     }
 
     /// The link to a peer is out of order.
@@ -433,16 +444,25 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// A peer that answers no greeting for a while may not be there. Who has other links to it asks these whether they hear it, so
-    /// that they greet it at the same time, and not each when the one before it is down.
+    /// A peer that answers no greeting for a while may not be there. Where another link hears it, it is this link that is out of
+    /// order.
     fn tell_unmet(&mut self, at: u32) {
-        let (now, patience) = (self.now, self.config.hello_within.as_nanos() / 16);
-        if let Some(path) = self.paths.get_mut(at as usize)
-            && now.saturating_sub(path.owes_since) >= patience
-        {
+        let unmet = self.is_unmet(at);
+        if let Some(path) = self.paths.get_mut(at as usize).filter(|_| unmet) {
             path.silent = true;
             self.report(at);
         }
+    }
+
+    /// Whether a peer was greeted in vain for so long that nobody would wait for this link if there is another one.
+    fn is_unmet(&self, at: u32) -> bool {
+        let (silent, most) = (self.config.dead_after.as_nanos(), self.config.hello_within.as_nanos());
+        // As long as a peer that was met may be silent, unless that is for ever.
+        let patience = (most / 16).max(silent.min(most / 2));
+        self.paths.get(at as usize).is_some_and(|path| {
+            path.state == State::Greeting
+                && self.now.saturating_sub(path.heard_at.max(self.began).max(self.grace)) >= patience
+        })
     }
 
     /// Probes a link that is down.
@@ -524,12 +544,12 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// Takes a silent link for dead whatever its peer's host says.
     pub(super) fn give_up_silent(&mut self, at: u32) -> bool {
-        let silent = self.silent_at(at).is_some_and(|due| due <= self.now);
-        let Some(path) = self.paths.get_mut(at as usize).filter(|path| silent && path.state == State::Up) else {
-            return false;
-        };
-        if self.config.patient && !core::mem::replace(&mut path.doubted, true) {
-            // The peer was heard by another link, but perhaps it has just begun again to answer, and comes to this one next.
+        let due = self.silent_at(at).is_some_and(|due| due <= self.now);
+        let was_up = self.paths.get(at as usize).is_some_and(|path| path.state == State::Up);
+        let silent = self.is_unmet(at) || (was_up && due);
+        let Some(path) = self.paths.get_mut(at as usize).filter(|_| silent) else { return false };
+        if (self.config.patient || !was_up) && !core::mem::replace(&mut path.doubted, true) {
+            // The peer was heard by another link, but perhaps it has just begun to answer, and comes to this one next.
             self.probe(at);
             return false;
         }

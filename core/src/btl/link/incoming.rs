@@ -134,6 +134,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         self.heard(at);
         self.take_ack(at, ack, 0, &[], false);
+        self.see_voids(at);
         let path = self.paths.get(at as usize)?;
         let behind = distance(number, path.base);
         if behind >= i64::from(self.config.window) {
@@ -607,7 +608,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     }
 
     /// Whether there is a new gap before this one, or it fills one.
-    fn mark(&mut self, at: u32, number: u64) -> bool {
+    pub(super) fn mark(&mut self, at: u32, number: u64) -> bool {
         let Some(path) = self.paths.get(at as usize) else { return false };
         let (mut base, mut top) = (path.base, path.top);
         let news = distance(number, top) > 0 || (path.has_holes() && number == base);
@@ -676,20 +677,25 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     pub(super) fn claim_of(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
         let at = from.0;
         let path = self.paths.get(at as usize).filter(|path| path.state != State::Free && path.met())?;
-        let claim = if path.their_link == origin.link {
-            let number = widen(origin.number, path.base);
-            self.claim_own(at, number)
-        } else {
-            // One that the reader has just got, perhaps that about which it asks, says nothing.
-            let waits = |stage| !matches!(stage, Stage::Held | Stage::HeldInPart | Stage::Done);
-            let of =
-                |coming: &Coming| coming.path == at && coming.moved && coming.origin() == origin && waits(coming.stage);
-            let slot = (0..self.coming.touched()).find(|slot| self.coming.at(*slot).is_some_and(of))?;
-            // Whether it has come before is for the link to tell that it was given to first, not for one that carried it.
-            self.claim_record(slot).filter(|claim| matches!(claim, Claim::Awaited { .. }))
+        let own = (path.their_link == origin.link).then(|| widen(origin.number, path.base));
+        let own = own.and_then(|number| self.claim_own(at, number));
+        let claim = match own {
+            Some(Claim::Awaited { .. }) => own,
+            // It may have moved here, also back to the link that it was given to first.
+            _ => self.claim_moved(at, origin).or(own),
         };
         self.counters.claims = self.counters.claims.wrapping_add(u64::from(claim.is_some()));
         claim
+    }
+
+    fn claim_moved(&mut self, at: u32, origin: Origin) -> Option<Claim> {
+        // One that the reader has just got, perhaps that about which it asks, says nothing.
+        let waits = |stage| !matches!(stage, Stage::Held | Stage::HeldInPart | Stage::Done);
+        let of =
+            |coming: &Coming| coming.path == at && coming.moved && coming.origin() == origin && waits(coming.stage);
+        let slot = (0..self.coming.touched()).find(|slot| self.coming.at(*slot).is_some_and(of))?;
+        // Whether it has come before is for the link to tell that it was given to first, not for one that carried it.
+        self.claim_record(slot).filter(|claim| matches!(claim, Claim::Awaited { .. }))
     }
 
     fn claim_own(&mut self, at: u32, number: u64) -> Option<Claim> {

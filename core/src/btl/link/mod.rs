@@ -38,7 +38,8 @@
 //! assert_eq!(left.reserve(to_right, shape).err(), Some(SendError::Busy)); // they have to meet first
 //! for nanos in 0..3 {
 //!     assert!(right.poll(Instant::from_nanos(nanos)).is_none());
-//!     assert!(left.poll(Instant::from_nanos(nanos)).is_none());
+//!     // Who has other links to that peer has them greet it too.
+//!     assert!(matches!(left.poll(Instant::from_nanos(nanos)), None | Some(Event::Silent(Peer(1)))));
 //! }
 //! let mut grant = left.reserve(to_right, shape).unwrap();
 //! grant.write(0, b"hello");
@@ -73,6 +74,7 @@ mod path;
 #[cfg(test)]
 pub(crate) mod tests;
 mod timers;
+mod voids;
 mod wanted;
 mod window;
 
@@ -252,6 +254,11 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
         &self.counters
     }
 
+    /// Whether a peer has ever answered since it was added.
+    pub fn has_met(&self, peer: Peer) -> bool {
+        self.paths.iter().any(|path| path.state != State::Free && path.peer == peer.0 && path.known)
+    }
+
     /// The rail below.
     pub const fn raw(&self) -> &R {
         &self.raw
@@ -372,7 +379,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
     /// Where the clock stands. After a pause nobody is taken for dead before what came meanwhile has been heard.
     fn tick(&mut self, now: Instant) {
         let now = now.as_nanos().max(self.now);
-        let patience = self.config.dead_after.as_nanos();
+        let patience = self.config.dead_after.as_nanos().min(self.config.hello_within.as_nanos());
         if now.saturating_sub(self.now) > patience / 2 {
             self.grace = now.saturating_add(patience / 4);
         }

@@ -70,6 +70,9 @@ impl Kept {
     }
 }
 
+/// Stands for the slot of a frame that left by a third link: its number was given to nothing that will come.
+pub(super) const VOID: u32 = u32::MAX;
+
 /// Kept frames in an order; slots plus one.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct List {
@@ -434,7 +437,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     pub(super) fn window(&self, at: u32, number: u64) -> Option<u32> {
         let width = self.config.window as usize;
         let place = (number as usize & width.wrapping_sub(1)).wrapping_add((at as usize).wrapping_mul(width));
-        self.ring.get(place)?.checked_sub(1)
+        self.ring.get(place).filter(|entry| **entry != VOID)?.checked_sub(1)
     }
 
     /// Sends a kept frame, whatever it was before.
@@ -776,7 +779,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// A frame has left by another link. Its number stays taken until it is acknowledged.
+    /// A frame has left by another link. Its number stays taken until it is acknowledged: the peer takes it for received when the
+    /// frame claims it, or, of one that names another link as its origin, when it is told that the number is void.
     pub(super) fn rehome(&mut self, to: Endpoint, origin: Origin) {
         let at = to.0;
         let Some(slot) = self.oldest(at) else { return };
@@ -787,7 +791,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         self.take_off(slot);
         if let Some(entry) = self.window_mut(at, number) {
-            *entry = 0;
+            // One that was moved here has another link's number as its origin, so nobody claims the one that it has here.
+            *entry = if kept.tag == MOVED { VOID } else { 0 };
         }
         self.count(at, kept.is_control(), -1);
         if let Some(path) = self.paths.get_mut(at as usize) {

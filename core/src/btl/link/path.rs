@@ -128,6 +128,8 @@ pub(super) struct Path {
 
     /// It is to be told which frames are wanted.
     pub wants: bool,
+    /// It is to be told which numbers are void.
+    pub voids: bool,
 
     // Membership in queues.
     pub in_refused: bool,

@@ -36,11 +36,17 @@ fn p15_any_bytes_are_no_panic_and_free_nothing() {
 
 /// A frame of links' own, as `from` would send it, with a check that holds.
 pub fn own(bench: &Bench, from: usize, to: usize, ack: u64, rest: &[u8]) -> Vec<u8> {
+    numbered(bench, from, to, 0, ack, rest)
+}
+
+/// The same with a number that goes into the check.
+fn numbered(bench: &Bench, from: usize, to: usize, number: u64, ack: u64, rest: &[u8]) -> Vec<u8> {
     let path = bench.ends[to].link.paths.first().copied().unwrap();
     let mut frame = vec![0; 12];
+    frame[..2].copy_from_slice(&(number as u16).to_le_bytes());
     frame[2..4].copy_from_slice(&(ack as u16).to_le_bytes());
     frame.extend(rest);
-    let check = head_check(&Crc32c, path.seeds[1], 0x11, frame.len() as u32, [0, ack], &frame);
+    let check = head_check(&Crc32c, path.seeds[1], 0x11, frame.len() as u32, [number, ack], &frame);
     frame[4..8].copy_from_slice(&check.to_le_bytes());
     assert_eq!(path.peer, from as u32 + 10);
     frame
@@ -207,4 +213,34 @@ fn p15_b16_peers_that_acknowledge_nothing_leave_slots_for_others() {
         bench.settle();
         assert!(bench.ends[0].link.paths.iter().all(|path| (path.kept, path.control) == (0, 0)));
     }
+}
+
+/// Void numbers count as received. One that is said 2^16 numbers late voids none that look like them, and many make one answer.
+#[test]
+fn p15_b37_void_numbers_are_those_that_were_meant() {
+    const FIRST: u64 = 70_000;
+    let mut bench = Bench::new(2, 1, Faults::default(), |config| config.first_number = FIRST);
+    for number in 0..3 {
+        bench.send(0, 1, Lane::Eager, &bytes(number, 40));
+    }
+    bench.settle();
+    let void = |bench: &mut Bench, number: u64, bits: u64| {
+        let mut rest = vec![7, 1];
+        rest.extend((number as u16).to_le_bytes());
+        rest.extend(bits.to_le_bytes());
+        let frame = numbered(bench, 0, 1, number, FIRST, &rest);
+        bench.shared.borrow_mut().forge(0, 1, 0x11, &frame);
+        while bench.poll(1) {}
+        let [path, counters] =
+            [&bench.ends[1].link.paths.first().unwrap().base, &bench.ends[1].link.counters().acks_sent];
+        [*path, *counters]
+    };
+    let [_, acks] = void(&mut bench, FIRST + 3, 0);
+    assert_eq!(void(&mut bench, FIRST + 3, 1), [FIRST + 4, acks + 1]);
+    assert_eq!(void(&mut bench, FIRST + 3, 1), [FIRST + 4, acks + 1], "nothing new");
+    assert_eq!(void(&mut bench, FIRST + 4 - (1 << 16), 1), [FIRST + 4, acks + 1], "late");
+    assert_eq!(bench.ends[1].link.counters().bad_heads, 1);
+    assert_eq!(void(&mut bench, FIRST + 4, 0x5555_5555_5555_5554), [FIRST + 4, acks + 2], "with gaps");
+    assert_eq!(void(&mut bench, FIRST + 4, 0x2aaa_aaaa_aaaa_aaab), [FIRST + 4 + 63, acks + 3]);
+    assert_eq!(void(&mut bench, FIRST + 4 + 63 + 256, u64::MAX), [FIRST + 4 + 63, acks + 3], "beyond the window");
 }

@@ -70,6 +70,31 @@ impl Nodes {
         Self { nodes, wires: shared, dice: Dice(seed), now: 0 }
     }
 
+    /// The same after a frame by each link, named by it.
+    fn met(seed: u64, faults: Faults) -> Self {
+        let mut nodes = Self::new(seed, faults);
+        for link in 0..2 {
+            nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(link, &bytes(link as u64, 30)));
+        }
+        nodes.drain();
+        nodes
+    }
+
+    /// All that the first node has sent is acknowledged.
+    fn drain(&mut self) {
+        self.until("all is acknowledged", |nodes| {
+            let Node { links, to, .. } = &nodes.nodes[0];
+            links.iter().zip(to).all(|(link, to)| link.drained(*to))
+        });
+    }
+
+    /// What has come to the second node, by name and in that order.
+    fn got(&self) -> Vec<u64> {
+        let mut got: Vec<u64> = self.nodes[1].got.iter().map(|frame| name_of(frame)).collect();
+        got.sort_unstable();
+        got
+    }
+
     fn step(&mut self) {
         let mut any = true;
         while any {
@@ -176,7 +201,7 @@ impl Node {
             }
             Event::Down(..) => self.down[link] = true,
             Event::Up(_) => self.down[link] = false,
-            Event::Silent(_) => panic!("nobody asks hosts here"),
+            Event::Silent(_) => {}
             Event::Performed(..) => panic!("nobody asked for that"),
             Event::Lost(..) => panic!("links are down, not lost"),
         }
@@ -235,12 +260,7 @@ fn scribble(link: &mut TestLink) {
 /// What was reserved lies in memory of the link, which gives it back when another link has taken over: that one cannot read it there.
 #[test]
 fn p14_b37_a_long_grant_is_copied_by_the_link_that_carries_it() {
-    let mut nodes = Nodes::new(1, Faults { in_place: 1000, ..Faults::default() });
-    for link in 0..2 {
-        nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(link, &bytes(link as u64, 30)));
-    }
-    let to = nodes.nodes[0].to.clone();
-    nodes.until("all is acknowledged", |nodes| (0..2).all(|link| nodes.nodes[0].links[link].drained(to[link])));
+    let mut nodes = Nodes::met(1, Faults { in_place: 1000, ..Faults::default() });
     nodes.wires[0].borrow_mut().faults.silent = true;
     for number in 2..6u64 {
         assert!(nodes.nodes[0].try_grant(0, &bytes(number, 9000)));
@@ -248,9 +268,7 @@ fn p14_b37_a_long_grant_is_copied_by_the_link_that_carries_it() {
     assert!(nodes.nodes[0].lent.is_empty());
     nodes.until("all have come", |nodes| nodes.nodes[1].got.len() == 6);
     assert_eq!(nodes.nodes[0].moved, 4);
-    let mut got: Vec<u64> = nodes.nodes[1].got.iter().map(|frame| name_of(frame)).collect();
-    got.sort_unstable();
-    assert_eq!(got, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(nodes.got(), [0, 1, 2, 3, 4, 5]);
     assert!(nodes.nodes[1].got.iter().all(|frame| *frame == bytes(name_of(frame), frame.len())));
 }
 
@@ -295,9 +313,7 @@ fn p14_b37_b34_frames_of_a_dead_link_arrive_once_by_the_other() {
                 kept && node.lent.is_empty() && node.coming.is_empty()
             })
         });
-        let mut got: Vec<u64> = nodes.nodes[1].got.iter().map(|frame| name_of(frame)).collect();
-        got.sort_unstable();
-        assert_eq!(got, names);
+        assert_eq!(nodes.got(), names);
         assert!(nodes.nodes[1].got.iter().all(|frame| *frame == bytes(name_of(frame), frame.len())));
         doubles += nodes.nodes[1].doubles;
         awaited += nodes.nodes[1].awaited;
@@ -369,4 +385,59 @@ fn p14_b37_claims_tell_new_ones_doubles_and_awaited_ones_apart() {
     assert!(node.links[0].claim(to[0], origin(5000)).is_none(), "it cannot have been sent");
     assert!(node.links[0].claim(Endpoint(77), origin(0)).is_none());
     assert_eq!(node.links[0].used(), [0, 0]);
+}
+
+/// A frame that was moved names the link that it was given to first. One that moves once more leaves a number behind on the link
+/// between, which nobody claims: that link was full for ever when it had given out as many numbers as its window has.
+#[test]
+fn p14_b37_a_link_from_which_moved_frames_moved_on_is_as_good_as_new_when_it_is_back() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut nodes = Nodes::met(1, Faults::default());
+    let until = |nodes: &mut Nodes, time| nodes.until("time passes", |nodes| nodes.now >= time);
+    // The first is silent, and a little later the other one, so that it still takes what the first could not deliver.
+    let since = nodes.now;
+    nodes.wires[0].borrow_mut().faults.silent = true;
+    assert!((2..5).all(|number| nodes.nodes[0].try_send(0, &bytes(number, 30 + number as usize * 1000))));
+    until(&mut nodes, since + 3 * SECOND);
+    nodes.wires[1].borrow_mut().faults.silent = true;
+    nodes.until("they have moved", |nodes| nodes.nodes[0].moved == 3);
+    nodes.wires[0].borrow_mut().faults.silent = false;
+    nodes.until("the first is back", |nodes| !nodes.nodes[0].down[0]);
+    nodes.until("they have moved on", |nodes| nodes.nodes[0].moved == 6);
+    nodes.until("all have come", |nodes| nodes.nodes[1].got.len() == 5);
+    nodes.wires[1].borrow_mut().faults.silent = false;
+    nodes.until("the other is back", |nodes| nodes.nodes.iter().all(|node| !node.down[1]));
+    for number in 5..1000 {
+        nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(1, &bytes(number, 30)));
+    }
+    nodes.drain();
+    assert_eq!(nodes.got(), (0..1000).collect::<Vec<u64>>());
+}
+
+/// A frame that comes back to the link that it was given to first has another number there. When that link breaks in the middle of
+/// its body, whoever carries it next takes over what was to be written; and the number is void, once nothing of it is awaited.
+#[test]
+fn p14_b37_b34_a_frame_that_came_back_to_its_first_link_is_taken_over_from_there() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut nodes = Nodes::met(3, Faults { by_pages: 1000, ..Faults::default() });
+    let since = nodes.now;
+    nodes.wires[0].borrow_mut().faults.silent = true;
+    assert!(nodes.nodes[0].try_send(0, &bytes(2, 9000)));
+    nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
+    nodes.wires[1].borrow_mut().faults.silent = true;
+    nodes.until("it has moved", |nodes| nodes.nodes[0].moved == 1);
+    nodes.wires[0].borrow_mut().faults = Faults { late_body: 1000, jitter: 1_000_000, ..Faults::default() };
+    nodes.until("it is coming back", |nodes| nodes.nodes[0].moved == 2 && !nodes.nodes[1].coming.is_empty());
+    nodes.wires[0].borrow_mut().faults.silent = true;
+    nodes.wires[0].borrow_mut().cut(0, 1);
+    nodes.wires[1].borrow_mut().faults.silent = false;
+    nodes.until("it has come by the other", |nodes| nodes.nodes[1].got.len() == 3);
+    assert_eq!((nodes.nodes[0].moved, nodes.nodes[1].awaited), (3, 1));
+    nodes.wires[0].borrow_mut().faults = Faults::default();
+    nodes.until("the first is back", |nodes| nodes.nodes.iter().all(|node| !node.down[0]));
+    for number in 3..1000 {
+        nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(0, &bytes(number, 30)));
+    }
+    nodes.drain();
+    assert_eq!(nodes.got(), (0..1000).collect::<Vec<u64>>());
 }
