@@ -79,13 +79,13 @@ fn step(
             let to = victim.to[from as usize];
             // What is not the hostile one's is left alone: the frame would count as received.
             if from == HOSTILE {
-                let _ = victim.link.claim(to, Origin { link: u8::arbitrary(data)?, number: u16::arbitrary(data)? });
+                let _ = victim.link.claim(to, Origin { link: u8::arbitrary(data)?, number: u32::arbitrary(data)? });
             } else {
-                assert!(victim.link.claim(to, Origin { link: 99, number: u16::arbitrary(data)? }).is_none());
+                assert!(victim.link.claim(to, Origin { link: 99, number: u32::arbitrary(data)? }).is_none());
             }
         }
         12 => {
-            *now += u64::from(u16::arbitrary(data)?) * 1000;
+            *now += u64::from(u32::arbitrary(data)?) * 1000;
             if *now - honest.polled > PAUSE {
                 honest.poll(*now); // it is nobody who may be taken for dead
             }

@@ -11,8 +11,8 @@ use crate::convertor::Span;
 pub struct Origin {
     /// The sender's name for that link, which peers know from its card.
     pub link: u8,
-    /// The frame's number there, to that peer.
-    pub number: u16,
+    /// The frame's number there, to that peer: the low word of it.
+    pub number: u32,
 }
 
 /// Longest header of a frame that a link carries.

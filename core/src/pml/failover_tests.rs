@@ -733,9 +733,9 @@ fn p9_with_the_last_rail_disabled_messages_wait_and_the_caller_may_sleep() {
         let back = pair.recv(0, 1, 4, &mut long);
         let arrives = pair.recv(1, 0, 2, &mut short);
         pair.turns(200);
-        let sent: u16 = pair.engines[0].rails().0.iter().map(Link::sent).sum();
+        let sent: u32 = pair.engines[0].rails().0.iter().map(Link::sent).sum();
         pair.turns(200);
-        assert_eq!(pair.engines[0].rails().0.iter().map(Link::sent).sum::<u16>(), sent);
+        assert_eq!(pair.engines[0].rails().0.iter().map(Link::sent).sum::<u32>(), sent);
         assert!(
             [(0, send), (1, receive), (0, back), (1, arrives)].map(|(at, request)| pair.engines[at].test(request))
                 == [None; 4]

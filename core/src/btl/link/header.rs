@@ -17,7 +17,8 @@ pub const MOVED: u8 = 0x12;
 pub struct Header {
     /// Low half-word of the frame's number; in an ack that of the probe which it answers, or how many frames came twice.
     pub number: U16,
-    /// Low half-word of the first number that did not come from the receiver of this frame.
+    /// Low half-word of the first number that did not come from the receiver of this frame. In a moved frame, which acknowledges
+    /// nothing, the second half-word of its number on the link that it was given to first.
     pub ack: U16,
     /// Over what tells the frame apart, and its first bytes.
     pub head_check: U32,
@@ -39,11 +40,12 @@ pub struct Prefix {
 
 impl Prefix {
     pub const fn new(origin: Origin, tag: u8) -> Self {
-        Self { link: origin.link, tag, number: U16::new(origin.number) }
+        Self { link: origin.link, tag, number: U16::new(origin.number as u16) }
     }
 
-    pub const fn origin(&self) -> Origin {
-        Origin { link: self.link, number: self.number.get() }
+    /// With the header of the same frame.
+    pub const fn origin(&self, header: &Header) -> Origin {
+        Origin { link: self.link, number: (header.ack.get() as u32) << 16 | self.number.get() as u32 }
     }
 }
 
@@ -171,8 +173,10 @@ mod tests {
             body_check: U32::new(0x090a_0b0c),
         };
         assert_eq!(header.as_bytes(), [2, 1, 4, 3, 8, 7, 6, 5, 12, 11, 10, 9]);
-        let prefix = Prefix::new(Origin { link: 7, number: 0x0102 }, 0x40);
+        let origin = Origin { link: 7, number: 0x0304_0102 };
+        let prefix = Prefix::new(origin, 0x40);
         assert_eq!(prefix.as_bytes(), [7, 0x40, 2, 1]);
+        assert_eq!(prefix.origin(&header), origin);
         let hello = Hello {
             kind: Kind::Hello as u8,
             reserved: 0,

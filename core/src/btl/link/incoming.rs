@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, FromZeros};
 use super::Link;
 use super::checksum::{Checksum, sum_span};
 use super::header::{HEADER, Header, MOVED, PREFIX, Prefix, TAG, head_check};
-use super::numbers::{distance, widen};
+use super::numbers::{distance, widen, widen_word};
 use super::path::State;
 use crate::btl::{Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, HEAD, Origin, Peer, Rail, rail::COPIED};
 use crate::convertor::{Span, transfer};
@@ -54,7 +54,7 @@ pub(super) struct Coming {
     moved: bool,
     tag: u8,
     origin_link: u8,
-    origin_number: u16,
+    origin_number: u32,
     head: [u8; HEAD],
 }
 
@@ -126,15 +126,18 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             return None;
         }
         let number = widen(header.number.get(), path.base);
-        let ack = widen(header.ack.get(), path.first);
+        let moved = frame.tag == MOVED;
+        let ack = if moved { 0 } else { widen(header.ack.get(), path.first) };
         let check = head_check(&self.sums, path.seeds[1], frame.tag, frame.len, [number, ack], head);
         if check != header.head_check.get() {
             self.counters.bad_heads = self.counters.bad_heads.wrapping_add(1);
             return None;
         }
         self.heard(at);
-        self.take_ack(at, ack, 0, &[], false);
-        self.see_voids(at);
+        if !moved {
+            self.take_ack(at, ack, 0, &[], false);
+            self.see_voids(at);
+        }
         let path = self.paths.get(at as usize)?;
         let behind = distance(number, path.base);
         if behind >= i64::from(self.config.window) {
@@ -180,7 +183,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                 self.counters.malformed = self.counters.malformed.wrapping_add(1);
                 return None;
             };
-            let origin = prefix.origin();
+            let origin = prefix.origin(header);
             (coming.tag, coming.origin_link, coming.origin_number) = (prefix.tag, origin.link, origin.number);
         }
         if frame.is_whole() {
@@ -677,7 +680,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     pub(super) fn claim_of(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
         let at = from.0;
         let path = self.paths.get(at as usize).filter(|path| path.state != State::Free && path.met())?;
-        let own = (path.their_link == origin.link).then(|| widen(origin.number, path.base));
+        let own = (path.their_link == origin.link).then(|| widen_word(origin.number, path.base));
         let own = own.and_then(|number| self.claim_own(at, number));
         let claim = match own {
             Some(Claim::Awaited { .. }) => own,

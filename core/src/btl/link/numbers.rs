@@ -6,6 +6,11 @@ pub(super) const fn widen(low: u16, near: u64) -> u64 {
     near.wrapping_add_signed(low.wrapping_sub(near as u16) as i16 as i64)
 }
 
+/// The number nearest to `near` whose low word is `low`.
+pub(super) const fn widen_word(low: u32, near: u64) -> u64 {
+    near.wrapping_add_signed(low.wrapping_sub(near as u32) as i32 as i64)
+}
+
 /// How far `number` lies behind `base`; negative before it.
 #[inline]
 pub(super) const fn distance(number: u64, base: u64) -> i64 {
@@ -64,7 +69,12 @@ mod tests {
             for off in [-0x8000i64, -5, 0, 5, 0x7fff] {
                 let number = near.wrapping_add_signed(off);
                 assert_eq!(widen(number as u16, near), number);
+                assert_eq!(widen_word(number as u32, near), number);
                 assert_eq!(distance(number, near), off);
+            }
+            for off in [-0x8000_0000, -0x1_0000, 0x1_0000, 0x7fff_ffff] {
+                let number = near.wrapping_add_signed(off);
+                assert_eq!(widen_word(number as u32, near), number);
             }
         }
     }

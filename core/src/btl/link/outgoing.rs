@@ -61,7 +61,7 @@ pub(super) struct Kept {
     own_tag: u8,
     header: u8,
     origin_link: u8,
-    origin_number: u16,
+    origin_number: u32,
 }
 
 impl Kept {
@@ -447,12 +447,15 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if !path.raw_known {
             return Left::Unreachable;
         }
-        let (at, raw, ack) = (kept.path, path.raw, path.base);
+        // A moved frame acknowledges nothing: the place is for its number on the link that it was given to first.
+        let moved = kept.tag == MOVED;
+        let (at, raw, ack) = (kept.path, path.raw, if moved { 0 } else { path.base });
+        let told = if moved { (kept.origin_number >> 16) as u16 } else { ack as u16 };
         let count = (kept.len as usize).min(HEAD);
         let head = self.slots.at(slot);
         let mut header = Header {
             number: (kept.number as u16).into(),
-            ack: (ack as u16).into(),
+            ack: told.into(),
             head_check: 0.into(),
             body_check: kept.body_check.into(),
         };
@@ -505,7 +508,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         (kept.left, kept.left_at) = (path.left, now);
         path.in_flight = path.in_flight.wrapping_add(1);
-        if !path.has_holes() {
+        if !moved && !path.has_holes() {
             path.owed = 0; // it went with this
         }
         let first = path.sent.is_empty();
@@ -775,7 +778,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     fn origin(&self, kept: &Kept) -> Origin {
         match kept.tag {
             MOVED => Origin { link: kept.origin_link, number: kept.origin_number },
-            _ => Origin { link: self.config.link, number: kept.number as u16 },
+            _ => Origin { link: self.config.link, number: kept.number as u32 },
         }
     }
 

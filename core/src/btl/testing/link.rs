@@ -13,16 +13,16 @@ use crate::time::Instant;
 /// Bodies that are longer are sent where they lie, unless a test wants them copied; none that goes eagerly.
 const COPIED: u64 = 72;
 /// Number of the first frame: it wraps soon.
-const FIRST: u16 = u16::MAX - 3;
+const FIRST: u32 = u32::MAX - 3;
 /// Polls without an acknowledgement of the oldest frame after which all is sent again.
 const AGAIN: u32 = 24;
 
 /// What a cable carries. A frame longer than [`HEAD`] is one of two, and usable in part when the first is there.
 #[derive(Clone, Debug)]
 enum Piece {
-    Start { number: u16, origin: Option<Origin>, shape: Shape, bytes: Vec<u8> },
-    Rest { number: u16 },
-    Ack { number: u16 },
+    Start { number: u32, origin: Option<Origin>, shape: Shape, bytes: Vec<u8> },
+    Rest { number: u32 },
+    Ack { number: u32 },
     Bye,
 }
 
@@ -111,7 +111,7 @@ impl Net {
 
 #[derive(Debug)]
 struct Kept {
-    number: u16,
+    number: u32,
     origin: Option<Origin>,
     shape: Shape,
     header: [u8; LINKED_HEAD],
@@ -162,10 +162,10 @@ pub struct Link {
     closed: bool,
     cut_for: u32,
     idle: u32,
-    next: u16,
+    next: u32,
     kept: VecDeque<Kept>,
-    coming: BTreeMap<u16, Coming>,
-    received: HashSet<u16>,
+    coming: BTreeMap<u32, Coming>,
+    received: HashSet<u32>,
     granted: Option<(Shape, Box<[u8]>)>,
 }
 
@@ -214,7 +214,7 @@ impl Link {
     }
 
     /// Frames that this end has sent.
-    pub fn sent(&self) -> u16 {
+    pub fn sent(&self) -> u32 {
         self.next.wrapping_sub(FIRST)
     }
 
@@ -258,7 +258,7 @@ impl Link {
     }
 
     /// Takes a frame for received, and says so.
-    fn receive(&mut self, number: u16) {
+    fn receive(&mut self, number: u32) {
         self.coming.remove(&number);
         self.received.insert(number);
         self.put(Piece::Ack { number });
@@ -443,7 +443,7 @@ impl Rail for Link {
     }
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
-        let Some(coming) = self.coming.get(&(frame.0 as u16)) else { return 0 };
+        let Some(coming) = self.coming.get(&(frame.0 as u32)) else { return 0 };
         let rest = coming.bytes.get(at..if coming.whole { coming.bytes.len() } else { HEAD }).unwrap_or_default();
         let len = rest.len().min(into.len());
         into[..len].copy_from_slice(&rest[..len]);
@@ -451,7 +451,7 @@ impl Rail for Link {
     }
 
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
-        let number = frame.0 as u16;
+        let number = frame.0 as u32;
         let coming = self.coming.get_mut(&number).expect("a frame that is held");
         assert!(coming.wanted.is_none());
         if !coming.whole {
@@ -465,8 +465,8 @@ impl Rail for Link {
     }
 
     fn release(&mut self, frame: FrameId) {
-        assert!(self.coming.contains_key(&(frame.0 as u16)));
-        self.receive(frame.0 as u16);
+        assert!(self.coming.contains_key(&(frame.0 as u32)));
+        self.receive(frame.0 as u32);
     }
 
     fn orphan(&self, _: Endpoint) -> Option<Orphan> {
@@ -483,7 +483,7 @@ impl Rail for Link {
 
     fn claim(&mut self, _: Endpoint, origin: Origin) -> Option<Claim> {
         let (_, id) = self.peer?;
-        let is = |number: u16, coming: &Coming| coming.origin.unwrap_or(Origin { link: id, number }) == origin;
+        let is = |number: u32, coming: &Coming| coming.origin.unwrap_or(Origin { link: id, number }) == origin;
         let begun = self.coming.iter().find(|(number, coming)| is(**number, coming) && coming.wanted.is_some());
         if let Some(number) = begun.map(|(number, _)| *number) {
             let (skip, sink, cookie) = self.coming.remove(&number)?.wanted?;

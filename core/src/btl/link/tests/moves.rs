@@ -1,6 +1,6 @@
 //! Frames that move from one link to another, between two nodes with two links each.
 
-use super::bench::{TestLink, bytes, name_of};
+use super::bench::{Bench, TestLink, bytes, name_of};
 use super::wire::{Dice, Faults, State, wires};
 use crate::arena::Arena;
 use crate::btl::link::{Config, Crc32c, Link};
@@ -340,7 +340,7 @@ fn b37_p14_orphans_are_exactly_what_was_not_acknowledged() {
     let node = &mut nodes.nodes[0];
     for (index, frame) in frames.iter().enumerate() {
         let orphan = node.links[0].orphan(to[0]).expect("in their order");
-        assert_eq!(orphan.origin, Origin { link: 5, number: (u64::from(u16::MAX) - 5 + 10 + index as u64) as u16 });
+        assert_eq!(orphan.origin, Origin { link: 5, number: u32::from(u16::MAX) - 5 + 10 + index as u32 });
         assert_eq!((orphan.shape.tag, orphan.shape.lane), (0x99, Lane::Bulk));
         assert_eq!((usize::from(orphan.shape.header), orphan.shape.len as usize), (20, frame.len()));
         let mut all = orphan.header[..20].to_vec();
@@ -371,7 +371,7 @@ fn p14_b37_claims_tell_new_ones_doubles_and_awaited_ones_apart() {
     nodes.until("one more", |nodes| nodes.nodes[0].try_send(0, &bytes(4, 6000)));
     nodes.until("its header has come", |nodes| nodes.nodes[1].coming.len() == 1);
     let node = &mut nodes.nodes[1];
-    let (to, origin) = (node.to.clone(), |number: u64| Origin { link: 5, number: (first + number) as u16 });
+    let (to, origin) = (node.to.clone(), |number: u64| Origin { link: 5, number: (first + number) as u32 });
     for number in 0..4 {
         assert!(matches!(node.links[0].claim(to[0], origin(number)), Some(Claim::Double)));
         assert!(node.links[1].claim(to[1], origin(number)).is_none(), "of another link");
@@ -440,4 +440,51 @@ fn p14_b37_b34_a_frame_that_came_back_to_its_first_link_is_taken_over_from_there
     }
     nodes.drain();
     assert_eq!(nodes.got(), (0..1000).collect::<Vec<u64>>());
+}
+
+/// A moved frame may come late: the link that carries it was silent while the one that it was given to first is back, and has
+/// numbered so many frames since that the low half-word of its number there is that of the next one.
+#[test]
+fn p14_b37_a_moved_frame_that_is_late_is_none_of_those_that_its_first_link_has_numbered_since() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut nodes = Nodes::met(1, Faults::default());
+    let since = nodes.now;
+    // It comes, but its sender does not hear so.
+    nodes.wires[0].borrow_mut().deaf = Some(0);
+    assert!(nodes.nodes[0].try_send(0, &bytes(2, 30)));
+    nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
+    nodes.wires[1].borrow_mut().faults.silent = true;
+    nodes.until("it has moved", |nodes| nodes.nodes[0].moved == 1);
+    nodes.wires[0].borrow_mut().deaf = None;
+    nodes.until("the first is back", |nodes| nodes.nodes.iter().all(|node| !node.down[0]));
+    let names = 3..3 + u64::from(u16::MAX);
+    for number in names.clone() {
+        nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(0, &bytes(number, 30)));
+    }
+    nodes.until("all is acknowledged", |nodes| nodes.nodes[0].links[0].drained(nodes.nodes[0].to[0]));
+    assert!(!nodes.nodes[0].down[1], "it is the copy on the second link that counts here");
+    nodes.wires[1].borrow_mut().faults.silent = false;
+    nodes.drain();
+    assert_eq!(nodes.nodes[1].doubles, 1);
+    nodes.until("one more", |nodes| nodes.nodes[0].try_send(0, &bytes(names.end, 30)));
+    nodes.drain();
+    assert!(nodes.got().into_iter().eq(0..=names.end));
+}
+
+/// A moved frame acknowledges nothing, so what came before it is acknowledged by another frame, and not sent again.
+#[test]
+fn p14_b37_what_came_before_a_moved_frame_left_is_acknowledged_all_the_same() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
+    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
+    bench.settle();
+    bench.send(0, 1, Lane::Eager, &bytes(1, 30));
+    bench.until("it has come", |bench| bench.ends[1].link.counters().received == 2);
+    let end = &mut bench.ends[1];
+    let shape = Shape { tag: 0x99, lane: Lane::Eager, header: 8, len: 8 };
+    // SAFETY: there is no body.
+    let sent =
+        unsafe { end.link.send_moved(end.to[0], Origin { link: 200, number: 5 }, shape, &[7; 8], Span::EMPTY, None) };
+    assert!(sent.is_ok());
+    bench.settle();
+    assert_eq!(bench.ends[0].link.counters().resent, 0);
 }
