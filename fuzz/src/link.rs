@@ -260,7 +260,7 @@ impl<'m> Hostile<'m> {
     fn new(hub: &'m Hub<'m>) -> Self {
         let mut raw = hub.rail(HOSTILE).expect("an end");
         let to = raw.add_peer(Peer(VICTIM), hub.rail(VICTIM).expect("an end").card()).expect("a card");
-        let mut card = vec![b'T', b'L', 1, 1, 7, 0, 0, 0];
+        let mut card = vec![b'T', b'L', 2, 1, 7, 0, 0, 0];
         card.extend(INCARNATION.to_le_bytes());
         card.extend(raw.card());
         Self { raw, to, card, mine: 1, theirs: 0 }
@@ -348,7 +348,7 @@ impl<'m> Hostile<'m> {
         bytes.extend([0; 4]);
         bytes.extend(u32::from(bool::arbitrary(data)?).to_le_bytes());
         let words = u8::arbitrary(data)? % 7;
-        let kind = 2 + u8::arbitrary(data)? % 6;
+        let kind = 2 + u8::arbitrary(data)? % 7;
         bytes.extend([kind, words]);
         bytes.extend((ack.wrapping_add(u64::from(u8::arbitrary(data)? % 8)) as u16).to_le_bytes());
         for _ in 0..words.min(5) {
@@ -357,8 +357,8 @@ impl<'m> Hostile<'m> {
         if u8::arbitrary(data)? < 8 {
             bytes.pop();
         }
-        // Void numbers go into the check.
-        self.post(0x11, [if kind == 7 { number } else { 0 }, ack], self.seed(true), bytes, data)
+        // Numbers that are void or away go into the check.
+        self.post(0x11, [if kind >= 7 { number } else { 0 }, ack], self.seed(true), bytes, data)
     }
 
     fn hello(&mut self, data: &mut Unstructured<'_>) -> Result<()> {

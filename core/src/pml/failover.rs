@@ -175,7 +175,12 @@ impl<R: Rails> Pml<'_, R> {
         if state.standing != Standing::Up || !self.row(peer.0).any(|link| link.is_of(rail)) {
             return;
         }
-        let alone = self.row(peer.0).all(|link| link.is_of(rail) || link.aside & DOWN != 0);
+        // Who has said good-bye, and has never greeted by another link, has sent nothing by that.
+        let ended = |link: &Link| {
+            let rail = self.rails.rail(link.rail as usize).filter(|_| why == Lost::Closed);
+            rail.is_some_and(|rail| !rail.was_greeted(Endpoint(link.endpoint)))
+        };
+        let alone = self.row(peer.0).all(|link| link.is_of(rail) || link.aside & DOWN != 0 || ended(link));
         if alone || !state.has(LINKED) {
             return self.lost(peer, why);
         }

@@ -12,7 +12,7 @@ use super::*;
 use crate::arena::Arena;
 use crate::btl::link::tests::wire::{Break, Faults, State, Wire, wires};
 use crate::btl::link::{self, Crc32c, Link};
-use crate::btl::{Peer, Rail};
+use crate::btl::{Lost, Peer, Rail};
 use crate::time::{Duration, Instant};
 
 const MILLISECOND: u64 = 1_000_000;
@@ -318,6 +318,58 @@ fn p7_p14_a_peer_is_lost_as_soon_by_links_that_were_never_used() {
             let mut into = [0; 14];
             let receive = pair.recv(1, 0, 2, &mut into);
             assert!(pair.finish(1, receive).is_ok() && pair.finish(0, send).is_ok());
+        }
+    }
+}
+
+/// The side that only answers meets the peer by all links as well, and need not begin when the one in use breaks: be the other
+/// out of order from the start, or break later.
+#[test]
+fn p7_p14_who_was_spoken_to_finds_a_peer_lost_as_soon() {
+    const DEAD: u64 = 8 * MILLISECOND;
+    for (late, calm) in [(false, 40), (false, 2), (true, 40)] {
+        let mut pair = one_after_the_other(2);
+        if !late {
+            pair.ground.shared[1].borrow_mut().strike(Break::Silent);
+        }
+        let mut into = [0; 5];
+        let receive = pair.recv(1, 0, 1, &mut into);
+        let _ = pair.send(0, 1, Mode::Synchronous, b"hello");
+        assert!(pair.finish(1, receive).is_ok());
+        let until = pair.ground.now + calm * DEAD;
+        while pair.ground.now < until {
+            pair.turn();
+        }
+        pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().strike(Break::Silent));
+        let since = pair.ground.now;
+        let Sending::Pending(send) = pair.send(1, 2, Mode::Synchronous, b"are you there?") else { panic!("nobody") };
+        assert_eq!(pair.finish(1, send), Err(Failure::PeerFailed(Peer(0))));
+        let took = pair.ground.now - since;
+        assert!(took < DEAD * 5 / 4, "{took} ns, {late} {calm}");
+    }
+}
+
+/// A good end is none by failure, however early it comes, and does not wait for a link that is still to meet the peer.
+#[test]
+fn p7_p14_a_good_end_while_a_link_still_greets_is_a_good_end() {
+    for turns in 0..60 {
+        for count in [1, 2] {
+            let mut pair = one_after_the_other(count);
+            // The others have a longer way.
+            pair.ground.shared.iter().skip(1).for_each(|shared| shared.borrow_mut().faults.delay = 40_000);
+            let mut into = [0; 5];
+            let receive = pair.recv(1, 0, 1, &mut into);
+            let _ = pair.send(0, 1, Mode::Standard, b"hello");
+            assert!(pair.finish(1, receive).is_ok());
+            pair.turns(turns);
+            pair.engines[1].del_peer(Peer(0));
+            let since = pair.ground.now;
+            while pair.engines[0].why_lost(Peer(1)).is_none() {
+                pair.turn();
+            }
+            assert_eq!(pair.engines[0].why_lost(Peer(1)), Some(Lost::Closed), "{turns} {count}");
+            let took = pair.ground.now - since;
+            assert!(took < MILLISECOND, "{took} ns, {turns} {count}");
         }
     }
 }

@@ -224,6 +224,11 @@ impl Rail for Opaque {
         any(true)
     }
 
+    fn was_greeted(&self, by: Endpoint) -> bool {
+        keep(by);
+        any(true)
+    }
+
     fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
         keep((to, what));
         any(true)

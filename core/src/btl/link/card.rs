@@ -7,7 +7,7 @@ use crate::btl::Unreachable;
 pub(super) const PREFIX: usize = 16;
 const MAGIC: [u8; 2] = *b"TL";
 /// Version of the cards, the headers and the link's own frames.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 const FLAG_SUMS: u8 = 1;
 
 /// What a card says of a link.
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn p33_golden_bytes_of_a_card() {
         let card = Card { link: 3, sums: true, incarnation: 0x0102_0304_0506_0708 };
-        assert_eq!(card.prefix(), [b'T', b'L', 1, 1, 3, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(card.prefix(), [b'T', b'L', 2, 1, 3, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1]);
         let mut bytes = card.prefix().to_vec();
         bytes.extend([9, 9]);
         assert_eq!(Card::read(&bytes), Ok((card, &[9, 9][..])));

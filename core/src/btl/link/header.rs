@@ -71,13 +71,13 @@ pub struct Hello {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Ack {
-    /// [`Kind::Ack`], [`Kind::Probe`], [`Kind::Bye`], [`Kind::GivenUp`], [`Kind::Wanted`] or [`Kind::Void`].
+    /// [`Kind::Ack`], [`Kind::Probe`], [`Kind::Bye`], [`Kind::GivenUp`], [`Kind::Wanted`], [`Kind::Void`] or [`Kind::Away`].
     pub kind: u8,
     /// Words of `came` that are meant.
     pub words: u8,
     /// Low half-word of the number that the first bit stands for.
     pub from: U16,
-    /// A bit for each number: it came; or is wanted, or void.
+    /// A bit for each number: it came; or is wanted, void, or away.
     pub came: [U64; ACK_WORDS],
 }
 
@@ -102,6 +102,8 @@ pub enum Kind {
     Wanted = 6,
     /// Numbers of the sender of this that nothing will come with.
     Void = 7,
+    /// Numbers of the sender of this whose frames another link brings.
+    Away = 8,
 }
 
 impl Kind {
@@ -114,6 +116,7 @@ impl Kind {
             5 => Some(Self::GivenUp),
             6 => Some(Self::Wanted),
             7 => Some(Self::Void),
+            8 => Some(Self::Away),
             _ => None,
         }
     }

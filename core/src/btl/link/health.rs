@@ -74,7 +74,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             Kind::Hello => (path.hello_seeds[1], 0),
             _ => (path.seeds[1], widen(header.ack.get(), path.first)),
         };
-        let number = if kind == Kind::Void { widen(header.number.get(), path.base) } else { 0 };
+        let numbers = matches!(kind, Kind::Void | Kind::Away);
+        let number = if numbers { widen(header.number.get(), path.base) } else { 0 };
         if head_check(&self.sums, seed, TAG, len, [number, ack], head) != header.head_check.get() {
             self.counters.bad_heads = self.counters.bad_heads.wrapping_add(1);
             return;
@@ -98,12 +99,11 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let came = told.came.map(U64::get);
         let bits = came.get(..words).unwrap_or(&[]);
         // The others of several say less.
-        let (told, all) =
-            if matches!(kind, Kind::Wanted | Kind::Void) { (&[][..], false) } else { (bits, from == ack) };
+        let (told, all) = if numbers || kind == Kind::Wanted { (&[][..], false) } else { (bits, from == ack) };
         if !self.take_ack(at, ack, from, told, all) {
             return;
         }
-        if kind != Kind::Void {
+        if !numbers {
             self.see_voids(at); // or two that are told so would answer each other
         }
         match kind {
@@ -123,7 +123,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             Kind::Bye => self.down(at, Why::Closed),
             Kind::GivenUp => self.down(at, Why::GivenUp),
             Kind::Wanted => self.on_wanted(at, from, bits),
-            Kind::Void => self.on_voids(at, number, bits),
+            Kind::Void => self.on_gone(at, number, bits, false),
+            Kind::Away => self.on_gone(at, number, bits, true),
             Kind::Hello => {}
         }
     }
@@ -182,7 +183,13 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             }
             path.owes_since = if path.kept == 0 { 0 } else { now.max(1) };
             match path.state {
-                State::Quiet | State::Greeting => self.up(at),
+                State::Greeting => self.up(at),
+                State::Quiet => {
+                    // As when this side greets first: who was met by one link is to be met by the others.
+                    path.silent = true;
+                    self.report(at);
+                    self.up(at);
+                }
                 State::Down => self.answered(at),
                 State::Free | State::Up | State::Closed => {}
             }
@@ -582,8 +589,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     pub(super) fn forget(&mut self, endpoint: Endpoint, word: Kind) {
         let at = endpoint.0;
         let Some(path) = self.paths.get(at as usize).filter(|path| path.state != State::Free) else { return };
-        if path.known && path.state != State::Closed {
-            self.send_ack(at, word);
+        if path.met() && path.state != State::Closed {
+            self.send_ack(at, word); // one that does not know this side yet does not see it
         }
         if let Some(path) = self.paths.get_mut(at as usize)
             && path.raw_known

@@ -52,6 +52,8 @@ pub(super) struct Coming {
     body_check: u32,
     stage: Stage,
     moved: bool,
+    /// Its number was passed over: it stands in neither set of bits.
+    passed: bool,
     tag: u8,
     origin_link: u8,
     origin_number: u32,
@@ -240,8 +242,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// A frame that is under way here has come again.
     fn once_more(&mut self, at: u32, number: u64, frame: &Frame) {
-        let found = (0..self.coming.touched())
-            .find(|slot| self.coming.at(*slot).is_some_and(|coming| coming.path == at && coming.number == number));
+        let found = self.record_of(at, number);
         let Some((slot, handle)) = found.and_then(|slot| Some((slot, self.coming.handle(slot)?))) else { return };
         let Some(coming) = self.coming.at_mut(slot) else { return };
         let wanted = matches!(coming.stage, Stage::Awaited | Stage::HeldInPart);
@@ -285,7 +286,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     /// The record of a frame that is received, or given up, is free again.
     fn finish(&mut self, handle: Handle) {
         let Some(coming) = self.coming.free(handle) else { return };
-        self.busy_bits(coming.path).clear(coming.number);
+        if !coming.passed {
+            self.busy_bits(coming.path).clear(coming.number);
+        }
         if let Some(path) = self.paths.get_mut(coming.path as usize) {
             path.coming = path.coming.wrapping_sub(1);
         }
@@ -294,8 +297,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// Numbers of frames that have a record and must come again.
     pub(super) fn awaited(&self, at: u32) -> impl Iterator<Item = u64> {
-        let must_come =
-            move |coming: &&Coming| coming.path == at && matches!(coming.stage, Stage::Awaited | Stage::HeldInPart);
+        let must_come = move |coming: &&Coming| {
+            coming.path == at && matches!(coming.stage, Stage::Awaited | Stage::HeldInPart) && !coming.passed
+        };
         (0..self.coming.touched()).filter_map(|slot| self.coming.at(slot)).filter(must_come).map(|coming| coming.number)
     }
 
@@ -597,6 +601,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     /// A frame counts as received; its sender is told soon.
     fn receive(&mut self, at: u32, number: u64, long: bool) {
         self.counters.received = self.counters.received.wrapping_add(1);
+        if self.paths.get(at as usize).is_some_and(|path| path.away != 0) {
+            self.not_away(at, number);
+        }
         let news = self.mark(at, number);
         let every = self.config.ack_every;
         let Some(path) = self.paths.get_mut(at as usize) else { return };
@@ -614,6 +621,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     pub(super) fn mark(&mut self, at: u32, number: u64) -> bool {
         let Some(path) = self.paths.get(at as usize) else { return false };
         let (mut base, mut top) = (path.base, path.top);
+        if distance(number, base) < 0 {
+            return false; // it was passed over
+        }
         let news = distance(number, top) > 0 || (path.has_holes() && number == base);
         if distance(number, top) >= 0 {
             top = number.wrapping_add(1);
@@ -671,6 +681,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         let coming = &self.coming;
         self.filled.retain(|slot| coming.at(slot).is_some());
+        if let Some(path) = self.paths.get_mut(at as usize) {
+            path.away = 0;
+        }
         self.received_bits(at).0.fill(0);
         self.busy_bits(at).0.fill(0);
         self.next_for_scratch();
@@ -707,16 +720,29 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if behind >= i64::from(self.config.window) {
             return None; // it cannot have been sent
         }
-        if behind < 0 || self.received_bits(at).has(number) {
+        let passed = behind < 0 || self.received_bits(at).has(number);
+        if passed && !self.is_away(at, number) {
             return Some(Claim::Double);
         }
-        if !self.busy_bits(at).has(number) {
-            self.receive(at, number, false);
-            return Some(Claim::New);
+        let begun = passed || self.busy_bits(at).has(number);
+        if let Some(slot) = if begun { self.record_of(at, number) } else { None } {
+            return self.claim_record(slot);
         }
+        self.receive(at, number, false);
+        Some(Claim::New)
+    }
+
+    fn record_of(&self, at: u32, number: u64) -> Option<u32> {
         let of = |coming: &Coming| coming.path == at && coming.number == number;
-        let slot = (0..self.coming.touched()).find(|slot| self.coming.at(*slot).is_some_and(of))?;
-        self.claim_record(slot)
+        (0..self.coming.touched()).find(|slot| self.coming.at(*slot).is_some_and(of))
+    }
+
+    /// A number is passed over of which a part is here: the record goes on without it.
+    pub(super) fn pass_record(&mut self, at: u32, number: u64) {
+        if let Some(coming) = self.record_of(at, number).and_then(|slot| self.coming.at_mut(slot)) {
+            coming.passed = true;
+        }
+        self.busy_bits(at).clear(number);
     }
 
     /// Hands a delivery over to whoever asks.

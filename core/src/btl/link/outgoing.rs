@@ -72,6 +72,8 @@ impl Kept {
 
 /// Stands for the slot of a frame that left by a third link: its number was given to nothing that will come.
 pub(super) const VOID: u32 = u32::MAX;
+/// The same of one that left by a second link, which the peer has by that one, or has yet to get.
+pub(super) const AWAY: u32 = u32::MAX - 1;
 
 /// Kept frames in an order; slots plus one.
 #[derive(FromZeros, Clone, Copy, Debug)]
@@ -390,7 +392,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         path.next = path.next.wrapping_add(1);
         if path.kept == 0 {
             path.oldest = kept.number;
-            path.owes_since = path.owes_since.max(1).max(self.now);
+            // One that is probed in vain has no more time for having been given a frame.
+            let since = if path.tries == 0 { self.now } else { path.heard_at };
+            path.owes_since = path.owes_since.max(1).max(since);
         }
         let (number, control) = (kept.number, kept.is_control());
         self.count(at, control, 1);
@@ -437,7 +441,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     pub(super) fn window(&self, at: u32, number: u64) -> Option<u32> {
         let width = self.config.window as usize;
         let place = (number as usize & width.wrapping_sub(1)).wrapping_add((at as usize).wrapping_mul(width));
-        self.ring.get(place).filter(|entry| **entry != VOID)?.checked_sub(1)
+        self.ring.get(place).filter(|entry| **entry < AWAY)?.checked_sub(1)
     }
 
     /// Sends a kept frame, whatever it was before.
@@ -795,7 +799,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         self.take_off(slot);
         if let Some(entry) = self.window_mut(at, number) {
             // One that was moved here has another link's number as its origin, so nobody claims the one that it has here.
-            *entry = if kept.tag == MOVED { VOID } else { 0 };
+            *entry = if kept.tag == MOVED { VOID } else { AWAY };
         }
         self.count(at, kept.is_control(), -1);
         if let Some(path) = self.paths.get_mut(at as usize) {

@@ -101,6 +101,8 @@ pub(super) struct Path {
     pub repeated_at: u64,
     /// Deliveries that are taken up.
     pub coming: u32,
+    /// Numbers that were passed over, since another link brings their frames.
+    pub away: u16,
 
     // Health.
     pub heard_at: u64,
@@ -128,7 +130,7 @@ pub(super) struct Path {
 
     /// It is to be told which frames are wanted.
     pub wants: bool,
-    /// It is to be told which numbers are void.
+    /// It is to be told which numbers are void, and which frames are away.
     pub voids: bool,
 
     // Membership in queues.
@@ -181,7 +183,7 @@ impl From<Why> for Lost {
 }
 
 // What a link keeps for each peer, beside its windows: the least that 100,000 peers cost.
-const _: () = assert!(size_of::<Path>() <= 408);
+const _: () = assert!(size_of::<Path>() <= 416);
 
 impl Path {
     /// Data frames kept.

@@ -1,14 +1,15 @@
-//! Frames that move from one link to another, between two nodes with two links each.
+//! Frames that move from one link to another, between two nodes with several links each.
 
 use super::bench::{Bench, TestLink, bytes, name_of};
-use super::wire::{Dice, Faults, State, wires};
+use super::wire::{Break, Dice, Faults, State, wires};
 use crate::arena::Arena;
+use crate::btl::link::acks::ACK_SPAN;
 use crate::btl::link::{Config, Crc32c, Link};
 use crate::btl::rail::COPIED;
 use crate::btl::*;
 use crate::convertor::Span;
 use crate::time::Instant;
-use std::{boxed::Box, cell::RefCell, collections::BTreeMap, rc::Rc, vec, vec::Vec};
+use std::{boxed::Box, cell::RefCell, collections::BTreeMap, format, rc::Rc, vec, vec::Vec};
 
 struct Node {
     links: Vec<TestLink>,
@@ -34,7 +35,11 @@ struct Nodes {
 
 impl Nodes {
     fn new(seed: u64, faults: Faults) -> Self {
-        let mut wires: Vec<_> = (0..2).map(|rail| wires(2, seed * 2 + rail, faults, true)).collect();
+        Self::with(2, seed, faults, |config| config.slots = 64)
+    }
+
+    fn with(count: u8, seed: u64, faults: Faults, change: impl Fn(&mut Config)) -> Self {
+        let mut wires: Vec<_> = (0..u64::from(count)).map(|rail| wires(2, seed * 2 + rail, faults, true)).collect();
         let shared = wires.iter().map(|wires| wires[0].shared.clone()).collect();
         let mut nodes: Vec<Node> = (0..2u8)
             .map(|node| {
@@ -42,14 +47,15 @@ impl Nodes {
                     let wire = wires[usize::from(rail)].remove(0);
                     // The two sides name their links differently.
                     let mut config = Config::new(rail * 10 + node + 5, 100 + u64::from(node), wire.attributes());
-                    (config.slots, config.first_number) = (64, u64::from(u16::MAX) - 5);
+                    config.first_number = u64::from(u16::MAX) - 5;
+                    change(&mut config);
                     let block = vec![0; config.bytes(&wire)].leak();
                     Link::new(wire, Crc32c, config, &mut Arena::new(block)).unwrap()
                 };
                 Node {
-                    links: (0..2).map(link).collect(),
+                    links: (0..count).map(link).collect(),
                     to: vec![],
-                    down: vec![false; 2],
+                    down: vec![false; count.into()],
                     got: vec![],
                     coming: BTreeMap::new(),
                     lent: BTreeMap::new(),
@@ -73,11 +79,15 @@ impl Nodes {
     /// The same after a frame by each link, named by it.
     fn met(seed: u64, faults: Faults) -> Self {
         let mut nodes = Self::new(seed, faults);
-        for link in 0..2 {
-            nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(link, &bytes(link as u64, 30)));
-        }
-        nodes.drain();
+        nodes.meet();
         nodes
+    }
+
+    fn meet(&mut self) {
+        for link in 0..self.wires.len() {
+            self.until("a frame is taken", |nodes| nodes.nodes[0].try_send(link, &bytes(link as u64, 30)));
+        }
+        self.drain();
     }
 
     /// All that the first node has sent is acknowledged.
@@ -100,7 +110,7 @@ impl Nodes {
         while any {
             any = false;
             for node in &mut self.nodes {
-                for link in 0..2 {
+                for link in 0..node.links.len() {
                     if let Some(event) = node.links[link].poll(Instant::from_nanos(self.now)) {
                         node.take(link, event);
                         any = true;
@@ -163,31 +173,33 @@ impl Node {
     }
 
     fn move_orphans(&mut self) {
-        for link in 0..2 {
-            let (from, other) = (self.to[link], 1 - link);
-            while self.down[link]
-                && !self.down[other]
-                && let Some(orphan) = self.links[link].orphan(from)
-            {
-                assert!(orphan.cookie.is_none() || orphan.body.len() > COPIED);
-                let header = &orphan.header[..usize::from(orphan.shape.header)];
-                let to = self.to[other];
-                // SAFETY: the orphan's body stays until it is rehomed; then it is the lender's, until it is told.
-                match unsafe {
-                    self.links[other].send_moved(to, orphan.origin, orphan.shape, header, orphan.body, orphan.cookie)
-                } {
-                    Ok(sent) => {
-                        self.links[link].rehomed(from, orphan.origin);
-                        scribble(&mut self.links[link]);
-                        self.moved += 1;
-                        if let Some(cookie) = orphan.cookie.filter(|_| sent != Sent::InPlace) {
-                            self.over(cookie.0);
-                        }
-                    }
-                    Err(_) => break,
-                }
-            }
+        for link in 0..self.links.len() {
+            while self.down[link] && (0..self.links.len()).any(|other| self.move_orphan(link, other)) {}
         }
+    }
+
+    /// Whether the other link takes the first one's oldest frame.
+    fn move_orphan(&mut self, link: usize, other: usize) -> bool {
+        let (from, to) = (self.to[link], self.to[other]);
+        if self.down[other] {
+            return false;
+        }
+        let Some(orphan) = self.links[link].orphan(from) else { return false };
+        assert!(orphan.cookie.is_none() || orphan.body.len() > COPIED);
+        let header = &orphan.header[..usize::from(orphan.shape.header)];
+        // SAFETY: the orphan's body stays until it is rehomed; then it is the lender's, until it is told.
+        let Ok(sent) = (unsafe {
+            self.links[other].send_moved(to, orphan.origin, orphan.shape, header, orphan.body, orphan.cookie)
+        }) else {
+            return false;
+        };
+        self.links[link].rehomed(from, orphan.origin);
+        scribble(&mut self.links[link]);
+        self.moved += 1;
+        if let Some(cookie) = orphan.cookie.filter(|_| sent != Sent::InPlace) {
+            self.over(cookie.0);
+        }
+        true
     }
 
     fn take(&mut self, link: usize, event: Event) {
@@ -224,7 +236,8 @@ impl Node {
     }
 
     fn take_moved(&mut self, link: usize, origin: Origin, frame: &Frame) {
-        let claims: Vec<Claim> = (0..2).filter_map(|other| self.links[other].claim(self.to[other], origin)).collect();
+        let claims: Vec<Claim> =
+            (0..self.links.len()).filter_map(|other| self.links[other].claim(self.to[other], origin)).collect();
         let awaited = claims.iter().find(|claim| matches!(claim, Claim::Awaited { .. }));
         match awaited.or(claims.first()) {
             Some(Claim::New) => self.take_frame(link, frame),
@@ -412,6 +425,137 @@ fn p14_b37_a_link_from_which_moved_frames_moved_on_is_as_good_as_new_when_it_is_
     }
     nodes.drain();
     assert_eq!(nodes.got(), (0..1000).collect::<Vec<u64>>());
+}
+
+/// The same where more have moved on than one Void tells of, and where most of those get lost.
+#[test]
+fn p14_b37_void_numbers_are_told_until_each_is_known() {
+    const SECOND: u64 = 1_000_000_000;
+    for seed in 0..4 {
+        let mut nodes = Nodes::with(2, seed, Faults::default(), |config| (config.window, config.slots) = (1024, 2048));
+        nodes.meet();
+        let mut name = 2;
+        // Windows open with what is acknowledged.
+        for link in [0, 1].repeat(2000) {
+            nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(link, &bytes(name, 30)));
+            name += 1;
+        }
+        nodes.drain();
+        let (since, before) = (nodes.now, name);
+        nodes.wires[0].borrow_mut().faults.silent = true;
+        while nodes.nodes[0].try_send(0, &bytes(name, 30)) {
+            name += 1;
+        }
+        let moving = (name - before) as u32;
+        assert!(u64::from(moving) > 2 * ACK_SPAN, "{moving}");
+        nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
+        nodes.wires[1].borrow_mut().faults.silent = true;
+        nodes.until("they have moved", |nodes| nodes.nodes[0].moved == moving);
+        nodes.wires[0].borrow_mut().faults.silent = false;
+        nodes.until("the first is back", |nodes| !nodes.nodes[0].down[0]);
+        nodes.until("they have moved on", |nodes| nodes.nodes[0].moved == 2 * moving);
+        nodes.wires[1].borrow_mut().faults = Faults { drop_own: 700, drop: 100, ..Faults::default() };
+        nodes.until("the other is back", |nodes| nodes.nodes.iter().all(|node| !node.down[1]));
+        for _ in 0..2000 {
+            nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(1, &bytes(name, 30)));
+            name += 1;
+        }
+        nodes.drain();
+        assert!(nodes.got().into_iter().eq(0..name));
+    }
+}
+
+/// What the peer was told to be away is claimed once, like any other.
+#[test]
+fn p14_b37_b34_a_frame_that_is_away_is_new_once() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut nodes = Nodes::met(1, Faults::default());
+    let since = nodes.now;
+    nodes.wires[0].borrow_mut().faults.silent = true;
+    assert!((2..6).all(|name| nodes.nodes[0].try_send(0, &bytes(name, 30))));
+    nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
+    nodes.wires[1].borrow_mut().faults.silent = true;
+    nodes.until("they have moved", |nodes| nodes.nodes[0].moved == 4);
+    nodes.nodes[0].down[1] = true; // and are not to come home yet
+    nodes.nodes[0].down[0] = true;
+    nodes.wires[0].borrow_mut().faults.silent = false;
+    nodes.until("the first is back, and its numbers are passed over", |nodes| {
+        let path = &nodes.nodes[0].links[0].paths[nodes.nodes[0].to[0].0 as usize];
+        !nodes.nodes[0].down[0] && path.first == path.next
+    });
+    assert_eq!(nodes.nodes[1].got.len(), 2);
+    let to = nodes.nodes[1].to[0];
+    let link = &mut nodes.nodes[1].links[0];
+    let origin = |behind: u32| Origin { link: 5, number: u32::from(u16::MAX) - 5 + behind };
+    assert!(matches!(link.claim(to, origin(0)), Some(Claim::Double)), "it came by itself");
+    for behind in [2, 1, 4, 3] {
+        assert!(matches!(link.claim(to, origin(behind)), Some(Claim::New)));
+        assert!(matches!(link.claim(to, origin(behind)), Some(Claim::Double)));
+    }
+    assert!(matches!(link.claim(to, origin(0)), Some(Claim::Double)));
+}
+
+/// Links break in turn, are mended, and break for good but for one: whichever that is, all comes by it. Frames are away then
+/// whose numbers it has given out, as many as it has.
+#[test]
+fn p14_b37_b34_one_link_that_lives_is_enough() {
+    for seed in 280..340 {
+        let links = 2 + seed % 2;
+        let faults = Faults {
+            drop: 40,
+            double: 40,
+            corrupt: 20,
+            busy: 30,
+            jitter: 300_000,
+            late_body: 300,
+            in_place: 300,
+            by_pages: 300,
+            ..Faults::default()
+        };
+        let mut nodes = Nodes::with(links as u8, seed, faults, |config| {
+            (config.window, config.slots, config.peers) = (if seed % 4 < 2 { 4 } else { 16 }, 64, 1 + seed as u32 % 3);
+        });
+        let mut dice = Dice(!seed);
+        let burst = [1000, 300, 100][dice.below(3) as usize];
+        let (mut sent, mut broken) = ([0; 2], vec![false; links as usize]);
+        while sent != [300; 2] {
+            let link = dice.below(links) as usize;
+            if dice.chance(10) {
+                broken[link] = !broken[link];
+                let breaks = [Break::Silent, Break::Broken, Break::Deaf(0), Break::Deaf(1)];
+                let mut wire = nodes.wires[link].borrow_mut();
+                if broken[link] { wire.strike(breaks[dice.below(4) as usize]) } else { wire.mend() }
+            }
+            let from = dice.below(2) as usize;
+            let length = [8 + dice.below(50), 30 + dice.below(50), 200, 200 + dice.below(7000)][dice.below(4) as usize];
+            let bytes = bytes(sent[from], length as usize);
+            let node = &mut nodes.nodes[from];
+            let grant = (20..4000).contains(&length) && dice.chance(300);
+            if sent[from] < 300
+                && !node.down[link]
+                && (if grant { node.try_grant(link, &bytes) } else { node.try_send(link, &bytes) })
+            {
+                sent[from] += 1;
+            }
+            // In bursts, which fill windows.
+            if dice.chance(burst) {
+                nodes.step();
+            }
+        }
+        let lives = dice.below(links) as usize;
+        for (link, wire) in nodes.wires.iter().enumerate() {
+            if link == lives { wire.borrow_mut().mend() } else { wire.borrow_mut().strike(Break::Silent) }
+        }
+        nodes.until(&format!("all comes by the link that lives, seed {seed}"), |nodes| {
+            nodes.nodes.iter().all(|node| node.got.len() >= 300)
+        });
+        for node in &nodes.nodes {
+            let mut names: Vec<u64> = node.got.iter().map(|frame| name_of(frame)).collect();
+            names.sort_unstable();
+            assert!(names.into_iter().eq(0..300), "seed {seed}");
+            assert!(node.got.iter().all(|frame| *frame == bytes(name_of(frame), frame.len())), "seed {seed}");
+        }
+    }
 }
 
 /// A frame that comes back to the link that it was given to first has another number there. When that link breaks in the middle of
