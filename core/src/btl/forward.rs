@@ -42,7 +42,7 @@ macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
             attributes card add_peer del_peer reserve commit send request_init request_fini
-            send_request send_now send_summed lend fetch register deregister perform orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host hears was_greeted give_up poll_at wake_on_demand signal arm);
+            send_request send_now send_summed lend fetch register deregister perform orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host hears knows give_up poll_at wake_on_demand signal arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
@@ -79,7 +79,7 @@ macro_rules! forward_rail {
     (@ flush $via:ident [flush $($rest:ident)*]) => {};
     (@ ask_host $via:ident [ask_host $($rest:ident)*]) => {};
     (@ hears $via:ident [hears $($rest:ident)*]) => {};
-    (@ was_greeted $via:ident [was_greeted $($rest:ident)*]) => {};
+    (@ knows $via:ident [knows $($rest:ident)*]) => {};
     (@ give_up $via:ident [give_up $($rest:ident)*]) => {};
     (@ poll_at $via:ident [poll_at $($rest:ident)*]) => {};
     (@ wake_on_demand $via:ident [wake_on_demand $($rest:ident)*]) => {};
@@ -360,10 +360,10 @@ macro_rules! forward_rail {
             $via!(self, rail => rail.hears(of))
         }
     };
-    (@ was_greeted $via:ident []) => {
+    (@ knows $via:ident []) => {
         #[inline]
-        fn was_greeted(&self, by: $crate::btl::Endpoint) -> bool {
-            $via!(self, rail => rail.was_greeted(by))
+        fn knows(&self, peer: $crate::btl::Endpoint) -> bool {
+            $via!(self, rail => rail.knows(peer))
         }
     };
     (@ give_up $via:ident []) => {

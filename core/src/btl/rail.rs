@@ -372,10 +372,10 @@ pub trait Rail {
         true
     }
 
-    /// Whether the peer has ever greeted this side: before that, it has sent nothing else by this link. Always, for rails that
-    /// are no links.
-    fn was_greeted(&self, by: Endpoint) -> bool {
-        let _ = by;
+    /// Whether the two sides have met by this link: before that, nothing that the peer sent by it has arrived. Always, for rails
+    /// that are no links.
+    fn knows(&self, peer: Endpoint) -> bool {
+        let _ = peer;
         true
     }
 

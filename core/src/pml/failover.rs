@@ -175,10 +175,10 @@ impl<R: Rails> Pml<'_, R> {
         if state.standing != Standing::Up || !self.row(peer.0).any(|link| link.is_of(rail)) {
             return;
         }
-        // Who has said good-bye, and has never greeted by another link, has sent nothing by that.
+        // Of who has said good-bye, nothing comes by another link that has not met it yet.
         let ended = |link: &Link| {
             let rail = self.rails.rail(link.rail as usize).filter(|_| why == Lost::Closed);
-            rail.is_some_and(|rail| !rail.was_greeted(Endpoint(link.endpoint)))
+            rail.is_some_and(|rail| !rail.knows(Endpoint(link.endpoint)))
         };
         let alone = self.row(peer.0).all(|link| link.is_of(rail) || link.aside & DOWN != 0 || ended(link));
         if alone || !state.has(LINKED) {

@@ -353,10 +353,13 @@ fn p7_p14_who_was_spoken_to_finds_a_peer_lost_as_soon() {
 #[test]
 fn p7_p14_a_good_end_while_a_link_still_greets_is_a_good_end() {
     for turns in 0..60 {
-        for count in [1, 2] {
+        for (count, deaf) in [(1, None), (2, None), (2, Some(0)), (2, Some(1))] {
             let mut pair = one_after_the_other(count);
-            // The others have a longer way.
-            pair.ground.shared.iter().skip(1).for_each(|shared| shared.borrow_mut().faults.delay = 40_000);
+            // The others have a longer way, or one that leads in one direction.
+            for shared in pair.ground.shared.iter().skip(1) {
+                shared.borrow_mut().faults.delay = 40_000;
+                deaf.into_iter().for_each(|end| shared.borrow_mut().strike(Break::Deaf(end)));
+            }
             let mut into = [0; 5];
             let receive = pair.recv(1, 0, 1, &mut into);
             let _ = pair.send(0, 1, Mode::Standard, b"hello");
@@ -367,9 +370,9 @@ fn p7_p14_a_good_end_while_a_link_still_greets_is_a_good_end() {
             while pair.engines[0].why_lost(Peer(1)).is_none() {
                 pair.turn();
             }
-            assert_eq!(pair.engines[0].why_lost(Peer(1)), Some(Lost::Closed), "{turns} {count}");
+            assert_eq!(pair.engines[0].why_lost(Peer(1)), Some(Lost::Closed), "{turns} {count} {deaf:?}");
             let took = pair.ground.now - since;
-            assert!(took < MILLISECOND, "{took} ns, {turns} {count}");
+            assert!(took < MILLISECOND, "{took} ns, {turns} {count} {deaf:?}");
         }
     }
 }

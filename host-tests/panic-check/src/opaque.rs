@@ -224,8 +224,8 @@ impl Rail for Opaque {
         any(true)
     }
 
-    fn was_greeted(&self, by: Endpoint) -> bool {
-        keep(by);
+    fn knows(&self, peer: Endpoint) -> bool {
+        keep(peer);
         any(true)
     }
 

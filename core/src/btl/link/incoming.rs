@@ -146,7 +146,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             self.counters.beyond = self.counters.beyond.wrapping_add(1);
             return None;
         }
-        if behind < 0 || self.received_bits(at).has(number) {
+        if self.is_passed(at, number) {
             self.double(at);
             return None;
         }
@@ -601,7 +601,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     /// A frame counts as received; its sender is told soon.
     fn receive(&mut self, at: u32, number: u64, long: bool) {
         self.counters.received = self.counters.received.wrapping_add(1);
-        if self.paths.get(at as usize).is_some_and(|path| path.away != 0) {
+        if self.paths.get(at as usize).is_some_and(|path| path.away != 0) && self.is_passed(at, number) {
             self.not_away(at, number);
         }
         let news = self.mark(at, number);
@@ -615,6 +615,12 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         } else {
             self.ack_later(at);
         }
+    }
+
+    /// Whether a number counts as received.
+    fn is_passed(&mut self, at: u32, number: u64) -> bool {
+        let before = self.paths.get(at as usize).is_some_and(|path| distance(number, path.base) < 0);
+        before || self.received_bits(at).has(number)
     }
 
     /// Whether there is a new gap before this one, or it fills one.
@@ -720,7 +726,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         if behind >= i64::from(self.config.window) {
             return None; // it cannot have been sent
         }
-        let passed = behind < 0 || self.received_bits(at).has(number);
+        let passed = self.is_passed(at, number);
         if passed && !self.is_away(at, number) {
             return Some(Claim::Double);
         }

@@ -651,8 +651,8 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         self.hears_peer(of.0)
     }
 
-    fn was_greeted(&self, by: Endpoint) -> bool {
-        self.paths.get(by.0 as usize).is_some_and(Path::met)
+    fn knows(&self, peer: Endpoint) -> bool {
+        self.paths.get(peer.0 as usize).is_some_and(|path| path.known)
     }
 
     fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {

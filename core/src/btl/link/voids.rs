@@ -9,8 +9,8 @@
 //!
 //! Or the link that carries it dies as well, while the one that it was given to first is back: the only one that could bring it
 //! has no number for it. So the peer passes over numbers whose frames are away, and remembers them, as many as a window has, until
-//! they are claimed. That is enough for two links, the other of which has no more of them. Of more links two would
-//! have to be full of one's frames, and to die: then it waits for one of them to come back, or for its peer's end.
+//! they are claimed. That is enough for two links of the same window, the other of which has no more of them. Where others hold
+//! two windows of one's frames, and die, it waits for one of them to come back, or for its peer's end.
 //!
 //! Whoever waits for a number of either kind is told so: when the link comes back, and with each acknowledgement that ends there.
 
