@@ -104,8 +104,8 @@ fn receive(side: &mut Side, end: Instant) {
                 }
             }
             Some(Event::Delivered(len)) => bytes += len.0,
+            Some(Event::Silent(_)) | None => {}
             Some(event) => panic!("{event:?}"),
-            None => {}
         }
     }
     let took = begun.map_or(1.0, |begun: Instant| begun.elapsed().as_secs_f64());
