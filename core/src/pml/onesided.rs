@@ -195,6 +195,11 @@ impl<R: Rails> Pml<'_, R> {
         !self.rma.is_flushed(Some(Peer(peer)))
     }
 
+    /// Whether a frame of one-sided operations has gone to a peer, or come from it.
+    pub(super) fn has_met_one_sided(&self, peer: u32) -> bool {
+        self.rma.has_met(Peer(peer))
+    }
+
     /// A peer is gone, and its rails are done with its memory.
     pub(super) fn end_one_sided(&mut self, peer: Peer, failure: rma::Failure) {
         self.rma.forget(peer, failure);

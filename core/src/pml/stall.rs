@@ -197,10 +197,10 @@ impl<R: Rails> Pml<'_, R> {
 
     fn look_at(&mut self, index: u32, anyone: bool) {
         let Some(peer) = self.peers.get(index as usize).filter(|peer| peer.standing == Standing::Up) else { return };
+        let met = peer.frame_out != 0 || self.has_met_one_sided(index);
         // Where no rail is in use nothing can come, and it is not the peer's fault.
-        let wanted = peer.signs.has(AWAITED) || (anyone && peer.frame_out != 0) || !self.drained(index);
+        let wanted = peer.signs.has(AWAITED) || (anyone && met) || !self.drained(index);
         let awaited = peer.links != 0 && wanted;
-        let met = peer.frame_out != 0;
         let told = awaited && self.tell_by_all(index, question());
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         peer.signs.clear(TO_ASK);

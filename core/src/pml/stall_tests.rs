@@ -5,7 +5,9 @@ use std::{vec, vec::Vec};
 use super::matching::ANY;
 use super::tests::{Engine, WIDE, bytes, engines, from, pending, recv, send};
 use super::*;
+use crate::btl::rma::{self, Access, Transfer};
 use crate::btl::{Lost, Peer};
+use crate::convertor::Span;
 use crate::time::{Duration, Instant};
 
 const TIMEOUT: u64 = 1000;
@@ -72,6 +74,33 @@ fn p7_a_stopped_peer_is_lost_after_the_stall_timeout_whatever_it_owes() {
         assert!((TIMEOUT..TIMEOUT + TIMEOUT / 2).contains(&at), "{what}: {at}");
         assert_eq!(engines[0].test(request), Some(Err(Failure::PeerFailed(Peer(VICTIM)))), "{what}");
         assert!(!engines[0].is_lost(Peer(2)) && !engines[2].is_lost(Peer(VICTIM)), "{what}: nobody else noticed");
+    }
+}
+
+/// Requests and answers of those alone have gone to it, and there is no room even for the question.
+#[test]
+fn p7_a_stopped_peer_is_lost_that_only_one_sided_operations_went_to() {
+    const OPERATIONS: u32 = 16;
+    let rma = rma::Config { regions: 1, operations: OPERATIONS, window: 16 };
+    let mut engines = engines(2, Config { rma, ..WIDE }, 8, 512);
+    engines.iter_mut().for_each(|engine| engine.set_stall_timeout(Duration::from_nanos(TIMEOUT)));
+    (0..64).for_each(|_| poll(&mut engines, 1, &[]));
+    let mut memory = [vec![0u8; 512], vec![0u8; 512]];
+    let data = bytes(8, 1);
+    for (at, memory) in (0..2).zip(&mut memory) {
+        let other = 1 - at;
+        // SAFETY: the memory outlives the engines' use of it; nobody else looks at it.
+        let registered = unsafe { engines[at].register(memory.as_mut_ptr(), 512, Access::ANY, None) }.unwrap();
+        let remote = engines[at].remote_memory(registered).unwrap();
+        for _ in 0..OPERATIONS {
+            // SAFETY: the data stays until all is over.
+            unsafe { engines[other].begin(Peer(at as u32), Transfer::Put(Span::of(&data)), &remote, 0) }.unwrap();
+        }
+    }
+    let at = given_up(&mut engines);
+    assert!((TIMEOUT..TIMEOUT + TIMEOUT / 2).contains(&at), "{at}");
+    for _ in 0..OPERATIONS {
+        assert_eq!(engines[0].next_finished().map(|finished| finished.result), Some(Err(rma::Failure::Lost)));
     }
 }
 

@@ -322,6 +322,7 @@ impl Rma<'_> {
             match begun {
                 Ok(()) if by != By::Frames => {}
                 Ok(()) => {
+                    account.met = true;
                     account.unanswered = account.unanswered.saturating_add(1);
                     state.unanswered = state.unanswered.saturating_add(1);
                 }

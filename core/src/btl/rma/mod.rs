@@ -160,6 +160,8 @@ struct Account {
     unanswered: u32,
     /// Requests of the peer that are not answered.
     owed: u32,
+    /// A frame has gone to the peer, or come from it.
+    met: bool,
 }
 
 /// By which rail a peer is reached.
@@ -255,6 +257,9 @@ impl<'m> Rma<'m> {
     /// Takes a frame of [`BTL_BASE`](super::tags::BTL_BASE) that `rail` has brought, and releases it sooner or later. What it
     /// gives cause to send waits for [`push_out`](Self::push_out).
     pub fn take<R: Rail>(&mut self, rail: &mut R, frame: &Frame) {
+        if let Some(account) = self.accounts.get_mut(frame.from.0 as usize) {
+            account.met = true;
+        }
         match frame.head().first() {
             Some(&(DONE | DATA)) if frame.head().len() >= ANSWER => self.take_answer(rail, frame),
             Some(_) if frame.head().len() >= REQUEST => self.take_request(rail, frame),
@@ -296,6 +301,11 @@ impl<'m> Rma<'m> {
         }
     }
 
+    /// Whether a frame has gone to a peer, or come from it.
+    pub(crate) fn has_met(&self, peer: Peer) -> bool {
+        self.accounts.get(peer.0 as usize).is_some_and(|account| account.met)
+    }
+
     /// A peer is gone, and no rail touches memory on its behalf any more: ends its operations, forgets its requests.
     pub fn forget(&mut self, peer: Peer, failure: Failure) {
         self.fail_all(peer, failure);
@@ -303,7 +313,7 @@ impl<'m> Rma<'m> {
         self.registry.revoke(peer);
         if let Some(account) = self.accounts.get_mut(peer.0 as usize) {
             // Its operations are finished when they are told.
-            (account.unanswered, account.owed) = (0, 0);
+            (account.unanswered, account.owed, account.met) = (0, 0, false);
         }
     }
 
