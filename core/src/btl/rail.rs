@@ -498,8 +498,8 @@ pub enum Event {
     /// ([`Rail::ask_host`]): either the link is dead or the peer's process stands still. Told again and again as long as that
     /// is so; who knows that another link hears the peer gives this one up ([`Rail::give_up`]). A rail that frames are lost on
     /// tells its link so when a host has said that nobody is there, which may not be true: the link asks the peer. Also told of a
-    /// link that begins to greet a peer, or is greeted, so that others do the same, and when its greetings were not answered for as long as
-    /// a peer that was met may be silent, or a sixteenth of the time after which it is down.
+    /// link that begins to greet a peer, or is greeted, so that others do the same, and when its greetings were not answered for
+    /// as long as a peer that was met may be silent, or a sixteenth of the time after which it is down.
     Silent(Peer),
     /// A frame arrived that was given to another link of the sender first, and may have arrived by that
     /// ([`Rail::claim`]).

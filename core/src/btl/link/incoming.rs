@@ -52,7 +52,7 @@ pub(super) struct Coming {
     body_check: u32,
     stage: Stage,
     moved: bool,
-    /// Its number was passed over: it stands in neither set of bits.
+    /// Its number was passed over: the bit for those of which there is a record is another's by now, or nobody's.
     passed: bool,
     tag: u8,
     origin_link: u8,
@@ -687,9 +687,6 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
         let coming = &self.coming;
         self.filled.retain(|slot| coming.at(slot).is_some());
-        if let Some(path) = self.paths.get_mut(at as usize) {
-            path.away = 0;
-        }
         self.received_bits(at).0.fill(0);
         self.busy_bits(at).0.fill(0);
         self.next_for_scratch();
