@@ -169,7 +169,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     pub(super) fn heard(&mut self, at: u32) {
         let (now, first) = (self.now, self.config.initial_timeout.as_nanos());
         let Some(path) = self.paths.get_mut(at as usize) else { return };
-        path.heard_at = now;
+        let greeted_at = core::mem::replace(&mut path.heard_at, now);
         path.doubted = false;
         if path.kept == 0 && path.state != State::Greeting {
             path.owes_since = 0;
@@ -183,7 +183,10 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             }
             path.owes_since = if path.kept == 0 { 0 } else { now.max(1) };
             match path.state {
-                State::Greeting => self.up(at),
+                State::Greeting => {
+                    path.there_after = greeted_at.max(1);
+                    self.up(at);
+                }
                 State::Quiet => {
                     // As when this side greets first: who was met by one link is to be met by the others.
                     path.silent = true;
@@ -201,6 +204,10 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         if path.probe.wrapping_sub(probe) < 16 {
             path.answered_at = now;
+        }
+        // An answer to a later one will do.
+        if path.question_at != 0 && probe.wrapping_sub(path.question) <= path.probe.wrapping_sub(path.question) {
+            path.there_after = core::mem::take(&mut path.question_at);
         }
         if path.state == State::Down && path.probe == probe {
             self.answered(at);
@@ -531,15 +538,19 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         true
     }
 
-    /// Whether the peer itself was heard lately; if not, it is asked.
+    /// Whether the peer itself was heard lately, and was there lately; if not, it is asked.
     pub(super) fn hears_peer(&mut self, at: u32) -> bool {
         let Some(path) = self.paths.get(at as usize) else { return false };
         match path.state {
             State::Quiet => self.greet(at),
             State::Up => {
-                // Later than the last sign of one that was silent for all that time.
-                let lately = path.heard_at.saturating_add(self.config.dead_after.as_nanos() / 2) > self.now;
-                if lately && self.silent_at(at).is_none_or(|due| due > self.now) {
+                // Later than the last sign of one that was silent for all that time: what was heard may have been late as well.
+                let (now, within) = (self.now, self.config.dead_after.as_nanos());
+                let was_there = path.there_after != 0 && path.there_after.saturating_add(within) > now;
+                if was_there
+                    && path.heard_at.saturating_add(within / 2) > now
+                    && self.silent_at(at).is_none_or(|due| due > self.now)
+                {
                     return true;
                 }
                 self.probe(at);
@@ -576,11 +587,15 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// Whether a probe has left.
     fn probe(&mut self, at: u32) -> bool {
+        let (now, patience) = (self.now, self.config.dead_after.as_nanos() / 2);
         let Some(path) = self.paths.get_mut(at as usize) else { return false };
         if !path.known {
             return self.hello(at);
         }
         path.probe = path.probe.wrapping_add(1);
+        if path.question_at == 0 || path.question_at.saturating_add(patience) <= now {
+            (path.question, path.question_at) = (path.probe, now.max(1));
+        }
         self.counters.probes = self.counters.probes.wrapping_add(1);
         self.send_ack(at, Kind::Probe)
     }

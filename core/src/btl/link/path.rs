@@ -115,6 +115,11 @@ pub(super) struct Path {
     pub probe_at: u64,
     pub probe_gap: u64,
     pub probe: u16,
+    /// Number of the probe from which on an answer tells that the peer was there after that left, and when that was; 0: none.
+    pub question: u16,
+    pub question_at: u64,
+    /// After this the peer was there, which is more than that it was heard since: a frame may have been on its way for long.
+    pub there_after: u64,
     /// Probes since the last sign of life.
     pub tries: u8,
     /// Number of a probe that has to be answered, plus one.
@@ -183,7 +188,7 @@ impl From<Why> for Lost {
 }
 
 // What a link keeps for each peer, beside its windows: the least that 100,000 peers cost.
-const _: () = assert!(size_of::<Path>() <= 416);
+const _: () = assert!(size_of::<Path>() <= 432);
 
 impl Path {
     /// Data frames kept.

@@ -129,7 +129,7 @@ fn p14_p15_a_silent_link_whose_host_answers_is_told_of_and_can_be_given_up() {
     bench.send(0, 1, Lane::Eager, &bytes(0, 30));
     bench.settle();
     let to = bench.ends[0].to[1];
-    assert!(bench.ends[0].link.hears(to));
+    assert!(bench.ends[0].link.hears(to), "they have just met");
     assert!(!bench.ends[0].link.give_up(to, GiveUp::Link), "it is in order");
     bench.shared.borrow_mut().hosts_answer = true;
     bench.faults(|faults| faults.silent = true);
@@ -200,6 +200,62 @@ fn p14_p15_silence_alone_is_no_death_where_a_peer_may_compute() {
     bench.until("it is back", |bench| matches!(bench.ends[0].reports[..], [Event::Up(_)]));
     bench.settle();
     bench.check(0, 1, vec![2]);
+}
+
+/// What was on its way for long tells nothing of how the peer is now, and costs no other link of one that stands still.
+#[test]
+fn p14_p15_frames_that_are_late_are_no_sign_of_life() {
+    for patient in [false, true] {
+        let mut bench = Bench::new(2, 1, Faults::default(), |config| {
+            if patient {
+                (config.patient, config.heartbeat) = (true, Duration::ZERO);
+            }
+        });
+        bench.shared.borrow_mut().hosts_answer = true;
+        bench.send(0, 1, Lane::Eager, &bytes(0, 30));
+        bench.settle();
+        let to = bench.ends[0].to[1];
+        bench.faults(|faults| faults.delay = 20 * SECOND);
+        bench.send(1, 0, Lane::Eager, &bytes(1, 30));
+        bench.faults(|faults| (faults.delay, faults.silent) = (0, true));
+        bench.run_for(19 * SECOND);
+        assert!(bench.ends[0].got.is_empty());
+        bench.until("the frame is in", |bench| !bench.ends[0].got.is_empty());
+        for _ in 0..100 {
+            assert!(!bench.ends[0].link.hears(to), "it says nothing of what came after it");
+            bench.run_for(SECOND / 10);
+        }
+        bench.faults(|faults| faults.silent = false);
+        bench.until("it answers", |bench| bench.ends[0].link.hears(to));
+        bench.settle();
+        bench.check(1, 0, vec![1]);
+    }
+}
+
+/// A peer that looks seldom answers the latest question, which is new enough, however long ago it was asked first; if that was
+/// lost, the next one's answer will do.
+#[test]
+fn p14_p15_a_peer_that_looks_seldom_is_heard() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |config| {
+        (config.patient, config.heartbeat) = (true, Duration::ZERO);
+    });
+    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
+    bench.settle();
+    let to = bench.ends[0].to[1];
+    for round in 0..5 {
+        for second in 0..20 {
+            bench.faults(|faults| faults.silent = second <= 13 + round);
+            bench.now += SECOND;
+            while bench.poll(0) {}
+            bench.ends[0].link.hears(to);
+        }
+        assert!(!bench.ends[0].link.hears(to), "nothing was heard for 20 s");
+        // It looks once.
+        while bench.poll(1) {}
+        bench.now += SECOND / 1000;
+        while bench.poll(0) {}
+        assert!(bench.ends[0].link.hears(to));
+    }
 }
 
 /// Whatever it did before, a peer that is gone is noticed in the time that was asked for.
