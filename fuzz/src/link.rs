@@ -204,7 +204,7 @@ impl<'m> Node<'m> {
                     self.keep(from, bytes.into_vec());
                 }
                 Event::Performed(..) => panic!("nobody asked for that"),
-                Event::Silent(_) => {} // also of the honest end, when it is greeted
+                Event::Silent(..) => {} // also of the honest end, when it is greeted
                 Event::Down(peer, _) | Event::Up(peer) | Event::Lost(peer, _) => assert_eq!(peer, Peer(HOSTILE)),
             }
         }

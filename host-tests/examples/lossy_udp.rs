@@ -104,7 +104,7 @@ fn receive(side: &mut Side, end: Instant) {
                 }
             }
             Some(Event::Delivered(len)) => bytes += len.0,
-            Some(Event::Silent(_)) | None => {}
+            Some(Event::Silent(..)) | None => {}
             Some(event) => panic!("{event:?}"),
         }
     }

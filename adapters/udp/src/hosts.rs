@@ -280,7 +280,7 @@ impl Rail {
             at += 1;
             if due {
                 if !self.events.iter().any(|(of, _)| *of == endpoint) {
-                    self.events.push_back((endpoint, Event::Silent(peer))); // so that the peer itself is asked
+                    self.events.push_back((endpoint, Event::Silent(peer, Instant::ZERO))); // so that the peer itself is asked
                 }
                 self.send_alone(&word, &remote);
             }
@@ -373,7 +373,7 @@ mod tests {
             for _ in 0..8 {
                 match self.rails[own].poll(self.now) {
                     Some(Event::Frame(_)) => self.frames[own] += 1,
-                    Some(Event::Silent(_)) => self.silent[own] += 1,
+                    Some(Event::Silent(..)) => self.silent[own] += 1,
                     Some(Event::Lost(..)) => self.lost[own] += 1,
                     _ => {}
                 }

@@ -356,8 +356,8 @@ macro_rules! forward_rail {
     };
     (@ hears $via:ident []) => {
         #[inline]
-        fn hears(&mut self, of: $crate::btl::Endpoint) -> bool {
-            $via!(self, rail => rail.hears(of))
+        fn hears(&mut self, of: $crate::btl::Endpoint, since: $crate::time::Instant) -> bool {
+            $via!(self, rail => rail.hears(of, since))
         }
     };
     (@ knows $via:ident []) => {

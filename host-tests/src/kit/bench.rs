@@ -255,7 +255,7 @@ impl<R: Rail> End<R> {
             }
             Event::Lost(peer, why) | Event::Down(peer, why) => self.lost.push((peer, why)),
             Event::Up(peer) => self.lost.retain(|(lost, _)| *lost != peer),
-            Event::Silent(_) | Event::Performed(..) => {}
+            Event::Silent(..) | Event::Performed(..) => {}
             Event::Moved(_, frame) => self.take_frame(&frame),
         }
     }

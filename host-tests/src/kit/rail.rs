@@ -267,7 +267,7 @@ pub fn control_frames_leave_while_bulk_is_full<S: Setup>(setup: S) {
 pub fn b9_kept_frames_stay_and_go_in_any_order<S: Setup>(setup: S) {
     let mut bench = Bench::new(setup, 2);
     // A link may tell that it has been greeted.
-    let poll = |bench: &mut Bench<S>| bench.poll(1).filter(|event| !matches!(event, Event::Silent(_)));
+    let poll = |bench: &mut Bench<S>| bench.poll(1).filter(|event| !matches!(event, Event::Silent(..)));
     let keep = bench.attributes().frames_kept.min(64) as usize;
     let len = (HEAD + 40).min(bench.limit(Lane::Eager));
     let mut dice = Dice::new(1);
@@ -709,7 +709,7 @@ unsafe fn deliver<S: Setup>(bench: &mut Bench<S>, frame: &Frame, skip: usize, si
         bench.step(0);
         match bench.poll(1) {
             Some(Event::Delivered(Cookie(77))) => return,
-            Some(Event::Silent(_)) | None => thread::yield_now(),
+            Some(Event::Silent(..)) | None => thread::yield_now(),
             Some(event) => panic!("{event:?} is not expected here"),
         }
     }

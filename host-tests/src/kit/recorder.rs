@@ -210,8 +210,8 @@ impl<R: Rail> Rail for Recorder<R> {
             }
             Some(Event::Sent(_)) => log.owed[0] = log.owed[0].checked_sub(1).expect("a body in place is told of once"),
             Some(Event::Delivered(_)) => log.owed[1] = log.owed[1].checked_sub(1).expect("a delivery is told of once"),
-            Some(Event::Lost(..) | Event::Down(..) | Event::Up(_) | Event::Silent(_) | Event::Performed(..)) | None => {
-            }
+            Some(Event::Lost(..) | Event::Down(..) | Event::Up(_) | Event::Silent(..) | Event::Performed(..))
+            | None => {}
         }
         drop(log);
         event

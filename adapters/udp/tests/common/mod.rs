@@ -84,7 +84,7 @@ impl Pair {
                 assert_eq!(peer, Peer(7));
                 self.lost[own].push(why);
             }
-            Some(Event::Silent(peer)) => assert_eq!(peer, Peer(7)), // its port was reported closed
+            Some(Event::Silent(peer, _)) => assert_eq!(peer, Peer(7)), // its port was reported closed
             Some(event) => panic!("{event:?}"),
         }
         true

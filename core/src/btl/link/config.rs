@@ -132,7 +132,8 @@ impl Config {
 
     /// Nanoseconds between two probes of a peer that does not answer.
     pub(super) fn urgent(&self) -> u64 {
-        (self.dead_after.as_nanos() / 64).clamp(1, self.heartbeat.as_nanos().max(1))
+        let most = if self.heartbeat == Duration::ZERO { u64::MAX } else { self.heartbeat.as_nanos() };
+        (self.dead_after.as_nanos() / 64).clamp(1, most)
     }
 
     /// Words of one set of bits of one peer.

@@ -9,6 +9,7 @@ use super::header::{ACK, ACK_WORDS, Ack, Header, Hello, Kind, TAG, head_check, s
 use super::numbers::widen;
 use super::path::{Path, State, Why};
 use crate::btl::{Endpoint, Event, HEAD, Lost, Peer, Rail};
+use crate::time::Instant;
 
 /// A peer that is probed is not given up before it has missed so many.
 const TRIES: u8 = 32;
@@ -169,7 +170,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     pub(super) fn heard(&mut self, at: u32) {
         let (now, first) = (self.now, self.config.initial_timeout.as_nanos());
         let Some(path) = self.paths.get_mut(at as usize) else { return };
-        let greeted_at = core::mem::replace(&mut path.heard_at, now);
+        path.heard_at = now;
         path.doubted = false;
         if path.kept == 0 && path.state != State::Greeting {
             path.owes_since = 0;
@@ -183,10 +184,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             }
             path.owes_since = if path.kept == 0 { 0 } else { now.max(1) };
             match path.state {
-                State::Greeting => {
-                    path.there_after = greeted_at.max(1);
-                    self.up(at);
-                }
+                State::Greeting => self.up(at),
                 State::Quiet => {
                     // As when this side greets first: who was met by one link is to be met by the others.
                     path.silent = true;
@@ -348,7 +346,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                     return Some(Event::Up(peer));
                 }
                 (State::Up | State::Greeting, false) if core::mem::take(&mut path.silent) => {
-                    return Some(Event::Silent(peer));
+                    let greeted = (path.state == State::Greeting).then_some(path.heard_at);
+                    let since = greeted.or_else(|| self.silent_since(at)).unwrap_or(0);
+                    return Some(Event::Silent(peer, Instant::from_nanos(since)));
                 }
                 _ => {}
             }
@@ -383,12 +383,18 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             State::Greeting => self.config.hello_within,
             _ => self.config.dead_after,
         };
+        self.silent_since(at).map(|since| since.saturating_add(within.as_nanos()).max(self.grace))
+    }
+
+    /// Since when a peer is silent that owes a sign of life.
+    fn silent_since(&self, at: u32) -> Option<u64> {
+        let path = self.paths.get(at as usize)?;
         let (since, owes) = if self.probes(path) {
             (self.sign_of_life(path), path.tries >= TRIES)
         } else {
             (self.proven_at(path).max(path.owes_since), path.owes_since != 0)
         };
-        owes.then_some(since.max(self.began).saturating_add(within.as_nanos()).max(self.grace))
+        owes.then_some(since.max(self.began))
     }
 
     /// Whether silence is answered by probes.
@@ -538,22 +544,23 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         true
     }
 
-    /// Whether the peer itself was heard lately, and was there lately; if not, it is asked.
-    pub(super) fn hears_peer(&mut self, at: u32) -> bool {
+    /// Whether the peer itself is heard, and was there after a time; if not, it is asked.
+    pub(super) fn hears_peer(&mut self, at: u32, since: u64) -> bool {
         let Some(path) = self.paths.get(at as usize) else { return false };
         match path.state {
             State::Quiet => self.greet(at),
             State::Up => {
-                // Later than the last sign of one that was silent for all that time: what was heard may have been late as well.
-                let (now, within) = (self.now, self.config.dead_after.as_nanos());
-                let was_there = path.there_after != 0 && path.there_after.saturating_add(within) > now;
-                if was_there
-                    && path.heard_at.saturating_add(within / 2) > now
-                    && self.silent_at(at).is_none_or(|due| due > self.now)
-                {
+                // What was heard may have been on its way for longer than that.
+                let lately = path.heard_at.saturating_add(self.config.dead_after.as_nanos() / 2) > self.now;
+                let heard = lately && path.there_after >= since;
+                if heard && self.silent_at(at).is_none_or(|due| due > self.now) {
                     return true;
                 }
                 self.probe(at);
+                let now = self.now;
+                if let Some(path) = self.paths.get_mut(at as usize).filter(|path| path.question_at < since.max(1)) {
+                    (path.question, path.question_at) = (path.probe, now.max(1));
+                }
             }
             State::Free | State::Greeting | State::Down | State::Closed => {}
         }
@@ -587,15 +594,11 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// Whether a probe has left.
     fn probe(&mut self, at: u32) -> bool {
-        let (now, patience) = (self.now, self.config.dead_after.as_nanos() / 2);
         let Some(path) = self.paths.get_mut(at as usize) else { return false };
         if !path.known {
             return self.hello(at);
         }
         path.probe = path.probe.wrapping_add(1);
-        if path.question_at == 0 || path.question_at.saturating_add(patience) <= now {
-            (path.question, path.question_at) = (path.probe, now.max(1));
-        }
         self.counters.probes = self.counters.probes.wrapping_add(1);
         self.send_ack(at, Kind::Probe)
     }

@@ -38,8 +38,8 @@
 //! assert_eq!(left.reserve(to_right, shape).err(), Some(SendError::Busy)); // they have to meet first
 //! for nanos in 0..3 {
 //!     // Who has other links to that peer has them greet it too.
-//!     assert!(matches!(right.poll(Instant::from_nanos(nanos)), None | Some(Event::Silent(Peer(0)))));
-//!     assert!(matches!(left.poll(Instant::from_nanos(nanos)), None | Some(Event::Silent(Peer(1)))));
+//!     assert!(matches!(right.poll(Instant::from_nanos(nanos)), None | Some(Event::Silent(Peer(0), _))));
+//!     assert!(matches!(left.poll(Instant::from_nanos(nanos)), None | Some(Event::Silent(Peer(1), _))));
 //! }
 //! let mut grant = left.reserve(to_right, shape).unwrap();
 //! grant.write(0, b"hello");
@@ -367,7 +367,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             Event::Delivered(cookie) => return self.on_raw_delivered(cookie),
             Event::Performed(..) => return Some(event),
             Event::Lost(peer, why) | Event::Down(peer, why) => self.on_raw_lost(peer.0, why),
-            Event::Silent(peer) => self.ask_at_once(peer.0),
+            Event::Silent(peer, _) => self.ask_at_once(peer.0),
             Event::Up(_) => {}
             Event::Moved(_, frame) => {
                 // Of a link below this one, which makes no sense.
@@ -647,8 +647,8 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         self.raw.ask_host(path.raw)
     }
 
-    fn hears(&mut self, of: Endpoint) -> bool {
-        self.hears_peer(of.0)
+    fn hears(&mut self, of: Endpoint, since: Instant) -> bool {
+        self.hears_peer(of.0, since.as_nanos())
     }
 
     fn knows(&self, peer: Endpoint) -> bool {

@@ -115,10 +115,10 @@ pub(super) struct Path {
     pub probe_at: u64,
     pub probe_gap: u64,
     pub probe: u16,
-    /// Number of the probe from which on an answer tells that the peer was there after that left, and when that was; 0: none.
+    /// Number of the probe from which on an answer tells that the peer was there after it left, and when that was; 0: none.
     pub question: u16,
     pub question_at: u64,
-    /// After this the peer was there, which is more than that it was heard since: a frame may have been on its way for long.
+    /// The peer was there after this, which is more than that it was heard since: a frame may have been on its way for long.
     pub there_after: u64,
     /// Probes since the last sign of life.
     pub tries: u8,

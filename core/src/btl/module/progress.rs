@@ -213,7 +213,7 @@ impl<R: Rail> Btl<'_, R> {
                 self.rma.performed(cookie, result);
                 0
             }
-            Event::Up(_) | Event::Silent(_) => 0,
+            Event::Up(_) | Event::Silent(..) => 0,
             Event::Moved(_, frame) => {
                 self.counters.unregistered = self.counters.unregistered.wrapping_add(1);
                 if !frame.is_whole() {

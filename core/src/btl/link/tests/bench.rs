@@ -228,7 +228,7 @@ impl End {
                 self.got.push((from, tag, bytes.into_vec()));
             }
             Event::Lost(..) | Event::Down(..) | Event::Up(_) => self.reports.push(event),
-            Event::Silent(_) => self.silences += 1,
+            Event::Silent(..) => self.silences += 1,
             Event::Performed(..) => panic!("nobody asked for that"),
         }
     }

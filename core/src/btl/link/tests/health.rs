@@ -4,7 +4,7 @@ use super::bench::{Bench, bytes};
 use super::wire::Faults;
 use crate::btl::link::path::Why;
 use crate::btl::*;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 use std::vec;
 
 const SECOND: u64 = 1_000_000_000;
@@ -129,7 +129,8 @@ fn p14_p15_a_silent_link_whose_host_answers_is_told_of_and_can_be_given_up() {
     bench.send(0, 1, Lane::Eager, &bytes(0, 30));
     bench.settle();
     let to = bench.ends[0].to[1];
-    assert!(bench.ends[0].link.hears(to), "they have just met");
+    let now = Instant::from_nanos(bench.now);
+    bench.until("it answers", |bench| bench.ends[0].link.hears(to, now));
     assert!(!bench.ends[0].link.give_up(to, GiveUp::Link), "it is in order");
     bench.shared.borrow_mut().hosts_answer = true;
     bench.faults(|faults| faults.silent = true);
@@ -142,7 +143,7 @@ fn p14_p15_a_silent_link_whose_host_answers_is_told_of_and_can_be_given_up() {
     let silences = bench.ends[0].silences;
     assert!((20..400).contains(&silences), "told of again, {silences} times in 10 s");
     assert!(bench.ends[0].reports.is_empty());
-    assert!(!bench.ends[0].link.hears(to));
+    assert!(!bench.ends[0].link.hears(to, Instant::from_nanos(since)));
 
     assert!(bench.ends[0].link.give_up(to, GiveUp::Link));
     assert_eq!(bench.try_send(0, 1, Lane::Control, &bytes(99, 8)), Err(SendError::Unreachable));
@@ -183,12 +184,14 @@ fn p14_p15_silence_alone_is_no_death_where_a_peer_may_compute() {
     bench.run_for(600 * SECOND);
     let silences = bench.ends[0].silences;
     assert!((400..800).contains(&silences), "told of ever less often, {silences} times in 600 s");
-    assert!(bench.ends[0].reports.is_empty() && !bench.ends[0].link.hears(to));
+    assert!(bench.ends[0].reports.is_empty());
+    let since = Instant::from_nanos(since);
+    assert!(!bench.ends[0].link.hears(to, since));
 
     // The peer comes back in time, and it begins anew.
     assert!(!bench.ends[0].link.give_up(to, GiveUp::Link), "asked once more");
     bench.faults(|faults| faults.silent = false);
-    bench.until("it answers", |bench| bench.ends[0].link.hears(to));
+    bench.until("it answers", |bench| bench.ends[0].link.hears(to, since));
     bench.settle();
     bench.check(0, 1, vec![0, 1]);
     bench.faults(|faults| faults.silent = true);
@@ -218,44 +221,70 @@ fn p14_p15_frames_that_are_late_are_no_sign_of_life() {
         bench.faults(|faults| faults.delay = 20 * SECOND);
         bench.send(1, 0, Lane::Eager, &bytes(1, 30));
         bench.faults(|faults| (faults.delay, faults.silent) = (0, true));
+        let since = Instant::from_nanos(bench.now);
         bench.run_for(19 * SECOND);
         assert!(bench.ends[0].got.is_empty());
         bench.until("the frame is in", |bench| !bench.ends[0].got.is_empty());
         for _ in 0..100 {
-            assert!(!bench.ends[0].link.hears(to), "it says nothing of what came after it");
+            assert!(!bench.ends[0].link.hears(to, since), "it says nothing of what came after it");
             bench.run_for(SECOND / 10);
         }
         bench.faults(|faults| faults.silent = false);
-        bench.until("it answers", |bench| bench.ends[0].link.hears(to));
+        bench.until("it answers", |bench| bench.ends[0].link.hears(to, since));
         bench.settle();
         bench.check(1, 0, vec![1]);
     }
 }
 
-/// A peer that looks seldom answers the latest question, which is new enough, however long ago it was asked first; if that was
-/// lost, the next one's answer will do.
+/// However seldom a peer looks, one answer will do, if it is to what was asked since, or to anything later where that was lost.
 #[test]
 fn p14_p15_a_peer_that_looks_seldom_is_heard() {
+    let mut bench = patient();
+    let to = bench.ends[0].to[1];
+    for round in 0..5 {
+        let since = Instant::from_nanos(bench.now);
+        for second in 0..20 {
+            bench.faults(|faults| faults.silent = second <= 4 * round);
+            bench.now += SECOND;
+            while bench.poll(0) {}
+            assert!(!bench.ends[0].link.hears(to, since));
+        }
+        // It looks once.
+        while bench.poll(1) {}
+        bench.now += SECOND / 1000;
+        while bench.poll(0) {}
+        assert!(bench.ends[0].link.hears(to, since));
+        assert!(!bench.ends[0].link.hears(to, Instant::from_nanos(bench.now)), "nothing was asked after this");
+        bench.now += 3 * SECOND;
+        while bench.poll(0) {}
+        assert!(!bench.ends[0].link.hears(to, since), "it was not heard since");
+    }
+}
+
+/// However long an answer is on its way, it is not asked anew so soon that none ever counts.
+#[test]
+fn p14_p15_a_peer_that_is_far_away_is_heard() {
+    let mut bench = patient();
+    let to = bench.ends[0].to[1];
+    bench.faults(|faults| faults.delay = 12 * SECOND / 5);
+    for _ in 0..5 {
+        let since = bench.now;
+        while !bench.ends[0].link.hears(to, Instant::from_nanos(since)) {
+            bench.run_for(SECOND);
+            assert!(bench.now - since < 8 * SECOND);
+        }
+        assert!(bench.now - since > 4 * SECOND);
+    }
+}
+
+/// Two ends that have met; either may compute.
+fn patient() -> Bench {
     let mut bench = Bench::new(2, 1, Faults::default(), |config| {
         (config.patient, config.heartbeat) = (true, Duration::ZERO);
     });
     bench.send(0, 1, Lane::Eager, &bytes(0, 30));
     bench.settle();
-    let to = bench.ends[0].to[1];
-    for round in 0..5 {
-        for second in 0..20 {
-            bench.faults(|faults| faults.silent = second <= 13 + round);
-            bench.now += SECOND;
-            while bench.poll(0) {}
-            bench.ends[0].link.hears(to);
-        }
-        assert!(!bench.ends[0].link.hears(to), "nothing was heard for 20 s");
-        // It looks once.
-        while bench.poll(1) {}
-        bench.now += SECOND / 1000;
-        while bench.poll(0) {}
-        assert!(bench.ends[0].link.hears(to));
-    }
+    bench
 }
 
 /// Whatever it did before, a peer that is gone is noticed in the time that was asked for.

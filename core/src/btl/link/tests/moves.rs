@@ -213,7 +213,7 @@ impl Node {
             }
             Event::Down(..) => self.down[link] = true,
             Event::Up(_) => self.down[link] = false,
-            Event::Silent(_) => {}
+            Event::Silent(..) => {}
             Event::Performed(..) => panic!("nobody asked for that"),
             Event::Lost(..) => panic!("links are down, not lost"),
         }
