@@ -199,9 +199,9 @@ impl<R: Rails> Pml<'_, R> {
         self.orphans = true;
     }
 
-    /// A rail hears nothing of a peer since a time but its host. If another link hears the peer, it is the link that is dead, and its frames
+    /// A rail hears nothing of a peer but its host, and was to hear of it by a time. If another link hears the peer, it is the link that is dead, and its frames
     /// go on by the other one. If none does, the peer may be stopped, and is not lost. Tells whether the link was given up.
-    pub(super) fn link_silent(&mut self, rail: usize, peer: Peer, since: Instant) -> bool {
+    pub(super) fn link_silent(&mut self, rail: usize, peer: Peer, due: Instant) -> bool {
         if self.peers.get(peer.0 as usize).is_none_or(|state| state.standing != Standing::Up || !state.has(LINKED)) {
             return false;
         }
@@ -213,7 +213,7 @@ impl<R: Rails> Pml<'_, R> {
             } else if link.aside == 0
                 && let Some(other) = self.rails.rail_mut(link.rail as usize)
             {
-                heard |= other.hears(Endpoint(link.endpoint), since);
+                heard |= other.hears(Endpoint(link.endpoint), due);
             }
         }
         let given_up = silent

@@ -151,7 +151,7 @@ impl<R: Rails> Pml<'_, R> {
                 }
             }
             // Told again and again, and nothing that anybody waits for, unless a link is given up for it.
-            Some(Event::Silent(peer, since)) => return self.link_silent(index, *peer, *since).into(),
+            Some(Event::Silent(peer, due)) => return self.link_silent(index, *peer, *due).into(),
             Some(event) => self.event(index, *event),
         }
         1
@@ -189,8 +189,8 @@ impl<R: Rails> Pml<'_, R> {
             Event::Lost(peer, why) => self.lost(peer, why),
             Event::Down(peer, why) => self.link_down(rail, peer, why),
             Event::Up(peer) => self.link_up(rail, peer),
-            Event::Silent(peer, since) => {
-                self.link_silent(rail, peer, since);
+            Event::Silent(peer, due) => {
+                self.link_silent(rail, peer, due);
             }
             Event::Moved(origin, frame) => self.arrive_moved(rail, origin, &frame),
         }

@@ -346,9 +346,8 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                     return Some(Event::Up(peer));
                 }
                 (State::Up | State::Greeting, false) if core::mem::take(&mut path.silent) => {
-                    let greeted = (path.state == State::Greeting).then_some(path.heard_at);
-                    let since = greeted.or_else(|| self.silent_since(at)).unwrap_or(0);
-                    return Some(Event::Silent(peer, Instant::from_nanos(since)));
+                    let due = if path.state == State::Greeting { self.unmet_at(at) } else { self.silent_at(at) };
+                    return Some(Event::Silent(peer, Instant::from_nanos(due.unwrap_or(u64::MAX))));
                 }
                 _ => {}
             }
@@ -383,18 +382,12 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             State::Greeting => self.config.hello_within,
             _ => self.config.dead_after,
         };
-        self.silent_since(at).map(|since| since.saturating_add(within.as_nanos()).max(self.grace))
-    }
-
-    /// Since when a peer is silent that owes a sign of life.
-    fn silent_since(&self, at: u32) -> Option<u64> {
-        let path = self.paths.get(at as usize)?;
         let (since, owes) = if self.probes(path) {
             (self.sign_of_life(path), path.tries >= TRIES)
         } else {
             (self.proven_at(path).max(path.owes_since), path.owes_since != 0)
         };
-        owes.then_some(since.max(self.began))
+        owes.then_some(since.max(self.began).saturating_add(within.as_nanos()).max(self.grace))
     }
 
     /// Whether silence is answered by probes.
@@ -476,13 +469,16 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
 
     /// Whether a peer was greeted in vain for so long that nobody would wait for this link if there is another one.
     fn is_unmet(&self, at: u32) -> bool {
+        self.unmet_at(at).is_some_and(|due| due <= self.now)
+    }
+
+    /// When a peer that is greeted will have been so in vain for so long.
+    fn unmet_at(&self, at: u32) -> Option<u64> {
         let (silent, most) = (self.config.dead_after.as_nanos(), self.config.hello_within.as_nanos());
         // As long as a peer that was met may be silent, unless that is for ever.
         let patience = (most / 16).max(silent.min(most / 2));
-        self.paths.get(at as usize).is_some_and(|path| {
-            path.state == State::Greeting
-                && self.now.saturating_sub(path.heard_at.max(self.began).max(self.grace)) >= patience
-        })
+        let path = self.paths.get(at as usize).filter(|path| path.state == State::Greeting)?;
+        Some(path.heard_at.max(self.began).max(self.grace).saturating_add(patience))
     }
 
     /// Probes a link that is down.
@@ -544,20 +540,21 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         true
     }
 
-    /// Whether the peer itself is heard, and was there after a time; if not, it is asked.
+    /// Whether the peer has answered what it was asked since a time; if not, it is asked.
     pub(super) fn hears_peer(&mut self, at: u32, since: u64) -> bool {
         let Some(path) = self.paths.get(at as usize) else { return false };
         match path.state {
             State::Quiet => self.greet(at),
             State::Up => {
-                // What was heard may have been on its way for longer than that.
-                let lately = path.heard_at.saturating_add(self.config.dead_after.as_nanos() / 2) > self.now;
-                let heard = lately && path.there_after >= since;
-                if heard && self.silent_at(at).is_none_or(|due| due > self.now) {
+                // That it was heard since is not enough: a frame may have been on its way for longer.
+                if path.there_after >= since && self.silent_at(at).is_none_or(|due| due > self.now) {
                     return true;
                 }
-                self.probe(at);
                 let now = self.now;
+                if since > now {
+                    return false; // nobody needs to know yet
+                }
+                self.probe(at);
                 if let Some(path) = self.paths.get_mut(at as usize).filter(|path| path.question_at < since.max(1)) {
                     (path.question, path.question_at) = (path.probe, now.max(1));
                 }

@@ -28,6 +28,8 @@ pub struct End {
     pub reports: Vec<Event>,
     /// Times that it was told that only the peer's host is heard.
     pub silences: u32,
+    /// By when the peer was to have answered.
+    pub due: u64,
     cookies: u64,
 }
 
@@ -76,6 +78,7 @@ impl Bench {
                 sent: 0,
                 reports: vec![],
                 silences: 0,
+                due: 0,
                 cookies: 0,
             }
         });
@@ -228,7 +231,7 @@ impl End {
                 self.got.push((from, tag, bytes.into_vec()));
             }
             Event::Lost(..) | Event::Down(..) | Event::Up(_) => self.reports.push(event),
-            Event::Silent(..) => self.silences += 1,
+            Event::Silent(_, due) => (self.silences, self.due) = (self.silences + 1, due.as_nanos()),
             Event::Performed(..) => panic!("nobody asked for that"),
         }
     }

@@ -255,10 +255,21 @@ fn p14_p15_a_peer_that_looks_seldom_is_heard() {
         while bench.poll(0) {}
         assert!(bench.ends[0].link.hears(to, since));
         assert!(!bench.ends[0].link.hears(to, Instant::from_nanos(bench.now)), "nothing was asked after this");
-        bench.now += 3 * SECOND;
-        while bench.poll(0) {}
-        assert!(!bench.ends[0].link.hears(to, since), "it was not heard since");
     }
+}
+
+/// A greeting that begins is told of as well, but others know nothing of it as long as it may take.
+#[test]
+fn p14_p15_a_greeting_that_begins_is_given_up_for_nothing() {
+    let mut bench = Bench::new(2, 1, Faults { silent: true, ..Faults::default() }, |_| {});
+    bench.run_for(SECOND);
+    let since = bench.now;
+    assert_eq!(bench.try_send(0, 1, Lane::Eager, &bytes(0, 30)), Err(SendError::Busy));
+    bench.until("it is told of", |bench| bench.ends[0].silences == 1);
+    assert!(bench.ends[0].due > bench.now);
+    bench.until("it is told of again", |bench| bench.ends[0].silences == 2);
+    assert!((5 * SECOND..10 * SECOND).contains(&(bench.now - since)), "{}", bench.now - since);
+    assert!((since..bench.now).contains(&bench.ends[0].due));
 }
 
 /// However long an answer is on its way, it is not asked anew so soon that none ever counts.
