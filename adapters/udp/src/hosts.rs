@@ -280,7 +280,7 @@ impl Rail {
             at += 1;
             if due {
                 if !self.events.iter().any(|(of, _)| *of == endpoint) {
-                    self.events.push_back((endpoint, Event::Silent(peer, Instant::ZERO))); // so that the peer itself is asked
+                    self.events.push_back((endpoint, Event::Silent(peer, None))); // so that the peer itself is asked
                 }
                 self.send_alone(&word, &remote);
             }

@@ -356,7 +356,7 @@ macro_rules! forward_rail {
     };
     (@ hears $via:ident []) => {
         #[inline]
-        fn hears(&mut self, of: $crate::btl::Endpoint, since: $crate::time::Instant) -> bool {
+        fn hears(&mut self, of: $crate::btl::Endpoint, since: Option<$crate::time::Instant>) -> bool {
             $via!(self, rail => rail.hears(of, since))
         }
     };

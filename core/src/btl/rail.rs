@@ -368,8 +368,8 @@ pub trait Rail {
     /// Whether the peer was there after `since`, by which it was to answer on another link that is [`Event::Silent`], and need
     /// not be kept then. What merely arrived after that does not show it, as it may have been on its way for long, but only the
     /// answer to what this link asked after it. Where there was none, the peer is asked, and the link may know better the next
-    /// time.
-    fn hears(&mut self, of: Endpoint, since: Instant) -> bool {
+    /// time. `None`: nothing was to come on the other link so far, and a peer that was not met yet is greeted; `false`.
+    fn hears(&mut self, of: Endpoint, since: Option<Instant>) -> bool {
         let _ = (of, since);
         true
     }
@@ -501,9 +501,9 @@ pub enum Event {
     /// is so; who knows that another link hears the peer gives this one up ([`Rail::give_up`]). A rail that frames are lost on
     /// tells its link so when a host has said that nobody is there, which may not be true: the link asks the peer. Also told of a
     /// link that begins to greet a peer, or is greeted, so that others do the same, and when its greetings were not answered for
-    /// as long as a peer that was met may be silent, or a sixteenth of the time after which it is down. The instant is when the
-    /// peer was to have answered; where that is to come, nothing is wrong so far.
-    Silent(Peer, Instant),
+    /// as long as a peer that was met may be silent, or a sixteenth of the time after which it is down. The instant is by when the
+    /// peer was to have answered; `None`: nothing is wrong so far, or the rail knows no more.
+    Silent(Peer, Option<Instant>),
     /// A frame arrived that was given to another link of the sender first, and may have arrived by that
     /// ([`Rail::claim`]).
     Moved(Origin, Frame),

@@ -199,9 +199,10 @@ impl<R: Rails> Pml<'_, R> {
         self.orphans = true;
     }
 
-    /// A rail hears nothing of a peer but its host, and was to hear of it by a time. If another link hears the peer, it is the link that is dead, and its frames
-    /// go on by the other one. If none does, the peer may be stopped, and is not lost. Tells whether the link was given up.
-    pub(super) fn link_silent(&mut self, rail: usize, peer: Peer, due: Instant) -> bool {
+    /// A rail hears nothing of a peer but its host, and was to hear of it by a time. If another link hears the peer, it is the
+    /// link that is dead, and its frames go on by the other one. If none does, the peer may be stopped, and is not lost. Tells
+    /// whether the link was given up.
+    pub(super) fn link_silent(&mut self, rail: usize, peer: Peer, due: Option<Instant>) -> bool {
         if self.peers.get(peer.0 as usize).is_none_or(|state| state.standing != Standing::Up || !state.has(LINKED)) {
             return false;
         }

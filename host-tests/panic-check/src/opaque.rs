@@ -190,7 +190,7 @@ impl Rail for Opaque {
             3 => Event::Down(Peer(any(0)), any(Lost::Broken)),
             4 => Event::Up(Peer(any(0))),
             5 => Event::Moved(origin(), frame()),
-            6 => Event::Silent(Peer(any(0)), Instant::from_nanos(any(0))),
+            6 => Event::Silent(Peer(any(0)), some(Instant::from_nanos(any(0)))),
             7 => Event::Performed(Cookie(any(0)), result(0, NativeError::Busy)),
             _ => Event::Frame(frame()),
         })
@@ -219,7 +219,7 @@ impl Rail for Opaque {
         some(Instant::from_nanos(any(0)))
     }
 
-    fn hears(&mut self, of: Endpoint, since: Instant) -> bool {
+    fn hears(&mut self, of: Endpoint, since: Option<Instant>) -> bool {
         keep((of, since));
         any(true)
     }

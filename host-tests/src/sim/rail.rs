@@ -253,7 +253,7 @@ impl SimRail {
             Later::Rumour { node, age } => {
                 let end = state.end(self.node, self.rail);
                 let named = end.names[node as usize].filter(|_| end.ages[node as usize] == age)?;
-                Some(Event::Silent(named.peer, Instant::ZERO))
+                Some(Event::Silent(named.peer, None))
             }
             Later::Lost { node, age } => {
                 let end = state.end(self.node, self.rail);

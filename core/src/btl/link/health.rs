@@ -171,7 +171,7 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let (now, first) = (self.now, self.config.initial_timeout.as_nanos());
         let Some(path) = self.paths.get_mut(at as usize) else { return };
         path.heard_at = now;
-        path.doubted = false;
+        path.doubted_at = 0;
         if path.kept == 0 && path.state != State::Greeting {
             path.owes_since = 0;
         }
@@ -346,8 +346,10 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
                     return Some(Event::Up(peer));
                 }
                 (State::Up | State::Greeting, false) if core::mem::take(&mut path.silent) => {
+                    let doubted = path.doubted_at;
                     let due = if path.state == State::Greeting { self.unmet_at(at) } else { self.silent_at(at) };
-                    return Some(Event::Silent(peer, Instant::from_nanos(due.unwrap_or(u64::MAX))));
+                    let due = due.filter(|due| *due <= self.now).map(|due| Instant::from_nanos(due.max(doubted)));
+                    return Some(Event::Silent(peer, due));
                 }
                 _ => {}
             }
@@ -540,21 +542,19 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         true
     }
 
-    /// Whether the peer has answered what it was asked since a time; if not, it is asked.
-    pub(super) fn hears_peer(&mut self, at: u32, since: u64) -> bool {
+    /// Whether the peer has answered what it was asked since a time that is past; if not, it is asked.
+    pub(super) fn hears_peer(&mut self, at: u32, since: Option<u64>) -> bool {
         let Some(path) = self.paths.get(at as usize) else { return false };
         match path.state {
             State::Quiet => self.greet(at),
             State::Up => {
+                let Some(since) = since else { return false };
                 // That it was heard since is not enough: a frame may have been on its way for longer.
                 if path.there_after >= since && self.silent_at(at).is_none_or(|due| due > self.now) {
                     return true;
                 }
-                let now = self.now;
-                if since > now {
-                    return false; // nobody needs to know yet
-                }
                 self.probe(at);
+                let now = self.now.max(since); // who asks may have looked at the clock later
                 if let Some(path) = self.paths.get_mut(at as usize).filter(|path| path.question_at < since.max(1)) {
                     (path.question, path.question_at) = (path.probe, now.max(1));
                 }
@@ -570,8 +570,10 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         let was_up = self.paths.get(at as usize).is_some_and(|path| path.state == State::Up);
         let silent = self.is_unmet(at) || (was_up && due);
         let Some(path) = self.paths.get_mut(at as usize).filter(|_| silent) else { return false };
-        if (self.config.patient || !was_up) && !core::mem::replace(&mut path.doubted, true) {
-            // The peer was heard by another link, but perhaps it has just begun to answer, and comes to this one next.
+        if (self.config.patient || !was_up) && path.doubted_at == 0 {
+            // The peer was heard by another link, but perhaps it has just begun to answer, and comes to this one next. So it
+            // is to be heard there once more.
+            path.doubted_at = self.now.max(1);
             self.probe(at);
             return false;
         }

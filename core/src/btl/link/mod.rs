@@ -647,8 +647,8 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         self.raw.ask_host(path.raw)
     }
 
-    fn hears(&mut self, of: Endpoint, since: Instant) -> bool {
-        self.hears_peer(of.0, since.as_nanos())
+    fn hears(&mut self, of: Endpoint, since: Option<Instant>) -> bool {
+        self.hears_peer(of.0, since.map(Instant::as_nanos))
     }
 
     fn knows(&self, peer: Endpoint) -> bool {

@@ -130,8 +130,8 @@ pub(super) struct Path {
     pub told_down: bool,
     /// It is to be told that nothing is heard of the peer but its host.
     pub silent: bool,
-    /// It was to be given up, and is asked once more.
-    pub doubted: bool,
+    /// When it was to be given up, and was asked once more; 0: it was not.
+    pub doubted_at: u64,
 
     /// It is to be told which frames are wanted.
     pub wants: bool,
@@ -188,7 +188,7 @@ impl From<Why> for Lost {
 }
 
 // What a link keeps for each peer, beside its windows: the least that 100,000 peers cost.
-const _: () = assert!(size_of::<Path>() <= 432);
+const _: () = assert!(size_of::<Path>() <= 440);
 
 impl Path {
     /// Data frames kept.

@@ -29,7 +29,7 @@ pub struct End {
     /// Times that it was told that only the peer's host is heard.
     pub silences: u32,
     /// By when the peer was to have answered.
-    pub due: u64,
+    pub due: Option<Instant>,
     cookies: u64,
 }
 
@@ -78,7 +78,7 @@ impl Bench {
                 sent: 0,
                 reports: vec![],
                 silences: 0,
-                due: 0,
+                due: None,
                 cookies: 0,
             }
         });
@@ -231,7 +231,7 @@ impl End {
                 self.got.push((from, tag, bytes.into_vec()));
             }
             Event::Lost(..) | Event::Down(..) | Event::Up(_) => self.reports.push(event),
-            Event::Silent(_, due) => (self.silences, self.due) = (self.silences + 1, due.as_nanos()),
+            Event::Silent(_, due) => (self.silences, self.due) = (self.silences + 1, due),
             Event::Performed(..) => panic!("nobody asked for that"),
         }
     }
