@@ -255,6 +255,40 @@ fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
     }
 }
 
+/// Frames of before it stood still, that are late by one link, are no sign that the others are dead.
+#[test]
+fn p7_p14_late_frames_cost_no_link_of_a_peer_that_stands_still() {
+    for late in 0..3 {
+        let mut pair = Pair::<Wires>::new(WIDE, 3, None);
+        let (data, mut into) = (bytes(2_000_000, 3), vec![0; 2_000_000]);
+        let receive = pair.recv(1, 0, 1, &mut into);
+        let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, &data) else { panic!("longer than a frame") };
+        while pair.engines[0].counters().fragments_sent < 6 {
+            pair.turn();
+        }
+        pair.ground.shared[late].borrow_mut().faults.delay = 12 * MILLISECOND;
+        for _ in 0..20 {
+            pair.turn();
+        }
+        for shared in &pair.ground.shared {
+            let mut shared = shared.borrow_mut();
+            shared.hosts_answer = true;
+            shared.strike(Break::Silent);
+            shared.faults.delay = 0;
+        }
+        let end = pair.ground.now + 100 * MILLISECOND;
+        while pair.ground.now < end {
+            pair.turn();
+        }
+        let down = [0, 1].map(|at| pair.engines[at].counters().links_down);
+        assert_eq!(down, [0, 0], "link {late} was late");
+        pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().mend());
+        assert!(pair.finish(0, send).is_ok() && pair.finish(1, receive).is_ok());
+        assert!(into == data);
+        pair.assert_clean("after the pause");
+    }
+}
+
 /// Links of which each is used when those before it are down.
 fn one_after_the_other(count: usize) -> Pair<Wires> {
     let mut pair = Pair::<Wires>::new(WIDE, count, None);
