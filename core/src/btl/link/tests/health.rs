@@ -163,6 +163,25 @@ fn p14_p15_a_silent_link_whose_host_answers_is_told_of_and_can_be_given_up() {
     bench.until("the host is missed", |bench| (0..2).all(|end| is_down(bench, end) == Some(Lost::TimedOut)));
 }
 
+/// Without heartbeats either, a link whose peer's host answers tells so now and then, and not with every look.
+#[test]
+fn p14_p15_a_silent_link_without_heartbeats_tells_so_now_and_then() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |config| config.heartbeat = Duration::ZERO);
+    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
+    bench.settle();
+    bench.shared.borrow_mut().hosts_answer = true;
+    bench.faults(|faults| faults.silent = true);
+    bench.ends[0].silences = 0;
+    assert!(bench.try_send(0, 1, Lane::Eager, &bytes(1, 30)).is_ok());
+    let end = bench.now + 15 * SECOND;
+    while bench.now < end && bench.ends[0].silences < 400 {
+        bench.step();
+    }
+    let silences = bench.ends[0].silences;
+    assert!((20..400).contains(&silences), "told of {silences} times in 10 s");
+    assert!(bench.ends[0].reports.is_empty());
+}
+
 /// A link whose peer may compute is never taken for dead by itself. Who has another link that hears the peer gives it up; it is
 /// asked once more before that, so that it is not done to one whose peer has just come back.
 #[test]
