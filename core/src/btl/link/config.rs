@@ -130,6 +130,11 @@ impl Config {
         if self.window / 4 < 16 { self.window / 4 } else { 16 }
     }
 
+    /// How long a peer may be silent at least, in nanoseconds, met or not.
+    pub(super) fn patience(&self) -> u64 {
+        self.dead_after.as_nanos().min(self.hello_within.as_nanos())
+    }
+
     /// Nanoseconds between two probes of a peer that does not answer.
     pub(super) fn urgent(&self) -> u64 {
         let most = if self.heartbeat == Duration::ZERO { u64::MAX } else { self.heartbeat.as_nanos() };

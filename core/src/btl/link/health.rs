@@ -426,11 +426,12 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     fn run_timer(&mut self, at: u32) {
         let now = self.now;
         let Some(path) = self.paths.get(at as usize) else { return };
-        if matches!(path.state, State::Greeting | State::Up)
-            && self.dead_at(at).is_some_and(|due| due <= now)
-            && !self.excuse(at)
-        {
-            return self.down(at, Why::TimedOut);
+        if matches!(path.state, State::Greeting | State::Up) && self.dead_at(at).is_some_and(|due| due <= now) {
+            if self.is_behind() {
+                self.wait_for_sign(at, self.config.urgent());
+            } else if !self.excuse(at) {
+                return self.down(at, Why::TimedOut);
+            }
         }
         let Some(path) = self.paths.get(at as usize) else { return };
         match path.state {
@@ -535,11 +536,28 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
             }
             self.config.urgent()
         };
+        self.wait_for_sign(at, again);
         if let Some(path) = self.paths.get_mut(at as usize) {
-            (path.excused_until, path.silent) = (now.saturating_add(again), true);
+            path.silent = true;
         }
         self.report(at);
         true
+    }
+
+    /// Whether signs of life may have come that nobody has heard yet: there was no time for all that the rail below has. If it has
+    /// more for as long as that, somebody floods this side, for which no other peer's end waits. (After a longer pause there is
+    /// `grace`.)
+    fn is_behind(&self) -> bool {
+        let since = self.now.saturating_sub(self.heard_all);
+        since != 0 && since <= self.config.patience() / 2
+    }
+
+    /// Silence is not the end of a peer before so many nanoseconds more.
+    fn wait_for_sign(&mut self, at: u32, nanos: u64) {
+        let until = self.now.saturating_add(nanos);
+        if let Some(path) = self.paths.get_mut(at as usize) {
+            path.excused_until = until;
+        }
     }
 
     /// Whether the peer has answered what it was asked since a time that is past; if not, it is asked.

@@ -181,6 +181,8 @@ pub struct Link<'m, R, C> {
     grace: u64,
     /// When the time was told first: what happened before did not happen long ago.
     began: u64,
+    /// When the raw rail last had nothing more to say.
+    heard_all: u64,
     turn: u32,
     /// The raw rail may have more.
     more: bool,
@@ -243,6 +245,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             now: 0,
             grace: 0,
             began: 0,
+            heard_all: 0,
             turn: 0,
             more: false,
             work_refused: 0,
@@ -382,7 +385,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
     /// Where the clock stands. After a pause nobody is taken for dead before what came meanwhile has been heard.
     fn tick(&mut self, now: Instant) {
         let now = now.as_nanos().max(self.now);
-        let patience = self.config.dead_after.as_nanos().min(self.config.hello_within.as_nanos());
+        let patience = self.config.patience();
         if now.saturating_sub(self.now) > patience / 2 {
             self.grace = now.saturating_add(patience / 4);
         }
@@ -604,7 +607,7 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         self.more = true;
         for _ in 0..AT_ONCE {
             let Some(event) = self.raw.poll(now) else {
-                self.more = false;
+                (self.more, self.heard_all) = (false, self.now);
                 self.run_timers();
                 self.send_acks();
                 self.do_work(); // there may be room by now, of which nobody is woken again

@@ -108,7 +108,7 @@ pub(super) struct Path {
     pub heard_at: u64,
     /// When the peer last answered a probe, which proves that it hears this side too.
     pub answered_at: u64,
-    /// Until when silence is excused by the peer's host, which answers.
+    /// Until when silence is excused: by the peer's host, which answers, or since signs of life may not have been heard yet.
     pub excused_until: u64,
     /// Since when the peer owes a sign of life; 0: it does not.
     pub owes_since: u64,

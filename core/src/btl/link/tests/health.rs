@@ -350,6 +350,49 @@ fn p15_a_dead_peer_is_noticed_in_five_seconds() {
     }
 }
 
+/// Who was away for a while, too short to begin anew, hears what came meanwhile before anybody is taken for dead, whenever timers
+/// are looked at.
+#[test]
+fn p15_a_peer_that_has_answered_is_not_dead_for_not_being_heard_yet() {
+    for turns in 0..64 {
+        let mut bench = Bench::new(2, 1, Faults::default(), |config| config.heartbeat = Duration::ZERO);
+        bench.send(0, 1, Lane::Eager, &bytes(0, 30));
+        bench.settle();
+        (0..turns).for_each(|_| _ = bench.poll(0));
+        for (end, pause) in [(0, 1000 * SECOND), (1, SECOND / 100), (1, SECOND / 100), (0, 2 * SECOND)] {
+            bench.now += pause;
+            if pause == 1000 * SECOND {
+                assert!(bench.try_send(0, 1, Lane::Eager, &bytes(1, 30)).is_ok());
+            }
+            while bench.poll(end) {}
+        }
+        assert!(bench.ends[0].reports.is_empty(), "after {turns} polls");
+        bench.settle();
+        bench.check(0, 1, vec![0, 1]);
+    }
+}
+
+/// A peer from which more comes than is heard does not put off the end of another for long.
+#[test]
+fn p15_a_dead_peer_is_noticed_under_a_flood_from_another() {
+    let mut bench = Bench::new(3, 1, Faults::default(), |_| {});
+    for end in 1..3 {
+        bench.send(0, end, Lane::Eager, &bytes(0, 30));
+        bench.send(end, 0, Lane::Eager, &bytes(0, 30));
+    }
+    bench.settle();
+    let since = bench.now;
+    while is_down(&bench, 0).is_none() {
+        bench.now += SECOND / 1000;
+        while bench.try_send(2, 0, Lane::Eager, &bytes(1, 30)).is_ok() {}
+        while bench.poll(2) {}
+        bench.poll(0);
+        assert!(bench.now - since < 9 * SECOND);
+    }
+    assert!(matches!(bench.ends[0].reports[..], [Event::Down(Peer(11), Lost::TimedOut)]));
+    assert!(bench.ends[0].link.more, "it was never without anything to hear");
+}
+
 /// A link that goes down again before anybody was told that it is up: both are told, in their order.
 #[test]
 fn p14_an_up_is_told_before_the_down_that_follows_it() {
