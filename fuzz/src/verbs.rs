@@ -1,12 +1,16 @@
-//! What strangers say to a verbs rail: cards and hellos.
+//! What strangers say to a verbs rail: cards and hellos, and keys of memory.
 
+use towline_core::btl::atomics::{Atomic, AtomicFlags};
+use towline_core::btl::native::{KEY, Key, Local, Work};
 use towline_tcp::JobKey;
 use towline_verbs::card::Card;
 use towline_verbs::hello::{BYTES, Hello};
+use towline_verbs::key::Remote;
 use towline_verbs::port::{Entry, Gid, Kind, choose_gid, way};
 
 /// Feeds the input to each reader: what is read writes back the same, and nothing passes for proved. What a card says of its
-/// port has an answer, and of the input as a port's table the choice is one that can be used.
+/// port has an answer, and of the input as a port's table the choice is one that can be used. Nothing is done out of the bounds that
+/// a key tells.
 pub fn run(data: &[u8]) {
     let key = JobKey::new([0x5a; 32]);
     if let Ok(card) = Card::decode(data) {
@@ -31,5 +35,27 @@ pub fn run(data: &[u8]) {
     match choose_gid(&table, None) {
         Ok(choice) => assert!(table.contains(&choice.entry) && usable(choice.entry.gid)),
         Err(_) => assert!(!table.iter().any(|entry| usable(entry.gid))),
+    }
+    reach(data);
+}
+
+fn reach(data: &[u8]) {
+    let Some((key, rest)) = data.split_first_chunk::<KEY>() else { return };
+    let Some(remote) = Remote::decode(&Key(*key)) else { return };
+    assert_eq!(Remote::decode(&remote.encode()), Some(remote));
+    let mut words = rest.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+    let (offset, len) = (words.next().unwrap_or(0), words.next().unwrap_or(8));
+    let local = Local { base: std::ptr::null_mut(), len, region: None };
+    let atomic = |flags| Work::Atomic(Atomic::CompareSwap(0, 0), flags);
+    for (work, bytes) in [
+        (Work::Put(local), len),
+        (Work::Get(local), len),
+        (atomic(AtomicFlags::empty()), 8),
+        (atomic(AtomicFlags::BITS_32), 4),
+    ] {
+        let Some(at) = remote.place(&work, offset) else { continue };
+        assert_eq!(u128::from(at), u128::from(remote.address) + u128::from(offset));
+        assert!(u128::from(offset) + u128::from(bytes) <= u128::from(remote.len) && at.checked_add(bytes).is_some());
+        assert!(!matches!(work, Work::Atomic(..)) || at % bytes == 0);
     }
 }

@@ -47,3 +47,9 @@ mod mtl {
     use super::*;
     towline_host_tests::mtl_suite!(Loopback { slots: 16, frame: 4096 });
 }
+
+/// One-sided operations over it, emulated.
+mod onesided {
+    use super::*;
+    towline_host_tests::onesided_suite!(Loopback { slots: 16, frame: 4096 });
+}

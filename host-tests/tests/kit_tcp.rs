@@ -129,3 +129,9 @@ mod mtl_three_links {
     use super::*;
     towline_host_tests::mtl_suite!(links(3, |_| {}));
 }
+
+/// One-sided operations, emulated.
+mod onesided {
+    use super::*;
+    towline_host_tests::onesided_suite!(tcp(|_| {}));
+}

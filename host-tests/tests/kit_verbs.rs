@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use towline_core::arena::Arena;
 use towline_core::btl::link::{self, Crc32c, Link};
+use towline_core::btl::rma::{Access, Failure};
 use towline_core::btl::{Endpoint, LINKED_HEAD, Lane, Lost, Rail as _, SendError, Shape};
 use towline_host_tests::kit::bench::{Bench, Setup, peer};
+use towline_host_tests::kit::onesided::{Memory, Modules, What};
 use towline_host_tests::kit::sockets::Sockets;
 use towline_host_tests::kit::world::{CONFIG, World};
-use towline_host_tests::{mtl_suite, rail_suite};
+use towline_host_tests::{mtl_suite, onesided_suite, rail_suite};
 use towline_tcp::JobKey;
 use towline_verbs::{Config, Counters, Rail};
 
@@ -66,6 +68,22 @@ mod defaults {
 mod tight {
     use super::*;
     rail_suite!(verbs(small));
+}
+
+/// What the devices do by themselves.
+mod onesided {
+    use super::*;
+    onesided_suite!(verbs(|_| {}));
+}
+
+mod onesided_tight {
+    use super::*;
+    onesided_suite!(verbs(small));
+}
+
+mod onesided_link {
+    use super::*;
+    onesided_suite!(links(1, |_| {}));
 }
 
 mod mtl {
@@ -152,6 +170,71 @@ fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
         seen.sort_unstable();
         assert!(seen.into_iter().eq(0..count), "each once");
     }
+}
+
+/// One-sided operations of the first of two: by its device, those without a copy, and by frames.
+fn one_sided<S: Setup<Rail = Rail>>(all: &Modules<S>) -> [u64; 3] {
+    let Counters { one_sided, direct, .. } = *all.modules[0].rail().counters();
+    [one_sided, direct, all.modules[1].rma_counters().served]
+}
+
+/// What fits a buffer is copied, so that nothing has to be registered; more goes from and to the user's own memory, where that is
+/// registered, and by frames where it is not.
+#[test]
+fn b53_long_operations_need_local_memory_that_is_registered() {
+    let mut all = Modules::new(verbs(|_| {}), 2);
+    let longest = all.modules[0].rail().config().max_send_size_bytes as usize;
+    assert_eq!(all.modules[0].rail().attributes().one_sided.put.local_registration, longest as u64 + 1);
+    let [there, here] = [(); 2].map(|()| Memory::new(longest + 1));
+    let (_, remote) = all.register(1, there, Access::ANY);
+    let (own, _) = all.register(0, here, Access::LOCAL_WRITE);
+    for (what, len, registration, more) in [
+        (What::Put as fn(_) -> What, longest, None, [1, 0, 0]),
+        (What::Get, longest, None, [1, 0, 0]),
+        (What::Put, longest, Some(own), [1, 1, 0]),
+        (What::Get, longest, Some(own), [1, 1, 0]),
+        (What::Put, 100, Some(own), [1, 0, 0]),
+        (What::Put, longest + 1, Some(own), [1, 1, 0]),
+        (What::Get, longest + 1, Some(own), [1, 1, 0]),
+        (What::Put, longest + 1, None, [0, 0, 2]),
+        (What::Get, longest + 1, None, [0, 0, 2]),
+    ] {
+        let before = one_sided(&all);
+        assert_eq!(all.perform([0, 1], what(here.part(0, len)), &remote, 0, registration), Ok(0));
+        let after = one_sided(&all);
+        assert_eq!([0, 1, 2].map(|at| after[at] - before[at]), more, "{len} bytes, {registration:?}");
+    }
+}
+
+/// A connection that fails while the device writes to the user's own memory: from when that is told on, it does so no more.
+#[test]
+fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
+    const LEN: usize = 1 << 20;
+    let mut all = Modules::new(verbs(|_| {}), 2);
+    let there = Memory::new(LEN);
+    there.fill(|at| at as u8 | 1);
+    let sinks = [(); 4].map(|()| Memory::new(LEN));
+    let own = sinks.map(|sink| all.register(0, sink, Access::LOCAL_WRITE).0);
+    let (_, remote) = all.register(1, there, Access::ANY);
+    let mut lost = 0;
+    for round in 0..20 {
+        assert_eq!(all.perform([0, 1], What::Get(sinks[0].part(0, 8)), &remote, 0, None), Ok(0));
+        for (word, sink) in sinks.iter().enumerate() {
+            all.begin([0, 1], What::Get(sink.part(0, LEN)), &remote, 0, Some(own[word]), word);
+        }
+        (0..round * 10).for_each(|_| _ = all.progress());
+        all.modules[0].rail().break_down(Endpoint(0));
+        all.until("they are over", |all| all.modules[0].flush(None));
+        let ends = all.ends(0);
+        assert_eq!(ends.len(), 4);
+        lost += ends.iter().filter(|(_, end)| *end == Err(Failure::Lost)).count();
+        assert!(ends.iter().all(|(_, end)| matches!(end, Ok(0) | Err(Failure::Lost))), "{ends:?}");
+        sinks.iter().for_each(|sink| sink.fill(|_| 0));
+        all.meet_anew(0, 1);
+        assert_eq!(all.perform([0, 1], What::Put(there.part(0, 300)), &remote, 0, None), Ok(0));
+        assert!(sinks.iter().all(|sink| sink.bytes().iter().all(|byte| *byte == 0)), "round {round}");
+    }
+    assert!(lost >= 20, "{lost} of 80 were under way");
 }
 
 /// Short frames go within their work request, and the device tells of every eighth only.

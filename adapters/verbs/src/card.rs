@@ -15,7 +15,8 @@
 //! | 36..40 | bytes of the longest frame that it takes |
 //! | 40..56 | GID |
 //! | 56..58 | LID |
-//! | 58..60 | zero |
+//! | 58 | reads and atomics of one peer that it answers at a time, at least 1 |
+//! | 59 | zero |
 
 use towline_core::btl::Unreachable;
 
@@ -54,6 +55,8 @@ pub struct Card {
     pub gid: Gid,
     /// Its address within an InfiniBand subnet; else zero.
     pub lid: u16,
+    /// Reads and atomics of one peer that it answers at a time.
+    pub reads: u8,
 }
 
 impl Card {
@@ -70,6 +73,7 @@ impl Card {
         out[36..40].copy_from_slice(&self.longest.to_le_bytes());
         out[40..56].copy_from_slice(&self.gid.0);
         out[56..58].copy_from_slice(&self.lid.to_le_bytes());
+        out[58] = self.reads;
         out
     }
 
@@ -103,10 +107,12 @@ impl Card {
             longest: word(36),
             gid: Gid(std::array::from_fn(|byte| bytes[40 + byte])),
             lid: u16::from_le_bytes([bytes[56], bytes[57]]),
+            reads: bytes[58],
         };
         // Queue pairs have numbers of 24 bits, of which the first two are the subnet manager's.
         let possible = (2..1 << 24).contains(&card.hello_queue) && !card.gid.is_multicast();
-        if bytes[58..] != [0, 0] || !possible || (card.kind != Kind::InfiniBand && card.gid.is_zero()) {
+        let possible = possible && card.reads != 0 && bytes[59] == 0;
+        if !possible || (card.kind != Kind::InfiniBand && card.gid.is_zero()) {
             return Err(Unreachable::BadCard);
         }
         Ok(card)
@@ -130,14 +136,16 @@ mod tests {
             longest: 0x1_0000,
             gid: Gid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]),
             lid: 7,
+            reads: 16,
         }
     }
 
     #[test]
     fn x1_golden_bytes() {
         let mut golden = b"twvb\x01\x02\x02\x03\x01\0\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\x04\0\0\0".to_vec();
-        golden
-            .extend_from_slice(b"\x11\0\0\0\x33\x22\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xC0\0\x02\x01\x07\0\0\0");
+        golden.extend_from_slice(
+            b"\x11\0\0\0\x33\x22\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xC0\0\x02\x01\x07\0\x10\0",
+        );
         assert_eq!(card().encode()[..], golden);
         assert_eq!(Card::decode(&golden), Ok(card()));
     }
@@ -158,6 +166,7 @@ mod tests {
             (28, 1, Unreachable::BadCard),
             (31, 1, Unreachable::BadCard),
             (40, 0xff, Unreachable::BadCard),
+            (58, 0, Unreachable::BadCard),
             (59, 1, Unreachable::BadCard),
         ] {
             let mut bytes = good;

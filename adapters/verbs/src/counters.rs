@@ -20,6 +20,10 @@ pub struct Counters {
     pub unsignaled: u64,
     /// Signs of life that were asked for, and ends of bursts.
     pub markers: u64,
+    /// One-sided operations that the device did, or was to do.
+    pub one_sided: u64,
+    /// Those among them whose bytes lay in memory that was registered, so that nobody copied them.
+    pub direct: u64,
     /// Frames that could not be: with a header longer than the frame, and the like.
     pub malformed: u64,
 }

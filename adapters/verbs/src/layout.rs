@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::hello;
+use crate::slots::Slot;
 
 /// Bytes before a datagram's own, for the route that it took.
 pub(crate) const ROUTE: usize = 40;
@@ -43,10 +44,22 @@ pub(crate) struct Layout {
     pub bulk: Row,
     pub hellos_in: Row,
     pub hellos_out: Row,
+    /// Where what is read to no purpose but that it was read comes to.
+    pub read: Row,
     pub bytes: usize,
 }
 
 impl Layout {
+    /// Where a send buffer is.
+    #[inline]
+    pub const fn of_slot(&self, slot: Slot) -> Option<usize> {
+        match slot {
+            Slot::Eager(index) => self.eager.at(index),
+            Slot::Bulk(index) => self.bulk.at(index),
+            Slot::Marker | Slot::Work(_) | Slot::Lead(_) => None,
+        }
+    }
+
     pub const fn of(config: &Config) -> Self {
         let mut bytes = 0;
         let received = row(&mut bytes, config.receive_buffers, config.max_send_size_bytes as usize);
@@ -54,7 +67,8 @@ impl Layout {
         let bulk = row(&mut bytes, config.bulk_buffers, config.max_send_size_bytes as usize);
         let hellos_in = row(&mut bytes, HELLOS_IN, ROUTE + hello::BYTES);
         let hellos_out = row(&mut bytes, HELLOS_OUT, hello::BYTES);
-        Self { received, eager, bulk, hellos_in, hellos_out, bytes }
+        let read = row(&mut bytes, 1, 1);
+        Self { received, eager, bulk, hellos_in, hellos_out, read, bytes }
     }
 }
 
@@ -76,12 +90,12 @@ mod tests {
         let config =
             Config { eager_limit_bytes: 700, max_send_size_bytes: 9000, ..Config::new(1, 0, JobKey::new([0; 32])) };
         let it = Layout::of(&config);
-        let rows = [it.received, it.eager, it.bulk, it.hellos_in, it.hellos_out];
+        let rows = [it.received, it.eager, it.bulk, it.hellos_in, it.hellos_out, it.read];
         for pair in rows.windows(2) {
             assert_eq!(pair[0].end(), pair[1].start);
         }
-        assert_eq!(it.hellos_out.end(), it.bytes);
-        for (row, each) in rows.into_iter().zip([9000, 700, 9000, 136, 96]) {
+        assert_eq!(it.read.end(), it.bytes);
+        for (row, each) in rows.into_iter().zip([9000, 700, 9000, 136, 96, 1]) {
             assert!(row.stride >= each && row.start % 64 == 0);
             assert_eq!(row.at(row.count), None);
             assert_eq!(row.at(row.count - 1), Some(row.end() - row.stride));

@@ -56,6 +56,18 @@ impl<P> Leaving<P> {
         }
     }
 
+    /// Takes one out of these, with what it had to send.
+    pub fn take(&mut self, number: u32) -> Option<(P, Outstanding)> {
+        let at = self.pairs.iter().position(|pair| pair.number == number)?;
+        let Pair { pair, out, .. } = self.pairs.swap_remove(at);
+        Some((pair, out))
+    }
+
+    /// What a queue pair has to send.
+    pub fn out(&self, number: u32) -> Option<&Outstanding> {
+        self.pairs.iter().find(|pair| pair.number == number).map(|pair| &pair.out)
+    }
+
     /// The device says that it holds no receive buffer of a queue pair any more.
     pub fn is_empty(&mut self, number: u32) {
         if let Some(pair) = self.pairs.iter_mut().find(|pair| pair.number == number) {
@@ -88,7 +100,7 @@ mod tests {
 
     /// Buffers, all of which two queue pairs are to send.
     fn two() -> (Slots, Leaving<u32>) {
-        let (mut slots, mut leaving) = (Slots::new(8, 4, 0), Leaving::new());
+        let (mut slots, mut leaving) = (Slots::new(8, 4, 0, 0), Leaving::new());
         for number in [70, 80] {
             let mut out = Outstanding::new(8);
             for _ in 0..2 {
@@ -155,6 +167,18 @@ mod tests {
         leaving.is_empty(70);
         leaving.let_go(START, &mut slots, |_| true);
         assert_eq!(free(&mut slots), 2, "the other one, and none twice");
+    }
+
+    #[test]
+    fn one_that_is_taken_out_is_not_destroyed_later() {
+        let (mut slots, mut leaving) = two();
+        assert_eq!(leaving.out(80).map(Outstanding::len), Some(2));
+        let (number, mut out) = leaving.take(80).unwrap();
+        assert_eq!((number, out.len(), leaving.out(80).is_none(), leaving.take(80).is_none()), (80, 2, true, true));
+        leaving.is_empty(80);
+        leaving.let_go(START, &mut slots, |_| panic!("the other one is not empty"));
+        out.abandon(&mut slots);
+        assert_eq!(free(&mut slots), 2);
     }
 
     #[test]

@@ -40,6 +40,7 @@ mod error;
 #[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
 mod event;
 pub mod hello;
+pub mod key;
 #[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
 mod layout;
 #[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
@@ -53,6 +54,8 @@ mod round;
 mod slots;
 #[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
 mod verdict;
+#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
+mod works;
 
 #[cfg(not(feature = "device"))]
 pub use absent::Rail;
@@ -64,6 +67,8 @@ pub use rail::Rail;
 
 #[cfg(feature = "device")]
 mod meeting;
+#[cfg(feature = "device")]
+mod onesided;
 #[cfg(feature = "device")]
 mod progress;
 #[cfg(feature = "device")]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use towline_core::btl::Lost;
 use towline_core::time::Duration;
 
-use crate::device::{Destination, Path, Reliable, Route};
+use crate::device::{Destination, Path, Port, Reliable, Route};
 use crate::hello::{self, Hello, Stage};
 use crate::rail::{CONTROL, Id, Line, Rail, Way};
 use crate::slots::Outstanding;
@@ -35,6 +35,7 @@ impl Rail {
             self.port.number,
             sends,
             config.inline_bytes,
+            !self.port.atomics.is_empty(),
         );
         let pair = match made {
             Ok(pair) => pair,
@@ -214,6 +215,7 @@ impl Rail {
     fn connect(&mut self, endpoint: u32, hello: &Hello) -> bool {
         let Some(route) = self.route(endpoint) else { return false };
         let (own, ack_timeout) = (self.mtu, self.config.ack_timeout());
+        let Port { most_reads, most_answers: answers, .. } = self.port;
         let Some(known) = self.known(endpoint) else { return false };
         let Some(line) = &mut known.line else { return false };
         let path = Path {
@@ -223,6 +225,8 @@ impl Rail {
             first_packet_in: hello.first_packet,
             first_packet_out: line.first_packet,
             ack_timeout,
+            reads: most_reads.min(known.card.reads),
+            answers,
         };
         if let Err(why) = line.pair.connect(&path) {
             log::error!("verbs: rank {} cannot be connected to: {why}", known.card.rank);

@@ -355,6 +355,7 @@ mod tests {
             longest: 0,
             gid,
             lid: 0,
+            reads: 1,
         };
         let from = |kind, gid| Entry { index: 0, gid, kind };
         use Kind::{InfiniBand, RoceV1, RoceV2};

@@ -1,5 +1,6 @@
 //! What a poll does: hear what the device has done, call who is wanted, ask how frames do that left silently, hand over what came.
 
+use towline_core::btl::native::NativeError;
 use towline_core::btl::{Event, Frame, FrameId, HEAD, Lost};
 use towline_core::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use crate::device::{BATCH, Work};
 use crate::event::Event as Said;
 use crate::hello::{self, Hello, Stage};
 use crate::layout::ROUTE;
+use crate::onesided::finish;
 use crate::rail::{Held, Id, Rail, Way};
 use crate::slots::Slot;
 
@@ -87,18 +89,25 @@ impl Rail {
                 None => self.post_again(buffer), // of a connection that is gone, or that broke meanwhile
             },
             Id::Send { endpoint, number } => {
-                let (now, Self { peers, slots, leaving, .. }) = (self.now, &mut *self);
+                let (now, Self { peers, slots, leaving, failed, layout, region, .. }) = (self.now, &mut *self);
                 let known = peers.get_mut(endpoint as usize).and_then(Option::as_mut);
                 let line = known.and_then(|known| known.line.as_mut());
                 let Some(line) = line.filter(|line| line.pair.number() == work.queue_pair) else {
                     return leaving.flushed(work.queue_pair, number, slots);
                 };
+                let slot = line.out.at(number);
                 if work.good {
+                    if let Some(Slot::Work(at)) = slot {
+                        finish(at, slots, layout, region);
+                    }
                     line.out.done(number, slots);
                     line.heard = now;
-                } else if !self.failed.contains(&endpoint) {
+                } else if !failed.contains(&endpoint) {
                     log::debug!("verbs: a frame has failed: status {}", work.why);
-                    self.failed.push(endpoint);
+                    if let Some(Slot::Work(at) | Slot::Lead(at)) = slot.filter(|_| work.is_refused()) {
+                        slots.works.over(at, Err(NativeError::Refused));
+                    }
+                    failed.push(endpoint);
                 }
             }
             Id::HelloIn(buffer) => {
@@ -315,6 +324,10 @@ impl Rail {
     /// Hands over the next of what came, unless the reader holds too much.
     #[inline]
     fn next_arrival(&mut self) -> Option<Event> {
+        // Before it is told that their peers are lost, if they are.
+        if let Some((cookie, how)) = self.slots.works.told() {
+            return Some(Event::Performed(cookie, how));
+        }
         loop {
             match self.arrived.first()? {
                 Arrival::Lost { peer, why, .. } => {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use towline_core::btl::attributes::EXCLUSIVITY_DEFAULT;
-use towline_core::btl::native::OneSided;
+use towline_core::btl::native::{OneSided, Reach};
 use towline_core::btl::{Attributes, Capabilities, Endpoint, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 
@@ -14,7 +14,8 @@ use crate::card::{self, Card};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::device::{
-    Channel, Completions, Datagrams, Destination, Domain, Opened, Port, Region, Reliable, SharedReceives, open,
+    Channel, Completions, Datagrams, Destination, Domain, Opened, Port, Region, Registered, Reliable, SharedReceives,
+    open,
 };
 use crate::error::SetupError;
 use crate::hello::{self, Hello, Stage};
@@ -29,6 +30,8 @@ use crate::slots::{Outstanding, Slot, Slots};
 pub(crate) const MARKERS: u32 = 64;
 /// Control frames that may be under way to a peer beyond the others, and a marker.
 pub(crate) const CONTROL: u32 = 16;
+/// One-sided operations that may be under way, to all peers; each is two pieces of work at the most.
+pub(crate) const WORKS: u32 = 64;
 
 /// One port of a device that reaches all peers, each by a queue pair of its own.
 #[derive(Debug)]
@@ -60,6 +63,10 @@ pub struct Rail {
     pub(crate) held_count: u32,
     pub(crate) slots: Slots,
     pub(crate) granted: Option<(Ticket, Slot)>,
+    /// Memory of the user's that the device may touch, by the names that were given out.
+    pub(crate) registered: HashMap<u64, Registered>,
+    /// The next of those.
+    pub(crate) next_region: u64,
     /// Hellos that came.
     pub(crate) heard: VecDeque<Hello>,
     /// Endpoints whose queue pair has failed.
@@ -184,8 +191,13 @@ impl Rail {
         let region = Region::new(&domain, layout.bytes).map_err(refused("register memory"))?;
         let channel = Channel::new(&device).map_err(refused("make a completion channel"))?;
         // All that may be under way at once has room, so none of it can be lost.
-        let room =
-            config.receive_buffers + config.eager_buffers + config.bulk_buffers + MARKERS + HELLOS_IN + HELLOS_OUT;
+        let room = config.receive_buffers
+            + config.eager_buffers
+            + config.bulk_buffers
+            + MARKERS
+            + 2 * WORKS
+            + HELLOS_IN
+            + HELLOS_OUT;
         if room > port.most_completions {
             let why =
                 std::io::Error::other(format!("{room} entries are more than the device's {}", port.most_completions));
@@ -217,10 +229,11 @@ impl Rail {
             longest: config.max_send_size_bytes,
             gid: port.address.entry.gid,
             lid: port.lid,
+            reads: port.most_answers,
         };
         log::debug!("verbs link {}: {}, {}, packets of {} bytes", config.link, port.name, port.address, mtu.bytes());
         let mut rail = Self {
-            attributes: attributes(&config),
+            attributes: attributes(&config, &port),
             card: card.encode(),
             port,
             mtu,
@@ -234,8 +247,10 @@ impl Rail {
             arrived: Arrivals::new(config.receive_buffers),
             held: vec![None; config.receive_buffers as usize],
             held_count: 0,
-            slots: Slots::new(config.eager_buffers, config.bulk_buffers, MARKERS),
+            slots: Slots::new(config.eager_buffers, config.bulk_buffers, MARKERS, WORKS),
             granted: None,
+            registered: HashMap::new(),
+            next_region: 0,
             heard: VecDeque::with_capacity(HELLOS_IN as usize),
             failed: Vec::new(),
             wanted: Vec::new(),
@@ -374,6 +389,7 @@ impl Rail {
         self.leaving.add(pair, number, out, self.now);
         // What has come so far came from this peer.
         self.gather_all();
+        self.take_memory_back(number);
         self.arrived.grow_old(endpoint);
         self.lines.retain(|(other, _)| *other != number);
     }
@@ -445,11 +461,18 @@ impl Id {
     }
 }
 
-fn attributes(config: &Config) -> Attributes {
+fn attributes(config: &Config, port: &Port) -> Attributes {
+    // Short ones are copied, so that who wants them need not register anything.
+    let local_registration = u64::from(config.max_send_size_bytes) + 1;
+    let limit = u64::from(port.most_bytes.clamp(4096, 1 << 30)) & !4095;
+    let reach = Reach { limit, alignment: 1, local_registration };
+    let atomics = port.atomics;
+    let has_atomics = Capabilities::ATOMIC_OPS | Capabilities::ATOMIC_FOPS;
+    let native = if atomics.is_empty() { Capabilities::NATIVE - has_atomics } else { Capabilities::NATIVE };
     let thread = if config.progress_thread { Capabilities::PROGRESS_THREAD } else { Capabilities::empty() };
     Attributes {
         name: "verbs",
-        capabilities: Capabilities::SEND.union(thread),
+        capabilities: Capabilities::SEND | native | thread,
         exclusivity: EXCLUSIVITY_DEFAULT,
         latency: config.latency_nanos,
         bandwidth: config.bandwidth_megabytes_per_second,
@@ -461,7 +484,7 @@ fn attributes(config: &Config) -> Attributes {
         cache_bytes: 0,
         // The rest goes on taking in what comes.
         frames_kept: (config.receive_buffers / 2).max(1),
-        one_sided: OneSided::NONE,
+        one_sided: OneSided { put: reach, get: reach, atomics, at_once: false },
     }
 }
 

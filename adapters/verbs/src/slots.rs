@@ -1,16 +1,22 @@
-//! Which send buffers are free, and which ones the device may still read. Pure.
+//! Which send buffers are free, and which ones the device may still touch. Pure.
 
 use std::collections::VecDeque;
 
 use towline_core::btl::Lane;
 
-/// A send buffer.
+use crate::works::Works;
+
+/// What a piece of work has of the rail's, until the device is through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Slot {
     Eager(u32),
     Bulk(u32),
-    /// None: a marker.
+    /// No buffer: a marker.
     Marker,
+    /// A one-sided operation, with what it has.
+    Work(u32),
+    /// The same operation's, which more work follows of.
+    Lead(u32),
 }
 
 /// Buffers that are free.
@@ -22,11 +28,14 @@ pub(crate) struct Slots {
     kept: usize,
     /// Markers that may leave.
     markers: u32,
+    /// One-sided operations.
+    pub works: Works,
 }
 
 impl Slots {
-    pub fn new(eager: u32, bulk: u32, markers: u32) -> Self {
-        Self { eager: (0..eager).collect(), bulk: (0..bulk).collect(), kept: eager.div_ceil(8) as usize, markers }
+    pub fn new(eager: u32, bulk: u32, markers: u32, works: u32) -> Self {
+        let (works, kept) = (Works::new(works), eager.div_ceil(8) as usize);
+        Self { eager: (0..eager).collect(), bulk: (0..bulk).collect(), kept, markers, works }
     }
 
     /// The buffer that a frame of this lane would take.
@@ -52,6 +61,7 @@ impl Slots {
                 self.markers -= u32::from(there);
                 there
             }
+            Slot::Work(_) | Slot::Lead(_) => false, // they are begun
         }
     }
 
@@ -62,6 +72,12 @@ impl Slots {
             Slot::Eager(index) => self.eager.push(index),
             Slot::Bulk(index) => self.bulk.push(index),
             Slot::Marker => self.markers += 1,
+            Slot::Work(at) => {
+                if let Some(slot) = self.works.end(at) {
+                    self.give_back(slot);
+                }
+            }
+            Slot::Lead(_) => {}
         }
     }
 
@@ -116,6 +132,17 @@ impl Outstanding {
         self.signaled > 0
     }
 
+    /// What the work of this number has.
+    #[inline]
+    pub fn at(&self, number: u32) -> Option<Slot> {
+        self.slots.get(number.wrapping_sub(self.first) as usize).copied()
+    }
+
+    /// One-sided operations among it.
+    pub fn works(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().filter_map(|slot| if let Slot::Work(at) = slot { Some(*at) } else { None })
+    }
+
     /// The device got the next.
     #[inline]
     pub fn posted(&mut self, slot: Slot, signaled: bool) {
@@ -146,11 +173,14 @@ impl Outstanding {
 
 #[cfg(test)]
 mod tests {
+    use towline_core::btl::Cookie;
+
     use super::*;
+    use crate::works::{What, Work};
 
     #[test]
     fn control_frames_find_room_when_nobody_else_does() {
-        let mut slots = Slots::new(16, 1, 1);
+        let mut slots = Slots::new(16, 1, 1, 0);
         let mut taken = vec![];
         while let Some(slot) = slots.next(Lane::Eager) {
             assert!(slots.take(slot) && !slots.take(slot), "twice");
@@ -169,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_is_done_gives_back_all_before_it_and_nothing_else() {
-        let (mut slots, mut out) = (Slots::new(64, 1, 1), Outstanding::new(64));
+        let (mut slots, mut out) = (Slots::new(64, 1, 1, 0), Outstanding::new(64));
         out.first = u32::MAX - 3; // numbers wrap
         for at in 0..10 {
             let slot = slots.next(Lane::Eager).unwrap();
@@ -187,5 +217,27 @@ mod tests {
         assert_eq!((out.len(), out.will_tell(), out.silent()), (2, false, 2));
         out.abandon(&mut slots);
         assert_eq!((out.len(), slots.eager.len(), out.next()), (0, 64, 6));
+    }
+
+    #[test]
+    fn an_operation_has_its_buffer_until_its_last_work_is_done() {
+        let (mut slots, mut out) = (Slots::new(16, 1, 1, 2), Outstanding::new(8));
+        for what in [What::Put(slots.next(Lane::Bulk)), What::Direct] {
+            if let What::Put(Some(slot)) = what {
+                assert!(slots.take(slot));
+            }
+            let at = slots.works.next().unwrap();
+            slots.works.begin(Work { endpoint: 1, cookie: Cookie(0), what });
+            out.posted(Slot::Lead(at), false);
+            out.posted(Slot::Work(at), true);
+        }
+        assert_eq!((out.at(0), out.at(3), out.at(4)), (Some(Slot::Lead(0)), Some(Slot::Work(1)), None));
+        assert!(out.works().eq([0, 1]) && slots.works.any_direct(out.works()));
+        out.done(0, &mut slots);
+        assert_eq!(slots.next(Lane::Bulk), None, "more of it is to come");
+        out.done(1, &mut slots);
+        assert_eq!(slots.next(Lane::Bulk), Some(Slot::Bulk(0)));
+        out.abandon(&mut slots);
+        assert!(!slots.works.any_direct([0, 1].into_iter()));
     }
 }

@@ -1,5 +1,7 @@
 //! The rail trait: what is asked of a rail, but for polling.
 
+use towline_core::btl::native::{Key, Native, NativeError, Region};
+use towline_core::btl::rma::Access;
 use towline_core::btl::{
     Attributes, Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, HEAD, Lane, Peer, Rail as RailTrait,
     SendError, Sent, Shape, Ticket, Unreachable,
@@ -131,6 +133,20 @@ impl RailTrait for Rail {
         Sent::Done
     }
 
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.register_memory(base, len, access) }
+    }
+
+    fn deregister(&mut self, region: Region) {
+        self.registered.remove(&region.0);
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.perform_on(on, native, cookie) }.map(|()| None)
+    }
+
     /// Not before the peer's device has all of it: what is under way when the queue pair goes is lost.
     fn drained(&self, to: Endpoint) -> bool {
         let known = self.peers.get(to.0 as usize).and_then(Option::as_ref);
@@ -196,7 +212,7 @@ impl RailTrait for Rail {
         // What came before that wakes nobody.
         self.armed = true;
         self.gather_all();
-        self.arrived.is_empty() && !self.has_to_set_right()
+        self.arrived.is_empty() && self.slots.works.has_told_all() && !self.has_to_set_right()
     }
 }
 
@@ -204,11 +220,7 @@ impl Rail {
     /// Where a slot is.
     #[inline]
     fn place(&self, slot: Slot) -> Option<usize> {
-        match slot {
-            Slot::Eager(index) => self.layout.eager.at(index),
-            Slot::Bulk(index) => self.layout.bulk.at(index),
-            Slot::Marker => None,
-        }
+        self.layout.of_slot(slot)
     }
 
     /// The buffer of a frame that the reader holds.
@@ -228,6 +240,7 @@ impl Rail {
         }
         self.hang_up(endpoint);
         self.leave_lists(endpoint);
+        self.slots.works.forget(endpoint);
         let mut arrived = std::mem::take(&mut self.arrived);
         arrived.forget(endpoint, |buffer| self.post_again(buffer));
         self.arrived = arrived;
@@ -244,7 +257,7 @@ impl Rail {
 
     /// Why a peer that is known takes no frames.
     #[cold]
-    fn not_up(&mut self, endpoint: u32) -> SendError {
+    pub(crate) fn not_up(&mut self, endpoint: u32) -> SendError {
         let Some(known) = self.known(endpoint) else { return SendError::Unreachable };
         match known.way {
             Way::Gone => SendError::Unreachable,

@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod mtl;
+pub mod onesided;
 mod patience;
 pub mod pml;
 pub mod rail;

@@ -5,8 +5,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rdma_mummy_sys as ffi;
+use towline_core::btl::rma::Access;
 
-use super::Opened;
+use super::{Element, Opened};
 
 /// What objects of one rail belong to, so that they may work on each other.
 #[derive(Debug)]
@@ -92,9 +93,9 @@ impl Region {
 
     /// These bytes, in the device's words; `None` where they are not all in here.
     #[inline]
-    pub fn element(&self, at: usize, len: u32) -> Option<ffi::ibv_sge> {
+    pub fn element(&self, at: usize, len: u32) -> Option<Element> {
         let start = self.pointer(at, len as usize)?;
-        Some(ffi::ibv_sge { addr: start.as_ptr() as u64, length: len, lkey: self.key })
+        Some(Element { addr: start.as_ptr() as u64, length: len, lkey: self.key })
     }
 
     /// Where these bytes are; `None` where they are not all in here.
@@ -116,5 +117,66 @@ impl Drop for Region {
         }
         // SAFETY: our own mapping, of which the device knows nothing any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Memory of the user's that is registered, for as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    registered: NonNull<ffi::ibv_mr>,
+    base: u64,
+    len: u64,
+    domain: Arc<Domain>,
+}
+
+// SAFETY: as for `Opened`.
+unsafe impl Send for Registered {}
+// SAFETY: as for `Opened`.
+unsafe impl Sync for Registered {}
+
+impl Registered {
+    /// Registers it: for the device's own use here, and with these rights for peers.
+    ///
+    /// # Safety
+    /// Until this is dropped the memory is there, and all who access it know that peers do so too, as far as the rights go.
+    pub unsafe fn new(domain: &Arc<Domain>, base: *mut u8, len: usize, access: Access) -> io::Result<Self> {
+        use ffi::ibv_access_flags as flags;
+        let changes = access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
+        let rights = [
+            (changes, flags::IBV_ACCESS_LOCAL_WRITE), // where anybody may write, it has to be so here
+            (access.contains(Access::REMOTE_READ), flags::IBV_ACCESS_REMOTE_READ),
+            (access.contains(Access::REMOTE_WRITE), flags::IBV_ACCESS_REMOTE_WRITE),
+            (access.contains(Access::REMOTE_ATOMIC), flags::IBV_ACCESS_REMOTE_ATOMIC),
+        ];
+        let rights = rights.iter().filter(|(asked, _)| *asked).fold(0, |all, (_, flag)| all | flag.0);
+        // SAFETY: a live domain; the caller vouches for the memory.
+        let registered = unsafe { ffi::ibv_reg_mr(domain.as_ptr(), base.cast(), len, rights as libc::c_int) };
+        let registered = NonNull::new(registered).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { registered, base: base.addr() as u64, len: len as u64, domain: Arc::clone(domain) })
+    }
+
+    /// The device's key for peers.
+    pub const fn remote_key(&self) -> u32 {
+        // SAFETY: it is registered, and its keys do not change.
+        unsafe { self.registered.as_ref().rkey }
+    }
+
+    /// These bytes, in the device's words; `None` where they are not all in here.
+    pub fn element(&self, base: *const u8, len: u32) -> Option<Element> {
+        let at = (base.addr() as u64).checked_sub(self.base)?;
+        // SAFETY: as above.
+        let lkey = unsafe { self.registered.as_ref().lkey };
+        let inside = at <= self.len && u64::from(len) <= self.len - at;
+        inside.then_some(Element { addr: base.addr() as u64, length: len, lkey })
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // SAFETY: registered once.
+        if unsafe { ffi::ibv_dereg_mr(self.registered.as_ptr()) } != 0 {
+            log::error!("verbs: memory stays within reach of peers: {}", io::Error::last_os_error());
+            std::mem::forget(Arc::clone(&self.domain));
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rdma_mummy_sys as ffi;
+use towline_core::btl::atomics::AtomicSupport;
 
 use crate::config::Config;
 use crate::error::SetupError;
@@ -71,6 +72,13 @@ pub(crate) struct Port {
     pub most_work: u32,
     pub most_shared: u32,
     pub most_completions: u32,
+    /// Bytes of one message.
+    pub most_bytes: u32,
+    /// Reads and atomics that a queue pair has under way, and those of its peer that it answers.
+    pub most_reads: u8,
+    pub most_answers: u8,
+    /// Atomics, and whether they agree with the processor's.
+    pub atomics: AtomicSupport,
 }
 
 /// Opens the device of the port that this link is to use: of those that are up and allowed.
@@ -189,10 +197,29 @@ fn ports(
             most_work: can.max_qp_wr.max(0) as u32,
             most_shared: can.max_srq_wr.max(0) as u32,
             most_completions: can.max_cqe.max(0) as u32,
+            most_bytes: about.max_msg_sz,
+            most_reads: reads(can.max_qp_init_rd_atom),
+            most_answers: reads(can.max_qp_rd_atom),
+            atomics: atomics(can.atomic_cap),
         };
         found.push((port, table));
     }
     Ok(found)
+}
+
+/// So many reads at a time, of what a device can do: more do not make it quicker.
+fn reads(most: libc::c_int) -> u8 {
+    most.clamp(1, 16) as u8
+}
+
+/// What atomics a device has that says this of them.
+const fn atomics(able: u32) -> AtomicSupport {
+    let all = AtomicSupport::ADD.union(AtomicSupport::CSWAP);
+    match able {
+        1 => all, // among those of the device alone
+        2 => all.union(AtomicSupport::GLOB),
+        _ => AtomicSupport::empty(),
+    }
 }
 
 /// A port's table of addresses.

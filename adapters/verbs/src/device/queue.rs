@@ -155,6 +155,14 @@ pub(crate) struct Done {
     pub is_broken: bool,
 }
 
+impl Work {
+    /// The peer's device has refused it.
+    pub const fn is_refused(&self) -> bool {
+        use ffi::ibv_wc_status as status;
+        matches!(self.why, status::IBV_WC_REM_INV_REQ_ERR | status::IBV_WC_REM_ACCESS_ERR | status::IBV_WC_REM_OP_ERR)
+    }
+}
+
 impl Iterator for Done {
     type Item = Work;
 

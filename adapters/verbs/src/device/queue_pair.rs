@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rdma_mummy_sys as ffi;
 
-use super::{Completions, Domain, Region, SharedReceives, checked};
+use super::{Completions, Domain, Element, Region, SharedReceives, checked};
 use crate::config::TRIES;
 use crate::port::{Gid, Kind, Mtu};
 
@@ -51,6 +51,26 @@ pub(crate) struct Path {
     /// Of our own.
     pub first_packet_out: u32,
     pub ack_timeout: u8,
+    /// Reads and atomics that may be under way.
+    pub reads: u8,
+    /// Those of the peer that are answered at a time.
+    pub answers: u8,
+}
+
+/// Where something is to be done in a peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub address: u64,
+    /// The peer's device's key.
+    pub key: u32,
+}
+
+/// What is to be done to a word of 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fetch {
+    Add(u64),
+    /// What it is compared with, and what it becomes.
+    CompareSwap(u64, u64),
 }
 
 /// A queue pair with all that it works on.
@@ -115,15 +135,20 @@ impl QueuePair {
         checked(unsafe { ffi::ibv_modify_qp(self.queue.as_ptr(), &raw mut to, mask as libc::c_int) })
     }
 
+    /// Posts work, in the memory of one element or of none.
+    ///
+    /// # Safety
+    /// The element's memory stays there, registered, and nobody else's as far as the device writes to it, until the device tells
+    /// that it is through with the work or with later one, or the queue pair is destroyed. The same holds for
+    /// what follows in `work.next`, which has its element already.
     #[inline]
-    fn post(&self, work: &mut ffi::ibv_send_wr, element: Option<ffi::ibv_sge>) -> io::Result<()> {
+    unsafe fn post(&self, work: &mut ffi::ibv_send_wr, element: Option<Element>) -> io::Result<()> {
         let mut element = element;
         if let Some(element) = &mut element {
             (work.sg_list, work.num_sge) = (element, 1);
         }
         let mut bad = null_mut();
-        // SAFETY: a live queue pair; the work and its element are read before this returns. `element` is of the region that the
-        // queue pair holds: both callers see to that.
+        // SAFETY: a live queue pair; the work and its element are read before this returns. The caller vouches for the memory.
         checked(unsafe { ffi::ibv_post_send(self.queue.as_ptr(), work, &raw mut bad) })
     }
 
@@ -171,6 +196,7 @@ impl Reliable {
         port: u8,
         sends: u32,
         inline: u32,
+        atomics: bool,
     ) -> io::Result<Self> {
         let kind = ffi::ibv_qp_type::IBV_QPT_RC;
         let make = |inline| QueuePair::new(region, completions, Some(shared), kind, (sends, 0, inline));
@@ -178,10 +204,14 @@ impl Reliable {
         let mask = ffi::ibv_qp_attr_mask::IBV_QP_PKEY_INDEX
             | ffi::ibv_qp_attr_mask::IBV_QP_PORT
             | ffi::ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS;
+        let mut access = ffi::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE | ffi::ibv_access_flags::IBV_ACCESS_REMOTE_READ;
+        if atomics {
+            access |= ffi::ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC;
+        }
         let init = |to: &mut ffi::ibv_qp_attr| {
             to.port_num = port;
-            // Markers write nothing, but writing nothing has to be allowed. No memory is: all is registered for local use.
-            to.qp_access_flags = ffi::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+            // Only what is registered for peers is within their reach; and markers, that write nothing, have to be allowed, too.
+            to.qp_access_flags = access.0;
         };
         pair.modify(init, ffi::ibv_qp_state::IBV_QPS_INIT, mask)?;
         Ok(Self { pair, inline })
@@ -210,7 +240,7 @@ impl Reliable {
             to.path_mtu = path.mtu as u32;
             to.dest_qp_num = path.queue_pair;
             to.rq_psn = path.first_packet_in;
-            to.max_dest_rd_atomic = 1;
+            to.max_dest_rd_atomic = path.answers;
             to.min_rnr_timer = 7; // 0.12 ms, until a peer tries again that found no buffer
         };
         self.pair.modify(to_receive, ffi::ibv_qp_state::IBV_QPS_RTR, receives)?;
@@ -224,7 +254,7 @@ impl Reliable {
             to.retry_cnt = (TRIES - 1) as u8;
             to.rnr_retry = 7; // for ever: the peer's process takes its time
             to.sq_psn = path.first_packet_out;
-            to.max_rd_atomic = 1;
+            to.max_rd_atomic = path.reads;
         };
         self.pair.modify(to_send, ffi::ibv_qp_state::IBV_QPS_RTS, sends)
     }
@@ -253,7 +283,67 @@ impl Reliable {
         if len <= self.inline {
             work.send_flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
         }
-        self.pair.post(&mut work, (len > 0).then_some(element))
+        // SAFETY: of the region, which the queue pair holds, and where nobody writes before the device tells: see `Slots`.
+        unsafe { self.pair.post(&mut work, (len > 0).then_some(element)) }
+    }
+
+    /// Writes to a peer's memory. The device tells of the second piece of work, when what was written is there for whoever looks: it
+    /// reads some of it, which it does not before.
+    ///
+    /// # Safety
+    /// What is written is readable and as it is until the device tells of that work or of later one, or the queue pair is destroyed.
+    /// Unless it goes [inline](Self::inline) it is registered for as long.
+    pub unsafe fn put(&self, [lead, last]: [u64; 2], from: Element, to: Place, little: usize) -> io::Result<()> {
+        let Some(mut little) = self.pair.region.element(little, 1) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let mut read = no_work();
+        read.wr_id = last;
+        read.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_READ;
+        read.send_flags = ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        read.wr.rdma = ffi::rdma_t { remote_addr: to.address, rkey: to.key };
+        (read.sg_list, read.num_sge) = (&raw mut little, 1);
+        let mut write = no_work();
+        write.wr_id = lead;
+        write.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+        write.wr.rdma = ffi::rdma_t { remote_addr: to.address, rkey: to.key };
+        write.next = &raw mut read;
+        if from.length <= self.inline {
+            write.send_flags = ffi::ibv_send_flags::IBV_SEND_INLINE.0;
+        }
+        // SAFETY: passed on from the caller; the byte that is read comes to the region, where nobody looks at it.
+        unsafe { self.pair.post(&mut write, Some(from)) }
+    }
+
+    /// Reads from a peer's memory; the device tells.
+    ///
+    /// # Safety
+    /// The bytes that it reads to are registered, writable and nobody else's until the device tells of this work or of later one, or
+    /// the queue pair is destroyed.
+    pub unsafe fn get(&self, id: u64, to: Element, from: Place) -> io::Result<()> {
+        let mut work = no_work();
+        work.wr_id = id;
+        work.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_READ;
+        work.send_flags = ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        work.wr.rdma = ffi::rdma_t { remote_addr: from.address, rkey: from.key };
+        // SAFETY: passed on from the caller.
+        unsafe { self.pair.post(&mut work, Some(to)) }
+    }
+
+    /// Changes a word of a peer's memory; the device tells, when what it was is at `old` in the region.
+    pub fn fetch(&self, id: u64, old: usize, what: Fetch, at: Place) -> io::Result<()> {
+        let Some(old) = self.pair.region.element(old, 8) else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let mut work = no_work();
+        work.wr_id = id;
+        work.send_flags = ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        let (opcode, compare_add, swap) = match what {
+            Fetch::Add(operand) => (ffi::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, operand, 0),
+            Fetch::CompareSwap(old, new) => (ffi::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP, old, new),
+        };
+        work.opcode = opcode;
+        work.wr.atomic = ffi::atomic_t { remote_addr: at.address, compare_add, swap, rkey: at.key };
+        // SAFETY: of the region, which the queue pair holds, and where nobody looks before the device tells: see `Slots`.
+        unsafe { self.pair.post(&mut work, Some(old)) }
     }
 
     /// Writes nothing to the peer, whose device answers all the same; the device tells.
@@ -262,7 +352,8 @@ impl Reliable {
         work.wr_id = id;
         work.opcode = ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
         work.send_flags = ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
-        self.pair.post(&mut work, None)
+        // SAFETY: it touches no memory.
+        unsafe { self.pair.post(&mut work, None) }
     }
 }
 
@@ -355,7 +446,8 @@ impl Datagrams {
         work.opcode = ffi::ibv_wr_opcode::IBV_WR_SEND;
         work.send_flags = ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
         work.wr.ud = ffi::ud_t { ah: to.handle.as_ptr(), remote_qpn: to.queue_pair, remote_qkey: to.key };
-        self.pair.post(&mut work, Some(element))
+        // SAFETY: of the region, which the queue pair holds, and where nobody writes before the device tells: see `Outbox`.
+        unsafe { self.pair.post(&mut work, Some(element)) }
     }
 
     /// Gives these bytes of the region to the device: it writes there what comes next, and tells so with `id`.

@@ -1,0 +1,113 @@
+//! What peers need to reach registered memory. Pure.
+//!
+//! | bytes | what, little-endian |
+//! |---|---|
+//! | 0..3 | `"vb\x01"` |
+//! | 3 | rights, with the values of [`Access`] |
+//! | 4..8 | the device's key |
+//! | 8..16 | address of the first byte |
+//! | 16..24 | bytes |
+
+use towline_core::btl::native::{KEY, Key, Work};
+use towline_core::btl::rma::Access;
+
+const KIND: [u8; 3] = *b"vb\x01";
+
+/// Memory of a peer, as its key tells: which may say anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remote {
+    /// Of the first byte, as its owner has it.
+    pub address: u64,
+    /// Bytes.
+    pub len: u64,
+    /// The device's key.
+    pub key: u32,
+    /// What peers may do.
+    pub access: Access,
+}
+
+impl Remote {
+    /// As peers get it.
+    pub fn encode(&self) -> Key {
+        let mut out = [0; KEY];
+        out[..3].copy_from_slice(&KIND);
+        out[3] = self.access.bits() as u8;
+        out[4..8].copy_from_slice(&self.key.to_le_bytes());
+        out[8..16].copy_from_slice(&self.address.to_le_bytes());
+        out[16..].copy_from_slice(&self.len.to_le_bytes());
+        Key(out)
+    }
+
+    /// Reads what a peer gave. `None`: it is no key of such a rail.
+    pub fn decode(key: &Key) -> Option<Self> {
+        let bytes = &key.0;
+        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        (bytes[..3] == KIND).then(|| Self {
+            address: long(8),
+            len: long(16),
+            key: u32::from_le_bytes(std::array::from_fn(|byte| bytes[4 + byte])),
+            access: Access::from_bits_truncate(bytes[3].into()),
+        })
+    }
+
+    /// Where that is to be done, in the peer's addresses. `None`: it is out of bounds, not aligned, or the peer does not allow it;
+    /// its device would end the connection for it. Who asks by frames is told why.
+    pub fn place(&self, work: &Work, offset: u64) -> Option<u64> {
+        let (right, bytes, alignment) = match work {
+            // A little of what was written is read afterwards.
+            Work::Put(local) => (Access::REMOTE_WRITE | Access::REMOTE_READ, local.len, 1),
+            Work::Get(local) => (Access::REMOTE_READ, local.len, 1),
+            Work::Atomic(_, flags) => (Access::REMOTE_ATOMIC, flags.word_bytes(), flags.word_bytes()),
+        };
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.len);
+        let at = self.address.checked_add(offset).filter(|at| at.checked_add(bytes).is_some())?;
+        (inside && self.access.contains(right) && at % alignment == 0).then_some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_core::btl::atomics::{Atomic, AtomicFlags, AtomicOp};
+    use towline_core::btl::native::Local;
+
+    use super::*;
+
+    const MEMORY: Remote = Remote { address: 0x1000, len: 64, key: 0x0a0b_0c0d, access: Access::ANY };
+
+    const fn local(len: u64) -> Local {
+        Local { base: std::ptr::null_mut(), len, region: None }
+    }
+
+    #[test]
+    fn x1_golden_bytes() {
+        let key = MEMORY.encode();
+        assert_eq!(key.0, *b"vb\x01\x0f\x0d\x0c\x0b\x0a\0\x10\0\0\0\0\0\0\x40\0\0\0\0\0\0\0");
+        assert_eq!(Remote::decode(&key), Some(MEMORY));
+        assert_eq!(Remote::decode(&Key([0; KEY])), None);
+    }
+
+    #[test]
+    fn b24_b25_b52_what_the_device_would_refuse_is_not_asked_of_it() {
+        let (put, get) = (Work::Put(local(8)), Work::Get(local(8)));
+        let add = Work::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
+        for work in [put, get, add] {
+            assert_eq!(MEMORY.place(&work, 56), Some(0x1038));
+            assert_eq!(MEMORY.place(&work, 57), None);
+            assert_eq!(MEMORY.place(&work, u64::MAX - 3), None);
+            let wraps = Remote { address: u64::MAX - 16, len: u64::MAX, ..MEMORY };
+            assert_eq!(wraps.place(&work, 12), None);
+        }
+        assert_eq!(MEMORY.place(&put, 3), Some(0x1003));
+        assert_eq!(MEMORY.place(&add, 4), None, "not aligned");
+        for (work, rights) in [
+            (put, Access::REMOTE_WRITE | Access::REMOTE_READ),
+            (get, Access::REMOTE_READ),
+            (add, Access::REMOTE_ATOMIC),
+        ] {
+            for right in rights.iter() {
+                assert_eq!(Remote { access: Access::ANY - right, ..MEMORY }.place(&work, 0), None);
+            }
+            assert!(Remote { access: rights, ..MEMORY }.place(&work, 0).is_some());
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! Checks of one-sided operations over modules, whether their rails do them themselves or they are emulated.
+
+use std::cell::RefCell;
+
+use towline_core::arena::Arena;
+use towline_core::btl::endpoint::{EndpointId, Proc};
+use towline_core::btl::module::{Btl, Config, Outcome, Performance, Performed, Terms, Told};
+use towline_core::btl::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, Failure, Registration, RemoteMemory};
+use towline_core::btl::{Rail, Unreachable};
+use towline_core::convertor::Span;
+
+use super::bench::Setup;
+use super::patience::Patience;
+
+/// One test of each check.
+#[macro_export]
+macro_rules! onesided_suite {
+    ($setup:expr) => {
+        $crate::onesided_suite! { @each $setup;
+            b18_b19_b43_put_and_get_bring_exactly_the_bytes
+            b21_b22_b43_atomics_do_what_the_model_does_and_leave_the_words_beside_alone
+            b20_what_several_initiators_fetch_is_each_value_once
+            b24_each_missing_right_refuses_its_operations
+            b25_what_is_deregistered_is_reached_no_more
+            b28_b44_what_is_flushed_is_there
+            b5_b18_operations_on_a_peer_that_is_removed_end_and_touch_nothing_later
+        }
+    };
+    (@each $setup:expr; $($check:ident)*) => {
+        $(#[test]
+        fn $check() {
+            $crate::kit::onesided::$check($setup);
+        })*
+    };
+}
+
+/// Modules that know each other.
+pub struct Modules<S: Setup<Rail: 'static>> {
+    setup: S,
+    /// Each over a rail of its own.
+    pub modules: Vec<Btl<'static, S::Rail>>,
+    /// Endpoints, by module and other module.
+    pub to: Vec<Vec<Option<EndpointId>>>,
+    told: Vec<&'static Ends>,
+}
+
+/// Keeps what it is told: the word that the operation was begun with, and how it ended.
+#[derive(Debug, Default)]
+struct Ends(RefCell<Vec<(usize, Result<u64, Failure>)>>);
+
+impl<R: Rail> Performed<R> for Ends {
+    fn performed(&self, _: &mut Btl<'_, R>, performance: &Performance) {
+        self.0.borrow_mut().push((performance.context[0], performance.status));
+    }
+}
+
+/// Words that live for ever. They are accessed by address alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// The first byte.
+    pub base: *mut u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl Memory {
+    /// Zeros.
+    pub fn new(len: usize) -> Self {
+        Self { base: vec![0u64; len.div_ceil(8)].leak().as_mut_ptr().cast(), len }
+    }
+
+    /// What is in it. Nothing is under way to it.
+    pub fn bytes(self) -> Vec<u8> {
+        // SAFETY: memory of that length, which nobody writes to now.
+        unsafe { std::slice::from_raw_parts(self.base, self.len) }.to_vec()
+    }
+
+    /// Writes to all of it. Nothing is under way to it.
+    pub fn fill(self, byte: impl Fn(usize) -> u8) {
+        for at in 0..self.len {
+            // SAFETY: within the memory, which nobody accesses now.
+            unsafe { self.base.add(at).write(byte(at)) };
+        }
+    }
+
+    /// A part of it.
+    pub fn part(self, at: usize, len: usize) -> Span {
+        assert!(at + len <= self.len);
+        Span::contiguous(self.base.wrapping_add(at), len)
+    }
+}
+
+/// What is done to memory of a peer.
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    /// These bytes become the peer's.
+    Put(Span),
+    /// The peer's bytes come here.
+    Get(Span),
+    /// A word is changed.
+    Atomic(Atomic, AtomicFlags),
+}
+
+impl<S: Setup<Rail: 'static>> Modules<S> {
+    /// So many, each of which knows all the others.
+    pub fn new(mut setup: S, count: usize) -> Self {
+        let rma = rma::Config { regions: 8, operations: 8, window: 4 };
+        let module = |rail: S::Rail| {
+            let config = Config { rma, ..Config::default() };
+            let block = vec![0; config.bytes::<S::Rail>(rail.attributes())].leak();
+            Btl::new(config, &mut Arena::new(block), rail).expect("room for all tables")
+        };
+        let modules: Vec<_> = setup.rails(count).into_iter().map(module).collect();
+        let told = (0..count).map(|_| &*Box::leak(Box::default())).collect();
+        let mut all = Self { setup, modules, to: vec![vec![None; count]; count], told };
+        for one in 0..count {
+            for other in (0..count).filter(|other| *other != one) {
+                all.introduce(one, other);
+            }
+        }
+        all
+    }
+
+    /// One gets to know another.
+    fn introduce(&mut self, one: usize, other: usize) {
+        let card = self.modules[other].rail().card().to_vec();
+        let mut reached = [Err(Unreachable::NoCard)];
+        self.modules[one].add_procs(&[Proc { id: other as u32, card: &card }], &mut reached, None);
+        self.to[one][other] = Some(reached[0].expect("it can be reached"));
+    }
+
+    /// Two forget each other and meet anew.
+    pub fn meet_anew(&mut self, one: usize, other: usize) {
+        for (one, other) in [(one, other), (other, one)] {
+            let to = self.to(one, other);
+            self.modules[one].del_procs(&[to]);
+        }
+        self.introduce(one, other);
+        self.introduce(other, one);
+    }
+
+    /// The endpoint.
+    pub fn to(&self, one: usize, other: usize) -> EndpointId {
+        self.to[one][other].expect("they know each other")
+    }
+
+    /// One round; whether anything came of it.
+    pub fn progress(&mut self) -> bool {
+        let now = self.setup.now();
+        self.modules.iter_mut().map(|module| module.progress(now)).sum::<u32>() != 0
+    }
+
+    /// Rounds until that is so.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        let mut patience = Patience::default();
+        while !done(self) {
+            let came = self.progress();
+            assert!(!patience.is_over(came), "waited in vain: {what}");
+        }
+    }
+
+    /// Registers memory with a module; for peers, as it comes to them.
+    pub fn register(&mut self, at: usize, memory: Memory, access: Access) -> (Registration, RemoteMemory) {
+        let Memory { base, len } = memory;
+        // SAFETY: it lives for ever, and is accessed by address when nothing is under way.
+        let registration = unsafe { self.modules[at].register_mem(None, base, len, access) }.expect("a slot is free");
+        let remote = self.modules[at].remote_memory(registration).expect("it was registered");
+        (registration, RemoteMemory::from_bytes(&remote.to_bytes()).expect("it survives being sent"))
+    }
+
+    /// Begins an operation, of which `word` is told with its end.
+    pub fn begin(
+        &mut self,
+        [one, other]: [usize; 2],
+        what: What,
+        remote: &RemoteMemory,
+        offset: u64,
+        registration: Option<Registration>,
+        word: usize,
+    ) {
+        let (to, callback) = (self.to(one, other), self.told[one] as Told<'static, S::Rail>);
+        let terms = Terms { registration, callback: Some(callback), context: [word, 0] };
+        let module = &mut self.modules[one];
+        // SAFETY: test memory lives for ever, and is left alone until the operation is over.
+        let begun = unsafe {
+            match what {
+                What::Put(span) => module.put(to, span, remote, offset, terms),
+                What::Get(span) => module.get(to, span, remote, offset, terms),
+                What::Atomic(atomic, flags) => module.atomic(to, atomic, flags, remote, offset, terms),
+            }
+        };
+        assert_eq!(begun, Ok(Outcome::Queued));
+    }
+
+    /// What the operations ended with that are over by now.
+    pub fn ends(&self, at: usize) -> Vec<(usize, Result<u64, Failure>)> {
+        self.told[at].0.borrow_mut().drain(..).collect()
+    }
+
+    /// Does one operation.
+    pub fn perform(
+        &mut self,
+        way: [usize; 2],
+        what: What,
+        remote: &RemoteMemory,
+        offset: u64,
+        registration: Option<Registration>,
+    ) -> Result<u64, Failure> {
+        self.begin(way, what, remote, offset, registration, 7);
+        self.until("an operation", |all| all.modules[way[0]].flush(None));
+        let ends = self.ends(way[0]);
+        let [(7, end)] = ends[..] else { panic!("it is told once: {ends:?}") };
+        end
+    }
+}
+
+const LENGTHS: [usize; 12] = [1, 8, 63, 220, 221, 700, 4096, 8256, 65_536, 65_537, 131_072, 300_001];
+
+/// Of any length, from and to any address, registered here or not: what is there afterwards is what was sent, and what lies
+/// beside it is what was there.
+pub fn b18_b19_b43_put_and_get_bring_exactly_the_bytes<S: Setup<Rail: 'static>>(setup: S) {
+    let mut all = Modules::new(setup, 2);
+    let [there, here, back] = [(); 3].map(|()| Memory::new(310_000));
+    let (_, remote) = all.register(1, there, Access::ANY);
+    let [from, to] = [here, back].map(|memory| all.register(0, memory, Access::LOCAL_WRITE).0);
+    here.fill(|at| (at * 7 / 3) as u8);
+    let source = here.bytes();
+    for (turn, len) in LENGTHS.into_iter().enumerate() {
+        for registered in [false, true] {
+            let (at, offset) = (turn * 3, turn * 5 + 1);
+            there.fill(|_| 0x5a);
+            back.fill(|_| 0xa5);
+            let registration = registered.then_some(from);
+            let done = all.perform([0, 1], What::Put(here.part(at, len)), &remote, offset as u64, registration);
+            assert_eq!(done, Ok(0), "{len} bytes");
+            let mut wanted = vec![0x5a; there.len];
+            wanted[offset..offset + len].copy_from_slice(&source[at..at + len]);
+            assert!(there.bytes() == wanted, "{len} bytes were put, registered: {registered}");
+            let registration = registered.then_some(to);
+            let done = all.perform([0, 1], What::Get(back.part(at, len)), &remote, offset as u64, registration);
+            assert_eq!(done, Ok(0), "{len} bytes");
+            let mut wanted = vec![0xa5; back.len];
+            wanted[at..at + len].copy_from_slice(&source[at..at + len]);
+            assert!(back.bytes() == wanted, "{len} bytes were got, registered: {registered}");
+        }
+    }
+}
+
+/// All operations, on words of all kinds.
+pub fn b21_b22_b43_atomics_do_what_the_model_does_and_leave_the_words_beside_alone<S: Setup<Rail: 'static>>(setup: S) {
+    let mut all = Modules::new(setup, 2);
+    let words = Memory::new(32);
+    let (_, remote) = all.register(1, words, Access::ANY);
+    let operands = [1u64, u64::MAX, 0x8000_0000_8000_0000, 1.5f64.to_bits(), u64::from(2.5f32.to_bits())];
+    let mut model = [0u64; 4];
+    let mut kinds = 0;
+    for turn in 0..200usize {
+        let flags = AtomicFlags::from_bits_truncate(turn as u32 / 10 % 4);
+        let (swaps, which) = (turn.is_multiple_of(7), turn % 3);
+        let at = if swaps { 3 } else { which };
+        let atomic = match swaps {
+            true => Atomic::CompareSwap(model[3] ^ u64::from(turn.is_multiple_of(14)), turn as u64),
+            false => Atomic::Op(AtomicOp::ALL[turn % 10], operands[turn % 5]),
+        };
+        if !atomic.takes(flags) {
+            continue;
+        }
+        // The half of a word that lies first, or the other.
+        let is_32 = flags.contains(AtomicFlags::BITS_32);
+        let second = is_32 && turn % 2 == 1 && !swaps;
+        let shift = if second == cfg!(target_endian = "little") { 32 } else { 0 };
+        let shift = if is_32 { shift } else { 0 };
+        let mask = if is_32 { u64::from(u32::MAX) } else { u64::MAX };
+        let offset = 8 * at as u64 + 4 * u64::from(second);
+        let before = (model[at] >> shift) & mask;
+        let old = all.perform([0, 1], What::Atomic(atomic, flags), &remote, offset, None);
+        assert_eq!(old, Ok(before), "{atomic:?} {flags:?}");
+        let new = atomic.of_word(before, flags) & mask;
+        model[at] = (model[at] & !(mask << shift)) | new << shift;
+        let wanted: Vec<u8> = model.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        assert_eq!(words.bytes(), wanted, "{atomic:?} {flags:?}");
+        kinds += 1;
+    }
+    assert!(kinds > 120, "{kinds} of all");
+}
+
+/// Each value of a counter is seen by one, and what is added by compare and swap is all there.
+pub fn b20_what_several_initiators_fetch_is_each_value_once<S: Setup<Rail: 'static>>(setup: S) {
+    const EACH: usize = 60;
+    let mut all = Modules::new(setup, 4);
+    let words = Memory::new(16);
+    let (_, remote) = all.register(0, words, Access::ANY);
+    let add = What::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
+    let swap = |seen| What::Atomic(Atomic::CompareSwap(seen, seen + 1), AtomicFlags::empty());
+    let (mut seen, mut left, mut swapped) = (vec![], [EACH; 4], [0; 4]);
+    let mut under_way = [0; 4];
+    for one in 1..4 {
+        all.begin([one, 0], swap(0), &remote, 8, None, 0);
+    }
+    all.until("all are counted", |all| {
+        for one in 1..4 {
+            for (guess, end) in all.ends(one) {
+                let old = end.expect("nobody is lost");
+                if guess == usize::MAX {
+                    seen.push(old);
+                    under_way[one] -= 1;
+                    continue;
+                }
+                swapped[one] += usize::from(old == guess as u64);
+                if swapped[one] < EACH {
+                    let next = if old == guess as u64 { old + 1 } else { old };
+                    all.begin([one, 0], swap(next), &remote, 8, None, next as usize);
+                }
+            }
+            while left[one] > 0 && under_way[one] < 3 {
+                all.begin([one, 0], add, &remote, 0, None, usize::MAX);
+                (left[one], under_way[one]) = (left[one] - 1, under_way[one] + 1);
+            }
+        }
+        seen.len() == 3 * EACH && swapped[1..] == [EACH; 3]
+    });
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..3 * EACH as u64), "each once");
+    let counts = [3 * EACH as u64; 2].map(u64::to_ne_bytes);
+    assert_eq!(words.bytes(), counts.as_flattened());
+}
+
+/// What a right is missing for is refused at the target and changes nothing; the rest is done, before and after.
+pub fn b24_each_missing_right_refuses_its_operations<S: Setup<Rail: 'static>>(setup: S) {
+    let mut all = Modules::new(setup, 2);
+    let sink = Memory::new(8);
+    let source = Memory::new(8);
+    source.fill(|_| 9);
+    let add = What::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
+    for (right, what) in [
+        (Access::REMOTE_WRITE, What::Put(source.part(0, 8))),
+        (Access::REMOTE_READ, What::Get(sink.part(0, 8))),
+        (Access::REMOTE_ATOMIC, add),
+    ] {
+        let words = Memory::new(16);
+        let (kept, remote) = all.register(1, words, Access::ANY - right);
+        let end = all.perform([0, 1], what, &remote, 0, None);
+        assert!(matches!(end, Err(Failure::Denied(_))), "{right:?}: {end:?}");
+        assert_eq!((words.bytes(), sink.bytes()), (vec![0; 16], vec![0; 8]));
+        let (other, what, _) = [
+            (Access::REMOTE_WRITE, What::Put(source.part(0, 8)), 9),
+            (Access::REMOTE_READ, What::Get(sink.part(0, 8)), 0),
+        ]
+        .into_iter()
+        .find(|(other, ..)| *other != right)
+        .expect("two");
+        assert_eq!(all.perform([0, 1], what, &remote, 0, None), Ok(0), "{other:?}");
+        all.modules[1].deregister_mem(kept).expect("it is registered");
+        sink.fill(|_| 0);
+    }
+    assert!(all.modules[0].is_reachable(all.to(0, 1)), "nobody is lost for that");
+}
+
+/// What was deregistered is changed by nobody who still has its handle. Where a device refuses, the connection may end for it.
+pub fn b25_what_is_deregistered_is_reached_no_more<S: Setup<Rail: 'static>>(setup: S) {
+    let mut all = Modules::new(setup, 2);
+    let (sink, source) = (Memory::new(8), Memory::new(8));
+    source.fill(|_| 9);
+    let add = What::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
+    for what in [What::Put(source.part(0, 8)), What::Get(sink.part(0, 8)), add] {
+        let words = Memory::new(16);
+        let (first, stale) = all.register(1, words, Access::ANY);
+        assert_eq!(all.perform([0, 1], add, &stale, 0, None), Ok(0));
+        all.modules[1].deregister_mem(first).expect("it is registered");
+        // The same memory again, and the same slot: another generation.
+        let (second, remote) = all.register(1, words, Access::ANY);
+        let end = all.perform([0, 1], what, &stale, 0, None);
+        assert!(end.is_err(), "{end:?}");
+        if !all.modules[0].is_reachable(all.to(0, 1)) {
+            all.meet_anew(0, 1);
+        }
+        assert_eq!(all.perform([0, 1], add, &remote, 0, None), Ok(1), "nothing was done by the old handle");
+        assert_eq!(sink.bytes(), [0; 8]);
+        all.modules[1].deregister_mem(second).expect("it is registered");
+    }
+}
+
+/// When operations are flushed, whoever looks at the memory finds them, and their callbacks were made.
+pub fn b28_b44_what_is_flushed_is_there<S: Setup<Rail: 'static>>(setup: S) {
+    let mut all = Modules::new(setup, 2);
+    let (there, here) = (Memory::new(1 << 17), Memory::new(1 << 17));
+    let (_, remote) = all.register(1, there, Access::ANY);
+    for round in 1..20u8 {
+        here.fill(|at| (at as u8).wrapping_mul(31).wrapping_add(round));
+        for part in 0..8 {
+            let (at, len) = (part << 14, if round % 2 == 0 { 64 } else { 1 << 14 });
+            all.begin([0, 1], What::Put(here.part(at, len)), &remote, at as u64, None, part);
+        }
+        let to = all.to(0, 1);
+        all.until("they are flushed", |all| all.modules[0].flush(Some(to)));
+        let (there, here) = (there.bytes(), here.bytes());
+        for part in 0..8 {
+            let at = part << 14;
+            assert_eq!(there[at..at + 64], here[at..at + 64], "part {part} of round {round}");
+        }
+        let mut ends = all.ends(0);
+        ends.sort_unstable_by_key(|(word, _)| *word);
+        assert!(ends.into_iter().eq((0..8).map(|part| (part, Ok(0)))), "each is told once");
+    }
+}
+
+/// Operations that are under way when their peer is removed end, each once; local memory is the user's from then on.
+pub fn b5_b18_operations_on_a_peer_that_is_removed_end_and_touch_nothing_later<S: Setup<Rail: 'static>>(setup: S) {
+    let mut all = Modules::new(setup, 2);
+    let there = Memory::new(200_000);
+    there.fill(|at| at as u8 | 1);
+    let sinks: Vec<Memory> = (0..4).map(|_| Memory::new(200_000)).collect();
+    let locals: Vec<Registration> = sinks.iter().map(|sink| all.register(0, *sink, Access::LOCAL_WRITE).0).collect();
+    for round in 0..12usize {
+        let (target, remote) = all.register(1, there, Access::ANY);
+        let one = all.perform([0, 1], What::Get(sinks[0].part(0, 8)), &remote, 0, None);
+        assert_eq!(one, Ok(0), "they have met");
+        for (word, sink) in sinks.iter().enumerate() {
+            let len = if word % 2 == 0 { 200_000 } else { 3000 };
+            all.begin([0, 1], What::Get(sink.part(0, len)), &remote, 0, Some(locals[word]), word);
+        }
+        (0..round * 3).for_each(|_| _ = all.progress());
+        all.meet_anew(0, 1);
+        all.until("they are over", |all| all.modules[0].flush(None));
+        let mut ends = all.ends(0);
+        ends.sort_unstable_by_key(|(word, _)| *word);
+        assert_eq!(ends.len(), 4, "each is told once");
+        for (at, (word, end)) in ends.into_iter().enumerate() {
+            assert!(at == word && matches!(end, Ok(0) | Err(Failure::Removed)), "{end:?}");
+        }
+        sinks.iter().for_each(|sink| sink.fill(|_| 0));
+        // They meet again, and more goes to and fro.
+        let (again, remote) = all.register(1, there, Access::ANY);
+        let add = What::Atomic(Atomic::Op(AtomicOp::Add, 1 << 8), AtomicFlags::empty());
+        for _ in 0..20 {
+            assert!(all.perform([0, 1], add, &remote, 0, None).is_ok());
+        }
+        assert!(sinks.iter().all(|sink| sink.bytes().iter().all(|byte| *byte == 0)), "round {round}");
+        for registration in [target, again] {
+            all.modules[1].deregister_mem(registration).expect("it is registered");
+        }
+    }
+}
