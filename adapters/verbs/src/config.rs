@@ -59,6 +59,8 @@ pub struct Config {
     /// The device tells of each so-many-th frame that it has left, and of a last one when nothing follows for a while.
     /// Default: 8.
     pub signal_every: u32,
+    /// The device puts to memory of peers, gets from it and changes words there by itself, as far as it can. Default: yes.
+    pub one_sided: bool,
     /// Share in striping. Default: 6000.
     pub bandwidth_megabytes_per_second: u32,
     /// Rank by latency. Default: 1500.
@@ -98,6 +100,7 @@ impl Config {
             bulk_buffers: 64,
             send_queue_frames: 64,
             signal_every: 8,
+            one_sided: true,
             bandwidth_megabytes_per_second: 6000,
             latency_nanos: 1500,
             connect_timeout: Duration::from_secs(120),

@@ -24,6 +24,8 @@ pub struct Counters {
     pub one_sided: u64,
     /// Those among them whose bytes lay in memory that was registered, so that nobody copied them.
     pub direct: u64,
+    /// Queue pairs that were destroyed at once, since the device did not let go of the user's memory otherwise.
+    pub cut_short: u64,
     /// Frames that could not be: with a header longer than the frame, and the like.
     pub malformed: u64,
 }

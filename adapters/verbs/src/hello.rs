@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn x1_golden_bytes() {
         let bytes = HELLO.encode(&JobKey::new([7; 32]));
-        let golden = b"twvh\x01\x01\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\
+        let golden = b"twvh\x02\x01\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\
             \x07\0\0\0\0\0\0\0\x08\0\0\0\x09\0\0\0";
         assert_eq!(bytes[..SAID], golden[..]);
         assert_eq!(Hello::decode(&bytes, &JobKey::new([7; 32])), Some(HELLO));

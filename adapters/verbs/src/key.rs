@@ -6,12 +6,16 @@
 //! | 3 | rights, with the values of [`Access`] |
 //! | 4..8 | the device's key |
 //! | 8..16 | address of the first byte |
-//! | 16..24 | bytes |
+//! | 16..22 | bytes |
+//! | 22 | which link |
+//! | 23 | zero |
 
 use towline_core::btl::native::{KEY, Key, Work};
 use towline_core::btl::rma::Access;
 
 const KIND: [u8; 3] = *b"vb\x01";
+/// More bytes are not registered.
+pub(crate) const LONGEST: u64 = (1 << 48) - 1;
 
 /// Memory of a peer, as its key tells: which may say anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +28,8 @@ pub struct Remote {
     pub key: u32,
     /// What peers may do.
     pub access: Access,
+    /// The link that it was registered with: the others do not reach it.
+    pub link: u8,
 }
 
 impl Remote {
@@ -34,7 +40,8 @@ impl Remote {
         out[3] = self.access.bits() as u8;
         out[4..8].copy_from_slice(&self.key.to_le_bytes());
         out[8..16].copy_from_slice(&self.address.to_le_bytes());
-        out[16..].copy_from_slice(&self.len.to_le_bytes());
+        out[16..22].copy_from_slice(&self.len.to_le_bytes()[..6]);
+        out[22] = self.link;
         Key(out)
     }
 
@@ -42,9 +49,10 @@ impl Remote {
     pub fn decode(key: &Key) -> Option<Self> {
         let bytes = &key.0;
         let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-        (bytes[..3] == KIND).then(|| Self {
+        (bytes[..3] == KIND && bytes[23] == 0).then(|| Self {
             address: long(8),
-            len: long(16),
+            len: long(16) & LONGEST,
+            link: bytes[22],
             key: u32::from_le_bytes(std::array::from_fn(|byte| bytes[4 + byte])),
             access: Access::from_bits_truncate(bytes[3].into()),
         })
@@ -72,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    const MEMORY: Remote = Remote { address: 0x1000, len: 64, key: 0x0a0b_0c0d, access: Access::ANY };
+    const MEMORY: Remote = Remote { address: 0x1000, len: 64, key: 0x0a0b_0c0d, access: Access::ANY, link: 3 };
 
     const fn local(len: u64) -> Local {
         Local { base: std::ptr::null_mut(), len, region: None }
@@ -81,9 +89,11 @@ mod tests {
     #[test]
     fn x1_golden_bytes() {
         let key = MEMORY.encode();
-        assert_eq!(key.0, *b"vb\x01\x0f\x0d\x0c\x0b\x0a\0\x10\0\0\0\0\0\0\x40\0\0\0\0\0\0\0");
+        assert_eq!(key.0, *b"vb\x01\x0f\x0d\x0c\x0b\x0a\0\x10\0\0\0\0\0\0\x40\0\0\0\0\0\x03\0");
         assert_eq!(Remote::decode(&key), Some(MEMORY));
         assert_eq!(Remote::decode(&Key([0; KEY])), None);
+        let longest = Remote { len: LONGEST, ..MEMORY };
+        assert_eq!(Remote::decode(&longest.encode()), Some(longest));
     }
 
     #[test]

@@ -18,7 +18,8 @@
 //! IPv4 are taken for one, as there may be routers between them.
 //!
 //! A process may fork: what devices write to is not shared with the child, which must not use a rail, nor drop it. (Kernels before
-//! 5.12 do not see to that themselves; for those libibverbs is asked to.)
+//! 5.12 do not see to that themselves; for those libibverbs is asked to: then a child has none of the pages either that the user has
+//! registered, nor what else is in them, so such memory had better be of whole pages.)
 //!
 //! Proved on Soft-RoCE (RoCE v2). RoCE v1, InfiniBand and devices with several ports are covered by unit tests of the choices
 //! alone: nobody has run those. Soft-RoCE does not show, and no test but of the bookkeeping does: a device that says when a queue

@@ -3,7 +3,8 @@
 //! Up to [`max_send_size_bytes`](crate::Config::max_send_size_bytes) are copied to a buffer of the rail's, or from one; with more
 //! the device touches the user's own memory, which is registered. What peers may not do, or lies out of bounds as far as their
 //! keys tell, is not asked of the device, which would end the connection for it; so a connection ends that way where a key is
-//! stale or forged.
+//! stale or forged. (A device may give the key of memory that was deregistered to what is registered next: then the stale one reaches
+//! that, which is registered for peers, too.)
 
 use std::ptr::NonNull;
 
@@ -13,9 +14,9 @@ use towline_core::btl::rma::Access;
 use towline_core::btl::{Cookie, Endpoint, Lane, SendError};
 
 use crate::device::{Element, Fetch, Place, Region as Memory, Registered};
-use crate::key::Remote;
+use crate::key::{LONGEST, Remote};
 use crate::layout::Layout;
-use crate::rail::{Id, Rail, Way};
+use crate::rail::{Id, Rail, WORKS_TO_ONE, Way};
 use crate::slots::{Slot, Slots};
 use crate::works::{Sink, What, Work};
 
@@ -32,8 +33,12 @@ impl Rail {
         len: usize,
         access: Access,
     ) -> Result<(Region, Key), NativeError> {
-        if access.contains(Access::ACCELERATOR) {
-            return Err(NativeError::NotAvailable); // the device would need to know of the accelerator
+        if !self.attributes.one_sided.any() {
+            return Err(NativeError::NotAvailable);
+        }
+        // The device would need to know of the accelerator.
+        if access.contains(Access::ACCELERATOR) || len as u64 > LONGEST {
+            return Err(NativeError::NotAvailable);
         }
         let mut access = access & Access::ANY;
         if self.port.atomics.is_empty() {
@@ -44,7 +49,13 @@ impl Rail {
             log::info!("verbs link {}: {len} bytes are not registered: {why}", self.config.link);
             NativeError::NotAvailable
         })?;
-        let remote = Remote { address: base.addr() as u64, len: len as u64, key: registered.remote_key(), access };
+        let remote = Remote {
+            address: base.addr() as u64,
+            len: len as u64,
+            key: registered.remote_key(),
+            access,
+            link: self.config.link,
+        };
         let name = self.next_region;
         self.next_region += 1;
         self.registered.insert(name, registered);
@@ -58,8 +69,15 @@ impl Rail {
         on: Endpoint,
         native: &Native,
         cookie: Cookie,
-    ) -> Result<(), NativeError> {
-        let remote = Remote::decode(&native.key).ok_or(NativeError::NotAvailable)?;
+    ) -> Result<Option<u64>, NativeError> {
+        if !self.attributes.one_sided.any() {
+            return Err(NativeError::NotAvailable);
+        }
+        if let Asked::Put(Local { len: 0, .. }) | Asked::Get(Local { len: 0, .. }) = native.work {
+            return Ok(Some(0)); // a device may take no bytes for very many
+        }
+        let remote = Remote::decode(&native.key).filter(|remote| remote.link == self.config.link);
+        let remote = remote.ok_or(NativeError::NotAvailable)?;
         let address = remote.place(&native.work, native.offset).ok_or(NativeError::NotAvailable)?;
         let place = Place { address, key: remote.key };
         let known = self.peers.get(on.0 as usize).and_then(Option::as_ref).ok_or(NativeError::Unreachable)?;
@@ -69,8 +87,11 @@ impl Rail {
                 _ => NativeError::Busy,
             });
         };
+        if known.card.reads == 0 {
+            return Err(NativeError::NotAvailable);
+        }
         // The last may be one more than there is room for.
-        if line.out.len() >= self.config.send_queue_frames as usize {
+        if line.out.len() >= self.config.send_queue_frames as usize || line.out.count_works() >= WORKS_TO_ONE {
             return Err(NativeError::Busy);
         }
         let at = self.slots.works.next().ok_or(NativeError::Busy)?;
@@ -126,7 +147,7 @@ impl Rail {
                 failed.push(endpoint);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Where the device is to read what is put.
@@ -187,7 +208,9 @@ impl Rail {
                 std::thread::yield_now();
             } else if let Some((pair, mut out)) = self.leaving.take(queue_pair) {
                 log::debug!("verbs: a queue pair is destroyed at once");
+                self.counters.cut_short += 1;
                 if pair.destroy() {
+                    self.gather_all(); // what it has told, while no other queue pair has the number
                     out.abandon(&mut self.slots);
                 } else {
                     log::error!("verbs: the device does not let go of memory that is not the rail's own");

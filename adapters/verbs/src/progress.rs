@@ -102,12 +102,15 @@ impl Rail {
                     }
                     line.out.done(number, slots);
                     line.heard = now;
-                } else if !failed.contains(&endpoint) {
-                    log::debug!("verbs: a frame has failed: status {}", work.why);
+                } else {
                     if let Some(Slot::Work(at) | Slot::Lead(at)) = slot.filter(|_| work.is_refused()) {
                         slots.works.over(at, Err(NativeError::Refused));
                     }
-                    failed.push(endpoint);
+                    line.out.done(number, slots); // the device is through with it all the same
+                    if !failed.contains(&endpoint) {
+                        log::debug!("verbs: a frame has failed: status {}", work.why);
+                        failed.push(endpoint);
+                    }
                 }
             }
             Id::HelloIn(buffer) => {
@@ -293,6 +296,11 @@ impl Rail {
             log::debug!("verbs link {}: the device says {said:?}", self.config.link);
             match said {
                 Said::Empty(queue_pair) => self.leaving.is_empty(queue_pair),
+                Said::Failed(queue_pair) => {
+                    if let Some(endpoint) = self.endpoint_of(queue_pair).filter(|it| !self.failed.contains(it)) {
+                        self.failed.push(endpoint);
+                    }
+                }
                 Said::Fatal(why) => self.fail(why),
                 Said::Other(_) => {}
             }

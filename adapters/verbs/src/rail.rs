@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
+use towline_core::btl::atomics::AtomicSupport;
 use towline_core::btl::attributes::EXCLUSIVITY_DEFAULT;
 use towline_core::btl::native::{OneSided, Reach};
 use towline_core::btl::{Attributes, Capabilities, Endpoint, Lost, Peer, Ticket};
@@ -30,8 +31,10 @@ use crate::slots::{Outstanding, Slot, Slots};
 pub(crate) const MARKERS: u32 = 64;
 /// Control frames that may be under way to a peer beyond the others, and a marker.
 pub(crate) const CONTROL: u32 = 16;
-/// One-sided operations that may be under way, to all peers; each is two pieces of work at the most.
+/// One-sided operations that may be under way, to all peers, each of which is two pieces of work at the most; and to one, so that
+/// others have their share while it answers nothing.
 pub(crate) const WORKS: u32 = 64;
+pub(crate) const WORKS_TO_ONE: u32 = WORKS / 4;
 
 /// One port of a device that reaches all peers, each by a queue pair of its own.
 #[derive(Debug)]
@@ -465,10 +468,15 @@ fn attributes(config: &Config, port: &Port) -> Attributes {
     // Short ones are copied, so that who wants them need not register anything.
     let local_registration = u64::from(config.max_send_size_bytes) + 1;
     let limit = u64::from(port.most_bytes.clamp(4096, 1 << 30)) & !4095;
-    let reach = Reach { limit, alignment: 1, local_registration };
-    let atomics = port.atomics;
+    let reads = config.one_sided && port.most_reads != 0 && port.most_answers != 0;
+    let reach = if reads { Reach { limit, alignment: 1, local_registration } } else { Reach::NONE };
+    let atomics = if reads { port.atomics } else { AtomicSupport::empty() };
     let has_atomics = Capabilities::ATOMIC_OPS | Capabilities::ATOMIC_FOPS;
-    let native = if atomics.is_empty() { Capabilities::NATIVE - has_atomics } else { Capabilities::NATIVE };
+    let native = match (reads, atomics.is_empty()) {
+        (true, false) => Capabilities::NATIVE,
+        (true, true) => Capabilities::NATIVE - has_atomics,
+        (false, _) => Capabilities::empty(),
+    };
     let thread = if config.progress_thread { Capabilities::PROGRESS_THREAD } else { Capabilities::empty() };
     Attributes {
         name: "verbs",

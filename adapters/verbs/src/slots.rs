@@ -99,11 +99,13 @@ pub(crate) struct Outstanding {
     silent: u32,
     /// Of which the device will tell.
     signaled: u32,
+    /// One-sided operations among them.
+    works: u32,
 }
 
 impl Outstanding {
     pub fn new(most: u32) -> Self {
-        Self { slots: VecDeque::with_capacity(most as usize), first: 0, silent: 0, signaled: 0 }
+        Self { slots: VecDeque::with_capacity(most as usize), first: 0, silent: 0, signaled: 0, works: 0 }
     }
 
     #[inline]
@@ -138,7 +140,13 @@ impl Outstanding {
         self.slots.get(number.wrapping_sub(self.first) as usize).copied()
     }
 
-    /// One-sided operations among it.
+    /// How many one-sided operations are among it.
+    #[inline]
+    pub const fn count_works(&self) -> u32 {
+        self.works
+    }
+
+    /// Those.
     pub fn works(&self) -> impl Iterator<Item = u32> {
         self.slots.iter().filter_map(|slot| if let Slot::Work(at) = slot { Some(*at) } else { None })
     }
@@ -147,6 +155,7 @@ impl Outstanding {
     #[inline]
     pub fn posted(&mut self, slot: Slot, signaled: bool) {
         self.slots.push_back(slot);
+        self.works += u32::from(matches!(slot, Slot::Work(_)));
         self.signaled += u32::from(signaled);
         self.silent = if signaled { 0 } else { self.silent + 1 };
     }
@@ -158,7 +167,10 @@ impl Outstanding {
         if count == 0 || count > self.slots.len() {
             return; // of no work of ours
         }
-        self.slots.drain(..count).for_each(|slot| slots.give_back(slot));
+        for slot in self.slots.drain(..count) {
+            self.works -= u32::from(matches!(slot, Slot::Work(_)));
+            slots.give_back(slot);
+        }
         self.first = number.wrapping_add(1);
         self.signaled = self.signaled.saturating_sub(1);
     }
@@ -167,7 +179,7 @@ impl Outstanding {
     pub fn abandon(&mut self, slots: &mut Slots) {
         self.first = self.next();
         self.slots.drain(..).for_each(|slot| slots.give_back(slot));
-        (self.silent, self.signaled) = (0, 0);
+        (self.silent, self.signaled, self.works) = (0, 0, 0);
     }
 }
 
@@ -232,11 +244,13 @@ mod tests {
             out.posted(Slot::Work(at), true);
         }
         assert_eq!((out.at(0), out.at(3), out.at(4)), (Some(Slot::Lead(0)), Some(Slot::Work(1)), None));
-        assert!(out.works().eq([0, 1]) && slots.works.any_direct(out.works()));
+        assert!(out.works().eq([0, 1]) && out.count_works() == 2 && slots.works.any_direct(out.works()));
         out.done(0, &mut slots);
         assert_eq!(slots.next(Lane::Bulk), None, "more of it is to come");
         out.done(1, &mut slots);
         assert_eq!(slots.next(Lane::Bulk), Some(Slot::Bulk(0)));
+        out.done(3, &mut slots);
+        assert_eq!((out.count_works(), out.len()), (0, 0));
         out.abandon(&mut slots);
         assert!(!slots.works.any_direct([0, 1].into_iter()));
     }

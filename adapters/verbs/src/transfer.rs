@@ -144,7 +144,7 @@ impl RailTrait for Rail {
 
     unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
         // SAFETY: passed on from the caller.
-        unsafe { self.perform_on(on, native, cookie) }.map(|()| None)
+        unsafe { self.perform_on(on, native, cookie) }
     }
 
     /// Not before the peer's device has all of it: what is under way when the queue pair goes is lost.

@@ -74,7 +74,7 @@ pub(crate) struct Works {
 impl Works {
     /// Room for `most` at a time.
     pub fn new(most: u32) -> Self {
-        let over = VecDeque::with_capacity(most as usize);
+        let over = VecDeque::with_capacity(2 * most as usize); // all that there are may end at once
         Self { under_way: vec![None; most as usize], free: (0..most).rev().collect(), over }
     }
 

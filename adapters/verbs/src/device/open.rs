@@ -40,15 +40,12 @@ impl Opened {
         // them than the binding's enumeration, which must not be made of those.
         let number = unsafe { (&raw const (*event.as_ptr()).event_type).cast::<u32>().read() };
         // SAFETY: an event of this number names a queue pair, which is there until the event is acknowledged.
-        let empty = (number == EMPTY).then(|| unsafe { (*(*event.as_ptr()).element.qp).qp_num });
+        let pair = Event::is_of_pair(number).then(|| unsafe { (*(*event.as_ptr()).element.qp).qp_num });
         // SAFETY: it was taken just now; what it names is not used from here on.
         unsafe { ffi::ibv_ack_async_event(event.as_mut_ptr()) };
-        Some(empty.map_or_else(|| Event::of(number), Event::Empty))
+        Some(Event::of(number, pair.unwrap_or(0)))
     }
 }
-
-/// `IBV_EVENT_QP_LAST_WQE_REACHED`.
-const EMPTY: u32 = 16;
 
 impl Drop for Opened {
     fn drop(&mut self) {
@@ -198,8 +195,8 @@ fn ports(
             most_shared: can.max_srq_wr.max(0) as u32,
             most_completions: can.max_cqe.max(0) as u32,
             most_bytes: about.max_msg_sz,
-            most_reads: reads(can.max_qp_init_rd_atom),
-            most_answers: reads(can.max_qp_rd_atom),
+            most_reads: can.max_qp_init_rd_atom.clamp(0, MOST_READS) as u8,
+            most_answers: can.max_qp_rd_atom.clamp(0, MOST_READS) as u8,
             atomics: atomics(can.atomic_cap),
         };
         found.push((port, table));
@@ -207,10 +204,8 @@ fn ports(
     Ok(found)
 }
 
-/// So many reads at a time, of what a device can do: more do not make it quicker.
-fn reads(most: libc::c_int) -> u8 {
-    most.clamp(1, 16) as u8
-}
+/// So many reads at a time, where a device can do more: that would not make it quicker.
+const MOST_READS: libc::c_int = 16;
 
 /// What atomics a device has that says this of them.
 const fn atomics(able: u32) -> AtomicSupport {
