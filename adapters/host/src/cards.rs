@@ -2,7 +2,7 @@
 
 use towline_bootstrap::{Error, Job};
 use towline_core::btl::selection::{Candidate, Report, select};
-use towline_core::btl::{Peer, Rail, Unreachable};
+use towline_core::btl::{Attributes, Capabilities, Peer, Rail, Unreachable};
 use towline_core::modex::{Component, Version};
 use towline_core::pml;
 
@@ -134,7 +134,12 @@ pub(crate) fn choose_one(
     rails: &mut [AnyRail],
 ) -> Vec<Candidate> {
     let (address, peer) = (grid.address(number), grid.peer(number));
-    let mut candidates: Vec<_> = rails.iter().map(|rail| Candidate::of(rail.attributes())).collect();
+    // The engine has devices do by themselves what goes to peers that their rails carry messages to: for that alone none is taken.
+    let candidate = |rail: &AnyRail| {
+        let Attributes { name, exclusivity, capabilities, .. } = *rail.attributes();
+        Candidate::new(name, exclusivity, capabilities - (Capabilities::PUT | Capabilities::GET))
+    };
+    let mut candidates: Vec<_> = rails.iter().map(candidate).collect();
     select(&mut candidates, |index| match &mut rails[index] {
         AnyRail::Loopback(_) if address != grid.own => Err(Unreachable::OtherProcess),
         AnyRail::Loopback(rail) => {

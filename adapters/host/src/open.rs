@@ -168,6 +168,7 @@ fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thre
     verbs.max_send_size_bytes = config.verbs_max_send_bytes;
     verbs.inline_bytes = config.verbs_inline_bytes;
     verbs.signal_every = config.verbs_signal_every;
+    verbs.one_sided = config.verbs_windows;
     verbs.receive_buffers = config.verbs_receive_buffers;
     verbs.bandwidth_megabytes_per_second = config.verbs_bandwidth_mb_s;
     verbs.connect_timeout = Duration::from_millis(config.verbs_connect_timeout_ms.into());

@@ -269,6 +269,8 @@ tunables! {
         "Bytes of a packet at most; 0 for as many as both ports carry";
     verbs_traffic_class, "TOWLINE_VERBS_TRAFFIC_CLASS": u8 = 0u8, "",
         "Mark of packets for the network's quality of service: traffic class with RoCE, service level with InfiniBand";
+    verbs_windows, "TOWLINE_VERBS_WINDOWS": bool = false, "",
+        "Whether the devices put to windows and get from them by themselves, where no rail maps them, so that the target need not make progress; whoever then uses a window that its owner has dropped loses the connection to the owner";
     verbs_eager_limit_bytes, "TOWLINE_VERBS_EAGER_LIMIT_BYTES": u32 = 8_256u32, "B",
         "Longest short frame of verbs, header included";
     verbs_max_send_bytes, "TOWLINE_VERBS_MAX_SEND_BYTES": u32 = 65_536u32, "B",

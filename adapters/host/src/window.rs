@@ -43,7 +43,8 @@ const ENTRY: usize = HANDLE_BYTES + 1;
 /// where the system lets them: not in another namespace of processes, or without free descriptors, or where it counts memory strictly
 /// (`TOWLINE_SM_WINDOWS` switches it off). Others' operations are done by the target, when it makes progress: in any blocking call of
 /// its context, [`barrier`](Communicator::barrier) for one, or in [`progress`](crate::World::progress). A target that computes all the
-/// time serves these not at all meanwhile, unless it has a [progress thread](crate::Builder::progress_thread). Atomics are the
+/// time serves these not at all meanwhile, unless it has a [progress thread](crate::Builder::progress_thread). Over verbs the device can
+/// put and get without it (`TOWLINE_VERBS_WINDOWS`), but ends the connection where a window is used that was dropped. Atomics are the
 /// processor's either way, so whoever begins them agrees.
 ///
 /// **Who is trusted.** A part with all rights, as [`window`](Communicator::window) makes it, is memory that processes of the same user

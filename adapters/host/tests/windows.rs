@@ -2,6 +2,8 @@
 //! threads.
 
 mod common;
+#[path = "common/ways.rs"]
+mod others;
 #[path = "common/pattern.rs"]
 mod pattern;
 #[path = "common/processes.rs"]
@@ -18,14 +20,12 @@ use towline_core::btl::atomics::{Atomic, AtomicFlags};
 
 /// Each way that ranks are connected, as a transport, its links, and whether windows are mapped, where that can be:
 /// else all goes by frames.
-const WAYS: [(&str, &str, &str); 6] = [
-    ("sm", "1", "true"),
-    ("sm", "1", "false"),
-    ("tcp", "1", "true"),
-    ("tcp", "3", "true"),
-    ("udp", "1", "true"),
-    ("udp", "2", "true"),
-];
+fn ways() -> Vec<(&'static str, &'static str, &'static str)> {
+    let all = others::ways(&[("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")]);
+    let mapped = all.iter().map(|(way, links)| (*way, *links, "true"));
+    mapped.chain(all.iter().filter(|(way, _)| *way == "sm").map(|(way, links)| (*way, *links, "false"))).collect()
+}
+
 /// Who dies.
 const VICTIM: u32 = 2;
 /// Adds of each rank.
@@ -53,11 +53,18 @@ fn as_rank() {
                 copy(&world, PIECES);
             }
             refuse(&world);
+            if std::env::var("TOWLINE_VERBS_WINDOWS").is_err() {
+                refuse_what_was_dropped(&world);
+            }
             world.finish().unwrap();
         }
         "survive" => {
             survive(&world);
             assert!(world.finish().is_err(), "one is missing");
+        }
+        "still" => {
+            still(&world);
+            world.finish().unwrap();
         }
         "many" => {
             many(&world);
@@ -287,8 +294,12 @@ fn refuse(world: &World) {
     let none = Error::NoSuchRank { rank: world.size(), size: world.size() };
     assert_eq!(window.flush(world.size()), Err(none));
     world.barrier().unwrap();
-    // Dropped by its owner: refused from then on.
-    if rank == 0 {
+}
+
+/// Dropped by its owner: refused from then on.
+fn refuse_what_was_dropped(world: &World) {
+    let window = world.window(64).unwrap();
+    if world.rank() == 0 {
         drop(window);
         world.barrier().unwrap();
         world.barrier().unwrap();
@@ -297,6 +308,32 @@ fn refuse(world: &World) {
         let refused = Err(Error::Refused { rank: 0, why: Denied::NoMemory });
         assert_eq!(window.get(0, 0, &mut [0u8; 8]), refused);
         world.barrier().unwrap();
+    }
+}
+
+/// A device puts and gets although the target makes no progress.
+fn still(world: &World) {
+    let window = world.window(LONG).unwrap();
+    world.barrier().unwrap();
+    if world.rank() == 0 {
+        window.put(1, 8, &pattern(LONG - 8, 3)[..]).unwrap();
+        window.flush(1).unwrap();
+        window.put(1, 0, &1u64).unwrap();
+        let mut back = vec![0u8; LONG - 8];
+        window.get(1, 8, &mut back[..]).unwrap();
+        assert!(back == pattern(LONG - 8, 3));
+        window.flush(1).unwrap();
+    } else {
+        let began = Instant::now();
+        let mut came = 0u64;
+        while came == 0 {
+            assert!(began.elapsed() < Duration::from_secs(60), "nobody puts");
+            window.read(0, &mut came).unwrap(); // which makes no progress
+            std::thread::yield_now();
+        }
+        let mut bytes = vec![0u8; LONG - 8];
+        window.read(8, &mut bytes[..]).unwrap();
+        assert!(bytes == pattern(LONG - 8, 3));
     }
 }
 
@@ -352,7 +389,7 @@ fn survive(world: &World) {
 
 #[test]
 fn b18_b21_b28_b40_b43_windows_of_processes_over_every_transport() {
-    for (way, links, mapped) in WAYS {
+    for (way, links, mapped) in ways() {
         let job = Job::start(3, "all", &variables(way, links, mapped));
         for mut rank in job.ranks {
             rank.hear("over");
@@ -361,9 +398,25 @@ fn b18_b21_b28_b40_b43_windows_of_processes_over_every_transport() {
     }
 }
 
+/// The same with what the devices can do, where there are any.
+#[test]
+#[ignore = "for machines with devices of verbs"]
+fn b18_b44_devices_reach_windows_of_ranks_that_make_no_progress() {
+    for links in ["1", "2"] {
+        let with = [("TOWLINE_TRANSPORTS", "verbs"), ("TOWLINE_LINKS", links), ("TOWLINE_VERBS_WINDOWS", "true")];
+        for (ranks, role) in [(3, "all"), (2, "still")] {
+            // With links a thread makes progress: that shows nothing.
+            for mut rank in Job::start(ranks, role, &with).ranks {
+                rank.hear("over");
+                rank.ends_well();
+            }
+        }
+    }
+}
+
 #[test]
 fn b18_a_target_that_is_killed_half_way_fails_what_is_under_way_and_no_more() {
-    for (way, links, mapped) in WAYS {
+    for (way, links, mapped) in ways() {
         let mut job = Job::start(3, "survive", &variables(way, links, mapped));
         job.ranks.iter_mut().for_each(|rank| drop(rank.hear("ready")));
         job.ranks[VICTIM as usize].kill();

@@ -108,6 +108,7 @@ pub struct Attributes {
     pub cache_bytes: u32,
     /// Frames that may be held unreleased before `poll` gives no more. At least 1.
     pub frames_kept: u32,
-    /// What it does to memory of peers by itself; the bits `PUT`, `GET`, `ATOMIC_OPS` and `ATOMIC_FOPS` say the same.
+    /// What it does to memory of peers by itself; the bits `PUT`, `GET`, `ATOMIC_OPS` and `ATOMIC_FOPS` say the same, but for rails
+    /// that map the memory that they have made themselves, and promise nothing of other.
     pub one_sided: OneSided,
 }

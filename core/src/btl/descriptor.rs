@@ -18,16 +18,22 @@ pub const MAX_SEGMENTS: usize = 16;
 pub const SEG_MAX_SIZE: usize = 256;
 /// Bytes of a registration handle at most: `MCA_BTL_REG_HANDLE_MAX_SIZE`.
 pub const REG_HANDLE_MAX: usize = 256;
-/// No order is asked for: `MCA_BTL_NO_ORDER`. So far no other value is acted on either (see [`Properties::order`]).
+/// No order is asked for: `MCA_BTL_NO_ORDER`.
 pub const NO_ORDER: u8 = 255;
+/// The order of all operations to a peer that are complete, as [`Completion::order`](super::module::Completion::order) tells it. A
+/// descriptor that is allocated with it is sent so that it arrives after everything that was sent to that peer before: the module
+/// asks the other side for that, which takes a round trip, and what follows waits behind it, unless it has priority (CHECKLIST B47).
+/// Where only one of two has removed the other and added it again, their counts differ: then such sends may wait until the peer is
+/// removed, or leave too early. One-sided operations that are complete are done, so whatever is sent comes after them.
+pub const ORDER: u8 = 0;
 
 bitflags! {
-    /// Hints and wishes of a descriptor, with the values of `btl.h`. Acted on are [`BTL_OWNERSHIP`](Self::BTL_OWNERSHIP)
-    /// and [`SEND_ALWAYS_CALLBACK`](Self::SEND_ALWAYS_CALLBACK). The others are kept with the descriptor and found again
-    /// by its owner, and change nothing.
+    /// Hints and wishes of a descriptor, with the values of `btl.h` (CHECKLIST B46). Those that are not acted on are kept with the
+    /// descriptor, and found again by its owner.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct DescriptorFlags: u32 {
-        /// Urgent. Kept, not acted on: what is queued before it goes before it.
+        /// Urgent: it goes before what waits for room and is not. What the rail has already it does not overtake, nor is it
+        /// heeded where an order is asked for.
         const PRIORITY = 0x0001;
         /// The module frees the descriptor when its last operation is complete and its callback was made.
         const BTL_OWNERSHIP = 0x0002;
@@ -84,8 +90,7 @@ pub struct Properties<C> {
     pub callback: Option<C>,
     /// Hints and wishes.
     pub flags: DescriptorFlags,
-    /// Order value, [`NO_ORDER`] unless set. Carried for its owner alone: nothing is ordered by it, and a rail may let
-    /// frames overtake each other whatever it says.
+    /// Order value: [`NO_ORDER`], or, so that it arrives after what was sent before, [`ORDER`].
     pub order: u8,
     /// A word of the owner's.
     pub cbdata: usize,

@@ -2,6 +2,7 @@
 
 use zerocopy::FromZeros;
 
+use super::module::Counts;
 use super::rail::Endpoint;
 use crate::pool::Handle;
 
@@ -26,7 +27,18 @@ pub(super) struct Reach {
     pub proc: u32,
     /// Sends that wait for room; while there are any, further ones go behind them.
     pub waiting: u32,
+    /// Those with priority, which go before these.
+    pub urgent: u32,
     /// The pass in which the rail was found full.
     pub full: u32,
     pub lost: bool,
+    /// What has left, and what has arrived.
+    pub counts: Counts,
+}
+
+impl Reach {
+    /// Whether something waits that goes before another send.
+    pub const fn has_before(&self, urgent: bool) -> bool {
+        self.urgent != 0 || (!urgent && self.waiting != 0)
+    }
 }

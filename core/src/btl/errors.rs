@@ -6,6 +6,8 @@ use super::descriptor::Descriptor;
 use super::rail;
 use crate::error::Blame;
 
+const EARLY: &str = "the order is of no operation to this peer that is complete: take the one that its callback tells";
+
 /// No descriptor was given.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -17,6 +19,8 @@ pub enum AllocError {
     Unreachable,
     /// The reserve is longer than a descriptor or a frame.
     TooLong,
+    /// The order is that of no operation to this peer that is complete.
+    TooEarly,
 }
 
 impl AllocError {
@@ -25,7 +29,7 @@ impl AllocError {
         match self {
             Self::Exhausted => Blame::Resource,
             Self::Unreachable => Blame::Peer,
-            Self::TooLong => Blame::Caller,
+            Self::TooLong | Self::TooEarly => Blame::Caller,
         }
     }
 }
@@ -36,6 +40,7 @@ impl fmt::Display for AllocError {
             Self::Exhausted => "all descriptors are in use: free some, or make progress and try again",
             Self::Unreachable => "the peer is lost or was removed",
             Self::TooLong => "the reserve is longer than a descriptor's memory or than a frame",
+            Self::TooEarly => EARLY,
         })
     }
 }
@@ -55,7 +60,7 @@ pub enum SendError {
     Stale,
     /// Longer than the rail's longest frame.
     TooLong,
-    /// 255.
+    /// 255, or the tag of what modules say to each other.
     NotATag,
 }
 
@@ -77,7 +82,7 @@ impl fmt::Display for SendError {
             Self::Unreachable => "the peer is lost or was removed",
             Self::Stale => "the descriptor was freed, or is another module's",
             Self::TooLong => "the descriptor is longer than the rail's longest frame: split it",
-            Self::NotATag => "255 is no tag: choose one of 0 to 254",
+            Self::NotATag => "255 is no tag, and 16 is for modules alone: choose another one",
         })
     }
 }
@@ -95,8 +100,10 @@ pub enum ImmediateError {
     Unreachable,
     /// Longer than the rail's eager limit.
     TooLong,
-    /// 255.
+    /// 255, or the tag of what modules say to each other.
     NotATag,
+    /// The order is that of no operation to this peer that is complete.
+    TooEarly,
 }
 
 impl ImmediateError {
@@ -105,7 +112,7 @@ impl ImmediateError {
         match self {
             Self::Busy(_) => Blame::Resource,
             Self::Unreachable => Blame::Peer,
-            Self::TooLong | Self::NotATag => Blame::Caller,
+            Self::TooLong | Self::NotATag | Self::TooEarly => Blame::Caller,
         }
     }
 }
@@ -116,7 +123,8 @@ impl fmt::Display for ImmediateError {
             Self::Busy(_) => "the rail is full: send a descriptor, or make progress and try again",
             Self::Unreachable => "the peer is lost or was removed",
             Self::TooLong => "header and payload are longer than the eager limit: send a descriptor",
-            Self::NotATag => "255 is no tag: choose one of 0 to 254",
+            Self::NotATag => "255 is no tag, and 16 is for modules alone: choose another one",
+            Self::TooEarly => EARLY,
         })
     }
 }

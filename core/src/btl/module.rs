@@ -3,9 +3,10 @@
 //! A [`Btl`] owns its rail. Callbacks are made from [`Btl::progress`] only, never from within a call that the user makes
 //! to send; they get the module itself, so they may send, allocate and free.
 //!
-//! What is kept and what is not: sends to one peer are handed to the rail in the order in which they were made, but a rail
-//! may let frames overtake each other, so they may arrive in another. Order values and
-//! [`PRIORITY`](DescriptorFlags::PRIORITY) are carried and not acted on. The table of active-message tags is the module's
+//! What is kept and what is not: sends to one peer are handed to the rail in the order in which they were made, but for those
+//! with [`PRIORITY`](DescriptorFlags::PRIORITY), which go before what waits. A rail may let frames overtake each other, so they may
+//! arrive in another order, unless it is asked for: a send with the [order](ORDER) that a completion tells arrives after whatever
+//! was sent to that peer before. The table of active-message tags is the module's
 //! own: a consumer registers with the module of each rail that it takes frames from, and other modules may give the tag to
 //! others.
 //!
@@ -49,6 +50,9 @@ mod dump;
 mod onesided;
 #[cfg(test)]
 mod onesided_tests;
+mod order;
+#[cfg(test)]
+mod order_tests;
 mod progress;
 #[cfg(test)]
 mod tests;
@@ -56,19 +60,23 @@ mod tests;
 use core::fmt;
 
 use bitflags::bitflags;
+use zerocopy::FromZeros;
 
 pub use self::dump::Dump;
 use self::onesided::Note;
 pub use self::onesided::{Performance, Performed, RegisterMemoryError, Terms, Told};
+pub(super) use self::order::Counts;
 use super::active::{Active, Received, RegisterError};
-use super::descriptor::{Descriptor, DescriptorError, DescriptorFlags, Descriptors, Properties, Segment};
+use super::descriptor::{
+    Descriptor, DescriptorError, DescriptorFlags, Descriptors, NO_ORDER, ORDER, Properties, Segment,
+};
 use super::endpoint::{EndpointId, Proc, Reach};
 use super::errors::{AllocError, Failure, ImmediateError, SendError};
-use super::rail::{self, Endpoint, Lane, Peer, Rail, Shape};
+use super::rail::{self, Lane, Peer, Rail, Shape};
 use super::receives::Receives;
 use super::rma::{self, Rma};
 use super::sends::{Operation, Queue, Sends, Stage};
-use super::{Attributes, LINKED_HEAD, Unreachable, tags};
+use super::{Attributes, Capabilities, LINKED_HEAD, Unreachable, tags};
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
 use crate::pool::{Handle, Pool};
@@ -162,6 +170,8 @@ pub struct Completion {
     pub descriptor: Descriptor,
     /// Whether it left.
     pub status: Result<(), Failure>,
+    /// The order value of what is complete: what is allocated with it from now on arrives after this (CHECKLIST B47).
+    pub order: u8,
 }
 
 bitflags! {
@@ -202,9 +212,9 @@ pub struct Immediate<'h> {
     pub header: &'h [u8],
     /// Packed behind the header; may be empty.
     pub payload: Span,
-    /// For the descriptor that may be given instead.
+    /// [`NO_ORDER`], or the order of what it is to follow; also of the descriptor that may be given instead.
     pub order: u8,
-    /// The same.
+    /// As of a descriptor, and for the one that may be given.
     pub flags: DescriptorFlags,
     /// Whether a descriptor is wanted where the rail is busy.
     pub or_descriptor: bool,
@@ -233,17 +243,22 @@ pub struct Btl<'m, R: Rail> {
     active: Active<'m, &'m dyn Consumer<R>>,
     on_error: Option<&'m dyn ErrorHandler<R>>,
     endpoints: Pool<'m, Reach>,
+    /// Processes were added.
+    has_added: bool,
     descriptors: Descriptors<'m, Callback<'m, R>>,
     receives: Receives<'m>,
     sends: Sends<'m>,
-    /// Sends that wait for room or to leave, in order.
+    /// Sends that wait for room or to leave, in order; those with priority that wait.
     pending: Queue,
+    urgent: Queue,
     /// Sends that are complete, callback due.
     finished: Queue,
     pass: u32,
     rma: Rma<'m>,
     /// Of the operation in each slot.
     notes: &'m mut [Note<Told<'m, R>>],
+    /// There may be something to say of what has arrived.
+    counts_due: bool,
     in_progress: bool,
     counters: Counters,
 }
@@ -260,14 +275,17 @@ impl<'m, R: Rail> Btl<'m, R> {
             active: Active::new(arena)?,
             on_error: None,
             endpoints: Pool::new(arena, config.endpoints)?,
+            has_added: false,
             descriptors: Descriptors::new(arena, config.descriptors, config.descriptor_bytes.min(longest))?,
             receives: Receives::new(arena, config.receives, longest, attributes.frames_kept)?,
             sends: Sends::new(arena, config.sends)?,
             pending: Queue::default(),
+            urgent: Queue::default(),
             finished: Queue::default(),
             pass: 0,
             rma: Rma::new(config.rma, arena, config.endpoints)?,
             notes: arena.filled(config.rma.operations as usize, Note::NONE)?,
+            counts_due: false,
             in_progress: false,
             counters: Counters::default(),
             rail,
@@ -276,6 +294,9 @@ impl<'m, R: Rail> Btl<'m, R> {
 
     /// Adds processes, at any time and in any number. For each, `endpoints` gets its endpoint or why there is none, and
     /// bit `i` of `reachable`, if wanted, says which. Returns how many are reachable. Takes as many as both lists have.
+    ///
+    /// A rail that is [`SINGLE_ADD_PROCS`](super::Capabilities::SINGLE_ADD_PROCS) takes all processes in one call, those that it
+    /// cannot reach too: of a second one each is [`Unreachable::TooLate`] (CHECKLIST B41).
     pub fn add_procs(
         &mut self,
         procs: &[Proc<'_>],
@@ -283,8 +304,11 @@ impl<'m, R: Rail> Btl<'m, R> {
         mut reachable: Option<&mut [u64]>,
     ) -> u32 {
         let mut count = 0;
+        let single = self.rail.attributes().capabilities.contains(Capabilities::SINGLE_ADD_PROCS);
+        let late = single && self.has_added;
+        self.has_added |= !procs.is_empty() && !endpoints.is_empty();
         for (index, (proc, endpoint)) in procs.iter().zip(endpoints).enumerate() {
-            *endpoint = self.add_proc(*proc);
+            *endpoint = if late { Err(Unreachable::TooLate) } else { self.add_proc(*proc) };
             count += u32::from(endpoint.is_ok());
             if let Some(word) = reachable.as_deref_mut().and_then(|mask| mask.get_mut(index >> 6)) {
                 let bit = 1u64 << (index & 63);
@@ -295,7 +319,7 @@ impl<'m, R: Rail> Btl<'m, R> {
     }
 
     fn add_proc(&mut self, proc: Proc<'_>) -> Result<EndpointId, Unreachable> {
-        let reach = Reach { rail: Endpoint(0), proc: proc.id, waiting: 0, full: 0, lost: false };
+        let reach = Reach { proc: proc.id, ..Reach::new_zeroed() };
         let handle = self.endpoints.take(reach).map_err(|_| Unreachable::Full)?;
         match self.rail.add_peer(Peer(handle.slot()), proc.card) {
             Ok(endpoint) => {
@@ -311,7 +335,8 @@ impl<'m, R: Rail> Btl<'m, R> {
         }
     }
 
-    /// Removes processes and frees what was kept for them. Sends to them end with [`Failure::Removed`]; their callbacks
+    /// Removes processes and frees what was kept for them. Before they are added again, with an [order](ORDER) to be asked for, they
+    /// have to remove this one as well, as what was sent to each other is counted from then on; not all rails tell them. Sends to them end with [`Failure::Removed`]; their callbacks
     /// are made by the next [`progress`](Self::progress). Returns how many of the endpoints were known.
     pub fn del_procs(&mut self, endpoints: &[EndpointId]) -> u32 {
         let mut count = 0;
@@ -348,8 +373,9 @@ impl<'m, R: Rail> Btl<'m, R> {
         self.on_error = Some(handler);
     }
 
-    /// A descriptor for a peer, with the order value and flags that its owner wants to find with it, and a segment of `size` bytes of its own, or of fewer: [`segment`](Self::segment) says
-    /// how many. What is in them is left from earlier use.
+    /// A descriptor for a peer, with flags, and a segment of `size` bytes of its own, or of fewer: [`segment`](Self::segment) says
+    /// how many. What is in them is left from earlier use. With another order than [`NO_ORDER`] its sends arrive after all that
+    /// was sent to the peer before.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -360,8 +386,14 @@ impl<'m, R: Rail> Btl<'m, R> {
         size: usize,
         flags: DescriptorFlags,
     ) -> Result<Descriptor, AllocError> {
-        self.reach(endpoint).ok_or(AllocError::Unreachable)?;
+        self.check_order(endpoint, order)?;
         self.descriptors.take(size, flags, order).ok_or(AllocError::Exhausted)
+    }
+
+    /// An order is that of an operation to the same peer that is complete (CHECKLIST B47).
+    fn check_order(&self, endpoint: EndpointId, order: u8) -> Result<(), AllocError> {
+        let reach = self.reach(endpoint).ok_or(AllocError::Unreachable)?;
+        if reach.counts.takes(order) { Ok(()) } else { Err(AllocError::TooEarly) }
     }
 
     /// Gives a descriptor back.
@@ -391,7 +423,7 @@ impl<'m, R: Rail> Btl<'m, R> {
         size: u64,
         flags: DescriptorFlags,
     ) -> Result<(Descriptor, u64), AllocError> {
-        self.reach(endpoint).ok_or(AllocError::Unreachable)?;
+        self.check_order(endpoint, order)?;
         let limit = longest(self.rail.attributes()) as usize;
         let room = limit.checked_sub(reserve).ok_or(AllocError::TooLong)?;
         if reserve > self.descriptors.bytes() {
@@ -467,12 +499,13 @@ impl<'m, R: Rail> Btl<'m, R> {
 
     /// Sends a descriptor. One descriptor may be sent several times at once. It belongs to the module until the send
     /// is complete, which is told either by [`Outcome::Sent`] or by the callback. A full rail is no error: the send
-    /// waits in the module, and those that follow to the same peer wait behind it.
+    /// waits in the module, and those that follow to the same peer wait behind it, but for those with
+    /// [`PRIORITY`](DescriptorFlags::PRIORITY).
     ///
     /// # Errors
     /// [`SendError`]; nothing is sent then, no callback follows, and the descriptor is the caller's.
     pub fn send(&mut self, to: EndpointId, descriptor: Descriptor, tag: u8) -> Result<Outcome, SendError> {
-        if tag == tags::MAX {
+        if matches!(tag, tags::MAX | tags::BTL_BASE) {
             return Err(SendError::NotATag);
         }
         let segments = self.descriptors.segments(descriptor).ok_or(SendError::Stale)?;
@@ -480,12 +513,15 @@ impl<'m, R: Rail> Btl<'m, R> {
         if len > u64::from(longest(self.rail.attributes())) {
             return Err(SendError::TooLong);
         }
-        let waits = self.reach(to).ok_or(SendError::Unreachable)?.waiting != 0;
-        let operation = Operation { descriptor, endpoint: to, tag, stage: Stage::Waiting };
+        let flags = self.descriptors.properties(descriptor).map_or(DescriptorFlags::empty(), |own| own.flags);
+        let ordered = self.descriptors.properties(descriptor).is_some_and(|own| own.order != NO_ORDER);
+        let urgent = flags.contains(DescriptorFlags::PRIORITY) && !ordered;
+        let waits = self.reach(to).ok_or(SendError::Unreachable)?.has_before(urgent);
+        let waits = waits || (ordered && !self.is_settled(to));
+        let operation = Operation { descriptor, endpoint: to, tag, stage: Stage::Waiting, urgent, ordered };
         let handle = self.sends.begin(operation).ok_or(SendError::Full)?;
         self.descriptors.begin(descriptor);
         let stage = if waits { Stage::Waiting } else { self.transmit(handle, operation) };
-        let flags = self.descriptors.properties(descriptor).map_or(DescriptorFlags::empty(), |own| own.flags);
         let at_once = match stage {
             Stage::Finished(Ok(())) => !flags.contains(DescriptorFlags::SEND_ALWAYS_CALLBACK),
             Stage::Finished(Err(_)) => true,
@@ -507,6 +543,7 @@ impl<'m, R: Rail> Btl<'m, R> {
         }
         if at_once {
             self.counters.completed = self.counters.completed.wrapping_add(1);
+            self.complete(to);
             self.free_if_owned(descriptor, flags);
         }
         Ok(Outcome::Sent)
@@ -521,10 +558,15 @@ impl<'m, R: Rail> Btl<'m, R> {
     /// # Safety
     /// The payload's memory is readable during the call, and not the rail's own.
     pub unsafe fn sendi(&mut self, to: EndpointId, what: Immediate<'_>) -> Result<(), ImmediateError> {
-        if what.tag == tags::MAX {
+        if matches!(what.tag, tags::MAX | tags::BTL_BASE) {
             return Err(ImmediateError::NotATag);
         }
         let reach = self.reach(to).copied().ok_or(ImmediateError::Unreachable)?;
+        if !reach.counts.takes(what.order) {
+            return Err(ImmediateError::TooEarly);
+        }
+        let ordered = what.order != NO_ORDER;
+        let urgent = what.flags.contains(DescriptorFlags::PRIORITY) && !ordered;
         let len = (what.header.len() as u64).saturating_add(what.payload.len());
         let eager = u64::from(self.rail.attributes().eager_limit);
         let Some(len) = u32::try_from(len).ok().filter(|len| u64::from(*len) <= eager) else {
@@ -532,8 +574,8 @@ impl<'m, R: Rail> Btl<'m, R> {
         };
         let header = what.header.len().min(LINKED_HEAD) as u8;
         let shape = Shape { tag: what.tag, lane: Lane::Eager, header, len };
-        let granted =
-            if reach.waiting != 0 { Err(rail::SendError::Busy) } else { self.rail.reserve(reach.rail, shape) };
+        let waits = reach.has_before(urgent) || (ordered && !self.has_all(to));
+        let granted = if waits { Err(rail::SendError::Busy) } else { self.rail.reserve(reach.rail, shape) };
         match granted {
             Ok(mut grant) => {
                 grant.write(0, what.header);
@@ -544,6 +586,10 @@ impl<'m, R: Rail> Btl<'m, R> {
                 if what.flags.contains(DescriptorFlags::SIGNAL) {
                     self.rail.signal(reach.rail);
                 }
+                if let Some(reach) = self.endpoints.get_mut(to.0) {
+                    reach.counts.left();
+                }
+                self.complete(to);
                 self.counters.sent = self.counters.sent.wrapping_add(1);
                 self.counters.completed = self.counters.completed.wrapping_add(1);
                 Ok(())
@@ -564,7 +610,10 @@ impl<'m, R: Rail> Btl<'m, R> {
 
     /// Says that the caller is about to sleep; see [`Rail::arm`]. `false` also while the module has work of its own.
     pub fn arm(&mut self) -> bool {
-        let is_idle = self.pending.len() == 0 && self.finished.len() == 0 && !self.receives.is_parked();
+        let pending = self.pending.len();
+        // An answer wakes this side.
+        let waits = self.counts_due || self.urgent.len() != 0 || (pending != 0 && pending > self.awaiting_answers());
+        let is_idle = !waits && self.finished.len() == 0 && !self.receives.is_parked();
         is_idle && self.rma.is_idle() && self.rail.arm()
     }
 
@@ -607,6 +656,13 @@ impl<'m, R: Rail> Btl<'m, R> {
         self.call_back();
         self.call_back_rma();
         (self.rail, self.descriptors.used())
+    }
+
+    /// An operation to a peer is complete.
+    fn complete(&mut self, endpoint: EndpointId) {
+        if let Some(reach) = self.endpoints.get_mut(endpoint.0) {
+            reach.counts.completes();
+        }
     }
 
     #[inline]

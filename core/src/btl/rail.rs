@@ -742,6 +742,8 @@ pub enum Unreachable {
     Full,
     /// The operating system refused; the adapter logged what.
     System,
+    /// The rail takes all peers in one call, which was made.
+    TooLate,
 }
 
 impl fmt::Display for Unreachable {
@@ -755,6 +757,7 @@ impl fmt::Display for Unreachable {
             Self::NoNetwork => "no network in common that the interface lists allow",
             Self::Full => "the rail's tables are full",
             Self::System => "the operating system refused, see the log",
+            Self::TooLate => "the rail takes all peers in one call, which was made: add all of them at once",
         })
     }
 }

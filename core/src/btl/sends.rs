@@ -28,6 +28,10 @@ pub(super) struct Operation {
     pub endpoint: EndpointId,
     pub tag: u8,
     pub stage: Stage,
+    /// It goes before those that wait and are not.
+    pub urgent: bool,
+    /// It leaves when all that was sent before has arrived.
+    pub ordered: bool,
 }
 
 /// First and last slot plus one, 0 where there is none.
@@ -62,6 +66,8 @@ impl<'m> Sends<'m> {
             endpoint: EndpointId(Handle::NONE),
             tag: 0,
             stage: Stage::Waiting,
+            urgent: false,
+            ordered: false,
         };
         Ok(Self { next: Pool::new(arena, count)?, operations: arena.filled(count as usize, none)? })
     }

@@ -44,6 +44,8 @@ pub struct Script {
     pub reads: bool,
     /// Long frames are not delivered at once.
     pub slow_delivery: bool,
+    /// The next frames that come are overtaken by others as long as this is set: so many, short ones of users'.
+    pub overtaken: u32,
     pub events: VecDeque<Event>,
     /// Bodies are lent; each of them is noted: where it is, and how long.
     pub lends: bool,
@@ -78,6 +80,7 @@ pub struct Scripted {
     pub script: Rc<RefCell<Script>>,
     held: VecDeque<(Endpoint, Shape, Vec<u8>, Span, Cookie)>,
     coming: VecDeque<(FrameId, usize, Span, Cookie)>,
+    overtaken: VecDeque<Frame>,
     staged: bool,
     /// Memory of all that the device of any of them reaches.
     memory: Rc<RefCell<Vec<Option<Memory>>>>,
@@ -109,6 +112,7 @@ pub fn rails(count: u32) -> Vec<Scripted> {
                 script,
                 held: VecDeque::new(),
                 coming: VecDeque::new(),
+                overtaken: VecDeque::new(),
                 staged: false,
                 memory: memory.clone(),
                 performing: VecDeque::new(),
@@ -286,6 +290,9 @@ impl Rail for Scripted {
                 self.coming.clear();
                 self.performing.clear();
             }
+            if let Event::Down(..) = event {
+                self.performing.clear();
+            }
             return Some(event);
         }
         if self.script.borrow().reads
@@ -307,7 +314,20 @@ impl Rail for Scripted {
             unsafe { self.inner.deliver(frame, skip, sink, cookie) };
             return Some(Event::Delivered(cookie));
         }
-        self.inner.poll(now)
+        if self.overtaken.len() > self.script.borrow().overtaken as usize {
+            return self.overtaken.pop_front().map(Event::Frame);
+        }
+        match self.inner.poll(now)? {
+            Event::Frame(frame)
+                if frame.is_whole()
+                    && frame.tag >= tags::USR
+                    && self.overtaken.len() < self.script.borrow().overtaken as usize =>
+            {
+                self.overtaken.push_back(frame);
+                None
+            }
+            event => Some(event),
+        }
     }
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {

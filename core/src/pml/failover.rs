@@ -190,6 +190,7 @@ impl<R: Rails> Pml<'_, R> {
         let link = self.row(peer.0).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint));
         let orphan = link.and_then(|link| self.rails.rail(rail)?.orphan(link));
         self.set_aside(peer.0, rail, DOWN, true);
+        self.lose_device(rail, peer);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set(ORPHANED);
             if orphan.is_some() {

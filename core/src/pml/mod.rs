@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod churn_tests;
 mod counters;
+#[cfg(test)]
+mod device_tests;
 mod engine;
 mod failed;
 mod failover;

@@ -3,8 +3,12 @@
 //! Rails deliver frames once, links also where one has died half-way: so no request is done twice.
 //!
 //! A rail that [maps the memory of peers](OneSided::mixes_at_once) does at once what it can ([`Pml::at_once`]); all
-//! else is begun, and goes by frames, also to the same memory. Other rails with operations of their own are not asked
-//! for them here yet: a handle has room for one rail's key.
+//! else is begun, and goes by frames, also to the same memory. Where there is none, the device of the first rail that has one puts and
+//! gets; atomics are the target's processor's, so that who is reached by another rail, a rank itself for one, counts in the same word.
+//! A handle has room for one rail's key: with a rail that maps memory, what is out of its reach goes by frames.
+//!
+//! What a device has in hand when its link breaks may be done or not, and ends with [`Failure::Lost`](rma::Failure::Lost), also where
+//! other links still lead to the peer; the rest of it, and all that follows, takes those.
 
 use super::engine::{Pml, Rails};
 use super::peer::{LINKED, Link, PeerState, Standing};
@@ -13,7 +17,7 @@ use crate::btl::native::{NativeError, OneSided};
 use crate::btl::rma::{
     self, Access, BeginError, DeregisterError, Finished, Operation, Registration, RemoteMemory, Transfer, Way, Ways,
 };
-use crate::btl::{Cookie, Endpoint, Frame, Peer, Rail};
+use crate::btl::{Attributes, Cookie, Endpoint, Frame, Peer, Rail};
 use crate::convertor::Span;
 
 /// The links to all peers, tried by turns: one whose connection is not made yet has no room, and may not have for long.
@@ -45,13 +49,33 @@ impl<R: Rails> Ways for Links<'_, R> {
         let rail = self.rails.rail_mut(link.rail as usize)?;
         Some(Way { rail, endpoint: Endpoint(link.endpoint), eager, longest, one_sided: OneSided::NONE })
     }
+
+    fn device(&mut self, to: Peer) -> Option<Way<'_, R::Rail>> {
+        let (index, maps) = reaching(self.rails)?;
+        let peer = self.peers.get(to.0 as usize).filter(|peer| peer.standing == Standing::Up && !maps)?;
+        let start = (to.0 as usize).wrapping_mul(self.rails.count());
+        let row = self.links.get(start..start.wrapping_add(peer.links.into()))?;
+        let endpoint = Endpoint(row.iter().find(|link| link.is_of(index))?.endpoint);
+        let rail = self.rails.rail_mut(index)?;
+        let Attributes { eager_limit: eager, max_send_size: longest, one_sided, .. } = *rail.attributes();
+        Some(Way { rail, endpoint, eager, longest, one_sided })
+    }
 }
 
-/// The rail by which peers are to map memory of this side.
-fn mapping<R: Rails>(rails: &mut R) -> Option<&mut R::Rail> {
-    let mixes = |index: &usize| rails.rail(*index).is_some_and(|rail| rail.attributes().one_sided.mixes_at_once());
-    let index = (0..rails.count()).find(mixes)?;
-    rails.rail_mut(index)
+/// The rail by which peers are to reach memory of this side, and whether it maps it there: else its device does what it can.
+pub(super) fn reaching<R: Rails>(rails: &R) -> Option<(usize, bool)> {
+    let find = |able: fn(&OneSided) -> bool| {
+        (0..rails.count()).find(|index| rails.rail(*index).is_some_and(|rail| able(&rail.attributes().one_sided)))
+    };
+    let maps = find(OneSided::mixes_at_once).map(|index| (index, true));
+    maps.or_else(|| Some((find(|can| can.any() && !can.at_once)?, false)))
+}
+
+/// That rail, and the rights that peers are to have by it.
+fn registrar<R: Rails>(rails: &mut R) -> Option<(&mut R::Rail, Access)> {
+    let (index, maps) = reaching(rails)?;
+    let access = if maps { Access::all() } else { Access::all() - Access::REMOTE_ATOMIC };
+    Some((rails.rail_mut(index)?, access))
 }
 
 impl<R: Rails> Pml<'_, R> {
@@ -68,7 +92,7 @@ impl<R: Rails> Pml<'_, R> {
         only: Option<Peer>,
     ) -> Option<Registration> {
         let Self { rma, rails, .. } = self;
-        rma.register(mapping(rails), Span::contiguous(base, len), access, only)
+        rma.register(registrar(rails), Span::contiguous(base, len), access, only)
     }
 
     /// Takes a registration back: from now on what peers ask of the memory is denied.
@@ -77,7 +101,7 @@ impl<R: Rails> Pml<'_, R> {
     /// [`DeregisterError`].
     pub fn deregister(&mut self, registration: Registration) -> Result<(), DeregisterError> {
         let Self { rma, rails, .. } = self;
-        rma.deregister(mapping(rails), registration)
+        rma.deregister(registrar(rails).map(|(rail, _)| rail), registration)
     }
 
     /// What peers need to access registered memory; `None` if it was deregistered.
@@ -173,6 +197,15 @@ impl<R: Rails> Pml<'_, R> {
     #[cold]
     pub(super) fn performed(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
         self.rma.performed(cookie, result);
+        self.waiting |= self.rma.has_to_send();
+    }
+
+    /// A rail does not reach a peer any more, and others do.
+    #[cold]
+    pub(super) fn lose_device(&mut self, rail: usize, peer: Peer) {
+        if reaching(&self.rails) == Some((rail, false)) {
+            self.rma.lose_device(peer);
+        }
     }
 
     /// Sends requests and answers that wait, as far as there is room. Tells whether some are left.

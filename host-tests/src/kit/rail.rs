@@ -3,6 +3,8 @@
 
 use std::thread;
 
+use towline_core::btl::atomics::{Atomic, AtomicFlags, AtomicOp};
+use towline_core::btl::native::{KEY, Key, Local, Native, NativeError, Work};
 use towline_core::btl::rail::COPIED;
 use towline_core::btl::{
     Capabilities, Cookie, Delivery, Endpoint, Event, Frame, HEAD, LOAN, Lane, Loan, Rail, SendError, Sent, Shape,
@@ -41,6 +43,7 @@ macro_rules! rail_suite {
             p6_b14_unknown_endpoints_are_unreachable
             p7_b14_an_end_that_leaves_is_unreachable_and_is_reported_lost_once
             b2_p10_an_idle_rail_reports_nothing
+            p24_b40_a_rail_does_what_it_says_and_says_so_of_the_rest
             an_armed_rail_loses_no_frame
         }
     };
@@ -75,6 +78,35 @@ pub fn b32_p34_attributes_keep_their_own_rules<S: Setup>(setup: S) {
     assert!(own.eager_limit as usize >= HEAD, "a header must fit the eager lane");
     assert!(own.rendezvous_eager_limit <= own.eager_limit);
     assert!(own.min_fragment <= own.max_send_size && own.max_send_size as usize > HEAD);
+    assert!(!own.capabilities.contains(Capabilities::SINGLE_ADD_PROCS), "peers may come later (B41)");
+}
+
+/// Bits and limits say the same; what a rail has not got, a get where it only sends, is refused and not forgotten.
+pub fn p24_b40_a_rail_does_what_it_says_and_says_so_of_the_rest<S: Setup>(setup: S) {
+    let mut bench = Bench::new(setup, 2);
+    let (own, can) = (bench.attributes(), bench.attributes().one_sided);
+    // A rail that maps memory promises nothing for memory that it has not made.
+    let says = |bit, does| assert!(can.at_once || own.capabilities.contains(bit) == does, "{bit:?}");
+    says(Capabilities::PUT, can.put.limit != 0);
+    says(Capabilities::GET, can.get.limit != 0);
+    says(Capabilities::ATOMIC_OPS, !can.atomics.is_empty());
+    says(Capabilities::ATOMIC_FOPS, !can.atomics.is_empty());
+    let (to, mut byte) = (bench.ends[0].to[1], 0u8);
+    let local = Local { base: &raw mut byte, len: 1, region: None };
+    let add = Work::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
+    let atomics = u64::from(!can.atomics.is_empty());
+    for (work, limit) in [(Work::Put(local), can.put.limit), (Work::Get(local), can.get.limit), (add, atomics)] {
+        // SAFETY: nothing is begun: there is no such operation, or no such key.
+        let answer =
+            unsafe { bench.ends[0].rail.perform(to, &Native { work, key: Key([0xff; KEY]), offset: 0 }, Cookie(1)) };
+        let wanted: &[NativeError] = match limit {
+            0 => &[NativeError::NotAvailable],
+            // It may not have met the peer yet.
+            _ => &[NativeError::NotAvailable, NativeError::Unreachable, NativeError::Busy],
+        };
+        assert!(answer.is_err_and(|why| wanted.contains(&why)), "{work:?}: {answer:?}");
+    }
+    bench.settle();
 }
 
 /// Three ends: what is sent to one arrives there alone, under the name its receiver gave the sender.

@@ -545,11 +545,9 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
     }
 
     /// Whether signs of life may have come that nobody has heard yet: there was no time for all that the rail below has. If it has
-    /// more for as long as that, somebody floods this side, for which no other peer's end waits. (After a longer pause there is
-    /// `grace`.)
+    /// more however long it is listened to, somebody floods this side, for which no other peer's end waits.
     fn is_behind(&self) -> bool {
-        let since = self.now.saturating_sub(self.heard_all);
-        since != 0 && since <= self.config.patience() / 2
+        self.now != self.heard_all && self.listened <= self.config.patience() / 2
     }
 
     /// Silence is not the end of a peer before so many nanoseconds more.

@@ -181,8 +181,9 @@ pub struct Link<'m, R, C> {
     grace: u64,
     /// When the time was told first: what happened before did not happen long ago.
     began: u64,
-    /// When the raw rail last had nothing more to say.
+    /// When the raw rail last had nothing more to say, and for how long it was listened to since: pauses do not count.
     heard_all: u64,
+    listened: u64,
     turn: u32,
     /// The raw rail may have more.
     more: bool,
@@ -246,6 +247,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
             grace: 0,
             began: 0,
             heard_all: 0,
+            listened: 0,
             turn: 0,
             more: false,
             work_refused: 0,
@@ -392,6 +394,7 @@ impl<'m, R: Rail, C: Checksum> Link<'m, R, C> {
         if self.now == 0 {
             self.began = now;
         }
+        self.listened = self.listened.saturating_add(now.saturating_sub(self.now).min(patience / 64));
         self.now = now;
     }
 }
@@ -548,6 +551,9 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
     /// By the rail below, as it is: what it does by itself it does once, and nothing of it can be sent again. When the link is
     /// down that rail has forgotten the peer, and all of it.
     unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        if !self.attributes.one_sided.any() {
+            return Err(NativeError::NotAvailable);
+        }
         let path = self.paths.get(on.0 as usize).filter(|path| path.state == State::Up && path.raw_known);
         let Some(raw) = path.map(|path| path.raw) else {
             // As for a frame: the two have to meet first, so that both know whose memory it is about.
@@ -607,7 +613,7 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         self.more = true;
         for _ in 0..AT_ONCE {
             let Some(event) = self.raw.poll(now) else {
-                (self.more, self.heard_all) = (false, self.now);
+                (self.more, self.heard_all, self.listened) = (false, self.now, 0);
                 self.run_timers();
                 self.send_acks();
                 self.do_work(); // there may be room by now, of which nobody is woken again

@@ -1,7 +1,6 @@
 //! One-sided operations of a module: see [`rma`](crate::btl::rma).
 
 use super::*;
-use crate::btl::Capabilities;
 use crate::btl::rma::{
     Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Failure, Finished, Operation,
     Registration, RemoteMemory, Transfer, Way, Ways, device_owns,
@@ -109,6 +108,10 @@ impl<R: Rail> Ways for OneWay<'_, '_, R> {
         let Attributes { eager_limit: eager, max_send_size: longest, one_sided, .. } = *self.rail.attributes();
         Some(Way { rail: self.rail, endpoint: reach.rail, eager, longest, one_sided })
     }
+
+    fn device(&mut self, to: Peer) -> Option<Way<'_, R>> {
+        self.way(to)
+    }
 }
 
 impl<'m, R: Rail> Btl<'m, R> {
@@ -166,7 +169,7 @@ impl<'m, R: Rail> Btl<'m, R> {
             None => None,
         };
         self.rma
-            .register(Some(&mut self.rail), Span::contiguous(base, len), access, only)
+            .register(Some((&mut self.rail, Access::all())), Span::contiguous(base, len), access, only)
             .ok_or(RegisterMemoryError::Full)
     }
 
@@ -293,6 +296,7 @@ impl<'m, R: Rail> Btl<'m, R> {
                 break;
             };
             self.counters.completed = self.counters.completed.wrapping_add(1);
+            self.complete(endpoint);
             if let Some(callback) = terms.callback {
                 let Terms { registration, context, .. } = terms;
                 callback.performed(self, &Performance { endpoint, local, registration, context, status: result });

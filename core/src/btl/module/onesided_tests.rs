@@ -638,6 +638,32 @@ fn b43_who_asks_for_more_than_the_window_is_dropped_and_others_are_served() {
     assert_eq!(mesh.modules[0].rma_counters().stale, 2);
 }
 
+/// `RDMA_MATCHED` means nothing any more; with `RDMA_COMPLETION` an operation is over when the device says so, and not before.
+#[test]
+fn b35_matched_is_ignored_and_completion_is_waited_for() {
+    for flags in [Capabilities::empty(), Capabilities::RDMA_MATCHED] {
+        let mut mesh = mesh_of(2, Config::default(), DEVICES[1]);
+        let words = memory(64);
+        for module in &mut mesh.modules {
+            module.rail.attributes.capabilities |= Capabilities::NATIVE | flags;
+            assert!(module.capabilities().contains(Capabilities::RDMA_COMPLETION | flags));
+        }
+        let (_, remote) = register(&mut mesh.modules[1], words, Access::ANY);
+        let told = Told::new();
+        mesh.scripts[0].borrow_mut().device_is_late = true;
+        put(&mut mesh, [0, 1], source(&[7; 32]), &remote, 0, terms(told));
+        for _ in 0..10 {
+            mesh.progress();
+        }
+        assert_eq!((mesh.scripts[0].borrow().performed.len(), told.statuses().len()), (1, 0), "the device has it");
+        assert!(!mesh.modules[0].flush(None) && !mesh.modules[0].arm());
+        mesh.scripts[0].borrow_mut().device_is_late = false;
+        mesh.drive();
+        assert_eq!(told.statuses(), [Ok(0)]);
+        assert_eq!(bytes(words)[..33], [[7; 32].as_slice(), &[0]].concat());
+    }
+}
+
 #[test]
 fn b40_b43_emulation_is_told_and_its_tag_is_taken() {
     let mut mesh = mesh(1, small(2));
@@ -847,7 +873,7 @@ fn b52_b53_limits_alignments_and_thresholds_decide_which_way_it_goes() {
         performed.iter().map(len).collect::<Vec<_>>()
     };
     assert_eq!(pieces(false, (0, 60), 4, None), [60]);
-    assert_eq!(pieces(false, (0, 64), 4, None), [], "it is not registered");
+    assert_eq!(pieces(false, (0, 64), 4, None), [60, 4], "it is not registered");
     assert_eq!(pieces(false, (0, 64), 4, Some(ours)), [64]);
     assert_eq!(pieces(false, (0, 240), 0, Some(ours)), [100, 100, 40]);
     assert_eq!(pieces(false, (0, 242), 0, Some(ours)), [], "no multiple of 4");

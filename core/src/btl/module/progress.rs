@@ -1,9 +1,9 @@
 //! What a module does when it is polled: frames to consumers, waiting sends to the rail, completions to callbacks.
 
 use super::*;
+use crate::btl::LINKED_HEAD;
 use crate::btl::rail::{Cookie, Delivery, Event, Frame, Lost, Sent};
 use crate::btl::receives::Incoming;
-use crate::btl::{Capabilities, LINKED_HEAD};
 
 /// Events that one call of [`Btl::progress`] takes from the rail at most.
 const BURST: u32 = 64;
@@ -32,6 +32,7 @@ impl<R: Rail> Btl<'_, R> {
             count += self.handle(event);
         }
         self.push_out();
+        self.push_counts();
         self.push_out_rma();
         count = count.wrapping_add(self.call_back()).wrapping_add(self.call_back_rma());
         self.in_progress = false;
@@ -84,6 +85,14 @@ impl<R: Rail> Btl<'_, R> {
             },
         };
         if sent.is_ok()
+            && let Some(reach) = self.endpoints.get_mut(operation.endpoint.0)
+        {
+            reach.counts.left();
+            if operation.ordered {
+                reach.counts.goes_on();
+            }
+        }
+        if sent.is_ok()
             && self
                 .descriptors
                 .properties(operation.descriptor)
@@ -105,13 +114,14 @@ impl<R: Rail> Btl<'_, R> {
     pub(super) fn enter(&mut self, handle: Handle, stage: Stage) {
         let Some(operation) = self.sends.get_mut(handle) else { return };
         operation.stage = stage;
-        let endpoint = operation.endpoint;
+        let (endpoint, urgent) = (operation.endpoint, operation.urgent);
         match stage {
             Stage::Waiting => {
                 if let Some(reach) = self.endpoints.get_mut(endpoint.0) {
-                    reach.waiting = reach.waiting.saturating_add(1);
+                    let waiting = if urgent { &mut reach.urgent } else { &mut reach.waiting };
+                    *waiting = waiting.saturating_add(1);
                 }
-                self.sends.push(&mut self.pending, handle);
+                self.sends.push(if urgent { &mut self.urgent } else { &mut self.pending }, handle);
             }
             Stage::Staged => self.sends.push(&mut self.pending, handle),
             Stage::InPlace => {}
@@ -122,26 +132,36 @@ impl<R: Rail> Btl<'_, R> {
     /// Tries what waits, and asks after what is staged, once each and in order.
     pub(super) fn push_out(&mut self) {
         self.pass = self.pass.wrapping_add(1);
+        for _ in 0..self.urgent.len() {
+            let Some(handle) = self.sends.pop(&mut self.urgent) else { break };
+            self.push_out_one(handle);
+        }
         for _ in 0..self.pending.len() {
             let Some(handle) = self.sends.pop(&mut self.pending) else { return };
-            let Some(operation) = self.sends.get(handle).copied() else { return };
-            let waited = operation.stage == Stage::Waiting;
-            let stage = match self.endpoints.get(operation.endpoint.0) {
-                None => Stage::Finished(Err(Failure::Removed)),
-                Some(reach) if reach.lost => Stage::Finished(Err(Failure::Lost)),
-                Some(reach) if waited && reach.full == self.pass => Stage::Waiting,
-                Some(_) if waited => self.transmit(handle, operation),
-                Some(reach) if self.rail.drained(reach.rail) => Stage::Finished(Ok(())),
-                Some(_) => operation.stage,
-            };
-            if waited && let Some(reach) = self.endpoints.get_mut(operation.endpoint.0) {
-                reach.waiting = reach.waiting.saturating_sub(1);
-                if stage == Stage::Waiting {
-                    reach.full = self.pass;
-                }
-            }
-            self.enter(handle, stage);
+            self.push_out_one(handle);
         }
+    }
+
+    fn push_out_one(&mut self, handle: Handle) {
+        let Some(operation) = self.sends.get(handle).copied() else { return };
+        let waited = operation.stage == Stage::Waiting;
+        let stage = match self.endpoints.get(operation.endpoint.0).copied() {
+            None => Stage::Finished(Err(Failure::Removed)),
+            Some(reach) if reach.lost => Stage::Finished(Err(Failure::Lost)),
+            Some(reach) if waited && reach.full == self.pass => Stage::Waiting,
+            Some(_) if waited && operation.ordered && !self.is_settled(operation.endpoint) => Stage::Waiting,
+            Some(_) if waited => self.transmit(handle, operation),
+            Some(reach) if self.rail.drained(reach.rail) => Stage::Finished(Ok(())),
+            Some(_) => operation.stage,
+        };
+        if waited && let Some(reach) = self.endpoints.get_mut(operation.endpoint.0) {
+            let waiting = if operation.urgent { &mut reach.urgent } else { &mut reach.waiting };
+            *waiting = waiting.saturating_sub(1);
+            if stage == Stage::Waiting {
+                reach.full = self.pass;
+            }
+        }
+        self.enter(handle, stage);
     }
 
     /// Makes the callbacks that are due, but none that become due meanwhile.
@@ -153,11 +173,12 @@ impl<R: Rail> Btl<'_, R> {
             let Operation { descriptor, endpoint, stage, .. } = operation;
             let Stage::Finished(status) = stage else { continue };
             self.descriptors.end(descriptor);
+            self.complete(endpoint);
             self.counters.completed = self.counters.completed.wrapping_add(1);
             count += 1;
             let Some(properties) = self.descriptors.properties(descriptor).copied() else { continue };
             if let Some(callback) = properties.callback {
-                callback.completed(self, Completion { endpoint, descriptor, status });
+                callback.completed(self, Completion { endpoint, descriptor, status, order: ORDER });
             }
             self.free_if_owned(descriptor, properties.flags);
         }
@@ -174,7 +195,9 @@ impl<R: Rail> Btl<'_, R> {
     fn handle(&mut self, event: Event) -> u32 {
         match event {
             Event::Frame(frame) if frame.tag == tags::BTL_BASE => {
-                self.rma.take(&mut self.rail, &frame);
+                if !self.take_count(&frame) {
+                    self.rma.take(&mut self.rail, &frame);
+                }
                 0
             }
             Event::Frame(frame) if frame.is_whole() => self.hand_over(&frame),
@@ -237,13 +260,13 @@ impl<R: Rail> Btl<'_, R> {
         if too_long || self.active.get(frame.tag).is_none() {
             let counter = if too_long { &mut self.counters.oversize } else { &mut self.counters.unregistered };
             *counter = counter.wrapping_add(1);
-            self.rail.release(frame.id());
+            self.drop_frame(&frame);
             return 0;
         }
         let Some((handle, sink)) = self.receives.take(frame) else {
             if !self.receives.park(frame) {
                 self.counters.oversize = self.counters.oversize.wrapping_add(1);
-                self.rail.release(frame.id());
+                self.drop_frame(&frame);
             }
             return 0;
         };
@@ -253,6 +276,12 @@ impl<R: Rail> Btl<'_, R> {
             Delivery::Done => self.consume(handle),
             Delivery::Pending => 0,
         }
+    }
+
+    /// Nobody takes a frame.
+    fn drop_frame(&mut self, frame: &Incoming) {
+        self.rail.release(frame.id());
+        self.count_in(self.endpoints.handle(frame.from).map(EndpointId));
     }
 
     /// Gives a long frame, all of which is here, to its consumer.
@@ -268,13 +297,15 @@ impl<R: Rail> Btl<'_, R> {
     }
 
     fn call_consumer(&mut self, from: Peer, tag: u8, data: &[u8]) -> u32 {
+        let endpoint = self.endpoints.handle(from.0).map(EndpointId);
         let Some(consumer) = self.active.get(tag) else {
             self.counters.unregistered = self.counters.unregistered.wrapping_add(1);
+            self.count_in(endpoint);
             return 0;
         };
         self.counters.received = self.counters.received.wrapping_add(1);
-        let endpoint = self.endpoints.handle(from.0).map(EndpointId);
         consumer.receive(self, &Received::new(endpoint, tag, data));
+        self.count_in(endpoint);
         1
     }
 

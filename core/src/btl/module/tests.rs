@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use std::{boxed::Box, cell::RefCell, format, rc::Rc, string::String, string::ToString, vec, vec::Vec};
 
 pub(super) type Module = Btl<'static, Scripted>;
-const TAG: u8 = tags::USR;
+pub(super) const TAG: u8 = tags::USR;
 const NONE: DescriptorFlags = DescriptorFlags::empty();
 
 /// Modules that reach each other, and each its own; endpoint `j` of module `i` is `to[i][j]`.
@@ -66,7 +66,7 @@ pub(super) struct Inbox(RefCell<Vec<Arrival>>);
 type Arrival = (Option<EndpointId>, u8, Vec<u8>);
 
 impl Inbox {
-    fn bytes(&self) -> Vec<Vec<u8>> {
+    pub fn bytes(&self) -> Vec<Vec<u8>> {
         self.0.borrow().iter().map(|frame| frame.2.clone()).collect()
     }
 }
@@ -99,7 +99,7 @@ impl<R: Rail> Completed<R> for Done {
     }
 }
 
-fn descriptor(btl: &mut Module, to: EndpointId, bytes: &[u8], flags: DescriptorFlags) -> Descriptor {
+pub(super) fn descriptor(btl: &mut Module, to: EndpointId, bytes: &[u8], flags: DescriptorFlags) -> Descriptor {
     let descriptor = btl.alloc(to, NO_ORDER, bytes.len(), flags).unwrap();
     btl.memory(descriptor).unwrap().copy_from_slice(bytes);
     descriptor
@@ -122,7 +122,7 @@ impl Mesh {
         panic!("never idle");
     }
 
-    fn inbox(&mut self, module: usize) -> &'static Inbox {
+    pub fn inbox(&mut self, module: usize) -> &'static Inbox {
         let inbox = leak(Inbox::default());
         self.modules[module].register(TAG, inbox).unwrap();
         inbox
@@ -143,6 +143,30 @@ fn b2_progress_returns_the_count_of_completions() {
     assert_eq!(mesh.drive(), 3 + 3); // three sends complete, three frames taken
     assert_eq!(inbox.bytes().len(), 3);
     assert_eq!(mesh.progress(), 0);
+}
+
+#[test]
+fn b41_a_rail_that_takes_all_processes_at_once_takes_no_second_call() {
+    for single in [false, true] {
+        let mut rails = rails(3);
+        let cards: Vec<Vec<u8>> = rails.iter().map(|rail| rail.card().to_vec()).collect();
+        let mut rail = rails.remove(0);
+        if single {
+            rail.attributes.capabilities |= Capabilities::SINGLE_ADD_PROCS;
+        }
+        let bytes = Config::default().bytes::<Scripted>(rail.attributes());
+        let mut btl = Btl::new(Config::default(), &mut Arena::new(vec![0; bytes].leak()), rail).unwrap();
+        let procs = [1, 2].map(|id| Proc { id, card: &cards[id as usize] });
+        assert_eq!(btl.add_procs(&[], &mut [], None), 0);
+        let mut first = [Err(Unreachable::NoCard); 2];
+        assert_eq!(btl.add_procs(&procs, &mut first, None), 2);
+        btl.del_procs(&[first[1].unwrap()]);
+        let mut second = [Err(Unreachable::NoCard)];
+        let mut mask = [u64::MAX];
+        let count = btl.add_procs(&procs[1..], &mut second, Some(&mut mask));
+        assert_eq!((count, mask[0] & 1), if single { (0, 0) } else { (1, 1) });
+        assert_eq!(second[0].err(), single.then_some(Unreachable::TooLate));
+    }
 }
 
 #[test]
@@ -515,7 +539,7 @@ fn b15_one_descriptor_to_three_peers_at_once() {
 }
 
 impl Module {
-    fn finalize_count(&self) -> u32 {
+    pub(super) fn finalize_count(&self) -> u32 {
         let dump = self.dump(None, false).to_string();
         let (_, rest) = dump.split_once(r#""descriptors":["#).unwrap();
         rest.split(',').next().unwrap().parse().unwrap()
@@ -531,8 +555,8 @@ fn b16_sendi_sends_now_or_gives_a_descriptor() {
         tag: TAG,
         header,
         payload,
-        order: 3,
-        flags: DescriptorFlags::PRIORITY,
+        order: NO_ORDER,
+        flags: DescriptorFlags::SIGNAL,
         or_descriptor,
     };
     let full = what(&[1; 34], Span::of(&payload), true); // 64 bytes: the eager limit
@@ -556,7 +580,7 @@ fn b16_sendi_sends_now_or_gives_a_descriptor() {
         }
     };
     assert_eq!(btl.segment(given, 0).unwrap().len, 64);
-    assert_eq!(btl.properties(given).map(|own| (own.order, own.flags)), Some((3, DescriptorFlags::PRIORITY)));
+    assert_eq!(btl.properties(given).map(|own| (own.order, own.flags)), Some((NO_ORDER, DescriptorFlags::SIGNAL)));
     // SAFETY: as above. No descriptor is left to be given.
     assert_eq!(unsafe { btl.sendi(to, full) }, Err(ImmediateError::Busy(None)));
     // It does not overtake what waits, though the rail has room again.
@@ -668,19 +692,19 @@ fn b33_user_memory_is_sent_where_it_lies() {
 }
 
 #[test]
-fn b45_b46_all_that_an_owner_sets_comes_back() {
+fn b45_all_that_an_owner_sets_comes_back() {
     let mut mesh = mesh(1, Config::default());
     let (to, _) = (mesh.to[0][0], mesh.inbox(0));
     let flags = DescriptorFlags::SEND_ALWAYS_CALLBACK | DescriptorFlags::SIGNAL;
     let btl = &mut mesh.modules[0];
-    let one = btl.alloc(to, 17, 6, flags).unwrap();
+    let one = btl.alloc(to, NO_ORDER, 6, flags).unwrap();
     let seen: &Opaque = leak(Opaque::default());
     let own = btl.properties_mut(one).unwrap();
     own.callback = Some(seen);
     (own.cbdata, own.context) = (0xdead, usize::MAX);
     btl.send(to, one, TAG).unwrap();
     btl.progress(Instant::ZERO);
-    assert_eq!(*seen.0.borrow(), Some((0xdead, usize::MAX, 17, flags, 6)));
+    assert_eq!(*seen.0.borrow(), Some((0xdead, usize::MAX, NO_ORDER, flags, 6)));
     // Nothing of it is left for the next user.
     btl.free(one).unwrap();
     let next = btl.alloc(to, NO_ORDER, 6, NONE).unwrap();

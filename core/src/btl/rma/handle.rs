@@ -17,6 +17,8 @@ const VERSION: u8 = 2;
 const KEY: u8 = 1;
 /// In the flags: atomics are the device's alone.
 const OWNS_ATOMICS: u8 = 2;
+/// In the flags: words lie there with their most significant byte first.
+const BIG_ENDIAN: u8 = 4;
 
 /// Registered memory as others name it: bytes to be sent to them in whatever way. Made up of a slot and a generation, which
 /// the target checks together with rights and bounds: what was deregistered since is refused there (CHECKLIST B25). It is no
@@ -43,7 +45,9 @@ impl RemoteMemory {
         let owns_atomics = native.is_some_and(|native| native.owns_atomics);
         Self {
             version: VERSION,
-            flags: if key.is_some() { KEY } else { 0 } | if owns_atomics { OWNS_ATOMICS } else { 0 },
+            flags: if key.is_some() { KEY } else { 0 }
+                | if owns_atomics { OWNS_ATOMICS } else { 0 }
+                | if cfg!(target_endian = "big") { BIG_ENDIAN } else { 0 },
             window: window.into(),
             reserved: 0.into(),
             handle: handle.to_bits().into(),
@@ -92,6 +96,11 @@ impl RemoteMemory {
     /// Whether atomics on it are the device's alone.
     pub(super) const fn owns_atomics(&self) -> bool {
         self.flags & OWNS_ATOMICS != 0
+    }
+
+    /// Whether words lie there with their most significant byte first.
+    pub(super) const fn is_big_endian(&self) -> bool {
+        self.flags & BIG_ENDIAN != 0
     }
 
     /// How many operations of one peer its owner keeps in mind.

@@ -112,9 +112,11 @@ pub(super) struct State {
     pub region: Region,
     pub key: Key,
     pub piece: u64,
-    /// What the word of 64 bits is taken for, and where in it the word begins.
+    /// What the word of 64 bits is taken for, where in it the word begins, and whether that is its more significant half if it
+    /// begins with it.
     pub guess: u64,
     pub within: u64,
+    pub is_big_endian: bool,
 }
 
 /// An atomic is one request: what counts is that it is done.
@@ -233,7 +235,8 @@ impl Rma<'_> {
         let native = registration.and_then(|registration| self.registry.get(registration.0)?.native());
         (state.region, state.has_region) = native.map_or((Region(0), false), |native| (native.region, true));
         state.within = remote.base().wrapping_add(offset) & 7;
-        if let Some(way) = ways.way(to) {
+        state.is_big_endian = remote.is_big_endian();
+        if let Some(way) = ways.device(to) {
             state.choose(&way.one_sided, remote)?;
         }
         let account = self.accounts.get_mut(to.0 as usize).ok_or(BeginError::Unreachable)?;
@@ -320,7 +323,7 @@ impl Rma<'_> {
             let by = state.by;
             let begun = if by == By::Frames { send(state, handle, ways) } else { native::perform(state, handle, ways) };
             match begun {
-                Ok(()) if by != By::Frames => {}
+                Ok(()) if by != By::Frames => self.counters.by_device = self.counters.by_device.wrapping_add(1),
                 Ok(()) => {
                     account.met = true;
                     account.unanswered = account.unanswered.saturating_add(1);
@@ -407,9 +410,14 @@ impl Rma<'_> {
     }
 
     pub(super) fn fail_all(&mut self, peer: Peer, failure: Failure) {
+        self.fail(peer, failure, |_| true);
+    }
+
+    /// Ends those operations on a peer's memory.
+    pub(super) fn fail(&mut self, peer: Peer, failure: Failure, which: impl Fn(&State) -> bool) {
         for slot in 0..self.operations.slots.touched() {
             let Some(state) = self.operations.slots.at_mut(slot).filter(|state| state.peer == peer.0) else { continue };
-            if !state.is_over {
+            if !state.is_over && which(state) {
                 state.fate = if failure == Failure::Removed { Fate::Removed } else { Fate::Lost };
                 (state.unanswered, state.in_rail, state.in_device, state.is_asking) = (0, 0, 0, false);
                 self.settle(slot);

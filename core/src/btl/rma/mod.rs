@@ -149,6 +149,8 @@ pub struct Counters {
     pub stale: u64,
     /// Operations of this side that were over as soon as they were begun: a rail reached the memory itself.
     pub at_once: u64,
+    /// Pieces of operations that a rail's device was given, and is to tell of.
+    pub by_device: u64,
 }
 
 /// How it stands with a peer.
@@ -170,6 +172,10 @@ pub(crate) trait Ways {
 
     /// `None`: by none now. Where that is for ever, the peer is about to be forgotten.
     fn way(&mut self, to: Peer) -> Option<Way<'_, Self::Rail>>;
+
+    /// The one whose device is to reach the peer's memory, which is the one that the peer has registered it with. `None`: none
+    /// does so now.
+    fn device(&mut self, to: Peer) -> Option<Way<'_, Self::Rail>>;
 }
 
 /// A rail to a peer.
@@ -214,16 +220,16 @@ impl<'m> Rma<'m> {
     }
 
     /// Registers memory, for `only` that peer or for all. `None`: no slot is free.
-    /// With the rail that peers use it by, too, where it does something itself.
+    /// With the rail that peers use it by, too, where it does something itself; for which of these rights is its affair.
     pub fn register<R: Rail>(
         &mut self,
-        rail: Option<&mut R>,
+        rail: Option<(&mut R, Access)>,
         memory: Span,
         access: Access,
         only: Option<Peer>,
     ) -> Option<Registration> {
         let handle = self.registry.register(memory, access, only)?;
-        if let Some(native) = rail.and_then(|rail| native::register(rail, &memory, access, only)) {
+        if let Some(native) = rail.and_then(|(rail, own)| native::register(rail, &memory, access & own, only)) {
             self.registry.keep(handle, native);
         }
         Some(Registration(handle))
@@ -239,6 +245,11 @@ impl<'m> Rma<'m> {
             rail.deregister(native.region);
         }
         Ok(())
+    }
+
+    /// A peer's device is not reached any more, though the peer is: what it had in hand may be done or not.
+    pub fn lose_device(&mut self, peer: Peer) {
+        self.fail(peer, Failure::Lost, |state| state.in_device != 0);
     }
 
     /// The handle for peers.

@@ -73,11 +73,12 @@ impl State {
             }
             Kind::Put | Kind::Get => {
                 let reach = if self.kind == Kind::Put { can.put } else { can.get };
-                let piece = reach.limit & !reach.alignment.wrapping_sub(1);
+                // What is not registered goes in pieces that need not be.
+                let most = if self.has_region { u64::MAX } else { reach.local_registration.saturating_sub(1) };
+                let piece = reach.limit.min(most) & !reach.alignment.wrapping_sub(1);
                 let fits = self.local.as_contiguous().is_some_and(|(base, len)| {
                     let len = len as u64;
-                    (self.has_region || len < reach.local_registration)
-                        && reach.takes(self.offset, base.addr() as u64, len.min(piece))
+                    reach.takes(self.offset, base.addr() as u64, len.min(piece))
                         && reach.takes(0, 0, len % piece.max(1))
                 });
                 self.piece = piece;
@@ -104,9 +105,9 @@ impl State {
         (Atomic::CompareSwap(self.guess, others | becomes << self.shift()), self.offset.wrapping_sub(self.within))
     }
 
-    /// Where in its 64 bits a word of 32 lies.
+    /// Where in its 64 bits a word of 32 lies: a device takes all of them for a number as its own host does.
     const fn shift(&self) -> u32 {
-        if (self.within == 0) == cfg!(target_endian = "little") { 0 } else { 32 }
+        if (self.within == 0) == self.is_big_endian { 32 } else { 0 }
     }
 
     fn half(&self, word: u64) -> u64 {
@@ -140,9 +141,13 @@ impl State {
     }
 }
 
-/// Has the device do the next piece of an operation.
+/// Has the device do the next piece of an operation. Where it is not there, and has nothing of it in hand, the rest goes by frames.
 pub(super) fn perform(state: &mut State, handle: Handle, ways: &mut impl Ways) -> Result<(), SendError> {
-    let Way { rail, endpoint, .. } = ways.way(Peer(state.peer)).ok_or(SendError::Unreachable)?;
+    let Some(Way { rail, endpoint, .. }) = ways.device(Peer(state.peer)) else {
+        let can_go_on = state.kind != Kind::Atomic && state.in_device == 0;
+        state.by = if can_go_on { By::Frames } else { state.by };
+        return if can_go_on { Ok(()) } else { Err(SendError::Unreachable) };
+    };
     let mut offset = state.offset.wrapping_add(state.asked);
     let piece = state.local.window(state.asked, state.piece);
     let local = || {
@@ -244,8 +249,23 @@ impl Rma<'_> {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromZeros;
+
     use super::*;
     use crate::pool::Handle;
+
+    #[test]
+    fn b22_b36_a_short_word_is_the_half_that_it_is_at_the_target() {
+        use crate::btl::atomics::AtomicOp;
+        let flags = AtomicFlags::BITS_32;
+        for (is_big_endian, within, shift) in [(false, 0, 0), (false, 4, 32), (true, 0, 32), (true, 4, 0)] {
+            let guess = 0x1111_1111_2222_2222u64;
+            let mut state = State::new_zeroed();
+            (state.guess, state.within, state.offset, state.is_big_endian) = (guess, within, 8 + within, is_big_endian);
+            let (swap, at) = state.swap(Atomic::Op(AtomicOp::Add, 1), flags);
+            assert_eq!((swap, at), (Atomic::CompareSwap(guess, guess + (1 << shift)), 8));
+        }
+    }
 
     #[test]
     fn b25_handles_of_absurd_length_do_not_overflow() {

@@ -372,6 +372,32 @@ fn p15_a_peer_that_has_answered_is_not_dead_for_not_being_heard_yet() {
     }
 }
 
+/// The same where there was no time for all of it several times in a row.
+#[test]
+fn p15_pauses_do_not_count_as_time_to_hear() {
+    let mut bench = Bench::new(3, 1, Faults::default(), |config| config.heartbeat = Duration::ZERO);
+    for end in 1..3 {
+        bench.send(0, end, Lane::Eager, &bytes(0, 30));
+        bench.send(end, 0, Lane::Eager, &bytes(0, 30));
+    }
+    bench.settle();
+    // What another peer says comes first, and there is much of it.
+    while bench.try_send(2, 0, Lane::Eager, &bytes(1, 30)).is_ok() {}
+    assert!(bench.try_send(0, 1, Lane::Eager, &bytes(1, 30)).is_ok());
+    for _ in 0..2 {
+        bench.now += SECOND / 100;
+        while bench.poll(1) {} // it acknowledges
+    }
+    for _ in 0..4 {
+        bench.now += 2 * SECOND;
+        bench.ends[0].link.turn = 63; // timers are looked at first
+        bench.poll(0);
+        assert!(bench.ends[0].reports.is_empty() && bench.ends[0].link.more);
+    }
+    bench.settle();
+    assert!(bench.ends[0].reports.is_empty());
+}
+
 /// A peer from which more comes than is heard does not put off the end of another for long.
 #[test]
 fn p15_a_dead_peer_is_noticed_under_a_flood_from_another() {

@@ -1,0 +1,304 @@
+//! Order and priority, over rails on which frames overtake each other.
+
+use super::tests::{Mesh, TAG, descriptor, leak, mesh};
+use super::*;
+use crate::btl::testing::Answer;
+use crate::btl::{Event, HEAD, Lost};
+use std::{cell::RefCell, vec, vec::Vec};
+
+const NONE: DescriptorFlags = DescriptorFlags::empty();
+
+/// Keeps the orders that it is told.
+#[derive(Debug, Default)]
+struct Orders(RefCell<Vec<u8>>);
+
+impl<R: Rail> Completed<R> for Orders {
+    fn completed(&self, _: &mut Btl<'_, R>, completion: Completion) {
+        self.0.borrow_mut().push(completion.order);
+    }
+}
+
+/// Two modules; the first frame that comes to the second one is overtaken by others.
+fn two() -> Mesh {
+    let mesh = mesh(2, Config::default());
+    mesh.scripts[1].borrow_mut().overtaken = 1;
+    mesh
+}
+
+/// Sends that many bytes of that value.
+fn send(mesh: &mut Mesh, byte: u8, len: usize, order: u8, flags: DescriptorFlags) -> Outcome {
+    let (btl, to) = (&mut mesh.modules[0], mesh.to[0][1]);
+    let one = btl.alloc(to, order, len, flags | DescriptorFlags::BTL_OWNERSHIP).unwrap();
+    btl.memory(one).unwrap().fill(byte);
+    btl.send(to, one, TAG).unwrap()
+}
+
+const LONG: usize = 100;
+const SHORT: usize = 20;
+
+#[test]
+fn b47_what_is_ordered_arrives_after_all_that_was_sent_before() {
+    for ordered in [false, true] {
+        let mut mesh = two();
+        let inbox = mesh.inbox(1);
+        assert_eq!(send(&mut mesh, 1, SHORT, NO_ORDER, NONE), Outcome::Sent);
+        let order = if ordered { ORDER } else { NO_ORDER };
+        let outcome = send(&mut mesh, 2, SHORT, order, NONE);
+        assert_eq!(outcome, if ordered { Outcome::Queued } else { Outcome::Sent });
+        // Whatever follows stays behind it.
+        send(&mut mesh, 3, SHORT, NO_ORDER, NONE);
+        for _ in 0..20 {
+            mesh.progress();
+        }
+        let first = |inbox: &'static super::tests::Inbox| inbox.bytes().iter().map(|it| it[0]).collect::<Vec<u8>>();
+        assert_eq!(first(inbox), if ordered { vec![] } else { vec![2, 3] }, "the first one is on its way");
+        mesh.scripts[1].borrow_mut().overtaken = 0;
+        mesh.drive();
+        assert_eq!(first(inbox), if ordered { vec![1, 2, 3] } else { vec![2, 3, 1] });
+        assert_eq!(mesh.modules[1].rma_counters().malformed, 0);
+    }
+}
+
+#[test]
+fn b47_an_order_that_is_not_known_yet_is_refused() {
+    let mut mesh = two();
+    mesh.inbox(1);
+    let orders = leak(Orders::default());
+    let to = mesh.to[0][1];
+    let immediate =
+        |order| Immediate { tag: TAG, header: b"now", payload: Span::EMPTY, order, flags: NONE, or_descriptor: true };
+    mesh.scripts[0].borrow_mut().always = Some(Answer::Busy);
+    let btl = &mut mesh.modules[0];
+    let one = descriptor(btl, to, b"one", NONE);
+    btl.properties_mut(one).unwrap().callback = Some(orders);
+    assert_eq!(btl.send(to, one, TAG), Ok(Outcome::Queued));
+    for order in [ORDER, 1, 254] {
+        assert_eq!(btl.alloc(to, order, 1, NONE), Err(AllocError::TooEarly));
+        // SAFETY: there is no memory.
+        unsafe {
+            assert_eq!(btl.prepare_src(to, Span::EMPTY, order, 1, 0, NONE).err(), Some(AllocError::TooEarly));
+            assert_eq!(btl.sendi(to, immediate(order)), Err(ImmediateError::TooEarly));
+        }
+    }
+    mesh.scripts[0].borrow_mut().always = None;
+    mesh.scripts[1].borrow_mut().overtaken = 0;
+    mesh.drive();
+    assert_eq!(*orders.0.borrow(), [ORDER]);
+    let (btl, other) = (&mut mesh.modules[0], mesh.to[0][0]);
+    assert_eq!(btl.alloc(to, 1, 1, NONE), Err(AllocError::TooEarly), "of no operation at all");
+    assert_eq!(btl.alloc(other, ORDER, 1, NONE), Err(AllocError::TooEarly), "of another peer");
+    assert!(btl.alloc(to, ORDER, 1, NONE).is_ok());
+    // SAFETY: there is no memory.
+    let given = unsafe { btl.sendi(to, immediate(ORDER)) };
+    assert!(matches!(given, Err(ImmediateError::Busy(Some(_)))), "the first may not have arrived");
+    mesh.drive();
+    // SAFETY: as above.
+    assert_eq!(unsafe { mesh.modules[0].sendi(to, immediate(ORDER)) }, Ok(()));
+}
+
+#[test]
+fn b47_frames_that_nobody_takes_hold_up_no_order() {
+    let mut mesh = mesh(2, Config::default());
+    for len in [SHORT, LONG] {
+        send(&mut mesh, 1, len, NO_ORDER, NONE);
+        send(&mut mesh, 1, len, ORDER, NONE);
+    }
+    mesh.drive();
+    assert_eq!(mesh.modules[1].counters().unregistered, 4);
+}
+
+#[test]
+fn b47_full_rails_put_questions_and_answers_off() {
+    for turns in 0..6 {
+        let mut mesh = two();
+        let inbox = mesh.inbox(1);
+        send(&mut mesh, 1, SHORT, NO_ORDER, NONE);
+        for script in &mesh.scripts {
+            script.borrow_mut().answers.extend((0..turns).map(|turn| [Answer::Busy, Answer::Pass][turn % 2]));
+        }
+        for byte in 2..6 {
+            send(&mut mesh, byte, SHORT, ORDER, NONE);
+            assert!(!mesh.modules[0].arm(), "there is something to do");
+        }
+        mesh.scripts[1].borrow_mut().overtaken = 0;
+        mesh.drive();
+        assert!(inbox.bytes().iter().map(|it| it[0]).eq(1..6));
+    }
+}
+
+#[test]
+fn b47_what_waits_for_its_order_ends_with_its_peer() {
+    for lost in [false, true] {
+        let mut mesh = two();
+        let to = mesh.to[0][1];
+        let orders = leak(Orders::default());
+        send(&mut mesh, 1, SHORT, NO_ORDER, NONE);
+        let btl = &mut mesh.modules[0];
+        let one = btl.alloc(to, ORDER, 4, NONE).unwrap();
+        btl.properties_mut(one).unwrap().callback = Some(orders);
+        assert_eq!(btl.send(to, one, TAG), Ok(Outcome::Queued));
+        if lost {
+            mesh.scripts[0].borrow_mut().events.push_back(Event::Lost(Peer(to.0.slot()), Lost::Broken));
+        } else {
+            btl.del_procs(&[to]);
+        }
+        mesh.modules[0].progress(Instant::ZERO);
+        assert_eq!(orders.0.borrow().len(), 1, "it is told");
+        assert!(mesh.modules[0].free(one).is_ok());
+    }
+}
+
+/// What has priority goes on, however much of it there is, and holds up nobody's order.
+#[test]
+fn b46_b47_what_has_priority_does_not_hold_up_an_order() {
+    let mut mesh = two();
+    let inbox = mesh.inbox(1);
+    send(&mut mesh, 1, SHORT, NO_ORDER, NONE);
+    send(&mut mesh, 2, SHORT, ORDER, NONE);
+    mesh.scripts[1].borrow_mut().overtaken = 0;
+    let mut turns = 0;
+    while !inbox.bytes().iter().any(|it| it[0] == 2) {
+        assert_eq!(send(&mut mesh, 9, SHORT, NO_ORDER, DescriptorFlags::PRIORITY), Outcome::Sent);
+        mesh.progress();
+        turns += 1;
+        assert!(turns < 10, "it is overtaken for ever");
+    }
+    mesh.drive();
+    assert_eq!(inbox.bytes().iter().map(|it| it[0]).find(|byte| *byte < 9), Some(1));
+}
+
+/// A question wakes the peer, and who waits for nothing but the answer may sleep.
+#[test]
+fn b39_b47_a_question_and_its_answer_wake() {
+    let mut mesh = two();
+    let inbox = mesh.inbox(1);
+    mesh.modules.iter_mut().for_each(|module| module.wake_on_demand(true));
+    send(&mut mesh, 1, SHORT, NO_ORDER, NONE);
+    send(&mut mesh, 2, SHORT, ORDER, NONE);
+    assert!(!mesh.modules[0].arm(), "the question has not left");
+    mesh.modules[0].progress(Instant::ZERO);
+    assert_eq!(mesh.scripts[0].borrow().signals.len(), 1);
+    assert!(mesh.modules[0].arm(), "only the answer helps");
+    mesh.scripts[1].borrow_mut().overtaken = 0;
+    mesh.modules[1].progress(Instant::ZERO);
+    mesh.modules[1].progress(Instant::ZERO);
+    assert_eq!(mesh.scripts[1].borrow().signals.len(), 1);
+    assert!(!mesh.modules[0].arm(), "it is here");
+    mesh.drive();
+    assert!(inbox.bytes().iter().map(|it| it[0]).eq([1, 2]));
+}
+
+/// Who have removed each other count from the same begin again.
+#[test]
+fn b5_b47_who_meet_again_begin_anew() {
+    let mut mesh = mesh(2, Config::default());
+    let inbox = mesh.inbox(1);
+    send(&mut mesh, 1, SHORT, NO_ORDER, NONE);
+    mesh.drive();
+    let to = mesh.to[0][1];
+    mesh.modules[0].del_procs(&[to]);
+    let back = mesh.to[1][0];
+    mesh.modules[1].del_procs(&[back]);
+    for at in 0..2 {
+        let card = mesh.modules[1 - at].rail.card().to_vec();
+        let mut reached = [Err(Unreachable::NoCard)];
+        mesh.modules[at].add_procs(&[Proc { id: 9, card: &card }], &mut reached, None);
+        mesh.to[at][1 - at] = reached[0].unwrap();
+    }
+    send(&mut mesh, 2, SHORT, NO_ORDER, NONE);
+    send(&mut mesh, 3, SHORT, ORDER, NONE);
+    mesh.drive();
+    assert!(inbox.bytes().iter().map(|it| it[0]).eq([1, 2, 3]));
+}
+
+#[test]
+fn b7_the_tag_of_modules_is_not_for_users() {
+    let mut mesh = two();
+    let (btl, to) = (&mut mesh.modules[0], mesh.to[0][1]);
+    let one = descriptor(btl, to, b"one", NONE);
+    let what = Immediate {
+        tag: tags::BTL_BASE,
+        header: b"now",
+        payload: Span::EMPTY,
+        order: NO_ORDER,
+        flags: NONE,
+        or_descriptor: false,
+    };
+    assert_eq!(btl.send(to, one, tags::BTL_BASE), Err(SendError::NotATag));
+    // SAFETY: there is no memory.
+    assert_eq!(unsafe { btl.sendi(to, what) }, Err(ImmediateError::NotATag));
+}
+
+/// A peer may say that more has arrived than it was asked for, or never asked.
+#[test]
+fn b47_forged_counts_change_nothing() {
+    let mut mesh = two();
+    let inbox = mesh.inbox(1);
+    send(&mut mesh, 1, SHORT, NO_ORDER, NONE);
+    send(&mut mesh, 2, SHORT, ORDER, NONE);
+    mesh.modules[0].progress(Instant::ZERO); // and it has asked
+    let back = mesh.to[1][0];
+    let mut say = |bytes: &[u8]| {
+        let reach = *mesh.modules[1].reach(back).unwrap();
+        let shape = Shape {
+            tag: tags::BTL_BASE,
+            lane: Lane::Control,
+            header: bytes.len().min(HEAD) as u8,
+            len: bytes.len() as u32,
+        };
+        let rail = &mut mesh.modules[1].rail;
+        let mut grant = rail.reserve(reach.rail, shape).unwrap();
+        grant.write(0, bytes);
+        let ticket = grant.finish();
+        rail.commit(ticket);
+        mesh.modules[0].progress(Instant::ZERO);
+    };
+    for count in [0u32, 2, u32::MAX] {
+        say(&[&[0x17, 0, 0, 0][..], &count.to_le_bytes()].concat());
+    }
+    say(&[0x17, 0, 0, 0, 1, 0, 0]);
+    say(&[0x16, 0, 0, 0, 9, 0, 0, 0]); // it wants to be told of more than there will be
+    assert!(inbox.bytes().is_empty());
+    let asked = mesh.modules[0].reach(mesh.to[0][1]).unwrap().waiting;
+    assert_eq!(asked, 1, "it waits");
+    mesh.scripts[1].borrow_mut().overtaken = 0;
+    for _ in 0..20 {
+        mesh.progress();
+    }
+    assert!(inbox.bytes().iter().map(|it| it[0]).eq([1, 2]));
+}
+
+#[test]
+fn b46_what_has_priority_goes_before_what_waits() {
+    let mut mesh = mesh(2, Config::default());
+    let inbox = mesh.inbox(1);
+    mesh.scripts[0].borrow_mut().always = Some(Answer::Busy);
+    for (byte, flags) in
+        [(1, NONE), (2, NONE), (3, DescriptorFlags::PRIORITY), (4, NONE), (5, DescriptorFlags::PRIORITY)]
+    {
+        assert_eq!(send(&mut mesh, byte, LONG, NO_ORDER, flags), Outcome::Queued);
+    }
+    mesh.progress();
+    mesh.scripts[0].borrow_mut().always = None;
+    // Nothing that comes later goes before what has it, nor does an immediate one.
+    let to = mesh.to[0][1];
+    assert_eq!(send(&mut mesh, 6, SHORT, NO_ORDER, DescriptorFlags::PRIORITY), Outcome::Queued);
+    let what =
+        Immediate { tag: TAG, header: b"7", payload: Span::EMPTY, order: NO_ORDER, flags: NONE, or_descriptor: false };
+    let urgent = Immediate { flags: DescriptorFlags::PRIORITY, ..what };
+    for what in [what, urgent] {
+        // SAFETY: there is no memory.
+        assert_eq!(unsafe { mesh.modules[0].sendi(to, what) }, Err(ImmediateError::Busy(None)));
+    }
+    mesh.drive();
+    assert!(inbox.bytes().iter().map(|it| it[0]).eq([3, 5, 6, 1, 2, 4]));
+    // One that has it passes others also where these wait already, and it does not.
+    mesh.scripts[0].borrow_mut().answers.push_back(Answer::Busy);
+    assert_eq!(send(&mut mesh, 8, SHORT, NO_ORDER, NONE), Outcome::Queued);
+    // SAFETY: there is no memory.
+    assert_eq!(unsafe { mesh.modules[0].sendi(to, urgent) }, Ok(()));
+    assert_eq!(send(&mut mesh, 9, SHORT, NO_ORDER, DescriptorFlags::PRIORITY), Outcome::Sent);
+    mesh.drive();
+    assert!(inbox.bytes()[6..].iter().map(|it| it[0]).eq([b'7', 9, 8]));
+    assert_eq!(mesh.modules[0].finalize_count(), 0, "owned descriptors are freed once");
+}
