@@ -517,10 +517,10 @@ impl<'m, R: Rail> Btl<'m, R> {
         let ordered = self.descriptors.properties(descriptor).is_some_and(|own| own.order != NO_ORDER);
         let urgent = flags.contains(DescriptorFlags::PRIORITY) && !ordered;
         let waits = self.reach(to).ok_or(SendError::Unreachable)?.has_before(urgent);
-        let waits = waits || (ordered && !self.is_settled(to));
         let operation = Operation { descriptor, endpoint: to, tag, stage: Stage::Waiting, urgent, ordered };
         let handle = self.sends.begin(operation).ok_or(SendError::Full)?;
         self.descriptors.begin(descriptor);
+        let waits = waits || (ordered && !self.is_settled(to)); // which it is asked for, so not of one that is not taken
         let stage = if waits { Stage::Waiting } else { self.transmit(handle, operation) };
         let at_once = match stage {
             Stage::Finished(Ok(())) => !flags.contains(DescriptorFlags::SEND_ALWAYS_CALLBACK),

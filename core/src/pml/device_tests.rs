@@ -127,6 +127,7 @@ fn b18_p14_what_a_device_has_in_hand_when_its_link_breaks_is_lost_and_the_rest_g
         pair.engines[0].rails()[1].script.borrow_mut().events.push_back(down);
         pair.turn();
         assert_eq!((pair.ends(), pair.performed().len()), (vec![ends[0]], pieces));
+        assert_eq!(pair.engines[0].rma_counters().by_device, pieces as u64, "as many as the device got");
         // What follows is done all the same.
         pair.begin(Transfer::Put(Span::of(data(3))), 200);
         pair.turn();

@@ -80,7 +80,7 @@ impl Counts {
         self.has(self.goal)
     }
 
-    /// The send that waited first has left.
+    /// The send that waited first waits no more.
     pub(super) const fn goes_on(&mut self) {
         self.has_goal = false;
     }

@@ -167,6 +167,40 @@ fn b46_b47_what_has_priority_does_not_hold_up_an_order() {
     assert_eq!(inbox.bytes().iter().map(|it| it[0]).find(|byte| *byte < 9), Some(1));
 }
 
+/// A send that was not taken, or failed, leaves nothing behind that a later one would go by.
+#[test]
+fn b47_a_send_that_was_not_taken_is_no_order() {
+    for refused in [false, true] {
+        let mut mesh = mesh(2, Config { sends: 1, ..Config::default() });
+        let (inbox, to) = (mesh.inbox(1), mesh.to[0][1]);
+        send(&mut mesh, 1, SHORT, NO_ORDER, NONE);
+        mesh.drive();
+        let btl = &mut mesh.modules[0];
+        let one = btl.alloc(to, ORDER, SHORT, NONE).unwrap();
+        if refused {
+            // The question leaves, and then it is refused.
+            mesh.scripts[0].borrow_mut().answers.extend([Answer::Pass, Answer::Unreachable]);
+            assert_eq!(mesh.modules[0].send(to, one, TAG), Ok(Outcome::Queued));
+            mesh.drive();
+            assert!(mesh.modules[0].free(one).is_ok(), "it is over");
+        } else {
+            let (btl, other) = (&mut mesh.modules[0], mesh.to[0][0]);
+            mesh.scripts[0].borrow_mut().answers.push_back(Answer::Busy);
+            let fills = descriptor(btl, other, b"waits", NONE);
+            assert_eq!(btl.send(other, fills, TAG), Ok(Outcome::Queued));
+            assert_eq!(btl.send(to, one, TAG), Err(SendError::Full));
+            mesh.drive();
+        }
+        let before = inbox.bytes().len();
+        mesh.scripts[1].borrow_mut().overtaken = 1;
+        send(&mut mesh, 3, SHORT, NO_ORDER, NONE);
+        assert_eq!(send(&mut mesh, 4, SHORT, ORDER, NONE), Outcome::Queued, "the one before is on its way");
+        mesh.scripts[1].borrow_mut().overtaken = 0;
+        mesh.drive();
+        assert!(inbox.bytes()[before..].iter().map(|it| it[0]).eq([3, 4]));
+    }
+}
+
 /// A question wakes the peer, and who waits for nothing but the answer may sleep.
 #[test]
 fn b39_b47_a_question_and_its_answer_wake() {

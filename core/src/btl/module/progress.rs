@@ -84,11 +84,11 @@ impl<R: Rail> Btl<'_, R> {
                 }
             },
         };
-        if sent.is_ok()
-            && let Some(reach) = self.endpoints.get_mut(operation.endpoint.0)
-        {
-            reach.counts.left();
-            if operation.ordered {
+        if let Some(reach) = self.endpoints.get_mut(operation.endpoint.0) {
+            if sent.is_ok() {
+                reach.counts.left();
+            }
+            if operation.ordered && !matches!(sent, Err(rail::SendError::Busy)) {
                 reach.counts.goes_on();
             }
         }

@@ -323,7 +323,10 @@ impl Rma<'_> {
             let by = state.by;
             let begun = if by == By::Frames { send(state, handle, ways) } else { native::perform(state, handle, ways) };
             match begun {
-                Ok(()) if by != By::Frames => self.counters.by_device = self.counters.by_device.wrapping_add(1),
+                Ok(()) if by != By::Frames => {
+                    // Unless it goes on by frames.
+                    self.counters.by_device = self.counters.by_device.wrapping_add((state.by == by).into());
+                }
                 Ok(()) => {
                     account.met = true;
                     account.unanswered = account.unanswered.saturating_add(1);
