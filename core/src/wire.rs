@@ -17,6 +17,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::btl::native::{KEY, Key};
 use crate::pool::Handle;
 
 /// Version of the headers. A frame of another version is counted and dropped.
@@ -34,6 +35,10 @@ pub const FLAG_MARK: u8 = 0x08;
 /// In [`Rendezvous`]: the body is no payload but a [`Loan`](crate::btl::Loan), by which the receiver's rail can fetch the
 /// message.
 pub const FLAG_LENT: u8 = 0x10;
+/// In [`Ack`]: the sender's device is to put what does not come in frames.
+pub const FLAG_PUT: u8 = 0x20;
+/// In [`Ack`]: the receiver's device is to get what does not come in frames.
+pub const FLAG_GET: u8 = 0x40;
 
 /// What a header is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -60,6 +65,10 @@ pub enum Kind {
     Ask = 9,
     /// [`Nothing`]: none that the ask would take.
     Nothing = 10,
+    /// [`Offer`]: memory that the other side's device may reach.
+    Offer = 11,
+    /// [`Performed`]: what it has moved.
+    Performed = 12,
 }
 
 impl Kind {
@@ -76,6 +85,8 @@ impl Kind {
             Self::Held => size_of::<Held>(),
             Self::Ask => size_of::<Ask>(),
             Self::Nothing => size_of::<Nothing>(),
+            Self::Offer => size_of::<Offer>(),
+            Self::Performed => size_of::<Performed>(),
         }
     }
 
@@ -101,6 +112,8 @@ pub fn kind(bytes: &[u8]) -> Option<Kind> {
         0x18 => Kind::Held,
         0x19 => Kind::Ask,
         0x1a => Kind::Nothing,
+        0x1b => Kind::Offer,
+        0x1c => Kind::Performed,
         _ => return None,
     };
     (bytes.len() >= kind.header_len()).then_some(kind)
@@ -199,7 +212,7 @@ header! {
 }
 
 header! {
-    /// A match: 36 bytes.
+    /// A match: 40 bytes.
     Ack {
         /// The sender's handle, from [`Rendezvous`].
         sender: U64,
@@ -207,6 +220,9 @@ header! {
         receiver: U64,
         /// Bytes of the message that the receiver wants, counted from its start.
         wanted: U64,
+        /// With [`FLAG_PUT`] or [`FLAG_GET`]: bytes that are to come in frames, beside those of the first fragment. The rest is
+        /// for a device to move, piece by piece as it is offered. Else 0.
+        by_frames: U32,
     }
 }
 
@@ -266,6 +282,33 @@ header! {
     Nothing {
         /// Number of the last notice that was sent before this.
         notice: U32,
+    }
+}
+
+header! {
+    /// Memory for the next piece of a message, for the other side's device to reach: 56 bytes. The receiver offers where the sender
+    /// puts, the sender where the receiver gets ([`FLAG_GET`]).
+    Offer {
+        /// The other side's handle of its request.
+        request: U64,
+        /// Where in the message the piece begins.
+        offset: U64,
+        /// Bytes of it. 0, from a receiver: none of the rest is offered, all is to come in frames.
+        len: U32,
+        /// How the rail that brings this finds the memory.
+        key: [u8; KEY],
+    }
+}
+
+header! {
+    /// A piece that was offered has been moved by a device, and is where it belongs: 32 bytes.
+    Performed {
+        /// The other side's handle of its request.
+        request: U64,
+        /// Where in the message the piece begins.
+        offset: U64,
+        /// Bytes of it. 0, from a receiver: it could not get them, and all that is left is to come in frames.
+        len: U32,
     }
 }
 
@@ -342,7 +385,15 @@ impl Ack {
             sender: U64::new(sender),
             receiver: U64::new(receiver.to_bits()),
             wanted: U64::new(wanted),
+            by_frames: U32::new(0),
         }
+    }
+
+    /// The same, where a device moves what does not come in frames: `flag` tells whose.
+    pub const fn with_device(mut self, flag: u8, by_frames: u32) -> Self {
+        self.common.flags |= flag;
+        self.by_frames = U32::new(by_frames);
+        self
     }
 }
 
@@ -397,10 +448,36 @@ impl Nothing {
     }
 }
 
+impl Offer {
+    /// A header without credit and frame number.
+    pub const fn new(request: u64, offset: u64, len: u32, key: Key) -> Self {
+        Self {
+            common: Common::new(Kind::Offer),
+            request: U64::new(request),
+            offset: U64::new(offset),
+            len: U32::new(len),
+            key: key.0,
+        }
+    }
+}
+
+impl Performed {
+    /// A header without credit and frame number.
+    pub const fn new(request: u64, offset: u64, len: u32) -> Self {
+        Self {
+            common: Common::new(Kind::Performed),
+            request: U64::new(request),
+            offset: U64::new(offset),
+            len: U32::new(len),
+        }
+    }
+}
+
 const _: () = assert!(size_of::<Match>() == 24, "an eager header takes at most 24 bytes");
-const _: () = assert!(size_of::<Rendezvous>() == 40 && size_of::<Ack>() == 36 && size_of::<Fragment>() == 28);
+const _: () = assert!(size_of::<Rendezvous>() == 40 && size_of::<Ack>() == 40 && size_of::<Fragment>() == 28);
 const _: () = assert!(size_of::<Rendezvous>() + crate::btl::LOAN == crate::btl::HEAD);
 const _: () = assert!(size_of::<Rendezvous>() <= crate::btl::HEAD && size_of::<Ack>() <= crate::btl::HEAD);
+const _: () = assert!(size_of::<Offer>() <= crate::btl::HEAD);
 
 #[cfg(test)]
 mod tests {
@@ -433,11 +510,11 @@ mod tests {
             0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0,
             0x88, 0x77, 0x66, 0x55, 0x43, 0x33, 0x22, 0x11, 0, 0, 0, 0, 0, 1, 0, 0,
         ]);
-        let header = Ack::new(5, Handle::from_bits(1 << 32 | 6), 7);
+        let header = Ack::new(5, Handle::from_bits(1 << 32 | 6), 7).with_device(FLAG_GET, 8);
         #[rustfmt::skip]
         assert_eq!(header.as_bytes(), &[
-            0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-            5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
+            0x13, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0,
         ]);
         let header = Fragment::new(9, 0x0100);
         #[rustfmt::skip]
@@ -451,6 +528,11 @@ mod tests {
         assert_eq!(tail(Held::new(4).as_bytes()).unwrap(), [4, 0, 0, 0]);
         assert_eq!(tail(Ask::new(5, u32::MAX).as_bytes()).unwrap(), [5, 0, 0, 0, 255, 255, 255, 255]);
         assert_eq!(tail(Nothing::new(6).as_bytes()).unwrap(), [6, 0, 0, 0]);
+        let offer = Offer::new(0x0102, 0x0304, 0x0506, Key([0x77; KEY]));
+        let fields = [2, 1, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0, 6, 5, 0, 0];
+        assert_eq!(tail(offer.as_bytes()).unwrap(), [&fields[..], &[0x77; KEY]].concat());
+        assert_eq!(tail(Performed::new(0x0102, 0x0304, 0x0506).as_bytes()).unwrap(), fields);
+        assert_eq!([offer.common.kind, Performed::new(0, 0, 0).common.kind], [0x1b, 0x1c]);
     }
 
     #[test]
@@ -465,9 +547,9 @@ mod tests {
                     let short = bytes.get(..kind.header_len() - 1).unwrap();
                     assert_eq!(super::kind(short), None);
                 }
-                None => assert!(first >> 4 != VERSION || first & 15 == 0 || first & 15 > 10),
+                None => assert!(first >> 4 != VERSION || first & 15 == 0 || first & 15 > 12),
             }
         }
-        assert_eq!(known, 10);
+        assert_eq!(known, 12);
     }
 }

@@ -37,7 +37,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::Resource;
 use towline_core::btl::Endpoint;
 use towline_core::btl::atomics::{AtomicSupport, apply};
-use towline_core::btl::native::{KEY, Key, Native, NativeError, OneSided, Reach, Region, Work};
+use towline_core::btl::native::{KEY, Key, Native, NativeError, OneSided, Pipeline, Reach, Region, Work};
 use towline_core::btl::rma::Access;
 
 use crate::atomics::{AtomicU64, Ordering, fence};
@@ -46,7 +46,7 @@ use crate::layout::PAGE;
 use crate::rail::{Rail, Stage};
 
 /// What such a rail does: everything, by the processor.
-pub const ALL: OneSided = OneSided { put: Reach::ANY, get: Reach::ANY, atomics: AtomicSupport::all(), at_once: true };
+pub const ALL: OneSided = OneSided { put: Reach::ANY, get: Reach::ANY, atomics: AtomicSupport::all(), at_once: true, pipeline: Pipeline::NONE };
 
 /// The first word of an area: "towwin" and the version.
 const MAGIC: u64 = u64::from_le_bytes(*b"towwin\0\x01");

@@ -45,11 +45,31 @@ pub struct OneSided {
     /// Whether an operation that [`Rail::perform`](super::Rail::perform) takes is over when that returns: the peer's
     /// memory is mapped here.
     pub at_once: bool,
+    /// Which messages it moves without copying them.
+    pub pipeline: Pipeline,
+}
+
+/// Which messages a device moves from the sender's memory to the receiver's, and in which pieces: from `least` bytes on.
+/// While the memory for the first piece is registered, the first bytes come in frames (CHECKLIST B51).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Pipeline {
+    /// Bytes of the shortest such message: `min_rdma_pipeline_size`. `u64::MAX`: none.
+    pub least: u64,
+    /// Bytes that frames bring, beside those of the first fragment, before a device moves any: `rdma_pipeline_send_length`.
+    pub by_frames: u64,
+    /// Bytes of a piece, at most: `rdma_pipeline_frag_size`. So much is registered, and moved, at a time.
+    pub piece: u32,
+}
+
+impl Pipeline {
+    /// None.
+    pub const NONE: Self = Self { least: u64::MAX, by_frames: 0, piece: u32::MAX };
 }
 
 impl OneSided {
     /// Nothing: the rail only sends.
-    pub const NONE: Self = Self { put: Reach::NONE, get: Reach::NONE, atomics: AtomicSupport::empty(), at_once: false };
+    pub const NONE: Self = Self { put: Reach::NONE, get: Reach::NONE, atomics: AtomicSupport::empty(), at_once: false, pipeline: Pipeline::NONE };
 
     /// Whether it does anything at all, so that registering memory with it makes sense.
     pub const fn any(&self) -> bool {
@@ -202,6 +222,7 @@ mod tests {
         get: Reach::ANY,
         atomics: AtomicSupport::ADD.union(AtomicSupport::CSWAP),
         at_once: false,
+        pipeline: Pipeline::NONE,
     };
 
     #[test]

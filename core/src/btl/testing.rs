@@ -65,6 +65,8 @@ pub struct Script {
     pub device: VecDeque<Device>,
     pub device_is_late: bool,
     pub performed: Vec<Native>,
+    /// Whether it registers memory: the answers to come, then always.
+    pub registers: VecDeque<bool>,
 }
 
 impl Script {
@@ -248,6 +250,9 @@ impl Rail for Scripted {
     }
 
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        if self.script.borrow_mut().registers.pop_front() == Some(false) {
+            return Err(NativeError::NotAvailable);
+        }
         let mut memory = self.memory.borrow_mut();
         let slot = memory.len() as u64;
         memory.push(Some((base as usize, len as u64, access)));

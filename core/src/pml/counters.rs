@@ -20,6 +20,18 @@ pub struct Counters {
     pub fetched: u64,
     /// Lent messages that no rail could fetch: they came in fragments.
     pub unfetched: u64,
+    /// Bytes of messages that came before their receive, and were copied once more for that: all else is written where it belongs.
+    pub copied: u64,
+    /// Offers of memory that a peer's device may reach.
+    pub offers_sent: u64,
+    /// Pieces of messages that a device has moved, as either side counts them, and their bytes.
+    pub pieces: u64,
+    pub bytes_by_device: u64,
+    /// Messages with which a device could not begin, or go on.
+    pub device_failures: u64,
+    /// Registrations for messages that were made, and that were still there from another message.
+    pub pins_made: u64,
+    pub pins_found: u64,
     pub acks_sent: u64,
     pub finishes_sent: u64,
     pub rejects_sent: u64,

@@ -14,12 +14,12 @@ use crate::convertor::Span;
 use crate::time::Instant;
 
 const CONFIG: Config =
-    Config { peers: 2, requests: 16, rma: rma::Config { regions: 2, operations: 4, window: 2 }, ..Config::SMALLEST };
+    Config { peers: 2, requests: 16, rma: rma::Config { regions: 2, operations: 4, window: 2 }, rdma: rdma::Config { windows: true, ..rdma::Config::OFF }, ..Config::SMALLEST };
 const DEVICE: OneSided = OneSided {
     put: Reach { limit: 1000, alignment: 1, local_registration: 41 },
     get: Reach { limit: 1000, alignment: 1, local_registration: 41 },
     atomics: AtomicSupport::ADD.union(AtomicSupport::CSWAP),
-    at_once: false,
+    ..OneSided::NONE
 };
 const LEN: usize = 400;
 

@@ -10,6 +10,7 @@ use super::matching::Matcher;
 use super::peer::{LINKED, Link, OFF, PeerState, Standing};
 use super::pools::SetUpError;
 use super::posted::Posted;
+use super::rdma::{self, Rdma};
 use super::request::{List, State};
 use super::stall::Stall;
 use super::unexpected::Unexpected;
@@ -104,6 +105,8 @@ pub struct Config {
     pub first_sequence: u64,
     /// One-sided operations.
     pub rma: rma::Config,
+    /// Messages that devices move.
+    pub rdma: rdma::Config,
 }
 
 impl Config {
@@ -118,6 +121,7 @@ impl Config {
         seed: 0,
         first_sequence: 0,
         rma: rma::Config::OFF,
+        rdma: rdma::Config::OFF,
     };
 
     const fn envelopes(&self) -> u32 {
@@ -146,6 +150,7 @@ impl Config {
             .saturating_add(Arena::cost::<u64>(words.saturating_mul(self.units as usize)))
             .saturating_add(Matcher::cost(self.requests, self.envelopes()))
             .saturating_add(self.rma.bytes(self.peers))
+            .saturating_add(self.rdma.bytes())
     }
 
     /// What peers of an engine with these limits need to know of it: see [`Pml::params`]. So it can be published before the
@@ -264,6 +269,7 @@ pub struct Pml<'m, R> {
     /// How long a peer may do nothing.
     pub(super) stall: Stall,
     pub(super) rma: Rma<'m>,
+    pub(super) rdma: Rdma<'m>,
     /// Whose turn it is among a peer's links to carry one-sided operations.
     pub(super) rma_turn: u32,
     pub(super) counters: Counters,
@@ -338,6 +344,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             ended: 0,
             stall: Stall::OFF,
             rma: Rma::new(config.rma, arena, config.peers)?,
+            rdma: Rdma::new(config.rdma, arena)?,
             rma_turn: 0,
             counters: Counters::default(),
             config,

@@ -191,6 +191,7 @@ impl<R: Rails> Pml<'_, R> {
         let orphan = link.and_then(|link| self.rails.rail(rail)?.orphan(link));
         self.set_aside(peer.0, rail, DOWN, true);
         self.lose_device(rail, peer);
+        self.lose_pieces(rail, peer);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set(ORPHANED);
             if orphan.is_some() {
@@ -376,7 +377,7 @@ impl<R: Rails> Pml<'_, R> {
         while let Some(slot) = next {
             next = List::after(&self.requests, slot);
             let waits = self.requests.at(slot).is_none_or(|state| {
-                matches!(state.phase, Phase::Streaming | Phase::Responding)
+                matches!(state.phase, Phase::Streaming | Phase::Responding | Phase::Receiving)
                     && self.peers.get(state.peer as usize).is_none_or(|peer| peer.links == 0)
             });
             if !waits {

@@ -81,6 +81,17 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
+    /// The same on the link in use of a certain rail, in its turn.
+    pub(super) fn control_on<H: Header>(&mut self, to: u32, rail: usize, header: H) -> Result<(), SendError> {
+        let peer = self.peers.get(to as usize).ok_or(SendError::Unreachable)?;
+        let (crowded, firsts, links) = (peer.is_crowded_out(), usize::from(peer.firsts), usize::from(peer.links));
+        let place = self.row(to).take(links).position(|link| link.is_of(rail)).ok_or(SendError::Unreachable)?;
+        if crowded && place < firsts {
+            return Err(SendError::Busy);
+        }
+        self.control_by(to, place, header)
+    }
+
     /// Puts a peer into the list of those that have something to be told.
     pub(super) fn put_to_work(&mut self, index: u32) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };

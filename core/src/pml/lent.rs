@@ -60,8 +60,8 @@ impl<R: Rails> Pml<'_, R> {
     #[inline]
     pub(super) fn settle_loan(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
-        if state.remote == LENT {
-            state.remote = 0;
+        if state.remote & LENT != 0 {
+            state.remote &= !LENT;
             if let Some(peer) = self.peers.get_mut(state.peer as usize) {
                 peer.clear(LENDING);
             }

@@ -39,6 +39,7 @@ mod posted;
 mod progress;
 #[cfg(test)]
 mod rails_tests;
+pub mod rdma;
 mod receive;
 mod request;
 mod send;

@@ -26,6 +26,7 @@ struct Links<'a, R> {
     peers: &'a [PeerState],
     links: &'a [Link],
     turn: u32,
+    devices: bool,
 }
 
 impl<R: Rails> Ways for Links<'_, R> {
@@ -51,7 +52,7 @@ impl<R: Rails> Ways for Links<'_, R> {
     }
 
     fn device(&mut self, to: Peer) -> Option<Way<'_, R::Rail>> {
-        let (index, maps) = reaching(self.rails)?;
+        let (index, maps) = reaching(self.rails, self.devices)?;
         let peer = self.peers.get(to.0 as usize).filter(|peer| peer.standing == Standing::Up && !maps)?;
         let start = (to.0 as usize).wrapping_mul(self.rails.count());
         let row = self.links.get(start..start.wrapping_add(peer.links.into()))?;
@@ -62,18 +63,19 @@ impl<R: Rails> Ways for Links<'_, R> {
     }
 }
 
-/// The rail by which peers are to reach memory of this side, and whether it maps it there: else its device does what it can.
-pub(super) fn reaching<R: Rails>(rails: &R) -> Option<(usize, bool)> {
+/// The rail by which peers are to reach memory of this side, and whether it maps it there: else its device does what it can, where
+/// `devices` are to be used for that.
+pub(super) fn reaching<R: Rails>(rails: &R, devices: bool) -> Option<(usize, bool)> {
     let find = |able: fn(&OneSided) -> bool| {
         (0..rails.count()).find(|index| rails.rail(*index).is_some_and(|rail| able(&rail.attributes().one_sided)))
     };
     let maps = find(OneSided::mixes_at_once).map(|index| (index, true));
-    maps.or_else(|| Some((find(|can| can.any() && !can.at_once)?, false)))
+    maps.or_else(|| Some((find(|can| can.any() && !can.at_once).filter(|_| devices)?, false)))
 }
 
 /// That rail, and the rights that peers are to have by it.
-fn registrar<R: Rails>(rails: &mut R) -> Option<(&mut R::Rail, Access)> {
-    let (index, maps) = reaching(rails)?;
+fn registrar<R: Rails>(rails: &mut R, devices: bool) -> Option<(&mut R::Rail, Access)> {
+    let (index, maps) = reaching(rails, devices)?;
     let access = if maps { Access::all() } else { Access::all() - Access::REMOTE_ATOMIC };
     Some((rails.rail_mut(index)?, access))
 }
@@ -91,8 +93,8 @@ impl<R: Rails> Pml<'_, R> {
         access: Access,
         only: Option<Peer>,
     ) -> Option<Registration> {
-        let Self { rma, rails, .. } = self;
-        rma.register(registrar(rails), Span::contiguous(base, len), access, only)
+        let Self { rma, rails, config, .. } = self;
+        rma.register(registrar(rails, config.rdma.windows), Span::contiguous(base, len), access, only)
     }
 
     /// Takes a registration back: from now on what peers ask of the memory is denied.
@@ -100,8 +102,8 @@ impl<R: Rails> Pml<'_, R> {
     /// # Errors
     /// [`DeregisterError`].
     pub fn deregister(&mut self, registration: Registration) -> Result<(), DeregisterError> {
-        let Self { rma, rails, .. } = self;
-        rma.deregister(registrar(rails).map(|(rail, _)| rail), registration)
+        let Self { rma, rails, config, .. } = self;
+        rma.deregister(registrar(rails, config.rdma.windows).map(|(rail, _)| rail), registration)
     }
 
     /// What peers need to access registered memory; `None` if it was deregistered.
@@ -145,8 +147,8 @@ impl<R: Rails> Pml<'_, R> {
         if self.peers.get(to.0 as usize).is_none_or(|peer| peer.standing != Standing::Up) {
             return Err(BeginError::Unreachable);
         }
-        let Self { rma, rails, peers, links, rma_turn, .. } = self;
-        let ways = &mut Links { rails, peers, links, turn: *rma_turn };
+        let Self { rma, rails, peers, links, rma_turn, config, .. } = self;
+        let ways = &mut Links { rails, peers, links, turn: *rma_turn, devices: config.rdma.windows };
         // SAFETY: passed on from the caller.
         let begun = unsafe { rma.begin(ways, to, what, None, remote, offset) };
         self.waiting |= self.rma.has_to_send();
@@ -196,6 +198,9 @@ impl<R: Rails> Pml<'_, R> {
 
     #[cold]
     pub(super) fn performed(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
+        if !rma::Rma::is_own(cookie) {
+            return self.told_by_device(cookie, result);
+        }
         self.rma.performed(cookie, result);
         self.waiting |= self.rma.has_to_send();
     }
@@ -203,7 +208,7 @@ impl<R: Rails> Pml<'_, R> {
     /// A rail does not reach a peer any more, and others do.
     #[cold]
     pub(super) fn lose_device(&mut self, rail: usize, peer: Peer) {
-        if reaching(&self.rails) == Some((rail, false)) {
+        if reaching(&self.rails, self.config.rdma.windows) == Some((rail, false)) {
             self.rma.lose_device(peer);
         }
     }
@@ -212,8 +217,9 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn push_out_one_sided(&mut self) -> bool {
         if self.rma.has_to_send() {
             self.rma_turn = self.rma_turn.wrapping_add(1);
-            let Self { rma, rails, peers, links, rma_turn, .. } = self;
-            rma.push_out(&mut Links { rails, peers, links, turn: *rma_turn });
+            let Self { rma, rails, peers, links, rma_turn, config, .. } = self;
+            let devices = config.rdma.windows;
+            rma.push_out(&mut Links { rails, peers, links, turn: *rma_turn, devices });
         }
         self.rma.has_to_send()
     }

@@ -26,6 +26,7 @@ const LEAST: Config = Config {
     seed: 1,
     first_sequence: u64::MAX,
     rma: crate::btl::rma::Config::OFF,
+    rdma: super::rdma::Config::OFF,
 };
 
 #[test]

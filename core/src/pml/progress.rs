@@ -2,6 +2,7 @@
 
 use super::engine::{Pml, Rails};
 use super::peer::{ASKED, ASKING, CREDIT_DUE, HOLDING, ORPHANED, PROBE, PeerState, REJECT_DUE, Standing};
+use super::rdma::Plan;
 use super::receive::ENVELOPE_COOKIE;
 use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request, State};
 use super::stall::{HEARD, TO_ANSWER, TO_ASK};
@@ -350,6 +351,7 @@ impl<R: Rails> Pml<'_, R> {
                 self.matcher.unpost(slot);
             }
             self.deactivate(slot);
+            self.let_go(slot);
             self.complete(slot, Outcome::PeerFailed);
         }
         // Of the queued messages that cannot be finished, the first: how long ago it came.
@@ -515,10 +517,14 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
         }
         let Some(slot) = self.pml.waiting(from, header.sender.get()) else { return };
         self.pml.settle_answer(slot, true);
-        if let Some(state) = self.pml.requests.at_mut(slot) {
-            state.remote = header.receiver.get();
-            state.wanted = header.wanted.get().min(state.total);
+        let Some(state) = self.pml.requests.at_mut(slot) else { return };
+        state.wanted = header.wanted.get().min(state.total);
+        let flag = header.common.flags & (wire::FLAG_PUT | wire::FLAG_GET);
+        if flag != 0 || !self.pml.rdma.is_idle() {
+            self.pml.await_device(slot, Plan { flag, by_frames: header.by_frames.get() });
         }
+        let Some(state) = self.pml.requests.at_mut(slot) else { return };
+        state.remote = header.receiver.get();
         self.pml.start_streaming(slot);
     }
 
@@ -558,6 +564,14 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
 
     fn nothing(&mut self, from: Peer, header: wire::Nothing) {
         self.pml.on_nothing(from.0, header);
+    }
+
+    fn offered(&mut self, from: Peer, header: wire::Offer) {
+        self.pml.on_offer(from, self.rail, &header);
+    }
+
+    fn performed(&mut self, from: Peer, header: wire::Performed) {
+        self.pml.on_performed(from, &header);
     }
 
     fn questioned(&mut self, from: Peer) {

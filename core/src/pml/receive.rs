@@ -479,6 +479,7 @@ impl<R: Rails> Pml<'_, R> {
         } else if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {
             // SAFETY: the unit was filled and is ours; the caller of `irecv` vouches for the sink.
             unsafe { state.span.unpack(base, len) };
+            self.counters.copied = self.counters.copied.wrapping_add(len as u64);
         }
         let answered = self.peers.get(envelope.peer as usize).is_some_and(|peer| peer.answered == slot.wrapping_add(1));
         self.give_back(handle, answered);
@@ -601,6 +602,10 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn settle_receive(&mut self, slot: u32) {
         let Some(state) = self.requests.at(slot) else { return };
         if state.phase == Phase::Receiving && state.inflight == 0 && state.moved >= state.wanted {
+            if !self.rdma.is_idle() {
+                self.let_go(slot);
+                self.deactivate(slot);
+            }
             self.complete(slot, Outcome::Success);
         }
     }
@@ -619,7 +624,9 @@ impl<R: Rails> Pml<'_, R> {
         let (to, sender, wanted) = (state.peer, state.remote, state.wanted);
         let more = state.moved < state.wanted;
         let sent = if more {
-            self.control(to, wire::Ack::new(sender, handle, wanted))
+            let ack = wire::Ack::new(sender, handle, wanted);
+            let plan = self.plan(slot);
+            self.control(to, plan.map_or(ack, |plan| ack.with_device(plan.flag, plan.by_frames)))
         } else {
             self.control(to, wire::Finish::new(sender))
         };
@@ -629,6 +636,7 @@ impl<R: Rails> Pml<'_, R> {
             Err(_) => {
                 self.deactivate(slot);
                 self.ended = self.ended.wrapping_add(1);
+                self.let_go(slot);
                 return self.complete(slot, Outcome::PeerFailed);
             }
         }
@@ -640,6 +648,9 @@ impl<R: Rails> Pml<'_, R> {
         }
         // Once too often where a rail still writes: nothing but a vain look comes of it.
         self.ended = self.ended.wrapping_add(u32::from(!more));
+        if !self.rdma.is_idle() {
+            return self.further_receive(slot);
+        }
         self.settle_receive(slot);
     }
 

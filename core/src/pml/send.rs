@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::engine::{Pml, Rails};
 use super::peer::{DOWN, LINKED, Link, PeerState, Standing};
+use super::rdma::Rest;
 use super::request::{
     ACTIVE, ANSWERING, DETACHED, DRAIN, List, Mode, NOTIFY, Outcome, Phase, READY, RECEIVE, Request, SYNCHRONOUS,
     State, say_restarted,
@@ -345,6 +346,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Ends a send of which nothing more is to go, as soon as no rail reads its memory, and where the mode asks for it,
     /// the rails have drained.
     pub(super) fn end_send(&mut self, slot: u32, outcome: Outcome) {
+        self.let_go(slot);
         let Some(state) = self.requests.at_mut(slot) else { return };
         state.outcome = outcome;
         state.phase = Phase::Leaving;
@@ -394,12 +396,19 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn stream(&mut self, slot: u32) {
         let (count, round) = (self.rails.count(), self.round);
         let most = self.requests.at(slot).map_or(0, |state| self.longest_fragment(state.peer));
+        let wants_room = !self.rdma.is_idle() && self.further(slot);
         loop {
             let Some(state) = self.requests.at(slot) else { return };
-            if state.moved >= state.wanted {
-                break;
+            let until = self.frames_until(slot, state.wanted);
+            if state.moved >= until {
+                match self.after_frames(slot) {
+                    Rest::Nothing => break,
+                    Rest::ByFrames => continue,
+                    Rest::ByDevice if wants_room => return,
+                    Rest::ByDevice => return self.deactivate(slot),
+                }
             }
-            let (to, from, left) = (state.peer, state.moved, state.wanted.saturating_sub(state.moved));
+            let (to, from, left) = (state.peer, state.moved, until.saturating_sub(state.moved));
             let (span, remote) = (state.span, state.remote);
             let Some(handle) = self.requests.handle(slot) else { return };
             let start = (to as usize).wrapping_mul(count);
@@ -480,6 +489,7 @@ impl<R: Rails> Pml<'_, R> {
             match state.phase {
                 Phase::Streaming => self.stream(slot),
                 Phase::Responding => self.respond(slot),
+                Phase::Receiving => self.further_receive(slot),
                 Phase::Leaving => {
                     let (to, inflight, outcome) = (state.peer, state.inflight, state.outcome);
                     if inflight == 0 && self.drained(to) {

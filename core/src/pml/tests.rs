@@ -57,6 +57,7 @@ pub(super) const WIDE: Config = Config {
     seed: 1,
     first_sequence: u32::MAX as u64 - 2,
     rma: crate::btl::rma::Config::OFF,
+    rdma: super::rdma::Config::OFF,
 };
 
 pub(super) fn bytes(len: usize, seed: u8) -> Vec<u8> {

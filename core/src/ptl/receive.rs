@@ -27,6 +27,10 @@ pub trait Upcalls {
     fn asked(&mut self, from: Peer, header: wire::Ask);
     /// The peer has nothing for what was asked.
     fn nothing(&mut self, from: Peer, header: wire::Nothing);
+    /// The peer offers memory that a device of this side may reach.
+    fn offered(&mut self, from: Peer, header: wire::Offer);
+    /// A device of the peer has moved what was offered to it.
+    fn performed(&mut self, from: Peer, header: wire::Performed);
     /// The peer wants to know whether this side makes progress.
     fn questioned(&mut self, from: Peer);
     /// The peer has given this side up.
@@ -172,6 +176,8 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
         Kind::Held => upcalls.held(from, wire::Held::read_from_prefix(head).ok()?.0),
         Kind::Ask => upcalls.asked(from, wire::Ask::read_from_prefix(head).ok()?.0),
         Kind::Nothing => upcalls.nothing(from, wire::Nothing::read_from_prefix(head).ok()?.0),
+        Kind::Offer => upcalls.offered(from, wire::Offer::read_from_prefix(head).ok()?.0),
+        Kind::Performed => upcalls.performed(from, wire::Performed::read_from_prefix(head).ok()?.0),
         Kind::Match => return None, // see `receive`
         Kind::Credit if flags & (wire::FLAG_MARK | wire::FLAG_ANSWER) == wire::FLAG_MARK | wire::FLAG_ANSWER => {
             upcalls.given_up(from);
@@ -185,6 +191,7 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::btl::native::{KEY, Key};
     use crate::btl::{FrameId, HEAD};
     use crate::pool::Handle;
     use std::{vec, vec::Vec};
@@ -223,6 +230,12 @@ mod tests {
         fn nothing(&mut self, _: Peer, _: wire::Nothing) {
             self.0.push("nothing");
         }
+        fn offered(&mut self, _: Peer, _: wire::Offer) {
+            self.0.push("offer");
+        }
+        fn performed(&mut self, _: Peer, _: wire::Performed) {
+            self.0.push("performed");
+        }
         fn questioned(&mut self, _: Peer) {
             self.0.push("question");
         }
@@ -253,8 +266,10 @@ mod tests {
         assert_eq!(trace(header.as_bytes(), 5000), ["credit", "match"]);
         assert_eq!(trace(wire::Rendezvous::new(1, 2, 3, Handle::NONE, 50).as_bytes(), 90), ["rendezvous"]);
         assert_eq!(trace(wire::Fragment::new(1, 2).as_bytes(), 100), ["fragment"]);
-        assert_eq!(trace(wire::Ack::new(1, Handle::NONE, 2).as_bytes(), 36), ["ack"]);
+        assert_eq!(trace(wire::Ack::new(1, Handle::NONE, 2).as_bytes(), 40), ["ack"]);
         assert_eq!(trace(wire::Finish::new(1).as_bytes(), 20), ["finish"]);
+        assert_eq!(trace(wire::Offer::new(1, 2, 3, Key([4; KEY])).as_bytes(), 56), ["offer"]);
+        assert_eq!(trace(wire::Performed::new(1, 2, 3).as_bytes(), 32), ["performed"]);
         assert_eq!(trace(wire::Reject::new(1, wire::Reason::Unmatched).as_bytes(), 24), ["reject"]);
         let mut question = wire::Credit::new();
         assert_eq!(trace(question.as_bytes(), 12), vec![""; 0]);

@@ -107,9 +107,9 @@ const DEVICES: [OneSided; 3] = [
         put: native::Reach { limit: 100, alignment: 4, local_registration: 64 },
         get: native::Reach { limit: 64, alignment: 1, local_registration: u64::MAX },
         atomics: AtomicSupport::ADD.union(AtomicSupport::CSWAP),
-        at_once: false,
+        ..OneSided::NONE
     },
-    OneSided { put: native::Reach::ANY, get: native::Reach::ANY, atomics: AtomicSupport::all(), at_once: false },
+    OneSided { put: native::Reach::ANY, get: native::Reach::ANY, atomics: AtomicSupport::all(), ..OneSided::NONE },
 ];
 
 /// One of them, and what it does with its operations.

@@ -14,7 +14,7 @@ use crate::time::Instant;
 /// They begin when the two ends have met, are told as the rail tells them, and end with the link.
 #[test]
 fn b18_what_the_rail_does_itself_goes_through_a_link() {
-    let can = OneSided { put: Reach::ANY, get: Reach::NONE, atomics: AtomicSupport::ADD, at_once: false };
+    let can = OneSided { put: Reach::ANY, get: Reach::NONE, atomics: AtomicSupport::ADD, ..OneSided::NONE };
     let mut raws = rails(2);
     raws.iter_mut().for_each(|raw| {
         raw.attributes.one_sided = can;

@@ -1,0 +1,201 @@
+//! Memory that is registered for messages, and that is kept registered for the next ones.
+//!
+//! To register memory takes as long as to send some ten KiB of it, and many programs send from the same memory again and again. So
+//! what nobody uses any more may stay registered ([`Config::kept_pins`](super::Config::kept_pins)): the one that was used last goes last. A
+//! device knows pages, and not what a program calls by their addresses: memory that was unmapped, and is mapped again, is not what
+//! was registered. Who keeps pins says so before he unmaps ([`forget`](Pins::forget)). What a device may still be at work on, since a link
+//! broke, is never kept.
+
+use zerocopy::FromZeros;
+
+use super::super::engine::Rails;
+use crate::arena::{Arena, OutOfMemory};
+use crate::btl::Rail;
+use crate::btl::native::{Key, Region};
+use crate::btl::rma::Access;
+use crate::pool::Pool;
+
+/// Registered memory.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+struct Pin {
+    base: u64,
+    len: u64,
+    region: Region,
+    /// When it was used last.
+    at: u64,
+    /// Of [`Access`].
+    access: u32,
+    /// Pieces that use it.
+    users: u32,
+    rail: u8,
+    /// The memory is not what it was: to go with its last user.
+    stale: bool,
+    key: [u8; 24],
+}
+
+impl Pin {
+    const fn touches(&self, base: u64, len: u64) -> bool {
+        self.base < base.saturating_add(len) && base < self.base.saturating_add(self.len)
+    }
+}
+
+/// Names a pin: slot plus one. 0 where there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromZeros)]
+#[repr(transparent)]
+pub(super) struct Pinned(u32);
+
+impl Pinned {
+    pub const NONE: Self = Self(0);
+
+    pub fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Pins<'m> {
+    pins: Pool<'m, Pin>,
+    /// That nobody uses: how many there are, and how many there may be.
+    idle: u32,
+    kept: u32,
+    clock: u64,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub rail: usize,
+    pub base: *mut u8,
+    pub len: u64,
+    pub access: Access,
+}
+
+impl<'m> Pins<'m> {
+    /// Room for `used` at a time, and for `kept` that nobody uses.
+    pub fn new(arena: &mut Arena<'m>, used: u32, kept: u32) -> Result<Self, OutOfMemory> {
+        Ok(Self { pins: Pool::new(arena, used.saturating_add(kept))?, idle: 0, kept, clock: 0 })
+    }
+
+    pub const fn cost(used: u32, kept: u32) -> usize {
+        Pool::<Pin>::cost(used.saturating_add(kept))
+    }
+
+    /// Used, and kept beside these.
+    pub const fn count(&self) -> [u32; 2] {
+        [self.pins.used().saturating_sub(self.idle), self.idle]
+    }
+
+    /// Has memory registered with a rail. Tells what names it, and whether that was so before. `None`: it cannot be.
+    pub fn pin<R: Rails>(&mut self, rails: &mut R, wanted: &Wanted) -> Option<(Pinned, bool)> {
+        self.clock = self.clock.wrapping_add(1);
+        if let Some(slot) = self.find(wanted)
+            && let Some(pin) = self.pins.at_mut(slot)
+        {
+            self.idle = self.idle.saturating_sub(u32::from(pin.users == 0));
+            pin.users = pin.users.saturating_add(1);
+            pin.at = self.clock;
+            return Some((Pinned(slot.wrapping_add(1)), true));
+        }
+        if self.pins.used() == self.pins.capacity() && !self.let_oldest_go(rails) {
+            return None;
+        }
+        let (region, Key(key)) = loop {
+            let rail = rails.rail_mut(wanted.rail)?;
+            // SAFETY: whoever gave the engine the memory vouches for it until its request is over, and says before it goes where pins are kept.
+            match unsafe { rail.register(wanted.base, usize::try_from(wanted.len).ok()?, wanted.access) } {
+                Ok(registered) => break registered,
+                // What is kept may be what there is no room for.
+                Err(_) if self.let_oldest_go(rails) => {}
+                Err(_) => return None,
+            }
+        };
+        let pin = Pin {
+            base: wanted.base.addr() as u64,
+            len: wanted.len,
+            region,
+            at: self.clock,
+            access: wanted.access.bits(),
+            users: 1,
+            rail: wanted.rail as u8,
+            stale: false,
+            key,
+        };
+        match self.pins.take(pin) {
+            Ok(handle) => Some((Pinned(handle.slot().wrapping_add(1)), false)),
+            Err(_) => {
+                rails.rail_mut(wanted.rail)?.deregister(region);
+                None
+            }
+        }
+    }
+
+    /// What the rail calls it, here and to peers.
+    pub fn names(&self, pinned: Pinned) -> Option<(Region, Key)> {
+        let pin = self.pins.at(pinned.0.checked_sub(1)?)?;
+        Some((pin.region, Key(pin.key)))
+    }
+
+    /// One user less. The memory is registered no longer, unless it is to be kept.
+    pub fn unpin<R: Rails>(&mut self, rails: &mut R, pinned: Pinned, keep: bool) {
+        let Some(slot) = pinned.0.checked_sub(1) else { return };
+        let Some(pin) = self.pins.at_mut(slot) else { return };
+        pin.users = pin.users.saturating_sub(1);
+        pin.stale |= !keep;
+        if pin.users != 0 {
+            return;
+        }
+        if pin.stale || self.kept == 0 {
+            return self.let_go(rails, slot);
+        }
+        self.idle = self.idle.saturating_add(1);
+        if self.idle > self.kept {
+            self.let_oldest_go(rails);
+        }
+    }
+
+    /// Memory is about to be unmapped: none of it is kept from now on.
+    pub fn forget<R: Rails>(&mut self, rails: &mut R, base: *mut u8, len: u64) {
+        for slot in 0..self.pins.touched() {
+            let Some(pin) = self.pins.at_mut(slot).filter(|pin| pin.touches(base.addr() as u64, len)) else { continue };
+            pin.stale = true;
+            if pin.users == 0 {
+                self.idle = self.idle.saturating_sub(1);
+                self.let_go(rails, slot);
+            }
+        }
+    }
+
+    fn find(&self, wanted: &Wanted) -> Option<u32> {
+        let same = |pin: &Pin| {
+            pin.base == wanted.base.addr() as u64
+                && pin.len >= wanted.len
+                && pin.rail as usize == wanted.rail
+                && !pin.stale
+                && Access::from_bits_retain(pin.access).contains(wanted.access)
+        };
+        // Where none is kept, none is shared either: so peers reach no more than they were offered.
+        let all = if self.kept == 0 { 0 } else { self.pins.touched() };
+        (0..all).find(|slot| self.pins.at(*slot).is_some_and(same))
+    }
+
+    /// Makes room for another. `false`: none is kept.
+    fn let_oldest_go<R: Rails>(&mut self, rails: &mut R) -> bool {
+        let idle = (0..self.pins.touched()).filter_map(|slot| {
+            let pin = self.pins.at(slot).filter(|pin| pin.users == 0)?;
+            Some((self.clock.wrapping_sub(pin.at), slot))
+        });
+        let Some((_, slot)) = idle.max().filter(|_| self.idle != 0) else { return false };
+        self.idle = self.idle.saturating_sub(1);
+        self.let_go(rails, slot);
+        true
+    }
+
+    fn let_go<R: Rails>(&mut self, rails: &mut R, slot: u32) {
+        let Some(pin) = self.pins.handle(slot).and_then(|handle| self.pins.free(handle)) else { return };
+        if let Some(rail) = rails.rail_mut(pin.rail as usize) {
+            rail.deregister(pin.region);
+        }
+    }
+}

@@ -1,0 +1,622 @@
+//! Two engines, with rails of which some have a device; and an engine beside a bare rail, which says what it likes.
+
+use std::{vec, vec::Vec};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::super::tests::{bytes, from, memory};
+use super::super::{Config, Failure, Pml, Request, rdma};
+use super::*;
+use crate::btl::native::KEY;
+use crate::btl::testing::{Answer, Device, Scripted, rails};
+use crate::btl::{Capabilities, Event, Lane, Lost, Shape};
+use crate::convertor::{Layout, Span};
+use crate::pml::{Mode, Sending};
+use crate::time::Instant;
+
+/// A fragment brings 100 bytes, and a first fragment 24.
+const HEADER: u64 = 28;
+const FIRST: u64 = 24;
+const LEAST: u64 = 1000;
+const BY_FRAMES: u64 = 150;
+const PIECE: u32 = 300;
+const CAN: OneSided = OneSided {
+    put: Reach { limit: 1 << 20, alignment: 1, local_registration: 200 },
+    get: Reach { limit: 1 << 20, alignment: 1, local_registration: 200 },
+    pipeline: Pipeline { least: LEAST, by_frames: BY_FRAMES, piece: PIECE },
+    ..OneSided::NONE
+};
+const PUT: rdma::Config = rdma::Config { messages: 4, ..rdma::Config::OFF };
+const GET: rdma::Config = rdma::Config { get: true, ..PUT };
+
+const fn config(rdma: rdma::Config) -> Config {
+    Config { peers: 2, requests: 16, rdma, ..Config::SMALLEST }
+}
+
+struct Pair {
+    engines: Vec<Pml<'static, Vec2>>,
+}
+
+/// Two rails or one.
+type Vec2 = &'static mut [Scripted];
+
+impl Pair {
+    /// Engines with these limits, and so many links, of which those before `devices` have a device.
+    fn new(configs: [Config; 2], links: usize, devices: usize) -> Self {
+        let mut ends: Vec<_> = (0..links).map(|_| rails(2).into_iter()).collect();
+        let mut engines: Vec<_> = configs
+            .iter()
+            .map(|config| {
+                let mut mine: Vec<_> = ends.iter_mut().map(|ends| ends.next().unwrap()).collect();
+                for (index, rail) in mine.iter_mut().enumerate() {
+                    rail.attributes.rendezvous_eager_limit = FIRST as u32;
+                    rail.attributes.latency = index as u32;
+                    if links > 1 {
+                        rail.attributes.capabilities |= Capabilities::FAILOVER_SUPPORT;
+                    }
+                    if index < devices {
+                        rail.attributes.one_sided = CAN;
+                    }
+                }
+                let bytes = config.bytes(&mine.iter().map(Rail::attributes).collect::<Vec<_>>());
+                Pml::new(*config, &mut Arena::new(memory(bytes)), mine.leak()).unwrap()
+            })
+            .collect();
+        for at in 0..2u32 {
+            let (peer, params) = (Peer(1 - at), engines[1 - at as usize].params());
+            engines[at as usize].add_peer(peer, &params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).unwrap();
+        }
+        Self { engines }
+    }
+
+    fn rail(&mut self, engine: usize, rail: usize) -> &mut Scripted {
+        &mut self.engines[engine].rails_mut()[rail]
+    }
+
+    fn turn(&mut self, times: u32) {
+        for _ in 0..times {
+            self.engines.iter_mut().for_each(|engine| _ = engine.progress(Instant::ZERO));
+        }
+    }
+
+    fn send(&mut self, data: Span) -> Request {
+        // SAFETY: the tests keep their memory until both sides are done.
+        let sending = unsafe { self.engines[0].isend(Peer(1), 1, 5, Mode::Standard, data) }.unwrap();
+        let Sending::Pending(request) = sending else { panic!("it is long") };
+        request
+    }
+
+    fn receive(&mut self, sink: Span) -> Request {
+        // SAFETY: as above.
+        unsafe { self.engines[1].irecv(from(0, 5), sink) }.unwrap()
+    }
+
+    /// Both ends of a message, as soon as both are over.
+    fn outcomes(&mut self, send: Request, receive: Request) -> [Result<u64, Failure>; 2] {
+        let mut told = [None, None];
+        for _ in 0..2000 {
+            self.turn(1);
+            for (at, request) in [send, receive].into_iter().enumerate() {
+                if told[at].is_none() {
+                    told[at] = self.engines[at].test(request).map(|told| told.map(|status| status.delivered));
+                }
+            }
+            if let [Some(sent), Some(received)] = told {
+                return [sent, received];
+            }
+        }
+        panic!("{told:?}, {:?}, {:?}", self.engines[0].counters(), self.engines[1].counters());
+    }
+
+    /// A message from the one to the other, checked; bytes that a device moved.
+    fn message(&mut self, len: usize) -> u64 {
+        let before = self.engines[0].counters().bytes_by_device;
+        let data = bytes(len, len as u8);
+        let mut into = vec![0xaa; len];
+        let receive = self.receive(Span::contiguous(into.as_mut_ptr(), len));
+        let send = self.send(Span::of(&data));
+        assert_eq!(self.outcomes(send, receive), [Ok(len as u64); 2]);
+        assert!(into == data, "other bytes");
+        self.at_rest();
+        self.engines[0].counters().bytes_by_device - before
+    }
+
+    /// Nothing is left of any message.
+    fn at_rest(&mut self) {
+        self.turn(20);
+        for at in 0..2 {
+            assert_eq!(self.engines[at].pins()[0], 0, "engine {at}");
+            assert!(self.engines[at].rdma.is_idle(), "engine {at}");
+            assert!(self.engines[at].arm(), "engine {at} has something to do");
+        }
+        let kept: u32 = self.engines.iter().map(|engine| engine.pins()[1]).sum();
+        let regions: usize = self.engines[0].rails().iter().map(Scripted::regions).sum();
+        assert_eq!(regions as u32, kept);
+    }
+
+    fn performed(&mut self, engine: usize) -> Vec<u64> {
+        let script = self.rail(engine, 0).script.borrow();
+        let len = |native: &Native| match native.work {
+            Work::Put(local) | Work::Get(local) => local.len,
+            Work::Atomic(..) => panic!("messages need none"),
+        };
+        script.performed.iter().map(len).collect()
+    }
+
+    /// Bytes that left in fragments.
+    fn by_fragments(&mut self) -> u64 {
+        let mut all = 0;
+        for rail in self.engines[0].rails().iter() {
+            let script = rail.script.borrow();
+            let bulk = script.log.iter().filter(|(lane, ..)| *lane == Lane::Bulk);
+            all += bulk.map(|(.., len)| u64::from(*len) - HEADER).sum::<u64>();
+        }
+        all
+    }
+}
+
+/// Messages up to the least length go in frames, and of longer ones the first bytes; the rest in pieces, the last one shorter.
+#[test]
+fn b51_p23_what_goes_in_frames_and_what_a_device_moves() {
+    for (rdma, mover) in [(PUT, 0), (GET, 1)] {
+        for (len, pieces) in [
+            (LEAST - 1, vec![]),
+            (LEAST, vec![300, 300, LEAST - FIRST - BY_FRAMES - 600]),
+            (FIRST + BY_FRAMES + 900, vec![300; 3]),
+            (FIRST + BY_FRAMES + 901, vec![300, 300, 300, 1]),
+        ] {
+            let mut pair = Pair::new([config(rdma); 2], 1, 1);
+            let moved: u64 = pieces.iter().sum();
+            assert_eq!(pair.message(len as usize), moved, "{len} bytes");
+            assert_eq!((pair.performed(mover), pair.performed(1 - mover)), (pieces.clone(), vec![]), "{len} bytes");
+            let in_frames = if pieces.is_empty() { len - FIRST } else { BY_FRAMES };
+            assert_eq!(pair.by_fragments(), in_frames, "{len} bytes");
+            let counters = *pair.engines[1].counters();
+            assert_eq!((counters.pieces, counters.bytes_by_device), (pieces.len() as u64, moved));
+            assert_eq!((counters.device_failures, counters.stale, counters.copied), (0, 0, 0));
+        }
+    }
+}
+
+/// Nobody registers more than a piece and the one after it, and what is too short for it nobody registers to move it.
+#[test]
+fn b51_b53_two_pieces_are_registered_at_a_time() {
+    for rdma in [PUT, GET] {
+        let mut pair = Pair::new([config(rdma); 2], 1, 1);
+        let data = bytes(3000, 1);
+        let mut into = vec![0; 3000];
+        let receive = pair.receive(Span::contiguous(into.as_mut_ptr(), 3000));
+        let send = pair.send(Span::of(&data));
+        let mut most = 0;
+        while pair.engines[1].test(receive).is_none() {
+            pair.turn(1);
+            for engine in &pair.engines {
+                assert!(engine.pins()[0] <= 2);
+            }
+            most = most.max(pair.rail(0, 0).regions());
+        }
+        assert_eq!(most, 4, "both sides had the next one registered while one was moved");
+        pair.turn(20);
+        assert!(pair.engines[0].test(send).is_some_and(|sent| sent.is_ok()) && into == data);
+        pair.at_rest();
+    }
+}
+
+/// Other links carry their share in frames meanwhile, by their bandwidth.
+#[test]
+fn p13_b51_a_device_and_other_links_share_a_message() {
+    for (rdma, bandwidth, share) in [(PUT, 100, 5), (PUT, 300, 8), (GET, 100, 5)] {
+        let mut pair = Pair::new([config(rdma); 2], 2, 1);
+        for at in 0..2 {
+            pair.engines[at].del_peer(Peer(1 - at as u32));
+            (pair.rail(at, 0).attributes.bandwidth, pair.rail(at, 1).attributes.bandwidth) = (100, bandwidth);
+            // 20 % of what goes by frames are by the first link, too.
+        }
+        for at in 0..2usize {
+            let (peer, params) = (Peer(1 - at as u32), pair.engines[1 - at].params());
+            pair.engines[at].add_peer(peer, &params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).unwrap();
+        }
+        let moved = pair.message(10_000);
+        let expected = 10_000 - 10_000 * u64::from(bandwidth) / u64::from(bandwidth + 100);
+        assert!(moved.abs_diff(expected) < 200, "{moved} of {expected}, {share}");
+        let second = pair.rail(0, 1).script.borrow().log.iter().filter(|sent| sent.0 == Lane::Bulk).count();
+        assert!(second as u64 * 100 > (10_000 - moved) / 2, "the other link brought {second} fragments");
+    }
+}
+
+/// Whatever a device, a rail or a pool refuses, and wherever: the message comes, in frames from there on.
+#[test]
+fn p23_p14_what_devices_refuse_goes_in_frames() {
+    use Device::{Busy, Late, NotAvailable, Now};
+    for (rdma, mover) in [(PUT, 0), (GET, 1)] {
+        for (answers, pieces) in [
+            (vec![NotAvailable], 0),
+            (vec![Busy, Busy, NotAvailable], 0),
+            (vec![Late, NotAvailable], 1),
+            (vec![Now, Now, Busy, NotAvailable], 2),
+            (vec![Busy, Now, Busy, Late, Busy, Busy], 10),
+        ] {
+            let mut pair = Pair::new([config(rdma); 2], 1, 1);
+            pair.rail(mover, 0).script.borrow_mut().device = answers.into();
+            let moved = pair.message(3000);
+            assert_eq!(pair.performed(mover).len(), pieces);
+            assert_eq!(moved, (pieces as u64 * 300).min(3000 - FIRST - BY_FRAMES));
+        }
+        // Memory that cannot be registered, here or there, at first or later.
+        for engine in 0..2 {
+            for good in 0..8 {
+                let mut pair = Pair::new([config(rdma); 2], 1, 1);
+                let answers = (0..good).map(|_| true).chain([false; 100]);
+                pair.rail(engine, 0).script.borrow_mut().registers = answers.collect();
+                let moved = pair.message(3000);
+                assert!(moved <= 300 * good, "{moved} by {good}");
+                assert!(good < 2 || moved != 0);
+            }
+        }
+        // No slot, here or there.
+        for engine in 0..2 {
+            let mut configs = [config(rdma); 2];
+            configs[engine].rdma.messages = 0;
+            assert_eq!(Pair::new(configs, 1, 1).message(3000), 0);
+        }
+        // One side has no device.
+        for engine in 0..2 {
+            let mut pair = Pair::new([config(rdma); 2], 1, 1);
+            pair.rail(engine, 0).attributes.one_sided = OneSided::NONE;
+            pair.rail(engine, 0).script.borrow_mut().device = [NotAvailable].into();
+            assert_eq!(pair.message(3000), 0);
+        }
+    }
+    // A device that does the one and not the other.
+    for rdma in [PUT, GET] {
+        for (puts, mover) in [(true, 0), (false, 1)] {
+            let mut pair = Pair::new([config(rdma); 2], 1, 1);
+            for at in 0..2 {
+                let can = &mut pair.rail(at, 0).attributes.one_sided;
+                if puts { can.get = Reach::NONE } else { can.put = Reach::NONE }
+            }
+            assert_eq!(pair.message(3000), 3000 - FIRST - BY_FRAMES);
+            assert_eq!(pair.performed(mover).len(), 10);
+        }
+    }
+}
+
+/// Rails without room at any time, and memory that is not contiguous, on either side.
+#[test]
+fn p23_p28_short_accepts_and_layouts() {
+    for rdma in [PUT, GET] {
+        let mut pair = Pair::new([config(rdma); 2], 1, 1);
+        for at in 0..2 {
+            let answers = (0..200).map(|n| if n % 3 == at { Answer::Pass } else { Answer::Busy });
+            pair.rail(at, 0).script.borrow_mut().answers = answers.collect();
+        }
+        assert_eq!(pair.message(3000), 3000 - FIRST - BY_FRAMES);
+        // Every second byte of one side's memory.
+        for scattered in 0..2 {
+            let layout = Layout::vector(1500, 1, 2).unwrap();
+            let (mut data, mut into) = (bytes(3000, 3), vec![0xaa; 3000]);
+            let mut spans = [data.as_mut_ptr(), into.as_mut_ptr()].map(|base| Span::contiguous(base, 1500));
+            let base = [data.as_mut_ptr(), into.as_mut_ptr()][scattered];
+            // SAFETY: the layout stays until the message is over, and the memory is long enough for it.
+            spans[scattered] = unsafe { Span::laid_out(base, &layout) };
+            let receive = pair.receive(spans[1]);
+            let send = pair.send(spans[0]);
+            assert_eq!(pair.outcomes(send, receive), [Ok(1500); 2]);
+            for at in 0..1500 {
+                let (source, target) = if scattered == 0 { (2 * at, at) } else { (at, 2 * at) };
+                assert_eq!(into[target], data[source], "byte {at}");
+                assert!(scattered == 0 || into[2 * at + 1] == 0xaa, "a gap is no place for bytes");
+            }
+            assert_eq!(pair.engines[1].counters().copied, 0);
+            pair.at_rest();
+        }
+    }
+}
+
+/// A receive that is shorter than the message takes what fits, and no device writes beyond it.
+#[test]
+fn m2_b51_a_truncated_message_is_moved_up_to_where_it_is_wanted() {
+    for rdma in [PUT, GET] {
+        let mut pair = Pair::new([config(rdma); 2], 1, 1);
+        let data = bytes(3000, 7);
+        let mut into = vec![0xaa; 2000];
+        let receive = pair.receive(Span::contiguous(into.as_mut_ptr(), 1500));
+        let send = pair.send(Span::of(&data));
+        let [sent, received] = pair.outcomes(send, receive);
+        assert_eq!(sent, Ok(3000));
+        assert!(matches!(received, Err(Failure::Truncated(status)) if status.delivered == 1500));
+        assert!(into[..1500] == data[..1500] && into[1500..].iter().all(|byte| *byte == 0xaa));
+        assert_eq!(pair.engines[0].counters().bytes_by_device, 1500 - FIRST - BY_FRAMES);
+        pair.at_rest();
+    }
+}
+
+/// The link of a device breaks at every step. The other link brings what is left, each byte once as far as anybody counts.
+#[test]
+fn p14_b51_a_link_that_breaks_while_its_device_moves_a_message() {
+    for (rdma, mover) in [(PUT, 0), (GET, 1)] {
+        for broken in 0..2 {
+            for steps in 0..40 {
+                let mut pair = Pair::new([config(rdma); 2], 2, 1);
+                pair.rail(mover, 0).script.borrow_mut().device_is_late = steps % 2 == 1;
+                let data = bytes(3000, steps as u8);
+                let mut into = vec![0xaa; 3000];
+                let receive = pair.receive(Span::contiguous(into.as_mut_ptr(), 3000));
+                let send = pair.send(Span::of(&data));
+                pair.turn(steps);
+                pair.rail(mover, 0).script.borrow_mut().device_is_late = false;
+                for at in [broken, 1 - broken] {
+                    let down = Event::Down(Peer(1 - at as u32), Lost::Broken);
+                    pair.rail(at, 0).script.borrow_mut().events.push_back(down);
+                    pair.turn(3);
+                }
+                assert_eq!(pair.outcomes(send, receive), [Ok(3000); 2], "{broken} first, after {steps}");
+                assert!(into == data, "other bytes");
+                pair.at_rest();
+            }
+        }
+    }
+}
+
+/// The peer is lost at every step. Requests end, and their memory is registered no longer when they do.
+#[test]
+fn b10_p15_a_peer_that_dies_while_a_device_moves_a_message() {
+    for rdma in [PUT, GET] {
+        for dies in 0..2 {
+            for steps in 0..30 {
+                let mut pair = Pair::new([config(rdma); 2], 1, 1);
+                let data = bytes(3000, 1);
+                let mut into = vec![0xaa; 3000];
+                let receive = pair.receive(Span::contiguous(into.as_mut_ptr(), 3000));
+                let send = pair.send(Span::of(&data));
+                pair.turn(steps);
+                let (left, request) = [(1, receive), (0, send)][dies];
+                let lost = Event::Lost(Peer(dies as u32), Lost::Broken);
+                pair.rail(left, 0).script.borrow_mut().events.push_back(lost);
+                pair.engines[left].progress(Instant::ZERO);
+                let told = pair.engines[left].test(request);
+                assert!(matches!(told, Some(Ok(_) | Err(Failure::PeerFailed(_)))), "{told:?} after {steps}");
+                assert_eq!(pair.engines[left].pins(), [0, 0], "after {steps}");
+                assert!(pair.engines[left].rdma.is_idle());
+            }
+        }
+    }
+}
+
+/// A disabled rail begins with no piece, and the message goes on by the others.
+#[test]
+fn p9_b51_a_rail_that_is_disabled_moves_no_more() {
+    for rdma in [PUT, GET] {
+        for engine in 0..2 {
+            for steps in 0..20 {
+                let mut pair = Pair::new([config(rdma); 2], 2, 1);
+                let data = bytes(3000, 1);
+                let mut into = vec![0xaa; 3000];
+                let receive = pair.receive(Span::contiguous(into.as_mut_ptr(), 3000));
+                let send = pair.send(Span::of(&data));
+                pair.turn(steps);
+                pair.engines[engine].enable_rail(0, false).unwrap();
+                assert_eq!(pair.outcomes(send, receive), [Ok(3000); 2], "after {steps}");
+                assert!(into == data);
+                pair.at_rest();
+            }
+        }
+    }
+}
+
+/// Several messages at once, with fewer slots than messages on either side: all come, by device or in frames.
+#[test]
+fn b14_messages_that_find_no_slot_go_in_frames() {
+    for rdma in [PUT, GET] {
+        for slots in [[1, 4], [4, 1], [2, 2]] {
+            let configs = slots.map(|messages| config(rdma::Config { messages, ..rdma }));
+            let mut pair = Pair::new(configs, 1, 1);
+            let data: Vec<_> = (0..6).map(|n| bytes(2000, n)).collect();
+            let mut into = vec![vec![0xaa; 2000]; 6];
+            let receives: Vec<_> =
+                into.iter_mut().map(|into| pair.receive(Span::contiguous(into.as_mut_ptr(), 2000))).collect();
+            let sends: Vec<_> = data.iter().map(|data| pair.send(Span::of(data))).collect();
+            pair.turn(2000);
+            for (send, receive) in sends.into_iter().zip(receives) {
+                assert_eq!(pair.outcomes(send, receive), [Ok(2000); 2]);
+            }
+            assert!(into == data);
+            assert!(pair.engines[0].counters().bytes_by_device != 0);
+            pair.at_rest();
+        }
+    }
+}
+
+/// What is kept registered serves the next message from and to the same memory, is bounded, and is forgotten when it is told to be.
+#[test]
+fn b51_registrations_are_kept_bounded_and_forgotten() {
+    let kept = |kept_pins| config(rdma::Config { kept_pins, ..PUT });
+    let mut pair = Pair::new([kept(4); 2], 1, 1);
+    let data = bytes(1074, 1); // three pieces
+    let mut into = vec![0; 1074];
+    let mut message = |pair: &mut Pair| {
+        into.fill(0xaa);
+        let receive = pair.receive(Span::contiguous(into.as_mut_ptr(), 1074));
+        let send = pair.send(Span::of(&data));
+        assert_eq!(pair.outcomes(send, receive), [Ok(1074); 2]);
+        assert!(into == data);
+        pair.at_rest();
+        pair.engines.iter().map(|engine| (engine.counters().pins_made, engine.counters().pins_found)).collect::<Vec<_>>()
+    };
+    assert_eq!(message(&mut pair), [(3, 0); 2]);
+    assert_eq!(pair.engines[0].pins(), [0, 3]);
+    assert_eq!(message(&mut pair), [(3, 3); 2]);
+    // Of the middle piece a byte: that piece alone is registered anew.
+    let at = (FIRST + BY_FRAMES + 300) as usize;
+    pair.engines[0].forget_memory(data.as_ptr().cast_mut().wrapping_add(at), 1);
+    assert_eq!([pair.engines[0].pins(), pair.engines[1].pins()], [[0, 2], [0, 3]]);
+    assert_eq!(message(&mut pair), [(4, 5), (3, 6)]);
+    pair.engines[0].forget_memory(data.as_ptr().cast_mut(), at - 300);
+    assert_eq!(pair.engines[0].pins(), [0, 3], "nothing of what was registered lies there");
+    // More than are kept: the oldest go.
+    let mut many = Pair::new([kept(2); 2], 1, 1);
+    for len in [3000, 1074, 5000] {
+        many.message(len);
+        assert_eq!([many.engines[0].pins(), many.engines[1].pins()], [[0, 2]; 2]);
+    }
+    // A device without room for more registrations gets what is kept back.
+    let mut full = Pair::new([kept(4); 2], 1, 1);
+    full.message(1074);
+    full.rail(0, 0).script.borrow_mut().registers = [false, false, true].into();
+    assert_eq!(full.message(1200), 1200 - FIRST - BY_FRAMES);
+    // What a device may still be at work on is not kept.
+    let mut broken = Pair::new([kept(8); 2], 2, 1);
+    broken.rail(0, 0).script.borrow_mut().device_is_late = true;
+    let receive = broken.receive(Span::contiguous(into.as_mut_ptr(), 1074));
+    let send = broken.send(Span::of(&data));
+    broken.turn(20);
+    broken.rail(0, 0).script.borrow_mut().events.push_back(Event::Down(Peer(1), Lost::Broken));
+    assert_eq!(broken.outcomes(send, receive), [Ok(1074); 2]);
+    assert_eq!([broken.engines[0].pins(), broken.engines[1].pins()], [[0, 0]; 2]);
+}
+
+/// An engine, and the bare rail of its peer.
+fn beside_a_stranger(rdma: rdma::Config) -> (Pair, Scripted) {
+    let mut pair = Pair::new([config(rdma); 2], 1, 1);
+    pair.engines.truncate(1);
+    let end = rails(2).into_iter().next_back();
+    let _ = end;
+    let mut ends = rails(2).into_iter();
+    let (mut own, mut other) = (ends.next().unwrap(), ends.next().unwrap());
+    own.attributes.one_sided = CAN;
+    own.attributes.rendezvous_eager_limit = FIRST as u32;
+    other.add_peer(Peer(0), &0u32.to_le_bytes()).unwrap();
+    let config = config(rdma);
+    let mine = vec![own].leak();
+    let bytes = config.bytes(&mine.iter().map(Rail::attributes).collect::<Vec<_>>());
+    let mut engine = Pml::new(config, &mut Arena::new(memory(bytes)), &mut *mine).unwrap();
+    let params = engine.params();
+    engine.add_peer(Peer(1), &params, |_, rail| rail.add_peer(Peer(1), &1u32.to_le_bytes())).unwrap();
+    pair.engines = vec![engine];
+    (pair, other)
+}
+
+fn say<H: IntoBytes + Immutable>(rail: &mut Scripted, header: &H, body: &[u8]) {
+    let len = size_of::<H>() + body.len();
+    let shape = Shape { tag: crate::ptl::TAG, lane: Lane::Bulk, header: size_of::<H>() as u8, len: len as u32 };
+    let mut grant = rail.reserve(Endpoint(0), shape).unwrap();
+    grant.write(0, header.as_bytes());
+    grant.write(size_of::<H>(), body);
+    let ticket = grant.finish();
+    rail.commit(ticket);
+}
+
+/// The headers of a kind that have come.
+fn heard<H: FromBytes>(rail: &mut Scripted, kind: wire::Kind) -> Vec<H> {
+    let mut all = vec![];
+    while let Some(event) = rail.poll(Instant::ZERO) {
+        let Event::Frame(frame) = event else { continue };
+        if wire::kind(frame.head()) == Some(kind) {
+            all.push(H::read_from_prefix(frame.head()).unwrap().0);
+        }
+        if !frame.is_whole() {
+            rail.release(frame.id);
+        }
+    }
+    all
+}
+
+/// A sender is offered memory before the ack has come, twice, in the wrong place, beyond the message, by a forged key; and told of
+/// moves that it did not ask for.
+#[test]
+fn p22_b51_offers_of_a_hostile_receiver() {
+    let (mut pair, mut stranger) = beside_a_stranger(PUT);
+    let data = bytes(2000, 1);
+    let send = pair.send(Span::of(&data));
+    pair.turn(1);
+    let first: wire::Rendezvous = heard(&mut stranger, wire::Kind::Rendezvous)[0];
+    let sender = first.sender.get();
+    let mut target = vec![0u8; 2000];
+    // SAFETY: the memory outlives the test's rails.
+    let (_, key) = unsafe { stranger.register(target.as_mut_ptr(), 300, Access::REMOTE_WRITE) }.unwrap();
+    for forged in [sender ^ 1, sender.wrapping_add(1 << 32), 0, u64::MAX] {
+        say(&mut stranger, &wire::Offer::new(forged, 174, 300, key), &[]);
+        say(&mut stranger, &wire::Performed::new(forged, 174, 300), &[]);
+    }
+    for (offset, len) in [(1900, 101), (u64::MAX, 1), (2000, 1)] {
+        say(&mut stranger, &wire::Offer::new(sender, offset, len, key), &[]);
+    }
+    say(&mut stranger, &wire::Performed::new(sender, 174, 300), &[]); // not before the ack
+    pair.turn(40);
+    assert_eq!((pair.engines[0].counters().stale, pair.performed(0)), (12, vec![]));
+    // The true one comes before its ack, and a second one with it.
+    say(&mut stranger, &wire::Offer::new(sender, 174, 300, key), &[]);
+    say(&mut stranger, &wire::Offer::new(sender, 474, 300, key), &[]);
+    pair.turn(5);
+    assert_eq!((pair.engines[0].counters().stale, pair.performed(0)), (13, vec![]));
+    say(&mut stranger, &wire::Ack::new(sender, Handle::from_bits(1 << 32 | 77), 2000).with_device(wire::FLAG_PUT, 150), &[]);
+    pair.turn(20);
+    assert_eq!(pair.performed(0), [300]);
+    let told: Vec<wire::Performed> = heard(&mut stranger, wire::Kind::Performed);
+    assert_eq!((told.len(), told[0].request.get(), told[0].offset.get(), told[0].len.get()), (1, 1 << 32 | 77, 174, 300));
+    assert!(target[..300] == data[174..474] && target[300..].iter().all(|byte| *byte == 0));
+    // In the wrong place, of no bytes it may be taken for the end of offers, beyond the end; and a word on what was never offered.
+    for (offset, len) in [(174, 300), (475, 300), (1999, 2)] {
+        say(&mut stranger, &wire::Offer::new(sender, offset, len, key), &[]);
+    }
+    say(&mut stranger, &wire::Performed::new(sender, 474, 300), &[]);
+    pair.turn(5);
+    assert_eq!((pair.engines[0].counters().stale, pair.performed(0)), (17, vec![300]));
+    // A key that the device refuses: the rest comes in frames.
+    say(&mut stranger, &wire::Offer::new(sender, 474, 300, Key([0x77; KEY])), &[]);
+    pair.turn(40);
+    let mut all = 0;
+    for _ in 0..20 {
+        all += heard::<wire::Fragment>(&mut stranger, wire::Kind::Fragment).len();
+        pair.turn(5);
+    }
+    assert_eq!(all, (2000usize - 474).div_ceil(100));
+    assert!(pair.engines[0].test(send).is_some_and(|sent| sent.is_ok()));
+    assert!(pair.engines[0].rdma.is_idle());
+    assert_eq!(pair.engines[0].pins(), [0, 0]);
+}
+
+/// A receiver is told of moves that were not made, offered what it did not ask for, and sent frames for what it has offered.
+#[test]
+fn p22_b51_words_of_a_hostile_sender() {
+    let (mut pair, mut stranger) = beside_a_stranger(PUT);
+    let mut into = vec![0xaa; 1500];
+    // SAFETY: it outlives the test's rails.
+    let receive = unsafe { pair.engines[0].irecv(from(1, 5), Span::contiguous(into.as_mut_ptr(), 1500)) }.unwrap();
+    say(&mut stranger, &wire::Rendezvous::new(1, 5, 0, Handle::from_bits(1 << 32 | 9), 1500), &[]);
+    pair.turn(5);
+    let mut seen = (vec![], vec![]);
+    while let Some(Event::Frame(frame)) = stranger.poll(Instant::ZERO) {
+        match wire::kind(frame.head()) {
+            Some(wire::Kind::Ack) => seen.0.push(wire::Ack::read_from_prefix(frame.head()).unwrap().0),
+            Some(wire::Kind::Offer) => seen.1.push(wire::Offer::read_from_prefix(frame.head()).unwrap().0),
+            other => panic!("{other:?}"),
+        }
+    }
+    let (ack, offer) = (seen.0[0], seen.1[0]);
+    assert_eq!((ack.wanted.get(), ack.by_frames.get(), ack.common.flags), (1500, BY_FRAMES as u32, wire::FLAG_PUT));
+    assert_eq!((offer.request.get(), offer.offset.get(), offer.len.get()), (1 << 32 | 9, BY_FRAMES, 300));
+    let own = ack.receiver.get();
+    for (request, offset, len) in
+        [(own ^ 1, 150, 300), (own, 151, 300), (own, 150, 299), (own, 150, 0), (own, 150, 301), (own, 450, 300)]
+    {
+        say(&mut stranger, &wire::Performed::new(request, offset, len), &[]);
+    }
+    say(&mut stranger, &wire::Offer::new(own, 150, 300, Key([1; KEY])), &[]);
+    say(&mut stranger, &wire::Offer::new(own, 150, 0, Key([1; KEY])), &[]);
+    pair.turn(40);
+    assert_eq!(pair.engines[0].counters().stale, 8);
+    assert!(pair.engines[0].test(receive).is_none() && into.iter().all(|byte| *byte == 0xaa));
+    // Frames for all of it, as from a sender that has no device: the offer ends with the receive.
+    for at in (0..1500).step_by(100) {
+        say(&mut stranger, &wire::Fragment::new(own, at), &[0x55; 100]);
+        pair.turn(2);
+    }
+    pair.turn(5);
+    assert!(pair.engines[0].test(receive).is_some_and(|told| told.is_ok()));
+    assert!(into.iter().all(|byte| *byte == 0x55));
+    assert_eq!((pair.engines[0].pins(), pair.rail(0, 0).regions()), ([0, 0], 0));
+    say(&mut stranger, &wire::Performed::new(own, 150, 300), &[]);
+    pair.turn(5);
+    assert_eq!(pair.engines[0].counters().stale, 9);
+}
