@@ -21,6 +21,7 @@ const CONFIG: Config = Config {
     seed: 7,
     first_sequence: u32::MAX as u64 - 5,
     rma: towline_core::btl::rma::Config::OFF,
+    rdma: towline_core::pml::rdma::Config::OFF,
 };
 
 /// Feeds the input, as it is and laid over a real card, to what its first byte names. The real card is taken after it.

@@ -33,6 +33,7 @@ const CONFIG: Config = Config {
     seed: 7,
     first_sequence: u32::MAX as u64 - 5,
     rma: towline_core::btl::rma::Config::OFF,
+    rdma: towline_core::pml::rdma::Config::OFF,
 };
 /// Sends under way between the engines, so that requests are left for receives.
 const MOST_SENDS: usize = 4;

@@ -50,6 +50,7 @@ fn p17_p32_a_hundred_thousand_unexpected_messages_take_no_allocation() {
         seed: 3,
         first_sequence: 0,
         rma: towline_core::btl::rma::Config::OFF,
+        rdma: towline_core::pml::rdma::Config::OFF,
     };
     let mut wires = vec![0u8; Hub::cost(peers, 64, 256) + 8];
     let hub = Hub::new(&mut Arena::new(&mut wires), peers, 64, 256).expect("the cost that it says");

@@ -3,6 +3,7 @@
 use towline_bootstrap::Job;
 use towline_core::btl::{Rail as _, rma};
 use towline_core::pml;
+use towline_core::pml::rdma;
 use towline_core::wire;
 
 use crate::open::Opened;
@@ -44,6 +45,8 @@ pub(crate) fn limits(config: &Config, peers: u32, at_once: u32) -> Result<pml::C
         first_sequence: 0,
         // A window is a region, and nobody waits long for a slot: operations take a round trip.
         rma: rma::Config { regions: 64, operations: 256, window: 16 },
+        // Who owns the memory of messages may unmap it at any time, so no registration is kept.
+        rdma: rdma::Config { messages: 32, kept_pins: 0, get: false, windows: config.verbs_windows },
     })
 }
 

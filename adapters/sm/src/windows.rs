@@ -46,7 +46,13 @@ use crate::layout::PAGE;
 use crate::rail::{Rail, Stage};
 
 /// What such a rail does: everything, by the processor.
-pub const ALL: OneSided = OneSided { put: Reach::ANY, get: Reach::ANY, atomics: AtomicSupport::all(), at_once: true, pipeline: Pipeline::NONE };
+pub const ALL: OneSided = OneSided {
+    put: Reach::ANY,
+    get: Reach::ANY,
+    atomics: AtomicSupport::all(),
+    at_once: true,
+    pipeline: Pipeline::NONE,
+};
 
 /// The first word of an area: "towwin" and the version.
 const MAGIC: u64 = u64::from_le_bytes(*b"towwin\0\x01");

@@ -69,7 +69,13 @@ impl Pipeline {
 
 impl OneSided {
     /// Nothing: the rail only sends.
-    pub const NONE: Self = Self { put: Reach::NONE, get: Reach::NONE, atomics: AtomicSupport::empty(), at_once: false, pipeline: Pipeline::NONE };
+    pub const NONE: Self = Self {
+        put: Reach::NONE,
+        get: Reach::NONE,
+        atomics: AtomicSupport::empty(),
+        at_once: false,
+        pipeline: Pipeline::NONE,
+    };
 
     /// Whether it does anything at all, so that registering memory with it makes sense.
     pub const fn any(&self) -> bool {

@@ -24,6 +24,8 @@ pub struct Counters {
     pub copied: u64,
     /// Offers of memory that a peer's device may reach.
     pub offers_sent: u64,
+    /// Offers that came for nothing: too late, since frames had brought the rest; or forged.
+    pub offers_unused: u64,
     /// Pieces of messages that a device has moved, as either side counts them, and their bytes.
     pub pieces: u64,
     pub bytes_by_device: u64,

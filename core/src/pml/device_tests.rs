@@ -13,8 +13,13 @@ use crate::btl::{Capabilities, Event, Lost, Peer, Rail};
 use crate::convertor::Span;
 use crate::time::Instant;
 
-const CONFIG: Config =
-    Config { peers: 2, requests: 16, rma: rma::Config { regions: 2, operations: 4, window: 2 }, rdma: rdma::Config { windows: true, ..rdma::Config::OFF }, ..Config::SMALLEST };
+const CONFIG: Config = Config {
+    peers: 2,
+    requests: 16,
+    rma: rma::Config { regions: 2, operations: 4, window: 2 },
+    rdma: rdma::Config { windows: true, ..rdma::Config::OFF },
+    ..Config::SMALLEST
+};
 const DEVICE: OneSided = OneSided {
     put: Reach { limit: 1000, alignment: 1, local_registration: 41 },
     get: Reach { limit: 1000, alignment: 1, local_registration: 41 },

@@ -448,6 +448,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             }
         }
         self.drain_caches();
+        self.forget_all_memory();
         self.rails
     }
 

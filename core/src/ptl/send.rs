@@ -3,7 +3,7 @@
 use zerocopy::{Immutable, IntoBytes};
 
 use super::TAG;
-use crate::btl::{Cookie, Endpoint, Lane, Rail, SendError, Sent, Shape};
+use crate::btl::{Cookie, Endpoint, LINKED_HEAD, Lane, Rail, SendError, Sent, Shape};
 use crate::convertor::Span;
 
 /// Sends a short message whole, copied: `words` is its header (see [`Match::words`](crate::wire::Match::words)).
@@ -72,7 +72,9 @@ pub unsafe fn fragment<R: Rail, H: IntoBytes + Immutable>(
 /// As [`Rail::reserve`].
 #[inline]
 pub fn control<R: Rail, H: IntoBytes + Immutable>(rail: &mut R, to: Endpoint, header: &H) -> Result<Sent, SendError> {
-    let shape = Shape { tag: TAG, lane: Lane::Control, header: size_of::<H>() as u8, len: size_of::<H>() as u32 };
+    // Over links no header is longer; and frames as short as this come whole.
+    let header_len = size_of::<H>().min(LINKED_HEAD);
+    let shape = Shape { tag: TAG, lane: Lane::Control, header: header_len as u8, len: size_of::<H>() as u32 };
     let mut grant = rail.reserve(to, shape)?;
     grant.write(0, header.as_bytes());
     let ticket = grant.finish();

@@ -51,6 +51,7 @@ pub const CONFIG: Config = Config {
     seed: 7,
     first_sequence: u32::MAX as u64 - 1,
     rma: towline_core::btl::rma::Config::OFF,
+    rdma: towline_core::pml::rdma::Config::OFF,
 };
 
 /// The nodes, all of which know each other, and themselves where the rails can do that; they share the communicator `world`.

@@ -1,5 +1,7 @@
 //! What may go wrong on simulated rails, and how often it did.
 
+use towline_core::btl::native::OneSided;
+
 use crate::dice::Dice;
 
 /// What one rail of every node is like.
@@ -25,6 +27,8 @@ pub struct Make {
     /// dropped, and nothing is ever told of a peer that is gone. Otherwise they travel by a connection, which delays or
     /// breaks.
     pub datagrams: bool,
+    /// What its device does.
+    pub device: OneSided,
 }
 
 impl Default for Make {
@@ -39,6 +43,7 @@ impl Default for Make {
             slots: 16,
             frames_kept: 1,
             datagrams: false,
+            device: OneSided::NONE,
         }
     }
 }
@@ -119,6 +124,14 @@ pub struct Faults {
     pub lend: u32,
     /// What was lent cannot be fetched.
     pub unfetched: u32,
+    /// A device takes up to so many nanoseconds more.
+    pub device_for: u64,
+    /// A device has no room.
+    pub device_busy: u32,
+    /// A device does not do what it is asked for.
+    pub device_refuses: u32,
+    /// Memory is not registered.
+    pub unregistered: u32,
     /// A datagram is lost.
     pub drop: u32,
     /// A datagram comes twice.
@@ -209,7 +222,7 @@ macro_rules! counts {
         /// How often each thing happened.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub struct Counts {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[$doc])* #[allow(missing_docs)] pub $name: u64,)*
         }
 
         impl Counts {
@@ -251,6 +264,16 @@ counts! {
     fetched,
     /// Fetches that failed.
     unfetched,
+    /// Operations that devices did, and those that they did not begin with for want of room or otherwise.
+    performed,
+    device_busy,
+    device_refused,
+    /// Operations on memory that was not registered any more.
+    not_reached,
+    /// Memory that was not registered.
+    unregistered,
+    /// Writes that came after whoever began them had forgotten the peer.
+    late_writes,
     /// Frames lost.
     dropped,
     /// Frames doubled.

@@ -74,6 +74,7 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, Trouble> {
         slots: 4096,
         frames_kept: 16,
         datagrams: true,
+        ..Make::default()
     };
     let config = Config { peers: 2, requests: 8, ..Config::SMALLEST };
     let faults = Faults { drop: loss, ..Faults::default() };

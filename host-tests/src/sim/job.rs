@@ -547,6 +547,8 @@ impl<'m> Job<'m> {
             drop(node.engine.finalize());
         }
         report.counts = self.net.counts();
+        let after = self.net.registered();
+        self.history.note(Record::Level { node: 0, what: "registrations", before: 0, after });
         let after = self.net.prepared();
         self.history.note(Record::Level { node: 0, what: "prepared requests", before: 0, after });
         report.summary = checker::check(&self.history)?;
@@ -587,10 +589,10 @@ macro_rules! named {
 }
 
 /// What an engine did.
-pub(super) fn transitions(counters: &Counters) -> [Named; 24] {
+pub(super) fn transitions(counters: &Counters) -> [Named; 27] {
     named!(counters: eager_sent rendezvous_sent fragments_sent fragments_received acks_sent finishes_sent credits_sent
         notices_sent asks_sent answers_sent nothings_sent rejects_sent rejects_received expected unexpected parked busy lent
-        fetched unfetched links_down links_up frames_moved doubles)
+        fetched unfetched links_down links_up frames_moved doubles offers_sent pieces device_failures)
 }
 
 /// What it must not have met.

@@ -2,6 +2,7 @@
 
 pub mod checker;
 mod clock;
+mod devices;
 pub mod faults;
 pub mod goodput;
 pub mod history;

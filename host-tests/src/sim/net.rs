@@ -9,6 +9,7 @@ use towline_core::btl::{Cookie, Lane, Peer};
 use towline_core::convertor::Span;
 use towline_core::wire;
 
+use super::devices::Devices;
 use super::faults::{Counts, FOR_EVER, Faults, Make, Outage, Planted, Window};
 use super::rail::SimRail;
 use crate::dice::Dice;
@@ -42,6 +43,7 @@ pub(super) struct State {
     ahead: Vec<Outage>,
     /// All that was ever lent.
     pub loans: Vec<Lent>,
+    pub devices: Devices,
     /// Hosts that were lost with their node.
     hosts_lost: Vec<bool>,
     /// Who has given whom up.
@@ -127,6 +129,8 @@ pub(super) enum Later {
     Lost { node: u32, age: u32 },
     /// Somebody says so.
     Rumour { node: u32, age: u32 },
+    /// A device is through with that.
+    Performed(u64),
 }
 
 /// A frame.
@@ -183,6 +187,7 @@ impl Net {
             nodes,
             ids: 0,
             loans: vec![],
+            devices: Devices::default(),
             hosts_lost: vec![false; nodes as usize],
             gone: HashSet::new(),
             lives_known: HashMap::new(),
@@ -322,6 +327,11 @@ impl Net {
         self.rails(node)
     }
 
+    /// Memory that living nodes have registered and not taken back.
+    pub fn registered(&self) -> u64 {
+        self.0.borrow().devices.registered()
+    }
+
     /// Requests that living nodes have prepared and not undone.
     pub fn prepared(&self) -> u64 {
         self.0.borrow().prepared.iter().sum()
@@ -357,7 +367,7 @@ fn describe(bytes: &[u8]) -> String {
     match wire::kind(bytes) {
         Some(wire::Kind::Match) => header!(Match context tag sequence),
         Some(wire::Kind::Rendezvous) => header!(Rendezvous context tag sequence sender total),
-        Some(wire::Kind::Ack) => header!(Ack sender receiver wanted),
+        Some(wire::Kind::Ack) => header!(Ack sender receiver wanted by_frames),
         Some(wire::Kind::Fragment) => header!(Fragment receiver offset),
         Some(wire::Kind::Finish) => header!(Finish sender),
         Some(wire::Kind::Reject) => header!(Reject sender reason),
@@ -365,6 +375,8 @@ fn describe(bytes: &[u8]) -> String {
         Some(wire::Kind::Held) => header!(Held notice),
         Some(wire::Kind::Ask) => header!(Ask context tag),
         Some(wire::Kind::Nothing) => header!(Nothing notice),
+        Some(wire::Kind::Offer) => header!(Offer request offset len),
+        Some(wire::Kind::Performed) => header!(Performed request offset len),
         None => String::new(),
     }
 }
@@ -399,6 +411,7 @@ impl State {
         self.counts.killed += 1;
         self.lives[node as usize] = Err(life);
         self.prepared[node as usize] = 0;
+        self.devices.kill(node);
         for rail in 0..self.makes.len() as u32 {
             let datagrams = self.makes[rail as usize].datagrams;
             for other in 0..self.nodes {
@@ -723,7 +736,7 @@ impl State {
     }
 
     /// What keeps frames at that time from their way, and until when; whether it holds both ways.
-    fn partition(&self, from: u32, to: u32, rail: u32, at: u64) -> Option<(bool, Window)> {
+    pub fn partition(&self, from: u32, to: u32, rail: u32, at: u64) -> Option<(bool, Window)> {
         let found = self.faults.partitions.iter().filter(|_| from != to).find(|partition| {
             let way = (partition.from, partition.to);
             (way == (from, to) || (partition.both && way == (to, from)))
@@ -810,7 +823,7 @@ impl State {
             end.outbox.retain(exists);
             end.events.retain(|Reverse((_, _, later))| match later {
                 Later::Delivered(at) => exists(at),
-                Later::Sent { .. } | Later::Lost { .. } | Later::Rumour { .. } => true,
+                Later::Sent { .. } | Later::Lost { .. } | Later::Rumour { .. } | Later::Performed(_) => true,
             });
         }
     }

@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
-use towline_core::btl::native::OneSided;
+use towline_core::btl::native::{Key, Native, NativeError, Region};
 use towline_core::btl::rail::COPIED;
+use towline_core::btl::rma::Access;
 use towline_core::btl::{
     Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost,
     Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
@@ -75,7 +76,7 @@ impl SimRail {
             cache_size: 4,
             cache_bytes: 24,
             frames_kept: make.frames_kept,
-            one_sided: OneSided::NONE,
+            one_sided: make.device,
         };
         let room = vec![0; make.eager_limit.max(make.max_send_size) as usize];
         drop(state);
@@ -255,6 +256,7 @@ impl SimRail {
                 let named = end.names[node as usize].filter(|_| end.ages[node as usize] == age)?;
                 Some(Event::Silent(named.peer, None))
             }
+            Later::Performed(number) => state.performed(number),
             Later::Lost { node, age } => {
                 let end = state.end(self.node, self.rail);
                 if end.ages[node as usize] != age {
@@ -444,6 +446,19 @@ impl Rail for SimRail {
         // SAFETY: the caller vouches for the sink, and the one who lent the body for that until it is told or forgets us.
         unsafe { transfer(lent.body, sink) };
         true
+    }
+
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        self.net.0.borrow_mut().register(self.node, self.rail, base, len, access)
+    }
+
+    fn deregister(&mut self, region: Region) {
+        self.net.0.borrow_mut().deregister(region);
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.net.0.borrow_mut().perform(self.node, self.rail, on, native, cookie) }
     }
 
     fn drained(&self, to: Endpoint) -> bool {

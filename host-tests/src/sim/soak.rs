@@ -125,6 +125,8 @@ fn is_other(family: Family, name: &str) -> bool {
         "rumours",
         "unlinked",
         "fewer_rails",
+        "not_reached",
+        "late_writes",
         "links_down",
         "links_up",
         "frames_moved",

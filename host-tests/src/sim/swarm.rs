@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use towline_core::pml::{Config, Pool};
+use towline_core::btl::native::{OneSided, Pipeline, Reach};
+use towline_core::pml::{Config, Pool, rdma};
 
 use super::faults::{FOR_EVER, Faults, Make, Missing, Outage, Partition, Window};
 use super::job::{Death, Setting, Toggle};
@@ -34,8 +35,9 @@ pub fn setting(seed: u64) -> Setting {
     with_windows(setting, &mut Dice::new(seed ^ 0x0117))
 }
 
-/// The job with windows, in every other seed. What was chosen before stays as it is.
+/// The job with windows in every other seed, and with devices in every other one. What was chosen before stays as it is.
 fn with_windows(setting: Setting, dice: &mut Dice) -> Setting {
+    let setting = with_devices(setting, &mut dice.fork());
     if !dice.chance(500) {
         return setting;
     }
@@ -43,6 +45,47 @@ fn with_windows(setting: Setting, dice: &mut Dice) -> Setting {
     let rma = Windows::config(dice);
     let windows = Windows::any(setting.config.peers, fragment, dice.fork());
     Setting { config: Config { rma, ..setting.config }, windows: Some(windows), ..setting }
+}
+
+/// Some of the rails have devices that move messages.
+fn with_devices(mut setting: Setting, dice: &mut Dice) -> Setting {
+    if !dice.chance(500) {
+        return setting;
+    }
+    // A device that takes its time moves large pieces, or a message would take seconds.
+    let slow = dice.chance(500);
+    for make in &mut setting.makes {
+        if dice.chance(300) {
+            continue;
+        }
+        let mut reach = || match dice.below(6) {
+            0 => Reach::NONE,
+            1 => Reach { limit: 1 << 20, alignment: 8, local_registration: 0 },
+            _ => Reach {
+                limit: if slow { 1 << 20 } else { dice.pick(&[100, 1 << 20]) },
+                alignment: 1,
+                local_registration: dice.pick(&[0, 500, u64::MAX]),
+            },
+        };
+        let (put, get) = (reach(), reach());
+        let pipeline = Pipeline {
+            least: dice.pick(&[1, 500, 5000]),
+            by_frames: dice.pick(&[0, 100, 3000]),
+            piece: dice.pick(if slow { &[5000, 20_000] } else { &[64, 1000, 20_000] }),
+        };
+        make.device = OneSided { put, get, pipeline, ..OneSided::NONE };
+    }
+    let mut chance = |of: &[u32]| if dice.chance(500) { dice.pick(of) } else { 0 };
+    let faults = &mut setting.faults;
+    faults.device_for = chance(if slow { &[1_000_000, 20_000_000] } else { &[1000, 10_000] }).into();
+    faults.device_busy = chance(&[20, 300]);
+    faults.device_refuses = chance(&[5, 100]);
+    faults.unregistered = chance(&[5, 100]);
+    // The receiver's rooms are looked at after the end, and what is kept may be written to then by who was cut off.
+    let kept_pins = if setting.links.is_none() { dice.pick(&[0, 0, 1, 16]) } else { 0 };
+    setting.config.rdma =
+        rdma::Config { messages: dice.pick(&[1, 2, 8, 64]), kept_pins, get: dice.chance(500), windows: false };
+    setting
 }
 
 /// A job in which no node or rail is ever lost.
@@ -81,6 +124,7 @@ fn config(nodes: u32, window: u32, dice: &mut Dice) -> Config {
         seed: 0,
         first_sequence: dice.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40, 1 << 33]),
         rma: towline_core::btl::rma::Config::OFF,
+        rdma: rdma::Config::OFF,
     }
 }
 
@@ -113,6 +157,7 @@ fn make(dice: &mut Dice) -> Make {
         slots: dice.pick(&[1, 2, 4, 16, 64]),
         frames_kept: dice.pick(&[1, 1, 2, 8]),
         datagrams: false,
+        device: OneSided::NONE,
     }
 }
 
@@ -283,6 +328,7 @@ pub fn least(seed: u64, pool: Option<usize>) -> Setting {
         seed: 0,
         first_sequence: dice.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40]),
         rma: towline_core::btl::rma::Config::OFF,
+        rdma: rdma::Config::OFF,
     };
     let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
     let longest = dice.pick(&[64, 1000, 10_000]).min(fragment * 100);

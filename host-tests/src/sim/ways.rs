@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 
 use towline_core::arena::Arena;
 use towline_core::btl::link::{Config, Counters, Crc32c, Link};
+use towline_core::btl::native::{Native, NativeError};
 use towline_core::btl::{Cookie, Endpoint, Origin, Peer, Rail, SendError, Sent, Shape, Ticket, rail};
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
@@ -116,7 +117,7 @@ macro_rules! below {
 
 #[deny(clippy::missing_trait_methods)]
 impl rail::Rail for Way<'_> {
-    forward_rail!(below, except commit, send, send_request, send_now, send_moved);
+    forward_rail!(below, except commit, send, send_request, send_now, send_moved, perform);
 
     fn commit(&mut self, ticket: Ticket) -> Sent {
         self.trespassed |= self.off;
@@ -154,6 +155,13 @@ impl rail::Rail for Way<'_> {
         // SAFETY: passed on from the caller.
         let sent = below!(self, rail => unsafe { rail.send_now(to, tag, header, body) });
         self.note(sent)
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        // SAFETY: passed on from the caller.
+        let begun = below!(self, rail => unsafe { rail.perform(on, native, cookie) });
+        self.trespassed |= self.off && begun.is_ok();
+        begun
     }
 
     unsafe fn send_moved(

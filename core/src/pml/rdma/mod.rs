@@ -168,6 +168,11 @@ impl<R: Rails> Pml<'_, R> {
         self.rdma.pins.forget(&mut self.rails, base, len as u64);
     }
 
+    /// The same of all memory.
+    pub(super) fn forget_all_memory(&mut self) {
+        self.rdma.pins.forget(&mut self.rails, core::ptr::null_mut(), u64::MAX);
+    }
+
     /// Registrations for messages: those in use, and those that are [kept](Config::kept_pins).
     pub fn pins(&self) -> [u32; 2] {
         self.rdma.pins.count()
@@ -466,7 +471,7 @@ impl<R: Rails> Pml<'_, R> {
                 && offset.checked_add(len.into()).is_some_and(|last| last <= end)
         });
         let Some(state) = found else {
-            self.counters.stale = self.counters.stale.wrapping_add(1);
+            self.counters.offers_unused = self.counters.offers_unused.wrapping_add(1);
             return;
         };
         let receives = state.flags & RECEIVE != 0;
@@ -478,7 +483,7 @@ impl<R: Rails> Pml<'_, R> {
             Some(piece) if piece.stage == Stage::Awaiting && len != 0 && piece.offset == offset => {
                 (piece.stage, piece.rail, piece.len, piece.key) = (Stage::ToMove, rail as u8, len, header.key);
             }
-            Some(_) => self.counters.stale = self.counters.stale.wrapping_add(1),
+            Some(_) => self.counters.offers_unused = self.counters.offers_unused.wrapping_add(1),
         }
         if self.requests.at(slot).is_some_and(|state| state.phase == Phase::Waiting) {
             return self.keep_early_offer(slot, rail, header);
@@ -512,9 +517,9 @@ impl<R: Rails> Pml<'_, R> {
         let (handle, offset, len) = (Handle::from_bits(header.request.get()), header.offset.get(), header.len.get());
         let slot = handle.slot();
         let at = self.rdma.of(slot);
-        let offered = at.and_then(|at| self.rdma.pieces.get(at)).filter(|piece| {
-            piece.stage == Stage::Offered && piece.offset == offset && (len == piece.len || len == 0)
-        });
+        let offered = at
+            .and_then(|at| self.rdma.pieces.get(at))
+            .filter(|piece| piece.stage == Stage::Offered && piece.offset == offset && (len == piece.len || len == 0));
         let found = self.requests.get_mut(handle).filter(|state| {
             let receives = state.flags & RECEIVE != 0;
             let phase = if receives { Phase::Receiving } else { Phase::Streaming };
@@ -569,7 +574,9 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn lose_pieces(&mut self, rail: usize, peer: Peer) {
         for place in 0..self.rdma.pieces.touched() {
             let Some(at) = self.rdma.pieces.handle(place) else { continue };
-            let Some(piece) = self.rdma.pieces.get(at).filter(|piece| usize::from(piece.rail) == rail) else { continue };
+            let Some(piece) = self.rdma.pieces.get(at).filter(|piece| usize::from(piece.rail) == rail) else {
+                continue;
+            };
             let (slot, stage) = (piece.request, piece.stage);
             let Some(state) = self.requests.at_mut(slot).filter(|state| state.peer == peer.0) else { continue };
             match stage {

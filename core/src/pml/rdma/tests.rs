@@ -441,7 +441,10 @@ fn b51_registrations_are_kept_bounded_and_forgotten() {
         assert_eq!(pair.outcomes(send, receive), [Ok(1074); 2]);
         assert!(into == data);
         pair.at_rest();
-        pair.engines.iter().map(|engine| (engine.counters().pins_made, engine.counters().pins_found)).collect::<Vec<_>>()
+        pair.engines
+            .iter()
+            .map(|engine| (engine.counters().pins_made, engine.counters().pins_found))
+            .collect::<Vec<_>>()
     };
     assert_eq!(message(&mut pair), [(3, 0); 2]);
     assert_eq!(pair.engines[0].pins(), [0, 3]);
@@ -549,11 +552,18 @@ fn p22_b51_offers_of_a_hostile_receiver() {
     say(&mut stranger, &wire::Offer::new(sender, 474, 300, key), &[]);
     pair.turn(5);
     assert_eq!((pair.engines[0].counters().stale, pair.performed(0)), (13, vec![]));
-    say(&mut stranger, &wire::Ack::new(sender, Handle::from_bits(1 << 32 | 77), 2000).with_device(wire::FLAG_PUT, 150), &[]);
+    say(
+        &mut stranger,
+        &wire::Ack::new(sender, Handle::from_bits(1 << 32 | 77), 2000).with_device(wire::FLAG_PUT, 150),
+        &[],
+    );
     pair.turn(20);
     assert_eq!(pair.performed(0), [300]);
     let told: Vec<wire::Performed> = heard(&mut stranger, wire::Kind::Performed);
-    assert_eq!((told.len(), told[0].request.get(), told[0].offset.get(), told[0].len.get()), (1, 1 << 32 | 77, 174, 300));
+    assert_eq!(
+        (told.len(), told[0].request.get(), told[0].offset.get(), told[0].len.get()),
+        (1, 1 << 32 | 77, 174, 300)
+    );
     assert!(target[..300] == data[174..474] && target[300..].iter().all(|byte| *byte == 0));
     // In the wrong place, of no bytes it may be taken for the end of offers, beyond the end; and a word on what was never offered.
     for (offset, len) in [(174, 300), (475, 300), (1999, 2)] {
