@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use towline_core::arena::Arena;
 use towline_core::btl::link::{self, Crc32c, Link};
+use towline_core::btl::native::Pipeline;
 use towline_core::btl::rma::{Access, Failure};
 use towline_core::btl::{Endpoint, LINKED_HEAD, Lane, Lost, Rail as _, SendError, Shape};
+use towline_core::mtl::{Mode, Source, Tag};
+use towline_core::pml::{self, rdma};
 use towline_host_tests::kit::bench::{Bench, Setup, peer};
 use towline_host_tests::kit::onesided::{Memory, Modules, What};
 use towline_host_tests::kit::sockets::Sockets;
-use towline_host_tests::kit::world::{CONFIG, World};
+use towline_host_tests::kit::world::{CONFIG, Engine, World};
 use towline_host_tests::{mtl_suite, onesided_suite, rail_suite};
 use towline_tcp::JobKey;
 use towline_verbs::{Config, Counters, Rail};
@@ -86,14 +89,100 @@ mod onesided_link {
     onesided_suite!(links(1, |_| {}));
 }
 
+/// The device moves what is longer than a few frames.
+fn direct(config: &mut Config) {
+    config.pipeline = Pipeline { least: 20_000, by_frames: 3000, piece: 30_000 };
+}
+
+/// The same with little room.
+fn small_direct(config: &mut Config) {
+    small(config);
+    config.pipeline = Pipeline { least: 3000, by_frames: 500, piece: 10_000 };
+}
+
 mod mtl {
     use super::*;
-    mtl_suite!(verbs(|_| {}));
+    mtl_suite!(verbs(direct));
 }
 
 mod mtl_two_links {
     use super::*;
-    mtl_suite!(links(2, small));
+    mtl_suite!(links(2, small_direct));
+}
+
+/// Long messages of every kind of length, to and fro at once. The device of one side moves all but the first bytes of them, nothing
+/// of them is copied once more, and nothing stays registered.
+#[test]
+fn b51_p23_p28_devices_move_long_messages() {
+    for get in [false, true] {
+        let limits = pml::Config { rdma: rdma::Config { messages: 4, get, ..rdma::Config::OFF }, ..CONFIG };
+        let mut world = World::new(verbs(direct), 2, limits);
+        world.exchange(0, 1, 1, &[1; 19_999]);
+        assert!(world.nodes.iter().all(|node| node.counters().pieces == 0), "it is short");
+        for len in [20_000, 33_000, 100_001, 1 << 20] {
+            let data = [0, 1].map(|from| (0..len).map(|at| (at * 7 + from) as u8).collect::<Vec<_>>());
+            let mut rooms = [vec![0; len], vec![0; len]];
+            let [first, second] = &mut rooms;
+            let receives = [
+                world.irecv(0, Source::Rank(1), Tag::Is(2), first),
+                world.irecv(1, Source::Rank(0), Tag::Is(2), second),
+            ];
+            let sends = [0, 1].map(|from| world.isend(from, 1 - from, 2, Mode::Standard, &data[from]));
+            for at in 0..2 {
+                assert_eq!(world.finish(at, receives[at]).map(|status| status.delivered), Ok(len as u64));
+            }
+            for (at, send) in sends.into_iter().enumerate() {
+                world.finish_send(at, send).expect("it is sent");
+            }
+            assert!(rooms[0] == data[1] && rooms[1] == data[0], "{len} bytes, get: {get}");
+        }
+        for node in &world.nodes {
+            let counters = node.counters();
+            assert_eq!((counters.device_failures, counters.copied), (0, 0), "{counters:?}");
+            assert!(counters.bytes_by_device > 2 << 20, "{counters:?}");
+            assert_eq!(node.pml().pins(), [0, 0]);
+            let device = node.pml().rails().0[0].inner().counters();
+            assert!(device.direct >= 30, "from the user's memory to the user's memory: {device:?}");
+        }
+        world.all_is_given_back();
+    }
+}
+
+/// Two links, of which the one whose device moves messages breaks again and again: every message comes.
+#[test]
+fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
+    const LEN: usize = 2 << 20;
+    for get in [false, true] {
+        let limits = pml::Config { rdma: rdma::Config { messages: 4, get, ..rdma::Config::OFF }, ..CONFIG };
+        let mut world = World::new(links(2, direct), 2, limits);
+        world.exchange(0, 1, 1, &[1; 100]);
+        let data: Vec<u8> = (0..LEN).map(|at| (at * 13) as u8).collect();
+        for round in 0..12 {
+            let mut room = vec![0; LEN];
+            let receive = world.irecv(1, Source::Rank(0), Tag::Is(2), &mut room);
+            let send = world.isend(0, 1, 2, Mode::Standard, &data);
+            let mover = usize::from(get);
+            let before = world.nodes[mover].counters().pieces;
+            let mut told = None;
+            world.until("a piece was moved, or all", |world| {
+                told = world.nodes[1].test(receive);
+                told.is_some() || world.nodes[mover].counters().pieces > before + round % 4
+            });
+            // The only peer of a rail is its first endpoint.
+            world.nodes[round as usize % 2].pml().rails().0[0].inner().raw().break_down(Endpoint(0));
+            let status = told.unwrap_or_else(|| world.finish(1, receive));
+            assert_eq!(status.map(|status| status.delivered), Ok(LEN as u64), "round {round}");
+            world.finish_send(0, send).expect("it is sent");
+            assert!(room == data, "round {round}, get: {get}");
+            world.until("the link is back", |world| {
+                let back = |node: &Engine<_>| node.counters().links_up == node.counters().links_down;
+                world.nodes.iter().all(back)
+            });
+        }
+        assert!(world.nodes.iter().all(|node| node.pml().pins() == [0, 0]));
+        assert!(world.nodes[0].counters().links_down >= 6, "it did not break");
+        assert!(world.nodes.iter().any(|node| node.counters().device_failures != 0), "no device was interrupted");
+    }
 }
 
 /// A queue pair in its error state ends that connection at both ends, for no other reason than that it broke; others go on, and

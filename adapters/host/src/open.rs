@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use towline_bootstrap::Job;
+use towline_core::btl::native::Pipeline;
 use towline_tcp::Encrypt;
 use towline_tcp::interfaces::Filter;
 
@@ -168,7 +169,12 @@ fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thre
     verbs.max_send_size_bytes = config.verbs_max_send_bytes;
     verbs.inline_bytes = config.verbs_inline_bytes;
     verbs.signal_every = config.verbs_signal_every;
-    verbs.one_sided = config.verbs_windows;
+    let asked = config.verbs_direct_bytes;
+    verbs.pipeline = Pipeline {
+        least: if asked == 0 { u64::MAX } else { asked.into() },
+        by_frames: config.verbs_direct_after_bytes.into(),
+        piece: config.verbs_direct_piece_bytes.max(4096),
+    };
     verbs.receive_buffers = config.verbs_receive_buffers;
     verbs.bandwidth_megabytes_per_second = config.verbs_bandwidth_mb_s;
     verbs.connect_timeout = Duration::from_millis(config.verbs_connect_timeout_ms.into());

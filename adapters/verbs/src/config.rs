@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use towline_core::btl::native::Pipeline;
 use towline_tcp::JobKey;
 
 /// How often the device sends what nobody acknowledges. Eight times is the most that it can be told, which Soft-RoCE takes for
@@ -61,6 +62,9 @@ pub struct Config {
     pub signal_every: u32,
     /// The device puts to memory of peers, gets from it and changes words there by itself, as far as it can. Default: yes.
     pub one_sided: bool,
+    /// Which long messages of an engine the device moves by itself, between registered memory. Default: from 1 MiB on, the first 64 KiB in
+    /// frames, in pieces of 1 MiB.
+    pub pipeline: Pipeline,
     /// Share in striping. Default: 6000.
     pub bandwidth_megabytes_per_second: u32,
     /// Rank by latency. Default: 1500.
@@ -101,6 +105,7 @@ impl Config {
             send_queue_frames: 64,
             signal_every: 8,
             one_sided: true,
+            pipeline: Pipeline { least: 1 << 20, by_frames: 1 << 16, piece: 1 << 20 },
             bandwidth_megabytes_per_second: 6000,
             latency_nanos: 1500,
             connect_timeout: Duration::from_secs(120),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use towline_core::btl::atomics::AtomicSupport;
 use towline_core::btl::attributes::EXCLUSIVITY_DEFAULT;
-use towline_core::btl::native::{OneSided, Reach};
+use towline_core::btl::native::{OneSided, Pipeline, Reach};
 use towline_core::btl::{Attributes, Capabilities, Endpoint, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 
@@ -492,7 +492,13 @@ fn attributes(config: &Config, port: &Port) -> Attributes {
         cache_bytes: 0,
         // The rest goes on taking in what comes.
         frames_kept: (config.receive_buffers / 2).max(1),
-        one_sided: OneSided { put: reach, get: reach, atomics, at_once: false },
+        one_sided: OneSided {
+            put: reach,
+            get: reach,
+            atomics,
+            at_once: false,
+            pipeline: if reads { config.pipeline } else { Pipeline::NONE },
+        },
     }
 }
 

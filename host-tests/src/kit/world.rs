@@ -8,7 +8,7 @@ use towline_core::arena::Arena;
 use towline_core::btl::{Attributes, Peer, Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Comm, Failure, Group, Mode, Mtl, Request, Sending, Source, Status, Tag};
-use towline_core::pml::{Config, Rails};
+use towline_core::pml::{Config, Rails, rdma};
 use towline_core::time::Instant;
 
 use super::bench::Setup;
@@ -51,7 +51,7 @@ pub const CONFIG: Config = Config {
     seed: 7,
     first_sequence: u32::MAX as u64 - 1,
     rma: towline_core::btl::rma::Config::OFF,
-    rdma: towline_core::pml::rdma::Config::OFF,
+    rdma: rdma::Config { messages: 4, ..rdma::Config::OFF },
 };
 
 /// The nodes, all of which know each other, and themselves where the rails can do that; they share the communicator `world`.

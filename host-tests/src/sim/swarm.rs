@@ -37,7 +37,7 @@ pub fn setting(seed: u64) -> Setting {
 
 /// The job with windows in every other seed, and with devices in every other one. What was chosen before stays as it is.
 fn with_windows(setting: Setting, dice: &mut Dice) -> Setting {
-    let setting = with_devices(setting, &mut dice.fork());
+    let setting = with_devices(setting, &mut dice.clone().fork());
     if !dice.chance(500) {
         return setting;
     }
