@@ -8,14 +8,18 @@
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
 use towline_core::btl::loopback::{Hub, Rail};
+use towline_core::btl::native::{KEY, Key};
+use towline_core::btl::rma::Access;
 use towline_core::btl::{Endpoint, Event, HEAD, Lane, Peer, Rail as _, Shape, tags};
 use towline_core::convertor::Span;
 use towline_core::pml::matching::{ANY, Pattern};
-use towline_core::pml::{Config, Failure, Message, Mode, PARAMS, Pml, Request, Sending, Status};
+use towline_core::pml::{Config, Failure, Message, Mode, PARAMS, Pml, Request, Sending, Status, rdma};
 use towline_core::pool::Handle;
 use towline_core::time::Instant;
 use towline_core::wire::{self, Header};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use crate::device::{Memory, WithDevice};
 
 const VICTIM: u32 = 0;
 const HOSTILE: u32 = 1;
@@ -33,7 +37,7 @@ const CONFIG: Config = Config {
     seed: 7,
     first_sequence: u32::MAX as u64 - 5,
     rma: towline_core::btl::rma::Config::OFF,
-    rdma: towline_core::pml::rdma::Config::OFF,
+    rdma: rdma::Config { messages: 3, kept_pins: 0, get: false, windows: false },
 };
 /// Sends under way between the engines, so that requests are left for receives.
 const MOST_SENDS: usize = 4;
@@ -46,13 +50,21 @@ pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let mut memory = vec![0; Hub::cost(ENDS, SLOTS, FRAME)];
     let hub = Hub::new(&mut Arena::new(&mut memory), ENDS, SLOTS, FRAME).expect("cost is enough");
-    let bytes = CONFIG.bytes(&[&Hub::attributes(FRAME)]);
+    // One in two inputs has the receivers' devices get.
+    let get = data.len() % 2 == 1;
+    let config = Config { rdma: rdma::Config { get, ..CONFIG.rdma }, ..CONFIG };
+    let bytes = config.bytes(&[&WithDevice::attributes(Hub::attributes(FRAME))]);
     let (mut one, mut other) = (vec![0; bytes], vec![0; bytes]);
-    let mut victim = Node::new(&hub, VICTIM, HONEST, &mut one);
-    let mut honest = Node::new(&hub, HONEST, VICTIM, &mut other);
+    let registered = Memory::default();
+    let node = |me, other, room| {
+        let rail = WithDevice::new(hub.rail(me).expect("an end for each"), me, registered.clone());
+        Node::new(rail, config, other, room)
+    };
+    let mut victim = node(VICTIM, HONEST, &mut one);
+    let mut honest = node(HONEST, VICTIM, &mut other);
     victim.add(HONEST, &honest.engine.params());
     honest.add(VICTIM, &victim.engine.params());
-    let mut hostile = Hostile::new(&hub, CONFIG.first_sequence as u32);
+    let mut hostile = Hostile::new(&hub, registered.clone(), CONFIG.first_sequence as u32);
     let Ok(credit) = <[u8; 2]>::arbitrary(&mut data) else { return };
     let mut params: [u8; PARAMS] = honest.engine.params();
     (params[4], params[6]) = (credit[0], credit[1]);
@@ -136,11 +148,12 @@ fn finish<'m>(victim: &mut Node<'m>, honest: &mut Node<'m>) {
         honest.progress();
     }
     assert_eq!((victim.engine.used(), honest.engine.used()), ([0; 3], [0; 3]), "something was kept");
+    assert_eq!((victim.engine.pins(), honest.engine.pins()), ([0; 2], [0; 2]), "memory stays registered");
 }
 
 /// An engine with what its user has under way.
 struct Node<'m> {
-    engine: Pml<'m, [Rail<'m>; 1]>,
+    engine: Pml<'m, [WithDevice<'m>; 1]>,
     /// The other engine.
     other: u32,
     pending: Vec<Pending>,
@@ -162,14 +175,13 @@ struct Pending {
 }
 
 impl<'m> Node<'m> {
-    fn new(hub: &'m Hub<'m>, me: u32, other: u32, memory: &'m mut [u8]) -> Self {
-        let rail = hub.rail(me).expect("an end for each");
-        let engine = Pml::new(CONFIG, &mut Arena::new(memory), [rail]).expect("the configuration says how much");
+    fn new(rail: WithDevice<'m>, config: Config, other: u32, memory: &'m mut [u8]) -> Self {
+        let engine = Pml::new(config, &mut Arena::new(memory), [rail]).expect("the configuration says how much");
         Self { engine, other, pending: Vec::new(), taken: Vec::new(), due: Vec::new(), count: 0 }
     }
 
     fn add(&mut self, peer: u32, params: &[u8]) {
-        let reach = |_, rail: &mut Rail<'m>| rail.add_peer(Peer(peer), &peer.to_le_bytes());
+        let reach = |_, rail: &mut WithDevice<'m>| rail.add_peer(Peer(peer), &peer.to_le_bytes());
         self.engine.add_peer(Peer(peer), params, reach).expect("the peer can be reached");
     }
 
@@ -300,14 +312,35 @@ struct Hostile<'h> {
     victim: Endpoint,
     /// Handles of the victim's, as it sent them.
     handles: Vec<u64>,
+    /// What it was offered, and has not said a word on.
+    offers: Vec<wire::Offer>,
     sequence: u32,
+    /// Memory of its own, which the victim's device may reach: its number.
+    own: u64,
+    _room: Box<[u8]>,
+    registered: Memory,
+    /// All that it was ever offered.
+    keys: Vec<u64>,
 }
 
 impl<'h> Hostile<'h> {
-    fn new(hub: &'h Hub<'h>, sequence: u32) -> Self {
+    fn new(hub: &'h Hub<'h>, registered: Memory, sequence: u32) -> Self {
         let mut rail = hub.rail(HOSTILE).expect("an end for each");
         let victim = rail.add_peer(Peer(VICTIM), &VICTIM.to_le_bytes()).expect("the victim can be reached");
-        Self { rail, victim, handles: Vec::new(), sequence }
+        let mut room: Box<[u8]> = vec![0x5a; 1000].into();
+        let own = registered.borrow().len() as u64;
+        registered.borrow_mut().push(Some((HOSTILE, room.as_mut_ptr() as usize, 1000, Access::ANY)));
+        Self {
+            rail,
+            victim,
+            handles: Vec::new(),
+            offers: Vec::new(),
+            sequence,
+            own,
+            _room: room,
+            registered,
+            keys: Vec::new(),
+        }
     }
 
     /// Takes what the victim sent, and notes its handles.
@@ -317,6 +350,12 @@ impl<'h> Hostile<'h> {
             match wire::kind(head) {
                 Some(wire::Kind::Rendezvous) => self.note::<wire::Rendezvous>(head, |header| header.sender.get()),
                 Some(wire::Kind::Ack) => self.note::<wire::Ack>(head, |header| header.receiver.get()),
+                Some(wire::Kind::Offer) => {
+                    if let Ok((offer, _)) = wire::Offer::read_from_prefix(head) {
+                        self.keys.push(u64::from_le_bytes(std::array::from_fn(|at| offer.key[at])));
+                        self.offers.push(offer);
+                    }
+                }
                 _ => {}
             }
             if !frame.is_whole() {
@@ -331,9 +370,21 @@ impl<'h> Hostile<'h> {
         }
     }
 
+    /// Its device writes to memory that it was offered, now or long ago, if that is registered still.
+    fn write(&mut self, choice: u8) {
+        let Some(key) = self.keys.iter().rev().nth(usize::from(choice) % self.keys.len().max(1)) else { return };
+        let registered = self.registered.borrow();
+        if let Some((VICTIM, base, len, access)) = registered.get(*key as usize).copied().flatten()
+            && access.contains(Access::REMOTE_WRITE)
+        {
+            // SAFETY: registered memory is there, and whoever registered it lets peers write to it.
+            unsafe { (base as *mut u8).write_bytes(choice | 1, len as usize) };
+        }
+    }
+
     /// A frame with a header of some kind, more or less right.
     fn send_header(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
-        let kind = u8::arbitrary(data)? % 12;
+        let kind = u8::arbitrary(data)? % 15;
         match kind {
             0..=2 => {
                 let header = wire::Match::new(context(data)?, any_tag(data)?, self.number(data)?);
@@ -346,7 +397,9 @@ impl<'h> Hostile<'h> {
             }
             5 => {
                 let (ours, theirs) = (Handle::from_bits(u8::arbitrary(data)?.into()), self.handle(data)?);
-                self.send(wire::Ack::new(theirs, ours, size(data)?), data)
+                let ack = wire::Ack::new(theirs, ours, size(data)?);
+                let flag = [0, wire::FLAG_PUT, wire::FLAG_GET, wire::FLAG_PUT][usize::from(u8::arbitrary(data)? & 3)];
+                self.send(ack.with_device(flag, size(data)? as u32), data)
             }
             6 | 7 => {
                 let header = wire::Fragment::new(self.handle(data)?, size(data)?);
@@ -361,7 +414,28 @@ impl<'h> Hostile<'h> {
                 header.reason.set(u32::arbitrary(data)? % 5);
                 self.send(header, data)
             }
-            10 => self.send(wire::Held::new(u8::arbitrary(data)?.into()), data),
+            10 => {
+                let number = if u8::arbitrary(data)? < 200 { self.own } else { u8::arbitrary(data)?.into() };
+                let mut key = [0; KEY];
+                key[..8].copy_from_slice(&number.to_le_bytes());
+                let header = wire::Offer::new(self.handle(data)?, size(data)?, size(data)? as u32, Key(key));
+                self.send(header, data)
+            }
+            11 => {
+                // Mostly on what it was offered.
+                let offer = self.offers.pop().filter(|_| !data.is_empty());
+                let (offset, len) = match offer {
+                    Some(offer) => (offer.offset.get(), offer.len.get()),
+                    None => (size(data)?, size(data)? as u32),
+                };
+                let header = wire::Performed::new(self.handle(data)?, offset, len);
+                self.send(header, data)
+            }
+            12 => {
+                self.write(u8::arbitrary(data)?);
+                Ok(())
+            }
+            13 => self.send(wire::Held::new(u8::arbitrary(data)?.into()), data),
             _ => match u8::arbitrary(data)? % 3 {
                 0 => self.send(wire::Credit::new(), data),
                 1 => self.send(wire::Ask::new(context(data)?, any_tag(data)?), data),
@@ -373,10 +447,12 @@ impl<'h> Hostile<'h> {
     fn send<H: Header>(&mut self, mut header: H, data: &mut Unstructured<'_>) -> Result<()> {
         let (flags, credit) = (u8::arbitrary(data)?, u8::arbitrary(data)?);
         let common = header.common_mut();
-        common.flags = flags & 0x0f;
+        common.flags |= flags & 0x0f;
         common.envelopes.set((credit >> 4).into());
         common.units.set((credit & 15).into());
-        let body = usize::from(u8::arbitrary(data)?);
+        // Control frames have none: mostly it is so.
+        let body = u8::arbitrary(data)?;
+        let body = usize::from(if header.as_bytes().len() > 40 && body < 200 { 0 } else { body });
         let mut frame = header.as_bytes().to_vec();
         let header = frame.len();
         frame.extend((0..body).map(|i| i as u8 | 1));

@@ -28,6 +28,7 @@
 pub mod bootstrap;
 pub mod cards;
 pub mod convertor;
+mod device;
 pub mod frames;
 pub mod link;
 pub mod matcher;

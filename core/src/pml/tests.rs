@@ -103,7 +103,7 @@ pub(super) fn pending(sending: Sending) -> Request {
 }
 
 #[test]
-fn p20_p23_p30_messages_of_all_sizes_and_modes_arrive_whole() {
+fn p20_p23_p28_p30_messages_of_all_sizes_and_modes_arrive_whole() {
     for mode in [Mode::Standard, Mode::Buffered, Mode::Synchronous, Mode::Ready, Mode::Complete] {
         for len in [0, 1, 31, 32, 33, 200, 488, 489, 511, 512, 513, 5000, 100_000] {
             for early in [true, false] {
@@ -126,6 +126,10 @@ fn p20_p23_p30_messages_of_all_sizes_and_modes_arrive_whole() {
                 assert_eq!((status.received, status.delivered), (len as u64, len as u64));
                 assert_eq!((status.peer, status.tag), (Peer(0), 5));
                 assert!(into == data, "{mode:?} {len} {early}");
+                let copied = engines[1].counters().copied;
+                let waited = !early && mode != Mode::Ready;
+                assert_eq!(copied, if waited { (len as u64).min(512 - 24).min(copied) } else { 0 }, "what came in time");
+                assert!(!waited || len == 0 || copied != 0);
                 settle(&mut engines);
                 assert_eq!(engines[0].used(), [0; 3]);
                 assert_eq!(engines[1].used(), [0; 3]);

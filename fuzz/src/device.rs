@@ -1,0 +1,120 @@
+//! A rail whose device reaches memory that the other ends have registered: a loopback rail, and copies when it is polled.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use towline_core::btl::loopback::Rail as Loopback;
+use towline_core::btl::native::{KEY, Key, Native, NativeError, OneSided, Pipeline, Reach, Region, Work};
+use towline_core::btl::rma::Access;
+use towline_core::btl::{Attributes, Cookie, Endpoint, Event, Rail};
+use towline_core::forward_rail;
+use towline_core::time::Instant;
+
+/// Registered memory of all ends: of which, where, how long, and what may be done to it.
+pub type Memory = Rc<RefCell<Vec<Option<(u32, usize, u64, Access)>>>>;
+
+/// Messages from 200 bytes on are moved, but for the first 50 of their rest, in pieces of 150.
+const CAN: OneSided = OneSided {
+    put: Reach { limit: 1000, alignment: 1, local_registration: 100 },
+    get: Reach { limit: 1000, alignment: 1, local_registration: 100 },
+    pipeline: Pipeline { least: 200, by_frames: 50, piece: 150 },
+    ..OneSided::NONE
+};
+
+/// An end of the mesh.
+pub struct WithDevice<'h> {
+    rail: Loopback<'h>,
+    me: u32,
+    attributes: Attributes,
+    memory: Memory,
+    /// What is under way: on whose memory.
+    works: VecDeque<(Endpoint, Native, Cookie)>,
+}
+
+macro_rules! below {
+    ($self:expr, $rail:ident => $call:expr) => {
+        match $self {
+            WithDevice { rail: $rail, .. } => $call,
+        }
+    };
+}
+
+impl<'h> WithDevice<'h> {
+    /// What such a rail says of itself.
+    pub fn attributes(attributes: Attributes) -> Attributes {
+        Attributes { one_sided: CAN, ..attributes }
+    }
+
+    /// The end with number `me`, whose peers' endpoints are their numbers.
+    pub fn new(rail: Loopback<'h>, me: u32, memory: Memory) -> Self {
+        let attributes = Self::attributes(*rail.attributes());
+        Self { rail, me, attributes, memory, works: VecDeque::new() }
+    }
+
+    fn reach(&self, on: Endpoint, native: &Native) -> Result<u64, NativeError> {
+        let number = u64::from_le_bytes(std::array::from_fn(|at| native.key.0[at]));
+        let all = self.memory.borrow();
+        // A connection leads to one end, and its memory alone.
+        let found = all.get(number as usize).copied().flatten().filter(|(owner, ..)| *owner == on.0);
+        let (_, base, len, access) = found.ok_or(NativeError::Refused)?;
+        let (local, right) = match native.work {
+            Work::Put(local) => (local, Access::REMOTE_WRITE),
+            Work::Get(local) => (local, Access::REMOTE_READ),
+            Work::Atomic(..) => return Err(NativeError::NotAvailable),
+        };
+        if !access.contains(right) || native.offset > len || local.len > len - native.offset {
+            return Err(NativeError::Refused);
+        }
+        let at = (base + native.offset as usize) as *mut u8;
+        match native.work {
+            // SAFETY: it is registered, and whoever began this keeps the local memory until it is told or forgets the peer.
+            Work::Put(_) => unsafe { at.copy_from(local.base, local.len as usize) },
+            // SAFETY: the same.
+            _ => unsafe { local.base.copy_from(at, local.len as usize) },
+        }
+        Ok(0)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Rail for WithDevice<'_> {
+    forward_rail!(below, except attributes, del_peer, register, deregister, perform, poll);
+
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        self.works.retain(|work| work.0 != endpoint);
+        self.rail.del_peer(endpoint);
+    }
+
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        let mut all = self.memory.borrow_mut();
+        let number = all.len() as u64;
+        all.push(Some((self.me, base as usize, len as u64, access)));
+        let mut key = [0; KEY];
+        key[..8].copy_from_slice(&number.to_le_bytes());
+        Ok((Region(number), Key(key)))
+    }
+
+    fn deregister(&mut self, region: Region) {
+        self.memory.borrow_mut()[region.0 as usize].take().expect("it is registered once");
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        if self.works.len() >= 2 {
+            return Err(NativeError::Busy);
+        }
+        self.works.push_back((on, *native, cookie));
+        Ok(None)
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        if let Some((on, native, cookie)) = self.works.pop_front() {
+            return Some(Event::Performed(cookie, self.reach(on, &native)));
+        }
+        self.rail.poll(now)
+    }
+}
