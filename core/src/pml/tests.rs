@@ -128,7 +128,11 @@ fn p20_p23_p28_p30_messages_of_all_sizes_and_modes_arrive_whole() {
                 assert!(into == data, "{mode:?} {len} {early}");
                 let copied = engines[1].counters().copied;
                 let waited = !early && mode != Mode::Ready;
-                assert_eq!(copied, if waited { (len as u64).min(512 - 24).min(copied) } else { 0 }, "what came in time");
+                assert_eq!(
+                    copied,
+                    if waited { (len as u64).min(512 - 24).min(copied) } else { 0 },
+                    "what came in time"
+                );
                 assert!(!waited || len == 0 || copied != 0);
                 settle(&mut engines);
                 assert_eq!(engines[0].used(), [0; 3]);
