@@ -91,7 +91,7 @@ mod onesided_link {
 
 /// The device moves what is longer than a few frames.
 fn direct(config: &mut Config) {
-    config.pipeline = Pipeline { least: 20_000, by_frames: 3000, piece: 30_000 };
+    config.pipeline = Pipeline { least: 20_000, by_frames: 3000, piece: 100_000 };
 }
 
 /// The same with little room.
@@ -136,13 +136,13 @@ fn b51_p23_p28_devices_move_long_messages() {
             }
             assert!(rooms[0] == data[1] && rooms[1] == data[0], "{len} bytes, get: {get}");
         }
-        for node in &world.nodes {
-            let counters = node.counters();
+        for node in &mut world.nodes {
+            let counters = *node.counters();
             assert_eq!((counters.device_failures, counters.copied), (0, 0), "{counters:?}");
             assert!(counters.bytes_by_device > 2 << 20, "{counters:?}");
             assert_eq!(node.pml().pins(), [0, 0]);
             let device = node.pml().rails().0[0].inner().counters();
-            assert!(device.direct >= 30, "from the user's memory to the user's memory: {device:?}");
+            assert!(device.direct >= 10, "from the user's memory to the user's memory: {device:?}");
         }
         world.all_is_given_back();
     }
@@ -179,7 +179,7 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
                 world.nodes.iter().all(back)
             });
         }
-        assert!(world.nodes.iter().all(|node| node.pml().pins() == [0, 0]));
+        assert!(world.nodes.iter_mut().all(|node| node.pml().pins() == [0, 0]));
         assert!(world.nodes[0].counters().links_down >= 6, "it did not break");
         assert!(world.nodes.iter().any(|node| node.counters().device_failures != 0), "no device was interrupted");
     }

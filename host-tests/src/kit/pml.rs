@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use towline_core::btl::{Lane, Peer, Rail, SendError, Shape};
 use towline_core::mtl::{Failure, Mode, Sending, Source, Tag};
-use towline_core::pml::Config;
+use towline_core::pml::{Config, rdma};
 use towline_core::pool::Handle;
 use towline_core::wire::{self, Kind};
 use zerocopy::IntoBytes;
@@ -74,7 +74,9 @@ pub fn p12_first_fragments_go_round_the_rails_of_lowest_latency<S: Setup>(setup:
 /// Bytes of later fragments are as the bandwidths, within one fragment, where no rail was full meanwhile.
 pub fn p13_the_rest_goes_by_bandwidth<S: Setup>(setup: S) {
     const SHARES: [u64; 3] = [100, 200, 500];
-    let mut world = World::with_links(setup, 2, 3, CONFIG, |link, attributes| {
+    // What a device moves is no fragment.
+    let config = Config { rdma: rdma::Config::OFF, ..CONFIG };
+    let mut world = World::with_links(setup, 2, 3, config, |link, attributes| {
         attributes.bandwidth = SHARES[link] as u32;
         attributes.latency = 1;
     });

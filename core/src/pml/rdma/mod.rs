@@ -319,7 +319,9 @@ impl<R: Rails> Pml<'_, R> {
         let (peer, remote, receives) = (state.peer, state.remote, state.flags & RECEIVE != 0);
         let left = state.wanted.saturating_sub(piece.offset);
         let len = left.min(longest(&can, receives));
-        let access = if receives { Access::LOCAL_WRITE | Access::REMOTE_WRITE } else { Access::REMOTE_READ };
+        // There are devices that read what they have written, to know that it is there.
+        let put = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let access = if receives { put } else { Access::REMOTE_READ };
         let Some(pin) = self.pin_piece(slot, at, len, access) else { return self.fail(slot, at) };
         let Some((_, key)) = self.rdma.pins.names(pin) else { return self.fail(slot, at) };
         match self.control_on(peer, piece.rail.into(), wire::Offer::new(remote, piece.offset, len as u32, key)) {
