@@ -8,8 +8,9 @@ use towline_core::convertor::Span;
 use towline_core::mtl::{Group, Mtl, Source, Tag};
 use towline_core::pml::matching::Pattern;
 use towline_core::pml::{Config, Mode, Pml, Pool, Rails, Request, Sending, SetUpError};
+use towline_core::pool::Handle;
 use towline_core::time::{Duration, Instant};
-use towline_core::wire::{Kind, Match, Reason, kind};
+use towline_core::wire::{Ack, Kind, Match, Reason, kind};
 
 use towline_core::btl::Cookie;
 use towline_core::ptl::{self, Cache};
@@ -31,6 +32,11 @@ pub fn reach() {
 fn frames(rail: &mut Opaque) {
     let header = Match::new(any(0), any(0), any(0));
     keep(ptl::control(rail, Endpoint(any(0)), &header));
+    keep(ptl::control(
+        rail,
+        Endpoint(any(0)),
+        &Ack::new(any(0), any(Handle::NONE), any(0)).with_device(any(0), any(0)),
+    ));
     // SAFETY: never run; for the linker only.
     unsafe {
         let mut room = [0; 64];
@@ -190,6 +196,8 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         1 => keep(pml.next_completed()),
         2 => pml.detach(request),
         22 => pml.flush(),
+        26 => pml.forget_memory(any(core::ptr::null_mut()), any(0)),
+        27 => keep(pml.pins()),
         23 => keep(pml.arm_rails()),
         20 => pml.lose_peer(Peer(any(0)), any(Lost::Closed)),
         24 => one_sided(pml),

@@ -156,9 +156,7 @@ impl State {
                 || state.partition(from, to, rail, now).is_some()
                 || state.partition(to, from, rail, now).is_some()
         };
-        if self.life(to).is_none() {
-            return None; // whoever waits hears that the peer is lost
-        }
+        self.life(to)?; // else whoever waits hears that the peer is lost
         if from != to && apart(self) {
             let later = now + 1 + self.dice.length(100_000);
             self.devices.works.insert(number, work);
