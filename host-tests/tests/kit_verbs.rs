@@ -128,8 +128,8 @@ fn b51_p23_p28_devices_move_long_messages() {
                 world.irecv(1, Source::Rank(0), Tag::Is(2), second),
             ];
             let sends = [0, 1].map(|from| world.isend(from, 1 - from, 2, Mode::Standard, &data[from]));
-            for at in 0..2 {
-                assert_eq!(world.finish(at, receives[at]).map(|status| status.delivered), Ok(len as u64));
+            for (at, receive) in receives.into_iter().enumerate() {
+                assert_eq!(world.finish(at, receive).map(|status| status.delivered), Ok(len as u64));
             }
             for (at, send) in sends.into_iter().enumerate() {
                 world.finish_send(at, send).expect("it is sent");
