@@ -64,6 +64,9 @@ impl State {
         len: usize,
         access: Access,
     ) -> Result<(Region, Key), NativeError> {
+        if !self.makes[rail as usize].device.any() {
+            return Err(NativeError::NotAvailable);
+        }
         if self.dice.chance(self.faults.unregistered) {
             self.counts.unregistered += 1;
             return Err(NativeError::NotAvailable);
@@ -92,9 +95,11 @@ impl State {
         cookie: Cookie,
     ) -> Result<Option<u64>, NativeError> {
         let can = self.makes[rail as usize].device;
+        if !can.any() {
+            return Err(NativeError::NotAvailable);
+        }
         let named = (on.0 < self.nodes()).then(|| self.end(node, rail).names[on.0 as usize]).flatten();
-        let (Some(named), true) = (named, can.any()) else { return Err(NativeError::Unreachable) };
-        let Some(session) = named.session else { return Err(NativeError::Unreachable) };
+        let Some(session) = named.and_then(|named| named.session) else { return Err(NativeError::Unreachable) };
         let (local, reach) = match native.work {
             Asked::Put(local) => (local, can.put),
             Asked::Get(local) => (local, can.get),

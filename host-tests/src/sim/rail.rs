@@ -62,6 +62,8 @@ impl SimRail {
         let life = state.life(node).unwrap_or(0);
         let mut capabilities = Capabilities::SEND;
         capabilities.set(Capabilities::SEND_INPLACE, faults.in_place != 0);
+        capabilities.set(Capabilities::PUT, make.device.put.limit != 0);
+        capabilities.set(Capabilities::GET, make.device.get.limit != 0);
         capabilities.set(Capabilities::NEED_ACK | Capabilities::NEED_CSUM, make.datagrams);
         let attributes = Attributes {
             name: "sim",
