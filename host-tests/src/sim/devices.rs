@@ -148,9 +148,10 @@ impl State {
         let Work { from, to, rail, .. } = work;
         let age = self.end(from, rail).ages[to as usize];
         if age != work.age || self.link(from, to, rail).session != work.session {
-            // Nobody waits for it any more, but a write may be on its way.
-            if matches!(work.native.work, Asked::Put(_)) && self.reach(&work, 1).is_ok() {
+            // Nobody waits for it any more, but a write may be on its way: what is registered still, is written to.
+            if matches!(work.native.work, Asked::Put(_)) {
                 self.counts.late_writes += 1;
+                let _ = self.reach(&work, 1);
             }
             return None;
         }
@@ -168,8 +169,13 @@ impl State {
             self.report_at(later, from, rail, Later::Performed(number));
             return None;
         }
-        let result = self.reach(&work, 1);
+        let breaks = self.dice.chance(self.faults.device_breaks);
+        let mut result = self.reach(&work, if breaks { 2 } else { 1 });
         match result {
+            Ok(()) if breaks => {
+                self.counts.device_broken += 1;
+                result = Err(NativeError::Refused);
+            }
             Ok(()) => self.counts.performed += 1,
             Err(_) => self.counts.not_reached += 1,
         }

@@ -130,6 +130,8 @@ pub struct Faults {
     pub device_busy: u32,
     /// A device does not do what it is asked for.
     pub device_refuses: u32,
+    /// A device fails when it is half through.
+    pub device_breaks: u32,
     /// Memory is not registered.
     pub unregistered: u32,
     /// A datagram is lost.
@@ -268,11 +270,13 @@ counts! {
     performed,
     device_busy,
     device_refused,
+    /// Operations that failed half through.
+    device_broken,
     /// Operations on memory that was not registered any more.
     not_reached,
     /// Memory that was not registered.
     unregistered,
-    /// Writes that came after whoever began them had forgotten the peer.
+    /// Writes that came after whoever began them had forgotten the peer, also where the memory was registered no more.
     late_writes,
     /// Frames lost.
     dropped,

@@ -125,14 +125,15 @@ fn is_other(family: Family, name: &str) -> bool {
         "rumours",
         "unlinked",
         "fewer_rails",
-        "not_reached",
         "late_writes",
         "links_down",
         "links_up",
         "frames_moved",
         "doubles",
     ];
-    family == Family::Reliable && mishaps.contains(&name)
+    // Takes two accidents at once: a run may well be without.
+    let rare = ["not_reached"];
+    rare.contains(&name) || family == Family::Reliable && mishaps.contains(&name)
 }
 
 impl fmt::Display for Total {

@@ -80,6 +80,7 @@ fn with_devices(mut setting: Setting, dice: &mut Dice) -> Setting {
     faults.device_for = chance(if slow { &[1_000_000, 20_000_000] } else { &[1000, 10_000] }).into();
     faults.device_busy = chance(&[20, 300]);
     faults.device_refuses = chance(&[5, 100]);
+    faults.device_breaks = chance(&[5, 100]);
     faults.unregistered = chance(&[5, 100]);
     // The receiver's rooms are looked at after the end, and what is kept may be written to then by who was cut off.
     let kept_pins = if setting.links.is_none() { dice.pick(&[0, 0, 1, 16]) } else { 0 };
