@@ -295,7 +295,7 @@ header! {
         offset: U64,
         /// Bytes of it. 0, from a receiver: none of the rest is offered, all is to come in frames.
         len: U32,
-        /// How the rail that brings this finds the memory.
+        /// How the rail that brings this finds the memory. Not used where this was given to another link first.
         key: [u8; KEY],
     }
 }

@@ -107,6 +107,14 @@ impl Rail for WithDevice<'_> {
         if self.works.len() >= 2 {
             return Err(NativeError::Busy);
         }
+        if let Work::Put(local) | Work::Get(local) = native.work
+            && let Some(region) = local.region
+        {
+            let memory = self.memory.borrow();
+            let (_, base, len, _) = memory[region.0 as usize].expect("memory of this rail, which is registered");
+            let first = local.base as usize;
+            assert!(base <= first && first + local.len as usize <= base + len as usize, "other memory was registered");
+        }
         self.works.push_back((on, *native, cookie));
         Ok(None)
     }

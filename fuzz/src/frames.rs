@@ -1,6 +1,6 @@
 //! Frames of a hostile peer, among an honest one's traffic.
 //!
-//! Three ends of one mesh: the victim, an engine; an honest engine; and an end without an engine, which sends whatever
+//! Three ends of two meshes: the victim, an engine with two rails; an honest engine; and an end without an engine, which sends whatever
 //! the input says and knows the handles that the victim told it. The hostile peer may spoil its own messages. It may
 //! not reach memory that was not given to it, stop, lose, double or change a message between the other two, or make
 //! the victim keep anything once it is deleted.
@@ -25,6 +25,7 @@ const VICTIM: u32 = 0;
 const HOSTILE: u32 = 1;
 const HONEST: u32 = 2;
 const ENDS: u32 = 3;
+const RAILS: usize = 2;
 const SLOTS: u32 = 16;
 const FRAME: u32 = 256;
 const CONFIG: Config = Config {
@@ -48,23 +49,27 @@ const TAGS: u32 = 3;
 /// Plays one input, then sees that the honest traffic ends well and nothing is left over.
 pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
-    let mut memory = vec![0; Hub::cost(ENDS, SLOTS, FRAME)];
-    let hub = Hub::new(&mut Arena::new(&mut memory), ENDS, SLOTS, FRAME).expect("cost is enough");
+    let mut memory = [(); RAILS].map(|()| vec![0; Hub::cost(ENDS, SLOTS, FRAME)]);
+    let hubs =
+        memory.each_mut().map(|memory| Hub::new(&mut Arena::new(memory), ENDS, SLOTS, FRAME).expect("cost is enough"));
     // One in two inputs has the receivers' devices get.
     let get = data.len() % 2 == 1;
     let config = Config { rdma: rdma::Config { get, ..CONFIG.rdma }, ..CONFIG };
-    let bytes = config.bytes(&[&WithDevice::attributes(Hub::attributes(FRAME))]);
+    let attributes = WithDevice::attributes(Hub::attributes(FRAME));
+    let bytes = config.bytes(&[&attributes; RAILS]);
     let (mut one, mut other) = (vec![0; bytes], vec![0; bytes]);
-    let registered = Memory::default();
+    let registered: [Memory; RAILS] = Default::default();
     let node = |me, other, room| {
-        let rail = WithDevice::new(hub.rail(me).expect("an end for each"), me, registered.clone());
-        Node::new(rail, config, other, room)
+        let rails = std::array::from_fn(|at| {
+            WithDevice::new(hubs[at].rail(me).expect("an end for each"), me, registered[at].clone())
+        });
+        Node::new(rails, config, other, room)
     };
     let mut victim = node(VICTIM, HONEST, &mut one);
     let mut honest = node(HONEST, VICTIM, &mut other);
     victim.add(HONEST, &honest.engine.params());
     honest.add(VICTIM, &victim.engine.params());
-    let mut hostile = Hostile::new(&hub, registered.clone(), CONFIG.first_sequence as u32);
+    let mut hostile = Hostile::new(&hubs, registered.clone(), CONFIG.first_sequence as u32);
     let Ok(credit) = <[u8; 2]>::arbitrary(&mut data) else { return };
     let mut params: [u8; PARAMS] = honest.engine.params();
     (params[4], params[6]) = (credit[0], credit[1]);
@@ -153,7 +158,7 @@ fn finish<'m>(victim: &mut Node<'m>, honest: &mut Node<'m>) {
 
 /// An engine with what its user has under way.
 struct Node<'m> {
-    engine: Pml<'m, [WithDevice<'m>; 1]>,
+    engine: Pml<'m, [WithDevice<'m>; RAILS]>,
     /// The other engine.
     other: u32,
     pending: Vec<Pending>,
@@ -175,8 +180,8 @@ struct Pending {
 }
 
 impl<'m> Node<'m> {
-    fn new(rail: WithDevice<'m>, config: Config, other: u32, memory: &'m mut [u8]) -> Self {
-        let engine = Pml::new(config, &mut Arena::new(memory), [rail]).expect("the configuration says how much");
+    fn new(rails: [WithDevice<'m>; RAILS], config: Config, other: u32, memory: &'m mut [u8]) -> Self {
+        let engine = Pml::new(config, &mut Arena::new(memory), rails).expect("the configuration says how much");
         Self { engine, other, pending: Vec::new(), taken: Vec::new(), due: Vec::new(), count: 0 }
     }
 
@@ -202,6 +207,9 @@ impl<'m> Node<'m> {
             receiver.due.push((tag, bytes.clone()));
         }
         if let Ok(Sending::Pending(request)) = sending {
+            if len.is_multiple_of(2) {
+                self.engine.notify(request);
+            }
             self.pending.push(Pending { request, sink: None, _data: Some(bytes), any_in: None });
         }
         Ok(())
@@ -220,6 +228,9 @@ impl<'m> Node<'m> {
         let span = Span::contiguous(sink.as_mut_ptr(), len);
         // SAFETY: the sink is kept until the outcome is taken.
         if let Ok(request) = unsafe { self.engine.irecv(pattern, span) } {
+            if len.is_multiple_of(2) {
+                self.engine.notify(request);
+            }
             self.pending.push(Pending { request, sink: Some(sink), _data: None, any_in });
         }
     }
@@ -271,6 +282,10 @@ impl<'m> Node<'m> {
 
     fn progress(&mut self) {
         self.engine.progress(Instant::ZERO);
+        while let Some(request) = self.engine.next_completed() {
+            let known = self.pending.iter().any(|pending| pending.request == request);
+            assert!(known, "announced, and not under way");
+        }
         let (engine, due, other) = (&mut self.engine, &mut self.due, self.other);
         self.pending.retain(|pending| {
             let Some(outcome) = engine.test(pending.request) else { return true };
@@ -308,8 +323,9 @@ fn received(due: &mut Vec<(u32, Box<[u8]>)>, other: u32, sink: &[u8], outcome: s
 
 /// The end without an engine.
 struct Hostile<'h> {
-    rail: Rail<'h>,
-    victim: Endpoint,
+    rails: [Rail<'h>; RAILS],
+    /// By each rail.
+    victim: [Endpoint; RAILS],
     /// Handles of the victim's, as it sent them.
     handles: Vec<u64>,
     /// What it was offered, and has not said a word on.
@@ -318,25 +334,29 @@ struct Hostile<'h> {
     /// Memory of its own, which the victim's device may reach: its number.
     own: u64,
     _room: Box<[u8]>,
-    registered: Memory,
-    /// All that it was ever offered.
-    keys: Vec<u64>,
+    /// Of each rail.
+    registered: [Memory; RAILS],
+    /// All that it was ever offered: by which rail, and the number.
+    keys: Vec<(usize, u64)>,
 }
 
 impl<'h> Hostile<'h> {
-    fn new(hub: &'h Hub<'h>, registered: Memory, sequence: u32) -> Self {
-        let mut rail = hub.rail(HOSTILE).expect("an end for each");
-        let victim = rail.add_peer(Peer(VICTIM), &VICTIM.to_le_bytes()).expect("the victim can be reached");
+    fn new(hubs: &'h [Hub<'h>; RAILS], registered: [Memory; RAILS], sequence: u32) -> Self {
+        let mut rails = hubs.each_ref().map(|hub| hub.rail(HOSTILE).expect("an end for each"));
+        let reach = |rail: &mut Rail<'h>| rail.add_peer(Peer(VICTIM), &VICTIM.to_le_bytes());
+        let victim = rails.each_mut().map(|rail| reach(rail).expect("the victim can be reached"));
         let mut room: Box<[u8]> = vec![0x5a; 1000].into();
-        let own = registered.borrow().len() as u64;
-        registered.borrow_mut().push(Some((HOSTILE, room.as_mut_ptr() as usize, 1000, Access::ANY)));
+        // The first of each, so that its number is the same.
+        for registered in &registered {
+            registered.borrow_mut().push(Some((HOSTILE, room.as_mut_ptr() as usize, 1000, Access::ANY)));
+        }
         Self {
-            rail,
+            rails,
             victim,
             handles: Vec::new(),
             offers: Vec::new(),
             sequence,
-            own,
+            own: 0,
             _room: room,
             registered,
             keys: Vec::new(),
@@ -345,21 +365,24 @@ impl<'h> Hostile<'h> {
 
     /// Takes what the victim sent, and notes its handles.
     fn listen(&mut self) {
-        while let Some(Event::Frame(frame)) = self.rail.poll(Instant::ZERO) {
-            let head = frame.head();
-            match wire::kind(head) {
-                Some(wire::Kind::Rendezvous) => self.note::<wire::Rendezvous>(head, |header| header.sender.get()),
-                Some(wire::Kind::Ack) => self.note::<wire::Ack>(head, |header| header.receiver.get()),
-                Some(wire::Kind::Offer) => {
-                    if let Ok((offer, _)) = wire::Offer::read_from_prefix(head) {
-                        self.keys.push(u64::from_le_bytes(std::array::from_fn(|at| offer.key[at])));
-                        self.offers.push(offer);
+        for rail in 0..RAILS {
+            while let Some(Event::Frame(frame)) = self.rails[rail].poll(Instant::ZERO) {
+                let head = frame.head();
+                match wire::kind(head) {
+                    Some(wire::Kind::Rendezvous) => self.note::<wire::Rendezvous>(head, |header| header.sender.get()),
+                    Some(wire::Kind::Ack) => self.note::<wire::Ack>(head, |header| header.receiver.get()),
+                    Some(wire::Kind::Offer) => {
+                        if let Ok((offer, _)) = wire::Offer::read_from_prefix(head) {
+                            let number = u64::from_le_bytes(std::array::from_fn(|at| offer.key[at]));
+                            self.keys.push((rail, number));
+                            self.offers.push(offer);
+                        }
                     }
+                    _ => {}
                 }
-                _ => {}
-            }
-            if !frame.is_whole() {
-                self.rail.release(frame.id);
+                if !frame.is_whole() {
+                    self.rails[rail].release(frame.id);
+                }
             }
         }
     }
@@ -372,8 +395,10 @@ impl<'h> Hostile<'h> {
 
     /// Its device writes to memory that it was offered, now or long ago, if that is registered still.
     fn write(&mut self, choice: u8) {
-        let Some(key) = self.keys.iter().rev().nth(usize::from(choice) % self.keys.len().max(1)) else { return };
-        let registered = self.registered.borrow();
+        let Some((rail, key)) = self.keys.iter().rev().nth(usize::from(choice) % self.keys.len().max(1)) else {
+            return;
+        };
+        let registered = self.registered[*rail].borrow();
         if let Some((VICTIM, base, len, access)) = registered.get(*key as usize).copied().flatten()
             && access.contains(Access::REMOTE_WRITE)
         {
@@ -456,7 +481,7 @@ impl<'h> Hostile<'h> {
         let mut frame = header.as_bytes().to_vec();
         let header = frame.len();
         frame.extend((0..body).map(|i| i as u8 | 1));
-        self.put(tags::PML, header, &frame);
+        self.put(usize::from(flags >> 7), tags::PML, header, &frame);
         Ok(())
     }
 
@@ -466,17 +491,17 @@ impl<'h> Hostile<'h> {
         let (header, len) = (u8::arbitrary(data)?, u8::arbitrary(data)?);
         let len = usize::from(len).min(data.len());
         let frame = data.bytes(len)?;
-        self.put(tag, usize::from(header) % (HEAD + 1), frame);
+        self.put(usize::from(header >> 7), tag, usize::from(header) % (HEAD + 1), frame);
         Ok(())
     }
 
-    fn put(&mut self, tag: u8, header: usize, frame: &[u8]) {
+    fn put(&mut self, rail: usize, tag: u8, header: usize, frame: &[u8]) {
         let len = frame.len().min(FRAME as usize);
         let shape = Shape { tag, lane: Lane::Control, header: header.min(len) as u8, len: len as u32 };
-        if let Ok(mut grant) = self.rail.reserve(self.victim, shape) {
+        if let Ok(mut grant) = self.rails[rail].reserve(self.victim[rail], shape) {
             grant.write(0, &frame[..len]);
             let ticket = grant.finish();
-            self.rail.commit(ticket);
+            self.rails[rail].commit(ticket);
         }
     }
 

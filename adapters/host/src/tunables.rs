@@ -272,7 +272,7 @@ tunables! {
     verbs_windows, "TOWLINE_VERBS_WINDOWS": bool = false, "",
         "Whether the devices put to windows and get from them by themselves, where no rail maps them, so that the target need not make progress; whoever then uses a window that its owner has dropped loses the connection to the owner";
     verbs_direct_bytes, "TOWLINE_VERBS_DIRECT_BYTES": u32 = 1_048_576u32, "B",
-        "From how many bytes on the devices move a message from the sender's memory to the receiver's, without a copy; 0 for never";
+        "From how many bytes on the devices move a message that this rank receives from the sender's memory to its own, without a copy; 0 for never";
     verbs_direct_after_bytes, "TOWLINE_VERBS_DIRECT_AFTER_BYTES": u32 = 65_536u32, "B",
         "Bytes of such a message that go in fragments while memory is registered for the first piece";
     verbs_direct_piece_bytes, "TOWLINE_VERBS_DIRECT_PIECE_BYTES": u32 = 1_048_576u32, "B",

@@ -58,7 +58,7 @@ pub struct Pipeline {
     pub least: u64,
     /// Bytes that frames bring, beside those of the first fragment, before a device moves any: `rdma_pipeline_send_length`.
     pub by_frames: u64,
-    /// Bytes of a piece, at most: `rdma_pipeline_frag_size`. So much is registered, and moved, at a time.
+    /// Bytes of a piece, at most: `rdma_pipeline_frag_size`. So much is registered, and moved, at a time. 0: none are moved.
     pub piece: u32,
 }
 

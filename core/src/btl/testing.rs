@@ -46,6 +46,10 @@ pub struct Script {
     pub slow_delivery: bool,
     /// The next frames that come are overtaken by others as long as this is set: so many, short ones of users'.
     pub overtaken: u32,
+    /// What comes was given to another link first, as it tells, and has not come by that one.
+    pub moved: bool,
+    /// The two sides have not met.
+    pub unmet: bool,
     pub events: VecDeque<Event>,
     /// Bodies are lent; each of them is noted: where it is, and how long.
     pub lends: bool,
@@ -276,6 +280,10 @@ impl Rail for Scripted {
             let reach = if matches!(native.work, Work::Put(_)) { can.put } else { can.get };
             assert!(reach.takes(native.offset, local.base as u64, local.len) && local.len != 0);
             assert!(local.len < reach.local_registration || local.region.is_some());
+            let memory = self.memory.borrow();
+            let of_region = local.region.map(|region| memory[region.0 as usize].expect("it is registered"));
+            let (first, last) = (local.base as usize, local.base as usize + local.len as usize);
+            assert!(of_region.is_none_or(|(base, len, _)| base <= first && last <= base + len as usize));
         }
         if answer == Device::Now {
             return self.reach(native).map(Some);
@@ -331,8 +339,19 @@ impl Rail for Scripted {
                 self.overtaken.push_back(frame);
                 None
             }
+            Event::Frame(frame) if self.script.borrow().moved => {
+                Some(Event::Moved(Origin { link: 0, number: 0 }, frame))
+            }
             event => Some(event),
         }
+    }
+
+    fn knows(&self, _: Endpoint) -> bool {
+        !self.script.borrow().unmet
+    }
+
+    fn claim(&mut self, _: Endpoint, _: Origin) -> Option<Claim> {
+        self.script.borrow().moved.then_some(Claim::New)
     }
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {

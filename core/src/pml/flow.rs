@@ -557,6 +557,8 @@ impl<R: Rails> Pml<'_, R> {
         peer.answering = 0;
         if taken {
             peer.let_go(&mut self.requests, slot);
+        } else {
+            self.forget_early_offer(slot);
         }
         self.put_to_work(to);
     }

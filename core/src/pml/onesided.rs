@@ -2,10 +2,11 @@
 //!
 //! Rails deliver frames once, links also where one has died half-way: so no request is done twice.
 //!
-//! A rail that [maps the memory of peers](OneSided::mixes_at_once) does at once what it can ([`Pml::at_once`]); all
-//! else is begun, and goes by frames, also to the same memory. Where there is none, the device of the first rail that has one puts and
-//! gets; atomics are the target's processor's, so that who is reached by another rail, a rank itself for one, counts in the same word.
-//! A handle has room for one rail's key: with a rail that maps memory, what is out of its reach goes by frames.
+//! A rail that [maps the memory of peers](OneSided::mixes_at_once) does at once what it can ([`Pml::at_once`]); all else is begun, and
+//! goes by frames, also to the same memory. Where there is none, and [`Config::windows`](super::rdma::Config::windows) says so, the
+//! device of the first rail that has one puts and gets; atomics are the target's processor's, so that who is reached by another rail, a
+//! rank itself for one, counts in the same word. A handle has room for one rail's key: with a rail that maps memory, what is out of its
+//! reach goes by frames.
 //!
 //! What a device has in hand when its link breaks may be done or not, and ends with [`Failure::Lost`](rma::Failure::Lost), also where
 //! other links still lead to the peer; the rest of it, and all that follows, takes those.

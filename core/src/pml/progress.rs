@@ -169,11 +169,22 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     #[inline]
-    pub(super) fn frame(&mut self, rail: usize, frame: &Frame) {
+    fn frame(&mut self, rail: usize, frame: &Frame) {
+        self.receive_frame(rail, false, frame);
+    }
+
+    /// The same of one that was given to another link first.
+    #[cold]
+    pub(super) fn moved_frame(&mut self, rail: usize, frame: &Frame) {
+        self.receive_frame(rail, true, frame);
+    }
+
+    #[inline]
+    fn receive_frame(&mut self, rail: usize, moved: bool, frame: &Frame) {
         if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
             peer.signs.set(HEARD);
         }
-        ptl::receive(frame, &mut Arrival { pml: self, rail });
+        ptl::receive(frame, &mut Arrival { pml: self, rail, moved });
     }
 
     #[cold]
@@ -456,6 +467,7 @@ impl<R: Rails> Pml<'_, R> {
 struct Arrival<'a, 'm, R> {
     pml: &'a mut Pml<'m, R>,
     rail: usize,
+    moved: bool,
 }
 
 impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
@@ -567,7 +579,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
     }
 
     fn offered(&mut self, from: Peer, header: wire::Offer) {
-        self.pml.on_offer(from, self.rail, &header);
+        self.pml.on_offer(from, (!self.moved).then_some(self.rail), &header);
     }
 
     fn performed(&mut self, from: Peer, header: wire::Performed) {

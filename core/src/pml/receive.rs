@@ -602,10 +602,8 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn settle_receive(&mut self, slot: u32) {
         let Some(state) = self.requests.at(slot) else { return };
         if state.phase == Phase::Receiving && state.inflight == 0 && state.moved >= state.wanted {
-            if !self.rdma.is_idle() {
-                self.let_go(slot);
-                self.deactivate(slot);
-            }
+            self.let_go(slot);
+            self.deactivate(slot);
             self.complete(slot, Outcome::Success);
         }
     }

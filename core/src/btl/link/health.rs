@@ -291,8 +291,14 @@ impl<R: Rail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// The rail below is to touch no memory of this peer any more, and goes on.
+    /// The rail below is to touch no memory of this peer any more, and goes on: unless it has a device, whose work for that peer
+    /// ends untold with that. Then the link is down, as whoever waits for the work learns by that only.
     pub(super) fn start_over_below(&mut self, at: u32) {
+        let can = &self.attributes.one_sided;
+        let up = self.paths.get(at as usize).is_some_and(|path| path.state == State::Up);
+        if up && can.any() && !can.at_once {
+            return self.down(at, Why::Broken);
+        }
         self.forget_below(at);
         self.add_below(at);
         if self.paths.get(at as usize).is_some_and(|path| !path.raw_known) {

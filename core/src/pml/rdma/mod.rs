@@ -17,7 +17,8 @@
 //! - **Memory ends with the request**: before a request is over its memory is registered no longer, so a write that comes late
 //!   finds nothing. What is [kept](Config::kept_pins) was moved and told of in good order.
 //!
-//! Neither side waits for a slot here: a message that finds none goes in frames.
+//! Neither side waits for a slot here: a message that finds none goes in frames. A hostile peer can have its messages hold all slots,
+//! and then those of others are slower; it can do no more.
 
 mod pins;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use zerocopy::FromZeros;
 
 use self::pins::{Pinned, Pins, Wanted};
 use super::engine::{Pml, Rails};
+use super::peer::Link;
 use super::request::{Phase, RECEIVE};
 use super::send::{charge, request_cookie};
 use crate::arena::{Arena, OutOfMemory};
@@ -40,7 +42,8 @@ use crate::wire;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Config {
-    /// Messages at most that devices move at the same time; others go in frames. Each side counts its own.
+    /// Messages at most that devices move at the same time; others go in frames. Each side counts its own. A slot is found by
+    /// looking at all that were ever in use, so this is meant to be a few dozen.
     pub messages: u32,
     /// Registrations that stay when their message is over, for the next one with the same memory: each of a piece at most
     /// ([`Pipeline::piece`]). Not 0 only where [`Pml::forget_memory`] is called before any memory of messages is unmapped, and
@@ -205,10 +208,10 @@ impl<R: Rails> Pml<'_, R> {
         let used = || self.row(peer).take(links.into());
         let all: u64 = used().map(|link| u64::from(link.bandwidth)).fold(0, u64::saturating_add).max(1);
         used().find_map(|link| {
-            let can = self.rails.rail(link.rail.into())?.attributes().one_sided;
+            let can = self.device_of(link)?;
             let Pipeline { least, by_frames, .. } = can.pipeline;
             let (puts, gets) = (can.put.limit != 0, can.get.limit != 0);
-            if can.at_once || !(puts || gets) || wanted < least {
+            if !(puts || gets) || wanted < least {
                 return None;
             }
             // The other links carry their share meanwhile.
@@ -217,6 +220,14 @@ impl<R: Rails> Pml<'_, R> {
             let until = moved.saturating_add(by_frames.max(share).min(u32::MAX.into()));
             (until < wanted).then_some((link.rail, gets && (self.config.rdma.get || !puts), until))
         })
+    }
+
+    /// What the device of a link's rail can do. `None`: it moves no messages; or the two sides have not met by this link, so that an
+    /// offer would wait until they have.
+    fn device_of(&self, link: &Link) -> Option<OneSided> {
+        let rail = self.rails.rail(link.rail.into())?;
+        let can = rail.attributes().one_sided;
+        (!can.at_once && can.pipeline.piece != 0 && rail.knows(Endpoint(link.endpoint))).then_some(can)
     }
 
     /// Whether all rails to a peer take an offer, since any may have to carry it in the end.
@@ -258,10 +269,7 @@ impl<R: Rails> Pml<'_, R> {
     /// The rail by which a peer is to get.
     fn getter_for(&self, peer: u32) -> Option<u8> {
         let links = self.peers.get(peer as usize).filter(|_| self.may_offer(peer))?.links;
-        let gets = |link: &&super::peer::Link| {
-            let can = self.rails.rail(link.rail.into()).map(|rail| rail.attributes().one_sided);
-            can.is_some_and(|can| can.get.limit != 0 && !can.at_once)
-        };
+        let gets = |link: &&Link| self.device_of(link).is_some_and(|can| can.get.limit != 0);
         self.row(peer).take(links.into()).find(gets).map(|link| link.rail)
     }
 
@@ -459,12 +467,12 @@ impl<R: Rails> Pml<'_, R> {
         Some(())
     }
 
-    /// Memory for the next piece of a message is offered.
-    pub(super) fn on_offer(&mut self, from: Peer, rail: usize, header: &wire::Offer) {
+    /// Memory for the next piece of a message is offered. It is memory of a rail, which is the one that brings the offer: an offer
+    /// that was moved from one link to another (`rail` is `None`) may be of any, so nothing is moved with it.
+    pub(super) fn on_offer(&mut self, from: Peer, rail: Option<usize>, header: &wire::Offer) {
         let (handle, offset, len) = (Handle::from_bits(header.request.get()), header.offset.get(), header.len.get());
         let slot = handle.slot();
         let at = self.rdma.of(slot);
-        let piece = at.and_then(|at| self.rdma.pieces.get_mut(at));
         let found = self.requests.get_mut(handle).filter(|state| {
             let phase = if state.flags & RECEIVE != 0 { Phase::Receiving } else { Phase::Streaming };
             let end = if state.phase == Phase::Waiting { state.total } else { state.wanted };
@@ -472,33 +480,40 @@ impl<R: Rails> Pml<'_, R> {
                 && (state.phase == phase || (state.phase == Phase::Waiting && state.flags & RECEIVE == 0))
                 && offset.checked_add(len.into()).is_some_and(|last| last <= end)
         });
-        let Some(state) = found else {
-            self.counters.offers_unused = self.counters.offers_unused.wrapping_add(1);
-            return;
+        let Some(state) = found else { return self.count_unused_offer() };
+        let (receives, waits) = (state.flags & RECEIVE != 0, state.phase == Phase::Waiting);
+        let Some(at) = at else {
+            // Without a piece it is waited for no longer, or not yet: it has overtaken the ack.
+            return if waits { self.keep_early_offer(slot, rail, header) } else { self.count_unused_offer() };
         };
-        let receives = state.flags & RECEIVE != 0;
-        match piece {
-            // Frames bring everything, as this side had no slot; but if there are slots when the ack comes, it must not wait for
-            // this offer.
-            None => state.remote |= if state.phase == Phase::Waiting { ABSTAINS } else { 0 },
-            Some(piece) if piece.stage == Stage::Awaiting && len == 0 && !receives => piece.stage = Stage::Left,
-            Some(piece) if piece.stage == Stage::Awaiting && len != 0 && piece.offset == offset => {
+        let Some(piece) = self.rdma.pieces.get_mut(at).filter(|piece| piece.stage == Stage::Awaiting) else {
+            return self.count_unused_offer();
+        };
+        match rail {
+            _ if len == 0 && !receives => piece.stage = Stage::Left,
+            _ if len == 0 || piece.offset != offset => return self.count_unused_offer(),
+            Some(rail) => {
+                let other = usize::from(piece.rail) != rail;
+                let ahead = if other { core::mem::take(&mut piece.ahead) } else { Pinned::NONE };
                 (piece.stage, piece.rail, piece.len, piece.key) = (Stage::ToMove, rail as u8, len, header.key);
+                self.rdma.pins.unpin(&mut self.rails, ahead, true); // its rail has no part in the next piece
             }
-            Some(_) => self.counters.offers_unused = self.counters.offers_unused.wrapping_add(1),
-        }
-        if self.requests.at(slot).is_some_and(|state| state.phase == Phase::Waiting) {
-            return self.keep_early_offer(slot, rail, header);
+            None => {
+                self.count_unused_offer();
+                self.fail(slot, at);
+            }
         }
         self.activate(slot);
     }
 
-    /// An offer has overtaken the ack.
-    fn keep_early_offer(&mut self, slot: u32, rail: usize, header: &wire::Offer) {
-        if self.rdma.of(slot).is_some() || header.len.get() == 0 {
-            return; // none is needed: without one all goes in frames
-        }
-        let piece = Piece {
+    fn count_unused_offer(&mut self) {
+        self.counters.offers_unused = self.counters.offers_unused.wrapping_add(1);
+    }
+
+    /// An offer has overtaken the ack. Where there is no slot for it frames bring everything; and if there are slots when the ack
+    /// comes, it must not wait for this offer.
+    fn keep_early_offer(&mut self, slot: u32, rail: Option<usize>, header: &wire::Offer) {
+        let piece = rail.filter(|_| header.len.get() != 0).map(|rail| Piece {
             request: slot,
             stage: Stage::ToMove,
             rail: rail as u8,
@@ -506,10 +521,20 @@ impl<R: Rails> Pml<'_, R> {
             offset: header.offset.get(),
             key: header.key,
             ..Piece::new_zeroed()
-        };
-        if self.rdma.pieces.take(piece).is_ok()
-            && let Some(state) = self.requests.at_mut(slot)
-        {
+        });
+        if piece.is_some_and(|piece| self.rdma.pieces.take(piece).is_ok()) {
+            return;
+        }
+        self.count_unused_offer();
+        if let Some(state) = self.requests.at_mut(slot) {
+            state.remote |= ABSTAINS;
+        }
+    }
+
+    /// A send that was offered memory before it was acknowledged is to wait for an ack anew, and for other offers.
+    pub(super) fn forget_early_offer(&mut self, slot: u32) {
+        self.let_go(slot);
+        if let Some(state) = self.requests.at_mut(slot) {
             state.remote &= !ABSTAINS;
         }
     }
@@ -586,12 +611,16 @@ impl<R: Rails> Pml<'_, R> {
                 Stage::ToMove => {}
                 _ => continue,
             }
-            if state.phase == Phase::Waiting {
-                state.remote |= ABSTAINS;
-                self.let_go(slot);
-            } else {
-                self.fail(slot, at);
-                self.activate(slot);
+            match state.phase {
+                Phase::Streaming | Phase::Receiving => {
+                    self.fail(slot, at);
+                    self.activate(slot);
+                }
+                // The ack is yet to come, and the offer will not come again.
+                _ => {
+                    state.remote |= ABSTAINS;
+                    self.let_go(slot);
+                }
             }
         }
     }

@@ -486,23 +486,29 @@ fn b51_registrations_are_kept_bounded_and_forgotten() {
 
 /// An engine, and the bare rail of its peer.
 fn beside_a_stranger(rdma: rdma::Config) -> (Pair, Scripted) {
-    let mut pair = Pair::new([config(rdma); 2], 1, 1);
-    pair.engines.truncate(1);
-    let end = rails(2).into_iter().next_back();
-    let _ = end;
-    let mut ends = rails(2).into_iter();
-    let (mut own, mut other) = (ends.next().unwrap(), ends.next().unwrap());
-    own.attributes.one_sided = CAN;
-    own.attributes.rendezvous_eager_limit = FIRST as u32;
-    other.add_peer(Peer(0), &0u32.to_le_bytes()).unwrap();
-    let config = config(rdma);
-    let mine = vec![own].leak();
+    let (pair, mut strangers) = beside_strangers(config(rdma), 1);
+    (pair, strangers.remove(0))
+}
+
+/// An engine with so many rails, all with devices, and the bare rails at their other ends.
+fn beside_strangers(config: Config, links: usize) -> (Pair, Vec<Scripted>) {
+    let (mut mine, mut others) = (vec![], vec![]);
+    for _ in 0..links {
+        let [mut own, mut other] = <[Scripted; 2]>::try_from(rails(2)).unwrap();
+        own.attributes.one_sided = CAN;
+        own.attributes.rendezvous_eager_limit = FIRST as u32;
+        if links > 1 {
+            own.attributes.capabilities |= Capabilities::FAILOVER_SUPPORT;
+        }
+        other.add_peer(Peer(0), &0u32.to_le_bytes()).unwrap();
+        mine.push(own);
+        others.push(other);
+    }
     let bytes = config.bytes(&mine.iter().map(Rail::attributes).collect::<Vec<_>>());
-    let mut engine = Pml::new(config, &mut Arena::new(memory(bytes)), &mut *mine).unwrap();
+    let mut engine = Pml::new(config, &mut Arena::new(memory(bytes)), mine.leak()).unwrap();
     let params = engine.params();
     engine.add_peer(Peer(1), &params, |_, rail| rail.add_peer(Peer(1), &1u32.to_le_bytes())).unwrap();
-    pair.engines = vec![engine];
-    (pair, other)
+    (Pair { engines: vec![engine] }, others)
 }
 
 fn say<H: IntoBytes + Immutable>(rail: &mut Scripted, header: &H, body: &[u8]) {
@@ -663,4 +669,177 @@ fn b51_an_offer_that_found_no_slot_is_not_waited_for() {
     }
     assert!(sends.into_iter().all(|send| pair.engines[0].test(send).is_some_and(|sent| sent.is_ok())));
     assert_eq!(fragments, 2 + (2000usize - 174).div_ceil(100) + (2000usize - 24).div_ceil(100));
+}
+
+/// An offer for a receive that asked for none, of a message that goes in frames: it is counted, and the receive ends as any other,
+/// whoever it tells; what waited behind it goes on.
+#[test]
+fn p22_an_offer_for_a_receive_of_frames_is_not_used() {
+    for detached in [false, true] {
+        let (mut pair, mut others) = beside_strangers(config(rdma::Config::OFF), 2);
+        let mut into = vec![0xaa; 100];
+        // SAFETY: it outlives the test's rails.
+        let receive = unsafe { pair.engines[0].irecv(from(1, 5), Span::contiguous(into.as_mut_ptr(), 100)) }.unwrap();
+        if detached {
+            pair.engines[0].detach(receive);
+        } else {
+            pair.engines[0].notify(receive);
+        }
+        let data = bytes(2000, 1);
+        let (send, sender) = begin(&mut pair, &mut others, &data);
+        say(&mut others[0], &wire::Rendezvous::new(1, 5, 0, Handle::from_bits(1 << 32 | 9), 100), &[]);
+        pair.turn(5);
+        let acks: Vec<wire::Ack> = others.iter_mut().flat_map(|other| heard(other, wire::Kind::Ack)).collect();
+        let own = acks[0].receiver.get();
+        // A send in the list of what waits for room, where a receive of frames has no place.
+        pair.engines[0].rails_mut().iter_mut().for_each(|rail| rail.script.borrow_mut().always = Some(Answer::Busy));
+        say(&mut others[0], &wire::Ack::new(sender, Handle::from_bits(1 << 32 | 9), 2000), &[]);
+        pair.turn(5);
+        // Both arrive in one turn.
+        say(&mut others[0], &wire::Offer::new(own, 0, 0, Key([0; KEY])), &[]);
+        say(&mut others[1], &wire::Fragment::new(own, 0), &[0x55; 100]);
+        pair.turn(1);
+        assert_eq!(pair.odd(), 1);
+        assert!(into.iter().all(|byte| *byte == 0x55));
+        pair.engines[0].rails_mut().iter_mut().for_each(|rail| rail.script.borrow_mut().always = None);
+        for _ in 0..60 {
+            pair.turn(1);
+            others.iter_mut().for_each(|other| _ = heard::<wire::Fragment>(other, wire::Kind::Fragment));
+        }
+        assert!(pair.engines[0].test(send).is_some_and(|sent| sent.is_ok()), "detached: {detached}");
+    }
+}
+
+/// The first fragment of a message has come: its request, and the sender's name for it.
+fn begin(pair: &mut Pair, others: &mut [Scripted], data: &[u8]) -> (Request, u64) {
+    let send = pair.send(Span::of(data));
+    pair.turn(3);
+    let firsts: Vec<wire::Rendezvous> =
+        others.iter_mut().flat_map(|other| heard(other, wire::Kind::Rendezvous)).collect();
+    (send, firsts[0].sender.get())
+}
+
+/// The receiver wants a message of 2000 bytes: 150 of them beside the first fragment in frames, the rest by a device.
+fn accept(pair: &mut Pair, others: &mut [Scripted], sender: u64) {
+    let ack = wire::Ack::new(sender, Handle::from_bits(1 << 32 | 77), 2000).with_device(wire::FLAG_PUT, 150);
+    say(&mut others[0], &ack, &[]);
+    pair.turn(3);
+}
+
+fn fragments(pair: &mut Pair, others: &mut [Scripted]) -> usize {
+    let mut all = 0;
+    for _ in 0..30 {
+        pair.turn(1);
+        all += others.iter_mut().map(|other| heard::<wire::Fragment>(other, wire::Kind::Fragment).len()).sum::<usize>();
+    }
+    all
+}
+
+/// Memory is registered with one rail. When the next piece is offered by another one, what was registered ahead is of no use to that,
+/// and is registered no longer.
+#[test]
+fn b51_p13_the_next_piece_by_another_rail() {
+    let (mut pair, mut others) = beside_strangers(config(PUT), 2);
+    let (data, mut target) = (bytes(2000, 1), vec![0u8; 600]);
+    let (_, sender) = begin(&mut pair, &mut others, &data);
+    accept(&mut pair, &mut others, sender);
+    let base = target.as_mut_ptr();
+    // Registered with the two rails, also by their other ends: two pieces here, and one there.
+    for (at, regions) in [(0, [3, 0]), (1, [1, 3])] {
+        // SAFETY: the memory outlives the test's rails, and nobody looks at it meanwhile.
+        let (_, key) = unsafe { others[at].register(base.add(at * 300), 300, Access::REMOTE_WRITE) }.unwrap();
+        pair.rail(0, at).script.borrow_mut().device_is_late = true;
+        say(&mut others[at], &wire::Offer::new(sender, 174 + at as u64 * 300, 300, key), &[]);
+        pair.turn(5);
+        assert_eq!([0, 1].map(|rail| pair.rail(0, rail).regions()), regions);
+        pair.rail(0, at).script.borrow_mut().device_is_late = false;
+        pair.turn(5);
+    }
+    assert!(target == data[174..774], "other bytes");
+    assert_eq!([0, 1].map(|rail| pair.rail(0, rail).script.borrow().performed.len()), [1, 1]);
+}
+
+/// An offer that was given to another link first is of that link's memory, or another's: nobody can tell by the link that brings it.
+#[test]
+fn b51_p14_an_offer_that_was_moved_is_not_used() {
+    for early in [false, true] {
+        let (mut pair, mut others) = beside_strangers(config(PUT), 2);
+        let data = bytes(2000, 1);
+        let (send, sender) = begin(&mut pair, &mut others, &data);
+        if !early {
+            accept(&mut pair, &mut others, sender);
+        }
+        pair.rail(0, 1).script.borrow_mut().moved = true;
+        say(&mut others[1], &wire::Offer::new(sender, 174, 300, Key([0; KEY])), &[]);
+        pair.turn(5);
+        pair.rail(0, 1).script.borrow_mut().moved = false;
+        if early {
+            accept(&mut pair, &mut others, sender);
+        }
+        assert!(fragments(&mut pair, &mut others) > 0);
+        assert!(pair.engines[0].test(send).is_some_and(|sent| sent.is_ok()), "early: {early}");
+        assert_eq!(pair.odd(), 1);
+        assert!((0..2).all(|rail| pair.rail(0, rail).script.borrow().performed.is_empty()));
+        assert!(pair.engines[0].rdma.is_idle());
+    }
+}
+
+/// Before the two sides of a link have met, an offer by it would wait until they do: nothing is planned with its device.
+#[test]
+fn b51_p17_a_link_that_has_not_met_its_peer_moves_nothing() {
+    for config in [PUT, GET] {
+        let mut pair = Pair::new([self::config(config); 2], 2, 2);
+        (0..2).for_each(|engine| pair.rail(engine, 0).script.borrow_mut().unmet = true);
+        assert!(pair.message(3000) > 0);
+        assert_eq!((pair.performed(0), pair.performed(1)), (vec![], vec![]), "by the rail of the second link");
+        (0..2).for_each(|engine| pair.rail(engine, 1).script.borrow_mut().unmet = true);
+        assert_eq!(pair.message(3001), 0);
+        (0..2).for_each(|engine| pair.rail(engine, 1).script.borrow_mut().unmet = false);
+        (0..2).for_each(|engine| pair.rail(engine, 1).attributes.one_sided.pipeline.piece = 0);
+        assert_eq!(pair.message(3002), 0, "pieces of no bytes");
+    }
+}
+
+/// A message that was held back is asked for, offered memory before it is acknowledged, and then not wanted after all: it is held back
+/// as before, whatever becomes of the link of that offer; and when it is asked for again, it waits for other offers.
+#[test]
+fn p27_b51_an_early_offer_for_an_answer_that_goes_back() {
+    let held_back = Config { unexpected: 0, units: 0, ..config(PUT) };
+    let (mut pair, mut others) = beside_strangers(held_back, 2);
+    let (data, mut target) = ([1, 2, 3].map(|n| bytes(2000, n)), vec![0u8; 300]);
+    let sends = [0, 1, 2].map(|at| pair.send(Span::of(&data[at])));
+    pair.turn(5);
+    // SAFETY: the memory outlives the test's rails.
+    let (_, key) = unsafe { others[0].register(target.as_mut_ptr(), 300, Access::REMOTE_WRITE) }.unwrap();
+    let ask = |pair: &mut Pair, others: &mut [Scripted]| {
+        say(&mut others[0], &wire::Ask::new(1, 5), &[]);
+        pair.turn(5);
+        let all: Vec<wire::Rendezvous> =
+            others.iter_mut().flat_map(|other| heard(other, wire::Kind::Rendezvous)).collect();
+        assert!(all.len() == 1 && all[0].common.flags & wire::FLAG_ANSWER != 0);
+        all[0].sender.get()
+    };
+    // The answer brings no bytes itself. One offer that is kept, and one that finds no use.
+    for len in [300, 0] {
+        let sender = ask(&mut pair, &mut others);
+        say(&mut others[0], &wire::Offer::new(sender, 150, len, key), &[]);
+        pair.turn(3);
+        say(&mut others[0], &wire::Reject::new(sender, wire::Reason::Unmatched), &[]);
+        pair.turn(3);
+        assert!(pair.engines[0].rdma.is_idle());
+    }
+    pair.rail(0, 0).script.borrow_mut().events.push_back(Event::Down(Peer(1), Lost::Broken));
+    pair.turn(3);
+    pair.rail(0, 0).script.borrow_mut().events.push_back(Event::Up(Peer(1)));
+    pair.turn(3);
+    for (at, send) in sends.into_iter().enumerate() {
+        let sender = ask(&mut pair, &mut others);
+        accept(&mut pair, &mut others, sender);
+        say(&mut others[0], &wire::Offer::new(sender, 150, 300, key), &[]);
+        pair.turn(9);
+        say(&mut others[0], &wire::Offer::new(sender, 0, 0, key), &[]);
+        fragments(&mut pair, &mut others);
+        assert!(pair.engines[0].test(send).is_some_and(|sent| sent.is_ok()), "message {at}");
+        assert!(target == data[at][150..450], "message {at}");
+    }
 }

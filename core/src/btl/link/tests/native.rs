@@ -1,5 +1,7 @@
 //! One-sided operations of the rail below a link.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::{vec, vec::Vec};
 
 use crate::arena::Arena;
@@ -7,34 +9,44 @@ use crate::btl::access::Access;
 use crate::btl::atomics::{Atomic, AtomicFlags, AtomicOp, AtomicSupport};
 use crate::btl::link::{Config, Crc32c, Link};
 use crate::btl::native::{Native, NativeError, OneSided, Reach, Work};
-use crate::btl::testing::{Device, Scripted, rails};
+use crate::btl::testing::{Device, Script, Scripted, rails};
 use crate::btl::*;
+use crate::convertor::Span;
 use crate::time::Instant;
+
+type Ends = Vec<Link<'static, Scripted, Crc32c>>;
+
+const CAN: OneSided = OneSided { put: Reach::ANY, atomics: AtomicSupport::ADD, ..OneSided::NONE };
+
+/// Two links over rails with devices, and the script of the first rail.
+fn ends() -> (Ends, Rc<RefCell<Script>>) {
+    let mut raws = rails(2);
+    raws.iter_mut().for_each(|raw| {
+        raw.attributes.one_sided = CAN;
+        raw.attributes.eager_limit = 128;
+        raw.attributes.capabilities |= Capabilities::PUT | Capabilities::ATOMIC_FOPS;
+    });
+    let script = raws[0].script.clone();
+    let link = |(end, raw): (u64, Scripted)| {
+        let config = Config { peers: 1, slots: 8, ..Config::new(0, 1000 + end, raw.attributes()) };
+        let block = vec![0; config.bytes(&raw)].leak();
+        Link::new(raw, Crc32c, config, &mut Arena::new(block)).unwrap()
+    };
+    ((0u64..).zip(raws).map(link).collect(), script)
+}
+
+fn add_each_other(links: &mut Ends) -> [Endpoint; 2] {
+    let cards: Vec<Vec<u8>> = links.iter().map(|link| link.card().to_vec()).collect();
+    [0, 1].map(|at| links[at].add_peer(Peer(1 - at as u32), &cards[1 - at]).unwrap())
+}
 
 /// They begin when the two ends have met, are told as the rail tells them, and end with the link.
 #[test]
 fn b18_what_the_rail_does_itself_goes_through_a_link() {
-    let can = OneSided { put: Reach::ANY, get: Reach::NONE, atomics: AtomicSupport::ADD, ..OneSided::NONE };
-    let mut raws = rails(2);
-    raws.iter_mut().for_each(|raw| {
-        raw.attributes.one_sided = can;
-        raw.attributes.capabilities |= Capabilities::PUT | Capabilities::ATOMIC_FOPS;
-    });
-    let script = raws[0].script.clone();
-    let mut links: Vec<Link<'_, Scripted, Crc32c>> = (0u64..)
-        .zip(raws)
-        .map(|(end, raw)| {
-            let config = Config { peers: 1, slots: 8, ..Config::new(0, 1000 + end, raw.attributes()) };
-            let block = vec![0; config.bytes(&raw)].leak();
-            Link::new(raw, Crc32c, config, &mut Arena::new(block)).unwrap()
-        })
-        .collect();
-    assert_eq!(links[0].attributes().one_sided, can);
+    let (mut links, script) = ends();
+    assert_eq!(links[0].attributes().one_sided, CAN);
     assert!(links[0].attributes().capabilities.contains(Capabilities::PUT | Capabilities::ATOMIC_FOPS));
-    let cards: Vec<Vec<u8>> = links.iter().map(|link| link.card().to_vec()).collect();
-    let to = links[0].add_peer(Peer(1), &cards[1]).unwrap();
-    links[1].add_peer(Peer(0), &cards[0]).unwrap();
-
+    let [to, _] = add_each_other(&mut links);
     let word: &'static mut u64 = vec![40u64].leak().first_mut().unwrap();
     // SAFETY: leaked memory, at which nobody looks before it is deregistered.
     let registered = unsafe { links[1].register((&raw mut *word).cast(), 8, Access::REMOTE_ATOMIC) };
@@ -61,4 +73,45 @@ fn b18_what_the_rail_does_itself_goes_through_a_link() {
     assert!((0..9).all(|nanos| links[0].poll(Instant::from_nanos(10 + nanos)).is_none()));
     links[1].deregister(region);
     assert_eq!(*word, 44);
+}
+
+/// A frame that another link has brought is claimed while the rail below writes the body of the first: that rail has to forget the
+/// peer, and with it the work of its device. The link is down then, or whoever waits for that work would wait forever.
+#[test]
+fn b18_p14_a_claim_that_ends_work_of_a_device_ends_the_link() {
+    let (mut links, script) = ends();
+    let number = Config::new(0, 1001, links[1].raw().attributes()).first_number as u32;
+    let [to, back] = add_each_other(&mut links);
+    let word: &'static mut u64 = vec![40u64].leak().first_mut().unwrap();
+    // SAFETY: leaked memory, at which nobody looks before the rails are gone.
+    let registered = unsafe { links[1].register((&raw mut *word).cast(), 8, Access::REMOTE_ATOMIC) };
+    let (_, key) = registered.unwrap();
+    let work = Work::Atomic(Atomic::Op(AtomicOp::Add, 2), AtomicFlags::empty());
+    let native = Native { work, key, offset: 0 };
+    // SAFETY: no local memory is involved.
+    let perform = |link: &mut Link<'_, Scripted, Crc32c>| unsafe { link.perform(to, &native, Cookie(7)) };
+    assert_eq!(perform(&mut links[0]), Err(NativeError::Busy), "they meet now");
+    for nanos in 0..3 {
+        links.iter_mut().rev().for_each(|link| _ = link.poll(Instant::from_nanos(nanos)));
+    }
+    (script.borrow_mut().device_is_late, script.borrow_mut().slow_delivery) = (true, true);
+    assert_eq!(perform(&mut links[0]), Ok(None));
+    let (body, mut sink) = ([7; 90], [0; 90]);
+    let shape = Shape { tag: 0x41, lane: Lane::Bulk, header: 10, len: 100 };
+    // SAFETY: the body outlives the links.
+    unsafe { links[1].send(back, shape, &[1; 10], Span::of(&body), Cookie(3)) }.unwrap();
+    let frame = (4..30).find_map(|nanos| {
+        links[1].poll(Instant::from_nanos(nanos));
+        links[0]
+            .poll(Instant::from_nanos(nanos))
+            .and_then(|event| if let Event::Frame(frame) = event { Some(frame.id) } else { None })
+    });
+    // SAFETY: so does the sink.
+    let delivery = unsafe { links[0].deliver(frame.unwrap(), 10, Span::contiguous(sink.as_mut_ptr(), 90), Cookie(9)) };
+    assert_eq!(delivery, Delivery::Pending);
+    let claim = links[0].claim(to, Origin { link: 0, number });
+    assert!(matches!(claim, Some(Claim::Awaited { skip: 10, cookie: Cookie(9), .. })), "{claim:?}");
+    let told = (40..60).find_map(|nanos| links[0].poll(Instant::from_nanos(nanos)));
+    assert!(matches!(told, Some(Event::Down(Peer(1), _))), "{told:?}");
+    assert_eq!((*word, sink), (40, [0; 90]), "neither is touched any more");
 }
