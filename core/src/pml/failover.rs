@@ -327,7 +327,7 @@ impl<R: Rails> Pml<'_, R> {
     /// A frame that was given to another link of the sender first.
     pub(super) fn arrive_moved(&mut self, rail: usize, origin: Origin, frame: &Frame) {
         match self.claim_moved(frame.from, origin) {
-            Some(Claim::New) if frame.tag == ptl::TAG => return self.moved_frame(rail, frame),
+            Some(Claim::New) if frame.tag == ptl::TAG => return self.frame(rail, true, frame),
             Some(Claim::New) if frame.tag == tags::BTL_BASE => return self.one_sided_frame(rail, frame),
             Some(Claim::New) => self.counters.foreign = self.counters.foreign.wrapping_add(1),
             Some(Claim::Awaited { skip, sink, cookie }) => return self.resume(rail, frame, skip, sink, cookie),

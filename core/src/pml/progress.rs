@@ -148,7 +148,7 @@ impl<R: Rails> Pml<'_, R> {
             Some(Event::Frame(frame)) if frame.tag == ptl::TAG => {
                 // Who waits is told by either kind of poll, and neither may be the slower one.
                 if !frame.short().is_some_and(|short| self.arrive_at_once(&short)) {
-                    self.frame(index, frame);
+                    self.frame(index, false, frame);
                 }
             }
             // Told again and again, and nothing that anybody waits for, unless a link is given up for it.
@@ -163,24 +163,14 @@ impl<R: Rails> Pml<'_, R> {
     fn arrive_again(&mut self, index: usize) {
         match self.rails.rail_mut(index).and_then(Rail::poll_again) {
             None => {}
-            Some(frame) if frame.tag == ptl::TAG => self.frame(index, &frame),
+            Some(frame) if frame.tag == ptl::TAG => self.frame(index, false, &frame),
             Some(frame) => self.event(index, Event::Frame(frame)),
         }
     }
 
+    /// A frame has come; `moved`: it was given to another link first.
     #[inline]
-    fn frame(&mut self, rail: usize, frame: &Frame) {
-        self.receive_frame(rail, false, frame);
-    }
-
-    /// The same of one that was given to another link first.
-    #[cold]
-    pub(super) fn moved_frame(&mut self, rail: usize, frame: &Frame) {
-        self.receive_frame(rail, true, frame);
-    }
-
-    #[inline]
-    fn receive_frame(&mut self, rail: usize, moved: bool, frame: &Frame) {
+    pub(super) fn frame(&mut self, rail: usize, moved: bool, frame: &Frame) {
         if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
             peer.signs.set(HEARD);
         }

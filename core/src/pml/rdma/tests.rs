@@ -1,6 +1,6 @@
 //! Two engines, with rails of which some have a device; and an engine beside a bare rail, which says what it likes.
 
-use std::{vec, vec::Vec};
+use std::{slice::from_mut, vec, vec::Vec};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -33,35 +33,36 @@ const fn config(rdma: rdma::Config) -> Config {
     Config { peers: 2, requests: 16, rdma, ..Config::SMALLEST }
 }
 
-struct Pair {
-    engines: Vec<Pml<'static, Vec2>>,
+/// Over two rails or one.
+type Engine = Pml<'static, &'static mut [Scripted]>;
+
+/// An engine over these rails, of which those before `devices` have a device.
+fn engine(config: Config, mut rails: Vec<Scripted>, devices: usize) -> Engine {
+    let links = rails.len();
+    for (index, rail) in rails.iter_mut().enumerate() {
+        rail.attributes.rendezvous_eager_limit = FIRST as u32;
+        rail.attributes.latency = index as u32;
+        if links > 1 {
+            rail.attributes.capabilities |= Capabilities::FAILOVER_SUPPORT;
+        }
+        if index < devices {
+            rail.attributes.one_sided = CAN;
+        }
+    }
+    let bytes = config.bytes(&rails.iter().map(Rail::attributes).collect::<Vec<_>>());
+    Pml::new(config, &mut Arena::new(memory(bytes)), rails.leak()).unwrap()
 }
 
-/// Two rails or one.
-type Vec2 = &'static mut [Scripted];
+struct Pair {
+    engines: Vec<Engine>,
+}
 
 impl Pair {
     /// Engines with these limits, and so many links, of which those before `devices` have a device.
     fn new(configs: [Config; 2], links: usize, devices: usize) -> Self {
         let mut ends: Vec<_> = (0..links).map(|_| rails(2).into_iter()).collect();
-        let mut engines: Vec<_> = configs
-            .iter()
-            .map(|config| {
-                let mut mine: Vec<_> = ends.iter_mut().map(|ends| ends.next().unwrap()).collect();
-                for (index, rail) in mine.iter_mut().enumerate() {
-                    rail.attributes.rendezvous_eager_limit = FIRST as u32;
-                    rail.attributes.latency = index as u32;
-                    if links > 1 {
-                        rail.attributes.capabilities |= Capabilities::FAILOVER_SUPPORT;
-                    }
-                    if index < devices {
-                        rail.attributes.one_sided = CAN;
-                    }
-                }
-                let bytes = config.bytes(&mine.iter().map(Rail::attributes).collect::<Vec<_>>());
-                Pml::new(*config, &mut Arena::new(memory(bytes)), mine.leak()).unwrap()
-            })
-            .collect();
+        let mut engine = |config| engine(config, ends.iter_mut().map(|ends| ends.next().unwrap()).collect(), devices);
+        let mut engines = Vec::from(configs.map(&mut engine));
         for at in 0..2u32 {
             let (peer, params) = (Peer(1 - at), engines[1 - at as usize].params());
             engines[at as usize].add_peer(peer, &params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).unwrap();
@@ -492,20 +493,10 @@ fn beside_a_stranger(rdma: rdma::Config) -> (Pair, Scripted) {
 
 /// An engine with so many rails, all with devices, and the bare rails at their other ends.
 fn beside_strangers(config: Config, links: usize) -> (Pair, Vec<Scripted>) {
-    let (mut mine, mut others) = (vec![], vec![]);
-    for _ in 0..links {
-        let [mut own, mut other] = <[Scripted; 2]>::try_from(rails(2)).unwrap();
-        own.attributes.one_sided = CAN;
-        own.attributes.rendezvous_eager_limit = FIRST as u32;
-        if links > 1 {
-            own.attributes.capabilities |= Capabilities::FAILOVER_SUPPORT;
-        }
-        other.add_peer(Peer(0), &0u32.to_le_bytes()).unwrap();
-        mine.push(own);
-        others.push(other);
-    }
-    let bytes = config.bytes(&mine.iter().map(Rail::attributes).collect::<Vec<_>>());
-    let mut engine = Pml::new(config, &mut Arena::new(memory(bytes)), mine.leak()).unwrap();
+    let ends = (0..links).map(|_| <[Scripted; 2]>::try_from(rails(2)).unwrap());
+    let (mine, mut others): (Vec<_>, Vec<_>) = ends.map(|[own, other]| (own, other)).unzip();
+    others.iter_mut().for_each(|other| _ = other.add_peer(Peer(0), &0u32.to_le_bytes()).unwrap());
+    let mut engine = engine(config, mine, links);
     let params = engine.params();
     engine.add_peer(Peer(1), &params, |_, rail| rail.add_peer(Peer(1), &1u32.to_le_bytes())).unwrap();
     (Pair { engines: vec![engine] }, others)
@@ -536,16 +527,38 @@ fn heard<H: FromBytes>(rail: &mut Scripted, kind: wire::Kind) -> Vec<H> {
     all
 }
 
+/// The first fragment of a message has come: its request, and the sender's name for it.
+fn begin(pair: &mut Pair, others: &mut [Scripted], data: &[u8]) -> (Request, u64) {
+    let send = pair.send(Span::of(data));
+    pair.turn(3);
+    let firsts: Vec<wire::Rendezvous> =
+        others.iter_mut().flat_map(|other| heard(other, wire::Kind::Rendezvous)).collect();
+    (send, firsts[0].sender.get())
+}
+
+/// The receiver wants a message of 2000 bytes: 150 of them beside the first fragment in frames, the rest by a device.
+fn accept(pair: &mut Pair, others: &mut [Scripted], sender: u64) {
+    let ack = wire::Ack::new(sender, Handle::from_bits(1 << 32 | 77), 2000).with_device(wire::FLAG_PUT, 150);
+    say(&mut others[0], &ack, &[]);
+    pair.turn(3);
+}
+
+fn fragments(pair: &mut Pair, others: &mut [Scripted]) -> usize {
+    let mut all = 0;
+    for _ in 0..30 {
+        pair.turn(1);
+        all += others.iter_mut().map(|other| heard::<wire::Fragment>(other, wire::Kind::Fragment).len()).sum::<usize>();
+    }
+    all
+}
+
 /// A sender is offered memory before the ack has come, twice, in the wrong place, beyond the message, by a forged key; and told of
 /// moves that it did not ask for.
 #[test]
 fn p22_b51_offers_of_a_hostile_receiver() {
     let (mut pair, mut stranger) = beside_a_stranger(PUT);
     let data = bytes(2000, 1);
-    let send = pair.send(Span::of(&data));
-    pair.turn(1);
-    let first: wire::Rendezvous = heard(&mut stranger, wire::Kind::Rendezvous)[0];
-    let sender = first.sender.get();
+    let (send, sender) = begin(&mut pair, from_mut(&mut stranger), &data);
     let mut target = vec![0u8; 2000];
     // SAFETY: the memory outlives the test's rails.
     let (_, key) = unsafe { stranger.register(target.as_mut_ptr(), 300, Access::REMOTE_WRITE) }.unwrap();
@@ -564,11 +577,7 @@ fn p22_b51_offers_of_a_hostile_receiver() {
     say(&mut stranger, &wire::Offer::new(sender, 474, 300, key), &[]);
     pair.turn(5);
     assert_eq!((pair.odd(), pair.performed(0)), (13, vec![]));
-    say(
-        &mut stranger,
-        &wire::Ack::new(sender, Handle::from_bits(1 << 32 | 77), 2000).with_device(wire::FLAG_PUT, 150),
-        &[],
-    );
+    accept(&mut pair, from_mut(&mut stranger), sender);
     pair.turn(20);
     assert_eq!(pair.performed(0), [300]);
     let told: Vec<wire::Performed> = heard(&mut stranger, wire::Kind::Performed);
@@ -586,13 +595,7 @@ fn p22_b51_offers_of_a_hostile_receiver() {
     assert_eq!((pair.odd(), pair.performed(0)), (17, vec![300]));
     // A key that the device refuses: the rest comes in frames.
     say(&mut stranger, &wire::Offer::new(sender, 474, 300, Key([0x77; KEY])), &[]);
-    pair.turn(40);
-    let mut all = 0;
-    for _ in 0..20 {
-        all += heard::<wire::Fragment>(&mut stranger, wire::Kind::Fragment).len();
-        pair.turn(5);
-    }
-    assert_eq!(all, (2000usize - 474).div_ceil(100));
+    assert_eq!(fragments(&mut pair, from_mut(&mut stranger)), (2000usize - 474).div_ceil(100));
     assert!(pair.engines[0].test(send).is_some_and(|sent| sent.is_ok()));
     assert!(pair.engines[0].rdma.is_idle());
     assert_eq!(pair.engines[0].pins(), [0, 0]);
@@ -708,31 +711,6 @@ fn p22_an_offer_for_a_receive_of_frames_is_not_used() {
         }
         assert!(pair.engines[0].test(send).is_some_and(|sent| sent.is_ok()), "detached: {detached}");
     }
-}
-
-/// The first fragment of a message has come: its request, and the sender's name for it.
-fn begin(pair: &mut Pair, others: &mut [Scripted], data: &[u8]) -> (Request, u64) {
-    let send = pair.send(Span::of(data));
-    pair.turn(3);
-    let firsts: Vec<wire::Rendezvous> =
-        others.iter_mut().flat_map(|other| heard(other, wire::Kind::Rendezvous)).collect();
-    (send, firsts[0].sender.get())
-}
-
-/// The receiver wants a message of 2000 bytes: 150 of them beside the first fragment in frames, the rest by a device.
-fn accept(pair: &mut Pair, others: &mut [Scripted], sender: u64) {
-    let ack = wire::Ack::new(sender, Handle::from_bits(1 << 32 | 77), 2000).with_device(wire::FLAG_PUT, 150);
-    say(&mut others[0], &ack, &[]);
-    pair.turn(3);
-}
-
-fn fragments(pair: &mut Pair, others: &mut [Scripted]) -> usize {
-    let mut all = 0;
-    for _ in 0..30 {
-        pair.turn(1);
-        all += others.iter_mut().map(|other| heard::<wire::Fragment>(other, wire::Kind::Fragment).len()).sum::<usize>();
-    }
-    all
 }
 
 /// Memory is registered with one rail. When the next piece is offered by another one, what was registered ahead is of no use to that,
