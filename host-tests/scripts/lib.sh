@@ -61,6 +61,13 @@ want() {
     done
 }
 
+# What building the binding of verbs takes: it makes a C library and reads C headers.
+need_verbs_binding() {
+    local libclang
+    libclang=$(compgen -G '/usr/lib/llvm-*/lib/libclang.so' | head -1 || true)
+    need cmake=cmake cc=gcc "${libclang:-libclang.so}=libclang-dev"
+}
+
 # What building for bare metal takes.
 need_bare_metal() {
     # The toolchain's own linker, where it has one. Linkers older than 19 keep what nothing refers to.
