@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use towline::{Builder, Error, Multiple, Rail};
 use towline_core::btl::attributes::EXCLUSIVITY_HIGH;
 use towline_core::btl::{
-    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lost, Peer, SendError, Sent, Shape,
-    Ticket, Unreachable,
+    AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lost, Peer,
+    SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
 use towline_core::time::{Duration, Instant};
@@ -38,6 +38,7 @@ impl Full {
             max_send_size: 4096,
             cache_size: 0,
             cache_bytes: 0,
+            accelerator: AcceleratorLimits::NONE,
             frames_kept: 1,
             one_sided: towline_core::btl::native::OneSided::NONE,
         };

@@ -8,8 +8,8 @@ use towline_core::btl::attributes::EXCLUSIVITY_HOST;
 use towline_core::btl::native::{Key, Native, NativeError, OneSided, Region};
 use towline_core::btl::rma::Access;
 use towline_core::btl::{
-    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Loan, Lost, Peer,
-    Rail as RailTrait, SendError, Sent, Shape, Short, Ticket, Unreachable,
+    AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane,
+    Loan, Lost, Peer, Rail as RailTrait, SendError, Sent, Shape, Short, Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
@@ -177,6 +177,7 @@ impl Rail {
             max_send_size: config.bulk_limit_bytes,
             cache_size: 0,
             cache_bytes: 0,
+            accelerator: AcceleratorLimits::NONE,
             frames_kept: config.frames_kept,
             one_sided: if config.share_windows { windows::ALL } else { OneSided::NONE },
         };

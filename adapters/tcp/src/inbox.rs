@@ -313,10 +313,10 @@ impl Inbox {
     }
 }
 
-/// The first runs of a window, and how many bytes they are; none where they are too short to be worth it.
+/// The first runs of a window, and how many bytes they are; none where they are too short to be worth it, or the system cannot write there.
 #[inline]
 fn runs(window: &Span, pieces: &mut [iovec; PIECES]) -> (usize, usize) {
-    if window.is_empty() {
+    if window.is_empty() || window.accelerator().is_some() {
         return (0, 0);
     }
     if let Some((base, len)) = window.as_contiguous() {

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use socket2::{Domain, Protocol, Socket, Type};
 use towline_core::btl::attributes::EXCLUSIVITY_LOW;
 use towline_core::btl::native::OneSided;
-use towline_core::btl::{Attributes, Capabilities, Event, Lost, Peer, Ticket};
+use towline_core::btl::{AcceleratorLimits, Attributes, Capabilities, Event, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 use towline_crypt::Cipher;
 
@@ -516,6 +516,7 @@ fn attributes(config: &Config) -> Attributes {
         max_send_size: config.max_send_size_bytes,
         cache_size: 0,
         cache_bytes: 0,
+        accelerator: AcceleratorLimits::NONE,
         frames_kept: 1,
         one_sided: OneSided::NONE,
     }

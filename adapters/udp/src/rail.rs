@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use socket2::Socket;
 use towline_core::btl::attributes::EXCLUSIVITY_LOW;
 use towline_core::btl::native::OneSided;
-use towline_core::btl::{Attributes, Capabilities, Event, HEAD, Lost, Ticket};
+use towline_core::btl::{AcceleratorLimits, Attributes, Capabilities, Event, HEAD, Lost, Ticket};
 use towline_core::time::Instant;
 use towline_tcp::SetupError;
 use towline_tcp::card::{Card, Reach};
@@ -277,6 +277,7 @@ fn attributes(config: &Config, datagram: u32, seals: bool) -> Attributes {
         max_send_size: frame,
         cache_size: 0,
         cache_bytes: 0,
+        accelerator: AcceleratorLimits::NONE,
         frames_kept: config.frames_kept,
         one_sided: OneSided::NONE,
     }

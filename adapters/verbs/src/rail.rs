@@ -7,7 +7,7 @@ use std::sync::Arc;
 use towline_core::btl::atomics::AtomicSupport;
 use towline_core::btl::attributes::EXCLUSIVITY_DEFAULT;
 use towline_core::btl::native::{OneSided, Pipeline, Reach};
-use towline_core::btl::{Attributes, Capabilities, Endpoint, Lost, Peer, Ticket};
+use towline_core::btl::{AcceleratorLimits, Attributes, Capabilities, Endpoint, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 
 use crate::arrivals::{Arrival, Arrivals};
@@ -490,6 +490,7 @@ fn attributes(config: &Config, port: &Port) -> Attributes {
         max_send_size: config.max_send_size_bytes,
         cache_size: 0,
         cache_bytes: 0,
+        accelerator: AcceleratorLimits::NONE,
         // The rest goes on taking in what comes.
         frames_kept: (config.receive_buffers / 2).max(1),
         one_sided: OneSided {

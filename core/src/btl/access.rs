@@ -17,7 +17,7 @@ bitflags! {
         const REMOTE_ATOMIC = 0x8;
         /// All of these.
         const ANY = 0xf;
-        /// It is memory of an accelerator.
+        /// It is memory of an accelerator: a rail's device reaches it, where there is one that does, and whatever else peers ask of it is denied.
         const ACCELERATOR = 0x10000;
     }
 }

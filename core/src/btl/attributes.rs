@@ -2,7 +2,8 @@
 
 use bitflags::bitflags;
 
-use super::native::OneSided;
+use super::atomics::AtomicSupport;
+use super::native::{OneSided, Reach};
 
 bitflags! {
     /// Promises of a rail, with the values of `btl.h` 3.3.0 (CHECKLIST B32-B44). A rail that sets a bit passes the
@@ -29,6 +30,18 @@ bitflags! {
         const HETEROGENEOUS_RDMA = 0x0100;
         /// The rail can hand its unacknowledged frames to another.
         const FAILOVER_SUPPORT = 0x0200;
+        /// `put` reaches [accelerators](crate::convertor::Accelerator), at both ends; such memory is registered with
+        /// [`Access::ACCELERATOR`](super::access::Access::ACCELERATOR).
+        const ACCELERATOR_PUT = 0x0400;
+        /// So does `get`.
+        const ACCELERATOR_GET = 0x0800;
+        /// Both.
+        const ACCELERATOR_RDMA = 0x0c00;
+        /// What is sent from an accelerator is copied while others go on: `send` answers `Sent::InPlace`, as it may for bodies of more
+        /// than [`COPIED`](super::rail::COPIED) bytes, and tells later.
+        const ACCELERATOR_COPY_ASYNC_SEND = 0x1000;
+        /// What is received into one likewise: `deliver` answers `Delivery::Pending`.
+        const ACCELERATOR_COPY_ASYNC_RECV = 0x2000;
         /// A sleeping peer can be woken on demand.
         const SIGNALED = 0x4000;
         /// Atomics that return nothing.
@@ -61,7 +74,8 @@ impl Capabilities {
         .union(Self::HETEROGENEOUS_RDMA)
         .union(Self::RDMA_COMPLETION)
         .union(Self::RDMA_FLUSH)
-        .union(Self::RDMA_REMOTE_COMPLETION);
+        .union(Self::RDMA_REMOTE_COMPLETION)
+        .union(Self::ACCELERATOR_RDMA);
 }
 
 #[cfg(feature = "defmt")]
@@ -79,6 +93,24 @@ pub const EXCLUSIVITY_HOST: u32 = 32 * 1024;
 pub const EXCLUSIVITY_DEFAULT: u32 = 1024;
 /// Exclusivity of the rail of last resort.
 pub const EXCLUSIVITY_LOW: u32 = 0;
+
+/// Limits of a rail for messages from and to [accelerators](crate::convertor::Accelerator), beside those for all (CHECKLIST B38).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct AcceleratorLimits {
+    /// Bytes of a message that goes whole at most: what is longer waits for its receiver.
+    pub eager_limit: u32,
+    /// From how many bytes on a device moves a message, if it reaches accelerators: in place of
+    /// [`Pipeline::least`](super::native::Pipeline::least). `u64::MAX`: none.
+    pub rdma_limit: u64,
+    /// Bytes of the longest fragment: `max_send_size`.
+    pub max_send_size: u32,
+}
+
+impl AcceleratorLimits {
+    /// None of their own; devices move nothing.
+    pub const NONE: Self = Self { eager_limit: u32::MAX, rdma_limit: u64::MAX, max_send_size: u32::MAX };
+}
 
 /// Limits and rank of a rail. Constant over the rail's life. Sizes are bytes of a frame: header and body together.
 #[derive(Clone, Copy, Debug)]
@@ -111,4 +143,24 @@ pub struct Attributes {
     /// What it does to memory of peers by itself; the bits `PUT`, `GET`, `ATOMIC_OPS` and `ATOMIC_FOPS` say the same, but for rails
     /// that map the memory that they have made themselves, and promise nothing of other.
     pub one_sided: OneSided,
+    /// Other limits for memory of accelerators.
+    pub accelerator: AcceleratorLimits,
+}
+
+impl Attributes {
+    /// What the rail does by itself to memory of this kind.
+    pub const fn reach(&self, is_accelerators: bool) -> OneSided {
+        let mut can = self.one_sided;
+        if is_accelerators {
+            if !self.capabilities.contains(Capabilities::ACCELERATOR_PUT) {
+                can.put = Reach::NONE;
+            }
+            if !self.capabilities.contains(Capabilities::ACCELERATOR_GET) {
+                can.get = Reach::NONE;
+            }
+            can.atomics = AtomicSupport::empty();
+            can.pipeline.least = self.accelerator.rdma_limit;
+        }
+        can
+    }
 }

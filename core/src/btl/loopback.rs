@@ -33,6 +33,7 @@ use super::rail::{
     Shape, Ticket, Unreachable,
 };
 use crate::arena::{Arena, OutOfMemory};
+use crate::btl::AcceleratorLimits;
 use crate::convertor::Span;
 use crate::time::Instant;
 
@@ -94,6 +95,7 @@ impl<'m> Hub<'m> {
             max_send_size: frame,
             cache_size: 0,
             cache_bytes: 0,
+            accelerator: AcceleratorLimits::NONE,
             frames_kept: 1,
             one_sided: OneSided::NONE,
         }

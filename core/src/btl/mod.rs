@@ -28,7 +28,7 @@ pub mod tags;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use attributes::{Attributes, Capabilities};
+pub use attributes::{AcceleratorLimits, Attributes, Capabilities};
 pub use moved::{Claim, LINKED_HEAD, Origin, Orphan};
 pub use rail::{
     Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp, Grant, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail,

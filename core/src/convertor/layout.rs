@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::accelerator::Accelerator;
 use crate::error::Blame;
 
 /// Levels that layouts may nest. A level that makes one run of bytes does not count: it is kept as such.
@@ -35,6 +36,8 @@ pub struct Layout<'l> {
     /// Levels that a walk keeps in mind; 0 where the bytes are one run.
     depth: u8,
     overlaps: bool,
+    /// Whose memory it is; the processor's where there is none.
+    accelerator: Option<&'l dyn Accelerator>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +147,7 @@ impl<'l> Layout<'l> {
             extent: high.checked_sub(low).ok_or(LayoutError::TooLarge)?,
             depth: whole.depth + 1,
             overlaps: whole.overlaps,
+            accelerator: None,
         })
     }
 
@@ -152,6 +156,23 @@ impl<'l> Layout<'l> {
     pub const fn with_extent(mut self, extent: i64) -> Self {
         self.extent = extent;
         self
+    }
+
+    /// The same bytes, in the memory of an accelerator. Of a whole layout: what is built of others says it itself.
+    ///
+    /// # Errors
+    /// [`LayoutError::OnAccelerator`] if that was said before.
+    pub const fn on(mut self, accelerator: &'l dyn Accelerator) -> Result<Self, LayoutError> {
+        if self.accelerator.is_some() {
+            return Err(LayoutError::OnAccelerator);
+        }
+        self.accelerator = Some(accelerator);
+        Ok(self)
+    }
+
+    /// Whose memory it is; the processor's where there is none.
+    pub const fn accelerator(&self) -> Option<&'l dyn Accelerator> {
+        self.accelerator
     }
 
     /// Bytes in packed form.
@@ -210,11 +231,14 @@ impl<'l> Layout<'l> {
     fn run(low: i64, size: u64) -> Option<Self> {
         let extent = i64::try_from(size).ok()?;
         let (low, high) = addressable(low, low.checked_add(extent)?)?;
-        Some(Self { form: Form::Run, size, low, high, extent, depth: 0, overlaps: false })
+        Some(Self { form: Form::Run, size, low, high, extent, depth: 0, overlaps: false, accelerator: None })
     }
 
     /// `inner` is what is repeated; `kept` is the same where it lives long enough to be referred to, and needs to be.
     fn repeated(count: u64, stride: i64, inner: &Self, kept: Option<&'l Self>) -> Result<Self, LayoutError> {
+        if inner.accelerator.is_some() {
+            return Err(LayoutError::OnAccelerator);
+        }
         let block = inner.size;
         let size = count.checked_mul(block).ok_or(LayoutError::TooLarge)?;
         if size == 0 {
@@ -238,7 +262,8 @@ impl<'l> Layout<'l> {
         let kept = if inner.is_one_run() && inner.low == 0 { None } else { kept };
         let overlaps = overlap_strided(count, stride, inner);
         let form = Form::Strided { count, stride, block, inner: kept };
-        Ok(Self { form, size, low, high, extent, depth: inner.depth + 1, overlaps })
+        let depth = inner.depth + 1;
+        Ok(Self { form, size, low, high, extent, depth, overlaps, accelerator: None })
     }
 }
 
@@ -261,6 +286,9 @@ impl Default for Whole {
 
 impl Whole {
     fn add(&mut self, piece: &mut Piece<'_>) -> Result<(), LayoutError> {
+        if piece.inner.is_some_and(|inner| inner.accelerator.is_some()) {
+            return Err(LayoutError::OnAccelerator);
+        }
         let size = self.size.checked_add(piece.len).filter(|size| i64::try_from(*size).is_ok());
         self.size = size.ok_or(LayoutError::TooLarge)?;
         piece.end = self.size;
@@ -395,6 +423,8 @@ pub enum LayoutError {
     TooLarge,
     /// It nests deeper than [`MAX_DEPTH`].
     TooDeep,
+    /// A part of it is said to be in an accelerator's memory.
+    OnAccelerator,
 }
 
 impl LayoutError {
@@ -409,6 +439,9 @@ impl fmt::Display for LayoutError {
         match self {
             Self::TooLarge => f.write_str("the layout reaches further than memory: check counts and strides"),
             Self::TooDeep => write!(f, "the layout nests deeper than {MAX_DEPTH} levels: flatten it"),
+            Self::OnAccelerator => {
+                f.write_str("a part of the layout is on an accelerator: say that of the whole, once")
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A [`Layout`] says where the bytes of a message lie; a [`Span`] is a window on its packed form at a base address; its
 //! [`Runs`] are the stretches of memory behind the window, for scatter and gather without a copy.
 
+mod accelerator;
 pub(crate) mod copy;
 mod layout;
 mod runs;
@@ -10,6 +11,7 @@ mod span;
 #[cfg(test)]
 mod tests;
 
+pub use accelerator::Accelerator;
 pub use layout::{Layout, LayoutError, MAX_DEPTH, Misfit, Piece};
 pub use runs::Runs;
 pub(crate) use span::Parts;

@@ -4,9 +4,13 @@ use core::ptr;
 
 use zerocopy::FromZeros;
 
+use super::accelerator::Accelerator;
 use super::copy::copy;
 use super::layout::Layout;
 use super::runs::{Rows, Runs};
+
+/// Bytes of an accelerator's that are looked at in one piece.
+const STAGE: usize = 256;
 
 /// A [`Span`]'s fields.
 pub(crate) type Parts = (*mut u8, u64, *const Layout<'static>, u64);
@@ -64,7 +68,7 @@ impl Span {
     /// it is used, be it by the caller or by an operation that was given one.
     #[inline]
     pub const unsafe fn laid_out(base: *mut u8, layout: &Layout<'_>) -> Self {
-        if layout.is_one_run() {
+        if layout.is_one_run() && layout.accelerator().is_none() {
             return Self {
                 base: base.wrapping_offset(layout.low() as isize),
                 len: layout.size(),
@@ -131,23 +135,60 @@ impl Span {
         len
     }
 
-    /// The stretches of memory behind the window, in packed order: for iovecs.
+    /// The stretches of memory behind the window, in packed order: for iovecs. Where it is an [accelerator](Self::accelerator)'s, the
+    /// processor must not touch them.
     pub fn runs(&self) -> Runs<'_> {
-        // SAFETY: `laid_out` was promised that the layout lives and stays unchanged while the span is used; null stands
-        // for none.
-        match unsafe { self.layout.as_ref() } {
+        match self.layout() {
             None => Runs::contiguous(self.base, self.len),
             Some(layout) => Runs::laid_out(self.base, layout, self.from, self.len),
         }
     }
 
-    /// Address and length, if the window's bytes lie in one run. An empty window has none where it has a layout.
+    /// Whose memory it is; the processor's where there is none.
+    #[inline]
+    pub fn accelerator(&self) -> Option<&dyn Accelerator> {
+        self.layout()?.accelerator()
+    }
+
+    /// Address and length, if the window's bytes lie in one run that the processor may touch. An empty window has none where it has a
+    /// layout.
     #[inline]
     pub fn as_contiguous(&self) -> Option<(*mut u8, usize)> {
         if self.layout.is_null() {
             return Some((self.base, self.bytes()));
         }
+        self.as_run().filter(|_| self.accelerator().is_none())
+    }
+
+    /// Address and length, if the window's bytes lie in one run, whoever's memory it is: for devices. An empty window has none where it
+    /// has a layout.
+    pub fn as_run(&self) -> Option<(*mut u8, usize)> {
         self.runs().next().filter(|(_, len)| *len as u64 == self.len)
+    }
+
+    /// Shows the bytes, in packed order, in pieces as they come.
+    ///
+    /// # Safety
+    /// The window's memory is readable, and nobody writes there, during the call.
+    pub(crate) unsafe fn look(&self, mut at: impl FnMut(&[u8])) {
+        if self.accelerator().is_none() {
+            // SAFETY: the caller vouches for the window, of which these are the runs; none of them is empty.
+            return self.runs().for_each(|(base, len)| at(unsafe { core::slice::from_raw_parts(base, len) }));
+        }
+        let (mut room, mut done) = ([0; STAGE], 0);
+        loop {
+            // SAFETY: the caller vouches for the window; the room is as long as is said.
+            let count = unsafe { self.window(done, u64::MAX).pack(room.as_mut_ptr(), STAGE) };
+            let Some(bytes) = room.get(..count).filter(|bytes| !bytes.is_empty()) else { return };
+            at(bytes);
+            done = done.saturating_add(count as u64);
+        }
+    }
+
+    #[inline]
+    fn layout(&self) -> Option<&Layout<'_>> {
+        // SAFETY: `laid_out` was promised that the layout lives and stays unchanged while the span is used; null stands for none.
+        unsafe { self.layout.as_ref() }
     }
 
     /// Bytes in packed form, as far as they can be counted here; contiguous memory is never longer than that.
@@ -163,8 +204,14 @@ impl Span {
         let (window, mut done) = (self.window(0, room as u64), 0usize);
         let mut runs = window.runs();
         while let Some(Rows { at, len, stride, count }) = runs.next_rows() {
+            let to = to.wrapping_add(done);
             // SAFETY: the caller vouches for both sides; the window is cut to the room, so all rows are within it.
-            unsafe { copy_rows(at, stride, to.wrapping_add(done), len.cast_signed(), len, count) };
+            match self.accelerator() {
+                None => unsafe { copy_rows(at, stride, to, len.cast_signed(), len, count) },
+                Some(device) => each_row(at, stride, to, len.cast_signed(), count, |from, to| unsafe {
+                    device.read(from, to, len);
+                }),
+            }
             done = done.wrapping_add(len.wrapping_mul(count));
         }
         done
@@ -177,8 +224,14 @@ impl Span {
         let (window, mut done) = (self.window(0, bytes as u64), 0usize);
         let mut runs = window.runs();
         while let Some(Rows { at, len, stride, count }) = runs.next_rows() {
+            let from = from.wrapping_add(done);
             // SAFETY: the caller vouches for both sides; the window is cut to what there is to read.
-            unsafe { copy_rows(from.wrapping_add(done), len.cast_signed(), at, stride, len, count) };
+            match self.accelerator() {
+                None => unsafe { copy_rows(from, len.cast_signed(), at, stride, len, count) },
+                Some(device) => each_row(from, len.cast_signed(), at, stride, count, |from, to| unsafe {
+                    device.write(from, to, len);
+                }),
+            }
             done = done.wrapping_add(len.wrapping_mul(count));
         }
         done
@@ -192,21 +245,40 @@ impl Span {
 /// All rows are readable there and writable here, and the two sides do not overlap.
 #[inline]
 unsafe fn copy_rows(from: *const u8, from_stride: isize, to: *mut u8, to_stride: isize, len: usize, count: usize) {
-    let rows = (0..count).scan((from, to), |(from, to), _| {
-        let row = (*from, *to);
-        (*from, *to) = (from.wrapping_offset(from_stride), to.wrapping_offset(to_stride));
-        Some(row)
-    });
     // SAFETY, for all four: the caller vouches for each row; no alignment is assumed.
     match len {
         // SAFETY: see above.
-        4 => rows.for_each(|(from, to)| unsafe { to.cast::<[u8; 4]>().write(from.cast::<[u8; 4]>().read()) }),
+        4 => each_row(from, from_stride, to, to_stride, count, |from, to| unsafe {
+            to.cast::<[u8; 4]>().write(from.cast::<[u8; 4]>().read());
+        }),
         // SAFETY: see above.
-        8 => rows.for_each(|(from, to)| unsafe { to.cast::<[u8; 8]>().write(from.cast::<[u8; 8]>().read()) }),
+        8 => each_row(from, from_stride, to, to_stride, count, |from, to| unsafe {
+            to.cast::<[u8; 8]>().write(from.cast::<[u8; 8]>().read());
+        }),
         // SAFETY: see above.
-        16 => rows.for_each(|(from, to)| unsafe { to.cast::<[u8; 16]>().write(from.cast::<[u8; 16]>().read()) }),
+        16 => each_row(from, from_stride, to, to_stride, count, |from, to| unsafe {
+            to.cast::<[u8; 16]>().write(from.cast::<[u8; 16]>().read());
+        }),
         // SAFETY: see above.
-        _ => rows.for_each(|(from, to)| unsafe { ptr::copy_nonoverlapping(from, to, len) }),
+        _ => each_row(from, from_stride, to, to_stride, count, |from, to| unsafe {
+            ptr::copy_nonoverlapping(from, to, len);
+        }),
+    }
+}
+
+/// The rows of both sides, in order.
+#[inline]
+fn each_row(
+    mut from: *const u8,
+    from_stride: isize,
+    mut to: *mut u8,
+    to_stride: isize,
+    count: usize,
+    mut row: impl FnMut(*const u8, *mut u8),
+) {
+    for _ in 0..count {
+        row(from, to);
+        (from, to) = (from.wrapping_offset(from_stride), to.wrapping_offset(to_stride));
     }
 }
 
@@ -234,6 +306,13 @@ pub unsafe fn transfer(from: Span, to: Span) -> u64 {
 /// As for `transfer`.
 #[cold]
 unsafe fn transfer_runs(from: Span, to: Span) {
+    if from.accelerator().is_some() || to.accelerator().is_some() {
+        let mut done = 0;
+        // SAFETY: the caller vouches for both sides; each piece is the processor's.
+        return unsafe {
+            from.look(|bytes| done += to.window(done, u64::MAX).unpack(bytes.as_ptr(), bytes.len()) as u64);
+        };
+    }
     let (mut sources, mut sinks) = (from.runs(), to.runs());
     let (mut source, mut sink) = (sources.next(), sinks.next());
     while let (Some((read, full)), Some((write, room))) = (source, sink) {

@@ -94,11 +94,12 @@ impl<R: Rails> Pml<'_, R> {
         let len = data.len();
         let count = self.rails.count();
         let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };
-        // The quick way: a short message, with credit, that nothing goes before.
+        // The quick way: a short message of the processor's, with credit, that nothing goes before.
         if len <= u64::from(peer.eager_body)
             && peer.is_open()
             && len <= COPIED
             && matches!(mode, Mode::Standard | Mode::Buffered)
+            && data.accelerator().is_none()
             && let Some(rail) = self.rails.rail_mut(peer.rail as usize)
         {
             let words = wire::Match::words(context, tag, peer.next_out, peer.owed, peer.frame_out);
@@ -196,6 +197,8 @@ impl<R: Rails> Pml<'_, R> {
             let len = state.total;
             let eager = state.flags & SYNCHRONOUS == 0 && len <= u64::from(peer.eager_body);
             let eager = eager && (peer.units() != 0 || len == 0);
+            let rail = peer.rail;
+            let eager = eager && (state.span.accelerator().is_none() || len <= self.accelerators_eager(rail));
             let sent = self.by_turns(to, |engine| {
                 if len > COPIED
                     && let Some(loan) = engine.lend(to, slot)
@@ -219,6 +222,12 @@ impl<R: Rails> Pml<'_, R> {
             }
             none_left = false;
         }
+    }
+
+    /// Bytes of a message from an accelerator that goes whole, at most.
+    #[cold]
+    fn accelerators_eager(&self, rail: u8) -> u64 {
+        self.rails.rail(rail.into()).map_or(0, |rail| rail.attributes().accelerator.eager_limit.into())
     }
 
     /// Sends a first fragment by the link whose turn it is, or by the next that has room: one without may not be connected, and

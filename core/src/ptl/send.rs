@@ -57,7 +57,9 @@ pub unsafe fn fragment<R: Rail, H: IntoBytes + Immutable>(
     rest: Span,
     cookie: Cookie,
 ) -> Result<(Sent, u64), SendError> {
-    let most = rail.attributes().max_send_size.saturating_sub(size_of::<H>() as u32);
+    let limits = rail.attributes();
+    let own = if rest.accelerator().is_some() { limits.accelerator.max_send_size } else { u32::MAX };
+    let most = limits.max_send_size.min(own).saturating_sub(size_of::<H>() as u32);
     let body = rest.window(0, u64::from(most));
     let len = (size_of::<H>() as u32).wrapping_add(body.len() as u32);
     let shape = Shape { tag: TAG, lane: Lane::Bulk, header: size_of::<H>() as u8, len };

@@ -4,7 +4,7 @@
 use towline_core::btl::access::Access;
 use towline_core::btl::native::{KEY, Key, Native, NativeError, OneSided, Region};
 use towline_core::btl::{
-    Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp, Grant, HEAD,
+    AcceleratorLimits, Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp, Grant, HEAD,
     LINKED_HEAD, LOAN, Lane, Loan, Lost, Origin, Orphan, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::convertor::Span;
@@ -28,6 +28,7 @@ static ATTRIBUTES: Attributes = Attributes {
     max_send_size: 0,
     cache_size: 0,
     cache_bytes: 0,
+    accelerator: AcceleratorLimits::NONE,
     frames_kept: 0,
     one_sided: OneSided::NONE,
 };

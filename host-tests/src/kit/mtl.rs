@@ -51,6 +51,7 @@ macro_rules! mtl_suite {
             p27_an_answer_goes_to_no_wider_receive
             p27_vain_asks_come_to_rest
             p28_strided_memory_is_packed_and_gaps_are_left_alone
+            b38_memory_of_accelerators_is_copied_by_them_alone
             p29_truncation_tells_both_lengths
             p30_a_completion_is_followed_by_the_next_send
             p32_pools_return_to_where_they_were

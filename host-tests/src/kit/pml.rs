@@ -2,14 +2,17 @@
 //! what comes from peers that lie. See [`mtl`](super::mtl).
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use towline_core::btl::{Lane, Peer, Rail, SendError, Shape};
+use towline_core::convertor::{Layout, Span};
 use towline_core::mtl::{Failure, Mode, Sending, Source, Tag};
 use towline_core::pml::{Config, rdma};
 use towline_core::pool::Handle;
 use towline_core::wire::{self, Kind};
 use zerocopy::IntoBytes;
 
+use super::accelerator::Far;
 use super::bench::Setup;
 use super::patience::Patience;
 use super::world::{CONFIG, World};
@@ -441,6 +444,52 @@ pub fn p29_truncation_tells_both_lengths<S: Setup>(setup: S) {
         }
     }
     world.exchange(0, 1, 1, &patterned(1, 90_000));
+    world.all_is_given_back();
+}
+
+/// Messages of all lengths from and to memory that nobody but an accelerator can touch, expected or not, whole or cut short, with gaps.
+pub fn b38_memory_of_accelerators_is_copied_by_them_alone<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let kinds = [(true, false), (false, true), (true, true)];
+    for (len, late) in [0, 1, 100, 513, 5000, 70_000].into_iter().flat_map(|len| [(len, false), (len, true)]) {
+        for (far_source, far_sink) in kinds {
+            let far = Far::default();
+            let (mut data, mut into) = (patterned(len, len as usize), vec![0xaa; len as usize * 2 + 2]);
+            let room = len - len / 5;
+            let source = Layout::bytes(len).expect("it is short").on(&far).expect("it is on none yet");
+            let sink = Layout::vector(room, 1, 2).expect("it is short").on(&far).expect("it is on none yet");
+            // SAFETY: the layouts fit their memory, and outlive both operations.
+            let (source, sink) = unsafe {
+                let source = Span::laid_out(Far::name(data.as_mut_ptr()), &source);
+                (source, Span::laid_out(Far::name(into.as_mut_ptr()), &sink))
+            };
+            let mut plain = vec![0; room as usize];
+            let source = if far_source { source } else { Span::of(&data) };
+            let sink = if far_sink { sink } else { Span::contiguous(plain.as_mut_ptr(), plain.len()) };
+            let early = (!late).then(|| world.irecv_span(1, Source::Rank(0), Tag::Is(1), sink));
+            let sending = world.isend_span(0, 1, 1, Mode::Standard, source);
+            if late {
+                world.settle();
+            }
+            let receive = early.unwrap_or_else(|| world.irecv_span(1, Source::Rank(0), Tag::Is(1), sink));
+            let status = match world.finish(1, receive) {
+                Ok(status) | Err(Failure::Truncated(status)) => status,
+                Err(failure) => panic!("{failure}"),
+            };
+            world.finish_send(0, sending).expect("it is sent");
+            assert_eq!((status.received, status.delivered), (len, room));
+            if far_sink {
+                plain = into.iter().copied().step_by(2).take(room as usize).collect();
+                let gaps = into.iter().skip(1).step_by(2).chain(&into[room as usize * 2..]);
+                assert!(gaps.copied().all(|byte| byte == 0xaa), "{len}: a gap was touched");
+            } else {
+                assert!(into.iter().all(|byte| *byte == 0xaa), "another sink was touched");
+            }
+            assert!(plain == data[..room as usize], "{len}: other bytes");
+            let least = room * (u64::from(far_source) + u64::from(far_sink));
+            assert!(far.copied.load(Relaxed) >= least, "{len}: touched by somebody else");
+        }
+    }
     world.all_is_given_back();
 }
 

@@ -204,16 +204,25 @@ impl<S: Setup> World<S> {
 
     /// Begins a send in `world`. The bytes must stay as they are until it is over; no check lets go of them earlier.
     pub fn isend(&mut self, node: usize, to: usize, tag: u32, mode: Mode, bytes: &[u8]) -> Sending {
+        self.isend_span(node, to, tag, mode, Span::of(bytes))
+    }
+
+    /// The same from memory of any kind.
+    pub fn isend_span(&mut self, node: usize, to: usize, tag: u32, mode: Mode, data: Span) -> Sending {
         let comm = self.world[node];
         // SAFETY: as said above.
-        let sent = unsafe { self.nodes[node].isend(comm, to as u32, tag, mode, Span::of(bytes)) };
+        let sent = unsafe { self.nodes[node].isend(comm, to as u32, tag, mode, data) };
         sent.expect("a send within the limits is accepted")
     }
 
     /// Posts a receive in `world`. The room must stay until it is over; no check lets go of it earlier.
     pub fn irecv(&mut self, node: usize, source: Source, tag: Tag, room: &mut [u8]) -> Request {
+        self.irecv_span(node, source, tag, Span::contiguous(room.as_mut_ptr(), room.len()))
+    }
+
+    /// The same into memory of any kind.
+    pub fn irecv_span(&mut self, node: usize, source: Source, tag: Tag, sink: Span) -> Request {
         let comm = self.world[node];
-        let sink = Span::contiguous(room.as_mut_ptr(), room.len());
         // SAFETY: as said above.
         let posted = unsafe { self.nodes[node].irecv(comm, source, tag, sink) };
         posted.expect("a receive within the limits is accepted")

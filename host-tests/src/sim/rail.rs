@@ -6,8 +6,8 @@ use towline_core::btl::native::{Key, Native, NativeError, Region};
 use towline_core::btl::rail::COPIED;
 use towline_core::btl::rma::Access;
 use towline_core::btl::{
-    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN, Lane, Loan, Lost,
-    Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
+    AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN,
+    Lane, Loan, Lost, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::convertor::{Span, transfer};
 use towline_core::time::Instant;
@@ -77,6 +77,7 @@ impl SimRail {
             max_send_size: make.max_send_size,
             cache_size: 4,
             cache_bytes: 24,
+            accelerator: AcceleratorLimits::NONE,
             frames_kept: make.frames_kept,
             one_sided: make.device,
         };

@@ -46,13 +46,10 @@ impl Checksum for Crc32c {
 /// # Safety
 /// The window's memory is readable, and nobody writes there, during the call.
 pub(super) unsafe fn sum_span<C: Checksum>(sums: &C, so_far: u32, span: &Span) -> u32 {
-    span.runs().fold(so_far, |sum, (base, len)| {
-        if len == 0 {
-            return sum;
-        }
-        // SAFETY: the caller vouches for the window, of which this is a run.
-        sums.sum(sum, unsafe { core::slice::from_raw_parts(base, len) })
-    })
+    let mut sum = so_far;
+    // SAFETY: passed on from the caller.
+    unsafe { span.look(|bytes| sum = sums.sum(sum, bytes)) };
+    sum
 }
 
 #[cfg(test)]

@@ -263,7 +263,7 @@ impl Rma<'_> {
             return Ok(()); // an atomic tells its result with its completion
         }
         let may_write = Access::from_bits_retain(region.access).contains(Access::LOCAL_WRITE);
-        let lies_within = match (region.memory.as_contiguous(), state.local.as_contiguous()) {
+        let lies_within = match (region.memory.as_run(), state.local.as_run()) {
             (Some((base, len)), Some((at, bytes))) => {
                 let from = at.addr().wrapping_sub(base.addr());
                 from <= len && bytes <= len - from

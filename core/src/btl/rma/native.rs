@@ -28,7 +28,7 @@ pub(super) struct Registered {
 /// Registers memory with a rail that does something itself. What it does not take is emulated. A device does not know who asks:
 /// memory for one peer alone has no key for others.
 pub(super) fn register<R: Rail>(rail: &mut R, memory: &Span, access: Access, only: Option<Peer>) -> Option<Registered> {
-    let can = rail.attributes().one_sided;
+    let can = rail.attributes().reach(access.contains(Access::ACCELERATOR));
     let (base, len) = memory.as_contiguous().filter(|(_, len)| *len != 0 && can.any())?;
     let access = if only.is_some() { access & (Access::LOCAL_WRITE | Access::ACCELERATOR) } else { access };
     // SAFETY: who registers the memory vouches for it.

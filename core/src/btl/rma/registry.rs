@@ -120,6 +120,10 @@ impl<'m> Registry<'m> {
         if end > region.memory.len() {
             return Err(Denied::OutOfBounds);
         }
+        // Devices reach it, and no processor.
+        if Access::from_bits_retain(region.access).contains(Access::ACCELERATOR) {
+            return Err(Denied::NotAvailable);
+        }
         Ok(region.memory.window(asked.offset, asked.len))
     }
 

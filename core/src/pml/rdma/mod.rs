@@ -35,6 +35,7 @@ use crate::arena::{Arena, OutOfMemory};
 use crate::btl::native::{Key, Local, Native, NativeError, OneSided, Pipeline, Reach, Work};
 use crate::btl::rma::Access;
 use crate::btl::{Cookie, Endpoint, Peer, Rail, SendError};
+use crate::convertor::Span;
 use crate::pool::{Handle, Pool};
 use crate::wire;
 
@@ -195,20 +196,21 @@ impl<R: Rails> Pml<'_, R> {
         }
         let state = self.requests.at(slot)?;
         let left = state.wanted.saturating_sub(state.moved);
-        state.span.window(state.moved, left).as_contiguous()?;
-        let (rail, gets, by_frames) = self.device_for(state.peer, state.moved, state.wanted)?;
+        let span = state.span.window(state.moved, left);
+        span.as_run()?;
+        let (rail, gets, by_frames) = self.device_for(state.peer, &span, state.moved, state.wanted)?;
         let stage = if gets { Stage::Awaiting } else { Stage::ToOffer };
         let piece = Piece { request: slot, stage, rail, offset: by_frames, until: by_frames, ..Piece::new_zeroed() };
         self.rdma.pieces.take(piece).ok()
     }
 
     /// The rail whose device is to move the rest of a message, whether by getting, and from where in it on.
-    fn device_for(&self, peer: u32, moved: u64, wanted: u64) -> Option<(u8, bool, u64)> {
+    fn device_for(&self, peer: u32, span: &Span, moved: u64, wanted: u64) -> Option<(u8, bool, u64)> {
         let links = self.peers.get(peer as usize).filter(|_| self.may_offer(peer))?.links;
         let used = || self.row(peer).take(links.into());
         let all: u64 = used().map(|link| u64::from(link.bandwidth)).fold(0, u64::saturating_add).max(1);
         used().find_map(|link| {
-            let can = self.device_of(link)?;
+            let can = self.device_of(link, span)?;
             let Pipeline { least, by_frames, .. } = can.pipeline;
             let (puts, gets) = (can.put.limit != 0, can.get.limit != 0);
             if !(puts || gets) || wanted < least {
@@ -222,11 +224,11 @@ impl<R: Rails> Pml<'_, R> {
         })
     }
 
-    /// What the device of a link's rail can do. `None`: it moves no messages; or the two sides have not met by this link, so that an
+    /// What the device of a link's rail can do with such memory. `None`: it moves no messages; or the two sides have not met by this link, so that an
     /// offer would wait until they have.
-    fn device_of(&self, link: &Link) -> Option<OneSided> {
+    fn device_of(&self, link: &Link, span: &Span) -> Option<OneSided> {
         let rail = self.rails.rail(link.rail.into())?;
-        let can = rail.attributes().one_sided;
+        let can = rail.attributes().reach(span.accelerator().is_some());
         (!can.at_once && can.pipeline.piece != 0 && rail.knows(Endpoint(link.endpoint))).then_some(can)
     }
 
@@ -251,7 +253,7 @@ impl<R: Rails> Pml<'_, R> {
             }
         } else if asks && !abstains {
             // What it puts with is told by the offer.
-            let rail = if gets { self.getter_for(peer) } else { Some(0) };
+            let rail = if gets { self.getter_for(peer, &state.span) } else { Some(0) };
             let stage = if gets { Stage::ToOffer } else { Stage::Awaiting };
             if let Some(rail) = rail {
                 let _ = self.rdma.pieces.take(Piece {
@@ -267,9 +269,9 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// The rail by which a peer is to get.
-    fn getter_for(&self, peer: u32) -> Option<u8> {
+    fn getter_for(&self, peer: u32, span: &Span) -> Option<u8> {
         let links = self.peers.get(peer as usize).filter(|_| self.may_offer(peer))?.links;
-        let gets = |link: &&Link| self.device_of(link).is_some_and(|can| can.get.limit != 0);
+        let gets = |link: &&Link| self.device_of(link, span).is_some_and(|can| can.get.limit != 0);
         self.row(peer).take(links.into()).find(gets).map(|link| link.rail)
     }
 
@@ -361,7 +363,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(handle) = self.requests.handle(slot) else { return Some(()) };
         let Some(state) = self.requests.at(slot) else { return Some(()) };
         let (peer, gets, len) = (state.peer, state.flags & RECEIVE != 0, u64::from(piece.len));
-        let Some((base, _)) = state.span.window(piece.offset, len).as_contiguous() else { return self.fail(slot, at) };
+        let Some((base, _)) = state.span.window(piece.offset, len).as_run() else { return self.fail(slot, at) };
         let reach = if gets { can.get } else { can.put };
         if !reach.takes(0, base.addr() as u64, len) {
             return self.fail(slot, at);
@@ -635,8 +637,9 @@ impl<R: Rails> Pml<'_, R> {
     /// A piece, and what its rail can do, unless the link is set aside.
     fn usable(&self, slot: u32, at: Handle) -> Option<(Piece, OneSided)> {
         let piece = *self.rdma.pieces.get(at)?;
-        self.link_in_use(self.requests.at(slot)?.peer, piece.rail)?;
-        let can = self.rails.rail(piece.rail.into())?.attributes().one_sided;
+        let state = self.requests.at(slot)?;
+        self.link_in_use(state.peer, piece.rail)?;
+        let can = self.rails.rail(piece.rail.into())?.attributes().reach(state.span.accelerator().is_some());
         Some((piece, can)).filter(|_| !can.at_once)
     }
 
@@ -678,7 +681,9 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     fn pin(&mut self, slot: u32, rail: u8, offset: u64, len: u64, access: Access) -> Option<Pinned> {
-        let (base, _) = self.requests.at(slot)?.span.window(offset, len).as_contiguous()?;
+        let span = self.requests.at(slot)?.span.window(offset, len);
+        let (base, _) = span.as_run()?;
+        let access = if span.accelerator().is_some() { access | Access::ACCELERATOR } else { access };
         let wanted = Wanted { rail: rail.into(), base, len, access };
         let (pinned, kept) = self.rdma.pins.pin(&mut self.rails, &wanted)?;
         let count = if kept { &mut self.counters.pins_found } else { &mut self.counters.pins_made };

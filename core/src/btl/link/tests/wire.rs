@@ -196,6 +196,7 @@ pub fn wires(count: usize, seed: u64, faults: Faults, lossy: bool) -> Vec<Wire> 
                 max_send_size: MAX_FRAME,
                 cache_size: 0,
                 cache_bytes: 0,
+                accelerator: crate::btl::AcceleratorLimits::NONE,
                 frames_kept: 4,
                 one_sided: OneSided::NONE,
             },
