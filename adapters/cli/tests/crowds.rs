@@ -121,10 +121,12 @@ fn a_rank_that_fails_while_others_are_started_ends_the_job() {
 #[test]
 fn a_start_that_fails_after_others_ends_the_job() {
     let scratch = Scratch::new("vanishes");
-    // The shell that reads it has it open; nobody else can run it any more.
-    let program = scratch.script("program", "#!/bin/sh\necho started\nrm -f \"$0\"\nexec sleep 1000\n");
+    // Another name of the shell, which the first that runs takes away: who was started needs it no more, and nobody else can be.
+    let shell = scratch.0.join("sh");
+    std::os::unix::fs::symlink("/bin/sh", &shell).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
-    let output = command.args(["run", "-n", &many().to_string(), "--", &program]).output().unwrap();
+    command.args(["run", "-n", &many().to_string(), "--"]).arg(&shell);
+    let output = command.args(["-c", "echo started; rm -f \"$0\"; exec sleep 1000"]).arg(&shell).output().unwrap();
     assert_eq!(output.status.code(), Some(127), "{}", err(&output));
     assert!(err(&output).contains("cannot start `"), "{}", err(&output));
 }

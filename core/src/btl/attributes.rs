@@ -158,6 +158,8 @@ impl Attributes {
             if !self.capabilities.contains(Capabilities::ACCELERATOR_GET) {
                 can.get = Reach::NONE;
             }
+            // That it is an accelerator's is said when it is registered.
+            (can.put.local_registration, can.get.local_registration) = (0, 0);
             can.atomics = AtomicSupport::empty();
             can.pipeline.least = self.accelerator.rdma_limit;
         }

@@ -4,10 +4,10 @@ pub mod link;
 
 use super::access::Access;
 use super::loopback::{Hub, Rail as Loopback};
-use super::native::{KEY, Key, Native, NativeError, Region, Work};
+use super::native::{KEY, Key, Local, Native, NativeError, Region, Work};
 use super::*;
 use crate::arena::Arena;
-use crate::convertor::Span;
+use crate::convertor::{Accelerator, Span};
 use crate::time::Instant;
 use std::{boxed::Box, cell::RefCell, collections::VecDeque, rc::Rc, vec, vec::Vec};
 
@@ -93,6 +93,35 @@ pub struct Scripted {
     performing: VecDeque<(Endpoint, Native, Cookie)>,
 }
 
+/// An accelerator whose memory is the processor's, at addresses that nobody can touch: no address of a process has this bit alone of
+/// those above the 48th.
+#[derive(Debug)]
+pub struct Far;
+
+impl Far {
+    /// How memory is called that is to be touched by the accelerator alone; and what is called so.
+    pub fn name(at: *mut u8) -> *mut u8 {
+        at.map_addr(|at| at ^ 1 << 55)
+    }
+}
+
+impl Accelerator for Far {
+    unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller vouches for both sides, and `from` is memory with another name.
+        unsafe { Self::name(from.cast_mut()).copy_to_nonoverlapping(to, len) };
+    }
+
+    unsafe fn write(&self, from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the same, with `to`.
+        unsafe { Self::name(to).copy_from_nonoverlapping(from, len) };
+    }
+}
+
+/// Where a device that was told of such memory finds it.
+fn found(at: *mut u8, access: Access) -> *mut u8 {
+    if access.contains(Access::ACCELERATOR) { Far::name(at) } else { at }
+}
+
 /// Where it lies, how long it is, and what may be done to it.
 type Memory = (usize, u64, Access);
 
@@ -151,12 +180,16 @@ impl Scripted {
         if !access.contains(right) || native.offset > len || bytes > len - native.offset {
             return Err(NativeError::Refused);
         }
-        let at = (base + native.offset as usize) as *mut u8;
+        let at = found((base + native.offset as usize) as *mut u8, access);
+        let own = |local: Local| {
+            let region = local.region.and_then(|region| self.memory.borrow()[region.0 as usize]);
+            found(local.base, region.map_or(Access::empty(), |region| region.2))
+        };
         match native.work {
             // SAFETY: the memory is registered, and local memory is vouched for by the caller of `perform` until it is told.
-            Work::Put(local) => unsafe { at.copy_from(local.base, bytes as usize) },
+            Work::Put(local) => unsafe { at.copy_from(own(local), bytes as usize) },
             // SAFETY: the same.
-            Work::Get(local) => unsafe { local.base.copy_from(at, bytes as usize) },
+            Work::Get(local) => unsafe { own(local).copy_from(at, bytes as usize) },
             Work::Atomic(atomic, flags) => {
                 assert!(self.attributes.one_sided.does(atomic, flags) && (at as u64).is_multiple_of(bytes));
                 // SAFETY: the same; it is aligned.

@@ -1,6 +1,7 @@
 //! Against a list of byte positions, which is what a layout means.
 
 use super::*;
+use crate::btl::testing::Far;
 use proptest::prelude::*;
 use std::{boxed::Box, collections::BTreeSet, vec, vec::Vec};
 
@@ -263,6 +264,44 @@ fn a_transposed_matrix_is_no_overlap() {
     assert!(Layout::strided(3, 127, &column).unwrap().overlaps());
     assert!(Layout::vector(2, 8, 0).unwrap().overlaps());
     assert!(Layout::vector(2, 8, -7).unwrap().overlaps());
+}
+
+/// The processor has no address of an accelerator's memory, devices have; and copies go both ways, with gaps and without.
+#[test]
+fn b38_what_is_on_an_accelerator_is_copied_by_it() {
+    let run = Layout::bytes(700).unwrap().on(&Far).unwrap();
+    let gaps = Layout::vector(350, 2, 4).unwrap().on(&Far).unwrap();
+    let bytes: Vec<u8> = (0..700u32).map(|at| (at % 251) as u8).collect();
+    for (layout, other) in [(&run, &gaps), (&gaps, &run)] {
+        let (mut far, mut second, mut back) = (vec![0xaa; 1400], vec![0xaa; 1400], vec![0; 700]);
+        let base = Far::name(far.as_mut_ptr());
+        // SAFETY: the layouts fit the memory, which lives as long as the spans are used.
+        let (span, next) =
+            unsafe { (Span::laid_out(base, layout), Span::laid_out(Far::name(second.as_mut_ptr()), other)) };
+        assert!(span.accelerator().is_some() && span.as_contiguous().is_none());
+        assert_eq!(span.as_run(), layout.is_one_run().then_some((base, 700)));
+        // SAFETY: the same, and nothing overlaps.
+        unsafe {
+            assert_eq!(span.unpack(bytes.as_ptr(), 700), 700);
+            assert_eq!(transfer(span, next), 700);
+            assert_eq!(next.window(3, 600).pack(back.as_mut_ptr(), 700), 600);
+            assert_eq!(transfer(next, Span::contiguous(back.as_mut_ptr(), 3)), 3);
+        }
+        assert!(back[..3] == bytes[..3] && back[3..600] == bytes[6..603]);
+        let end = if layout.is_one_run() { 700 } else { 1398 };
+        assert!(far[end..].iter().all(|byte| *byte == 0xaa));
+        let mut seen = vec![];
+        // SAFETY: the same.
+        unsafe { span.look(|piece| seen.extend_from_slice(piece)) };
+        assert!(seen == bytes);
+    }
+    assert_eq!(run.on(&Far).err(), Some(LayoutError::OnAccelerator));
+    assert_eq!(Layout::repeat(2, &run).err(), Some(LayoutError::OnAccelerator));
+    assert_eq!(Layout::pieces(&mut [Piece::of(0, &run)]).err(), Some(LayoutError::OnAccelerator));
+    // None of it is the processor's, also where there is none.
+    let none = Layout::bytes(0).unwrap().on(&Far).unwrap();
+    // SAFETY: there is nothing to be touched.
+    assert!(unsafe { Span::laid_out(Far::name(core::ptr::null_mut()), &none) }.accelerator().is_some());
 }
 
 #[test]

@@ -8,9 +8,9 @@ use super::super::tests::{bytes, from, memory};
 use super::super::{Config, Failure, Pml, Request, rdma};
 use super::*;
 use crate::btl::native::KEY;
-use crate::btl::testing::{Answer, Device, Scripted, rails};
-use crate::btl::{Capabilities, Event, Lane, Lost, Shape};
-use crate::convertor::{Layout, Span};
+use crate::btl::testing::{Answer, Device, Far, Scripted, rails};
+use crate::btl::{AcceleratorLimits, Capabilities, Event, Lane, Lost, Shape};
+use crate::convertor::Layout;
 use crate::pml::{Mode, Sending};
 use crate::time::Instant;
 
@@ -111,11 +111,20 @@ impl Pair {
 
     /// A message from the one to the other, checked; bytes that a device moved.
     fn message(&mut self, len: usize) -> u64 {
+        self.message_on(len, [false; 2])
+    }
+
+    /// The same from and to memory of accelerators.
+    fn message_on(&mut self, len: usize, far: [bool; 2]) -> u64 {
         let before = self.engines[0].counters().bytes_by_device;
-        let data = bytes(len, len as u8);
-        let mut into = vec![0xaa; len];
-        let receive = self.receive(Span::contiguous(into.as_mut_ptr(), len));
-        let send = self.send(Span::of(&data));
+        let (mut data, mut into) = (bytes(len, len as u8), vec![0xaa; len]);
+        let layout = Layout::bytes(len as u64).unwrap().on(&Far).unwrap();
+        let span = |base: *mut u8, far: bool| {
+            // SAFETY: the layout fits, and lives until both are over.
+            if far { unsafe { Span::laid_out(Far::name(base), &layout) } } else { Span::contiguous(base, len) }
+        };
+        let receive = self.receive(span(into.as_mut_ptr(), far[1]));
+        let send = self.send(span(data.as_mut_ptr(), far[0]));
         assert_eq!(self.outcomes(send, receive), [Ok(len as u64); 2]);
         assert!(into == data, "other bytes");
         self.at_rest();
@@ -183,6 +192,95 @@ fn b51_p23_what_goes_in_frames_and_what_a_device_moves() {
             assert_eq!((counters.device_failures, counters.stale, counters.copied), (0, 0, 0));
         }
     }
+}
+
+const FAR: AcceleratorLimits = AcceleratorLimits { eager_limit: 10, rdma_limit: 500, max_send_size: 64 };
+
+/// Devices that reach accelerators move messages of their memory, from another length on; those that do not reach them, on either side,
+/// leave them to frames, which are shorter.
+#[test]
+fn b38_b51_devices_that_reach_accelerators_move_their_messages() {
+    let reaching = [Capabilities::ACCELERATOR_PUT, Capabilities::ACCELERATOR_GET];
+    for (rdma, reaches) in [PUT, GET].into_iter().zip(reaching) {
+        for far in [[true, true], [true, false], [false, true]] {
+            let mut pair = Pair::new([config(rdma); 2], 1, 1);
+            let mut set = |reach: [Capabilities; 2]| {
+                for (engine, reach) in reach.into_iter().enumerate() {
+                    let attributes = &mut pair.rail(engine, 0).attributes;
+                    attributes.accelerator = FAR;
+                    attributes.capabilities -= Capabilities::ACCELERATOR_RDMA;
+                    attributes.capabilities |= reach;
+                }
+                // The receiver plans.
+                let least = if far[1] { FAR.rdma_limit } else { LEAST };
+                [pair.message_on(least as usize - 1, far), pair.message_on(least as usize + 500, far)]
+            };
+            assert_eq!(set([reaches; 2]), [0, if far[1] { 1000 } else { 1500 } - FIRST - BY_FRAMES], "{far:?}");
+            for at in 0..2 {
+                let mut reach = [reaches; 2];
+                reach[at] = Capabilities::empty();
+                assert_eq!(set(reach)[1] == 0, far[at], "{far:?}, and rail {at} reaches none");
+            }
+        }
+    }
+}
+
+/// Messages and fragments from accelerators have limits of their own.
+#[test]
+fn b38_accelerators_have_limits_of_their_own() {
+    let mut pair = Pair::new([config(rdma::Config::OFF); 2], 1, 0);
+    pair.rail(0, 0).attributes.accelerator = FAR;
+    let mut data = bytes(900, 1);
+    let mut goes_whole = |len: u64, far: bool| {
+        let layout = Layout::bytes(len).unwrap().on(&Far).unwrap();
+        // SAFETY: all of it lives until the message is received.
+        let far_data = unsafe { Span::laid_out(Far::name(data.as_mut_ptr()), &layout) };
+        let span = if far { far_data } else { Span::contiguous(data.as_mut_ptr(), len as usize) };
+        let mut into = vec![0; len as usize];
+        let receive = pair.receive(Span::contiguous(into.as_mut_ptr(), len as usize));
+        let before = pair.engines[0].counters().eager_sent;
+        pair.rail(0, 0).script.borrow_mut().log.clear();
+        // SAFETY: the same.
+        let sending = unsafe { pair.engines[0].isend(Peer(1), 1, 5, Mode::Standard, span) }.unwrap();
+        pair.turn(60);
+        assert!(pair.engines[1].test(receive).is_some_and(|told| told.is_ok()));
+        if let Sending::Pending(send) = sending {
+            assert!(pair.engines[0].test(send).is_some_and(|told| told.is_ok()));
+        }
+        assert!(into == data[..len as usize]);
+        let longest = pair.rail(0, 0).script.borrow().log.iter().map(|sent| sent.2).max();
+        (pair.engines[0].counters().eager_sent - before == 1, longest.unwrap())
+    };
+    assert!(goes_whole(10, true).0 && !goes_whole(11, true).0 && goes_whole(11, false).0);
+    assert_eq!((goes_whole(900, true), goes_whole(900, false)), ((false, 64), (false, 128)));
+}
+
+/// A rail that copies while others go on tells of the end, and until then neither side is over.
+#[test]
+fn b38_copies_that_take_a_while_are_waited_for() {
+    let mut pair = Pair::new([config(rdma::Config::OFF); 2], 1, 0);
+    (0..2).for_each(|engine| {
+        pair.rail(engine, 0).attributes.capabilities |=
+            Capabilities::ACCELERATOR_COPY_ASYNC_SEND | Capabilities::ACCELERATOR_COPY_ASYNC_RECV;
+    });
+    let (mut data, mut into) = (bytes(900, 1), vec![0; 900]);
+    let layout = Layout::bytes(900).unwrap().on(&Far).unwrap();
+    // SAFETY: all of it lives until the message is received.
+    let [source, sink] =
+        [&mut data, &mut into].map(|far| unsafe { Span::laid_out(Far::name(far.as_mut_ptr()), &layout) });
+    pair.rail(0, 0).script.borrow_mut().answers.extend([Answer::Pass, Answer::InPlace]);
+    pair.rail(0, 0).script.borrow_mut().reads = false;
+    pair.rail(1, 0).script.borrow_mut().slow_delivery = true;
+    let receive = pair.receive(sink);
+    let send = pair.send(source);
+    pair.turn(60);
+    assert!(pair.engines[0].test(send).is_none() && pair.engines[1].test(receive).is_none());
+    pair.rail(0, 0).script.borrow_mut().reads = true;
+    pair.turn(60);
+    assert!(pair.engines[0].test(send).is_some_and(|told| told.is_ok()) && pair.engines[1].test(receive).is_none());
+    pair.rail(1, 0).script.borrow_mut().slow_delivery = false;
+    pair.turn(60);
+    assert!(pair.engines[1].test(receive).is_some_and(|told| told.is_ok()) && into == data);
 }
 
 /// Nobody registers more than a piece and the one after it, and what is too short for it nobody registers to move it.
