@@ -81,6 +81,8 @@ pub enum Error {
     Misfit(Misfit),
     /// A layout means some bytes twice, so nothing can be received into it.
     Overlap,
+    /// A layout on an accelerator is no part of a buffer.
+    OnAccelerator,
     /// A communicator cannot be made.
     Communicator(CommError),
     /// A rank could not make its part of a window: it has no memory, or too many windows.
@@ -155,6 +157,9 @@ impl fmt::Display for Error {
             Self::Layout(why) => why.fmt(f),
             Self::Misfit(why) => why.fmt(f),
             Self::Overlap => f.write_str("the layout means some bytes twice: receive into another one"),
+            Self::OnAccelerator => {
+                f.write_str("the layout is on an accelerator, and the buffer is not: make the view of an address")
+            }
             Self::Communicator(why) => why.fmt(f),
             Self::NoWindow { rank } => {
                 write!(f, "rank {rank} has no memory for its part of the window, or too many windows")

@@ -1,6 +1,6 @@
 //! Layouts, spans over them, and their runs.
 
-use towline_core::convertor::{Layout, LayoutError, Piece, Span, transfer};
+use towline_core::convertor::{Accelerator, Layout, LayoutError, Piece, Span, transfer};
 
 use crate::{any, keep, say};
 
@@ -24,6 +24,7 @@ fn layouts() -> Result<(), LayoutError> {
     };
     // Any layout that can be: the optimiser is not to know how this one was made.
     let layout = *any(&outer);
+    keep((layout.on(any(&Opaque)).is_ok(), layout.accelerator().is_some()));
     keep((layout.size(), layout.extent(), layout.bounds(), layout.is_one_run(), layout.overlaps()));
     if let Err(misfit) = layout.fits(any(0), any(0)) {
         say(misfit);
@@ -33,10 +34,24 @@ fn layouts() -> Result<(), LayoutError> {
     Ok(())
 }
 
+/// An accelerator.
+#[derive(Debug)]
+struct Opaque;
+
+impl Accelerator for Opaque {
+    unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize) {
+        keep((from, to, len));
+    }
+
+    unsafe fn write(&self, from: *const u8, to: *mut u8, len: usize) {
+        keep((from, to, len));
+    }
+}
+
 /// All that a span can do.
 fn span(span: Span) {
     let span = any(span).window(any(0), any(0));
-    keep((span.len(), span.is_empty(), span.as_contiguous()));
+    keep((span.len(), span.is_empty(), span.as_contiguous(), span.as_run(), span.accelerator().is_some()));
     for run in span.runs() {
         keep(run);
     }

@@ -4,8 +4,9 @@
 use towline_core::btl::access::Access;
 use towline_core::btl::native::{KEY, Key, Native, NativeError, OneSided, Region};
 use towline_core::btl::{
-    AcceleratorLimits, Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp, Grant, HEAD,
-    LINKED_HEAD, LOAN, Lane, Loan, Lost, Origin, Orphan, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
+    AcceleratorLimits, Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp,
+    Grant, HEAD, LINKED_HEAD, LOAN, Lane, Loan, Lost, Origin, Orphan, Peer, Rail, SendError, Sent, Shape, Ticket,
+    Unreachable,
 };
 use towline_core::convertor::Span;
 use towline_core::time::Instant;

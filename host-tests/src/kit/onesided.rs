@@ -1,14 +1,18 @@
 //! Checks of one-sided operations over modules, whether their rails do them themselves or they are emulated.
 
 use std::cell::RefCell;
+use std::sync::atomic::Ordering::Relaxed;
 
 use towline_core::arena::Arena;
 use towline_core::btl::endpoint::{EndpointId, Proc};
 use towline_core::btl::module::{Btl, Config, Outcome, Performance, Performed, Terms, Told};
-use towline_core::btl::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, Failure, Registration, RemoteMemory};
+use towline_core::btl::rma::{
+    self, Access, Atomic, AtomicFlags, AtomicOp, Denied, Failure, Registration, RemoteMemory,
+};
 use towline_core::btl::{Rail, Unreachable};
-use towline_core::convertor::Span;
+use towline_core::convertor::{Layout, Span};
 
+use super::accelerator::Far;
 use super::bench::Setup;
 use super::patience::Patience;
 
@@ -21,6 +25,7 @@ macro_rules! onesided_suite {
             b21_b22_b43_atomics_do_what_the_model_does_and_leave_the_words_beside_alone
             b20_what_several_initiators_fetch_is_each_value_once
             b24_each_missing_right_refuses_its_operations
+            b38_accelerators_are_copied_from_here_and_not_touched_there
             b25_what_is_deregistered_is_reached_no_more
             b28_b44_what_is_flushed_is_there
             b5_b18_operations_on_a_peer_that_is_removed_end_and_touch_nothing_later
@@ -354,6 +359,31 @@ pub fn b24_each_missing_right_refuses_its_operations<S: Setup<Rail: 'static>>(se
         sink.fill(|_| 0);
     }
     assert!(all.modules[0].is_reachable(all.to(0, 1)), "nobody is lost for that");
+}
+
+/// Local memory may be an accelerator's, which copies. Memory of peers that devices alone can touch is not touched where none does.
+pub fn b38_accelerators_are_copied_from_here_and_not_touched_there<S: Setup<Rail: 'static>>(setup: S) {
+    let mut all = Modules::new(setup, 2);
+    let far = Far::default();
+    let layout = Layout::bytes(1000).expect("it is short").on(&far).expect("it is on none yet");
+    let (source, sink, there) = (Memory::new(1000), Memory::new(1000), Memory::new(1000));
+    source.fill(|at| at as u8 | 1);
+    // SAFETY: the layout fits the memory, and outlives the operations.
+    let [from, to] = [source, sink].map(|memory| unsafe { Span::laid_out(Far::name(memory.base), &layout) });
+    let (kept, remote) = all.register(1, there, Access::ANY);
+    assert_eq!(all.perform([0, 1], What::Put(from), &remote, 0, None), Ok(0));
+    assert_eq!(all.perform([0, 1], What::Get(to), &remote, 0, None), Ok(0));
+    assert!(there.bytes() == source.bytes() && sink.bytes() == source.bytes());
+    assert!(far.copied.load(Relaxed) >= 2000, "touched by somebody else");
+    all.modules[1].deregister_mem(kept).expect("it is registered");
+    let named = Memory { base: Far::name(there.base), ..there };
+    let (_, remote) = all.register(1, named, Access::ANY | Access::ACCELERATOR);
+    let add = What::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
+    for what in [What::Put(sink.part(0, 8)), What::Get(sink.part(0, 8)), add] {
+        let end = all.perform([0, 1], what, &remote, 0, None);
+        assert_eq!(end, Err(Failure::Denied(Denied::NotAvailable)), "{what:?}");
+    }
+    assert!(there.bytes() == source.bytes() && sink.bytes() == source.bytes());
 }
 
 /// What was deregistered is changed by nobody who still has its handle. Where a device refuses, the connection may end for it.
