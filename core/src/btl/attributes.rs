@@ -103,7 +103,7 @@ pub struct AcceleratorLimits {
     /// From how many bytes on a device moves a message, if it reaches accelerators: in place of
     /// [`Pipeline::least`](super::native::Pipeline::least). `u64::MAX`: none.
     pub rdma_limit: u64,
-    /// Bytes of the longest fragment: `max_send_size`.
+    /// Longest frame on [`Lane::Bulk`](super::Lane), as [`Attributes::max_send_size`].
     pub max_send_size: u32,
 }
 

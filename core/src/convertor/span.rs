@@ -205,9 +205,10 @@ impl Span {
         let mut runs = window.runs();
         while let Some(Rows { at, len, stride, count }) = runs.next_rows() {
             let to = to.wrapping_add(done);
-            // SAFETY: the caller vouches for both sides; the window is cut to the room, so all rows are within it.
             match self.accelerator() {
+                // SAFETY: the caller vouches for both sides; the window is cut to the room, so all rows are within it.
                 None => unsafe { copy_rows(at, stride, to, len.cast_signed(), len, count) },
+                // SAFETY: the same; they are this accelerator's, as whoever made the span vouches.
                 Some(device) => each_row(at, stride, to, len.cast_signed(), count, |from, to| unsafe {
                     device.read(from, to, len);
                 }),
@@ -225,9 +226,10 @@ impl Span {
         let mut runs = window.runs();
         while let Some(Rows { at, len, stride, count }) = runs.next_rows() {
             let from = from.wrapping_add(done);
-            // SAFETY: the caller vouches for both sides; the window is cut to what there is to read.
             match self.accelerator() {
+                // SAFETY: the caller vouches for both sides; the window is cut to what there is to read.
                 None => unsafe { copy_rows(from, len.cast_signed(), at, stride, len, count) },
+                // SAFETY: the same; they are this accelerator's, as whoever made the span vouches.
                 Some(device) => each_row(from, len.cast_signed(), at, stride, count, |from, to| unsafe {
                     device.write(from, to, len);
                 }),

@@ -8,7 +8,7 @@ use crate::arena::Arena;
 use crate::btl::atomics::AtomicSupport;
 use crate::btl::native::{OneSided, Reach, Work};
 use crate::btl::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, Failure, Finished, RemoteMemory, Transfer};
-use crate::btl::testing::{Device, Scripted, rails};
+use crate::btl::testing::{Device, Far, Scripted, rails};
 use crate::btl::{Capabilities, Event, Lost, Peer, Rail};
 use crate::convertor::Span;
 use crate::time::Instant;
@@ -37,11 +37,23 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
+        let base: *mut u8 = vec![0u64; LEN / 8].leak().as_mut_ptr().cast();
+        Self { base, ..Self::over(Capabilities::empty(), base, Access::ANY) }
+    }
+
+    /// The memory is an accelerator's, and the devices reach such memory as far as is said.
+    fn far(reach: Capabilities) -> Self {
+        let base: *mut u8 = vec![0u64; LEN / 8].leak().as_mut_ptr().cast();
+        Self { base, ..Self::over(reach, Far::name(base), Access::ANY | Access::ACCELERATOR) }
+    }
+
+    fn over(reach: Capabilities, base: *mut u8, access: Access) -> Self {
         let mut ends: Vec<_> = (0..2).flat_map(|_| rails(2)).map(Some).collect();
         let mut engines = [0, 1].map(|at| {
             let mut mine = [0, 1].map(|index| ends[2 * index + at].take().unwrap());
             mine.iter_mut().for_each(|rail| rail.attributes.capabilities |= Capabilities::FAILOVER_SUPPORT);
             mine[1].attributes.one_sided = DEVICE;
+            mine[1].attributes.capabilities |= reach;
             let bytes = CONFIG.bytes(&mine.each_ref().map(Rail::attributes));
             Pml::new(CONFIG, &mut Arena::new(memory(bytes)), mine).unwrap()
         });
@@ -49,9 +61,8 @@ impl Pair {
             let (peer, params) = (Peer(1 - at), engines[1 - at as usize].params());
             engines[at as usize].add_peer(peer, &params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).unwrap();
         }
-        let base = vec![0u64; LEN / 8].leak().as_mut_ptr().cast();
         // SAFETY: the memory is there for ever, and is looked at when nothing is under way.
-        let registration = unsafe { engines[1].register(base, LEN, Access::ANY, None) }.unwrap();
+        let registration = unsafe { engines[1].register(base, LEN, access, None) }.unwrap();
         let remote = engines[1].remote_memory(registration).unwrap();
         Self { engines, base, remote }
     }
@@ -108,6 +119,37 @@ fn b18_b20_a_device_puts_and_gets_and_the_processor_counts() {
     let counters = pair.engines.each_ref().map(Pml::rma_counters);
     assert_eq!((counters[0].by_device, counters[1].served), (6, 1));
     assert!(pair.engines[0].is_flushed(None));
+}
+
+/// Memory of an accelerator, which the processor dies of: devices do what they can with it, and the rest is denied.
+#[test]
+fn b38_peers_reach_accelerators_as_far_as_devices_do() {
+    for reach in [
+        Capabilities::ACCELERATOR_PUT,
+        Capabilities::ACCELERATOR_GET,
+        Capabilities::ACCELERATOR_RDMA,
+        Capabilities::empty(),
+    ] {
+        let mut pair = Pair::far(reach);
+        let (from, to) = (data(1), vec![0u8; 100].leak());
+        let add = Transfer::Atomic(Atomic::Op(AtomicOp::Add, 5), AtomicFlags::empty());
+        for (what, may) in [
+            (Transfer::Put(Span::of(from)), reach.contains(Capabilities::ACCELERATOR_PUT)),
+            (Transfer::Get(Span::contiguous(to.as_mut_ptr(), 100)), reach.contains(Capabilities::ACCELERATOR_GET)),
+            (add, false),
+        ] {
+            pair.begin(what, 8);
+            pair.turn();
+            let ends = pair.ends();
+            assert!(
+                matches!((may, &ends[..]), (true, [Ok(0)]) | (false, [Err(Failure::Denied(_))])),
+                "{what:?}: {ends:?}"
+            );
+        }
+        let put = reach.contains(Capabilities::ACCELERATOR_PUT);
+        assert_eq!(pair.bytes()[8..108] == *from, put);
+        assert!(to == if reach == Capabilities::ACCELERATOR_RDMA { from } else { &[0; 100] });
+    }
 }
 
 #[test]

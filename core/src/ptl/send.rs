@@ -59,7 +59,8 @@ pub unsafe fn fragment<R: Rail, H: IntoBytes + Immutable>(
 ) -> Result<(Sent, u64), SendError> {
     let limits = rail.attributes();
     let own = if rest.accelerator().is_some() { limits.accelerator.max_send_size } else { u32::MAX };
-    let most = limits.max_send_size.min(own).saturating_sub(size_of::<H>() as u32);
+    let body = |frame: u32| frame.saturating_sub(size_of::<H>() as u32);
+    let most = body(limits.max_send_size).min(body(own).max(1)); // whoever sets none at all gets a byte at a time, and no hang
     let body = rest.window(0, u64::from(most));
     let len = (size_of::<H>() as u32).wrapping_add(body.len() as u32);
     let shape = Shape { tag: TAG, lane: Lane::Bulk, header: size_of::<H>() as u8, len };

@@ -83,7 +83,7 @@ use core::cell::Cell;
 use zerocopy::FromZeros;
 
 use super::access::Access;
-use super::attributes::{Attributes, Capabilities};
+use super::attributes::{AcceleratorLimits, Attributes, Capabilities};
 use super::moved::{Claim, Origin, Orphan};
 use super::native::{Key, Native, NativeError, Region};
 use super::queue::Queue;
@@ -716,6 +716,10 @@ fn attributes(raw: &Attributes) -> Attributes {
         rendezvous_eager_limit: raw.rendezvous_eager_limit.min(eager_limit),
         min_fragment: raw.min_fragment.min(max_send_size),
         max_send_size,
+        accelerator: AcceleratorLimits {
+            max_send_size: raw.accelerator.max_send_size.saturating_sub(own),
+            ..raw.accelerator
+        },
         cache_size: 0,
         cache_bytes: 0,
         ..*raw

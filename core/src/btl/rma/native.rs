@@ -28,7 +28,12 @@ pub(super) struct Registered {
 /// Registers memory with a rail that does something itself. What it does not take is emulated. A device does not know who asks:
 /// memory for one peer alone has no key for others.
 pub(super) fn register<R: Rail>(rail: &mut R, memory: &Span, access: Access, only: Option<Peer>) -> Option<Registered> {
-    let can = rail.attributes().reach(access.contains(Access::ACCELERATOR));
+    let is_accelerators = access.contains(Access::ACCELERATOR);
+    let can = rail.attributes().reach(is_accelerators);
+    // Peers do not see what it is, so the device must refuse what it cannot do.
+    let may = |done: bool, right: Access| if is_accelerators && !done { right } else { Access::empty() };
+    let access = access - may(can.put.limit != 0, Access::REMOTE_WRITE) - may(can.get.limit != 0, Access::REMOTE_READ);
+    let access = access - may(false, Access::REMOTE_ATOMIC);
     let (base, len) = memory.as_contiguous().filter(|(_, len)| *len != 0 && can.any())?;
     let access = if only.is_some() { access & (Access::LOCAL_WRITE | Access::ACCELERATOR) } else { access };
     // SAFETY: who registers the memory vouches for it.

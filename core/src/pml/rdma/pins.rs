@@ -174,6 +174,8 @@ impl<'m> Pins<'m> {
                 && pin.rail as usize == wanted.rail
                 && !pin.stale
                 && Access::from_bits_retain(pin.access).contains(wanted.access)
+                // An accelerator may have other memory at the same address.
+                && (pin.access ^ wanted.access.bits()) & Access::ACCELERATOR.bits() == 0
         };
         // Where none is kept, none is shared either: so peers reach no more than they were offered.
         let all = if self.kept == 0 { 0 } else { self.pins.touched() };
