@@ -101,7 +101,7 @@ pub struct Way<'m> {
 
 enum Kind<'m> {
     /// As the network has it.
-    Raw(SimRail),
+    Raw(Box<SimRail>),
     /// Made reliable.
     Linked(Box<Link<'m, SimRail, Crc32c>>),
 }
@@ -203,7 +203,7 @@ impl<'m> Set<'m> {
     /// The rails, and the memory that they use, which is to stay until they are gone. Incarnations are all different.
     pub fn new(rails: Vec<SimRail>, links: Option<Links>, incarnation: u64, peers: u32) -> (Self, Vec<Box<[u64]>>) {
         let Some(links) = links else {
-            return (Self(rails.into_iter().map(|rail| Way::new(Kind::Raw(rail))).collect()), vec![]);
+            return (Self(rails.into_iter().map(|rail| Way::new(Kind::Raw(Box::new(rail)))).collect()), vec![]);
         };
         let mut memories = vec![];
         let link = |(index, raw): (usize, SimRail)| {
