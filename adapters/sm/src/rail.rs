@@ -315,6 +315,14 @@ impl RailTrait for Rail {
         unsafe { self.fetch_from(from, loan, sink) }
     }
 
+    fn fetches(&self, from: Endpoint) -> u64 {
+        self.fetches_from(from)
+    }
+
+    fn recall(&mut self) {
+        self.recall_loans();
+    }
+
     #[inline(always)]
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
         let len = (size_of_val(&header) as u32).wrapping_add(body.len() as u32);

@@ -256,6 +256,20 @@ impl Rail {
         }
     }
 
+    pub(crate) fn fetches_from(&self, from: Endpoint) -> u64 {
+        let reader = self.rings.get(from.0 as usize * 2).and_then(|ring| ring.incoming.reader.as_ref());
+        reader.map_or(0, |_| self.config.single_copy_limit_bytes.into())
+    }
+
+    #[cold]
+    pub(crate) fn recall_loans(&mut self) {
+        for outgoing in self.rings.iter_mut().map(|ring| &mut ring.outgoing) {
+            if let Some(lender) = &mut outgoing.lender {
+                lender.revoke();
+            }
+        }
+    }
+
     /// Lets go of the locks of rings whose receivers have looked.
     #[cold]
     pub(crate) fn unlock_rings(&mut self) {

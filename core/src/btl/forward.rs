@@ -42,7 +42,7 @@ macro_rules! forward_rail {
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
             attributes card add_peer del_peer reserve commit send request_init request_fini
-            send_request send_now send_summed lend fetch register deregister perform orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host hears knows give_up poll_at wake_on_demand signal arm);
+            send_request send_now send_summed lend fetch fetches recall register deregister perform orphan rehomed send_moved claim drained poll poll_short poll_again read deliver release flush ask_host hears knows give_up poll_at wake_on_demand signal arm);
     };
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
@@ -62,6 +62,8 @@ macro_rules! forward_rail {
     (@ send_summed $via:ident [send_summed $($rest:ident)*]) => {};
     (@ lend $via:ident [lend $($rest:ident)*]) => {};
     (@ fetch $via:ident [fetch $($rest:ident)*]) => {};
+    (@ fetches $via:ident [fetches $($rest:ident)*]) => {};
+    (@ recall $via:ident [recall $($rest:ident)*]) => {};
     (@ register $via:ident [register $($rest:ident)*]) => {};
     (@ deregister $via:ident [deregister $($rest:ident)*]) => {};
     (@ perform $via:ident [perform $($rest:ident)*]) => {};
@@ -221,6 +223,18 @@ macro_rules! forward_rail {
         ) -> bool {
             // SAFETY: passed on from the caller.
             $via!(self, rail => unsafe { rail.fetch(from, loan, sink) })
+        }
+    };
+    (@ fetches $via:ident []) => {
+        #[inline]
+        fn fetches(&self, from: $crate::btl::Endpoint) -> u64 {
+            $via!(self, rail => rail.fetches(from))
+        }
+    };
+    (@ recall $via:ident []) => {
+        #[inline]
+        fn recall(&mut self) {
+            $via!(self, rail => rail.recall())
         }
     };
     (@ register $via:ident []) => {

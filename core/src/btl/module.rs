@@ -47,6 +47,8 @@
 //! ```
 
 mod dump;
+#[cfg(test)]
+mod loans_tests;
 mod onesided;
 #[cfg(test)]
 mod onesided_tests;

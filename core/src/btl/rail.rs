@@ -240,6 +240,18 @@ pub trait Rail {
         false
     }
 
+    /// Bytes that may be fetched at a time of what a peer lends; 0: nothing can be. Who may ask for a loan asks for no more.
+    #[inline]
+    fn fetches(&self, from: Endpoint) -> u64 {
+        let _ = from;
+        0
+    }
+
+    /// Recalls all that was lent so far, to whomever: from now on fetching it fails at the other end, and a fetch that is not over
+    /// yet is void. For memory that is about to be used for something else.
+    #[inline]
+    fn recall(&mut self) {}
+
     /// Registers memory with the device, for one-sided operations: of peers, who get the key in whatever way, and as local memory
     /// of this side's. See [`native`](super::native) for the contract of this and the next two; rails that only send leave them.
     ///

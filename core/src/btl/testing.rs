@@ -88,6 +88,9 @@ pub struct Scripted {
     coming: VecDeque<(FrameId, usize, Span, Cookie)>,
     overtaken: VecDeque<Frame>,
     staged: bool,
+    /// What all of them have lent: by whom, what, and whether it was recalled.
+    end: u32,
+    loans: Rc<RefCell<Vec<(u32, Span, bool)>>>,
     /// Memory of all that the device of any of them reaches.
     memory: Rc<RefCell<Vec<Option<Memory>>>>,
     performing: VecDeque<(Endpoint, Native, Cookie)>,
@@ -122,6 +125,9 @@ fn found(at: *mut u8, access: Access) -> *mut u8 {
     if access.contains(Access::ACCELERATOR) { Far::name(at) } else { at }
 }
 
+/// Bytes that can be fetched at a time, and asked for so.
+pub const MOST_FETCHED: u64 = 300;
+
 /// Where it lies, how long it is, and what may be done to it.
 type Memory = (usize, u64, Access);
 
@@ -130,6 +136,7 @@ pub fn rails(count: u32) -> Vec<Scripted> {
     let block = vec![0u8; Hub::cost(count, 16, 128)].leak();
     let hub: &'static Hub<'static> = Box::leak(Box::new(Hub::new(&mut Arena::new(block), count, 16, 128).unwrap()));
     let memory: Rc<RefCell<Vec<Option<Memory>>>> = Rc::default();
+    let loans: Rc<RefCell<Vec<(u32, Span, bool)>>> = Rc::default();
     (0..count)
         .map(|end| {
             let inner = hub.rail(end).unwrap();
@@ -149,6 +156,8 @@ pub fn rails(count: u32) -> Vec<Scripted> {
                 coming: VecDeque::new(),
                 overtaken: VecDeque::new(),
                 staged: false,
+                end,
+                loans: loans.clone(),
                 memory: memory.clone(),
                 performing: VecDeque::new(),
             }
@@ -265,25 +274,37 @@ impl Rail for Scripted {
         let mut script = self.script.borrow_mut();
         let (base, _) = body.as_contiguous().filter(|_| script.lends)?;
         script.lent.push((base as usize, body.len()));
-        let mut loan = [0; LOAN];
-        loan[..8].copy_from_slice(&(base as u64).to_le_bytes());
-        loan[8..].copy_from_slice(&body.len().to_le_bytes());
+        let mut loans = self.loans.borrow_mut();
+        loans.push((self.end, *body, false));
+        let mut loan = [0x55; LOAN];
+        loan[..8].copy_from_slice(&(loans.len() as u64).to_le_bytes());
         Some(Loan(loan))
     }
 
     unsafe fn fetch(&mut self, _: Endpoint, loan: &Loan, sink: Span) -> bool {
         let mut script = self.script.borrow_mut();
-        let [base, len] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| loan.0[at + byte])));
-        assert!(sink.len() <= len);
-        if script.fetches.pop_front() == Some(false) {
+        let number = u64::from_le_bytes(std::array::from_fn(|byte| loan.0[byte])) as usize;
+        let lent = number.checked_sub(1).and_then(|at| self.loans.borrow().get(at).copied());
+        // A forged loan, or one that was recalled, brings nothing.
+        let lent = lent.filter(|(_, body, recalled)| !recalled && sink.len() <= body.len());
+        let Some((_, body, _)) = lent.filter(|_| script.fetches.pop_front() != Some(false)) else {
             // SAFETY: the sink is writable, as promised to this function; it may have been begun.
             unsafe { sink.unpack([0xbb; 16].as_ptr(), 16) };
             return false;
-        }
+        };
         script.fetched.push(sink.len());
-        // SAFETY: the lender keeps its memory until it is told; the sink is writable, as promised to this function.
-        unsafe { sink.unpack(base as *const u8, len as usize) };
+        let (base, len) = body.as_contiguous().expect("it was lent");
+        // SAFETY: the lender keeps its memory until it is told, or recalls it; the sink is writable, as promised to this function.
+        unsafe { sink.unpack(base, len) };
         true
+    }
+
+    fn fetches(&self, _: Endpoint) -> u64 {
+        if self.script.borrow().lends { MOST_FETCHED } else { 0 }
+    }
+
+    fn recall(&mut self) {
+        self.loans.borrow_mut().iter_mut().filter(|loan| loan.0 == self.end).for_each(|loan| loan.2 = true);
     }
 
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {

@@ -146,7 +146,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// What a rail calls a peer.
-    fn link_of(&self, peer: u32, rail: usize) -> Option<Endpoint> {
+    pub(super) fn link_of(&self, peer: u32, rail: usize) -> Option<Endpoint> {
         self.row(peer).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint))
     }
 }

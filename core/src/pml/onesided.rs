@@ -104,7 +104,10 @@ impl<R: Rails> Pml<'_, R> {
     /// [`DeregisterError`].
     pub fn deregister(&mut self, registration: Registration) -> Result<(), DeregisterError> {
         let Self { rma, rails, config, .. } = self;
-        rma.deregister(registrar(rails, config.rdma.windows).map(|(rail, _)| rail), registration)
+        if rma.deregister(registrar(rails, config.rdma.windows).map(|(rail, _)| rail), registration)? {
+            (0..rails.count()).filter_map(|index| rails.rail_mut(index).map(Rail::recall)).count();
+        }
+        Ok(())
     }
 
     /// What peers need to access registered memory; `None` if it was deregistered.
@@ -179,10 +182,11 @@ impl<R: Rails> Pml<'_, R> {
     /// A frame of one-sided operations, which is not one that came before.
     #[cold]
     pub(super) fn one_sided_frame(&mut self, rail: usize, frame: &Frame) {
+        let from = self.link_of(frame.from.0, rail);
         let up = self.peers.get_mut(frame.from.0 as usize).filter(|peer| peer.standing == Standing::Up);
         let (Some(peer), Some(rail)) = (up, self.rails.rail_mut(rail)) else { return self.drop_frame(rail, frame) };
         peer.signs.set(HEARD);
-        self.rma.take(rail, frame);
+        self.rma.take(rail, from, frame);
         self.waiting |= self.rma.has_to_send();
     }
 

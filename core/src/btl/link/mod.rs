@@ -539,6 +539,13 @@ impl<R: Rail, C: Checksum> Rail for Link<'_, R, C> {
         false
     }
 
+    fn fetches(&self, from: Endpoint) -> u64 {
+        let _ = from;
+        0
+    }
+
+    fn recall(&mut self) {}
+
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
         // SAFETY: passed on from the caller.
         unsafe { self.raw.register(base, len, access) }

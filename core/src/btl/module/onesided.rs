@@ -178,7 +178,10 @@ impl<'m, R: Rail> Btl<'m, R> {
     /// # Errors
     /// [`DeregisterError`].
     pub fn deregister_mem(&mut self, registration: Registration) -> Result<(), DeregisterError> {
-        self.rma.deregister(Some(&mut self.rail), registration)
+        if self.rma.deregister(Some(&mut self.rail), registration)? {
+            self.rail.recall();
+        }
+        Ok(())
     }
 
     /// What peers need to access registered memory; `None` if it was deregistered.

@@ -17,7 +17,7 @@ use std::{cell::RefCell, collections::HashSet, string::ToString, vec, vec::Vec};
 
 /// Keeps what it is told.
 #[derive(Debug, Default)]
-struct Told(RefCell<Vec<Performance>>);
+pub(super) struct Told(RefCell<Vec<Performance>>);
 
 impl<R: Rail> Performed<R> for Told {
     fn performed(&self, _: &mut Btl<'_, R>, performance: &Performance) {
@@ -26,7 +26,7 @@ impl<R: Rail> Performed<R> for Told {
 }
 
 impl Told {
-    fn new() -> &'static Self {
+    pub fn new() -> &'static Self {
         leak(Self::default())
     }
 
@@ -35,36 +35,40 @@ impl Told {
     }
 
     /// The only one that was told since.
-    fn only(&self) -> Result<u64, Failure> {
+    pub fn only(&self) -> Result<u64, Failure> {
         let told: Vec<_> = self.0.borrow_mut().drain(..).collect();
         let [only] = told[..] else { panic!("told {told:?}") };
         only.status
     }
 }
 
-type Words = Terms<super::Told<'static, crate::btl::testing::Scripted>>;
+pub(super) type Words = Terms<super::Told<'static, crate::btl::testing::Scripted>>;
 
-fn terms(told: &'static Told) -> Words {
+pub(super) fn terms(told: &'static Told) -> Words {
     Terms { callback: Some(told), ..Terms::NONE }
 }
 
 /// Memory that lives for ever and is accessed by address alone.
-fn memory(len: usize) -> (*mut u8, usize) {
+pub(super) fn memory(len: usize) -> (*mut u8, usize) {
     let words = vec![0u64; len.div_ceil(8) + 1].leak();
     (words.as_mut_ptr().cast(), len)
 }
 
-fn bytes((base, len): (*mut u8, usize)) -> Vec<u8> {
+pub(super) fn bytes((base, len): (*mut u8, usize)) -> Vec<u8> {
     // SAFETY: test memory, of that length; no operation is at it when this is called.
     unsafe { std::slice::from_raw_parts(base, len) }.to_vec()
 }
 
 /// What is the same bytes as leaked memory.
-fn source(bytes: &[u8]) -> Span {
+pub(super) fn source(bytes: &[u8]) -> Span {
     Span::of(bytes.to_vec().leak())
 }
 
-fn register(btl: &mut Module, (base, len): (*mut u8, usize), access: Access) -> (Registration, RemoteMemory) {
+pub(super) fn register(
+    btl: &mut Module,
+    (base, len): (*mut u8, usize),
+    access: Access,
+) -> (Registration, RemoteMemory) {
     // SAFETY: the memory lives for ever, and tests look at it when nothing is under way.
     let registration = unsafe { btl.register_mem(None, base, len, access) }.unwrap();
     let remote = btl.remote_memory(registration).unwrap();
@@ -72,13 +76,13 @@ fn register(btl: &mut Module, (base, len): (*mut u8, usize), access: Access) -> 
     (registration, RemoteMemory::from_bytes(&remote.to_bytes()).unwrap())
 }
 
-fn put(mesh: &mut Mesh, [from, to]: [usize; 2], data: Span, remote: &RemoteMemory, at: u64, terms: Words) {
+pub(super) fn put(mesh: &mut Mesh, [from, to]: [usize; 2], data: Span, remote: &RemoteMemory, at: u64, terms: Words) {
     let endpoint = mesh.to[from][to];
     // SAFETY: test data lives for ever.
     assert_eq!(unsafe { mesh.modules[from].put(endpoint, data, remote, at, terms) }, Ok(Outcome::Queued));
 }
 
-fn get(mesh: &mut Mesh, [from, to]: [usize; 2], sink: Span, remote: &RemoteMemory, at: u64, terms: Words) {
+pub(super) fn get(mesh: &mut Mesh, [from, to]: [usize; 2], sink: Span, remote: &RemoteMemory, at: u64, terms: Words) {
     let endpoint = mesh.to[from][to];
     // SAFETY: test memory lives for ever.
     assert_eq!(unsafe { mesh.modules[from].get(endpoint, sink, remote, at, terms) }, Ok(Outcome::Queued));
@@ -118,14 +122,14 @@ fn device() -> impl Strategy<Value = (usize, Vec<Device>)> {
     (0..DEVICES.len(), proptest::collection::vec(answer, 0..20))
 }
 
-fn small(window: u16) -> Config {
+pub(super) fn small(window: u16) -> Config {
     Config { rma: rma::Config { regions: 3, operations: 4, window }, ..Config::default() }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Any lengths and places, rails that are full at any frame, read bodies in place and bring them late.
+    /// Any lengths and places, rails that are full at any frame, read bodies in place and bring them late, lend, and cannot fetch.
     #[test]
     fn b19_b43_put_and_get_bring_exactly_the_bytes(
         window in 1u16..4,
@@ -133,9 +137,16 @@ proptest! {
         answers in proptest::collection::vec(prop_oneof![Just(Answer::Busy), Just(Answer::Pass), Just(Answer::InPlace)], 0..40),
         slow in any::<bool>(),
         (which, device) in device(),
+        lends in any::<[bool; 2]>(),
+        fetches in proptest::collection::vec(any::<bool>(), 0..12),
     ) {
         let mut mesh = mesh_of(2, small(window), DEVICES[which]);
         mesh.scripts[0].borrow_mut().device.extend(device);
+        for (script, lends) in mesh.scripts.iter().zip(lends) {
+            let mut script = script.borrow_mut();
+            script.lends = lends;
+            script.fetches.extend(&fetches);
+        }
         let told = Told::new();
         let here = memory(1000);
         let (_, remote) = register(&mut mesh.modules[1], here, Access::ANY);
@@ -214,9 +225,11 @@ proptest! {
     /// Whatever a peer sends, memory without rights stays as it is, and nothing panics.
     #[test]
     fn b25_forged_frames_touch_nothing(
-        frames in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..128), 0u8..8, any::<bool>()), 1..20),
+        frames in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..128), 0u8..11, any::<bool>()), 1..20),
+        lends in any::<bool>(),
     ) {
         let mut mesh = mesh(2, small(2));
+        mesh.scripts.iter().for_each(|script| script.borrow_mut().lends = lends);
         let here = memory(64);
         let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_READ);
         let told = Told::new();
@@ -242,7 +255,7 @@ proptest! {
 }
 
 /// Sends bytes as a frame of one-sided operations, past the module.
-fn forge(mesh: &mut Mesh, from: usize, to: usize, frame: &[u8]) {
+pub(super) fn forge(mesh: &mut Mesh, from: usize, to: usize, frame: &[u8]) {
     let Reach { rail, .. } = *mesh.modules[from].reach(mesh.to[from][to]).unwrap();
     let shape =
         Shape { tag: tags::BTL_BASE, lane: Lane::Bulk, header: frame.len().min(40) as u8, len: frame.len() as u32 };

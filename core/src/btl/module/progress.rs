@@ -196,7 +196,8 @@ impl<R: Rail> Btl<'_, R> {
         match event {
             Event::Frame(frame) if frame.tag == tags::BTL_BASE => {
                 if !self.take_count(&frame) {
-                    self.rma.take(&mut self.rail, &frame);
+                    let from = self.endpoints.at(frame.from.0).map(|reach| reach.rail);
+                    self.rma.take(&mut self.rail, from, &frame);
                 }
                 0
             }

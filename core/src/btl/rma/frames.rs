@@ -19,12 +19,21 @@ pub const ATOMIC: u8 = VERSION | 3;
 pub const DONE: u8 = VERSION | 4;
 /// The bytes that were wanted.
 pub const DATA: u8 = VERSION | 5;
+/// As [`PUT`], but the body is a [`Loan`](crate::btl::Loan) of the bytes.
+pub const PUT_LENT: u8 = VERSION | 8;
+/// As [`GET`], and a loan of the bytes will do.
+pub const GET_LENT: u8 = VERSION | 9;
+/// A loan of the bytes that were wanted.
+pub const LENT: u8 = VERSION | 10;
+
+/// In an answer's status: what was lent could not be fetched, so nothing was done, and bytes are wanted.
+pub const UNFETCHED: u8 = 0xff;
 
 /// Something that a target is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Request {
-    /// [`PUT`], [`GET`] or [`ATOMIC`].
+    /// [`PUT`], [`GET`], [`ATOMIC`], [`PUT_LENT`] or [`GET_LENT`].
     pub kind: u8,
     /// Of an atomic, the value of its [`AtomicOp`](super::AtomicOp); 0 for compare and swap, whose body is the word to
     /// compare with.
@@ -48,14 +57,14 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Answer {
-    /// [`DONE`] or [`DATA`].
+    /// [`DONE`], [`DATA`] or [`LENT`].
     pub kind: u8,
-    /// 0, or why not: the values of [`Denied`](super::Denied).
+    /// 0, or why not: the values of [`Denied`](super::Denied), or [`UNFETCHED`].
     pub status: u8,
     /// 1, unless more data follows for the same request.
     pub last: u8,
     pub reserved: u8,
-    /// Bytes that were put, or that follow.
+    /// Bytes that were put, that follow, or that are lent; of [`UNFETCHED`], that were not put.
     pub len: U32,
     /// The initiator's name for the operation.
     pub id: U64,
@@ -122,6 +131,7 @@ mod tests {
         golden.extend([0x10, 0x20].into_iter().flat_map(words));
         assert_eq!(answer.as_bytes(), golden);
         assert_eq!([PUT, GET, DONE], [0x11, 0x12, 0x14]);
+        assert_eq!([PUT_LENT, GET_LENT, LENT, UNFETCHED], [0x18, 0x19, 0x1a, 0xff]);
         assert_eq!(Access::ANY.bits(), 0xf);
     }
 

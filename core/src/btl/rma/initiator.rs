@@ -3,13 +3,13 @@
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::errors::{BeginError, Denied, Failure};
-use super::frames::{ANSWER, Answer, DATA, GET, PUT, REQUEST, Request};
+use super::frames::{ANSWER, ATOMIC, Answer, DATA, GET, GET_LENT, LENT, PUT, PUT_LENT, REQUEST, Request, UNFETCHED};
 use super::handle::RemoteMemory;
 use super::registry::Registration;
-use super::{Access, Atomic, AtomicFlags, COOKIE, Queue, Rma, Way, Ways, deliver, native, release};
+use super::{Access, Atomic, AtomicFlags, COOKIE, MOST_LENT, Queue, Rma, Way, Ways, deliver, loan_of, native, release};
 use crate::arena::{Arena, OutOfMemory};
 use crate::btl::native::{Key, Region};
-use crate::btl::rail::{Cookie, Delivery, Frame, Lane, Peer, Rail, SendError, Sent, Shape};
+use crate::btl::rail::{Cookie, Delivery, Endpoint, Frame, Lane, Loan, Peer, Rail, SendError, Sent, Shape};
 use crate::btl::tags;
 use crate::convertor::Span;
 use crate::pool::{Handle, Pool};
@@ -85,6 +85,8 @@ pub(super) struct State {
     pub flags: u8,
     /// `region` is one.
     pub has_region: bool,
+    /// Something of it could not be fetched: what is asked for from now on comes and goes in frames.
+    is_copied: bool,
     /// Unanswered requests that the target keeps in mind.
     window: u16,
     pub peer: u32,
@@ -103,6 +105,8 @@ pub(super) struct State {
     /// Bytes that requests were sent for, and bytes that are done; an atomic is [`ATOMIC_LEN`].
     pub asked: u64,
     pub done: u64,
+    /// Bytes that could not be fetched. When nothing else is under way, all is asked for again.
+    void: u64,
     /// Of an atomic: its parts, and the word that was there.
     pub which: u8,
     pub operand: u64,
@@ -128,18 +132,43 @@ impl State {
     }
 
     pub fn is_all_asked(&self) -> bool {
-        self.fate != Fate::Open || self.asked >= self.len()
+        self.fate != Fate::Open || self.void != 0 || self.asked >= self.len()
+    }
+
+    /// Asks for all of it once more if some of it could not be fetched, as soon as nothing else of it is under way.
+    fn begins_again(&mut self) -> bool {
+        let is_known = self.unanswered == 0 && self.in_rail == 0 && self.done.saturating_add(self.void) >= self.asked;
+        let begins = self.fate == Fate::Open && self.void != 0 && is_known;
+        if begins {
+            (self.asked, self.done, self.void, self.is_copied) = (0, 0, 0, true);
+        }
+        begins
     }
 
     /// Nothing more happens to it, no rail has its memory, and no queue has it.
     fn has_ended(&self) -> bool {
-        let is_decided = self.fate != Fate::Open || self.done >= self.len();
+        let is_decided = self.fate != Fate::Open || (self.void == 0 && self.done >= self.len());
         is_decided && self.unanswered == 0 && self.in_rail == 0 && self.in_device == 0 && !self.is_asking
     }
 
     /// Whether an answer makes sense: the last one of several may overtake the others.
     fn awaits(&self) -> bool {
         self.unanswered != 0 || (self.kind == Kind::Get && self.fate == Fate::Open && self.done < self.local.len())
+    }
+
+    /// Lends the peer the next bytes of a put, if that is more than what a frame brings.
+    fn lend<R: Rail>(&self, rail: &mut R, to: Endpoint, in_frame: u64) -> Option<(Span, Loan)> {
+        let piece = self.local.window(self.asked, MOST_LENT);
+        let loan = if self.is_copied || piece.len() <= in_frame { None } else { rail.lend(to, &piece) };
+        Some((piece, loan?))
+    }
+
+    /// The next bytes of a get, if they are to be asked for by a loan: of as many as can be fetched at a time, if that is more than
+    /// what a frame brings.
+    fn borrow(&self, most: u64, in_frame: u64) -> Option<Span> {
+        let piece = self.local.window(self.asked, most.min(MOST_LENT));
+        let fits = !self.is_copied && piece.len() > in_frame && piece.as_contiguous().is_some();
+        fits.then_some(piece)
     }
 
     fn result(&self) -> Result<u64, Failure> {
@@ -357,16 +386,17 @@ impl Rma<'_> {
 
     /// Puts an operation in the queue of those to be told, if it has come to its end.
     pub(super) fn settle(&mut self, slot: u32) {
-        if let Some(state) = self.operations.slots.at_mut(slot)
-            && state.has_ended()
-            && !state.is_over
-        {
+        let Some(state) = self.operations.slots.at_mut(slot) else { return };
+        if state.has_ended() && !state.is_over {
             state.is_over = true;
             self.operations.over.push(slot);
+        } else if state.begins_again() {
+            self.operations.wants_room = true;
+            self.queue(slot);
         }
     }
 
-    pub(super) fn take_answer<R: Rail>(&mut self, rail: &mut R, frame: &Frame) {
+    pub(super) fn take_answer<R: Rail>(&mut self, rail: &mut R, from: Option<Endpoint>, frame: &Frame) {
         let Ok((answer, _)) = Answer::read_from_prefix(frame.head()) else {
             return self.drop_malformed(rail, frame);
         };
@@ -385,8 +415,24 @@ impl Rma<'_> {
         }
         let body = (frame.len as usize).saturating_sub(ANSWER) as u64;
         let mut is_taken = frame.is_whole();
-        if answer.status != 0 {
+        if answer.status == UNFETCHED && !state.is_copied && answer.len.get() != 0 {
+            state.void = state.void.saturating_add(answer.len.get().into());
+        } else if answer.status != 0 {
             (state.fate, state.denied) = (Fate::Denied, answer.status);
+        } else if answer.kind == LENT {
+            let sink = state.local.window(answer.value.get(), answer.len.get().into());
+            let makes_sense = sink.len() == u64::from(answer.len.get()) && state.kind == Kind::Get && !state.is_copied;
+            let is_wanted = state.fate == Fate::Open && makes_sense && !sink.is_empty();
+            let loan = loan_of(frame, ANSWER);
+            if is_wanted {
+                // SAFETY: who began the get vouches for its memory until it is finished.
+                let is_there = unsafe { self.fetch(rail, from, loan, sink) };
+                let Some(state) = self.operations.slots.get_mut(handle) else { return };
+                let count = if is_there { &mut state.done } else { &mut state.void };
+                *count = count.saturating_add(sink.len());
+            } else {
+                self.counters.malformed = self.counters.malformed.wrapping_add((state.fate == Fate::Open).into());
+            }
         } else if answer.kind == DATA {
             let sink = state.local.window(answer.value.get(), body);
             if state.kind == Kind::Get && sink.len() == body && state.fate == Fate::Open {
@@ -436,12 +482,22 @@ fn send(state: &mut State, handle: Handle, ways: &mut impl Ways) -> Result<(), S
     let Way { rail, endpoint, eager, longest, .. } = ways.way(Peer(state.peer)).ok_or(SendError::Unreachable)?;
     let longest = longest.max(eager);
     // What comes back has a shorter header.
-    let piece = state.local.window(state.asked, longest.saturating_sub(REQUEST as u32).into());
-    let (kind, operand, body) = match state.kind {
-        Kind::Put => (PUT, 0, piece),
-        Kind::Get => (GET, state.asked, Span::EMPTY),
-        Kind::Atomic if state.which == 0 => (super::frames::ATOMIC, state.operand, Span::of(&state.compare)),
-        Kind::Atomic => (super::frames::ATOMIC, state.operand, Span::EMPTY),
+    let in_frame = state.local.window(state.asked, longest.saturating_sub(REQUEST as u32).into());
+    let lent: Loan;
+    let (kind, operand, piece, body) = match state.kind {
+        Kind::Put => match state.lend(rail, endpoint, in_frame.len()) {
+            Some((piece, loan)) => {
+                lent = loan;
+                (PUT_LENT, 0, piece, Span::of(&lent.0))
+            }
+            None => (PUT, 0, in_frame, in_frame),
+        },
+        Kind::Get => match state.borrow(rail.fetches(endpoint), in_frame.len()) {
+            Some(piece) => (GET_LENT, state.asked, piece, Span::EMPTY),
+            None => (GET, state.asked, in_frame, Span::EMPTY),
+        },
+        Kind::Atomic if state.which == 0 => (ATOMIC, state.operand, Span::EMPTY, Span::of(&state.compare)),
+        Kind::Atomic => (ATOMIC, state.operand, Span::EMPTY, Span::EMPTY),
     };
     let header = Request {
         kind,
@@ -459,7 +515,7 @@ fn send(state: &mut State, handle: Handle, ways: &mut impl Ways) -> Result<(), S
     let shape = Shape { tag: tags::BTL_BASE, lane, header: REQUEST as u8, len };
     let cookie = Cookie(handle.to_bits() | COOKIE);
     // SAFETY: who began a put vouches for its memory until it is finished, which it is not before `Sent`, or before the peer
-    // is forgotten, when the rail is done with it. The word to compare with is short, and so copied.
+    // is forgotten, when the rail is done with it. The word to compare with is short, and so copied, as is a loan.
     let sent = unsafe { rail.send(endpoint, shape, header.as_bytes(), body, cookie) }?;
     if sent == Sent::InPlace {
         state.in_rail = state.in_rail.saturating_add(1);

@@ -19,6 +19,12 @@
 //! goes that way; the rest is emulated. A window's atomics have one mechanism: the device's where these do not agree with the
 //! processor's, and then all of them, so that none is a wrong answer; what the device lacks is done by its compare and swap.
 //!
+//! # Loans
+//! Where the rail [lends](super::Rail::lend), as shared memory does by way of the kernel, requests and answers bring a loan in the
+//! place of long data, and the other side fetches the bytes from where they lie: the target those of a put, once it has checked
+//! rights and bounds, and the initiator those of a get. What cannot be fetched is asked for once more, in frames. Memory that peers
+//! were lent is recalled when it is deregistered, so what they fetch later is void, and the get is denied.
+//!
 //! Nothing is trusted: slot, generation, rights and bounds are checked by the target for each request, and an initiator takes
 //! no byte beyond what it asked for.
 //!
@@ -67,7 +73,7 @@ mod target;
 use zerocopy::FromZeros;
 
 pub use self::errors::{BeginError, Denied, Failure};
-use self::frames::{ANSWER, DATA, DONE, REQUEST};
+use self::frames::{ANSWER, DATA, DONE, LENT, REQUEST};
 pub use self::handle::{HANDLE_BYTES, RemoteMemory};
 use self::initiator::Operations;
 pub use self::initiator::{Finished, Operation, Transfer};
@@ -79,7 +85,7 @@ pub use super::access::Access;
 pub use super::atomics::{Atomic, AtomicFlags, AtomicOp, AtomicSupport, EMULATED};
 use super::native::OneSided;
 use super::queue::Queue;
-use super::rail::{Cookie, Endpoint, Frame, Peer, Rail};
+use super::rail::{Cookie, Endpoint, Frame, LOAN, Loan, Peer, Rail};
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
 use crate::pool::Handle;
@@ -151,6 +157,10 @@ pub struct Counters {
     pub at_once: u64,
     /// Pieces of operations that a rail's device was given, and is to tell of.
     pub by_device: u64,
+    /// Pieces of puts and gets that were fetched from where they lay.
+    pub fetched: u64,
+    /// Pieces that could not be fetched, and were asked for again.
+    pub unfetched: u64,
 }
 
 /// How it stands with a peer.
@@ -188,6 +198,9 @@ pub(crate) struct Way<'r, R> {
     /// What the rail may be asked to do itself.
     pub one_sided: OneSided,
 }
+
+/// Bytes that are lent at a time, at most: whoever fetches them does nothing else meanwhile.
+const MOST_LENT: u64 = 1 << 20;
 
 /// In cookies: it is one of these, and of an answer. No pool has so many slots, and an engine's own cookies have the second
 /// bit alone.
@@ -235,16 +248,18 @@ impl<'m> Rma<'m> {
         Some(Registration(handle))
     }
 
+    /// Tells whether peers may still fetch from the memory: then all rails have to [recall](Rail::recall) what they lent.
     pub fn deregister<R: Rail>(
         &mut self,
         rail: Option<&mut R>,
         registration: Registration,
-    ) -> Result<(), DeregisterError> {
+    ) -> Result<bool, DeregisterError> {
         self.deny_what_waits(registration.0);
-        if let (Some(native), Some(rail)) = (self.registry.deregister(registration.0)?, rail) {
+        let region = self.registry.deregister(registration.0)?;
+        if let (Some(native), Some(rail)) = (region.native(), rail) {
             rail.deregister(native.region);
         }
-        Ok(())
+        Ok(region.was_lent())
     }
 
     /// A peer's device is not reached any more, though the peer is: what it had in hand may be done or not.
@@ -265,15 +280,15 @@ impl<'m> Rma<'m> {
         cookie.0 & COOKIE != 0
     }
 
-    /// Takes a frame of [`BTL_BASE`](super::tags::BTL_BASE) that `rail` has brought, and releases it sooner or later. What it
-    /// gives cause to send waits for [`push_out`](Self::push_out).
-    pub fn take<R: Rail>(&mut self, rail: &mut R, frame: &Frame) {
+    /// Takes a frame of [`BTL_BASE`](super::tags::BTL_BASE) that `rail` has brought, which calls its sender `from`, and releases it
+    /// sooner or later. What it gives cause to send waits for [`push_out`](Self::push_out).
+    pub fn take<R: Rail>(&mut self, rail: &mut R, from: Option<Endpoint>, frame: &Frame) {
         if let Some(account) = self.accounts.get_mut(frame.from.0 as usize) {
             account.met = true;
         }
         match frame.head().first() {
-            Some(&(DONE | DATA)) if frame.head().len() >= ANSWER => self.take_answer(rail, frame),
-            Some(_) if frame.head().len() >= REQUEST => self.take_request(rail, frame),
+            Some(&(DONE | DATA | LENT)) if frame.head().len() >= ANSWER => self.take_answer(rail, from, frame),
+            Some(_) if frame.head().len() >= REQUEST => self.take_request(rail, from, frame),
             _ => self.drop_malformed(rail, frame),
         }
     }
@@ -343,10 +358,30 @@ impl<'m> Rma<'m> {
         [[registry.used(), registry.capacity()], operations.used(), answers.used()]
     }
 
+    /// Fetches what a peer has lent, and counts whether that worked.
+    ///
+    /// # Safety
+    /// As for [`Rail::fetch`].
+    unsafe fn fetch<R: Rail>(&mut self, rail: &mut R, from: Option<Endpoint>, loan: Option<Loan>, sink: Span) -> bool {
+        // SAFETY: passed on from the caller.
+        let is_there = from.zip(loan).is_some_and(|(from, loan)| unsafe { rail.fetch(from, &loan, sink) });
+        let count = if is_there { &mut self.counters.fetched } else { &mut self.counters.unfetched };
+        *count = count.wrapping_add(1);
+        is_there
+    }
+
     fn drop_malformed<R: Rail>(&mut self, rail: &mut R, frame: &Frame) {
         self.counters.malformed = self.counters.malformed.wrapping_add(1);
         release(rail, frame);
     }
+}
+
+/// The loan behind a header of `skip` bytes, if that is all there is.
+fn loan_of(frame: &Frame, skip: usize) -> Option<Loan> {
+    if !frame.is_whole() || frame.len as usize != skip.saturating_add(LOAN) {
+        return None;
+    }
+    frame.head().get(skip..)?.first_chunk().copied().map(Loan)
 }
 
 /// Gives a frame back that the rail still holds.

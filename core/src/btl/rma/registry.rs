@@ -41,6 +41,8 @@ const HAS_KEY: u32 = 2;
 const OWNS_ATOMICS: u32 = 4;
 /// Its owner wants it back: nothing new may be done to it.
 const CLOSED: u32 = 8;
+/// Peers may fetch from it.
+const LENT: u32 = 16;
 
 impl Region {
     /// How a rail has it.
@@ -55,6 +57,11 @@ impl Region {
     /// Whether atomics on it are a device's alone.
     pub const fn owns_atomics(&self) -> bool {
         self.marks & OWNS_ATOMICS != 0
+    }
+
+    /// Whether peers may fetch from it.
+    pub const fn was_lent(&self) -> bool {
+        self.marks & LENT != 0
     }
 }
 
@@ -87,16 +94,14 @@ impl<'m> Registry<'m> {
         }
     }
 
-    /// Tells how a rail has it, to be taken back there. What is at it goes on, and nothing else begins.
-    pub fn deregister(&mut self, handle: Handle) -> Result<Option<Registered>, DeregisterError> {
+    /// Tells what it was, to be taken back where a rail has it. What is at it goes on, and nothing else begins.
+    pub fn deregister(&mut self, handle: Handle) -> Result<Region, DeregisterError> {
         let region = self.regions.get_mut(handle).ok_or(DeregisterError::Stale)?;
         region.marks |= CLOSED;
         if region.uses != 0 {
             return Err(DeregisterError::InUse);
         }
-        let native = region.native();
-        self.regions.free(handle);
-        Ok(native)
+        self.regions.free(handle).ok_or(DeregisterError::Stale)
     }
 
     /// A region that operations may begin at.
@@ -133,6 +138,13 @@ impl<'m> Registry<'m> {
             if let Some(region) = self.regions.at_mut(slot).filter(|region| region.only == peer.0.wrapping_add(1)) {
                 region.only = NOBODY;
             }
+        }
+    }
+
+    /// Peers may fetch from a region from now on.
+    pub fn lend(&mut self, handle: Handle) {
+        if let Some(region) = self.regions.get_mut(handle) {
+            region.marks |= LENT;
         }
     }
 

@@ -3,11 +3,13 @@
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::errors::Denied;
-use super::frames::{ANSWER, ATOMIC, Answer as Header, DATA, DONE, GET, PUT, REQUEST, Request};
+use super::frames::{
+    ANSWER, ATOMIC, Answer as Header, DATA, DONE, GET, GET_LENT, LENT, PUT, PUT_LENT, REQUEST, Request, UNFETCHED,
+};
 use super::registry::Asked;
-use super::{Access, COOKIE, OF_ANSWER, Queue, Rma, Way, Ways, deliver, release};
+use super::{Access, COOKIE, MOST_LENT, OF_ANSWER, Queue, Rma, Way, Ways, deliver, loan_of, release};
 use crate::arena::{Arena, OutOfMemory};
-use crate::btl::rail::{Cookie, Delivery, Frame, Lane, Peer, Rail, SendError, Shape};
+use crate::btl::rail::{Cookie, Delivery, Endpoint, Frame, LOAN, Lane, Peer, Rail, SendError, Shape};
 use crate::btl::{atomics, tags};
 use crate::convertor::Span;
 use crate::pool::{Handle, Pool};
@@ -18,6 +20,8 @@ pub(super) struct Answer {
     peer: u32,
     /// Its body is coming in; else its answer waits for room.
     is_coming: bool,
+    /// A loan of the data will do.
+    may_lend: bool,
     kind: u8,
     status: u8,
     /// The memory that it is at, which is not deregistered meanwhile; 0: none.
@@ -56,14 +60,15 @@ impl<'m> Answers<'m> {
 }
 
 impl Rma<'_> {
-    pub(super) fn take_request<R: Rail>(&mut self, rail: &mut R, frame: &Frame) {
+    pub(super) fn take_request<R: Rail>(&mut self, rail: &mut R, from: Option<Endpoint>, frame: &Frame) {
         let Ok((request, head)) = Request::read_from_prefix(frame.head()) else {
             return self.drop_malformed(rail, frame);
         };
         let body = (frame.len as usize).saturating_sub(REQUEST);
         let makes_sense = match request.kind {
             PUT => body == request.len.get() as usize,
-            GET => body == 0,
+            PUT_LENT => loan_of(frame, REQUEST).is_some() && u64::from(request.len.get()) <= MOST_LENT,
+            GET | GET_LENT => body == 0,
             ATOMIC => frame.is_whole() && request.len.get() == 0,
             _ => false,
         };
@@ -76,7 +81,8 @@ impl Rma<'_> {
         };
         match request.kind {
             PUT => self.put(rail, frame, &request, handle),
-            GET => {
+            PUT_LENT => self.put_lent(rail, from, frame, &request, handle),
+            GET | GET_LENT => {
                 let source = self.allowed(frame.from, &request, Access::REMOTE_READ, request.len.get().into());
                 match source {
                     Err(denied) => self.deny(handle, denied),
@@ -99,9 +105,12 @@ impl Rma<'_> {
         if account.owed >= u32::from(self.window) {
             return None;
         }
-        let kind = if request.kind == GET { DATA } else { DONE };
-        let value = if request.kind == GET { request.operand.get() } else { 0 };
-        let answer = Answer { peer: from.0, kind, id: request.id.get(), value, ..Answer::new_zeroed() };
+        let (kind, value) = match request.kind {
+            GET | GET_LENT => (DATA, request.operand.get()),
+            _ => (DONE, 0),
+        };
+        let may_lend = request.kind == GET_LENT;
+        let answer = Answer { peer: from.0, kind, may_lend, id: request.id.get(), value, ..Answer::new_zeroed() };
         let handle = self.answers.slots.take(answer).ok()?;
         account.owed = account.owed.saturating_add(1);
         Some(handle)
@@ -131,6 +140,28 @@ impl Rma<'_> {
                     (answer.is_coming, answer.len) = (true, len);
                 }
             }
+        }
+    }
+
+    /// Fetches what is to be put from where it lies.
+    fn put_lent<R: Rail>(
+        &mut self,
+        rail: &mut R,
+        from: Option<Endpoint>,
+        frame: &Frame,
+        request: &Request,
+        handle: Handle,
+    ) {
+        let len = request.len.get();
+        let sink = match self.allowed(frame.from, request, Access::REMOTE_WRITE, len.into()) {
+            Ok(sink) => sink,
+            Err(denied) => return self.deny(handle, denied),
+        };
+        // SAFETY: who registered the memory vouches that peers may write to it, and nobody deregisters it meanwhile.
+        if unsafe { self.fetch(rail, from, loan_of(frame, REQUEST), sink) } {
+            self.answer(handle, |answer| answer.len = len);
+        } else {
+            self.ready(handle, |answer| (answer.status, answer.len) = (UNFETCHED, len));
         }
     }
 
@@ -202,7 +233,12 @@ impl Rma<'_> {
             let Some(answer) = self.answers.slots.at_mut(slot) else { continue };
             let peer = answer.peer;
             match send(answer, ways) {
-                Ok(()) => self.end_answer(slot, peer),
+                Ok(was_lent) => {
+                    if was_lent {
+                        self.registry.lend(Handle::from_bits(answer.memory));
+                    }
+                    self.end_answer(slot, peer);
+                }
                 // Also without a way there: either there will be one, or the peer is forgotten.
                 Err(_) => self.answers.ready.push(slot),
             }
@@ -234,10 +270,31 @@ impl Rma<'_> {
     }
 }
 
-/// Sends an answer; of one with data, frame after frame until the rail is full.
-fn send(answer: &mut Answer, ways: &mut impl Ways) -> Result<(), SendError> {
+/// Sends an answer; of one with data, frame after frame until the rail is full, unless the rail lends it. Tells whether it did.
+fn send(answer: &mut Answer, ways: &mut impl Ways) -> Result<bool, SendError> {
     let Way { rail, endpoint, eager, longest, .. } = ways.way(Peer(answer.peer)).ok_or(SendError::Unreachable)?;
     let room = longest.saturating_sub(ANSWER as u32);
+    let loan = if answer.may_lend { rail.lend(endpoint, &answer.data) } else { None };
+    if let Some(loan) = loan {
+        let (kind, len) = (LENT, answer.data.len() as u32); // as in the request
+        let header = Header {
+            kind,
+            last: 1,
+            len: len.into(),
+            id: answer.id.into(),
+            value: answer.value.into(),
+            ..Header::new_zeroed()
+        };
+        let len = (ANSWER + LOAN) as u32;
+        let mut grant =
+            rail.reserve(endpoint, Shape { tag: tags::BTL_BASE, lane: Lane::Control, header: ANSWER as u8, len })?;
+        grant.write(0, header.as_bytes());
+        grant.write(ANSWER, &loan.0);
+        let ticket = grant.finish();
+        rail.commit(ticket);
+        return Ok(true);
+    }
+    answer.may_lend = false; // part of it leaves in frames
     loop {
         let data = answer.data.window(0, room.into());
         let rest = answer.data.window(data.len(), u64::MAX);
@@ -267,7 +324,7 @@ fn send(answer: &mut Answer, ways: &mut impl Ways) -> Result<(), SendError> {
         answer.data = rest;
         answer.value = answer.value.wrapping_add(data.len());
         if rest.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
     }
 }
