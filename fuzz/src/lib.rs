@@ -30,6 +30,7 @@ pub mod cards;
 pub mod convertor;
 mod device;
 pub mod frames;
+mod lending;
 pub mod link;
 pub mod matcher;
 pub mod modex;

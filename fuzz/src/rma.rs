@@ -1,6 +1,6 @@
 //! One-sided operations of two honest modules, among frames of a hostile peer to both.
 //!
-//! Three ends of one mesh: an initiator and a target, modules; and an end without a module, which sends whatever the input
+//! Three ends of one mesh whose rails lend: an initiator and a target, modules; and an end without a module, which sends whatever the input
 //! says to both, and knows the target's handle. The memory is registered for the initiator alone. The hostile peer may not
 //! read or change a byte of it, end or spoil an operation of the other two, or make them keep anything once it is deleted.
 
@@ -15,6 +15,8 @@ use towline_core::btl::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, Remote
 use towline_core::btl::{Endpoint, Event, Lane, Peer, Rail as _, Shape, Unreachable, tags};
 use towline_core::convertor::Span;
 use towline_core::time::Instant;
+
+use crate::lending::{Lending, Lent};
 
 const TARGET: u32 = 0;
 const INITIATOR: u32 = 1;
@@ -39,12 +41,12 @@ pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let mut memory = vec![0; Hub::cost(ENDS, SLOTS, FRAME)];
     let hub = Hub::new(&mut Arena::new(&mut memory), ENDS, SLOTS, FRAME).expect("cost is enough");
-    let bytes = CONFIG.bytes::<Rail<'_>>(&Hub::attributes(FRAME));
+    let bytes = CONFIG.bytes::<Lending<'_>>(&Hub::attributes(FRAME));
     let (mut one, mut other) = (vec![0; bytes], vec![0; bytes]);
-    let told = Told::default();
+    let (told, lent) = (Told::default(), Lent::default());
     let mut window = [0u64; WORDS];
-    let (mut target, of_target) = module(&hub, TARGET, &mut one);
-    let (initiator, of_initiator) = module(&hub, INITIATOR, &mut other);
+    let (mut target, of_target) = module(&hub, TARGET, &mut one, &lent);
+    let (initiator, of_initiator) = module(&hub, INITIATOR, &mut other, &lent);
     // SAFETY: the words outlive both modules, and are looked at when nothing is under way only.
     let registered = unsafe {
         target.register_mem(Some(of_target[INITIATOR as usize]), window.as_mut_ptr().cast(), LEN, Access::ANY)
@@ -67,9 +69,13 @@ pub fn run(data: &[u8]) {
                 hostile.listen();
                 Ok(())
             }
-            _ => {
+            6 => {
                 target.progress(Instant::ZERO);
                 honest.progress();
+                Ok(())
+            }
+            _ => {
+                lent.refused.set(!lent.refused.get());
                 Ok(())
             }
         };
@@ -90,11 +96,11 @@ pub fn run(data: &[u8]) {
     assert_eq!(window, honest.model, "the memory is not what the operations made of it");
 }
 
-type Module<'m> = Btl<'m, Rail<'m>>;
+type Module<'m> = Btl<'m, Lending<'m>>;
 
 /// A module that knows all ends, by their numbers.
-fn module<'m>(hub: &'m Hub<'m>, me: u32, memory: &'m mut [u8]) -> (Module<'m>, Vec<EndpointId>) {
-    let rail = hub.rail(me).expect("an end for each");
+fn module<'m>(hub: &'m Hub<'m>, me: u32, memory: &'m mut [u8], lent: &Lent) -> (Module<'m>, Vec<EndpointId>) {
+    let rail = Lending::new(hub.rail(me).expect("an end for each"), me, lent.clone());
     let mut btl = Btl::new(CONFIG, &mut Arena::new(memory), rail).expect("the configuration says how much");
     let cards: Vec<_> = (0..ENDS).map(u32::to_le_bytes).collect();
     let procs: Vec<_> = (0..).zip(&cards).map(|(id, card)| Proc { id, card }).collect();
@@ -210,7 +216,7 @@ impl<'h> Hostile<'h> {
         if let Some(first) = frame.first_mut()
             && kind < 240
         {
-            *first = 0x10 | (kind % 6);
+            *first = 0x10 | (kind % 11);
         }
         if kind & 0x40 == 0
             && let Some(memory) = frame.get_mut(16..24)

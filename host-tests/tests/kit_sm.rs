@@ -5,7 +5,7 @@ use std::time::{Duration, Instant as Clock};
 
 use towline_core::time::Instant;
 use towline_host_tests::kit::bench::Setup;
-use towline_host_tests::{mtl_suite, rail_suite};
+use towline_host_tests::{mtl_suite, onesided_suite, rail_suite};
 use towline_sm::{Config, Rail};
 
 struct Shared {
@@ -85,4 +85,27 @@ mod mtl_copied {
 mod mtl_tight {
     use super::*;
     mtl_suite!(Shared { links: 2, ..Shared::new(small) });
+}
+
+/// One-sided operations on memory that is no window: what is long is fetched from where it lies.
+mod onesided {
+    use super::*;
+    onesided_suite!(Shared::new(|_| {}));
+}
+
+/// All that is longer than a frame is.
+mod onesided_single {
+    use super::*;
+    onesided_suite!(Shared::new(|config| {
+        small(config);
+        config.single_copy_bytes = 1;
+    }));
+}
+
+mod onesided_copied {
+    use super::*;
+    onesided_suite!(Shared::new(|config| {
+        small(config);
+        config.single_copy_bytes = 0;
+    }));
 }

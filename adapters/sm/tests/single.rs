@@ -156,6 +156,20 @@ fn p7_what_was_lent_to_a_peer_that_is_forgotten_cannot_be_fetched_any_more() {
 }
 
 #[test]
+fn b25_what_was_recalled_cannot_be_fetched_any_more() {
+    let mut pair = pair(|_, _| {});
+    let (data, mut into) = (pattern(LEN, 1), vec![0; LEN]);
+    let old = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    assert_eq!(pair.right.fetches(pair.to_left), 1 << 20);
+    assert_eq!(pair.left.fetches(pair.to_right), 0, "nothing came from there that could be looked at");
+    pair.left.recall();
+    assert!(!fetch(&mut pair.right, pair.to_left, &old, &mut into));
+    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopy::Works, "that was no refusal");
+    let new = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    assert!(fetch(&mut pair.right, pair.to_left, &new, &mut into) && into == data);
+}
+
+#[test]
 fn p22_forged_loans_bring_nothing_and_harm_nobody() {
     let mut pair = pair(|_, _| {});
     let data = pattern(LEN, 1);

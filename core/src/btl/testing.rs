@@ -56,6 +56,8 @@ pub struct Script {
     pub lent: Vec<(usize, u64)>,
     /// Whether what was lent can be fetched: the answers to come, then always.
     pub fetches: VecDeque<bool>,
+    /// How often what was lent was recalled.
+    pub recalls: u32,
     /// Bytes that were fetched, one fetch after the other.
     pub fetched: Vec<u64>,
     /// What was sent: lane, header bytes, frame bytes.
@@ -304,6 +306,7 @@ impl Rail for Scripted {
     }
 
     fn recall(&mut self) {
+        self.script.borrow_mut().recalls += 1;
         self.loans.borrow_mut().iter_mut().filter(|loan| loan.0 == self.end).for_each(|loan| loan.2 = true);
     }
 

@@ -8,7 +8,8 @@ use super::matching::Pattern;
 use super::tests::{bytes, memory};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::testing::{Answer, Scripted, rails};
+use crate::btl::rma::{self, Access, Transfer};
+use crate::btl::testing::{Answer, MOST_FETCHED, Scripted, rails};
 use crate::btl::{Endpoint, Event, HEAD, LOAN, Lane, Lost, Peer, Rail, Shape};
 use crate::convertor::Span;
 use crate::pool::Handle;
@@ -280,4 +281,38 @@ fn p27_a_receive_of_a_lent_message_leaves_the_order_of_those_posted() {
         assert!(steps <= receives.len() as u64);
     }
     assert_eq!(pair.counts(), [6, 6, 0, 0]);
+}
+
+/// Windows over a rail that lends: puts and gets are fetched, what cannot be comes in frames, and what was lent is recalled with the
+/// memory.
+#[test]
+fn b19_b25_b43_one_sided_bytes_are_fetched_too() {
+    let rma = rma::Config { regions: 2, operations: 2, window: 4 };
+    let (mut pair, data) = (Pair::new(Config { rma, ..CONFIG }), data(2000, 7));
+    let (mut memory, mut sink) = (vec![0u8; 2000], vec![0u8; 2000]);
+    // SAFETY: the memory outlives the engines, and is looked at when nothing is under way.
+    let registered = unsafe { pair.0[1].register(memory.as_mut_ptr(), 2000, Access::ANY, None) }.unwrap();
+    let remote = pair.0[1].remote_memory(registered).unwrap();
+    for refused in [false, true] {
+        for engine in &pair.0 {
+            engine.rails()[0].script.borrow_mut().fetches.extend(refused.then_some(false));
+        }
+        memory.fill(0);
+        sink.fill(0);
+        let into = Span::contiguous(sink.as_mut_ptr(), 2000);
+        for what in [Transfer::Put(Span::of(data)), Transfer::Get(into)] {
+            // SAFETY: local memory is kept until the operation is over.
+            unsafe { pair.0[0].begin(Peer(1), what, &remote, 0) }.unwrap();
+            pair.turn();
+            assert_eq!(pair.0[0].next_finished().map(|finished| finished.result), Some(Ok(0)));
+        }
+        assert!(memory == data && sink == data, "{refused}");
+        let [here, there] = [0, 1].map(|at| pair.0[at].rma_counters());
+        assert_eq!([here.unfetched, there.unfetched], [refused.into(); 2]);
+        assert!(refused || [here.fetched, there.fetched] == [2000u64.div_ceil(MOST_FETCHED), 1]);
+    }
+    let recalls = |pair: &Pair| pair.0[1].rails()[0].script.borrow().recalls;
+    assert_eq!(recalls(&pair), 0);
+    pair.0[1].deregister(registered).unwrap();
+    assert_eq!(recalls(&pair), 1);
 }

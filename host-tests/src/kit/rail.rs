@@ -178,7 +178,7 @@ pub fn p34_b50_one_byte_too_long_is_refused<S: Setup>(setup: S) {
 }
 
 /// Memory that a rail lends can be read at the other end, in any part from its start, as long as the lender keeps the
-/// peer. Rails need not lend; what is no loan is never fetched.
+/// peer and does not recall it. Rails need not lend; what is no loan is never fetched.
 pub fn p28_what_is_lent_is_fetched_until_the_peer_is_forgotten<S: Setup>(setup: S) {
     let mut bench = Bench::new(setup, 2);
     exchange(&mut bench, 0, 1); // some have to meet first
@@ -200,6 +200,12 @@ pub fn p28_what_is_lent_is_fetched_until_the_peer_is_forgotten<S: Setup>(setup: 
         assert!(fetch(&mut bench, from, &loan, len), "{len} bytes of a loan");
     }
     assert!(!fetch(&mut bench, unknown, &loan, 100), "of nobody");
+    let can = [from, unknown].map(|from| bench.ends[1].rail.fetches(from));
+    assert!(can[0] != 0 && can[1] == 0, "what can be fetched, and of whom: {can:?}");
+    bench.ends[0].rail.recall();
+    assert!(!fetch(&mut bench, from, &loan, 100), "what was recalled");
+    let loan = bench.ends[0].rail.lend(to, &Span::of(&data)).expect("lends on");
+    assert!(fetch(&mut bench, from, &loan, 20_000), "what was lent since");
     bench.ends[0].rail.del_peer(to);
     assert!(!fetch(&mut bench, from, &loan, 100), "of one who has forgotten us");
 }

@@ -67,6 +67,7 @@ pub(super) struct Lent {
     /// So when the connection is another.
     pub session: u32,
     pub body: Span,
+    pub recalled: bool,
 }
 
 /// One rail of one node.

@@ -416,7 +416,8 @@ impl Rail for SimRail {
         state.counts.lent += 1;
         let age = state.end(self.node, self.rail).ages[to.0 as usize];
         let session = state.link(self.node, to.0, self.rail).session;
-        state.loans.push(Lent { from: self.node, to: to.0, rail: self.rail, age, session, body: *body });
+        let (from, rail) = (self.node, self.rail);
+        state.loans.push(Lent { from, to: to.0, rail, age, session, body: *body, recalled: false });
         let mut loan = [0x55; LOAN];
         loan[..8].copy_from_slice(&(state.loans.len() as u64).to_le_bytes());
         Some(Loan(loan))
@@ -427,7 +428,7 @@ impl Rail for SimRail {
         let number = u64::from_le_bytes(std::array::from_fn(|byte| loan.0[byte]));
         let lent = (number as usize).checked_sub(1).and_then(|at| state.loans.get(at).copied()).filter(|lent| {
             let between = (lent.from, lent.to, lent.rail) == (from.0, self.node, self.rail);
-            between && sink.len() <= lent.body.len()
+            between && !lent.recalled && sink.len() <= lent.body.len()
         });
         let refuses = state.faults.unfetched;
         let refused = refuses != 0 && state.dice.chance(refuses);
@@ -449,6 +450,18 @@ impl Rail for SimRail {
         // SAFETY: the caller vouches for the sink, and the one who lent the body for that until it is told or forgets us.
         unsafe { transfer(lent.body, sink) };
         true
+    }
+
+    fn fetches(&self, from: Endpoint) -> u64 {
+        let mut state = self.net.0.borrow_mut();
+        let known = from.0 < state.nodes() && state.end(self.node, self.rail).names[from.0 as usize].is_some();
+        if known && state.faults.lend != 0 { 1000 } else { 0 }
+    }
+
+    fn recall(&mut self) {
+        let mut state = self.net.0.borrow_mut();
+        let own = |lent: &&mut Lent| (lent.from, lent.rail) == (self.node, self.rail);
+        state.loans.iter_mut().filter(own).for_each(|lent| lent.recalled = true);
     }
 
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {

@@ -1,0 +1,75 @@
+//! A rail whose ends lend each other memory, as shared memory does: a loopback rail, and copies from where things lie.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use towline_core::btl::loopback::Rail as Loopback;
+use towline_core::btl::{Endpoint, LOAN, Loan, Rail};
+use towline_core::convertor::Span;
+use towline_core::forward_rail;
+
+/// What all ends have lent: who, and what, until it is recalled; and whether it can be fetched.
+#[derive(Clone, Debug, Default)]
+pub struct Lent {
+    all: Rc<RefCell<Vec<(u32, Option<Span>)>>>,
+    /// Nothing can be.
+    pub refused: Rc<Cell<bool>>,
+}
+
+/// An end of the mesh.
+#[derive(Debug)]
+pub struct Lending<'h> {
+    rail: Loopback<'h>,
+    me: u32,
+    lent: Lent,
+}
+
+macro_rules! below {
+    ($self:expr, $rail:ident => $call:expr) => {
+        match $self {
+            Lending { rail: $rail, .. } => $call,
+        }
+    };
+}
+
+impl<'h> Lending<'h> {
+    /// The end with number `me`, whose peers' endpoints are their numbers.
+    pub fn new(rail: Loopback<'h>, me: u32, lent: Lent) -> Self {
+        Self { rail, me, lent }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Rail for Lending<'_> {
+    forward_rail!(below, except lend, fetch, fetches, recall);
+
+    fn lend(&mut self, _: Endpoint, body: &Span) -> Option<Loan> {
+        body.as_contiguous()?;
+        let mut all = self.lent.all.borrow_mut();
+        all.push((self.me, Some(*body)));
+        let mut loan = [0; LOAN];
+        loan[..8].copy_from_slice(&(all.len() as u64).to_le_bytes());
+        Some(Loan(loan))
+    }
+
+    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
+        let number = u64::from_le_bytes(std::array::from_fn(|at| loan.0[at]));
+        let all = self.lent.all.borrow();
+        let named = number.checked_sub(1).and_then(|at| all.get(at as usize)).copied();
+        // Of the one who says so, and nobody else.
+        let body = named.filter(|(by, _)| *by == from.0).and_then(|(_, body)| body);
+        let found = body.filter(|body| sink.len() <= body.len() && !self.lent.refused.get());
+        let Some((base, len)) = found.and_then(|body| body.as_contiguous()) else { return false };
+        // SAFETY: who lent it keeps it until he is answered, or recalls it; the caller vouches for the sink.
+        unsafe { sink.unpack(base, len) };
+        true
+    }
+
+    fn fetches(&self, _: Endpoint) -> u64 {
+        200
+    }
+
+    fn recall(&mut self) {
+        self.lent.all.borrow_mut().iter_mut().filter(|lent| lent.0 == self.me).for_each(|lent| lent.1 = None);
+    }
+}
