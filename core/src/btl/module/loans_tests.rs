@@ -4,7 +4,7 @@ use super::onesided_tests::{Told, bytes, forge, get, memory, put, register, smal
 use super::tests::{Mesh, mesh};
 use super::*;
 use crate::btl::rma::{Access, Denied, Failure, RemoteMemory};
-use crate::btl::testing::MOST_FETCHED;
+use crate::btl::testing::{Answer, MOST_FETCHED};
 use std::{vec, vec::Vec};
 
 /// Two modules over rails that lend.
@@ -114,6 +114,30 @@ fn put_lent(remote: &RemoteMemory, len: u32, loan: &[u8]) -> Vec<u8> {
     frame.extend([0; 16]);
     frame.extend(loan);
     frame
+}
+
+/// Of what is denied nothing is lent, also where a rail lends no bytes as well as any.
+#[test]
+fn b24_b25_what_is_denied_is_not_lent() {
+    for deregistered in [false, true] {
+        let (mut mesh, told) = (lending(8), Told::new());
+        let there = memory(300);
+        let access = if deregistered { Access::ANY } else { Access::REMOTE_WRITE };
+        let (registration, remote) = register(&mut mesh.modules[1], there, access);
+        let sink = memory(300);
+        get(&mut mesh, [0, 1], Span::contiguous(sink.0, 300), &remote, 0, terms(told));
+        if deregistered {
+            // The request is there, and its answer waits for room.
+            mesh.scripts[1].borrow_mut().always = Some(Answer::Busy);
+            mesh.modules[1].progress(Instant::ZERO);
+            mesh.modules[1].deregister_mem(registration).unwrap();
+            mesh.scripts[1].borrow_mut().always = None;
+        }
+        mesh.drive();
+        let why = if deregistered { Denied::NoMemory } else { Denied::NoRight };
+        assert_eq!(told.only(), Err(Failure::Denied(why)));
+        assert_eq!((frames(&mesh, 1), bytes(sink)), (vec![24], vec![0; 300]));
+    }
 }
 
 /// A put that is lent takes the same rights as any, and nothing is fetched before they were looked at.

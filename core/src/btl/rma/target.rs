@@ -274,7 +274,7 @@ impl Rma<'_> {
 fn send(answer: &mut Answer, ways: &mut impl Ways) -> Result<bool, SendError> {
     let Way { rail, endpoint, eager, longest, .. } = ways.way(Peer(answer.peer)).ok_or(SendError::Unreachable)?;
     let room = longest.saturating_sub(ANSWER as u32);
-    let loan = if answer.may_lend { rail.lend(endpoint, &answer.data) } else { None };
+    let loan = if answer.may_lend && answer.kind == DATA { rail.lend(endpoint, &answer.data) } else { None };
     if let Some(loan) = loan {
         let (kind, len) = (LENT, answer.data.len() as u32); // as in the request
         let header = Header {
