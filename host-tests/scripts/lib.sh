@@ -82,7 +82,10 @@ need_bare_metal() {
 need_library_of() {
     local triple
     for triple in "$@"; do
-        [[ -n $(installed_target "$triple") ]] || need "$debian_rustc=rustc-web" "$debian_sources=rust-web-src"
+        [[ -z $(installed_target "$triple") ]] || continue
+        need "$debian_rustc=rustc-web"
+        fetch_debian_library "$triple"
+        [[ -n $(debian_library "$triple") ]] || need "$debian_sources=rust-web-src"
     done
 }
 
@@ -93,14 +96,54 @@ installed_target() {
     if [[ -d $libs ]]; then echo "$libs"; fi
 }
 
+# The sysroot with a target's libraries of Debian's compiler, as Debian builds them on machines of that kind, if they were
+# fetched: building them here takes minutes.
+debian_library() {
+    local sysroot
+    sysroot=$target/debian-libraries/$(dpkg-query --show --showformat='${Version}' rustc-web)/usr
+    if [[ -d $sysroot/lib/rustlib/$1/lib ]]; then echo "$sysroot"; fi
+}
+
+# Fetches them, without any change of this system's lists or packages. Debian has not all its machines at the version of this
+# one: then nothing is fetched.
+fetch_debian_library() {
+    local version folder architecture option options=()
+    case $1 in
+        aarch64-unknown-linux-gnu) architecture=arm64 ;;
+        *) return 0 ;;
+    esac
+    if [[ -n $(debian_library "$1") ]]; then return; fi
+    version=$(dpkg-query --show --showformat='${Version}' rustc-web)
+    folder=$target/debian-libraries/$version
+    mkdir -p "$folder"/{lists,cache/archives}/partial
+    for option in APT::Architecture=$architecture APT::Architectures=$architecture Dir::State::lists="$folder/lists" \
+        Dir::Cache="$folder/cache" Dir::State::status=/dev/null; do
+        options+=(-o "$option")
+    done
+    (
+        cd "$folder"
+        # What has nothing for that machine may complain.
+        apt-get "${options[@]}" update || true
+        apt-get "${options[@]}" download "libstd-rust-web-dev=$version" && dpkg-deb -x libstd-rust-web-dev_*_$architecture.deb .
+        rm -rf lists cache ./*.deb
+    ) >"$logs/apt-$architecture.log" 2>&1 || echo "Debian's library for $1 is not to be had: it is built here"
+}
+
 # cargo_for TARGET SUBCOMMAND ARGS...: cargo for another target: with the active toolchain if it has the target, else with
-# Debian's compiler, which builds the target's library from source.
+# Debian's compiler, which has the target's library with it or builds it from source.
 cargo_for() {
-    local triple=$1 subcommand=$2 library=core
+    local triple=$1 subcommand=$2 library=core sysroot
     shift 2
-    if [[ $triple == *-linux-* ]]; then library=std,panic_unwind,test; fi
+    if [[ $triple == *-linux-* ]]; then library=std,panic_unwind; fi
+    if [[ $triple == *-linux-* && $subcommand == test ]]; then library+=,test; fi
     if [[ -n $(installed_target "$triple") ]]; then
         cargo "$subcommand" --target "$triple" "$@"
+        return
+    fi
+    sysroot=$(debian_library "$triple")
+    if [[ -n $sysroot ]]; then
+        RUSTC=$debian_rustc cargo "$subcommand" --config "target.$triple.rustflags=['--sysroot', '$sysroot']" \
+            --target "$triple" "$@"
     else
         RUSTC_BOOTSTRAP=1 RUSTC=$debian_rustc cargo "$subcommand" -Zbuild-std=$library --target "$triple" "$@"
     fi

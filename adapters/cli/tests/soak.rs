@@ -70,6 +70,20 @@ fn b36_ranks_of_unlike_byte_order_exchange_messages_and_reach_each_others_memory
     }
 }
 
+/// Jobs whose ranks but the first are started through a program that makes them ones of another processor, on this host: over
+/// memory that they share, too. Seeds as [above](SEEDS).
+#[test]
+#[ignore = "takes an emulator: host-tests/scripts/machines"]
+fn p14_b10_ranks_of_two_processors_share_a_host_and_its_memory() {
+    let through = std::env::var("TOWLINE_TEST_THROUGH").expect("TOWLINE_TEST_THROUGH names the program");
+    for (transport, seed) in SEEDS {
+        clean(
+            &format!("--through {through} --transport {transport} --seed {seed} --most 20000"),
+            &["ranks killed", "ranks started again", "messages from and to them"],
+        );
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     for wrong in

@@ -70,8 +70,11 @@ impl Process {
 
 /// When a process started; nothing for one that is gone or only waits to be reaped. `None` if that cannot be told, as for want of
 /// a descriptor.
+///
+/// By its first thread, which says the same as the process: where an emulator runs a program for another processor, that makes up
+/// what the process says of itself, with another start for each thread, and neither is what others are told.
 fn born(pid: u32) -> Option<Option<u64>> {
-    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+    match fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")) {
         Ok(stat) => Some(born_by(&stat)),
         Err(why) if why.kind() == ErrorKind::NotFound || why.raw_os_error() == Some(libc::ESRCH) => Some(None),
         Err(_) => None,
@@ -211,4 +214,21 @@ pub fn left_over(path: &Path, me: &Process) -> bool {
 fn settled(path: &Path) -> bool {
     let age = fs::symlink_metadata(path).and_then(|about| about.modified()).ok().and_then(|then| then.elapsed().ok());
     age.is_some_and(|age| age.as_secs() >= 60)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Else a rail takes those of other threads of its process, or its peers', for left over, and removes what they use.
+    #[test]
+    fn b10_all_are_told_the_same_of_when_a_process_began() {
+        let me = Process::me();
+        let other = Command::new("cat").arg(format!("/proc/{}/stat", me.pid)).output().unwrap();
+        assert_eq!(born_by(&String::from_utf8_lossy(&other.stdout)), Some(me.born));
+        let thread = std::thread::spawn(Process::me);
+        assert_eq!(thread.join().unwrap(), me);
+    }
 }

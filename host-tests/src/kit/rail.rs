@@ -280,11 +280,7 @@ pub fn control_frames_leave_while_bulk_is_full<S: Setup>(setup: S) {
     let (bulk, eager) = (bench.limit(Lane::Bulk), bench.limit(Lane::Eager));
     let accepted = fill(&mut bench, Lane::Bulk, bulk);
     let shape = Shape { tag: TAG + 1, lane: Lane::Eager, header: 8, len: eager as u32 };
-    let mut eager_accepted = 0;
-    while patiently(&mut bench, |bench| bench.try_send(0, 1, shape, &numbered(eager_accepted, eager)).is_ok()) {
-        eager_accepted += 1;
-        assert!(eager_accepted < 1 << 20, "no back-pressure");
-    }
+    let eager_accepted = accepted_of(&mut bench, shape, 1 << 20);
     let shape = Shape { tag: TAG + 2, lane: Lane::Control, header: 24, len: 24 };
     let left = patiently(&mut bench, |bench| bench.try_send(0, 1, shape, &patterned(3, 24)).is_ok());
     assert!(left, "bulk data keeps control frames from leaving");
@@ -713,13 +709,22 @@ fn check_numbered(got: &mut Vec<Received>, count: u64) {
 
 /// Sends frames of `len` bytes from end 0 to end 1, which is not polled, until the lane is full; returns how many.
 fn fill<S: Setup>(bench: &mut Bench<S>, lane: Lane, len: usize) -> u64 {
-    let mut accepted = 0;
     let shape = Shape { tag: TAG, lane, header: 8, len: len as u32 };
-    while patiently(bench, |bench| bench.try_send(0, 1, shape, &numbered(accepted, len)).is_ok()) {
+    accepted_of(bench, shape, (1 << 22).min((1 << 30) / len as u64))
+}
+
+/// Sends numbered frames until no more are accepted; how many were.
+fn accepted_of<S: Setup>(bench: &mut Bench<S>, shape: Shape, most: u64) -> u64 {
+    let mut accepted = 0;
+    loop {
+        // Made once for all attempts: meanwhile the receiver is silent, and takes the longer for dead the slower the machine is.
+        let bytes = numbered(accepted, shape.len as usize);
+        if !patiently(bench, |bench| bench.try_send(0, 1, shape, &bytes).is_ok()) {
+            return accepted;
+        }
         accepted += 1;
-        assert!(accepted * len as u64 <= 1 << 30 && accepted < 1 << 22, "{lane:?}: no back-pressure");
+        assert!(accepted < most, "{:?}: no back-pressure", shape.lane);
     }
-    accepted
 }
 
 /// Tries something for a while, polling end 0 alone.
