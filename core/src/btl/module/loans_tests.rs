@@ -140,6 +140,35 @@ fn b24_b25_what_is_denied_is_not_lent() {
     }
 }
 
+/// What was asked for again is not asked for before all of the first time is known: data that comes late would count twice.
+#[test]
+fn b43_nothing_is_asked_for_again_while_something_is_on_its_way() {
+    let (mut mesh, told) = (lending(8), Told::new());
+    let there = memory(600);
+    let (_, remote) = register(&mut mesh.modules[1], there, Access::ANY);
+    let sink = memory(600);
+    get(&mut mesh, [0, 1], Span::contiguous(sink.0, 600), &remote, 0, terms(told));
+    assert_eq!(frames(&mesh, 0), [40, 40], "two pieces");
+    // The first cannot be fetched. The second comes in frames, of which the last overtakes the others.
+    let lent = answer(&mesh, 0x1a, 0, 300, &[0x55; 16]);
+    forge(&mut mesh, 1, 0, &lent);
+    let data = |mesh: &Mesh, last: u8, at: u64, len: u32| {
+        let mut data = answer(mesh, 0x15, 0, len, &vec![9; len as usize]);
+        data[2] = last;
+        data[16..24].copy_from_slice(&at.to_le_bytes());
+        data
+    };
+    for (last, at, len) in [(1, 500, 100), (0, 300, 100), (0, 400, 100)] {
+        assert_eq!(frames(&mesh, 0), [40, 40], "{at}");
+        let data = data(&mesh, last, at, len);
+        forge(&mut mesh, 1, 0, &data);
+        mesh.modules[0].progress(Instant::ZERO);
+    }
+    // All again: seven requests for what frames bring, the first two of which were never served.
+    assert_eq!(frames(&mesh, 0), [40; 2 + 7]);
+    assert_eq!(mesh.modules[0].rma_counters().unfetched, 1);
+}
+
 /// A put that is lent takes the same rights as any, and nothing is fetched before they were looked at.
 #[test]
 fn b24_rights_and_bounds_come_before_what_is_lent() {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::btl::rma::{
-    Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Failure, Finished, Operation,
-    Registration, RemoteMemory, Transfer, Way, Ways, device_owns,
+    Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Failure, Finished, HANDLE_BYTES,
+    Operation, Registration, RemoteMemory, Transfer, Way, Ways, device_owns,
 };
 use crate::error::Blame;
 
@@ -69,6 +69,9 @@ impl<C> Note<C> {
 pub enum RegisterMemoryError {
     /// As much is registered as there are slots.
     Full,
+    /// The module was made without slots, so there are no one-sided operations on memory of this side:
+    /// [`registration_handle_bytes`](Btl::registration_handle_bytes) is 0.
+    NotAvailable,
     /// The peer that it was to be for is lost or was removed.
     Unreachable,
 }
@@ -78,6 +81,7 @@ impl RegisterMemoryError {
     pub const fn blame(self) -> Blame {
         match self {
             Self::Full => Blame::Resource,
+            Self::NotAvailable => Blame::Caller,
             Self::Unreachable => Blame::Peer,
         }
     }
@@ -87,6 +91,9 @@ impl fmt::Display for RegisterMemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "too many pieces of memory are registered: deregister some",
+            Self::NotAvailable => {
+                "the module has no slots for registered memory: make it with some (`rma::Config::regions`)"
+            }
             Self::Unreachable => "the peer is lost or was removed",
         })
     }
@@ -146,7 +153,15 @@ impl<'m, R: Rail> Btl<'m, R> {
         if device_owns(self.rail.attributes().one_sided.atomics) { EMULATED - AtomicSupport::GLOB } else { EMULATED }
     }
 
-    /// Registers memory: for an endpoint alone, or for any. The handle for peers is [`remote_memory`](Self::remote_memory).
+    /// Bytes of a handle that peers need for memory of this side (`btl_registration_handle_size`, CHECKLIST B26): those of
+    /// [`RemoteMemory::to_bytes`]. 0: there is nothing to be registered or shipped, as peers can do nothing to memory here. (In
+    /// `btl.h` 0 is also said by who lets peers use bare addresses, which nobody does here.)
+    pub const fn registration_handle_bytes(&self) -> usize {
+        if self.rma.used()[0][1] == 0 { 0 } else { HANDLE_BYTES }
+    }
+
+    /// Registers memory: for an endpoint alone, or with `None`, which is `MCA_BTL_ENDPOINT_ANY`, for all, also those that are added
+    /// later (CHECKLIST B27). The handle for peers is [`remote_memory`](Self::remote_memory).
     ///
     /// # Errors
     /// [`RegisterMemoryError`].
@@ -168,9 +183,13 @@ impl<'m, R: Rail> Btl<'m, R> {
             }
             None => None,
         };
-        self.rma
-            .register(Some((&mut self.rail, Access::all())), Span::contiguous(base, len), access, only)
-            .ok_or(RegisterMemoryError::Full)
+        let why_not = if self.registration_handle_bytes() == 0 {
+            RegisterMemoryError::NotAvailable
+        } else {
+            RegisterMemoryError::Full
+        };
+        let memory = Span::contiguous(base, len);
+        self.rma.register(Some((&mut self.rail, Access::all())), memory, access, only).ok_or(why_not)
     }
 
     /// Takes a registration back: from now on what peers ask of the memory is denied.

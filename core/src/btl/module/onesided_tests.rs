@@ -460,8 +460,41 @@ fn b43_who_owes_an_answer_does_not_sleep() {
 }
 
 #[test]
+fn b27_memory_for_any_endpoint_is_reached_by_all_and_by_later_ones() {
+    let mut mesh = mesh(3, small(2));
+    let told = Told::new();
+    let here = memory(8);
+    // Nobody knows the other yet but the first.
+    let later = mesh.to[2][1];
+    mesh.modules[2].del_procs(&[later]);
+    let (_, remote) = register(&mut mesh.modules[2], here, Access::ANY);
+    let card = mesh.modules[1].rail().card().to_vec();
+    mesh.modules[2].add_procs(&[Proc { id: 1, card: &card }], &mut [Err(Unreachable::NoCard)], None);
+    for from in [0, 1] {
+        put(&mut mesh, [from, 2], source(&[from as u8 + 1; 8]), &remote, 0, terms(told));
+        mesh.drive();
+        assert_eq!((told.only(), bytes(here)), (Ok(0), vec![from as u8 + 1; 8]));
+    }
+}
+
+/// A consumer ships as many bytes as the module says, and none where there is nothing to be reached.
+#[test]
+fn b26_a_module_without_registered_memory_ships_nothing() {
+    let config = Config { rma: rma::Config { regions: 0, ..small(2).rma }, ..Config::default() };
+    let mut mesh = mesh(2, config);
+    assert_eq!(mesh.modules[0].registration_handle_bytes(), 0);
+    let here = memory(8);
+    // SAFETY: test memory lives for ever.
+    let refused = unsafe { mesh.modules[0].register_mem(None, here.0, 8, Access::ANY) };
+    assert_eq!(refused, Err(RegisterMemoryError::NotAvailable));
+    assert_eq!(RegisterMemoryError::NotAvailable.blame(), crate::error::Blame::Caller);
+    assert_eq!(RemoteMemory::from_bytes(&[]), None);
+}
+
+#[test]
 fn b26_a_handle_is_bytes_of_a_fixed_length() {
     let mut mesh = mesh(1, small(2));
+    assert_eq!(mesh.modules[0].registration_handle_bytes(), HANDLE_BYTES);
     let here = memory(16);
     let (_, remote) = register(&mut mesh.modules[0], here, Access::ANY);
     assert_eq!((remote.to_bytes().len(), remote.len(), remote.is_empty()), (HANDLE_BYTES, 16, false));
@@ -693,7 +726,7 @@ fn b40_b43_emulation_is_told_and_its_tag_is_taken() {
     assert!(!btl.capabilities().intersects(all) && btl.atomics().is_empty());
     let here = memory(8);
     // SAFETY: test memory lives for ever.
-    assert_eq!(unsafe { btl.register_mem(None, here.0, 8, Access::ANY) }, Err(RegisterMemoryError::Full));
+    assert_eq!(unsafe { btl.register_mem(None, here.0, 8, Access::ANY) }, Err(RegisterMemoryError::NotAvailable));
 }
 
 proptest! {

@@ -353,7 +353,7 @@ impl<'m> Rma<'m> {
     }
 
     /// Slots in use and in all: of memory, operations and answers.
-    pub fn used(&self) -> [[u32; 2]; 3] {
+    pub const fn used(&self) -> [[u32; 2]; 3] {
         let Self { registry, operations, answers, .. } = self;
         [[registry.used(), registry.capacity()], operations.used(), answers.used()]
     }

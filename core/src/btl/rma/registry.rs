@@ -162,7 +162,7 @@ impl<'m> Registry<'m> {
         }
     }
 
-    pub fn used(&self) -> u32 {
+    pub const fn used(&self) -> u32 {
         self.regions.used()
     }
 
