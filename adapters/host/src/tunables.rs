@@ -279,9 +279,9 @@ tunables! {
         "Longest piece of such a message: so much memory is registered, and moved, at a time";
     verbs_direct_get, "TOWLINE_VERBS_DIRECT_GET": bool = false, "",
         "Whether the receiver's device gets such messages; else the sender's puts them";
-    verbs_eager_limit_bytes, "TOWLINE_VERBS_EAGER_LIMIT_BYTES": u32 = 8_256u32, "B",
-        "Longest short frame of verbs, header included";
-    verbs_max_send_bytes, "TOWLINE_VERBS_MAX_SEND_BYTES": u32 = 65_536u32, "B",
+    verbs_eager_limit_bytes, "TOWLINE_VERBS_EAGER_LIMIT_BYTES": u32 = 65_600u32, "B",
+        "Longest short frame of verbs, header included; less where `TOWLINE_VERBS_DIRECT_BYTES` is";
+    verbs_max_send_bytes, "TOWLINE_VERBS_MAX_SEND_BYTES": u32 = 65_600u32, "B",
         "Longest fragment of verbs, header included";
     verbs_inline_bytes, "TOWLINE_VERBS_INLINE_BYTES": u32 = 220u32, "B",
         "Frames up to this length go within their work request, as far as the device can do that";

@@ -9,6 +9,9 @@ use towline_tcp::JobKey;
 /// ever.
 pub(crate) const TRIES: u32 = 7;
 
+/// The longest frame that takes an eager buffer; longer ones take a bulk one.
+const SHORT: u32 = 8 * 1024 + 64;
+
 /// The longest [`peer_timeout`](Config::peer_timeout): 30 s. By the same clock the device sends again what was lost.
 pub const LONGEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRIES as u64 * (4096 << 20));
 /// The shortest one: 7.3 ms.
@@ -41,19 +44,21 @@ pub struct Config {
     /// Default: 0.
     pub traffic_class: u8,
 
-    /// Longest frame on the eager and control lanes, header included. Default: 8 KiB and 64.
+    /// Longest frame on the eager and control lanes, header included. Default: 64 KiB and 64: up to there one frame is less than the
+    /// three, and a round trip, of a rendezvous. Less where devices move shorter messages ([`pipeline`](Self::pipeline)).
     pub eager_limit_bytes: u32,
     /// Body that goes with a rendezvous header, at most. Default: 8 KiB.
     pub rendezvous_eager_limit_bytes: u32,
-    /// Longest frame on the bulk lane, header included. Default: 64 KiB.
+    /// Longest frame on the bulk lane, header included. Default: 64 KiB and 64.
     pub max_send_size_bytes: u32,
     /// Frames up to this length go with the work request itself, as far as the device can do that. Default: 220.
     pub inline_bytes: u32,
     /// Buffers of `max_send_size_bytes` for what comes, from all peers. Default: 128.
     pub receive_buffers: u32,
-    /// Buffers of `eager_limit_bytes` for what leaves, to all peers; an eighth is for control frames alone. Default: 256.
+    /// Buffers of `eager_limit_bytes`, 8 KiB and 64 at most, for what leaves, to all peers; an eighth is for control frames alone.
+    /// Default: 256.
     pub eager_buffers: u32,
-    /// Buffers of `max_send_size_bytes` for what leaves, to all peers. Default: 64.
+    /// Buffers of `max_send_size_bytes` for what leaves and is longer than those, to all peers. Default: 64.
     pub bulk_buffers: u32,
     /// Frames under way to one peer, at most. Default: 64.
     pub send_queue_frames: u32,
@@ -95,9 +100,9 @@ impl Config {
             gid_index: None,
             path_mtu_bytes: 0,
             traffic_class: 0,
-            eager_limit_bytes: 8 * 1024 + 64,
+            eager_limit_bytes: 64 * 1024 + 64,
             rendezvous_eager_limit_bytes: 8 * 1024,
-            max_send_size_bytes: 64 * 1024,
+            max_send_size_bytes: 64 * 1024 + 64,
             inline_bytes: 220,
             receive_buffers: 128,
             eager_buffers: 256,
@@ -122,6 +127,11 @@ impl Config {
     /// The same with impossible values made possible.
     pub(crate) fn sane(mut self) -> Self {
         self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, 1 << 20);
+        if self.one_sided && self.pipeline.piece != 0 {
+            // What devices are to move goes in no frame of its own.
+            let least = u32::try_from(self.pipeline.least).unwrap_or(u32::MAX).max(SHORT);
+            self.eager_limit_bytes = self.eager_limit_bytes.min(least);
+        }
         self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, 1 << 24);
         self.rendezvous_eager_limit_bytes = self.rendezvous_eager_limit_bytes.min(self.eager_limit_bytes);
         self.receive_buffers = self.receive_buffers.clamp(4, 1 << 14);
@@ -135,6 +145,12 @@ impl Config {
         }
         self.peer_timeout = self.peer_timeout.clamp(SHORTEST_PEER_TIMEOUT, LONGEST_PEER_TIMEOUT);
         self
+    }
+
+    /// Longest frame that an eager buffer holds.
+    #[inline]
+    pub(crate) const fn short_bytes(&self) -> u32 {
+        if self.eager_limit_bytes < SHORT { self.eager_limit_bytes } else { SHORT }
     }
 
     /// Number by which verbs name the time that the device waits for an acknowledgement: 4.096 us, doubled so often.
@@ -164,6 +180,17 @@ mod tests {
             config = config.sane();
             assert_eq!((config.peer_timeout, config.ack_timeout()), (sane, exponent), "{asked:?}");
         }
+    }
+
+    #[test]
+    fn what_devices_are_to_move_goes_in_no_frame_of_its_own() {
+        let limit = |least, piece| {
+            let mut config = Config::new(1, 0, JobKey::new([0; 32]));
+            (config.pipeline.least, config.pipeline.piece) = (least, piece);
+            config.sane().eager_limit_bytes
+        };
+        let all = [limit(1 << 20, 4096), limit(20_000, 4096), limit(0, 4096), limit(20_000, 0), limit(u64::MAX, 4096)];
+        assert_eq!(all, [65_600, 20_000, 8256, 65_600, 65_600]);
     }
 
     #[test]

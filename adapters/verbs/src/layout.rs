@@ -63,7 +63,7 @@ impl Layout {
     pub const fn of(config: &Config) -> Self {
         let mut bytes = 0;
         let received = row(&mut bytes, config.receive_buffers, config.max_send_size_bytes as usize);
-        let eager = row(&mut bytes, config.eager_buffers, config.eager_limit_bytes as usize);
+        let eager = row(&mut bytes, config.eager_buffers, config.short_bytes() as usize);
         let bulk = row(&mut bytes, config.bulk_buffers, config.max_send_size_bytes as usize);
         let hellos_in = row(&mut bytes, HELLOS_IN, ROUTE + hello::BYTES);
         let hellos_out = row(&mut bytes, HELLOS_OUT, hello::BYTES);

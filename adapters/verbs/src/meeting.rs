@@ -56,6 +56,7 @@ impl Rail {
             theirs: 0,
             out: Outstanding::new(sends),
             in_tails: false,
+            tail: 0,
             heard: now,
             said: 0,
             next: now,

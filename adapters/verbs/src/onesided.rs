@@ -185,7 +185,7 @@ impl Rail {
 
     /// The user's own memory, where that is worth it, and it is registered.
     fn own_element(&self, local: &Local, len: u32) -> Option<Element> {
-        let long = len > self.attributes.eager_limit;
+        let long = len > self.config.short_bytes();
         self.registered.get(&local.region.filter(|_| long)?.0)?.element(local.base, len)
     }
 
@@ -194,7 +194,7 @@ impl Rail {
         if len > self.config.max_send_size_bytes {
             return Err(NativeError::NotAvailable);
         }
-        let lane = if len <= self.attributes.eager_limit { Lane::Eager } else { Lane::Bulk };
+        let lane = if len <= self.config.short_bytes() { Lane::Eager } else { Lane::Bulk };
         let slot = self.slots.next(lane).ok_or(NativeError::Busy)?;
         Ok((slot, self.layout.of_slot(slot).ok_or(NativeError::Busy)?))
     }

@@ -13,8 +13,9 @@ use crate::onesided::finish;
 use crate::rail::{Held, Id, Rail, Way};
 use crate::slots::Slot;
 
-/// So long nothing follows a frame of which the device does not tell, until it is asked for.
-pub(crate) const QUIET: Duration = Duration::from_millis(1);
+/// So long nothing follows a frame of which the device does not tell, until it is asked for. Nobody waits for that but who leaves,
+/// and a marker costs as much as a frame.
+pub(crate) const QUIET: Duration = Duration::from_millis(10);
 
 /// Time between two looks at what the device has to say, where peers are not asked for signs of life.
 const LOOK: Duration = Duration::from_secs(1);
@@ -214,12 +215,17 @@ impl Rail {
         }
     }
 
-    /// Has the device tell of the last frames to those to whom none of which it tells follows.
+    /// Has the device tell of the last frames to those to whom nothing has followed, or to all where buffers are few.
     #[cold]
-    pub(crate) fn ask_for_tails(&mut self) {
+    fn ask_for_tails(&mut self) {
+        let few = self.slots.are_few();
         let mut tails = std::mem::take(&mut self.tails); // and back: it keeps its room
         tails.retain(|endpoint| {
-            let Some(line) = self.known(*endpoint).and_then(|known| known.line.as_ref()) else { return false };
+            let Some(line) = self.known(*endpoint).and_then(|known| known.line.as_mut()) else { return false };
+            let seen = std::mem::replace(&mut line.tail, line.out.next());
+            if line.out.silent() > 0 && line.tail != seen && !few {
+                return true; // one that is told of may follow, and costs less than a marker
+            }
             // Else look again.
             let done = line.out.silent() == 0 || (!line.out.will_tell() && self.mark(*endpoint));
             if done && let Some(line) = self.known(*endpoint).and_then(|known| known.line.as_mut()) {
@@ -236,7 +242,7 @@ impl Rail {
     pub(crate) fn has_tail(&mut self, endpoint: u32) {
         let Some(line) = self.known(endpoint).and_then(|known| known.line.as_mut()) else { return };
         if !line.in_tails {
-            line.in_tails = true;
+            (line.in_tails, line.tail) = (true, line.out.next());
             self.tails.push(endpoint);
             self.tail_at.get_or_insert(self.now + QUIET);
         }

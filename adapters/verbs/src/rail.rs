@@ -160,6 +160,8 @@ pub(crate) struct Line {
     pub out: Outstanding,
     /// In `Rail::tails`.
     pub in_tails: bool,
+    /// Number of the next frame when that was looked at.
+    pub tail: u32,
     /// When the device told last that something has arrived.
     pub heard: Instant,
     /// Hellos that were said, when to say the next, and when to give up.

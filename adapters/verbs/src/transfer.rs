@@ -91,7 +91,8 @@ impl RailTrait for Rail {
         if line.out.len() >= (self.config.send_queue_frames + more) as usize {
             return Err(SendError::Busy);
         }
-        let Some(slot) = self.slots.next(shape.lane) else { return Err(SendError::Busy) };
+        let lane = if shape.len > self.config.short_bytes() { Lane::Bulk } else { shape.lane };
+        let Some(slot) = self.slots.next(lane) else { return Err(SendError::Busy) };
         let room = self.place(slot).and_then(|at| self.region.pointer(at, shape.len as usize));
         let Some(room) = room else { return Err(SendError::TooLong) };
         let extra = u32::from_le_bytes([shape.tag, shape.header, 0, 0]);
@@ -193,18 +194,11 @@ impl RailTrait for Rail {
         }
     }
 
-    fn flush(&mut self) {
-        if !self.tails.is_empty() {
-            self.ask_for_tails();
-        }
-    }
-
     fn poll_at(&self) -> Option<Instant> {
         [self.tail_at, self.next_hello, self.beat_at, self.leaving.look_at()].into_iter().flatten().min()
     }
 
     fn arm(&mut self) -> bool {
-        self.flush();
         if let Err(why) = self.completions.wake() {
             log::warn!("verbs: the device does not wake: {why}");
             return false;

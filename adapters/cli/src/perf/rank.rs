@@ -53,6 +53,10 @@ pub struct Arguments {
     #[arg(long)]
     pub quick: bool,
 
+    /// Round trips, or windows of messages, of a repetition; as many as take some milliseconds, unless it is given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+
     /// After so many seconds, each measurement that is left is made once
     #[arg(long, value_name = "SECS", default_value_t = 25)]
     pub seconds: u64,
@@ -98,6 +102,7 @@ fn take_part(arguments: &Arguments) -> Result<()> {
         out: vec![1; most],
         into: vec![2; most],
         target: Duration::from_millis(if arguments.quick { 4 } else { 10 }),
+        count: arguments.count,
         world,
     };
     if pair.world.rank() == 0 {
@@ -186,6 +191,8 @@ struct Pair {
     into: Vec<u8>,
     /// How long a repetition should take.
     target: Duration,
+    /// What is done in one, if that is given.
+    count: Option<u64>,
 }
 
 impl Pair {
@@ -193,7 +200,10 @@ impl Pair {
     fn measure(&mut self, mode: Mode, size: Size, repeat: u32, deadline: Instant) -> Result<()> {
         let bytes = size.0;
         let ours = |count| Order::Ours(mode, bytes, count);
-        let our_count = self.calibrate(mode, bytes, ours)?;
+        let our_count = match self.count {
+            Some(count) => count,
+            None => self.calibrate(mode, bytes, ours)?,
+        };
         let bare = if self.limits { Some(self.best_way(mode, bytes)?) } else { None };
         let (mut steady, mut tried) = (0, 0);
         while steady < repeat && tried < 3 * repeat && (tried == 0 || Instant::now() < deadline) {
