@@ -149,6 +149,7 @@ fn send<R: Rail>(btl: &mut Btl<'_, R>) {
 fn access<R: Rail>(btl: &mut Btl<'_, R>) {
     let Some(to) = endpoint(btl) else { return };
     let local = Span::contiguous(any(core::ptr::null_mut()), any(0));
+    keep(btl.registration_handle_bytes());
     // SAFETY: never run; for the linker only.
     let registered = unsafe { btl.register_mem(any(None), any(core::ptr::null_mut()), any(0), any(Access::ANY)) };
     let registration: Registration = match registered {
