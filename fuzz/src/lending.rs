@@ -16,6 +16,13 @@ pub struct Lent {
     pub refused: Rc<Cell<bool>>,
 }
 
+impl Lent {
+    /// What an end without such a rail has lent, under the number 1 if it is the first. Somebody keeps it until all is over.
+    pub fn lend(&self, by: u32, body: Span) {
+        self.all.borrow_mut().push((by, Some(body)));
+    }
+}
+
 /// An end of the mesh.
 #[derive(Debug)]
 pub struct Lending<'h> {

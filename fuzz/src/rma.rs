@@ -44,6 +44,8 @@ pub fn run(data: &[u8]) {
     let bytes = CONFIG.bytes::<Lending<'_>>(&Hub::attributes(FRAME));
     let (mut one, mut other) = (vec![0; bytes], vec![0; bytes]);
     let (told, lent) = (Told::default(), Lent::default());
+    let of_hostile = [0xaa; LEN];
+    lent.lend(HOSTILE, Span::of(&of_hostile));
     let mut window = [0u64; WORDS];
     let (mut target, of_target) = module(&hub, TARGET, &mut one, &lent);
     let (initiator, of_initiator) = module(&hub, INITIATOR, &mut other, &lent);

@@ -60,7 +60,9 @@ pub struct Lender {
     /// Read by the peer, from our memory: it must not move.
     pledge: Box<AtomicU64>,
     /// How often it has changed.
-    generation: u32,
+    generation: u64,
+    /// Something was lent since.
+    has_lent: bool,
     /// Holds the lock as long as it is open.
     lock: Option<File>,
 }
@@ -74,7 +76,8 @@ impl Lender {
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) } != 0 {
             return None;
         }
-        Some(Self { pledge: Box::new(AtomicU64::new(crate::host::nonce())), generation: 0, lock: Some(file) })
+        let pledge = Box::new(AtomicU64::new(crate::host::nonce()));
+        Some(Self { pledge, generation: 0, has_lent: false, lock: Some(file) })
     }
 
     /// Where the pledge is and what it says, for the ring.
@@ -94,13 +97,15 @@ impl Lender {
 
     /// What is lent so far can be read no more: a read that is not over yet will be void.
     pub fn revoke(&mut self) {
+        self.has_lent = false;
         self.generation = self.generation.wrapping_add(1);
         self.pledge.fetch_add(1, Ordering::Relaxed);
         // Whoever uses the memory next does so after this.
         fence(Ordering::SeqCst);
     }
 
-    fn lend(&self, address: u64) -> Loan {
+    fn lend(&mut self, address: u64) -> Loan {
+        self.has_lent = true;
         let mut loan = [0; LOAN];
         let fields = address.to_le_bytes().into_iter().chain(self.generation.to_le_bytes());
         loan.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
@@ -230,7 +235,7 @@ impl Rail {
             return None;
         }
         let (base, _) = body.as_contiguous()?;
-        Some(outgoing.lender.as_ref()?.lend(base.addr() as u64))
+        Some(outgoing.lender.as_mut()?.lend(base.addr() as u64))
     }
 
     /// # Safety
@@ -240,9 +245,9 @@ impl Rail {
         let ring = from.0 as usize * 2;
         let Some(incoming) = self.rings.get_mut(ring).map(|ring| &mut ring.incoming) else { return false };
         let (Some(reader), Some((base, len))) = (incoming.reader, sink.as_contiguous()) else { return false };
-        let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = loan.0;
-        let address = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        let pledge = reader.pledge.wrapping_add(u32::from_le_bytes([i, j, k, l]).into());
+        let [address, generation] = [0, 8]
+            .map(|at| u64::from_le_bytes(std::array::from_fn(|byte| loan.0.get(at + byte).copied().unwrap_or(0))));
+        let pledge = reader.pledge.wrapping_add(generation);
         // SAFETY: the caller vouches for the sink.
         match unsafe { reader.read(address, pledge, base, len) } {
             Ok(read) => read,
@@ -264,7 +269,8 @@ impl Rail {
     #[cold]
     pub(crate) fn recall_loans(&mut self) {
         for outgoing in self.rings.iter_mut().map(|ring| &mut ring.outgoing) {
-            if let Some(lender) = &mut outgoing.lender {
+            // Who was lent nothing may have yet to compare the pledge with what the ring tells of it.
+            if let Some(lender) = outgoing.lender.as_mut().filter(|lender| lender.has_lent) {
                 lender.revoke();
             }
         }

@@ -155,6 +155,20 @@ fn p7_what_was_lent_to_a_peer_that_is_forgotten_cannot_be_fetched_any_more() {
     assert!(!fetch(&mut pair.right, pair.to_left, &new, &mut into), "a rail that is closed lends nothing");
 }
 
+/// A peer that has not looked yet, or was lent nothing, is not concerned by what others were.
+#[test]
+fn b25_who_was_lent_nothing_loses_nothing_by_a_recall() {
+    let mut pair = pair(|_, _| {});
+    let data = pattern(LEN, 1);
+    let loan = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    // The other way nobody has looked when the memory is recalled.
+    hello(&mut pair.right, pair.to_left);
+    pair.right.recall();
+    frame(&mut pair.left);
+    assert_eq!(pair.right.sends_in_single_copy(pair.to_left), SingleCopy::Works);
+    assert!(fetch(&mut pair.right, pair.to_left, &loan, &mut vec![0; LEN]));
+}
+
 #[test]
 fn b25_what_was_recalled_cannot_be_fetched_any_more() {
     let mut pair = pair(|_, _| {});

@@ -220,8 +220,9 @@ pub trait Rail {
 
     /// Lends the memory of `body` to a peer, whose rail may [`fetch`](Self::fetch) it from there. `None` where this rail
     /// cannot, or where copies through frames are the better way for so many bytes. Nothing is kept for a loan, so it need
-    /// not be returned: the caller leaves the memory as it is until the peer has said that it is done with it,
-    /// [`Event::Lost`] of that peer, or `del_peer`. From the latter two on, fetching it fails at the other end.
+    /// not be returned. The memory may be read until [`Event::Lost`] of that peer, `del_peer` or [`recall`](Self::recall), from
+    /// which on fetching it fails at the other end; whoever wants the peer to read what is there now leaves it as it is until the
+    /// peer has said that it is done with it. What others write there meanwhile makes the bytes arbitrary, and no more.
     #[inline]
     fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
         let _ = (to, body);

@@ -1,10 +1,11 @@
 //! One-sided operations whose bytes are lent, and fetched from where they lie.
 
 use super::onesided_tests::{Told, bytes, forge, get, memory, put, register, small, source, terms};
-use super::tests::{Mesh, mesh};
+use super::tests::{Mesh, leak, mesh};
 use super::*;
 use crate::btl::rma::{Access, Denied, Failure, RemoteMemory};
 use crate::btl::testing::{Answer, MOST_FETCHED};
+use crate::convertor::Layout;
 use std::{vec, vec::Vec};
 
 /// Two modules over rails that lend.
@@ -48,7 +49,12 @@ fn b19_b43_what_is_longer_than_a_frame_is_lent() {
     // What a frame brings is not lent, and neither is what does not lie in one run.
     put(&mut mesh, [0, 1], source(&data[..80]), &remote, 0, terms(told));
     mesh.drive();
-    assert_eq!((told.only(), fetched(&mesh, 1)), (Ok(0), [1, 0]));
+    let rows = leak(Layout::vector(10, 50, 60).unwrap());
+    // SAFETY: the data and the layout live for ever.
+    let scattered = unsafe { Span::laid_out(data.leak().as_mut_ptr(), rows) };
+    put(&mut mesh, [0, 1], scattered, &remote, 0, terms(told));
+    mesh.drive();
+    assert_eq!((told.statuses(), fetched(&mesh, 1)), (vec![Ok(0); 2], [1, 0]));
 }
 
 /// Whatever cannot be fetched is asked for again, in frames, and nothing is counted twice.
@@ -240,16 +246,46 @@ fn b43_loans_that_nobody_asked_for_are_dropped() {
     assert_eq!(told.only(), Err(Failure::Removed));
     assert_eq!((mesh.modules[0].rma_counters().malformed, fetched(&mesh, 0)), (1, [0, 0]));
 
-    for (len, body) in [(301, 16), (0, 16), (300, 15), (300, 17)] {
+    for (len, body, last) in [(301, 16, 1), (0, 16, 1), (300, 15, 1), (300, 17, 1), (300, 16, 0)] {
         let (mut mesh, told) = (lending(8), Told::new());
         let (_, remote) = register(&mut mesh.modules[1], there, Access::ANY);
         let sink = memory(300);
         get(&mut mesh, [0, 1], Span::contiguous(sink.0, 300), &remote, 0, terms(told));
-        let lent = answer(&mesh, 0x1a, 0, len, &vec![0x55; body]);
+        let mut lent = answer(&mesh, 0x1a, 0, len, &vec![0x55; body]);
+        lent[2] = last;
         forge(&mut mesh, 1, 0, &lent);
         mesh.modules[0].progress(Instant::ZERO);
         let counters = mesh.modules[0].rma_counters();
         assert_eq!((counters.fetched, bytes(sink)), (0, vec![0; 300]), "{len} {body}");
         assert_eq!(counters.malformed + counters.unfetched, 1, "{len} {body}");
+        assert!(last == 1 || counters.malformed == 1, "it answers nothing");
     }
+
+    // More than anybody asks for at a time would keep the initiator from all else.
+    let (mut mesh, told) = (lending(8), Told::new());
+    let long = memory((1 << 20) + 600);
+    let (_, remote) = register(&mut mesh.modules[1], long, Access::ANY);
+    let sink = memory(long.1);
+    get(&mut mesh, [0, 1], Span::contiguous(sink.0, long.1), &remote, 0, terms(told));
+    let lent = answer(&mesh, 0x1a, 0, (1 << 20) + 1, &[0x55; 16]);
+    forge(&mut mesh, 1, 0, &lent);
+    mesh.modules[0].progress(Instant::ZERO);
+    let counters = mesh.modules[0].rma_counters();
+    assert_eq!((counters.malformed, counters.fetched, counters.unfetched), (1, 0, 0));
+}
+
+/// An operation of which one piece was denied is told when the others are answered: until then they may be fetched.
+#[test]
+fn b18_memory_that_is_lent_is_the_users_again_when_all_was_answered() {
+    let (mut mesh, told) = (lending(8), Told::new());
+    let there = memory(2 << 20);
+    let (_, remote) = register(&mut mesh.modules[1], there, Access::ANY);
+    put(&mut mesh, [0, 1], source(&pattern((1 << 20) + 300)), &remote, 0, terms(told));
+    assert_eq!(frames(&mesh, 0), [56, 56], "two pieces");
+    let denied = answer(&mesh, 0x14, 2, 0, &[]);
+    forge(&mut mesh, 1, 0, &denied);
+    mesh.modules[0].progress(Instant::ZERO);
+    assert!(told.statuses().is_empty());
+    mesh.drive();
+    assert_eq!(told.only(), Err(Failure::Denied(Denied::NoRight)));
 }

@@ -137,7 +137,8 @@ impl State {
 
     /// Asks for all of it once more if some of it could not be fetched, as soon as nothing else of it is under way.
     fn begins_again(&mut self) -> bool {
-        let is_known = self.unanswered == 0 && self.in_rail == 0 && self.done.saturating_add(self.void) >= self.asked;
+        let is_idle = self.unanswered == 0 && self.in_rail == 0 && self.in_device == 0;
+        let is_known = is_idle && self.done.saturating_add(self.void) >= self.asked;
         let begins = self.fate == Fate::Open && self.void != 0 && is_known;
         if begins {
             (self.asked, self.done, self.void, self.is_copied) = (0, 0, 0, true);
@@ -415,14 +416,16 @@ impl Rma<'_> {
         }
         let body = (frame.len as usize).saturating_sub(ANSWER) as u64;
         let mut is_taken = frame.is_whole();
-        if answer.status == UNFETCHED && !state.is_copied && answer.len.get() != 0 {
+        if answer.status == UNFETCHED && state.kind == Kind::Put && !state.is_copied && answer.len.get() != 0 {
             state.void = state.void.saturating_add(answer.len.get().into());
         } else if answer.status != 0 {
             (state.fate, state.denied) = (Fate::Denied, answer.status);
         } else if answer.kind == LENT {
             let sink = state.local.window(answer.value.get(), answer.len.get().into());
-            let makes_sense = sink.len() == u64::from(answer.len.get()) && state.kind == Kind::Get && !state.is_copied;
-            let is_wanted = state.fate == Fate::Open && makes_sense && !sink.is_empty();
+            // As asked for: each loan answers a request, and is no longer than one.
+            let fits = sink.len() == u64::from(answer.len.get()) && !sink.is_empty() && sink.len() <= MOST_LENT;
+            let is_asked_for = state.kind == Kind::Get && !state.is_copied && answer.last != 0;
+            let is_wanted = state.fate == Fate::Open && fits && is_asked_for;
             let loan = loan_of(frame, ANSWER);
             if is_wanted {
                 // SAFETY: who began the get vouches for its memory until it is finished.

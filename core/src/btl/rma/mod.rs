@@ -85,7 +85,7 @@ pub use super::access::Access;
 pub use super::atomics::{Atomic, AtomicFlags, AtomicOp, AtomicSupport, EMULATED};
 use super::native::OneSided;
 use super::queue::Queue;
-use super::rail::{Cookie, Endpoint, Frame, LOAN, Loan, Peer, Rail};
+use super::rail::{Cookie, Endpoint, Frame, HEAD, LOAN, Loan, Peer, Rail};
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
 use crate::pool::Handle;
@@ -201,6 +201,8 @@ pub(crate) struct Way<'r, R> {
 
 /// Bytes that are lent at a time, at most: whoever fetches them does nothing else meanwhile.
 const MOST_LENT: u64 = 1 << 20;
+
+const _: () = assert!(REQUEST + LOAN <= HEAD && ANSWER + LOAN <= HEAD, "a loan comes with the header, whole");
 
 /// In cookies: it is one of these, and of an answer. No pool has so many slots, and an engine's own cookies have the second
 /// bit alone.

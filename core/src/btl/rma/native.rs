@@ -184,6 +184,8 @@ pub(super) fn perform(state: &mut State, handle: Handle, ways: &mut impl Ways) -
             }
         }
         Err(NativeError::Busy | NativeError::Unreachable) => return Err(SendError::Busy),
+        // By one way at a time: when its link breaks, all that is under way is given up.
+        Err(NativeError::NotAvailable) if state.in_device != 0 => return Err(SendError::Busy),
         // It knows better when it sees it, and nothing was done: by frames, then. Atomics that are the device's alone
         // are refused there.
         Err(NativeError::NotAvailable) if state.by == By::Device => state.by = By::Frames,
