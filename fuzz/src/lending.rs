@@ -8,10 +8,13 @@ use towline_core::btl::{Endpoint, LOAN, Loan, Rail};
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
 
-/// What all ends have lent: who, and what, until it is recalled; and whether it can be fetched.
+/// Who has lent what, until it is recalled.
+type Loans = Vec<(u32, Option<Span>)>;
+
+/// What all ends have lent, and whether it can be fetched.
 #[derive(Clone, Debug, Default)]
 pub struct Lent {
-    all: Rc<RefCell<Vec<(u32, Option<Span>)>>>,
+    all: Rc<RefCell<Loans>>,
     /// Nothing can be.
     pub refused: Rc<Cell<bool>>,
 }
