@@ -18,7 +18,7 @@ pub type Memory = Rc<RefCell<Vec<Option<(u32, usize, u64, Access)>>>>;
 const CAN: OneSided = OneSided {
     put: Reach { limit: 1000, alignment: 1, local_registration: 100 },
     get: Reach { limit: 1000, alignment: 1, local_registration: 100 },
-    pipeline: Pipeline { least: 200, by_frames: 50, piece: 150 },
+    pipeline: Pipeline { least: 200, by_frames: 50, piece: 150, gets: false },
     ..OneSided::NONE
 };
 
@@ -41,14 +41,15 @@ macro_rules! below {
 }
 
 impl<'h> WithDevice<'h> {
-    /// What such a rail says of itself.
-    pub fn attributes(attributes: Attributes) -> Attributes {
-        Attributes { one_sided: CAN, ..attributes }
+    /// What such a rail says of itself, where the receiver's device gets or the sender's puts.
+    pub fn attributes(attributes: Attributes, gets: bool) -> Attributes {
+        let pipeline = Pipeline { gets, ..CAN.pipeline };
+        Attributes { one_sided: OneSided { pipeline, ..CAN }, ..attributes }
     }
 
     /// The end with number `me`, whose peers' endpoints are their numbers.
-    pub fn new(rail: Loopback<'h>, me: u32, memory: Memory) -> Self {
-        let attributes = Self::attributes(*rail.attributes());
+    pub fn new(rail: Loopback<'h>, me: u32, memory: Memory, gets: bool) -> Self {
+        let attributes = Self::attributes(*rail.attributes(), gets);
         Self { rail, me, attributes, memory, works: VecDeque::new() }
     }
 

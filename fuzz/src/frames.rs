@@ -38,7 +38,7 @@ const CONFIG: Config = Config {
     seed: 7,
     first_sequence: u32::MAX as u64 - 5,
     rma: towline_core::btl::rma::Config::OFF,
-    rdma: rdma::Config { messages: 3, kept_pins: 0, get: false, windows: false },
+    rdma: rdma::Config { messages: 3, kept_pins: 0, windows: false },
 };
 /// Sends under way between the engines, so that requests are left for receives.
 const MOST_SENDS: usize = 4;
@@ -53,17 +53,16 @@ pub fn run(data: &[u8]) {
     let hubs =
         memory.each_mut().map(|memory| Hub::new(&mut Arena::new(memory), ENDS, SLOTS, FRAME).expect("cost is enough"));
     // One in two inputs has the receivers' devices get.
-    let get = data.len() % 2 == 1;
-    let config = Config { rdma: rdma::Config { get, ..CONFIG.rdma }, ..CONFIG };
-    let attributes = WithDevice::attributes(Hub::attributes(FRAME));
-    let bytes = config.bytes(&[&attributes; RAILS]);
+    let gets = data.len() % 2 == 1;
+    let attributes = WithDevice::attributes(Hub::attributes(FRAME), gets);
+    let bytes = CONFIG.bytes(&[&attributes; RAILS]);
     let (mut one, mut other) = (vec![0; bytes], vec![0; bytes]);
     let registered: [Memory; RAILS] = Default::default();
     let node = |me, other, room| {
         let rails = std::array::from_fn(|at| {
-            WithDevice::new(hubs[at].rail(me).expect("an end for each"), me, registered[at].clone())
+            WithDevice::new(hubs[at].rail(me).expect("an end for each"), me, registered[at].clone(), gets)
         });
-        Node::new(rails, config, other, room)
+        Node::new(rails, CONFIG, other, room)
     };
     let mut victim = node(VICTIM, HONEST, &mut one);
     let mut honest = node(HONEST, VICTIM, &mut other);

@@ -90,19 +90,29 @@ mod onesided_link {
 }
 
 /// The device moves what is longer than a few frames.
-fn direct(config: &mut Config) {
-    config.pipeline = Pipeline { least: 20_000, by_frames: 3000, piece: 100_000 };
+const DIRECT: Pipeline = Pipeline { least: 20_000, by_frames: 3000, piece: 100_000, gets: false };
+
+/// The sender's puts.
+fn puts(config: &mut Config) {
+    config.pipeline = Some(DIRECT);
 }
+
+/// The receiver's gets.
+fn gets(config: &mut Config) {
+    config.pipeline = Some(Pipeline { gets: true, ..DIRECT });
+}
+
+const WAYS: [fn(&mut Config); 2] = [puts, gets];
 
 /// The same with little room.
 fn small_direct(config: &mut Config) {
     small(config);
-    config.pipeline = Pipeline { least: 3000, by_frames: 500, piece: 10_000 };
+    config.pipeline = Some(Pipeline { least: 3000, by_frames: 500, piece: 10_000, gets: true });
 }
 
 mod mtl {
     use super::*;
-    mtl_suite!(verbs(direct));
+    mtl_suite!(verbs(puts));
 }
 
 mod mtl_two_links {
@@ -114,9 +124,9 @@ mod mtl_two_links {
 /// of them is copied once more, and nothing stays registered.
 #[test]
 fn b51_p23_p28_devices_move_long_messages() {
-    for get in [false, true] {
-        let limits = pml::Config { rdma: rdma::Config { messages: 4, get, ..rdma::Config::OFF }, ..CONFIG };
-        let mut world = World::new(verbs(direct), 2, limits);
+    for (gets, way) in [false, true].into_iter().zip(WAYS) {
+        let limits = pml::Config { rdma: rdma::Config { messages: 4, ..rdma::Config::OFF }, ..CONFIG };
+        let mut world = World::new(verbs(way), 2, limits);
         world.exchange(0, 1, 1, &[1; 19_999]);
         assert!(world.nodes.iter().all(|node| node.counters().pieces == 0), "it is short");
         for len in [20_000, 33_000, 100_001, 1 << 20] {
@@ -134,7 +144,7 @@ fn b51_p23_p28_devices_move_long_messages() {
             for (at, send) in sends.into_iter().enumerate() {
                 world.finish_send(at, send).expect("it is sent");
             }
-            assert!(rooms[0] == data[1] && rooms[1] == data[0], "{len} bytes, get: {get}");
+            assert!(rooms[0] == data[1] && rooms[1] == data[0], "{len} bytes, gets: {gets}");
         }
         for node in &mut world.nodes {
             let counters = *node.counters();
@@ -152,16 +162,16 @@ fn b51_p23_p28_devices_move_long_messages() {
 #[test]
 fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
     const LEN: usize = 2 << 20;
-    for get in [false, true] {
-        let limits = pml::Config { rdma: rdma::Config { messages: 4, get, ..rdma::Config::OFF }, ..CONFIG };
-        let mut world = World::new(links(2, direct), 2, limits);
+    for (gets, way) in [false, true].into_iter().zip(WAYS) {
+        let limits = pml::Config { rdma: rdma::Config { messages: 4, ..rdma::Config::OFF }, ..CONFIG };
+        let mut world = World::new(links(2, way), 2, limits);
         world.exchange(0, 1, 1, &[1; 100]);
         let data: Vec<u8> = (0..LEN).map(|at| (at * 13) as u8).collect();
         for round in 0..12 {
             let mut room = vec![0; LEN];
             let receive = world.irecv(1, Source::Rank(0), Tag::Is(2), &mut room);
             let send = world.isend(0, 1, 2, Mode::Standard, &data);
-            let mover = usize::from(get);
+            let mover = usize::from(gets);
             let before = world.nodes[mover].counters().pieces;
             let mut told = None;
             world.until("a piece was moved, or all", |world| {

@@ -46,7 +46,7 @@ pub(crate) fn limits(config: &Config, peers: u32, at_once: u32) -> Result<pml::C
         // A window is a region, and nobody waits long for a slot: operations take a round trip.
         rma: rma::Config { regions: 64, operations: 256, window: 16 },
         // Who owns the memory of messages may unmap it at any time, so no registration is kept.
-        rdma: rdma::Config { messages: 32, kept_pins: 0, get: config.verbs_direct_get, windows: config.verbs_windows },
+        rdma: rdma::Config { messages: 32, kept_pins: 0, windows: config.verbs_windows },
     })
 }
 

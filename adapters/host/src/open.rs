@@ -169,11 +169,18 @@ fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thre
     verbs.max_send_size_bytes = config.verbs_max_send_bytes;
     verbs.inline_bytes = config.verbs_inline_bytes;
     verbs.signal_every = config.verbs_signal_every;
-    let asked = config.verbs_direct_bytes;
-    verbs.pipeline = Pipeline {
-        least: if asked == 0 { u64::MAX } else { asked.into() },
-        by_frames: config.verbs_direct_after_bytes.into(),
-        piece: config.verbs_direct_piece_bytes.max(4096),
+    verbs.pipeline = match config.verbs_direct_bytes.trim() {
+        "" => None,
+        text => Some(Pipeline {
+            least: match text.parse() {
+                Ok(0) => u64::MAX,
+                Ok(least) => least,
+                Err(_) => return Err(format!("TOWLINE_VERBS_DIRECT_BYTES: `{text}` is no number of bytes")),
+            },
+            by_frames: config.verbs_direct_after_bytes.into(),
+            piece: config.verbs_direct_piece_bytes.max(4096),
+            gets: config.verbs_direct_get,
+        }),
     };
     verbs.receive_buffers = config.verbs_receive_buffers;
     verbs.bandwidth_megabytes_per_second = config.verbs_bandwidth_mb_s;

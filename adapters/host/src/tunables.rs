@@ -271,16 +271,16 @@ tunables! {
         "Mark of packets for the network's quality of service: traffic class with RoCE, service level with InfiniBand";
     verbs_windows, "TOWLINE_VERBS_WINDOWS": bool = false, "",
         "Whether the devices put to windows and get from them by themselves, where no rail maps them, so that the target need not make progress; whoever then uses a window that its owner has dropped loses the connection to the owner";
-    verbs_direct_bytes, "TOWLINE_VERBS_DIRECT_BYTES": u32 = 1_048_576u32, "B",
-        "From how many bytes on the devices move a message that this rank receives from the sender's memory to its own, without a copy; 0 for never";
+    verbs_direct_bytes, "TOWLINE_VERBS_DIRECT_BYTES": String = "", "B",
+        "From how many bytes on the devices move a message that this rank receives from the sender's memory to its own, without a copy; 0 for never; empty for what suits the device, which then says the next three, too";
     verbs_direct_after_bytes, "TOWLINE_VERBS_DIRECT_AFTER_BYTES": u32 = 65_536u32, "B",
-        "Bytes of such a message that go in fragments while memory is registered for the first piece";
+        "Bytes of such a message that go in fragments while memory is registered for the first piece, where `TOWLINE_VERBS_DIRECT_BYTES` is set";
     verbs_direct_piece_bytes, "TOWLINE_VERBS_DIRECT_PIECE_BYTES": u32 = 1_048_576u32, "B",
-        "Longest piece of such a message: so much memory is registered, and moved, at a time";
+        "Longest piece of such a message: so much memory is registered, and moved, at a time, where `TOWLINE_VERBS_DIRECT_BYTES` is set";
     verbs_direct_get, "TOWLINE_VERBS_DIRECT_GET": bool = false, "",
-        "Whether the receiver's device gets such messages; else the sender's puts them";
+        "Whether the receiver's device gets such messages, where `TOWLINE_VERBS_DIRECT_BYTES` is set; else the sender's puts them";
     verbs_eager_limit_bytes, "TOWLINE_VERBS_EAGER_LIMIT_BYTES": u32 = 65_600u32, "B",
-        "Longest short frame of verbs, header included; less where `TOWLINE_VERBS_DIRECT_BYTES` is";
+        "Longest short frame of verbs, header included; less where devices move shorter messages than that";
     verbs_max_send_bytes, "TOWLINE_VERBS_MAX_SEND_BYTES": u32 = 65_600u32, "B",
         "Longest fragment of verbs, header included";
     verbs_inline_bytes, "TOWLINE_VERBS_INLINE_BYTES": u32 = 220u32, "B",

@@ -17,6 +17,13 @@ pub const LONGEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRIES as u64 * (
 /// The shortest one: 7.3 ms.
 const SHORTEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRIES as u64 * (4096 << 8));
 
+/// What suits a device in hardware: its tables are written for each registration, which takes longer than a copy of what is short.
+/// Unproved: no such device was at hand.
+pub const HARDWARE_PIPELINE: Pipeline = Pipeline { least: 1 << 20, by_frames: 1 << 16, piece: 1 << 20, gets: false };
+/// What suits Soft-RoCE, where a registration is cheap beside the packets of a message, and those of a read are the cheapest,
+/// since nothing acknowledges them: from 64 KiB on bandwidth is higher than with frames and latency no worse, below latency is.
+pub const SOFT_ROCE_PIPELINE: Pipeline = Pipeline { least: 1 << 16, by_frames: 0, piece: 1 << 20, gets: true };
+
 /// Settings of a rail.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -67,9 +74,9 @@ pub struct Config {
     pub signal_every: u32,
     /// The device puts to memory of peers, gets from it and changes words there by itself, as far as it can. Default: yes.
     pub one_sided: bool,
-    /// Which long messages of an engine the device moves by itself, between registered memory. Default: from 1 MiB on, the first 64 KiB in
-    /// frames, in pieces of 1 MiB.
-    pub pipeline: Pipeline,
+    /// Which long messages of an engine the device moves by itself, between registered memory. Default: `None`, which is what suits
+    /// the device: [`HARDWARE_PIPELINE`] or [`SOFT_ROCE_PIPELINE`].
+    pub pipeline: Option<Pipeline>,
     /// Share in striping. Default: 6000.
     pub bandwidth_megabytes_per_second: u32,
     /// Rank by latency. Default: 1500.
@@ -110,7 +117,7 @@ impl Config {
             send_queue_frames: 64,
             signal_every: 8,
             one_sided: true,
-            pipeline: Pipeline { least: 1 << 20, by_frames: 1 << 16, piece: 1 << 20 },
+            pipeline: None,
             bandwidth_megabytes_per_second: 6000,
             latency_nanos: 1500,
             connect_timeout: Duration::from_secs(120),
@@ -121,15 +128,16 @@ impl Config {
 
     /// Memory that is registered with the device when the rail is made, in bytes.
     pub fn bytes(&self) -> u64 {
-        crate::layout::Layout::of(&self.clone().sane()).bytes as u64
+        crate::layout::Layout::of(&self.clone().sane(HARDWARE_PIPELINE)).bytes as u64
     }
 
-    /// The same with impossible values made possible.
-    pub(crate) fn sane(mut self) -> Self {
+    /// The same with impossible values made possible, for a device that this suits.
+    pub(crate) fn sane(mut self, suits: Pipeline) -> Self {
         self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, 1 << 20);
-        if self.one_sided && self.pipeline.piece != 0 {
+        let pipeline = *self.pipeline.get_or_insert(suits);
+        if self.one_sided && pipeline.piece != 0 {
             // What devices are to move goes in no frame of its own.
-            let least = u32::try_from(self.pipeline.least).unwrap_or(u32::MAX).max(SHORT);
+            let least = u32::try_from(pipeline.least).unwrap_or(u32::MAX).max(SHORT);
             self.eager_limit_bytes = self.eager_limit_bytes.min(least);
         }
         self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, 1 << 24);
@@ -177,20 +185,23 @@ mod tests {
             (Duration::from_nanos(1), SHORTEST_PEER_TIMEOUT, 8),
         ] {
             config.peer_timeout = asked;
-            config = config.sane();
+            config = config.sane(HARDWARE_PIPELINE);
             assert_eq!((config.peer_timeout, config.ack_timeout()), (sane, exponent), "{asked:?}");
         }
     }
 
     #[test]
     fn what_devices_are_to_move_goes_in_no_frame_of_its_own() {
+        let config = || Config::new(1, 0, JobKey::new([0; 32]));
         let limit = |least, piece| {
-            let mut config = Config::new(1, 0, JobKey::new([0; 32]));
-            (config.pipeline.least, config.pipeline.piece) = (least, piece);
-            config.sane().eager_limit_bytes
+            let pipeline = Some(Pipeline { least, piece, ..HARDWARE_PIPELINE });
+            Config { pipeline, ..config() }.sane(SOFT_ROCE_PIPELINE).eager_limit_bytes
         };
         let all = [limit(1 << 20, 4096), limit(20_000, 4096), limit(0, 4096), limit(20_000, 0), limit(u64::MAX, 4096)];
         assert_eq!(all, [65_600, 20_000, 8256, 65_600, 65_600]);
+        let suits = [HARDWARE_PIPELINE, SOFT_ROCE_PIPELINE].map(|suits| config().sane(suits));
+        assert_eq!(suits.each_ref().map(|config| config.eager_limit_bytes), [65_600, 65_536], "of 64 KiB and a header");
+        assert_eq!(suits.map(|config| config.pipeline), [Some(HARDWARE_PIPELINE), Some(SOFT_ROCE_PIPELINE)]);
     }
 
     #[test]

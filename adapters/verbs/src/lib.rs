@@ -60,7 +60,7 @@ mod works;
 
 #[cfg(not(feature = "device"))]
 pub use absent::Rail;
-pub use config::{Config, LONGEST_PEER_TIMEOUT};
+pub use config::{Config, HARDWARE_PIPELINE, LONGEST_PEER_TIMEOUT, SOFT_ROCE_PIPELINE};
 pub use counters::Counters;
 pub use error::SetupError;
 #[cfg(feature = "device")]

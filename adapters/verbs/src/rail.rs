@@ -12,7 +12,7 @@ use towline_core::time::Instant;
 
 use crate::arrivals::{Arrival, Arrivals};
 use crate::card::{self, Card};
-use crate::config::Config;
+use crate::config::{Config, HARDWARE_PIPELINE, SOFT_ROCE_PIPELINE};
 use crate::counters::Counters;
 use crate::device::{
     Channel, Completions, Datagrams, Destination, Domain, Opened, Port, Region, Registered, Reliable, SharedReceives,
@@ -177,7 +177,8 @@ impl Rail {
     /// [`SetupError`] says what is missing.
     pub fn new(config: Config) -> Result<Self, SetupError> {
         let asked = config.peer_timeout;
-        let mut config = config.sane();
+        let (device, port) = open(&config)?;
+        let mut config = config.sane(if port.is_soft_roce { SOFT_ROCE_PIPELINE } else { HARDWARE_PIPELINE });
         if asked.is_zero() || asked > config.peer_timeout {
             let most = config.peer_timeout.as_secs();
             log::warn!(
@@ -185,7 +186,6 @@ impl Rail {
                 config.link
             );
         }
-        let (device, port) = open(&config)?;
         config.receive_buffers = config.receive_buffers.min(port.most_shared.max(4));
         let most_work = port.most_work.saturating_sub(CONTROL + 1).max(4);
         config.send_queue_frames = config.send_queue_frames.min(most_work);
@@ -500,7 +500,7 @@ fn attributes(config: &Config, port: &Port) -> Attributes {
             get: reach,
             atomics,
             at_once: false,
-            pipeline: if reads { config.pipeline } else { Pipeline::NONE },
+            pipeline: config.pipeline.filter(|_| reads).unwrap_or(Pipeline::NONE),
         },
     }
 }

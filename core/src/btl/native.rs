@@ -60,11 +60,13 @@ pub struct Pipeline {
     pub by_frames: u64,
     /// Bytes of a piece, at most: `rdma_pipeline_frag_size`. So much is registered, and moved, at a time. 0: none are moved.
     pub piece: u32,
+    /// The receiver's device gets where it can; else the sender's puts where it can.
+    pub gets: bool,
 }
 
 impl Pipeline {
     /// None.
-    pub const NONE: Self = Self { least: u64::MAX, by_frames: 0, piece: u32::MAX };
+    pub const NONE: Self = Self { least: u64::MAX, by_frames: 0, piece: u32::MAX, gets: false };
 }
 
 impl OneSided {

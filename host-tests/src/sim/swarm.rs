@@ -72,6 +72,7 @@ fn with_devices(mut setting: Setting, dice: &mut Dice) -> Setting {
             least: dice.pick(&[1, 500, 5000]),
             by_frames: dice.pick(&[0, 100, 3000]),
             piece: dice.pick(if slow { &[5000, 20_000] } else { &[64, 1000, 20_000] }),
+            gets: dice.chance(500),
         };
         make.device = OneSided { put, get, pipeline, ..OneSided::NONE };
     }
@@ -84,8 +85,7 @@ fn with_devices(mut setting: Setting, dice: &mut Dice) -> Setting {
     faults.unregistered = chance(&[5, 100]);
     // The receiver's rooms are looked at after the end, and what is kept may be written to then by who was cut off.
     let kept_pins = if setting.links.is_none() { dice.pick(&[0, 0, 1, 16]) } else { 0 };
-    setting.config.rdma =
-        rdma::Config { messages: dice.pick(&[1, 2, 8, 64]), kept_pins, get: dice.chance(500), windows: false };
+    setting.config.rdma = rdma::Config { messages: dice.pick(&[1, 2, 8, 64]), kept_pins, windows: false };
     setting
 }
 

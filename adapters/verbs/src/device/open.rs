@@ -65,6 +65,8 @@ pub(crate) struct Port {
     pub lid: u16,
     pub mtu: Mtu,
     pub address: Choice,
+    /// Its device is Soft-RoCE: the kernel's own, over a network interface.
+    pub is_soft_roce: bool,
     /// What the device can do.
     pub most_work: u32,
     pub most_shared: u32,
@@ -191,6 +193,7 @@ fn ports(
             lid: about.lid,
             mtu,
             address: Choice { entry: none, why: "" },
+            is_soft_roce: can.vendor_id == SOFT_ROCE,
             most_work: can.max_qp_wr.max(0) as u32,
             most_shared: can.max_srq_wr.max(0) as u32,
             most_completions: can.max_cqe.max(0) as u32,
@@ -203,6 +206,9 @@ fn ports(
     }
     Ok(found)
 }
+
+/// Who Soft-RoCE says that it is from: `RXE_VENDOR_ID` of Linux.
+const SOFT_ROCE: u32 = 0xff_ffff;
 
 /// So many reads at a time, where a device can do more: that would not make it quicker.
 const MOST_READS: libc::c_int = 16;

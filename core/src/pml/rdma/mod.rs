@@ -50,15 +50,13 @@ pub struct Config {
     /// ([`Pipeline::piece`]). Not 0 only where [`Pml::forget_memory`] is called before any memory of messages is unmapped, and
     /// peers may be trusted not to write to memory of messages that are over.
     pub kept_pins: u32,
-    /// The receiver's device gets where it can; else the sender's puts where it can.
-    pub get: bool,
     /// Devices also put to [registered memory](Pml::register) and get from it.
     pub windows: bool,
 }
 
 impl Config {
     /// They are not used.
-    pub const OFF: Self = Self { messages: 0, kept_pins: 0, get: false, windows: false };
+    pub const OFF: Self = Self { messages: 0, kept_pins: 0, windows: false };
 
     /// Registrations of one message: of the piece that is moved, and of the next.
     const PINS: u32 = 2;
@@ -211,16 +209,16 @@ impl<R: Rails> Pml<'_, R> {
         let all: u64 = used().map(|link| u64::from(link.bandwidth)).fold(0, u64::saturating_add).max(1);
         used().find_map(|link| {
             let can = self.device_of(link, span)?;
-            let Pipeline { least, by_frames, .. } = can.pipeline;
-            let (puts, gets) = (can.put.limit != 0, can.get.limit != 0);
-            if !(puts || gets) || wanted < least {
+            let Pipeline { least, by_frames, gets, .. } = can.pipeline;
+            let (may_put, may_get) = (can.put.limit != 0, can.get.limit != 0);
+            if !(may_put || may_get) || wanted < least {
                 return None;
             }
             // The other links carry their share meanwhile.
             let (others, left) = (all.saturating_sub(link.bandwidth.into()), wanted.saturating_sub(moved));
             let share = (left / all).saturating_mul(others).saturating_add((left % all).saturating_mul(others) / all);
             let until = moved.saturating_add(by_frames.max(share).min(u32::MAX.into()));
-            (until < wanted).then_some((link.rail, gets && (self.config.rdma.get || !puts), until))
+            (until < wanted).then_some((link.rail, may_get && (gets || !may_put), until))
         })
     }
 

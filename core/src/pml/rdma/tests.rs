@@ -23,11 +23,10 @@ const PIECE: u32 = 300;
 const CAN: OneSided = OneSided {
     put: Reach { limit: 1 << 20, alignment: 1, local_registration: 200 },
     get: Reach { limit: 1 << 20, alignment: 1, local_registration: 200 },
-    pipeline: Pipeline { least: LEAST, by_frames: BY_FRAMES, piece: PIECE },
+    pipeline: Pipeline { least: LEAST, by_frames: BY_FRAMES, piece: PIECE, gets: false },
     ..OneSided::NONE
 };
-const PUT: rdma::Config = rdma::Config { messages: 4, ..rdma::Config::OFF };
-const GET: rdma::Config = rdma::Config { get: true, ..PUT };
+const MOVES: rdma::Config = rdma::Config { messages: 4, ..rdma::Config::OFF };
 
 const fn config(rdma: rdma::Config) -> Config {
     Config { peers: 2, requests: 16, rdma, ..Config::SMALLEST }
@@ -68,6 +67,17 @@ impl Pair {
             engines[at as usize].add_peer(peer, &params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).unwrap();
         }
         Self { engines }
+    }
+
+    /// The same, where the receiver's device gets, or the sender's puts.
+    fn that(gets: bool, configs: [Config; 2], links: usize, devices: usize) -> Self {
+        let mut pair = Self::new(configs, links, devices);
+        for engine in 0..2 {
+            for rail in 0..devices {
+                pair.rail(engine, rail).attributes.one_sided.pipeline.gets = gets;
+            }
+        }
+        pair
     }
 
     fn rail(&mut self, engine: usize, rail: usize) -> &mut Scripted {
@@ -174,14 +184,14 @@ impl Pair {
 /// Messages up to the least length go in frames, and of longer ones the first bytes; the rest in pieces, the last one shorter.
 #[test]
 fn b51_p23_what_goes_in_frames_and_what_a_device_moves() {
-    for (rdma, mover) in [(PUT, 0), (GET, 1)] {
+    for (gets, mover) in [(false, 0), (true, 1)] {
         for (len, pieces) in [
             (LEAST - 1, vec![]),
             (LEAST, vec![300, 300, LEAST - FIRST - BY_FRAMES - 600]),
             (FIRST + BY_FRAMES + 900, vec![300; 3]),
             (FIRST + BY_FRAMES + 901, vec![300, 300, 300, 1]),
         ] {
-            let mut pair = Pair::new([config(rdma); 2], 1, 1);
+            let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
             let moved: u64 = pieces.iter().sum();
             assert_eq!(pair.message(len as usize), moved, "{len} bytes");
             assert_eq!((pair.performed(mover), pair.performed(1 - mover)), (pieces.clone(), vec![]), "{len} bytes");
@@ -201,9 +211,9 @@ const FAR: AcceleratorLimits = AcceleratorLimits { eager_limit: 10, rdma_limit: 
 #[test]
 fn b38_b51_devices_that_reach_accelerators_move_their_messages() {
     let reaching = [Capabilities::ACCELERATOR_PUT, Capabilities::ACCELERATOR_GET];
-    for (rdma, reaches) in [PUT, GET].into_iter().zip(reaching) {
+    for (gets, reaches) in [false, true].into_iter().zip(reaching) {
         for far in [[true, true], [true, false], [false, true]] {
-            let mut pair = Pair::new([config(rdma); 2], 1, 1);
+            let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
             let mut set = |reach: [Capabilities; 2]| {
                 for (engine, reach) in reach.into_iter().enumerate() {
                     let attributes = &mut pair.rail(engine, 0).attributes;
@@ -286,8 +296,8 @@ fn b38_copies_that_take_a_while_are_waited_for() {
 /// Nobody registers more than a piece and the one after it, and what is too short for it nobody registers to move it.
 #[test]
 fn b51_b53_two_pieces_are_registered_at_a_time() {
-    for rdma in [PUT, GET] {
-        let mut pair = Pair::new([config(rdma); 2], 1, 1);
+    for gets in [false, true] {
+        let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
         let data = bytes(3000, 1);
         let mut into = vec![0; 3000];
         let receive = pair.receive(Span::contiguous(into.as_mut_ptr(), 3000));
@@ -310,8 +320,8 @@ fn b51_b53_two_pieces_are_registered_at_a_time() {
 /// Other links carry their share in frames meanwhile, by their bandwidth.
 #[test]
 fn p13_b51_a_device_and_other_links_share_a_message() {
-    for (rdma, bandwidth, share) in [(PUT, 100, 5), (PUT, 300, 8), (GET, 100, 5)] {
-        let mut pair = Pair::new([config(rdma); 2], 2, 1);
+    for (gets, bandwidth, share) in [(false, 100, 5), (false, 300, 8), (true, 100, 5)] {
+        let mut pair = Pair::that(gets, [config(MOVES); 2], 2, 1);
         for at in 0..2 {
             pair.engines[at].del_peer(Peer(1 - at as u32));
             (pair.rail(at, 0).attributes.bandwidth, pair.rail(at, 1).attributes.bandwidth) = (100, bandwidth);
@@ -333,7 +343,7 @@ fn p13_b51_a_device_and_other_links_share_a_message() {
 #[test]
 fn p23_p14_what_devices_refuse_goes_in_frames() {
     use Device::{Busy, Late, NotAvailable, Now};
-    for (rdma, mover) in [(PUT, 0), (GET, 1)] {
+    for (gets, mover) in [(false, 0), (true, 1)] {
         for (answers, pieces) in [
             (vec![NotAvailable], 0),
             (vec![Busy, Busy, NotAvailable], 0),
@@ -341,7 +351,7 @@ fn p23_p14_what_devices_refuse_goes_in_frames() {
             (vec![Now, Now, Busy, NotAvailable], 2),
             (vec![Busy, Now, Busy, Late, Busy, Busy], 10),
         ] {
-            let mut pair = Pair::new([config(rdma); 2], 1, 1);
+            let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
             pair.rail(mover, 0).script.borrow_mut().device = answers.into();
             let moved = pair.message(3000);
             assert_eq!(pair.performed(mover).len(), pieces);
@@ -350,7 +360,7 @@ fn p23_p14_what_devices_refuse_goes_in_frames() {
         // Memory that cannot be registered, here or there, at first or later.
         for engine in 0..2 {
             for good in 0..8 {
-                let mut pair = Pair::new([config(rdma); 2], 1, 1);
+                let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
                 let answers = (0..good).map(|_| true).chain([false; 100]);
                 pair.rail(engine, 0).script.borrow_mut().registers = answers.collect();
                 let moved = pair.message(3000);
@@ -360,22 +370,22 @@ fn p23_p14_what_devices_refuse_goes_in_frames() {
         }
         // No slot, here or there.
         for engine in 0..2 {
-            let mut configs = [config(rdma); 2];
+            let mut configs = [config(MOVES); 2];
             configs[engine].rdma.messages = 0;
-            assert_eq!(Pair::new(configs, 1, 1).message(3000), 0);
+            assert_eq!(Pair::that(gets, configs, 1, 1).message(3000), 0);
         }
         // One side has no device.
         for engine in 0..2 {
-            let mut pair = Pair::new([config(rdma); 2], 1, 1);
+            let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
             pair.rail(engine, 0).attributes.one_sided = OneSided::NONE;
             pair.rail(engine, 0).script.borrow_mut().device = [NotAvailable].into();
             assert_eq!(pair.message(3000), 0);
         }
     }
     // A device that does the one and not the other.
-    for rdma in [PUT, GET] {
+    for gets in [false, true] {
         for (puts, mover) in [(true, 0), (false, 1)] {
-            let mut pair = Pair::new([config(rdma); 2], 1, 1);
+            let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
             for at in 0..2 {
                 let can = &mut pair.rail(at, 0).attributes.one_sided;
                 if puts { can.get = Reach::NONE } else { can.put = Reach::NONE }
@@ -389,8 +399,8 @@ fn p23_p14_what_devices_refuse_goes_in_frames() {
 /// Rails without room at any time, and memory that is not contiguous, on either side.
 #[test]
 fn p23_p28_short_accepts_and_layouts() {
-    for rdma in [PUT, GET] {
-        let mut pair = Pair::new([config(rdma); 2], 1, 1);
+    for gets in [false, true] {
+        let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
         for at in 0..2 {
             let answers = (0..200).map(|n| if n % 3 == at { Answer::Pass } else { Answer::Busy });
             pair.rail(at, 0).script.borrow_mut().answers = answers.collect();
@@ -421,8 +431,8 @@ fn p23_p28_short_accepts_and_layouts() {
 /// A receive that is shorter than the message takes what fits, and no device writes beyond it.
 #[test]
 fn m2_b51_a_truncated_message_is_moved_up_to_where_it_is_wanted() {
-    for rdma in [PUT, GET] {
-        let mut pair = Pair::new([config(rdma); 2], 1, 1);
+    for gets in [false, true] {
+        let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
         let data = bytes(3000, 7);
         let mut into = vec![0xaa; 2000];
         let receive = pair.receive(Span::contiguous(into.as_mut_ptr(), 1500));
@@ -439,10 +449,10 @@ fn m2_b51_a_truncated_message_is_moved_up_to_where_it_is_wanted() {
 /// The link of a device breaks at every step. The other link brings what is left, each byte once as far as anybody counts.
 #[test]
 fn p14_b51_a_link_that_breaks_while_its_device_moves_a_message() {
-    for (rdma, mover) in [(PUT, 0), (GET, 1)] {
+    for (gets, mover) in [(false, 0), (true, 1)] {
         for broken in 0..2 {
             for steps in 0..40 {
-                let mut pair = Pair::new([config(rdma); 2], 2, 1);
+                let mut pair = Pair::that(gets, [config(MOVES); 2], 2, 1);
                 pair.rail(mover, 0).script.borrow_mut().device_is_late = steps % 2 == 1;
                 let data = bytes(3000, steps as u8);
                 let mut into = vec![0xaa; 3000];
@@ -466,10 +476,10 @@ fn p14_b51_a_link_that_breaks_while_its_device_moves_a_message() {
 /// The peer is lost at every step. Requests end, and their memory is registered no longer when they do.
 #[test]
 fn b10_p15_a_peer_that_dies_while_a_device_moves_a_message() {
-    for rdma in [PUT, GET] {
+    for gets in [false, true] {
         for dies in 0..2 {
             for steps in 0..30 {
-                let mut pair = Pair::new([config(rdma); 2], 1, 1);
+                let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
                 let data = bytes(3000, 1);
                 let mut into = vec![0xaa; 3000];
                 let receive = pair.receive(Span::contiguous(into.as_mut_ptr(), 3000));
@@ -491,10 +501,10 @@ fn b10_p15_a_peer_that_dies_while_a_device_moves_a_message() {
 /// A disabled rail begins with no piece, and the message goes on by the others.
 #[test]
 fn p9_b51_a_rail_that_is_disabled_moves_no_more() {
-    for rdma in [PUT, GET] {
+    for gets in [false, true] {
         for engine in 0..2 {
             for steps in 0..20 {
-                let mut pair = Pair::new([config(rdma); 2], 2, 1);
+                let mut pair = Pair::that(gets, [config(MOVES); 2], 2, 1);
                 let data = bytes(3000, 1);
                 let mut into = vec![0xaa; 3000];
                 let receive = pair.receive(Span::contiguous(into.as_mut_ptr(), 3000));
@@ -512,10 +522,10 @@ fn p9_b51_a_rail_that_is_disabled_moves_no_more() {
 /// Several messages at once, with fewer slots than messages on either side: all come, by device or in frames.
 #[test]
 fn b14_messages_that_find_no_slot_go_in_frames() {
-    for rdma in [PUT, GET] {
+    for gets in [false, true] {
         for slots in [[1, 4], [4, 1], [2, 2]] {
-            let configs = slots.map(|messages| config(rdma::Config { messages, ..rdma }));
-            let mut pair = Pair::new(configs, 1, 1);
+            let configs = slots.map(|messages| config(rdma::Config { messages, ..MOVES }));
+            let mut pair = Pair::that(gets, configs, 1, 1);
             let data: Vec<_> = (0..6).map(|n| bytes(2000, n)).collect();
             let mut into = vec![vec![0xaa; 2000]; 6];
             let receives: Vec<_> =
@@ -535,7 +545,7 @@ fn b14_messages_that_find_no_slot_go_in_frames() {
 /// What is kept registered serves the next message from and to the same memory, is bounded, and is forgotten when it is told to be.
 #[test]
 fn b51_registrations_are_kept_bounded_and_forgotten() {
-    let kept = |kept_pins| config(rdma::Config { kept_pins, ..PUT });
+    let kept = |kept_pins| config(rdma::Config { kept_pins, ..MOVES });
     let mut pair = Pair::new([kept(4); 2], 1, 1);
     let data = bytes(1074, 1); // three pieces
     let mut into = vec![0; 1074];
@@ -654,7 +664,7 @@ fn fragments(pair: &mut Pair, others: &mut [Scripted]) -> usize {
 /// moves that it did not ask for.
 #[test]
 fn p22_b51_offers_of_a_hostile_receiver() {
-    let (mut pair, mut stranger) = beside_a_stranger(PUT);
+    let (mut pair, mut stranger) = beside_a_stranger(MOVES);
     let data = bytes(2000, 1);
     let (send, sender) = begin(&mut pair, from_mut(&mut stranger), &data);
     let mut target = vec![0u8; 2000];
@@ -702,7 +712,7 @@ fn p22_b51_offers_of_a_hostile_receiver() {
 /// A receiver is told of moves that were not made, offered what it did not ask for, and sent frames for what it has offered.
 #[test]
 fn p22_b51_words_of_a_hostile_sender() {
-    let (mut pair, mut stranger) = beside_a_stranger(PUT);
+    let (mut pair, mut stranger) = beside_a_stranger(MOVES);
     let mut into = vec![0xaa; 1500];
     // SAFETY: it outlives the test's rails.
     let receive = unsafe { pair.engines[0].irecv(from(1, 5), Span::contiguous(into.as_mut_ptr(), 1500)) }.unwrap();
@@ -747,7 +757,7 @@ fn p22_b51_words_of_a_hostile_sender() {
 /// An offer that overtakes its ack finds no slot, and then there is one: the sender does not wait for an offer that has come and gone.
 #[test]
 fn b51_an_offer_that_found_no_slot_is_not_waited_for() {
-    let (mut pair, mut stranger) = beside_a_stranger(rdma::Config { messages: 1, ..PUT });
+    let (mut pair, mut stranger) = beside_a_stranger(rdma::Config { messages: 1, ..MOVES });
     let data = [bytes(2000, 1), bytes(2000, 2)];
     let sends = [0, 1].map(|at| pair.send(Span::of(&data[at])));
     pair.turn(3);
@@ -815,7 +825,7 @@ fn p22_an_offer_for_a_receive_of_frames_is_not_used() {
 /// and is registered no longer.
 #[test]
 fn b51_p13_the_next_piece_by_another_rail() {
-    let (mut pair, mut others) = beside_strangers(config(PUT), 2);
+    let (mut pair, mut others) = beside_strangers(config(MOVES), 2);
     let (data, mut target) = (bytes(2000, 1), vec![0u8; 600]);
     let (_, sender) = begin(&mut pair, &mut others, &data);
     accept(&mut pair, &mut others, sender);
@@ -839,7 +849,7 @@ fn b51_p13_the_next_piece_by_another_rail() {
 #[test]
 fn b51_p14_an_offer_that_was_moved_is_not_used() {
     for early in [false, true] {
-        let (mut pair, mut others) = beside_strangers(config(PUT), 2);
+        let (mut pair, mut others) = beside_strangers(config(MOVES), 2);
         let data = bytes(2000, 1);
         let (send, sender) = begin(&mut pair, &mut others, &data);
         if !early {
@@ -863,8 +873,8 @@ fn b51_p14_an_offer_that_was_moved_is_not_used() {
 /// Before the two sides of a link have met, an offer by it would wait until they do: nothing is planned with its device.
 #[test]
 fn b51_p17_a_link_that_has_not_met_its_peer_moves_nothing() {
-    for config in [PUT, GET] {
-        let mut pair = Pair::new([self::config(config); 2], 2, 2);
+    for gets in [false, true] {
+        let mut pair = Pair::that(gets, [config(MOVES); 2], 2, 2);
         (0..2).for_each(|engine| pair.rail(engine, 0).script.borrow_mut().unmet = true);
         assert!(pair.message(3000) > 0);
         assert_eq!((pair.performed(0), pair.performed(1)), (vec![], vec![]), "by the rail of the second link");
@@ -880,7 +890,7 @@ fn b51_p17_a_link_that_has_not_met_its_peer_moves_nothing() {
 /// as before, whatever becomes of the link of that offer; and when it is asked for again, it waits for other offers.
 #[test]
 fn p27_b51_an_early_offer_for_an_answer_that_goes_back() {
-    let held_back = Config { unexpected: 0, units: 0, ..config(PUT) };
+    let held_back = Config { unexpected: 0, units: 0, ..config(MOVES) };
     let (mut pair, mut others) = beside_strangers(held_back, 2);
     let (data, mut target) = ([1, 2, 3].map(|n| bytes(2000, n)), vec![0u8; 300]);
     let sends = [0, 1, 2].map(|at| pair.send(Span::of(&data[at])));
