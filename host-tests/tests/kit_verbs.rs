@@ -183,7 +183,7 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
             let status = told.unwrap_or_else(|| world.finish(1, receive));
             assert_eq!(status.map(|status| status.delivered), Ok(LEN as u64), "round {round}");
             world.finish_send(0, send).expect("it is sent");
-            assert!(room == data, "round {round}, get: {get}");
+            assert!(room == data, "round {round}, gets: {gets}");
             world.until("the link is back", |world| {
                 let back = |node: &Engine<_>| node.counters().links_up == node.counters().links_down;
                 world.nodes.iter().all(back)
