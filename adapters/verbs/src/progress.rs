@@ -5,7 +5,7 @@ use towline_core::btl::{Event, Frame, FrameId, HEAD, Lost};
 use towline_core::time::{Duration, Instant};
 
 use crate::arrivals::{Arrival, Came};
-use crate::device::{BATCH, Work};
+use crate::device::{BATCH, Done, Work};
 use crate::event::Event as Said;
 use crate::hello::{self, Hello, Stage};
 use crate::layout::ROUTE;
@@ -59,11 +59,12 @@ impl Rail {
     #[inline]
     pub(crate) fn gather(&mut self) -> bool {
         let mut any = false;
-        let done = self.completions.take();
+        let mut done = Done::new();
+        self.completions.take(&mut done);
         if done.is_broken {
             self.fail("its completion queue has failed");
         }
-        for work in done {
+        for work in &mut done {
             any = true;
             self.hear_of(work);
         }
