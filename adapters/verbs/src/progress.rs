@@ -28,8 +28,8 @@ impl Rail {
             self.armed = false;
             self.completions.woken();
         }
-        if self.arrived.is_empty() || self.is_full() {
-            self.gather();
+        if (self.arrived.is_empty() || self.is_full()) && !self.gather() && !self.used.is_empty() {
+            self.post_used();
         }
         if self.has_to_set_right() {
             self.set_right();

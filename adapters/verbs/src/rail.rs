@@ -15,8 +15,8 @@ use crate::card::{self, Card};
 use crate::config::{Config, HARDWARE_PIPELINE, SOFT_ROCE_PIPELINE};
 use crate::counters::Counters;
 use crate::device::{
-    Channel, Completions, Datagrams, Destination, Domain, Opened, Port, Region, Registered, Reliable, SharedReceives,
-    open,
+    Channel, Completions, Datagrams, Destination, Domain, Opened, POSTS, Port, Region, Registered, Reliable,
+    SharedReceives, open,
 };
 use crate::error::SetupError;
 use crate::hello::{self, Hello, Stage};
@@ -64,6 +64,8 @@ pub struct Rail {
     /// By receive buffer: whose frame the reader holds there.
     pub(crate) held: Vec<Option<Held>>,
     pub(crate) held_count: u32,
+    /// Receive buffers that the device is to get back: [`POSTS`] at most.
+    pub(crate) used: Vec<u32>,
     pub(crate) slots: Slots,
     pub(crate) granted: Option<(Ticket, Slot)>,
     /// Memory of the user's that the device may touch, by the names that were given out.
@@ -252,6 +254,7 @@ impl Rail {
             arrived: Arrivals::new(config.receive_buffers),
             held: vec![None; config.receive_buffers as usize],
             held_count: 0,
+            used: Vec::with_capacity(POSTS),
             slots: Slots::new(config.eager_buffers, config.bulk_buffers, MARKERS, WORKS),
             granted: None,
             registered: HashMap::new(),
@@ -284,8 +287,9 @@ impl Rail {
             device,
             config,
         };
-        for buffer in 0..rail.layout.received.count() {
-            rail.post_receive(buffer).map_err(refused("post a receive"))?;
+        let all: Vec<u32> = (0..rail.layout.received.count()).collect();
+        for some in all.chunks(POSTS) {
+            rail.post_receives(some).map_err(refused("post a receive"))?;
         }
         rail.post_hellos().map_err(refused("post a receive"))?;
         Ok(rail)
@@ -333,18 +337,29 @@ impl Rail {
         self.peers.get_mut(endpoint as usize)?.as_mut()
     }
 
-    /// Gives a receive buffer to the device.
-    pub(crate) fn post_receive(&self, buffer: u32) -> std::io::Result<()> {
-        let at = self.layout.received.at(buffer).unwrap_or(usize::MAX);
-        self.receives.post(Id::Receive(buffer).word(), at, self.config.max_send_size_bytes)
+    /// Gives receive buffers to the device, [`POSTS`] at most.
+    fn post_receives(&self, buffers: &[u32]) -> std::io::Result<()> {
+        let place =
+            |buffer: &u32| (Id::Receive(*buffer).word(), self.layout.received.at(*buffer).unwrap_or(usize::MAX));
+        self.receives.post(buffers.iter().map(place), self.config.max_send_size_bytes)
     }
 
-    /// The same, where the frame in it was dealt with. The device has as much room for buffers as there are, so it refuses none
-    /// unless it is broken.
-    pub(crate) fn post_again(&self, buffer: u32) {
-        if let Err(why) = self.post_receive(buffer) {
-            log::error!("verbs link {}: a buffer is lost: {why}", self.config.link);
+    /// The frame in a receive buffer was dealt with. The device gets it back later, with others or when nothing else is to be done:
+    /// whoever waits for what the frame brought does not wait for that. Few enough are kept that the device has most of them.
+    #[inline]
+    pub(crate) fn post_again(&mut self, buffer: u32) {
+        self.used.push(buffer);
+        if self.used.len() >= POSTS.min(self.held.len() / 8) {
+            self.post_used();
         }
+    }
+
+    /// Gives all of those to the device. It has as much room for buffers as there are, so it refuses none unless it is broken.
+    pub(crate) fn post_used(&mut self) {
+        if let Err(why) = self.post_receives(&self.used) {
+            log::error!("verbs link {}: buffers are lost: {why}", self.config.link);
+        }
+        self.used.clear();
     }
 
     /// Gives a buffer for a hello to the device.

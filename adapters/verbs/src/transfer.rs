@@ -206,6 +206,7 @@ impl RailTrait for Rail {
         // What came before that wakes nobody.
         self.armed = true;
         self.gather_all();
+        self.post_used();
         self.arrived.is_empty() && self.slots.works.has_told_all() && !self.has_to_set_right()
     }
 }

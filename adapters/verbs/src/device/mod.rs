@@ -16,7 +16,7 @@ use std::io;
 
 pub(crate) use memory::{Domain, Region, Registered};
 pub(crate) use open::{Opened, Port, open};
-pub(crate) use queue::{BATCH, Channel, Completions, Done, SharedReceives, Work};
+pub(crate) use queue::{BATCH, Channel, Completions, Done, POSTS, SharedReceives, Work};
 pub(crate) use queue_pair::{Datagrams, Destination, Fetch, Path, Place, Reliable, Route};
 /// Memory of this side, in the device's words.
 pub(crate) use rdma_mummy_sys::ibv_sge as Element;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rdma_mummy_sys as ffi;
 
-use super::{Opened, Region, checked};
+use super::{Element, Opened, Region, checked};
 
 /// Completions that are taken at once.
 pub(crate) const BATCH: usize = 16;
@@ -216,6 +216,9 @@ impl Drop for Completions {
     }
 }
 
+/// So many buffers are given to the device by one call, at most.
+pub(crate) const POSTS: usize = 16;
+
 /// Buffers for what comes by any connection.
 #[derive(Debug)]
 pub(crate) struct SharedReceives {
@@ -244,15 +247,34 @@ impl SharedReceives {
         self.queue.as_ptr()
     }
 
-    /// Gives these bytes of the region to the device: it writes there what comes next, and tells so with `id`.
-    #[inline]
-    pub fn post(&self, id: u64, at: usize, len: u32) -> io::Result<()> {
-        let Some(mut element) = self.region.element(at, len) else { return Err(io::ErrorKind::InvalidInput.into()) };
-        let mut work = ffi::ibv_recv_wr { wr_id: id, next: null_mut(), sg_list: &raw mut element, num_sge: 1 };
+    /// Gives buffers of the region to the device, each of `len` bytes, by one call: it writes there what comes next, and tells so
+    /// with their ids. [`POSTS`] of them at most.
+    pub fn post(&self, buffers: impl Iterator<Item = (u64, usize)>, len: u32) -> io::Result<()> {
+        let none = Element { addr: 0, length: 0, lkey: 0 };
+        let mut elements = [none; POSTS];
+        let mut works =
+            [const { ffi::ibv_recv_wr { wr_id: 0, next: null_mut(), sg_list: null_mut(), num_sge: 1 } }; POSTS];
+        let mut count = 0;
+        for (id, at) in buffers {
+            let places = works.get_mut(count).zip(elements.get_mut(count)).zip(self.region.element(at, len));
+            let Some(((work, place), element)) = places else { return Err(io::ErrorKind::InvalidInput.into()) };
+            *place = element;
+            (work.wr_id, work.sg_list) = (id, place);
+            count += 1;
+        }
+        // From the last on, as each names the next.
+        let mut next = null_mut();
+        for work in works[..count].iter_mut().rev() {
+            work.next = next;
+            next = work;
+        }
+        if next.is_null() {
+            return Ok(());
+        }
         let mut bad = null_mut();
-        // SAFETY: a live queue; the work and its element are read before this returns, and name memory of the region that the
-        // queue holds.
-        checked(unsafe { ffi::ibv_post_srq_recv(self.as_ptr(), &raw mut work, &raw mut bad) })
+        // SAFETY: a live queue; the work and its elements stay where they are and are read before this returns, and name memory of
+        // the region that the queue holds.
+        checked(unsafe { ffi::ibv_post_srq_recv(self.as_ptr(), next, &raw mut bad) })
     }
 }
 
