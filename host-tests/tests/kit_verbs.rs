@@ -158,6 +158,17 @@ fn b51_p23_p28_devices_move_long_messages() {
     }
 }
 
+/// What suits Soft-RoCE the rail finds out: from 64 KiB on the receiver's device gets.
+#[test]
+fn b51_which_messages_devices_move_is_what_suits_them() {
+    let limits = pml::Config { rdma: rdma::Config { messages: 4, ..rdma::Config::OFF }, ..CONFIG };
+    let mut world = World::new(verbs(|_| {}), 2, limits);
+    for (len, pieces) in [((1 << 16) - 1, [0, 0]), (1 << 16, [0, 1])] {
+        world.exchange(0, 1, 1, &vec![1; len]);
+        assert_eq!([0, 1].map(|at: usize| world.nodes[at].counters().pieces), pieces, "{len} bytes");
+    }
+}
+
 /// Two links, of which the one whose device moves messages breaks again and again: every message comes.
 #[test]
 fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
