@@ -163,9 +163,10 @@ fn b51_p23_p28_devices_move_long_messages() {
 fn b51_which_messages_devices_move_is_what_suits_them() {
     let limits = pml::Config { rdma: rdma::Config { messages: 4, ..rdma::Config::OFF }, ..CONFIG };
     let mut world = World::new(verbs(|_| {}), 2, limits);
-    for (len, pieces) in [((1 << 16) - 1, [0, 0]), (1 << 16, [0, 1])] {
+    for (len, moved) in [((1 << 16) - 1, [0, 0]), (1 << 16, [0, 1])] {
         world.exchange(0, 1, 1, &vec![1; len]);
-        assert_eq!([0, 1].map(|at: usize| world.nodes[at].counters().pieces), pieces, "{len} bytes");
+        let mut device = |at: usize| world.nodes[at].pml().rails().0[0].inner().counters().one_sided;
+        assert_eq!([device(0), device(1)], moved, "{len} bytes");
     }
 }
 
@@ -204,6 +205,21 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
         assert!(world.nodes[0].counters().links_down >= 6, "it did not break");
         assert!(world.nodes.iter().any(|node| node.counters().device_failures != 0), "no device was interrupted");
     }
+}
+
+/// Of most frames the device does not tell, and when nothing follows them it is asked, for all of them at once: their buffers come
+/// back, and who leaves knows that all is there.
+#[test]
+fn of_the_last_frames_one_marker_tells() {
+    let mut bench = Bench::new(verbs(|config| config.heartbeat = Duration::ZERO), 2);
+    for _ in 0..11 {
+        bench.send(0, 1, Lane::Eager, 0x80, 8, b"in order");
+    }
+    let to = bench.ends[0].to[1];
+    assert!(!bench.ends[0].rail.drained(to), "the last one is silent");
+    bench.until("all are there", |bench| bench.ends[0].rail.drained(to));
+    let Counters { unsignaled, markers, .. } = *bench.ends[0].rail.counters();
+    assert!(markers >= 1 && markers < unsignaled, "{markers} markers for {unsignaled} silent frames");
 }
 
 /// A queue pair in its error state ends that connection at both ends, for no other reason than that it broke; others go on, and

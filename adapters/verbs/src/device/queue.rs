@@ -258,14 +258,13 @@ impl SharedReceives {
         for (id, at) in buffers {
             let places = works.get_mut(count).zip(elements.get_mut(count)).zip(self.region.element(at, len));
             let Some(((work, place), element)) = places else { return Err(io::ErrorKind::InvalidInput.into()) };
-            *place = element;
-            (work.wr_id, work.sg_list) = (id, place);
+            (work.wr_id, *place) = (id, element);
             count += 1;
         }
         // From the last on, as each names the next.
         let mut next = null_mut();
-        for work in works[..count].iter_mut().rev() {
-            work.next = next;
+        for (work, element) in works[..count].iter_mut().zip(&mut elements[..count]).rev() {
+            (work.next, work.sg_list) = (next, element);
             next = work;
         }
         if next.is_null() {
