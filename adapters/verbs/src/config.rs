@@ -134,13 +134,14 @@ impl Config {
     /// The same with impossible values made possible, for a device that this suits.
     pub(crate) fn sane(mut self, suits: Pipeline) -> Self {
         self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, 1 << 20);
+        // Before what the device makes of it: frames are as long over all devices of a job.
+        self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, 1 << 24);
         let pipeline = *self.pipeline.get_or_insert(suits);
         if self.one_sided && pipeline.piece != 0 {
             // What devices are to move goes in no frame of its own.
             let least = u32::try_from(pipeline.least).unwrap_or(u32::MAX).max(SHORT);
             self.eager_limit_bytes = self.eager_limit_bytes.min(least);
         }
-        self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, 1 << 24);
         self.rendezvous_eager_limit_bytes = self.rendezvous_eager_limit_bytes.min(self.eager_limit_bytes);
         self.receive_buffers = self.receive_buffers.clamp(4, 1 << 14);
         self.eager_buffers = self.eager_buffers.clamp(8, 1 << 14);
@@ -202,6 +203,10 @@ mod tests {
         let suits = [HARDWARE_PIPELINE, SOFT_ROCE_PIPELINE].map(|suits| config().sane(suits));
         assert_eq!(suits.each_ref().map(|config| config.eager_limit_bytes), [65_600, 65_536], "of 64 KiB and a header");
         assert_eq!(suits.map(|config| config.pipeline), [Some(HARDWARE_PIPELINE), Some(SOFT_ROCE_PIPELINE)]);
+        // Who takes shorter frames than others send is refused.
+        let suits = [HARDWARE_PIPELINE, SOFT_ROCE_PIPELINE];
+        let longest = suits.map(|suits| Config { max_send_size_bytes: 1, ..config() }.sane(suits).max_send_size_bytes);
+        assert_eq!(longest, [65_600; 2]);
     }
 
     #[test]

@@ -193,7 +193,7 @@ fn ports(
             lid: about.lid,
             mtu,
             address: Choice { entry: none, why: "" },
-            is_soft_roce: can.vendor_id == SOFT_ROCE,
+            is_soft_roce: matches!(can.vendor_id, 0 | SOFT_ROCE),
             most_work: can.max_qp_wr.max(0) as u32,
             most_shared: can.max_srq_wr.max(0) as u32,
             most_completions: can.max_cqe.max(0) as u32,
@@ -207,7 +207,7 @@ fn ports(
     Ok(found)
 }
 
-/// Who Soft-RoCE says that it is from: `RXE_VENDOR_ID` of Linux.
+/// Who Soft-RoCE says that it is from: `RXE_VENDOR_ID` of Linux, older ones of which say 0, as no hardware does.
 const SOFT_ROCE: u32 = 0xff_ffff;
 
 /// So many reads at a time, where a device can do more: that would not make it quicker.
