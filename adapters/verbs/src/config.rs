@@ -60,7 +60,8 @@ pub struct Config {
     pub max_send_size_bytes: u32,
     /// Frames up to this length go with the work request itself, as far as the device can do that. Default: 220.
     pub inline_bytes: u32,
-    /// Buffers of `max_send_size_bytes` for what comes, from all peers. Default: 128.
+    /// Buffers of `max_send_size_bytes` for what comes, from all peers. The device lacks fewer than an eighth of them, and than 16,
+    /// for what was read: they go back together. Default: 128.
     pub receive_buffers: u32,
     /// Buffers of `eager_limit_bytes`, 8 KiB and 64 at most, for what leaves, to all peers; an eighth is for control frames alone.
     /// Default: 256.
