@@ -169,19 +169,7 @@ fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thre
     verbs.max_send_size_bytes = config.verbs_max_send_bytes;
     verbs.inline_bytes = config.verbs_inline_bytes;
     verbs.signal_every = config.verbs_signal_every;
-    verbs.pipeline = match config.verbs_direct_bytes.trim() {
-        "" => None,
-        text => Some(Pipeline {
-            least: match text.parse() {
-                Ok(0) => u64::MAX,
-                Ok(least) => least,
-                Err(_) => return Err(format!("TOWLINE_VERBS_DIRECT_BYTES: `{text}` is no number of bytes")),
-            },
-            by_frames: config.verbs_direct_after_bytes.into(),
-            piece: config.verbs_direct_piece_bytes.max(4096),
-            gets: config.verbs_direct_get,
-        }),
-    };
+    verbs.pipeline = pipeline(config)?;
     verbs.receive_buffers = config.verbs_receive_buffers;
     verbs.bandwidth_megabytes_per_second = config.verbs_bandwidth_mb_s;
     verbs.connect_timeout = Duration::from_millis(config.verbs_connect_timeout_ms.into());
@@ -194,6 +182,21 @@ fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thre
         return Ok(AnyRail::Verbs(rail)); // as for tcp
     }
     Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedVerbs).map_err(|why| why.to_string())
+}
+
+/// Which messages devices move; `None`: what suits them.
+fn pipeline(config: &Config) -> Result<Option<Pipeline>, String> {
+    let text = config.verbs_direct_bytes.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let least = text.parse().map_err(|_| format!("TOWLINE_VERBS_DIRECT_BYTES: `{text}` is no number of bytes"))?;
+    Ok(Some(Pipeline {
+        least: if least == 0 { u64::MAX } else { least },
+        by_frames: config.verbs_direct_after_bytes.into(),
+        piece: config.verbs_direct_piece_bytes.max(4096),
+        gets: config.verbs_direct_get,
+    }))
 }
 
 fn filter(include: &str, exclude: &str) -> Filter {
@@ -223,6 +226,19 @@ fn advertised(variable: &str, text: &str, link: u8) -> Result<Option<SocketAddr>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_move_what_suits_them_or_what_is_asked_for() {
+        let of = |text: &str| {
+            let (verbs_direct_bytes, verbs_direct_get) = (text.to_string(), true);
+            pipeline(&Config { verbs_direct_bytes, verbs_direct_get, ..Config::default() })
+        };
+        let asked = |least| Ok(Some(Pipeline { least, by_frames: 1 << 16, piece: 1 << 20, gets: true }));
+        assert_eq!([of(""), of(" 20000 "), of("0")], [Ok(None), asked(20_000), asked(u64::MAX)]);
+        for wrong in ["64K", "-1"] {
+            assert!(of(wrong).is_err_and(|why| why.contains("TOWLINE_VERBS_DIRECT_BYTES") && why.contains(wrong)));
+        }
+    }
 
     #[test]
     fn links_are_advertised_at_the_ports_after_the_first() {
