@@ -1,7 +1,7 @@
 //! The core of Towline: descriptors, matching, fragmentation and flow control for messages between processes, without
 //! an allocator, an operating system or a clock.
 //!
-//! Time, randomness and memory come in as arguments; frames leave and arrive through the [`btl::Rail`] trait, which
+//! Time, randomness and memory come in as arguments; frames leave and arrive through the [`rail::Rail`] trait, which
 //! adapters (shared memory, TCP, verbs, DPU firmware) implement. Nothing in here calls up: rails are polled, floors
 //! return verdicts and events. `ARCHITECTURE.md` beside this crate tells the whole story; `WIRE.md` gives the bytes.
 //!
@@ -9,8 +9,9 @@
 //! |---|---|---|
 //! | 4 | [`mtl`] | matching transport: communicators, modes, send, receive, probe, cancel |
 //! | 3 | [`pml`] | requests, matching, MPI order, credits, scheduling over rails |
-//! | 2 | [`ptl`] | the fragments of one message on one rail |
-//! | 1 | [`btl`] | the rail trait, descriptors, active messages, selection |
+//! | 2 | [`ptl`], [`btl`] | the fragments of one message on one rail; the BTL face: modules, descriptors, active messages, selection |
+//! | 1 | [`link`](mod@link), [`rma`] | the reliable link; one-sided operations: registration, emulation, atomics |
+//! | 0.5 | [`rail`] | the path to a peer: the rail trait and its extensions, attributes, loopback, forwarding, stacking |
 //! | 0 | [`wire`], [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`] | what all floors use |
 #![no_std]
 #![deny(missing_docs)]
@@ -25,10 +26,14 @@ pub mod arena;
 pub mod btl;
 pub mod convertor;
 pub mod error;
+pub mod link;
 pub mod modex;
 pub mod mtl;
 pub mod pml;
 pub mod pool;
 pub mod ptl;
+mod queue;
+pub mod rail;
+pub mod rma;
 pub mod time;
 pub mod wire;

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 
 use towline_core::arena::Arena;
-use towline_core::btl::loopback::Hub;
-use towline_core::btl::{Peer, Rail};
 use towline_core::pml::{Config, Pml};
+use towline_core::rail::loopback::Hub;
+use towline_core::rail::{FullRail, Peer, Rail};
 use towline_tcp::JobKey;
 use towline_tcp::interfaces::{Filter, same_network};
 
@@ -20,7 +20,7 @@ const CONFIG: Config = Config {
     probes: 1,
     seed: 7,
     first_sequence: u32::MAX as u64 - 5,
-    rma: towline_core::btl::rma::Config::OFF,
+    rma: towline_core::rma::Config::OFF,
     rdma: towline_core::pml::rdma::Config::OFF,
 };
 
@@ -47,7 +47,7 @@ thread_local! {
     }));
 }
 
-fn rail<R: Rail>([rail, other]: &mut [R; 2], data: &[u8]) {
+fn rail<R: FullRail>([rail, other]: &mut [R; 2], data: &[u8]) {
     let real = other.card().to_vec();
     for card in [data, &laid_over(&real, data)] {
         if let Ok(endpoint) = rail.add_peer(PEER, card) {

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use towline_core::btl::loopback::Rail as Loopback;
-use towline_core::btl::native::{KEY, Key, Native, NativeError, OneSided, Pipeline, Reach, Region, Work};
-use towline_core::btl::rma::Access;
-use towline_core::btl::{Attributes, Cookie, Endpoint, Event, Rail};
 use towline_core::forward_rail;
+use towline_core::rail::loopback::Rail as Loopback;
+use towline_core::rail::native::{KEY, Key, Native, NativeError, OneSided, Pipeline, Reach, Region, Work};
+use towline_core::rail::{Attributes, Cookie, Endpoint, Event, Rail};
+use towline_core::rma::Access;
 use towline_core::time::Instant;
 
 /// Registered memory of all ends: of which, where, how long, and what may be done to it.
@@ -80,7 +80,7 @@ impl<'h> WithDevice<'h> {
 
 #[deny(clippy::missing_trait_methods)]
 impl Rail for WithDevice<'_> {
-    forward_rail!(below, except attributes, del_peer, register, deregister, perform, poll);
+    forward_rail!(below, except attributes, del_peer, poll);
 
     fn attributes(&self) -> &Attributes {
         &self.attributes
@@ -90,6 +90,33 @@ impl Rail for WithDevice<'_> {
         self.works.retain(|work| work.0 != endpoint);
         self.rail.del_peer(endpoint);
     }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        if let Some((on, native, cookie)) = self.works.pop_front() {
+            return Some(Event::Performed(cookie, self.reach(on, &native)));
+        }
+        self.rail.poll(now)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::FastPath for WithDevice<'_> {
+    forward_rail!(FastPath: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::RequestCache for WithDevice<'_> {
+    forward_rail!(RequestCache: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::SingleCopy for WithDevice<'_> {
+    forward_rail!(SingleCopy: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::DeviceMemory for WithDevice<'_> {
+    forward_rail!(DeviceMemory: below, except register, deregister, perform);
 
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
         let mut all = self.memory.borrow_mut();
@@ -119,11 +146,14 @@ impl Rail for WithDevice<'_> {
         self.works.push_back((on, *native, cookie));
         Ok(None)
     }
+}
 
-    fn poll(&mut self, now: Instant) -> Option<Event> {
-        if let Some((on, native, cookie)) = self.works.pop_front() {
-            return Some(Event::Performed(cookie, self.reach(on, &native)));
-        }
-        self.rail.poll(now)
-    }
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Failover for WithDevice<'_> {
+    forward_rail!(Failover: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Liveness for WithDevice<'_> {
+    forward_rail!(Liveness: below);
 }

@@ -7,14 +7,14 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
-use towline_core::btl::loopback::{Hub, Rail};
-use towline_core::btl::native::{KEY, Key};
-use towline_core::btl::rma::Access;
-use towline_core::btl::{Endpoint, Event, HEAD, Lane, Peer, Rail as _, Shape, tags};
 use towline_core::convertor::Span;
 use towline_core::pml::matching::{ANY, Pattern};
 use towline_core::pml::{Config, Failure, Message, Mode, PARAMS, Pml, Request, Sending, Status, rdma};
 use towline_core::pool::Handle;
+use towline_core::rail::loopback::{Hub, Rail};
+use towline_core::rail::native::{KEY, Key};
+use towline_core::rail::{Endpoint, Event, HEAD, Lane, Peer, Rail as _, Shape, tags};
+use towline_core::rma::Access;
 use towline_core::time::Instant;
 use towline_core::wire::{self, Header};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -37,7 +37,7 @@ const CONFIG: Config = Config {
     probes: 1,
     seed: 7,
     first_sequence: u32::MAX as u64 - 5,
-    rma: towline_core::btl::rma::Config::OFF,
+    rma: towline_core::rma::Config::OFF,
     rdma: rdma::Config { messages: 3, kept_pins: 0, windows: false },
 };
 /// Sends under way between the engines, so that requests are left for receives.

@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use towline_core::btl::loopback::Rail as Loopback;
-use towline_core::btl::{Endpoint, LOAN, Loan, Rail};
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
+use towline_core::rail::loopback::Rail as Loopback;
+use towline_core::rail::{Endpoint, REMOTE_BUFFER_BYTES, Rail, RemoteBuffer};
 
 /// Who has lent what, until it is recalled.
 type Loans = Vec<(u32, Option<Span>)>;
@@ -21,7 +21,7 @@ pub struct Lent {
 
 impl Lent {
     /// What an end without such a rail has lent, under the number 1 if it is the first. Somebody keeps it until all is over.
-    pub fn lend(&self, by: u32, body: Span) {
+    pub fn expose(&self, by: u32, body: Span) {
         self.all.borrow_mut().push((by, Some(body)));
     }
 }
@@ -51,18 +51,33 @@ impl<'h> Lending<'h> {
 
 #[deny(clippy::missing_trait_methods)]
 impl Rail for Lending<'_> {
-    forward_rail!(below, except lend, fetch, fetches, recall);
+    forward_rail!(below);
+}
 
-    fn lend(&mut self, _: Endpoint, body: &Span) -> Option<Loan> {
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::FastPath for Lending<'_> {
+    forward_rail!(FastPath: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::RequestCache for Lending<'_> {
+    forward_rail!(RequestCache: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::SingleCopy for Lending<'_> {
+    forward_rail!(SingleCopy: below, except expose, read_exposed, read_limit, revoke_exposed);
+
+    fn expose(&mut self, _: Endpoint, body: &Span) -> Option<RemoteBuffer> {
         body.as_contiguous()?;
         let mut all = self.lent.all.borrow_mut();
         all.push((self.me, Some(*body)));
-        let mut loan = [0; LOAN];
+        let mut loan = [0; REMOTE_BUFFER_BYTES];
         loan[..8].copy_from_slice(&(all.len() as u64).to_le_bytes());
-        Some(Loan(loan))
+        Some(RemoteBuffer(loan))
     }
 
-    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
+    unsafe fn read_exposed(&mut self, from: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
         let number = u64::from_le_bytes(std::array::from_fn(|at| loan.0[at]));
         let all = self.lent.all.borrow();
         let named = number.checked_sub(1).and_then(|at| all.get(at as usize)).copied();
@@ -75,11 +90,26 @@ impl Rail for Lending<'_> {
         true
     }
 
-    fn fetches(&self, _: Endpoint) -> u64 {
+    fn read_limit(&self, _: Endpoint) -> u64 {
         200
     }
 
-    fn recall(&mut self) {
+    fn revoke_exposed(&mut self) {
         self.lent.all.borrow_mut().iter_mut().filter(|lent| lent.0 == self.me).for_each(|lent| lent.1 = None);
     }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::DeviceMemory for Lending<'_> {
+    forward_rail!(DeviceMemory: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Failover for Lending<'_> {
+    forward_rail!(Failover: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Liveness for Lending<'_> {
+    forward_rail!(Liveness: below);
 }

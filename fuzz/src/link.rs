@@ -7,13 +7,13 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
-use towline_core::btl::link::{Checksum, Config, Crc32c, Link};
-use towline_core::btl::loopback::{Hub, Rail};
-use towline_core::btl::rail::COPIED;
-use towline_core::btl::{
+use towline_core::convertor::Span;
+use towline_core::link::{Checksum, Config, Crc32c, Link};
+use towline_core::rail::loopback::{Hub, Rail};
+use towline_core::rail::{COPIED, Failover, Liveness};
+use towline_core::rail::{
     Cookie, Delivery, Endpoint, Event, Frame, GiveUp, Lane, Origin, Peer, Rail as _, SendError, Sent, Shape,
 };
-use towline_core::convertor::Span;
 use towline_core::time::Instant;
 
 const VICTIM: u32 = 0;
@@ -189,7 +189,7 @@ impl<'m> Node<'m> {
         while let Some(event) = self.link.poll(Instant::from_nanos(now)) {
             match event {
                 Event::Frame(frame) => self.take(&frame),
-                Event::Moved(_, frame) => {
+                Event::Migrated(_, frame) => {
                     assert_eq!(frame.from, Peer(HOSTILE));
                     if !frame.is_whole() {
                         self.link.release(frame.id);

@@ -9,11 +9,11 @@ use std::cell::RefCell;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
 use towline_core::btl::endpoint::{EndpointId, Proc};
-use towline_core::btl::loopback::{Hub, Rail};
 use towline_core::btl::module::{Btl, Config, Performance, Performed, Terms};
-use towline_core::btl::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, RemoteMemory};
-use towline_core::btl::{Endpoint, Event, Lane, Peer, Rail as _, Shape, Unreachable, tags};
 use towline_core::convertor::Span;
+use towline_core::rail::loopback::{Hub, Rail};
+use towline_core::rail::{Endpoint, Event, Lane, Peer, Rail as _, Shape, Unreachable, tags};
+use towline_core::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, RemoteMemory};
 use towline_core::time::Instant;
 
 use crate::lending::{Lending, Lent};
@@ -45,7 +45,7 @@ pub fn run(data: &[u8]) {
     let (mut one, mut other) = (vec![0; bytes], vec![0; bytes]);
     let (told, lent) = (Told::default(), Lent::default());
     let of_hostile = [0xaa; LEN];
-    lent.lend(HOSTILE, Span::of(&of_hostile));
+    lent.expose(HOSTILE, Span::of(&of_hostile));
     let mut window = [0u64; WORDS];
     let (mut target, of_target) = module(&hub, TARGET, &mut one, &lent);
     let (initiator, of_initiator) = module(&hub, INITIATOR, &mut other, &lent);
@@ -115,7 +115,7 @@ fn module<'m>(hub: &'m Hub<'m>, me: u32, memory: &'m mut [u8], lent: &Lent) -> (
 #[derive(Debug, Default)]
 struct Told(RefCell<Vec<Performance>>);
 
-impl<R: towline_core::btl::Rail> Performed<R> for Told {
+impl<R: towline_core::rail::FullRail> Performed<R> for Told {
     fn performed(&self, _: &mut Btl<'_, R>, performance: &Performance) {
         self.0.borrow_mut().push(*performance);
     }

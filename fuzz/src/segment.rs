@@ -7,8 +7,11 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use towline_core::btl::{Cookie, Endpoint, Event, Frame, LOAN, Lane, Loan, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::convertor::Span;
+use towline_core::rail::{
+    Cookie, Endpoint, Event, FastPath, Frame, Lane, Lost, Peer, REMOTE_BUFFER_BYTES, Rail as _, RemoteBuffer,
+    SendError, Shape, SingleCopy,
+};
 use towline_core::time::{Duration, Instant};
 use towline_sm::ring::{SLOT, START};
 use towline_sm::{Config, Rail};
@@ -130,7 +133,7 @@ impl Stage {
                 0 => drop(self.victim.arm()),
                 1 => drop(self.hostile.poll(self.now)),
                 2 => self.now = self.now + Duration::from_millis(300),
-                _ => self.fetch(data)?,
+                _ => self.read_exposed(data)?,
             },
             _ => self.hear_honest(),
         }
@@ -210,7 +213,7 @@ impl Stage {
             }
             Some(Event::Frame(frame)) => {
                 assert!(self.lost.is_none(), "heard of a peer that was lost");
-                let limit = if frame.is_whole() { towline_core::btl::HEAD as u32 } else { EAGER.1.max(BULK.1) };
+                let limit = if frame.is_whole() { towline_core::rail::HEAD as u32 } else { EAGER.1.max(BULK.1) };
                 assert!(frame.len <= limit.max(EAGER.1.max(BULK.1)), "{frame:?}");
                 if !frame.is_whole() {
                     self.held.push(frame);
@@ -253,12 +256,12 @@ impl Stage {
     }
 
     /// A loan that the hostile peer made up.
-    fn fetch(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
-        let loan = Loan(<[u8; LOAN]>::arbitrary(data)?);
+    fn read_exposed(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
+        let loan = RemoteBuffer(<[u8; REMOTE_BUFFER_BYTES]>::arbitrary(data)?);
         let mut into = vec![0; usize::from(u8::arbitrary(data)?)];
         let sink = Span::contiguous(into.as_mut_ptr(), into.len());
         // SAFETY: the sink is ours, and nobody uses it when this comes back.
-        unsafe { self.victim.fetch(self.ways[0], &loan, sink) };
+        unsafe { self.victim.read_exposed(self.ways[0], &loan, sink) };
         Ok(())
     }
 

@@ -10,9 +10,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use towline_core::arena::Arena;
-use towline_core::btl::link::{self, Crc32c, Link};
-use towline_core::btl::{Cookie, Delivery, Endpoint, Event, Lane, Peer, Rail as _, SendError, Shape};
 use towline_core::convertor::Span;
+use towline_core::link::{self, Crc32c, Link};
+use towline_core::rail::{Cookie, Delivery, Endpoint, Event, Lane, Peer, Rail as _, SendError, Shape};
 use towline_core::time;
 use towline_tcp::JobKey;
 use towline_udp::{Config, Rail};

@@ -4,11 +4,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use towline_core::arena::Arena;
-use towline_core::btl::loopback::{Hub, Rail};
-use towline_core::btl::{Peer, Rail as _};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Comm, Group, Mtl, Sending, Source, Tag};
 use towline_core::pml::{Config, Mode};
+use towline_core::rail::loopback::{Hub, Rail};
+use towline_core::rail::{Peer, Rail as _};
 use towline_core::time::Instant;
 
 struct Counting;
@@ -49,7 +49,7 @@ fn p17_p32_a_hundred_thousand_unexpected_messages_take_no_allocation() {
         probes: 1,
         seed: 3,
         first_sequence: 0,
-        rma: towline_core::btl::rma::Config::OFF,
+        rma: towline_core::rma::Config::OFF,
         rdma: towline_core::pml::rdma::Config::OFF,
     };
     let mut wires = vec![0u8; Hub::cost(peers, 64, 256) + 8];

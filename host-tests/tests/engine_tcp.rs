@@ -3,10 +3,10 @@
 use std::time::Instant as Clock;
 
 use towline_core::arena::Arena;
-use towline_core::btl::{Peer, Rail as _};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Comm, Group, Mode, Mtl, Request, Sending, Source, Tag};
 use towline_core::pml::{Config, Rails};
+use towline_core::rail::{Peer, Rail as _};
 use towline_core::time::Instant;
 use towline_host_tests::dice::patterned;
 use towline_tcp::{JobKey, Rail};

@@ -1,9 +1,9 @@
 //! The rail kit over links: of the loopback rail, and of simulated rails on which everything goes wrong.
 
 use towline_core::arena::Arena;
-use towline_core::btl::link::{Config, Crc32c, Link};
-use towline_core::btl::loopback::{self, Hub};
-use towline_core::btl::{LINKED_HEAD, Rail};
+use towline_core::link::{Config, Crc32c, Link};
+use towline_core::rail::loopback::{self, Hub};
+use towline_core::rail::{FullRail, LINKED_HEAD};
 use towline_core::time::{Duration, Instant};
 use towline_host_tests::dice::Dice;
 use towline_host_tests::kit::bench::Setup;
@@ -16,7 +16,7 @@ use towline_host_tests::sim::rail::SimRail;
 const STEP: u64 = 1000;
 
 /// A link over a raw rail, with times for a kit that gives up after a while.
-fn link<R: Rail>(raw: R, number: u8) -> Link<'static, R, Crc32c> {
+fn link<R: FullRail>(raw: R, number: u8) -> Link<'static, R, Crc32c> {
     let config = Config {
         peers: 4,
         slots: 16,

@@ -1,7 +1,7 @@
 //! The rail kit over the loopback rail.
 
 use towline_core::arena::Arena;
-use towline_core::btl::loopback::{Hub, Rail};
+use towline_core::rail::loopback::{Hub, Rail};
 use towline_core::time::Instant;
 use towline_host_tests::kit::bench::Setup;
 use towline_host_tests::rail_suite;

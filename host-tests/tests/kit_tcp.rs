@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use towline_core::arena::Arena;
-use towline_core::btl::link::{self, Crc32c, Link};
-use towline_core::btl::{LINKED_HEAD, Rail as _};
+use towline_core::link::{self, Crc32c, Link};
+use towline_core::rail::{LINKED_HEAD, Rail as _};
 use towline_host_tests::kit::bench::Setup;
 use towline_host_tests::kit::sockets::Sockets;
 use towline_host_tests::rail_suite;

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 use towline_core::arena::Arena;
-use towline_core::btl::link::{self, Crc32c, Link};
-use towline_core::btl::{LINKED_HEAD, Lane, Rail as _, SendError, Shape};
+use towline_core::link::{self, Crc32c, Link};
+use towline_core::rail::{LINKED_HEAD, Lane, Rail as _, SendError, Shape};
 use towline_host_tests::dice::patterned;
 use towline_host_tests::kit::bench::{Bench, Setup};
 use towline_host_tests::kit::relay::{Faults, Relay};

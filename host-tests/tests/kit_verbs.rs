@@ -6,12 +6,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use towline_core::arena::Arena;
-use towline_core::btl::link::{self, Crc32c, Link};
-use towline_core::btl::native::Pipeline;
-use towline_core::btl::rma::{Access, Failure};
-use towline_core::btl::{Endpoint, LINKED_HEAD, Lane, Lost, Rail as _, SendError, Shape};
+use towline_core::link::{self, Crc32c, Link};
 use towline_core::mtl::{Mode, Source, Tag};
 use towline_core::pml::{self, rdma};
+use towline_core::rail::native::Pipeline;
+use towline_core::rail::{Endpoint, LINKED_HEAD, Lane, Lost, Rail as _, SendError, Shape};
+use towline_core::rma::{Access, Failure};
 use towline_host_tests::kit::bench::{Bench, Setup, peer};
 use towline_host_tests::kit::onesided::{Memory, Modules, What};
 use towline_host_tests::kit::sockets::Sockets;

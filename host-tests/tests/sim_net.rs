@@ -1,7 +1,7 @@
 //! The simulated network itself: each fault that the next floors must bear does happen, and can be counted.
 
-use towline_core::btl::{Cookie, Endpoint, Event, Lane, Lost, Peer, Rail, SendError, Sent, Shape};
 use towline_core::convertor::Span;
+use towline_core::rail::{Cookie, Endpoint, Event, Lane, Lost, Peer, Rail, SendError, Sent, Shape};
 use towline_core::time::Instant;
 use towline_host_tests::dice::{Dice, patterned};
 use towline_host_tests::sim::faults::{Counts, FOR_EVER, Faults, Make, Outage, Partition};
@@ -39,7 +39,7 @@ fn traffic_by(make: Make, faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) 
     (got, rest, net.counts())
 }
 
-fn send(rail: &mut SimRail, to: towline_core::btl::Endpoint, name: u64) {
+fn send(rail: &mut SimRail, to: towline_core::rail::Endpoint, name: u64) {
     let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 8, len: 40 };
     let Ok(mut grant) = rail.reserve(to, shape) else { return };
     grant.write(0, &patterned(name, 40));

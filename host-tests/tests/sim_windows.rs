@@ -1,6 +1,6 @@
 //! One-sided operations of simulated jobs: by seed, and the canaries of who judges them.
 
-use towline_core::btl::rma::{Access, Denied};
+use towline_core::rma::{Access, Denied};
 use towline_host_tests::sim::checker::{Violation, check};
 use towline_host_tests::sim::history::{History, Record, digest};
 use towline_host_tests::sim::job::run;

@@ -3,14 +3,14 @@
 //!
 //! ```
 //! use towline_checksum::Native;
-//! use towline_core::btl::link::{Checksum, Crc32c};
+//! use towline_core::link::{Checksum, Crc32c};
 //!
 //! assert_eq!(Native.sum(0, b"123456789"), 0xe306_9283);
 //! assert_eq!(Native.sum(0, b"123456789"), Crc32c.sum(0, b"123456789"));
 //! ```
 
 use crc_fast::{CrcAlgorithm, Digest};
-use towline_core::btl::link::Checksum;
+use towline_core::link::Checksum;
 
 /// CRC-32C by the quickest way that this processor knows: for `Link::new`. The way is chosen once, at the first sum.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +29,7 @@ impl Checksum for Native {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use towline_core::btl::link::Crc32c;
+    use towline_core::link::Crc32c;
 
     proptest! {
         #[test]

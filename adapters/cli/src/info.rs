@@ -10,8 +10,8 @@ use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 use towline::{Config, Rail as _, Tunable};
 use towline_core::btl::selection::{Candidate, Report, select};
-use towline_core::btl::{Peer, Unreachable};
 use towline_core::pml::SIZES;
+use towline_core::rail::{Peer, Unreachable};
 use towline_core::wire;
 use towline_tcp::interfaces::{Filter, survey};
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use towline_core::btl::{Lost, Peer};
+use towline_core::rail::{Lost, Peer};
 use towline_core::time::{Duration, Instant};
 
 use crate::address::Grid;

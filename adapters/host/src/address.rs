@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use towline_core::btl::Peer;
+use towline_core::rail::Peer;
 
 /// A context of a job: the rank of its process, and its index among the contexts of that process. Both count from 0.
 ///

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use towline_bootstrap::{Environment, Job};
 use towline_core::btl::selection::{Candidate, Verdict};
-use towline_core::btl::{Endpoint, Lost, Rail, Unreachable};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
+use towline_core::rail::{Endpoint, FullRail, Lost, Rail, Unreachable};
 
 use crate::absent::Absent;
 use crate::address::{Address, Grid};
@@ -70,9 +70,9 @@ pub struct Builder<L: Threads = Single> {
 /// A rail of the program's own.
 enum OwnRail {
     /// For the only context.
-    One(Box<dyn Rail>),
+    One(Box<dyn FullRail>),
     /// For each context one, which may go to another thread.
-    Each(Box<dyn FnMut(Address) -> Box<dyn Rail>>),
+    Each(Box<dyn FnMut(Address) -> Box<dyn FullRail>>),
 }
 
 impl<L: Threads> std::fmt::Debug for Builder<L> {
@@ -211,11 +211,11 @@ impl<L: Threads> Builder<L> {
     /// back that is in use.
     ///
     /// ```compile_fail,E0133
-    /// # fn add(builder: towline::Builder, rail: impl towline::Rail + 'static) -> towline::Builder {
+    /// # fn add(builder: towline::Builder, rail: impl towline::FullRail + 'static) -> towline::Builder {
     /// builder.rail(rail) // needs `unsafe`
     /// # }
     /// ```
-    pub unsafe fn rail(mut self, rail: impl Rail + 'static) -> Self {
+    pub unsafe fn rail(mut self, rail: impl FullRail + 'static) -> Self {
         self.rails.push(OwnRail::One(Box::new(rail)));
         self
     }
@@ -244,7 +244,7 @@ impl<L: Threads> Builder<L> {
     /// });
     /// # Ok::<(), towline::SetupError>(())
     /// ```
-    pub unsafe fn rail_for_each<R: Rail + Send + 'static>(
+    pub unsafe fn rail_for_each<R: FullRail + Send + 'static>(
         mut self,
         mut make: impl FnMut(Address) -> R + 'static,
     ) -> Self {

@@ -2,9 +2,9 @@
 
 use towline_bootstrap::{Error, Job};
 use towline_core::btl::selection::{Candidate, Report, select};
-use towline_core::btl::{Attributes, Capabilities, Peer, Rail, Unreachable};
 use towline_core::modex::{Component, Version};
 use towline_core::pml;
+use towline_core::rail::{Attributes, Capabilities, Peer, Rail, Unreachable};
 
 use crate::address::Grid;
 use crate::open::Opened;

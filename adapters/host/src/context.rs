@@ -70,7 +70,7 @@ impl<L: Threads> Made<L> {
 // SAFETY: everything in a context was made for it and is reached through it alone, but for the launcher's tie, which is
 // behind a lock. What is not `Send` by itself: addresses of memory that the engine owns; the hub and its only rail, which
 // refer to each other and go together; buffers and wakers of users, of which there are none before it is entered; and rails of
-// the program's own behind `dyn Rail`: `Builder::contexts`, which alone makes contexts, takes those of `Builder::rail_for_each`
+// the program's own behind `dyn FullRail`: `Builder::contexts`, which alone makes contexts, takes those of `Builder::rail_for_each`
 // only, and these are `Send`.
 unsafe impl<L: Threads> Send for Context<L> {}
 

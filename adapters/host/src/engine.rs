@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use std::task::Waker;
 
 use towline_core::arena::Arena;
-use towline_core::btl::loopback::Hub;
 use towline_core::mtl::{Comm, CommError, Group, Mtl, Request};
+use towline_core::rail::loopback::Hub;
 use towline_core::time::{Duration, Instant};
 
 use crate::absent::Absent;
@@ -145,7 +145,7 @@ impl Engine {
             match self.beside.entries.remove(&request.to_bits()) {
                 Some(Entry::Waker(waker)) => return Some(Done::Wake(waker)),
                 Some(Entry::Thread(call)) => return Some(Done::Call(call)),
-                Some(Entry::Orphan(orphan)) => {
+                Some(Entry::UnackedFrame(orphan)) => {
                     let _ = self.mtl.test(request); // over, and its slot is free now
                     return Some(Done::Free(orphan));
                 }
@@ -173,14 +173,14 @@ pub(crate) enum Entry {
     /// A thread that waits, one of several.
     Thread(Call),
     /// Memory that is freed when the request is over.
-    Orphan(Orphan),
+    UnackedFrame(UnackedFrame),
 }
 
 /// What is to be done when a request is over.
 pub(crate) enum Done {
     Wake(Waker),
     Call(Call),
-    Free(Orphan),
+    Free(UnackedFrame),
 }
 
 impl Done {
@@ -195,19 +195,19 @@ impl Done {
 }
 
 /// A buffer on the heap whose owner went away while an operation used it.
-pub(crate) struct Orphan {
+pub(crate) struct UnackedFrame {
     buffer: NonNull<()>,
     free: unsafe fn(NonNull<()>),
 }
 
-impl Orphan {
+impl UnackedFrame {
     /// Takes over a buffer.
     ///
     /// # Safety
     /// `buffer` came from a box, and nobody else frees it.
     pub unsafe fn new<B>(buffer: NonNull<B>) -> Self {
         /// # Safety
-        /// As for `Orphan::new`, and nobody uses the buffer any more.
+        /// As for `UnackedFrame::new`, and nobody uses the buffer any more.
         unsafe fn free<B>(buffer: NonNull<()>) {
             // SAFETY: `new` stored the address of a boxed `B` beside the function for `B`.
             drop(unsafe { Box::from_raw(buffer.cast::<B>().as_ptr()) });
@@ -216,7 +216,7 @@ impl Orphan {
     }
 }
 
-impl Drop for Orphan {
+impl Drop for UnackedFrame {
     fn drop(&mut self) {
         // SAFETY: orphans are dropped when their request is over, or with the engine, whose rails went before.
         unsafe { (self.free)(self.buffer) }
@@ -318,7 +318,7 @@ impl HubBox {
     }
 
     /// What its rail says of itself.
-    pub fn attributes(frame: u32) -> towline_core::btl::Attributes {
+    pub fn attributes(frame: u32) -> towline_core::rail::Attributes {
         Hub::attributes(frame)
     }
 

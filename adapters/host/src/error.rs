@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use towline_core::btl::rma::Denied;
 use towline_core::convertor::{LayoutError, Misfit};
 use towline_core::error::Blame;
 use towline_core::mtl::CommError;
+use towline_core::rma::Denied;
 
 use crate::address::Address;
 

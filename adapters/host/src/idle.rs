@@ -197,7 +197,7 @@ impl Bed {
     /// Sleeps for so many nanoseconds at most; the rails were armed. May come back early.
     pub fn sleep(&self, rails: &mut impl Rails<Rail = AnyRail>, most: u64, now: Instant) {
         let due = (0..rails.count()).filter_map(|index| {
-            use towline_core::btl::Rail as _;
+            use towline_core::rail::Rail as _;
             rails.rail(index)?.poll_at()
         });
         let nanos = due.map(|due| due.since(now).as_nanos()).min().unwrap_or(u64::MAX).min(most);

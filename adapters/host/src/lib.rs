@@ -75,11 +75,13 @@ mod window;
 mod world;
 
 pub use towline_bootstrap as bootstrap;
-pub use towline_core::btl::rma::{Access, AtomicOp, Denied};
-pub use towline_core::btl::{Capabilities, Lost, Rail};
 pub use towline_core::convertor::{Layout, LayoutError, Misfit, Piece};
 pub use towline_core::mtl::CommError;
 pub use towline_core::pml::{Counters, EnableError};
+pub use towline_core::rail::{
+    Capabilities, DeviceMemory, Failover, FastPath, FullRail, Liveness, Lost, Rail, RequestCache, SingleCopy,
+};
+pub use towline_core::rma::{Access, AtomicOp, Denied};
 
 pub use towline_tcp::Encrypt;
 

@@ -1,9 +1,10 @@
 //! The engine's limits, and how much memory unexpected messages may take.
 
 use towline_bootstrap::Job;
-use towline_core::btl::{Rail as _, rma};
 use towline_core::pml;
 use towline_core::pml::rdma;
+use towline_core::rail::Rail as _;
+use towline_core::rma;
 use towline_core::wire;
 
 use crate::open::Opened;

@@ -2,8 +2,8 @@
 //! when it breaks down.
 
 use towline_checksum::Native;
-use towline_core::btl::link::{Config as LinkConfig, Counters, Link};
-use towline_core::btl::{Capabilities, Rail};
+use towline_core::link::{Config as LinkConfig, Counters, Link};
+use towline_core::rail::{Capabilities, FullRail, Rail};
 use towline_core::time;
 
 use crate::address::Grid;
@@ -15,13 +15,13 @@ const CARD_BYTES: u32 = 512;
 
 /// A rail in a link, with the memory that the link needs.
 #[derive(Debug)]
-pub struct Linked<R: Rail> {
+pub struct Linked<R: FullRail> {
     // Goes before the memory does.
     link: Link<'static, R, Native>,
     _memory: Mapping,
 }
 
-impl<R: Rail> Linked<R> {
+impl<R: FullRail> Linked<R> {
     /// A link over `raw`, to all addresses of the job; `link` is another number for each link of a context;
     /// `thread`: a progress thread answers while the rank computes.
     pub(crate) fn new(raw: R, link: u8, config: &Config, grid: Grid, thread: bool) -> std::io::Result<Self> {
@@ -70,6 +70,36 @@ macro_rules! link {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: Rail> Rail for Linked<R> {
+impl<R: FullRail> Rail for Linked<R> {
     towline_core::forward_rail!(link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::FastPath for Linked<R> {
+    towline_core::forward_rail!(FastPath: link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::RequestCache for Linked<R> {
+    towline_core::forward_rail!(RequestCache: link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::SingleCopy for Linked<R> {
+    towline_core::forward_rail!(SingleCopy: link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::DeviceMemory for Linked<R> {
+    towline_core::forward_rail!(DeviceMemory: link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::Failover for Linked<R> {
+    towline_core::forward_rail!(Failover: link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::Liveness for Linked<R> {
+    towline_core::forward_rail!(Liveness: link);
 }

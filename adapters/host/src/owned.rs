@@ -13,7 +13,7 @@ use towline_core::mtl::{Mode, Request, Sending};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::communicator::{Communicator, check};
-use crate::engine::{Engine, Entry, Orphan};
+use crate::engine::{Engine, Entry, UnackedFrame};
 use crate::error::{Error, Failed};
 use crate::message::{Source, Status, Tag};
 use crate::state::{Place, no_unwind};
@@ -337,7 +337,7 @@ impl<B> Boxed<B> {
         Self(NonNull::from(Box::leak(Box::new(buffer))))
     }
 
-    /// The buffer. Leaks unless called, or given to an [`Orphan`].
+    /// The buffer. Leaks unless called, or given to an [`UnackedFrame`].
     fn into_inner(self) -> B {
         // SAFETY: made from a box in `new`, and `self` is the only one that knows of it.
         *unsafe { Box::from_raw(self.0.as_ptr()) }
@@ -433,9 +433,9 @@ impl<B, L: Threads> Drop for Op<B, L> {
             && let Some(Boxed(buffer)) = self.buffer.take()
         {
             // SAFETY: the buffer came from a box, and was taken out of here.
-            let orphan = unsafe { Orphan::new(buffer) };
+            let orphan = unsafe { UnackedFrame::new(buffer) };
             let mut engine = self.place.context.engine.hold();
-            let former = engine.beside.entries.insert(request.to_bits(), Entry::Orphan(orphan));
+            let former = engine.beside.entries.insert(request.to_bits(), Entry::UnackedFrame(orphan));
             engine.mtl.pml().notify(request);
             drop(engine);
             drop(former);

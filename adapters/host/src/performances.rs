@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use towline_core::btl::rma::{Failure, Finished, Operation, Registration};
 use towline_core::error::Blame;
+use towline_core::rma::{Failure, Finished, Operation, Registration};
 
 use crate::engine::Engine;
 use crate::memory::Part;
@@ -143,7 +143,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use towline_core::btl::rma::Access;
+    use towline_core::rma::Access;
 
     use crate::threads::Lock;
     use crate::{Builder, Window, World};

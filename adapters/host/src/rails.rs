@@ -1,10 +1,10 @@
 //! The rails of a process, in one type.
 
-use towline_core::btl::Rail;
-use towline_core::btl::loopback;
 use towline_core::btl::selection::Candidate;
 use towline_core::pml::Rails;
-use towline_sm::SingleCopy;
+use towline_core::rail::loopback;
+use towline_core::rail::{FullRail, Rail};
+use towline_sm::SingleCopyState;
 
 use crate::linked::Linked;
 use crate::memory::{Mapping, Part};
@@ -35,7 +35,7 @@ pub enum AnyRail {
 }
 
 /// A rail of which nothing is known but the trait.
-pub struct DynRail(pub(crate) Box<dyn Rail>);
+pub struct DynRail(pub(crate) Box<dyn FullRail>);
 
 impl std::fmt::Debug for DynRail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -74,6 +74,36 @@ impl Rail for AnyRail {
     towline_core::forward_rail!(each);
 }
 
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::FastPath for AnyRail {
+    towline_core::forward_rail!(FastPath: each);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::RequestCache for AnyRail {
+    towline_core::forward_rail!(RequestCache: each);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::SingleCopy for AnyRail {
+    towline_core::forward_rail!(SingleCopy: each);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::DeviceMemory for AnyRail {
+    towline_core::forward_rail!(DeviceMemory: each);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Failover for AnyRail {
+    towline_core::forward_rail!(Failover: each);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Liveness for AnyRail {
+    towline_core::forward_rail!(Liveness: each);
+}
+
 /// The rails that an engine uses, in the order in which it polls them.
 #[derive(Debug, Default)]
 pub(crate) struct RailSet(pub Vec<AnyRail>);
@@ -97,9 +127,9 @@ impl RailSet {
         });
         let taken = candidates.iter().find(|candidate| candidate.rail == "sm").and_then(Candidate::for_messages);
         match sm.zip(taken).map(|(sm, endpoint)| sm.sends_in_single_copy(endpoint)) {
-            Some(SingleCopy::Works) => "; long messages in a single copy through the kernel",
-            Some(SingleCopy::Crowded) => "; long messages copied through memory: too many ranks were met at once",
-            Some(SingleCopy::Refused) => "; long messages copied through memory: single copy is refused or off",
+            Some(SingleCopyState::Works) => "; long messages in a single copy through the kernel",
+            Some(SingleCopyState::Crowded) => "; long messages copied through memory: too many ranks were met at once",
+            Some(SingleCopyState::Refused) => "; long messages copied through memory: single copy is refused or off",
             _ => "", // not known before the first message
         }
     }

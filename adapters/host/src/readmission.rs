@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use towline_core::btl::selection::{Candidate, Report, Verdict};
-use towline_core::btl::{Lost, Peer, Rail as _, Unreachable};
 use towline_core::error::Blame;
+use towline_core::rail::{Lost, Peer, Rail as _, Unreachable};
 
 use crate::address::{Address, Grid};
 use crate::cards;

@@ -347,7 +347,7 @@ impl Guard<'_> {
     }
 
     fn mtl_poll_at(&self) -> Option<Instant> {
-        self.mtl.rails().0.iter().filter_map(towline_core::btl::Rail::poll_at).min()
+        self.mtl.rails().0.iter().filter_map(towline_core::rail::Rail::poll_at).min()
     }
 
     /// Waits until the awaited is there, or until this thread has to look after the engine.

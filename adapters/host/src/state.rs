@@ -3,9 +3,9 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use towline_core::btl::Peer;
 use towline_core::btl::selection::{Candidate, Report};
 use towline_core::mtl::{Comm, Failure, Refusal};
+use towline_core::rail::Peer;
 
 use crate::address::{Address, Grid};
 use crate::engine::Engine;

@@ -4,12 +4,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 
-use towline_core::btl::Peer;
-use towline_core::btl::rma::{
+use towline_core::convertor::Span;
+use towline_core::rail::Peer;
+use towline_core::rma::{
     Access, Atomic, AtomicFlags, AtomicOp, BeginError, Failure, HANDLE_BYTES, Operation, Registration, RemoteMemory,
     Transfer,
 };
-use towline_core::convertor::Span;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::communicator::{Communicator, Owned};
@@ -98,7 +98,7 @@ pub struct Window<L: Threads = Single> {
 pub trait Word: sealed::Word + Copy {}
 
 mod sealed {
-    use towline_core::btl::rma::{AtomicFlags, AtomicOp};
+    use towline_core::rma::{AtomicFlags, AtomicOp};
 
     pub trait Word {
         const FLAGS: AtomicFlags;

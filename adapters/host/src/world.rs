@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 
 use rustix::event::{EventfdFlags, eventfd};
-use towline_core::btl::Capabilities;
 use towline_core::pml::{Counters, EnableError, Rails};
+use towline_core::rail::Capabilities;
 
 use crate::address::Address;
 use crate::communicator::Communicator;
@@ -280,7 +280,7 @@ impl<L: Threads> World<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn rails(&self) -> Vec<&'static str> {
-        use towline_core::btl::Rail as _;
+        use towline_core::rail::Rail as _;
         let mut engine = self.context().engine.hold();
         let rails = engine.mtl.pml().rails_mut();
         (0..rails.count()).filter_map(|index| Some(rails.rail(index)?.attributes().name)).collect()
@@ -295,7 +295,7 @@ impl<L: Threads> World<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn capabilities(&self) -> Vec<Capabilities> {
-        use towline_core::btl::Rail as _;
+        use towline_core::rail::Rail as _;
         self.context().engine.hold().mtl.rails().0.iter().map(|rail| rail.attributes().capabilities).collect()
     }
 
@@ -366,7 +366,7 @@ impl<L: Threads> State<L> {
         loop {
             self.settle();
             let mut engine = self.engine.hold();
-            let orphans = engine.beside.entries.values().any(|entry| matches!(entry, Entry::Orphan(_)));
+            let orphans = engine.beside.entries.values().any(|entry| matches!(entry, Entry::UnackedFrame(_)));
             if !orphans {
                 return true;
             }

@@ -425,7 +425,7 @@ fn rails_of_the_programs_own_serve_each_context() {
 #[test]
 fn what_cannot_be_shared_is_refused() {
     let mut arena = towline_core::arena::Arena::new(Box::leak(Box::new([0u8; 4096])));
-    let hub = Box::leak(Box::new(towline_core::btl::loopback::Hub::new(&mut arena, 1, 4, 128).unwrap()));
+    let hub = Box::leak(Box::new(towline_core::rail::loopback::Hub::new(&mut arena, 1, 4, 128).unwrap()));
     // SAFETY: the loop keeps the contract of rails.
     let builder = unsafe { Builder::new().rail(hub.rail(0).unwrap()) };
     let refused = builder.contexts(1).unwrap_err();

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use towline::{Builder, Error, Multiple, Rail};
-use towline_core::btl::attributes::EXCLUSIVITY_HIGH;
-use towline_core::btl::{
+use towline_core::convertor::Span;
+use towline_core::rail::attributes::EXCLUSIVITY_HIGH;
+use towline_core::rail::{
     AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lost, Peer,
     SendError, Sent, Shape, Ticket, Unreachable,
 };
-use towline_core::convertor::Span;
 use towline_core::time::{Duration, Instant};
 
 /// Answers `Busy` for a while, as one that waits for a descriptor, and then gives the peer up.
@@ -40,7 +40,7 @@ impl Full {
             cache_bytes: 0,
             accelerator: AcceleratorLimits::NONE,
             frames_kept: 1,
-            one_sided: towline_core::btl::native::OneSided::NONE,
+            one_sided: towline_core::rail::native::OneSided::NONE,
         };
         Self { attributes, until: None, reported: false, polls: Arc::clone(polls) }
     }
@@ -98,6 +98,13 @@ impl Rail for Full {
         true
     }
 }
+
+impl towline_core::rail::FastPath for Full {}
+impl towline_core::rail::RequestCache for Full {}
+impl towline_core::rail::SingleCopy for Full {}
+impl towline_core::rail::DeviceMemory for Full {}
+impl towline_core::rail::Failover for Full {}
+impl towline_core::rail::Liveness for Full {}
 
 #[test]
 fn p11_who_waits_for_room_sleeps() {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use towline::{AtomicOp, Builder, Error, Multiple, Rail, Window, World};
 use towline_core::arena::Arena;
-use towline_core::btl::attributes::EXCLUSIVITY_HIGH;
-use towline_core::btl::loopback::{self, Hub};
-use towline_core::btl::{
+use towline_core::convertor::Span;
+use towline_core::rail::attributes::EXCLUSIVITY_HIGH;
+use towline_core::rail::loopback::{self, Hub};
+use towline_core::rail::{
     Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, SendError, Sent, Shape, Ticket,
     Unreachable,
 };
-use towline_core::convertor::Span;
 use towline_core::time::Instant;
 
 /// Before others in the choice of rails.
@@ -78,6 +78,13 @@ impl Rail for Mute {
         true
     }
 }
+
+impl towline_core::rail::FastPath for Mute {}
+impl towline_core::rail::RequestCache for Mute {}
+impl towline_core::rail::SingleCopy for Mute {}
+impl towline_core::rail::DeviceMemory for Mute {}
+impl towline_core::rail::Failover for Mute {}
+impl towline_core::rail::Liveness for Mute {}
 
 /// Threads wait for a rank that gives no sign of life; one polls all the time, and finds that out for all.
 #[test]
@@ -174,6 +181,13 @@ impl Rail for Late {
         self.inner.arm()
     }
 }
+
+impl towline_core::rail::FastPath for Late {}
+impl towline_core::rail::RequestCache for Late {}
+impl towline_core::rail::SingleCopy for Late {}
+impl towline_core::rail::DeviceMemory for Late {}
+impl towline_core::rail::Failover for Late {}
+impl towline_core::rail::Liveness for Late {}
 
 /// As many windows as there may be, of which one is dropped while a body comes in to it: nobody writes to it any more, and there
 /// is room for another as soon as the body is in.

@@ -16,7 +16,7 @@ use common::jobs;
 use pattern::pattern;
 use processes::{Job, clock, held, say};
 use towline::{Access, Any, AtomicOp, Builder, Denied, Error, Multiple, Window, World};
-use towline_core::btl::atomics::{Atomic, AtomicFlags};
+use towline_core::rail::atomics::{Atomic, AtomicFlags};
 
 /// Each way that ranks are connected, as a transport, its links, and whether windows are mapped, where that can be:
 /// else all goes by frames.

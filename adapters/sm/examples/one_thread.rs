@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 
-use towline_core::btl::{Event, Lane, Peer, Rail as _, Shape};
+use towline_core::rail::{Event, Lane, Peer, Rail as _, Shape};
 use towline_core::time::Instant;
 use towline_sm::{Config, Rail};
 
@@ -24,7 +24,7 @@ fn main() {
 }
 
 #[inline(never)]
-fn send(rail: &mut Rail, to: towline_core::btl::Endpoint, round: u64) {
+fn send(rail: &mut Rail, to: towline_core::rail::Endpoint, round: u64) {
     let mut grant = rail.reserve(to, Shape { tag: 1, lane: Lane::Eager, header: 20, len: 28 }).expect("room");
     grant.write(0, &[5; 20]);
     grant.write(20, &round.to_le_bytes());

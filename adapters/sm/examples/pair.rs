@@ -5,10 +5,10 @@
 //! `cargo run --release -p towline-sm --example pair -- 1000`
 
 use towline_core::arena::Arena;
-use towline_core::btl::{Peer, Rail as _};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Comm, Group, Mtl, Sending, Source, Tag};
 use towline_core::pml::{Config, Mode};
+use towline_core::rail::{Peer, Rail as _};
 use towline_core::time::Instant;
 use towline_sm::Rail;
 

@@ -9,8 +9,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant as Clock;
 
-use towline_core::btl::{Cookie, Delivery, Endpoint, Event, Frame, Lane, Peer, Rail as _, SendError, Shape};
 use towline_core::convertor::Span;
+use towline_core::rail::{Cookie, Delivery, Endpoint, Event, Frame, Lane, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
 use towline_sm::{Config, Rail};
 

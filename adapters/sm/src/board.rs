@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use towline_core::btl::Lost;
+use towline_core::rail::Lost;
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::error::OpenError;

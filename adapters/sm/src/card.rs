@@ -1,6 +1,6 @@
 //! The business card: what a peer must know to share memory with us. Little-endian, 80 bytes.
 
-use towline_core::btl::Unreachable;
+use towline_core::rail::Unreachable;
 
 use crate::host::{Place, Process};
 

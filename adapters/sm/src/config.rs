@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use towline_core::btl::HEAD;
+use towline_core::rail::HEAD;
 
 use crate::error::OpenError;
 use crate::ring::{MAX_LEN, MAX_SLOTS, PREFIX, SLOT, slots_for};

@@ -1,6 +1,6 @@
 //! The frames that the engine holds.
 
-use towline_core::btl::FrameId;
+use towline_core::rail::FrameId;
 
 /// A frame in its ring.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use towline_core::btl::{HEAD, Peer};
+use towline_core::rail::{HEAD, Peer};
 
 use crate::atomics::{AtomicU32, Ordering};
 use crate::error::OpenError;

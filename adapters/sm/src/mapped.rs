@@ -1,6 +1,6 @@
 //! The slots of a mapped ring. Another module that touches mapped memory.
 
-use towline_core::btl::HEAD;
+use towline_core::rail::HEAD;
 
 use crate::atomics::{AtomicU32, AtomicU64};
 use crate::layout::{CREDIT, PAGE};

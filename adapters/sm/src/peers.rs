@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::PidfdFlags;
-use towline_core::btl::{Endpoint, Event, Lost, Peer, Unreachable};
+use towline_core::rail::{Endpoint, Event, Lost, Peer, Unreachable};
 
 use crate::board::Board;
 use crate::card::Card;
@@ -364,7 +364,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
-    use towline_core::btl::Rail as _;
+    use towline_core::rail::Rail as _;
     use towline_core::time::Instant;
 
     use super::*;

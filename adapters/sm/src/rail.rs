@@ -4,14 +4,14 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use towline_core::btl::attributes::EXCLUSIVITY_HOST;
-use towline_core::btl::native::{Key, Native, NativeError, OneSided, Region};
-use towline_core::btl::rma::Access;
-use towline_core::btl::{
-    AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane,
-    Loan, Lost, Peer, Rail as RailTrait, SendError, Sent, Shape, Short, Ticket, Unreachable,
-};
 use towline_core::convertor::Span;
+use towline_core::rail::attributes::EXCLUSIVITY_HOST;
+use towline_core::rail::native::{Key, Native, NativeError, OneSided, Region};
+use towline_core::rail::{
+    AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane,
+    Lost, Peer, Rail as RailTrait, RemoteBuffer, SendError, Sent, Shape, Short, Ticket, Unreachable,
+};
+use towline_core::rma::Access;
 use towline_core::time::Instant;
 
 use crate::board::Board;
@@ -31,7 +31,7 @@ pub(crate) const NO_RING: u32 = u32::MAX;
 /// One rank's way to the other processes of its host.
 ///
 /// ```
-/// use towline_core::btl::{Event, Lane, Peer, Rail as _, Shape};
+/// use towline_core::rail::{Event, Lane, Peer, Rail as _, Shape};
 /// use towline_core::time::Instant;
 /// use towline_sm::{Config, Rail};
 ///
@@ -306,63 +306,6 @@ impl RailTrait for Rail {
         Sent::Done
     }
 
-    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
-        self.lend_to(to, body)
-    }
-
-    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
-        // SAFETY: passed on from the caller.
-        unsafe { self.fetch_from(from, loan, sink) }
-    }
-
-    fn fetches(&self, from: Endpoint) -> u64 {
-        self.fetches_from(from)
-    }
-
-    fn recall(&mut self) {
-        self.recall_loans();
-    }
-
-    #[inline(always)]
-    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
-        let len = (size_of_val(&header) as u32).wrapping_add(body.len() as u32);
-        let Some(outgoing) = self.rings.get_mut(to.0 as usize * 2).map(|ring| &mut ring.outgoing) else {
-            return Err(SendError::Unreachable);
-        };
-        if len >= outgoing.bound {
-            return Err(SendError::Busy); // the ring is still to be made, or the frame is too long: `reserve` tells
-        }
-        let slots = slots_for(len);
-        let Some(position) = outgoing.sender.reserve(slots, outgoing.kept) else { return Err(SendError::Busy) };
-        let frame = outgoing.slots.frame(position);
-        let ticket = Ticket { endpoint: to, position: u64::from(position), len, extra: 0 };
-        // SAFETY: as in `reserve`.
-        let mut grant = unsafe { Grant::new(frame, len as usize, ticket) };
-        grant.write_words(0, header);
-        // SAFETY: the caller vouches for the body.
-        unsafe { grant.gather(size_of_val(&header), body) };
-        // SAFETY: the mapping is the ring's, and is not given up in here.
-        let first = unsafe { Slots::mark_of(frame) };
-        outgoing.sender.publish_at(&outgoing.slots, position, first, slots, meta(len, tag));
-        if outgoing.reader_may_sleep() {
-            self.wake_for_frame(to.0);
-        }
-        Ok(Sent::Done)
-    }
-
-    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
-        self.own.register(base, len, access)
-    }
-
-    fn deregister(&mut self, region: Region) {
-        self.own.deregister(region);
-    }
-
-    unsafe fn perform(&mut self, on: Endpoint, native: &Native, _cookie: Cookie) -> Result<Option<u64>, NativeError> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.perform_on(on, native) }
-    }
-
     fn drained(&self, _to: Endpoint) -> bool {
         true // what is in the ring needs us no more
     }
@@ -371,36 +314,6 @@ impl RailTrait for Rail {
         let Some(countdown) = self.countdown.checked_sub(1) else { return self.turn_over(now) };
         self.countdown = countdown;
         self.look()
-    }
-
-    #[inline(always)]
-    fn poll_short(&mut self, tag: u8) -> Option<Short> {
-        let (left, over) = self.countdown.overflowing_sub(1);
-        self.countdown = left;
-        if over {
-            self.countdown = 0;
-            return None;
-        }
-        let Ring { incoming, outgoing } = self.rings.get_mut(self.front as usize)?;
-        let position = incoming.receiver.position();
-        let frame = incoming.slots.frame(position);
-        // SAFETY: the mapping is the ring's, and is not given up in here.
-        let waiting = Waiting::look(position, unsafe { Slots::mark_of(frame) })?;
-        let len = incoming.receiver.take_short(waiting, tag)?;
-        // SAFETY: as above.
-        let header = unsafe { Slots::header(frame) };
-        let (from, body) = (incoming.peer, frame.wrapping_add(size_of_val(&header)).cast_const());
-        claim_answer(outgoing);
-        // SAFETY: what `take_short` yields has 24 to 56 bytes, all in one slot, which is ours until it is given back.
-        Some(unsafe { Short::new(from, header, body, len as usize) })
-    }
-
-    fn poll_again(&mut self) -> Option<Frame> {
-        let incoming = self.rings.get(self.front as usize).map(|ring| &ring.incoming)?;
-        let Arrived { position, len, tag } = incoming.receiver.last_short(&incoming.slots)?;
-        // SAFETY: as in `take`.
-        let head = unsafe { Slots::head(incoming.slots.frame(position)) };
-        Some(Frame { id: FrameId(0), from: incoming.peer, tag, valid: len as u8, len, head })
     }
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
@@ -451,3 +364,100 @@ impl RailTrait for Rail {
         self.announce_sleep()
     }
 }
+
+impl towline_core::rail::FastPath for Rail {
+    #[inline(always)]
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        let len = (size_of_val(&header) as u32).wrapping_add(body.len() as u32);
+        let Some(outgoing) = self.rings.get_mut(to.0 as usize * 2).map(|ring| &mut ring.outgoing) else {
+            return Err(SendError::Unreachable);
+        };
+        if len >= outgoing.bound {
+            return Err(SendError::Busy); // the ring is still to be made, or the frame is too long: `reserve` tells
+        }
+        let slots = slots_for(len);
+        let Some(position) = outgoing.sender.reserve(slots, outgoing.kept) else { return Err(SendError::Busy) };
+        let frame = outgoing.slots.frame(position);
+        let ticket = Ticket { endpoint: to, position: u64::from(position), len, extra: 0 };
+        // SAFETY: as in `reserve`.
+        let mut grant = unsafe { Grant::new(frame, len as usize, ticket) };
+        grant.write_words(0, header);
+        // SAFETY: the caller vouches for the body.
+        unsafe { grant.gather(size_of_val(&header), body) };
+        // SAFETY: the mapping is the ring's, and is not given up in here.
+        let first = unsafe { Slots::mark_of(frame) };
+        outgoing.sender.publish_at(&outgoing.slots, position, first, slots, meta(len, tag));
+        if outgoing.reader_may_sleep() {
+            self.wake_for_frame(to.0);
+        }
+        Ok(Sent::Done)
+    }
+
+    #[inline(always)]
+    fn poll_short(&mut self, tag: u8) -> Option<Short> {
+        let (left, over) = self.countdown.overflowing_sub(1);
+        self.countdown = left;
+        if over {
+            self.countdown = 0;
+            return None;
+        }
+        let Ring { incoming, outgoing } = self.rings.get_mut(self.front as usize)?;
+        let position = incoming.receiver.position();
+        let frame = incoming.slots.frame(position);
+        // SAFETY: the mapping is the ring's, and is not given up in here.
+        let waiting = Waiting::look(position, unsafe { Slots::mark_of(frame) })?;
+        let len = incoming.receiver.take_short(waiting, tag)?;
+        // SAFETY: as above.
+        let header = unsafe { Slots::header(frame) };
+        let (from, body) = (incoming.peer, frame.wrapping_add(size_of_val(&header)).cast_const());
+        claim_answer(outgoing);
+        // SAFETY: what `take_short` yields has 24 to 56 bytes, all in one slot, which is ours until it is given back.
+        Some(unsafe { Short::new(from, header, body, len as usize) })
+    }
+
+    fn poll_again(&mut self) -> Option<Frame> {
+        let incoming = self.rings.get(self.front as usize).map(|ring| &ring.incoming)?;
+        let Arrived { position, len, tag } = incoming.receiver.last_short(&incoming.slots)?;
+        // SAFETY: as in `take`.
+        let head = unsafe { Slots::head(incoming.slots.frame(position)) };
+        Some(Frame { id: FrameId(0), from: incoming.peer, tag, valid: len as u8, len, head })
+    }
+}
+
+impl towline_core::rail::SingleCopy for Rail {
+    fn expose(&mut self, to: Endpoint, body: &Span) -> Option<RemoteBuffer> {
+        self.lend_to(to, body)
+    }
+
+    unsafe fn read_exposed(&mut self, from: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
+        // SAFETY: passed on from the caller.
+        unsafe { self.fetch_from(from, loan, sink) }
+    }
+
+    fn read_limit(&self, from: Endpoint) -> u64 {
+        self.fetches_from(from)
+    }
+
+    fn revoke_exposed(&mut self) {
+        self.recall_loans();
+    }
+}
+
+impl towline_core::rail::DeviceMemory for Rail {
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        self.own.register(base, len, access)
+    }
+
+    fn deregister(&mut self, region: Region) {
+        self.own.deregister(region);
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, _cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.perform_on(on, native) }
+    }
+}
+
+impl towline_core::rail::RequestCache for Rail {}
+impl towline_core::rail::Failover for Rail {}
+impl towline_core::rail::Liveness for Rail {}

@@ -1,6 +1,6 @@
 //! The rare parts of receiving: new rings, quiet rings, upkeep.
 
-use towline_core::btl::{Event, FrameId, Lost};
+use towline_core::rail::{Event, FrameId, Lost};
 use towline_core::time::{Duration, Instant};
 
 use crate::doorbell;

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::thread::futex;
-use towline_core::btl::{Endpoint, Grant, HEAD, Lane, Lost, Rail as _, SendError, Shape};
+use towline_core::rail::{Endpoint, Grant, HEAD, Lane, Lost, Rail as _, SendError, Shape};
 
 use crate::doorbell;
 use crate::error::OpenError;

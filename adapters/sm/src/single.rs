@@ -23,8 +23,8 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-use towline_core::btl::{Endpoint, LOAN, Loan};
 use towline_core::convertor::Span;
+use towline_core::rail::{Endpoint, REMOTE_BUFFER_BYTES, RemoteBuffer};
 
 use crate::atomics::{Ordering, fence};
 use crate::rail::Rail;
@@ -32,7 +32,7 @@ use crate::rail::Rail;
 /// How long messages go to a peer, or come from it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum SingleCopy {
+pub enum SingleCopyState {
     /// No frame has gone that way yet, or its receiver has not looked.
     Untried,
     /// In a single copy, by the receiver.
@@ -104,12 +104,12 @@ impl Lender {
         fence(Ordering::SeqCst);
     }
 
-    fn lend(&mut self, address: u64) -> Loan {
+    fn expose(&mut self, address: u64) -> RemoteBuffer {
         self.has_lent = true;
-        let mut loan = [0; LOAN];
+        let mut loan = [0; REMOTE_BUFFER_BYTES];
         let fields = address.to_le_bytes().into_iter().chain(self.generation.to_le_bytes());
         loan.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
-        Loan(loan)
+        RemoteBuffer(loan)
     }
 }
 
@@ -178,19 +178,19 @@ impl Reader {
 
 impl Rail {
     /// How long messages go to a peer.
-    pub fn sends_in_single_copy(&self, to: Endpoint) -> SingleCopy {
+    pub fn sends_in_single_copy(&self, to: Endpoint) -> SingleCopyState {
         match self.rings.get(to.0 as usize * 2).map(|ring| &ring.outgoing) {
             Some(outgoing) if outgoing.exists() => match (&outgoing.lender, outgoing.answer()) {
-                (None, _) if self.peers.get(to.0 as usize).is_some_and(|peer| peer.crowded) => SingleCopy::Crowded,
-                (None, _) | (_, REFUSED..) => SingleCopy::Refused,
-                (_, UNTRIED) => SingleCopy::Untried,
-                (_, WORKS) => SingleCopy::Works,
+                (None, _) if self.peers.get(to.0 as usize).is_some_and(|peer| peer.crowded) => SingleCopyState::Crowded,
+                (None, _) | (_, REFUSED..) => SingleCopyState::Refused,
+                (_, UNTRIED) => SingleCopyState::Untried,
+                (_, WORKS) => SingleCopyState::Works,
             },
-            _ => SingleCopy::Untried,
+            _ => SingleCopyState::Untried,
         }
     }
 
-    /// How many rings were made without single copy because [too many](SingleCopy::Crowded) waited to be looked at.
+    /// How many rings were made without single copy because [too many](SingleCopyState::Crowded) waited to be looked at.
     pub fn crowded_rings(&self) -> u32 {
         self.crowded
     }
@@ -225,7 +225,7 @@ impl Rail {
 
     // Called through wrappers that are inlined where short messages go, too.
     #[inline(never)]
-    pub(crate) fn lend_to(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
+    pub(crate) fn lend_to(&mut self, to: Endpoint, body: &Span) -> Option<RemoteBuffer> {
         let limits = u64::from(self.config.single_copy_bytes)..=u64::from(self.config.single_copy_limit_bytes);
         if !limits.contains(&body.len()) {
             return None;
@@ -235,13 +235,13 @@ impl Rail {
             return None;
         }
         let (base, _) = body.as_contiguous()?;
-        Some(outgoing.lender.as_mut()?.lend(base.addr() as u64))
+        Some(outgoing.lender.as_mut()?.expose(base.addr() as u64))
     }
 
     /// # Safety
-    /// As [`fetch`](towline_core::btl::Rail::fetch).
+    /// As [`read_exposed`](towline_core::rail::SingleCopy::read_exposed).
     #[inline(never)]
-    pub(crate) unsafe fn fetch_from(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
+    pub(crate) unsafe fn fetch_from(&mut self, from: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
         let ring = from.0 as usize * 2;
         let Some(incoming) = self.rings.get_mut(ring).map(|ring| &mut ring.incoming) else { return false };
         let (Some(reader), Some((base, len))) = (incoming.reader, sink.as_contiguous()) else { return false };

@@ -17,7 +17,7 @@ use crate::sleep;
 
 impl Rail {
     /// Sleeps until something may have come or `timeout` has passed; `None` is for ever. May return early. Sleep no
-    /// longer than until [`poll_at`](towline_core::btl::Rail::poll_at), and poll afterwards. On a futex, or on
+    /// longer than until [`poll_at`](towline_core::rail::Rail::poll_at), and poll afterwards. On a futex, or on
     /// [`wait_fd`](Self::wait_fd) once that was asked for.
     pub fn wait(&mut self, timeout: Option<Duration>) {
         if !self.announce_sleep() {
@@ -36,7 +36,7 @@ impl Rail {
     }
 
     /// A descriptor for `poll` or `epoll`, which turns readable when something came after
-    /// [`arm`](towline_core::btl::Rail::arm) answered `true`. The next poll of the rail makes it unreadable again; nobody else
+    /// [`arm`](towline_core::rail::Rail::arm) answered `true`. The next poll of the rail makes it unreadable again; nobody else
     /// reads from it. Made at the first call, from which on peers wake us through it.
     ///
     /// # Errors

@@ -35,10 +35,10 @@ use std::sync::{Arc, Weak};
 use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::Resource;
-use towline_core::btl::Endpoint;
-use towline_core::btl::atomics::{AtomicSupport, apply};
-use towline_core::btl::native::{KEY, Key, Native, NativeError, OneSided, Pipeline, Reach, Region, Work};
-use towline_core::btl::rma::Access;
+use towline_core::rail::Endpoint;
+use towline_core::rail::atomics::{AtomicSupport, apply};
+use towline_core::rail::native::{KEY, Key, Native, NativeError, OneSided, Pipeline, Reach, Region, Work};
+use towline_core::rma::Access;
 
 use crate::atomics::{AtomicU64, Ordering, fence};
 use crate::host::Process;
@@ -334,8 +334,8 @@ impl Rail {
     /// [switched off](crate::Config::share_windows).
     ///
     /// ```
-    /// use towline_core::btl::Rail as _;
-    /// use towline_core::btl::rma::Access;
+    /// use towline_core::rail::Rail as _;
+    /// use towline_core::rma::Access;
     ///
     /// let mut rail = towline_sm::Rail::open(towline_sm::Config::new(u64::from(std::process::id()), 0, 1))?;
     /// let area = rail.share(64)?;
@@ -354,7 +354,7 @@ impl Rail {
     }
 
     /// # Safety
-    /// As [`perform`](towline_core::btl::Rail::perform).
+    /// As [`perform`](towline_core::rail::DeviceMemory::perform).
     pub(crate) unsafe fn perform_on(&mut self, on: Endpoint, native: &Native) -> Result<Option<u64>, NativeError> {
         let Self { peers, me, .. } = self;
         let peer = peers.get_mut(on.0 as usize).filter(|peer| peer.stage == Stage::Live);

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use towline_core::btl::{Event, Lane, Lost, Peer, Rail as _, SendError, Shape};
+use towline_core::rail::{Event, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
 use towline_sm::{Config, OpenError, Rail};
 

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant as Clock};
 
-use towline_core::btl::{Cookie, Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::convertor::Span;
+use towline_core::rail::{Cookie, Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
 use towline_sm::{Config, Rail};
 

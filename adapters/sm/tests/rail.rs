@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use towline_core::btl::{
-    Cookie, Delivery, Endpoint, Event, Frame, FrameId, HEAD, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape,
-    Unreachable,
-};
 use towline_core::convertor::Span;
+use towline_core::rail::{
+    Cookie, Delivery, Endpoint, Event, FastPath, Frame, FrameId, HEAD, Lane, Lost, Peer, Rail as _, SendError, Sent,
+    Shape, Unreachable,
+};
 use towline_core::time::Instant;
 use towline_sm::{Config, OpenError, Rail};
 
@@ -453,7 +453,7 @@ fn b9_a_peer_that_gives_credit_it_never_had_is_lost() {
 
 #[test]
 fn b39_who_sleeps_wakes_only_when_asked_where_that_is_turned_on() {
-    use towline_core::btl::Capabilities;
+    use towline_core::rail::Capabilities;
 
     fn is_woken(rail: &mut Rail) -> bool {
         let fd = rail.wait_fd().unwrap();

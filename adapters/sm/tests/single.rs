@@ -6,12 +6,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant as Clock};
 
-use towline_core::btl::{
-    Cookie, Endpoint, Event, Frame, HEAD, LOAN, Lane, Loan, Lost, Peer, Rail as _, SendError, Shape,
-};
 use towline_core::convertor::{Layout, Span};
+use towline_core::rail::{
+    Cookie, Endpoint, Event, Frame, HEAD, Lane, Lost, Peer, REMOTE_BUFFER_BYTES, Rail as _, RemoteBuffer, SendError,
+    Shape, SingleCopy,
+};
 use towline_core::time::Instant;
-use towline_sm::{Config, Rail, SingleCopy};
+use towline_sm::{Config, Rail, SingleCopyState};
 
 const LEN: usize = 100_000;
 
@@ -47,8 +48,8 @@ fn pair_beside(set: impl Fn(u32, &mut Config), meanwhile: impl FnOnce()) -> Pair
     let (mut left, mut right) = (open(0), open(1));
     let to_right = left.add_peer(Peer(1), right.card()).unwrap();
     let to_left = right.add_peer(Peer(0), left.card()).unwrap();
-    assert_eq!(left.sends_in_single_copy(to_right), SingleCopy::Untried);
-    assert_eq!(left.lend(to_right, &Span::of(&pattern(LEN, 0))), None, "before anybody has looked");
+    assert_eq!(left.sends_in_single_copy(to_right), SingleCopyState::Untried);
+    assert_eq!(left.expose(to_right, &Span::of(&pattern(LEN, 0))), None, "before anybody has looked");
     hello(&mut left, to_right);
     meanwhile();
     assert_eq!(frame(&mut right).head(), b"hello");
@@ -69,48 +70,48 @@ fn frame(rail: &mut Rail) -> Frame {
     }
 }
 
-fn fetch(rail: &mut Rail, from: Endpoint, loan: &Loan, into: &mut [u8]) -> bool {
+fn read_exposed(rail: &mut Rail, from: Endpoint, loan: &RemoteBuffer, into: &mut [u8]) -> bool {
     // SAFETY: the sink is ours alone.
-    unsafe { rail.fetch(from, loan, Span::contiguous(into.as_mut_ptr(), into.len())) }
+    unsafe { rail.read_exposed(from, loan, Span::contiguous(into.as_mut_ptr(), into.len())) }
 }
 
 #[test]
 fn p28_what_is_lent_is_fetched_from_where_it_lies() {
     let mut pair = pair(|_, _| {});
-    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopy::Works);
-    assert_eq!(pair.right.sends_in_single_copy(pair.to_left), SingleCopy::Untried, "nothing went that way");
+    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopyState::Works);
+    assert_eq!(pair.right.sends_in_single_copy(pair.to_left), SingleCopyState::Untried, "nothing went that way");
     let data = pattern(LEN, 1);
-    let loan = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    let loan = pair.left.expose(pair.to_right, &Span::of(&data)).unwrap();
     for len in [1, 4096, LEN] {
         let mut into = vec![0xee; LEN + 1];
-        assert!(fetch(&mut pair.right, pair.to_left, &loan, &mut into[..len]));
+        assert!(read_exposed(&mut pair.right, pair.to_left, &loan, &mut into[..len]));
         assert!(into[..len] == data[..len] && into[len..].iter().all(|byte| *byte == 0xee), "{len}");
     }
     // It is the memory itself that is read.
     let mut data = data;
     data[LEN - 1] ^= 1;
     let mut into = vec![0; LEN];
-    assert!(fetch(&mut pair.right, pair.to_left, &loan, &mut into) && into == data);
+    assert!(read_exposed(&mut pair.right, pair.to_left, &loan, &mut into) && into == data);
 }
 
 #[test]
 fn p28_a_rail_that_is_opened_in_the_same_process_costs_nothing() {
     let pair = pair_beside(|_, _| {}, || drop(Rail::open(Config::new(job(), 0, 1)).unwrap()));
-    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopy::Works);
+    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopyState::Works);
 }
 
 #[test]
 fn p28_what_lies_in_pieces_is_copied() {
     let mut pair = pair(|_, _| {});
     let data = pattern(LEN, 1);
-    let loan = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    let loan = pair.left.expose(pair.to_right, &Span::of(&data)).unwrap();
     let rows = Layout::vector(LEN as u64 / 100, 50, 100).unwrap();
     let mut into = vec![0u8; LEN];
     // SAFETY: the layout outlives the spans, and the sink is ours alone.
     unsafe {
         let rows = Span::laid_out(into.as_mut_ptr(), &rows);
-        assert_eq!(pair.left.lend(pair.to_right, &rows), None);
-        assert!(!pair.right.fetch(pair.to_left, &loan, rows));
+        assert_eq!(pair.left.expose(pair.to_right, &rows), None);
+        assert!(!pair.right.read_exposed(pair.to_left, &loan, rows));
     }
 }
 
@@ -119,7 +120,7 @@ fn p34_the_limits_are_those_of_the_configuration() {
     let mut pair = pair(|_, config| (config.single_copy_bytes, config.single_copy_limit_bytes) = (1000, 5000));
     let data = pattern(LEN, 1);
     for (len, lent) in [(999, false), (1000, true), (5000, true), (5001, false)] {
-        assert_eq!(pair.left.lend(pair.to_right, &Span::of(&data[..len])).is_some(), lent, "{len}");
+        assert_eq!(pair.left.expose(pair.to_right, &Span::of(&data[..len])).is_some(), lent, "{len}");
     }
     let mut config = Config::new(1, 0, 1);
     config.single_copy_limit_bytes = u32::MAX;
@@ -130,11 +131,11 @@ fn p34_the_limits_are_those_of_the_configuration() {
 fn p28_either_side_can_switch_it_off() {
     for off in 0..2 {
         let mut pair = pair(|rank, config| config.single_copy_bytes = if rank == off { 0 } else { 1000 });
-        assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopy::Refused);
-        assert_eq!(pair.left.lend(pair.to_right, &Span::of(&pattern(LEN, 1))), None);
+        assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopyState::Refused);
+        assert_eq!(pair.left.expose(pair.to_right, &Span::of(&pattern(LEN, 1))), None);
         hello(&mut pair.right, pair.to_left);
         frame(&mut pair.left);
-        assert_eq!(pair.right.sends_in_single_copy(pair.to_left), SingleCopy::Refused);
+        assert_eq!(pair.right.sends_in_single_copy(pair.to_left), SingleCopyState::Refused);
     }
 }
 
@@ -142,17 +143,17 @@ fn p28_either_side_can_switch_it_off() {
 fn p7_what_was_lent_to_a_peer_that_is_forgotten_cannot_be_fetched_any_more() {
     let mut pair = pair(|_, _| {});
     let (data, mut into) = (pattern(LEN, 1), vec![0; LEN]);
-    let old = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    let old = pair.left.expose(pair.to_right, &Span::of(&data)).unwrap();
     pair.left.del_peer(pair.to_right);
-    assert!(!fetch(&mut pair.right, pair.to_left, &old, &mut into));
-    assert_eq!(pair.left.lend(pair.to_right, &Span::of(&data)), None);
+    assert!(!read_exposed(&mut pair.right, pair.to_left, &old, &mut into));
+    assert_eq!(pair.left.expose(pair.to_right, &Span::of(&data)), None);
     // Nor when it comes back, to whom new loans may be given.
     let to_right = pair.left.add_peer(Peer(1), pair.right.card()).unwrap();
-    assert!(!fetch(&mut pair.right, pair.to_left, &old, &mut into));
-    let new = pair.left.lend(to_right, &Span::of(&data)).unwrap();
-    assert!(fetch(&mut pair.right, pair.to_left, &new, &mut into) && into == data);
+    assert!(!read_exposed(&mut pair.right, pair.to_left, &old, &mut into));
+    let new = pair.left.expose(to_right, &Span::of(&data)).unwrap();
+    assert!(read_exposed(&mut pair.right, pair.to_left, &new, &mut into) && into == data);
     drop(pair.left);
-    assert!(!fetch(&mut pair.right, pair.to_left, &new, &mut into), "a rail that is closed lends nothing");
+    assert!(!read_exposed(&mut pair.right, pair.to_left, &new, &mut into), "a rail that is closed lends nothing");
 }
 
 /// A peer that has not looked yet, or was lent nothing, is not concerned by what others were.
@@ -160,51 +161,51 @@ fn p7_what_was_lent_to_a_peer_that_is_forgotten_cannot_be_fetched_any_more() {
 fn b25_who_was_lent_nothing_loses_nothing_by_a_recall() {
     let mut pair = pair(|_, _| {});
     let data = pattern(LEN, 1);
-    let loan = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    let loan = pair.left.expose(pair.to_right, &Span::of(&data)).unwrap();
     // The other way nobody has looked when the memory is recalled.
     hello(&mut pair.right, pair.to_left);
-    pair.right.recall();
+    pair.right.revoke_exposed();
     frame(&mut pair.left);
-    assert_eq!(pair.right.sends_in_single_copy(pair.to_left), SingleCopy::Works);
-    assert!(fetch(&mut pair.right, pair.to_left, &loan, &mut vec![0; LEN]));
+    assert_eq!(pair.right.sends_in_single_copy(pair.to_left), SingleCopyState::Works);
+    assert!(read_exposed(&mut pair.right, pair.to_left, &loan, &mut vec![0; LEN]));
 }
 
 #[test]
 fn b25_what_was_recalled_cannot_be_fetched_any_more() {
     let mut pair = pair(|_, _| {});
     let (data, mut into) = (pattern(LEN, 1), vec![0; LEN]);
-    let old = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
-    assert_eq!(pair.right.fetches(pair.to_left), 1 << 20);
-    assert_eq!(pair.left.fetches(pair.to_right), 0, "nothing came from there that could be looked at");
-    pair.left.recall();
-    assert!(!fetch(&mut pair.right, pair.to_left, &old, &mut into));
-    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopy::Works, "that was no refusal");
-    let new = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
-    assert!(fetch(&mut pair.right, pair.to_left, &new, &mut into) && into == data);
+    let old = pair.left.expose(pair.to_right, &Span::of(&data)).unwrap();
+    assert_eq!(pair.right.read_limit(pair.to_left), 1 << 20);
+    assert_eq!(pair.left.read_limit(pair.to_right), 0, "nothing came from there that could be looked at");
+    pair.left.revoke_exposed();
+    assert!(!read_exposed(&mut pair.right, pair.to_left, &old, &mut into));
+    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopyState::Works, "that was no refusal");
+    let new = pair.left.expose(pair.to_right, &Span::of(&data)).unwrap();
+    assert!(read_exposed(&mut pair.right, pair.to_left, &new, &mut into) && into == data);
 }
 
 #[test]
 fn p22_forged_loans_bring_nothing_and_harm_nobody() {
     let mut pair = pair(|_, _| {});
     let data = pattern(LEN, 1);
-    let loan = pair.left.lend(pair.to_right, &Span::of(&data)).unwrap();
+    let loan = pair.left.expose(pair.to_right, &Span::of(&data)).unwrap();
     let mut into = vec![0; LEN];
     for address in [0, 8, 0x1000, 1 << 47, u64::MAX, u64::MAX - LEN as u64 + 1] {
         let mut forged = loan;
         forged.0[..8].copy_from_slice(&address.to_le_bytes());
-        assert!(!fetch(&mut pair.right, pair.to_left, &forged, &mut into), "{address:x}");
+        assert!(!read_exposed(&mut pair.right, pair.to_left, &forged, &mut into), "{address:x}");
     }
     for at in 8..12 {
         let mut forged = loan;
         forged.0[at] ^= 1;
-        assert!(!fetch(&mut pair.right, pair.to_left, &forged, &mut into), "another generation");
+        assert!(!read_exposed(&mut pair.right, pair.to_left, &forged, &mut into), "another generation");
     }
-    assert!(!fetch(&mut pair.right, pair.to_left, &Loan([0xff; LOAN]), &mut into));
+    assert!(!read_exposed(&mut pair.right, pair.to_left, &RemoteBuffer([0xff; REMOTE_BUFFER_BYTES]), &mut into));
     for nobody in [Endpoint(1), Endpoint(7), Endpoint(u32::MAX / 2), Endpoint(u32::MAX)] {
-        assert!(!fetch(&mut pair.right, nobody, &loan, &mut into));
-        assert_eq!(pair.right.lend(nobody, &Span::of(&data)), None);
+        assert!(!read_exposed(&mut pair.right, nobody, &loan, &mut into));
+        assert_eq!(pair.right.expose(nobody, &Span::of(&data)), None);
     }
-    assert!(fetch(&mut pair.right, pair.to_left, &loan, &mut into) && into == data, "none the worse for it");
+    assert!(read_exposed(&mut pair.right, pair.to_left, &loan, &mut into) && into == data, "none the worse for it");
 }
 
 #[test]
@@ -217,11 +218,11 @@ fn b10_memory_that_is_not_there_is_not_fetched() {
     let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, protection, flags) }.unwrap();
     // SAFETY: its second half, which nobody uses.
     unsafe { rustix::mm::munmap(base.wrapping_byte_add(len / 2), len / 2) }.unwrap();
-    let loan = pair.left.lend(pair.to_right, &Span::contiguous(base.cast(), len)).unwrap();
+    let loan = pair.left.expose(pair.to_right, &Span::contiguous(base.cast(), len)).unwrap();
     let mut into = vec![0; len];
-    assert!(!fetch(&mut pair.right, pair.to_left, &loan, &mut into));
-    assert!(fetch(&mut pair.right, pair.to_left, &loan, &mut into[..len / 2]));
-    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopy::Works, "other memory is still there");
+    assert!(!read_exposed(&mut pair.right, pair.to_left, &loan, &mut into));
+    assert!(read_exposed(&mut pair.right, pair.to_left, &loan, &mut into[..len / 2]));
+    assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopyState::Works, "other memory is still there");
     // SAFETY: its first half, which nobody uses any more.
     unsafe { rustix::mm::munmap(base, len / 2) }.unwrap();
 }
@@ -244,8 +245,8 @@ fn p22_a_ring_whose_maker_the_kernel_does_not_name_is_not_read_from() {
     // Closing any descriptor of the file gives up the lock.
     drop(std::fs::File::open(&path).unwrap());
     frame(&mut right);
-    assert_eq!(left.sends_in_single_copy(to_right), SingleCopy::Refused);
-    assert_eq!(left.lend(to_right, &Span::of(&pattern(LEN, 1))), None);
+    assert_eq!(left.sends_in_single_copy(to_right), SingleCopyState::Refused);
+    assert_eq!(left.expose(to_right, &Span::of(&pattern(LEN, 1))), None);
 }
 
 #[test]
@@ -259,8 +260,8 @@ fn p22_a_pledge_that_is_not_there_is_not_believed() {
         child.stdin.take().unwrap().write_all(&value.to_le_bytes()).unwrap();
         assert!(child.wait().unwrap().success());
         frame(&mut right);
-        assert_eq!(left.sends_in_single_copy(to_right), SingleCopy::Refused, "word {word}");
-        assert_eq!(left.lend(to_right, &Span::of(&pattern(LEN, 1))), None);
+        assert_eq!(left.sends_in_single_copy(to_right), SingleCopyState::Refused, "word {word}");
+        assert_eq!(left.expose(to_right, &Span::of(&pattern(LEN, 1))), None);
     }
 }
 
@@ -300,8 +301,8 @@ fn p28_more_rings_than_can_be_locked_at_once_are_told_of() {
     let (last, early) = to.split_last().unwrap();
     early.iter().for_each(|to| hello(&mut hub, *to));
     let standing = |hub: &Rail| to.iter().map(|to| hub.sends_in_single_copy(*to)).collect::<Vec<_>>();
-    assert_eq!(standing(&hub)[..64], [SingleCopy::Untried; 64]);
-    assert_eq!(standing(&hub)[64..66], [SingleCopy::Crowded; 2]);
+    assert_eq!(standing(&hub)[..64], [SingleCopyState::Untried; 64]);
+    assert_eq!(standing(&hub)[64..66], [SingleCopyState::Crowded; 2]);
     assert_eq!(hub.crowded_rings(), 2);
     // One looks, so that there is a lock for another.
     frame(&mut others[0].0);
@@ -311,8 +312,8 @@ fn p28_more_rings_than_can_be_locked_at_once_are_told_of() {
     }
     for (index, (to, standing)) in to.iter().zip(standing(&hub)).enumerate() {
         let crowded = (64..66).contains(&index);
-        assert_eq!(standing, if crowded { SingleCopy::Crowded } else { SingleCopy::Works }, "{index}");
-        assert_eq!(hub.lend(*to, &Span::of(&pattern(LEN, 1))).is_some(), !crowded);
+        assert_eq!(standing, if crowded { SingleCopyState::Crowded } else { SingleCopyState::Works }, "{index}");
+        assert_eq!(hub.expose(*to, &Span::of(&pattern(LEN, 1))).is_some(), !crowded);
     }
     assert_eq!(hub.crowded_rings(), 2);
 }
@@ -394,10 +395,10 @@ fn the_other_process() {
     let Event::Frame(frame) = next(&mut rail, clock) else { panic!() };
     if let Ok(loan) = frame.head().try_into() {
         refuse_reading();
-        assert!(!fetch(&mut rail, to, &Loan(loan), &mut vec![0; LEN]));
+        assert!(!read_exposed(&mut rail, to, &RemoteBuffer(loan), &mut vec![0; LEN]));
     }
     let data = pattern(LEN, 5);
-    let loan = rail.lend(to, &Span::of(&data));
+    let loan = rail.expose(to, &Span::of(&data));
     tell(&mut rail, to, loan.map_or(&[][..], |loan| Box::leak(Box::new(loan.0))));
     if role == "die" {
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
@@ -427,12 +428,12 @@ fn refuse_reading() {
 }
 
 /// The loan that the other process gives, if any.
-fn lent(rail: &mut Rail, to: Endpoint, clock: Clock) -> Option<Loan> {
+fn lent(rail: &mut Rail, to: Endpoint, clock: Clock) -> Option<RemoteBuffer> {
     assert!(matches!(next(rail, clock), Event::Frame(_)));
     hello(rail, to);
     let Event::Frame(frame) = next(rail, clock) else { panic!() };
     assert!(frame.len as usize <= HEAD);
-    frame.head().try_into().ok().map(Loan)
+    frame.head().try_into().ok().map(RemoteBuffer)
 }
 
 #[test]
@@ -440,9 +441,9 @@ fn p28_another_process_is_read() {
     let (mut rail, to, mut child, clock) = meet("lend");
     let loan = lent(&mut rail, to, clock).expect("single copy works here");
     let mut into = vec![0; LEN];
-    assert!(fetch(&mut rail, to, &loan, &mut into));
+    assert!(read_exposed(&mut rail, to, &loan, &mut into));
     assert!(into == pattern(LEN, 5));
-    assert_eq!(rail.sends_in_single_copy(to), SingleCopy::Works);
+    assert_eq!(rail.sends_in_single_copy(to), SingleCopyState::Works);
     drop(rail);
     assert!(child.wait().unwrap().success());
 }
@@ -452,7 +453,7 @@ fn b10_a_dead_process_is_not_read_and_is_lost() {
     let (mut rail, to, mut child, clock) = meet("die");
     let loan = lent(&mut rail, to, clock).unwrap();
     child.wait().unwrap();
-    assert!(!fetch(&mut rail, to, &loan, &mut vec![0; LEN]));
+    assert!(!read_exposed(&mut rail, to, &loan, &mut vec![0; LEN]));
     assert!(matches!(next(&mut rail, clock), Event::Lost(Peer(1), Lost::Broken)));
 }
 
@@ -460,8 +461,8 @@ fn b10_a_dead_process_is_not_read_and_is_lost() {
 fn p28_where_the_system_refuses_nothing_is_lent() {
     let (mut rail, to, mut child, clock) = meet("refused");
     assert!(lent(&mut rail, to, clock).is_some(), "the other way it works");
-    assert_eq!(rail.sends_in_single_copy(to), SingleCopy::Refused);
-    assert_eq!(rail.lend(to, &Span::of(&pattern(LEN, 1))), None);
+    assert_eq!(rail.sends_in_single_copy(to), SingleCopyState::Refused);
+    assert_eq!(rail.expose(to, &Span::of(&pattern(LEN, 1))), None);
     drop(rail);
     assert!(child.wait().unwrap().success());
 }
@@ -470,13 +471,13 @@ fn p28_where_the_system_refuses_nothing_is_lent() {
 fn p28_where_the_system_refuses_later_nothing_more_is_lent() {
     let (mut rail, to, mut child, clock) = meet("refused later");
     assert!(matches!(next(&mut rail, clock), Event::Frame(_)));
-    assert_eq!(rail.sends_in_single_copy(to), SingleCopy::Works);
+    assert_eq!(rail.sends_in_single_copy(to), SingleCopyState::Works);
     let data = pattern(LEN, 1);
-    let loan = rail.lend(to, &Span::of(&data)).unwrap();
+    let loan = rail.expose(to, &Span::of(&data)).unwrap();
     tell(&mut rail, to, &loan.0);
     assert!(matches!(next(&mut rail, clock), Event::Frame(_)));
-    assert_eq!(rail.sends_in_single_copy(to), SingleCopy::Refused);
-    assert_eq!(rail.lend(to, &Span::of(&data)), None);
+    assert_eq!(rail.sends_in_single_copy(to), SingleCopyState::Refused);
+    assert_eq!(rail.expose(to, &Span::of(&data)), None);
     drop(rail);
     assert!(child.wait().unwrap().success());
 }

@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use towline_core::btl::{Cookie, Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape};
 use towline_core::convertor::Span;
+use towline_core::rail::{Cookie, Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape};
 use towline_core::time::Instant;
 use towline_sm::{Config, Rail};
 

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towline_core::arena::Arena;
-use towline_core::btl::atomics::{Atomic, AtomicFlags, AtomicOp};
 use towline_core::btl::endpoint::Proc;
 use towline_core::btl::module::{Btl, Config as Settings, Performance, Performed, Terms};
-use towline_core::btl::native::{Key, Local, Native, NativeError, Region, Work};
-use towline_core::btl::rma::{Access, Failure};
-use towline_core::btl::{Cookie, Endpoint, Event, Peer, Rail as _, Unreachable};
+use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
+use towline_core::rail::native::{Key, Local, Native, NativeError, Region, Work};
+use towline_core::rail::{Cookie, DeviceMemory, Endpoint, Event, Peer, Rail as _, Unreachable};
+use towline_core::rma::{Access, Failure};
 use towline_core::time::{Duration, Instant};
 use towline_sm::{Area, Config, Rail};
 

@@ -8,8 +8,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Instant as Clock;
 
-use towline_core::btl::{Cookie, Delivery, Endpoint, Event, Frame, Lane, Peer, Rail as _, SendError, Sent, Shape};
 use towline_core::convertor::Span;
+use towline_core::rail::{Cookie, Delivery, Endpoint, Event, Frame, Lane, Peer, Rail as _, SendError, Sent, Shape};
 use towline_core::time::Instant;
 use towline_tcp::{Config, JobKey, Rail};
 

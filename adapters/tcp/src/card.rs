@@ -15,7 +15,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use towline_core::btl::Unreachable;
+use towline_core::rail::Unreachable;
 
 /// Version of the card.
 pub const CARD_VERSION: u8 = 1;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use towline_core::btl::Event;
+use towline_core::rail::Event;
 use towline_crypt::Encrypt;
 use zeroize::Zeroize;
 

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use towline_core::btl::Lost;
+use towline_core::rail::Lost;
 use towline_core::time::{Duration, Instant};
 
 use crate::hello::{BadHello, Verdict};

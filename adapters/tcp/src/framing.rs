@@ -8,7 +8,7 @@
 //! | 6 | kind: 0 a frame, 1 goodbye (all else zero) |
 //! | 7 | [`MARK`], so that a stream out of step is noticed |
 
-use towline_core::btl::HEAD;
+use towline_core::rail::HEAD;
 
 /// Bytes of a prefix.
 pub const PREFIX: usize = 8;

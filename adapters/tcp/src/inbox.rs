@@ -1,7 +1,7 @@
 //! What arrives on one connection: a staging buffer from which frames are read, and the sink of a long body.
 
-use towline_core::btl::{Cookie, HEAD};
 use towline_core::convertor::Span;
+use towline_core::rail::{Cookie, HEAD};
 
 use crate::block::Block;
 use crate::channel::Channel;

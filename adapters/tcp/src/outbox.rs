@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use towline_core::btl::Cookie;
+use towline_core::rail::Cookie;
 
 use crate::block::Block;
 use crate::channel::Channel;

@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use towline_core::btl::attributes::EXCLUSIVITY_LOW;
-use towline_core::btl::native::OneSided;
-use towline_core::btl::{AcceleratorLimits, Attributes, Capabilities, Event, Lost, Peer, Ticket};
+use towline_core::rail::attributes::EXCLUSIVITY_LOW;
+use towline_core::rail::native::OneSided;
+use towline_core::rail::{AcceleratorLimits, Attributes, Capabilities, Event, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 use towline_crypt::Cipher;
 
@@ -39,7 +39,7 @@ pub(crate) const WORD_STREAM: u64 = 3;
 /// One TCP link to all peers: a rail of its own.
 ///
 /// ```
-/// use towline_core::btl::Rail as _;
+/// use towline_core::rail::Rail as _;
 /// use towline_tcp::{Config, JobKey, Rail};
 ///
 /// let key = JobKey::new([7; 32]);

@@ -2,12 +2,12 @@
 
 use std::os::fd::AsRawFd;
 
-use towline_core::btl::rail::COPIED;
-use towline_core::btl::{
+use towline_core::convertor::Span;
+use towline_core::rail::COPIED;
+use towline_core::rail::{
     Attributes, Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, HEAD, Lane, Peer, Rail as RailTrait,
     SendError, Sent, Shape, Ticket, Unreachable,
 };
-use towline_core::convertor::Span;
 use towline_core::time::Instant;
 
 use crate::card::Card;
@@ -77,14 +77,6 @@ impl RailTrait for Rail {
     fn del_peer(&mut self, endpoint: Endpoint) {
         self.say_goodbye(endpoint.0);
         self.forget(endpoint.0);
-    }
-
-    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
-        if what == GiveUp::Peer {
-            self.hang_up(to.0);
-            self.forget(to.0);
-        }
-        what == GiveUp::Peer
     }
 
     #[inline]
@@ -238,6 +230,22 @@ impl RailTrait for Rail {
         self.look_around() == 0
     }
 }
+
+impl towline_core::rail::Liveness for Rail {
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        if what == GiveUp::Peer {
+            self.hang_up(to.0);
+            self.forget(to.0);
+        }
+        what == GiveUp::Peer
+    }
+}
+
+impl towline_core::rail::FastPath for Rail {}
+impl towline_core::rail::RequestCache for Rail {}
+impl towline_core::rail::SingleCopy for Rail {}
+impl towline_core::rail::DeviceMemory for Rail {}
+impl towline_core::rail::Failover for Rail {}
 
 impl Rail {
     /// Sends a frame that fits any ring: as `reserve` and `commit` do, without a grant between them.

@@ -6,8 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::*;
-use towline_core::btl::{Cookie, Delivery, Event, Lane, Rail as _, SendError, Sent, Shape};
 use towline_core::convertor::Span;
+use towline_core::rail::{Cookie, Delivery, Event, Lane, Rail as _, SendError, Sent, Shape};
 use towline_tcp::{Encrypt, Rail};
 
 struct Counting;

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::TcpListener;
 
 use common::*;
-use towline_core::btl::{GiveUp, Lost, Peer, Rail as _, SendError, Unreachable};
+use towline_core::rail::{GiveUp, Liveness, Lost, Peer, Rail as _, SendError, Unreachable};
 use towline_core::time::Duration;
 use towline_tcp::framing::{GOODBYE, encode};
 use towline_tcp::{Rail, hello::VERDICT};

@@ -7,8 +7,8 @@ use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
 
 use common::*;
-use towline_core::btl::{Cookie, Endpoint, Event, Lane, Peer, Rail as _, Shape};
 use towline_core::convertor::Span;
+use towline_core::rail::{Cookie, Endpoint, Event, Lane, Peer, Rail as _, Shape};
 use towline_core::time::Duration;
 
 /// Sets the limit so that no descriptor is left; returns what it was.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant as Clock;
 
 use common::*;
-use towline_core::btl::Peer;
+use towline_core::rail::Peer;
 use towline_core::time::Instant;
 use towline_tcp::Rail;
 use towline_tcp::hello::{HELLO, Hello};

@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
 use common::*;
-use towline_core::btl::{Cookie, Delivery, Event, Frame, HEAD, Lane, Lost, Peer, Rail as _, Sent, Shape};
 use towline_core::convertor::{Layout, Span};
+use towline_core::rail::{Cookie, Delivery, Event, Frame, HEAD, Lane, Lost, Peer, Rail as _, Sent, Shape};
 use towline_tcp::framing::encode;
 
 /// A rail, and a peer of it made by hand.

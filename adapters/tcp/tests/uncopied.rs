@@ -8,8 +8,8 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 
 use common::*;
-use towline_core::btl::{Cookie, Endpoint, Event, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape};
 use towline_core::convertor::Span;
+use towline_core::rail::{Cookie, Endpoint, Event, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape};
 use towline_tcp::framing::encode;
 use towline_tcp::{Config, Encrypt, Rail};
 

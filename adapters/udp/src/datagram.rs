@@ -23,7 +23,7 @@
 //!
 //! A hello has nothing in common with the others but the first two bytes.
 
-use towline_core::btl::HEAD;
+use towline_core::rail::HEAD;
 use towline_crypt::TAG;
 
 use crate::hello::HELLO;

@@ -14,7 +14,7 @@
 use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use towline_core::btl::{Event, Lost};
+use towline_core::rail::{Event, Lost};
 use towline_core::time::{Duration, Instant};
 
 use crate::peers::{Known, Way};
@@ -314,7 +314,7 @@ impl Rail {
 
 #[cfg(test)]
 mod tests {
-    use towline_core::btl::{Endpoint, Lane, Peer, Rail as _, Shape};
+    use towline_core::rail::{Endpoint, Lane, Peer, Rail as _, Shape};
     use towline_tcp::JobKey;
 
     use super::*;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use socket2::SockAddrStorage;
-use towline_core::btl::FrameId;
+use towline_core::rail::FrameId;
 
 use crate::config::Config;
 use crate::sys::{self, Calls, Done};

@@ -1,7 +1,7 @@
 //! Towline's UDP rail: datagrams in batches, authenticated, to be wrapped in a link.
 //!
 //! A [`Rail`] is one socket that reaches all peers. It loses, doubles and reorders frames as the network does, so it says
-//! `NEED_ACK | NEED_CSUM`, and is of use inside `towline_core::btl::link::Link` only. Frames that are committed in a row to
+//! `NEED_ACK | NEED_CSUM`, and is of use inside `towline_core::link::Link` only. Frames that are committed in a row to
 //! one peer leave in one call where the kernel cuts datagrams itself (`UDP_SEGMENT`), and come in so (`UDP_GRO`).
 //!
 //! # On the wire

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use socket2::SockAddr;
-use towline_core::btl::Lane;
+use towline_core::rail::Lane;
 
 use crate::config::{Config, MOST};
 use crate::counters::Counters;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use socket2::SockAddr;
-use towline_core::btl::Peer;
+use towline_core::rail::Peer;
 use towline_core::time::Instant;
 
 use crate::hosts::Doubt;

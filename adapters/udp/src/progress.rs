@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
 use socket2::SockAddr;
-use towline_core::btl::{Event, Lost};
+use towline_core::rail::{Event, Lost};
 use towline_core::time::{Duration, Instant};
 
 use crate::datagram::{PREFIX, SEALED, What, inner, sealed_start, start};

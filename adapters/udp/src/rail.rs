@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use socket2::Socket;
-use towline_core::btl::attributes::EXCLUSIVITY_LOW;
-use towline_core::btl::native::OneSided;
-use towline_core::btl::{AcceleratorLimits, Attributes, Capabilities, Event, HEAD, Lost, Ticket};
+use towline_core::rail::attributes::EXCLUSIVITY_LOW;
+use towline_core::rail::native::OneSided;
+use towline_core::rail::{AcceleratorLimits, Attributes, Capabilities, Event, HEAD, Lost, Ticket};
 use towline_core::time::Instant;
 use towline_tcp::SetupError;
 use towline_tcp::card::{Card, Reach};
@@ -30,7 +30,7 @@ use crate::{segmentation, sys};
 /// One UDP socket that reaches all peers: a rail that loses frames, to be wrapped in a link.
 ///
 /// ```
-/// use towline_core::btl::{Capabilities, Rail as _};
+/// use towline_core::rail::{Capabilities, Rail as _};
 /// use towline_tcp::JobKey;
 /// use towline_udp::{Config, Rail};
 ///

@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use socket2::SockAddr;
-use towline_core::btl::{Event, Frame, FrameId, HEAD, Lost};
+use towline_core::rail::{Event, Frame, FrameId, HEAD, Lost};
 
 use crate::datagram::{BadDatagram, Datagram, INNER, PREFIX, SEALED, START, What, read, read_inner};
 use crate::hello::{BadHello, Hello};

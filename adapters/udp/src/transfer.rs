@@ -1,10 +1,10 @@
 //! The rail trait: what is asked of a rail, but for polling.
 
-use towline_core::btl::{
+use towline_core::convertor::Span;
+use towline_core::rail::{
     Attributes, Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, HEAD, Lane, Peer, Rail as RailTrait,
     SendError, Sent, Shape, Ticket, Unreachable,
 };
-use towline_core::convertor::Span;
 use towline_core::time::Instant;
 use towline_crypt::{MESSAGE, TAG};
 use towline_tcp::route;
@@ -93,13 +93,6 @@ impl RailTrait for Rail {
 
     fn del_peer(&mut self, endpoint: Endpoint) {
         self.forget(endpoint.0, true);
-    }
-
-    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
-        if what == GiveUp::Peer {
-            self.forget(to.0, false);
-        }
-        what == GiveUp::Peer
     }
 
     #[inline]
@@ -204,10 +197,6 @@ impl RailTrait for Rail {
         }
     }
 
-    fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
-        self.knock(of.0)
-    }
-
     fn poll_at(&self) -> Option<Instant> {
         [self.next_hello, self.next_question, self.send_again].into_iter().flatten().min()
     }
@@ -222,6 +211,25 @@ impl RailTrait for Rail {
         self.look_for_more()
     }
 }
+
+impl towline_core::rail::Liveness for Rail {
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        if what == GiveUp::Peer {
+            self.forget(to.0, false);
+        }
+        what == GiveUp::Peer
+    }
+
+    fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
+        self.knock(of.0)
+    }
+}
+
+impl towline_core::rail::FastPath for Rail {}
+impl towline_core::rail::RequestCache for Rail {}
+impl towline_core::rail::SingleCopy for Rail {}
+impl towline_core::rail::DeviceMemory for Rail {}
+impl towline_core::rail::Failover for Rail {}
 
 /// Datagrams under the same keys at the very most: AES-GCM is good for somewhat more (RFC 8446).
 pub(crate) const MOST_SEALED: u64 = 1 << 24;

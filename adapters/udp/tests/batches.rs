@@ -3,7 +3,7 @@
 mod common;
 
 use common::Pair;
-use towline_core::btl::{Lane, SendError};
+use towline_core::rail::{Lane, SendError};
 
 fn bodies(count: u8, len: usize) -> Vec<Vec<u8>> {
     (0..count).map(|at| vec![at; len]).collect()
@@ -101,7 +101,7 @@ fn control_frames_have_room_of_their_own() {
 /// What leaves is held back to so many bytes a second, and `poll_at` says when more may.
 #[test]
 fn pacing_holds_frames_back_until_their_time() {
-    use towline_core::btl::Rail as _;
+    use towline_core::rail::Rail as _;
     use towline_core::time::{Duration, Instant};
 
     let mut pair = Pair::met(|config| config.pacing_megabytes_per_second = 10);

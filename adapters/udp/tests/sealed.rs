@@ -3,7 +3,7 @@
 mod common;
 
 use common::tapped::Tapped;
-use towline_core::btl::{Lost, Rail as _};
+use towline_core::rail::{Lost, Rail as _};
 use towline_tcp::Encrypt;
 use towline_udp::hello::HELLO;
 
@@ -106,7 +106,7 @@ fn who_encrypts_and_who_does_not_refuse_each_other_and_say_why() {
         let mut tapped = Tapped::new(|config| {
             config.encrypt = if config.rank == encrypts { Encrypt::Always } else { Encrypt::Off };
         });
-        assert!(tapped.pair.try_send(0, towline_core::btl::Lane::Eager, b"not yet").is_err());
+        assert!(tapped.pair.try_send(0, towline_core::rail::Lane::Eager, b"not yet").is_err());
         tapped.until("the refusal", |it| it.pair.lost.iter().all(|lost| lost == &[Lost::Broken]));
         assert!(tapped.pair.rails.iter().all(|rail| rail.counters().refused_encryption >= 1));
         assert!(tapped.pair.got.iter().all(Vec::is_empty));

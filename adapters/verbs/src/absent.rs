@@ -2,11 +2,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use towline_core::btl::{
+use towline_core::convertor::Span;
+use towline_core::rail::{
     Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail as RailTrait, SendError, Sent, Shape,
     Ticket, Unreachable,
 };
-use towline_core::convertor::Span;
 use towline_core::time::Instant;
 
 use crate::{Config, Counters, SetupError};
@@ -99,3 +99,10 @@ impl RailTrait for Rail {
         match *self {}
     }
 }
+
+impl towline_core::rail::FastPath for Rail {}
+impl towline_core::rail::RequestCache for Rail {}
+impl towline_core::rail::SingleCopy for Rail {}
+impl towline_core::rail::DeviceMemory for Rail {}
+impl towline_core::rail::Failover for Rail {}
+impl towline_core::rail::Liveness for Rail {}

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use towline_core::btl::{Lost, Peer};
+use towline_core::rail::{Lost, Peer};
 
 /// What came from a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

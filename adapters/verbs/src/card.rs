@@ -18,7 +18,7 @@
 //! | 58 | reads and atomics of one peer that it answers at a time; 0: none |
 //! | 59 | zero |
 
-use towline_core::btl::Unreachable;
+use towline_core::rail::Unreachable;
 
 use crate::port::{Gid, Kind, Mtu};
 

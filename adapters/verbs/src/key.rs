@@ -10,8 +10,8 @@
 //! | 22 | which link |
 //! | 23 | zero |
 
-use towline_core::btl::native::{KEY, Key, Work};
-use towline_core::btl::rma::Access;
+use towline_core::rail::native::{KEY, Key, Work};
+use towline_core::rma::Access;
 
 const KIND: [u8; 3] = *b"vb\x01";
 /// More bytes are not registered.
@@ -75,8 +75,8 @@ impl Remote {
 
 #[cfg(test)]
 mod tests {
-    use towline_core::btl::atomics::{Atomic, AtomicFlags, AtomicOp};
-    use towline_core::btl::native::Local;
+    use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
+    use towline_core::rail::native::Local;
 
     use super::*;
 

@@ -91,7 +91,7 @@ impl<P> Leaving<P> {
 
 #[cfg(test)]
 mod tests {
-    use towline_core::btl::Lane;
+    use towline_core::rail::Lane;
 
     use super::*;
     use crate::slots::Slot;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use towline_core::btl::Lost;
+use towline_core::rail::Lost;
 use towline_core::time::Duration;
 
 use crate::device::{Destination, Path, Port, Reliable, Route};

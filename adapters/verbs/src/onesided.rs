@@ -8,10 +8,10 @@
 
 use std::ptr::NonNull;
 
-use towline_core::btl::atomics::{Atomic, AtomicFlags, AtomicOp};
-use towline_core::btl::native::{Key, Local, Native, NativeError, Region, Work as Asked};
-use towline_core::btl::rma::Access;
-use towline_core::btl::{Cookie, Endpoint, Lane, SendError};
+use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
+use towline_core::rail::native::{Key, Local, Native, NativeError, Region, Work as Asked};
+use towline_core::rail::{Cookie, Endpoint, Lane, SendError};
+use towline_core::rma::Access;
 
 use crate::device::{Element, Fetch, Place, Region as Memory, Registered};
 use crate::key::{LONGEST, Remote};
@@ -26,7 +26,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_millis(20);
 
 impl Rail {
     /// # Safety
-    /// As [`register`](towline_core::btl::Rail::register).
+    /// As [`register`](towline_core::rail::DeviceMemory::register).
     pub(crate) unsafe fn register_memory(
         &mut self,
         base: *mut u8,
@@ -63,7 +63,7 @@ impl Rail {
     }
 
     /// # Safety
-    /// As [`perform`](towline_core::btl::Rail::perform).
+    /// As [`perform`](towline_core::rail::DeviceMemory::perform).
     pub(crate) unsafe fn perform_on(
         &mut self,
         on: Endpoint,
@@ -120,7 +120,7 @@ impl Rail {
                 };
                 let slot = self.slots.next(Lane::Eager).ok_or(NativeError::Busy)?;
                 let old = self.layout.of_slot(slot).unwrap_or(usize::MAX);
-                (What::Atomic(slot), false, line.pair.fetch(id(0), old, fetch, place))
+                (What::Atomic(slot), false, line.pair.read_exposed(id(0), old, fetch, place))
             }
         };
         let Self { peers, slots, counters, failed, .. } = self;

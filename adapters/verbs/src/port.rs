@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use towline_core::btl::Unreachable;
+use towline_core::rail::Unreachable;
 
 use crate::card::Card;
 

@@ -1,7 +1,7 @@
 //! What a poll does: hear what the device has done, call who is wanted, ask how frames do that left silently, hand over what came.
 
-use towline_core::btl::native::NativeError;
-use towline_core::btl::{Event, Frame, FrameId, HEAD, Lost};
+use towline_core::rail::native::NativeError;
+use towline_core::rail::{Event, Frame, FrameId, HEAD, Lost};
 use towline_core::time::{Duration, Instant};
 
 use crate::arrivals::{Arrival, Came};

@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-use towline_core::btl::atomics::AtomicSupport;
-use towline_core::btl::attributes::EXCLUSIVITY_DEFAULT;
-use towline_core::btl::native::{OneSided, Pipeline, Reach};
-use towline_core::btl::{AcceleratorLimits, Attributes, Capabilities, Endpoint, Lost, Peer, Ticket};
+use towline_core::rail::atomics::AtomicSupport;
+use towline_core::rail::attributes::EXCLUSIVITY_DEFAULT;
+use towline_core::rail::native::{OneSided, Pipeline, Reach};
+use towline_core::rail::{AcceleratorLimits, Attributes, Capabilities, Endpoint, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 
 use crate::arrivals::{Arrival, Arrivals};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use towline_core::btl::Lane;
+use towline_core::rail::Lane;
 
 use crate::works::Works;
 
@@ -185,7 +185,7 @@ impl Outstanding {
 
 #[cfg(test)]
 mod tests {
-    use towline_core::btl::Cookie;
+    use towline_core::rail::Cookie;
 
     use super::*;
     use crate::works::{What, Work};

@@ -1,12 +1,12 @@
 //! The rail trait: what is asked of a rail, but for polling.
 
-use towline_core::btl::native::{Key, Native, NativeError, Region};
-use towline_core::btl::rma::Access;
-use towline_core::btl::{
+use towline_core::convertor::Span;
+use towline_core::rail::native::{Key, Native, NativeError, Region};
+use towline_core::rail::{
     Attributes, Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, HEAD, Lane, Peer, Rail as RailTrait,
     SendError, Sent, Shape, Ticket, Unreachable,
 };
-use towline_core::convertor::Span;
+use towline_core::rma::Access;
 use towline_core::time::Instant;
 
 use crate::card::Card;
@@ -70,13 +70,6 @@ impl RailTrait for Rail {
         self.forget(endpoint.0, true);
     }
 
-    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
-        if what == GiveUp::Peer {
-            self.forget(to.0, false);
-        }
-        what == GiveUp::Peer
-    }
-
     #[inline]
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
         let limit = if shape.lane == Lane::Bulk { self.attributes.max_send_size } else { self.attributes.eager_limit };
@@ -132,20 +125,6 @@ impl RailTrait for Rail {
             self.has_tail(endpoint);
         }
         Sent::Done
-    }
-
-    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.register_memory(base, len, access) }
-    }
-
-    fn deregister(&mut self, region: Region) {
-        self.registered.remove(&region.0);
-    }
-
-    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.perform_on(on, native, cookie) }
     }
 
     /// Not before the peer's device has all of it: what is under way when the queue pair goes is lost.
@@ -210,6 +189,36 @@ impl RailTrait for Rail {
         self.arrived.is_empty() && self.slots.works.has_told_all() && !self.has_to_set_right()
     }
 }
+
+impl towline_core::rail::DeviceMemory for Rail {
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.register_memory(base, len, access) }
+    }
+
+    fn deregister(&mut self, region: Region) {
+        self.registered.remove(&region.0);
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.perform_on(on, native, cookie) }
+    }
+}
+
+impl towline_core::rail::Liveness for Rail {
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        if what == GiveUp::Peer {
+            self.forget(to.0, false);
+        }
+        what == GiveUp::Peer
+    }
+}
+
+impl towline_core::rail::FastPath for Rail {}
+impl towline_core::rail::RequestCache for Rail {}
+impl towline_core::rail::SingleCopy for Rail {}
+impl towline_core::rail::Failover for Rail {}
 
 impl Rail {
     /// Where a slot is.

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-use towline_core::btl::Cookie;
-use towline_core::btl::native::NativeError;
+use towline_core::rail::Cookie;
+use towline_core::rail::native::NativeError;
 
 use crate::slots::Slot;
 

@@ -2,11 +2,11 @@
 
 use core::fmt;
 
-use super::descriptor::Segment;
-use super::endpoint::EndpointId;
-use super::tags;
 use crate::arena::{Arena, OutOfMemory};
+use crate::btl::descriptor::Segment;
+use crate::btl::endpoint::EndpointId;
 use crate::error::Blame;
+use crate::rail::tags;
 
 /// A frame that arrived, as its consumer sees it (`mca_btl_base_receive_descriptor_t`).
 #[derive(Clone, Copy, Debug)]

@@ -20,7 +20,7 @@ pub const SEG_MAX_SIZE: usize = 256;
 pub const REG_HANDLE_MAX: usize = 256;
 /// No order is asked for: `MCA_BTL_NO_ORDER`.
 pub const NO_ORDER: u8 = 255;
-/// The order of all operations to a peer that are complete, as [`Completion::order`](super::module::Completion::order) tells it. A
+/// The order of all operations to a peer that are complete, as [`Completion::order`](crate::btl::module::Completion::order) tells it. A
 /// descriptor that is allocated with it is sent so that it arrives after everything that was sent to that peer before: the module
 /// asks the other side for that, which takes a round trip, and what follows waits behind it, unless it has priority (CHECKLIST B47).
 /// Where only one of two has removed the other and added it again, their counts differ: then such sends may wait until the peer is
@@ -45,7 +45,7 @@ bitflags! {
         const PUT = 0x0010;
         /// The descriptor is for a get (3.0 only). Kept, not acted on.
         const GET = 0x0020;
-        /// The other side is to be woken. Any frame does that, unless [`Btl::wake_on_demand`](super::Btl::wake_on_demand) says
+        /// The other side is to be woken. Any frame does that, unless [`Btl::wake_on_demand`](crate::rail::Btl::wake_on_demand) says
         /// that only these do.
         const SIGNAL = 0x0040;
     }

@@ -2,9 +2,9 @@
 
 use zerocopy::FromZeros;
 
-use super::module::Counts;
-use super::rail::Endpoint;
+use crate::btl::module::Counts;
 use crate::pool::Handle;
+use crate::rail::Endpoint;
 
 /// A peer, as a module names it until it is removed. A name that is used later finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use super::descriptor::Descriptor;
-use super::rail;
+use crate::btl::descriptor::Descriptor;
 use crate::error::Blame;
+use crate::rail;
 
 const EARLY: &str = "the order is of no operation to this peer that is complete: take the one that its callback tells";
 

@@ -2,10 +2,10 @@
 
 use zerocopy::FromZeros;
 
-use super::rail::{Frame, FrameId, HEAD, Peer};
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
 use crate::pool::{Handle, Pool};
+use crate::rail::{Frame, FrameId, HEAD, Peer};
 
 /// A frame without its bytes.
 #[derive(Clone, Copy, FromZeros, Debug)]

@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use towline_core::btl::selection::{Candidate, Report, Verdict, select};
-//! use towline_core::btl::{Capabilities, Endpoint, Peer, Unreachable};
+//! use towline_core::rail::{Capabilities, Endpoint, Peer, Unreachable};
 //!
 //! let mut rails = [
 //!     Candidate::new("tcp", 0, Capabilities::SEND),
@@ -23,8 +23,8 @@
 
 use core::fmt;
 
-use super::attributes::{Attributes, Capabilities};
-use super::rail::{Endpoint, Peer, Unreachable};
+use crate::rail::attributes::{Attributes, Capabilities};
+use crate::rail::{Endpoint, Peer, Unreachable};
 
 /// One rail in the choice for one peer: what counts in the choice, and what came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,8 +165,8 @@ impl fmt::Display for Candidate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::attributes::{EXCLUSIVITY_DEFAULT, EXCLUSIVITY_HIGH, EXCLUSIVITY_HOST, EXCLUSIVITY_LOW};
     use super::*;
+    use crate::rail::attributes::{EXCLUSIVITY_DEFAULT, EXCLUSIVITY_HIGH, EXCLUSIVITY_HOST, EXCLUSIVITY_LOW};
     use proptest::prelude::*;
     use std::{string::ToString, vec::Vec};
 

@@ -2,10 +2,10 @@
 
 use zerocopy::FromZeros;
 
-use super::descriptor::Descriptor;
-use super::endpoint::EndpointId;
-use super::errors::Failure;
 use crate::arena::{Arena, OutOfMemory};
+use crate::btl::descriptor::Descriptor;
+use crate::btl::endpoint::EndpointId;
+use crate::btl::errors::Failure;
 use crate::pool::{Handle, Pool};
 
 /// How far a send is.

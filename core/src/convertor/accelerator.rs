@@ -5,7 +5,7 @@ use core::fmt;
 /// Copies between an accelerator's memory and the processor's.
 ///
 /// A layout [on](super::Layout::on) an accelerator lies in memory of it: packing and unpacking go by the accelerator, and nothing else
-/// looks there but devices that have said that they reach it ([`Capabilities::ACCELERATOR_PUT`](crate::btl::Capabilities::ACCELERATOR_PUT)).
+/// looks there but devices that have said that they reach it ([`Capabilities::ACCELERATOR_PUT`](crate::rail::Capabilities::ACCELERATOR_PUT)).
 /// Addresses mean what the accelerator takes them for; to a device that reaches several they have to mean one thing.
 ///
 /// There is no error: a copy that fails has to end in some bytes, and who made the accelerator tells its user. The methods may be

@@ -1,7 +1,7 @@
 //! Against a list of byte positions, which is what a layout means.
 
 use super::*;
-use crate::btl::testing::Far;
+use crate::rail::testing::Far;
 use proptest::prelude::*;
 use std::{boxed::Box, collections::BTreeSet, vec, vec::Vec};
 

@@ -5,8 +5,8 @@ use core::marker::PhantomData;
 
 use zerocopy::FromZeros;
 
-use crate::btl::Peer;
 use crate::pool::Handle;
+use crate::rail::Peer;
 
 /// Names a communicator until it is deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

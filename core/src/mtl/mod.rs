@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use towline_core::arena::Arena;
-//! use towline_core::btl::{Peer, Rail, loopback::Hub};
+//! use towline_core::rail::{Peer, Rail, loopback::Hub};
 //! use towline_core::convertor::Span;
 //! use towline_core::mtl::{Group, Mtl, Source, Tag};
 //! use towline_core::pml::{Config, Mode};

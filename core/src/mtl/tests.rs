@@ -7,11 +7,11 @@ use std::{boxed::Box, vec};
 
 use super::*;
 use crate::arena::Arena;
-use crate::btl::loopback::{self, Hub};
-use crate::btl::stack::{Call, Traced};
-use crate::btl::{Lost, Peer, Rail, Unreachable};
 use crate::convertor::Span;
 use crate::pml::Config;
+use crate::rail::loopback::{self, Hub};
+use crate::rail::stack::{Call, Traced};
+use crate::rail::{Lost, Peer, Rail, Unreachable};
 use crate::time::Instant;
 
 type Observed = Traced<loopback::Rail<'static>, Box<dyn FnMut(Call)>>;

@@ -2,7 +2,6 @@
 
 use super::communicator::{Comm, CommError, Group, State};
 use crate::arena::Arena;
-use crate::btl::{self, Endpoint, Peer, Unreachable};
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
 use crate::pml::{
@@ -10,6 +9,7 @@ use crate::pml::{
     SetUpError, Status,
 };
 use crate::pool::{Handle, Pool};
+use crate::rail::{Endpoint, Peer, Unreachable};
 use crate::time::Instant;
 
 /// Whom a receive or probe takes from.
@@ -109,7 +109,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
 
     /// Bytes that a transport with `communicators` communicators over rails with these attributes takes from an arena at
     /// most.
-    pub const fn bytes(config: &Config, communicators: u32, rails: &[&btl::Attributes]) -> usize {
+    pub const fn bytes(config: &Config, communicators: u32, rails: &[&crate::rail::Attributes]) -> usize {
         let returns = Arena::cost::<u32>(config.peers as usize);
         config.bytes(rails).saturating_add(Pool::<State<'m>>::cost(communicators)).saturating_add(returns)
     }

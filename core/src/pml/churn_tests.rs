@@ -8,9 +8,9 @@ use super::matching::{ANY, Pattern};
 use super::tests::{bytes, memory};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::testing::{Answer, Scripted, rails};
-use crate::btl::{Lost, Peer, Rail};
 use crate::convertor::Span;
+use crate::rail::testing::{Answer, Scripted, rails};
+use crate::rail::{Lost, Peer, Rail};
 use crate::time::Instant;
 
 type Engine = Pml<'static, [Scripted; 1]>;

@@ -5,12 +5,12 @@ use std::{boxed::Box, vec, vec::Vec};
 use super::tests::{bytes, memory};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::atomics::AtomicSupport;
-use crate::btl::native::{OneSided, Reach, Work};
-use crate::btl::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, Failure, Finished, RemoteMemory, Transfer};
-use crate::btl::testing::{Device, Far, Scripted, rails};
-use crate::btl::{Capabilities, Event, Lost, Peer, Rail};
 use crate::convertor::Span;
+use crate::rail::atomics::AtomicSupport;
+use crate::rail::native::{OneSided, Reach, Work};
+use crate::rail::testing::{Device, Far, Scripted, rails};
+use crate::rail::{Capabilities, Event, Lost, Peer, Rail};
+use crate::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, Failure, Finished, RemoteMemory, Transfer};
 use crate::time::Instant;
 
 const CONFIG: Config = Config {

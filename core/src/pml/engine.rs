@@ -15,16 +15,16 @@ use super::request::{List, State};
 use super::stall::Stall;
 use super::unexpected::Unexpected;
 use crate::arena::Arena;
-use crate::btl::rma::{self, Rma};
-use crate::btl::{Attributes, Capabilities, Peer, Rail, Unreachable};
 use crate::pool::Pool;
 use crate::ptl::Cache;
+use crate::rail::{Attributes, Capabilities, FullRail, Peer, Rail, Unreachable};
+use crate::rma::{self, Rma};
 use crate::wire;
 
 /// Rails by index. Implemented for arrays and slices; an owner of another kind implements it in a few lines.
 pub trait Rails {
     /// What the rails are. One type: an enum where they differ.
-    type Rail: Rail;
+    type Rail: FullRail;
 
     /// How many there are. Constant.
     fn count(&self) -> usize;
@@ -36,7 +36,7 @@ pub trait Rails {
     fn rail_mut(&mut self, index: usize) -> Option<&mut Self::Rail>;
 }
 
-impl<R: Rail, const N: usize> Rails for [R; N] {
+impl<R: FullRail, const N: usize> Rails for [R; N] {
     type Rail = R;
 
     #[inline]
@@ -55,7 +55,7 @@ impl<R: Rail, const N: usize> Rails for [R; N] {
     }
 }
 
-impl<R: Rail> Rails for &mut [R] {
+impl<R: FullRail> Rails for &mut [R] {
     type Rail = R;
 
     #[inline]
@@ -373,7 +373,7 @@ impl<'m, R: Rails> Pml<'m, R> {
         &mut self,
         peer: Peer,
         params: &[u8],
-        mut reach: impl FnMut(usize, &mut R::Rail) -> Result<crate::btl::Endpoint, Unreachable>,
+        mut reach: impl FnMut(usize, &mut R::Rail) -> Result<crate::rail::Endpoint, Unreachable>,
     ) -> Result<(), Unreachable> {
         let params = Params::decode(params)?;
         let count = self.rails.count();

@@ -5,7 +5,7 @@ use super::engine::{Pml, Rails};
 use super::matching::{ANY, Pattern};
 use super::peer::{FAILED_NEWS, Standing};
 use super::request::{Outcome, Phase, Request};
-use crate::btl::{Lost, Peer};
+use crate::rail::{Lost, Peer};
 
 impl<R: Rails> Pml<'_, R> {
     /// Whether a peer was lost: nothing can be sent to it, and no more comes from it.

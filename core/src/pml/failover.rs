@@ -19,11 +19,12 @@ use super::peer::{DOWN, LINKED, Link, OFF, ORPHANED, Standing};
 use super::request::{List, Phase};
 use super::send::charge;
 use super::stall::HEARD;
-use crate::btl::{
-    Claim, Cookie, Delivery, Endpoint, Frame, GiveUp, Lane, Lost, Origin, Orphan, Peer, Rail, Sent, tags,
-};
 use crate::convertor::Span;
 use crate::error::Blame;
+use crate::rail::{
+    Claim, Cookie, Delivery, Endpoint, Failover, Frame, GiveUp, Lane, Liveness, Lost, Origin, Peer, Rail, Sent,
+    UnackedFrame, tags,
+};
 use crate::time::Instant;
 use crate::{ptl, wire};
 
@@ -188,7 +189,7 @@ impl<R: Rails> Pml<'_, R> {
         warn!("peer {}: rail {} is down: {}", peer.0, rail, why as u8);
         self.counters.links_down = self.counters.links_down.wrapping_add(1);
         let link = self.row(peer.0).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint));
-        let orphan = link.and_then(|link| self.rails.rail(rail)?.orphan(link));
+        let orphan = link.and_then(|link| self.rails.rail(rail)?.next_unacked(link));
         self.set_aside(peer.0, rail, DOWN, true);
         self.lose_device(rail, peer);
         self.lose_pieces(rail, peer);
@@ -259,13 +260,13 @@ impl<R: Rails> Pml<'_, R> {
                 continue;
             }
             let endpoint = Endpoint(link.endpoint);
-            while let Some(orphan) = self.rails.rail(link.rail as usize).and_then(|rail| rail.orphan(endpoint)) {
+            while let Some(orphan) = self.rails.rail(link.rail as usize).and_then(|rail| rail.next_unacked(endpoint)) {
                 let Some(sent) = self.carry(peer, &orphan) else {
                     self.counters.busy = self.counters.busy.wrapping_add(1);
                     return;
                 };
                 if let Some(rail) = self.rails.rail_mut(link.rail as usize) {
-                    rail.rehomed(endpoint, orphan.origin);
+                    rail.migrated(endpoint, orphan.origin);
                 }
                 self.counters.frames_moved = self.counters.frames_moved.wrapping_add(1);
                 if let Some(cookie) = orphan.cookie.filter(|_| sent != Sent::InPlace) {
@@ -289,7 +290,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Sends an orphan by the first link in use that takes it: the one that has carried least for its bandwidth first where
     /// it is bulk, else the quickest. `None` where none has room.
-    fn carry(&mut self, peer: u32, orphan: &Orphan) -> Option<Sent> {
+    fn carry(&mut self, peer: u32, orphan: &UnackedFrame) -> Option<Sent> {
         let links = self.peers.get(peer as usize)?.links as usize;
         let bulk = orphan.shape.lane == Lane::Bulk;
         let header = orphan.header.get(..orphan.shape.header as usize)?;
@@ -300,10 +301,10 @@ impl<R: Rails> Pml<'_, R> {
             let next = places.filter(|place| tried.is_none_or(|tried| *place > tried)).min()?;
             let link = *self.row(peer).nth(next.1)?;
             let rail = self.rails.rail_mut(link.rail as usize)?;
-            // SAFETY: the body is readable until the frame is rehomed, which follows; where it is sent in place, it is the
+            // SAFETY: the body is readable until the frame is migrated, which follows; where it is sent in place, it is the
             // user's, who leaves it as it is until the request of the cookie is done. Without a cookie it is copied.
             match unsafe {
-                rail.send_moved(
+                rail.send_migrated(
                     Endpoint(link.endpoint),
                     orphan.origin,
                     orphan.shape,
@@ -331,7 +332,7 @@ impl<R: Rails> Pml<'_, R> {
             Some(Claim::New) if frame.tag == tags::BTL_BASE => return self.one_sided_frame(rail, frame),
             Some(Claim::New) => self.counters.foreign = self.counters.foreign.wrapping_add(1),
             Some(Claim::Awaited { skip, sink, cookie }) => return self.resume(rail, frame, skip, sink, cookie),
-            Some(Claim::Double) => self.counters.doubles = self.counters.doubles.wrapping_add(1),
+            Some(Claim::Duplicate) => self.counters.doubles = self.counters.doubles.wrapping_add(1),
             None => self.counters.stale = self.counters.stale.wrapping_add(1),
         }
         self.drop_frame(rail, frame);

@@ -10,9 +10,9 @@ use super::failover_tests::{Ground, Laid, Letter, Pair, Seen, exchange, exchange
 use super::tests::{WIDE, bytes};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::link::tests::wire::{Break, Faults, State, Wire, wires};
-use crate::btl::link::{self, Crc32c, Link};
-use crate::btl::{Lost, Peer, Rail};
+use crate::link::tests::wire::{Break, Faults, State, Wire, wires};
+use crate::link::{self, Crc32c, Link};
+use crate::rail::{Lost, Peer, Rail};
 use crate::time::{Duration, Instant};
 
 const MILLISECOND: u64 = 1_000_000;

@@ -11,9 +11,9 @@ use super::matching::{ANY, Pattern};
 use super::tests::{WIDE, bytes};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::testing::link::{Cut, Link, Net, links};
-use crate::btl::{Peer, Rail};
 use crate::convertor::Span;
+use crate::rail::testing::link::{Cut, Link, Net, links};
+use crate::rail::{Failover, FullRail, Peer, Rail};
 use crate::time::Instant;
 
 /// Cables, links of each host over them, and the memory that those are in.
@@ -21,7 +21,7 @@ pub(super) type Laid<G> = (G, [Vec<<G as Ground>::Rail>; 2], Vec<*mut [u8]>);
 
 /// Cables between two hosts, and the links over them.
 pub(super) trait Ground: Sized {
-    type Rail: Rail;
+    type Rail: FullRail;
     /// How a cable is treated.
     type Blow: Copy + fmt::Debug;
     /// Turns after which late receives are posted.
@@ -52,7 +52,7 @@ pub(super) trait Ground: Sized {
 
 pub(super) struct Set<R>(pub Vec<R>);
 
-impl<R: Rail> Rails for Set<R> {
+impl<R: FullRail> Rails for Set<R> {
     type Rail = R;
 
     fn count(&self) -> usize {
@@ -661,7 +661,7 @@ fn p14_what_has_arrived_and_was_not_acknowledged_is_moved_and_taken_once() {
 /// A peer may name any link and any number: it harms nobody but itself.
 #[test]
 fn p14_moved_frames_that_nobody_knows_of_are_dropped() {
-    use crate::btl::{Endpoint, Lane, Origin, Shape};
+    use crate::rail::{Endpoint, Lane, Origin, Shape};
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     let mut forge = |link: u8, tag: u8, len: u32| {
         let shape = Shape { tag, lane: Lane::Bulk, header: 12, len };
@@ -669,7 +669,7 @@ fn p14_moved_frames_that_nobody_knows_of_are_dropped() {
         let rail = &mut pair.engines[0].rails_mut().0[1];
         let origin = Origin { link, number: 77 };
         // SAFETY: the body is so short that it is copied.
-        unsafe { rail.send_moved(Endpoint(0), origin, shape, &header, Span::of(&body), None) }.unwrap();
+        unsafe { rail.send_migrated(Endpoint(0), origin, shape, &header, Span::of(&body), None) }.unwrap();
         pair.turns(10);
         let counters = pair.engines[1].counters();
         (counters.stale, counters.foreign, counters.doubles, counters.malformed)

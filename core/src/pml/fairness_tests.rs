@@ -5,9 +5,9 @@ use std::vec::Vec;
 
 use super::tests::{Engine, WIDE, bytes, engines, from, memory, over, pending, recv, send, step};
 use super::*;
-use crate::btl::Peer;
-use crate::btl::testing::{Answer, rails};
 use crate::convertor::Span;
+use crate::rail::Peer;
+use crate::rail::testing::{Answer, rails};
 use crate::time::Instant;
 
 /// Two engines of which the first one streams a message of so many bytes to the other, by all slots of the rail; its request, and

@@ -25,9 +25,9 @@ use super::request::{ANSWERING, List, Phase, RECEIVE, State};
 use super::send::Refusal;
 use super::stall::{TO_ANSWER, TO_ASK};
 use super::unexpected::{NARROW, SEEN, Stage, Unexpected};
-use crate::btl::{Endpoint, Frame, SendError};
 use crate::pool::Handle;
 use crate::ptl::{self, First};
+use crate::rail::{Endpoint, Frame, SendError};
 use crate::wire::{self, Header, Reason};
 
 /// Probes in vain, of whatever they look for, after which an answer that was kept for one of them may go back.

@@ -319,7 +319,7 @@ fn m13_p7_a_held_back_message_that_was_taken_ends_with_its_sender() {
         if deleted {
             assert!(matches!(receive, Err((Refusal::Invalid, _))));
         } else {
-            assert_eq!(engines[1].test(receive.unwrap()), Some(Err(Failure::PeerFailed(crate::btl::Peer(0)))));
+            assert_eq!(engines[1].test(receive.unwrap()), Some(Err(Failure::PeerFailed(crate::rail::Peer(0)))));
         }
         assert_eq!(engines[1].used(), [0; 3]);
     }
@@ -385,7 +385,7 @@ fn p27_refusals_for_a_peer_that_does_not_listen_hold_up_nobody_else() {
         engines[2].progress(Instant::ZERO);
     }
     for (at, request) in sends.into_iter().filter(|(at, _)| *at == 2) {
-        assert_eq!(engines[at].test(request), Some(Err(Failure::NoCommunicator(crate::btl::Peer(1)))));
+        assert_eq!(engines[at].test(request), Some(Err(Failure::NoCommunicator(crate::rail::Peer(1)))));
     }
     settle(&mut engines);
     assert_eq!(engines[1].used(), [0; 3]);

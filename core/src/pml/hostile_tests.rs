@@ -7,9 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::tests::{Engine, WIDE, from, memory, pending, recv, send};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::loopback::{self, Hub};
-use crate::btl::{Endpoint, Event, Lane, Peer, Rail, Shape};
 use crate::pool::Handle;
+use crate::rail::loopback::{self, Hub};
+use crate::rail::{Endpoint, Event, Lane, Peer, Rail, Shape};
 use crate::time::Instant;
 use crate::wire;
 

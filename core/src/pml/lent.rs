@@ -1,6 +1,6 @@
 //! Lent messages: the sender says where a message lies, and the receiver's rail fetches it from there.
 //!
-//! A lent message is a rendezvous whose first fragment brings a [`Loan`] in the place of payload. When it has matched, the
+//! A lent message is a rendezvous whose first fragment brings a [`RemoteBuffer`] in the place of payload. When it has matched, the
 //! receiver fetches what it wants and answers as if that had come along: with a finish. Where nothing can be fetched, it
 //! answers as if nothing had come along: with an ack, and the message follows in fragments. So a failure costs time, no
 //! message, and the sender waits for one of two answers in either case; its memory is its own again with the answer.
@@ -13,28 +13,28 @@
 
 use super::engine::{Pml, Rails};
 use super::peer::LENDING;
-use crate::btl::rail::COPIED;
-use crate::btl::{Endpoint, Frame, LOAN, Loan, Rail};
 use crate::convertor::Span;
 use crate::pool::Handle;
 use crate::ptl::First;
+use crate::rail::{COPIED, SingleCopy};
+use crate::rail::{Endpoint, Frame, REMOTE_BUFFER_BYTES, RemoteBuffer};
 use crate::wire::{self, Finish};
 
 /// In `State::remote` of a send that waits: it is lent.
 const LENT: u64 = 1;
 /// Bytes that a payload unit needs for a loan and the rail that brought it.
-pub(super) const KEPT_LOAN: u32 = LOAN as u32 + 8;
+pub(super) const KEPT_LOAN: u32 = REMOTE_BUFFER_BYTES as u32 + 8;
 
-const _: () = assert!(LOAN as u64 <= COPIED, "a rail copies a loan, which lies on the sender's stack");
+const _: () = assert!(REMOTE_BUFFER_BYTES as u64 <= COPIED, "a rail copies a loan, which lies on the sender's stack");
 
 /// The loan that a first fragment brought.
-pub(super) fn loan_of(frame: &Frame) -> Loan {
-    Loan(frame.head.last_chunk().copied().unwrap_or([0; LOAN])) // its length was checked with the header
+pub(super) fn loan_of(frame: &Frame) -> RemoteBuffer {
+    RemoteBuffer(frame.head.last_chunk().copied().unwrap_or([0; REMOTE_BUFFER_BYTES])) // its length was checked with the header
 }
 
 impl<R: Rails> Pml<'_, R> {
     /// Asks the rail that is to carry a message's first fragment for a loan. `None`: the message goes another way.
-    pub(super) fn lend(&mut self, to: u32, slot: u32) -> Option<Loan> {
+    pub(super) fn expose(&mut self, to: u32, slot: u32) -> Option<RemoteBuffer> {
         let peer = self.peers.get(to as usize)?;
         let state = self.requests.at(slot)?;
         // Over several links a message is striped. As payload does, a loan takes a unit of a receiver that has to keep it.
@@ -43,7 +43,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let span = state.span;
         let (index, endpoint) = self.first_link(to)?;
-        self.rails.rail_mut(index)?.lend(endpoint, &span)
+        self.rails.rail_mut(index)?.expose(endpoint, &span)
     }
 
     /// Notes that a message was lent.
@@ -70,7 +70,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Fetches what a receive, matched and without a byte so far, wants of a lent message.
     #[inline(never)]
-    pub(super) fn fetch(&mut self, slot: u32, rail: usize, loan: &Loan) {
+    pub(super) fn read_exposed(&mut self, slot: u32, rail: usize, loan: &RemoteBuffer) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         state.moved = 0;
         if state.wanted == 0 {
@@ -90,7 +90,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Fetches a message without a receive into its payload unit, where it fits and its sender may be told that it is
     /// done before there is a match. Then it is kept like any short message; if not, nothing has changed.
-    pub(super) fn take_in(&mut self, handle: Handle, rail: usize, first: First, loan: &Loan) -> bool {
+    pub(super) fn take_in(&mut self, handle: Handle, rail: usize, first: First, loan: &RemoteBuffer) -> bool {
         let Some(envelope) = self.envelopes.get(handle) else { return false };
         let early = first.flags & (wire::FLAG_ACK | wire::FLAG_READY) == 0;
         if !early || first.total == 0 || first.total > u64::from(self.unit_bytes) {
@@ -115,34 +115,34 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// # Safety
-    /// As [`Rail::fetch`].
-    unsafe fn fetch_into(&mut self, from: u32, rail: usize, loan: &Loan, sink: Span) -> bool {
+    /// As [`SingleCopy::read_exposed`](crate::rail::SingleCopy::read_exposed).
+    unsafe fn fetch_into(&mut self, from: u32, rail: usize, loan: &RemoteBuffer, sink: Span) -> bool {
         let Some(endpoint) = self.link_of(from, rail) else { return false };
         // SAFETY: passed on from the caller.
-        self.rails.rail_mut(rail).is_some_and(|rail| unsafe { rail.fetch(endpoint, loan, sink) })
+        self.rails.rail_mut(rail).is_some_and(|rail| unsafe { rail.read_exposed(endpoint, loan, sink) })
     }
 
     /// Keeps a loan, and which rail brought it, in a payload unit of at least [`KEPT_LOAN`] bytes.
-    pub(super) fn keep_loan(&mut self, unit: u32, rail: usize, loan: &Loan) {
+    pub(super) fn keep_loan(&mut self, unit: u32, rail: usize, loan: &RemoteBuffer) {
         let place = self.unit_span(unit, KEPT_LOAN);
         let number = (rail as u64).to_le_bytes();
         // SAFETY: the unit is ours and nobody else's until it is freed, and long enough as the caller has checked.
         unsafe {
-            place.unpack(loan.0.as_ptr(), LOAN);
-            place.window(LOAN as u64, 8).unpack(number.as_ptr(), number.len());
+            place.unpack(loan.0.as_ptr(), REMOTE_BUFFER_BYTES);
+            place.window(REMOTE_BUFFER_BYTES as u64, 8).unpack(number.as_ptr(), number.len());
         }
     }
 
     /// What [`keep_loan`](Self::keep_loan) kept.
-    pub(super) fn kept_loan(&self, unit: u32) -> (Loan, usize) {
+    pub(super) fn kept_loan(&self, unit: u32) -> (RemoteBuffer, usize) {
         let place = self.unit_span(unit, KEPT_LOAN);
-        let (mut loan, mut number) = ([0; LOAN], [0; 8]);
+        let (mut loan, mut number) = ([0; REMOTE_BUFFER_BYTES], [0; 8]);
         // SAFETY: as above.
         unsafe {
-            place.pack(loan.as_mut_ptr(), LOAN);
-            place.window(LOAN as u64, 8).pack(number.as_mut_ptr(), number.len());
+            place.pack(loan.as_mut_ptr(), REMOTE_BUFFER_BYTES);
+            place.window(REMOTE_BUFFER_BYTES as u64, 8).pack(number.as_mut_ptr(), number.len());
         }
-        (Loan(loan), u64::from_le_bytes(number) as usize)
+        (RemoteBuffer(loan), u64::from_le_bytes(number) as usize)
     }
 
     /// What a rail calls a peer.

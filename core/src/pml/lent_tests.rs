@@ -8,11 +8,11 @@ use super::matching::Pattern;
 use super::tests::{bytes, memory};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::rma::{self, Access, Transfer};
-use crate::btl::testing::{Answer, MOST_FETCHED, Scripted, rails};
-use crate::btl::{Endpoint, Event, HEAD, LOAN, Lane, Lost, Peer, Rail, Shape};
 use crate::convertor::Span;
 use crate::pool::Handle;
+use crate::rail::testing::{Answer, MOST_FETCHED, Scripted, rails};
+use crate::rail::{Endpoint, Event, HEAD, Lane, Lost, Peer, REMOTE_BUFFER_BYTES, Rail, Shape};
+use crate::rma::{self, Access, Transfer};
 use crate::time::Instant;
 use crate::wire;
 
@@ -216,7 +216,7 @@ fn p22_forged_loans_are_dropped_and_those_without_room_for_them() {
     let tell = |pair: &mut Pair, flags: u8, body: usize| {
         let mut header = wire::Rendezvous::new(1, 7, 0, Handle::from_bits(77), LONG as u64);
         header.common.flags = flags;
-        let len = (HEAD - LOAN + body) as u32;
+        let len = (HEAD - REMOTE_BUFFER_BYTES + body) as u32;
         let rail = &mut pair.0[0].rails_mut()[0];
         let mut grant =
             rail.reserve(Endpoint(1), Shape { tag: crate::ptl::TAG, lane: Lane::Eager, header: 40, len }).unwrap();
@@ -226,7 +226,13 @@ fn p22_forged_loans_are_dropped_and_those_without_room_for_them() {
         rail.commit(ticket);
     };
     let mut pair = Pair::new(CONFIG);
-    for (flags, body) in [(0x10, 0), (0x10, LOAN - 1), (0x10, LOAN + 1), (0x14, LOAN), (0x11, 0)] {
+    for (flags, body) in [
+        (0x10, 0),
+        (0x10, REMOTE_BUFFER_BYTES - 1),
+        (0x10, REMOTE_BUFFER_BYTES + 1),
+        (0x14, REMOTE_BUFFER_BYTES),
+        (0x11, 0),
+    ] {
         tell(&mut pair, flags, body);
     }
     pair.turn();
@@ -234,7 +240,7 @@ fn p22_forged_loans_are_dropped_and_those_without_room_for_them() {
     assert_eq!(pair.0[1].used(), [0, 0, 0]);
     // A unit is too short to keep the loan in: correct senders know that, and lend nothing.
     let mut pair = Pair::new(Config { unit_bytes: 16, ..CONFIG });
-    tell(&mut pair, 0x11, LOAN);
+    tell(&mut pair, 0x11, REMOTE_BUFFER_BYTES);
     pair.turn();
     assert_eq!((pair.0[1].counters().trespasses, pair.0[1].used()), (1, [0, 0, 0]));
     let (data, mut into) = (data(LONG, 3), vec![0; LONG]);

@@ -9,9 +9,9 @@ use super::matching::Pattern;
 use super::tests::{WIDE, bytes, memory};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::testing::{Answer, Scripted, rails};
-use crate::btl::{Endpoint, Event, Lane, Lost, Peer, Rail, Shape, Unreachable};
 use crate::convertor::Span;
+use crate::rail::testing::{Answer, Scripted, rails};
+use crate::rail::{Endpoint, Event, Lane, Lost, Peer, Rail, Shape, Unreachable};
 use crate::time::Instant;
 use crate::wire;
 

@@ -1,4 +1,4 @@
-//! One-sided operations: [`rma`](crate::btl::rma), whose frames go by any rail of the engine as others do.
+//! One-sided operations: [`rma`](crate::rma), whose frames go by any rail of the engine as others do.
 //!
 //! Rails deliver frames once, links also where one has died half-way: so no request is done twice.
 //!
@@ -14,12 +14,12 @@
 use super::engine::{Pml, Rails};
 use super::peer::{LINKED, Link, PeerState, Standing};
 use super::stall::HEARD;
-use crate::btl::native::{NativeError, OneSided};
-use crate::btl::rma::{
+use crate::convertor::Span;
+use crate::rail::native::{NativeError, OneSided};
+use crate::rail::{Attributes, Cookie, Endpoint, Frame, Peer, Rail, SingleCopy};
+use crate::rma::{
     self, Access, BeginError, DeregisterError, Finished, Operation, Registration, RemoteMemory, Transfer, Way, Ways,
 };
-use crate::btl::{Attributes, Cookie, Endpoint, Frame, Peer, Rail};
-use crate::convertor::Span;
 
 /// The links to all peers, tried by turns: one whose connection is not made yet has no room, and may not have for long.
 struct Links<'a, R> {
@@ -105,7 +105,7 @@ impl<R: Rails> Pml<'_, R> {
     pub fn deregister(&mut self, registration: Registration) -> Result<(), DeregisterError> {
         let Self { rma, rails, config, .. } = self;
         if rma.deregister(registrar(rails, config.rdma.windows).map(|(rail, _)| rail), registration)? {
-            (0..rails.count()).filter_map(|index| rails.rail_mut(index).map(Rail::recall)).count();
+            (0..rails.count()).filter_map(|index| rails.rail_mut(index).map(SingleCopy::revoke_exposed)).count();
         }
         Ok(())
     }

@@ -6,13 +6,13 @@ use std::{boxed::Box, vec};
 use super::failover_tests::{BLOWS, Blow, Cables, Ground, Pair};
 use super::tests::{WIDE, bytes};
 use super::*;
-use crate::btl::rma::{
+use crate::convertor::Span;
+use crate::rail::testing::link::Cut;
+use crate::rail::{Lost, Peer};
+use crate::rma::{
     self, Access, Atomic, AtomicFlags, AtomicOp, BeginError, DeregisterError, Finished, Operation, Registration,
     RemoteMemory, Transfer,
 };
-use crate::btl::testing::link::Cut;
-use crate::btl::{Lost, Peer};
-use crate::convertor::Span;
 
 const CONFIG: Config = Config { rma: rma::Config { regions: 1, operations: 3, window: 2 }, ..WIDE };
 /// Where puts go, behind the word that is counted in, and how long they are.

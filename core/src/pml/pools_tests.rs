@@ -10,10 +10,10 @@ use super::request::Phase;
 use super::tests::{bytes, from, memory, pending};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::link::{self, Crc32c, Link};
-use crate::btl::loopback::{self, Hub};
-use crate::btl::{Lane, Peer, Rail, SendError, Shape};
 use crate::convertor::Span;
+use crate::link::{self, Crc32c, Link};
+use crate::rail::loopback::{self, Hub};
+use crate::rail::{Lane, Peer, Rail, SendError, Shape};
 use crate::time::Instant;
 
 const LEAST: Config = Config {
@@ -25,7 +25,7 @@ const LEAST: Config = Config {
     probes: Pool::Spares.least(),
     seed: 1,
     first_sequence: u64::MAX,
-    rma: crate::btl::rma::Config::OFF,
+    rma: crate::rma::Config::OFF,
     rdma: super::rdma::Config::OFF,
 };
 
@@ -141,7 +141,7 @@ fn leaves(slots: u32, raw: u32) {
 
     // From here on the first side takes nothing, and all room that others than control frames may have is used up.
     let rail = &mut engines[1].rails_mut()[0];
-    let endpoint = crate::btl::Endpoint(0);
+    let endpoint = crate::rail::Endpoint(0);
     let shape = |lane| Shape { tag: 0x80, lane, header: 8, len: 100 };
     let mut taken = 0;
     for lane in [Lane::Eager, Lane::Bulk] {

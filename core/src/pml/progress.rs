@@ -8,10 +8,10 @@ use super::request::{ACTIVE, ANSWERING, NOTIFY, Outcome, Phase, RECEIVE, Request
 use super::stall::{HEARD, TO_ANSWER, TO_ASK};
 use super::unexpected::{Stage, Unexpected};
 use super::{Counters, Failure, Status};
-use crate::btl::rma::{self, Rma};
-use crate::btl::{Cookie, Event, Frame, Lost, Peer, Rail, tags};
 use crate::pool::Handle;
 use crate::ptl::{self, First, Upcalls};
+use crate::rail::{Cookie, Event, FastPath, Frame, Lost, Peer, Rail, tags};
+use crate::rma::{self, Rma};
 use crate::time::Instant;
 use crate::wire::{self, Reason};
 
@@ -44,7 +44,7 @@ impl<R: Rails> Pml<'_, R> {
         events
     }
 
-    /// Pushes out what rails hold back for more to go with ([`Rail::flush`]): before the caller does something else for a while,
+    /// Pushes out what rails hold back for more to go with ([`Rail::flush`](crate::rail::Rail::flush)): before the caller does something else for a while,
     /// and somebody waits for what it has sent.
     pub fn flush(&mut self) {
         for index in 0..self.rails.count() {
@@ -161,7 +161,7 @@ impl<R: Rails> Pml<'_, R> {
     /// A short frame that has no quick way.
     #[inline(never)]
     fn arrive_again(&mut self, index: usize) {
-        match self.rails.rail_mut(index).and_then(Rail::poll_again) {
+        match self.rails.rail_mut(index).and_then(FastPath::poll_again) {
             None => {}
             Some(frame) if frame.tag == ptl::TAG => self.frame(index, false, &frame),
             Some(frame) => self.event(index, Event::Frame(frame)),
@@ -194,7 +194,7 @@ impl<R: Rails> Pml<'_, R> {
             Event::Silent(peer, due) => {
                 self.link_silent(rail, peer, due);
             }
-            Event::Moved(origin, frame) => self.arrive_moved(rail, origin, &frame),
+            Event::Migrated(origin, frame) => self.arrive_moved(rail, origin, &frame),
         }
     }
 

@@ -8,11 +8,11 @@ use std::{boxed::Box, vec};
 use super::matching::Pattern;
 use super::*;
 use crate::arena::Arena;
-use crate::btl::loopback::{self, Hub};
-use crate::btl::stack::{Call, Traced, Tuned};
-use crate::btl::{Attributes, Lane, Peer, Rail, Shape, Unreachable};
 use crate::convertor::Span;
 use crate::ptl::Cache;
+use crate::rail::loopback::{self, Hub};
+use crate::rail::stack::{Call, Traced, Tuned};
+use crate::rail::{Attributes, Lane, Peer, Rail, Shape, Unreachable};
 use crate::time::Instant;
 
 type Log = Rc<RefCell<Vec<(usize, Shape)>>>;

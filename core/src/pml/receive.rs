@@ -7,10 +7,10 @@ use super::peer::Standing;
 use super::request::{Outcome, Phase, RECEIVE, Request, State};
 use super::send::{Refusal, request_cookie};
 use super::unexpected::{Envelope, Kept, Message, SEEN, Stage, Unexpected};
-use crate::btl::{Cookie, Delivery, Frame, Peer, Rail, SendError, Short, ShortBody};
 use crate::convertor::Span;
 use crate::pool::Handle;
 use crate::ptl::{self, First};
+use crate::rail::{Cookie, Delivery, Frame, Peer, Rail, SendError, Short, ShortBody};
 use crate::wire::{self, Reason};
 
 /// Set in the slot half of a cookie that names an envelope and not a request.
@@ -287,7 +287,7 @@ impl<R: Rails> Pml<'_, R> {
         state.remote = first.sender;
         if first.flags & wire::FLAG_LENT != 0 {
             state.phase = Phase::Responding;
-            self.fetch(slot, rail, &loan_of(frame));
+            self.read_exposed(slot, rail, &loan_of(frame));
             return self.respond_or_queue(slot);
         }
         if frame.is_whole() {
@@ -475,7 +475,7 @@ impl<R: Rails> Pml<'_, R> {
         let place = self.unit_span(envelope.unit.wrapping_sub(1), envelope.body);
         if envelope.flags & wire::FLAG_LENT != 0 {
             let (loan, rail) = self.kept_loan(envelope.unit.wrapping_sub(1));
-            self.fetch(request, rail, &loan);
+            self.read_exposed(request, rail, &loan);
         } else if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {
             // SAFETY: the unit was filled and is ours; the caller of `irecv` vouches for the sink.
             unsafe { state.span.unpack(base, len) };

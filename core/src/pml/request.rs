@@ -4,10 +4,10 @@ use core::fmt;
 
 use zerocopy::FromZeros;
 
-use crate::btl::{Peer, ShortBody};
 use crate::convertor::Span;
 use crate::error::Blame;
 use crate::pool::{Handle, Pool};
+use crate::rail::{Peer, ShortBody};
 
 /// How a send relates to its receive (MPI 4.1, section 3.4, and the MTL's COMPLETE).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -10,11 +10,11 @@ use super::request::{
     State, say_restarted,
 };
 use super::stall::{CROWDED_OUT, HEARD};
-use crate::btl::rail::COPIED;
-use crate::btl::{Endpoint, Loan, Peer, Rail, SendError, Sent};
 use crate::convertor::{Parts, Span};
 use crate::error::Blame;
 use crate::pool::Handle;
+use crate::rail::{COPIED, Failover, RequestCache};
+use crate::rail::{Endpoint, Peer, Rail, RemoteBuffer, SendError, Sent};
 use crate::{ptl, wire};
 
 /// Bytes that the header of a rendezvous has more than that of an eager message.
@@ -201,7 +201,7 @@ impl<R: Rails> Pml<'_, R> {
             let eager = eager && (state.span.accelerator().is_none() || len <= self.accelerators_eager(rail));
             let sent = self.by_turns(to, |engine| {
                 if len > COPIED
-                    && let Some(loan) = engine.lend(to, slot)
+                    && let Some(loan) = engine.expose(to, slot)
                 {
                     engine.send_first(to, slot, false, Some(&loan))
                 } else if eager {
@@ -290,7 +290,7 @@ impl<R: Rails> Pml<'_, R> {
         to: u32,
         slot: u32,
         answer: bool,
-        loan: Option<&Loan>,
+        loan: Option<&RemoteBuffer>,
     ) -> Result<(), SendError> {
         let (index, endpoint) = self.first_link(to).ok_or(SendError::Unreachable)?;
         let handle = self.requests.handle(slot).ok_or(SendError::Unreachable)?;
@@ -374,7 +374,7 @@ impl<R: Rails> Pml<'_, R> {
             let (rail, endpoint) = (self.rails.rail(link.rail as usize), Endpoint(link.endpoint));
             // Of a link that is down nothing is left once other links have what it could not deliver.
             rail.is_none_or(|rail| {
-                rail.drained(endpoint) || (link.aside & DOWN != 0 && rail.orphan(endpoint).is_none())
+                rail.drained(endpoint) || (link.aside & DOWN != 0 && rail.next_unacked(endpoint).is_none())
             })
         })
     }
@@ -554,6 +554,6 @@ pub(super) fn charge(row: &mut [Link], index: usize, round: u16, bytes: u64) {
 
 /// The cookie of a request's frames.
 #[inline]
-pub(super) const fn request_cookie(handle: Handle) -> crate::btl::Cookie {
-    crate::btl::Cookie(handle.to_bits())
+pub(super) const fn request_cookie(handle: Handle) -> crate::rail::Cookie {
+    crate::rail::Cookie(handle.to_bits())
 }

@@ -15,7 +15,7 @@
 //!
 //! Time alone proves nothing: this process may have been stopped itself. So looks count, each of which comes a quarter of the
 //! time after the one before it, and when the rails have nothing more to bring. What a poll says of that is not enough, as
-//! some rails do not ask the kernel each time: [`arm`](crate::btl::Rail::arm) says it. Where something comes all the time, the
+//! some rails do not ask the kernel each time: [`arm`](crate::rail::Rail::arm) says it. Where something comes all the time, the
 //! rails have been polled many times since the look was due.
 
 use zerocopy::FromZeros;
@@ -23,7 +23,7 @@ use zerocopy::FromZeros;
 use super::engine::{Pml, Rails};
 use super::peer::Standing;
 use super::request::{Phase, State};
-use crate::btl::{Lost, Peer};
+use crate::rail::{Lost, Peer};
 use crate::time::{Duration, Instant};
 use crate::wire;
 

@@ -7,11 +7,11 @@ use super::failover_tests::{Cables, Pair};
 use super::tests::{WIDE, from, memory, over};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::loopback::{self, Hub};
-use crate::btl::testing::link::Cut;
-use crate::btl::testing::{Answer, rails};
-use crate::btl::{Event, Frame, Lost, Peer, Rail, Short};
 use crate::convertor::Span;
+use crate::rail::loopback::{self, Hub};
+use crate::rail::testing::link::Cut;
+use crate::rail::testing::{Answer, rails};
+use crate::rail::{Event, Frame, FullRail, Lost, Peer, Rail, Short};
 use crate::time::{Duration, Instant};
 
 const TIMEOUT: u64 = 1_000_000;
@@ -21,7 +21,7 @@ fn at(now: u64) -> Instant {
 }
 
 /// Engines of which the first one has a stall time-out.
-fn engines<R: Rail>(rails: Vec<R>) -> Vec<Pml<'static, [R; 1]>> {
+fn engines<R: FullRail>(rails: Vec<R>) -> Vec<Pml<'static, [R; 1]>> {
     let mut engines = over(rails, WIDE);
     engines[0].set_stall_timeout(Duration::from_nanos(TIMEOUT));
     engines
@@ -175,7 +175,7 @@ macro_rules! below {
 }
 
 impl Rail for Odd {
-    crate::forward_rail!(below, except poll, poll_short, poll_again);
+    crate::forward_rail!(below, except poll);
 
     fn poll(&mut self, now: Instant) -> Option<Event> {
         if self.other.is_some() {
@@ -184,6 +184,10 @@ impl Rail for Odd {
         self.polls += 1;
         if self.polls.is_multiple_of(self.every) { self.rail.poll(now) } else { None }
     }
+}
+
+impl crate::rail::FastPath for Odd {
+    crate::forward_rail!(FastPath: below, except poll_short, poll_again);
 
     fn poll_short(&mut self, tag: u8) -> Option<Short> {
         if !self.quick || self.other.is_some() {
@@ -204,6 +208,26 @@ impl Rail for Odd {
     fn poll_again(&mut self) -> Option<Frame> {
         self.last.take()
     }
+}
+
+impl crate::rail::RequestCache for Odd {
+    crate::forward_rail!(RequestCache: below);
+}
+
+impl crate::rail::SingleCopy for Odd {
+    crate::forward_rail!(SingleCopy: below);
+}
+
+impl crate::rail::DeviceMemory for Odd {
+    crate::forward_rail!(DeviceMemory: below);
+}
+
+impl crate::rail::Failover for Odd {
+    crate::forward_rail!(Failover: below);
+}
+
+impl crate::rail::Liveness for Odd {
+    crate::forward_rail!(Liveness: below);
 }
 
 fn odd(count: u32, every: u32, quick: bool) -> Vec<Pml<'static, [Odd; 1]>> {

@@ -5,9 +5,9 @@ use std::{vec, vec::Vec};
 use super::matching::ANY;
 use super::tests::{Engine, WIDE, bytes, engines, from, pending, recv, send};
 use super::*;
-use crate::btl::rma::{self, Access, Transfer};
-use crate::btl::{Lost, Peer};
 use crate::convertor::Span;
+use crate::rail::{Lost, Peer};
+use crate::rma::{self, Access, Transfer};
 use crate::time::{Duration, Instant};
 
 const TIMEOUT: u64 = 1000;

@@ -6,7 +6,7 @@ use std::vec::Vec;
 use super::failover_tests::{Cables, Pair};
 use super::tests::{WIDE, bytes};
 use super::*;
-use crate::btl::testing::link::Cut;
+use crate::rail::testing::link::Cut;
 
 /// An answer that comes before earlier messages is sent back; while these are on a link that stands still it stays so, and
 /// the two must not talk about it at the speed of the other link.

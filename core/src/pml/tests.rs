@@ -6,9 +6,9 @@ use std::{boxed::Box, vec};
 use super::matching::{ANY, Pattern};
 use super::*;
 use crate::arena::Arena;
-use crate::btl::loopback::{self, Hub};
-use crate::btl::{Endpoint, Peer, Rail};
 use crate::convertor::Span;
+use crate::rail::loopback::{self, Hub};
+use crate::rail::{Endpoint, FullRail, Peer, Rail};
 use crate::time::Instant;
 
 pub(super) type Engine = Pml<'static, [loopback::Rail<'static>; 1]>;
@@ -25,7 +25,7 @@ pub(super) fn engines(n: u32, config: Config, slots: u32, frame: u32) -> Vec<Eng
 }
 
 /// Engines over these rails, all known to each other.
-pub(super) fn over<R: Rail>(rails: impl IntoIterator<Item = R>, config: Config) -> Vec<Pml<'static, [R; 1]>> {
+pub(super) fn over<R: FullRail>(rails: impl IntoIterator<Item = R>, config: Config) -> Vec<Pml<'static, [R; 1]>> {
     let engine = |rail: R| {
         let block = memory(config.bytes(&[rail.attributes()]));
         Pml::new(config, &mut Arena::new(block), [rail]).unwrap()
@@ -41,7 +41,7 @@ pub(super) fn over<R: Rail>(rails: impl IntoIterator<Item = R>, config: Config) 
 }
 
 /// One step of each.
-pub(super) fn step<R: Rail>(engines: &mut [Pml<'static, [R; 1]>]) {
+pub(super) fn step<R: FullRail>(engines: &mut [Pml<'static, [R; 1]>]) {
     for engine in engines {
         engine.progress(Instant::ZERO);
     }
@@ -56,7 +56,7 @@ pub(super) const WIDE: Config = Config {
     probes: 1,
     seed: 1,
     first_sequence: u32::MAX as u64 - 2,
-    rma: crate::btl::rma::Config::OFF,
+    rma: crate::rma::Config::OFF,
     rdma: super::rdma::Config::OFF,
 };
 

@@ -58,7 +58,7 @@ pub(crate) struct Unexpected {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Envelope {
     /// Who sent it.
-    pub peer: crate::btl::Peer,
+    pub peer: crate::rail::Peer,
     /// Its tag.
     pub tag: u32,
     /// Bytes of the message.

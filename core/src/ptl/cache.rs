@@ -1,7 +1,7 @@
 //! A rail's cache of prepared requests (contract: `ptl_cache_size`, `ptl_cache_bytes`, P16-P19).
 //!
 //! A rail may want memory of its own with each send request, prepared once and used again: a work request for a queue
-//! pair, say. It asks for it by [`Attributes::cache_size`](crate::btl::Attributes) and `cache_bytes`. The cache starts empty
+//! pair, say. It asks for it by [`Attributes::cache_size`](crate::rail::Attributes) and `cache_bytes`. The cache starts empty
 //! and grows by one entry at a time; sends beyond its size go without ("uncached", `req_cached = false`).
 //!
 //! ```

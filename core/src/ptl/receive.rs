@@ -2,7 +2,7 @@
 
 use zerocopy::FromBytes;
 
-use crate::btl::{Frame, LOAN, Peer};
+use crate::rail::{Frame, Peer, REMOTE_BUFFER_BYTES};
 use crate::wire::{self, Common, Kind};
 
 /// What floor 3 does with what arrives. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
@@ -149,7 +149,7 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
                 total: header.total.get(),
             };
             let fits = if flags & wire::FLAG_LENT != 0 {
-                body == LOAN && flags & wire::FLAG_ANSWER == 0
+                body == REMOTE_BUFFER_BYTES && flags & wire::FLAG_ANSWER == 0
             } else {
                 body as u64 <= first.total
             };
@@ -191,9 +191,9 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::btl::native::{KEY, Key};
-    use crate::btl::{FrameId, HEAD};
     use crate::pool::Handle;
+    use crate::rail::native::{KEY, Key};
+    use crate::rail::{FrameId, HEAD};
     use std::{vec, vec::Vec};
     use zerocopy::IntoBytes;
 

@@ -3,18 +3,18 @@
 use zerocopy::{Immutable, IntoBytes};
 
 use super::TAG;
-use crate::btl::{Cookie, Endpoint, LINKED_HEAD, Lane, Rail, SendError, Sent, Shape};
 use crate::convertor::Span;
+use crate::rail::{Cookie, Endpoint, FullRail, LINKED_HEAD, Lane, SendError, Sent, Shape};
 
 /// Sends a short message whole, copied: `words` is its header (see [`Match::words`](crate::wire::Match::words)).
 ///
 /// # Errors
-/// As [`Rail::reserve`].
+/// As [`Rail::reserve`](crate::rail::Rail::reserve).
 ///
 /// # Safety
 /// The body's memory is readable and unchanging during the call.
 #[inline(always)]
-pub unsafe fn eager<R: Rail>(rail: &mut R, to: Endpoint, words: [u64; 3], body: Span) -> Result<Sent, SendError> {
+pub unsafe fn eager<R: FullRail>(rail: &mut R, to: Endpoint, words: [u64; 3], body: Span) -> Result<Sent, SendError> {
     // SAFETY: passed on from the caller.
     unsafe { rail.send_now(to, TAG, words, body) }
 }
@@ -23,11 +23,11 @@ pub unsafe fn eager<R: Rail>(rail: &mut R, to: Endpoint, words: [u64; 3], body: 
 /// bytes of the request in the rail's [`Cache`](super::Cache), if it is cached.
 ///
 /// # Errors
-/// As [`Rail::send`].
+/// As [`Rail::send`](crate::rail::Rail::send).
 ///
 /// # Safety
-/// As [`Rail::send`].
-pub unsafe fn first<R: Rail, H: IntoBytes + Immutable>(
+/// As [`Rail::send`](crate::rail::Rail::send).
+pub unsafe fn first<R: FullRail, H: IntoBytes + Immutable>(
     rail: &mut R,
     to: Endpoint,
     header: &H,
@@ -45,12 +45,12 @@ pub unsafe fn first<R: Rail, H: IntoBytes + Immutable>(
 /// (the contract's short accept, P20 and P23).
 ///
 /// # Errors
-/// As [`Rail::send`].
+/// As [`Rail::send`](crate::rail::Rail::send).
 ///
 /// # Safety
-/// As [`Rail::send`], for the part of `rest` that was taken.
+/// As [`Rail::send`](crate::rail::Rail::send), for the part of `rest` that was taken.
 #[inline]
-pub unsafe fn fragment<R: Rail, H: IntoBytes + Immutable>(
+pub unsafe fn fragment<R: FullRail, H: IntoBytes + Immutable>(
     rail: &mut R,
     to: Endpoint,
     header: &H,
@@ -72,9 +72,13 @@ pub unsafe fn fragment<R: Rail, H: IntoBytes + Immutable>(
 /// Sends a control frame: a header alone.
 ///
 /// # Errors
-/// As [`Rail::reserve`].
+/// As [`Rail::reserve`](crate::rail::Rail::reserve).
 #[inline]
-pub fn control<R: Rail, H: IntoBytes + Immutable>(rail: &mut R, to: Endpoint, header: &H) -> Result<Sent, SendError> {
+pub fn control<R: FullRail, H: IntoBytes + Immutable>(
+    rail: &mut R,
+    to: Endpoint,
+    header: &H,
+) -> Result<Sent, SendError> {
     // Over links no header is longer; and frames as short as this come whole.
     let header_len = size_of::<H>().min(LINKED_HEAD);
     let shape = Shape { tag: TAG, lane: Lane::Control, header: header_len as u8, len: size_of::<H>() as u32 };

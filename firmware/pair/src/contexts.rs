@@ -1,8 +1,8 @@
 //! Two engines in one thread, and the loopback rails between them.
 
 use towline_core::arena::Arena;
-use towline_core::btl::loopback::{Hub, Rail as Loopback};
-use towline_core::btl::{Peer, Rail};
+use towline_core::rail::loopback::{Hub, Rail as Loopback};
+use towline_core::rail::{Peer, Rail};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml::Config;
 use towline_core::time::Instant;

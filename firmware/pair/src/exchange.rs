@@ -1,6 +1,6 @@
 //! One message from one context to the other, checked.
 
-use towline_core::btl::Peer;
+use towline_core::rail::Peer;
 use towline_core::convertor::Span;
 use towline_core::mtl::{Source, Tag};
 use towline_core::pml::{Mode, Request, Sending, Status};

@@ -4,19 +4,19 @@ use core::fmt;
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::btl::active::Received;
-use towline_core::btl::atomics::apply;
-use towline_core::btl::component::{Component, Refusal, Started, Threads, start};
 use towline_core::btl::descriptor::{Descriptor, DescriptorFlags};
 use towline_core::btl::endpoint::{EndpointId, Proc};
 use towline_core::btl::module::{
     Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome, Performance, Performed,
     Terms,
 };
-use towline_core::btl::native::{NativeError, OneSided};
-use towline_core::btl::rma::{Access, Atomic, AtomicFlags, AtomicOp, Registration, RemoteMemory};
-use towline_core::btl::{Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::modex::{Board, BoardConfig, Component as Identity, Modex, Version};
+use towline_core::rail::atomics::apply;
+use towline_core::rail::component::{Component, Refusal, Started, Threads, start};
+use towline_core::rail::native::{NativeError, OneSided};
+use towline_core::rail::{FullRail, Rail, Unreachable};
+use towline_core::rma::{Access, Atomic, AtomicFlags, AtomicOp, Registration, RemoteMemory};
 use towline_core::time::Instant;
 
 use crate::opaque::Opaque;
@@ -33,21 +33,21 @@ pub fn reach() {
 #[derive(Debug)]
 struct Caller;
 
-impl<R: Rail> Consumer<R> for Caller {
+impl<R: FullRail> Consumer<R> for Caller {
     fn receive(&self, btl: &mut Btl<'_, R>, received: &Received<'_>) {
         keep((received.endpoint(), received.tag(), received.data(), received.segments()));
         send(btl);
     }
 }
 
-impl<R: Rail> Completed<R> for Caller {
+impl<R: FullRail> Completed<R> for Caller {
     fn completed(&self, btl: &mut Btl<'_, R>, completion: Completion) {
         keep(completion);
         send(btl);
     }
 }
 
-impl<R: Rail> ErrorHandler<R> for Caller {
+impl<R: FullRail> ErrorHandler<R> for Caller {
     fn failed(&self, btl: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, info: &dyn fmt::Display) {
         keep((flags, proc));
         say(info);
@@ -55,7 +55,7 @@ impl<R: Rail> ErrorHandler<R> for Caller {
     }
 }
 
-impl<R: Rail> Performed<R> for Caller {
+impl<R: FullRail> Performed<R> for Caller {
     fn performed(&self, btl: &mut Btl<'_, R>, performance: &Performance) {
         keep(*performance);
         if let Err(failure) = performance.status {
@@ -67,7 +67,7 @@ impl<R: Rail> Performed<R> for Caller {
 
 static CALLER: Caller = Caller;
 
-fn endpoint<R: Rail>(btl: &mut Btl<'_, R>) -> Option<EndpointId> {
+fn endpoint<R: FullRail>(btl: &mut Btl<'_, R>) -> Option<EndpointId> {
     let mut card = [0; 64];
     let procs = [Proc { id: any(0), card: bytes(&mut card) }];
     let mut endpoints = [Err(Unreachable::Full)];
@@ -77,7 +77,7 @@ fn endpoint<R: Rail>(btl: &mut Btl<'_, R>) -> Option<EndpointId> {
     any(endpoints.first().copied()?.ok())
 }
 
-fn send<R: Rail>(btl: &mut Btl<'_, R>) {
+fn send<R: FullRail>(btl: &mut Btl<'_, R>) {
     let Some(to) = endpoint(btl) else { return };
     let data = Span::contiguous(any(core::ptr::null_mut()), any(0));
     let flags = any(DescriptorFlags::empty());
@@ -146,7 +146,7 @@ fn send<R: Rail>(btl: &mut Btl<'_, R>) {
     }
 }
 
-fn access<R: Rail>(btl: &mut Btl<'_, R>) {
+fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
     let Some(to) = endpoint(btl) else { return };
     let local = Span::contiguous(any(core::ptr::null_mut()), any(0));
     keep(btl.registration_handle_bytes());

@@ -1,19 +1,19 @@
 //! The engine and the matching transport, over the loopback rail and over any rail at all.
 
 use towline_core::arena::{Arena, OutOfMemory};
-use towline_core::btl::loopback::Hub;
-use towline_core::btl::rma::{Access, Atomic, AtomicFlags, Transfer};
-use towline_core::btl::{Endpoint, Lost, Peer, Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Group, Mtl, Source, Tag};
 use towline_core::pml::matching::Pattern;
 use towline_core::pml::{Config, Mode, Pml, Pool, Rails, Request, Sending, SetUpError};
 use towline_core::pool::Handle;
+use towline_core::rail::loopback::Hub;
+use towline_core::rail::{Endpoint, FullRail, Lost, Peer, Rail, Unreachable};
+use towline_core::rma::{Access, Atomic, AtomicFlags, Transfer};
 use towline_core::time::{Duration, Instant};
 use towline_core::wire::{Ack, Kind, Match, Reason, kind};
 
-use towline_core::btl::Cookie;
 use towline_core::ptl::{self, Cache};
+use towline_core::rail::Cookie;
 
 use crate::opaque::Opaque;
 use crate::{any, bytes, keep, say};
@@ -98,7 +98,7 @@ fn span() -> Span {
     Span::contiguous(any(core::ptr::null_mut()), any(0))
 }
 
-fn add(rail: &mut impl Rail) -> Result<Endpoint, Unreachable> {
+fn add(rail: &mut impl FullRail) -> Result<Endpoint, Unreachable> {
     let mut card = [0; 64];
     rail.add_peer(Peer(any(0)), bytes(&mut card))
 }

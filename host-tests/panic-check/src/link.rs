@@ -1,8 +1,8 @@
 //! Links, over a rail of which nothing is known.
 
 use towline_core::arena::{Arena, OutOfMemory};
-use towline_core::btl::link::{Checksum, Config, Crc32c, Link};
-use towline_core::btl::{Peer, Rail};
+use towline_core::link::{Checksum, Config, Crc32c, Link};
+use towline_core::rail::{Peer, Rail};
 
 use crate::opaque::Opaque;
 use crate::{any, bytes, keep, loopback};

@@ -1,9 +1,9 @@
 //! The loopback rail, by itself.
 
 use towline_core::arena::{Arena, OutOfMemory};
-use towline_core::btl::loopback::Hub;
-use towline_core::btl::{Cookie, Endpoint, FrameId, Lane, Origin, Peer, Rail, Shape, Ticket, send_by_grant};
 use towline_core::convertor::Span;
+use towline_core::rail::loopback::Hub;
+use towline_core::rail::{Cookie, Endpoint, FrameId, FullRail, Lane, Origin, Peer, Shape, Ticket, send_by_grant};
 use towline_core::time::Instant;
 
 use crate::{any, bytes, keep, say};
@@ -24,7 +24,7 @@ fn hub(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
 }
 
 /// Every method of a rail, in any order, with any arguments.
-pub fn rail(rail: &mut impl Rail) {
+pub fn rail(rail: &mut impl FullRail) {
     let mut room = [0; 256];
     let span = Span::contiguous(any(core::ptr::null_mut()), any(0));
     loop {
@@ -69,7 +69,7 @@ pub fn rail(rail: &mut impl Rail) {
                 keep(unsafe { send_by_grant(rail, Endpoint(any(0)), any(0), any([0; 3]), span) });
             }
             6 => {
-                if let Some(towline_core::btl::Event::Frame(frame)) = rail.poll(Instant::from_nanos(any(0))) {
+                if let Some(towline_core::rail::Event::Frame(frame)) = rail.poll(Instant::from_nanos(any(0))) {
                     keep((frame.head().len(), frame.is_whole(), frame.short().is_some()));
                 }
             }
@@ -82,11 +82,11 @@ pub fn rail(rail: &mut impl Rail) {
             10 => keep(rail.card().len()),
             13 => {
                 let origin = Origin { link: any(0), number: any(0) };
-                keep((rail.orphan(Endpoint(any(0))), rail.claim(Endpoint(any(0)), origin)));
-                rail.rehomed(Endpoint(any(0)), origin);
+                keep((rail.next_unacked(Endpoint(any(0))), rail.claim(Endpoint(any(0)), origin)));
+                rail.migrated(Endpoint(any(0)), origin);
                 let (to, header) = (Endpoint(any(0)), bytes(&mut room));
                 // SAFETY: never run; for the linker only.
-                keep(unsafe { rail.send_moved(to, origin, shape, header, span, any(Some(Cookie(0)))) }.is_ok());
+                keep(unsafe { rail.send_migrated(to, origin, shape, header, span, any(Some(Cookie(0)))) }.is_ok());
             }
             _ => return,
         }

@@ -2,8 +2,8 @@
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::btl::selection::{Candidate, Report, select};
-use towline_core::btl::{Capabilities, Endpoint, Peer, Unreachable, tags};
 use towline_core::pml::matching::{Key, Matcher, Pattern};
+use towline_core::rail::{Capabilities, Endpoint, Peer, Unreachable, tags};
 
 use crate::{any, bytes, keep, say};
 

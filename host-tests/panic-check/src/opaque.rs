@@ -1,14 +1,14 @@
 //! A rail of which nothing is known: it answers anything at any time. What cannot panic over it cannot panic over any
 //! rail, whatever the rail does.
 
-use towline_core::btl::access::Access;
-use towline_core::btl::native::{KEY, Key, Native, NativeError, OneSided, Region};
-use towline_core::btl::{
-    AcceleratorLimits, Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp,
-    Grant, HEAD, LINKED_HEAD, LOAN, Lane, Loan, Lost, Origin, Orphan, Peer, Rail, SendError, Sent, Shape, Ticket,
-    Unreachable,
-};
 use towline_core::convertor::Span;
+use towline_core::rail::access::Access;
+use towline_core::rail::native::{KEY, Key, Native, NativeError, OneSided, Region};
+use towline_core::rail::{
+    AcceleratorLimits, Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp,
+    Grant, HEAD, LINKED_HEAD, Lane, Lost, Origin, Peer, REMOTE_BUFFER_BYTES, Rail, RemoteBuffer, SendError, Sent,
+    Shape, Ticket, UnackedFrame, Unreachable,
+};
 use towline_core::time::Instant;
 
 use crate::{any, keep};
@@ -72,14 +72,6 @@ impl Rail for Opaque {
         keep(endpoint);
     }
 
-    fn request_init(&mut self, extra: &mut [u8]) {
-        keep(extra);
-    }
-
-    fn request_fini(&mut self, extra: &mut [u8]) {
-        keep(extra);
-    }
-
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
         keep((to, shape));
         let ticket = Ticket { endpoint: any(to), position: any(0), len: any(0), extra: any(0) };
@@ -116,77 +108,6 @@ impl Rail for Opaque {
         result(any(Sent::InPlace), any(SendError::Busy))
     }
 
-    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
-        keep((to, body));
-        some(Loan(any([0; LOAN])))
-    }
-
-    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
-        keep((from, loan, sink));
-        any(true)
-    }
-
-    fn fetches(&self, from: Endpoint) -> u64 {
-        keep(from);
-        any(0)
-    }
-
-    fn recall(&mut self) {
-        keep(());
-    }
-
-    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
-        keep((base, len, access));
-        result((Region(0), Key([0; KEY])), NativeError::Busy)
-    }
-
-    fn deregister(&mut self, region: Region) {
-        keep(region);
-    }
-
-    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
-        keep((on, native, cookie));
-        result(some(0), NativeError::Busy)
-    }
-
-    fn orphan(&self, to: Endpoint) -> Option<Orphan> {
-        keep(to);
-        let shape = Shape { tag: any(0), lane: any(Lane::Eager), header: any(0), len: any(0) };
-        some(Orphan {
-            origin: origin(),
-            shape,
-            header: [any(0); LINKED_HEAD],
-            body: span(),
-            cookie: some(Cookie(any(0))),
-        })
-    }
-
-    fn rehomed(&mut self, to: Endpoint, origin: Origin) {
-        keep((to, origin));
-    }
-
-    unsafe fn send_moved(
-        &mut self,
-        to: Endpoint,
-        origin: Origin,
-        shape: Shape,
-        header: &[u8],
-        body: Span,
-        cookie: Option<Cookie>,
-    ) -> Result<Sent, SendError> {
-        keep((to, origin, shape, header, body, cookie));
-        result(any(Sent::InPlace), any(SendError::Busy))
-    }
-
-    fn claim(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
-        keep((from, origin));
-        some(match any(0) {
-            0 => Claim::New,
-            1 => Claim::Double,
-            _ => Claim::Awaited { skip: any(0), sink: span(), cookie: Cookie(any(0)) },
-        })
-    }
-
     fn drained(&self, to: Endpoint) -> bool {
         keep(to);
         any(true)
@@ -200,7 +121,7 @@ impl Rail for Opaque {
             2 => Event::Lost(Peer(any(0)), any(Lost::Broken)),
             3 => Event::Down(Peer(any(0)), any(Lost::Broken)),
             4 => Event::Up(Peer(any(0))),
-            5 => Event::Moved(origin(), frame()),
+            5 => Event::Migrated(origin(), frame()),
             6 => Event::Silent(Peer(any(0)), some(Instant::from_nanos(any(0)))),
             7 => Event::Performed(Cookie(any(0)), result(0, NativeError::Busy)),
             _ => Event::Frame(frame()),
@@ -225,6 +146,103 @@ impl Rail for Opaque {
         keep(());
     }
 
+    fn poll_at(&self) -> Option<Instant> {
+        some(Instant::ZERO)
+    }
+
+    fn arm(&mut self) -> bool {
+        any(true)
+    }
+}
+
+impl towline_core::rail::RequestCache for Opaque {
+    fn request_init(&mut self, extra: &mut [u8]) {
+        keep(extra);
+    }
+
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        keep(extra);
+    }
+}
+
+impl towline_core::rail::SingleCopy for Opaque {
+    fn expose(&mut self, to: Endpoint, body: &Span) -> Option<RemoteBuffer> {
+        keep((to, body));
+        some(RemoteBuffer(any([0; REMOTE_BUFFER_BYTES])))
+    }
+
+    unsafe fn read_exposed(&mut self, from: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
+        keep((from, loan, sink));
+        any(true)
+    }
+
+    fn read_limit(&self, from: Endpoint) -> u64 {
+        keep(from);
+        any(0)
+    }
+
+    fn revoke_exposed(&mut self) {
+        keep(());
+    }
+}
+
+impl towline_core::rail::DeviceMemory for Opaque {
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        keep((base, len, access));
+        result((Region(0), Key([0; KEY])), NativeError::Busy)
+    }
+
+    fn deregister(&mut self, region: Region) {
+        keep(region);
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        keep((on, native, cookie));
+        result(some(0), NativeError::Busy)
+    }
+}
+
+impl towline_core::rail::Failover for Opaque {
+    fn next_unacked(&self, to: Endpoint) -> Option<UnackedFrame> {
+        keep(to);
+        let shape = Shape { tag: any(0), lane: any(Lane::Eager), header: any(0), len: any(0) };
+        some(UnackedFrame {
+            origin: origin(),
+            shape,
+            header: [any(0); LINKED_HEAD],
+            body: span(),
+            cookie: some(Cookie(any(0))),
+        })
+    }
+
+    fn migrated(&mut self, to: Endpoint, origin: Origin) {
+        keep((to, origin));
+    }
+
+    unsafe fn send_migrated(
+        &mut self,
+        to: Endpoint,
+        origin: Origin,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Option<Cookie>,
+    ) -> Result<Sent, SendError> {
+        keep((to, origin, shape, header, body, cookie));
+        result(any(Sent::InPlace), any(SendError::Busy))
+    }
+
+    fn claim(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
+        keep((from, origin));
+        some(match any(0) {
+            0 => Claim::New,
+            1 => Claim::Duplicate,
+            _ => Claim::Awaited { skip: any(0), sink: span(), cookie: Cookie(any(0)) },
+        })
+    }
+}
+
+impl towline_core::rail::Liveness for Opaque {
     fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
         keep(of);
         some(Instant::from_nanos(any(0)))
@@ -244,12 +262,6 @@ impl Rail for Opaque {
         keep((to, what));
         any(true)
     }
-
-    fn poll_at(&self) -> Option<Instant> {
-        some(Instant::ZERO)
-    }
-
-    fn arm(&mut self) -> bool {
-        any(true)
-    }
 }
+
+impl towline_core::rail::FastPath for Opaque {}

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::thread;
 
-use towline_core::btl::{
-    Attributes, Cookie, Delivery, Endpoint, Event, Frame, HEAD, Lane, Lost, Peer, Rail, SendError, Sent, Shape,
-};
 use towline_core::convertor::Span;
+use towline_core::rail::{
+    Attributes, Cookie, Delivery, Endpoint, Event, Frame, FullRail, HEAD, Lane, Lost, Peer, Rail, SendError, Sent,
+    Shape,
+};
 use towline_core::time::Instant;
 
 use super::patience::Patience;
@@ -14,7 +15,7 @@ use super::patience::Patience;
 /// Makes the rails that are tested.
 pub trait Setup {
     /// The kind of rail.
-    type Rail: Rail;
+    type Rail: FullRail;
 
     /// `count` rails that can reach each other, none of which knows a peer yet.
     fn rails(&mut self, count: usize) -> Vec<Self::Rail>;
@@ -237,7 +238,7 @@ impl<S: Setup> Bench<S> {
     }
 }
 
-impl<R: Rail> End<R> {
+impl<R: FullRail> End<R> {
     /// A cookie that was not used before.
     pub fn cookie(&mut self) -> Cookie {
         self.cookies += 1;
@@ -256,7 +257,7 @@ impl<R: Rail> End<R> {
             Event::Lost(peer, why) | Event::Down(peer, why) => self.lost.push((peer, why)),
             Event::Up(peer) => self.lost.retain(|(lost, _)| *lost != peer),
             Event::Silent(..) | Event::Performed(..) => {}
-            Event::Moved(_, frame) => self.take_frame(&frame),
+            Event::Migrated(_, frame) => self.take_frame(&frame),
         }
     }
 

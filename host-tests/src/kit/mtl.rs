@@ -1,10 +1,10 @@
 //! The suite for any matching transport over any rails. Each check takes a fresh [`Setup`] and panics where the
 //! contract is broken; [`mtl_suite!`](crate::mtl_suite) makes tests of them.
 
-use towline_core::btl::{Peer, Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Failure, Group, Mode, Mtl, Refusal, Request, Sending, Source, Tag};
 use towline_core::pml::Config;
+use towline_core::rail::{Peer, Rail, Unreachable};
 
 use super::bench::Setup;
 pub use super::pml::*;

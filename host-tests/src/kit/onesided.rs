@@ -6,11 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use towline_core::arena::Arena;
 use towline_core::btl::endpoint::{EndpointId, Proc};
 use towline_core::btl::module::{Btl, Config, Outcome, Performance, Performed, Terms, Told};
-use towline_core::btl::rma::{
-    self, Access, Atomic, AtomicFlags, AtomicOp, Denied, Failure, Registration, RemoteMemory,
-};
-use towline_core::btl::{Rail, Unreachable};
 use towline_core::convertor::{Layout, Span};
+use towline_core::rail::{FullRail, Rail, Unreachable};
+use towline_core::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, Denied, Failure, Registration, RemoteMemory};
 
 use super::accelerator::Far;
 use super::bench::Setup;
@@ -53,7 +51,7 @@ pub struct Modules<S: Setup<Rail: 'static>> {
 #[derive(Debug, Default)]
 struct Ends(RefCell<Vec<(usize, Result<u64, Failure>)>>);
 
-impl<R: Rail> Performed<R> for Ends {
+impl<R: FullRail> Performed<R> for Ends {
     fn performed(&self, _: &mut Btl<'_, R>, performance: &Performance) {
         self.0.borrow_mut().push((performance.context[0], performance.status));
     }

@@ -4,11 +4,11 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use towline_core::btl::{Lane, Peer, Rail, SendError, Shape};
 use towline_core::convertor::{Layout, Span};
 use towline_core::mtl::{Failure, Mode, Sending, Source, Tag};
 use towline_core::pml::{Config, rdma};
 use towline_core::pool::Handle;
+use towline_core::rail::{Lane, Peer, Rail, SendError, Shape};
 use towline_core::wire::{self, Kind};
 use zerocopy::IntoBytes;
 

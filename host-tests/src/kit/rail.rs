@@ -1,15 +1,16 @@
 //! The suite for any [`Rail`]. Each check takes a fresh [`Setup`] and panics where the rail
-//! breaks the contract of `towline_core::btl::rail`; [`rail_suite!`](crate::rail_suite) makes tests of them.
+//! breaks the contract of `towline_core::rail`; [`rail_suite!`](crate::rail_suite) makes tests of them.
 
 use std::thread;
 
-use towline_core::btl::atomics::{Atomic, AtomicFlags, AtomicOp};
-use towline_core::btl::native::{KEY, Key, Local, Native, NativeError, Work};
-use towline_core::btl::rail::COPIED;
-use towline_core::btl::{
-    Capabilities, Cookie, Delivery, Endpoint, Event, Frame, HEAD, LOAN, Lane, Loan, Rail, SendError, Sent, Shape,
-};
 use towline_core::convertor::Span;
+use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
+use towline_core::rail::native::{KEY, Key, Local, Native, NativeError, Work};
+use towline_core::rail::{COPIED, DeviceMemory, SingleCopy};
+use towline_core::rail::{
+    Capabilities, Cookie, Delivery, Endpoint, Event, Frame, HEAD, Lane, REMOTE_BUFFER_BYTES, Rail, RemoteBuffer,
+    SendError, Sent, Shape,
+};
 
 use super::bench::{Bench, Received, Setup, peer};
 use crate::dice::{Dice, patterned};
@@ -185,29 +186,29 @@ pub fn p28_what_is_lent_is_fetched_until_the_peer_is_forgotten<S: Setup>(setup: 
     exchange(&mut bench, 1, 0);
     let (data, mut into) = (patterned(5, 20_000), vec![0xee; 20_001]);
     let ([to, from], unknown) = ([bench.ends[0].to[1], bench.ends[1].to[0]], Endpoint(u32::MAX));
-    assert_eq!(bench.ends[0].rail.lend(unknown, &Span::of(&data)), None, "to nobody");
-    let mut fetch = |bench: &mut Bench<S>, from: Endpoint, loan: &Loan, len: usize| {
+    assert_eq!(bench.ends[0].rail.expose(unknown, &Span::of(&data)), None, "to nobody");
+    let mut read_exposed = |bench: &mut Bench<S>, from: Endpoint, loan: &RemoteBuffer, len: usize| {
         into.fill(0xee);
         // SAFETY: the sink is ours alone, and not used meanwhile.
-        let fetched = unsafe { bench.ends[1].rail.fetch(from, loan, Span::contiguous(into.as_mut_ptr(), len)) };
+        let fetched = unsafe { bench.ends[1].rail.read_exposed(from, loan, Span::contiguous(into.as_mut_ptr(), len)) };
         assert!(into[len..].iter().all(|byte| *byte == 0xee), "written beyond the sink");
         assert!(!fetched || into[..len] == data[..len], "{len} bytes differ");
         fetched
     };
-    assert!(!fetch(&mut bench, from, &Loan([0xff; LOAN]), 100), "no loan");
-    let Some(loan) = bench.ends[0].rail.lend(to, &Span::of(&data)) else { return };
+    assert!(!read_exposed(&mut bench, from, &RemoteBuffer([0xff; REMOTE_BUFFER_BYTES]), 100), "no loan");
+    let Some(loan) = bench.ends[0].rail.expose(to, &Span::of(&data)) else { return };
     for len in [1, 4096, 19_999, 20_000] {
-        assert!(fetch(&mut bench, from, &loan, len), "{len} bytes of a loan");
+        assert!(read_exposed(&mut bench, from, &loan, len), "{len} bytes of a loan");
     }
-    assert!(!fetch(&mut bench, unknown, &loan, 100), "of nobody");
-    let can = [from, unknown].map(|from| bench.ends[1].rail.fetches(from));
+    assert!(!read_exposed(&mut bench, unknown, &loan, 100), "of nobody");
+    let can = [from, unknown].map(|from| bench.ends[1].rail.read_limit(from));
     assert!(can[0] != 0 && can[1] == 0, "what can be fetched, and of whom: {can:?}");
-    bench.ends[0].rail.recall();
-    assert!(!fetch(&mut bench, from, &loan, 100), "what was recalled");
-    let loan = bench.ends[0].rail.lend(to, &Span::of(&data)).expect("lends on");
-    assert!(fetch(&mut bench, from, &loan, 20_000), "what was lent since");
+    bench.ends[0].rail.revoke_exposed();
+    assert!(!read_exposed(&mut bench, from, &loan, 100), "what was recalled");
+    let loan = bench.ends[0].rail.expose(to, &Span::of(&data)).expect("lends on");
+    assert!(read_exposed(&mut bench, from, &loan, 20_000), "what was lent since");
     bench.ends[0].rail.del_peer(to);
-    assert!(!fetch(&mut bench, from, &loan, 100), "of one who has forgotten us");
+    assert!(!read_exposed(&mut bench, from, &loan, 100), "of one who has forgotten us");
 }
 
 /// The event brings at least the header, whatever its length and however much follows.

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use towline_core::btl::{
-    Attributes, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, Lane, Origin, Peer, Rail, SendError, Sent,
-    Shape, Short, Ticket, Unreachable, send_by_grant,
-};
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
+use towline_core::rail::{
+    Attributes, Cookie, Delivery, Endpoint, Event, Frame, FrameId, FullRail, Grant, Lane, Origin, Peer, Rail,
+    SendError, Sent, Shape, Short, Ticket, Unreachable, send_by_grant,
+};
 use towline_core::time::Instant;
 use towline_core::wire::{self, Kind};
 
@@ -64,7 +64,7 @@ pub struct Recorder<R> {
     lane: Lane,
 }
 
-impl<R: Rail> Recorder<R> {
+impl<R: FullRail> Recorder<R> {
     /// A rail that behaves as `inner` and says of itself what `change` makes of its attributes.
     pub fn new(inner: R, change: impl FnOnce(&mut Attributes)) -> Self {
         let mut attributes = *inner.attributes();
@@ -112,8 +112,8 @@ macro_rules! inner {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: Rail> Rail for Recorder<R> {
-    forward_rail!(inner, except attributes, add_peer, reserve, commit, send, send_request, send_now, send_summed, rehomed, send_moved, poll, poll_short, poll_again, deliver, release);
+impl<R: FullRail> Rail for Recorder<R> {
+    forward_rail!(inner, except attributes, add_peer, reserve, commit, send, send_summed, poll, deliver, release);
 
     fn attributes(&self) -> &Attributes {
         &self.attributes
@@ -141,11 +141,6 @@ impl<R: Rail> Rail for Recorder<R> {
     fn commit(&mut self, ticket: Ticket) -> Sent {
         self.log.borrow_mut().sent.push((self.lane, ticket.len));
         self.inner.commit(ticket)
-    }
-
-    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
-        // SAFETY: passed on from the caller.
-        unsafe { send_by_grant(self, to, tag, header, body) }
     }
 
     unsafe fn send(
@@ -182,6 +177,60 @@ impl<R: Rail> Rail for Recorder<R> {
         answer
     }
 
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        let event = self.inner.poll(now);
+        let mut log = self.log.borrow_mut();
+        match &event {
+            Some(Event::Frame(frame) | Event::Migrated(_, frame)) => {
+                log.arrived.push((wire::kind(frame.head()), frame.len));
+                log.released += u64::from(frame.is_whole());
+            }
+            Some(Event::Sent(_)) => log.owed[0] = log.owed[0].checked_sub(1).expect("a body in place is told of once"),
+            Some(Event::Delivered(_)) => log.owed[1] = log.owed[1].checked_sub(1).expect("a delivery is told of once"),
+            Some(Event::Lost(..) | Event::Down(..) | Event::Up(_) | Event::Silent(..) | Event::Performed(..))
+            | None => {}
+        }
+        drop(log);
+        event
+    }
+
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
+        // SAFETY: passed on from the caller.
+        let delivery = unsafe { self.inner.deliver(frame, skip, sink, cookie) };
+        let mut log = self.log.borrow_mut();
+        log.released += 1;
+        log.owed[1] += u64::from(delivery == Delivery::Pending);
+        delivery
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        self.log.borrow_mut().released += 1;
+        self.inner.release(frame);
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::FastPath for Recorder<R> {
+    forward_rail!(FastPath: inner, except send_now, poll_short, poll_again);
+
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { send_by_grant(self, to, tag, header, body) }
+    }
+
+    fn poll_short(&mut self, _tag: u8) -> Option<Short> {
+        None // what arrives is recorded by `poll`
+    }
+
+    fn poll_again(&mut self) -> Option<Frame> {
+        None
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::RequestCache for Recorder<R> {
+    forward_rail!(RequestCache: inner, except send_request);
+
     unsafe fn send_request(
         &mut self,
         to: Endpoint,
@@ -199,42 +248,23 @@ impl<R: Rail> Rail for Recorder<R> {
         self.note(shape.lane, shape.len, &answer);
         answer
     }
+}
 
-    fn poll(&mut self, now: Instant) -> Option<Event> {
-        let event = self.inner.poll(now);
-        let mut log = self.log.borrow_mut();
-        match &event {
-            Some(Event::Frame(frame) | Event::Moved(_, frame)) => {
-                log.arrived.push((wire::kind(frame.head()), frame.len));
-                log.released += u64::from(frame.is_whole());
-            }
-            Some(Event::Sent(_)) => log.owed[0] = log.owed[0].checked_sub(1).expect("a body in place is told of once"),
-            Some(Event::Delivered(_)) => log.owed[1] = log.owed[1].checked_sub(1).expect("a delivery is told of once"),
-            Some(Event::Lost(..) | Event::Down(..) | Event::Up(_) | Event::Silent(..) | Event::Performed(..))
-            | None => {}
-        }
-        drop(log);
-        event
-    }
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::SingleCopy for Recorder<R> {
+    forward_rail!(SingleCopy: inner);
+}
 
-    fn poll_short(&mut self, _tag: u8) -> Option<Short> {
-        None // what arrives is recorded by `poll`
-    }
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::DeviceMemory for Recorder<R> {
+    forward_rail!(DeviceMemory: inner);
+}
 
-    fn poll_again(&mut self) -> Option<Frame> {
-        None
-    }
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::Failover for Recorder<R> {
+    forward_rail!(Failover: inner, except migrated, send_migrated);
 
-    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
-        // SAFETY: passed on from the caller.
-        let delivery = unsafe { self.inner.deliver(frame, skip, sink, cookie) };
-        let mut log = self.log.borrow_mut();
-        log.released += 1;
-        log.owed[1] += u64::from(delivery == Delivery::Pending);
-        delivery
-    }
-
-    unsafe fn send_moved(
+    unsafe fn send_migrated(
         &mut self,
         to: Endpoint,
         origin: Origin,
@@ -244,19 +274,19 @@ impl<R: Rail> Rail for Recorder<R> {
         cookie: Option<Cookie>,
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
-        let answer = unsafe { self.inner.send_moved(to, origin, shape, header, body, cookie) };
+        let answer = unsafe { self.inner.send_migrated(to, origin, shape, header, body, cookie) };
         self.note(shape.lane, shape.len, &answer);
         answer
     }
 
-    fn rehomed(&mut self, to: Endpoint, origin: Origin) {
-        let in_place = self.inner.orphan(to).is_some_and(|orphan| orphan.cookie.is_some());
+    fn migrated(&mut self, to: Endpoint, origin: Origin) {
+        let in_place = self.inner.next_unacked(to).is_some_and(|orphan| orphan.cookie.is_some());
         self.log.borrow_mut().owed[0] -= u64::from(in_place);
-        self.inner.rehomed(to, origin);
+        self.inner.migrated(to, origin);
     }
+}
 
-    fn release(&mut self, frame: FrameId) {
-        self.log.borrow_mut().released += 1;
-        self.inner.release(frame);
-    }
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::Liveness for Recorder<R> {
+    forward_rail!(Liveness: inner);
 }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Instant as Clock;
 
-use towline_core::btl::{HEAD, Rail};
+use towline_core::rail::{FullRail, HEAD};
 use towline_core::time::Instant;
 
 use super::bench::Setup;
@@ -19,7 +19,7 @@ pub struct Sockets<R, M> {
     made: usize,
 }
 
-impl<R: Rail, M: FnMut(u32, u8) -> R> Sockets<R, M> {
+impl<R: FullRail, M: FnMut(u32, u8) -> R> Sockets<R, M> {
     /// `make(rank, link)` makes a rail, of which `handle` knows the wait handle.
     pub fn new(make: M, handle: fn(&R) -> BorrowedFd<'_>) -> Self {
         Self { start: Clock::now(), make, handle, turn: Box::new(|| {}), links: 1, longest_header: HEAD, made: 0 }
@@ -41,7 +41,7 @@ impl<R: Rail, M: FnMut(u32, u8) -> R> Sockets<R, M> {
     }
 }
 
-impl<R: Rail, M: FnMut(u32, u8) -> R> Setup for Sockets<R, M> {
+impl<R: FullRail, M: FnMut(u32, u8) -> R> Setup for Sockets<R, M> {
     type Rail = R;
 
     fn rails(&mut self, count: usize) -> Vec<R> {

@@ -5,10 +5,10 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use towline_core::arena::Arena;
-use towline_core::btl::{Attributes, Peer, Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Comm, Failure, Group, Mode, Mtl, Request, Sending, Source, Status, Tag};
 use towline_core::pml::{Config, Rails, rdma};
+use towline_core::rail::{Attributes, FullRail, Peer, Rail, Unreachable};
 use towline_core::time::Instant;
 
 use super::bench::Setup;
@@ -21,7 +21,7 @@ const COMMS: u32 = 4;
 /// The rails of one node.
 pub struct Links<R>(pub Vec<Recorder<R>>);
 
-impl<R: Rail> Rails for Links<R> {
+impl<R: FullRail> Rails for Links<R> {
     type Rail = Recorder<R>;
 
     fn count(&self) -> usize {
@@ -50,7 +50,7 @@ pub const CONFIG: Config = Config {
     probes: 1,
     seed: 7,
     first_sequence: u32::MAX as u64 - 1,
-    rma: towline_core::btl::rma::Config::OFF,
+    rma: towline_core::rma::Config::OFF,
     rdma: rdma::Config { messages: 4, ..rdma::Config::OFF },
 };
 
@@ -251,7 +251,7 @@ impl<S: Setup> World<S> {
     }
 }
 
-fn engine<R: Rail>(set: Vec<Recorder<R>>, config: Config) -> Engine<R> {
+fn engine<R: FullRail>(set: Vec<Recorder<R>>, config: Config) -> Engine<R> {
     let attributes: Vec<_> = set.iter().map(Rail::attributes).collect();
     let bytes = Engine::<R>::bytes(&config, COMMS, &attributes);
     let memory = vec![0u64; bytes.div_ceil(8) + 1].leak();

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use towline_core::btl::native::{KEY, Key, Local, Native, NativeError, Region, Work as Asked};
-use towline_core::btl::rma::Access;
-use towline_core::btl::{Cookie, Endpoint, Event};
+use towline_core::rail::native::{KEY, Key, Local, Native, NativeError, Region, Work as Asked};
+use towline_core::rail::{Cookie, Endpoint, Event};
+use towline_core::rma::Access;
 
 use super::net::{Later, State};
 

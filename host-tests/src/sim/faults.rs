@@ -1,6 +1,6 @@
 //! What may go wrong on simulated rails, and how often it did.
 
-use towline_core::btl::native::OneSided;
+use towline_core::rail::native::OneSided;
 
 use crate::dice::Dice;
 

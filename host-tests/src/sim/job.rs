@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use towline_core::btl::{Lost, Peer, Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Refusal};
 use towline_core::pml::{Config, Counters};
+use towline_core::rail::{Lost, Peer, Rail, Unreachable};
 use towline_core::time::{Duration, Instant};
 
 use super::checker::{self, Summary, Violation};

@@ -6,7 +6,7 @@
 //! leave out probes. Of what living nodes sent each other, the checker wants every message all the same.
 
 use super::faults::{FOR_EVER, Planted};
-use towline_core::btl::{Lost, Peer};
+use towline_core::rail::{Lost, Peer};
 
 use super::history::{Outcome, RESERVED, Receive, Record};
 use super::job::{Death, Job, Toggle, Trouble, add, transitions};

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
-use towline_core::btl::{Cookie, Lane, Peer};
 use towline_core::convertor::Span;
+use towline_core::rail::{Cookie, Lane, Peer};
 use towline_core::wire;
 
 use super::devices::Devices;

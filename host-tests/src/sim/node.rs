@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
 
 use towline_core::arena::Arena;
-use towline_core::btl::Rail;
 use towline_core::mtl::{Comm, Envelope, Group, Mtl, Request, Source, Tag};
 use towline_core::pml::Config;
+use towline_core::rail::Rail;
 
 use super::history::{History, Mode, Receive, Record, digest};
 use super::job::Trouble;

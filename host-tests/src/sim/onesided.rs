@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use towline_core::btl::rma::{Access, Denied};
+use towline_core::rma::{Access, Denied};
 
 use super::history::digest;
 use crate::dice::patterned;

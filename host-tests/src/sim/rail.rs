@@ -2,14 +2,14 @@
 
 use std::cmp::Reverse;
 
-use towline_core::btl::native::{Key, Native, NativeError, Region};
-use towline_core::btl::rail::COPIED;
-use towline_core::btl::rma::Access;
-use towline_core::btl::{
-    AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, LOAN,
-    Lane, Loan, Lost, Peer, Rail, SendError, Sent, Shape, Ticket, Unreachable,
-};
 use towline_core::convertor::{Span, transfer};
+use towline_core::rail::COPIED;
+use towline_core::rail::native::{Key, Native, NativeError, Region};
+use towline_core::rail::{
+    AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane,
+    Lost, Peer, REMOTE_BUFFER_BYTES, Rail, RemoteBuffer, SendError, Sent, Shape, Ticket, Unreachable,
+};
+use towline_core::rma::Access;
 use towline_core::time::Instant;
 
 use super::faults::Planted;
@@ -24,7 +24,7 @@ const CARD: usize = 12;
 /// A rail of one node of a [`Net`].
 ///
 /// ```
-/// use towline_core::btl::{Event, Lane, Peer, Rail, Shape};
+/// use towline_core::rail::{Event, Lane, Peer, Rail, Shape};
 /// use towline_core::time::Instant;
 /// use towline_host_tests::dice::Dice;
 /// use towline_host_tests::sim::{faults::{Faults, Make}, net::Net};
@@ -68,7 +68,7 @@ impl SimRail {
         let attributes = Attributes {
             name: "sim",
             capabilities,
-            exclusivity: towline_core::btl::attributes::EXCLUSIVITY_DEFAULT,
+            exclusivity: towline_core::rail::attributes::EXCLUSIVITY_DEFAULT,
             latency: make.latency,
             bandwidth: make.bandwidth,
             eager_limit: make.eager_limit,
@@ -367,116 +367,6 @@ impl Rail for SimRail {
         Ok(self.post(state, to, shape, bytes, None))
     }
 
-    fn request_init(&mut self, extra: &mut [u8]) {
-        assert_eq!(extra.len(), self.attributes.cache_bytes as usize);
-        assert_ne!(extra, PREPARED, "prepared twice");
-        extra.copy_from_slice(&PREPARED);
-        let mut state = self.net.0.borrow_mut();
-        state.counts.prepared += 1;
-        state.prepared[self.node as usize] += 1;
-    }
-
-    fn request_fini(&mut self, extra: &mut [u8]) {
-        assert_eq!(extra, PREPARED, "undone, and was never prepared");
-        extra.fill(0);
-        let mut state = self.net.0.borrow_mut();
-        state.counts.undone += 1;
-        state.prepared[self.node as usize] -= 1;
-    }
-
-    unsafe fn send_request(
-        &mut self,
-        to: Endpoint,
-        shape: Shape,
-        header: &[u8],
-        body: Span,
-        cookie: Cookie,
-        extra: Option<&mut [u8]>,
-    ) -> Result<Sent, SendError> {
-        let mut state = self.net.0.borrow_mut();
-        match extra {
-            Some(extra) => {
-                assert_eq!(extra, PREPARED, "a cached request is prepared");
-                state.counts.cached += 1;
-            }
-            None => state.counts.uncached += 1,
-        }
-        drop(state);
-        // SAFETY: passed on from the caller.
-        unsafe { self.send(to, shape, header, body, cookie) }
-    }
-
-    fn lend(&mut self, to: Endpoint, body: &Span) -> Option<Loan> {
-        let mut state = self.net.0.borrow_mut();
-        let known = to.0 < state.nodes() && state.end(self.node, self.rail).names[to.0 as usize].is_some();
-        let lends = state.faults.lend;
-        if !known || lends == 0 || !state.dice.chance(lends) {
-            return None;
-        }
-        state.counts.lent += 1;
-        let age = state.end(self.node, self.rail).ages[to.0 as usize];
-        let session = state.link(self.node, to.0, self.rail).session;
-        let (from, rail) = (self.node, self.rail);
-        state.loans.push(Lent { from, to: to.0, rail, age, session, body: *body, recalled: false });
-        let mut loan = [0x55; LOAN];
-        loan[..8].copy_from_slice(&(state.loans.len() as u64).to_le_bytes());
-        Some(Loan(loan))
-    }
-
-    unsafe fn fetch(&mut self, from: Endpoint, loan: &Loan, sink: Span) -> bool {
-        let mut state = self.net.0.borrow_mut();
-        let number = u64::from_le_bytes(std::array::from_fn(|byte| loan.0[byte]));
-        let lent = (number as usize).checked_sub(1).and_then(|at| state.loans.get(at).copied()).filter(|lent| {
-            let between = (lent.from, lent.to, lent.rail) == (from.0, self.node, self.rail);
-            between && !lent.recalled && sink.len() <= lent.body.len()
-        });
-        let refuses = state.faults.unfetched;
-        let refused = refuses != 0 && state.dice.chance(refuses);
-        // From the loss of a peer on, its memory is not what it was.
-        let lent = lent.filter(|lent| {
-            !refused
-                && state.end(lent.from, self.rail).ages[self.node as usize] == lent.age
-                && state.link(lent.from, self.node, self.rail).session == lent.session
-        });
-        let Some(lent) = lent else {
-            state.counts.unfetched += 1;
-            // It may have begun.
-            let begun = [0xbb; 64];
-            // SAFETY: the caller vouches for the sink.
-            unsafe { sink.unpack(begun.as_ptr(), begun.len()) };
-            return false;
-        };
-        state.counts.fetched += 1;
-        // SAFETY: the caller vouches for the sink, and the one who lent the body for that until it is told or forgets us.
-        unsafe { transfer(lent.body, sink) };
-        true
-    }
-
-    fn fetches(&self, from: Endpoint) -> u64 {
-        let mut state = self.net.0.borrow_mut();
-        let known = from.0 < state.nodes() && state.end(self.node, self.rail).names[from.0 as usize].is_some();
-        if known && state.faults.lend != 0 { 1000 } else { 0 }
-    }
-
-    fn recall(&mut self) {
-        let mut state = self.net.0.borrow_mut();
-        let own = |lent: &&mut Lent| (lent.from, lent.rail) == (self.node, self.rail);
-        state.loans.iter_mut().filter(own).for_each(|lent| lent.recalled = true);
-    }
-
-    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
-        self.net.0.borrow_mut().register(self.node, self.rail, base, len, access)
-    }
-
-    fn deregister(&mut self, region: Region) {
-        self.net.0.borrow_mut().deregister(region);
-    }
-
-    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
-        // SAFETY: passed on from the caller.
-        unsafe { self.net.0.borrow_mut().perform(self.node, self.rail, on, native, cookie) }
-    }
-
     fn drained(&self, to: Endpoint) -> bool {
         let mut state = self.net.0.borrow_mut();
         let staged: Vec<u32> = state.end(self.node, self.rail).outbox.iter().copied().collect();
@@ -538,14 +428,6 @@ impl Rail for SimRail {
         }
     }
 
-    fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
-        let mut state = self.net.0.borrow_mut();
-        if of.0 >= state.nodes() {
-            return None;
-        }
-        state.ask_host(self.node, of.0, self.rail).map(Instant::from_nanos)
-    }
-
     fn poll_at(&self) -> Option<Instant> {
         let mut state = self.net.0.borrow_mut();
         let keep = self.attributes.frames_kept;
@@ -557,3 +439,132 @@ impl Rail for SimRail {
         self.poll_at().is_none_or(|at| at.as_nanos() > now)
     }
 }
+
+impl towline_core::rail::RequestCache for SimRail {
+    fn request_init(&mut self, extra: &mut [u8]) {
+        assert_eq!(extra.len(), self.attributes.cache_bytes as usize);
+        assert_ne!(extra, PREPARED, "prepared twice");
+        extra.copy_from_slice(&PREPARED);
+        let mut state = self.net.0.borrow_mut();
+        state.counts.prepared += 1;
+        state.prepared[self.node as usize] += 1;
+    }
+
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        assert_eq!(extra, PREPARED, "undone, and was never prepared");
+        extra.fill(0);
+        let mut state = self.net.0.borrow_mut();
+        state.counts.undone += 1;
+        state.prepared[self.node as usize] -= 1;
+    }
+
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        let mut state = self.net.0.borrow_mut();
+        match extra {
+            Some(extra) => {
+                assert_eq!(extra, PREPARED, "a cached request is prepared");
+                state.counts.cached += 1;
+            }
+            None => state.counts.uncached += 1,
+        }
+        drop(state);
+        // SAFETY: passed on from the caller.
+        unsafe { self.send(to, shape, header, body, cookie) }
+    }
+}
+
+impl towline_core::rail::SingleCopy for SimRail {
+    fn expose(&mut self, to: Endpoint, body: &Span) -> Option<RemoteBuffer> {
+        let mut state = self.net.0.borrow_mut();
+        let known = to.0 < state.nodes() && state.end(self.node, self.rail).names[to.0 as usize].is_some();
+        let lends = state.faults.lend;
+        if !known || lends == 0 || !state.dice.chance(lends) {
+            return None;
+        }
+        state.counts.lent += 1;
+        let age = state.end(self.node, self.rail).ages[to.0 as usize];
+        let session = state.link(self.node, to.0, self.rail).session;
+        let (from, rail) = (self.node, self.rail);
+        state.loans.push(Lent { from, to: to.0, rail, age, session, body: *body, recalled: false });
+        let mut loan = [0x55; REMOTE_BUFFER_BYTES];
+        loan[..8].copy_from_slice(&(state.loans.len() as u64).to_le_bytes());
+        Some(RemoteBuffer(loan))
+    }
+
+    unsafe fn read_exposed(&mut self, from: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
+        let mut state = self.net.0.borrow_mut();
+        let number = u64::from_le_bytes(std::array::from_fn(|byte| loan.0[byte]));
+        let lent = (number as usize).checked_sub(1).and_then(|at| state.loans.get(at).copied()).filter(|lent| {
+            let between = (lent.from, lent.to, lent.rail) == (from.0, self.node, self.rail);
+            between && !lent.recalled && sink.len() <= lent.body.len()
+        });
+        let refuses = state.faults.unfetched;
+        let refused = refuses != 0 && state.dice.chance(refuses);
+        // From the loss of a peer on, its memory is not what it was.
+        let lent = lent.filter(|lent| {
+            !refused
+                && state.end(lent.from, self.rail).ages[self.node as usize] == lent.age
+                && state.link(lent.from, self.node, self.rail).session == lent.session
+        });
+        let Some(lent) = lent else {
+            state.counts.unfetched += 1;
+            // It may have begun.
+            let begun = [0xbb; 64];
+            // SAFETY: the caller vouches for the sink.
+            unsafe { sink.unpack(begun.as_ptr(), begun.len()) };
+            return false;
+        };
+        state.counts.fetched += 1;
+        // SAFETY: the caller vouches for the sink, and the one who lent the body for that until it is told or forgets us.
+        unsafe { transfer(lent.body, sink) };
+        true
+    }
+
+    fn read_limit(&self, from: Endpoint) -> u64 {
+        let mut state = self.net.0.borrow_mut();
+        let known = from.0 < state.nodes() && state.end(self.node, self.rail).names[from.0 as usize].is_some();
+        if known && state.faults.lend != 0 { 1000 } else { 0 }
+    }
+
+    fn revoke_exposed(&mut self) {
+        let mut state = self.net.0.borrow_mut();
+        let own = |lent: &&mut Lent| (lent.from, lent.rail) == (self.node, self.rail);
+        state.loans.iter_mut().filter(own).for_each(|lent| lent.recalled = true);
+    }
+}
+
+impl towline_core::rail::DeviceMemory for SimRail {
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        self.net.0.borrow_mut().register(self.node, self.rail, base, len, access)
+    }
+
+    fn deregister(&mut self, region: Region) {
+        self.net.0.borrow_mut().deregister(region);
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.net.0.borrow_mut().perform(self.node, self.rail, on, native, cookie) }
+    }
+}
+
+impl towline_core::rail::Liveness for SimRail {
+    fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
+        let mut state = self.net.0.borrow_mut();
+        if of.0 >= state.nodes() {
+            return None;
+        }
+        state.ask_host(self.node, of.0, self.rail).map(Instant::from_nanos)
+    }
+}
+
+impl towline_core::rail::FastPath for SimRail {}
+impl towline_core::rail::Failover for SimRail {}

@@ -4,7 +4,7 @@
 //! Where there is no stall time-out, nobody may, as long as their hosts answer. With one, who waits for a node that stands
 //! still for several times as long has given it up by then, and says why; one that does so for a fraction is kept.
 
-use towline_core::btl::{Lost, Peer};
+use towline_core::rail::{Lost, Peer};
 
 use super::job::{Job, Trouble};
 use super::node::{Kind, Node};

@@ -3,12 +3,12 @@
 use std::ptr::NonNull;
 
 use towline_core::arena::Arena;
-use towline_core::btl::link::{Config, Counters, Crc32c, Link};
-use towline_core::btl::native::{Native, NativeError};
-use towline_core::btl::{Cookie, Endpoint, Origin, Peer, Rail, SendError, Sent, Shape, Ticket, rail};
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
+use towline_core::link::{Config, Counters, Crc32c, Link};
 use towline_core::pml::Rails;
+use towline_core::rail::native::{Native, NativeError};
+use towline_core::rail::{self, Cookie, Endpoint, Origin, Peer, Rail, SendError, Sent, Shape, Ticket};
 use towline_core::time::Duration;
 
 use super::rail::SimRail;
@@ -117,7 +117,7 @@ macro_rules! below {
 
 #[deny(clippy::missing_trait_methods)]
 impl rail::Rail for Way<'_> {
-    forward_rail!(below, except commit, send, send_request, send_now, send_moved, perform);
+    forward_rail!(below, except commit, send);
 
     fn commit(&mut self, ticket: Ticket) -> Sent {
         self.trespassed |= self.off;
@@ -136,6 +136,22 @@ impl rail::Rail for Way<'_> {
         let sent = below!(self, rail => unsafe { rail.send(to, shape, header, body, cookie) });
         self.note(sent)
     }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::FastPath for Way<'_> {
+    forward_rail!(FastPath: below, except send_now);
+
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        let sent = below!(self, rail => unsafe { rail.send_now(to, tag, header, body) });
+        self.note(sent)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::RequestCache for Way<'_> {
+    forward_rail!(RequestCache: below, except send_request);
 
     unsafe fn send_request(
         &mut self,
@@ -150,12 +166,16 @@ impl rail::Rail for Way<'_> {
         let sent = below!(self, rail => unsafe { rail.send_request(to, shape, header, body, cookie, extra) });
         self.note(sent)
     }
+}
 
-    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
-        // SAFETY: passed on from the caller.
-        let sent = below!(self, rail => unsafe { rail.send_now(to, tag, header, body) });
-        self.note(sent)
-    }
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::SingleCopy for Way<'_> {
+    forward_rail!(SingleCopy: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::DeviceMemory for Way<'_> {
+    forward_rail!(DeviceMemory: below, except perform);
 
     unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
         // SAFETY: passed on from the caller.
@@ -163,8 +183,13 @@ impl rail::Rail for Way<'_> {
         self.trespassed |= self.off && begun.is_ok();
         begun
     }
+}
 
-    unsafe fn send_moved(
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Failover for Way<'_> {
+    forward_rail!(Failover: below, except send_migrated);
+
+    unsafe fn send_migrated(
         &mut self,
         to: Endpoint,
         origin: Origin,
@@ -174,9 +199,14 @@ impl rail::Rail for Way<'_> {
         cookie: Option<Cookie>,
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
-        let sent = below!(self, rail => unsafe { rail.send_moved(to, origin, shape, header, body, cookie) });
+        let sent = below!(self, rail => unsafe { rail.send_migrated(to, origin, shape, header, body, cookie) });
         self.note(sent)
     }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Liveness for Way<'_> {
+    forward_rail!(Liveness: below);
 }
 
 impl<'m> Way<'m> {
@@ -252,7 +282,7 @@ fn named(counters: &Counters) -> [(&'static str, u64); 13] {
     named!(
         resent as "link_resent", timeouts as "link_timeouts", doubles as "link_doubles", bad_heads as "link_bad_heads",
         bad_bodies as "link_bad_bodies", shed as "link_shed", early as "link_early",
-        probes as "link_probes", downs as "link_downs", ups as "link_ups", rehomed as "link_rehomed",
+        probes as "link_probes", downs as "link_downs", ups as "link_ups", migrated as "link_rehomed",
         claims as "link_claims", hellos as "link_hellos",
     )
 }

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use towline_core::btl::Peer;
-use towline_core::btl::rma::{
+use towline_core::convertor::Span;
+use towline_core::rail::Peer;
+use towline_core::rma::{
     Access, Atomic, AtomicFlags, AtomicOp, BeginError, Config, DeregisterError, Failure, Finished, HANDLE_BYTES,
     Operation, Registration, RemoteMemory, Transfer,
 };
-use towline_core::convertor::Span;
 
 use super::history::{History, Record, digest};
 use super::job::{Job, Named, Trouble};

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration as Wait;
 
-use towline_core::btl::{Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Shape};
+use towline_core::rail::{Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
 use towline_tcp::card::{Card, Reach};
 use towline_tcp::hello::{HELLO, Hello, PROOF, Role, Transcript, VERDICT, Verdict};

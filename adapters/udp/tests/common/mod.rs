@@ -6,7 +6,7 @@ pub mod tapped;
 use std::thread;
 use std::time::Instant as Clock;
 
-use towline_core::btl::{Endpoint, Event, Lane, Lost, Peer, Rail as _, SendError, Shape};
+use towline_core::rail::{Endpoint, Event, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
 use towline_tcp::JobKey;
 use towline_udp::{Config, Rail};

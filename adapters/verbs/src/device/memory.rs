@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rdma_mummy_sys as ffi;
-use towline_core::btl::rma::Access;
+use towline_core::rma::Access;
 
 use super::{Element, Opened};
 

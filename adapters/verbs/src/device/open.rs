@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rdma_mummy_sys as ffi;
-use towline_core::btl::atomics::AtomicSupport;
+use towline_core::rail::atomics::AtomicSupport;
 
 use crate::config::Config;
 use crate::error::SetupError;

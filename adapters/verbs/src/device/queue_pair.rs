@@ -331,7 +331,7 @@ impl Reliable {
     }
 
     /// Changes a word of a peer's memory; the device tells, when what it was is at `old` in the region.
-    pub fn fetch(&self, id: u64, old: usize, what: Fetch, at: Place) -> io::Result<()> {
+    pub fn read_exposed(&self, id: u64, old: usize, what: Fetch, at: Place) -> io::Result<()> {
         let Some(old) = self.pair.region.element(old, 8) else { return Err(io::ErrorKind::InvalidInput.into()) };
         let mut work = no_work();
         work.wr_id = id;

@@ -2,17 +2,17 @@
 
 use core::fmt;
 
-use super::{Btl, Counters, EndpointId, Rail, Reach};
+use super::{Btl, Counters, EndpointId, FullRail, Reach};
 
 /// A module's state as one line of JSON. The keys stay; more may come.
 #[derive(Debug)]
-pub struct Dump<'b, 'm, R: Rail> {
+pub struct Dump<'b, 'm, R: FullRail> {
     pub(super) btl: &'b Btl<'m, R>,
     pub(super) endpoint: Option<EndpointId>,
     pub(super) verbose: bool,
 }
 
-impl<R: Rail> fmt::Display for Dump<'_, '_, R> {
+impl<R: FullRail> fmt::Display for Dump<'_, '_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let btl = self.btl;
         write!(f, "{{\"rail\":\"{}\"", btl.rail.attributes().name)?;

@@ -3,9 +3,10 @@
 use super::onesided_tests::{Told, bytes, forge, get, memory, put, register, small, source, terms};
 use super::tests::{Mesh, leak, mesh};
 use super::*;
-use crate::btl::rma::{Access, Denied, Failure, RemoteMemory};
-use crate::btl::testing::{Answer, MOST_FETCHED};
 use crate::convertor::Layout;
+use crate::rail::SingleCopy;
+use crate::rail::testing::{Answer, MOST_FETCHED};
+use crate::rma::{Access, Denied, Failure, RemoteMemory};
 use std::{vec, vec::Vec};
 
 /// Two modules over rails that lend.
@@ -182,7 +183,7 @@ fn b24_rights_and_bounds_come_before_what_is_lent() {
     let there = memory(300);
     let data = source(&pattern(300));
     let endpoint = mesh.modules[0].reach(mesh.to[0][1]).unwrap().rail;
-    let loan = mesh.modules[0].rail.lend(endpoint, &data).unwrap().0;
+    let loan = mesh.modules[0].rail.expose(endpoint, &data).unwrap().0;
     let (read_only, remote) = register(&mut mesh.modules[1], there, Access::REMOTE_READ);
     forge(&mut mesh, 0, 1, &put_lent(&remote, 300, &loan));
     mesh.drive();

@@ -1,14 +1,14 @@
-//! One-sided operations of a module: see [`rma`](crate::btl::rma).
+//! One-sided operations of a module: see [`rma`](crate::rma).
 
 use super::*;
-use crate::btl::rma::{
+use crate::error::Blame;
+use crate::rma::{
     Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Failure, Finished, HANDLE_BYTES,
     Operation, Registration, RemoteMemory, Transfer, Way, Ways, device_owns,
 };
-use crate::error::Blame;
 
 /// Told when a one-sided operation is complete: done at the target, and local memory is the caller's again.
-pub trait Performed<R: Rail>: fmt::Debug {
+pub trait Performed<R: FullRail>: fmt::Debug {
     /// Called once for each operation that was queued. May begin others, send, register and deregister.
     fn performed(&self, btl: &mut Btl<'_, R>, performance: &Performance);
 }
@@ -50,7 +50,7 @@ impl<C> Terms<C> {
     pub const NONE: Self = Self { registration: None, callback: None, context: [0; 2] };
 }
 
-/// What is kept for an operation beside what [`rma`](crate::btl::rma) keeps.
+/// What is kept for an operation beside what [`rma`](crate::rma) keeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Note<C> {
     endpoint: EndpointId,
@@ -107,7 +107,7 @@ struct OneWay<'b, 'm, R> {
     endpoints: &'b Pool<'m, Reach>,
 }
 
-impl<R: Rail> Ways for OneWay<'_, '_, R> {
+impl<R: FullRail> Ways for OneWay<'_, '_, R> {
     type Rail = R;
 
     fn way(&mut self, to: Peer) -> Option<Way<'_, R>> {
@@ -121,7 +121,7 @@ impl<R: Rail> Ways for OneWay<'_, '_, R> {
     }
 }
 
-impl<'m, R: Rail> Btl<'m, R> {
+impl<'m, R: FullRail> Btl<'m, R> {
     /// What the rail promises, and what the module makes of it: one-sided operations that the rail does not have itself are
     /// emulated, if there are slots for them (CHECKLIST B40, B43).
     pub fn capabilities(&self) -> Capabilities {
@@ -198,7 +198,7 @@ impl<'m, R: Rail> Btl<'m, R> {
     /// [`DeregisterError`].
     pub fn deregister_mem(&mut self, registration: Registration) -> Result<(), DeregisterError> {
         if self.rma.deregister(Some(&mut self.rail), registration)? {
-            self.rail.recall();
+            self.rail.revoke_exposed();
         }
         Ok(())
     }

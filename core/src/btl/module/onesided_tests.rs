@@ -3,15 +3,15 @@
 use super::tests::{Mesh, Module, leak, mesh, mesh_of};
 use super::*;
 use crate::btl::active::RegisterError;
-use crate::btl::atomics::AtomicSupport;
-use crate::btl::native::{self, OneSided};
-use crate::btl::rail::{Cookie, Event};
-use crate::btl::rma::{
+use crate::rail::atomics::AtomicSupport;
+use crate::rail::native::{self, OneSided};
+use crate::rail::testing::{Answer, Device};
+use crate::rail::{Capabilities, Lost};
+use crate::rail::{Cookie, Event, Rail};
+use crate::rma::{
     Access, Atomic, AtomicFlags, AtomicOp, BeginError, Denied, DeregisterError, Failure, HANDLE_BYTES, Registration,
     RemoteMemory,
 };
-use crate::btl::testing::{Answer, Device};
-use crate::btl::{Capabilities, Lost};
 use proptest::prelude::*;
 use std::{cell::RefCell, collections::HashSet, string::ToString, vec, vec::Vec};
 
@@ -19,7 +19,7 @@ use std::{cell::RefCell, collections::HashSet, string::ToString, vec, vec::Vec};
 #[derive(Debug, Default)]
 pub(super) struct Told(RefCell<Vec<Performance>>);
 
-impl<R: Rail> Performed<R> for Told {
+impl<R: FullRail> Performed<R> for Told {
     fn performed(&self, _: &mut Btl<'_, R>, performance: &Performance) {
         self.0.borrow_mut().push(*performance);
     }
@@ -42,7 +42,7 @@ impl Told {
     }
 }
 
-pub(super) type Words = Terms<super::Told<'static, crate::btl::testing::Scripted>>;
+pub(super) type Words = Terms<super::Told<'static, crate::rail::testing::Scripted>>;
 
 pub(super) fn terms(told: &'static Told) -> Words {
     Terms { callback: Some(told), ..Terms::NONE }

@@ -8,7 +8,7 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::*;
-use crate::btl::rail::{Endpoint, Frame};
+use crate::rail::{Endpoint, Frame};
 
 /// The version, in the high half of the first byte; kinds of other frames with that tag are in `rma::frames`.
 const VERSION: u8 = 1 << 4;
@@ -132,7 +132,7 @@ impl Counts {
     }
 }
 
-impl<R: Rail> Btl<'_, R> {
+impl<R: FullRail> Btl<'_, R> {
     /// Takes a frame, if it is one of these.
     pub(super) fn take_count(&mut self, frame: &Frame) -> bool {
         let Ok(count) = Count::read_from_bytes(frame.head()) else { return false };

@@ -2,8 +2,8 @@
 
 use super::tests::{Mesh, TAG, descriptor, leak, mesh};
 use super::*;
-use crate::btl::testing::Answer;
-use crate::btl::{Event, HEAD, Lost};
+use crate::rail::testing::Answer;
+use crate::rail::{Event, HEAD, Lost, Rail};
 use std::{cell::RefCell, vec, vec::Vec};
 
 const NONE: DescriptorFlags = DescriptorFlags::empty();
@@ -12,7 +12,7 @@ const NONE: DescriptorFlags = DescriptorFlags::empty();
 #[derive(Debug, Default)]
 struct Orders(RefCell<Vec<u8>>);
 
-impl<R: Rail> Completed<R> for Orders {
+impl<R: FullRail> Completed<R> for Orders {
     fn completed(&self, _: &mut Btl<'_, R>, completion: Completion) {
         self.0.borrow_mut().push(completion.order);
     }

@@ -1,14 +1,14 @@
 //! What a module does when it is polled: frames to consumers, waiting sends to the rail, completions to callbacks.
 
 use super::*;
-use crate::btl::LINKED_HEAD;
-use crate::btl::rail::{Cookie, Delivery, Event, Frame, Lost, Sent};
 use crate::btl::receives::Incoming;
+use crate::rail::LINKED_HEAD;
+use crate::rail::{Cookie, Delivery, Event, Frame, Lost, Sent};
 
 /// Events that one call of [`Btl::progress`] takes from the rail at most.
 const BURST: u32 = 64;
 
-impl<R: Rail> Btl<'_, R> {
+impl<R: FullRail> Btl<'_, R> {
     /// Takes in what arrived, pushes out what waits, and makes the callbacks that are due. Returns the number of
     /// completions: sends whose callback is made (or would be, had they one) and frames handed to a consumer; 0 means
     /// idle. Within a callback it does nothing.
@@ -238,7 +238,7 @@ impl<R: Rail> Btl<'_, R> {
                 0
             }
             Event::Up(_) | Event::Silent(..) => 0,
-            Event::Moved(_, frame) => {
+            Event::Migrated(_, frame) => {
                 self.counters.unregistered = self.counters.unregistered.wrapping_add(1);
                 if !frame.is_whole() {
                     self.rail.release(frame.id);

@@ -6,10 +6,10 @@ use crate::btl::active::{Received, RegisterError};
 use crate::btl::descriptor::*;
 use crate::btl::endpoint::{EndpointId, Proc};
 use crate::btl::errors::*;
-use crate::btl::native::OneSided;
-use crate::btl::testing::{Answer, Script, Scripted, rails};
-use crate::btl::{Event, Frame, FrameId, HEAD, Lane, Lost, Peer, Rail, Unreachable, tags};
 use crate::convertor::{Layout, Span};
+use crate::rail::native::OneSided;
+use crate::rail::testing::{Answer, Script, Scripted, rails};
+use crate::rail::{Event, Frame, FrameId, FullRail, HEAD, Lane, Lost, Peer, Rail, Unreachable, tags};
 use crate::time::Instant;
 use proptest::prelude::*;
 use std::{boxed::Box, cell::RefCell, format, rc::Rc, string::String, string::ToString, vec, vec::Vec};
@@ -71,7 +71,7 @@ impl Inbox {
     }
 }
 
-impl<R: Rail> Consumer<R> for Inbox {
+impl<R: FullRail> Consumer<R> for Inbox {
     fn receive(&self, _: &mut Btl<'_, R>, received: &Received<'_>) {
         let [segment] = received.segments() else { panic!("one base segment") };
         assert_eq!((segment.addr, segment.len), (received.data().as_ptr() as u64, received.data().len() as u64));
@@ -87,7 +87,7 @@ struct Done {
     frees: bool,
 }
 
-impl<R: Rail> Completed<R> for Done {
+impl<R: FullRail> Completed<R> for Done {
     fn completed(&self, btl: &mut Btl<'_, R>, completion: Completion) {
         self.seen.borrow_mut().push(completion);
         if self.scribbles {
@@ -308,7 +308,7 @@ fn b8_a_frame_of_a_peer_that_is_not_known_has_no_endpoint() {
 #[derive(Debug, Default)]
 struct Errors(RefCell<Vec<(ErrorFlags, Option<u32>, String)>>);
 
-impl<R: Rail> ErrorHandler<R> for Errors {
+impl<R: FullRail> ErrorHandler<R> for Errors {
     fn failed(&self, _: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, info: &dyn core::fmt::Display) {
         self.0.borrow_mut().push((flags, proc, info.to_string()));
     }
@@ -348,7 +348,7 @@ fn b10_a_lost_peer_is_told_once_and_its_sends_end() {
 /// the others, so that is not fatal.
 #[test]
 fn b10_b37_a_link_that_goes_down_is_told_once_and_is_not_fatal() {
-    use crate::btl::testing::link::{Cut, Link, links};
+    use crate::rail::testing::link::{Cut, Link, links};
     let (net, [own, other]) = links(1);
     let (rail, other) = (own.into_iter().next().unwrap(), other.into_iter().next().unwrap());
     let config = Config::default();
@@ -622,7 +622,7 @@ fn b17_the_callback_may_scribble_and_the_peer_gets_the_old_bytes() {
 #[derive(Debug)]
 struct Echo;
 
-impl<R: Rail> Consumer<R> for Echo {
+impl<R: FullRail> Consumer<R> for Echo {
     fn receive(&self, btl: &mut Btl<'_, R>, received: &Received<'_>) {
         assert_eq!(btl.progress(Instant::ZERO), 0, "progress inside a callback does nothing");
         let Some((_, rest)) = received.data().split_first() else { return };
@@ -767,7 +767,7 @@ struct Opaque(RefCell<Option<Words>>);
 /// Cbdata, context, order, flags and length.
 type Words = (usize, usize, u8, DescriptorFlags, u64);
 
-impl<R: Rail> Completed<R> for Opaque {
+impl<R: FullRail> Completed<R> for Opaque {
     fn completed(&self, btl: &mut Btl<'_, R>, completion: Completion) {
         let own = btl.properties(completion.descriptor).unwrap();
         let len = btl.segment(completion.descriptor, 0).unwrap().len;

@@ -32,11 +32,11 @@ use super::peer::Link;
 use super::request::{Phase, RECEIVE};
 use super::send::{charge, request_cookie};
 use crate::arena::{Arena, OutOfMemory};
-use crate::btl::native::{Key, Local, Native, NativeError, OneSided, Pipeline, Reach, Work};
-use crate::btl::rma::Access;
-use crate::btl::{Cookie, Endpoint, Peer, Rail, SendError};
 use crate::convertor::Span;
 use crate::pool::{Handle, Pool};
+use crate::rail::native::{Key, Local, Native, NativeError, OneSided, Pipeline, Reach, Work};
+use crate::rail::{Cookie, DeviceMemory, Endpoint, Liveness, Peer, Rail, SendError};
+use crate::rma::Access;
 use crate::wire;
 
 /// How an engine uses devices that reach memory of peers, and tell later.

@@ -6,14 +6,14 @@
 //! was registered. Who keeps pins says so before he unmaps ([`forget`](Pins::forget)). What a device may still be at work on, since a link
 //! broke, is never kept.
 
+use crate::rail::DeviceMemory;
 use zerocopy::FromZeros;
 
 use super::super::engine::Rails;
 use crate::arena::{Arena, OutOfMemory};
-use crate::btl::Rail;
-use crate::btl::native::{Key, Region};
-use crate::btl::rma::Access;
 use crate::pool::Pool;
+use crate::rail::native::{Key, Region};
+use crate::rma::Access;
 
 /// Registered memory.
 #[derive(Clone, Copy, Debug, FromZeros)]

@@ -7,11 +7,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::super::tests::{bytes, from, memory};
 use super::super::{Config, Failure, Pml, Request, rdma};
 use super::*;
-use crate::btl::native::KEY;
-use crate::btl::testing::{Answer, Device, Far, Scripted, rails};
-use crate::btl::{AcceleratorLimits, Capabilities, Event, Lane, Lost, Shape};
 use crate::convertor::Layout;
 use crate::pml::{Mode, Sending};
+use crate::rail::native::KEY;
+use crate::rail::testing::{Answer, Device, Far, Scripted, rails};
+use crate::rail::{AcceleratorLimits, Capabilities, Event, Lane, Lost, Shape};
 use crate::time::Instant;
 
 /// A fragment brings 100 bytes, and a first fragment 24.

@@ -1,0 +1,153 @@
+//! What a link is made with.
+
+use crate::rail::Attributes;
+use crate::rail::COPIED;
+use crate::rail::Capabilities;
+use crate::rail::LINKED_HEAD;
+use crate::time::Duration;
+
+/// Sizes and times of a link. Start from [`Config::new`].
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Config {
+    /// This side's name of the link, another one for each of a process: peers know it from the card.
+    pub link: u8,
+    /// Tells this process from all that had its address before: random, or a time of start.
+    pub incarnation: u64,
+    /// Number of the first frame to each peer.
+    pub first_number: u64,
+    /// Peers at most.
+    pub peers: u32,
+    /// Frames to one peer that may be unacknowledged: a power of two from 4 to 1024, of which a quarter, and 16 at most,
+    /// is for control frames alone.
+    pub window: u32,
+    /// Unacknowledged frames to all peers together, at most; to one of several, no more than are free then: half of them if the
+    /// others have none, and so many silent peers leave one in their number plus one. A quarter is kept for peers that have none
+    /// yet, one for each: with four times as many slots as peers nobody is held up by those that fall silent, whatever their number.
+    /// Each takes room for a copy of [`COPIED`](crate::rail::COPIED) bytes.
+    pub slots: u32,
+    /// The same for control frames, beyond `slots`; here a half is kept.
+    pub control_slots: u32,
+    /// Of the frames in `slots`, how many may be longer grants (reserved, not sent): each takes room for the longest frame.
+    pub long_slots: u32,
+    /// Frames whose bodies may be coming in, or be awaited once more, beyond those held by the reader.
+    pub deliveries: u32,
+    /// Bytes of the longest card of the rail below.
+    pub card_bytes: u32,
+    /// Bodies are checked. Headers, and frames of up to 56 bytes, always are.
+    pub sums: bool,
+    /// Frames sent to a peer before it has acknowledged any: slow start begins here.
+    pub initial_window: u32,
+    /// A frame counts as lost when so many that left later are acknowledged, as long as none was seen to overtake another;
+    /// then it has as much time as frames were late, and a quarter of a round trip at the least.
+    pub reorder: u32,
+    /// Received frames after which an acknowledgement leaves at once.
+    pub ack_every: u32,
+    /// An acknowledgement waits so long at most for a frame to go with.
+    pub ack_delay: Duration,
+    /// Where nothing is acknowledged for two round trips, a frame leaves again to find out why: not before this time.
+    pub least_timeout: Duration,
+    /// The same before the first round trip is known.
+    pub initial_timeout: Duration,
+    /// The same at the most, when it has been in vain several times.
+    pub most_timeout: Duration,
+    /// A peer that owes a sign of life and gives none for so long is down. One that is probed is asked more than
+    /// 45 times in that time: where 30 % of frames are lost each way, all of that fails once in 10^13 times.
+    pub dead_after: Duration,
+    /// Silence alone is no death: the peer may compute, without a thread that answers for it, and the rail below tells when it is
+    /// lost. A link is [`Event::Silent`](crate::rail::Event::Silent) then after `dead_after`, and down when
+    /// [`give_up`](crate::rail::Liveness::give_up) says so.
+    pub patient: bool,
+    /// A peer that never answered a greeting is down after so long.
+    pub hello_within: Duration,
+    /// A peer that was silent for so long is probed, a quarter of `dead_after` at most, and then each 64th part of that until
+    /// it answers. Zero: never.
+    pub heartbeat: Duration,
+    /// A greeting or a probe of a link that is down is repeated after this time at first, later after twice that, and so on.
+    pub probe: Duration,
+    /// The same at most.
+    pub most_probe: Duration,
+}
+
+impl Config {
+    /// What suits a rail: with sums where it may corrupt, with heartbeats where it may lose.
+    pub fn new(link: u8, incarnation: u64, rail: &Attributes) -> Self {
+        let lossy = rail.capabilities.contains(Capabilities::NEED_ACK);
+        Self {
+            link,
+            incarnation,
+            first_number: 0,
+            peers: 64,
+            window: 256,
+            slots: 512,
+            control_slots: 32,
+            long_slots: 4,
+            deliveries: 64,
+            card_bytes: 256,
+            sums: rail.capabilities.contains(Capabilities::NEED_CSUM),
+            initial_window: if lossy { 32 } else { 1024 },
+            reorder: 3,
+            ack_every: 8,
+            ack_delay: Duration::from_nanos(25_000),
+            least_timeout: if lossy { Duration::from_nanos(100_000) } else { Duration::from_millis(1000) },
+            initial_timeout: Duration::from_millis(if lossy { 10 } else { 1000 }),
+            most_timeout: Duration::from_millis(1000),
+            dead_after: Duration::from_secs(5),
+            patient: false,
+            hello_within: Duration::from_secs(60),
+            heartbeat: if lossy { Duration::from_secs(1) } else { Duration::ZERO },
+            probe: Duration::from_millis(50),
+            most_probe: Duration::from_secs(2),
+        }
+    }
+
+    /// The configuration that is used: within bounds, and fit for the rail.
+    pub(super) fn sane(mut self, rail: &Attributes) -> Self {
+        self.peers = self.peers.clamp(1, 1 << 24);
+        self.window = self.window.clamp(4, 1024).next_power_of_two();
+        self.slots = self.slots.clamp(1, 1 << 20);
+        self.control_slots = self.control_slots.clamp(1, 1 << 16);
+        self.long_slots = self.long_slots.clamp(1, 1 << 16);
+        self.deliveries = self.deliveries.clamp(1, 1 << 16);
+        self.card_bytes = self.card_bytes.min(u16::MAX.into());
+        self.sums |= rail.capabilities.contains(Capabilities::NEED_CSUM);
+        self.initial_window = self.initial_window.clamp(1, 1024);
+        self.reorder = self.reorder.clamp(1, 1024);
+        self.ack_every = self.ack_every.min(self.window / 4).max(1);
+        let quarter = Duration::from_nanos((self.dead_after.as_nanos() / 4).max(1));
+        let within = |span: Duration| span.max(Duration::from_nanos(1)).min(quarter);
+        self.most_timeout = within(self.most_timeout);
+        self.least_timeout = within(self.least_timeout).min(self.most_timeout);
+        self.initial_timeout = within(self.initial_timeout).min(self.most_timeout);
+        self.heartbeat = if self.heartbeat == Duration::ZERO { self.heartbeat } else { within(self.heartbeat) };
+        self.probe = self.probe.max(Duration::from_nanos(1));
+        self.most_probe = self.most_probe.max(self.probe);
+        self
+    }
+
+    /// Part of the window that only control frames may use.
+    pub(super) const fn control_window(&self) -> u32 {
+        if self.window / 4 < 16 { self.window / 4 } else { 16 }
+    }
+
+    /// How long a peer may be silent at least, in nanoseconds, met or not.
+    pub(super) fn patience(&self) -> u64 {
+        self.dead_after.as_nanos().min(self.hello_within.as_nanos())
+    }
+
+    /// Nanoseconds between two probes of a peer that does not answer.
+    pub(super) fn urgent(&self) -> u64 {
+        let most = if self.heartbeat == Duration::ZERO { u64::MAX } else { self.heartbeat.as_nanos() };
+        (self.dead_after.as_nanos() / 64).clamp(1, most)
+    }
+
+    /// Words of one set of bits of one peer.
+    pub(super) const fn words(&self) -> usize {
+        if self.window < 64 { 1 } else { self.window as usize / 64 }
+    }
+
+    /// Bytes of each slot's own room.
+    pub(super) fn room(longest: u32) -> usize {
+        (COPIED as usize + LINKED_HEAD).min(longest as usize)
+    }
+}

@@ -1,0 +1,140 @@
+//! What comes late, when numbers have gone on: it says nothing of those that have taken the old ones' places.
+
+use super::bench::{Bench, bytes};
+use super::wire::Faults;
+use crate::rail::*;
+use std::vec;
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// An acknowledgement that was overtaken by a whole window of others names numbers whose places others have now.
+#[test]
+fn p15_b34_an_overtaken_acknowledgement_is_none_of_later_frames() {
+    for window in [4, 64, 256] {
+        let mut bench = Bench::new(2, 1, Faults::default(), |config| config.window = window);
+        let count = u64::from(window.max(64)) + 4;
+        for number in 0..count {
+            bench.send(0, 1, Lane::Eager, &bytes(number, 30));
+        }
+        bench.settle();
+        bench.faults(|faults| faults.silent = true);
+        assert!(bench.try_send(0, 1, Lane::Eager, &bytes(count, 30)).is_ok());
+        let at = bench.ends[0].to[1].0;
+        assert!(bench.ends[0].link.take_ack(at, 2, 2, &[1 << 2], true), "of number 4, which was sent");
+        assert_eq!(bench.ends[0].link.used(), [1, 0], "window {window}");
+        bench.faults(|faults| faults.silent = false);
+        bench.settle();
+        bench.check(0, 1, (0..=count).collect());
+    }
+}
+
+/// All that was on its way is lost, and nothing comes after it: the first is sent again after one timeout, and the rest with
+/// what that brings.
+#[test]
+fn p15_what_was_lost_all_at_once_is_sent_again_at_once() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
+    for number in 0..100 {
+        bench.send(0, 1, Lane::Eager, &bytes(number, 30));
+    }
+    bench.settle();
+    bench.faults(|faults| faults.silent = true);
+    for number in 100..130 {
+        assert!(bench.try_send(0, 1, Lane::Bulk, &bytes(number, 30)).is_ok());
+    }
+    bench.run_for(MILLISECOND);
+    bench.faults(|faults| faults.silent = false);
+    let since = bench.now;
+    bench.settle();
+    bench.check(0, 1, (0..130).collect());
+    let took = bench.now - since;
+    assert!(took < 30 * MILLISECOND, "{took} ns, timeouts last {} ms", 5);
+}
+
+/// A frame that moves over the same link twice: the delivery that its first time had begun is the one that is waited for,
+/// not the frame that has just come.
+#[test]
+fn p14_a_frame_that_moved_here_twice_is_delivered_where_its_first_time_was_to_be() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
+    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
+    bench.settle();
+    let origin = Origin { link: 200, number: 5 };
+    let frame = bytes(77, 3000);
+    let moved = |bench: &mut Bench| {
+        let shape = Shape { tag: frame[0] | 0x80, lane: Lane::Bulk, header: 8, len: frame.len() as u32 };
+        let end = &mut bench.ends[0];
+        // SAFETY: such a body is copied.
+        unsafe {
+            let body = crate::convertor::Span::of(&frame[8..]);
+            end.link.send_migrated(end.to[1], origin, shape, &frame[..8], body, None).unwrap();
+        }
+    };
+    // Two deliveries that are not finished when the link breaks, and that others are to finish.
+    bench.faults(|faults| faults.late_body = 1000);
+    bench.poll(0); // so that the wire knows the time
+    assert!(bench.try_send(0, 1, Lane::Bulk, &bytes(1, 3000)).is_ok());
+    moved(&mut bench);
+    bench.until("both are coming", |bench| bench.ends[1].coming.len() == 2);
+    bench.shared.borrow_mut().cut(0, 1);
+    bench.until("both are told", |bench| bench.ends.iter().all(|end| end.reports.len() == 1));
+    let (to, from) = (bench.ends[0].to[1], bench.ends[1].to[0]);
+    let first = bench.ends[0].link.next_unacked(to).unwrap().origin;
+    bench.ends[0].link.migrated(to, first);
+    assert_eq!(bench.ends[0].link.next_unacked(to).unwrap().origin, origin);
+    bench.ends[0].link.migrated(to, origin);
+    // One is finished; the other comes back to this link, and takes the place of the first among the records.
+    assert!(matches!(bench.ends[1].link.claim(from, first), Some(Claim::Awaited { .. })));
+    bench.until("it is back", |bench| bench.ends.iter().all(|end| end.reports.len() == 2));
+    moved(&mut bench);
+    let claim = loop {
+        bench.now += 100;
+        bench.poll(0);
+        let now = crate::time::Instant::from_nanos(bench.now);
+        if let Some(Event::Migrated(..)) = bench.ends[1].link.poll(now) {
+            break bench.ends[1].link.claim(from, origin);
+        }
+    };
+    assert!(matches!(claim, Some(Claim::Awaited { .. })), "{claim:?}");
+    bench.ends[1].coming.clear();
+}
+
+/// A frame whose room was reserved before the link went down, and that is sent after.
+#[test]
+fn p15_b34_a_frame_that_is_committed_to_a_link_that_is_down_leaves_once_when_it_is_up() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
+    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
+    bench.settle();
+    let (to, frame) = (bench.ends[0].to[1], bytes(1, 30));
+    let shape = Shape { tag: frame[0] | 0x80, lane: Lane::Eager, header: 8, len: 30 };
+    let mut grant = bench.ends[0].link.reserve(to, shape).unwrap();
+    grant.write(0, &frame);
+    let ticket = grant.finish();
+    bench.shared.borrow_mut().cut(0, 1);
+    bench.until("it is down", |bench| bench.ends.iter().all(|end| end.reports.len() == 1));
+    bench.ends[0].link.commit(ticket);
+    bench.until("it is back", |bench| bench.ends.iter().all(|end| end.reports.len() == 2));
+    bench.settle();
+    bench.check(0, 1, vec![0, 1]);
+}
+
+/// To refuse a long body because the rail below has no room, after it was summed, would sum it again at each attempt.
+#[test]
+fn p15_b34_a_long_body_is_taken_though_the_rail_below_is_busy_and_no_other_after_it() {
+    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
+    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
+    bench.settle();
+    bench.faults(|faults| faults.busy = 1000);
+    let frame = bytes(1, 9000);
+    let shape = Shape { tag: frame[0] | 0x80, lane: Lane::Bulk, header: 8, len: 9000 };
+    let (to, body, cookie) = (bench.ends[0].to[1], frame[8..].to_vec().into_boxed_slice(), 1 << 40);
+    let mut give = || {
+        let link = &mut bench.ends[0].link;
+        // SAFETY: the body is kept until it is told.
+        unsafe { link.send(to, shape, &frame[..8], crate::convertor::Span::of(&body), Cookie(cookie)) }
+    };
+    assert_eq!([give(), give()], [Ok(Sent::InPlace), Err(SendError::Busy)]);
+    bench.ends[0].lent.insert(cookie, body);
+    bench.run_for(MILLISECOND);
+    bench.faults(|faults| faults.busy = 0);
+    bench.settle();
+    bench.check(0, 1, vec![0, 1]);
+}

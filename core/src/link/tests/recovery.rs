@@ -1,0 +1,227 @@
+//! How soon what is lost is sent again, and that nothing else is.
+
+use super::bench::{Bench, bytes, name_of};
+use super::wire::Faults;
+use crate::rail::*;
+use crate::time::Instant;
+
+/// A round trip, without the delay of an acknowledgement.
+const TRIP: u64 = 400_000;
+const ACK_DELAY: u64 = 25_000;
+const LEN: usize = 100;
+
+/// Two ends that know how far they are from each other.
+fn acquainted(faults: Faults) -> (Bench, u64) {
+    acquainted_with(faults, 256)
+}
+
+fn acquainted_with(faults: Faults, window: u32) -> (Bench, u64) {
+    let faults = Faults { delay: TRIP / 2 - 1000, ..faults };
+    let calm = Faults { drop: 0, jitter: 0, drop_own: 0, ..faults };
+    let mut bench = Bench::new(2, 1, calm, |config| (config.slots, config.window) = (2 * window, window));
+    for number in 0..400 {
+        bench.send(0, 1, Lane::Eager, &bytes(number, LEN));
+        bench.pass(20_000);
+    }
+    bench.settle();
+    assert_eq!(bench.ends[0].link.counters().resent, 0);
+    bench.shared.borrow_mut().faults = faults;
+    (bench, 400)
+}
+
+/// These frames get lost, so often.
+fn lose(bench: &Bench, victims: impl IntoIterator<Item = (u64, u32)>) {
+    bench.shared.borrow_mut().victims = victims.into_iter().collect();
+}
+
+/// Sends so many frames, so far apart; returns when the last one left.
+fn stream(bench: &mut Bench, from: u64, count: u64, apart: u64) -> u64 {
+    for number in from..from + count {
+        bench.send(0, 1, Lane::Eager, &bytes(number, LEN));
+        if number + 1 < from + count {
+            bench.pass(apart);
+        }
+    }
+    bench.now
+}
+
+/// Goes on until so many have come; returns when that was.
+fn until_got(bench: &mut Bench, count: usize) -> u64 {
+    for _ in 0..10_000 {
+        if bench.ends[1].got.len() == count {
+            return bench.now;
+        }
+        bench.pass(2000);
+    }
+    panic!("{} of {count} have come", bench.ends[1].got.len());
+}
+
+/// Sends so many frames from this one on; how long it took until that came.
+fn arrival(bench: &mut Bench, number: u64, count: u64, apart: u64) -> u64 {
+    let (left, mut came) = (bench.now, None);
+    let mut next = number;
+    while came.is_none() || next < number + count {
+        if next < number + count {
+            stream(bench, next, 1, 0);
+            next += 1;
+        }
+        bench.pass(apart);
+        if came.is_none() && bench.ends[1].got.iter().any(|(.., frame)| name_of(frame) == number) {
+            came = Some(bench.now - left);
+        }
+    }
+    came.unwrap()
+}
+
+#[test]
+fn p15_the_last_frames_of_a_burst_are_resent_within_three_round_trips() {
+    for tail in [1, 2, 5] {
+        let (mut bench, sent) = acquainted(Faults::default());
+        lose(&bench, (5 - tail..5).map(|place| (sent + place, 1)));
+        let left = stream(&mut bench, sent, 5, 0);
+        let took = until_got(&mut bench, sent as usize + 5) - left;
+        assert!(took < TRIP * 7 / 2 + ACK_DELAY * 2, "the last {tail} took {took} ns");
+        bench.settle();
+        bench.check(0, 1, (0..sent + 5).collect());
+        let [one, other] = [0, 1].map(|end| *bench.ends[end].link.counters());
+        assert_eq!((one.resent, other.doubles), (tail, 0), "no more than what was lost");
+    }
+}
+
+#[test]
+fn p15_a_lost_frame_is_resent_when_later_ones_are_acknowledged() {
+    let (mut bench, sent) = acquainted(Faults::default());
+    lose(&bench, [(sent + 10, 1)]);
+    let start = bench.now;
+    stream(&mut bench, sent, 11, 2000);
+    let left = bench.now;
+    assert!(left - start < TRIP);
+    stream(&mut bench, sent + 11, 60, 2000);
+    let took = until_got(&mut bench, sent as usize + 71) - left;
+    assert!(took < TRIP * 7 / 4 + ACK_DELAY, "{took} ns");
+    bench.settle();
+    assert_eq!((bench.ends[0].link.counters().resent, bench.ends[0].link.counters().timeouts), (1, 0));
+}
+
+/// The resent frame is told from its first time on the way by when it left: what left after that, and has come, tells that
+/// it is lost again.
+#[test]
+fn p15_a_resent_frame_that_is_lost_again_is_resent_within_two_round_trips_more() {
+    let (mut bench, sent) = acquainted(Faults::default());
+    for times in 1..4 {
+        let number = sent + u64::from(times - 1) * 200;
+        lose(&bench, [(number, times)]);
+        let took = arrival(&mut bench, number, 200, 10_000);
+        let most = TRIP / 2 + u64::from(times) * (TRIP * 3 / 2 + ACK_DELAY);
+        assert!(took < most, "lost {times} times, it took {took} ns");
+        bench.settle();
+    }
+    assert_eq!((bench.ends[0].link.counters().resent, bench.ends[1].link.counters().doubles), (6, 0));
+}
+
+/// So it is where an acknowledgement of all that is under way comes in several frames.
+#[test]
+fn p15_in_a_large_window_a_second_loss_is_seen_as_soon() {
+    let (mut bench, sent) = acquainted_with(Faults::default(), 1024);
+    lose(&bench, [(sent, 2)]);
+    let took = arrival(&mut bench, sent, 700, 1000);
+    assert!(took < TRIP / 2 + 2 * (TRIP * 3 / 2 + ACK_DELAY), "it took {took} ns");
+    bench.settle();
+    assert_eq!((bench.ends[0].link.counters().resent, bench.ends[1].link.counters().doubles), (2, 0));
+    bench.check(0, 1, (0..sent + 700).collect());
+}
+
+/// A part of an acknowledgement that is lost says nothing of the frames that it would have told of.
+#[test]
+fn p15_in_a_large_window_lost_parts_of_acknowledgements_make_little_leave_twice() {
+    let (mut bench, sent) = acquainted_with(Faults { drop_own: 300, ..Faults::default() }, 1024);
+    lose(&bench, (0..8).map(|place| (sent + place * 500, 3)));
+    stream(&mut bench, sent, 4000, 700);
+    bench.settle();
+    let (resent, doubles) = (bench.ends[0].link.counters().resent, bench.ends[1].link.counters().doubles);
+    assert!(doubles < 60, "{doubles} came twice, of {resent} that left twice");
+    bench.check(0, 1, (0..sent + 4000).collect());
+}
+
+/// A peer that computes, or is stopped, hears late and not in another order: the next loss is seen as soon as if it had not been so.
+#[test]
+fn p15_a_pause_of_the_peer_is_no_proof_that_frames_overtake() {
+    for pause in (16..48).map(|eighths| TRIP * eighths / 8).chain([50 * TRIP, 3_000_000_000]) {
+        let (mut bench, sent) = acquainted(Faults::default());
+        for number in sent..sent + 20 {
+            assert!(bench.try_send(0, 1, Lane::Bulk, &bytes(number, LEN)).is_ok());
+        }
+        let end = bench.now + pause;
+        while bench.now < end {
+            while bench.poll(0) {}
+            let due = bench.ends[0].link.poll_at().map_or(end, Instant::as_nanos);
+            bench.now = due.clamp(bench.now + 1, end);
+        }
+        bench.settle();
+        bench.pass(10 * TRIP);
+        let [one, other] = [0, 1].map(|end| *bench.ends[end].link.counters());
+        let path = &bench.ends[0].link.paths[0];
+        assert!(!path.overtaking.is_seen(), "after {pause} ns: {one:?}");
+        assert!(path.estimator.smoothed() < 4 * TRIP, "a pause of {pause} ns is no part of the way");
+        assert_eq!((one.spurious, one.resent), (0, other.doubles), "after {pause} ns");
+        assert!(one.resent <= 2 * one.timeouts, "after {pause} ns: {one:?}");
+        bench.check(0, 1, (0..sent + 20).collect());
+    }
+}
+
+/// A way that grew longer than the time-outs of old: what left twice for that does not tell how long it takes, so the time-outs
+/// stay long until a frame that left once does.
+#[test]
+fn p15_a_way_that_grew_longer_is_learnt_and_frames_leave_once_again() {
+    for (longer, most) in [(6, 10), (200, 30)] {
+        let (mut bench, sent) = acquainted(Faults::default());
+        bench.shared.borrow_mut().faults.delay *= longer;
+        for number in sent..sent + 40 {
+            bench.send(0, 1, Lane::Control, &bytes(number, LEN));
+            bench.pass(3 * longer * TRIP);
+        }
+        bench.settle();
+        let counters = *bench.ends[0].link.counters();
+        assert!(counters.timeouts != 0 && counters.timeouts < most, "{longer} times as long: {counters:?}");
+        assert_eq!(bench.ends[0].link.paths[0].too_early, 0, "{longer} times as long: it is learnt");
+        bench.check(0, 1, (0..sent + 40).collect());
+    }
+}
+
+/// Frames that overtake each other, by less than a round trip, are waited for once that is known.
+#[test]
+fn p15_overtaking_alone_makes_nothing_leave_twice_once_it_is_known() {
+    for jitter in [TRIP / 8, TRIP / 2] {
+        let (mut bench, sent) = acquainted(Faults { jitter, ..Faults::default() });
+        stream(&mut bench, sent, 2000, 3000);
+        bench.settle();
+        let before = *bench.ends[0].link.counters();
+        assert!(before.resent < 200, "{before:?}");
+        stream(&mut bench, sent + 2000, 2000, 3000);
+        bench.settle();
+        let after = *bench.ends[0].link.counters();
+        assert!(
+            after.resent - before.resent <= 2,
+            "{} more, of {} before",
+            after.resent - before.resent,
+            before.resent
+        );
+        bench.check(0, 1, (0..sent + 4000).collect());
+    }
+}
+
+/// Loss that comes by chance, however much there is sent, leaves room for as many frames as a link begins with.
+#[test]
+fn p15_the_window_outlives_loss_by_chance() {
+    for drop in [10, 50, 100, 300] {
+        let (mut bench, sent) = acquainted(Faults { drop, ..Faults::default() });
+        let mut least = u32::MAX;
+        for number in 0..3000 {
+            bench.send(0, 1, Lane::Bulk, &bytes(sent + number, LEN));
+            least = least.min(bench.ends[0].link.paths[0].congestion.allowed());
+        }
+        bench.settle();
+        assert!(least >= 16, "{least} frames at {drop} per mille");
+        bench.check(0, 1, (0..sent + 3000).collect());
+    }
+}

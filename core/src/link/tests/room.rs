@@ -1,0 +1,159 @@
+//! A rail below that has no room, for a moment or for a peer that stands still.
+
+use super::bench::{Bench, bytes};
+use super::wire::Faults;
+use crate::rail::*;
+use crate::time::Instant;
+use std::vec;
+
+const MILLISECOND: u64 = 1_000_000;
+/// How long acknowledgements wait, and the shortest time after which a refused frame is tried again.
+const MOMENT: u64 = 25_000;
+
+/// Sends a frame from room that was reserved, which is taken even if the rail below has none.
+fn commit(bench: &mut Bench, from: usize, to: usize, frame: &[u8]) {
+    let shape = Shape { tag: frame[0] | 0x80, lane: Lane::Eager, header: 8, len: frame.len() as u32 };
+    let end = &mut bench.ends[from];
+    let mut grant = end.link.reserve(end.to[to], shape).unwrap();
+    grant.write(0, frame);
+    let ticket = grant.finish();
+    end.link.commit(ticket);
+}
+
+/// Polls an end whenever something is due there, for so long. How often that was, and how often it did not let its caller sleep.
+fn attend(bench: &mut Bench, end: usize, nanos: u64) -> (u32, u32) {
+    let (until, mut times, mut awake) = (bench.now + nanos, 0, 0);
+    while bench.now < until {
+        while bench.poll(end) {}
+        awake += u32::from(!bench.ends[end].link.arm());
+        let due = bench.ends[end].link.poll_at().map_or(until, Instant::as_nanos);
+        (bench.now, times) = (due.max(bench.now + 1), times + 1);
+    }
+    (times, awake)
+}
+
+/// Two ends that have met.
+fn acquainted(count: usize) -> Bench {
+    let mut bench = Bench::new(count, 1, Faults::default(), |_| {});
+    for peer in 1..count {
+        bench.send(0, peer, Lane::Eager, &bytes(0, 100));
+        bench.send(peer, 0, Lane::Eager, &bytes(0, 100));
+    }
+    bench.settle();
+    bench
+}
+
+/// As when the peer stands still: a caller that sleeps until something is due must not be woken each few microseconds to find
+/// that out, nor be kept from sleeping, whether an acknowledgement waits or a frame.
+#[test]
+fn p3_b34_what_waits_for_room_is_tried_ever_less_often() {
+    for owes_ack in [true, false] {
+        let mut bench = acquainted(2);
+        if owes_ack {
+            bench.send(0, 1, Lane::Eager, &bytes(1, 100));
+            while bench.ends[1].got.len() < 2 {
+                bench.poll(1);
+                bench.now += 100;
+            }
+        }
+        bench.faults(|faults| faults.busy = 1000);
+        if !owes_ack {
+            commit(&mut bench, 1, 0, &bytes(1, 100));
+        }
+        let (times, awake) = attend(&mut bench, 1, 100 * MILLISECOND);
+        assert!(times < 200, "{times} times in 100 ms");
+        assert_eq!(awake, 0, "of {times} times, the caller was kept from sleeping");
+        bench.faults(|faults| faults.busy = 0);
+        bench.settle();
+        let mut greeting = Bench::new(2, 1, Faults { busy: 1000, ..Faults::default() }, |_| {});
+        let (times, _) = attend(&mut greeting, 1, 100 * MILLISECOND);
+        assert!(times < 200, "{times} greetings in 100 ms");
+        let (from, to) = if owes_ack { (0, 1) } else { (1, 0) };
+        bench.check(from, to, vec![0, 1]);
+    }
+}
+
+/// However long there was nothing to send, and however often the caller polls, a rail that has no room for a moment is tried
+/// again after a moment.
+#[test]
+fn p3_b34_a_first_refusal_is_waited_out_for_a_moment() {
+    let mut bench = acquainted(2);
+    for _ in 0..20 {
+        bench.poll(0);
+    }
+    bench.faults(|faults| faults.busy = 1000);
+    commit(&mut bench, 0, 1, &bytes(1, 100));
+    for _ in 0..20 {
+        bench.poll(0);
+    }
+    let due = bench.ends[0].link.poll_at().map_or(u64::MAX, Instant::as_nanos);
+    assert!(due <= bench.now + MOMENT, "after {} ns", due - bench.now);
+    bench.faults(|faults| faults.busy = 0);
+    bench.settle();
+    bench.check(0, 1, vec![0, 1]);
+}
+
+/// The rail below may make room when it is polled, as when a socket takes what was left over: that is used at once, since it
+/// wakes nobody a second time.
+#[test]
+fn p3_b34_room_that_a_poll_makes_is_used_by_that_poll() {
+    let mut bench = acquainted(2);
+    bench.shared.borrow_mut().full = vec![1];
+    commit(&mut bench, 0, 1, &bytes(1, 100));
+    attend(&mut bench, 0, 100 * MILLISECOND);
+    while bench.poll(0) {}
+    let (sent, at) = (bench.ends[0].link.counters().sent, bench.now + 100);
+    bench.shared.borrow_mut().room_at = Some(at);
+    assert!(bench.ends[0].link.poll_at().is_some_and(|due| due.as_nanos() == at));
+    bench.now = at;
+    while bench.poll(0) {}
+    assert_eq!(bench.ends[0].link.counters().sent, sent + 1);
+    bench.settle();
+    bench.check(0, 1, vec![0, 1]);
+}
+
+/// Of many peers that stand still, one goes on: it does not wait for a turn of each other.
+#[test]
+fn p3_b34_of_many_peers_without_room_one_that_has_some_is_found_at_once() {
+    const PEERS: usize = 20;
+    let mut bench = acquainted(PEERS + 1);
+    for lucky in [3, 17] {
+        let number = bench.ends[lucky].got.len() as u64;
+        bench.shared.borrow_mut().full = (1..=PEERS).collect();
+        for peer in 1..=PEERS {
+            commit(&mut bench, 0, peer, &bytes(number, 100));
+        }
+        let (times, awake) = attend(&mut bench, 0, 100 * MILLISECOND);
+        assert!(times < 1000 && awake < times, "{times} times in 100 ms, {awake} of them awake");
+        bench.shared.borrow_mut().full.retain(|peer| *peer != lucky);
+        let left = bench.ends[0].link.counters().resent + bench.ends[0].link.counters().sent;
+        attend(&mut bench, 0, 8 * MILLISECOND);
+        let now = bench.ends[0].link.counters().resent + bench.ends[0].link.counters().sent;
+        assert!(now > left, "peer {lucky}");
+        bench.shared.borrow_mut().full.clear();
+        bench.settle();
+        (1..=PEERS).for_each(|peer| assert_eq!(bench.ends[peer].got.len() as u64, number + 1));
+    }
+}
+
+/// A peer that stands still, so that there is no room for what is told it, holds up nothing that is told others.
+#[test]
+fn p3_p15_a_peer_without_room_holds_up_no_acknowledgements_of_others() {
+    let mut bench = acquainted(3);
+    bench.shared.borrow_mut().full = vec![1];
+    for number in 1..50 {
+        if number < 4 {
+            bench.send(1, 0, Lane::Eager, &bytes(number, 100));
+        }
+        bench.pass(MILLISECOND);
+        bench.send(2, 0, Lane::Eager, &bytes(number, 100));
+        bench.pass(2 * MOMENT);
+        assert!(bench.ends[2].link.drained(bench.ends[2].to[0]), "frame {number} is not acknowledged");
+    }
+    let counters = *bench.ends[2].link.counters();
+    assert_eq!((counters.resent, counters.timeouts), (0, 0));
+    bench.shared.borrow_mut().full.clear();
+    bench.settle();
+    bench.check(1, 0, vec![0, 1, 2, 3]);
+    bench.check(2, 0, (0..50).collect());
+}

@@ -1,0 +1,168 @@
+//! What a rail says of itself: capabilities, limits and rank.
+
+use bitflags::bitflags;
+
+use crate::rail::atomics::AtomicSupport;
+use crate::rail::native::{OneSided, Reach};
+
+bitflags! {
+    /// Promises of a rail, with the values of `btl.h` 3.3.0 (CHECKLIST B32-B44). A rail that sets a bit passes the
+    /// conformance kit for it.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Capabilities: u32 {
+        /// Frames can be sent.
+        const SEND = 0x0001;
+        /// Native put.
+        const PUT = 0x0002;
+        /// Native get.
+        const GET = 0x0004;
+        /// Bodies are sent from user memory without registration or copy: `send` may answer `Sent::InPlace`.
+        const SEND_INPLACE = 0x0008;
+        /// The rail may lose frames: wrap it in a link that acknowledges.
+        const NEED_ACK = 0x0010;
+        /// The rail may corrupt frames: wrap it in a link that checks sums.
+        const NEED_CSUM = 0x0020;
+        /// Deprecated; accepted and ignored.
+        const RDMA_MATCHED = 0x0040;
+        /// One-sided operations need a local completion.
+        const RDMA_COMPLETION = 0x0080;
+        /// One-sided operations on bytes work between hosts of unlike byte order.
+        const HETEROGENEOUS_RDMA = 0x0100;
+        /// The rail can hand its unacknowledged frames to another.
+        const FAILOVER_SUPPORT = 0x0200;
+        /// `put` reaches [accelerators](crate::convertor::Accelerator), at both ends; such memory is registered with
+        /// [`Access::ACCELERATOR`](crate::rail::access::Access::ACCELERATOR).
+        const ACCELERATOR_PUT = 0x0400;
+        /// So does `get`.
+        const ACCELERATOR_GET = 0x0800;
+        /// Both.
+        const ACCELERATOR_RDMA = 0x0c00;
+        /// What is sent from an accelerator is copied while others go on: `send` answers `Sent::InPlace`, as it may for bodies of more
+        /// than [`COPIED`](crate::rail::COPIED) bytes, and tells later.
+        const ACCELERATOR_COPY_ASYNC_SEND = 0x1000;
+        /// What is received into one likewise: `deliver` answers `Delivery::Pending`.
+        const ACCELERATOR_COPY_ASYNC_RECV = 0x2000;
+        /// A sleeping peer can be woken on demand.
+        const SIGNALED = 0x4000;
+        /// Atomics that return nothing.
+        const ATOMIC_OPS = 0x08000;
+        /// Atomics that return the old value.
+        const ATOMIC_FOPS = 0x10000;
+        /// All peers must be added in one call.
+        const SINGLE_ADD_PROCS = 0x20000;
+        /// A thread of the rail makes progress: matching must be protected.
+        const PROGRESS_THREAD = 0x40000;
+        /// Flush works.
+        const RDMA_FLUSH = 0x80000;
+        /// Put is emulated by active messages.
+        const PUT_AM = 0x100000;
+        /// Get is emulated by active messages.
+        const GET_AM = 0x200000;
+        /// Fetching atomics are emulated by active messages.
+        const ATOMIC_AM_FOP = 0x400000;
+        /// Completion at the initiator means done at the target.
+        const RDMA_REMOTE_COMPLETION = 0x800000;
+    }
+}
+
+impl Capabilities {
+    /// What a rail that has one-sided operations of its own may say of them.
+    pub const NATIVE: Self = Self::PUT
+        .union(Self::GET)
+        .union(Self::ATOMIC_OPS)
+        .union(Self::ATOMIC_FOPS)
+        .union(Self::HETEROGENEOUS_RDMA)
+        .union(Self::RDMA_COMPLETION)
+        .union(Self::RDMA_FLUSH)
+        .union(Self::RDMA_REMOTE_COMPLETION)
+        .union(Self::ACCELERATOR_RDMA);
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Capabilities {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "Capabilities({=u32:#x})", self.bits());
+    }
+}
+
+/// Exclusivity of a rail that loops back inside the process (`btl.h`: 64 Ki).
+pub const EXCLUSIVITY_HIGH: u32 = 64 * 1024;
+/// Exclusivity of a rail between processes of one host: above network rails, below loopback.
+pub const EXCLUSIVITY_HOST: u32 = 32 * 1024;
+/// Exclusivity of a fast network rail.
+pub const EXCLUSIVITY_DEFAULT: u32 = 1024;
+/// Exclusivity of the rail of last resort.
+pub const EXCLUSIVITY_LOW: u32 = 0;
+
+/// Limits of a rail for messages from and to [accelerators](crate::convertor::Accelerator), beside those for all (CHECKLIST B38).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct AcceleratorLimits {
+    /// Bytes of a message that goes whole at most: what is longer waits for its receiver.
+    pub eager_limit: u32,
+    /// From how many bytes on a device moves a message, if it reaches accelerators: in place of
+    /// [`Pipeline::least`](crate::rail::native::Pipeline::least). `u64::MAX`: none.
+    pub rdma_limit: u64,
+    /// Longest frame on [`Lane::Bulk`](crate::rail::Lane), as [`Attributes::max_send_size`](crate::rail::Attributes::max_send_size).
+    pub max_send_size: u32,
+}
+
+impl AcceleratorLimits {
+    /// None of their own; devices move nothing.
+    pub const NONE: Self = Self { eager_limit: u32::MAX, rdma_limit: u64::MAX, max_send_size: u32::MAX };
+}
+
+/// Limits and rank of a rail. Constant over the rail's life. Sizes are bytes of a frame: header and body together.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Attributes {
+    /// Short name: "sm", "tcp", "loopback".
+    pub name: &'static str,
+    /// What it promises.
+    pub capabilities: Capabilities,
+    /// Higher wins; rails of equal exclusivity share a peer (P5).
+    pub exclusivity: u32,
+    /// Rank by latency: lower is better, equal ranks share first fragments (P12). Nanoseconds where measured.
+    pub latency: u32,
+    /// Megabytes per second; the shares of striping (P13). Never 0.
+    pub bandwidth: u32,
+    /// Longest frame on [`Lane::Eager`](crate::rail::Lane) and [`Lane::Control`](crate::rail::Lane): `ptl_first_frag_size`.
+    pub eager_limit: u32,
+    /// Body bytes that go with a rendezvous header, at most.
+    pub rendezvous_eager_limit: u32,
+    /// Below this a message's rest is not split any further: `ptl_min_frag_size`.
+    pub min_fragment: u32,
+    /// Longest frame on [`Lane::Bulk`](crate::rail::Lane): `ptl_max_frag_size`.
+    pub max_send_size: u32,
+    /// Requests that an engine may keep initialised for this rail: `ptl_cache_size`.
+    pub cache_size: u32,
+    /// Bytes behind each cached request that belong to the rail: `ptl_cache_bytes`.
+    pub cache_bytes: u32,
+    /// Frames that may be held unreleased before `poll` gives no more. At least 1.
+    pub frames_kept: u32,
+    /// What it does to memory of peers by itself; the bits `PUT`, `GET`, `ATOMIC_OPS` and `ATOMIC_FOPS` say the same, but for rails
+    /// that map the memory that they have made themselves, and promise nothing of other.
+    pub one_sided: OneSided,
+    /// Other limits for memory of accelerators.
+    pub accelerator: AcceleratorLimits,
+}
+
+impl Attributes {
+    /// What the rail does by itself to memory of this kind.
+    pub const fn reach(&self, is_accelerators: bool) -> OneSided {
+        let mut can = self.one_sided;
+        if is_accelerators {
+            if !self.capabilities.contains(Capabilities::ACCELERATOR_PUT) {
+                can.put = Reach::NONE;
+            }
+            if !self.capabilities.contains(Capabilities::ACCELERATOR_GET) {
+                can.get = Reach::NONE;
+            }
+            // That it is an accelerator's is said when it is registered.
+            (can.put.local_registration, can.get.local_registration) = (0, 0);
+            can.atomics = AtomicSupport::empty();
+            can.pipeline.least = self.accelerator.rdma_limit;
+        }
+        can
+    }
+}

@@ -1,0 +1,91 @@
+//! Room for one frame in a rail's memory, to be written by the sender.
+
+use core::marker::PhantomData;
+
+use super::types::Endpoint;
+use crate::convertor::Span;
+
+/// Room for one frame in a rail's memory, write-only: a peer may be able to write there too, so nothing is read back.
+#[must_use = "a grant that is not finished and committed sends nothing"]
+#[derive(Debug)]
+pub struct Grant<'r> {
+    room: *mut u8,
+    len: usize,
+    ticket: Ticket,
+    rail: PhantomData<&'r mut ()>,
+}
+
+impl Grant<'_> {
+    /// A grant over `len` bytes at `room`; made by rails.
+    ///
+    /// # Safety
+    /// The bytes are valid for writes as long as the rail is borrowed by the grant.
+    #[inline(always)]
+    pub const unsafe fn new(room: *mut u8, len: usize, ticket: Ticket) -> Self {
+        Self { room, len, ticket, rail: PhantomData }
+    }
+
+    /// Bytes of room.
+    #[inline]
+    pub const fn room(&self) -> usize {
+        self.len
+    }
+
+    /// Writes `bytes` at offset `at`; what lies beyond the room is left out.
+    #[inline(always)]
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        if at > self.len {
+            return;
+        }
+        let len = bytes.len().min(self.len - at);
+        // SAFETY: `at + len` is within the room, which `new` vouches for; `bytes` cannot overlap it, since the rail's
+        // memory is not reachable as a slice.
+        unsafe { crate::convertor::copy::copy(bytes.as_ptr(), self.room.add(at), len) }
+    }
+
+    /// Writes words, least significant byte first, at offset `at`; nothing where they do not all fit. A header that is
+    /// put together in registers goes straight to the rail this way.
+    #[inline(always)]
+    pub fn write_words<const N: usize>(&mut self, at: usize, words: [u64; N]) {
+        if self.len < at || self.len - at < N * 8 {
+            return;
+        }
+        for (index, word) in words.into_iter().enumerate() {
+            // SAFETY: `at + N * 8` is within the room, which `new` vouches for.
+            unsafe { self.room.add(at + index * 8).cast::<u64>().write_unaligned(word.to_le()) }
+        }
+    }
+
+    /// Packs `body` to offset `at`; what lies beyond the room is left out.
+    ///
+    /// # Safety
+    /// The body's memory is readable and unchanging during the call, and is not the rail's own.
+    #[inline(always)]
+    pub unsafe fn gather(&mut self, at: usize, body: Span) {
+        if at > self.len {
+            return;
+        }
+        // SAFETY: the room is writable from `at` for the rest of `len`; the caller vouches for the body.
+        unsafe { body.pack(self.room.add(at), self.len - at) };
+    }
+
+    /// Ends the borrow of the rail, to commit what was written.
+    #[inline]
+    pub fn finish(self) -> Ticket {
+        self.ticket
+    }
+}
+
+/// Proof of a finished grant, for [`Rail::commit`](crate::rail::Rail::commit). What the numbers mean is the rail's own affair.
+#[must_use = "a ticket that is not committed sends nothing"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// The rail's number of the peer.
+    pub endpoint: Endpoint,
+    /// Where the room lies.
+    pub position: u64,
+    /// What was asked for.
+    pub len: u32,
+    /// A word of the rail's own.
+    pub extra: u32,
+}

@@ -1,0 +1,273 @@
+//! Rails on top of rails (`ptl_stack` of the contract, P35): one that changes what another says of itself, and one that
+//! lets an observer see each call; [`forward_rail!`](crate::forward_rail) writes what they only pass on. A link that adds
+//! reliability, and a simulator's faults, stack the same way.
+//!
+//! ```
+//! use towline_core::arena::Arena;
+//! use towline_core::rail::stack::{Call, Traced, Tuned};
+//! use towline_core::rail::{Peer, Rail, loopback::Hub};
+//! use towline_core::time::Instant;
+//!
+//! let mut block = [0u8; 2048];
+//! let hub = Hub::new(&mut Arena::new(&mut block), 1, 4, 128).unwrap();
+//! let slower = Tuned::new(hub.rail(0).unwrap(), |attributes| attributes.bandwidth /= 2);
+//! let mut polls = 0;
+//! let mut traced = Traced::new(slower, |call: Call| polls += u32::from(matches!(call, Call::Poll(_))));
+//! traced.poll(Instant::ZERO);
+//! assert_eq!(traced.attributes().bandwidth, 5_000);
+//! drop(traced);
+//! assert_eq!(polls, 1);
+//! ```
+
+use crate::convertor::Span;
+use crate::rail::Attributes;
+use crate::rail::{
+    Cookie, Delivery, Endpoint, Event, Frame, FrameId, FullRail, GiveUp, Grant, Peer, Rail, SendError, Sent, Shape,
+    Short, Ticket, Unreachable, send_by_grant,
+};
+use crate::time::Instant;
+
+/// A rail with other attributes than its own: a user's tunables.
+#[derive(Clone, Debug)]
+pub struct Tuned<R> {
+    rail: R,
+    attributes: Attributes,
+}
+
+impl<R: FullRail> Tuned<R> {
+    /// The rail with what `tune` makes of its attributes. Limits may be lowered, not raised: a longer frame is refused by
+    /// the rail below all the same.
+    pub fn new(rail: R, tune: impl FnOnce(&mut Attributes)) -> Self {
+        let mut attributes = *rail.attributes();
+        tune(&mut attributes);
+        Self { rail, attributes }
+    }
+}
+
+/// What an observer of [`Traced`] sees, before the rail below does.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Call {
+    AddPeer(Peer),
+    DelPeer(Endpoint),
+    Reserve(Endpoint, Shape),
+    Commit(Ticket),
+    Send(Endpoint, Shape, Cookie),
+    RequestInit,
+    RequestFini,
+    Poll(Instant),
+    Deliver(FrameId),
+    Release(FrameId),
+    Arm,
+}
+
+/// A rail whose calls are seen by an observer.
+#[derive(Debug)]
+pub struct Traced<R, O> {
+    rail: R,
+    observer: O,
+}
+
+impl<R: FullRail, O: FnMut(Call)> Traced<R, O> {
+    /// The rail, seen by `observer`.
+    pub const fn new(rail: R, observer: O) -> Self {
+        Self { rail, observer }
+    }
+}
+
+/// Calls the rail below.
+macro_rules! below {
+    ($self:expr, $rail:ident => $call:expr) => {
+        match $self {
+            Self { rail: $rail, .. } => $call,
+        }
+    };
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> Rail for Tuned<R> {
+    crate::forward_rail!(below, except attributes);
+
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> crate::rail::FastPath for Tuned<R> {
+    crate::forward_rail!(FastPath: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> crate::rail::RequestCache for Tuned<R> {
+    crate::forward_rail!(RequestCache: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> crate::rail::SingleCopy for Tuned<R> {
+    crate::forward_rail!(SingleCopy: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> crate::rail::DeviceMemory for Tuned<R> {
+    crate::forward_rail!(DeviceMemory: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> crate::rail::Failover for Tuned<R> {
+    crate::forward_rail!(Failover: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> crate::rail::Liveness for Tuned<R> {
+    crate::forward_rail!(Liveness: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail, O: FnMut(Call)> Rail for Traced<R, O> {
+    crate::forward_rail!(below, except add_peer, del_peer, reserve, commit, send, send_summed, poll, deliver, release, arm);
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        (self.observer)(Call::AddPeer(peer));
+        self.rail.add_peer(peer, card)
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        (self.observer)(Call::DelPeer(endpoint));
+        self.rail.del_peer(endpoint);
+    }
+
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        (self.observer)(Call::Reserve(to, shape));
+        self.rail.reserve(to, shape)
+    }
+
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        (self.observer)(Call::Commit(ticket));
+        self.rail.commit(ticket)
+    }
+
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        (self.observer)(Call::Send(to, shape, cookie));
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.send(to, shape, header, body, cookie) }
+    }
+
+    unsafe fn send_summed(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        (self.observer)(Call::Send(to, shape, cookie));
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.send_summed(to, shape, header, body, cookie) }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        (self.observer)(Call::Poll(now));
+        self.rail.poll(now)
+    }
+
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
+        (self.observer)(Call::Deliver(frame));
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.deliver(frame, skip, sink, cookie) }
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        (self.observer)(Call::Release(frame));
+        self.rail.release(frame);
+    }
+
+    fn arm(&mut self) -> bool {
+        (self.observer)(Call::Arm);
+        self.rail.arm()
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail, O: FnMut(Call)> crate::rail::FastPath for Traced<R, O> {
+    crate::forward_rail!(FastPath: below, except send_now, poll_short, poll_again);
+
+    // Seen as the reservation and the commit that it stands for.
+    #[inline]
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        unsafe { send_by_grant(self, to, tag, header, body) }
+    }
+
+    // Not the rail's: the observer is to see each poll, and what it yields.
+    fn poll_short(&mut self, _tag: u8) -> Option<Short> {
+        None
+    }
+
+    fn poll_again(&mut self) -> Option<Frame> {
+        None
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail, O: FnMut(Call)> crate::rail::RequestCache for Traced<R, O> {
+    crate::forward_rail!(RequestCache: below, except request_init, request_fini, send_request);
+
+    fn request_init(&mut self, extra: &mut [u8]) {
+        (self.observer)(Call::RequestInit);
+        self.rail.request_init(extra);
+    }
+
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        (self.observer)(Call::RequestFini);
+        self.rail.request_fini(extra);
+    }
+
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        (self.observer)(Call::Send(to, shape, cookie));
+        // SAFETY: passed on from the caller.
+        unsafe { self.rail.send_request(to, shape, header, body, cookie, extra) }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail, O: FnMut(Call)> crate::rail::SingleCopy for Traced<R, O> {
+    crate::forward_rail!(SingleCopy: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail, O: FnMut(Call)> crate::rail::DeviceMemory for Traced<R, O> {
+    crate::forward_rail!(DeviceMemory: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail, O: FnMut(Call)> crate::rail::Failover for Traced<R, O> {
+    crate::forward_rail!(Failover: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail, O: FnMut(Call)> crate::rail::Liveness for Traced<R, O> {
+    crate::forward_rail!(Liveness: below, except give_up);
+
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        if what == GiveUp::Peer {
+            (self.observer)(Call::DelPeer(to));
+        }
+        self.rail.give_up(to, what)
+    }
+}

@@ -1,0 +1,517 @@
+//! A link whose cable a test cuts and mends: what [`btl`](crate::btl) promises of links, in its simplest form, without
+//! timers and sums. Two ends each, over cables that count what is put on them and taken off, so that a test can break one
+//! at every step.
+
+use std::{
+    boxed::Box, cell::RefCell, collections::BTreeMap, collections::HashSet, collections::VecDeque, rc::Rc, vec::Vec,
+};
+
+use crate::convertor::Span;
+use crate::rail::*;
+use crate::time::Instant;
+
+/// Bodies that are longer are sent where they lie, unless a test wants them copied; none that goes eagerly.
+const COPIED: u64 = 72;
+/// Number of the first frame: it wraps soon.
+const FIRST: u32 = u32::MAX - 3;
+/// Polls without an acknowledgement of the oldest frame after which all is sent again.
+const AGAIN: u32 = 24;
+
+/// What a cable carries. A frame longer than [`HEAD`](crate::rail::HEAD) is one of two, and usable in part when the first is there.
+#[derive(Clone, Debug)]
+enum Piece {
+    Start { number: u32, origin: Option<Origin>, shape: Shape, bytes: Vec<u8> },
+    Rest { number: u32 },
+    Ack { number: u32 },
+    Bye,
+}
+
+/// How a cable breaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// What goes to end 0, and to end 1, is lost from now on.
+    pub ways: [bool; 2],
+    /// What is on its way is lost too.
+    pub sweeps: bool,
+    /// Sends are refused at once, before the link is reported down; else they are taken, and go nowhere.
+    pub refuses: bool,
+    /// Polls after which end 0, and end 1, reports the link down.
+    pub patience: [u32; 2],
+}
+
+impl Cut {
+    pub const CLEAN: Self = Self { ways: [true; 2], sweeps: true, refuses: false, patience: [0; 2] };
+}
+
+#[derive(Debug, Default)]
+struct Cable {
+    to: [VecDeque<Piece>; 2],
+    cut: Option<Cut>,
+}
+
+/// All cables between two hosts.
+#[derive(Debug, Default)]
+pub struct Net {
+    cables: Vec<Cable>,
+    /// Pieces put on any cable or taken off.
+    pub steps: u64,
+    /// Step, cable, and how it breaks.
+    pub plan: Vec<(u64, usize, Cut)>,
+    /// Takes pieces in another order.
+    pub shuffle: Option<u64>,
+    /// A cable that stands still on its way to an end.
+    pub stalled: Option<(usize, usize)>,
+}
+
+impl Net {
+    pub fn cut(&mut self, cable: usize, cut: Cut) {
+        let cable = &mut self.cables[cable];
+        cable.cut = Some(cut);
+        if cut.sweeps {
+            (0..2).filter(|to| cut.ways[*to]).for_each(|to| cable.to[to].clear());
+        }
+    }
+
+    pub fn mend(&mut self, cable: usize) {
+        self.cables[cable].cut = None;
+    }
+
+    fn step(&mut self) {
+        self.steps += 1;
+        while let Some(at) = self.plan.iter().position(|(step, ..)| *step <= self.steps) {
+            let (_, cable, cut) = self.plan.swap_remove(at);
+            self.cut(cable, cut);
+        }
+    }
+
+    fn put(&mut self, cable: usize, to: usize, piece: Piece) {
+        self.step();
+        let cable = &mut self.cables[cable];
+        if !cable.cut.is_some_and(|cut| cut.ways[to]) {
+            cable.to[to].push_back(piece);
+        }
+    }
+
+    fn take(&mut self, cable: usize, to: usize) -> Option<Piece> {
+        if self.cables[cable].to[to].is_empty() || self.stalled == Some((cable, to)) {
+            return None;
+        }
+        self.step();
+        let pieces = &mut self.cables[cable].to[to];
+        let at = match &mut self.shuffle {
+            None => 0,
+            Some(state) => {
+                *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (*state >> 33) as usize % pieces.len().max(1)
+            }
+        };
+        pieces.remove(at) // gone where this step has broken the cable
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    number: u32,
+    origin: Option<Origin>,
+    shape: Shape,
+    header: [u8; LINKED_HEAD],
+    copied: Box<[u8]>,
+    /// Where the body lies, in `copied` or in the user's memory.
+    body: Span,
+    cookie: Option<Cookie>,
+}
+
+impl Kept {
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.header[..self.shape.header as usize].to_vec();
+        let at = bytes.len();
+        bytes.resize(self.shape.len as usize, 0);
+        // SAFETY: the body is ours, or the user's until it is acknowledged or migrated.
+        unsafe { self.body.pack(bytes[at..].as_mut_ptr(), bytes.len() - at) };
+        bytes
+    }
+}
+
+#[derive(Debug)]
+struct Coming {
+    origin: Option<Origin>,
+    bytes: Vec<u8>,
+    whole: bool,
+    wanted: Option<(usize, Span, Cookie)>,
+}
+
+/// One end of a cable.
+#[derive(Debug)]
+pub struct Link {
+    net: Rc<RefCell<Net>>,
+    cable: usize,
+    end: usize,
+    pub attributes: Attributes,
+    card: [u8; 1],
+    /// Frames that may be unacknowledged; as many more of the control lane.
+    pub window: usize,
+    /// Bodies that are longer are sent where they lie.
+    pub copied: u64,
+    /// Longest frame of each lane.
+    pub longest: [u32; 3],
+    /// Deliveries that were begun here, and that another link was to finish.
+    pub handed_over: u32,
+    /// The other end, and its id.
+    peer: Option<(Peer, u8)>,
+    down: bool,
+    closed: bool,
+    cut_for: u32,
+    idle: u32,
+    next: u32,
+    kept: VecDeque<Kept>,
+    coming: BTreeMap<u32, Coming>,
+    received: HashSet<u32>,
+    granted: Option<(Shape, Box<[u8]>)>,
+}
+
+/// As many links as asked for between two hosts: those of each.
+pub fn links(count: usize) -> (Rc<RefCell<Net>>, [Vec<Link>; 2]) {
+    let net = Rc::new(RefCell::new(Net::default()));
+    net.borrow_mut().cables.resize_with(count, Cable::default);
+    let ends = [0, 1].map(|end| (0..count).map(|cable| Link::new(&net, cable, end)).collect());
+    (net, ends)
+}
+
+impl Link {
+    fn new(net: &Rc<RefCell<Net>>, cable: usize, end: usize) -> Self {
+        let attributes = Attributes {
+            name: "link",
+            capabilities: Capabilities::SEND | Capabilities::SEND_INPLACE | Capabilities::FAILOVER_SUPPORT,
+            // No two have the same limits.
+            eager_limit: [96, 120, 90][cable % 3],
+            rendezvous_eager_limit: 40,
+            max_send_size: [200, 160, 240][cable % 3],
+            latency: [10, 10, 20][cable % 3],
+            frames_kept: 16,
+            ..crate::rail::loopback::Hub::attributes(128)
+        };
+        Self {
+            net: net.clone(),
+            cable,
+            end,
+            attributes,
+            card: [100 * end as u8 + cable as u8],
+            window: 4,
+            copied: COPIED,
+            longest: [0; 3],
+            handed_over: 0,
+            peer: None,
+            down: false,
+            closed: false,
+            cut_for: 0,
+            idle: 0,
+            next: FIRST,
+            kept: VecDeque::new(),
+            coming: BTreeMap::new(),
+            received: HashSet::new(),
+            granted: None,
+        }
+    }
+
+    /// Frames that this end has sent.
+    pub fn sent(&self) -> u32 {
+        self.next.wrapping_sub(FIRST)
+    }
+
+    /// Frames and deliveries that are not over.
+    pub fn unfinished(&self) -> usize {
+        self.kept.len() + self.coming.values().filter(|coming| coming.wanted.is_some()).count()
+    }
+
+    fn put(&self, piece: Piece) {
+        self.net.borrow_mut().put(self.cable, 1 - self.end, piece);
+    }
+
+    fn launch(&self, kept: &Kept) {
+        let (number, bytes) = (kept.number, kept.bytes());
+        let long = bytes.len() > HEAD;
+        self.put(Piece::Start { number, origin: kept.origin, shape: kept.shape, bytes });
+        if long {
+            self.put(Piece::Rest { number });
+        }
+    }
+
+    fn check(&self, shape: Shape) -> Result<(), SendError> {
+        let cut = self.net.borrow().cables[self.cable].cut;
+        if self.peer.is_none() || self.down || cut.is_some_and(|cut| cut.refuses) {
+            return Err(SendError::Unreachable);
+        }
+        let limit = if shape.lane == Lane::Bulk { self.attributes.max_send_size } else { self.attributes.eager_limit };
+        if shape.len > limit || shape.header as usize > LINKED_HEAD {
+            return Err(SendError::TooLong);
+        }
+        let window = if shape.lane == Lane::Control { 2 * self.window } else { self.window };
+        if self.kept.len() >= window { Err(SendError::Busy) } else { Ok(()) }
+    }
+
+    fn keep(&mut self, kept: Kept) {
+        self.next = self.next.wrapping_add(1);
+        let longest = &mut self.longest[kept.shape.lane as usize];
+        *longest = kept.shape.len.max(*longest);
+        self.launch(&kept);
+        self.kept.push_back(kept);
+    }
+
+    /// Takes a frame for received, and says so.
+    fn receive(&mut self, number: u32) {
+        self.coming.remove(&number);
+        self.received.insert(number);
+        self.put(Piece::Ack { number });
+    }
+
+    fn take_in(&mut self, piece: Piece) -> Option<Event> {
+        let (from, _) = self.peer?;
+        match piece {
+            Piece::Start { number, .. } if self.received.contains(&number) => {
+                self.put(Piece::Ack { number });
+                None
+            }
+            Piece::Start { number, .. } if self.coming.contains_key(&number) => None,
+            Piece::Start { number, origin, shape, bytes } => {
+                let mut head = [0; HEAD];
+                let valid = bytes.len().min(HEAD);
+                head[..valid].copy_from_slice(&bytes[..valid]);
+                let frame = Frame {
+                    id: FrameId(number.into()),
+                    from,
+                    tag: shape.tag,
+                    valid: valid as u8,
+                    len: bytes.len() as u32,
+                    head,
+                };
+                if frame.is_whole() {
+                    self.receive(number);
+                } else {
+                    self.coming.insert(number, Coming { origin, bytes, whole: false, wanted: None });
+                }
+                Some(origin.map_or(Event::Frame(frame), |origin| Event::Migrated(origin, frame)))
+            }
+            Piece::Rest { number } => {
+                let coming = self.coming.get_mut(&number)?;
+                coming.whole = true;
+                let (skip, sink, cookie) = coming.wanted?;
+                // SAFETY: the sink was given until it is told that this is over.
+                unsafe { sink.unpack(coming.bytes[skip..].as_ptr(), coming.bytes.len() - skip) };
+                self.receive(number);
+                Some(Event::Delivered(cookie))
+            }
+            Piece::Ack { number } => {
+                let at = self.kept.iter().position(|kept| kept.number == number)?;
+                if at == 0 {
+                    self.idle = 0;
+                }
+                self.kept.remove(at)?.cookie.map(Event::Sent)
+            }
+            Piece::Bye => {
+                (self.closed, self.down) = (true, true);
+                Some(Event::Down(from, Lost::Closed))
+            }
+        }
+    }
+}
+
+impl Rail for Link {
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn card(&self) -> &[u8] {
+        &self.card
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        let (net, cable, end) = (self.net.clone(), self.cable, self.end);
+        *self = Self { attributes: self.attributes, ..Self::new(&net, cable, end) };
+        self.peer = Some((peer, card[0]));
+        Ok(Endpoint(7 + self.cable as u32))
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        assert_eq!(endpoint.0, 7 + self.cable as u32);
+        assert!(self.peer.take().is_some(), "forgotten twice");
+        self.kept.clear();
+        self.coming.clear();
+        self.put(Piece::Bye);
+    }
+
+    fn reserve(&mut self, _: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        self.check(shape)?;
+        let ticket = Ticket { endpoint: Endpoint(0), position: 0, len: shape.len, extra: 0 };
+        let (_, room) = self.granted.insert((shape, std::vec![0; shape.len as usize].into()));
+        // SAFETY: the room is ours, and stays until the ticket is committed or another grant is given.
+        Ok(unsafe { Grant::new(room.as_mut_ptr(), room.len(), ticket) })
+    }
+
+    fn commit(&mut self, _: Ticket) -> Sent {
+        let (shape, copied) = self.granted.take().expect("a grant");
+        let mut header = [0; LINKED_HEAD];
+        let (own, rest) = copied.split_at(shape.header as usize);
+        header[..own.len()].copy_from_slice(own);
+        let body = Span::of(rest);
+        self.keep(Kept { number: self.next, origin: None, shape, header, copied, body, cookie: None });
+        Sent::Done
+    }
+
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        let origin = Origin { link: self.card[0], number: self.next };
+        // SAFETY: passed on from the caller.
+        let sent = unsafe { self.send_migrated(to, origin, shape, header, body, Some(cookie)) }?;
+        Ok(sent)
+    }
+
+    fn drained(&self, _: Endpoint) -> bool {
+        self.kept.is_empty()
+    }
+
+    fn poll(&mut self, _: Instant) -> Option<Event> {
+        let Some((from, _)) = self.peer else {
+            self.net.borrow_mut().take(self.cable, self.end); // for who was there before
+            return None;
+        };
+        let cut = self.net.borrow().cables[self.cable].cut;
+        match cut {
+            Some(cut) if !self.down => {
+                self.cut_for += 1;
+                if self.cut_for > cut.patience[self.end] {
+                    self.down = true;
+                    return Some(Event::Down(from, Lost::TimedOut));
+                }
+            }
+            Some(_) => {}
+            None if self.down && !self.closed => {
+                self.down = false;
+                self.cut_for = 0;
+                self.kept.iter().for_each(|kept| self.launch(kept));
+                return Some(Event::Up(from));
+            }
+            None => self.cut_for = 0,
+        }
+        self.idle += 1;
+        if self.idle > AGAIN && !self.down && !self.kept.is_empty() {
+            self.idle = 0;
+            self.kept.iter().for_each(|kept| self.launch(kept));
+        }
+        loop {
+            let piece = self.net.borrow_mut().take(self.cable, self.end)?;
+            if let Some(event) = self.take_in(piece) {
+                return Some(event);
+            }
+        }
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        let Some(coming) = self.coming.get(&(frame.0 as u32)) else { return 0 };
+        let rest = coming.bytes.get(at..if coming.whole { coming.bytes.len() } else { HEAD }).unwrap_or_default();
+        let len = rest.len().min(into.len());
+        into[..len].copy_from_slice(&rest[..len]);
+        len
+    }
+
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
+        let number = frame.0 as u32;
+        let coming = self.coming.get_mut(&number).expect("a frame that is held");
+        assert!(coming.wanted.is_none());
+        if !coming.whole {
+            coming.wanted = Some((skip, sink, cookie));
+            return Delivery::Pending;
+        }
+        // SAFETY: as promised to this function.
+        unsafe { sink.unpack(coming.bytes[skip..].as_ptr(), coming.bytes.len() - skip) };
+        self.receive(number);
+        Delivery::Done
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        assert!(self.coming.contains_key(&(frame.0 as u32)));
+        self.receive(frame.0 as u32);
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        None
+    }
+
+    fn arm(&mut self) -> bool {
+        let net = self.net.borrow();
+        let stalled = net.stalled == Some((self.cable, self.end));
+        self.kept.is_empty() && (stalled || net.cables[self.cable].to[self.end].is_empty())
+    }
+}
+
+impl crate::rail::Failover for Link {
+    unsafe fn send_migrated(
+        &mut self,
+        _: Endpoint,
+        origin: Origin,
+        shape: Shape,
+        bytes: &[u8],
+        body: Span,
+        cookie: Option<Cookie>,
+    ) -> Result<Sent, SendError> {
+        assert_eq!(bytes.len() as u64 + body.len(), u64::from(shape.len));
+        self.check(shape)?;
+        let own = origin == Origin { link: self.card[0], number: self.next };
+        let mut header = [0; LINKED_HEAD];
+        header[..bytes.len()].copy_from_slice(bytes);
+        let in_place = cookie.is_some() && body.len() > self.copied;
+        let mut copied: Box<[u8]> = std::vec![0; if in_place { 0 } else { body.len() as usize }].into();
+        // SAFETY: the caller vouches for the body until this returns.
+        unsafe { body.pack(copied.as_mut_ptr(), copied.len()) };
+        let body = if in_place { body } else { Span::of(&copied) };
+        self.keep(Kept {
+            number: self.next,
+            origin: (!own).then_some(origin),
+            shape,
+            header,
+            copied,
+            body,
+            cookie: cookie.filter(|_| in_place),
+        });
+        Ok(if in_place { Sent::InPlace } else { Sent::Done })
+    }
+
+    fn next_unacked(&self, _: Endpoint) -> Option<UnackedFrame> {
+        let kept = self.kept.front().filter(|_| self.down)?;
+        let origin = kept.origin.unwrap_or(Origin { link: self.card[0], number: kept.number });
+        Some(UnackedFrame { origin, shape: kept.shape, header: kept.header, body: kept.body, cookie: kept.cookie })
+    }
+
+    fn migrated(&mut self, to: Endpoint, origin: Origin) {
+        assert_eq!(self.next_unacked(to).map(|orphan| orphan.origin), Some(origin));
+        let mut gone = self.kept.pop_front().expect("the orphan");
+        gone.copied.fill(0xee); // of no use to anybody any more
+    }
+
+    fn claim(&mut self, _: Endpoint, origin: Origin) -> Option<Claim> {
+        let (_, id) = self.peer?;
+        let is = |number: u32, coming: &Coming| coming.origin.unwrap_or(Origin { link: id, number }) == origin;
+        let begun = self.coming.iter().find(|(number, coming)| is(**number, coming) && coming.wanted.is_some());
+        if let Some(number) = begun.map(|(number, _)| *number) {
+            let (skip, sink, cookie) = self.coming.remove(&number)?.wanted?;
+            self.received.insert(number);
+            self.handed_over += 1;
+            return Some(Claim::Awaited { skip, sink, cookie });
+        }
+        if origin.link != id {
+            return None;
+        }
+        Some(if self.received.insert(origin.number) { Claim::New } else { Claim::Duplicate })
+    }
+}
+
+impl crate::rail::FastPath for Link {}
+impl crate::rail::RequestCache for Link {}
+impl crate::rail::SingleCopy for Link {}
+impl crate::rail::DeviceMemory for Link {}
+impl crate::rail::Liveness for Link {}

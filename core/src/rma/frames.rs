@@ -1,0 +1,170 @@
+//! Headers of the frames by which put, get and atomics are emulated: see `WIRE.md`.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::rail::LINKED_HEAD;
+use crate::rail::atomics::{Atomic, AtomicFlags};
+
+/// Version, in the high half of a header's first byte.
+const VERSION: u8 = 1 << 4;
+
+/// The body goes to the target's memory.
+pub const PUT: u8 = VERSION | 1;
+/// Bytes of the target's memory are wanted.
+pub const GET: u8 = VERSION | 2;
+/// A word of the target's memory is to be changed, and its old value is wanted.
+pub const ATOMIC: u8 = VERSION | 3;
+/// It is done, or refused.
+pub const DONE: u8 = VERSION | 4;
+/// The bytes that were wanted.
+pub const DATA: u8 = VERSION | 5;
+/// As [`PUT`], but the body is a [`RemoteBuffer`](crate::rail::RemoteBuffer) of the bytes.
+pub const PUT_LENT: u8 = VERSION | 8;
+/// As [`GET`], and a loan of the bytes will do.
+pub const GET_LENT: u8 = VERSION | 9;
+/// A loan of the bytes that were wanted.
+pub const LENT: u8 = VERSION | 10;
+
+/// In an answer's status: what was lent could not be fetched, so nothing was done, and bytes are wanted.
+pub const UNFETCHED: u8 = 0xff;
+
+/// Something that a target is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Request {
+    /// [`PUT`], [`GET`], [`ATOMIC`], [`PUT_LENT`] or [`GET_LENT`].
+    pub kind: u8,
+    /// Of an atomic, the value of its [`AtomicOp`](super::AtomicOp); 0 for compare and swap, whose body is the word to
+    /// compare with.
+    pub operation: u8,
+    /// The values of [`AtomicFlags`].
+    pub flags: u8,
+    pub reserved: u8,
+    /// Bytes to be put or gotten.
+    pub len: U32,
+    /// The initiator's name for the operation; comes back with the answer.
+    pub id: U64,
+    /// The target's name for the memory.
+    pub memory: U64,
+    /// Where in that memory.
+    pub offset: U64,
+    /// Of an atomic, the operand. Of a get, where the initiator wants the data.
+    pub operand: U64,
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Answer {
+    /// [`DONE`], [`DATA`] or [`LENT`].
+    pub kind: u8,
+    /// 0, or why not: the values of [`Denied`](super::Denied), or [`UNFETCHED`].
+    pub status: u8,
+    /// 1, unless more data follows for the same request.
+    pub last: u8,
+    pub reserved: u8,
+    /// Bytes that were put, that follow, or that are lent; of [`UNFETCHED`], that were not put.
+    pub len: U32,
+    /// The initiator's name for the operation.
+    pub id: U64,
+    /// Of an atomic, the word that was there. Of data, where it belongs: the operand of the get, and
+    /// what came before.
+    pub value: U64,
+}
+
+/// Bytes of a request's header.
+pub const REQUEST: usize = size_of::<Request>();
+/// Bytes of an answer's header.
+pub const ANSWER: usize = size_of::<Answer>();
+
+const _: () = assert!(REQUEST <= LINKED_HEAD && ANSWER <= LINKED_HEAD);
+
+impl Request {
+    /// What an atomic is to do, with its body; `None` for what this version does not know.
+    pub fn wanted(&self, body: &[u8]) -> Option<(Atomic, AtomicFlags)> {
+        let flags = AtomicFlags::from_bits(self.flags.into())?;
+        let compare = body.first_chunk().map(|word| u64::from_le_bytes(*word));
+        let atomic = Atomic::of_parts((self.operation, self.operand.get(), compare))?;
+        atomic.takes(flags).then_some((atomic, flags))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Handle;
+    use crate::rail::native::{KEY, Key, Region};
+    use crate::rma::native::Registered;
+    use crate::rma::{Access, AtomicOp, HANDLE_BYTES, RemoteMemory};
+    use std::vec::Vec;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn frames_have_the_golden_bytes_of_wire_md() {
+        let request = Request {
+            kind: ATOMIC,
+            operation: AtomicOp::Max as u8,
+            flags: AtomicFlags::BITS_32.bits() as u8,
+            reserved: 0,
+            len: 0x0102_0304.into(),
+            id: 0x1112_1314_1516_1718.into(),
+            memory: 0x2122_2324_2526_2728.into(),
+            offset: 0x3132_3334_3536_3738.into(),
+            operand: 0x4142_4344_4546_4748.into(),
+        };
+        let mut golden = [0x13, 0x21, 1, 0, 4, 3, 2, 1].to_vec();
+        let words = |from: u8| (1..=8).rev().map(move |byte| from + byte).collect::<Vec<u8>>();
+        golden.extend([0x10, 0x20, 0x30, 0x40].into_iter().flat_map(words));
+        assert_eq!(request.as_bytes(), golden);
+        assert_eq!(request.wanted(&[]), Some((Atomic::Op(AtomicOp::Max, request.operand.get()), AtomicFlags::BITS_32)));
+        let answer = Answer {
+            kind: DATA,
+            status: 0,
+            last: 1,
+            reserved: 0,
+            len: 0x0102_0304.into(),
+            id: request.id,
+            value: request.memory,
+        };
+        let mut golden = [0x15, 0, 1, 0, 4, 3, 2, 1].to_vec();
+        golden.extend([0x10, 0x20].into_iter().flat_map(words));
+        assert_eq!(answer.as_bytes(), golden);
+        assert_eq!([PUT, GET, DONE], [0x11, 0x12, 0x14]);
+        assert_eq!([PUT_LENT, GET_LENT, LENT, UNFETCHED], [0x18, 0x19, 0x1a, 0xff]);
+        assert_eq!(Access::ANY.bits(), 0xf);
+    }
+
+    #[test]
+    fn b26_handles_have_the_golden_bytes_of_wire_md() {
+        let handle = RemoteMemory::new(
+            Handle::from_bits(0x0000_0007_0000_0009),
+            0x1112_1314_1516_1718,
+            0x2a,
+            0x0102,
+            Some(Registered { region: Region(5), key: Some(Key([0xcc; KEY])), owns_atomics: true }),
+        );
+        let mut golden = [0; HANDLE_BYTES];
+        (golden[0], golden[1], golden[2], golden[3], golden[8], golden[12], golden[24]) = (2, 3, 2, 1, 9, 7, 0x2a);
+        golden[32..].fill(0xcc);
+        golden[16..24].copy_from_slice(&[0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
+        assert_eq!(handle.to_bytes(), golden);
+        assert_eq!(RemoteMemory::from_bytes(&golden), Some(handle));
+    }
+
+    /// The word to compare with comes as a body, and has to be there.
+    #[test]
+    fn what_is_not_known_is_not_wanted() {
+        let request = |operation, flags| Request { operation, flags, ..Request::new_zeroed() };
+        let add = Atomic::Op(AtomicOp::Add, 0);
+        assert_eq!(request(1, 0).wanted(&[]), Some((add, AtomicFlags::empty())));
+        assert_eq!(
+            request(0, 0).wanted(&[7; 8]),
+            Some((Atomic::CompareSwap(0x0707_0707_0707_0707, 0), AtomicFlags::empty()))
+        );
+        for (operation, flags, body) in [(0, 0, &[7; 7][..]), (0, 2, &[7; 8]), (2, 0, &[]), (1, 4, &[]), (0x11, 2, &[])]
+        {
+            assert_eq!(request(operation, flags).wanted(body), None, "{operation} {flags}");
+        }
+    }
+}
