@@ -16,8 +16,7 @@ pub const MAX_SEGMENTS: usize = 16;
 /// Bytes of a segment structure of a C module at most: `MCA_BTL_SEG_MAX_SIZE`. (Not of the memory that it describes,
 /// whose length has 64 bits.)
 pub const SEG_MAX_SIZE: usize = 256;
-/// Bytes of a registration handle at most: `MCA_BTL_REG_HANDLE_MAX_SIZE`.
-pub const REG_HANDLE_MAX: usize = 256;
+pub use crate::rma::REG_HANDLE_MAX;
 /// No order is asked for: `MCA_BTL_NO_ORDER`.
 pub const NO_ORDER: u8 = 255;
 /// The order of all operations to a peer that are complete, as [`Completion::order`](crate::btl::module::Completion::order) tells it. A

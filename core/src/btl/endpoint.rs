@@ -2,7 +2,7 @@
 
 use zerocopy::FromZeros;
 
-use crate::btl::module::Counts;
+use super::counts::Counts;
 use crate::pool::Handle;
 use crate::rail::Endpoint;
 

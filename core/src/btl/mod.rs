@@ -4,6 +4,7 @@
 //! the rails for a peer.
 
 pub mod active;
+mod counts;
 pub mod descriptor;
 pub mod endpoint;
 pub mod errors;

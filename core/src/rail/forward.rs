@@ -7,9 +7,13 @@
 /// The first argument is a macro that finds the rail below: `via!(self, rail => call)` evaluates `call` with `rail`
 /// being a reference to it, shared or not as `self` is.
 ///
+/// The extensions of [`Rail`](crate::rail::Rail) are passed on in the same way, with their name before the first argument.
+///
 /// ```
-/// use towline_core::rail::{Event, Rail};
 /// use towline_core::forward_rail;
+/// use towline_core::rail::{
+///     DeviceMemory, Event, Failover, FastPath, FullRail, Liveness, Rail, RequestCache, SingleCopy,
+/// };
 /// use towline_core::time::Instant;
 ///
 /// /// Counts events.
@@ -35,6 +39,34 @@
 ///         self.events += u64::from(event.is_some());
 ///         event
 ///     }
+/// }
+///
+/// // Each event is to be counted, so the fast path is not passed on: its defaults yield nothing, and all events come by `poll`.
+/// impl<R: FullRail> FastPath for Counted<R> {}
+///
+/// #[deny(clippy::missing_trait_methods)]
+/// impl<R: FullRail> RequestCache for Counted<R> {
+///     forward_rail!(RequestCache: below);
+/// }
+///
+/// #[deny(clippy::missing_trait_methods)]
+/// impl<R: FullRail> SingleCopy for Counted<R> {
+///     forward_rail!(SingleCopy: below);
+/// }
+///
+/// #[deny(clippy::missing_trait_methods)]
+/// impl<R: FullRail> DeviceMemory for Counted<R> {
+///     forward_rail!(DeviceMemory: below);
+/// }
+///
+/// #[deny(clippy::missing_trait_methods)]
+/// impl<R: FullRail> Failover for Counted<R> {
+///     forward_rail!(Failover: below);
+/// }
+///
+/// #[deny(clippy::missing_trait_methods)]
+/// impl<R: FullRail> Liveness for Counted<R> {
+///     forward_rail!(Liveness: below);
 /// }
 /// ```
 #[macro_export]

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::pool::Handle;
     use crate::rail::native::{KEY, Key, Region};
-    use crate::rma::native::Registered;
+    use crate::rma::registry::Registered;
     use crate::rma::{Access, AtomicOp, HANDLE_BYTES, RemoteMemory};
     use std::vec::Vec;
     use zerocopy::FromZeros;

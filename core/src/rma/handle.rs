@@ -3,12 +3,15 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::native::Registered;
+use super::registry::Registered;
 use crate::pool::Handle;
 use crate::rail::native;
 
 /// Bytes of a [`RemoteMemory`] (`btl_registration_handle_size`, CHECKLIST B26).
 pub const HANDLE_BYTES: usize = 56;
+
+/// Bytes of a registration handle at most: `MCA_BTL_REG_HANDLE_MAX_SIZE`.
+pub const REG_HANDLE_MAX: usize = 256;
 
 /// Version of what is in these bytes.
 const VERSION: u8 = 2;
@@ -36,8 +39,7 @@ pub struct RemoteMemory {
     key: native::Key,
 }
 
-const _: () =
-    assert!(size_of::<RemoteMemory>() == HANDLE_BYTES && HANDLE_BYTES <= crate::btl::descriptor::REG_HANDLE_MAX);
+const _: () = assert!(size_of::<RemoteMemory>() == HANDLE_BYTES && HANDLE_BYTES <= REG_HANDLE_MAX);
 
 impl RemoteMemory {
     pub(super) fn new(handle: Handle, base: u64, len: u64, window: u16, native: Option<Registered>) -> Self {

@@ -1,218 +1,24 @@
-//! What an initiator does: operations, their requests, and the answers that come back.
+//! What an initiator does: operations are begun, their requests sent, and the answers that come back taken in.
 
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::errors::{BeginError, Denied, Failure};
+use super::arrival::{deliver, loan_of, release};
+use super::device;
+use super::engine::Rma;
+use super::errors::{BeginError, Failure};
 use super::frames::{ANSWER, ATOMIC, Answer, DATA, GET, GET_LENT, LENT, PUT, PUT_LENT, REQUEST, Request, UNFETCHED};
 use super::handle::RemoteMemory;
+use super::operation::{ATOMIC_LEN, By, Fate, Finished, Kind, Operation, OperationState, Operations, Transfer};
 use super::registry::Registration;
-use super::{Access, Atomic, AtomicFlags, COOKIE, MOST_LENT, Queue, Rma, Way, Ways, deliver, loan_of, native, release};
-use crate::arena::{Arena, OutOfMemory};
+use super::ways::{COOKIE, MOST_EXPOSED, Way, Ways};
 use crate::convertor::Span;
-use crate::pool::{Handle, Pool};
-use crate::rail::native::{Key, Region};
+use crate::pool::Handle;
+use crate::rail::access::Access;
+use crate::rail::native::Region;
 use crate::rail::tags;
 use crate::rail::{
     Cookie, Delivery, Endpoint, Frame, FullRail, Lane, Peer, Rail, RemoteBuffer, SendError, Sent, Shape, SingleCopy,
 };
-
-/// Names an operation until it is finished.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Operation(pub(crate) Handle);
-
-/// What is to be done with memory of a peer.
-#[derive(Clone, Copy, Debug)]
-pub enum Transfer {
-    /// Local bytes become remote ones.
-    Put(Span),
-    /// Remote bytes become local ones.
-    Get(Span),
-    /// A remote word is changed, and its old value is told.
-    Atomic(Atomic, AtomicFlags),
-}
-
-/// An operation that is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Finished {
-    /// Which one; void from now on.
-    pub operation: Operation,
-    /// Of an atomic, what the word was; else 0.
-    pub result: Result<u64, Failure>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
-#[repr(u8)]
-pub(super) enum Kind {
-    Put,
-    Get,
-    Atomic,
-}
-
-/// How an operation is done.
-#[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
-#[repr(u8)]
-pub(super) enum By {
-    /// Requests, which the target does.
-    Frames,
-    /// The rail does it.
-    Device,
-    /// The rail's compare and swap, until it swaps.
-    Swaps,
-}
-
-/// What is known of an operation's end.
-#[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
-#[repr(u8)]
-pub(super) enum Fate {
-    Open,
-    Lost,
-    Removed,
-    Denied,
-}
-
-#[derive(Clone, Copy, FromZeros, Debug)]
-pub(super) struct State {
-    pub kind: Kind,
-    pub by: By,
-    pub fate: Fate,
-    /// Why the target has denied it, as that says.
-    pub denied: u8,
-    /// It is in the queue of those with requests to be sent.
-    is_asking: bool,
-    /// It is in the queue of those whose end is to be told.
-    is_over: bool,
-    /// The values of [`AtomicFlags`].
-    pub flags: u8,
-    /// `region` is one.
-    pub has_region: bool,
-    /// Something of it could not be fetched: what is asked for from now on comes and goes in frames.
-    is_copied: bool,
-    /// Unanswered requests that the target keeps in mind.
-    window: u16,
-    pub peer: u32,
-    /// Requests without an answer.
-    unanswered: u32,
-    /// Frames of it that a rail has in hand: read in place, or coming in.
-    in_rail: u32,
-    /// Pieces of it that the rail is doing.
-    pub in_device: u32,
-    pub local: Span,
-    /// The local registration, which is not deregistered meanwhile; 0: none.
-    registration: u64,
-    /// The target's name for the memory.
-    remote: u64,
-    pub offset: u64,
-    /// Bytes that requests were sent for, and bytes that are done; an atomic is [`ATOMIC_LEN`].
-    pub asked: u64,
-    pub done: u64,
-    /// Bytes that could not be fetched. When nothing else is under way, all is asked for again.
-    void: u64,
-    /// Of an atomic: its parts, and the word that was there.
-    pub which: u8,
-    pub operand: u64,
-    pub compare: [u8; 8],
-    pub value: u64,
-    /// Of what the rail does: its name for local memory, the target's rail's for the other, and bytes that it takes at once.
-    pub region: Region,
-    pub key: Key,
-    pub piece: u64,
-    /// What the word of 64 bits is taken for, where in it the word begins, and whether that is its more significant half if it
-    /// begins with it.
-    pub guess: u64,
-    pub within: u64,
-    pub is_big_endian: bool,
-}
-
-/// An atomic is one request: what counts is that it is done.
-pub(super) const ATOMIC_LEN: u64 = 1;
-
-impl State {
-    fn len(&self) -> u64 {
-        if self.kind == Kind::Atomic { ATOMIC_LEN } else { self.local.len() }
-    }
-
-    pub fn is_all_asked(&self) -> bool {
-        self.fate != Fate::Open || self.void != 0 || self.asked >= self.len()
-    }
-
-    /// Asks for all of it once more if some of it could not be fetched, as soon as nothing else of it is under way.
-    fn begins_again(&mut self) -> bool {
-        let is_idle = self.unanswered == 0 && self.in_rail == 0 && self.in_device == 0;
-        let is_known = is_idle && self.done.saturating_add(self.void) >= self.asked;
-        let begins = self.fate == Fate::Open && self.void != 0 && is_known;
-        if begins {
-            (self.asked, self.done, self.void, self.is_copied) = (0, 0, 0, true);
-        }
-        begins
-    }
-
-    /// Nothing more happens to it, no rail has its memory, and no queue has it.
-    fn has_ended(&self) -> bool {
-        let is_decided = self.fate != Fate::Open || (self.void == 0 && self.done >= self.len());
-        is_decided && self.unanswered == 0 && self.in_rail == 0 && self.in_device == 0 && !self.is_asking
-    }
-
-    /// Whether an answer makes sense: the last one of several may overtake the others.
-    fn awaits(&self) -> bool {
-        self.unanswered != 0 || (self.kind == Kind::Get && self.fate == Fate::Open && self.done < self.local.len())
-    }
-
-    /// Lends the peer the next bytes of a put, if that is more than what a frame brings.
-    fn expose<R: FullRail>(&self, rail: &mut R, to: Endpoint, in_frame: u64) -> Option<(Span, RemoteBuffer)> {
-        let piece = self.local.window(self.asked, MOST_LENT);
-        let loan = if self.is_copied || piece.len() <= in_frame { None } else { rail.expose(to, &piece) };
-        Some((piece, loan?))
-    }
-
-    /// The next bytes of a get, if they are to be asked for by a loan: of as many as can be fetched at a time, if that is more than
-    /// what a frame brings.
-    fn borrow(&self, most: u64, in_frame: u64) -> Option<Span> {
-        let piece = self.local.window(self.asked, most.min(MOST_LENT));
-        let fits = !self.is_copied && piece.len() > in_frame && piece.as_contiguous().is_some();
-        fits.then_some(piece)
-    }
-
-    fn result(&self) -> Result<u64, Failure> {
-        match self.fate {
-            Fate::Open => Ok(self.value),
-            Fate::Lost => Err(Failure::Lost),
-            Fate::Removed => Err(Failure::Removed),
-            Fate::Denied => Err(Failure::Denied(Denied::of(self.denied).unwrap_or(Denied::NotAvailable))),
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Operations<'m> {
-    pub slots: Pool<'m, State>,
-    /// Those with requests that wait for room or for answers to others.
-    asking: Queue<'m>,
-    /// One of those waits for room, or was not tried yet; the others wait for answers.
-    pub wants_room: bool,
-    /// Those whose end is to be told.
-    over: Queue<'m>,
-}
-
-impl<'m> Operations<'m> {
-    pub fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
-        let queue = |arena: &mut Arena<'m>| Queue::new(arena, count as usize);
-        Ok(Self { slots: Pool::new(arena, count)?, asking: queue(arena)?, wants_room: false, over: queue(arena)? })
-    }
-
-    pub const fn cost(count: u32) -> usize {
-        Pool::<State>::cost(count).saturating_add(Queue::cost(count as usize).saturating_mul(2))
-    }
-
-    pub const fn due(&self) -> u32 {
-        self.over.len()
-    }
-
-    pub const fn used(&self) -> [u32; 2] {
-        [self.slots.used(), self.slots.capacity()]
-    }
-}
 
 impl Rma<'_> {
     #[cfg(test)]
@@ -236,13 +42,13 @@ impl Rma<'_> {
         remote: &RemoteMemory,
         offset: u64,
     ) -> Result<Operation, BeginError> {
-        let mut state = State {
+        let mut state = OperationState {
             peer: to.0,
             remote: remote.handle(),
             offset,
             window: remote.window().max(1),
             registration: registration.map_or(0, |registration| registration.0.to_bits()),
-            ..State::new_zeroed()
+            ..OperationState::new_zeroed()
         };
         let mut bytes = 0;
         (state.kind, state.local) = match what {
@@ -288,7 +94,7 @@ impl Rma<'_> {
     }
 
     /// Whether local memory is registered for what the operation does to it.
-    fn check_local(&self, registration: Option<Registration>, state: &State) -> Result<(), BeginError> {
+    fn check_local(&self, registration: Option<Registration>, state: &OperationState) -> Result<(), BeginError> {
         let Some(registration) = registration else { return Ok(()) };
         let region = self.registry.get(registration.0).ok_or(BeginError::NotRegistered)?;
         if state.local.is_empty() {
@@ -353,7 +159,7 @@ impl Rma<'_> {
         let Some(account) = self.accounts.get_mut(state.peer as usize) else { return };
         while !state.is_all_asked() && (state.by != By::Frames || account.unanswered < u32::from(state.window)) {
             let by = state.by;
-            let begun = if by == By::Frames { send(state, handle, ways) } else { native::perform(state, handle, ways) };
+            let begun = if by == By::Frames { send(state, handle, ways) } else { device::perform(state, handle, ways) };
             match begun {
                 Ok(()) if by != By::Frames => {
                     // Unless it goes on by frames.
@@ -425,7 +231,7 @@ impl Rma<'_> {
         } else if answer.kind == LENT {
             let sink = state.local.window(answer.value.get(), answer.len.get().into());
             // As asked for: each loan answers a request, and is no longer than one.
-            let fits = sink.len() == u64::from(answer.len.get()) && !sink.is_empty() && sink.len() <= MOST_LENT;
+            let fits = sink.len() == u64::from(answer.len.get()) && !sink.is_empty() && sink.len() <= MOST_EXPOSED;
             let is_asked_for = state.kind == Kind::Get && !state.is_copied && answer.last != 0;
             let is_wanted = state.fate == Fate::Open && fits && is_asked_for;
             let loan = loan_of(frame, ANSWER);
@@ -468,7 +274,7 @@ impl Rma<'_> {
     }
 
     /// Ends those operations on a peer's memory.
-    pub(super) fn fail(&mut self, peer: Peer, failure: Failure, which: impl Fn(&State) -> bool) {
+    pub(super) fn fail(&mut self, peer: Peer, failure: Failure, which: impl Fn(&OperationState) -> bool) {
         for slot in 0..self.operations.slots.touched() {
             let Some(state) = self.operations.slots.at_mut(slot).filter(|state| state.peer == peer.0) else { continue };
             if !state.is_over && which(state) {
@@ -483,7 +289,7 @@ impl Rma<'_> {
 }
 
 /// Sends the next request of an operation.
-fn send(state: &mut State, handle: Handle, ways: &mut impl Ways) -> Result<(), SendError> {
+fn send(state: &mut OperationState, handle: Handle, ways: &mut impl Ways) -> Result<(), SendError> {
     let Way { rail, endpoint, eager, longest, .. } = ways.way(Peer(state.peer)).ok_or(SendError::Unreachable)?;
     let longest = longest.max(eager);
     // What comes back has a shorter header.

@@ -5,19 +5,28 @@ use core::fmt;
 use zerocopy::FromZeros;
 
 use super::errors::Denied;
-use super::native::Registered;
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
 use crate::error::Blame;
 use crate::pool::{Handle, Pool};
 use crate::rail::Peer;
 use crate::rail::access::Access;
-use crate::rail::native as rail;
+use crate::rail::native::{Key, Region as DeviceRegion};
 
 /// Registered memory, for its owner: good until it is deregistered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Registration(pub(super) Handle);
+
+/// Memory that is registered with a rail, too.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Registered {
+    pub region: DeviceRegion,
+    /// What peers need, where they may use it.
+    pub key: Option<Key>,
+    /// Atomics on it are the device's alone.
+    pub owns_atomics: bool,
+}
 
 /// The only peer that might is gone, and another may have its number.
 const NOBODY: u32 = u32::MAX;
@@ -32,8 +41,8 @@ pub(super) struct Region {
     pub uses: u32,
     /// A rail has it, too: [`HAS_REGION`] and the like; [`CLOSED`].
     marks: u32,
-    region: rail::Region,
-    key: rail::Key,
+    region: DeviceRegion,
+    key: Key,
 }
 
 const HAS_REGION: u32 = 1;

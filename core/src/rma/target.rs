@@ -1,65 +1,23 @@
-//! What a target does: peers' requests, and the answers to them.
+//! What a target does: peers' requests are taken in and done, and their answers sent.
 
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::answer::PendingAnswer;
+use super::arrival::{deliver, loan_of, release};
+use super::engine::Rma;
 use super::errors::Denied;
 use super::frames::{
-    ANSWER, ATOMIC, Answer as Header, DATA, DONE, GET, GET_LENT, LENT, PUT, PUT_LENT, REQUEST, Request, UNFETCHED,
+    ANSWER, ATOMIC, Answer, DATA, DONE, GET, GET_LENT, LENT, PUT, PUT_LENT, REQUEST, Request, UNFETCHED,
 };
 use super::registry::Asked;
-use super::{Access, COOKIE, MOST_LENT, OF_ANSWER, Queue, Rma, Way, Ways, deliver, loan_of, release};
-use crate::arena::{Arena, OutOfMemory};
+use super::ways::{COOKIE, MOST_EXPOSED, OF_ANSWER, Way, Ways};
 use crate::convertor::Span;
-use crate::pool::{Handle, Pool};
+use crate::pool::Handle;
+use crate::rail::access::Access;
 use crate::rail::{
     Cookie, Delivery, Endpoint, Frame, FullRail, Lane, Peer, REMOTE_BUFFER_BYTES, Rail, SendError, Shape, SingleCopy,
 };
 use crate::rail::{atomics, tags};
-
-/// A request of a peer, from when it comes until its answer has left.
-#[derive(Clone, Copy, FromZeros, Debug)]
-pub(super) struct Answer {
-    peer: u32,
-    /// Its body is coming in; else its answer waits for room.
-    is_coming: bool,
-    /// A loan of the data will do.
-    may_lend: bool,
-    kind: u8,
-    status: u8,
-    /// The memory that it is at, which is not deregistered meanwhile; 0: none.
-    memory: u64,
-    id: u64,
-    value: u64,
-    /// Bytes that were put.
-    len: u32,
-    /// Bytes that are still to be sent.
-    data: Span,
-}
-
-#[derive(Debug)]
-pub(super) struct Answers<'m> {
-    slots: Pool<'m, Answer>,
-    /// Those whose answer waits for room.
-    ready: Queue<'m>,
-}
-
-impl<'m> Answers<'m> {
-    pub fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
-        Ok(Self { slots: Pool::new(arena, count)?, ready: Queue::new(arena, count as usize)? })
-    }
-
-    pub const fn cost(count: u32) -> usize {
-        Pool::<Answer>::cost(count).saturating_add(Queue::cost(count as usize))
-    }
-
-    pub const fn is_idle(&self) -> bool {
-        self.ready.is_empty()
-    }
-
-    pub const fn used(&self) -> [u32; 2] {
-        [self.slots.used(), self.slots.capacity()]
-    }
-}
 
 impl Rma<'_> {
     pub(super) fn take_request<R: FullRail>(&mut self, rail: &mut R, from: Option<Endpoint>, frame: &Frame) {
@@ -69,7 +27,7 @@ impl Rma<'_> {
         let body = (frame.len as usize).saturating_sub(REQUEST);
         let makes_sense = match request.kind {
             PUT => body == request.len.get() as usize,
-            PUT_LENT => loan_of(frame, REQUEST).is_some() && u64::from(request.len.get()) <= MOST_LENT,
+            PUT_LENT => loan_of(frame, REQUEST).is_some() && u64::from(request.len.get()) <= MOST_EXPOSED,
             GET | GET_LENT => body == 0,
             ATOMIC => frame.is_whole() && request.len.get() == 0,
             _ => false,
@@ -112,7 +70,8 @@ impl Rma<'_> {
             _ => (DONE, 0),
         };
         let may_lend = request.kind == GET_LENT;
-        let answer = Answer { peer: from.0, kind, may_lend, id: request.id.get(), value, ..Answer::new_zeroed() };
+        let answer =
+            PendingAnswer { peer: from.0, kind, may_lend, id: request.id.get(), value, ..PendingAnswer::new_zeroed() };
         let handle = self.answers.slots.take(answer).ok()?;
         account.owed = account.owed.saturating_add(1);
         Some(handle)
@@ -202,7 +161,7 @@ impl Rma<'_> {
     pub(super) fn deny_what_waits(&mut self, memory: Handle) {
         let Self { answers, registry, counters, .. } = self;
         for slot in 0..answers.slots.touched() {
-            let waits = |answer: &&mut Answer| answer.memory == memory.to_bits() && answer.kind == DATA;
+            let waits = |answer: &&mut PendingAnswer| answer.memory == memory.to_bits() && answer.kind == DATA;
             if let Some(answer) = answers.slots.at_mut(slot).filter(waits) {
                 (answer.kind, answer.status) = (DONE, Denied::NoMemory as u8);
                 (answer.memory, answer.data) = (0, Span::EMPTY);
@@ -217,12 +176,12 @@ impl Rma<'_> {
         self.ready(handle, |answer| (answer.kind, answer.status) = (DONE, denied as u8));
     }
 
-    fn answer(&mut self, handle: Handle, with: impl FnOnce(&mut Answer)) {
+    fn answer(&mut self, handle: Handle, with: impl FnOnce(&mut PendingAnswer)) {
         self.counters.served = self.counters.served.wrapping_add(1);
         self.ready(handle, with);
     }
 
-    fn ready(&mut self, handle: Handle, with: impl FnOnce(&mut Answer)) {
+    fn ready(&mut self, handle: Handle, with: impl FnOnce(&mut PendingAnswer)) {
         let Some(answer) = self.answers.slots.get_mut(handle) else { return };
         with(answer);
         self.answers.ready.push(handle.slot());
@@ -273,19 +232,19 @@ impl Rma<'_> {
 }
 
 /// Sends an answer; of one with data, frame after frame until the rail is full, unless the rail lends it. Tells whether it did.
-fn send(answer: &mut Answer, ways: &mut impl Ways) -> Result<bool, SendError> {
+fn send(answer: &mut PendingAnswer, ways: &mut impl Ways) -> Result<bool, SendError> {
     let Way { rail, endpoint, eager, longest, .. } = ways.way(Peer(answer.peer)).ok_or(SendError::Unreachable)?;
     let room = longest.saturating_sub(ANSWER as u32);
     let loan = if answer.may_lend && answer.kind == DATA { rail.expose(endpoint, &answer.data) } else { None };
     if let Some(loan) = loan {
         let (kind, len) = (LENT, answer.data.len() as u32); // as in the request
-        let header = Header {
+        let header = Answer {
             kind,
             last: 1,
             len: len.into(),
             id: answer.id.into(),
             value: answer.value.into(),
-            ..Header::new_zeroed()
+            ..Answer::new_zeroed()
         };
         let len = (ANSWER + REMOTE_BUFFER_BYTES) as u32;
         let mut grant =
@@ -301,7 +260,7 @@ fn send(answer: &mut Answer, ways: &mut impl Ways) -> Result<bool, SendError> {
         let data = answer.data.window(0, room.into());
         let rest = answer.data.window(data.len(), u64::MAX);
         let len = (ANSWER as u32).saturating_add(data.len() as u32);
-        let header = Header {
+        let header = Answer {
             kind: answer.kind,
             status: answer.status,
             last: u8::from(rest.is_empty()),

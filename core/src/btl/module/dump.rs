@@ -2,7 +2,10 @@
 
 use core::fmt;
 
-use super::{Btl, Counters, EndpointId, FullRail, Reach};
+use super::state::Btl;
+use super::types::Counters;
+use crate::btl::endpoint::{EndpointId, Reach};
+use crate::rail::FullRail;
 
 /// A module's state as one line of JSON. The keys stay; more may come.
 #[derive(Debug)]

@@ -1,9 +1,19 @@
 //! What a module does when it is polled: frames to consumers, waiting sends to the rail, completions to callbacks.
 
-use super::*;
+use super::state::Btl;
+use super::types::{Completion, ErrorFlags};
+use crate::btl::active::Received;
+use crate::btl::descriptor::{Descriptor, DescriptorFlags, ORDER};
+use crate::btl::endpoint::EndpointId;
+use crate::btl::errors::Failure;
 use crate::btl::receives::Incoming;
+use crate::btl::sends::{Operation, Stage};
+use crate::convertor::Span;
+use crate::pool::Handle;
 use crate::rail::LINKED_HEAD;
-use crate::rail::{Cookie, Delivery, Event, Frame, Lost, Sent};
+use crate::rail::{self, Capabilities, Cookie, Delivery, Event, Frame, FullRail, Lane, Lost, Peer, Sent, Shape, tags};
+use crate::rma::{self, Rma};
+use crate::time::Instant;
 
 /// Events that one call of [`Btl::progress`] takes from the rail at most.
 const BURST: u32 = 64;

@@ -1,12 +1,17 @@
 //! The rows of the BTL contract, against a loopback rail whose answers the test chooses.
 
-use super::*;
+mod one_sided;
+mod order;
+mod single_copy;
+
 use crate::arena::Arena;
 use crate::btl::active::{Received, RegisterError};
 use crate::btl::descriptor::*;
 use crate::btl::endpoint::{EndpointId, Proc};
 use crate::btl::errors::*;
+use crate::btl::module::*;
 use crate::convertor::{Layout, Span};
+use crate::rail::Capabilities;
 use crate::rail::native::OneSided;
 use crate::rail::testing::{Answer, Script, Scripted, rails};
 use crate::rail::{Event, Frame, FrameId, FullRail, HEAD, Lane, Lost, Peer, Rail, Unreachable, tags};

@@ -1,9 +1,22 @@
 //! Order and priority, over rails on which frames overtake each other.
 
-use super::tests::{Mesh, TAG, descriptor, leak, mesh};
-use super::*;
+use super::{Mesh, TAG, descriptor, leak, mesh};
+use crate::btl::descriptor::DescriptorFlags;
+use crate::btl::descriptor::NO_ORDER;
+use crate::btl::descriptor::ORDER;
+use crate::btl::endpoint::Proc;
+use crate::btl::errors::{AllocError, ImmediateError, SendError};
+use crate::btl::module::*;
+use crate::convertor::Span;
+use crate::rail::FullRail;
+use crate::rail::Lane;
+use crate::rail::Peer;
+use crate::rail::Shape;
+use crate::rail::Unreachable;
+use crate::rail::tags;
 use crate::rail::testing::Answer;
 use crate::rail::{Event, HEAD, Lost, Rail};
+use crate::time::Instant;
 use std::{cell::RefCell, vec, vec::Vec};
 
 const NONE: DescriptorFlags = DescriptorFlags::empty();

@@ -7,23 +7,15 @@
 
 use super::errors::{BeginError, Denied};
 use super::handle::RemoteMemory;
-use super::initiator::{ATOMIC_LEN, By, Fate, Kind, State, Transfer};
-use super::{Access, Atomic, AtomicFlags, COOKIE, Rma, Way, Ways};
+use super::operation::{ATOMIC_LEN, By, Fate, Kind, OperationState};
+use super::registry::Registered;
+use super::ways::{COOKIE, Way, Ways};
 use crate::convertor::Span;
 use crate::pool::Handle;
-use crate::rail::atomics::AtomicSupport;
-use crate::rail::native::{Key, Local, Native, NativeError, OneSided, Reach, Region, Work};
-use crate::rail::{Cookie, DeviceMemory, Endpoint, FullRail, Peer, SendError};
-
-/// Memory that is registered with a rail, too.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Registered {
-    pub region: Region,
-    /// What peers need, where they may use it.
-    pub key: Option<Key>,
-    /// Atomics on it are the device's alone.
-    pub owns_atomics: bool,
-}
+use crate::rail::access::Access;
+use crate::rail::atomics::{Atomic, AtomicFlags, AtomicSupport};
+use crate::rail::native::{Local, Native, NativeError, OneSided, Work};
+use crate::rail::{Cookie, DeviceMemory, FullRail, Peer, SendError};
 
 /// Registers memory with a rail that does something itself. What it does not take is emulated. A device does not know who asks:
 /// memory for one peer alone has no key for others.
@@ -58,7 +50,7 @@ fn has_word_around(remote: &RemoteMemory, offset: u64) -> bool {
     offset.checked_sub(within).is_some_and(|begin| remote.len().checked_sub(begin).is_some_and(|left| left >= 8))
 }
 
-impl State {
+impl OperationState {
     /// Chooses how the operation is done, by what the rail can do and what the handle of the memory says.
     pub(super) fn choose(&mut self, can: &OneSided, remote: &RemoteMemory) -> Result<(), BeginError> {
         let key = remote.key().filter(|_| can.any());
@@ -125,7 +117,7 @@ impl State {
     }
 
     /// The device did a piece, or looked at the word.
-    fn performed(&mut self, old: u64) {
+    pub(super) fn performed(&mut self, old: u64) {
         if self.kind != Kind::Atomic {
             return; // its bytes count since it was begun
         }
@@ -142,7 +134,7 @@ impl State {
         (self.done, self.value) = (ATOMIC_LEN, old);
     }
 
-    fn refused(&mut self, error: NativeError) {
+    pub(super) fn refused(&mut self, error: NativeError) {
         match error {
             NativeError::Refused => (self.fate, self.denied) = (Fate::Denied, Denied::NoRight as u8),
             NativeError::NotAvailable => (self.fate, self.denied) = (Fate::Denied, Denied::NotAvailable as u8),
@@ -152,7 +144,7 @@ impl State {
 }
 
 /// Has the device do the next piece of an operation. Where it is not there, and has nothing of it in hand, the rest goes by frames.
-pub(super) fn perform(state: &mut State, handle: Handle, ways: &mut impl Ways) -> Result<(), SendError> {
+pub(super) fn perform(state: &mut OperationState, handle: Handle, ways: &mut impl Ways) -> Result<(), SendError> {
     let Some(Way { rail, endpoint, .. }) = ways.device(Peer(state.peer)) else {
         let can_go_on = state.kind != Kind::Atomic && state.in_device == 0;
         state.by = if can_go_on { By::Frames } else { state.by };
@@ -199,66 +191,6 @@ pub(super) fn perform(state: &mut State, handle: Handle, ways: &mut impl Ways) -
     Ok(())
 }
 
-impl Rma<'_> {
-    /// Has a rail do an operation that is over when this returns; the old word of an atomic, else 0. `None`: nothing
-    /// was done, and it is to be [begun](Rma::begin), which also tells what is wrong with it if anything is.
-    ///
-    /// # Safety
-    /// Local memory is readable for a put, writable and nobody else's for a get, until this returns.
-    pub unsafe fn at_once<R: FullRail>(
-        &mut self,
-        rail: &mut R,
-        endpoint: Endpoint,
-        what: Transfer,
-        remote: &RemoteMemory,
-        offset: u64,
-    ) -> Option<u64> {
-        let can = rail.attributes().one_sided;
-        let key = remote.key().filter(|_| can.mixes_at_once())?;
-        let local = |span: Span, reach: Reach| {
-            let (base, len) = span.as_contiguous()?;
-            let len = len as u64;
-            let takes = len != 0 && len < reach.local_registration && reach.takes(offset, base.addr() as u64, len);
-            takes.then_some((Local { base, len, region: None }, len))
-        };
-        let (work, bytes) = match what {
-            Transfer::Put(span) => local(span, can.put).map(|(local, len)| (Work::Put(local), len))?,
-            Transfer::Get(span) => local(span, can.get).map(|(local, len)| (Work::Get(local), len))?,
-            Transfer::Atomic(atomic, flags) => {
-                let bytes = flags.word_bytes();
-                let aligned = remote.base().wrapping_add(offset) & (bytes - 1) == 0;
-                let takes = aligned && atomic.takes(flags) && can.does(atomic, flags) && !remote.owns_atomics();
-                takes.then_some((Work::Atomic(atomic, flags), bytes))?
-            }
-        };
-        offset.checked_add(bytes).filter(|end| *end <= remote.len())?;
-        let native = Native { work, key, offset };
-        // SAFETY: passed on from the caller; such rails keep nothing when they return.
-        let old = unsafe { rail.perform(endpoint, &native, Cookie(COOKIE)) }.ok().flatten()?;
-        self.counters.at_once = self.counters.at_once.wrapping_add(1);
-        Some(old)
-    }
-
-    /// A rail tells that an operation which it was given is over.
-    pub fn performed(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
-        let handle = Handle::from_bits(cookie.0 & !COOKIE);
-        let Some(state) = self.operations.slots.get_mut(handle).filter(|state| state.in_device != 0) else {
-            self.counters.stale = self.counters.stale.wrapping_add(1);
-            return;
-        };
-        state.in_device -= 1;
-        match result {
-            Ok(old) => state.performed(old),
-            Err(error) => state.refused(error),
-        }
-        if !state.is_all_asked() {
-            self.operations.wants_room = true;
-            self.queue(handle.slot());
-        }
-        self.settle(handle.slot());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use zerocopy::FromZeros;
@@ -272,7 +204,7 @@ mod tests {
         let flags = AtomicFlags::BITS_32;
         for (is_big_endian, within, shift) in [(false, 0, 0), (false, 4, 32), (true, 0, 32), (true, 4, 0)] {
             let guess = 0x1111_1111_2222_2222u64;
-            let mut state = State::new_zeroed();
+            let mut state = OperationState::new_zeroed();
             (state.guess, state.within, state.offset, state.is_big_endian) = (guess, within, 8 + within, is_big_endian);
             let (swap, at) = state.swap(Atomic::Op(AtomicOp::Add, 1), flags);
             assert_eq!((swap, at), (Atomic::CompareSwap(guess, guess + (1 << shift)), 8));

@@ -1,17 +1,28 @@
 //! One-sided operations over a rail that only sends, whose answers the test chooses.
 
-use super::tests::{Mesh, Module, leak, mesh, mesh_of};
-use super::*;
+use super::{Mesh, Module, leak, mesh, mesh_of};
 use crate::btl::active::RegisterError;
+use crate::btl::endpoint::Proc;
+use crate::btl::endpoint::Reach;
+use crate::btl::module::*;
+use crate::convertor::Span;
+use crate::rail::FullRail;
+use crate::rail::Lane;
+use crate::rail::Peer;
+use crate::rail::Shape;
+use crate::rail::Unreachable;
 use crate::rail::atomics::AtomicSupport;
 use crate::rail::native::{self, OneSided};
+use crate::rail::tags;
 use crate::rail::testing::{Answer, Device};
 use crate::rail::{Capabilities, Lost};
 use crate::rail::{Cookie, Event, Rail};
+use crate::rma;
 use crate::rma::{
     Access, Atomic, AtomicFlags, AtomicOp, BeginError, Denied, DeregisterError, Failure, HANDLE_BYTES, Registration,
     RemoteMemory,
 };
+use crate::time::Instant;
 use proptest::prelude::*;
 use std::{cell::RefCell, collections::HashSet, string::ToString, vec, vec::Vec};
 

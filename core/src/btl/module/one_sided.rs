@@ -1,105 +1,15 @@
 //! One-sided operations of a module: see [`rma`](crate::rma).
 
-use super::*;
-use crate::error::Blame;
+use super::state::{Btl, Told};
+use super::types::{Note, Outcome, Performance, RegisterMemoryError, Terms};
+use crate::btl::endpoint::{EndpointId, Reach};
+use crate::convertor::Span;
+use crate::pool::Pool;
+use crate::rail::{Attributes, Capabilities, FullRail, Peer};
 use crate::rma::{
-    Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Failure, Finished, HANDLE_BYTES,
+    self, Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Finished, HANDLE_BYTES,
     Operation, Registration, RemoteMemory, Transfer, Way, Ways, device_owns,
 };
-
-/// Told when a one-sided operation is complete: done at the target, and local memory is the caller's again.
-pub trait Performed<R: FullRail>: fmt::Debug {
-    /// Called once for each operation that was queued. May begin others, send, register and deregister.
-    fn performed(&self, btl: &mut Btl<'_, R>, performance: &Performance);
-}
-
-/// A one-sided operation that is complete, with what it was begun with (CHECKLIST B18).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Performance {
-    /// Whose memory it was; stale if the peer was removed.
-    pub endpoint: EndpointId,
-    /// Where local memory begins; 0 where it is not contiguous, and for atomics.
-    pub local: usize,
-    /// Its registration, if it has one.
-    pub registration: Option<Registration>,
-    /// The caller's own words.
-    pub context: [usize; 2],
-    /// Whether it was done. Of an atomic, the word that was there before; else 0.
-    pub status: Result<u64, Failure>,
-}
-
-/// Refers to whom to tell of an operation's completion.
-pub type Told<'m, R> = &'m dyn Performed<R>;
-
-/// What goes with a one-sided operation. `C` is [`Told`].
-#[derive(Clone, Copy, Debug)]
-pub struct Terms<C> {
-    /// Local memory lies within this, and it is not deregistered before the operation is complete. Without one nothing is
-    /// checked: rails that emulate need no registration of local memory, of whatever length
-    /// (`btl_put_local_registration_threshold`, CHECKLIST B53).
-    pub registration: Option<Registration>,
-    /// Whom to tell.
-    pub callback: Option<C>,
-    /// Told with it.
-    pub context: [usize; 2],
-}
-
-impl<C> Terms<C> {
-    /// Nothing goes with it, and nobody is told.
-    pub const NONE: Self = Self { registration: None, callback: None, context: [0; 2] };
-}
-
-/// What is kept for an operation beside what [`rma`](crate::rma) keeps.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Note<C> {
-    endpoint: EndpointId,
-    local: usize,
-    terms: Terms<C>,
-}
-
-impl<C> Note<C> {
-    pub(super) const NONE: Self = Self { endpoint: EndpointId(Handle::NONE), local: 0, terms: Terms::NONE };
-}
-
-/// Memory was not registered.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum RegisterMemoryError {
-    /// As much is registered as there are slots.
-    Full,
-    /// The module was made without slots, so there are no one-sided operations on memory of this side:
-    /// [`registration_handle_bytes`](Btl::registration_handle_bytes) is 0.
-    NotAvailable,
-    /// The peer that it was to be for is lost or was removed.
-    Unreachable,
-}
-
-impl RegisterMemoryError {
-    /// Who has to act.
-    pub const fn blame(self) -> Blame {
-        match self {
-            Self::Full => Blame::Resource,
-            Self::NotAvailable => Blame::Caller,
-            Self::Unreachable => Blame::Peer,
-        }
-    }
-}
-
-impl fmt::Display for RegisterMemoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full => "too many pieces of memory are registered: deregister some",
-            Self::NotAvailable => {
-                "the module has no slots for registered memory: make it with some (`rma::Config::regions`)"
-            }
-            Self::Unreachable => "the peer is lost or was removed",
-        })
-    }
-}
-
-impl core::error::Error for RegisterMemoryError {}
 
 /// By the one rail that a module has.
 struct OneWay<'b, 'm, R> {

@@ -1,12 +1,13 @@
 //! One-sided operations whose bytes are lent, and fetched from where they lie.
 
-use super::onesided_tests::{Told, bytes, forge, get, memory, put, register, small, source, terms};
-use super::tests::{Mesh, leak, mesh};
-use super::*;
+use super::one_sided::{Told, bytes, forge, get, memory, put, register, small, source, terms};
+use super::{Mesh, leak, mesh};
 use crate::convertor::Layout;
+use crate::convertor::Span;
 use crate::rail::SingleCopy;
 use crate::rail::testing::{Answer, MOST_FETCHED};
 use crate::rma::{Access, Denied, Failure, RemoteMemory};
+use crate::time::Instant;
 use std::{vec, vec::Vec};
 
 /// Two modules over rails that lend.

@@ -1,0 +1,53 @@
+//! The answers that a target owes: one slot for each request of a peer until its answer has left.
+
+use zerocopy::FromZeros;
+
+use crate::arena::{Arena, OutOfMemory};
+use crate::convertor::Span;
+use crate::pool::Pool;
+use crate::queue::Queue;
+
+/// A request of a peer, from when it comes until its answer has left.
+#[derive(Clone, Copy, FromZeros, Debug)]
+pub(super) struct PendingAnswer {
+    pub peer: u32,
+    /// Its body is coming in; else its answer waits for room.
+    pub is_coming: bool,
+    /// A loan of the data will do.
+    pub may_lend: bool,
+    pub kind: u8,
+    pub status: u8,
+    /// The memory that it is at, which is not deregistered meanwhile; 0: none.
+    pub memory: u64,
+    pub id: u64,
+    pub value: u64,
+    /// Bytes that were put.
+    pub len: u32,
+    /// Bytes that are still to be sent.
+    pub data: Span,
+}
+
+#[derive(Debug)]
+pub(super) struct Answers<'m> {
+    pub slots: Pool<'m, PendingAnswer>,
+    /// Those whose answer waits for room.
+    pub ready: Queue<'m>,
+}
+
+impl<'m> Answers<'m> {
+    pub fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
+        Ok(Self { slots: Pool::new(arena, count)?, ready: Queue::new(arena, count as usize)? })
+    }
+
+    pub const fn cost(count: u32) -> usize {
+        Pool::<PendingAnswer>::cost(count).saturating_add(Queue::cost(count as usize))
+    }
+
+    pub const fn is_idle(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    pub const fn used(&self) -> [u32; 2] {
+        [self.slots.used(), self.slots.capacity()]
+    }
+}

@@ -1,0 +1,70 @@
+//! Operations that a rail has done by the time its call returns, and the completions of those that its device tells later.
+
+use super::engine::Rma;
+use super::handle::RemoteMemory;
+use super::operation::Transfer;
+use super::ways::COOKIE;
+use crate::convertor::Span;
+use crate::pool::Handle;
+use crate::rail::native::{Local, Native, NativeError, Reach, Work};
+use crate::rail::{Cookie, Endpoint, FullRail};
+
+impl Rma<'_> {
+    /// Has a rail do an operation that is over when this returns; the old word of an atomic, else 0. `None`: nothing
+    /// was done, and it is to be [begun](Rma::begin), which also tells what is wrong with it if anything is.
+    ///
+    /// # Safety
+    /// Local memory is readable for a put, writable and nobody else's for a get, until this returns.
+    pub unsafe fn at_once<R: FullRail>(
+        &mut self,
+        rail: &mut R,
+        endpoint: Endpoint,
+        what: Transfer,
+        remote: &RemoteMemory,
+        offset: u64,
+    ) -> Option<u64> {
+        let can = rail.attributes().one_sided;
+        let key = remote.key().filter(|_| can.mixes_at_once())?;
+        let local = |span: Span, reach: Reach| {
+            let (base, len) = span.as_contiguous()?;
+            let len = len as u64;
+            let takes = len != 0 && len < reach.local_registration && reach.takes(offset, base.addr() as u64, len);
+            takes.then_some((Local { base, len, region: None }, len))
+        };
+        let (work, bytes) = match what {
+            Transfer::Put(span) => local(span, can.put).map(|(local, len)| (Work::Put(local), len))?,
+            Transfer::Get(span) => local(span, can.get).map(|(local, len)| (Work::Get(local), len))?,
+            Transfer::Atomic(atomic, flags) => {
+                let bytes = flags.word_bytes();
+                let aligned = remote.base().wrapping_add(offset) & (bytes - 1) == 0;
+                let takes = aligned && atomic.takes(flags) && can.does(atomic, flags) && !remote.owns_atomics();
+                takes.then_some((Work::Atomic(atomic, flags), bytes))?
+            }
+        };
+        offset.checked_add(bytes).filter(|end| *end <= remote.len())?;
+        let native = Native { work, key, offset };
+        // SAFETY: passed on from the caller; such rails keep nothing when they return.
+        let old = unsafe { rail.perform(endpoint, &native, Cookie(COOKIE)) }.ok().flatten()?;
+        self.counters.at_once = self.counters.at_once.wrapping_add(1);
+        Some(old)
+    }
+
+    /// A rail tells that an operation which it was given is over.
+    pub fn performed(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
+        let handle = Handle::from_bits(cookie.0 & !COOKIE);
+        let Some(state) = self.operations.slots.get_mut(handle).filter(|state| state.in_device != 0) else {
+            self.counters.stale = self.counters.stale.wrapping_add(1);
+            return;
+        };
+        state.in_device -= 1;
+        match result {
+            Ok(old) => state.performed(old),
+            Err(error) => state.refused(error),
+        }
+        if !state.is_all_asked() {
+            self.operations.wants_room = true;
+            self.queue(handle.slot());
+        }
+        self.settle(handle.slot());
+    }
+}
