@@ -1,7 +1,7 @@
 //! What strangers say to a UDP rail: datagrams, hellos and cards.
 
-use towline_core::rail::HEAD;
-use towline_tcp::JobKey;
+use towline_core::btl::HEAD;
+use towline_net::JobKey;
 use towline_udp::card;
 use towline_udp::datagram::{Datagram, What, inner, read, read_inner, sealed_start, start};
 use towline_udp::hello::{HELLO, Hello};

@@ -2,73 +2,13 @@
 
 use std::time::Duration;
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
-use towline_core::rail::Event;
-use towline_crypt::Encrypt;
-use zeroize::Zeroize;
+use towline_core::btl::Event;
+use towline_net::interfaces::Filter;
+use towline_net::{Encrypt, JobKey};
 
 use crate::framing::PREFIX;
-use crate::interfaces::Filter;
 use crate::outbox::{CONTROL_FRAMES, IN_PLACE_MAX, Place};
 use crate::rail::Stream;
-
-/// The secret that all ranks of a job share: whoever does not know it is not let in.
-#[derive(Clone)]
-pub struct JobKey([u8; 32]);
-
-impl Drop for JobKey {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
-
-impl JobKey {
-    /// The key with these bytes; they should come from a random generator, once per job.
-    pub const fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// HMAC-SHA256 under this key over a label, which says what for, and then these bytes.
-    ///
-    /// ```
-    /// use towline_tcp::JobKey;
-    ///
-    /// let (key, label) = (JobKey::new([7; 32]), b"towline  example");
-    /// let proof = key.prove(label, &[b"who, ", b"whom"]);
-    /// assert!(key.proves(label, &[b"who, whom"], &proof));
-    /// assert!(!key.proves(b"towline  another", &[b"who, whom"], &proof));
-    /// ```
-    pub fn prove(&self, label: &[u8; 16], parts: &[&[u8]]) -> [u8; 32] {
-        self.mac(label, parts).finalize().into_bytes().into()
-    }
-
-    /// Whether `proof` is what [`prove`](Self::prove) gives; takes the same time for any wrong one.
-    pub fn proves(&self, label: &[u8; 16], parts: &[&[u8]], proof: &[u8; 32]) -> bool {
-        self.mac(label, parts).verify_slice(proof).is_ok()
-    }
-
-    /// The bytes, for a [handshake](towline_crypt::Handshake).
-    pub fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    fn mac(&self, label: &[u8; 16], parts: &[&[u8]]) -> Hmac<Sha256> {
-        // HMAC pads a short key with zeros to a block.
-        let mut block = [0; 64];
-        block[..32].copy_from_slice(&self.0);
-        let mut mac = Hmac::<Sha256>::new(&block.into());
-        mac.update(label);
-        parts.iter().for_each(|part| mac.update(part));
-        mac
-    }
-}
-
-impl std::fmt::Debug for JobKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("JobKey(secret)")
-    }
-}
 
 /// What a [`Rail`](crate::Rail) is made from. [`Config::new`] gives the defaults.
 ///

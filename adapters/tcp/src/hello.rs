@@ -33,9 +33,8 @@
 //! by what they say of themselves, the acceptor from the hello and the initiator from the card; addresses would not do, as a
 //! forwarder may stand in between.
 
-use towline_crypt::{Encrypt, MESSAGE};
-
-use crate::config::JobKey;
+use towline_crypt::MESSAGE;
+use towline_net::{Encrypt, JobKey};
 
 /// First bytes of a hello.
 pub const MAGIC: [u8; 8] = *b"towl-tcp";

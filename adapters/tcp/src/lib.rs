@@ -4,8 +4,8 @@
 //! made on first use. Both ends prove by challenge that they know the job's secret key before anything else is
 //! believed, so port scans and foreign clients are refused, counted in [`Counters`], and otherwise harmless.
 //!
-//! The bytes that travel are read and written by pure functions: [`card`], [`hello`], [`framing`]. Which interfaces and
-//! addresses are used is decided in [`interfaces`] and [`route`]; every tunable is in [`Config`].
+//! The bytes that travel are read and written by pure functions: [`hello`], [`framing`]. Which interfaces and
+//! addresses are used is decided in [`towline_net`]; every tunable is in [`Config`].
 //!
 //! Where [`Config::encrypt`] says so, what follows the hello is sealed by keys that the hello has brought
 //! ([`towline_crypt`]).
@@ -18,7 +18,6 @@
 
 mod answered;
 mod block;
-pub mod card;
 mod channel;
 mod config;
 mod connect;
@@ -26,7 +25,6 @@ mod counters;
 pub mod framing;
 pub mod hello;
 mod inbox;
-pub mod interfaces;
 mod large;
 mod options;
 mod outbox;
@@ -34,14 +32,13 @@ mod pending;
 mod pipe;
 mod progress;
 mod rail;
-pub mod route;
 mod sys;
 mod transfer;
 mod tunables;
 mod watch;
 
-pub use config::{Config, JobKey};
+pub use config::Config;
 pub use counters::Counters;
-pub use rail::{Rail, SetupError};
-pub use towline_crypt::Encrypt;
+pub use rail::Rail;
+pub use towline_net::{Encrypt, JobKey, SetupError};
 pub use tunables::Tunable;

@@ -64,7 +64,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::JobKey;
+    use towline_net::JobKey;
 
     fn ends() -> (Socket, Socket) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -436,7 +436,7 @@ impl Pending {
 impl Me<'_> {
     fn hello(&self, role: Role, to: u32, to_instance: u64, encrypted: bool, keys: [u8; MESSAGE]) -> io::Result<Hello> {
         let mut nonce = [0; 32];
-        getrandom::fill(&mut nonce).map_err(io::Error::other)?;
+        towline_net::random::fill(&mut nonce)?;
         Ok(Hello {
             role,
             link: self.config.link,

@@ -1,7 +1,6 @@
 //! The rail: its listeners, its peers, and their connections.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -12,21 +11,22 @@ use towline_core::rail::native::OneSided;
 use towline_core::rail::{AcceleratorLimits, Attributes, Capabilities, Event, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 use towline_crypt::Cipher;
+use towline_net::SetupError;
 
 use crate::answered::Answered;
-use crate::card::{Card, MAX_ADDRESSES, Reach};
 use crate::channel::{Channel, Sealed};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::framing::{GOODBYE, PREFIX};
 use crate::inbox::Inbox;
-use crate::interfaces::{self, Interface};
 use crate::large::Large;
 use crate::options;
 use crate::outbox::{IN_PLACE_MAX, Outbox, Place, Queue};
 use crate::pending::{Me, Pending};
 use crate::pipe::Pipe;
 use crate::sys::{self, Epoll, Interest, Moved};
+use towline_net::card::{Card, CardAddress, MAX_ADDRESSES};
+use towline_net::interfaces::{self, Interface};
 
 /// Connections that a listener's queue in the kernel holds.
 const BACKLOG: i32 = 4096;
@@ -187,34 +187,6 @@ impl Stream {
     }
 }
 
-/// A rail could not be made.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// No interface is up that the lists allow. Change the include and exclude lists.
-    NoInterface,
-    /// The operating system refused what is named; raise its limits, or set other ports.
-    System(&'static str, io::Error),
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoInterface => f.write_str("no interface is up that the include and exclude lists allow"),
-            Self::System(what, error) => write!(f, "cannot {what}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for SetupError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::NoInterface => None,
-            Self::System(_, error) => Some(error),
-        }
-    }
-}
-
 impl Rail {
     /// Listens on the allowed interfaces. Contacts nobody.
     ///
@@ -225,13 +197,13 @@ impl Rail {
         let own = allowed(&config)?;
         let epoll = Epoll::new().map_err(|error| SetupError::System("make an epoll set", error))?;
         let mut random = [0; 8];
-        getrandom::fill(&mut random)
+        towline_net::random::fill(&mut random)
             .map_err(|error| SetupError::System("draw random bytes", io::Error::other(error)))?;
         let instance = u64::from_le_bytes(random);
         let (listeners, mut addresses) = listen(&config, &own)?;
         if let Some(told) = config.advertise {
             let prefix = if told.is_ipv4() { 32 } else { 128 };
-            addresses = vec![Reach { address: told.ip(), prefix, port: told.port() }];
+            addresses = vec![CardAddress { address: told.ip(), prefix, port: told.port() }];
         }
         for (at, listener) in listeners.iter().enumerate() {
             epoll
@@ -540,7 +512,7 @@ fn allowed(config: &Config) -> Result<Vec<Interface>, SetupError> {
 }
 
 /// One listener for each family: bound to the one address that is allowed, or to all where there are several.
-fn listen(config: &Config, own: &[Interface]) -> Result<(Vec<Socket>, Vec<Reach>), SetupError> {
+fn listen(config: &Config, own: &[Interface]) -> Result<(Vec<Socket>, Vec<CardAddress>), SetupError> {
     let mut listeners = Vec::new();
     let mut reach = Vec::new();
     let mut refused = None;
@@ -555,7 +527,7 @@ fn listen(config: &Config, own: &[Interface]) -> Result<(Vec<Socket>, Vec<Reach>
         match listen_at(config, at) {
             Ok((listener, port)) => {
                 listeners.push(listener);
-                reach.extend(mine.iter().map(|it| Reach { address: it.address, prefix: it.prefix, port }));
+                reach.extend(mine.iter().map(|it| CardAddress { address: it.address, prefix: it.prefix, port }));
             }
             Err(error) => {
                 log::warn!("tcp link {}: cannot listen at {at}: {error}", config.link);

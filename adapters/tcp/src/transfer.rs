@@ -10,12 +10,12 @@ use towline_core::rail::{
 };
 use towline_core::time::Instant;
 
-use crate::card::Card;
 use crate::framing::{PREFIX, encode};
 use crate::outbox::{Flush, Outbox, Place, Queue};
 use crate::rail::{Granted, PeerEntry, Rail, Way};
-use crate::route;
 use crate::sys::{Interest, Moved, piece};
+use towline_net::card::Card;
+use towline_net::route;
 
 impl RailTrait for Rail {
     fn attributes(&self) -> &Attributes {

@@ -31,7 +31,7 @@ impl Config {
         let kernel = |bytes: Option<u32>| bytes.map_or("kernel".to_owned(), |bytes| bytes.to_string());
         let exclude = match &self.filter.exclude {
             Some(list) => list.join(","),
-            None if self.filter.include.is_empty() => crate::interfaces::BRIDGES.join(","),
+            None if self.filter.include.is_empty() => towline_net::interfaces::BRIDGES.join(","),
             None => String::new(),
         };
         vec![
@@ -105,7 +105,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use crate::JobKey;
+    use towline_net::JobKey;
 
     use super::*;
 

@@ -113,7 +113,7 @@ fn a_dead_address_leads_to_the_next_and_the_last_one_to_an_error() {
     let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // closed again at once
     let mut card = card(&world.rails[1]);
     let alive = card.addresses[0];
-    card.addresses = vec![towline_tcp::card::Reach { port: dead.port(), ..alive }, alive];
+    card.addresses = vec![towline_net::card::CardAddress { port: dead.port(), ..alive }, alive];
     let to = world.rails[0].add_peer(Peer(1), &card.encode()).unwrap();
     let back = world.rails[0].card().to_vec();
     world.rails[1].add_peer(Peer(0), &back).unwrap();

@@ -6,10 +6,10 @@
 //! | 4 | [version](crate::datagram::VERSION) of all that travels |
 //! | 5 | 1 where another passes on what is sent there, else 0 |
 //! | 6..8 | zero |
-//! | 8.. | link, job, instance, host, rank and address, as in a [card of tcp](towline_tcp::card) |
+//! | 8.. | link, job, instance, host, rank and address, as in a [card of tcp](towline_net::card) |
 
-use towline_core::rail::Unreachable;
-use towline_tcp::card::Card;
+use towline_core::btl::Unreachable;
+use towline_net::card::Card;
 
 use crate::datagram::VERSION;
 
@@ -50,11 +50,11 @@ pub fn is_forwarded(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towline_tcp::card::Reach;
+    use towline_net::card::CardAddress;
 
     #[test]
     fn x1_golden_bytes_and_bad_cards_are_told_apart() {
-        let addresses = vec![Reach { address: "192.0.2.1".parse().unwrap(), prefix: 24, port: 9 }];
+        let addresses = vec![CardAddress { address: "192.0.2.1".parse().unwrap(), prefix: 24, port: 9 }];
         let card = Card { link: 1, job: 2, instance: 3, host: 4, rank: 5, addresses };
         let good = encode(&card, false);
         let forwarded = encode(&card, true);

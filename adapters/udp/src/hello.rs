@@ -53,7 +53,7 @@
 //! | 124..156 | code |
 
 use towline_crypt::MESSAGE;
-use towline_tcp::{Encrypt, JobKey};
+use towline_net::{Encrypt, JobKey};
 
 use crate::datagram::{BadDatagram, KIND_HELLO, VERSION};
 

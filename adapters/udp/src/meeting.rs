@@ -4,7 +4,7 @@
 //! older one until the other end has proved that it has the new one, by a hello or by what it sends under it.
 
 use towline_crypt::{Cipher, Handshake, MESSAGE, Window};
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 
 use crate::hello::{Hello, NONCE, Nonce, Stage};
 use crate::session::{Seal, Side};
@@ -331,7 +331,7 @@ impl Session {
 mod tests {
     use proptest::prelude::*;
 
-    use towline_tcp::Encrypt;
+    use towline_net::Encrypt;
 
     use super::*;
 

@@ -10,9 +10,9 @@ use towline_core::rail::attributes::EXCLUSIVITY_LOW;
 use towline_core::rail::native::OneSided;
 use towline_core::rail::{AcceleratorLimits, Attributes, Capabilities, Event, HEAD, Lost, Ticket};
 use towline_core::time::Instant;
-use towline_tcp::SetupError;
-use towline_tcp::card::{Card, Reach};
-use towline_tcp::interfaces::{self, Interface};
+use towline_net::SetupError;
+use towline_net::card::{Card, CardAddress};
+use towline_net::interfaces::{self, Interface};
 use zeroize::Zeroizing;
 
 use crate::card;
@@ -30,8 +30,8 @@ use crate::{segmentation, sys};
 /// One UDP socket that reaches all peers: a rail that loses frames, to be wrapped in a link.
 ///
 /// ```
-/// use towline_core::rail::{Capabilities, Rail as _};
-/// use towline_tcp::JobKey;
+/// use towline_core::btl::{Capabilities, Rail as _};
+/// use towline_net::JobKey;
 /// use towline_udp::{Config, Rail};
 ///
 /// let rail = Rail::new(Config::new(1, 0, JobKey::new([7; 32]))).unwrap();
@@ -126,7 +126,7 @@ impl Rail {
         let host = interfaces::host_id();
         let address = SocketAddr::new(own.address, port);
         let told = config.advertise.unwrap_or(address);
-        let addresses = vec![Reach { address: told.ip(), prefix: own.prefix, port: told.port() }];
+        let addresses = vec![CardAddress { address: told.ip(), prefix: own.prefix, port: told.port() }];
         let card = Card { link: config.link, job: config.job, instance, host, rank: config.rank, addresses };
         let seals = config.encrypt.applies(own.loopback);
         log::debug!("udp link {}: {} at {}, datagrams of {datagram} bytes", config.link, own.name, own.address);

@@ -8,7 +8,7 @@ use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 
 use crate::datagram::{PROOF, START};
 use crate::hello::Nonce;
@@ -49,7 +49,7 @@ impl Seal {
     /// For datagrams between these two, in this direction.
     ///
     /// ```
-    /// use towline_tcp::JobKey;
+    /// use towline_net::JobKey;
     /// use towline_udp::session::{Seal, Side};
     ///
     /// let side = |rank| Side { rank, instance: 7, nonce: [1; 16] };

@@ -7,7 +7,7 @@ use towline_core::rail::{
 };
 use towline_core::time::Instant;
 use towline_crypt::{MESSAGE, TAG};
-use towline_tcp::route;
+use towline_net::route;
 
 use crate::card;
 use crate::config::MOST;

@@ -10,7 +10,7 @@ impl Config {
     /// Every setting with its value, unit and meaning.
     ///
     /// ```
-    /// let all = towline_udp::Config::new(1, 0, towline_tcp::JobKey::new([0; 32])).tunables();
+    /// let all = towline_udp::Config::new(1, 0, towline_net::JobKey::new([0; 32])).tunables();
     /// assert!(all.iter().any(|it| it.name == "socket_receive_buffer_bytes" && it.value == "4194304" && it.unit == "B"));
     /// ```
     pub fn tunables(&self) -> Vec<Tunable> {

@@ -3,8 +3,8 @@
 mod common;
 
 use common::tapped::Tapped;
-use towline_core::rail::{Lost, Rail as _};
-use towline_tcp::Encrypt;
+use towline_core::btl::{Lost, Rail as _};
+use towline_net::Encrypt;
 use towline_udp::hello::HELLO;
 
 fn contains(all: &[u8], part: &[u8]) -> bool {

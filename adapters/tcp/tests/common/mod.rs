@@ -8,7 +8,7 @@ use std::time::Duration as Wait;
 
 use towline_core::rail::{Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
-use towline_tcp::card::{Card, Reach};
+use towline_net::card::{Card, CardAddress};
 use towline_tcp::hello::{HELLO, Hello, PROOF, Role, Transcript, VERDICT, Verdict};
 use towline_tcp::{Config, Encrypt, JobKey, Rail};
 
@@ -185,7 +185,7 @@ impl Hand {
 
     /// The card of this rank, which listens at `at`.
     pub fn card(&self, at: &[SocketAddr], like: &Rail) -> Vec<u8> {
-        let addresses = at.iter().map(|it| Reach { address: it.ip(), prefix: 8, port: it.port() }).collect();
+        let addresses = at.iter().map(|it| CardAddress { address: it.ip(), prefix: 8, port: it.port() }).collect();
         Card { rank: self.rank, instance: self.instance, addresses, ..card(like) }.encode()
     }
 

@@ -1,31 +1,31 @@
-//! Which networks this host is on, and which of them may be used.
+//! The addresses of this host, and the filter that allows or excludes them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What is left out when no list is given: bridges and pairs that containers and virtual machines put on a host. They
-/// look like networks, but lead to no other host.
+/// Interfaces that are excluded where no list is given: bridges and virtual pairs that containers and virtual machines create on
+/// a host. They look like networks, but do not reach another host.
 pub const BRIDGES: [&str; 9] =
     ["docker*", "virbr*", "cni*", "veth*", "br-*", "podman*", "lxcbr*", "lxdbr*", "flannel*"];
 
 /// An address of this host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interface {
-    /// Name of the interface, as the system has it.
+    /// Name of the interface in the operating system.
     pub name: String,
     /// The address.
     pub address: IpAddr,
-    /// Bits of the address that name the network.
+    /// Length of the network prefix, in bits.
     pub prefix: u8,
-    /// Whether it reaches this host only.
+    /// Whether the interface reaches this host only.
     pub loopback: bool,
 }
 
-/// Lists of interfaces. An entry is a name, a name's beginning with `*` behind it, an address, or a network such as
-/// `10.1.0.0/16`.
+/// The interfaces that may be used, as two lists. An entry is a name, the beginning of a name followed by `*`, an address, or a
+/// network such as `10.1.0.0/16`.
 ///
 /// ```
-/// use towline_tcp::interfaces::Filter;
+/// use towline_net::interfaces::Filter;
 ///
 /// let filter = Filter::default();
 /// assert!(filter.verdict("eth0", "192.0.2.1".parse().unwrap()).is_ok());
@@ -33,9 +33,9 @@ pub struct Interface {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Filter {
-    /// If not empty, only these are used, and the default for `exclude` does not apply.
+    /// If this list is not empty, only these interfaces are used, and the default of `exclude` does not apply.
     pub include: Vec<String>,
-    /// These are not used. `None` stands for [`BRIDGES`] if `include` is empty, else for nothing.
+    /// These interfaces are not used. `None` stands for [`BRIDGES`] if `include` is empty, else for no interface.
     pub exclude: Option<Vec<String>>,
 }
 
@@ -47,10 +47,10 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Whether an address may be used.
+    /// Whether the address `address` of the interface `name` may be used.
     ///
     /// # Errors
-    /// Why it may not, for the log.
+    /// The reason why it may not be used, in words for the log. Link-local addresses of IPv6 are never used.
     pub fn verdict(&self, name: &str, address: IpAddr) -> Result<(), String> {
         if matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
             return Err("link-local".into());
@@ -94,10 +94,10 @@ pub fn same_network(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
     }
 }
 
-/// Every address of this host, and whether a filter allows it, or why not: for `towline info`.
+/// Every address of this host whose interface is up, with the filter's verdict or its reason against the address.
 ///
 /// # Errors
-/// What the system answered.
+/// The error of `getifaddrs(3)`.
 pub fn survey(filter: &Filter) -> io::Result<Vec<(Interface, Result<(), String>)>> {
     let judged = |it: Interface| {
         let verdict = filter.verdict(&it.name, it.address);
@@ -106,26 +106,42 @@ pub fn survey(filter: &Filter) -> io::Result<Vec<(Interface, Result<(), String>)
     Ok(list()?.into_iter().map(judged).collect())
 }
 
+/// The addresses of this host that a filter allows. The others are logged with the reason, beside the name of the rail's
+/// transport and the number of its link.
+///
+/// # Errors
+/// The error of `getifaddrs(3)`.
+pub fn allowed(filter: &Filter, transport: &str, link: u8) -> io::Result<Vec<Interface>> {
+    let mut allowed = Vec::new();
+    for (it, verdict) in survey(filter)? {
+        match verdict {
+            Ok(()) => allowed.push(it),
+            Err(why) => log::debug!("{transport} link {link}: {} at {} is not used: {why}", it.name, it.address),
+        }
+    }
+    Ok(allowed)
+}
+
 /// All addresses of this host whose interface is up.
 ///
 /// # Errors
-/// What the system answered.
+/// The error of `getifaddrs(3)`.
 pub fn list() -> io::Result<Vec<Interface>> {
     let mut first = std::ptr::null_mut();
-    // SAFETY: `first` is a place for the pointer that the call fills.
+    // SAFETY: `first` is a valid place for the pointer that the call writes.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let mut found = Vec::new();
     let mut at = first;
     while !at.is_null() {
-        // SAFETY: a link of the list that getifaddrs made, not freed yet.
+        // SAFETY: `at` is an entry of the list that getifaddrs made, which is not freed yet.
         let entry = unsafe { &*at };
         at = entry.ifa_next;
         if entry.ifa_flags & libc::IFF_UP as u32 == 0 {
             continue;
         }
-        // SAFETY: both point to socket addresses of the list or are null.
+        // SAFETY: both pointers are null or point to socket addresses of the list.
         let (address, mask) = unsafe { (ip(entry.ifa_addr), ip(entry.ifa_netmask)) };
         let Some(address) = address else { continue };
         // SAFETY: the name is a C string of the list.
@@ -138,28 +154,28 @@ pub fn list() -> io::Result<Vec<Interface>> {
         let loopback = address.is_loopback() || entry.ifa_flags & libc::IFF_LOOPBACK as u32 != 0;
         found.push(Interface { name, address, prefix, loopback });
     }
-    // SAFETY: the list came from getifaddrs, and nothing borrowed from it is left.
+    // SAFETY: the list came from getifaddrs, and no borrow of it is left.
     unsafe { libc::freeifaddrs(first) };
     Ok(found)
 }
 
-/// The address in a socket address; `None` for null and for other families.
+/// The IP address in a socket address; `None` for null and for other families.
 ///
 /// # Safety
-/// Null, or a socket address as long as its family says.
+/// The pointer is null, or points to a socket address that is as long as its family requires.
 unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: not null, so a socket address, which starts with its family.
+    // SAFETY: the pointer is not null, so it points to a socket address, which starts with its family.
     match i32::from(unsafe { (*address).sa_family }) {
         libc::AF_INET => {
-            // SAFETY: the family says that it is this kind.
+            // SAFETY: the family says that the address has this type.
             let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
             Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr))))
         }
         libc::AF_INET6 => {
-            // SAFETY: the family says that it is this kind.
+            // SAFETY: the family says that the address has this type.
             let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             Some(IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)))
         }
@@ -167,8 +183,8 @@ unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// Tells hosts apart: two processes have the same number if one's loopback leads to the other. Made from the boot and
-/// the network namespace.
+/// A number of this host: a hash of the boot id and the network namespace. Two processes have the same number if the loopback
+/// interface of one reaches the other, so containers with a network of their own count as hosts.
 pub fn host_id() -> u64 {
     use sha2::{Digest, Sha256};
     let mut hash = Sha256::new();
@@ -193,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn bridges_are_left_out_unless_a_list_says_otherwise() {
+    fn bridges_are_excluded_unless_a_list_says_otherwise() {
         let default = Filter::default();
         for bridge in ["docker0", "virbr0", "cni0", "veth12ab", "br-0f1e"] {
             assert!(!allowed(&default, bridge, "172.17.0.1"), "{bridge}");

@@ -1,68 +1,68 @@
-//! Which of a peer's addresses to try, and in which order. Pure: no socket in here.
+//! Which addresses of a peer are tried, and in which order. Pure: no socket in here.
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::card::{Card, Reach};
+use crate::card::{Card, CardAddress};
 use crate::interfaces::{Interface, same_network};
 
-/// Addresses of one peer that are tried at most.
+/// Most addresses of one peer that are tried.
 pub const MAX_CANDIDATES: usize = 8;
 
-/// Why an address of a peer is or is not tried, best last.
+/// How an address of a peer relates to the addresses of this host. The best relation is last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Match {
+pub enum Relation {
     /// No address of this family is allowed here.
     Family,
-    /// A loopback address of another host, or of this one while loopback is not allowed here.
+    /// A loopback address of another host, or of this host while the loopback interface is not allowed here.
     Loopback,
-    /// One side is a private address, the other is public.
+    /// One end has a private address, the other a public one.
     Scope,
-    /// Another network of the same scope: a router may know the way.
+    /// Another network of the same scope, which a router may reach.
     Routed,
-    /// The same network.
+    /// The same network prefix.
     SameNetwork,
-    /// This host.
+    /// This host, by its loopback interface.
     SameHost,
 }
 
-impl Match {
-    /// Whether such an address is tried at all.
+impl Relation {
+    /// Whether such an address is tried.
     pub const fn is_usable(self) -> bool {
         matches!(self, Self::Scope | Self::Routed | Self::SameNetwork | Self::SameHost)
     }
 
-    /// For the log.
+    /// The relation in words, for the log.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Family => "no address of its family is allowed here",
-            Self::Loopback => "a loopback address leads to no other host",
-            Self::Scope => "one side is private, the other public",
-            Self::Routed => "another network, by a router",
+            Self::Loopback => "a loopback address does not reach another host",
+            Self::Scope => "one address is private, the other public",
+            Self::Routed => "another network, through a router",
             Self::SameNetwork => "the same network",
             Self::SameHost => "the same host",
         }
     }
 }
 
-/// How well an address of a peer goes with those that are allowed here.
-pub fn judge(own: &[Interface], same_host: bool, to: &Reach) -> Match {
-    own.iter().map(|own| judge_pair(own, same_host, to)).max().unwrap_or(Match::Family)
+/// The best relation of a peer's address to any of the addresses that are allowed on this host.
+pub fn judge(own: &[Interface], same_host: bool, to: &CardAddress) -> Relation {
+    own.iter().map(|own| judge_pair(own, same_host, to)).max().unwrap_or(Relation::Family)
 }
 
-fn judge_pair(own: &Interface, same_host: bool, to: &Reach) -> Match {
+fn judge_pair(own: &Interface, same_host: bool, to: &CardAddress) -> Relation {
     if own.address.is_ipv4() != to.address.is_ipv4() {
-        return Match::Family;
+        return Relation::Family;
     }
     if own.loopback || to.address.is_loopback() {
         let both = own.loopback && to.address.is_loopback();
-        return if both && same_host { Match::SameHost } else { Match::Loopback };
+        return if both && same_host { Relation::SameHost } else { Relation::Loopback };
     }
     if own.prefix == to.prefix && same_network(own.address, to.address, to.prefix) {
-        Match::SameNetwork
+        Relation::SameNetwork
     } else if is_private(own.address) == is_private(to.address) {
-        Match::Routed
+        Relation::Routed
     } else {
-        Match::Scope
+        Relation::Scope
     }
 }
 
@@ -73,19 +73,20 @@ fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses to try, best first; equally good ones are turned by link number, so that links spread over networks.
+/// The addresses of a peer to try, best first; at most [`MAX_CANDIDATES`]. `own` are the addresses of this host that are allowed,
+/// `own_host` is its number. Equally good addresses are rotated by the number of the link, so that links spread over networks.
 pub fn candidates(own: &[Interface], own_host: u64, link: u8, peer: &Card) -> Vec<SocketAddr> {
     let same_host = own_host == peer.host;
-    let mut ranked: Vec<(Match, SocketAddr)> = Vec::new();
-    for reach in &peer.addresses {
-        let verdict = judge(own, same_host, reach);
-        let address = SocketAddr::new(reach.address, reach.port);
-        log::debug!("tcp: rank {} at {address}: {}", peer.rank, verdict.reason());
-        if verdict.is_usable() {
-            ranked.push((verdict, address));
+    let mut ranked: Vec<(Relation, SocketAddr)> = Vec::new();
+    for entry in &peer.addresses {
+        let relation = judge(own, same_host, entry);
+        let address = SocketAddr::new(entry.address, entry.port);
+        log::debug!("rank {} at {address}: {}", peer.rank, relation.reason());
+        if relation.is_usable() {
+            ranked.push((relation, address));
         }
     }
-    ranked.sort_by_key(|(verdict, address)| (std::cmp::Reverse(*verdict), address.is_ipv6()));
+    ranked.sort_by_key(|(relation, address)| (std::cmp::Reverse(*relation), address.is_ipv6()));
     for equals in ranked.chunk_by_mut(|one, other| one.0 == other.0 && one.1.is_ipv4() == other.1.is_ipv4()) {
         equals.rotate_left(usize::from(link) % equals.len());
     }
@@ -102,9 +103,12 @@ mod tests {
     }
 
     fn peer(host: u64, addresses: &[(&str, u8)]) -> Card {
-        let reach =
-            |(address, prefix): &(&str, u8)| Reach { address: address.parse().unwrap(), prefix: *prefix, port: 9 };
-        Card { link: 0, job: 0, instance: 0, host, rank: 1, addresses: addresses.iter().map(reach).collect() }
+        let entry = |(address, prefix): &(&str, u8)| CardAddress {
+            address: address.parse().unwrap(),
+            prefix: *prefix,
+            port: 9,
+        };
+        Card { link: 0, job: 0, instance: 0, host, rank: 1, addresses: addresses.iter().map(entry).collect() }
     }
 
     fn tried(own: &[Interface], link: u8, peer: &Card) -> Vec<String> {
@@ -120,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_common_family_there_is_no_way() {
+    fn without_a_common_family_there_is_no_route() {
         assert!(tried(&[own("10.0.0.1", 24)], 0, &peer(2, &[("fd00::2", 64), ("127.0.0.1", 8)])).is_empty());
         assert!(tried(&[own("127.0.0.1", 8)], 0, &peer(2, &[("10.0.0.2", 24)])).is_empty());
     }

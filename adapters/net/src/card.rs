@@ -1,6 +1,8 @@
-//! The business card: how to reach a rail. Pure: no socket in here.
+//! The business card of a rail with IP addresses: how a peer reaches it.
 //!
-//! | bytes | what, little-endian |
+//! The tcp rail publishes this card as it is; the card of the udp rail contains it. Pure: no socket in here.
+//!
+//! | bytes | content, little-endian |
 //! |---|---|
 //! | 0..4 | `"twtc"` |
 //! | 4 | [`CARD_VERSION`] |
@@ -8,54 +10,62 @@
 //! | 6 | number of addresses, at most [`MAX_ADDRESSES`] |
 //! | 7 | zero |
 //! | 8..16 | job |
-//! | 16..24 | instance: drawn at random by each rail |
+//! | 16..24 | instance, which each rail draws at random |
 //! | 24..32 | host |
 //! | 32..36 | rank |
-//! | 36.. | 20 bytes for each address: family (4 or 6), prefix length, port, 16 bytes of address |
+//! | 36.. | for each address 20 bytes: family (4 or 6), prefix length in bits, port (2 bytes), address (16 bytes) |
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use towline_core::rail::Unreachable;
 
-/// Version of the card.
+use crate::Member;
+use crate::fields::{u32_at, u64_at};
+
+/// Version of the card's format.
 pub const CARD_VERSION: u8 = 1;
-/// Addresses that a card holds at most; a host with more publishes the first.
+/// Most addresses in a card. A host with more publishes the first ones.
 pub const MAX_ADDRESSES: usize = 16;
 
 const MAGIC: &[u8; 4] = b"twtc";
 const FIXED: usize = 36;
 const ENTRY: usize = 20;
 
-/// An address that a peer listens at.
+/// An address at which a rail is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reach {
-    /// The address.
+pub struct CardAddress {
+    /// The IP address.
     pub address: IpAddr,
-    /// Bits of it that name the network.
+    /// Length of the network prefix, in bits.
     pub prefix: u8,
-    /// The port.
+    /// The port, in host byte order; not 0.
     pub port: u16,
 }
 
-/// A card, read.
+/// A card, decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Card {
-    /// Which link.
+    /// Number of the link among those of the process.
     pub link: u8,
-    /// Which job.
+    /// The job.
     pub job: u64,
-    /// Which rail of all that ever were.
+    /// A random number that tells the rail from every other one of that rank.
     pub instance: u64,
-    /// Which host.
+    /// A number of the host ([`host_id`](crate::interfaces::host_id)).
     pub host: u64,
-    /// Whose it is.
+    /// The rank.
     pub rank: u32,
-    /// Where it listens.
-    pub addresses: Vec<Reach>,
+    /// Where the rail is reached, at most [`MAX_ADDRESSES`].
+    pub addresses: Vec<CardAddress>,
 }
 
 impl Card {
-    /// As it is published.
+    /// The owner of the card.
+    pub const fn member(&self) -> Member {
+        Member { job: self.job, link: self.link, rank: self.rank }
+    }
+
+    /// The card as it is published.
     pub fn encode(&self) -> Vec<u8> {
         let addresses = self.addresses.get(..MAX_ADDRESSES).unwrap_or(&self.addresses);
         let mut out = Vec::with_capacity(FIXED + ENTRY * addresses.len());
@@ -65,22 +75,23 @@ impl Card {
         out.extend_from_slice(&self.instance.to_le_bytes());
         out.extend_from_slice(&self.host.to_le_bytes());
         out.extend_from_slice(&self.rank.to_le_bytes());
-        for reach in addresses {
-            let (family, bytes) = match reach.address {
+        for entry in addresses {
+            let (family, bytes) = match entry.address {
                 IpAddr::V4(v4) => (4, v4.to_ipv6_compatible().octets()),
                 IpAddr::V6(v6) => (6, v6.octets()),
             };
-            out.extend_from_slice(&[family, reach.prefix]);
-            out.extend_from_slice(&reach.port.to_le_bytes());
+            out.extend_from_slice(&[family, entry.prefix]);
+            out.extend_from_slice(&entry.port.to_le_bytes());
             out.extend_from_slice(&bytes);
         }
         out
     }
 
-    /// Reads what a peer published.
+    /// Reads the card that a peer published.
     ///
     /// # Errors
-    /// [`Unreachable::NoCard`], [`Unreachable::Version`] or [`Unreachable::BadCard`].
+    /// [`Unreachable::NoCard`] for no bytes, [`Unreachable::Version`] for another version of the format, and
+    /// [`Unreachable::BadCard`] for anything else that [`encode`](Self::encode) does not write.
     pub fn decode(bytes: &[u8]) -> Result<Self, Unreachable> {
         if bytes.is_empty() {
             return Err(Unreachable::NoCard);
@@ -96,21 +107,19 @@ impl Card {
         if fixed[7] != 0 || count > MAX_ADDRESSES || rest.len() != count * ENTRY {
             return Err(Unreachable::BadCard);
         }
-        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| fixed[at + byte]));
-        let rank = u32::from_le_bytes(std::array::from_fn(|byte| fixed[32 + byte]));
-        let addresses = rest.as_chunks::<ENTRY>().0.iter().map(reach).collect::<Option<_>>();
+        let addresses = rest.as_chunks::<ENTRY>().0.iter().map(read_address).collect::<Option<_>>();
         Ok(Self {
             link: fixed[5],
-            job: long(8),
-            instance: long(16),
-            host: long(24),
-            rank,
+            job: u64_at(fixed, 8),
+            instance: u64_at(fixed, 16),
+            host: u64_at(fixed, 24),
+            rank: u32_at(fixed, 32),
             addresses: addresses.ok_or(Unreachable::BadCard)?,
         })
     }
 }
 
-fn reach(entry: &[u8; ENTRY]) -> Option<Reach> {
+fn read_address(entry: &[u8; ENTRY]) -> Option<CardAddress> {
     let [family, prefix, low, high, bytes @ ..] = *entry;
     let address = match (family, bytes) {
         (4, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d]) if prefix <= 32 => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
@@ -118,7 +127,7 @@ fn reach(entry: &[u8; ENTRY]) -> Option<Reach> {
         _ => return None,
     };
     let port = u16::from_le_bytes([low, high]);
-    (port != 0 && !address.is_unspecified() && !address.is_multicast()).then_some(Reach { address, prefix, port })
+    (port != 0 && !address.is_unspecified() && !address.is_multicast()).then_some(CardAddress { address, prefix, port })
 }
 
 #[cfg(test)]
@@ -126,14 +135,14 @@ mod tests {
     use super::*;
 
     fn card() -> Card {
-        let reach = |address: &str, prefix, port| Reach { address: address.parse().unwrap(), prefix, port };
+        let at = |address: &str, prefix, port| CardAddress { address: address.parse().unwrap(), prefix, port };
         Card {
             link: 2,
             job: 1,
             instance: 0x0807_0605_0403_0201,
             host: 3,
             rank: 4,
-            addresses: vec![reach("192.0.2.1", 24, 0x1234), reach("fd00::2", 64, 80)],
+            addresses: vec![at("192.0.2.1", 24, 0x1234), at("fd00::2", 64, 80)],
         }
     }
 
