@@ -7,8 +7,8 @@ use towline_net::interfaces::Filter;
 use towline_net::{Encrypt, JobKey};
 
 use crate::framing::PREFIX;
-use crate::outbox::{CONTROL_FRAMES, IN_PLACE_MAX, Place};
 use crate::rail::Stream;
+use crate::stream::outbox::{CONTROL_FRAMES, IN_PLACE_MAX, Place};
 
 /// What a [`Rail`](crate::Rail) is made from. [`Config::new`] gives the defaults.
 ///
@@ -177,7 +177,7 @@ impl Config {
         let into = config.receive_staging_bytes.max(config.max_send_size_bytes + PREFIX as u32);
         let account = frames * size_of::<Place>() as u64 + size_of::<Stream>() as u64;
         let reports = IN_PLACE_MAX as u64 * size_of::<(u32, Event)>() as u64;
-        let sealed = if config.encrypt == Encrypt::Off { 0 } else { crate::channel::BYTES as u64 };
+        let sealed = if config.encrypt == Encrypt::Off { 0 } else { crate::stream::channel::BYTES as u64 };
         out + u64::from(into) + account + reports + sealed
     }
 

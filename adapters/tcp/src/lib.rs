@@ -16,29 +16,18 @@
 //!
 //! Linux only. Not thread-safe: a rail is used by one thread at a time, and may move between threads.
 
-mod answered;
-mod block;
-mod channel;
 mod config;
-mod connect;
 mod counters;
-pub mod framing;
-pub mod hello;
-mod inbox;
-mod large;
-mod options;
-mod outbox;
-mod pending;
-mod pipe;
-mod progress;
+mod handshake;
 mod rail;
-mod sys;
-mod transfer;
+mod stream;
+mod system;
 mod tunables;
-mod watch;
+mod wire;
 
 pub use config::Config;
 pub use counters::Counters;
 pub use rail::Rail;
 pub use towline_net::{Encrypt, JobKey, SetupError};
 pub use tunables::Tunable;
+pub use wire::{framing, hello};

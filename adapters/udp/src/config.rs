@@ -7,7 +7,7 @@ use towline_net::interfaces::Filter;
 use towline_net::{Encrypt, JobKey};
 
 use crate::datagram::{PREFIX, SEALED};
-use crate::inbox::SLOT;
+use crate::queues::inbox::SLOT;
 
 /// Longest datagram over IPv4, and little less than over IPv6.
 pub(crate) const MOST: u32 = 65_507;

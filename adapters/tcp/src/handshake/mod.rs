@@ -1,0 +1,2 @@
+pub(crate) mod pending;
+pub(crate) mod replay_limit;

@@ -1,0 +1,2 @@
+pub(crate) mod options;
+pub(crate) mod socket;
