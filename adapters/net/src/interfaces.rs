@@ -47,6 +47,12 @@ impl Default for Filter {
 }
 
 impl Filter {
+    /// The filter of two lists whose entries are separated by commas. An empty list of exclusions stands for the default.
+    pub fn from_lists(include: &str, exclude: &str) -> Self {
+        let exclude = towline_settings::entries(exclude);
+        Self { include: towline_settings::entries(include), exclude: (!exclude.is_empty()).then_some(exclude) }
+    }
+
     /// Whether the address `address` of the interface `name` may be used.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 //! | [`Identity`] | job, ranks and instances in a hello, and the check that a hello is meant for this rail |
 //! | [`card`] | the business card of a rail with IP addresses |
 //! | [`interfaces`] | the addresses of this host, and the filter that allows or excludes them |
+//! | [`listen`] | settings of ports and of the published address |
 //! | [`route`] | which addresses of a peer are tried, and in which order |
 //! | [`PeerTable`] | the peers of a rail, by endpoint and by rank |
 //! | [`fields`] | fixed-size fields in byte arrays |
@@ -21,6 +22,7 @@ pub mod fields;
 mod identity;
 pub mod interfaces;
 mod key;
+pub mod listen;
 mod peers;
 pub mod random;
 pub mod route;

@@ -25,7 +25,6 @@ mod queues;
 mod rail;
 pub mod session;
 mod system;
-mod tunables;
 mod wire;
 
 pub use config::Config;

@@ -1,64 +1,67 @@
-//! Questions for keys that were answered before. Each answer costs a Diffie-Hellman, and who has recorded a question, which only
-//! ranks of the job can make, may ask it again as often as he likes before he has to prove anything.
+//! A limit on replayed key exchanges.
 //!
-//! No rank asks the same twice, so what is asked again is asked by somebody else. It is not refused for good: he may also have
-//! been quicker than the rank whose question it is, who is not to be locked out for that.
+//! Each answer to a key exchange costs a Diffie-Hellman computation. The initiator's message can be made only by a rank of the
+//! job, but an observer who has recorded it may send it again and again before the observer has to prove anything.
+//!
+//! No rank sends the same message twice, so a repeated message comes from somebody else. It is not refused for good: the observer
+//! may also have been faster than the rank, and then the rank's own message is the second one and must be answered.
 
 use std::cell::Cell;
 
 use towline_core::time::{Duration, Instant};
 use towline_crypt::MESSAGE;
 
-/// Questions that are remembered: as many as a large job asks of one rank, and again after some breakdowns.
-const MOST: usize = 4096;
-/// Questions asked again that are answered in one [`SPAN`]: less than a hundredth of a processor.
-pub(crate) const AGAIN: u32 = 50;
-const SPAN: Duration = Duration::from_secs(1);
+/// Messages that are remembered: as many as a large job sends to one rank, with room for reconnections.
+const REMEMBERED: usize = 4096;
+/// Repeated messages that are answered in one [`INTERVAL`]: their cost is less than a hundredth of a processor.
+pub(crate) const REPLAYS: u32 = 50;
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What was answered. A ring: the oldest is forgotten first.
+/// The messages that were answered, in a ring: the oldest is forgotten first.
 #[derive(Debug)]
-pub(crate) struct Answered {
-    /// The first bytes of the keys in each, which are random.
-    questions: Box<[Cell<u64>]>,
+pub(crate) struct ReplayLimit {
+    /// The first eight bytes of each message, which are random.
+    messages: Box<[Cell<u64>]>,
     next: Cell<usize>,
-    span_began: Cell<Instant>,
-    again: Cell<u32>,
+    interval_start: Cell<Instant>,
+    /// Repeated messages in this interval.
+    replays: Cell<u32>,
 }
 
-impl Answered {
+impl ReplayLimit {
     pub(crate) fn new() -> Self {
-        let questions = std::iter::repeat_with(Cell::default).take(MOST).collect();
-        Self { questions, next: Cell::new(0), span_began: Cell::new(Instant::ZERO), again: Cell::new(0) }
+        let messages = std::iter::repeat_with(Cell::default).take(REMEMBERED).collect();
+        Self { messages, next: Cell::new(0), interval_start: Cell::new(Instant::ZERO), replays: Cell::new(0) }
     }
 
-    /// Whether a question may be answered now.
-    pub(crate) fn allows(&self, question: &[u8; MESSAGE], now: Instant) -> bool {
-        let name = name(question);
-        if !self.questions.iter().any(|known| known.get() == name) {
+    /// Whether a message may be answered now.
+    pub(crate) fn allows(&self, message: &[u8; MESSAGE], now: Instant) -> bool {
+        let start = start(message);
+        if !self.messages.iter().any(|known| known.get() == start) {
             return true;
         }
-        if now.since(self.span_began.get()) >= SPAN {
-            self.span_began.set(now);
-            self.again.set(0);
+        if now.since(self.interval_start.get()) >= INTERVAL {
+            self.interval_start.set(now);
+            self.replays.set(0);
         }
-        self.again.set(self.again.get().saturating_add(1));
-        self.again.get() <= AGAIN
+        self.replays.set(self.replays.get().saturating_add(1));
+        self.replays.get() <= REPLAYS
     }
 
-    /// A question was answered, so it was made by who knows the job's key.
-    pub(crate) fn note(&self, question: &[u8; MESSAGE]) {
-        let name = name(question);
-        if self.questions.iter().any(|known| known.get() == name) {
+    /// Remembers a message that was answered, which shows that a rank of the job made it.
+    pub(crate) fn remember(&self, message: &[u8; MESSAGE]) {
+        let start = start(message);
+        if self.messages.iter().any(|known| known.get() == start) {
             return;
         }
         let at = self.next.get();
-        self.questions[at].set(name);
-        self.next.set((at + 1) % self.questions.len());
+        self.messages[at].set(start);
+        self.next.set((at + 1) % self.messages.len());
     }
 }
 
-fn name(question: &[u8; MESSAGE]) -> u64 {
-    question.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+fn start(message: &[u8; MESSAGE]) -> u64 {
+    message.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 #[cfg(test)]
@@ -66,21 +69,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_again_is_answered_at_a_rate_and_what_is_new_always() {
-        let (answered, second) = (Answered::new(), 1_000_000_000);
+    fn repeated_messages_are_answered_at_a_limited_rate_and_new_ones_always() {
+        let (limit, second) = (ReplayLimit::new(), 1_000_000_000);
         let [old, new] = [[1; MESSAGE], [2; MESSAGE]];
         for start in [5, 8, 100].map(|start| start * second) {
-            answered.note(&old);
+            limit.remember(&old);
             let at = |part: u64| Instant::from_nanos(start + part);
-            let allowed = (0..1000).filter(|part| answered.allows(&old, at(*part))).count();
-            assert_eq!(allowed, AGAIN as usize);
-            assert!(answered.allows(&new, at(1000)));
+            let allowed = (0..1000).filter(|part| limit.allows(&old, at(*part))).count();
+            assert_eq!(allowed, REPLAYS as usize);
+            assert!(limit.allows(&new, at(1000)));
         }
-        for number in 1..=MOST as u64 {
+        for number in 1..=REMEMBERED as u64 {
             let mut other = [3; MESSAGE];
             other[..8].copy_from_slice(&(number + 1000).to_le_bytes());
-            answered.note(&other);
+            limit.remember(&other);
         }
-        assert!((0..1000).all(|_| answered.allows(&old, Instant::ZERO)), "forgotten as the oldest");
+        assert!((0..1000).all(|_| limit.allows(&old, Instant::ZERO)), "the oldest is forgotten");
     }
 }

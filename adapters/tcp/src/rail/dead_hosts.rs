@@ -1,47 +1,49 @@
-//! Hosts that answer no more while something is on its way to them.
+//! Hosts that do not answer while data is in flight to them.
 //!
-//! As long as nothing is, the kernel asks by itself ([`options`](crate::system::options)). Where something is, it does not ask, but
-//! sends that again and again, for a quarter of an hour; so the rail looks now and then how long the last answer is ago.
-//! A rank that reads nothing is answered for by its kernel, so it is not given up, for however long.
+//! While no data is in flight, the kernel sends keepalive probes ([`options`](crate::system::options)). While data is in flight, it
+//! retransmits instead, for a quarter of an hour; so the rail looks at intervals how old the last acknowledgement is. The kernel
+//! of a rank that reads nothing acknowledges nevertheless, so such a rank is never lost.
 
 use std::os::fd::AsRawFd;
 
-use towline_core::rail::Lost;
+use towline_core::btl::Lost;
+use towline_net::time::core_duration;
 
-use crate::rail::connect::span;
-use crate::rail::{Rail, Way};
+use crate::rail::Rail;
+use crate::rail::peer::ConnState;
 use crate::system::socket as sys;
 
-/// Looks in the time after which a host is given up.
-const LOOKS: u32 = 4;
-/// Tries of the kernel without an answer, at least, before a host is given up: an answer that is late is no death.
-const TRIES: u32 = 2;
+/// Checks in the time after which a host counts as dead.
+const CHECKS: u32 = 4;
+/// Fewest retransmissions and probes without an answer before a host counts as dead: one late answer does not mean death.
+const ATTEMPTS: u32 = 2;
 
 impl Rail {
-    /// Begins to look after hosts, once there is a connection.
-    pub(crate) fn begin_watch(&mut self) {
-        if self.watch_at.is_none() && !self.config.dead_host_timeout.is_zero() {
-            let at = self.now + span(self.config.dead_host_timeout / LOOKS);
-            self.watch_at = Some(at);
+    /// Begins to check hosts, once there is a connection.
+    pub(super) fn schedule_host_check(&mut self) {
+        if self.check_hosts_at.is_none() && !self.config.dead_host_timeout.is_zero() {
+            let at = self.now + core_duration(self.config.dead_host_timeout / CHECKS);
+            self.check_hosts_at = Some(at);
             self.note_deadline(at);
         }
     }
 
-    /// Gives up hosts that do not answer; goes on while there are connections.
+    /// Loses the peers whose hosts do not answer. Goes on while there are connections.
     #[cold]
-    pub(crate) fn watch_hosts(&mut self) {
-        self.watch_at = None;
+    pub(super) fn check_hosts(&mut self) {
+        self.check_hosts_at = None;
         let limit = self.config.dead_host_timeout;
-        for endpoint in 0..self.peers.len() as u32 {
-            let Some(Way::Up(stream)) = self.entry(endpoint).map(|entry| &entry.way) else { continue };
-            let Some(answers) = sys::answers(stream.socket.as_raw_fd()) else { continue };
-            if answers.tries >= TRIES && answers.silence >= limit {
-                log::error!("tcp: the host at {} has not answered for {:?}", stream.remote, answers.silence);
+        for endpoint in 0..self.peers.endpoints() {
+            let state = self.peers.get(endpoint).map(|entry| &entry.state);
+            let Some(ConnState::Connected(connection)) = state else { continue };
+            let Some(host) = sys::responsiveness(connection.socket.as_raw_fd()) else { continue };
+            if host.attempts >= ATTEMPTS && host.silence >= limit {
+                log::error!("tcp: the host at {} has not answered for {:?}", connection.remote, host.silence);
                 self.lose(endpoint, Lost::TimedOut);
             }
         }
-        if self.up != 0 {
-            self.begin_watch();
+        if self.connected != 0 {
+            self.schedule_host_check();
         }
     }
 }

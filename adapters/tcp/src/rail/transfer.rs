@@ -1,4 +1,4 @@
-//! The rail trait, over the connections.
+//! The rail trait: adding peers, sending and reading.
 
 use std::os::fd::AsRawFd;
 
@@ -9,13 +9,15 @@ use towline_core::rail::{
     SendError, Sent, Shape, Ticket, Unreachable,
 };
 use towline_core::time::Instant;
-
-use crate::framing::{PREFIX, encode};
-use crate::rail::{Granted, PeerEntry, Rail, Way};
-use crate::stream::outbox::{Flush, Outbox, Place, Queue};
-use crate::system::socket::{Interest, Moved, piece};
 use towline_net::card::Card;
-use towline_net::route;
+use towline_net::{Member, PeerTable, route};
+
+use crate::rail::peer::{ConnState, PeerEntry};
+use crate::rail::{Granted, Rail};
+use crate::stream::outbox::{Flush, Outbox, Queue, QueuedFrame};
+use crate::system::epoll::Interest;
+use crate::system::socket::{Transfer, piece};
+use crate::wire::framing::{PREFIX, encode};
 
 impl RailTrait for Rail {
     fn attributes(&self) -> &Attributes {
@@ -29,20 +31,11 @@ impl RailTrait for Rail {
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
         let card = Card::decode(card)?;
         let link = self.config.link;
-        if card.job != self.config.job || card.link != link {
-            log::warn!("tcp link {link}: the card of rank {} is of another job or link", card.rank);
-            return Err(Unreachable::BadCard);
-        }
-        if card.rank == self.config.rank {
-            return Err(Unreachable::NoNetwork); // a connection to oneself is the loopback rail's
-        }
-        if self.ranks.contains_key(&card.rank) {
-            log::warn!("tcp link {link}: rank {} was added before", card.rank);
-            return Err(Unreachable::BadCard);
-        }
+        let own = Member { job: self.config.job, link, rank: self.config.rank };
+        self.peers.check("tcp", own, card.member())?;
         let candidates = route::candidates(&self.own, self.host, link, &card);
         if candidates.is_empty() {
-            log::warn!("tcp link {link}: no way to rank {}: {:?} from {:?}", card.rank, card.addresses, self.own);
+            log::warn!("tcp link {link}: no route to rank {}: {:?} from {:?}", card.rank, card.addresses, self.own);
             return Err(Unreachable::NoNetwork);
         }
         let entry = PeerEntry {
@@ -51,59 +44,56 @@ impl RailTrait for Rail {
             instance: card.instance,
             host: card.host,
             candidates,
-            way: Way::Unused,
+            state: ConnState::Unused,
             ready: false,
             sending: false,
         };
-        let endpoint = match self.free.pop() {
-            Some(free) => {
-                self.peers[free as usize] = Some(entry);
-                free
-            }
-            None => {
-                let endpoint = u32::try_from(self.peers.len()).map_err(|_| Unreachable::Full)?;
-                self.peers.push(Some(entry));
-                endpoint
-            }
-        };
-        self.ranks.insert(card.rank, endpoint);
-        for line in [&mut self.ready, &mut self.sending, &mut self.wanted] {
-            line.reserve(self.peers.len());
+        let endpoint = self.peers.add(card.rank, entry)?;
+        for list in [&mut self.ready, &mut self.sending, &mut self.requested] {
+            list.reserve(self.peers.endpoints() as usize);
         }
-        self.welcome(endpoint);
+        self.arbitrate_waiting(endpoint);
         Ok(Endpoint(endpoint))
     }
 
     fn del_peer(&mut self, endpoint: Endpoint) {
-        self.say_goodbye(endpoint.0);
-        self.forget(endpoint.0);
+        self.send_goodbye(endpoint.0);
+        self.remove(endpoint.0);
+    }
+
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        if what == GiveUp::Peer {
+            self.shut_down(to.0);
+            self.remove(to.0);
+        }
+        what == GiveUp::Peer
     }
 
     #[inline]
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
         self.check(shape)?;
-        let Some(outbox) = outbox(&mut self.peers, to) else { return Err(self.not_up(to)) };
+        let Some(outbox) = outbox(&mut self.peers, to) else { return Err(self.not_connected(to)) };
         let queue = queue(shape.lane);
-        if !outbox.has_place(queue) {
+        if !outbox.has_slot(queue) {
             return Err(SendError::Busy);
         }
         let len = PREFIX + shape.len as usize;
-        let (place, base) = if len <= outbox.longest(queue) {
+        let (frame, base) = if len <= outbox.max_staged(queue) {
             let (start, base) = outbox.room(queue, len).ok_or(SendError::Busy)?;
-            (Place::Ring { start, len: len as u32 }, base)
+            (QueuedFrame::Staged { start, len: len as u32 }, base)
         } else {
             let control = queue == Queue::Control;
-            let (slot, base) = self.large.peek(control, outbox.large_held).ok_or(SendError::Busy)?;
-            (Place::Large { slot, len: len as u32 }, base)
+            let (slot, base) = self.buffers.peek(control, outbox.packed).ok_or(SendError::Busy)?;
+            (QueuedFrame::Packed { slot, len: len as u32 }, base)
         };
         let prefix = encode(shape.len, shape.tag, shape.header);
-        let position = match place {
-            Place::Large { slot, .. } => 1 << 32 | u64::from(slot),
-            Place::Ring { start, .. } | Place::Split { start, .. } => u64::from(start),
+        let position = match frame {
+            QueuedFrame::Packed { slot, .. } => 1 << 32 | u64::from(slot),
+            QueuedFrame::Staged { start, .. } | QueuedFrame::InPlace { start, .. } => u64::from(start),
         };
         let ticket = Ticket { endpoint: to, position, len: shape.len, extra: queue as u32 };
-        self.granted = Some(Granted { ticket, queue, place });
-        // SAFETY: `len` bytes from `base` on are free in a ring or a large buffer, and stay so until `commit`.
+        self.granted = Some(Granted { ticket, queue, frame });
+        // SAFETY: the `len` bytes from `base` on are free in a ring or a pack buffer, and stay free until `commit`.
         unsafe {
             base.cast::<[u8; PREFIX]>().write_unaligned(prefix);
             Ok(Grant::new(base.add(PREFIX), shape.len as usize, ticket))
@@ -114,14 +104,16 @@ impl RailTrait for Rail {
     fn commit(&mut self, ticket: Ticket) -> Sent {
         let Some(granted) = self.granted.take().filter(|granted| granted.ticket == ticket) else { return Sent::Done };
         let Some(outbox) = outbox(&mut self.peers, ticket.endpoint) else {
-            return Sent::Done; // lost meanwhile: its loss was or will be reported
+            return Sent::Done; // lost meanwhile; the loss was or will be reported
         };
-        let (base, len) = match granted.place {
-            Place::Ring { start, len } | Place::Split { start, len, .. } => (outbox.at(granted.queue, start), len),
-            Place::Large { slot, len } => (self.large.at(slot), len),
+        let (base, len) = match granted.frame {
+            QueuedFrame::Staged { start, len } | QueuedFrame::InPlace { start, len, .. } => {
+                (outbox.at(granted.queue, start), len)
+            }
+            QueuedFrame::Packed { slot, len } => (self.buffers.at(slot), len),
         };
-        // SAFETY: the grant's `len` bytes from `base` on.
-        unsafe { self.launch(ticket.endpoint, granted.queue, granted.place, base, len as usize) }
+        // SAFETY: the grant consists of the `len` bytes from `base` on.
+        unsafe { self.send_or_queue(ticket.endpoint, granted.queue, granted.frame, base, len as usize) }
     }
 
     #[inline]
@@ -139,8 +131,8 @@ impl RailTrait for Rail {
             && whole
             && let Some((base, len)) = body.as_contiguous()
         {
-            // SAFETY: the caller vouches for the body until it is told that it is sent.
-            return unsafe { self.send_in_place(to, shape, header, (base, len), false, cookie) };
+            // SAFETY: the caller vouches for the body until its completion is reported.
+            return unsafe { self.send_in_place(to, shape, header, Body { base, len, summed: false }, cookie) };
         }
         if whole && PREFIX + shape.len as usize <= self.config.control_staging_bytes as usize / 2 {
             // SAFETY: the caller vouches for the body until this returns.
@@ -167,16 +159,16 @@ impl RailTrait for Rail {
             && header.len() as u64 + body.len() == u64::from(shape.len)
             && let Some((base, len)) = body.as_contiguous()
         {
-            // SAFETY: the caller vouches for the body until it is told that it is sent.
-            return unsafe { self.send_in_place(to, shape, header, (base, len), true, cookie) };
+            // SAFETY: the caller vouches for the body until its completion is reported.
+            return unsafe { self.send_in_place(to, shape, header, Body { base, len, summed: true }, cookie) };
         }
         // SAFETY: passed on from the caller.
         unsafe { self.send(to, shape, header, body, cookie) }
     }
 
     fn drained(&self, to: Endpoint) -> bool {
-        match self.peers.get(to.0 as usize) {
-            Some(Some(PeerEntry { way: Way::Up(stream), .. })) => stream.outbox.is_empty(),
+        match self.peers.get(to.0) {
+            Some(PeerEntry { state: ConnState::Connected(connection), .. }) => connection.outbox.is_empty(),
             _ => true,
         }
     }
@@ -190,14 +182,14 @@ impl RailTrait for Rail {
         if self.held.map(u64::from) != Some(frame.0) {
             return 0;
         }
-        match self.peers.get(frame.0 as usize) {
-            Some(Some(PeerEntry { way: Way::Up(stream), .. })) => stream.inbox.read(at, into),
+        match self.peers.get(frame.0 as u32) {
+            Some(PeerEntry { state: ConnState::Connected(connection), .. }) => connection.inbox.read(at, into),
             _ => 0,
         }
     }
 
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
-        // SAFETY: the caller vouches for the sink until it is told of the delivery.
+        // SAFETY: the caller vouches for the sink until the delivery is reported.
         unsafe { self.finish_held(frame, skip, sink, Some(cookie)) }
     }
 
@@ -207,27 +199,28 @@ impl RailTrait for Rail {
     }
 
     fn poll_at(&self) -> Option<Instant> {
-        if self.wanted.is_empty() && self.events.is_empty() { self.next_deadline } else { Some(self.now) }
+        if self.requested.is_empty() && self.events.is_empty() { self.next_deadline } else { Some(self.now) }
     }
 
     fn arm(&mut self) -> bool {
-        if !self.events.is_empty() || !self.ready.is_empty() || !self.wanted.is_empty() {
+        if !self.events.is_empty() || !self.ready.is_empty() || !self.requested.is_empty() {
             return false;
         }
         for at in 0..self.sending.len() {
-            let Some(PeerEntry { way: Way::Up(stream), .. }) =
-                self.sending.get(at).and_then(|endpoint| entry(&mut self.peers, Endpoint(*endpoint)))
+            let Some(PeerEntry { state: ConnState::Connected(connection), .. }) =
+                self.sending.get(at).and_then(|endpoint| self.peers.get_mut(*endpoint))
             else {
                 continue;
             };
-            if !stream.watches_writes {
-                stream.watches_writes = true;
-                if self.epoll.change(stream.socket.as_raw_fd(), Interest::ReadWrite, stream.word).is_err() {
+            if !connection.watches_writes {
+                connection.watches_writes = true;
+                let socket = connection.socket.as_raw_fd();
+                if self.epoll.change(socket, Interest::ReadWrite, connection.token).is_err() {
                     return false;
                 }
             }
         }
-        self.look_around() == 0
+        self.poll_epoll() == 0
     }
 }
 
@@ -248,7 +241,7 @@ impl towline_core::rail::DeviceMemory for Rail {}
 impl towline_core::rail::Failover for Rail {}
 
 impl Rail {
-    /// Sends a frame that fits any ring: as `reserve` and `commit` do, without a grant between them.
+    /// Sends a frame that fits into any ring, as `reserve` and `commit` do but without a grant.
     ///
     /// # Safety
     /// The body is readable and unchanging until this returns, and as long as the shape says.
@@ -258,64 +251,73 @@ impl Rail {
         if header.len() != usize::from(shape.header) {
             return Err(SendError::TooLong);
         }
-        let Some(outbox) = outbox(&mut self.peers, to) else { return Err(self.not_up(to)) };
+        let Some(outbox) = outbox(&mut self.peers, to) else { return Err(self.not_connected(to)) };
         let queue = queue(shape.lane);
-        if !outbox.has_place(queue) {
+        if !outbox.has_slot(queue) {
             return Err(SendError::Busy);
         }
         let len = PREFIX + shape.len as usize;
         let (start, base) = outbox.room(queue, len).ok_or(SendError::Busy)?;
-        self.granted = None; // an older grant may be of the same room
-        // SAFETY: `len` free bytes of the ring from `base` on, which are prefix, header and body together.
+        self.granted = None; // an older grant may have the same bytes of the ring
+        // SAFETY: the `len` bytes of the ring from `base` on are free; prefix, header and body together have `len` bytes.
         unsafe {
             base.cast::<[u8; PREFIX]>().write_unaligned(encode(shape.len, shape.tag, shape.header));
             std::ptr::copy_nonoverlapping(header.as_ptr(), base.add(PREFIX), header.len());
             body.pack(base.add(PREFIX + header.len()), shape.len as usize - header.len());
-            Ok(self.launch(to, queue, Place::Ring { start, len: len as u32 }, base, len))
+            Ok(self.send_or_queue(to, queue, QueuedFrame::Staged { start, len: len as u32 }, base, len))
         }
     }
 
-    /// Gives a frame to the kernel at once where none waits, else puts it in line.
+    /// Sends a frame at once where no other one waits, else queues it.
     ///
     /// # Safety
-    /// The frame is the `len` bytes from `base` on, which are at `place`.
+    /// The frame consists of the `len` bytes from `base` on, which `frame` describes.
     #[inline]
-    unsafe fn launch(&mut self, to: Endpoint, queue: Queue, place: Place, base: *mut u8, len: usize) -> Sent {
-        let Some(PeerEntry { way: Way::Up(stream), .. }) = entry(&mut self.peers, to) else { return Sent::Done };
+    unsafe fn send_or_queue(
+        &mut self,
+        to: Endpoint,
+        queue: Queue,
+        frame: QueuedFrame,
+        base: *mut u8,
+        len: usize,
+    ) -> Sent {
+        let Some(PeerEntry { state: ConnState::Connected(connection), .. }) = self.peers.get_mut(to.0) else {
+            return Sent::Done;
+        };
         let mut sent = 0;
-        let (mut channel, _, outbox) = stream.parts();
+        let (mut channel, _, outbox) = connection.parts();
         if outbox.is_empty() {
             // SAFETY: the caller vouches for the bytes.
             let moved = unsafe { channel.send(base, len) };
-            outbox.lags = channel.lags();
+            outbox.record_waits = channel.has_unsent_record();
             match moved {
-                Moved::Bytes(bytes) if bytes == len => {
-                    if !outbox.lags {
+                Transfer::Bytes(bytes) if bytes == len => {
+                    if !outbox.record_waits {
                         return Sent::Done;
                     }
                     self.mark_sending(to.0);
                     return Sent::Staged;
                 }
-                Moved::Bytes(bytes) => sent = bytes as u32,
-                Moved::Nothing | Moved::End | Moved::Forged => {}
-                Moved::Broken(_) => {
-                    stream.outbox.broken = true;
-                    stream.inbox.more = true;
+                Transfer::Bytes(bytes) => sent = bytes as u32,
+                Transfer::WouldBlock | Transfer::End | Transfer::Forged => {}
+                Transfer::Broken(_) => {
+                    connection.outbox.broken = true;
+                    connection.inbox.more = true;
                     self.mark_ready(to.0);
-                    return Sent::Done; // the loss is reported by the next polls
+                    return Sent::Done; // the next polls report the loss
                 }
             }
         }
-        if let Place::Large { slot, .. } = place {
-            self.large.take(slot);
-            stream.outbox.large_held += 1;
+        if let QueuedFrame::Packed { slot, .. } = frame {
+            self.buffers.take(slot);
+            connection.outbox.packed += 1;
         }
-        stream.outbox.push(queue, place, sent);
+        connection.outbox.push(queue, frame, sent);
         self.mark_sending(to.0);
         Sent::Staged
     }
 
-    /// Whether a frame keeps the limits of its lane.
+    /// Checks that a frame is within the limits of its lane.
     #[inline]
     fn check(&self, shape: Shape) -> Result<(), SendError> {
         let limit = match shape.lane {
@@ -326,83 +328,90 @@ impl Rail {
         if fits { Ok(()) } else { Err(SendError::TooLong) }
     }
 
-    /// Sends header and body without copying the body; what the kernel does not take now waits where it lies. Of a summed one
-    /// the kernel may take the memory itself.
+    /// Sends header and body without staging the body. The part that the kernel does not accept now waits in the user's memory. A
+    /// body with a checksum may be spliced.
     ///
     /// # Safety
-    /// The body is readable and unchanging until it is reported as sent.
+    /// The body is readable and does not change until its completion is reported.
     unsafe fn send_in_place(
         &mut self,
         to: Endpoint,
         shape: Shape,
         header: &[u8],
-        (body, body_len): (*mut u8, usize),
-        summed: bool,
+        body: Body,
         cookie: Cookie,
     ) -> Result<Sent, SendError> {
         self.check(shape)?;
         if header.len() != usize::from(shape.header) {
             return Err(SendError::TooLong);
         }
-        self.granted = None; // an older grant may be of the same room
-        let Some(PeerEntry { way: Way::Up(stream), .. }) = entry(&mut self.peers, to) else {
-            return Err(self.not_up(to));
+        self.granted = None; // an older grant may have the same bytes of the ring
+        let Some(PeerEntry { state: ConnState::Connected(connection), .. }) = self.peers.get_mut(to.0) else {
+            return Err(self.not_connected(to));
         };
-        let (mut channel, inbox, outbox) = stream.parts();
+        let (mut channel, inbox, outbox) = connection.parts();
         if outbox.broken {
             return Err(SendError::Unreachable);
         }
         let queue = queue(shape.lane);
         let len = PREFIX + header.len();
-        if !outbox.has_place(queue) || !outbox.has_in_place_room() {
+        if !outbox.has_slot(queue) || !outbox.has_in_place_slot() {
             return Err(SendError::Busy);
         }
         let (start, base) = outbox.room(queue, len).ok_or(SendError::Busy)?;
-        // SAFETY: `len` free bytes of the ring from `base` on.
+        // SAFETY: the `len` bytes of the ring from `base` on are free.
         unsafe {
             base.cast::<[u8; PREFIX]>().write_unaligned(encode(shape.len, shape.tag, shape.header));
             std::ptr::copy_nonoverlapping(header.as_ptr(), base.add(PREFIX), header.len());
         }
-        let summed = summed && channel.sealed.is_none();
+        let summed = body.summed && channel.records.is_none();
         if summed {
-            self.pipe.prepare(body_len, &mut self.counters);
+            self.pipe.prepare(body.len, &mut self.counters);
         }
-        let by_pipe = summed && body_len >= self.pipe.from(channel.word);
-        let mut sent = 0;
-        if outbox.is_empty() && !by_pipe {
-            let mut pieces = [piece(base, len), piece(body, body_len)];
-            // SAFETY: both pieces are readable, the second one by the caller's word.
-            let moved = unsafe { channel.send_pieces(&mut pieces) };
-            outbox.lags = channel.lags();
-            match moved {
-                Moved::Bytes(bytes) if bytes == len + body_len => {
-                    if !outbox.lags {
-                        return Ok(Sent::Done);
+        let route = if !outbox.is_empty() {
+            InPlaceRoute::Queue
+        } else if summed && body.len >= self.pipe.threshold(channel.token) {
+            InPlaceRoute::Splice
+        } else {
+            InPlaceRoute::Direct
+        };
+        let (body_base, body_len) = (body.base, body.len as u32);
+        let frame = QueuedFrame::InPlace { start, len: len as u32, body: body_base, body_len, summed, cookie };
+        match route {
+            InPlaceRoute::Queue => outbox.push(queue, frame, 0),
+            InPlaceRoute::Splice => {
+                outbox.push(queue, frame, 0);
+                match outbox.flush(&mut channel, &mut self.buffers, &mut self.pipe, &mut self.counters, |_| {}) {
+                    Flush::Empty => return Ok(Sent::Done),
+                    Flush::Full => {}
+                    Flush::Broken(_) => {
+                        inbox.more = true;
+                        self.mark_ready(to.0);
+                        return Ok(Sent::InPlace); // until the loss is reported
                     }
-                    self.mark_sending(to.0);
-                    return Ok(Sent::Staged); // sealed, so the body is free
-                }
-                Moved::Bytes(bytes) => sent = bytes as u32,
-                Moved::Nothing | Moved::End | Moved::Forged => {}
-                Moved::Broken(_) => {
-                    outbox.broken = true;
-                    inbox.more = true;
-                    self.mark_ready(to.0);
-                    return Err(SendError::Unreachable);
                 }
             }
-        }
-        let place = Place::Split { start, len: len as u32, body, body_len: body_len as u32, summed, cookie };
-        let alone = outbox.is_empty();
-        outbox.push(queue, place, sent);
-        if alone && by_pipe {
-            match outbox.flush(&mut channel, &mut self.large, &mut self.pipe, &mut self.counters, |_| {}) {
-                Flush::Empty => return Ok(Sent::Done),
-                Flush::Full => {}
-                Flush::Broken(_) => {
-                    inbox.more = true;
-                    self.mark_ready(to.0);
-                    return Ok(Sent::InPlace); // until the loss is reported
+            InPlaceRoute::Direct => {
+                let mut pieces = [piece(base, len), piece(body.base, body.len)];
+                // SAFETY: both pieces are readable; the caller vouches for the second one.
+                let moved = unsafe { channel.send_pieces(&mut pieces) };
+                outbox.record_waits = channel.has_unsent_record();
+                match moved {
+                    Transfer::Bytes(bytes) if bytes == len + body.len => {
+                        if !outbox.record_waits {
+                            return Ok(Sent::Done);
+                        }
+                        self.mark_sending(to.0);
+                        return Ok(Sent::Staged); // the body was copied into a record, so its memory is free
+                    }
+                    Transfer::Bytes(bytes) => outbox.push(queue, frame, bytes as u32),
+                    Transfer::WouldBlock | Transfer::End | Transfer::Forged => outbox.push(queue, frame, 0),
+                    Transfer::Broken(_) => {
+                        outbox.broken = true;
+                        inbox.more = true;
+                        self.mark_ready(to.0);
+                        return Err(SendError::Unreachable);
+                    }
                 }
             }
         }
@@ -410,53 +419,68 @@ impl Rail {
         Ok(Sent::InPlace)
     }
 
-    /// Why nothing can be sent to a peer now; a first use makes it wanted.
+    /// Why nothing can be sent to a peer now. The first use of a peer requests a connection.
     #[cold]
-    fn not_up(&mut self, to: Endpoint) -> SendError {
-        let Some(entry) = self.entry(to.0) else { return SendError::Unreachable };
-        match entry.way {
-            Way::Unused => {
-                entry.way = Way::Wanted;
-                self.wanted.push_back(to.0);
+    fn not_connected(&mut self, to: Endpoint) -> SendError {
+        let Some(entry) = self.peers.get_mut(to.0) else { return SendError::Unreachable };
+        match entry.state {
+            ConnState::Unused => {
+                entry.state = ConnState::Requested;
+                self.requested.push_back(to.0);
                 SendError::Busy
             }
-            Way::Wanted | Way::Connecting(_) => SendError::Busy,
-            Way::Up(_) | Way::Gone => SendError::Unreachable,
+            ConnState::Requested | ConnState::Connecting(_) => SendError::Busy,
+            ConnState::Connected(_) | ConnState::Lost => SendError::Unreachable,
         }
     }
 
-    /// Sends the rest of the held frame on its way, and holds it no more.
+    /// Delivers the held frame from `skip` on, and releases it.
     ///
     /// # Safety
     /// The sink is writable until the delivery is reported.
     unsafe fn finish_held(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Option<Cookie>) -> Delivery {
         let Some(endpoint) = self.held.filter(|held| u64::from(*held) == frame.0) else { return Delivery::Done };
         self.held = None;
-        let Some(stream) = self.stream(endpoint) else { return Delivery::Done };
+        let Some(connection) = self.connection(endpoint) else { return Delivery::Done };
         // SAFETY: the caller vouches for the sink.
-        let done = unsafe { stream.inbox.deliver(skip, sink, cookie) };
-        if !done || stream.sealed.as_ref().is_some_and(|sealed| sealed.keeps()) {
-            // The rest is on its way; or what came behind a frame that filled the staging buffer lies in records that were
-            // read, of which the kernel tells nothing.
-            stream.inbox.more = true;
+        let done = unsafe { connection.inbox.deliver(skip, sink, cookie) };
+        if !done || connection.records.as_ref().is_some_and(|records| records.holds_input()) {
+            // The rest of the frame is still missing; or the frame filled the staging buffer, and the bytes behind it lie in records
+            // that were read already, so that epoll does not report them.
+            connection.inbox.more = true;
         }
-        if stream.inbox.more || stream.inbox.has_staged() {
+        if connection.inbox.more || connection.inbox.has_staged() {
             self.mark_ready(endpoint);
         }
         if done { Delivery::Done } else { Delivery::Pending }
     }
 }
 
-#[inline]
-fn entry(peers: &mut [Option<PeerEntry>], endpoint: Endpoint) -> Option<&mut PeerEntry> {
-    peers.get_mut(endpoint.0 as usize)?.as_mut()
+/// A body in the user's memory.
+#[derive(Clone, Copy, Debug)]
+struct Body {
+    base: *mut u8,
+    len: usize,
+    /// Whether it has a checksum, so that its receiver can tell if it changed on the way.
+    summed: bool,
 }
 
-/// The outbox of a peer that frames can travel to.
+/// How a frame with a body in the user's memory is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum InPlaceRoute {
+    /// At once, by one system call.
+    Direct,
+    /// At once, and the body through the pipe.
+    Splice,
+    /// Later, as other frames wait.
+    Queue,
+}
+
+/// The outbox of a connected peer.
 #[inline]
-fn outbox(peers: &mut [Option<PeerEntry>], endpoint: Endpoint) -> Option<&mut Outbox> {
-    match &mut entry(peers, endpoint)?.way {
-        Way::Up(stream) if !stream.outbox.broken => Some(&mut stream.outbox),
+fn outbox(peers: &mut PeerTable<PeerEntry>, endpoint: Endpoint) -> Option<&mut Outbox> {
+    match &mut peers.get_mut(endpoint.0)?.state {
+        ConnState::Connected(connection) if !connection.outbox.broken => Some(&mut connection.outbox),
         _ => None,
     }
 }

@@ -1,4 +1,5 @@
-//! What waits to leave on one connection: staged frames, bodies in place, and control frames with room of their own.
+//! Frames that wait to be sent on one connection: staged frames, frames with a body in the user's memory, and control frames,
+//! which have a ring of their own.
 
 use std::collections::VecDeque;
 
@@ -6,182 +7,185 @@ use towline_core::rail::Cookie;
 
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::stream::block::Block;
 use crate::stream::channel::Channel;
-use crate::stream::pack_buffers::Large;
-use crate::stream::splice::Pipe;
-use crate::system::socket::{Moved, iovec, piece};
+use crate::stream::pack_buffers::PackBuffers;
+use crate::stream::ring::Ring;
+use crate::stream::splice::SplicePipe;
+use crate::system::socket::{Transfer, iovec, piece};
 
-/// Pieces given to the kernel at once.
+/// Most pieces of one system call.
 const PIECES: usize = 16;
-/// Bodies in place that may wait on one connection; more are answered `Busy`.
-pub(crate) const IN_PLACE_MAX: usize = 32;
-/// Control frames that may wait.
-pub(crate) const CONTROL_FRAMES: usize = 128;
+/// Most bodies in the user's memory that may wait on one connection; a further one is answered by `Busy`.
+pub(crate) const MAX_IN_PLACE: usize = 32;
+/// Most control frames that may wait.
+pub(crate) const MAX_CONTROL_FRAMES: usize = 128;
 
-/// Which of the two queues a frame waits in.
+/// The queue in which a frame waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Queue {
     Control,
     Main,
 }
 
-/// Where the bytes of a frame lie, prefix included.
+/// A frame that waits, by the place of its bytes. The prefix is included.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
-    /// In the queue's ring, all of it.
-    Ring { start: u32, len: u32 },
-    /// In a large buffer, all of it.
-    Large { slot: u32, len: u32 },
-    /// Prefix and header in the ring, the body with the user; a summed one may go by the pipe.
-    Split { start: u32, len: u32, body: *mut u8, body_len: u32, summed: bool, cookie: Cookie },
+pub(crate) enum QueuedFrame {
+    /// The whole frame is in the queue's ring.
+    Staged { start: u32, len: u32 },
+    /// The whole frame is in a pack buffer.
+    Packed { slot: u32, len: u32 },
+    /// Prefix and header are in the ring, and the body is in the user's memory. A body with a checksum may be spliced.
+    InPlace { start: u32, len: u32, body: *mut u8, body_len: u32, summed: bool, cookie: Cookie },
 }
 
-// SAFETY: the address is that of a body whose sender vouches for it, on whatever thread the rail is used.
-unsafe impl Send for Place {}
+// SAFETY: the address is that of a body for which its sender vouches, on whatever thread the rail is used.
+unsafe impl Send for QueuedFrame {}
 
-/// How far a flush came.
+/// The result of a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flush {
-    /// The kernel has all.
+    /// The kernel accepted all frames.
     Empty,
-    /// The kernel takes no more now.
+    /// The kernel accepts no more now.
     Full,
     /// The connection is broken.
     Broken(i32),
 }
 
-/// Frames that wait to leave on one connection.
+/// Frames that wait to be sent on one connection.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    control: Line,
-    main: Line,
-    /// Bytes of the frame in `current` that have left.
+    control: SendQueue,
+    main: SendQueue,
+    /// Sent bytes of the frame at the front of the queue `current`.
     sent: u32,
-    /// Where the frame is that has left in part; of meaning where `sent` is not 0.
+    /// The queue whose first frame was sent in part; meaningful where `sent` is not 0.
     current: Queue,
+    /// Bodies in the user's memory that wait.
     in_place: usize,
-    /// Large buffers that are held by this connection.
-    pub(crate) large_held: u32,
+    /// Pack buffers that this connection holds.
+    pub(crate) packed: u32,
     pub(crate) broken: bool,
-    /// Something sealed, of frames that are no more here, waits to leave.
-    pub(crate) lags: bool,
+    /// The rest of an encrypted record waits to be sent, of frames that are not queued any more.
+    pub(crate) record_waits: bool,
 }
 
 #[derive(Debug)]
-struct Line {
+struct SendQueue {
     ring: Ring,
-    frames: VecDeque<Place>,
-    most: usize,
+    frames: VecDeque<QueuedFrame>,
+    /// Most frames that may wait.
+    limit: usize,
 }
 
 impl Outbox {
     pub(crate) fn new(config: &Config) -> Self {
-        let line = |bytes: u32, most: usize| Line {
+        let queue = |bytes: u32, limit: usize| SendQueue {
             ring: Ring::new(bytes as usize),
-            frames: VecDeque::with_capacity(most),
-            most,
+            frames: VecDeque::with_capacity(limit),
+            limit,
         };
         Self {
-            control: line(config.control_staging_bytes, CONTROL_FRAMES),
-            main: line(config.send_staging_bytes, config.send_queue_frames as usize),
+            control: queue(config.control_staging_bytes, MAX_CONTROL_FRAMES),
+            main: queue(config.send_staging_bytes, config.send_queue_frames as usize),
             sent: 0,
             current: Queue::Main,
             in_place: 0,
-            large_held: 0,
+            packed: 0,
             broken: false,
-            lags: false,
+            record_waits: false,
         }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.main.frames.is_empty() && self.control.frames.is_empty() && !self.lags
+        self.main.frames.is_empty() && self.control.frames.is_empty() && !self.record_waits
     }
 
-    /// Whether nothing has left of the frame that is next: other bytes may go before it.
+    /// Whether no byte of the next frame was sent, so that other bytes may be sent before it.
     pub(crate) fn at_boundary(&self) -> bool {
         self.sent == 0
     }
 
-    pub(crate) fn has_in_place_room(&self) -> bool {
-        self.in_place < IN_PLACE_MAX
+    /// Whether one more body in the user's memory may wait.
+    pub(crate) fn has_in_place_slot(&self) -> bool {
+        self.in_place < MAX_IN_PLACE
     }
 
     #[inline]
-    fn line(&mut self, queue: Queue) -> &mut Line {
+    fn queue(&mut self, queue: Queue) -> &mut SendQueue {
         match queue {
             Queue::Control => &mut self.control,
             Queue::Main => &mut self.main,
         }
     }
 
-    /// Whether one more frame may queue.
+    /// Whether one more frame may wait in a queue.
     #[inline]
-    pub(crate) fn has_place(&self, queue: Queue) -> bool {
+    pub(crate) fn has_slot(&self, queue: Queue) -> bool {
         match queue {
-            Queue::Control => self.control.frames.len() < self.control.most,
-            Queue::Main => self.main.frames.len() < self.main.most,
+            Queue::Control => self.control.frames.len() < self.control.limit,
+            Queue::Main => self.main.frames.len() < self.main.limit,
         }
     }
 
-    /// Room of `len` bytes in a queue's ring, not taken yet. `None`: full now.
+    /// Free bytes for a frame of `len` bytes in a queue's ring, not taken yet. `None`: the ring is full now.
     #[inline]
     pub(crate) fn room(&mut self, queue: Queue, len: usize) -> Option<(u32, *mut u8)> {
-        self.line(queue).ring.room(len)
+        self.queue(queue).ring.room(len)
     }
 
-    /// The bytes at `start` of a queue's ring.
+    /// The address of the byte at `start` of a queue's ring.
     #[inline]
     pub(crate) fn at(&mut self, queue: Queue, start: u32) -> *mut u8 {
-        self.line(queue).ring.at(start)
+        self.queue(queue).ring.at(start)
     }
 
-    /// Most bytes of a frame that go to a queue's ring.
+    /// Longest frame that is staged in a queue's ring, in bytes.
     #[inline]
-    pub(crate) fn longest(&self, queue: Queue) -> usize {
+    pub(crate) fn max_staged(&self, queue: Queue) -> usize {
         match queue {
-            Queue::Control => self.control.ring.bytes.len() / 2,
-            Queue::Main => self.main.ring.bytes.len() / 2,
+            Queue::Control => self.control.ring.len() / 2,
+            Queue::Main => self.main.ring.len() / 2,
         }
     }
 
-    /// Queues a frame of which `sent` bytes have left already; those are not 0 only where the outbox is empty.
-    pub(crate) fn push(&mut self, queue: Queue, place: Place, sent: u32) {
+    /// Queues a frame of which `sent` bytes were sent already; only where the outbox is empty may that be more than 0.
+    pub(crate) fn push(&mut self, queue: Queue, frame: QueuedFrame, sent: u32) {
         if sent != 0 {
             self.sent = sent;
             self.current = queue;
         }
-        match place {
-            Place::Ring { start, len } => self.line(queue).ring.take(start, len),
-            Place::Split { start, len, .. } => {
+        match frame {
+            QueuedFrame::Staged { start, len } => self.queue(queue).ring.take(start, len),
+            QueuedFrame::InPlace { start, len, .. } => {
                 self.in_place += 1;
-                self.line(queue).ring.take(start, len);
+                self.queue(queue).ring.take(start, len);
             }
-            Place::Large { .. } => {}
+            QueuedFrame::Packed { .. } => {}
         }
-        self.line(queue).frames.push_back(place);
+        self.queue(queue).frames.push_back(frame);
     }
 
-    /// Gives the kernel what it takes. `done` is told of bodies that are no longer read.
+    /// Sends as much as the kernel accepts. `sent` is called for each body in the user's memory that is not read any more.
     pub(crate) fn flush(
         &mut self,
         channel: &mut Channel<'_>,
-        large: &mut Large,
-        pipe: &mut Pipe,
+        buffers: &mut PackBuffers,
+        pipe: &mut SplicePipe,
         counters: &mut Counters,
-        mut done: impl FnMut(Cookie),
+        mut sent: impl FnMut(Cookie),
     ) -> Flush {
         while !self.is_empty() {
-            let moved = match self.send_by_pipe(channel, pipe, counters) {
+            let moved = match self.splice(channel, pipe, counters) {
                 Some(moved) => moved,
-                None => self.send_pieces(channel, large, pipe),
+                None => self.send_pieces(channel, buffers, pipe),
             };
-            self.lags = channel.lags();
+            self.record_waits = channel.has_unsent_record();
             match moved {
-                Moved::Bytes(bytes) => self.account(bytes, large, &mut done),
-                Moved::Nothing | Moved::End | Moved::Forged => return Flush::Full,
-                Moved::Broken(number) => {
+                Transfer::Bytes(bytes) => self.complete(bytes, buffers, &mut sent),
+                Transfer::WouldBlock | Transfer::End | Transfer::Forged => return Flush::Full,
+                Transfer::Broken(number) => {
                     self.broken = true;
                     return Flush::Broken(number);
                 }
@@ -190,62 +194,64 @@ impl Outbox {
         Flush::Empty
     }
 
-    /// Sends some of a body without copying it, if that is what is next and the pipe is there for it.
-    fn send_by_pipe(&self, channel: &Channel<'_>, pipe: &mut Pipe, counters: &mut Counters) -> Option<Moved> {
-        let line = match self.current {
+    /// Sends a part of a body without a copy, if the body is next and the pipe is free for it.
+    fn splice(&self, channel: &Channel<'_>, pipe: &mut SplicePipe, counters: &mut Counters) -> Option<Transfer> {
+        let queue = match self.current {
             Queue::Control => &self.control,
             Queue::Main => &self.main,
         };
-        let Place::Split { len, body, body_len, summed: true, .. } = *line.frames.front()? else { return None };
+        let QueuedFrame::InPlace { len, body, body_len, summed: true, .. } = *queue.frames.front()? else {
+            return None;
+        };
         let (at, body_len) = (self.sent.checked_sub(len)? as usize, body_len as usize);
-        let (word, rest) = (channel.word, body_len - at);
-        if self.sent == 0 || channel.sealed.is_some() || (pipe.holds(word) == 0 && rest < pipe.from(word)) {
+        let (token, rest) = (channel.token, body_len - at);
+        if self.sent == 0 || channel.records.is_some() || (pipe.holds(token) == 0 && rest < pipe.threshold(token)) {
             return None;
         }
-        // SAFETY: the body's sender vouches for it until it is told that it is sent, and has said that it is summed.
-        let moved = unsafe { pipe.push(word, channel.socket, body.wrapping_add(at), rest) };
-        if let Some(Moved::Bytes(bytes)) = moved {
-            counters.uncopied_bytes += bytes as u64;
+        // SAFETY: the sender vouches for the body until its completion is reported, and has said that the body has a checksum.
+        let moved = unsafe { pipe.push(token, channel.socket, body.wrapping_add(at), rest) };
+        if let Some(Transfer::Bytes(bytes)) = moved {
+            counters.spliced_bytes += bytes as u64;
         }
         moved
     }
 
-    /// Sends what comes next as it lies.
-    fn send_pieces(&self, channel: &mut Channel<'_>, large: &Large, pipe: &Pipe) -> Moved {
-        let by_pipe = if channel.sealed.is_some() { usize::MAX } else { pipe.from(channel.word) };
+    /// Sends the next bytes from where they are.
+    fn send_pieces(&self, channel: &mut Channel<'_>, buffers: &PackBuffers, pipe: &SplicePipe) -> Transfer {
+        let threshold = if channel.records.is_some() { usize::MAX } else { pipe.threshold(channel.token) };
         let mut pieces = [piece(std::ptr::null_mut(), 0); PIECES];
-        let count = self.gather(large, by_pipe, &mut pieces);
-        // SAFETY: the pieces lie in rings and large buffers that this connection holds, and in bodies whose sender
-        // vouches for them until it is told that they are sent.
+        let count = self.gather(buffers, threshold, &mut pieces);
+        // SAFETY: the pieces lie in rings and pack buffers that this connection holds, and in bodies for which the sender vouches
+        // until their completion is reported.
         unsafe { channel.send_pieces(&mut pieces[..count]) }
     }
 
-    /// The next bytes to leave: the rest of a frame that was begun, then control frames, then the others, up to a summed body
-    /// of `by_pipe` bytes or more.
-    fn gather(&self, large: &Large, by_pipe: usize, pieces: &mut [iovec; PIECES]) -> usize {
-        let mut list = PieceList { pieces, count: 0, closed: false, by_pipe };
+    /// The next bytes to send: the rest of the frame that was sent in part, then control frames, then the others. A body with a
+    /// checksum that has at least `splice_threshold` bytes ends the list.
+    fn gather(&self, buffers: &PackBuffers, splice_threshold: usize, pieces: &mut [iovec; PIECES]) -> usize {
+        let mut list = PieceList { pieces, count: 0, closed: false, splice_threshold };
         let begun = (self.sent != 0).then_some(self.current);
         if begun == Some(Queue::Main)
-            && let Some(place) = self.main.frames.front()
+            && let Some(frame) = self.main.frames.front()
         {
-            list.frame(place, self.sent as usize, &self.main.ring, large);
+            list.frame(frame, self.sent as usize, &self.main.ring, buffers);
         }
-        for (at, place) in self.control.frames.iter().enumerate() {
+        for (at, frame) in self.control.frames.iter().enumerate() {
             let skip = if at == 0 && begun == Some(Queue::Control) { self.sent as usize } else { 0 };
-            list.frame(place, skip, &self.control.ring, large);
+            list.frame(frame, skip, &self.control.ring, buffers);
         }
         let skip = usize::from(begun == Some(Queue::Main));
-        for place in self.main.frames.iter().skip(skip) {
+        for frame in self.main.frames.iter().skip(skip) {
             if list.closed {
                 break;
             }
-            list.frame(place, 0, &self.main.ring, large);
+            list.frame(frame, 0, &self.main.ring, buffers);
         }
         list.count
     }
 
-    /// Takes `bytes` off the front, in the order of `gather`.
-    fn account(&mut self, bytes: usize, large: &mut Large, done: &mut impl FnMut(Cookie)) {
+    /// Removes `bytes` sent bytes from the front, in the order of `gather`.
+    fn complete(&mut self, bytes: usize, buffers: &mut PackBuffers, sent_body: &mut impl FnMut(Cookie)) {
         let mut left = bytes;
         while left != 0 {
             if self.sent == 0 {
@@ -253,70 +259,70 @@ impl Outbox {
             }
             let current = self.current;
             let sent = self.sent as usize;
-            let Some(place) = self.line(current).frames.front().copied() else { return };
-            let rest = place.len() - sent;
+            let Some(frame) = self.queue(current).frames.front().copied() else { return };
+            let rest = frame.len() - sent;
             if left < rest {
                 self.sent += left as u32;
                 return;
             }
             left -= rest;
             self.sent = 0;
-            let line = self.line(current);
-            line.frames.pop_front();
-            match place {
-                Place::Ring { start, len } => line.ring.free(start, len),
-                Place::Split { start, len, cookie, .. } => {
-                    line.ring.free(start, len);
+            let queue = self.queue(current);
+            queue.frames.pop_front();
+            match frame {
+                QueuedFrame::Staged { start, len } => queue.ring.free(start, len),
+                QueuedFrame::InPlace { start, len, cookie, .. } => {
+                    queue.ring.free(start, len);
                     self.in_place -= 1;
-                    done(cookie);
+                    sent_body(cookie);
                 }
-                Place::Large { slot, .. } => {
-                    large.give_back(slot);
-                    self.large_held -= 1;
+                QueuedFrame::Packed { slot, .. } => {
+                    buffers.give_back(slot);
+                    self.packed -= 1;
                 }
             }
         }
     }
 
-    /// Gives back what is held outside of the connection.
-    pub(crate) fn abandon(&mut self, large: &mut Large) {
-        for place in self.main.frames.drain(..).chain(self.control.frames.drain(..)) {
-            if let Place::Large { slot, .. } = place {
-                large.give_back(slot);
+    /// Drops all frames and gives back the pack buffers of the connection.
+    pub(crate) fn abandon(&mut self, buffers: &mut PackBuffers) {
+        for frame in self.main.frames.drain(..).chain(self.control.frames.drain(..)) {
+            if let QueuedFrame::Packed { slot, .. } = frame {
+                buffers.give_back(slot);
             }
         }
     }
 }
 
-impl Place {
+impl QueuedFrame {
     fn len(&self) -> usize {
         match *self {
-            Self::Ring { len, .. } | Self::Large { len, .. } => len as usize,
-            Self::Split { len, body_len, .. } => len as usize + body_len as usize,
+            Self::Staged { len, .. } | Self::Packed { len, .. } => len as usize,
+            Self::InPlace { len, body_len, .. } => len as usize + body_len as usize,
         }
     }
 }
 
-/// Pieces under construction; neighbours in memory become one.
+/// A list of pieces under construction. Pieces that are adjacent in memory become one.
 struct PieceList<'p> {
     pieces: &'p mut [iovec; PIECES],
     count: usize,
-    /// A piece found no place: nothing may follow, not even what would join the last piece.
+    /// A piece did not fit, so nothing may follow it, not even bytes that are adjacent to the last piece.
     closed: bool,
-    /// Summed bodies of so many bytes go another way, and nothing overtakes them.
-    by_pipe: usize,
+    /// Bodies with a checksum that have at least so many bytes are spliced, and no later frame may be sent before them.
+    splice_threshold: usize,
 }
 
 impl PieceList<'_> {
-    /// Adds a frame from byte `skip` on, or as much of it as finds place.
-    fn frame(&mut self, place: &Place, skip: usize, ring: &Ring, large: &Large) {
-        match *place {
-            Place::Ring { start, len } => self.add(ring.at(start), len as usize, skip),
-            Place::Large { slot, len } => self.add(large.at(slot), len as usize, skip),
-            Place::Split { start, len, body, body_len, summed, .. } => {
+    /// Adds a frame from byte `skip` on, or as much of it as fits.
+    fn frame(&mut self, frame: &QueuedFrame, skip: usize, ring: &Ring, buffers: &PackBuffers) {
+        match *frame {
+            QueuedFrame::Staged { start, len } => self.add(ring.at(start), len as usize, skip),
+            QueuedFrame::Packed { slot, len } => self.add(buffers.at(slot), len as usize, skip),
+            QueuedFrame::InPlace { start, len, body, body_len, summed, .. } => {
                 let body_skip = skip.saturating_sub(len as usize);
                 self.add(ring.at(start), len as usize, skip);
-                if summed && body_len as usize - body_skip >= self.by_pipe {
+                if summed && body_len as usize - body_skip >= self.splice_threshold {
                     self.closed = true;
                 } else {
                     self.add(body, body_len as usize, body_skip);
@@ -339,88 +345,6 @@ impl PieceList<'_> {
             self.count += 1;
         } else {
             self.closed = true;
-        }
-    }
-}
-
-/// Bytes in a ring, each frame in one run. Starts over where it is empty, so that light traffic stays in few lines.
-#[derive(Debug)]
-struct Ring {
-    bytes: Block,
-    head: u32,
-    tail: u32,
-    frames: u32,
-}
-
-impl Ring {
-    fn new(len: usize) -> Self {
-        Self { bytes: Block::new(len), head: 0, tail: 0, frames: 0 }
-    }
-
-    #[inline]
-    fn at(&self, start: u32) -> *mut u8 {
-        self.bytes.at(start as usize)
-    }
-
-    #[inline]
-    fn room(&mut self, len: usize) -> Option<(u32, *mut u8)> {
-        if self.frames == 0 {
-            (self.head, self.tail) = (0, 0);
-        }
-        let (head, tail) = (self.head as usize, self.tail as usize);
-        let start = if tail >= head {
-            if self.bytes.len() - tail >= len {
-                tail
-            } else if head > len {
-                0
-            } else {
-                return None;
-            }
-        } else if head - tail > len {
-            tail
-        } else {
-            return None;
-        };
-        Some((start as u32, self.at(start as u32)))
-    }
-
-    #[inline]
-    fn take(&mut self, start: u32, len: u32) {
-        self.tail = start + len;
-        self.frames += 1;
-    }
-
-    #[inline]
-    fn free(&mut self, start: u32, len: u32) {
-        self.head = start + len;
-        self.frames -= 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ring_gives_each_frame_one_run_and_never_the_same_byte_twice() {
-        let mut ring = Ring::new(100);
-        let mut live: VecDeque<(u32, u32)> = VecDeque::new();
-        let mut seed = 7u32;
-        for _ in 0..10_000 {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let len = 1 + (seed >> 16) % 50;
-            match ring.room(len as usize) {
-                Some((start, _)) => {
-                    assert!(start + len <= 100);
-                    assert!(live.iter().all(|(at, of)| start + len <= *at || at + of <= start), "overlap");
-                    ring.take(start, len);
-                    live.push_back((start, len));
-                }
-                None => {
-                    let (start, len) = live.pop_front().expect("an empty ring has room for half of it");
-                    ring.free(start, len);
-                }
-            }
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The eight bytes before each frame on a connection. Pure: no socket in here.
+//! The prefix of eight bytes before each frame on a connection. Pure: no socket in here.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
-//! | 0..4 | length of the frame, header and body, little-endian |
+//! | 0..4 | length of the frame, which is header and body, little-endian |
 //! | 4 | active-message tag |
 //! | 5 | length of the header, at most [`HEAD`] |
-//! | 6 | kind: 0 a frame, 1 goodbye (all else zero) |
-//! | 7 | [`MARK`], so that a stream out of step is noticed |
+//! | 6 | kind: 0 for a frame, 1 for a goodbye, whose other fields are zero |
+//! | 7 | [`MARK`], which shows where a reader has lost the boundaries of frames |
 
 use towline_core::rail::HEAD;
 
@@ -14,10 +14,10 @@ use towline_core::rail::HEAD;
 pub const PREFIX: usize = 8;
 /// Last byte of every prefix.
 pub const MARK: u8 = 0xA7;
-/// Longest frame that a prefix may announce.
+/// Longest frame that a prefix may announce, in bytes.
 pub const MAX_FRAME: u32 = 1 << 30;
 
-/// What a prefix announces.
+/// The content of a prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Announced {
     /// A frame follows.
@@ -29,7 +29,7 @@ pub enum Announced {
         /// Bytes of the header.
         header: u8,
     },
-    /// The peer sends no more, in good order.
+    /// The peer ends the connection in good order and sends nothing more.
     Goodbye,
 }
 
@@ -43,7 +43,7 @@ pub const fn encode(len: u32, tag: u8, header: u8) -> [u8; PREFIX] {
     [a, b, c, d, tag, header, 0, MARK]
 }
 
-/// Reads a prefix; `None` for one that no towline wrote.
+/// Reads a prefix; `None` for bytes that [`encode`] does not write and that are not [`GOODBYE`].
 ///
 /// ```
 /// use towline_tcp::framing::{Announced, decode, encode};
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wrote_is_refused() {
+    fn malformed_prefixes_are_refused() {
         for bad in [
             [0; 8],
             *b"GET / HT",
@@ -84,7 +84,7 @@ mod tests {
             [99, 0, 0, 0, 0, 57, 0, MARK],   // header longer than HEAD
             [0, 0, 0, 0, 0, 0, 2, MARK],     // unknown kind
             [1, 0, 0, 0, 0, 0, 1, MARK],     // goodbye with a length
-            [0, 0, 0, 0, 0, 0, 0, MARK ^ 1], // out of step
+            [0, 0, 0, 0, 0, 0, 0, MARK ^ 1], // wrong mark
         ] {
             assert_eq!(decode(bad), None, "{bad:?}");
         }

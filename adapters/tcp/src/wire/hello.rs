@@ -1,89 +1,80 @@
-//! Who is there: the bytes by which two ends prove to each other that they belong to one job. Pure: no socket in here.
+//! The hello: how two ends prove to each other that they belong to one job. Pure: no socket in here.
 //!
 //! ```text
 //! initiator                                   acceptor
-//!   Hello{role 1, ranks, nonce, keys}  ->                     136 bytes
-//!                                      <-     Hello{role 2, ranks, nonce, keys} + proof "acceptor"   136 + 32
-//!   proof "initiator"                  ->                     32
-//!                                      <-     verdict + proof "verdict"                         8 + 32
+//!   Hello{role 1, identity, nonce, keys} ->                            136 bytes
+//!                                        <-   Hello{role 2, identity, nonce, keys} + proof "acceptor"   136 + 32
+//!   proof "initiator"                    ->                            32
+//!                                        <-   verdict + proof "verdict"                       8 + 32
 //! ```
 //!
-//! A proof is HMAC-SHA256 under the job's key over a label and both hellos as they travelled. The hellos hold the job,
-//! both ranks, both instances and both nonces, and the label the role, so a proof is good for one connection in one
-//! direction: it can be neither reflected nor replayed. The key itself is never sent, and a caller without it learns
-//! nothing but that a towline listens here.
+//! A proof is HMAC-SHA256 under the job's key over a label and both hellos as they travelled. The hellos contain the job, both
+//! ranks, both instances and both nonces, and the label contains the role. So a proof holds for one connection in one
+//! direction, and can be neither reflected nor replayed. The key itself is never sent. A caller without the key learns only that
+//! a Towline process listens here.
 //!
-//! | bytes of a hello | what, little-endian |
+//! | bytes of a hello | content, little-endian |
 //! |---|---|
 //! | 0..8 | [`MAGIC`] |
 //! | 8..10 | version, [`VERSION`] |
 //! | 10 | role: 1 initiator, 2 acceptor |
 //! | 11 | link |
-//! | 12..16 | features: [`ENCRYPTED`] where this connection is to be; the setting behind that in bits 8 and 9; else zero |
-//! | 16..24 | job |
-//! | 24..28 | rank of who speaks |
-//! | 28..32 | rank of who is meant |
-//! | 32..40 | instance of who speaks, as in its card |
-//! | 40..48 | instance of who is meant |
-//! | 48..56 | host of who speaks, as in its card |
+//! | 12..16 | features: [`ENCRYPTED`] if the sender encrypts this connection; the setting behind that in bits 8 and 9; else zero |
+//! | 16..48 | [`Identity`]: job, rank of sender and receiver, instance of sender and receiver |
+//! | 48..56 | host of the sender, as in its card |
 //! | 56..88 | nonce |
-//! | 88..136 | a message of the [handshake](towline_crypt::Handshake), where the connection is to be encrypted; else zero |
+//! | 88..136 | a message of the [handshake](towline_crypt::Handshake) if the connection is to be encrypted; else zero |
 //!
-//! Both ends encrypt, or neither: they refuse each other where they differ, and tell why. Whether they are on one host both know
-//! by what they say of themselves, the acceptor from the hello and the initiator from the card; addresses would not do, as a
-//! forwarder may stand in between.
+//! Either both ends encrypt or neither does. Ends that differ refuse each other and report why. Both ends know whether they are on
+//! one host by the host numbers: the acceptor from the hello, the initiator from the card. Addresses cannot tell this, as a
+//! forwarder may be between the two.
+
+use std::fmt;
 
 use towline_crypt::MESSAGE;
-use towline_net::{Encrypt, JobKey};
+use towline_net::fields::{bytes_at, u32_at, u64_at};
+use towline_net::{Encrypt, Identity, JobKey};
 
-/// First bytes of a hello.
+/// The first bytes of a hello.
 pub const MAGIC: [u8; 8] = *b"towl-tcp";
 /// Version of hello and framing.
 pub const VERSION: u16 = 2;
 /// Bytes of a hello.
 pub const HELLO: usize = 88 + MESSAGE;
-/// The feature bit of who is to encrypt what follows.
+/// The feature bit of a sender that encrypts the connection.
 pub const ENCRYPTED: u32 = 1;
 /// Bytes of a proof.
 pub const PROOF: usize = 32;
 /// Bytes of a verdict with its proof.
 pub const VERDICT: usize = 8 + PROOF;
 
-/// Who speaks.
+/// The role of an end in the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// The side that called `connect`.
+    /// The end that called `connect`.
     Initiator = 1,
-    /// The side that listens.
+    /// The end that listens.
     Acceptor = 2,
 }
 
-/// A hello, read.
+/// A hello, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// Who speaks.
+    /// Role of the sender.
     pub role: Role,
-    /// Which link.
+    /// Number of the link.
     pub link: u8,
-    /// Whether the speaker encrypts this connection.
+    /// Whether the sender encrypts this connection.
     pub encrypted: bool,
-    /// Its setting, from which that follows.
+    /// The sender's setting, from which `encrypted` follows.
     pub encrypt: Encrypt,
-    /// Which job.
-    pub job: u64,
-    /// Rank of who speaks.
-    pub from: u32,
-    /// Rank of who is meant.
-    pub to: u32,
-    /// Instance of who speaks.
-    pub from_instance: u64,
-    /// Instance of who is meant: tells a new owner of a port from the old one.
-    pub to_instance: u64,
-    /// Host of who speaks.
+    /// Job, ranks and instances of sender and receiver.
+    pub identity: Identity,
+    /// Host of the sender.
     pub host: u64,
     /// The challenge.
     pub nonce: [u8; 32],
-    /// Its part of the keys; zero where nothing is encrypted.
+    /// The sender's message of the key exchange; zero where the connection is not encrypted.
     pub keys: [u8; MESSAGE],
 }
 
@@ -91,39 +82,43 @@ pub struct Hello {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BadHello {
-    /// It does not start with [`MAGIC`]: not a towline.
+    /// They do not start with [`MAGIC`]: the remote end is not a Towline process.
     Foreign,
-    /// Another version, which is given.
+    /// They have another version, which is given.
     Version(u16),
     /// A field has a value that it cannot have.
     Malformed,
 }
 
-impl std::fmt::Display for BadHello {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for BadHello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Foreign => f.write_str("it is no towline that speaks"),
-            Self::Version(version) => write!(f, "it speaks version {version}, here is version {VERSION}"),
-            Self::Malformed => f.write_str("its hello is malformed"),
+            Self::Foreign => f.write_str("the remote end is not a Towline process"),
+            Self::Version(version) => write!(
+                f,
+                "the remote end has version {version} of the tcp protocol, this rank has version {VERSION}: use one version of \
+                 Towline for all ranks"
+            ),
+            Self::Malformed => f.write_str("the hello of the remote end is malformed"),
         }
     }
 }
 
 impl std::error::Error for BadHello {}
 
-/// What the acceptor decided.
+/// The decision of the acceptor about a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// This connection is the one.
+    /// This connection is used.
     Accepted = 1,
-    /// Another connection between the two is the one.
+    /// Another connection between the two ranks is used.
     Duplicate = 2,
-    /// No connection between the two is wanted.
+    /// No connection between the two ranks is wanted.
     Refused = 3,
 }
 
 impl Hello {
-    /// As it travels.
+    /// The hello as it travels.
     pub fn encode(&self) -> [u8; HELLO] {
         let mut out = [0; HELLO];
         out[..8].copy_from_slice(&MAGIC);
@@ -132,21 +127,17 @@ impl Hello {
         out[11] = self.link;
         let features = (u32::from(self.encrypted) * ENCRYPTED) | (u32::from(self.encrypt.code()) << 8);
         out[12..16].copy_from_slice(&features.to_le_bytes());
-        out[16..24].copy_from_slice(&self.job.to_le_bytes());
-        out[24..28].copy_from_slice(&self.from.to_le_bytes());
-        out[28..32].copy_from_slice(&self.to.to_le_bytes());
-        out[32..40].copy_from_slice(&self.from_instance.to_le_bytes());
-        out[40..48].copy_from_slice(&self.to_instance.to_le_bytes());
+        out[16..48].copy_from_slice(&self.identity.encode());
         out[48..56].copy_from_slice(&self.host.to_le_bytes());
         out[56..88].copy_from_slice(&self.nonce);
         out[88..].copy_from_slice(&self.keys);
         out
     }
 
-    /// Reads what arrived. Every bit is checked or used.
+    /// Reads a hello. Every bit is checked or used.
     ///
     /// # Errors
-    /// [`BadHello`] says what kind of stranger it is.
+    /// [`BadHello`] says why the bytes are not a hello.
     pub fn decode(bytes: &[u8; HELLO]) -> Result<Self, BadHello> {
         if bytes[..8] != MAGIC {
             return Err(BadHello::Foreign);
@@ -160,9 +151,9 @@ impl Hello {
             2 => Role::Acceptor,
             _ => return Err(BadHello::Malformed),
         };
-        let features = u32::from_le_bytes(field(bytes, 12));
+        let features = u32_at(bytes, 12);
         let encrypted = features & ENCRYPTED != 0;
-        let keys: [u8; MESSAGE] = field(bytes, 88);
+        let keys: [u8; MESSAGE] = bytes_at(bytes, 88);
         let encrypt = Encrypt::from_code((features >> 8) as u8).filter(|_| features & !(ENCRYPTED | 0x300) == 0);
         let encrypt = encrypt.filter(|_| encrypted || keys == [0; MESSAGE]).ok_or(BadHello::Malformed)?;
         Ok(Self {
@@ -170,13 +161,9 @@ impl Hello {
             link: bytes[11],
             encrypted,
             encrypt,
-            job: u64::from_le_bytes(field(bytes, 16)),
-            from: u32::from_le_bytes(field(bytes, 24)),
-            to: u32::from_le_bytes(field(bytes, 28)),
-            from_instance: u64::from_le_bytes(field(bytes, 32)),
-            to_instance: u64::from_le_bytes(field(bytes, 40)),
-            host: u64::from_le_bytes(field(bytes, 48)),
-            nonce: field(bytes, 56),
+            identity: Identity::decode(&bytes_at(bytes, 16)),
+            host: u64_at(bytes, 48),
+            nonce: bytes_at(bytes, 56),
             keys,
         })
     }
@@ -185,19 +172,19 @@ impl Hello {
 /// Both hellos of a connection, as they travelled.
 #[derive(Clone, Debug)]
 pub struct Transcript {
-    /// What the initiator said.
+    /// The initiator's hello.
     pub initiator: [u8; HELLO],
-    /// What the acceptor said.
+    /// The acceptor's hello.
     pub acceptor: [u8; HELLO],
 }
 
 impl Transcript {
-    /// The proof of `role`.
+    /// The proof that the end with this role sends.
     pub fn proof(&self, key: &JobKey, role: Role) -> [u8; PROOF] {
         key.prove(label(role), &[&self.initiator, &self.acceptor])
     }
 
-    /// Whether `proof` is the proof of `role`; takes the same time for any wrong one.
+    /// Whether `proof` is the proof of the end with this role. Takes the same time for any wrong proof.
     pub fn proves(&self, key: &JobKey, role: Role, proof: &[u8; PROOF]) -> bool {
         key.proves(label(role), &[&self.initiator, &self.acceptor], proof)
     }
@@ -211,7 +198,7 @@ impl Transcript {
         out
     }
 
-    /// Reads a verdict; `None` for one that the acceptor did not give.
+    /// Reads a verdict; `None` for bytes that do not come from the acceptor.
     pub fn read_verdict(&self, key: &JobKey, bytes: &[u8; VERDICT]) -> Option<Verdict> {
         let (verdict, proof) = bytes.split_last_chunk::<PROOF>()?;
         key.proves(LABEL_VERDICT, &[&self.initiator, &self.acceptor, verdict], proof).then_some(())?;
@@ -233,13 +220,6 @@ const fn label(role: Role) -> &'static [u8; 16] {
     }
 }
 
-/// `N` bytes from `at`; the offsets are constants within a hello.
-fn field<const N: usize>(bytes: &[u8; HELLO], at: usize) -> [u8; N] {
-    let mut out = [0; N];
-    out.copy_from_slice(&bytes[at..at + N]);
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,11 +230,13 @@ mod tests {
             link: 3,
             encrypted: true,
             encrypt: Encrypt::Always,
-            job: 0x1122_3344_5566_7788,
-            from: 0x0102_0304,
-            to: 5,
-            from_instance: 6,
-            to_instance: 7,
+            identity: Identity {
+                job: 0x1122_3344_5566_7788,
+                from: 0x0102_0304,
+                to: 5,
+                from_instance: 6,
+                to_instance: 7,
+            },
             host: 8,
             nonce: std::array::from_fn(|at| at as u8),
             keys: std::array::from_fn(|at| at as u8 + 32),
@@ -278,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_told_apart() {
+    fn malformed_hellos_are_refused_with_the_reason() {
         let mut bytes = hello(Role::Acceptor).encode();
         bytes[0] = b'G';
         assert_eq!(Hello::decode(&bytes), Err(BadHello::Foreign));
         let mut bytes = hello(Role::Acceptor).encode();
         bytes[8] = 1;
         assert_eq!(Hello::decode(&bytes), Err(BadHello::Version(1)));
-        // Keys of one that does not encrypt, and features and settings that there are not, among others.
+        // Among others: keys without encryption, unknown features, and settings that do not exist.
         for (at, value) in [(10, 0), (10, 3), (12, 0), (12, 3), (13, 3), (14, 1)] {
             let mut bytes = hello(Role::Acceptor).encode();
             bytes[at] = value;
@@ -307,11 +289,11 @@ mod tests {
             assert!(!changed.proves(&key, Role::Initiator, &proof), "byte {at}");
         }
         let swapped = Transcript { initiator: transcript().acceptor, acceptor: transcript().initiator };
-        assert!(!swapped.proves(&key, Role::Initiator, &proof), "turned round");
+        assert!(!swapped.proves(&key, Role::Initiator, &proof), "exchanged");
     }
 
     #[test]
-    fn a_verdict_is_the_acceptors() {
+    fn only_the_acceptor_gives_a_verdict() {
         let key = JobKey::new([1; 32]);
         for verdict in [Verdict::Accepted, Verdict::Duplicate, Verdict::Refused] {
             let mut bytes = transcript().verdict(&key, verdict);

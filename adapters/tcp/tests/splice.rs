@@ -1,5 +1,5 @@
-//! Long bodies that a link has summed leave by a pipe, as their sender's pages: whatever the kernel takes of them at once, the
-//! stream is what it is with copies.
+//! Long bodies with a checksum are sent through a pipe, as the sender's pages. Whatever part of them the kernel accepts at once, the
+//! stream is the same as with copies.
 
 mod common;
 
@@ -13,7 +13,7 @@ use towline_core::rail::{Cookie, Endpoint, Event, Lane, Lost, Peer, Rail as _, S
 use towline_tcp::framing::encode;
 use towline_tcp::{Config, Encrypt, Rail};
 
-/// A pipe of a few pages, and little room in the kernel, so that both are full in the middle of bodies.
+/// A rail with a pipe of a few pages and a small send buffer, so that both are full in the middle of bodies.
 fn narrow(change: impl Fn(&mut Config)) -> Rail {
     let mut config = config(0);
     config.pipe_bytes = 16 * 1024;
@@ -23,14 +23,14 @@ fn narrow(change: impl Fn(&mut Config)) -> Rail {
     Rail::new(config).unwrap()
 }
 
-/// A rail, and peers of it that read when the test does.
+/// A rail, and the streams of peers that read when the test does.
 fn with_peers(rail: Rail, count: u32) -> (World, Vec<(Endpoint, TcpStream)>) {
     let mut world = World::new(vec![rail]);
     let join = |rank| {
-        let hand = Hand::new(rank);
-        let card = hand.card(&[address(&world.rails[0])], &world.rails[0]);
+        let peer = ManualPeer::new(rank);
+        let card = peer.card(&[address(&world.rails[0])], &world.rails[0]);
         let endpoint = world.rails[0].add_peer(Peer(rank), &card).unwrap();
-        (endpoint, hand.join(&mut world, 0))
+        (endpoint, peer.join(&mut world, 0))
     };
     let peers = (1..=count).map(join).collect();
     (world, peers)
@@ -40,22 +40,22 @@ fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251 + seed) as u8).collect()
 }
 
-/// Sends a summed body with a header of 5 bytes; returns the frame as it travels.
+/// Sends a body with a checksum and a header of 5 bytes, and returns the frame as it travels.
 fn send(rail: &mut Rail, to: Endpoint, body: &[u8], cookie: u64) -> Result<(Sent, Vec<u8>), SendError> {
     let shape = Shape { tag: TAG, lane: Lane::Bulk, header: 5, len: body.len() as u32 + 5 };
-    // SAFETY: the tests keep bodies until the end.
+    // SAFETY: the bodies live to the end of the test.
     let sent = unsafe { rail.send_summed(to, shape, b"first", Span::of(body), Cookie(cookie)) }?;
     Ok((sent, [&encode(shape.len, TAG, 5)[..], b"first", body].concat()))
 }
 
-/// Reads as much as is expected, while the rail goes on; `told` are the cookies that it tells meanwhile.
-fn expect(world: &mut World, stream: &mut TcpStream, expected: &[u8], told: &mut Vec<u64>) {
+/// Reads the expected bytes while the rail is polled; `completed` are the cookies of its completions.
+fn expect(world: &mut World, stream: &mut TcpStream, expected: &[u8], completed: &mut Vec<u64>) {
     stream.set_nonblocking(true).unwrap();
     let (mut got, mut idle) = (vec![], 0);
     let mut room = [0; 3000];
     while got.len() < expected.len() {
         if let Some(Event::Sent(cookie)) = world.rails[0].poll(world.now) {
-            told.push(cookie.0);
+            completed.push(cookie.0);
         }
         let wanted = (expected.len() - got.len()).min(room.len());
         match stream.read(&mut room[..wanted]) {
@@ -75,13 +75,13 @@ fn expect(world: &mut World, stream: &mut TcpStream, expected: &[u8], told: &mut
     );
 }
 
-/// Bodies at any place in a page and of any length, with short frames in between: all of it comes in order.
+/// Bodies at any place in a page and of any length, with short frames in between: all bytes arrive in order.
 #[test]
-fn bodies_leave_in_part_and_nothing_gets_between() {
+fn bodies_are_sent_in_parts_and_no_frame_gets_between() {
     let (mut world, mut peers) = with_peers(narrow(|_| {}), 1);
     let (to, stream) = &mut peers[0];
     let memory = bytes(400_000, 3);
-    let (mut expected, mut awaited, mut told) = (vec![], vec![], vec![]);
+    let (mut expected, mut awaited, mut completed) = (vec![], vec![], vec![]);
     let cuts = [(0, 300_000), (1, 8192), (4095, 8193), (77, 12_345), (4096, 65_536), (333, 8191), (10, 399_990)];
     for (cookie, (from, len)) in cuts.into_iter().enumerate() {
         let (sent, frame) = send(&mut world.rails[0], *to, &memory[from..][..len], cookie as u64).expect("room");
@@ -92,97 +92,105 @@ fn bodies_leave_in_part_and_nothing_gets_between() {
         assert!(try_send(&mut world.rails[0], *to, &[cookie as u8; 20]).unwrap());
         expected.extend_from_slice(&[&encode(20, TAG, 8)[..], &[cookie as u8; 20]].concat());
     }
-    assert!(awaited.len() >= cuts.len() - 1, "little has room with the kernel: {awaited:?}");
-    expect(&mut world, stream, &expected, &mut told);
-    world.until("all is told", |world| world.rails[0].drained(*to));
-    told.extend(std::iter::from_fn(|| world.rails[0].poll(world.now)).filter_map(|event| match event {
+    assert!(awaited.len() >= cuts.len() - 1, "the kernel accepts few bodies at once: {awaited:?}");
+    expect(&mut world, stream, &expected, &mut completed);
+    world.until("all completions", |world| world.rails[0].drained(*to));
+    completed.extend(std::iter::from_fn(|| world.rails[0].poll(world.now)).filter_map(|event| match event {
         Event::Sent(cookie) => Some(cookie.0),
         _ => None,
     }));
-    assert!(told.len() <= awaited.len() && told.iter().zip(&awaited).all(|(one, other)| one == other), "{told:?}");
+    assert!(
+        completed.len() <= awaited.len() && completed.iter().zip(&awaited).all(|(one, other)| one == other),
+        "{completed:?}"
+    );
     let counters = world.rails[0].counters();
-    // What is left of a body when the pipe is empty, and is not worth it, is copied.
-    assert!(counters.uncopied_bytes > 700_000, "{counters:?}");
+    // The rest of a body that is shorter than the limit when the pipe is empty is copied.
+    assert!(counters.spliced_bytes > 700_000, "{counters:?}");
     assert_eq!(counters.pipe_refused, 0);
 }
 
 #[test]
-fn what_fits_the_kernel_has_left_at_once() {
+fn a_body_that_fits_into_the_kernel_is_sent_at_once() {
     let (mut world, mut peers) = with_peers(narrow(|config| config.socket_send_buffer_bytes = None), 1);
     let (to, stream) = &mut peers[0];
     let memory = bytes(16_000, 9);
     let (sent, frame) = send(&mut world.rails[0], *to, &memory, 1).unwrap();
     assert_eq!(sent, Sent::Done);
-    assert!(world.rails[0].drained(*to) && world.rails[0].counters().uncopied_bytes >= 12_000);
+    assert!(world.rails[0].drained(*to) && world.rails[0].counters().spliced_bytes >= 12_000);
     expect(&mut world, stream, &frame, &mut vec![]);
 }
 
-/// The pipe is the stuck connection's; the other's bodies are copied. When the one is cut, what it had in the pipe goes with it.
+/// A connection that makes no progress has the pipe, and the bodies of another one are copied. At the end of the first connection its
+/// bytes in the pipe are dropped.
 #[test]
-fn a_connection_that_is_stuck_holds_up_no_other_and_leaves_nothing_in_the_pipe() {
+fn a_stuck_connection_does_not_delay_others_and_leaves_no_bytes_in_the_pipe() {
     let (mut world, mut peers) = with_peers(narrow(|_| {}), 2);
     let memory = bytes(200_000, 5);
-    let mut told = vec![];
+    let mut completed = vec![];
     let (stuck, _) = send(&mut world.rails[0], peers[0].0, &memory, 1).unwrap();
     assert_eq!(stuck, Sent::InPlace);
     while world.rails[0].poll(world.now).is_some() {}
-    let before = world.rails[0].counters().uncopied_bytes;
+    let before = world.rails[0].counters().spliced_bytes;
     assert!(before > 0 && before < 200_000);
     let (_, frame) = send(&mut world.rails[0], peers[1].0, &memory, 2).unwrap();
-    expect(&mut world, &mut peers[1].1, &frame, &mut told);
-    assert_eq!(world.rails[0].counters().uncopied_bytes, before, "it was copied");
+    expect(&mut world, &mut peers[1].1, &frame, &mut completed);
+    assert_eq!(world.rails[0].counters().spliced_bytes, before, "it was copied");
     peers[0].1.shutdown(Shutdown::Both).unwrap();
     drop(peers.remove(0));
-    world.until("the loss", |world| world.seen[0].iter().any(|seen| matches!(seen, Seen::Lost(Peer(1), _))));
-    told.clear();
+    world.until("the loss", |world| world.observed[0].iter().any(|seen| matches!(seen, Observed::Lost(Peer(1), _))));
+    completed.clear();
     let (_, frame) = send(&mut world.rails[0], peers[0].0, &memory, 3).unwrap();
-    expect(&mut world, &mut peers[0].1, &frame, &mut told);
-    assert!(world.rails[0].counters().uncopied_bytes > before + 100_000, "it was not copied");
-    assert!(!told.contains(&1), "a lost body is not told of");
+    expect(&mut world, &mut peers[0].1, &frame, &mut completed);
+    assert!(world.rails[0].counters().spliced_bytes > before + 100_000, "it was not copied");
+    assert!(!completed.contains(&1), "a lost body has no completion");
 }
 
-/// The kernel raises a signal at a broken pipe that would end this process.
+/// For a broken pipe the kernel raises a signal that would end this process.
 #[test]
 fn a_connection_that_breaks_in_the_middle_of_a_body_raises_no_signal() {
     let (mut world, mut peers) = with_peers(narrow(|_| {}), 1);
     let memory = bytes(200_000, 5);
-    // SAFETY: what the system does of itself.
+    // SAFETY: the handler is the default one of the system.
     let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let (to, stream) = peers.remove(0);
     assert_eq!(send(&mut world.rails[0], to, &memory, 1).unwrap().0, Sent::InPlace);
     let mut handles = [libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
-    // SAFETY: a slice of descriptors.
-    assert_eq!(unsafe { libc::poll(handles.as_mut_ptr(), 1, 10_000) }, 1, "something to read, which is left unread");
-    // A good end first, then a bad one: the next to send is told of a broken pipe.
+    // SAFETY: the argument is a slice of descriptors.
+    assert_eq!(
+        unsafe { libc::poll(handles.as_mut_ptr(), 1, 10_000) },
+        1,
+        "bytes to read, which the test leaves unread"
+    );
+    // An orderly end first, then a reset: the next send reports a broken pipe.
     stream.shutdown(Shutdown::Write).unwrap();
     drop(stream);
-    world.until("the loss", |world| world.seen[0].iter().any(|seen| matches!(seen, Seen::Lost(Peer(1), _))));
-    assert!(!world.seen[0].contains(&Seen::Lost(Peer(1), Lost::Closed)), "it has not said good-bye");
-    // SAFETY: as it was.
+    world.until("the loss", |world| world.observed[0].iter().any(|seen| matches!(seen, Observed::Lost(Peer(1), _))));
+    assert!(!world.observed[0].contains(&Observed::Lost(Peer(1), Lost::Closed)), "it has not said goodbye");
+    // SAFETY: restores the handler from before.
     unsafe { libc::signal(libc::SIGPIPE, before) };
 }
 
 #[test]
-fn sealed_bodies_and_those_of_rails_without_a_pipe_are_copied() {
+fn bodies_are_copied_on_encrypted_connections_and_without_a_pipe() {
     let without = |config: &mut Config| config.pipe_bytes = 0;
     let (mut world, mut peers) = with_peers(narrow(without), 1);
     let (to, stream) = &mut peers[0];
     let memory = bytes(100_000, 1);
     let (_, frame) = send(&mut world.rails[0], *to, &memory, 1).unwrap();
     expect(&mut world, stream, &frame, &mut vec![]);
-    assert_eq!([world.rails[0].counters().uncopied_bytes, world.rails[0].counters().pipe_refused], [0, 0]);
+    assert_eq!([world.rails[0].counters().spliced_bytes, world.rails[0].counters().pipe_refused], [0, 0]);
 
-    let sealed = |rank| {
+    let encrypted = |rank| {
         let config = Config { encrypt: Encrypt::Always, splice_from_bytes: 8192, ..config(rank) };
         Rail::new(config).unwrap()
     };
-    let (mut world, endpoints) = World::acquainted((0..2).map(sealed).collect());
+    let (mut world, endpoints) = World::with_peers((0..2).map(encrypted).collect());
     let to = endpoints[0][1];
     world.send(0, to, b"connect");
-    world.until("it came", |world| world.seen[1].len() == 1);
+    world.until("the frame", |world| world.observed[1].len() == 1);
     let (_, frame) = send(&mut world.rails[0], to, &memory, 1).unwrap();
-    world.until("it came", |world| world.seen[1].len() == 2);
-    let last = world.seen[1].pop();
-    assert!(matches!(last, Some(Seen::Frame(Peer(0), body)) if body == frame[8..]));
-    assert_eq!([world.rails[0].counters().uncopied_bytes, world.rails[0].counters().pipe_refused], [0, 0]);
+    world.until("the frame", |world| world.observed[1].len() == 2);
+    let last = world.observed[1].pop();
+    assert!(matches!(last, Some(Observed::Frame(Peer(0), body)) if body == frame[8..]));
+    assert_eq!([world.rails[0].counters().spliced_bytes, world.rails[0].counters().pipe_refused], [0, 0]);
 }
