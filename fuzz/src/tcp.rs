@@ -1,6 +1,6 @@
 //! What strangers say to a TCP rail: cards, hellos, verdicts and prefixes of frames.
 
-use towline_core::btl::HEAD;
+use towline_core::rail::HEAD;
 use towline_net::JobKey;
 use towline_net::card::Card;
 use towline_tcp::framing::{self, Announced, MAX_FRAME, PREFIX};

@@ -1,6 +1,6 @@
 //! What strangers say to a UDP rail: datagrams, hellos and cards.
 
-use towline_core::btl::HEAD;
+use towline_core::rail::HEAD;
 use towline_net::JobKey;
 use towline_udp::card;
 use towline_udp::datagram::{Datagram, What, inner, read, read_inner, sealed_start, start};

@@ -1,7 +1,7 @@
 //! What strangers say to a verbs rail: cards and hellos, and keys of memory.
 
-use towline_core::btl::atomics::{Atomic, AtomicFlags};
-use towline_core::btl::native::{KEY, Key, Local, Work};
+use towline_core::rail::atomics::{Atomic, AtomicFlags};
+use towline_core::rail::native::{KEY, Key, Local, Work};
 use towline_net::JobKey;
 use towline_verbs::card::Card;
 use towline_verbs::hello::{BYTES, Hello};

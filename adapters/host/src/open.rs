@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use towline_bootstrap::Job;
-use towline_core::btl::native::Pipeline;
+use towline_core::rail::native::Pipeline;
 use towline_net::Encrypt;
 use towline_net::interfaces::Filter;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use towline_core::btl::Unreachable;
+use towline_core::rail::Unreachable;
 
 /// A member of a job as its card names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ pub struct Member {
 /// assert_eq!((peers.endpoint_of(7), peers.get(endpoint)), (Some(endpoint), Some(&"state")));
 /// assert_eq!(peers.remove(endpoint), Some("state"));
 /// assert_eq!(peers.endpoint_of(7), None);
-/// # Ok::<(), towline_core::btl::Unreachable>(())
+/// # Ok::<(), towline_core::rail::Unreachable>(())
 /// ```
 #[derive(Debug)]
 pub struct PeerTable<P> {

@@ -1,6 +1,6 @@
 //! The memory of a connection.
 
-use towline_core::btl::Event;
+use towline_core::rail::Event;
 use towline_net::Encrypt;
 
 use crate::Config;

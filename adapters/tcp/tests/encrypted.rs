@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use common::*;
-use towline_core::btl::{Endpoint, Event, Lost, Peer, Rail as _};
+use towline_core::rail::{Endpoint, Event, Lost, Peer, Rail as _};
 use towline_net::card::Card;
 use towline_tcp::hello::{HELLO, PROOF, VERDICT};
 use towline_tcp::{Encrypt, Rail};

@@ -5,7 +5,7 @@ mod common;
 use std::io::Write;
 
 use common::*;
-use towline_core::btl::Endpoint;
+use towline_core::rail::Endpoint;
 use towline_core::time::Duration;
 use towline_crypt::{Handshake, MESSAGE};
 use towline_tcp::hello::{HELLO, Hello, PROOF, Role, Transcript};
@@ -164,8 +164,8 @@ fn an_acceptor_without_the_key_is_refused() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = ManualPeer::new(1);
     let card = peer.card(&[listener.local_addr().unwrap()], &world.rails[0]);
-    let peer = towline_core::btl::Peer(1);
-    let to = towline_core::btl::Rail::add_peer(&mut world.rails[0], peer, &card).unwrap();
+    let peer = towline_core::rail::Peer(1);
+    let to = towline_core::rail::Rail::add_peer(&mut world.rails[0], peer, &card).unwrap();
     assert_eq!(try_send(&mut world.rails[0], to, b"x"), Ok(false));
     world.round();
     let (mut stream, _) = listener.accept().unwrap();
@@ -182,7 +182,7 @@ fn an_acceptor_without_the_key_is_refused() {
     stream.write_all(&[0; PROOF]).unwrap();
     assert_closed(&mut world, &mut stream);
     world.until("the loss of the peer", |world| !world.observed[0].is_empty());
-    assert_eq!(world.observed[0], [Observed::Lost(peer, towline_core::btl::Lost::Broken)]);
+    assert_eq!(world.observed[0], [Observed::Lost(peer, towline_core::rail::Lost::Broken)]);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_slow_caller_is_refused_at_the_deadline() {
     }
     world.until("it is accepted", |world| world.rails[0].counters().accepted == 1);
     assert_eq!(world.rails[0].counters().refused(), 0);
-    let deadline = towline_core::btl::Rail::poll_at(&world.rails[0]).expect("a deadline");
+    let deadline = towline_core::rail::Rail::poll_at(&world.rails[0]).expect("a deadline");
     world.now = deadline;
     assert_closed(&mut world, &mut stream);
     assert_eq!(world.rails[0].counters().refused_slow, 1);

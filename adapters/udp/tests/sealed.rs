@@ -3,7 +3,7 @@
 mod common;
 
 use common::tapped::Tapped;
-use towline_core::btl::{Lost, Rail as _};
+use towline_core::rail::{Lost, Rail as _};
 use towline_net::Encrypt;
 use towline_udp::hello::HELLO;
 

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use common::{KEY, Pair, config};
-use towline_core::btl::{Lane, Lost, Peer, Rail as _, SendError, Unreachable};
+use towline_core::rail::{Lane, Lost, Peer, Rail as _, SendError, Unreachable};
 use towline_net::{Encrypt, JobKey};
 use towline_udp::Rail;
 use towline_udp::card::{decode, encode};

@@ -4,7 +4,7 @@
 //! case its own fails; the higher rank accepts the lower rank's attempt and drops its own. Until the acceptor's verdict a connection
 //! belongs to no peer, so its end is never the loss of a peer (CONTRACTS P6).
 
-use towline_core::btl::Lost;
+use towline_core::rail::Lost;
 
 use crate::handshake::pending::Pending;
 use crate::rail::Rail;

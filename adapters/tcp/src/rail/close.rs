@@ -2,7 +2,7 @@
 
 use std::os::fd::AsRawFd;
 
-use towline_core::btl::{Event, Lost};
+use towline_core::rail::{Event, Lost};
 
 use crate::rail::Rail;
 use crate::rail::peer::{Attempts, ConnState};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use towline_core::btl::Lost;
+use towline_core::rail::Lost;
 use towline_core::time::Duration;
 use towline_crypt::Cipher;
 use towline_net::time::core_duration;

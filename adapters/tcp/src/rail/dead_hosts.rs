@@ -6,7 +6,7 @@
 
 use std::os::fd::AsRawFd;
 
-use towline_core::btl::Lost;
+use towline_core::rail::Lost;
 use towline_net::time::core_duration;
 
 use crate::rail::Rail;

@@ -1,6 +1,6 @@
 //! Deadlines: handshakes and attempts that take too long, and retries that are due.
 
-use towline_core::btl::Lost;
+use towline_core::rail::Lost;
 
 use crate::handshake::failure::Failure;
 use crate::rail::Rail;

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::Socket;
-use towline_core::btl::{Attributes, Event, Ticket};
+use towline_core::rail::{Attributes, Event, Ticket};
 use towline_core::time::Instant;
 use towline_net::PeerTable;
 use towline_net::interfaces::Interface;

@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use towline_core::btl::attributes::EXCLUSIVITY_LOW;
-use towline_core::btl::native::OneSided;
-use towline_core::btl::{AcceleratorLimits, Attributes, Capabilities};
+use towline_core::rail::attributes::EXCLUSIVITY_LOW;
+use towline_core::rail::native::OneSided;
+use towline_core::rail::{AcceleratorLimits, Attributes, Capabilities};
 use towline_core::time::Instant;
 use towline_net::card::{Card, CardAddress, MAX_ADDRESSES};
 use towline_net::interfaces::{self, Interface};

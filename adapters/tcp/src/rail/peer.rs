@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use towline_core::btl::Peer;
+use towline_core::rail::Peer;
 use towline_core::time::Instant;
 
 use crate::stream::connection::Connection;

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsRawFd;
 
-use towline_core::btl::{Event, Frame, FrameId, Lost};
+use towline_core::rail::{Event, Frame, FrameId, Lost};
 use towline_core::time::Instant;
 
 use crate::rail::peer::ConnState;

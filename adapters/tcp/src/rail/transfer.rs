@@ -3,10 +3,10 @@
 use std::os::fd::AsRawFd;
 
 use towline_core::convertor::Span;
-use towline_core::rail::COPIED;
 use towline_core::rail::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, HEAD, Lane, Peer, Rail as RailTrait,
-    SendError, Sent, Shape, Ticket, Unreachable,
+    Attributes, COPIED, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, FrameId, GiveUp, Grant,
+    HEAD, Lane, Liveness, Peer, Rail as RailTrait, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket,
+    Unreachable,
 };
 use towline_core::time::Instant;
 use towline_net::card::Card;
@@ -59,14 +59,6 @@ impl RailTrait for Rail {
     fn del_peer(&mut self, endpoint: Endpoint) {
         self.send_goodbye(endpoint.0);
         self.remove(endpoint.0);
-    }
-
-    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
-        if what == GiveUp::Peer {
-            self.shut_down(to.0);
-            self.remove(to.0);
-        }
-        what == GiveUp::Peer
     }
 
     #[inline]
@@ -224,21 +216,21 @@ impl RailTrait for Rail {
     }
 }
 
-impl towline_core::rail::Liveness for Rail {
+impl Liveness for Rail {
     fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
         if what == GiveUp::Peer {
-            self.hang_up(to.0);
-            self.forget(to.0);
+            self.shut_down(to.0);
+            self.remove(to.0);
         }
         what == GiveUp::Peer
     }
 }
 
-impl towline_core::rail::FastPath for Rail {}
-impl towline_core::rail::RequestCache for Rail {}
-impl towline_core::rail::SingleCopy for Rail {}
-impl towline_core::rail::DeviceMemory for Rail {}
-impl towline_core::rail::Failover for Rail {}
+impl FastPath for Rail {}
+impl RequestCache for Rail {}
+impl SingleCopy for Rail {}
+impl DeviceMemory for Rail {}
+impl Failover for Rail {}
 
 impl Rail {
     /// Sends a frame that fits into any ring, as `reserve` and `commit` do but without a grant.

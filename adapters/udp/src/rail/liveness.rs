@@ -314,7 +314,7 @@ impl Rail {
 
 #[cfg(test)]
 mod tests {
-    use towline_core::btl::{Endpoint, Lane, Peer, Rail as _, Shape};
+    use towline_core::rail::{Endpoint, Lane, Peer, Rail as _, Shape};
     use towline_net::JobKey;
 
     use super::*;

@@ -37,7 +37,7 @@ use crate::system::{segmentation, socket as sys};
 /// One UDP socket that reaches all peers: a rail that loses frames, to be wrapped in a link.
 ///
 /// ```
-/// use towline_core::btl::{Capabilities, Rail as _};
+/// use towline_core::rail::{Capabilities, Rail as _};
 /// use towline_net::JobKey;
 /// use towline_udp::{Config, Rail};
 ///

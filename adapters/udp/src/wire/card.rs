@@ -8,7 +8,7 @@
 //! | 6..8 | zero |
 //! | 8.. | link, job, instance, host, rank and address, as in a [card of tcp](towline_net::card) |
 
-use towline_core::btl::Unreachable;
+use towline_core::rail::Unreachable;
 use towline_net::card::Card;
 
 use crate::datagram::VERSION;

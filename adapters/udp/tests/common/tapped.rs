@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 
-use towline_core::btl::Lane;
+use towline_core::rail::Lane;
 use towline_net::Encrypt;
 use towline_udp::Config;
 
