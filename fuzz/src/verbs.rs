@@ -2,7 +2,7 @@
 
 use towline_core::rail::atomics::{Atomic, AtomicFlags};
 use towline_core::rail::native::{KEY, Key, Local, Work};
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 use towline_verbs::card::Card;
 use towline_verbs::hello::{BYTES, Hello};
 use towline_verbs::key::Remote;

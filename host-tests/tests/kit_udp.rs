@@ -14,7 +14,7 @@ use towline_host_tests::kit::bench::{Bench, Setup};
 use towline_host_tests::kit::relay::{Faults, Relay};
 use towline_host_tests::kit::sockets::Sockets;
 use towline_host_tests::{mtl_suite, rail_suite};
-use towline_tcp::{Encrypt, JobKey};
+use towline_net::{Encrypt, JobKey};
 use towline_udp::{Config, Rail};
 
 fn config(rank: u32, link: u8) -> Config {

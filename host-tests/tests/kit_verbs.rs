@@ -17,7 +17,7 @@ use towline_host_tests::kit::onesided::{Memory, Modules, What};
 use towline_host_tests::kit::sockets::Sockets;
 use towline_host_tests::kit::world::{CONFIG, Engine, World};
 use towline_host_tests::{mtl_suite, onesided_suite, rail_suite};
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 use towline_verbs::{Config, Counters, Rail};
 
 fn make(rank: u32, link: u8, change: fn(&mut Config)) -> Rail {

@@ -1,6 +1,6 @@
 //! Sealed frames over a stream of bytes, without I/O. The crate's page gives the bytes.
 
-use crate::Key;
+use crate::JobKey;
 
 /// The largest payload: a rank's publications, or a message.
 pub(crate) const PAYLOAD_MAX: usize = 1 << 20;
@@ -61,7 +61,7 @@ pub(crate) enum Side {
 /// One end of a connection after the handshake.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    session: Key,
+    session: JobKey,
     side: Side,
     sent: u64,
     received: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn new(session: Key, side: Side) -> Self {
+    pub(crate) fn new(session: JobKey, side: Side) -> Self {
         Self { session, side, sent: 0, received: 0, input: Vec::new(), output: Vec::new(), written: 0 }
     }
 
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn pair() -> (Channel, Channel) {
-        let key = Key::from_bytes([7; 32]);
+        let key = JobKey::new([7; 32]);
         (Channel::new(key.clone(), Side::Rank), Channel::new(key, Side::Server))
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::error::EnvironmentError;
-use crate::{Address, Key, RANKS_MAX, key};
+use crate::{Address, JobKey, RANKS_MAX};
 
 /// The environment of one rank, read and checked. The crate's page lists the variables.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ pub struct Environment {
     /// The job's number.
     pub job: u64,
     /// The job's secret.
-    pub key: Key,
+    pub key: JobKey,
     /// Transports to use; empty for all.
     pub transports: Vec<String>,
     /// Links per peer, where given.
@@ -36,14 +36,14 @@ impl Environment {
     pub fn singleton() -> Self {
         let (mut job, mut secret) = ([0; 8], [0; 32]);
         // Without random numbers the key is worth nothing, but a job of one rank shows it to nobody.
-        let _ = key::random(&mut job).and_then(|()| key::random(&mut secret));
+        let _ = towline_net::random::fill(&mut job).and_then(|()| towline_net::random::fill(&mut secret));
         Self {
             rank: 0,
             size: 1,
             root: Vec::new(),
             listen: None,
             job: u64::from_le_bytes(job),
-            key: Key::from_bytes(secret),
+            key: JobKey::new(secret),
             transports: Vec::new(),
             links: None,
             host: host_name(),
@@ -91,7 +91,7 @@ impl Environment {
                 environment.job =
                     u64::from_str_radix(&job, 16).map_err(|_| EnvironmentError { name: "TOWLINE_JOB", why: why() })?;
                 let why = || "not 64 hexadecimal digits".to_string();
-                environment.key = Key::from_hex(&read("TOWLINE_KEY")?)
+                environment.key = JobKey::from_hex(&read("TOWLINE_KEY")?)
                     .ok_or_else(|| EnvironmentError { name: "TOWLINE_KEY", why: why() })?;
                 environment.local = None;
                 if let Some(listen) = lookup("TOWLINE_LISTEN") {

@@ -11,7 +11,7 @@ use crate::channel::{Channel, Kind, Side};
 use crate::greet::{Joined, Link, believe};
 use crate::handshake::{ANSWER, OPENING};
 use crate::stream::Stream;
-use crate::{Address, Environment, Job, Key, launch, server};
+use crate::{Address, Environment, Job, JobKey, launch, server};
 
 pub(crate) const SIZE: u32 = 3;
 pub(crate) const JOB: u64 = 0x1234;
@@ -89,8 +89,8 @@ impl<'a> Input<'a> {
 const V: Version = Version::new(1, 0, 0);
 const COMPONENT: Component<'_> = Component { mca: V, kind: "btl", kind_version: V, name: "tcp", version: V };
 
-pub(crate) fn key() -> Key {
-    Key::from_bytes([0x5a; 32])
+pub(crate) fn key() -> JobKey {
+    JobKey::new([0x5a; 32])
 }
 
 /// A rank hears a server that holds the key, and bytes that nobody sealed.

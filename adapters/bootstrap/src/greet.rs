@@ -8,7 +8,7 @@ use crate::channel::{Channel, Kind, Side};
 use crate::error::Error;
 use crate::handshake::{self, ANSWER, Exchange, OPENING, Opening, PROBE, PROOF, Refusal};
 use crate::stream::Stream;
-use crate::{Address, Environment, Key, key};
+use crate::{Address, Environment, JobKey};
 
 /// Between two attempts to connect to a server that is not there yet.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
@@ -83,7 +83,7 @@ struct Greeter {
     stream: Stream,
     address: Address,
     proof: [u8; 32],
-    session: Key,
+    session: JobKey,
 }
 
 impl Greeter {
@@ -114,7 +114,7 @@ fn greet(environment: &Environment, rank: u32, address: &Address, deadline: Inst
     let connected = Stream::connect(address, limit);
     let mut stream = connected.map_err(|source| Error::Connect { address: address.to_string(), source })?;
     let mut nonce = [0; 32];
-    key::random(&mut nonce).map_err(Error::System)?;
+    towline_net::random::fill(&mut nonce).map_err(Error::System)?;
     let opening = Opening { rank, size: environment.size, job: environment.job, nonce }.encode();
     write_all(&mut stream, &mut &opening[..], deadline, address)?;
     let mut answer = [0; ANSWER];
@@ -129,10 +129,10 @@ fn greet(environment: &Environment, rank: u32, address: &Address, deadline: Inst
 
 /// The proof and the session's key, where the server's answer to an opening goes on and proves that it holds the key.
 pub(crate) fn believe(
-    key: &Key,
+    key: &JobKey,
     opening: &[u8; OPENING],
     answer: &[u8; ANSWER],
-) -> Result<([u8; PROOF], Key), &'static str> {
+) -> Result<([u8; PROOF], JobKey), &'static str> {
     let (status, nonce, proof) = handshake::parse_answer(answer);
     if status != 0 {
         return Err(Refusal::why(status));

@@ -1,6 +1,6 @@
 //! How rank and server prove to each other that they hold the job's key. The crate's page gives the bytes.
 
-use crate::Key;
+use crate::JobKey;
 
 pub(crate) const OPENING: usize = 64;
 pub(crate) const ANSWER: usize = 68;
@@ -76,7 +76,7 @@ impl Opening {
 
 /// The proofs and the session's key that follow from an opening and the server's nonce.
 pub(crate) struct Exchange<'a> {
-    pub(crate) key: &'a Key,
+    pub(crate) key: &'a JobKey,
     pub(crate) opening: &'a [u8; OPENING],
     pub(crate) nonce: &'a [u8; 32],
 }
@@ -102,8 +102,8 @@ impl Exchange<'_> {
         proof.len() == PROOF && self.key.verify(&self.parts(b"towline rank 1"), proof)
     }
 
-    pub(crate) fn session(&self) -> Key {
-        Key::from_bytes(self.key.mac(&self.parts(b"towline session 1")))
+    pub(crate) fn session(&self) -> JobKey {
+        JobKey::new(self.key.mac(&self.parts(b"towline session 1")))
     }
 }
 
@@ -148,12 +148,12 @@ mod tests {
 
     #[test]
     fn proofs_hold_for_one_side_one_key_and_one_pair_of_nonces() {
-        let (key, opening, nonce) = (Key::from_bytes([1; 32]), [2; OPENING], [3; 32]);
+        let (key, opening, nonce) = (JobKey::new([1; 32]), [2; OPENING], [3; 32]);
         let right = Exchange { key: &key, opening: &opening, nonce: &nonce };
         assert!(right.server_proves(&right.server_proof()) && right.rank_proves(&right.rank_proof()));
         assert!(!right.server_proves(&right.rank_proof()) && !right.rank_proves(&right.server_proof()));
         assert!(!right.rank_proves(&right.rank_proof()[..16]) && !right.rank_proves(&[]));
-        let other = Key::from_bytes([4; 32]);
+        let other = JobKey::new([4; 32]);
         assert!(!Exchange { key: &other, ..right }.server_proves(&right.server_proof()));
         assert!(!Exchange { opening: &[0; OPENING], ..right }.server_proves(&right.server_proof()));
         assert!(!Exchange { nonce: &[0; 32], ..right }.rank_proves(&right.rank_proof()));

@@ -14,7 +14,7 @@ use crate::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE, reached};
 use crate::error::Error;
 use crate::greet::{self, Joined, Link, word};
 use crate::host::Host;
-use crate::{Environment, Key};
+use crate::{Environment, JobKey};
 
 /// How long [`Job::from_env`] tries to join.
 const JOIN_LIMIT: Duration = Duration::from_secs(30);
@@ -203,7 +203,7 @@ impl Job {
     }
 
     /// The job's secret, with which transports prove to peers that they belong to it.
-    pub fn key(&self) -> &Key {
+    pub fn key(&self) -> &JobKey {
         &self.environment.key
     }
 

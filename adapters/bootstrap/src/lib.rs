@@ -66,7 +66,6 @@ mod greet;
 mod handshake;
 mod host;
 mod job;
-mod key;
 pub mod launch;
 pub mod server;
 mod stream;
@@ -75,7 +74,7 @@ pub use address::Address;
 pub use environment::Environment;
 pub use error::{EnvironmentError, Error};
 pub use job::{End, Job};
-pub use key::Key;
+pub use towline_net::JobKey;
 
 /// The most ranks of a job: what transports can number.
 pub const RANKS_MAX: u32 = 1 << 20;

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use towline_bootstrap::server::{Config, Event, Server};
-use towline_bootstrap::{Address, End, Environment, Error, Job, Key};
+use towline_bootstrap::{Address, End, Environment, Error, Job, JobKey};
 use towline_core::modex::{
     Change, Component, Exchange, ExchangeError, Modex, RecvError, SendError, Version, WatchError,
 };
@@ -386,7 +386,7 @@ fn without_a_launcher_rank_0_serves_and_sees_the_others_off() {
 fn a_rank_with_another_key_finds_out_and_is_refused() {
     let world = World::new(1, true);
     let mut stranger = world.rank(0);
-    stranger.key = Key::from_bytes([1; 32]);
+    stranger.key = JobKey::new([1; 32]);
     let why = Job::join(stranger, soon()).unwrap_err();
     assert!(matches!(&why, Error::Refused { why, .. } if why.contains("TOWLINE_KEY")), "{why}");
     assert!(world.refused().contains("closed"));

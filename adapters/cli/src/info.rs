@@ -13,7 +13,7 @@ use towline_core::btl::selection::{Candidate, Report, select};
 use towline_core::pml::SIZES;
 use towline_core::rail::{Peer, Unreachable};
 use towline_core::wire;
-use towline_tcp::interfaces::{Filter, survey};
+use towline_net::interfaces::{Filter, survey};
 
 use crate::out::out;
 use crate::transports;
@@ -102,7 +102,7 @@ fn gather() -> Result<Info, String> {
     sizes.push(("payload of an unexpected message, at most".into(), unit));
     sizes.push(("shared memory for a peer that long messages are sent to, at most".into(), sm.bytes_per_peer()));
     sizes.push(("staging of a tcp connection, at most".into(), tcp(&tunables).bytes_per_connection()));
-    let key = towline_tcp::JobKey::new([0; 32]); // nobody connects
+    let key = towline_net::JobKey::new([0; 32]); // nobody connects
     sizes.push(("buffers of a udp link, at most".into(), towline_udp::Config::new(0, 0, key).bytes()));
     Ok(Info { transports: all, interfaces: shown, chosen, machine: machine(value("sm_directory")), sizes, tunables })
 }
@@ -132,14 +132,14 @@ fn chosen_here() -> Vec<(&'static str, String)> {
 /// What would be chosen for a rank on another host that has the same networks.
 fn chosen_elsewhere(filter: &Filter) -> String {
     let job = u64::from(std::process::id()) << 20;
-    let key = towline_tcp::JobKey::new([0; 32]); // nobody connects
+    let key = towline_net::JobKey::new([0; 32]); // nobody connects
     let mut config = towline_tcp::Config::new(job, 0, key);
     config.filter = filter.clone();
     let mut rail = match towline_tcp::Rail::new(config) {
         Ok(rail) => rail,
         Err(why) => return format!("nothing: tcp does not work here: {why}"),
     };
-    let card = towline_tcp::card::Card::decode(rail.card()).map(|mut card| {
+    let card = towline_net::card::Card::decode(rail.card()).map(|mut card| {
         (card.host, card.rank, card.instance) = (!card.host, 1, !card.instance);
         card.encode()
     });
@@ -171,7 +171,7 @@ fn sm(tunables: &[Tunable]) -> towline_sm::Config {
 }
 
 fn tcp(tunables: &[Tunable]) -> towline_tcp::Config {
-    let mut config = towline_tcp::Config::new(0, 0, towline_tcp::JobKey::new([0; 32]));
+    let mut config = towline_tcp::Config::new(0, 0, towline_net::JobKey::new([0; 32]));
     for tunable in tunables {
         let Ok(bytes) = tunable.value.parse() else { continue };
         match tunable.name {

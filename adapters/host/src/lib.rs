@@ -83,7 +83,7 @@ pub use towline_core::rail::{
 };
 pub use towline_core::rma::{Access, AtomicOp, Denied};
 
-pub use towline_tcp::Encrypt;
+pub use towline_net::Encrypt;
 
 pub use address::Address;
 pub use builder::{Builder, init};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use towline_bootstrap::Job;
 use towline_core::rail::native::Pipeline;
-use towline_tcp::Encrypt;
-use towline_tcp::interfaces::Filter;
+use towline_net::Encrypt;
+use towline_net::interfaces::Filter;
 
 use crate::address::Grid;
 use crate::idle::crowded;
@@ -91,7 +91,7 @@ pub(crate) fn local_contexts(job: &Job, grid: Grid) -> usize {
 }
 
 fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, String> {
-    let key = towline_tcp::JobKey::new(*job.key().bytes());
+    let key = job.key().clone();
     let mut tcp = towline_tcp::Config::new(job.job_id(), grid.own_number(), key);
     let buffer = (config.tcp_socket_bytes != 0).then_some(config.tcp_socket_bytes);
     tcp.link = link;
@@ -121,7 +121,7 @@ fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread
 }
 
 fn open_udp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, String> {
-    let key = towline_tcp::JobKey::new(*job.key().bytes());
+    let key = job.key().clone();
     let mut udp = towline_udp::Config::new(job.job_id(), grid.own_number(), key);
     udp.link = link;
     udp.progress_thread = thread;
@@ -151,7 +151,7 @@ fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thre
     if config.encrypt == Encrypt::Always {
         return Err("TOWLINE_ENCRYPT: `always`, which no RDMA device does".into());
     }
-    let key = towline_tcp::JobKey::new(*job.key().bytes());
+    let key = job.key().clone();
     let mut verbs = towline_verbs::Config::new(job.job_id(), grid.own_number(), key);
     verbs.link = link;
     // The ranks of a host spread over its ports, each with all its links.

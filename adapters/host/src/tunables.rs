@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use towline_tcp::Encrypt;
+use towline_net::Encrypt;
 
 use crate::setup::SetupError;
 

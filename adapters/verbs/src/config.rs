@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use towline_core::rail::native::Pipeline;
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 
 /// How often the device sends what nobody acknowledges. Eight times is the most that it can be told, which Soft-RoCE takes for
 /// ever.

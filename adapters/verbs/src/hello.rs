@@ -33,7 +33,7 @@
 //! | 60..64 | number of the first packet that it will send |
 //! | 64..96 | code |
 
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 
 use crate::card::VERSION;
 

@@ -81,7 +81,7 @@ const fn row(bytes: &mut usize, count: u32, each: usize) -> Row {
 
 #[cfg(test)]
 mod tests {
-    use towline_tcp::JobKey;
+    use towline_net::JobKey;
 
     use super::*;
 

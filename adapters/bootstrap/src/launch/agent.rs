@@ -14,7 +14,7 @@ use super::children::{Children, Start};
 use super::message::{self, MARK, Order, Report};
 use super::output::{Sink, Source};
 use super::{files, signals};
-use crate::{Address, Environment, Key, greet};
+use crate::{Address, Environment, JobKey, greet};
 
 /// How long to look for an address at which the launcher answers.
 const REACH_LIMIT: Duration = Duration::from_secs(20);
@@ -145,7 +145,7 @@ fn prepare(start: message::Start) -> Result<Start, String> {
         size: start.size,
         root: roots.iter().map(address).collect(),
         job: start.job,
-        key: Key::from_bytes(start.key),
+        key: JobKey::new(start.key),
         transports: start.transports,
         links: start.links,
         host: start.host,

@@ -43,7 +43,7 @@ use self::hub::{Hub, Note, Said};
 use crate::channel::{Channel, Kind, Side};
 use crate::handshake::{self, ANSWER, Exchange, OPENING, Opening, PROBE, PROOF, Refusal};
 use crate::stream::{Stream, timespec};
-use crate::{Address, Key, RANKS_MAX, key};
+use crate::{Address, JobKey, RANKS_MAX};
 
 /// How long a connection may take to prove that it belongs to the job.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
@@ -70,7 +70,7 @@ pub struct Config {
     /// The job's number.
     pub job: u64,
     /// The job's secret.
-    pub key: Key,
+    pub key: JobKey,
     /// Name of an abstract Unix socket for ranks on this host.
     pub name: Option<String>,
     /// Address for ranks on other hosts; port 0 lets the system choose.
@@ -585,7 +585,7 @@ impl Serving {
             return Ok(());
         }
         let mut nonce = [0; 32];
-        key::random(&mut nonce)?;
+        towline_net::random::fill(&mut nonce)?;
         let exchange = Exchange { key: &self.config.key, opening: &bytes, nonce: &nonce };
         let answer: [u8; ANSWER] = handshake::answer(0, &nonce, &exchange.server_proof());
         connection.greeting.extend(answer);

@@ -8,7 +8,7 @@ use super::{BACKLOG_BYTES, Config, Connection, Orders, READS, Serving, State};
 use crate::channel::{Channel, Kind, PAYLOAD_MAX, Side};
 use crate::handshake::ANSWER;
 use crate::stream::Stream;
-use crate::{Environment, Key};
+use crate::{Environment, JobKey};
 
 fn serving() -> Serving {
     let Environment { job, key, .. } = Environment::singleton();
@@ -31,7 +31,7 @@ fn connect(serving: &mut Serving, room: usize) -> (u64, UnixStream) {
 /// One of a rank that has proved itself, and the rank's end of its channel.
 fn join(serving: &mut Serving, rank: u32) -> (u64, UnixStream, Channel) {
     let (id, end) = connect(serving, 1 << 16);
-    let key = || Key::from_bytes([7; 32]);
+    let key = || JobKey::new([7; 32]);
     serving.hub.join(rank, &mut Vec::new()).unwrap();
     serving.connections.get_mut(&id).unwrap().state = State::Open { rank, channel: Channel::new(key(), Side::Server) };
     serving.by_rank.insert(rank, id);
