@@ -2,7 +2,7 @@
 
 use towline_core::rail::Unreachable;
 
-use crate::host::{Place, Process};
+use crate::host::process::{Place, Process};
 
 const MAGIC: [u8; 3] = *b"tsm";
 const VERSION: u8 = 1;

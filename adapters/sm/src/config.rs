@@ -97,7 +97,7 @@ impl Config {
     /// to each other takes n (n - 1) times as much: 64 ranks with the defaults 1.3 GiB, or 263 MiB while messages are
     /// short.
     pub fn bytes_per_peer(&self) -> u64 {
-        u64::from(self.eager_ring_bytes) + u64::from(self.bulk_ring_bytes) + 2 * crate::layout::PAGE as u64
+        u64::from(self.eager_ring_bytes) + u64::from(self.bulk_ring_bytes) + 2 * crate::segment::layout::PAGE as u64
     }
 
     /// Every setting with its value, unit and meaning.

@@ -18,8 +18,6 @@ pub mod ring;
 pub mod sleep;
 
 #[cfg(not(loom))]
-mod board;
-#[cfg(not(loom))]
 mod card;
 #[cfg(not(loom))]
 mod config;
@@ -28,35 +26,19 @@ mod error;
 #[cfg(not(loom))]
 mod host;
 #[cfg(not(loom))]
-mod kept;
-#[cfg(not(loom))]
-mod lane;
-#[cfg(not(loom))]
-mod layout;
-#[cfg(not(loom))]
-mod mapped;
-#[cfg(not(loom))]
-mod peers;
-#[cfg(not(loom))]
 mod rail;
-#[cfg(not(loom))]
-mod receive;
 #[cfg(not(loom))]
 mod segment;
 #[cfg(not(loom))]
-mod send;
+mod single_copy;
 #[cfg(not(loom))]
-mod single;
-#[cfg(not(loom))]
-mod wait;
-#[cfg(not(loom))]
-mod windows;
+mod rma;
 
 #[cfg(not(loom))]
 pub use {
     config::{Config, Tunable},
     error::OpenError,
     rail::Rail,
-    single::SingleCopyState,
-    windows::Area,
+    single_copy::sender::SingleCopy,
+    rma::regions::Area,
 };

@@ -76,7 +76,7 @@ impl Lender {
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) } != 0 {
             return None;
         }
-        let pledge = Box::new(AtomicU64::new(crate::host::nonce()));
+        let pledge = Box::new(AtomicU64::new(crate::host::process::nonce()));
         Some(Self { pledge, generation: 0, has_lent: false, lock: Some(file) })
     }
 

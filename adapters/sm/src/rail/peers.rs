@@ -6,15 +6,15 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::PidfdFlags;
 use towline_core::rail::{Endpoint, Event, Lost, Peer, Unreachable};
 
-use crate::board::Board;
+use crate::segment::control::Board;
 use crate::card::Card;
 use crate::error::OpenError;
-use crate::host::Process;
-use crate::lane::{Incoming, Outgoing, Ring};
-use crate::layout::bit_words;
-use crate::rail::{NO_RING, PeerState, Rail, Stage};
-use crate::single::Lender;
-use crate::windows::Theirs;
+use crate::host::process::Process;
+use crate::rail::outgoing::{Incoming, Outgoing, Ring};
+use crate::segment::layout::bit_words;
+use crate::rail::transport::{NO_RING, PeerState, Rail, Stage};
+use crate::single_copy::sender::Lender;
+use crate::rma::regions::Theirs;
 
 impl Rail {
     pub(crate) fn add(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
@@ -373,7 +373,7 @@ mod tests {
     /// This program again, in a role.
     fn process(role: &str, job: u64) -> Child {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "peers::tests::as_process", "--nocapture", "--ignored"]);
+        command.args(["--exact", "rail::peers::tests::as_process", "--nocapture", "--ignored"]);
         command.env("ROLE", role).env("JOB", job.to_string()).stdin(Stdio::null());
         command.stdout(if role == "victim" { Stdio::piped() } else { Stdio::inherit() }).spawn().unwrap()
     }
@@ -459,7 +459,7 @@ mod tests {
     fn p1_b10_without_descriptors_the_death_of_a_process_is_noticed_all_the_same() {
         let job = 0x0DE5_0000_0000 | u64::from(std::process::id());
         let watched = process("watcher", job).wait().unwrap();
-        crate::host::sweep(std::path::Path::new("/dev/shm"), &Process::me());
+        crate::host::process::sweep(std::path::Path::new("/dev/shm"), &Process::me());
         assert!(watched.success());
     }
 }

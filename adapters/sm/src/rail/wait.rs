@@ -10,9 +10,9 @@ use rustix::thread::{MembarrierCommand, futex, membarrier, membarrier_query};
 use crate::atomics::{Ordering, fence};
 use crate::doorbell;
 use crate::error::OpenError;
-use crate::lane::Incoming;
-use crate::rail::Rail;
-use crate::segment::system;
+use crate::rail::outgoing::Incoming;
+use crate::rail::transport::Rail;
+use crate::segment::file::system;
 use crate::sleep;
 
 impl Rail {

@@ -6,11 +6,11 @@ use towline_core::rail::Lost;
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::error::OpenError;
-use crate::host::Process;
-use crate::layout::{
+use crate::host::process::Process;
+use crate::segment::layout::{
     BARRIER, BELL, BITS, BORN, CLOSED, MAGIC, MAGIC_AT, NONCE, PID, PID_SPACE, RANKS, SLEEP, bit_words, board_bytes,
 };
-use crate::segment::Segment;
+use crate::segment::file::Segment;
 
 /// A board, one's own or a peer's.
 #[derive(Debug)]

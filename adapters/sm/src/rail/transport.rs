@@ -1,5 +1,5 @@
-//! The rail: what a rank holds, and the message path. What is rare lives in [`send`](crate::send),
-//! [`receive`](crate::receive), [`peers`](crate::peers) and [`wait`](crate::wait).
+//! The rail: what a rank holds, and the message path. What is rare lives in [`send`](crate::rail::send),
+//! [`receive`](crate::rail::receive), [`peers`](crate::rail::peers) and [`wait`](crate::rail::wait).
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -14,16 +14,16 @@ use towline_core::rail::{
 use towline_core::rma::Access;
 use towline_core::time::Instant;
 
-use crate::board::Board;
+use crate::segment::control::Board;
 use crate::card::{self, Card};
 use crate::config::Config;
 use crate::error::OpenError;
-use crate::host::{self, Names, Place, Process};
-use crate::kept::Kept;
-use crate::lane::{Outgoing, Ring};
-use crate::mapped::Slots;
+use crate::host::process::{self as host, Names, Place, Process};
+use crate::rail::held_frames::Kept;
+use crate::rail::outgoing::{Outgoing, Ring};
+use crate::segment::slots::Slots;
 use crate::ring::{Arrived, Forged, Waiting, meta, slots_for};
-use crate::windows::{self, Own, Theirs};
+use crate::rma::regions::{self as windows, Own, Theirs};
 
 /// In [`Rail::front`]: none, since rings are fewer.
 pub(crate) const NO_RING: u32 = u32::MAX;
@@ -157,7 +157,7 @@ impl Rail {
             error,
         })?;
         let names = Names::new(&config.directory, config.job);
-        let (nonce, barrier) = (host::nonce(), crate::wait::register());
+        let (nonce, barrier) = (host::nonce(), crate::rail::wait::register());
         let board = Board::create(&names.board(config.rank), config.ranks, &me, nonce, barrier)?;
         let user = rustix::process::geteuid().as_raw();
         let card = Card { place, user, rank: config.rank, job: config.job, nonce, process: me };
@@ -196,7 +196,7 @@ impl Rail {
             rounds: 0,
             peers: Vec::new(),
             endpoints: vec![0; config.ranks as usize].into(),
-            early: vec![0; crate::layout::bit_words(config.ranks)].into(),
+            early: vec![0; crate::segment::layout::bit_words(config.ranks)].into(),
             failing: 0,
             locks: 0,
             crowded: 0,

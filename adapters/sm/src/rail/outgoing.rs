@@ -6,15 +6,15 @@ use towline_core::rail::{HEAD, Peer};
 
 use crate::atomics::{AtomicU32, Ordering};
 use crate::error::OpenError;
-use crate::host::Process;
-use crate::layout::{
+use crate::host::process::Process;
+use crate::segment::layout::{
     BORN, LIMIT, MAGIC, MAGIC_AT, NONCE, PAGE, PID, PID_SPACE, PLEDGE, PLEDGE_AT, READABLE, RING_BYTES, TO_BORN,
     TO_NONCE, TO_PID,
 };
-use crate::mapped::Slots;
+use crate::segment::slots::Slots;
 use crate::ring::{MAX_LEN, MAX_SLOTS, Receiver, SLOT, START, Sender, Shared, slots_for};
-use crate::segment::Segment;
-use crate::single::{Lender, Reader, UNTRIED};
+use crate::segment::file::Segment;
+use crate::single_copy::sender::{Lender, Reader, UNTRIED};
 use crate::sleep;
 
 /// Stands for the sleep word of a peer that must always be looked after by the slow path.

@@ -1,6 +1,6 @@
 //! A segment: a file in memory, mapped. One of the three modules that touch mapped memory.
 //!
-//! Its first page holds words (see [`layout`](crate::layout)), read and written as atomics only. Space is reserved when
+//! Its first page holds words (see [`layout`](crate::segment::layout)), read and written as atomics only. Space is reserved when
 //! the file is made, so that a full file system is an error then and not a bus error later. Files are readable by their
 //! owner alone; a process of the same user that shortens one can crash its users, as it can by a signal. Seals would prevent that,
 //! but a file with a name has none: only a `memfd` does. A peer would have to open that through its maker's `/proc` entry, which

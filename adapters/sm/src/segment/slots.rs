@@ -3,9 +3,9 @@
 use towline_core::rail::HEAD;
 
 use crate::atomics::{AtomicU32, AtomicU64};
-use crate::layout::{CREDIT, PAGE};
+use crate::segment::layout::{CREDIT, PAGE};
 use crate::ring::{PREFIX, SLOT, Shared};
-use crate::segment::Segment;
+use crate::segment::file::Segment;
 
 /// What stands for a ring's memory before there is a ring: one slot without a frame.
 #[repr(align(64))]

@@ -47,7 +47,7 @@ pub const TO_BORN: usize = 18;
 pub const PLEDGE_AT: usize = 19;
 /// Ring: what the pledge says at first.
 pub const PLEDGE: usize = 20;
-/// Ring: whether the receiver can read the sender's memory, see [`single`](crate::single).
+/// Ring: whether the receiver can read the sender's memory, see [`single`](crate::single_copy::sender).
 pub const READABLE: usize = 24;
 /// Ring: the receiver's credit.
 pub const CREDIT: usize = 32;

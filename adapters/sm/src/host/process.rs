@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use crate::layout::{BORN, MAGIC, MAGIC_AT, PAGE, PID, PID_SPACE, TO_BORN, TO_PID};
-use crate::segment::Segment;
+use crate::segment::layout::{BORN, MAGIC, MAGIC_AT, PAGE, PID, PID_SPACE, TO_BORN, TO_PID};
+use crate::segment::file::Segment;
 
 /// A process, told apart from later ones with the same number by when it started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,8 +9,8 @@ use towline_core::rail::{Endpoint, Grant, HEAD, Lane, Lost, Rail as _, SendError
 
 use crate::doorbell;
 use crate::error::OpenError;
-use crate::lane::{Ends, Outgoing};
-use crate::rail::{Rail, Stage};
+use crate::rail::outgoing::{Ends, Outgoing};
+use crate::rail::transport::{Rail, Stage};
 use crate::ring::slots_for;
 use crate::sleep;
 

@@ -41,8 +41,8 @@ use towline_core::rail::native::{KEY, Key, Native, NativeError, OneSided, Pipeli
 use towline_core::rma::Access;
 
 use crate::atomics::{AtomicU64, Ordering, fence};
-use crate::host::Process;
-use crate::layout::PAGE;
+use crate::host::process::Process;
+use crate::segment::layout::PAGE;
 use crate::rail::{Rail, Stage};
 
 /// What such a rail does: everything, by the processor.
@@ -94,7 +94,7 @@ impl Area {
         rustix::fs::ftruncate(&file, whole as u64)?;
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         let file = File::from(file);
-        let (mapping, nonce) = (Mapping::new(&file, whole, true)?, crate::host::nonce());
+        let (mapping, nonce) = (Mapping::new(&file, whole, true)?, crate::host::process::nonce());
         mapping.word(NONCE_AT).store(nonce, Ordering::Relaxed);
         mapping.word(0).store(MAGIC, Ordering::Release);
         Ok(Self { mapping, nonce, file })

@@ -5,9 +5,9 @@ use towline_core::time::{Duration, Instant};
 
 use crate::doorbell;
 use crate::error::OpenError;
-use crate::lane::Incoming;
-use crate::rail::{NO_RING, Rail, Stage};
-use crate::single::{self, REFUSED, Reader, WORKS};
+use crate::rail::outgoing::Incoming;
+use crate::rail::transport::{NO_RING, Rail, Stage};
+use crate::single_copy::sender::{self as single, REFUSED, Reader, WORKS};
 
 /// Polls that begin with one ring, if they yield frames all the time. Of those that yield nothing each may count twice: when
 /// a short frame is looked for, and when any is.

@@ -1,0 +1,4 @@
+pub mod control;
+pub mod file;
+pub mod layout;
+pub mod slots;
