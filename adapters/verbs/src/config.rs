@@ -129,7 +129,7 @@ impl Config {
 
     /// Memory that is registered with the device when the rail is made, in bytes.
     pub fn bytes(&self) -> u64 {
-        crate::layout::Layout::of(&self.clone().sane(HARDWARE_PIPELINE)).bytes as u64
+        crate::bookkeeping::layout::Layout::of(&self.clone().sane(HARDWARE_PIPELINE)).bytes as u64
     }
 
     /// The same with impossible values made possible, for a device that this suits.

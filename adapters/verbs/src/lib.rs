@@ -29,50 +29,25 @@
 //! Linux only. Not thread-safe: a rail is used by one thread at a time, and may move between threads.
 
 #[cfg(not(feature = "device"))]
-mod absent;
+mod stub;
 #[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod arrivals;
-pub mod card;
+mod bookkeeping;
 mod config;
 mod counters;
 #[cfg(feature = "device")]
 mod device;
 mod error;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod event;
-pub mod hello;
-pub mod key;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod layout;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod leaving;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod outbox;
 pub mod port;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod round;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod slots;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod verdict;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod works;
+mod wire;
 
 #[cfg(not(feature = "device"))]
-pub use absent::Rail;
+pub use stub::Rail;
 pub use config::{Config, HARDWARE_PIPELINE, LONGEST_PEER_TIMEOUT, SOFT_ROCE_PIPELINE};
 pub use counters::Counters;
 pub use error::SetupError;
 #[cfg(feature = "device")]
 pub use rail::Rail;
+pub use wire::{card, hello, remote_key as key};
 
 #[cfg(feature = "device")]
-mod meeting;
-#[cfg(feature = "device")]
-mod onesided;
-#[cfg(feature = "device")]
-mod progress;
-#[cfg(feature = "device")]
 mod rail;
-#[cfg(feature = "device")]
-mod transfer;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use towline_core::rail::Unreachable;
 
-use crate::card::Card;
+use crate::wire::card::Card;
 
 /// An address of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

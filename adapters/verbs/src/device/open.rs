@@ -10,7 +10,7 @@ use towline_core::rail::atomics::AtomicSupport;
 
 use crate::config::Config;
 use crate::error::SetupError;
-use crate::event::Event;
+use crate::bookkeeping::async_event::Event;
 use crate::port::{Choice, Entry, Gid, Kind, Mtu, choose_port, names};
 
 /// An open device.

@@ -1,8 +1,8 @@
 //! Where what lies in a rail's registered memory. Pure.
 
 use crate::config::Config;
-use crate::hello;
-use crate::slots::Slot;
+use crate::wire::hello;
+use crate::bookkeeping::send_queue::Slot;
 
 /// Bytes before a datagram's own, for the route that it took.
 pub(crate) const ROUTE: usize = 40;

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use towline_core::rail::Cookie;
 use towline_core::rail::native::NativeError;
 
-use crate::slots::Slot;
+use crate::bookkeeping::send_queue::Slot;
 
 /// An operation that the device has.
 #[derive(Clone, Copy, Debug)]

@@ -19,7 +19,7 @@
 //! | bytes | what, little-endian |
 //! |---|---|
 //! | 0..4 | `"twvh"` |
-//! | 4 | [version](crate::card::VERSION) |
+//! | 4 | [version](crate::wire::card::VERSION) |
 //! | 5 | 1: asks for an answer; 2: good-bye; 3: knows of no such connection; else 0 |
 //! | 6..8 | zero |
 //! | 8..16 | job |
@@ -35,7 +35,7 @@
 
 use towline_tcp::JobKey;
 
-use crate::card::VERSION;
+use crate::wire::card::VERSION;
 
 /// Bytes of a hello.
 pub const BYTES: usize = 96;

@@ -9,11 +9,11 @@ use towline_core::rail::{
 use towline_core::rma::Access;
 use towline_core::time::Instant;
 
-use crate::card::Card;
-use crate::hello::Stage;
+use crate::wire::card::Card;
+use crate::wire::hello::Stage;
 use crate::port;
-use crate::rail::{CONTROL, Held, Id, Known, MOST_PEERS, Rail, Way};
-use crate::slots::Slot;
+use crate::rail::state::{CONTROL, Held, Id, Known, MOST_PEERS, Rail, Way};
+use crate::bookkeeping::send_queue::Slot;
 
 impl RailTrait for Rail {
     fn attributes(&self) -> &Attributes {

@@ -6,10 +6,10 @@ use towline_core::rail::Lost;
 use towline_core::time::Duration;
 
 use crate::device::{Destination, Path, Port, Reliable, Route};
-use crate::hello::{self, Hello, Stage};
-use crate::rail::{CONTROL, Id, Line, Rail, Way};
-use crate::slots::Outstanding;
-use crate::verdict::{Standing, Verdict};
+use crate::wire::hello::{self, Hello, Stage};
+use crate::rail::state::{CONTROL, Id, Line, Rail, Way};
+use crate::bookkeeping::send_queue::Outstanding;
+use crate::bookkeeping::hello_action::{Standing, Verdict};
 
 /// Time between the first two hellos; it doubles from one to the next ...
 const FIRST_INTERVAL: Duration = Duration::from_millis(2);

@@ -4,14 +4,14 @@ use towline_core::rail::native::NativeError;
 use towline_core::rail::{Event, Frame, FrameId, HEAD, Lost};
 use towline_core::time::{Duration, Instant};
 
-use crate::arrivals::{Arrival, Came};
+use crate::bookkeeping::pending_events::{Arrival, Came};
 use crate::device::{BATCH, Done, Work};
-use crate::event::Event as Said;
-use crate::hello::{self, Hello, Stage};
-use crate::layout::ROUTE;
-use crate::onesided::finish;
-use crate::rail::{Held, Id, Rail, Way};
-use crate::slots::Slot;
+use crate::bookkeeping::async_event::Event as Said;
+use crate::wire::hello::{self, Hello, Stage};
+use crate::bookkeeping::layout::ROUTE;
+use crate::rail::one_sided::finish;
+use crate::rail::state::{Held, Id, Rail, Way};
+use crate::bookkeeping::send_queue::Slot;
 
 /// So long nothing follows a frame of which the device does not tell, until it is asked for. Nobody waits for that but who leaves,
 /// and a marker costs as much as a frame.

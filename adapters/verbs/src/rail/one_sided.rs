@@ -14,11 +14,11 @@ use towline_core::rail::{Cookie, Endpoint, Lane, SendError};
 use towline_core::rma::Access;
 
 use crate::device::{Element, Fetch, Place, Region as Memory, Registered};
-use crate::key::{LONGEST, Remote};
-use crate::layout::Layout;
-use crate::rail::{Id, Rail, WORKS_TO_ONE, Way};
-use crate::slots::{Slot, Slots};
-use crate::works::{Sink, What, Work};
+use crate::wire::remote_key::{LONGEST, Remote};
+use crate::bookkeeping::layout::Layout;
+use crate::rail::state::{Id, Rail, WORKS_TO_ONE, Way};
+use crate::bookkeeping::send_queue::{Slot, Slots};
+use crate::bookkeeping::operations::{Sink, What, Work};
 
 /// So long the device may take until it has let go of the user's memory for a connection that ends; else its queue pair is destroyed at
 /// once, whatever receive buffer goes with it.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use towline_core::rail::Lane;
 
-use crate::works::Works;
+use crate::bookkeeping::operations::Works;
 
 /// What a piece of work has of the rail's, until the device is through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,7 +188,7 @@ mod tests {
     use towline_core::rail::Cookie;
 
     use super::*;
-    use crate::works::{What, Work};
+    use crate::bookkeeping::operations::{What, Work};
 
     #[test]
     fn control_frames_find_room_when_nobody_else_does() {

@@ -6,7 +6,7 @@
 
 use towline_core::time::{Duration, Instant};
 
-use crate::slots::{Outstanding, Slots};
+use crate::bookkeeping::send_queue::{Outstanding, Slots};
 
 /// After so long the device is looked at first; then less and less often ...
 const SOON: Duration = Duration::from_millis(1);
@@ -94,7 +94,7 @@ mod tests {
     use towline_core::rail::Lane;
 
     use super::*;
-    use crate::slots::Slot;
+    use crate::bookkeeping::send_queue::Slot;
 
     const START: Instant = Instant::from_nanos(1 << 40);
 

@@ -10,8 +10,8 @@ use towline_core::rail::native::{OneSided, Pipeline, Reach};
 use towline_core::rail::{AcceleratorLimits, Attributes, Capabilities, Endpoint, Lost, Peer, Ticket};
 use towline_core::time::Instant;
 
-use crate::arrivals::{Arrival, Arrivals};
-use crate::card::{self, Card};
+use crate::bookkeeping::pending_events::{Arrival, Arrivals};
+use crate::wire::card::{self, Card};
 use crate::config::{Config, HARDWARE_PIPELINE, SOFT_ROCE_PIPELINE};
 use crate::counters::Counters;
 use crate::device::{
@@ -19,13 +19,13 @@ use crate::device::{
     SharedReceives, open,
 };
 use crate::error::SetupError;
-use crate::hello::{self, Hello, Stage};
-use crate::layout::{HELLOS_IN, HELLOS_OUT, Layout, ROUTE};
-use crate::leaving::Leaving;
-use crate::outbox::Outbox;
+use crate::wire::hello::{self, Hello, Stage};
+use crate::bookkeeping::layout::{HELLOS_IN, HELLOS_OUT, Layout, ROUTE};
+use crate::bookkeeping::closing::Leaving;
+use crate::bookkeeping::hello_buffers::Outbox;
 use crate::port::{self, Mtu};
-use crate::round::Round;
-use crate::slots::{Outstanding, Slot, Slots};
+use crate::bookkeeping::round_robin::Round;
+use crate::bookkeeping::send_queue::{Outstanding, Slot, Slots};
 
 /// Markers that may be on their way.
 pub(crate) const MARKERS: u32 = 64;

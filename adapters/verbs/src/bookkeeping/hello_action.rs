@@ -1,6 +1,6 @@
 //! What a hello means, by what is known of who says it. Pure.
 
-use crate::hello::{Hello, Stage};
+use crate::wire::hello::{Hello, Stage};
 
 /// What is known of a peer that says hello.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,3 @@
+pub mod card;
+pub mod hello;
+pub mod remote_key;
