@@ -2,11 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use towline_core::rail::{Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail as RailTrait, SendError, Sent, Shape, Ticket, Unreachable};
 use towline_core::convertor::Span;
-use towline_core::rail::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail as RailTrait, SendError, Sent, Shape,
-    Ticket, Unreachable,
-};
 use towline_core::time::Instant;
 
 use crate::{Config, Counters, SetupError};

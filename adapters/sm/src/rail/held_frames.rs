@@ -2,32 +2,33 @@
 
 use towline_core::rail::FrameId;
 
-/// A frame in its ring.
+/// A held frame, in its ring.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
+pub struct HeldFrame {
     id: u64,
-    /// Which incoming ring.
+    /// Number of its incoming ring.
     pub ring: u32,
-    /// Where it begins.
+    /// Position, in slots, where it begins.
     pub position: u32,
-    /// Its bytes.
+    /// Its length in bytes.
     pub len: u32,
 }
 
-/// Up to 32 held frames. Names are the place here, the ring and the position: a stale or invented one is not found.
+/// Up to 32 held frames. A frame's id is made of its index here, its ring and its position: a stale or invented id is not found.
 #[derive(Debug)]
-pub struct Kept {
-    entries: [Held; 32],
-    /// Which places are free.
+pub struct HeldFrames {
+    entries: [HeldFrame; 32],
+    /// Bit set of the free entries.
     free: u32,
+    /// Bit set of the entries that may be used.
     all: u32,
 }
 
-impl Kept {
+impl HeldFrames {
     /// Room for `count` frames, 1 to 32.
     pub const fn new(count: u32) -> Self {
         let all = u32::MAX >> (32 - count);
-        Self { entries: [Held { id: 0, ring: 0, position: 0, len: 0 }; 32], free: all, all }
+        Self { entries: [HeldFrame { id: 0, ring: 0, position: 0, len: 0 }; 32], free: all, all }
     }
 
     /// Whether no further frame can be held.
@@ -36,48 +37,49 @@ impl Kept {
         self.free == 0
     }
 
-    /// Holds a frame; there must be room.
+    /// Adds a frame; there must be room.
     #[inline]
     pub fn hold(&mut self, ring: u32, position: u32, len: u32) -> FrameId {
-        let place = self.free.trailing_zeros();
-        let id = u64::from(position) << 32 | u64::from(ring) << 5 | u64::from(place & 31);
-        if let Some(entry) = self.entries.get_mut(place as usize) {
-            *entry = Held { id, ring, position, len };
+        let index = self.free.trailing_zeros();
+        let id = u64::from(position) << 32 | u64::from(ring) << 5 | u64::from(index & 31);
+        if let Some(entry) = self.entries.get_mut(index as usize) {
+            *entry = HeldFrame { id, ring, position, len };
             self.free &= self.free - 1;
         }
         FrameId(id)
     }
 
-    /// The frame of that name, if it is held.
+    /// The frame with this id, if it is held.
     #[inline]
-    pub fn find(&self, id: FrameId) -> Option<&Held> {
-        let place = (id.0 & 31) as u32;
-        let entry = self.entries.get(place as usize)?;
-        (entry.id == id.0 && self.all & !self.free & 1 << place != 0).then_some(entry)
+    pub fn find(&self, id: FrameId) -> Option<&HeldFrame> {
+        let index = (id.0 & 31) as u32;
+        let entry = self.entries.get(index as usize)?;
+        (entry.id == id.0 && self.all & !self.free & 1 << index != 0).then_some(entry)
     }
 
-    /// Lets go of a frame; returns it if it was held.
+    /// Removes a frame; returns it if it was held.
     #[inline]
-    pub fn drop(&mut self, id: FrameId) -> Option<Held> {
+    pub fn remove(&mut self, id: FrameId) -> Option<HeldFrame> {
         let held = *self.find(id)?;
         self.free |= 1 << (id.0 & 31);
         Some(held)
     }
 
-    /// Lets go of all frames of a ring.
-    pub fn drop_ring(&mut self, ring: u32) {
-        for place in 0..32 {
-            if self.all & !self.free & 1 << place != 0 && self.entries[place as usize].ring == ring {
-                self.free |= 1 << place;
+    /// Removes all frames of a ring.
+    pub fn remove_ring(&mut self, ring: u32) {
+        for index in 0..32 {
+            if self.all & !self.free & 1 << index != 0 && self.entries[index as usize].ring == ring {
+                self.free |= 1 << index;
             }
         }
     }
 
-    /// Where the oldest held frame of a ring begins whose receiver has come to `position`; `position` if none is held.
+    /// Position of the oldest held frame of a ring whose receiver has come to `position`; `position` if none is held.
     pub fn oldest(&self, ring: u32, position: u32) -> u32 {
-        let held = |place: &u32| self.all & !self.free & 1 << place != 0;
-        let mine = (0..32).filter(held).filter_map(|place| self.entries.get(place as usize)).filter(|e| e.ring == ring);
-        let furthest = mine.map(|entry| position.wrapping_sub(entry.position)).max().unwrap_or(0);
+        let held = |index: &u32| self.all & !self.free & 1 << index != 0;
+        let of_ring =
+            (0..32).filter(held).filter_map(|index| self.entries.get(index as usize)).filter(|e| e.ring == ring);
+        let furthest = of_ring.map(|entry| position.wrapping_sub(entry.position)).max().unwrap_or(0);
         position.wrapping_sub(furthest)
     }
 }

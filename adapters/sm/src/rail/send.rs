@@ -1,4 +1,4 @@
-//! The rare parts of sending: the first frame to a peer, padding, no credit, waking.
+//! The rare parts of sending: the first frame to a peer, padding, lack of credit, waking.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,30 +7,32 @@ use std::os::unix::fs::OpenOptionsExt;
 use rustix::thread::futex;
 use towline_core::rail::{Endpoint, Grant, HEAD, Lane, Lost, Rail as _, SendError, Shape};
 
+use super::outgoing::{Ends, Outgoing};
+use super::peer::PeerStatus;
+use super::ring_pair::EAGER;
+use super::state::Rail;
 use crate::doorbell;
 use crate::error::OpenError;
-use crate::rail::outgoing::{Ends, Outgoing};
-use crate::rail::transport::{Rail, Stage};
 use crate::ring::slots_for;
 use crate::sleep;
 
 impl Rail {
-    /// What `reserve` does where the ring does not exist yet, is at its end, or seems full.
+    /// The part of `reserve` for a ring that does not exist yet, is at its end, or seems full.
     #[cold]
-    pub(crate) fn reserve_slowly(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
-        let lane = usize::from(shape.lane == Lane::Bulk);
-        let limit = if lane == 0 { self.config.eager_limit_bytes } else { self.config.bulk_limit_bytes };
+    pub(super) fn reserve_slowly(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        let class = usize::from(shape.lane == Lane::Bulk);
+        let limit = if class == EAGER { self.config.eager_limit_bytes } else { self.config.bulk_limit_bytes };
         if shape.len > limit || usize::from(shape.header) > HEAD {
             return Err(SendError::TooLong);
         }
-        if self.peers.get(to.0 as usize).is_none_or(|peer| peer.stage != Stage::Live) {
+        if self.peers.get(to.0 as usize).is_none_or(|peer| peer.status != PeerStatus::Connected) {
             return Err(SendError::Unreachable);
         }
-        let ring = to.0 as usize * 2 + lane;
+        let ring = to.0 as usize * 2 + class;
         if self.rings.get(ring).map(|ring| &ring.outgoing).is_some_and(|outgoing| !outgoing.exists())
-            && let Err(error) = self.make_ring(to.0, lane)
+            && let Err(error) = self.make_ring(to.0, class)
         {
-            log::error!("rank {} is out of reach through shared memory: {error}", self.rank_of(to.0));
+            log::error!("rank {} cannot be reached through shared memory: {error}", self.rank_of(to.0));
             self.fail(to.0, Lost::Broken);
             return Err(SendError::Unreachable);
         }
@@ -38,60 +40,62 @@ impl Rail {
             return Err(SendError::Unreachable);
         };
         if outgoing.sender.refresh(&outgoing.slots).is_err() {
-            log::error!("rank {} gave credit that it never had", self.rank_of(to.0));
+            log::error!("rank {} violated the protocol: it returned more slots than were sent", self.rank_of(to.0));
             self.fail(to.0, Lost::Misbehaved);
             return Err(SendError::Unreachable);
         }
         let slots = slots_for(shape.len);
-        let kept = if shape.lane == Lane::Control { 0 } else { outgoing.kept };
-        outgoing.sender.pad(&outgoing.slots, slots, kept);
-        if outgoing.sender.reserve(slots, kept).is_none() {
-            outgoing.starved = true;
-            self.starved = true;
+        let reserved = if shape.lane == Lane::Control { 0 } else { outgoing.reserved };
+        outgoing.sender.pad(&outgoing.slots, slots, reserved);
+        if outgoing.sender.reserve(slots, reserved).is_none() {
+            outgoing.wants_credit = true;
+            self.wants_credit = true;
             return Err(SendError::Busy);
         }
         // There is room now without any of the above.
         self.reserve(to, shape)
     }
 
-    /// Makes the ring for one lane to a peer, and tells the peer.
-    fn make_ring(&mut self, endpoint: u32, lane: usize) -> Result<(), OpenError> {
-        let (bytes, limit, kept) = match lane {
-            0 => (self.config.eager_ring_bytes, self.config.eager_limit_bytes, self.config.control_slots()),
+    /// Makes the ring of one class to a peer, and tells the peer.
+    fn make_ring(&mut self, endpoint: u32, class: usize) -> Result<(), OpenError> {
+        let (bytes, limit, reserved) = match class {
+            EAGER => (self.config.eager_ring_bytes, self.config.eager_limit_bytes, self.config.control_slots()),
             _ => (self.config.bulk_ring_bytes, self.config.bulk_limit_bytes, 0),
         };
         let me = (self.me, self.card.nonce);
         let Some(peer) = self.peers.get_mut(endpoint as usize) else { return Ok(()) };
-        let Some(board) = &peer.board else { return Ok(()) };
-        let path = self.names.ring(self.card.rank, peer.rank, lane);
-        // One that an earlier process of our rank left for a receiver that never came.
+        let Some(control) = &peer.control else { return Ok(()) };
+        let path = self.names.ring(self.card.rank, peer.rank, class);
+        // An earlier process of our rank may have left a ring for a receiver that never came.
         let _ = std::fs::remove_file(&path);
         let ends = Ends { from: me, to: (peer.process, peer.nonce) };
-        let mut made = Outgoing::create(&path, ends, bytes, limit, kept)?;
-        if !peer.fence {
-            // SAFETY: the board is unmapped only together with the rings to that peer, in `forget`, or with the rail.
-            unsafe { made.watch(board.sleep()) };
+        let mut made = Outgoing::create(&path, ends, bytes, limit, reserved)?;
+        if !peer.needs_fence {
+            // SAFETY: the control segment is unmapped only together with the rings to that peer, in `forget`, or with the rail.
+            unsafe { made.set_sleep_word(control.sleep()) };
         }
-        if lane == 0
+        if class == EAGER
             && self.config.single_copy_bytes != 0
-            && let Some(lender) = self.lender(endpoint, &path)
+            && let Some(exposure) = self.new_exposure(endpoint, &path)
         {
-            made.pledge(lender);
+            made.offer_single_copy(exposure);
         }
-        let Some(board) = self.peers.get(endpoint as usize).and_then(|peer| peer.board.as_ref()) else { return Ok(()) };
-        doorbell::ring(board.bell(), board.bits(), self.card.rank as usize * 2 + lane);
-        if let Some(outgoing) = self.rings.get_mut(endpoint as usize * 2 + lane).map(|ring| &mut ring.outgoing) {
+        let Some(control) = self.peers.get(endpoint as usize).and_then(|peer| peer.control.as_ref()) else {
+            return Ok(());
+        };
+        doorbell::ring(control.doorbell(), control.doorbell_bits(), self.card.rank as usize * 2 + class);
+        if let Some(outgoing) = self.rings.get_mut(endpoint as usize * 2 + class).map(|ring| &mut ring.outgoing) {
             *outgoing = made;
         }
         self.wake_for_frame(endpoint);
         Ok(())
     }
 
-    /// After a frame for a peer that may sleep.
+    /// Wakes the receiver of a frame that was just published, unless it is woken on demand only.
     #[cold]
     #[inline(never)]
-    pub(crate) fn wake_for_frame(&mut self, endpoint: u32) {
-        if !self.on_demand {
+    pub(super) fn wake_for_frame(&mut self, endpoint: u32) {
+        if !self.wake_on_demand {
             self.wake(endpoint);
         }
     }
@@ -99,13 +103,13 @@ impl Rail {
     /// Wakes a peer, if it sleeps.
     #[cold]
     #[inline(never)]
-    pub(crate) fn wake(&mut self, endpoint: u32) {
+    pub(super) fn wake(&mut self, endpoint: u32) {
         let Some(peer) = self.peers.get_mut(endpoint as usize) else { return };
-        let Some(board) = &peer.board else { return };
-        match sleep::claim(board.sleep(), peer.fence) {
+        let Some(control) = &peer.control else { return };
+        match sleep::claim(control.sleep(), peer.needs_fence) {
             None => {}
             Some(sleep::ON_FUTEX) => {
-                let _ = futex::wake(board.sleep(), futex::Flags::empty(), i32::MAX as u32);
+                let _ = futex::wake(control.sleep(), futex::Flags::empty(), i32::MAX as u32);
             }
             Some(_) => {
                 if peer.pipe.is_none() {
@@ -119,20 +123,15 @@ impl Rail {
         }
     }
 
-    /// After credit was given: its sender may sleep, waiting for it.
+    /// Wakes the sender of a ring after credit was returned, if it may sleep and wait for credit.
     #[cold]
     #[inline(never)]
-    pub(crate) fn credit_given(&mut self, ring: u32) {
-        let fence = self
-            .peers
-            .get(ring as usize / 2)
-            .is_some_and(|peer| peer.fence || peer.board.as_ref().is_some_and(|board| sleep::may_sleep(board.sleep())));
-        if fence {
+    pub(super) fn credit_returned(&mut self, ring: u32) {
+        let may_sleep = self.peers.get(ring as usize / 2).is_some_and(|peer| {
+            peer.needs_fence || peer.control.as_ref().is_some_and(|control| sleep::may_sleep(control.sleep()))
+        });
+        if may_sleep {
             self.wake(ring / 2);
         }
-    }
-
-    pub(crate) fn rank_of(&self, endpoint: u32) -> u32 {
-        self.peers.get(endpoint as usize).map_or(u32::MAX, |peer| peer.rank)
     }
 }

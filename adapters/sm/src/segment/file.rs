@@ -1,10 +1,11 @@
 //! A segment: a file in memory, mapped. One of the three modules that touch mapped memory.
 //!
-//! Its first page holds words (see [`layout`](crate::segment::layout)), read and written as atomics only. Space is reserved when
-//! the file is made, so that a full file system is an error then and not a bus error later. Files are readable by their
-//! owner alone; a process of the same user that shortens one can crash its users, as it can by a signal. Seals would prevent that,
-//! but a file with a name has none: only a `memfd` does. A peer would have to open that through its maker's `/proc` entry, which
-//! containers that share no numbers of processes do not see, and the maker would hold a descriptor for each ring until then.
+//! The first page of a segment holds words (see [`layout`](super::layout)), read and written as atomics only. The memory is
+//! reserved when the file is made, so that a full file system is an error then and not a bus error later. Files are readable by
+//! their owner alone. A process of the same user that shortens a file can crash its users, as it can with a signal. Seals would
+//! prevent that, but a file with a name has none: only a `memfd` has. A peer would have to open a `memfd` through its maker's
+//! `/proc` entry, which containers with separate process id namespaces do not see, and the maker would hold a descriptor for
+//! each ring until then.
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -17,7 +18,7 @@ use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::atomics::{AtomicU32, AtomicU64};
-use crate::error::OpenError;
+use crate::error::{OpenError, system_error};
 
 /// A mapping of a whole segment; unmapped when dropped.
 #[derive(Debug)]
@@ -41,16 +42,16 @@ impl Segment {
             .open(path)
             .map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => OpenError::Taken(path.to_owned()),
-                _ => system("create", path, error),
+                _ => system_error("create", path, error),
             })?;
-        let made = Self::fill(&file, path, len).and_then(|()| Self::map(&file, path, len));
+        let made = Self::reserve(&file, path, len).and_then(|()| Self::map(&file, path, len));
         if made.is_err() {
             let _ = std::fs::remove_file(path);
         }
         made
     }
 
-    fn fill(file: &File, path: &Path, len: usize) -> Result<(), OpenError> {
+    fn reserve(file: &File, path: &Path, len: usize) -> Result<(), OpenError> {
         loop {
             return match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len as u64) {
                 Ok(()) => Ok(()),
@@ -58,12 +59,12 @@ impl Segment {
                 Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
                     Err(OpenError::NoRoom { path: path.to_owned(), bytes: len as u64 })
                 }
-                Err(error) => Err(system("reserve memory for", path, error.into())),
+                Err(error) => Err(system_error("reserve memory for", path, error.into())),
             };
         }
     }
 
-    /// Maps a segment that another process made, if it is ours to trust: a plain file of our own user, at least
+    /// Maps a segment that another process made, if it can be trusted: a regular file of our own user, at least
     /// `at_least` bytes long.
     pub fn open(path: &Path, at_least: usize) -> Result<Self, OpenError> {
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -72,10 +73,10 @@ impl Segment {
             .write(true)
             .custom_flags(flags.bits() as i32)
             .open(path)
-            .map_err(|error| system("open", path, error))?;
-        let about = file.metadata().map_err(|error| system("look at", path, error))?;
+            .map_err(|error| system_error("open", path, error))?;
+        let about = file.metadata().map_err(|error| system_error("look at", path, error))?;
         let ours = about.is_file() && about.uid() == rustix::process::geteuid().as_raw();
-        // What is not reserved would be a bus error.
+        // An access to memory that is not reserved would be a bus error.
         if !ours || about.len() < at_least as u64 || about.blocks() * 512 < about.len() {
             return Err(OpenError::Malformed(path.to_owned()));
         }
@@ -87,7 +88,7 @@ impl Segment {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
         let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), len, protection, flags, file, 0) }
-            .map_err(|error| system("map", path, error.into()))?;
+            .map_err(|error| system_error("map", path, error.into()))?;
         let base = NonNull::new(base.cast()).ok_or_else(|| OpenError::Malformed(path.to_owned()))?;
         Ok(Self { base, len })
     }
@@ -137,11 +138,4 @@ impl Drop for Segment {
         // SAFETY: our own mapping, and all pointers into it are kept beside it and dropped with it.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast::<c_void>(), self.len) };
     }
-}
-
-pub(crate) fn system(doing: &'static str, path: &Path, error: io::Error) -> OpenError {
-    if error.kind() == io::ErrorKind::StorageFull {
-        return OpenError::NoRoom { path: path.to_owned(), bytes: 0 };
-    }
-    OpenError::System { doing, path: path.to_owned(), error }
 }

@@ -1,20 +1,20 @@
-//! The slots of a mapped ring. Another module that touches mapped memory.
+//! The slots of a mapped ring. One of the three modules that touch mapped memory.
 
 use towline_core::rail::HEAD;
 
+use super::file::Segment;
+use super::layout::{CREDIT, PAGE};
 use crate::atomics::{AtomicU32, AtomicU64};
-use crate::segment::layout::{CREDIT, PAGE};
-use crate::ring::{PREFIX, SLOT, Shared};
-use crate::segment::file::Segment;
+use crate::ring::{PREFIX, RingMemory, SLOT};
 
-/// What stands for a ring's memory before there is a ring: one slot without a frame.
+/// Stands for a ring's memory before there is a ring: one slot without a frame.
 #[repr(align(64))]
-struct Nothing([AtomicU64; 8]);
+struct EmptySlot([AtomicU64; 8]);
 
-static NOTHING: Nothing = Nothing([const { AtomicU64::new(0) }; 8]);
+static EMPTY_SLOT: EmptySlot = EmptySlot([const { AtomicU64::new(0) }; 8]);
 static NO_CREDIT: AtomicU32 = AtomicU32::new(0);
 
-/// Where a ring's slots and credit lie.
+/// Addresses of a ring's slots and credit.
 #[derive(Clone, Copy, Debug)]
 pub struct Slots {
     base: *mut u8,
@@ -28,10 +28,10 @@ unsafe impl Send for Slots {}
 impl Slots {
     /// No ring.
     pub fn none() -> Self {
-        Self { base: NOTHING.0.as_ptr().cast_mut().cast(), credit: &raw const NO_CREDIT, mask: 0 }
+        Self { base: EMPTY_SLOT.0.as_ptr().cast_mut().cast(), credit: &raw const NO_CREDIT, mask: 0 }
     }
 
-    /// The ring in a segment that is `PAGE` and `slots` slots long or longer; `slots` is a power of two.
+    /// The ring in a segment of at least `PAGE` bytes and `slots` slots; `slots` is a power of two.
     ///
     /// # Safety
     /// The segment outlives every use of the answer and its copies.
@@ -51,21 +51,21 @@ impl Slots {
         self.slot(position).wrapping_add(PREFIX)
     }
 
-    /// The first word of the slot in which `frame` stands, which [`frame`](Self::frame) gave: found once where loads and
-    /// stores in between would have it looked up again.
+    /// The header word of `frame`, which [`frame`](Self::frame) gave. For callers that keep the frame's address, because loads and
+    /// stores in between would make the compiler compute it again.
     ///
     /// # Safety
     /// As [`of`](Self::of): the segment outlives the answer's use.
     #[inline(always)]
-    pub unsafe fn mark_of<'m>(frame: *mut u8) -> &'m AtomicU64 {
+    pub unsafe fn header_of<'m>(frame: *mut u8) -> &'m AtomicU64 {
         // SAFETY: the slot begins there, within the mapping and aligned to 64; atomics may be shared.
         unsafe { AtomicU64::from_ptr(frame.wrapping_sub(PREFIX).cast()) }
     }
 
-    /// Asks for the slot at `position` to be made ours to write, without waiting for it: its line lies in the other
-    /// side's cache, and to fetch it takes as long as all else that a short message needs.
+    /// Prefetches the slot at `position` for writing, without waiting for it. Its cache line is in the other side's cache, and
+    /// fetching it takes as long as everything else that a short message needs.
     #[inline(always)]
-    pub fn claim(&self, position: u32) {
+    pub fn prefetch_for_write(&self, position: u32) {
         let slot = self.slot(position);
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a hint, which changes nothing that a program can see, whatever the address.
@@ -81,20 +81,20 @@ impl Slots {
         let _ = slot;
     }
 
-    /// The first words of a frame.
+    /// The first three words of a frame's bytes.
     ///
     /// # Safety
-    /// As [`mark_of`](Self::mark_of).
+    /// As [`header_of`](Self::header_of).
     #[inline(always)]
-    pub unsafe fn header(frame: *const u8) -> [u64; 3] {
+    pub unsafe fn first_words(frame: *const u8) -> [u64; 3] {
         // SAFETY: as in `head`; the frame begins at a word of its slot.
         unsafe { frame.cast::<[u64; 3]>().read() }
     }
 
-    /// The first slot's share of the frame that begins at `frame`, which [`frame`](Self::frame) gave; copied once.
+    /// The bytes in the first slot of the frame that begins at `frame`, which [`frame`](Self::frame) gave; copied once.
     ///
     /// # Safety
-    /// As [`mark_of`](Self::mark_of).
+    /// As [`header_of`](Self::header_of).
     #[inline(always)]
     pub unsafe fn head(frame: *const u8) -> [u8; HEAD] {
         // SAFETY: within one slot of the mapping. A peer that writes there at the same time makes the bytes arbitrary, and
@@ -103,9 +103,9 @@ impl Slots {
     }
 }
 
-impl Shared for Slots {
+impl RingMemory for Slots {
     #[inline(always)]
-    fn mark(&self, position: u32) -> &AtomicU64 {
+    fn header(&self, position: u32) -> &AtomicU64 {
         // SAFETY: within the mapping by the mask, aligned to 64, alive by the contract of `of`; atomics may be shared.
         unsafe { AtomicU64::from_ptr(self.slot(position).cast()) }
     }

@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 
 use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
 use towline_core::rail::native::{Key, Local, Native, NativeError, Region, Work as Asked};
-use towline_core::rail::{Cookie, Endpoint, Lane, SendError};
 use towline_core::rma::Access;
+use towline_core::rail::{Cookie, Endpoint, Lane, SendError};
 
 use crate::device::{Element, Fetch, Place, Region as Memory, Registered};
 use crate::wire::remote_key::{LONGEST, Remote};
@@ -26,7 +26,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_millis(20);
 
 impl Rail {
     /// # Safety
-    /// As [`register`](towline_core::rail::DeviceMemory::register).
+    /// As [`register`](towline_core::rail::Rail::register).
     pub(crate) unsafe fn register_memory(
         &mut self,
         base: *mut u8,
@@ -63,7 +63,7 @@ impl Rail {
     }
 
     /// # Safety
-    /// As [`perform`](towline_core::rail::DeviceMemory::perform).
+    /// As [`perform`](towline_core::rail::Rail::perform).
     pub(crate) unsafe fn perform_on(
         &mut self,
         on: Endpoint,

@@ -1,12 +1,9 @@
 //! The rail trait: what is asked of a rail, but for polling.
 
-use towline_core::convertor::Span;
 use towline_core::rail::native::{Key, Native, NativeError, Region};
-use towline_core::rail::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, HEAD, Lane, Peer, Rail as RailTrait,
-    SendError, Sent, Shape, Ticket, Unreachable,
-};
 use towline_core::rma::Access;
+use towline_core::rail::{Attributes, Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, HEAD, Lane, Peer, Rail as RailTrait, SendError, Sent, Shape, Ticket, Unreachable};
+use towline_core::convertor::Span;
 use towline_core::time::Instant;
 
 use crate::wire::card::Card;
