@@ -1,38 +1,41 @@
-//! In place of the rail where it is not built in: there is none, and it says why.
+//! A stub in place of the rail where verbs are not built in: opening it fails, and the error says why.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use towline_core::rail::{Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail as RailTrait, SendError, Sent, Shape, Ticket, Unreachable};
 use towline_core::convertor::Span;
+use towline_core::rail::{
+    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail as RailTrait, SendError, Sent, Shape,
+    Ticket, Unreachable,
+};
 use towline_core::time::Instant;
 
 use crate::{Config, Counters, SetupError};
 
-/// One port of a device that reaches all peers. This build has none.
+/// One port of a device that reaches all peers. This build contains no verbs, so there is never a rail.
 #[derive(Debug)]
 pub enum Rail {}
 
 impl Rail {
-    /// Opens a port. Contacts nobody.
+    /// Opens a port. Contacts no peer.
     ///
     /// # Errors
-    /// [`SetupError::NotBuiltIn`].
+    /// Always [`SetupError::NotBuiltIn`].
     pub fn new(_config: Config) -> Result<Self, SetupError> {
         Err(SetupError::NotBuiltIn)
     }
 
-    /// What happened so far, in numbers.
+    /// How often each event has happened so far.
     pub const fn counters(&self) -> &Counters {
         match *self {}
     }
 
     /// Moves the connection to a peer to its error state, as a fault of the network does: for tests.
-    pub const fn break_down(&self, _to: Endpoint) {
+    pub const fn inject_connection_error(&self, _to: Endpoint) {
         match *self {}
     }
 
-    /// The same with the queue pair that hellos come by.
-    pub const fn break_hellos(&self) {
+    /// Moves the queue pair of hellos to its error state: for tests.
+    pub const fn inject_hello_error(&self) {
         match *self {}
     }
 }

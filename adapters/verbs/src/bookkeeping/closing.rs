@@ -1,91 +1,91 @@
-//! Queue pairs of connections that have ended, until the device has let go of all that they had. Pure.
+//! Queue pairs of ended connections, until the device has released all their resources.
 //!
-//! Each is in its error state, so nothing moves by it any more; but the device may still hold a shared receive buffer that a frame
-//! was about to fill, and gives it back only while the queue pair is there. It says when there is nothing left, or, as Soft-RoCE
-//! in older kernels, says nothing and does it soon.
+//! Each of these queue pairs is in its error state, so no data moves by it any more. But the device may still hold a shared receive
+//! buffer that a frame was about to fill, and gives it back only while the queue pair exists. The device reports when it holds none
+//! any more; some, such as Soft-RoCE in older kernels, give the buffer back soon and report nothing.
 
 use towline_core::time::{Duration, Instant};
 
-use crate::bookkeeping::send_queue::{Outstanding, Slots};
+use super::send_queue::SendQueue;
+use super::send_resources::SendResources;
 
-/// After so long the device is looked at first; then less and less often ...
-const SOON: Duration = Duration::from_millis(1);
-/// ... and after so long there is nothing left, whatever it says.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time until the device is looked at first; the intervals after that grow ...
+const FIRST_CHECK: Duration = Duration::from_millis(1);
+/// ... until this much time has passed, when the device holds no buffer any more, whatever it reports.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Queue pairs on their way out.
+/// The queue pairs that are to be destroyed.
 #[derive(Debug)]
-pub(crate) struct Leaving<P> {
-    pairs: Vec<Pair<P>>,
-    look_at: Option<Instant>,
+pub(crate) struct ClosingQueuePairs<P> {
+    pairs: Vec<Closing<P>>,
+    check_at: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Pair<P> {
+struct Closing<P> {
     pair: P,
     number: u32,
-    /// What it had to send.
-    out: Outstanding,
+    send_queue: SendQueue,
     since: Instant,
-    /// The device has said that it holds no receive buffer of it.
+    /// The device has reported that it holds no receive buffer for it.
     is_empty: bool,
 }
 
-impl<P> Leaving<P> {
+impl<P> ClosingQueuePairs<P> {
     pub const fn new() -> Self {
-        Self { pairs: Vec::new(), look_at: None }
+        Self { pairs: Vec::new(), check_at: None }
     }
 
-    /// When to [let go](Self::let_go).
+    /// When to call [`destroy_ready`](Self::destroy_ready).
     #[inline]
-    pub const fn look_at(&self) -> Option<Instant> {
-        self.look_at
+    pub const fn check_at(&self) -> Option<Instant> {
+        self.check_at
     }
 
-    /// A queue pair, of this number, was put in its error state.
-    pub fn add(&mut self, pair: P, number: u32, out: Outstanding, now: Instant) {
-        self.pairs.push(Pair { pair, number, out, since: now, is_empty: false });
-        let look_at = now + SOON;
-        self.look_at = Some(self.look_at.map_or(look_at, |at| at.min(look_at)));
+    /// Adds a queue pair, of this number, that was put in its error state.
+    pub fn add(&mut self, pair: P, number: u32, send_queue: SendQueue, now: Instant) {
+        self.pairs.push(Closing { pair, number, send_queue, since: now, is_empty: false });
+        let check_at = now + FIRST_CHECK;
+        self.check_at = Some(self.check_at.map_or(check_at, |at| at.min(check_at)));
     }
 
-    /// The device has told that it does not read what was sent as `work` any more.
-    pub fn flushed(&mut self, number: u32, work: u32, slots: &mut Slots) {
+    /// Notes that the device does not read the resource of the work request `work` any more.
+    pub fn flushed(&mut self, number: u32, work: u32, resources: &mut SendResources) {
         if let Some(pair) = self.pairs.iter_mut().find(|pair| pair.number == number) {
-            pair.out.done(work, slots);
+            pair.send_queue.complete(work, resources);
         }
     }
 
-    /// Takes one out of these, with what it had to send.
-    pub fn take(&mut self, number: u32) -> Option<(P, Outstanding)> {
+    /// Removes a queue pair, with its send queue.
+    pub fn take(&mut self, number: u32) -> Option<(P, SendQueue)> {
         let at = self.pairs.iter().position(|pair| pair.number == number)?;
-        let Pair { pair, out, .. } = self.pairs.swap_remove(at);
-        Some((pair, out))
+        let Closing { pair, send_queue, .. } = self.pairs.swap_remove(at);
+        Some((pair, send_queue))
     }
 
-    /// What a queue pair has to send.
-    pub fn out(&self, number: u32) -> Option<&Outstanding> {
-        self.pairs.iter().find(|pair| pair.number == number).map(|pair| &pair.out)
+    /// The send queue of a queue pair.
+    pub fn send_queue(&self, number: u32) -> Option<&SendQueue> {
+        self.pairs.iter().find(|pair| pair.number == number).map(|pair| &pair.send_queue)
     }
 
-    /// The device says that it holds no receive buffer of a queue pair any more.
-    pub fn is_empty(&mut self, number: u32) {
+    /// Notes that the device holds no receive buffer any more for a queue pair.
+    pub fn set_empty(&mut self, number: u32) {
         if let Some(pair) = self.pairs.iter_mut().find(|pair| pair.number == number) {
             pair.is_empty = true;
         }
     }
 
-    /// Has those destroyed that the device has let go of. `destroy` answers whether it is: if not, the device may go on reading what
-    /// was to be sent.
-    pub fn let_go(&mut self, now: Instant, slots: &mut Slots, mut destroy: impl FnMut(P) -> bool) {
-        let over = |pair: &mut Pair<P>| pair.is_empty || now.since(pair.since) >= PATIENCE;
-        for mut pair in self.pairs.extract_if(.., over) {
+    /// Destroys the queue pairs whose resources the device has released. `destroy` answers whether it destroyed one: if not, the
+    /// device may go on reading that queue pair's send buffers.
+    pub fn destroy_ready(&mut self, now: Instant, resources: &mut SendResources, mut destroy: impl FnMut(P) -> bool) {
+        let ready = |pair: &mut Closing<P>| pair.is_empty || now.since(pair.since) >= LONGEST_WAIT;
+        for mut pair in self.pairs.extract_if(.., ready) {
             if destroy(pair.pair) {
-                pair.out.abandon(slots);
+                pair.send_queue.clear(resources);
             }
         }
-        let next = |pair: &Pair<P>| now + now.since(pair.since).max(SOON);
-        self.look_at = self.pairs.iter().map(next).min();
+        let next = |pair: &Closing<P>| now + now.since(pair.since).max(FIRST_CHECK);
+        self.check_at = self.pairs.iter().map(next).min();
     }
 }
 
@@ -94,98 +94,100 @@ mod tests {
     use towline_core::rail::Lane;
 
     use super::*;
-    use crate::bookkeeping::send_queue::Slot;
+    use crate::bookkeeping::resource::{Buffer, Resource};
 
     const START: Instant = Instant::from_nanos(1 << 40);
 
-    /// Buffers, all of which two queue pairs are to send.
-    fn two() -> (Slots, Leaving<u32>) {
-        let (mut slots, mut leaving) = (Slots::new(8, 4, 0, 0), Leaving::new());
+    /// Buffers, all of which are in the send queues of two queue pairs.
+    fn two() -> (SendResources, ClosingQueuePairs<u32>) {
+        let (mut resources, mut closing) = (SendResources::new(8, 4, 0, 0), ClosingQueuePairs::new());
         for number in [70, 80] {
-            let mut out = Outstanding::new(8);
+            let mut send_queue = SendQueue::new(8);
             for _ in 0..2 {
-                let slot = slots.next(Lane::Bulk).unwrap();
-                assert!(slots.take(slot));
-                out.posted(slot, false);
+                let buffer = resources.next(Lane::Bulk).unwrap();
+                assert!(resources.take(buffer));
+                send_queue.push(Resource::Buffer(buffer), false);
             }
-            leaving.add(number, number, out, START);
+            closing.add(number, number, send_queue, START);
         }
-        (slots, leaving)
+        (resources, closing)
     }
 
-    /// Bulk buffers that are free.
-    fn free(slots: &mut Slots) -> usize {
-        let taken: Vec<Slot> = std::iter::from_fn(|| slots.next(Lane::Bulk).filter(|slot| slots.take(*slot))).collect();
-        taken.iter().for_each(|slot| slots.give_back(*slot));
+    /// How many bulk buffers are free.
+    fn free(resources: &mut SendResources) -> usize {
+        let next = || resources.next(Lane::Bulk).filter(|buffer| resources.take(*buffer));
+        let taken: Vec<Buffer> = std::iter::from_fn(next).collect();
+        taken.iter().for_each(|buffer| resources.give_back(Resource::Buffer(*buffer)));
         taken.len()
     }
 
     #[test]
-    fn a_queue_pair_is_destroyed_when_the_device_says_that_it_is_empty() {
-        let (mut slots, mut leaving) = two();
-        let at = leaving.look_at().unwrap();
-        let mut gone = vec![];
-        leaving.let_go(at, &mut slots, |number| {
-            gone.push(number);
+    fn a_queue_pair_is_destroyed_when_the_device_reports_that_it_is_empty() {
+        let (mut resources, mut closing) = two();
+        let at = closing.check_at().unwrap();
+        let mut destroyed = vec![];
+        closing.destroy_ready(at, &mut resources, |number| {
+            destroyed.push(number);
             true
         });
-        assert_eq!((&gone[..], free(&mut slots)), (&[][..], 0), "not before");
-        leaving.is_empty(80);
-        leaving.is_empty(90);
-        leaving.let_go(at, &mut slots, |number| {
-            gone.push(number);
+        assert_eq!((&destroyed[..], free(&mut resources)), (&[][..], 0), "not before");
+        closing.set_empty(80);
+        closing.set_empty(90);
+        closing.destroy_ready(at, &mut resources, |number| {
+            destroyed.push(number);
             true
         });
-        assert_eq!((&gone[..], free(&mut slots)), (&[80][..], 2));
+        assert_eq!((&destroyed[..], free(&mut resources)), (&[80][..], 2));
     }
 
     #[test]
-    fn where_the_device_says_nothing_patience_ends() {
-        let (mut slots, mut leaving) = two();
-        let (mut gone, mut looks) = (vec![], 0);
-        while let Some(at) = leaving.look_at() {
-            assert!(gone.is_empty());
-            leaving.let_go(at, &mut slots, |number| {
-                gone.push((number, at));
+    fn where_the_device_reports_nothing_the_wait_ends() {
+        let (mut resources, mut closing) = two();
+        let (mut destroyed, mut checks) = (vec![], 0);
+        while let Some(at) = closing.check_at() {
+            assert!(destroyed.is_empty());
+            closing.destroy_ready(at, &mut resources, |number| {
+                destroyed.push((number, at));
                 true
             });
-            looks += 1;
+            checks += 1;
         }
-        let numbers: Vec<u32> = gone.iter().map(|(number, _)| *number).collect();
-        assert_eq!((numbers, free(&mut slots)), (vec![70, 80], 4));
-        assert!(gone.iter().all(|(_, at)| at.since(START) >= PATIENCE), "too early: {gone:?}");
-        assert!(looks < 15, "{looks} looks");
+        let numbers: Vec<u32> = destroyed.iter().map(|(number, _)| *number).collect();
+        assert_eq!((numbers, free(&mut resources)), (vec![70, 80], 4));
+        assert!(destroyed.iter().all(|(_, at)| at.since(START) >= LONGEST_WAIT), "too early: {destroyed:?}");
+        assert!(checks < 15, "{checks} checks");
     }
 
     #[test]
-    fn what_is_flushed_is_free_at_once() {
-        let (mut slots, mut leaving) = two();
-        leaving.flushed(70, 0, &mut slots);
-        assert_eq!(free(&mut slots), 1);
-        leaving.flushed(75, 0, &mut slots);
-        assert_eq!(free(&mut slots), 1, "of another queue pair");
-        leaving.is_empty(70);
-        leaving.let_go(START, &mut slots, |_| true);
-        assert_eq!(free(&mut slots), 2, "the other one, and none twice");
+    fn flushed_buffers_are_free_at_once() {
+        let (mut resources, mut closing) = two();
+        closing.flushed(70, 0, &mut resources);
+        assert_eq!(free(&mut resources), 1);
+        closing.flushed(75, 0, &mut resources);
+        assert_eq!(free(&mut resources), 1, "of another queue pair");
+        closing.set_empty(70);
+        closing.destroy_ready(START, &mut resources, |_| true);
+        assert_eq!(free(&mut resources), 2, "the other one, and none twice");
     }
 
     #[test]
-    fn one_that_is_taken_out_is_not_destroyed_later() {
-        let (mut slots, mut leaving) = two();
-        assert_eq!(leaving.out(80).map(Outstanding::len), Some(2));
-        let (number, mut out) = leaving.take(80).unwrap();
-        assert_eq!((number, out.len(), leaving.out(80).is_none(), leaving.take(80).is_none()), (80, 2, true, true));
-        leaving.is_empty(80);
-        leaving.let_go(START, &mut slots, |_| panic!("the other one is not empty"));
-        out.abandon(&mut slots);
-        assert_eq!(free(&mut slots), 2);
+    fn a_queue_pair_that_was_taken_out_is_not_destroyed_later() {
+        let (mut resources, mut closing) = two();
+        assert_eq!(closing.send_queue(80).map(SendQueue::len), Some(2));
+        let (number, mut send_queue) = closing.take(80).unwrap();
+        let taken = (closing.send_queue(80).is_none(), closing.take(80).is_none());
+        assert_eq!((number, send_queue.len(), taken), (80, 2, (true, true)));
+        closing.set_empty(80);
+        closing.destroy_ready(START, &mut resources, |_| panic!("the other one is not empty"));
+        send_queue.clear(&mut resources);
+        assert_eq!(free(&mut resources), 2);
     }
 
     #[test]
-    fn what_the_device_may_still_read_is_not_free() {
-        let (mut slots, mut leaving) = two();
-        leaving.is_empty(70);
-        leaving.let_go(START, &mut slots, |_| false);
-        assert_eq!(free(&mut slots), 0);
+    fn buffers_that_the_device_may_still_read_are_not_free() {
+        let (mut resources, mut closing) = two();
+        closing.set_empty(70);
+        closing.destroy_ready(START, &mut resources, |_| false);
+        assert_eq!(free(&mut resources), 0);
     }
 }

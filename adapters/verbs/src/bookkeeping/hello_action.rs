@@ -1,63 +1,65 @@
-//! What a hello means, by what is known of who says it. Pure.
+//! The action that a hello calls for, by what is known of its sender.
 
-use crate::wire::hello::{Hello, Stage};
+use crate::wire::hello::{Hello, HelloKind};
 
-/// What is known of a peer that says hello.
+/// What is known of the peer that sent a hello.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
-    /// The numbers of the connection: here, and at the other end, or zero where that is not known yet.
-    pub line: Option<(u64, u64)>,
-    /// Frames can travel.
-    pub is_up: bool,
-    /// The instance and the number of its connection that were heard of last.
-    pub past: Option<(u64, u64)>,
+pub(crate) struct KnownConnection {
+    /// The numbers of the connection: our own, and the peer's, which is zero while it is not known.
+    pub numbers: Option<(u64, u64)>,
+    /// Whether frames can travel.
+    pub is_established: bool,
+    /// The instance of the last hello that counted, and the number of its sender's connection.
+    pub last_heard: Option<(u64, u64)>,
 }
 
-/// What is to be done about it.
+/// The action that a hello calls for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
-    /// Nothing: it is an old one.
-    Old,
+pub(crate) enum HelloAction {
+    /// None: the hello is an old one.
+    Ignore,
     /// The peer has closed in good order.
     Closed,
-    /// The peer knows of no connection that was in use.
+    /// The peer does not know a connection that was in use: the peer is lost.
     Broken,
-    /// The peer knows of no connection that was never used: another one is made.
-    BeginAnew,
+    /// The peer does not know a connection that was never used: another one is made.
+    Reconnect,
     /// The peer is told that there is no such connection.
-    Unknown,
-    /// A connection is made for it.
-    Meet,
-    /// The connection is connected to the peer's.
+    RejectUnknown,
+    /// A connection is made for the peer.
+    Accept,
+    /// Our queue pair is connected to the peer's.
     Connect,
-    /// It is the other end of the connection that speaks.
-    Known,
-    /// The peer has begun anew: so does this end.
-    MeetAnew,
+    /// The hello belongs to the connection that is known.
+    Confirm,
+    /// The peer has begun anew: our connection is replaced.
+    Replace,
 }
 
-impl Verdict {
-    pub fn on(hello: &Hello, standing: &Standing) -> Self {
-        let Standing { line, is_up, past } = *standing;
-        let old = past.is_some_and(|(instance, number)| instance == hello.from_instance && hello.number < number);
-        match (hello.stage, line) {
-            (stage @ (Stage::Bye | Stage::Unknown), line) => match line {
-                Some((number, theirs)) if hello.echo == number || hello.number == theirs => match stage {
-                    Stage::Bye => Self::Closed,
-                    _ if is_up => Self::Broken,
-                    _ => Self::BeginAnew,
+impl HelloAction {
+    pub fn on(hello: &Hello, known: &KnownConnection) -> Self {
+        let KnownConnection { numbers, is_established, last_heard } = *known;
+        let old = last_heard.is_some_and(|(instance, number)| instance == hello.from_instance && hello.number < number);
+        match (hello.kind, numbers) {
+            (kind @ (HelloKind::Goodbye | HelloKind::Unknown), numbers) => match numbers {
+                Some((number, theirs)) if hello.echo == number || hello.number == theirs => match kind {
+                    HelloKind::Goodbye => Self::Closed,
+                    _ if is_established => Self::Broken,
+                    _ => Self::Reconnect,
                 },
-                _ => Self::Old,
+                _ => Self::Ignore,
             },
-            _ if old => Self::Old,
-            (_, None) if hello.echo != 0 || past == Some((hello.from_instance, hello.number)) => Self::Unknown,
-            (_, None) => Self::Meet,
-            // Of a connection that is no more: the speaker waits in vain.
-            (_, Some((number, _))) if hello.echo != 0 && hello.echo != number => Self::Unknown,
+            _ if old => Self::Ignore,
+            (_, None) if hello.echo != 0 || last_heard == Some((hello.from_instance, hello.number)) => {
+                Self::RejectUnknown
+            }
+            (_, None) => Self::Accept,
+            // It names a connection of ours that has ended: its sender would wait in vain.
+            (_, Some((number, _))) if hello.echo != 0 && hello.echo != number => Self::RejectUnknown,
             (_, Some((_, 0))) => Self::Connect,
-            (_, Some((_, theirs))) if theirs == hello.number => Self::Known,
-            (_, Some(_)) if is_up => Self::Broken,
-            (_, Some(_)) => Self::MeetAnew,
+            (_, Some((_, theirs))) if theirs == hello.number => Self::Confirm,
+            (_, Some(_)) if is_established => Self::Broken,
+            (_, Some(_)) => Self::Replace,
         }
     }
 }
@@ -68,10 +70,17 @@ mod tests {
 
     const INSTANCE: u64 = 4;
 
-    /// On a hello of connection `number` that knows of connection `echo`.
-    fn on(stage: Stage, number: u64, echo: u64, line: Option<(u64, u64)>, is_up: bool, past: u64) -> Verdict {
+    /// The action on a hello of connection `number` that knows of our connection `echo`.
+    fn on(
+        kind: HelloKind,
+        number: u64,
+        echo: u64,
+        numbers: Option<(u64, u64)>,
+        is_established: bool,
+        last_heard: u64,
+    ) -> HelloAction {
         let hello = Hello {
-            stage,
+            kind,
             job: 1,
             from: 2,
             to: 3,
@@ -82,43 +91,45 @@ mod tests {
             queue_pair: 8,
             first_packet: 9,
         };
-        Verdict::on(&hello, &Standing { line, is_up, past: Some((INSTANCE, past)) })
+        let last_heard = Some((INSTANCE, last_heard));
+        HelloAction::on(&hello, &KnownConnection { numbers, is_established, last_heard })
     }
 
     #[test]
-    fn strangers_are_met_once() {
-        let stranger = |number, echo, past| on(Stage::Asks, number, echo, None, false, past);
-        assert_eq!(stranger(7, 0, 6), Verdict::Meet);
-        assert_eq!(stranger(7, 0, 7), Verdict::Unknown, "a connection that has ended here");
-        assert_eq!(stranger(7, 20, 6), Verdict::Unknown, "it speaks of a connection that has ended here");
-        assert_eq!(stranger(6, 0, 7), Verdict::Old);
-        let hello = on(Stage::Tells, 6, 0, None, false, 7);
-        assert_eq!(hello, Verdict::Old);
+    fn a_connection_of_an_unknown_number_is_accepted_once() {
+        let unknown = |number, echo, last_heard| on(HelloKind::Request, number, echo, None, false, last_heard);
+        assert_eq!(unknown(7, 0, 6), HelloAction::Accept);
+        assert_eq!(unknown(7, 0, 7), HelloAction::RejectUnknown, "a connection that has ended here");
+        assert_eq!(unknown(7, 20, 6), HelloAction::RejectUnknown, "it names a connection that has ended here");
+        assert_eq!(unknown(6, 0, 7), HelloAction::Ignore);
+        let hello = on(HelloKind::Reply, 6, 0, None, false, 7);
+        assert_eq!(hello, HelloAction::Ignore);
     }
 
     #[test]
-    fn the_first_hello_connects_and_later_ones_of_it_are_known() {
-        let met = |number, echo, theirs, past| on(Stage::Asks, number, echo, Some((20, theirs)), false, past);
-        assert_eq!((met(7, 0, 0, 6), met(7, 20, 0, 6)), (Verdict::Connect, Verdict::Connect));
-        assert_eq!((met(7, 0, 7, 7), met(7, 20, 7, 7)), (Verdict::Known, Verdict::Known));
-        assert_eq!(met(7, 19, 7, 7), Verdict::Unknown, "of an earlier connection of ours");
-        assert_eq!(met(6, 0, 0, 7), Verdict::Old);
+    fn the_first_hello_connects_and_later_ones_confirm() {
+        let connecting =
+            |number, echo, theirs, last| on(HelloKind::Request, number, echo, Some((20, theirs)), false, last);
+        assert_eq!((connecting(7, 0, 0, 6), connecting(7, 20, 0, 6)), (HelloAction::Connect, HelloAction::Connect));
+        assert_eq!((connecting(7, 0, 7, 7), connecting(7, 20, 7, 7)), (HelloAction::Confirm, HelloAction::Confirm));
+        assert_eq!(connecting(7, 19, 7, 7), HelloAction::RejectUnknown, "of an earlier connection of ours");
+        assert_eq!(connecting(6, 0, 0, 7), HelloAction::Ignore);
     }
 
     #[test]
-    fn who_begins_anew_breaks_what_was_in_use_and_is_met_otherwise() {
-        let anew = |is_up| on(Stage::Asks, 8, 0, Some((20, 7)), is_up, 7);
-        assert_eq!((anew(true), anew(false)), (Verdict::Broken, Verdict::MeetAnew));
-        let unknown = |is_up| on(Stage::Unknown, 8, 20, Some((20, 7)), is_up, 7);
-        assert_eq!((unknown(true), unknown(false)), (Verdict::Broken, Verdict::BeginAnew));
+    fn a_new_connection_breaks_one_in_use_and_replaces_one_that_is_not() {
+        let anew = |is_established| on(HelloKind::Request, 8, 0, Some((20, 7)), is_established, 7);
+        assert_eq!((anew(true), anew(false)), (HelloAction::Broken, HelloAction::Replace));
+        let unknown = |is_established| on(HelloKind::Unknown, 8, 20, Some((20, 7)), is_established, 7);
+        assert_eq!((unknown(true), unknown(false)), (HelloAction::Broken, HelloAction::Reconnect));
     }
 
     #[test]
-    fn a_good_bye_ends_the_connection_that_it_names_by_either_number() {
-        let bye = |number, echo| on(Stage::Bye, number, echo, Some((20, 7)), true, 7);
-        assert_eq!((bye(7, 0), bye(9, 20)), (Verdict::Closed, Verdict::Closed));
-        assert_eq!(bye(6, 19), Verdict::Old);
-        assert_eq!(on(Stage::Bye, 7, 20, None, false, 7), Verdict::Old);
-        assert_eq!(on(Stage::Unknown, 6, 19, Some((20, 7)), true, 7), Verdict::Old);
+    fn a_goodbye_ends_the_connection_that_it_names_by_either_number() {
+        let goodbye = |number, echo| on(HelloKind::Goodbye, number, echo, Some((20, 7)), true, 7);
+        assert_eq!((goodbye(7, 0), goodbye(9, 20)), (HelloAction::Closed, HelloAction::Closed));
+        assert_eq!(goodbye(6, 19), HelloAction::Ignore);
+        assert_eq!(on(HelloKind::Goodbye, 7, 20, None, false, 7), HelloAction::Ignore);
+        assert_eq!(on(HelloKind::Unknown, 6, 19, Some((20, 7)), true, 7), HelloAction::Ignore);
     }
 }

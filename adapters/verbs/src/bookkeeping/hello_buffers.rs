@@ -1,45 +1,46 @@
-//! Buffers for hellos that leave, and where those go that have not left yet. Pure.
+//! The send buffers for hellos, and the destinations of hellos in flight.
 
 use std::sync::Arc;
 
-/// All of them. `D` is what names a destination to the device, which may look at it until it tells that the hello has left: so
-/// that stays, also when its peer is forgotten.
+/// All send buffers for hellos. `D` is the device's handle of a destination. The device may use that handle until it reports that
+/// the hello was sent, so the handle stays until then, also when its peer is deleted.
 #[derive(Debug)]
-pub(crate) struct Outbox<D> {
+pub(crate) struct HelloBuffers<D> {
     free: Vec<u32>,
     /// By buffer.
-    under_way: Vec<Option<Arc<D>>>,
+    in_flight: Vec<Option<Arc<D>>>,
 }
 
-impl<D> Outbox<D> {
+impl<D> HelloBuffers<D> {
+    /// So many buffers, all free.
     pub fn new(count: u32) -> Self {
-        Self { free: (0..count).rev().collect(), under_way: (0..count).map(|_| None).collect() }
+        Self { free: (0..count).rev().collect(), in_flight: (0..count).map(|_| None).collect() }
     }
 
-    /// A buffer that is free.
+    /// The index of a free buffer.
     pub fn next(&self) -> Option<u32> {
         self.free.last().copied()
     }
 
-    /// The device got the [next](Self::next).
+    /// Notes that the [next](Self::next) buffer was posted.
     pub fn posted(&mut self, to: &Arc<D>) {
         if let Some(buffer) = self.free.pop()
-            && let Some(under_way) = self.under_way.get_mut(buffer as usize)
+            && let Some(in_flight) = self.in_flight.get_mut(buffer as usize)
         {
-            *under_way = Some(Arc::clone(to));
+            *in_flight = Some(Arc::clone(to));
         }
     }
 
-    /// The device is done with a buffer.
-    pub fn done(&mut self, buffer: u32) {
-        if self.under_way.get_mut(buffer as usize).and_then(Option::take).is_some() {
+    /// Notes that the device has completed a buffer.
+    pub fn complete(&mut self, buffer: u32) {
+        if self.in_flight.get_mut(buffer as usize).and_then(Option::take).is_some() {
             self.free.push(buffer);
         }
     }
 
-    /// The device is done with all of them.
+    /// Whether the device has completed all of them.
     pub const fn is_idle(&self) -> bool {
-        self.free.len() == self.under_way.len()
+        self.free.len() == self.in_flight.len()
     }
 }
 
@@ -48,32 +49,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_destination_stays_until_the_last_hello_to_it_has_left() {
-        let mut outbox = Outbox::new(3);
-        let peers = Arc::new("a way");
-        let (way, other) = (Arc::downgrade(&peers), Arc::new("another one"));
-        let buffers = [&peers, &other, &peers].map(|to| {
-            let buffer = outbox.next().unwrap();
-            outbox.posted(to);
+    fn a_destination_stays_until_the_last_hello_to_it_was_sent() {
+        let mut buffers = HelloBuffers::new(3);
+        let peers = Arc::new("a destination");
+        let (handle, other) = (Arc::downgrade(&peers), Arc::new("another one"));
+        let posted = [&peers, &other, &peers].map(|to| {
+            let buffer = buffers.next().unwrap();
+            buffers.posted(to);
             buffer
         });
-        assert_eq!((buffers, outbox.next()), ([0, 1, 2], None));
-        drop(peers); // it is forgotten
-        outbox.done(2);
-        outbox.done(1);
-        assert!(way.upgrade().is_some() && !outbox.is_idle());
-        outbox.done(0);
-        assert!(way.upgrade().is_none() && outbox.is_idle());
+        assert_eq!((posted, buffers.next()), ([0, 1, 2], None));
+        drop(peers); // the peer is deleted
+        buffers.complete(2);
+        buffers.complete(1);
+        assert!(handle.upgrade().is_some() && !buffers.is_idle());
+        buffers.complete(0);
+        assert!(handle.upgrade().is_none() && buffers.is_idle());
     }
 
     #[test]
-    fn nothing_is_free_twice() {
-        let mut outbox = Outbox::new(1);
-        outbox.posted(&Arc::new(()));
+    fn no_buffer_is_free_twice() {
+        let mut buffers = HelloBuffers::new(1);
+        buffers.posted(&Arc::new(()));
         for unknown in [0, 0, 1, u32::MAX] {
-            outbox.done(unknown);
+            buffers.complete(unknown);
         }
-        outbox.posted(&Arc::new(()));
-        assert_eq!(outbox.next(), None);
+        buffers.posted(&Arc::new(()));
+        assert_eq!(buffers.next(), None);
     }
 }

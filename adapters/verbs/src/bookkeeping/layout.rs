@@ -1,31 +1,25 @@
-//! Where what lies in a rail's registered memory. Pure.
+//! The layout of a rail's registered memory.
 
-use crate::config::Config;
+use super::resource::Buffer;
+use crate::sizes::{BufferSizes, GRH_BYTES, HELLO_RECEIVE_BUFFERS, HELLO_SEND_BUFFERS};
 use crate::wire::hello;
-use crate::bookkeeping::send_queue::Slot;
 
-/// Bytes before a datagram's own, for the route that it took.
-pub(crate) const ROUTE: usize = 40;
-/// Hellos that may wait to be looked at.
-pub(crate) const HELLOS_IN: u32 = 64;
-/// Hellos that may be on their way out.
-pub(crate) const HELLOS_OUT: u32 = 16;
-
-/// Buffers of one kind, one behind the other.
+/// An array of buffers of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Row {
+pub(crate) struct BufferArray {
     start: usize,
     stride: usize,
     count: u32,
 }
 
-impl Row {
-    /// Where buffer `index` begins; `None` where there is none.
+impl BufferArray {
+    /// Offset in bytes of buffer `index`; `None` where there is none.
     #[inline]
     pub const fn at(&self, index: u32) -> Option<usize> {
         if index < self.count { Some(self.start + index as usize * self.stride) } else { None }
     }
 
+    /// How many buffers there are.
     pub const fn count(&self) -> u32 {
         self.count
     }
@@ -36,69 +30,67 @@ impl Row {
     }
 }
 
-/// All of it.
+/// The layout of all buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
-    pub received: Row,
-    pub eager: Row,
-    pub bulk: Row,
-    pub hellos_in: Row,
-    pub hellos_out: Row,
-    /// Where what is read to no purpose but that it was read comes to.
-    pub read: Row,
+    pub receive: BufferArray,
+    pub eager: BufferArray,
+    pub bulk: BufferArray,
+    pub hello_receive: BufferArray,
+    pub hello_send: BufferArray,
+    /// Target of the read that follows a put, whose byte nobody uses.
+    pub read_back: BufferArray,
+    /// Length of all in bytes.
     pub bytes: usize,
 }
 
 impl Layout {
-    /// Where a send buffer is.
+    /// Offset in bytes of a send buffer.
     #[inline]
-    pub const fn of_slot(&self, slot: Slot) -> Option<usize> {
-        match slot {
-            Slot::Eager(index) => self.eager.at(index),
-            Slot::Bulk(index) => self.bulk.at(index),
-            Slot::Marker | Slot::Work(_) | Slot::Lead(_) => None,
+    pub const fn buffer(&self, buffer: Buffer) -> Option<usize> {
+        match buffer {
+            Buffer::Eager(index) => self.eager.at(index),
+            Buffer::Bulk(index) => self.bulk.at(index),
         }
     }
 
-    pub const fn of(config: &Config) -> Self {
+    /// The layout for buffers of these sizes.
+    pub const fn of(sizes: &BufferSizes) -> Self {
         let mut bytes = 0;
-        let received = row(&mut bytes, config.receive_buffers, config.max_send_size_bytes as usize);
-        let eager = row(&mut bytes, config.eager_buffers, config.short_bytes() as usize);
-        let bulk = row(&mut bytes, config.bulk_buffers, config.max_send_size_bytes as usize);
-        let hellos_in = row(&mut bytes, HELLOS_IN, ROUTE + hello::BYTES);
-        let hellos_out = row(&mut bytes, HELLOS_OUT, hello::BYTES);
-        let read = row(&mut bytes, 1, 1);
-        Self { received, eager, bulk, hellos_in, hellos_out, read, bytes }
+        let receive = array(&mut bytes, sizes.receive, sizes.frame_bytes as usize);
+        let eager = array(&mut bytes, sizes.eager, sizes.short_bytes as usize);
+        let bulk = array(&mut bytes, sizes.bulk, sizes.frame_bytes as usize);
+        let hello_receive = array(&mut bytes, HELLO_RECEIVE_BUFFERS, GRH_BYTES + hello::BYTES);
+        let hello_send = array(&mut bytes, HELLO_SEND_BUFFERS, hello::BYTES);
+        let read_back = array(&mut bytes, 1, 1);
+        Self { receive, eager, bulk, hello_receive, hello_send, read_back, bytes }
     }
 }
 
-/// Buffers do not share cache lines.
-const fn row(bytes: &mut usize, count: u32, each: usize) -> Row {
+/// Appends an array. Buffers do not share cache lines.
+const fn array(bytes: &mut usize, count: u32, each: usize) -> BufferArray {
     let (start, stride) = (*bytes, each.next_multiple_of(64));
     *bytes += count as usize * stride;
-    Row { start, stride, count }
+    BufferArray { start, stride, count }
 }
 
 #[cfg(test)]
 mod tests {
-    use towline_tcp::JobKey;
-
     use super::*;
 
     #[test]
-    fn rows_do_not_overlap_and_buffers_hold_what_they_are_for() {
-        let config =
-            Config { eager_limit_bytes: 700, max_send_size_bytes: 9000, ..Config::new(1, 0, JobKey::new([0; 32])) };
-        let it = Layout::of(&config);
-        let rows = [it.received, it.eager, it.bulk, it.hellos_in, it.hellos_out, it.read];
-        for pair in rows.windows(2) {
+    fn arrays_do_not_overlap_and_buffers_are_long_enough() {
+        let sizes = BufferSizes { receive: 128, eager: 256, bulk: 64, short_bytes: 700, frame_bytes: 9000 };
+        let it = Layout::of(&sizes);
+        let arrays = [it.receive, it.eager, it.bulk, it.hello_receive, it.hello_send, it.read_back];
+        for pair in arrays.windows(2) {
             assert_eq!(pair[0].end(), pair[1].start);
         }
-        assert_eq!(it.read.end(), it.bytes);
-        for (row, each) in rows.into_iter().zip([9000, 700, 9000, 136, 96, 1]) {
-            assert!(row.stride >= each && row.start % 64 == 0);
-            assert_eq!(row.at(row.count), None);
-            assert_eq!(row.at(row.count - 1), Some(row.end() - row.stride));
+        assert_eq!(it.read_back.end(), it.bytes);
+        for (array, each) in arrays.into_iter().zip([9000, 700, 9000, 136, 96, 1]) {
+            assert!(array.stride >= each && array.start % 64 == 0);
+            assert_eq!(array.at(array.count), None);
+            assert_eq!(array.at(array.count - 1), Some(array.end() - array.stride));
         }
     }
 }

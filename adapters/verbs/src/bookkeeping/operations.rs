@@ -1,4 +1,4 @@
-//! One-sided operations that are under way. Pure.
+//! One-sided operations in flight, and their results that were not reported yet.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -6,132 +6,135 @@ use std::ptr::NonNull;
 use towline_core::rail::Cookie;
 use towline_core::rail::native::NativeError;
 
-use crate::bookkeeping::send_queue::Slot;
+use super::resource::Buffer;
 
-/// An operation that the device has.
+/// An operation that was given to the device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Work {
-    /// On whose memory.
+pub(crate) struct Operation {
+    /// The peer whose memory it accesses.
     pub endpoint: u32,
     pub cookie: Cookie,
-    pub what: What,
+    pub kind: OpKind,
 }
 
-/// What is to be done when the device is through.
+/// The kind of an operation, with the resources that it occupies and what is left to do at its completion.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What {
-    /// Nothing: it read, or wrote, the user's own memory.
+pub(crate) enum OpKind {
+    /// The device reads or writes the user's own memory: nothing is left to do.
     Direct,
-    /// Nothing, but for the buffer that was read, if there was one.
-    Put(Option<Slot>),
-    /// These bytes of the buffer are the user's.
-    Get(Slot, Sink),
-    /// A word of the buffer is the result.
-    Atomic(Slot),
+    /// A put; from a buffer, or with its bytes in the work request itself. Nothing is left to do.
+    Put(Option<Buffer>),
+    /// A get into a buffer: its bytes are copied to the user's memory.
+    Get(Buffer, Sink),
+    /// An atomic: a word of the buffer is the result.
+    Atomic(Buffer),
 }
 
-/// Memory of the user that is written when the device is through.
+/// Memory of the user that is written when the device has completed an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sink {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: memory of the process. Who made the sink vouches that it is the rail's alone until the operation is over, whichever
-// thread the rail is used by.
+// SAFETY: memory of the process. The maker of the sink vouches that it is the rail's alone until the operation is complete,
+// whichever thread uses the rail.
 unsafe impl Send for Sink {}
 
 impl Sink {
     /// # Safety
-    /// The bytes are writable, and nobody else's, until the operation is over.
+    /// The bytes are writable, and nobody else uses them, until the operation is complete.
     pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         Self { base, len }
     }
 
-    /// Copies so many bytes as it takes to it.
+    /// Copies as many bytes to it as it has.
     ///
     /// # Safety
-    /// They are readable, and its operation is not over yet.
+    /// The bytes are readable, and the sink's operation is not complete yet.
     pub const unsafe fn fill(self, from: NonNull<u8>) {
-        // SAFETY: who made this vouches for one side, the caller for the other.
+        // SAFETY: the maker of the sink vouches for one side, the caller for the other.
         unsafe { self.base.copy_from_nonoverlapping(from, self.len) };
     }
 
+    /// Its length in bytes.
     pub const fn len(self) -> usize {
         self.len
     }
 }
 
-/// All of them, and those that are over.
+/// All operations in flight, and the results that were not reported yet. An operation's id is its index here.
 #[derive(Debug)]
-pub(crate) struct Works {
-    under_way: Vec<Option<Work>>,
+pub(crate) struct Operations {
+    in_flight: Vec<Option<Operation>>,
     free: Vec<u32>,
-    /// Of the rest, those that nobody was told of: on whose memory, the cookie, and how it ended.
-    over: VecDeque<(u32, Cookie, Result<u64, NativeError>)>,
+    /// Results that were not reported yet: the endpoint, the cookie, and the result.
+    results: VecDeque<(u32, Cookie, Result<u64, NativeError>)>,
 }
 
-impl Works {
-    /// Room for `most` at a time.
+impl Operations {
+    /// Room for `most` operations at a time.
     pub fn new(most: u32) -> Self {
-        let over = VecDeque::with_capacity(2 * most as usize); // all that there are may end at once
-        Self { under_way: vec![None; most as usize], free: (0..most).rev().collect(), over }
+        let results = VecDeque::with_capacity(2 * most as usize); // all operations in flight may complete at once
+        Self { in_flight: vec![None; most as usize], free: (0..most).rev().collect(), results }
     }
 
-    /// Where the next one would be. `None`: there are too many.
+    /// The id that the next operation would get. `None` where there are too many.
     pub fn next(&self) -> Option<u32> {
-        // What nobody was told of takes room as well.
-        self.free.last().copied().filter(|_| self.over.len() < self.under_way.len())
+        // Results that were not reported take room as well.
+        self.free.last().copied().filter(|_| self.results.len() < self.in_flight.len())
     }
 
-    /// The [next](Self::next) is under way.
-    pub fn begin(&mut self, work: Work) {
-        if let Some(place) = self.free.pop().and_then(|at| self.under_way.get_mut(at as usize)) {
-            *place = Some(work);
+    /// Adds an operation, which gets the [next](Self::next) id.
+    pub fn begin(&mut self, operation: Operation) {
+        if let Some(entry) = self.free.pop().and_then(|id| self.in_flight.get_mut(id as usize)) {
+            *entry = Some(operation);
         }
     }
 
-    pub fn get(&self, at: u32) -> Option<Work> {
-        self.under_way.get(at as usize).copied().flatten()
+    /// The operation with this id, if it is in flight.
+    pub fn get(&self, id: u32) -> Option<Operation> {
+        self.in_flight.get(id as usize).copied().flatten()
     }
 
-    /// One is over, as is to be told.
-    pub fn over(&mut self, at: u32, how: Result<u64, NativeError>) {
-        if let Some(work) = self.get(at) {
-            self.over.push_back((work.endpoint, work.cookie, how));
+    /// Adds the result of an operation, which is to be reported.
+    pub fn complete(&mut self, id: u32, result: Result<u64, NativeError>) {
+        if let Some(operation) = self.get(id) {
+            self.results.push_back((operation.endpoint, operation.cookie, result));
         }
     }
 
-    /// The device is done with it, and nothing more is told. Gives back the buffer that it had.
-    pub fn end(&mut self, at: u32) -> Option<Slot> {
-        let work = self.under_way.get_mut(at as usize)?.take()?;
-        self.free.push(at);
-        match work.what {
-            What::Direct => None,
-            What::Put(slot) => slot,
-            What::Get(slot, _) | What::Atomic(slot) => Some(slot),
+    /// Removes an operation that the device does not work on any more. Returns the buffer that it had.
+    pub fn end(&mut self, id: u32) -> Option<Buffer> {
+        let operation = self.in_flight.get_mut(id as usize)?.take()?;
+        self.free.push(id);
+        match operation.kind {
+            OpKind::Direct => None,
+            OpKind::Put(buffer) => buffer,
+            OpKind::Get(buffer, _) | OpKind::Atomic(buffer) => Some(buffer),
         }
     }
 
-    /// The next that is to be told.
+    /// Takes the next result that is to be reported.
     #[inline]
-    pub fn told(&mut self) -> Option<(Cookie, Result<u64, NativeError>)> {
-        self.over.pop_front().map(|(_, cookie, how)| (cookie, how))
+    pub fn next_result(&mut self) -> Option<(Cookie, Result<u64, NativeError>)> {
+        self.results.pop_front().map(|(_, cookie, result)| (cookie, result))
     }
 
+    /// Whether all results were reported.
     #[inline]
-    pub fn has_told_all(&self) -> bool {
-        self.over.is_empty()
+    pub fn has_reported_all(&self) -> bool {
+        self.results.is_empty()
     }
 
-    /// Nothing more is told of operations on a peer's memory.
-    pub fn forget(&mut self, endpoint: u32) {
-        self.over.retain(|(of, ..)| *of != endpoint);
+    /// Drops the results of operations on a peer's memory.
+    pub fn drop_results(&mut self, endpoint: u32) {
+        self.results.retain(|(of, ..)| *of != endpoint);
     }
 
-    /// Whether one of these has the device touch the user's own memory.
-    pub fn any_direct(&self, mut these: impl Iterator<Item = u32>) -> bool {
-        these.any(|at| matches!(self.get(at), Some(Work { what: What::Direct, .. })))
+    /// Whether one of these operations makes the device access the user's own memory.
+    pub fn any_direct(&self, mut ids: impl Iterator<Item = u32>) -> bool {
+        ids.any(|id| matches!(self.get(id), Some(Operation { kind: OpKind::Direct, .. })))
     }
 }
 
@@ -139,40 +142,40 @@ impl Works {
 mod tests {
     use super::*;
 
-    fn work(endpoint: u32, what: What) -> Work {
-        Work { endpoint, cookie: Cookie(endpoint.into()), what }
+    fn operation(endpoint: u32, kind: OpKind) -> Operation {
+        Operation { endpoint, cookie: Cookie(endpoint.into()), kind }
     }
 
     #[test]
-    fn what_is_over_is_told_once_in_order_and_gives_back_its_buffer() {
-        let mut works = Works::new(2);
-        for (at, what) in [(0, What::Put(Some(Slot::Eager(7)))), (1, What::Direct)] {
-            assert_eq!(works.next(), Some(at));
-            works.begin(work(at, what));
+    fn results_are_reported_once_in_order_and_the_buffer_is_returned() {
+        let mut operations = Operations::new(2);
+        for (id, kind) in [(0, OpKind::Put(Some(Buffer::Eager(7)))), (1, OpKind::Direct)] {
+            assert_eq!(operations.next(), Some(id));
+            operations.begin(operation(id, kind));
         }
-        assert_eq!(works.next(), None);
-        assert!(works.any_direct([0, 1].into_iter()) && !works.any_direct([0].into_iter()));
-        works.over(1, Err(NativeError::Refused));
-        works.over(0, Ok(5));
-        assert_eq!((works.end(0), works.end(1), works.end(0)), (Some(Slot::Eager(7)), None, None));
-        assert_eq!(works.next(), None, "two are to be told");
-        assert_eq!(works.told(), Some((Cookie(1), Err(NativeError::Refused))));
-        assert!(works.next().is_some() && !works.has_told_all());
-        assert_eq!((works.told(), works.told()), (Some((Cookie(0), Ok(5))), None));
-        works.over(0, Ok(0));
-        assert!(works.has_told_all(), "it is under way no more");
+        assert_eq!(operations.next(), None);
+        assert!(operations.any_direct([0, 1].into_iter()) && !operations.any_direct([0].into_iter()));
+        operations.complete(1, Err(NativeError::Refused));
+        operations.complete(0, Ok(5));
+        assert_eq!((operations.end(0), operations.end(1), operations.end(0)), (Some(Buffer::Eager(7)), None, None));
+        assert_eq!(operations.next(), None, "two results are to be reported");
+        assert_eq!(operations.next_result(), Some((Cookie(1), Err(NativeError::Refused))));
+        assert!(operations.next().is_some() && !operations.has_reported_all());
+        assert_eq!((operations.next_result(), operations.next_result()), (Some((Cookie(0), Ok(5))), None));
+        operations.complete(0, Ok(0));
+        assert!(operations.has_reported_all(), "it is not in flight any more");
     }
 
     #[test]
-    fn nothing_is_told_of_a_peer_that_is_forgotten() {
-        let mut works = Works::new(4);
+    fn no_result_is_reported_for_a_deleted_peer() {
+        let mut operations = Operations::new(4);
         for endpoint in [3, 4, 3] {
-            let at = works.next().unwrap();
-            works.begin(work(endpoint, What::Put(None)));
-            works.over(at, Ok(0));
-            works.end(at);
+            let id = operations.next().unwrap();
+            operations.begin(operation(endpoint, OpKind::Put(None)));
+            operations.complete(id, Ok(0));
+            operations.end(id);
         }
-        works.forget(3);
-        assert_eq!((works.told(), works.told()), (Some((Cookie(4), Ok(0))), None));
+        operations.drop_results(3);
+        assert_eq!((operations.next_result(), operations.next_result()), (Some((Cookie(4), Ok(0))), None));
     }
 }

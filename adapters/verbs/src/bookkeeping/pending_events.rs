@@ -1,41 +1,43 @@
-//! What came and was not handed over yet, in order. Pure.
+//! Events that were not handed to the engine yet, in order: received frames and lost peers.
 
 use std::collections::VecDeque;
 
 use towline_core::rail::{Lost, Peer};
 
-/// What came from a peer.
+/// An event that was not handed to the engine yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Arrival {
-    Frame(Came),
+pub(crate) enum PendingEvent {
+    Frame(ReceivedFrame),
     Lost { endpoint: u32, peer: Peer, why: Lost },
 }
 
-/// A frame.
+/// A received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Came {
+pub(crate) struct ReceivedFrame {
     pub endpoint: u32,
-    /// The receive buffer that it is in.
+    /// Index of the receive buffer that it is in.
     pub buffer: u32,
+    /// Its length in bytes.
     pub len: u32,
-    /// The word that came with it: none came with what was no frame.
-    pub word: Option<u32>,
-    /// It came by the connection that there is now.
-    pub is_new: bool,
+    /// The immediate data that came with it; a message without immediate data is not a frame.
+    pub immediate: Option<u32>,
+    /// Whether it came by the peer's current connection.
+    pub is_current: bool,
 }
 
-/// All of it.
+/// The queue of these events.
 #[derive(Default, Debug)]
-pub(crate) struct Arrivals {
-    queue: VecDeque<Arrival>,
+pub(crate) struct PendingEvents {
+    queue: VecDeque<PendingEvent>,
 }
 
-impl Arrivals {
+impl PendingEvents {
+    /// Room for so many frames.
     pub fn new(frames: u32) -> Self {
         Self { queue: VecDeque::with_capacity(frames as usize) }
     }
 
-    /// Makes room for so many.
+    /// Makes room for `count` events in all.
     pub fn reserve(&mut self, count: usize) {
         self.queue.reserve(count.saturating_sub(self.queue.len()));
     }
@@ -46,13 +48,13 @@ impl Arrivals {
     }
 
     #[inline]
-    pub fn push(&mut self, arrival: Arrival) {
-        self.queue.push_back(arrival);
+    pub fn push(&mut self, event: PendingEvent) {
+        self.queue.push_back(event);
     }
 
-    /// The next, which stays.
+    /// The next event, which stays in the queue.
     #[inline]
-    pub fn first(&self) -> Option<Arrival> {
+    pub fn first(&self) -> Option<PendingEvent> {
         self.queue.front().copied()
     }
 
@@ -61,25 +63,26 @@ impl Arrivals {
         self.queue.pop_front();
     }
 
-    /// The connection that frames of a peer came by is no more: they say nothing of the next one.
-    pub fn grow_old(&mut self, endpoint: u32) {
-        for arrival in &mut self.queue {
-            if let Arrival::Frame(came) = arrival
-                && came.endpoint == endpoint
+    /// Notes that the connection by which frames of a peer came has ended: these frames prove nothing about the next connection.
+    pub fn connection_ended(&mut self, endpoint: u32) {
+        for event in &mut self.queue {
+            if let PendingEvent::Frame(frame) = event
+                && frame.endpoint == endpoint
             {
-                came.is_new = false;
+                frame.is_current = false;
             }
         }
     }
 
-    /// Forgets what came from a peer, and tells in which buffers.
+    /// Drops the events of a peer; calls `buffers` with the receive buffer of each of its frames.
     pub fn forget(&mut self, endpoint: u32, mut buffers: impl FnMut(u32)) {
-        self.queue.retain(|arrival| {
-            let (Arrival::Frame(Came { endpoint: of, .. }) | Arrival::Lost { endpoint: of, .. }) = arrival;
+        self.queue.retain(|event| {
+            let (PendingEvent::Frame(ReceivedFrame { endpoint: of, .. }) | PendingEvent::Lost { endpoint: of, .. }) =
+                event;
             if *of == endpoint
-                && let Arrival::Frame(came) = arrival
+                && let PendingEvent::Frame(frame) = event
             {
-                buffers(came.buffer);
+                buffers(frame.buffer);
             }
             *of != endpoint
         });
@@ -90,34 +93,34 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    fn frame(endpoint: u32, buffer: u32) -> Arrival {
-        Arrival::Frame(Came { endpoint, buffer, len: 1, word: Some(0), is_new: true })
+    fn frame(endpoint: u32, buffer: u32) -> PendingEvent {
+        PendingEvent::Frame(ReceivedFrame { endpoint, buffer, len: 1, immediate: Some(0), is_current: true })
     }
 
-    fn all(arrivals: &mut Arrivals) -> Vec<Arrival> {
-        let next = || arrivals.first().inspect(|_| arrivals.remove_first());
+    fn all(events: &mut PendingEvents) -> Vec<PendingEvent> {
+        let next = || events.first().inspect(|_| events.remove_first());
         std::iter::from_fn(next).collect()
     }
 
     #[test]
-    fn frames_of_an_old_connection_say_nothing_of_the_next() {
-        let mut arrivals = Arrivals::new(4);
-        [frame(0, 10), frame(1, 11)].into_iter().for_each(|arrival| arrivals.push(arrival));
-        arrivals.grow_old(1);
-        arrivals.push(frame(1, 12));
-        let new = |arrival| matches!(arrival, Arrival::Frame(Came { is_new: true, .. }));
-        assert_eq!(all(&mut arrivals).into_iter().map(new).collect::<Vec<_>>(), [true, false, true]);
+    fn frames_of_an_ended_connection_prove_nothing_about_the_next() {
+        let mut events = PendingEvents::new(4);
+        [frame(0, 10), frame(1, 11)].into_iter().for_each(|event| events.push(event));
+        events.connection_ended(1);
+        events.push(frame(1, 12));
+        let current = |event| matches!(event, PendingEvent::Frame(ReceivedFrame { is_current: true, .. }));
+        assert_eq!(all(&mut events).into_iter().map(current).collect::<Vec<_>>(), [true, false, true]);
     }
 
     #[test]
-    fn who_is_forgotten_leaves_nothing_but_buffers() {
-        let mut arrivals = Arrivals::new(4);
-        let lost = |endpoint| Arrival::Lost { endpoint, peer: Peer(endpoint), why: Lost::Broken };
-        let came = [frame(0, 10), frame(1, 11), lost(1), frame(1, 12), lost(0)];
-        came.into_iter().for_each(|arrival| arrivals.push(arrival));
+    fn a_forgotten_peer_leaves_nothing_but_buffers() {
+        let mut events = PendingEvents::new(4);
+        let lost = |endpoint| PendingEvent::Lost { endpoint, peer: Peer(endpoint), why: Lost::Broken };
+        let queued = [frame(0, 10), frame(1, 11), lost(1), frame(1, 12), lost(0)];
+        queued.into_iter().for_each(|event| events.push(event));
         let mut buffers = vec![];
-        arrivals.forget(1, |buffer| buffers.push(buffer));
+        events.forget(1, |buffer| buffers.push(buffer));
         assert_eq!(buffers, [11, 12]);
-        assert_eq!(all(&mut arrivals), [frame(0, 10), lost(0)]);
+        assert_eq!(all(&mut events), [frame(0, 10), lost(0)]);
     }
 }

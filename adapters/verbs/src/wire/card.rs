@@ -1,28 +1,28 @@
-//! The business card: how to reach a rail. Pure: no device in here.
+//! The card: what a peer must know to reach a rail. Pure: no device in here.
 //!
-//! | bytes | what, little-endian |
+//! | bytes | content, little-endian |
 //! |---|---|
 //! | 0..4 | `"twvb"` |
 //! | 4 | [`VERSION`] |
 //! | 5 | link |
-//! | 6 | [kind of its address](Kind): 0 InfiniBand, 1 RoCE v1, 2 RoCE v2 |
+//! | 6 | [kind of its address](GidKind): 0 InfiniBand, 1 RoCE v1, 2 RoCE v2 |
 //! | 7 | path MTU of its port: 1 for 256 bytes, 2 for 512, and so on up to 5 |
 //! | 8..16 | job |
 //! | 16..24 | instance: drawn at random by each rail |
 //! | 24..28 | rank |
-//! | 28..32 | number of the queue pair that takes its hellos |
-//! | 32..36 | key of that |
-//! | 36..40 | bytes of the longest frame that it takes |
+//! | 28..32 | number of the queue pair that receives its hellos |
+//! | 32..36 | Q_Key of that queue pair |
+//! | 36..40 | bytes of the longest frame that it receives |
 //! | 40..56 | GID |
 //! | 56..58 | LID |
-//! | 58 | reads and atomics of one peer that it answers at a time; 0: none |
+//! | 58 | reads and atomics of one peer that it executes at a time; 0: none |
 //! | 59 | zero |
 
 use towline_core::rail::Unreachable;
 
-use crate::port::{Gid, Kind, Mtu};
+use crate::address::{Gid, GidKind, Mtu};
 
-/// Version of the card, and of all that travels.
+/// Version of the card, and of the protocol.
 pub const VERSION: u8 = 2;
 
 /// Bytes of a card.
@@ -30,37 +30,37 @@ pub const BYTES: usize = 60;
 
 const MAGIC: &[u8; 4] = b"twvb";
 
-/// A card, read.
+/// The content of a card.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Card {
-    /// Which link.
+    /// The link.
     pub link: u8,
-    /// What its GID is of.
-    pub kind: Kind,
-    /// What its port carries at once.
+    /// The network that its GID belongs to.
+    pub kind: GidKind,
+    /// The path MTU of its port.
     pub mtu: Mtu,
-    /// Which job.
+    /// The job.
     pub job: u64,
-    /// Which rail of all that ever were.
+    /// The instance of the rail, drawn at random.
     pub instance: u64,
-    /// Whose it is.
+    /// The rank.
     pub rank: u32,
-    /// Number of the queue pair that takes its hellos.
+    /// Number of the queue pair that receives its hellos.
     pub hello_queue: u32,
-    /// Key of that.
+    /// Q_Key of that queue pair.
     pub hello_key: u32,
-    /// Bytes of the longest frame that it takes.
+    /// Bytes of the longest frame that it receives.
     pub longest: u32,
-    /// Its address.
+    /// Its GID.
     pub gid: Gid,
-    /// Its address within an InfiniBand subnet; else zero.
+    /// Its LID, the address within an InfiniBand subnet; else zero.
     pub lid: u16,
-    /// Reads and atomics of one peer that it answers at a time.
+    /// Reads and atomics of one peer that it executes at a time; 0 where it executes none.
     pub reads: u8,
 }
 
 impl Card {
-    /// As it is published.
+    /// The bytes of the card.
     pub fn encode(&self) -> [u8; BYTES] {
         let mut out = [0; BYTES];
         out[..4].copy_from_slice(MAGIC);
@@ -77,10 +77,11 @@ impl Card {
         out
     }
 
-    /// Reads what a peer published.
+    /// Reads a card, from any source.
     ///
     /// # Errors
-    /// [`Unreachable::NoCard`], [`Unreachable::Version`] or [`Unreachable::BadCard`].
+    /// [`Unreachable::NoCard`] for no bytes, [`Unreachable::Version`] for a card of another version, [`Unreachable::BadCard`] for bytes
+    /// that are not a card.
     pub fn decode(bytes: &[u8]) -> Result<Self, Unreachable> {
         if bytes.is_empty() {
             return Err(Unreachable::NoCard);
@@ -94,7 +95,9 @@ impl Card {
         let Ok(bytes) = <&[u8; BYTES]>::try_from(bytes) else { return Err(Unreachable::BadCard) };
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-        let (Some(kind), Some(mtu)) = (Kind::of(bytes[6]), Mtu::of(bytes[7])) else { return Err(Unreachable::BadCard) };
+        let (Some(kind), Some(mtu)) = (GidKind::of(bytes[6]), Mtu::of(bytes[7])) else {
+            return Err(Unreachable::BadCard);
+        };
         let card = Self {
             link: bytes[5],
             kind,
@@ -109,9 +112,9 @@ impl Card {
             lid: u16::from_le_bytes([bytes[56], bytes[57]]),
             reads: bytes[58],
         };
-        // Queue pairs have numbers of 24 bits, of which the first two are the subnet manager's.
+        // Queue pairs have numbers of 24 bits, of which the first two belong to the subnet manager.
         let possible = (2..1 << 24).contains(&card.hello_queue) && !card.gid.is_multicast();
-        if bytes[59] != 0 || !possible || (card.kind != Kind::InfiniBand && card.gid.is_zero()) {
+        if bytes[59] != 0 || !possible || (card.kind != GidKind::InfiniBand && card.gid.is_zero()) {
             return Err(Unreachable::BadCard);
         }
         Ok(card)
@@ -125,7 +128,7 @@ mod tests {
     fn card() -> Card {
         Card {
             link: 2,
-            kind: Kind::RoceV2,
+            kind: GidKind::RoceV2,
             mtu: Mtu::Bytes1024,
             job: 1,
             instance: 0x0807_0605_0403_0201,
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_cards_are_told_apart() {
+    fn bad_cards_are_distinguished() {
         let good = card().encode();
         assert_eq!(Card::decode(&[]), Err(Unreachable::NoCard));
         for len in 1..good.len() {
