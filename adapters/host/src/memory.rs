@@ -61,7 +61,7 @@ impl Drop for Mapping {
 #[derive(Debug)]
 pub(crate) enum Part {
     /// Peers on this host may map it.
-    Shared(Arc<towline_sm::Area>),
+    Shared(Arc<towline_sm::SharedRegion>),
     Private(Mapping),
 }
 

@@ -127,8 +127,8 @@ impl RailSet {
         });
         let taken = candidates.iter().find(|candidate| candidate.rail == "sm").and_then(Candidate::for_messages);
         match sm.zip(taken).map(|(sm, endpoint)| sm.sends_in_single_copy(endpoint)) {
-            Some(SingleCopyState::Works) => "; long messages in a single copy through the kernel",
-            Some(SingleCopyState::Crowded) => "; long messages copied through memory: too many ranks were met at once",
+            Some(SingleCopyState::Supported) => "; long messages in a single copy through the kernel",
+            Some(SingleCopyState::LockLimit) => "; long messages copied through memory: too many ranks were met at once",
             Some(SingleCopyState::Refused) => "; long messages copied through memory: single copy is refused or off",
             _ => "", // not known before the first message
         }
