@@ -37,42 +37,18 @@
 #![cfg(all(target_os = "linux", not(loom)))]
 #![deny(missing_docs)]
 
-mod absent;
-mod address;
-mod alone;
-mod attendance;
-mod builder;
-mod cards;
-mod clock;
-mod collective;
-mod communicator;
 mod context;
-mod duty;
 mod engine;
-mod error;
-mod idle;
-mod launch;
-mod limits;
-mod linked;
-mod memory;
-mod message;
-mod open;
-mod owned;
-mod parker;
-mod performances;
-mod probed;
-mod rails;
-mod readmission;
-mod scope;
-mod seam;
+mod errors;
+mod job;
+mod operations;
+mod settings;
 mod setup;
-mod several;
-mod state;
 mod threads;
-mod tunables;
-mod views;
-mod window;
-mod world;
+mod transports;
+mod values;
+mod waiting;
+mod windows;
 
 pub use towline_bootstrap as bootstrap;
 pub use towline_core::convertor::{Layout, LayoutError, Misfit, Piece};
@@ -85,24 +61,24 @@ pub use towline_core::rma::{Access, AtomicOp, Denied};
 
 pub use towline_tcp::Encrypt;
 
-pub use address::Address;
-pub use builder::{Builder, init};
-pub use communicator::{Communicator, Owned};
-pub use context::Context;
-pub use error::{Error, Failed};
-pub use linked::Linked;
-pub use message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
-pub use owned::{Buffer, BufferMut, ReceivingOwned, SendingOwned};
-pub use probed::Message;
-pub use rails::{AnyRail, DynRail};
-pub use readmission::ReadmitError;
-pub use scope::{Received, Scope, Sent};
-pub use setup::SetupError;
-pub use threads::{Multiple, Single, Takes, ThreadLevel, Threads};
-pub use tunables::{Config, Origin, Tunable};
-pub use views::{View, ViewMut, vector};
-pub use window::{Window, Word};
-pub use world::{ProgressThread, World};
+pub use errors::error::{Error, Failed};
+pub use errors::setup::SetupError;
+pub use operations::communicator::{Communicator, Owned};
+pub use operations::matched_message::Message;
+pub use operations::owned::{Buffer, BufferMut, ReceivingOwned, SendingOwned};
+pub use operations::scope::{Received, Scope, Sent};
+pub use operations::views::{View, ViewMut, vector};
+pub use settings::config::{Config, Origin, Tunable};
+pub use setup::builder::{Builder, init};
+pub use setup::context::Context;
+pub use setup::rejoin::ReadmitError;
+pub use setup::world::{ProgressThread, World};
+pub use threads::levels::{Multiple, Single, Takes, ThreadLevel, Threads};
+pub use transports::linked::Linked;
+pub use transports::rails::{AnyRail, DynRail};
+pub use values::address::Address;
+pub use values::message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
+pub use windows::window::{Window, Word};
 
 /// The README's example is compiled with the documentation's.
 #[cfg(doctest)]

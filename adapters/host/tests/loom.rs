@@ -3,24 +3,24 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p towline --test loom --release`
 //!
 //! Who does what, and the place where a thread sleeps, are the library's own; engine, rail and lock are models, and `wait` and
-//! `leave` take the steps of `src/several.rs`.
+//! `leave` take the steps of `src/threads/shared.rs`.
 #![cfg(loom)]
 
-#[path = "../src/duty.rs"]
-#[allow(dead_code)]
-mod duty;
-#[path = "../src/parker.rs"]
+#[path = "../src/waiting/futex.rs"]
+mod futex;
+#[path = "../src/waiting/parker.rs"]
 #[allow(dead_code)]
 mod parker;
-#[path = "../src/seam.rs"]
-mod seam;
+#[path = "../src/waiting/wait_coordinator.rs"]
+#[allow(dead_code)]
+mod wait_coordinator;
 
 use std::sync::Arc;
 
-use duty::{Charge, Duty};
 use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
 use parker::Parker;
+use wait_coordinator::{Charge, Duty};
 
 /// A rail whose messages name the request that they end, and its wait handle, which is the bell's, too.
 struct Rail {

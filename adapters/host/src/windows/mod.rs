@@ -1,0 +1,3 @@
+//! One-sided operations: windows.
+
+pub(crate) mod window;
