@@ -20,9 +20,9 @@
 //! | several at once, from owned memory, or `async` | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
 //! | look before receiving | [`probe`](Communicator::probe), [`mprobe`](Communicator::mprobe) |
 //! | columns and other parts of buffers | [`View`], [`ViewMut`], [`vector`], [`Layout`] |
-//! | one context for each thread | [`Builder::contexts`], [`Context`], [`everyone`](World::everyone) |
+//! | one context for each thread | [`Builder::contexts`], [`Context`], [`all_contexts`](World::all_contexts) |
 //! | several threads on one context, a progress thread | [`Builder::threads`], [`Multiple`], [`Builder::progress_thread`](Builder::progress_thread) |
-//! | go on with a rank that was started again | [`returned`](Communicator::returned), [`readmit`](World::readmit), [`incarnation`](World::incarnation) |
+//! | go on with a rank that was started again | [`returned`](Communicator::returned), [`rejoin`](World::rejoin), [`incarnation`](World::incarnation) |
 //! | reach into the memory of others | [`window`](Communicator::window), [`Window`] |
 //! | all together | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`split`](Communicator::split) |
 //!
@@ -62,18 +62,18 @@ pub use towline_core::rma::{Access, AtomicOp, Denied};
 pub use towline_tcp::Encrypt;
 
 pub use errors::error::{Error, Failed};
+pub use errors::rejoin::RejoinError;
 pub use errors::setup::SetupError;
-pub use operations::communicator::{Communicator, Owned};
+pub use operations::communicator::{Communicator, OwnedCommunicator};
 pub use operations::matched_message::Message;
-pub use operations::owned::{Buffer, BufferMut, ReceivingOwned, SendingOwned};
+pub use operations::owned::{Buffer, BufferMut, RecvRequest, SendRequest};
 pub use operations::scope::{Received, Scope, Sent};
 pub use operations::views::{View, ViewMut, vector};
 pub use settings::config::{Config, Origin, Tunable};
 pub use setup::builder::{Builder, init};
 pub use setup::context::Context;
-pub use setup::rejoin::ReadmitError;
 pub use setup::world::{ProgressThread, World};
-pub use threads::levels::{Multiple, Single, Takes, ThreadLevel, Threads};
+pub use threads::levels::{MayOwn, Multiple, Single, ThreadLevel, Threads};
 pub use transports::linked::Linked;
 pub use transports::rails::{AnyRail, DynRail};
 pub use values::address::Address;

@@ -1,3 +1,4 @@
-//! A context, and the place of a communicator in it.
+//! The state of a context, and a communicator's handle to it.
 
+pub(crate) mod handle;
 pub(crate) mod state;

@@ -1,175 +1,116 @@
-//! One-sided operations under way in an engine: who waits for them, what memory they use, and how those ended that nobody waits
-//! for.
+//! One-sided operations (RMA) in progress in an engine: which thread waits for an operation, what memory the operation uses, and
+//! the results of detached operations, for which no thread waits.
 
 use std::collections::HashMap;
 
-use towline_core::error::Blame;
-use towline_core::rma::{Failure, Finished, Operation, Registration};
+use towline_core::btl::rma::{Failure, Finished, Operation, Registration};
 
-use crate::engine::Engine;
-use crate::transports::memory::Part;
+use crate::transports::memory::WindowMemory;
 
 /// The operations of all windows of an engine.
 #[derive(Default)]
-pub(crate) struct Performances {
-    entries: HashMap<Operation, Entry>,
-    /// Of a window and a rank of it: operations that nobody waits for.
-    accounts: HashMap<(u64, u32), Account>,
-    /// How many have ended so far; wraps.
-    pub told: u64,
-    /// Memory of windows that are gone, to which something was still coming in when they went.
-    retired: Vec<(Registration, Part)>,
+pub(crate) struct RmaOps {
+    ops: HashMap<Operation, RmaOp>,
+    /// The detached operations on each rank's part of each window, by window and rank.
+    detached: HashMap<(u64, u32), DetachedOps>,
+    /// How many operations are complete so far; wraps.
+    pub completed: u64,
+    /// The memory of dropped windows in which something was still arriving when they were dropped.
+    pub retired: Vec<(Registration, WindowMemory)>,
     windows: u64,
-    /// How many were over at once so far; wraps.
-    at_once: u32,
+    /// How many operations completed immediately so far; wraps.
+    immediate: u32,
 }
 
-/// So many operations that are over at once are followed by progress: who waits for a word to change serves others all the same, and
-/// sees who dies. A power of two.
-const AT_ONCE: u32 = 32;
+/// So many operations that complete immediately are followed by progress: a thread that waits for a word to change serves other
+/// ranks all the same, and finds out about failed ones. A power of two.
+const IMMEDIATE_PER_PROGRESS: u32 = 32;
 
-enum Entry {
-    /// A thread waits for it, and keeps its memory until it is over.
+enum RmaOp {
+    /// A thread waits for it, and keeps its memory until it is complete.
     Awaited(Option<Result<u64, Failure>>),
-    /// It counts in an account, and its memory is here.
-    Alone { window: u64, rank: u32, _data: Box<[u8]> },
+    /// It is one of the detached operations, and its memory is here.
+    Detached { window: u64, rank: u32, _data: Box<[u8]> },
 }
 
+/// The detached operations on one rank's part of one window.
 #[derive(Default)]
-struct Account {
-    under_way: u64,
-    /// The first that went wrong.
+struct DetachedOps {
+    in_progress: u64,
+    /// The first failure.
     failure: Option<Failure>,
 }
 
-impl Performances {
-    /// A name for a window.
+impl RmaOps {
+    /// A number for a new window.
     pub fn next_window(&mut self) -> u64 {
         self.windows += 1;
         self.windows
     }
 
-    /// One was over at once. Whether progress is due.
-    pub fn count_at_once(&mut self) -> bool {
-        self.at_once = self.at_once.wrapping_add(1);
-        self.at_once.is_multiple_of(AT_ONCE)
+    /// An operation completed immediately. Returns whether progress is due.
+    pub fn count_immediate(&mut self) -> bool {
+        self.immediate = self.immediate.wrapping_add(1);
+        self.immediate.is_multiple_of(IMMEDIATE_PER_PROGRESS)
     }
 
-    /// Somebody waits for it.
-    pub fn wait_for(&mut self, operation: Operation) {
-        self.entries.insert(operation, Entry::Awaited(None));
+    /// A thread waits for an operation.
+    pub fn add_awaited(&mut self, operation: Operation) {
+        self.ops.insert(operation, RmaOp::Awaited(None));
     }
 
-    /// What it ended with, once; who was told keeps its memory no longer.
+    /// The result of an awaited operation that is complete, once. From then on the operation does not use its memory.
     pub fn take(&mut self, operation: Operation) -> Option<Result<u64, Failure>> {
-        let Some(Entry::Awaited(Some(result))) = self.entries.get(&operation) else { return None };
+        let Some(RmaOp::Awaited(Some(result))) = self.ops.get(&operation) else { return None };
         let result = *result;
-        self.entries.remove(&operation);
+        self.ops.remove(&operation);
         Some(result)
     }
 
-    /// Nobody waits for it.
-    pub fn leave_alone(&mut self, operation: Operation, window: u64, rank: u32, data: Box<[u8]>) {
-        self.accounts.entry((window, rank)).or_default().under_way += 1;
-        self.entries.insert(operation, Entry::Alone { window, rank, _data: data });
+    /// No thread waits for an operation, whose memory is `data`.
+    pub fn add_detached(&mut self, operation: Operation, window: u64, rank: u32, data: Box<[u8]>) {
+        self.detached.entry((window, rank)).or_default().in_progress += 1;
+        self.ops.insert(operation, RmaOp::Detached { window, rank, _data: data });
     }
 
-    /// A window is gone: nobody asks for what its operations end with.
-    fn forget(&mut self, window: u64) {
-        self.accounts.retain(|(other, _), _| *other != window);
+    /// A window was dropped: the results of its detached operations will not be asked for.
+    pub fn forget_window(&mut self, window: u64) {
+        self.detached.retain(|(other, _), _| *other != window);
     }
 
-    /// The first failure, once, of those to a rank that nobody waited for. `None`: some are under way.
-    pub fn settle(&mut self, window: u64, rank: u32) -> Option<Result<(), Failure>> {
-        match self.accounts.get(&(window, rank)) {
-            Some(account) if account.under_way != 0 => None,
+    /// The first failure, once, of the detached operations on a rank's part of a window. `None` while some are in progress.
+    pub fn take_detached(&mut self, window: u64, rank: u32) -> Option<Result<(), Failure>> {
+        match self.detached.get(&(window, rank)) {
+            Some(ops) if ops.in_progress != 0 => None,
             Some(_) => {
-                let failure = self.accounts.remove(&(window, rank)).and_then(|account| account.failure);
+                let failure = self.detached.remove(&(window, rank)).and_then(|ops| ops.failure);
                 Some(failure.map_or(Ok(()), Err))
             }
             None => Some(Ok(())),
         }
     }
 
-    fn end(&mut self, finished: Finished) {
-        self.told = self.told.wrapping_add(1);
-        if let Some(Entry::Awaited(result)) = self.entries.get_mut(&finished.operation) {
+    /// An operation is complete.
+    pub fn complete(&mut self, finished: Finished) {
+        self.completed = self.completed.wrapping_add(1);
+        if let Some(RmaOp::Awaited(result)) = self.ops.get_mut(&finished.operation) {
             *result = Some(finished.result);
-        } else if let Some(Entry::Alone { window, rank, .. }) = self.entries.remove(&finished.operation)
-            && let Some(account) = self.accounts.get_mut(&(window, rank))
+        } else if let Some(RmaOp::Detached { window, rank, .. }) = self.ops.remove(&finished.operation)
+            && let Some(ops) = self.detached.get_mut(&(window, rank))
         {
-            account.under_way = account.under_way.saturating_sub(1);
+            ops.in_progress = ops.in_progress.saturating_sub(1);
             if let Err(failure) = finished.result {
-                account.failure.get_or_insert(failure);
+                ops.failure.get_or_insert(failure);
             }
-            if account.under_way == 0 && account.failure.is_none() {
-                self.accounts.remove(&(window, rank)); // there is nothing to tell
-            }
-        }
-    }
-}
-
-impl Engine {
-    /// Takes note of the operations that are over.
-    pub fn end_performances(&mut self) {
-        while let Some(finished) = self.mtl.pml().next_finished() {
-            self.performances.end(finished);
-        }
-    }
-
-    /// A window is gone: ends the registration of its memory, which goes as soon as nothing is coming in to it.
-    pub fn retire(&mut self, window: u64, registration: Registration, memory: Part) {
-        self.performances.forget(window);
-        self.performances.retired.push((registration, memory));
-        self.give_up_retired();
-    }
-
-    /// Looks whether what was coming in to the memory of windows that are gone is there.
-    #[inline]
-    pub fn give_up_retired(&mut self) {
-        if !self.performances.retired.is_empty() {
-            self.try_to_give_up();
-        }
-    }
-
-    #[cold]
-    fn try_to_give_up(&mut self) {
-        let Self { mtl, performances, .. } = self;
-        performances.retired.retain(|(registration, _)| {
-            mtl.pml().deregister(*registration).is_err_and(|why| why.blame() == Blame::Resource)
-        });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use towline_core::rma::Access;
-
-    use crate::threads::levels::Lock;
-    use crate::{Builder, Window, World};
-
-    fn kept(world: &World) -> [usize; 2] {
-        let engine = world.place.context.engine.hold();
-        [engine.performances.entries.len(), engine.performances.accounts.len()]
-    }
-
-    /// Puts of which some fail, and all are over or under way when their window is dropped.
-    #[test]
-    fn nothing_is_kept_of_windows_that_are_gone() {
-        let world = Builder::new().transports("loopback").build().unwrap();
-        for access in [Access::ANY, Access::REMOTE_READ] {
-            for (makes_progress, flushes) in [(false, false), (true, false), (true, true)] {
-                let window: Window = world.window_with(64, access).unwrap();
-                window.put(0, 0, &[1u64; 8]).unwrap();
-                if makes_progress {
-                    while world.progress() != 0 {}
-                }
-                assert_eq!(!flushes || window.flush(0).is_ok(), !flushes || access == Access::ANY);
-                drop(window);
-                while world.progress() != 0 {}
-                world.place.context.engine.hold().end_performances();
-                assert_eq!(kept(&world), [0, 0], "{access:?}, {makes_progress}, {flushes}");
+            if ops.in_progress == 0 && ops.failure.is_none() {
+                self.detached.remove(&(window, rank)); // there is nothing to report
             }
         }
+    }
+
+    /// How many operations, and how many groups of detached ones, are kept.
+    #[cfg(test)]
+    pub fn kept(&self) -> [usize; 2] {
+        [self.ops.len(), self.detached.len()]
     }
 }

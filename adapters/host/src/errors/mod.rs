@@ -1,4 +1,5 @@
-//! Why an operation, or the set-up of a world, failed.
+//! Errors: of operations, of set-up, and of the rejoin of a restarted rank.
 
 pub(crate) mod error;
+pub(crate) mod rejoin;
 pub(crate) mod setup;

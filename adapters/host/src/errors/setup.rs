@@ -10,7 +10,7 @@ use towline_core::mtl::CommError;
 use towline_core::pml::{self, TooFew};
 
 /// Contexts of a job at most, all ranks together.
-pub(crate) const MOST_ADDRESSES: u32 = 1 << 20;
+pub(crate) const MAX_ADDRESSES: u32 = 1 << 20;
 
 /// A world did not come up, or did not end in good order.
 ///
@@ -74,9 +74,9 @@ pub enum SetupError {
         contexts: u32,
     },
     /// A rail of the program's own that was made for one context was to serve several.
-    OwnRail,
-    /// This rank was started again, and others have not taken it back: see [`World::readmit`](crate::World::readmit).
-    NotTakenBack {
+    CustomRail,
+    /// This rank was started again, and others have not taken it back: see [`World::rejoin`](crate::World::rejoin).
+    NotRejoined {
         /// Which ones.
         ranks: Vec<u32>,
         /// How long it waited for them.
@@ -126,15 +126,15 @@ impl fmt::Display for SetupError {
                 "rank {rank} has {contexts} contexts, but rank {other} has {others}: build all ranks with the same number"
             ),
             Self::TooManyContexts { ranks, contexts } => {
-                write!(f, "{ranks} ranks with {contexts} contexts each are more than {MOST_ADDRESSES} addresses")
+                write!(f, "{ranks} ranks with {contexts} contexts each are more than {MAX_ADDRESSES} addresses")
             }
-            Self::OwnRail => f.write_str(
-                "a rail of `Builder::rail` serves one context: give each context one with `Builder::rail_for_each`",
+            Self::CustomRail => f.write_str(
+                "a rail of `Builder::rail` serves one context: give each context one with `Builder::rail_per_context`",
             ),
-            Self::NotTakenBack { ranks, waited_ms } => write!(
+            Self::NotRejoined { ranks, waited_ms } => write!(
                 f,
                 "this rank was started again, and within {waited_ms} ms ranks {ranks:?} have not taken it back: have them \
-                 call `World::readmit`, or raise TOWLINE_STARTUP_TIMEOUT_MS"
+                 call `World::rejoin`, or raise TOWLINE_STARTUP_TIMEOUT_MS"
             ),
             Self::Unreachable { rank, report } => {
                 write!(f, "no transport reaches rank {rank} ({report}): allow another one, or check the network")

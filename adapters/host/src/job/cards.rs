@@ -1,4 +1,4 @@
-//! What ranks tell each other when they come up: their number of contexts, their limits, and the cards of their rails.
+//! What ranks publish when they come up: their number of contexts, their limits, and the cards of their rails.
 
 use towline_bootstrap::{Error, Job};
 use towline_core::btl::selection::{Candidate, Report, select};
@@ -7,7 +7,7 @@ use towline_core::pml;
 use towline_core::rail::{Attributes, Capabilities, Peer, Rail, Unreachable};
 
 use crate::errors::setup::SetupError;
-use crate::transports::open::Opened;
+use crate::transports::open::OpenedRails;
 use crate::transports::rails::AnyRail;
 use crate::values::address::Grid;
 
@@ -15,15 +15,17 @@ use crate::values::address::Grid;
 const ENGINE: &str = "engine";
 /// The component under which the number of contexts is published.
 const CONTEXTS: &str = "contexts";
-/// The component under which a rank tells which others, started again, it has taken back: rank and incarnation of each.
-const TAKEN_BACK: &str = "taken back";
+/// The component under which a rank publishes which restarted ranks it has accepted: rank and incarnation of each. Ranks of other
+/// versions know it by this name.
+const REJOINED: &str = "taken back";
 
 pub(crate) fn component(name: &str) -> Component<'_> {
     let version = Version::new(1, 0, 0);
     Component { mca: version, kind: "towline", kind_version: version, name, version }
 }
 
-/// The names under which the cards of a context's rails are published: their own, and their number among those of that name.
+/// The names under which the cards of a context's rails are published: the name of the rail, and its number among rails of that
+/// name.
 pub(crate) fn names(rails: &[AnyRail]) -> Vec<String> {
     let name = |(index, rail): (usize, &AnyRail)| {
         let name = rail.attributes().name;
@@ -33,8 +35,8 @@ pub(crate) fn names(rails: &[AnyRail]) -> Vec<String> {
     rails.iter().enumerate().map(name).collect()
 }
 
-/// Publishes what all contexts of this process have to tell, in order of their index.
-pub(crate) fn publish(job: &mut Job, contexts: &[Opened], limits: &pml::Config) -> Result<(), SetupError> {
+/// Publishes the cards of all contexts of this process, in the order of their index.
+pub(crate) fn publish(job: &mut Job, contexts: &[OpenedRails], limits: &pml::Config) -> Result<(), SetupError> {
     job.publish(&component(CONTEXTS), &(contexts.len() as u32).to_le_bytes())?;
     job.publish(&component(ENGINE), &limits.params())?;
     let mut all: Vec<String> = contexts.iter().flat_map(|opened| names(&opened.rails)).collect();
@@ -42,8 +44,8 @@ pub(crate) fn publish(job: &mut Job, contexts: &[Opened], limits: &pml::Config) 
     all.dedup();
     for name in all {
         let mut cards = Vec::new();
-        for Opened { rails, .. } in contexts {
-            // A context that has no such rail has an empty card.
+        for OpenedRails { rails, .. } in contexts {
+            // A context without such a rail has an empty card.
             let place = names(rails).iter().position(|other| *other == name);
             let card = place.and_then(|place| rails.get(place)).map_or(&[][..], Rail::card);
             cards.extend_from_slice(&(card.len() as u32).to_le_bytes());
@@ -54,21 +56,21 @@ pub(crate) fn publish(job: &mut Job, contexts: &[Opened], limits: &pml::Config) 
     Ok(())
 }
 
-/// Tells ranks that were started again that this one has taken them back.
-pub(crate) fn publish_taken_back(job: &mut Job, ranks: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
+/// Tells restarted ranks that this rank has accepted them.
+pub(crate) fn publish_rejoined(job: &mut Job, ranks: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
     let words = ranks.flat_map(|(rank, incarnation)| [rank, incarnation]);
     let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
-    job.publish(&component(TAKEN_BACK), &bytes)
+    job.publish(&component(REJOINED), &bytes)
 }
 
-/// Whether `by` has taken back a rank in this incarnation.
-pub(crate) fn has_taken_back(job: &Job, by: u32, (rank, incarnation): (u32, u32)) -> bool {
-    let words = job.card(&component(TAKEN_BACK), by).unwrap_or_default();
+/// Whether `by` has accepted a restarted rank in this incarnation.
+pub(crate) fn has_rejoined(job: &Job, by: u32, (rank, incarnation): (u32, u32)) -> bool {
+    let words = job.card(&component(REJOINED), by).unwrap_or_default();
     let wanted = [rank.to_le_bytes(), incarnation.to_le_bytes()].concat();
     words.as_chunks::<8>().0.iter().any(|pair| pair[..] == wanted[..])
 }
 
-/// The card of a context among those that its rank published.
+/// The card of a context, from the cards that its rank published.
 fn card_of(mut cards: &[u8], index: u32) -> Option<&[u8]> {
     for at in 0..=index {
         let (len, rest) = cards.split_first_chunk()?;
@@ -81,8 +83,8 @@ fn card_of(mut cards: &[u8], index: u32) -> Option<&[u8]> {
     None
 }
 
-/// Makes sure that all ranks have as many contexts.
-pub(crate) fn agree(job: &Job) -> Result<(), SetupError> {
+/// Checks that all ranks have the same number of contexts.
+pub(crate) fn check_contexts(job: &Job) -> Result<(), SetupError> {
     let count = |rank| {
         let bytes = job.card(&component(CONTEXTS), rank).map_err(|why| SetupError::Card { rank, why })?;
         Ok(bytes.try_into().map_or(0, u32::from_le_bytes))
@@ -91,10 +93,11 @@ pub(crate) fn agree(job: &Job) -> Result<(), SetupError> {
     disagreement(&counts).map_or(Ok(()), Err)
 }
 
-/// The first rank whose number is not that of most ranks; where two are as common, the lower rank is right.
+/// The error for the first rank whose number of contexts is not that of most ranks. Where two numbers are equally common, the
+/// number of the lower rank is right.
 fn disagreement(counts: &[u32]) -> Option<SetupError> {
     let votes = |count: u32| counts.iter().filter(|other| **other == count).count();
-    // A job of which all agree is seen at once; else this may take its time.
+    // The usual case, in which all agree, is quick. The other may be slow.
     let odd = |right: u32| counts.iter().position(|count| *count != right);
     odd(*counts.first()?)?;
     let right = (0..counts.len()).rev().max_by_key(|rank| votes(counts[*rank]))?;
@@ -102,13 +105,13 @@ fn disagreement(counts: &[u32]) -> Option<SetupError> {
     Some(SetupError::Contexts { rank: rank as u32, contexts: counts[rank], other: right as u32, others: counts[right] })
 }
 
-/// The limits that a rank published.
-pub(crate) fn params(job: &Job, rank: u32) -> Result<&[u8], SetupError> {
+/// The limits of its engine that a rank published.
+pub(crate) fn engine_limits(job: &Job, rank: u32) -> Result<&[u8], SetupError> {
     job.card(&component(ENGINE), rank).map_err(|why| SetupError::Card { rank, why })
 }
 
-/// Chooses a context's rails for each address, in order of their numbers. Candidates are in the order of the rails, the loop
-/// last. A rank that was started again may find that others are gone: nothing leads to these.
+/// Chooses a context's rails for each address, in the order of their numbers. Candidates are in the order of the rails, loopback
+/// last. A restarted rank may find that others have ended: no rail reaches these.
 pub(crate) fn choose(job: &Job, grid: Grid, rails: &mut [AnyRail]) -> Result<Vec<Vec<Candidate>>, SetupError> {
     let names = names(rails);
     let mut choices = Vec::with_capacity(grid.total() as usize);
@@ -125,7 +128,7 @@ pub(crate) fn choose(job: &Job, grid: Grid, rails: &mut [AnyRail]) -> Result<Vec
     Ok(choices)
 }
 
-/// Chooses a context's rails for one address, by what its rank has published under their names.
+/// Chooses a context's rails for one address, by the cards that its rank has published under the rails' names.
 pub(crate) fn choose_one(
     job: &Job,
     grid: Grid,
@@ -134,7 +137,8 @@ pub(crate) fn choose_one(
     rails: &mut [AnyRail],
 ) -> Vec<Candidate> {
     let (address, peer) = (grid.address(number), grid.peer(number));
-    // The engine has devices do by themselves what goes to peers that their rails carry messages to: for that alone none is taken.
+    // The engine uses a device's puts and gets only to peers that the device's rail carries messages to. So no rail is chosen for puts
+    // and gets alone.
     let candidate = |rail: &AnyRail| {
         let Attributes { name, exclusivity, capabilities, .. } = *rail.attributes();
         Candidate::new(name, exclusivity, capabilities - (Capabilities::PUT | Capabilities::GET))
@@ -155,7 +159,7 @@ pub(crate) fn choose_one(
     candidates
 }
 
-/// Whether a rank has as many contexts as this one.
+/// Whether a rank has so many contexts.
 pub(crate) fn has_contexts(job: &Job, rank: u32, contexts: u32) -> bool {
     job.card(&component(CONTEXTS), rank).is_ok_and(|bytes| bytes == contexts.to_le_bytes())
 }
@@ -165,10 +169,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_are_found_by_index_and_nonsense_has_none() {
+    fn cards_are_found_by_index_and_malformed_ones_are_ignored() {
         let cards = [&[2, 0, 0, 0, 7, 8][..], &[0; 4], &[1, 0, 0, 0, 9]].concat();
         assert_eq!(card_of(&cards, 0), Some(&[7, 8][..]));
-        assert_eq!(card_of(&cards, 1), None, "an empty one");
+        assert_eq!(card_of(&cards, 1), None, "an empty card");
         assert_eq!(card_of(&cards, 2), Some(&[9][..]));
         assert_eq!(card_of(&cards, 3), None);
         for cut in 0..cards.len() {

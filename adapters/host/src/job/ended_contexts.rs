@@ -1,42 +1,43 @@
-//! Contexts that have ended, well or not. Rails report the loss of those that they are connected to; of others an engine hears
-//! through the launcher, as soon as it has nothing else to do and every few seconds anyhow: from them no message can come any
-//! more.
+//! Contexts that have ended, in good order or not. A rail reports the loss of peers that it is connected to. The engine learns about
+//! other peers through the launcher: as soon as it has nothing else to do, and every few seconds anyway. No message can come from such
+//! a peer any more.
 
 use std::sync::Arc;
 
 use towline_core::rail::{Lost, Peer};
 use towline_core::time::{Duration, Instant};
 
-use crate::job::launcher::{Ended, Launch};
+use crate::job::launcher::{EndedContext, Launcher};
 use crate::values::address::Grid;
 
-/// How often an engine looks what came from the launcher.
+/// How often an engine looks at what came from the launcher.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How long nothing must have come before the launcher is asked.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How often it is asked though something comes all the time.
-const ANYHOW: Duration = Duration::from_millis(3000);
-/// How long a rail is given to report the loss itself: not before all is read that was sent before it.
+/// The launcher is asked once nothing has come for so long.
+const QUIET: Duration = Duration::from_millis(500);
+/// The launcher is asked so often while something comes all the time.
+const BUSY_INTERVAL: Duration = Duration::from_millis(3000);
+/// How long a rail is given to report the loss itself. It does so only after it has read everything that was sent before.
 const GRACE: Duration = Duration::from_millis(2000);
 
-/// What one engine has heard.
-pub(crate) struct Absent {
-    launch: Arc<Launch>,
+/// The ended contexts that one engine knows of.
+pub(crate) struct EndedContexts {
+    launcher: Arc<Launcher>,
     grid: Grid,
-    next: Instant,
+    /// When to look next at what came from the launcher.
+    look_at: Instant,
     /// When the launcher is asked at the latest.
     ask_by: Option<Instant>,
-    /// How many it knows of.
-    heard: usize,
+    /// How many of the launcher's list were seen.
+    seen: usize,
     /// Those that the engine has yet to give up, and when.
-    due: Vec<(Instant, Ended)>,
-    /// Of each rank, the incarnation that the engine knows.
+    due: Vec<(Instant, EndedContext)>,
+    /// The incarnation of each rank that the engine knows.
     incarnations: Vec<u32>,
 }
 
-impl Absent {
-    pub fn new(launch: Arc<Launch>, grid: Grid, incarnations: Vec<u32>) -> Self {
-        Self { launch, grid, next: Instant::ZERO, ask_by: None, heard: 0, due: Vec::new(), incarnations }
+impl EndedContexts {
+    pub fn new(launcher: Arc<Launcher>, grid: Grid, incarnations: Vec<u32>) -> Self {
+        Self { launcher, grid, look_at: Instant::ZERO, ask_by: None, seen: 0, due: Vec::new(), incarnations }
     }
 
     /// The incarnation of a rank that the engine knows.
@@ -44,31 +45,31 @@ impl Absent {
         self.incarnations.get(rank as usize).copied().unwrap_or(0)
     }
 
-    /// The engine has taken a rank back.
-    pub fn is_back(&mut self, rank: u32, incarnation: u32) {
-        if let Some(place) = self.incarnations.get_mut(rank as usize) {
-            *place = incarnation;
+    /// The engine has accepted a restarted rank.
+    pub fn set_incarnation(&mut self, rank: u32, incarnation: u32) {
+        if let Some(known) = self.incarnations.get_mut(rank as usize) {
+            *known = incarnation;
         }
     }
 
-    /// A peer that is to be given up now, and why. To be asked while nothing comes, with how long that has been so, and now
-    /// and then while something does.
+    /// A peer that is to be given up now, and why. To be asked while nothing comes, which has been so for `idle`, and now and then while
+    /// something comes.
     pub fn next(&mut self, now: Instant, idle: Duration) -> Option<(Peer, Lost)> {
-        if now >= self.next {
-            self.next = now + INTERVAL;
-            let ask = idle >= PATIENCE || now >= *self.ask_by.get_or_insert(now + ANYHOW);
+        if now >= self.look_at {
+            self.look_at = now + INTERVAL;
+            let ask = idle >= QUIET || now >= *self.ask_by.get_or_insert(now + BUSY_INTERVAL);
             if ask {
-                self.ask_by = Some(now + ANYHOW);
+                self.ask_by = Some(now + BUSY_INTERVAL);
             }
-            let ended = self.launch.ended(self.heard, ask);
-            self.heard += ended.len();
+            let ended = self.launcher.ended(self.seen, ask);
+            self.seen += ended.len();
             let own = self.grid.own_number();
             let others = ended.into_iter().filter(|ended| ended.number != own);
             self.due.extend(others.map(|ended| (now + GRACE, ended)));
         }
         while let Some(at) = self.due.iter().position(|(due, _)| *due <= now) {
             let (_, ended) = self.due.swap_remove(at);
-            // What ended may be back by now.
+            // The rank may have been restarted and accepted meanwhile.
             if ended.incarnation >= self.incarnation(self.grid.address(ended.number).rank) {
                 let why = if ended.died { Lost::Broken } else { Lost::Closed };
                 return Some((self.grid.peer(ended.number), why));
@@ -89,23 +90,23 @@ mod tests {
         std::time::Instant::now() + std::time::Duration::from_secs(60)
     }
 
-    /// Looks until there is somebody to give up; each look is long after the one before.
-    fn first(absent: &mut Absent, now: &mut Instant) -> (Peer, Lost) {
+    /// Looks until there is a peer to give up; each look is long after the one before.
+    fn first(ended: &mut EndedContexts, now: &mut Instant) -> (Peer, Lost) {
         let until = soon();
         loop {
             *now = *now + GRACE;
-            if let Some(lost) = absent.next(*now, PATIENCE) {
+            if let Some(lost) = ended.next(*now, QUIET) {
                 return lost;
             }
-            assert!(std::time::Instant::now() < until, "nobody");
+            assert!(std::time::Instant::now() < until, "no peer was given up");
             std::thread::yield_now();
         }
     }
 
     #[test]
-    fn p7_who_was_taken_back_is_not_given_up_for_the_death_of_an_earlier_process() {
+    fn p7_a_rejoined_rank_is_not_given_up_for_the_death_of_an_earlier_process() {
         let mut base = Environment::singleton();
-        let (name, job, key) = (Some(format!("towline-absent-{:016x}", base.job)), base.job, base.key.clone());
+        let (name, job, key) = (Some(format!("towline-ended-{:016x}", base.job)), base.job, base.key.clone());
         let config = Config { size: 2, job, key, name, listen: None, left_is_gone: false };
         let server = Server::start(config, |_| {}).unwrap();
         (base.size, base.root) = (2, server.addresses().to_vec());
@@ -121,33 +122,34 @@ mod tests {
             zero.exchange(soon()).unwrap();
         });
         let grid = Grid { own: Address { rank: 0, index: 0 }, ranks: 2, contexts: 1 };
-        let launch = Arc::new(Launch::new(zero, grid));
-        let (mut absent, mut now) = (Absent::new(Arc::clone(&launch), grid, vec![1, 1]), Instant::from_nanos(1));
+        let launcher = Arc::new(Launcher::new(zero, grid));
+        let mut ended = EndedContexts::new(Arc::clone(&launcher), grid, vec![1, 1]);
+        let mut now = Instant::from_nanos(1);
         server.restarts(1);
-        assert_eq!(first(&mut absent, &mut now), (Peer(1), Lost::Broken));
+        assert_eq!(first(&mut ended, &mut now), (Peer(1), Lost::Broken));
 
-        // The next process is there before its death has been looked at, and so is the one after it.
+        // The next process is there before the engine has looked at the death of its predecessor, and so is the one after it.
         let publish = |incarnation| {
             let mut one = join(1);
             one.exchange(soon()).unwrap();
             let until = soon();
-            while launch.returned() != [(1, incarnation)] {
-                assert!(std::time::Instant::now() < until, "not told");
+            while launcher.restarted() != [(1, incarnation)] {
+                assert!(std::time::Instant::now() < until, "the launcher did not report the restart");
                 std::thread::yield_now();
             }
             one
         };
         let two = publish(2);
-        absent.is_back(1, 2);
+        ended.set_incarnation(1, 2);
         server.restarts(1);
         drop(two);
         let _three = publish(3);
-        // The death of the second one is heard of, and waits for its time.
+        // The engine learns of the death of the second process, and gives the rail its time to report it.
         now = now + INTERVAL;
-        assert_eq!(absent.next(now, PATIENCE), None);
-        assert_eq!(absent.due.iter().filter(|(_, ended)| ended.incarnation == 2).count(), 1);
-        absent.is_back(1, 3);
+        assert_eq!(ended.next(now, QUIET), None);
+        assert_eq!(ended.due.iter().filter(|(_, ended)| ended.incarnation == 2).count(), 1);
+        ended.set_incarnation(1, 3);
         now = now + GRACE + GRACE;
-        assert_eq!((absent.next(now, PATIENCE), absent.due.len()), (None, 0));
+        assert_eq!((ended.next(now, QUIET), ended.due.len()), (None, 0));
     }
 }

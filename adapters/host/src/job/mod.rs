@@ -1,4 +1,4 @@
-//! The job as its launcher knows it: cards, and contexts that have ended.
+//! The job as its launcher knows it: the cards that ranks publish, and the contexts that have ended.
 
 pub(crate) mod cards;
 pub(crate) mod ended_contexts;

@@ -6,11 +6,13 @@ use towline_core::time::Instant;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::context::state::{Ranks, no_unwind};
+use crate::context::handle::RankMap;
 use crate::errors::error::Error;
-use crate::operations::communicator::{Communicator, Owned};
-use crate::threads::levels::{Held, Lock, Threads};
+use crate::operations::communicator::{Communicator, OwnedCommunicator};
+use crate::threads::levels::Threads;
+use crate::threads::lock::{EngineGuard, EngineLock};
 use crate::values::message::{Source, TAG_MAX, Tag};
+use crate::waiting::no_unwind::no_unwind;
 
 /// Tags of the library, above those of programs.
 const BARRIER: u32 = TAG_MAX + 0x100;
@@ -44,7 +46,7 @@ impl<L: Threads> Communicator<L> {
 
     /// The rounds of a dissemination barrier: number, whom to tell, whom to hear.
     fn rounds(&self) -> impl Iterator<Item = (u32, u32, u32)> + use<L> {
-        let (rank, size) = (u64::from(self.rank), u64::from(self.place.size));
+        let (rank, size) = (u64::from(self.rank), u64::from(self.handle.size));
         (0..u32::BITS).map_while(move |round| {
             let step = 1u64 << round;
             let dest = ((rank + step) % size) as u32;
@@ -70,7 +72,7 @@ impl<L: Threads> Communicator<L> {
     where
         T: FromBytes + IntoBytes + Immutable + ?Sized,
     {
-        let size = self.place.size;
+        let size = self.handle.size;
         if root >= size {
             return Err(Error::NoSuchRank { rank: root, size });
         }
@@ -82,7 +84,7 @@ impl<L: Threads> Communicator<L> {
     where
         T: FromBytes + IntoBytes + Immutable + ?Sized,
     {
-        let size = self.place.size;
+        let size = self.handle.size;
         // Ranks counted from the root; each hears from the one without its lowest set bit.
         let (from_root, size) =
             ((u64::from(self.rank) + u64::from(size) - u64::from(root)) % u64::from(size), u64::from(size));
@@ -120,9 +122,9 @@ impl<L: Threads> Communicator<L> {
 
     /// Why `parent` has nothing to give: a rank that failed, as far as this one knows.
     fn missed(&self, parent: u32) -> Error {
-        let engine = self.place.context.engine.hold();
-        let broken = engine.mtl.broken(self.place.comm);
-        broken.map_or(Error::PeerFailed { rank: parent }, |peer| self.place.lost(&engine, peer))
+        let engine = self.handle.context.engine.lock();
+        let broken = engine.mtl.broken(self.handle.comm);
+        broken.map_or(Error::PeerFailed { rank: parent }, |peer| self.handle.peer_lost(&engine, peer))
     }
 
     /// A communicator of the same ranks, whose messages are apart from those of this one. All ranks call it.
@@ -138,7 +140,7 @@ impl<L: Threads> Communicator<L> {
     /// other.recv(0, 1, &mut [0u8; 5])?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn dup(&self) -> Result<Owned<L>, Error> {
+    pub fn dup(&self) -> Result<OwnedCommunicator<L>, Error> {
         self.split(Some(0), self.rank).and_then(|made| made.ok_or(Error::Finished))
     }
 
@@ -154,7 +156,7 @@ impl<L: Threads> Communicator<L> {
     /// assert_eq!(parity.rank(), world.rank() / 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Owned<L>>, Error> {
+    pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<OwnedCommunicator<L>>, Error> {
         /// What each rank says, and rank 0 tells all. Ranks may be of different byte order.
         #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
         #[repr(C)]
@@ -162,20 +164,20 @@ impl<L: Threads> Communicator<L> {
             colored: U32,
             color: U32,
             key: U32,
-            next_context: U32,
+            next_context_id: U32,
             number: U32,
         }
-        let context = &self.place.context;
-        let next_context = context.engine.hold().next_context;
+        let context = &self.handle.context;
+        let next_context_id = context.engine.lock().next_context_id;
         let number = context.grid.own_number();
         let mine = Word {
             colored: u32::from(color.is_some()).into(),
             color: color.unwrap_or(0).into(),
             key: key.into(),
-            next_context: next_context.into(),
+            next_context_id: next_context_id.into(),
             number: number.into(),
         };
-        let mut words = vec![mine; self.place.size as usize];
+        let mut words = vec![mine; self.handle.size as usize];
         let mut well = Ok(());
         if self.rank == 0 {
             for (rank, word) in words.iter_mut().enumerate().skip(1) {
@@ -190,8 +192,8 @@ impl<L: Threads> Communicator<L> {
         }
         self.pass_on(0, &mut words[..], well)?;
         // One context for all colors: groups without a common rank share no message.
-        let next = words.iter().map(|word| word.next_context.get()).max().unwrap_or(next_context);
-        context.engine.hold().next_context = next + 1;
+        let next = words.iter().map(|word| word.next_context_id.get()).max().unwrap_or(next_context_id);
+        context.engine.lock().next_context_id = next + 1;
         let Some(color) = color else { return Ok(None) };
         let mut members: Vec<(u32, u32, u32)> = words
             .iter()
@@ -207,7 +209,7 @@ impl<L: Threads> Communicator<L> {
 
     /// Gives as many bytes of each rank to all, in their order. All ranks call it.
     pub(crate) fn all_tell(&self, mine: &[u8]) -> Result<Vec<u8>, Error> {
-        let mut all = vec![0; mine.len() * self.place.size as usize];
+        let mut all = vec![0; mine.len() * self.handle.size as usize];
         let mut well = Ok(());
         if self.rank == 0 {
             for (rank, place) in (0..).zip(all.chunks_exact_mut(mine.len())) {
@@ -228,29 +230,29 @@ impl<L: Threads> Communicator<L> {
         Ok(all)
     }
 
-    fn make(&self, id: u32, peers: Box<[u32]>, rank: u32) -> Result<Owned<L>, Error> {
-        let context = &self.place.context;
-        let mut engine = context.engine.hold();
+    fn make(&self, id: u32, peers: Box<[u32]>, rank: u32) -> Result<OwnedCommunicator<L>, Error> {
+        let context = &self.handle.context;
+        let mut engine = context.engine.lock();
         let size = peers.len() as u32;
         let identity = size == context.grid.ranks && peers.iter().zip(0..).all(|(peer, rank)| *peer == rank);
         let (made, ranks) = if identity {
-            (engine.mtl.add_comm(id, Group::World { size }, rank), Ranks::Peers)
+            (engine.mtl.add_comm(id, Group::World { size }, rank), RankMap::Peers)
         } else {
-            (engine.add_group(id, peers, rank, false), Ranks::Table)
+            (engine.add_table_comm(id, peers, rank, false), RankMap::Table)
         };
         drop(engine);
         let comm = made.map_err(Error::Communicator)?;
-        Ok(Owned(Self::new(L::Ref::clone(context), comm, rank, size, ranks, id)))
+        Ok(OwnedCommunicator(Self::new(L::Ref::clone(context), comm, rank, size, ranks, id)))
     }
 
     /// The barrier at the end: until `deadline`, or until those that this rank hears from are lost. Messages of this rank
     /// have left when it is over. Tells whether all went well.
-    pub(crate) fn last_barrier(&self, deadline: Instant) -> bool {
-        let mut engine = self.place.context.engine.hold();
+    pub(crate) fn finish_barrier(&self, deadline: Instant) -> bool {
+        let mut engine = self.handle.context.engine.lock();
         let engine = &mut engine;
         let mut well = true;
         for (round, dest, source) in self.rounds() {
-            let (comm, tag) = (self.place.comm, FINISH + round);
+            let (comm, tag) = (self.handle.comm, FINISH + round);
             no_unwind(|| {
                 let source = towline_core::mtl::Source::Rank(source);
                 // SAFETY: empty spans stand for no memory.

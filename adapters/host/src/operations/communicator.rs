@@ -8,15 +8,18 @@ use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Sending};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::context::state::{Place, Ranks, no_unwind};
+use crate::context::handle::{CommHandle, RankMap};
+use crate::context::state::ContextState;
 use crate::engine::Engine;
 use crate::errors::error::Error;
 use crate::operations::matched_message::Message;
 use crate::operations::views::{View, ViewMut};
-use crate::threads::levels::{Awaited, Held, Lock, Single, Threads};
+use crate::threads::levels::{Single, Threads};
+use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::values::address::Address;
 use crate::values::message::{Envelope, Source, Status, TAG_MAX, Tag};
-use crate::waiting::wait_set::Idle;
+use crate::waiting::idle::Idle;
+use crate::waiting::no_unwind::no_unwind;
 
 /// A group of ranks that send to each other, apart from all other communicators. Ranks go from 0 to
 /// [`size`](Self::size) - 1.
@@ -27,21 +30,21 @@ use crate::waiting::wait_set::Idle;
 /// Messages from one rank to another with tags that match one receive are received in the order in which they were
 /// sent. A blocking operation makes progress for all operations of its context.
 pub struct Communicator<L: Threads = Single> {
-    pub(crate) place: Place<L>,
+    pub(crate) handle: CommHandle<L>,
     pub(crate) rank: u32,
     pub(crate) context_id: u32,
 }
 
 impl<L: Threads> Communicator<L> {
     pub(crate) fn new(
-        context: L::Ref,
+        context: L::Ref<ContextState<L>>,
         comm: towline_core::mtl::Comm,
         rank: u32,
         size: u32,
-        ranks: Ranks,
+        rank_map: RankMap,
         context_id: u32,
     ) -> Self {
-        Self { place: Place { context, comm, size, ranks }, rank, context_id }
+        Self { handle: CommHandle { context, comm, size, rank_map }, rank, context_id }
     }
 
     /// This process's rank.
@@ -59,7 +62,7 @@ impl<L: Threads> Communicator<L> {
     /// How many ranks there are.
     #[inline]
     pub fn size(&self) -> u32 {
-        self.place.size
+        self.handle.size
     }
 
     /// Which context of which process a rank is. Without [contexts](crate::Builder::contexts), each has index 0.
@@ -77,7 +80,7 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn address_of(&self, rank: u32) -> Result<Address, Error> {
-        self.place.address(rank).ok_or(Error::NoSuchRank { rank, size: self.place.size })
+        self.handle.address(rank).ok_or(Error::NoSuchRank { rank, size: self.handle.size })
     }
 
     /// Which rank a context of a process is, to send to it. For an example see [`address_of`](Self::address_of).
@@ -86,7 +89,7 @@ impl<L: Threads> Communicator<L> {
     /// [`Error::NoSuchAddress`] where it is not in this communicator.
     pub fn rank_of(&self, address: impl Into<Address>) -> Result<u32, Error> {
         let address = address.into();
-        self.place.rank_at(address).ok_or(Error::NoSuchAddress(address))
+        self.handle.rank_at(address).ok_or(Error::NoSuchAddress(address))
     }
 
     /// Sends `data` to rank `dest`, and comes back when `data` may be changed. A short message may then still be under
@@ -234,40 +237,40 @@ impl<L: Threads> Communicator<L> {
     }
 
     /// Ranks that were lost so far, as far as this one knows: those that died, and those that came to their end. Empty where
-    /// all are there. One that is [back](crate::World::readmit) is still lost to communicators that were made before.
+    /// all are there. One that is [back](crate::World::rejoin) is still lost to communicators that were made before.
     ///
     /// ```
     /// assert!(towline::init()?.lost().is_empty());
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn lost(&self) -> Vec<u32> {
-        let engine = self.place.context.engine.hold();
-        let lost = |rank: &u32| engine.mtl.failed(self.place.comm, towline_core::mtl::Source::Rank(*rank)).is_some();
-        (0..self.place.size).filter(lost).collect()
+        let engine = self.handle.context.engine.lock();
+        let lost = |rank: &u32| engine.mtl.failed(self.handle.comm, towline_core::mtl::Source::Rank(*rank)).is_some();
+        (0..self.handle.size).filter(lost).collect()
     }
 
-    /// Ranks whose process was started again by the launcher, and that this one has not [taken back](crate::World::readmit)
+    /// Ranks whose process was started again by the launcher, and that this one has not [taken back](crate::World::rejoin)
     /// yet, whether it has noticed that they were lost or not. Does not wait.
     ///
     /// ```
-    /// assert!(towline::init()?.returned().is_empty());
+    /// assert!(towline::init()?.restarted().is_empty());
     /// # Ok::<(), towline::SetupError>(())
     /// ```
-    pub fn returned(&self) -> Vec<u32> {
-        let returned = self.place.context.returned();
-        let is_one = |rank: &u32| self.place.address(*rank).is_some_and(|address| returned.contains(&address.rank));
-        if returned.is_empty() { Vec::new() } else { (0..self.place.size).filter(is_one).collect() }
+    pub fn restarted(&self) -> Vec<u32> {
+        let restarted = self.handle.context.restarted();
+        let is_one = |rank: &u32| self.handle.address(*rank).is_some_and(|address| restarted.contains(&address.rank));
+        if restarted.is_empty() { Vec::new() } else { (0..self.handle.size).filter(is_one).collect() }
     }
 
-    /// Why a rank was lost; `None` of one that was not, that is [back](crate::World::readmit), or that does not exist.
+    /// Why a rank was lost; `None` of one that was not, that is [back](crate::World::rejoin), or that does not exist.
     ///
     /// ```
     /// assert_eq!(towline::init()?.why_lost(0), None);
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn why_lost(&self, rank: u32) -> Option<crate::Lost> {
-        let mut engine = self.place.context.engine.hold();
-        let peer = engine.mtl.failed(self.place.comm, towline_core::mtl::Source::Rank(rank))?;
+        let mut engine = self.handle.context.engine.lock();
+        let peer = engine.mtl.failed(self.handle.comm, towline_core::mtl::Source::Rank(rank))?;
         engine.mtl.pml().why_lost(peer)
     }
 
@@ -289,7 +292,7 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn acknowledge_failures(&self) {
-        self.place.context.engine.hold().mtl.acknowledge(self.place.comm);
+        self.handle.context.engine.lock().mtl.acknowledge(self.handle.comm);
     }
 
     /// Sends and receives at once, so that two ranks may do so with each other.
@@ -343,7 +346,7 @@ impl<L: Threads> Communicator<L> {
     /// ```
     pub fn probe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Envelope, Error> {
         let (source, tag) = (source.into(), tag.into());
-        self.until(source, tag, |engine| engine.mtl.iprobe(self.place.comm, source.core(), tag.core()))
+        self.until(source, tag, |engine| engine.mtl.iprobe(self.handle.comm, source.core(), tag.core()))
             .map(|found| self.envelope(found))
     }
 
@@ -359,7 +362,7 @@ impl<L: Threads> Communicator<L> {
     /// ```
     pub fn iprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Envelope>, Error> {
         let (source, tag) = (source.into(), tag.into());
-        self.once(source, tag, |engine| engine.mtl.iprobe(self.place.comm, source.core(), tag.core()))
+        self.once(source, tag, |engine| engine.mtl.iprobe(self.handle.comm, source.core(), tag.core()))
             .map(|found| found.map(|found| self.envelope(found)))
     }
 
@@ -380,7 +383,7 @@ impl<L: Threads> Communicator<L> {
     /// ```
     pub fn mprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Message<'_, L>, Error> {
         let (source, tag) = (source.into(), tag.into());
-        let comm = self.place.comm;
+        let comm = self.handle.comm;
         let took = self.until(source, tag, |engine| engine.mtl.improbe(comm, source.core(), tag.core()).transpose())?;
         self.message(took, source)
     }
@@ -398,7 +401,7 @@ impl<L: Threads> Communicator<L> {
     /// ```
     pub fn improbe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Message<'_, L>>, Error> {
         let (source, tag) = (source.into(), tag.into());
-        let comm = self.place.comm;
+        let comm = self.handle.comm;
         let took = self.once(source, tag, |engine| engine.mtl.improbe(comm, source.core(), tag.core()).transpose())?;
         took.map(|took| self.message(took, source)).transpose()
     }
@@ -409,21 +412,21 @@ impl<L: Threads> Communicator<L> {
         source: Source,
     ) -> Result<Message<'_, L>, Error> {
         match took {
-            Ok((message, found)) => Ok(Message::new(self, message, self.envelope(found))),
-            Err(refusal) => Err(self.place.refusal(&self.place.context.engine.hold(), refusal, source.rank())),
+            Ok((message, found)) => Ok(Message::new(&self.handle, message, self.envelope(found))),
+            Err(refusal) => Err(self.handle.refusal(&self.handle.context.engine.lock(), refusal, source.rank())),
         }
     }
 
     fn envelope(&self, found: towline_core::mtl::Envelope) -> Envelope {
-        let source = self.place.rank_of(&self.place.context.engine.hold(), found.peer);
+        let source = self.handle.rank_of(&self.handle.context.engine.lock(), found.peer);
         Envelope { source, tag: found.tag, bytes: found.len }
     }
 
     fn probes(&self, source: Source, tag: Tag) -> Result<(), Error> {
         tag.foreign().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
         match source.rank() {
-            Some(rank) if rank >= self.place.size => Err(Error::NoSuchRank { rank, size: self.place.size }),
-            _ if self.place.context.finished.load(Ordering::Relaxed) => Err(Error::Finished),
+            Some(rank) if rank >= self.handle.size => Err(Error::NoSuchRank { rank, size: self.handle.size }),
+            _ if self.handle.context.finished.load(Ordering::Relaxed) => Err(Error::Finished),
             _ => Ok(()),
         }
     }
@@ -435,27 +438,27 @@ impl<L: Threads> Communicator<L> {
         look: impl FnOnce(&mut Engine) -> Option<T>,
     ) -> Result<Option<T>, Error> {
         self.probes(source, tag)?;
-        self.place.context.progress();
-        Ok(look(&mut self.place.context.engine.hold()))
+        self.handle.context.progress();
+        Ok(look(&mut self.handle.context.engine.lock()))
     }
 
     fn until<T>(&self, source: Source, tag: Tag, mut look: impl FnMut(&mut Engine) -> Option<T>) -> Result<T, Error> {
         self.probes(source, tag)?;
-        let awaited = Awaited::Message((self.place.comm, source.core(), tag.core()));
+        let awaited = Awaited::Message((self.handle.comm, source.core(), tag.core()));
         let mut idle = Idle::default();
-        let mut engine = self.place.context.engine.hold();
+        let mut engine = self.handle.context.engine.lock();
         engine.clock.renew_coarsely();
         loop {
             // First what came, then what is looked for, then rest: an ask that the look gave rise to must go out.
             if let Some(found) = look(&mut engine) {
                 drop(engine);
-                self.place.context.settle();
+                self.handle.context.run_callbacks();
                 return Ok(found);
             }
-            if let Some(lost) = engine.mtl.failed(self.place.comm, source.core()) {
-                return Err(self.place.lost(&engine, lost));
+            if let Some(lost) = engine.mtl.failed(self.handle.comm, source.core()) {
+                return Err(self.handle.peer_lost(&engine, lost));
             }
-            engine.turn(&mut idle, &awaited, None);
+            engine.progress_or_wait(&mut idle, &awaited, None);
         }
     }
 
@@ -463,19 +466,19 @@ impl<L: Threads> Communicator<L> {
     /// The span's memory stays readable and unchanged until this returns.
     #[inline]
     pub(crate) unsafe fn send_span(&self, dest: u32, tag: u32, mode: Mode, data: Span) -> Result<(), Error> {
-        let mut engine = self.place.context.engine.hold();
+        let mut engine = self.handle.context.engine.lock();
         // SAFETY: passed on from the caller; a request is waited for before this returns, and nothing unwinds.
-        let sending = no_unwind(|| unsafe { engine.mtl.isend(self.place.comm, dest, tag, mode, data) });
+        let sending = no_unwind(|| unsafe { engine.mtl.isend(self.handle.comm, dest, tag, mode, data) });
         match sending {
             Ok(Sending::Complete) => Ok(()),
             Ok(Sending::Pending(request)) => {
                 let outcome = no_unwind(|| engine.wait(request));
-                let outcome = self.place.outcome(&engine, outcome).map(|_| ());
+                let outcome = self.handle.outcome(&engine, outcome).map(|_| ());
                 drop(engine);
-                self.place.context.settle();
+                self.handle.context.run_callbacks();
                 outcome
             }
-            Err(refusal) => Err(self.place.refusal(&engine, refusal, Some(dest))),
+            Err(refusal) => Err(self.handle.refusal(&engine, refusal, Some(dest))),
         }
     }
 
@@ -494,20 +497,20 @@ impl<L: Threads> Communicator<L> {
     /// As for `recv_span`.
     #[inline]
     pub(crate) unsafe fn recv_any_tag(&self, source: Source, tag: Tag, sink: Span) -> Result<Status, Error> {
-        let mut engine = self.place.context.engine.hold();
+        let mut engine = self.handle.context.engine.lock();
         let outcome = no_unwind(|| {
             // SAFETY: passed on from the caller; the request is waited for before this returns, and nothing unwinds.
-            let request = unsafe { engine.mtl.irecv(self.place.comm, source.core(), tag.core(), sink) }?;
+            let request = unsafe { engine.mtl.irecv(self.handle.comm, source.core(), tag.core(), sink) }?;
             Ok(engine.wait(request))
         });
         match outcome {
             Ok(outcome) => {
-                let outcome = self.place.outcome(&engine, outcome);
+                let outcome = self.handle.outcome(&engine, outcome);
                 drop(engine);
-                self.place.context.settle();
+                self.handle.context.run_callbacks();
                 outcome
             }
-            Err(refusal) => Err(self.place.refusal(&engine, refusal, source.rank())),
+            Err(refusal) => Err(self.handle.refusal(&engine, refusal, source.rank())),
         }
     }
 
@@ -526,31 +529,31 @@ impl<L: Threads> Communicator<L> {
         recv_tag: Tag,
         gives_up: bool,
     ) -> Result<Status, Error> {
-        let mut guard = self.place.context.engine.hold();
+        let mut guard = self.handle.context.engine.lock();
         let engine = &mut guard;
-        let (comm, place) = (self.place.comm, &self.place);
+        let (comm, handle) = (self.handle.comm, &self.handle);
         let received = no_unwind(|| {
             // SAFETY: passed on from the caller; both requests are waited for before this returns.
             let receive = unsafe { engine.mtl.irecv(comm, source.core(), recv_tag.core(), sink) };
-            let receive = receive.map_err(|why| place.refusal(engine, why, source.rank()))?;
+            let receive = receive.map_err(|why| handle.refusal(engine, why, source.rank()))?;
             // SAFETY: as above.
             let sent = match unsafe { engine.mtl.isend(comm, dest, send_tag, Mode::Standard, data) } {
                 Ok(Sending::Complete) => Ok(()),
                 Ok(Sending::Pending(request)) => {
                     let outcome = engine.wait(request);
-                    place.outcome(engine, outcome).map(|_| ())
+                    handle.outcome(engine, outcome).map(|_| ())
                 }
-                Err(why) => Err(place.refusal(engine, why, Some(dest))),
+                Err(why) => Err(handle.refusal(engine, why, Some(dest))),
             };
             if gives_up && sent.is_err() {
                 engine.mtl.cancel(receive);
             }
             let outcome = engine.wait(receive);
-            let received = place.outcome(engine, outcome);
+            let received = handle.outcome(engine, outcome);
             sent.and(received)
         });
         drop(guard);
-        self.place.context.settle();
+        self.handle.context.run_callbacks();
         received
     }
 }
@@ -559,7 +562,7 @@ impl<L: Threads> fmt::Debug for Communicator<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Communicator")
             .field("rank", &self.rank)
-            .field("size", &self.place.size)
+            .field("size", &self.handle.size)
             .field("context", &self.context_id)
             .finish_non_exhaustive()
     }
@@ -570,9 +573,9 @@ impl<L: Threads> fmt::Debug for Communicator<L> {
 /// Dropping it is this rank's affair alone. Messages in it that this rank has not received are lost, and the senders of
 /// long ones get [`Error::NoCommunicator`].
 #[derive(Debug)]
-pub struct Owned<L: Threads = Single>(pub(crate) Communicator<L>);
+pub struct OwnedCommunicator<L: Threads = Single>(pub(crate) Communicator<L>);
 
-impl<L: Threads> Deref for Owned<L> {
+impl<L: Threads> Deref for OwnedCommunicator<L> {
     type Target = Communicator<L>;
 
     fn deref(&self) -> &Communicator<L> {
@@ -580,11 +583,11 @@ impl<L: Threads> Deref for Owned<L> {
     }
 }
 
-impl<L: Threads> Drop for Owned<L> {
+impl<L: Threads> Drop for OwnedCommunicator<L> {
     fn drop(&mut self) {
-        let mut engine = self.0.place.context.engine.hold();
-        engine.mtl.del_comm(self.0.place.comm);
-        engine.groups.retain(|(comm, _)| *comm != self.0.place.comm);
+        let mut engine = self.0.handle.context.engine.lock();
+        engine.mtl.del_comm(self.0.handle.comm);
+        engine.rank_tables.retain(|(comm, _)| *comm != self.0.handle.comm);
     }
 }
 

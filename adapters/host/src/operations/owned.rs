@@ -12,12 +12,15 @@ use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Request, Sending};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::context::state::{Place, no_unwind};
-use crate::engine::{Engine, Entry, Orphan};
+use crate::context::handle::CommHandle;
+use crate::engine::Engine;
+use crate::engine::pending::{DetachedBuffer, Pending};
 use crate::errors::error::{Error, Failed};
 use crate::operations::communicator::{Communicator, check};
-use crate::threads::levels::{Held, Lock, Single, Takes, Threads};
+use crate::threads::levels::{MayOwn, Single, Threads};
+use crate::threads::lock::{EngineGuard, EngineLock};
 use crate::values::message::{Source, Status, Tag};
+use crate::waiting::no_unwind::no_unwind;
 
 /// Memory that an operation may own while it sends from it.
 ///
@@ -110,7 +113,7 @@ impl Buffer for String {
 }
 
 impl<L: Threads> Communicator<L> {
-    /// Begins to send a buffer, which comes back when that is over: see [`Sending`](SendingOwned).
+    /// Begins to send a buffer, which comes back when that is over: see [`Sending`](SendRequest).
     ///
     /// # Errors
     /// As [`send`](Self::send), with the buffer.
@@ -125,9 +128,9 @@ impl<L: Threads> Communicator<L> {
     /// assert_eq!(buffer.len(), 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn isend<B: Buffer>(&self, dest: u32, tag: u32, buffer: B) -> Result<SendingOwned<B, L>, Failed<B>>
+    pub fn isend<B: Buffer>(&self, dest: u32, tag: u32, buffer: B) -> Result<SendRequest<B, L>, Failed<B>>
     where
-        L: Takes<B>,
+        L: MayOwn<B>,
     {
         self.isend_in(Mode::Standard, dest, tag, buffer)
     }
@@ -136,34 +139,34 @@ impl<L: Threads> Communicator<L> {
     ///
     /// # Errors
     /// As [`isend`](Self::isend).
-    pub fn issend<B: Buffer>(&self, dest: u32, tag: u32, buffer: B) -> Result<SendingOwned<B, L>, Failed<B>>
+    pub fn issend<B: Buffer>(&self, dest: u32, tag: u32, buffer: B) -> Result<SendRequest<B, L>, Failed<B>>
     where
-        L: Takes<B>,
+        L: MayOwn<B>,
     {
         self.isend_in(Mode::Synchronous, dest, tag, buffer)
     }
 
-    fn isend_in<B: Buffer>(&self, mode: Mode, dest: u32, tag: u32, buffer: B) -> Result<SendingOwned<B, L>, Failed<B>> {
+    fn isend_in<B: Buffer>(&self, mode: Mode, dest: u32, tag: u32, buffer: B) -> Result<SendRequest<B, L>, Failed<B>> {
         if let Err(error) = check(tag) {
             return Err(Failed { error, buffer });
         }
         let held = Boxed::new(buffer);
         // SAFETY: nobody but the operation uses the buffer from now on.
         let data = Span::of(unsafe { held.0.as_ref() }.bytes());
-        let mut engine = self.place.context.engine.hold();
+        let mut engine = self.handle.context.engine.lock();
         // SAFETY: the buffer stays where it is, untouched, until its request is over: see `Op`.
-        match no_unwind(|| unsafe { engine.mtl.isend(self.place.comm, dest, tag, mode, data) }) {
-            Ok(Sending::Complete) => Ok(SendingOwned(Op::over(held, Ok(NOTHING), &self.place))),
-            Ok(Sending::Pending(request)) => Ok(SendingOwned(Op::begun(held, request, &self.place))),
+        match no_unwind(|| unsafe { engine.mtl.isend(self.handle.comm, dest, tag, mode, data) }) {
+            Ok(Sending::Complete) => Ok(SendRequest(Op::over(held, Ok(NOTHING), &self.handle))),
+            Ok(Sending::Pending(request)) => Ok(SendRequest(Op::begun(held, request, &self.handle))),
             Err(why) => {
-                let error = self.place.refusal(&engine, why, Some(dest));
+                let error = self.handle.refusal(&engine, why, Some(dest));
                 drop(engine);
                 Err(Failed { error, buffer: held.into_inner() })
             }
         }
     }
 
-    /// Begins to receive into a buffer, which comes back when that is over: see [`Receiving`](ReceivingOwned).
+    /// Begins to receive into a buffer, which comes back when that is over: see [`Receiving`](RecvRequest).
     ///
     /// # Errors
     /// As [`recv`](Self::recv), with the buffer. For an example see [`isend`](Self::isend).
@@ -172,9 +175,9 @@ impl<L: Threads> Communicator<L> {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
         buffer: B,
-    ) -> Result<ReceivingOwned<B, L>, Failed<B>>
+    ) -> Result<RecvRequest<B, L>, Failed<B>>
     where
-        L: Takes<B>,
+        L: MayOwn<B>,
     {
         let (source, tag) = (source.into(), tag.into());
         if let Some(tag) = tag.foreign() {
@@ -184,12 +187,12 @@ impl<L: Threads> Communicator<L> {
         // SAFETY: nobody but the operation uses the buffer from now on.
         let bytes = unsafe { held.0.as_mut() }.bytes_mut();
         let sink = Span::contiguous(bytes.as_mut_ptr(), bytes.len());
-        let mut engine = self.place.context.engine.hold();
+        let mut engine = self.handle.context.engine.lock();
         // SAFETY: the buffer stays where it is, untouched, until its request is over: see `Op`.
-        match no_unwind(|| unsafe { engine.mtl.irecv(self.place.comm, source.core(), tag.core(), sink) }) {
-            Ok(request) => Ok(ReceivingOwned(Op::begun(held, request, &self.place))),
+        match no_unwind(|| unsafe { engine.mtl.irecv(self.handle.comm, source.core(), tag.core(), sink) }) {
+            Ok(request) => Ok(RecvRequest(Op::begun(held, request, &self.handle))),
             Err(why) => {
-                let error = self.place.refusal(&engine, why, source.rank());
+                let error = self.handle.refusal(&engine, why, source.rank());
                 drop(engine);
                 Err(Failed { error, buffer: held.into_inner() })
             }
@@ -209,7 +212,7 @@ impl<L: Threads> Communicator<L> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropped, it goes on, but nobody learns how it ends"]
-pub struct SendingOwned<B: 'static, L: Threads = Single>(Op<B, L>);
+pub struct SendRequest<B: 'static, L: Threads = Single>(Op<B, L>);
 
 /// A receive that owns its buffer. It can be waited for, or awaited, with buffer and status as the result.
 ///
@@ -223,9 +226,9 @@ pub struct SendingOwned<B: 'static, L: Threads = Single>(Op<B, L>);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropped, it is cancelled"]
-pub struct ReceivingOwned<B: 'static, L: Threads = Single>(Op<B, L>);
+pub struct RecvRequest<B: 'static, L: Threads = Single>(Op<B, L>);
 
-impl<B, L: Threads> SendingOwned<B, L> {
+impl<B, L: Threads> SendRequest<B, L> {
     /// Waits until it is over; gives the buffer back.
     ///
     /// # Errors
@@ -251,7 +254,7 @@ impl<B, L: Threads> SendingOwned<B, L> {
     }
 }
 
-impl<B, L: Threads> ReceivingOwned<B, L> {
+impl<B, L: Threads> RecvRequest<B, L> {
     /// Waits until it is over; gives the buffer back, and tells what came.
     ///
     /// # Errors
@@ -278,11 +281,11 @@ impl<B, L: Threads> ReceivingOwned<B, L> {
     /// ```
     pub fn cancel(&mut self) -> bool {
         let Stage::Begun(request) = self.0.stage else { return false };
-        self.0.place.context.engine.hold().mtl.cancel(request)
+        self.0.handle.context.engine.lock().mtl.cancel(request)
     }
 }
 
-impl<B, L: Threads> Future for SendingOwned<B, L> {
+impl<B, L: Threads> Future for SendRequest<B, L> {
     type Output = Result<B, Failed<B>>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
@@ -290,7 +293,7 @@ impl<B, L: Threads> Future for SendingOwned<B, L> {
     }
 }
 
-impl<B, L: Threads> Future for ReceivingOwned<B, L> {
+impl<B, L: Threads> Future for RecvRequest<B, L> {
     type Output = Result<(B, Status), Failed<B>>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
@@ -298,21 +301,21 @@ impl<B, L: Threads> Future for ReceivingOwned<B, L> {
     }
 }
 
-impl<B, L: Threads> Drop for ReceivingOwned<B, L> {
+impl<B, L: Threads> Drop for RecvRequest<B, L> {
     fn drop(&mut self) {
         self.cancel();
     }
 }
 
-impl<B, L: Threads> fmt::Debug for SendingOwned<B, L> {
+impl<B, L: Threads> fmt::Debug for SendRequest<B, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SendingOwned").finish_non_exhaustive()
+        f.debug_struct("SendRequest").finish_non_exhaustive()
     }
 }
 
-impl<B, L: Threads> fmt::Debug for ReceivingOwned<B, L> {
+impl<B, L: Threads> fmt::Debug for RecvRequest<B, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReceivingOwned").finish_non_exhaustive()
+        f.debug_struct("RecvRequest").finish_non_exhaustive()
     }
 }
 
@@ -348,7 +351,7 @@ impl<B> Boxed<B> {
 struct Op<B: 'static, L: Threads> {
     buffer: Option<Boxed<B>>,
     stage: Stage,
-    place: Place<L>,
+    handle: CommHandle<L>,
 }
 
 enum Stage {
@@ -357,12 +360,12 @@ enum Stage {
 }
 
 impl<B, L: Threads> Op<B, L> {
-    fn begun(buffer: Boxed<B>, request: Request, place: &Place<L>) -> Self {
-        Self { buffer: Some(buffer), stage: Stage::Begun(request), place: place.clone() }
+    fn begun(buffer: Boxed<B>, request: Request, handle: &CommHandle<L>) -> Self {
+        Self { buffer: Some(buffer), stage: Stage::Begun(request), handle: handle.clone() }
     }
 
-    fn over(buffer: Boxed<B>, outcome: Result<Status, Error>, place: &Place<L>) -> Self {
-        Self { buffer: Some(buffer), stage: Stage::Over(Some(outcome)), place: place.clone() }
+    fn over(buffer: Boxed<B>, outcome: Result<Status, Error>, handle: &CommHandle<L>) -> Self {
+        Self { buffer: Some(buffer), stage: Stage::Over(Some(outcome)), handle: handle.clone() }
     }
 
     /// Buffer and outcome of an operation that is over. A future that is polled again has none.
@@ -374,13 +377,13 @@ impl<B, L: Threads> Op<B, L> {
 
     fn wait(&mut self) -> (B, Result<Status, Error>) {
         if let Stage::Begun(request) = self.stage {
-            let mut engine = self.place.context.engine.hold();
+            let mut engine = self.handle.context.engine.lock();
             let outcome = no_unwind(|| engine.wait(request));
             let waker = forget(&mut engine, request);
-            self.stage = Stage::Over(Some(self.place.outcome(&engine, outcome)));
+            self.stage = Stage::Over(Some(self.handle.outcome(&engine, outcome)));
             drop(engine);
             drop(waker);
-            self.place.context.settle();
+            self.handle.context.run_callbacks();
         }
         self.take().expect("a future is not used any more once it was ready")
     }
@@ -388,10 +391,10 @@ impl<B, L: Threads> Op<B, L> {
     /// Takes the outcome if there is one.
     fn test(&mut self) -> bool {
         let Stage::Begun(request) = self.stage else { return true };
-        let mut engine = self.place.context.engine.hold();
+        let mut engine = self.handle.context.engine.lock();
         let Some(outcome) = engine.mtl.test(request) else { return false };
         let waker = forget(&mut engine, request);
-        self.stage = Stage::Over(Some(self.place.outcome(&engine, outcome)));
+        self.stage = Stage::Over(Some(self.handle.outcome(&engine, outcome)));
         drop(engine);
         drop(waker);
         true
@@ -399,7 +402,7 @@ impl<B, L: Threads> Op<B, L> {
 
     fn is_done(&mut self) -> bool {
         self.test() || {
-            self.place.context.progress();
+            self.handle.context.progress();
             self.test()
         }
     }
@@ -409,9 +412,9 @@ impl<B, L: Threads> Op<B, L> {
             return Poll::Ready(self.take().expect("a future is not polled any more once it was ready"));
         }
         if let Stage::Begun(request) = self.stage {
-            let waker = Entry::Waker(task.waker().clone());
-            let mut engine = self.place.context.engine.hold();
-            let former = engine.beside.entries.insert(request.to_bits(), waker);
+            let waker = Pending::Waker(task.waker().clone());
+            let mut engine = self.handle.context.engine.lock();
+            let former = engine.pending.entries.insert(request.to_bits(), waker);
             engine.mtl.pml().notify(request);
             drop(engine);
             drop(former); // code of users
@@ -422,8 +425,8 @@ impl<B, L: Threads> Op<B, L> {
 
 /// Forgets who waits for a request; what comes back is to be dropped when the engine is free.
 #[must_use]
-fn forget(engine: &mut Engine, request: Request) -> Option<Entry> {
-    if engine.beside.entries.is_empty() { None } else { engine.beside.entries.remove(&request.to_bits()) }
+fn forget(engine: &mut Engine, request: Request) -> Option<Pending> {
+    if engine.pending.entries.is_empty() { None } else { engine.pending.entries.remove(&request.to_bits()) }
 }
 
 impl<B, L: Threads> Drop for Op<B, L> {
@@ -433,9 +436,9 @@ impl<B, L: Threads> Drop for Op<B, L> {
             && let Some(Boxed(buffer)) = self.buffer.take()
         {
             // SAFETY: the buffer came from a box, and was taken out of here.
-            let orphan = unsafe { Orphan::new(buffer) };
-            let mut engine = self.place.context.engine.hold();
-            let former = engine.beside.entries.insert(request.to_bits(), Entry::Orphan(orphan));
+            let buffer = unsafe { DetachedBuffer::new(buffer) };
+            let mut engine = self.handle.context.engine.lock();
+            let former = engine.pending.entries.insert(request.to_bits(), Pending::Buffer(buffer));
             engine.mtl.pml().notify(request);
             drop(engine);
             drop(former);

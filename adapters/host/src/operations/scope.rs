@@ -8,13 +8,15 @@ use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Refusal, Request, Sending};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::context::state::{Place, no_unwind};
+use crate::context::handle::CommHandle;
 use crate::engine::Engine;
 use crate::errors::error::Error;
 use crate::operations::communicator::{Communicator, check};
 use crate::operations::views::{View, ViewMut};
-use crate::threads::levels::{Held, Lock, Single, Threads};
+use crate::threads::levels::{Single, Threads};
+use crate::threads::lock::{EngineGuard, EngineLock};
 use crate::values::message::{Source, Status, Tag};
+use crate::waiting::no_unwind::no_unwind;
 
 impl<L: Threads> Communicator<L> {
     /// Runs `f` with a scope in which sends and receives may use borrowed memory without being waited for one by one.
@@ -69,7 +71,7 @@ impl<L: Threads> Communicator<L> {
         F: for<'scope> FnOnce(&'scope Scope<'scope, 'env, L>) -> Result<T, E>,
         E: From<Error>,
     {
-        let list = List { place: self.place.clone(), head: Cell::new(0), failed: Cell::new(None) };
+        let list = List { handle: self.handle.clone(), head: Cell::new(0), failed: Cell::new(None) };
         let scope = Scope { list, scope: PhantomData, env: PhantomData };
         let list = &scope.list;
         let unwinding = Unwinding(list);
@@ -79,7 +81,7 @@ impl<L: Threads> Communicator<L> {
             list.cancel_all();
         }
         no_unwind(|| list.wait_all());
-        list.place.context.settle();
+        list.handle.context.run_callbacks();
         let value = result?;
         match list.failed.take() {
             None => Ok(value),
@@ -97,7 +99,7 @@ pub struct Scope<'scope, 'env: 'scope, L: Threads = Single> {
 
 /// What is under way in a scope.
 struct List<L: Threads> {
-    place: Place<L>,
+    handle: CommHandle<L>,
     /// The first request in the engine's table of them.
     head: Cell<u32>,
     /// The first failure that nobody was told.
@@ -186,9 +188,9 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
     unsafe fn begin_send(&'scope self, dest: u32, tag: u32, mode: Mode, data: Span) -> Result<Sent<'scope, L>, Error> {
         let list = &self.list;
         let begun = {
-            let mut engine = list.place.context.engine.hold();
+            let mut engine = list.handle.context.engine.lock();
             // SAFETY: passed on from the caller: the request is in the scope's list before anything else can happen.
-            no_unwind(|| match unsafe { engine.mtl.isend(list.place.comm, dest, tag, mode, data) } {
+            no_unwind(|| match unsafe { engine.mtl.isend(list.handle.comm, dest, tag, mode, data) } {
                 Ok(Sending::Complete) => {
                     engine.more_follows(); // the end of the scope, at the latest
                     Ok(None)
@@ -211,10 +213,10 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
         tag.foreign().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
         let list = &self.list;
         let begun = {
-            let mut engine = list.place.context.engine.hold();
+            let mut engine = list.handle.context.engine.lock();
             no_unwind(|| {
                 // SAFETY: passed on from the caller: the request is in the scope's list before anything else can happen.
-                let request = unsafe { engine.mtl.irecv(list.place.comm, source.core(), tag.core(), sink) }?;
+                let request = unsafe { engine.mtl.irecv(list.handle.comm, source.core(), tag.core(), sink) }?;
                 Ok(list.begin(&mut engine, request))
             })
         };
@@ -229,42 +231,42 @@ impl<L: Threads> List<L> {
     #[inline]
     fn begin(&self, engine: &mut Engine, request: Request) -> Request {
         let mut head = self.head.get();
-        engine.scoped.push(&mut head, request);
+        engine.scope_lists.push(&mut head, request);
         self.head.set(head);
         request
     }
 
     #[cold]
     fn refusal(&self, refusal: Refusal, other: Option<u32>) -> Error {
-        self.place.refusal(&self.place.context.engine.hold(), refusal, other)
+        self.handle.refusal(&self.handle.context.engine.lock(), refusal, other)
     }
 
     /// Waits for an operation of this scope.
     fn wait(&self, request: Request) -> Result<Status, Error> {
-        let mut engine = self.place.context.engine.hold();
+        let mut engine = self.handle.context.engine.lock();
         let outcome = no_unwind(|| engine.wait(request));
         self.end(&mut engine, request);
-        self.place.outcome(&engine, outcome)
+        self.handle.outcome(&engine, outcome)
     }
 
     /// Takes an operation's outcome if it is over.
     fn test(&self, request: Request) -> Option<Result<Status, Error>> {
-        let mut engine = self.place.context.engine.hold();
+        let mut engine = self.handle.context.engine.lock();
         let outcome = no_unwind(|| engine.mtl.test(request))?;
         self.end(&mut engine, request);
-        Some(self.place.outcome(&engine, outcome))
+        Some(self.handle.outcome(&engine, outcome))
     }
 
     fn end(&self, engine: &mut Engine, request: Request) {
         let mut head = self.head.get();
-        engine.scoped.remove(&mut head, request);
+        engine.scope_lists.remove(&mut head, request);
         self.head.set(head);
     }
 
     fn cancel_all(&self) {
-        let mut engine = self.place.context.engine.hold();
+        let mut engine = self.handle.context.engine.lock();
         let mut place = self.head.get();
-        while let Some((request, next)) = engine.scoped.at(place) {
+        while let Some((request, next)) = engine.scope_lists.at(place) {
             engine.mtl.cancel(request);
             place = next;
         }
@@ -272,18 +274,18 @@ impl<L: Threads> List<L> {
 
     /// Waits for all that is under way. Runs no code of users.
     fn wait_all(&self) {
-        let mut engine = self.place.context.engine.hold();
-        while let Some((request, _)) = engine.scoped.at(self.head.get()) {
+        let mut engine = self.handle.context.engine.lock();
+        while let Some((request, _)) = engine.scope_lists.at(self.head.get()) {
             let outcome = engine.wait(request);
             self.end(&mut engine, request);
             if let Err(failure) = outcome {
-                self.note(self.place.failure(&engine, failure));
+                self.note(self.handle.failure(&engine, failure));
             }
         }
     }
 
     fn first(&self) -> Option<(Request, u32)> {
-        self.place.context.engine.hold().scoped.at(self.head.get())
+        self.handle.context.engine.lock().scope_lists.at(self.head.get())
     }
 
     /// Keeps the first failure.
@@ -307,10 +309,10 @@ impl<L: Threads> Drop for Unwinding<'_, L> {
         let list = self.0;
         no_unwind(|| {
             list.cancel_all();
-            let context = &list.place.context;
-            let deadline = context.engine.hold().deadline(context.config.unwind_timeout_ms);
+            let context = &list.handle.context;
+            let deadline = context.engine.lock().deadline(context.config.unwind_timeout_ms);
             while let Some((request, _)) = list.first() {
-                let mut engine = context.engine.hold();
+                let mut engine = context.engine.lock();
                 if engine.wait_until(request, deadline).is_none() {
                     eprintln!(
                         "towline: a panic while messages from borrowed memory found no receiver: the process ends"
@@ -348,7 +350,7 @@ impl<L: Threads> Op<'_, L> {
             Stage::Done(outcome) => outcome,
             Stage::Begun(request) => {
                 let outcome = self.list.wait(request);
-                self.list.place.context.settle();
+                self.list.handle.context.run_callbacks();
                 outcome
             }
         }
@@ -356,7 +358,7 @@ impl<L: Threads> Op<'_, L> {
 
     fn is_done(&mut self) -> bool {
         if let Stage::Begun(request) = self.stage {
-            self.list.place.context.progress();
+            self.list.handle.context.progress();
             match self.list.test(request) {
                 Some(outcome) => self.stage = Stage::Done(outcome),
                 None => return false,
@@ -435,7 +437,7 @@ impl<'scope, T: ?Sized, L: Threads> Received<'scope, T, L> {
     /// is the scope's own failure too unless it is waited for here.
     pub fn cancel(&mut self) -> bool {
         let Stage::Begun(request) = self.op.stage else { return false };
-        self.op.list.place.context.engine.hold().mtl.cancel(request)
+        self.op.list.handle.context.engine.lock().mtl.cancel(request)
     }
 }
 

@@ -1,44 +1,31 @@
-//! How worlds come up: join the job, open rails, exchange cards, choose, and start the engines.
+//! Builds worlds: joins the job, opens rails, exchanges cards, and starts the engines.
 
 use std::marker::PhantomData;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use towline_bootstrap::{Environment, Job};
-use towline_core::btl::selection::{Candidate, Verdict};
-use towline_core::mtl::{Comm, Group, Mtl};
-use towline_core::pml;
-use towline_core::rail::{Endpoint, FullRail, Lost, Rail, Unreachable};
+use towline_core::btl::Rail;
 
-use crate::context::state::State;
-use crate::engine::rma_ops::Performances;
-use crate::engine::{Beside, Engine, HubBox, Scoped};
-use crate::errors::setup::{MOST_ADDRESSES, SetupError};
+use crate::errors::setup::{MAX_ADDRESSES, SetupError};
 use crate::job::cards;
-use crate::job::ended_contexts::Absent;
-use crate::job::launcher::Launch;
-use crate::settings::config::{Config, Tunable};
-use crate::setup::context::{Context, EVERYONE, Made, WORLD};
+use crate::job::launcher::Launcher;
+use crate::settings::config::Config;
+use crate::setup::bring_up::{LOOPBACK_FRAME_BYTES, StartedContext};
+use crate::setup::context::{Context, PreparedContext};
 use crate::setup::rejoin;
 use crate::setup::world::World;
-use crate::threads::levels::{Lock, Single, ThreadLevel, Threads};
-use crate::threads::progress_policy::Attendance;
-use crate::transports::limits::{at_once, limits};
-use crate::transports::memory::Mapping;
-use crate::transports::open::{Opened, local_contexts, open};
-use crate::transports::rails::{AnyRail, DynRail, RailSet};
+use crate::threads::levels::{Single, ThreadLevel, Threads};
+use crate::threads::progress_policy::ProgressThreadPolicy;
+use crate::transports::limits::{engine_limits, longest_message_at_once};
+use crate::transports::open::{OpenedRails, open};
+use crate::transports::rails::{AnyRail, DynRail};
 use crate::values::address::{Address, Grid};
-use crate::waiting::clock::Clock;
-use crate::waiting::wait_set::{Bed, Patience};
-
-/// Bytes of a frame that a context sends to itself, at most.
-const LOOP_FRAME: u32 = 16 << 10;
 
 /// Joins the job of this process's environment with all defaults: [`Builder::build`].
 ///
 /// # Errors
-/// [`SetupError`] says what is missing, and whose fault it is.
+/// [`SetupError`] says what is missing, whose fault it is, and what to do.
 ///
 /// ```
 /// let world = towline::init()?;
@@ -49,7 +36,7 @@ pub fn init() -> Result<World, SetupError> {
     Builder::new().build()
 }
 
-/// Makes a [`World`], with settings of the program's own. What the environment sets goes before.
+/// Makes a [`World`] with settings of the program's own. A setting in the environment overrides that of the program.
 ///
 /// ```
 /// use towline::Builder;
@@ -63,16 +50,16 @@ pub fn init() -> Result<World, SetupError> {
 pub struct Builder<L: Threads = Single> {
     config: Config,
     job: Option<Job>,
-    rails: Vec<OwnRail>,
+    rails: Vec<CustomRail>,
     level: PhantomData<L>,
 }
 
 /// A rail of the program's own.
-enum OwnRail {
+enum CustomRail {
     /// For the only context.
-    One(Box<dyn FullRail>),
-    /// For each context one, which may go to another thread.
-    Each(Box<dyn FnMut(Address) -> Box<dyn FullRail>>),
+    One(Box<dyn Rail>),
+    /// Makes one for each context. The rail may move to another thread.
+    PerContext(Box<dyn FnMut(Address) -> Box<dyn Rail>>),
 }
 
 impl<L: Threads> std::fmt::Debug for Builder<L> {
@@ -89,7 +76,8 @@ impl Builder {
 }
 
 impl<L: Threads> Builder<L> {
-    /// Makes worlds for so many threads: [`Single`] unless this says [`Multiple`](crate::Multiple). What is asked for is granted.
+    /// Sets the thread level of the world: [`Single`] by default, or [`Multiple`](crate::Multiple). The level that is asked for is
+    /// granted.
     ///
     /// ```
     /// use towline::{Builder, Multiple, ThreadLevel};
@@ -106,13 +94,13 @@ impl<L: Threads> Builder<L> {
         Builder { config, job, rails, level: PhantomData }
     }
 
-    /// Has a thread of the library make progress while no other does, or forbids it: it sleeps until something comes, and polls
-    /// only then. So messages are taken in, answered and brought to their end while the program computes. Threads that wait for
-    /// an operation poll all the same, for as long as [`Config::spin_us`] says; each operation ends once.
+    /// Starts a progress thread, or forbids it. A progress thread makes progress while no thread of the program does: messages are
+    /// received, answered and completed while the program computes. It sleeps until something comes, and polls only then. Threads
+    /// that wait for an operation still poll for as long as [`Config::spin_us`] says.
     ///
-    /// Where nobody asks, and [`Config::progress_thread`] does not, there is such a thread only where a transport loses frames
-    /// (udp): they are sent again, and peers that fell silent are found out, also while the program is busy with other things.
-    /// Each context has one of its own.
+    /// By default, and unless [`Config::progress_thread`] says otherwise, a context has a progress thread only where a transport
+    /// loses frames (udp): lost frames are sent again, and silent peers are detected, while the program is busy. Each context has
+    /// a progress thread of its own.
     ///
     /// ```
     /// use towline::Builder;
@@ -120,7 +108,7 @@ impl<L: Threads> Builder<L> {
     /// let world = Builder::new().progress_thread(true).build()?;
     /// assert!(world.progress_thread().is_some());
     /// let (sending, receiving) = (world.isend(0, 1, vec![7u8; 100_000])?, world.irecv(0, 1, vec![0u8; 100_000])?);
-    /// // Both end without a further call.
+    /// // Both complete without a further call.
     /// assert_eq!(receiving.wait()?.0, sending.wait()?);
     /// assert!(Builder::new().build()?.progress_thread().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -130,24 +118,24 @@ impl<L: Threads> Builder<L> {
         self
     }
 
-    /// Uses these transports alone, such as `sm,tcp`. One that does not work is an error then.
+    /// Uses only these transports, such as `sm,tcp`. It is an error if one of them does not work.
     pub fn transports(mut self, names: &str) -> Self {
         self.config.transports = names.into();
         self
     }
 
-    /// Uses so many TCP links to each peer.
+    /// Uses so many links of tcp, of udp and of verbs to each peer: see [`Config::links`].
     pub fn links(mut self, links: u32) -> Self {
         self.config.links = links;
         self
     }
 
-    /// Has a rank count as dead that something is waited for and that makes no progress for so long: one that is stopped, or
-    /// that computes without a [progress thread](Builder::progress_thread). Requests to it end with
-    /// [`Error::PeerFailed`](crate::Error::PeerFailed), and [`why_lost`](crate::Communicator::why_lost) says
-    /// [`Stalled`](crate::Lost::Stalled). It is noticed within five quarters of the time. Zero, as by default: never.
+    /// Sets after what time without progress a rank counts as failed, if this rank waits for it. Such a rank may be stopped, or may
+    /// compute without a [progress thread](Builder::progress_thread). Requests to it end with
+    /// [`Error::PeerFailed`](crate::Error::PeerFailed), and [`why_lost`](crate::Communicator::why_lost) returns
+    /// [`Stalled`](crate::Lost::Stalled). The failure is detected within five quarters of the time. Zero, the default, means never.
     ///
-    /// What the rank still sends afterwards is dropped, as of any that was lost.
+    /// Whatever the rank sends afterwards is dropped, as from any lost rank.
     ///
     /// ```
     /// use std::time::Duration;
@@ -161,14 +149,14 @@ impl<L: Threads> Builder<L> {
         self
     }
 
-    /// Changes any other setting.
+    /// Changes any other setting, in a [`Config`].
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
         self
     }
 
-    /// Takes part in a job that was joined already, by other ways than the environment. So the threads of a process can be
-    /// ranks of a job, each with a world of its own:
+    /// Uses a job that was joined already, instead of the job of the environment. So the threads of a process can be ranks of a
+    /// job, each with a world of its own:
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -201,27 +189,27 @@ impl<L: Threads> Builder<L> {
         self
     }
 
-    /// Uses a rail of the program's own beside the others; all ranks add theirs in the same order. While one is in use,
-    /// waiting ranks nap instead of sleeping, since it has no wait handle. It serves one context;
-    /// [`rail_for_each`](Self::rail_for_each) is for several.
+    /// Adds a rail of the program's own to the others. All ranks add theirs in the same order. While such a rail is in use,
+    /// waiting ranks sleep for short times only, since the rail has no wait handle. It serves one context;
+    /// [`rail_per_context`](Self::rail_per_context) is for several.
     ///
     /// # Safety
-    /// The rail keeps the contract of [`Rail`]: it reports the end of a transfer only for transfers that were given to it,
-    /// once each, when it uses their memory no more. What is reported too early, also for another rail, would give memory
-    /// back that is in use.
+    /// The rail keeps the contract of [`Rail`]: it reports the completion of a transfer only for transfers that were given to it,
+    /// once each, when it does not use their memory any more. A completion that is reported too early, or for a transfer of another
+    /// rail, would free memory that is in use.
     ///
     /// ```compile_fail,E0133
-    /// # fn add(builder: towline::Builder, rail: impl towline::FullRail + 'static) -> towline::Builder {
+    /// # fn add(builder: towline::Builder, rail: impl towline::Rail + 'static) -> towline::Builder {
     /// builder.rail(rail) // needs `unsafe`
     /// # }
     /// ```
-    pub unsafe fn rail(mut self, rail: impl FullRail + 'static) -> Self {
-        self.rails.push(OwnRail::One(Box::new(rail)));
+    pub unsafe fn rail(mut self, rail: impl Rail + 'static) -> Self {
+        self.rails.push(CustomRail::One(Box::new(rail)));
         self
     }
 
-    /// As [`rail`](Self::rail), for any number of [contexts](Self::contexts): each gets a rail of its own, which `make` makes
-    /// for its address in the thread that builds, and which moves with its context to another.
+    /// As [`rail`](Self::rail), for any number of [contexts](Self::contexts). `make` makes a rail for the address of each context,
+    /// in the thread that builds. The rail then moves with its context to another thread.
     ///
     /// # Safety
     /// As for [`rail`](Self::rail), for each rail that `make` makes.
@@ -230,55 +218,53 @@ impl<L: Threads> Builder<L> {
     /// use towline::Builder;
     ///
     /// let ports = |address: towline::Address| {
-    ///     let key = towline_tcp::JobKey::new([7; 32]); // of the job, in earnest
+    ///     let key = towline_tcp::JobKey::new([7; 32]); // a real program uses the job's key
     ///     let config = towline_tcp::Config::new(1, 2 * address.rank + address.index, key);
     ///     towline_tcp::Rail::new(config).expect("sockets")
     /// };
-    /// // SAFETY: the rail of the library keeps the contract.
-    /// let builder = unsafe { Builder::new().transports("loopback").rail_for_each(ports) };
+    /// // SAFETY: the library's own rail keeps the contract.
+    /// let builder = unsafe { Builder::new().transports("loopback").rail_per_context(ports) };
     /// let contexts = builder.contexts(2)?;
     /// std::thread::scope(|threads| {
     ///     for context in contexts {
-    ///         threads.spawn(|| context.enter().everyone().barrier());
+    ///         threads.spawn(|| context.enter().all_contexts().barrier());
     ///     }
     /// });
     /// # Ok::<(), towline::SetupError>(())
     /// ```
-    pub unsafe fn rail_for_each<R: FullRail + Send + 'static>(
+    pub unsafe fn rail_per_context<R: Rail + Send + 'static>(
         mut self,
         mut make: impl FnMut(Address) -> R + 'static,
     ) -> Self {
-        self.rails.push(OwnRail::Each(Box::new(move |address| Box::new(make(address)))));
+        self.rails.push(CustomRail::PerContext(Box::new(move |address| Box::new(make(address)))));
         self
     }
 
-    /// Joins the job, and comes back when all ranks are up. A process that no launcher started is a job of its own.
+    /// Joins the job, and returns when all ranks are up. A process that no launcher started is a job of its own.
     ///
-    /// One that was started again (see [`World::incarnation`]) comes back when all ranks that go on have
-    /// [taken it back](World::readmit), or with [`SetupError::NotTakenBack`] where one has not in
-    /// [time](Config::startup_timeout_ms). Ranks that are gone by then are [lost](crate::Communicator::lost) to it.
+    /// A restarted process (see [`World::incarnation`]) returns when all running ranks have [accepted it](World::rejoin). It
+    /// returns [`SetupError::NotRejoined`] if one has not within [`Config::startup_timeout_ms`]. Ranks that have ended by then are
+    /// [lost](crate::Communicator::lost) to it.
     ///
     /// # Errors
-    /// [`SetupError`] says what is missing, and whose fault it is.
+    /// [`SetupError`] says what is missing, whose fault it is, and what to do.
     pub fn build(self) -> Result<World<L>, SetupError> {
-        if L::LEVEL != ThreadLevel::Single && self.rails.iter().any(|own| matches!(own, OwnRail::One(_))) {
-            return Err(SetupError::OwnRail);
+        if L::LEVEL != ThreadLevel::Single && self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_))) {
+            return Err(SetupError::CustomRail);
         }
-        let mut made = self.set_up(1)?;
-        Ok(made.swap_remove(0).enter())
+        let mut prepared = self.set_up(1)?;
+        Ok(prepared.swap_remove(0).enter())
     }
 
-    /// As [`build`](Self::build), with `count` contexts (at least one) for as many threads. All ranks ask for the same
-    /// number.
+    /// As [`build`](Self::build), with `count` contexts (at least one) for as many threads. All ranks must ask for the same number.
     ///
-    /// Each is moved to its thread and [entered](Context::enter) there, which gives a [`World`]: rank r of it is the context of
-    /// the same index in process r, so each index has a world apart, with its own collectives. All contexts of all ranks
-    /// together are [`World::everyone`].
+    /// Each context is moved to its thread and [entered](Context::enter) there, which gives a [`World`]. Rank r of that world is the
+    /// context of the same index in process r. So the contexts of each index have a world of their own, with its own collective
+    /// operations. [`World::all_contexts`] has all contexts of all ranks.
     ///
     /// # Errors
-    /// As [`build`](Self::build); [`SetupError::Contexts`] names the rank that asks for another number, and
-    /// [`SetupError::OwnRail`] says that there is a rail of the program's own for [one context](Self::rail)
-    /// alone.
+    /// As [`build`](Self::build). [`SetupError::Contexts`] names the rank that asks for another number, and
+    /// [`SetupError::CustomRail`] says that a rail of the program's own serves only [one context](Self::rail).
     ///
     /// ```
     /// use towline::Builder;
@@ -289,7 +275,7 @@ impl<L: Threads> Builder<L> {
     ///         threads.spawn(move || {
     ///             let world = context.enter();
     ///             world.barrier()?; // of the contexts of this index
-    ///             world.everyone().barrier()?; // of all contexts of all ranks
+    ///             world.all_contexts().barrier()?; // of all contexts of all ranks
     ///             Ok::<(), towline::Error>(())
     ///         });
     ///     }
@@ -297,181 +283,76 @@ impl<L: Threads> Builder<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn contexts(self, count: u32) -> Result<Vec<Context<L>>, SetupError> {
-        if self.rails.iter().any(|own| matches!(own, OwnRail::One(_))) {
-            return Err(SetupError::OwnRail);
+        if self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_))) {
+            return Err(SetupError::CustomRail);
         }
         Ok(self.set_up(count.max(1))?.into_iter().map(Context::new).collect())
     }
 
-    fn set_up(self, contexts: u32) -> Result<Vec<Made<L>>, SetupError> {
+    fn set_up(self, contexts: u32) -> Result<Vec<PreparedContext<L>>, SetupError> {
         let (config, tunables) = self.config.overlaid(|name| std::env::var(name).ok())?;
-        let bound = self.rails.iter().any(|own| matches!(own, OwnRail::One(_)));
-        let attendance = Attendance::wished(&config, bound)?;
-        let attended = attendance.is_expected(&config);
+        let bound = self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_)));
+        let policy = ProgressThreadPolicy::new(&config, bound)?;
         let deadline = Instant::now() + Duration::from_millis(config.startup_timeout_ms.into());
         let mut job = match self.job {
             Some(job) => job,
             None => Job::join(Environment::read().map_err(towline_bootstrap::Error::from)?, deadline)?,
         };
         let ranks = job.size();
-        if ranks.checked_mul(contexts).is_none_or(|all| all > MOST_ADDRESSES) {
+        if ranks.checked_mul(contexts).is_none_or(|all| all > MAX_ADDRESSES) {
             return Err(SetupError::TooManyContexts { ranks, contexts });
         }
         let grid = |index| Grid { own: Address { rank: job.rank(), index }, ranks, contexts };
         let (first, grids) = (grid(0), (0..contexts).map(grid).collect::<Vec<_>>());
-        let mut opened =
-            grids.iter().map(|grid| open(&config, &job, *grid, attended)).collect::<Result<Vec<_>, _>>()?;
-        for own in self.rails {
-            let add = |opened: &mut Opened, rail| opened.rails.push(AnyRail::Dyn(DynRail(rail)));
-            match own {
-                // With more than the first context there are none.
-                OwnRail::One(rail) => {
-                    if let Some(first) = opened.first_mut() {
-                        add(first, rail);
-                    }
-                }
-                OwnRail::Each(mut make) => {
-                    opened.iter_mut().zip(&grids).for_each(|(opened, grid)| add(opened, make(grid.own)));
-                }
-            }
-        }
-        let limits = limits(&config, ranks * contexts, at_once(&opened, &job, LOOP_FRAME))?;
+
+        let opens = grids.iter().map(|grid| open(&config, &job, *grid, policy.is_expected(&config)));
+        let mut opened = opens.collect::<Result<Vec<_>, _>>()?;
+        self.rails.into_iter().for_each(|rail| rail.add_to(&mut opened, &grids));
+        let at_once = longest_message_at_once(&opened, &job, LOOPBACK_FRAME_BYTES);
+        let limits = engine_limits(&config, ranks * contexts, at_once)?;
         cards::publish(&mut job, &opened, &limits)?;
         job.exchange(deadline)?;
-        cards::agree(&job)?;
-        let begun = grids.into_iter().zip(opened).map(|(grid, opened)| Begun::new(&config, &job, grid, opened, limits));
-        let begun = begun.collect::<Result<Vec<_>, _>>()?;
-        // One that was started again need not come where it was before.
+        cards::check_contexts(&job)?;
+
+        let started = grids.into_iter().zip(opened);
+        let started = started.map(|(grid, opened)| StartedContext::new(&config, &job, grid, opened, limits));
+        let started = started.collect::<Result<Vec<_>, _>>()?;
+        // A restarted process does not take part where it did so before.
         if contexts > 1 && (job.incarnation() == 1 || job.fences() == 0) {
-            // One of them may end before others have begun: not before all ranks have met it.
+            // A context must not finish before others have started, so not before all ranks know each other.
             job.fence(deadline)?;
         }
         let (incarnation, own) = (job.incarnation(), job.rank());
-        let launch = Arc::new(Launch::new(job, first));
-        let known = begun.first().map_or(&[][..], |begun| &begun.incarnations);
-        let again = (0..).zip(known).filter(|(rank, incarnation)| *rank != own && **incarnation > 1);
-        launch.came_up_with(again.map(|(rank, incarnation)| (rank, *incarnation)))?;
-        let made = begun.into_iter().map(|begun| begun.made(&launch, &config, &tunables, attendance));
-        let made = made.collect::<Result<Vec<Made<L>>, _>>()?;
+        let launcher = Arc::new(Launcher::new(job, first));
+        let known = started.first().map_or(&[][..], |started| &started.incarnations);
+        let restarted = (0..).zip(known).filter(|(rank, incarnation)| *rank != own && **incarnation > 1);
+        launcher.note_restarted_before(restarted.map(|(rank, incarnation)| (rank, *incarnation)))?;
+
+        let prepared = started.into_iter().map(|started| started.prepare(&launcher, &config, &tunables, policy));
+        let prepared = prepared.collect::<Result<Vec<PreparedContext<L>>, _>>()?;
         if incarnation > 1 {
-            rejoin::wait_to_be_taken_back(&made, &launch, deadline)?;
+            let states: Vec<_> = prepared.iter().map(|prepared| &*prepared.state).collect();
+            rejoin::wait_until_accepted(&states, &launcher, deadline)?;
         }
-        Ok(made)
+        Ok(prepared)
     }
 }
 
-/// A context whose engine runs.
-struct Begun {
-    engine: Engine,
-    grid: Grid,
-    world: Comm,
-    everyone: Option<Comm>,
-    choices: Vec<Vec<Candidate>>,
-    names: Vec<String>,
-    /// Of each rank, the one that its cards are of.
-    incarnations: Vec<u32>,
-    failures: Vec<(String, String)>,
-}
-
-impl Begun {
-    /// Chooses among the rails, and starts the engine over those that are of use.
-    fn new(config: &Config, job: &Job, grid: Grid, opened: Opened, limits: pml::Config) -> Result<Self, SetupError> {
-        let Opened { rails, failures } = opened;
-        let own = HubBox::attributes(LOOP_FRAME);
-        let attributes: Vec<_> = rails.iter().map(Rail::attributes).chain([&own]).collect();
-        let bytes = Mtl::<RailSet>::bytes(&limits, config.communicators, &attributes)
-            .saturating_add(HubBox::bytes(LOOP_FRAME) + 64);
-        let memory = Mapping::new(bytes).map_err(|why| SetupError::System("map memory for the engine", why))?;
-        // SAFETY: called once; all that is cut from it goes into the engine, whose fields go in the order that this needs.
-        let mut arena = unsafe { memory.arena() };
-        let hub = HubBox::new(&mut arena, LOOP_FRAME).map_err(SetupError::Memory)?;
-        let mut rails = rails; // declared behind the hub, so that it goes first where this fails
-        // SAFETY: its rail goes into the engine, or is dropped here, before the hub is.
-        rails.extend(unsafe { hub.hub() }.rail(0).map(AnyRail::Loopback));
-        let choices = cards::choose(job, grid, &mut rails)?;
-
-        // A rail that nobody is reached by is given up, so that it need not be polled.
-        let used = |index: usize| {
-            let carries = |candidate: &Candidate| matches!(candidate.verdict, Verdict::Taken(_) | Verdict::OneSided(_));
-            choices.iter().any(|candidates| candidates.get(index).is_some_and(carries))
-        };
-        let kept: Vec<usize> = (0..rails.len()).filter(|index| used(*index)).collect();
-        let mut names = cards::names(&rails);
-        let mut index = 0..;
-        names.retain(|_| index.next().is_some_and(used));
-        let mut index = 0..;
-        rails.retain(|_| index.next().is_some_and(used));
-        // Of a rail of the program's own nothing is known.
-        let holds_back = rails.iter().any(|rail| matches!(rail, AnyRail::Udp(_) | AnyRail::Dyn(_)));
-        let bed = Bed::make(&mut rails).map_err(|why| SetupError::System("make a wait handle", why))?;
-
-        let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet(rails))?;
-        mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
-        for (number, candidates) in (0..).zip(&choices) {
-            let rank = grid.address(number).rank;
-            if candidates.iter().all(|candidate| candidate.for_messages().is_none()) {
-                // Gone before this process came up: nothing of it is to come.
-                mtl.pml().lose_peer(grid.peer(number), Lost::Closed);
-                continue;
+impl CustomRail {
+    /// Adds the rail to the contexts that it serves.
+    fn add_to(self, contexts: &mut [OpenedRails], grids: &[Grid]) {
+        let add = |opened: &mut OpenedRails, rail| opened.rails.push(AnyRail::Dyn(DynRail(rail)));
+        match self {
+            // With several contexts the builder has refused such a rail.
+            Self::One(rail) => {
+                if let Some(first) = contexts.first_mut() {
+                    add(first, rail);
+                }
             }
-            let reach = |rail: usize, _: &mut AnyRail| -> Result<Endpoint, Unreachable> {
-                let candidate = kept.get(rail).and_then(|index| candidates.get(*index));
-                candidate.and_then(Candidate::for_messages).ok_or(Unreachable::NoCard)
-            };
-            mtl.add_peer(grid.peer(number), cards::params(job, rank)?, reach)
-                .map_err(|why| SetupError::Unreachable { rank, report: why.to_string() })?;
+            Self::PerContext(mut make) => {
+                contexts.iter_mut().zip(grids).for_each(|(opened, grid)| add(opened, make(grid.own)));
+            }
         }
-        let mut engine = Engine {
-            mtl,
-            beside: Beside::default(),
-            performances: Performances::default(),
-            scoped: Scoped::new(limits.requests),
-            groups: Vec::new(),
-            clock: Clock::new(),
-            patience: Patience::new(config, local_contexts(job, grid)),
-            bed,
-            holds_back,
-            absent: None,
-            busy: 0,
-            next_context: EVERYONE + 1,
-            _hub: hub,
-            _memory: memory,
-        };
-        let world = engine.mtl.add_lasting_comm(WORLD, Group::World { size: grid.ranks }, grid.own.rank);
-        let world = world.map_err(SetupError::World)?;
-        // With one context each, all ranks are everyone.
-        let peers = (grid.contexts > 1).then(|| (0..grid.total()).map(|number| grid.peer(number).0).collect());
-        let everyone = peers.map(|peers| engine.add_group(EVERYONE, peers, grid.own_number(), true)).transpose();
-        let everyone = everyone.map_err(SetupError::World)?;
-        let incarnations = (0..grid.ranks).map(|rank| job.incarnation_of(rank).unwrap_or(0)).collect();
-        Ok(Self { engine, grid, world, everyone, choices, names, incarnations, failures })
-    }
-
-    fn made<L: Threads>(
-        mut self,
-        launch: &Arc<Launch>,
-        config: &Config,
-        tunables: &[Tunable],
-        attendance: Attendance,
-    ) -> Result<Made<L>, SetupError> {
-        self.engine.absent =
-            (self.grid.total() > 1).then(|| Absent::new(Arc::clone(launch), self.grid, self.incarnations));
-        let (thread, attended) = attendance.settled(&self.engine.mtl.rails().0);
-        let engine = L::Cell::new(self.engine, thread);
-        let engine = engine.map_err(|why| SetupError::System("make what threads wait with", why))?;
-        let state = Box::new(State {
-            engine,
-            grid: self.grid,
-            launch: Arc::clone(launch),
-            config: config.clone(),
-            tunables: tunables.to_vec(),
-            choices: Mutex::new(self.choices),
-            names: self.names,
-            failures: self.failures,
-            attended,
-            finished: AtomicBool::new(false),
-        });
-        Ok(Made { state, world: self.world, everyone: self.everyone })
     }
 }
 

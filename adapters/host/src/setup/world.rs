@@ -1,42 +1,39 @@
-//! The world: the communicator of all ranks, and the context that it lives in.
+//! The world: the communicator of all ranks, with the context that it lives in.
 
 use std::future::Future;
 use std::ops::Deref;
-use std::os::fd::OwnedFd;
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::sync::atomic::Ordering;
 
-use rustix::event::{EventfdFlags, eventfd};
+use towline_core::btl::Capabilities;
 use towline_core::pml::{Counters, EnableError, Rails};
-use towline_core::rail::Capabilities;
 
-use crate::context::state::State;
-use crate::engine::Entry;
+use crate::context::state::ContextState;
+use crate::engine::pending::Pending;
+use crate::errors::rejoin::RejoinError;
 use crate::errors::setup::SetupError;
 use crate::operations::communicator::Communicator;
 use crate::settings::config::Tunable;
-use crate::threads::levels::{Awaited, Held, Lock, Single, ThreadLevel, Threads};
-use crate::transports::rails::AnyRail;
+use crate::threads::levels::{Single, ThreadLevel, Threads};
+use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::values::address::Address;
-use crate::waiting::wait_set::{Bed, Idle};
+use crate::waiting::idle::Idle;
 
-/// All ranks of the job, and this process's (or thread's) place among them. Made by [`init`](crate::init), a
-/// [`Builder`](crate::Builder), or a [`Context`](crate::Context) of several.
+/// The communicator of all ranks of the job, with this context's rank in it. [`init`](crate::init), a
+/// [`Builder`](crate::Builder) or a [`Context`](crate::Context) makes it, and it is used as a [`Communicator`].
 ///
-/// A world belongs to the thread that made it. Operations make progress while the thread is in one of its methods;
-/// [`progress`](Self::progress) does nothing else.
+/// A world belongs to the thread that made it, unless it is of [`Multiple`](crate::Multiple) threads. All operations of the context
+/// make progress while a thread is in one of its methods; [`progress`](Self::progress) does nothing else.
 ///
-/// When it is dropped it waits for all other ranks to come to their end too, and tells the launcher that this rank is
-/// done, or where a rank has several contexts, the last of them does, and each waits for those of its index; [`finish`](Self::finish) does the same and says whether all went well. In a thread that panics neither happens: a
-/// context among several is lost to the others, and when its process ends the launcher ends the job. A rank that cannot go on for another reason should call [`abort`](Self::abort): others may wait
-/// for it, and it would wait for them.
+/// **The end.** [`finish`](Self::finish) waits for all other ranks to finish, tells the launcher that this rank is done, and returns
+/// whether all went well. A world that is dropped does the same without a result. Where a rank has several contexts, each waits
+/// for the contexts of its index, and the last one tells the launcher. If the thread panics, neither happens: one of several
+/// contexts is then lost to the others, and the launcher ends the job when the process ends. A rank that cannot go on for another
+/// reason should call [`abort`](Self::abort); otherwise it and other ranks may wait for each other.
 #[derive(Debug)]
 pub struct World<L: Threads = Single> {
     all: Communicator<L>,
     /// Where ranks have several contexts.
-    everyone: Option<Communicator<L>>,
+    all_contexts: Option<Communicator<L>>,
 }
 
 impl<L: Threads> Deref for World<L> {
@@ -49,12 +46,12 @@ impl<L: Threads> Deref for World<L> {
 }
 
 impl<L: Threads> World<L> {
-    pub(crate) fn new(all: Communicator<L>, everyone: Option<Communicator<L>>) -> Self {
-        Self { all, everyone }
+    pub(crate) fn new(all: Communicator<L>, all_contexts: Option<Communicator<L>>) -> Self {
+        Self { all, all_contexts }
     }
 
-    fn context(&self) -> &State<L> {
-        &self.all.place.context
+    fn context(&self) -> &ContextState<L> {
+        &self.all.handle.context
     }
 
     /// The address of this world's context: its rank, and its index among the contexts of the process.
@@ -67,19 +64,19 @@ impl<L: Threads> World<L> {
         self.context().grid.own
     }
 
-    /// How many threads may use it: what was asked for with [`Builder::threads`](crate::Builder::threads).
+    /// The thread level: what was asked for with [`Builder::threads`](crate::Builder::threads).
     pub fn threads(&self) -> ThreadLevel {
         L::LEVEL
     }
 
-    /// The progress thread, where there is one: see [`Builder::progress_thread`](crate::Builder::progress_thread).
+    /// The progress thread, if there is one: see [`Builder::progress_thread`](crate::Builder::progress_thread).
     ///
     /// ```
     /// assert_eq!(towline::init()?.progress_thread(), None);
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn progress_thread(&self) -> Option<ProgressThread> {
-        self.context().engine.thread_wakes().map(|wakes| ProgressThread { wakes })
+        self.context().engine.progress_thread_wakes().map(|wakes| ProgressThread { wakes })
     }
 
     /// How many contexts each rank has: one, unless it was built with [more](crate::Builder::contexts).
@@ -92,25 +89,25 @@ impl<L: Threads> World<L> {
         self.context().grid.contexts
     }
 
-    /// All contexts of all ranks, rank after rank: context i of rank r is rank `r * contexts + i` here, as
-    /// [`rank_of`](Communicator::rank_of) tells. Where each rank has one context, the world itself.
+    /// The communicator of all contexts of all ranks, rank after rank: context i of rank r is rank `r * contexts + i` in it, as
+    /// [`rank_of`](Communicator::rank_of) tells. Where each rank has one context, this is the world itself.
     ///
     /// ```
     /// use towline::{Any, Builder};
     ///
     /// let sum_of_all = |context: towline::Context| {
     ///     let world = context.enter();
-    ///     let (everyone, own) = (world.everyone(), world.address().index);
-    ///     everyone.send(everyone.rank_of((0, 0))?, 1, &own)?;
+    ///     let (all, own) = (world.all_contexts(), world.address().index);
+    ///     all.send(all.rank_of((0, 0))?, 1, &own)?;
     ///     let (mut sum, mut word) = (0, [0u32]);
-    ///     if everyone.rank() == 0 {
-    ///         for _ in 0..everyone.size() {
-    ///             let status = everyone.recv(Any, 1, &mut word)?;
-    ///             assert_eq!(everyone.address_of(status.source)?.index, word[0]);
+    ///     if all.rank() == 0 {
+    ///         for _ in 0..all.size() {
+    ///             let status = all.recv(Any, 1, &mut word)?;
+    ///             assert_eq!(all.address_of(status.source)?.index, word[0]);
     ///             sum += word[0];
     ///         }
     ///     }
-    ///     everyone.broadcast(0, &mut sum)?;
+    ///     all.broadcast(0, &mut sum)?;
     ///     Ok::<u32, towline::Error>(sum)
     /// };
     /// let contexts = Builder::new().contexts(4)?;
@@ -120,63 +117,68 @@ impl<L: Threads> World<L> {
     /// });
     /// # Ok::<(), towline::SetupError>(())
     /// ```
-    pub fn everyone(&self) -> &Communicator<L> {
-        self.everyone.as_ref().unwrap_or(&self.all)
+    pub fn all_contexts(&self) -> &Communicator<L> {
+        self.all_contexts.as_ref().unwrap_or(&self.all)
     }
 
-    /// Which life of this rank its process is: 1, or more where the launcher has started it again after an earlier one was
-    /// killed or failed (`towline run --restart`). Then it is to take up the work of the earlier one, of which it has nothing:
-    /// no communicator but the world, and no message.
+    /// The incarnation of this rank: 1, or more if the launcher has restarted the rank after an earlier process was killed or failed
+    /// (`towline run --restart`). A restarted process is to take up the work of the earlier one. It inherits nothing from it: no
+    /// communicator but the world, and no message.
     ///
     /// ```
     /// assert_eq!(towline::init()?.incarnation(), 1);
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn incarnation(&self) -> u32 {
-        self.context().launch.incarnation()
+        self.context().launcher.incarnation()
     }
 
-    /// Takes a rank back whose process was started again, and gives its incarnation; waits for up to `timeout` until it is there.
+    /// Waits, for at most `timeout`, until a rank was restarted; then accepts its new process, and returns its incarnation.
     ///
-    /// From then on messages go to its new process and come from it, by new connections, and both sides count and match from
-    /// the start: of the old process nothing is received any more, also what had come from it and was not received, and the new
-    /// one gets nothing that was sent before. Operations with the old process end with
-    /// [`Error::PeerFailed`](crate::Error::PeerFailed), now at the latest: a rank that is back has died before, whether anybody
-    /// had noticed or not. Others are untouched. Receives from [any source](crate::Any) that are posted end so, too, unless the
-    /// death was noticed and [acknowledged](Communicator::acknowledge_failures) before; those that are posted from now on do
-    /// not, as far as this rank's death is the reason.
+    /// **Messages.** From then on messages go to the new process and come from it, by new connections, and both sides number and
+    /// match messages from the start. Nothing of the old process is received any more, not even a message that has arrived and was
+    /// not received yet. The new process gets nothing that was sent before.
     ///
-    /// What the ranks do together works again when all that are left have taken it back, and begin at the same point: they agree
-    /// on it, since a collective operation may have ended well at one and with an error at another. The new process comes back
-    /// from [`build`](crate::Builder::build) when all have called this (each with the same care as a collective call: who waits for
-    /// the rank in another operation, and keeps a third one waiting that has not taken it back, keeps all). It is in the world, and
-    /// in [`everyone`](Self::everyone), under its old rank. It is not in communicators that others have made by
-    /// [`dup`](Communicator::dup) and [`split`](Communicator::split) before: operations with its rank there end with
-    /// [`Error::Restarted`](crate::Error::Restarted), and so do receives from any source until that is
-    /// [acknowledged](Communicator::acknowledge_failures). Drop them, and make new ones together.
+    /// **Operations in progress.** Operations with the old process end with [`Error::PeerFailed`](crate::Error::PeerFailed), now at
+    /// the latest: the old process has died, whether this rank had noticed that or not. Posted receives from
+    /// [any source](crate::Any) end so, too, unless the failure was noticed and
+    /// [acknowledged](Communicator::acknowledge_failures) before. Receives that are posted later do not fail for this reason.
+    /// Operations with other ranks are not affected.
     ///
-    /// Where there are several contexts, each of them calls this for itself, and the rank is told when all have. In MPI's words:
-    /// what ULFM leaves to spawning and merging, under the old rank, and without a shrunk communicator in between.
+    /// **Collective operations.** They work again when all remaining ranks have accepted the new process, and begin at the same
+    /// point. The ranks must agree on that point: a collective operation may have succeeded at one rank and failed at another. The
+    /// new process returns from [`build`](crate::Builder::build) when all have called this method. So the call deserves the care of a
+    /// collective one: a rank that waits for the restarted rank in another operation, and keeps a third rank from this call, keeps
+    /// all of them waiting.
+    ///
+    /// **Communicators.** The new process is in the world, and in [`all_contexts`](Self::all_contexts), under its old rank. It is not in
+    /// communicators that were made before by [`dup`](Communicator::dup) and [`split`](Communicator::split): operations with its rank
+    /// there end with [`Error::Restarted`](crate::Error::Restarted), and so do receives from any source until the failure is
+    /// [acknowledged](Communicator::acknowledge_failures). Drop such communicators, and make new ones together.
+    ///
+    /// Each of several contexts calls this for itself, and the new process is told when all have. ULFM leaves this to spawning and
+    /// merging; here the rank stays the same, and no shrunk communicator is needed in between.
     ///
     /// ```no_run
     /// # fn work(world: &towline::World) -> Result<(), towline::Error> { world.barrier() }
     /// use std::time::Duration;
     ///
-    /// let world = towline::init()?; // in its second life, when the others have taken it back
+    /// let world = towline::init()?; // in a restarted process: when the others have accepted it
     /// while let Err(towline::Error::PeerFailed { rank }) = work(&world) {
-    ///     world.readmit(rank, Duration::from_secs(60))?;
+    ///     world.rejoin(rank, Duration::from_secs(60))?;
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`ReadmitError`](crate::ReadmitError): the rank is not back in time, or not to be reached; it stays as it was, or lost,
-    /// and this may be called again.
-    pub fn readmit(&self, rank: u32, timeout: std::time::Duration) -> Result<u32, crate::ReadmitError> {
-        self.context().readmit(rank, timeout)
+    /// [`RejoinError`]: the rank was not restarted in time, or cannot be reached. It stays as it was, or lost, and this may be called
+    /// again.
+    pub fn rejoin(&self, rank: u32, timeout: std::time::Duration) -> Result<u32, RejoinError> {
+        self.context().rejoin(rank, timeout)
     }
 
-    /// Takes in what arrived and sends what waits, without waiting. Tells how many events there were.
+    /// Makes progress once, without waiting: handles frames that have arrived, and sends frames that wait. Returns how many events
+    /// there were.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -189,8 +191,8 @@ impl<L: Threads> World<L> {
         self.context().progress()
     }
 
-    /// Runs a future to its end, with progress for all operations of this context; sleeps when there is none. Other
-    /// threads may wake it.
+    /// Runs a future to completion, with progress for all operations of this context. Sleeps while nothing comes. Other threads may
+    /// wake the future.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -205,22 +207,22 @@ impl<L: Threads> World<L> {
     /// ```
     ///
     /// # Panics
-    /// Where the system refuses a wait handle.
+    /// If the system refuses a descriptor to sleep on.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        L::block_on(self.context(), future)
+        L::block_on(&self.context().engine, future)
     }
 
-    /// Waits for all other ranks to come to their end too, and for this rank's messages to have left; then tells the
-    /// launcher that it is done.
+    /// Waits until all other ranks finish, too, and until this rank's messages have been sent; then tells the launcher that this rank
+    /// is done.
     ///
     /// # Errors
-    /// [`SetupError::Finish`] where some rank did not come in time, [`SetupError::Bootstrap`] where the launcher could not
-    /// be told.
+    /// [`SetupError::Finish`] if some rank did not finish within [`Config::finish_timeout_ms`](crate::Config::finish_timeout_ms),
+    /// [`SetupError::Bootstrap`] if the launcher could not be told.
     ///
     /// ```
     /// let world = towline::init()?;
-    /// world.send(world.rank(), 0, b"a last word")?;
-    /// world.recv(world.rank(), 0, &mut [0u8; 11])?;
+    /// world.send(world.rank(), 0, b"goodbye")?;
+    /// world.recv(world.rank(), 0, &mut [0u8; 7])?;
     /// world.finish()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -234,14 +236,15 @@ impl<L: Threads> World<L> {
             return Ok(());
         }
         let waited_ms = context.config.finish_timeout_ms;
-        let deadline = context.engine.hold().deadline(waited_ms);
-        let well = self.all.last_barrier(deadline) & context.drain(deadline) & context.leave(deadline);
-        context.engine.end_thread();
-        context.launch.finish(self.address())?;
+        let deadline = context.engine.lock().deadline(waited_ms);
+        let well =
+            self.all.finish_barrier(deadline) & context.drain_detached(deadline) & context.drain_frames(deadline);
+        context.engine.end_progress_thread();
+        context.launcher.finish(self.address())?;
         if well { Ok(()) } else { Err(SetupError::Finish { waited_ms: waited_ms.into() }) }
     }
 
-    /// Asks the launcher to end all ranks with exit status `code` and to show `message`, and exits.
+    /// Asks the launcher to end all ranks with exit status `code` and to print `message`; then exits. A `code` of 0 counts as 1.
     ///
     /// ```no_run
     /// let world = towline::init()?;
@@ -249,20 +252,20 @@ impl<L: Threads> World<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn abort(&self, code: i32, message: &str) -> ! {
-        let told = self.context().launch.abort(code, message);
-        if told.is_err() || self.all.size() == 1 {
+        let asked = self.context().launcher.abort(code, message);
+        if asked.is_err() || self.all.size() == 1 {
             eprintln!("towline: {message}");
         }
         std::process::exit(if code == 0 { 1 } else { code })
     }
 
-    /// All settings in force, with units, defaults and origins.
+    /// All settings in force, with units, defaults and origins, as `towline info` lists them.
     pub fn tunables(&self) -> &[Tunable] {
         &self.context().tunables
     }
 
-    /// Which transports reach each rank, and why each was taken or left: a line for each rank. Once something was sent to
-    /// a rank of this host, also how long messages go there.
+    /// Lines for people: for each rank, which transports reach it, and why each transport was chosen or not. Once this rank has sent
+    /// something to a rank on this host, the line also says how long messages are copied.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -273,20 +276,20 @@ impl<L: Threads> World<L> {
         self.context().report()
     }
 
-    /// Names of the rails in use, in the order in which they are polled.
+    /// The names of the rails in use, in the order in which they are polled.
     ///
     /// ```
     /// assert_eq!(towline::init()?.rails(), ["loopback"]);
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn rails(&self) -> Vec<&'static str> {
-        use towline_core::rail::Rail as _;
-        let mut engine = self.context().engine.hold();
+        use towline_core::btl::Rail as _;
+        let mut engine = self.context().engine.lock();
         let rails = engine.mtl.pml().rails_mut();
         (0..rails.count()).filter_map(|index| Some(rails.rail(index)?.attributes().name)).collect()
     }
 
-    /// What each rail in use promises, as [`rails`](Self::rails) names them.
+    /// The capabilities of each rail in use, in the order of [`rails`](Self::rails).
     ///
     /// ```
     /// use towline::Capabilities;
@@ -295,13 +298,13 @@ impl<L: Threads> World<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn capabilities(&self) -> Vec<Capabilities> {
-        use towline_core::rail::Rail as _;
-        self.context().engine.hold().mtl.rails().0.iter().map(|rail| rail.attributes().capabilities).collect()
+        use towline_core::btl::Rail as _;
+        self.context().engine.lock().mtl.rails().0.iter().map(|rail| rail.attributes().capabilities).collect()
     }
 
-    /// Enables or disables a rail, by its place among [`rails`](Self::rails). A disabled rail takes nothing new; what it was
-    /// given before it still delivers, and what arrives by it is taken. Messages go by the other rails; to a rank that no
-    /// other leads to they wait until it is enabled again, and so does whoever waits for them.
+    /// Enables or disables a rail, by its index among [`rails`](Self::rails). A disabled rail accepts nothing new; it still delivers what
+    /// it accepted before, and frames that arrive by it are handled. Messages go by the other rails. Messages to a rank that no other
+    /// rail reaches wait until the rail is enabled again.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -314,12 +317,12 @@ impl<L: Threads> World<L> {
     /// ```
     ///
     /// # Errors
-    /// [`EnableError`] where there is no such rail.
+    /// [`EnableError`] if there is no such rail.
     pub fn enable_rail(&self, index: usize, on: bool) -> Result<(), EnableError> {
-        self.context().engine.hold().mtl.enable_rail(index, on)
+        self.context().engine.lock().mtl.enable_rail(index, on)
     }
 
-    /// Counts of what the engine did so far.
+    /// What the engine has done so far, in numbers.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -329,125 +332,60 @@ impl<L: Threads> World<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn counters(&self) -> Counters {
-        *self.context().engine.hold().mtl.counters()
+        *self.context().engine.lock().mtl.counters()
     }
 }
 
 impl<L: Threads> Drop for World<L> {
     fn drop(&mut self) {
-        // Others would wait for a rank that is in trouble; without its word the launcher ends them.
+        // Other ranks would wait for a rank whose thread panics. The launcher ends them, since this rank does not say that it is done.
         if std::thread::panicking() {
-            return self.context().launch.lose(self.address());
+            return self.context().launcher.report_lost(self.address());
         }
         if let Err(why) = self.end() {
-            log::warn!("rank {}: {why}", self.all.rank());
+            log::warn!("rank {} did not finish in good order: {why}", self.all.rank());
         }
     }
 }
 
-impl<L: Threads> State<L> {
-    /// Lets everything that was said leave, also to contexts of another index, which go on. Tells whether it did.
-    fn leave(&self, deadline: towline_core::time::Instant) -> bool {
+/// The end of a world.
+impl<L: Threads> ContextState<L> {
+    /// Waits until all frames have been sent, also to contexts of another index, which go on. Returns whether they were.
+    fn drain_frames(&self, deadline: towline_core::time::Instant) -> bool {
         let mut idle = Idle::default();
-        let mut engine = self.engine.hold();
-        // The barrier was for all that a single context knows.
+        let mut engine = self.engine.lock();
+        // The barrier has done this for all peers of a context that is the only one of its process.
         while self.grid.contexts > 1 && !engine.mtl.pml().has_said_all() {
             if engine.clock.renew() >= deadline {
                 return false;
             }
-            engine.turn(&mut idle, &Awaited::Anything, Some(deadline));
+            engine.progress_or_wait(&mut idle, &Awaited::Anything, Some(deadline));
         }
         true
     }
 
-    /// Waits until sends that nobody waits for have left. Tells whether they did.
-    fn drain(&self, deadline: towline_core::time::Instant) -> bool {
+    /// Waits until the sends of dropped operations are complete. Returns whether they are.
+    fn drain_detached(&self, deadline: towline_core::time::Instant) -> bool {
         let mut idle = Idle::default();
         loop {
-            self.settle();
-            let mut engine = self.engine.hold();
-            let orphans = engine.beside.entries.values().any(|entry| matches!(entry, Entry::UnackedFrame(_)));
-            if !orphans {
+            self.run_callbacks();
+            let mut engine = self.engine.lock();
+            let detached = engine.pending.entries.values().any(|entry| matches!(entry, Pending::Buffer(_)));
+            if !detached {
                 return true;
             }
             if engine.clock.renew() >= deadline {
                 return false;
             }
-            engine.turn(&mut idle, &Awaited::Anything, Some(deadline));
+            engine.progress_or_wait(&mut idle, &Awaited::Anything, Some(deadline));
         }
     }
 }
 
-/// What a progress thread tells of itself.
+/// What is known about a progress thread: see [`World::progress_thread`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ProgressThread {
-    /// How often it has woken from its sleep: by what came, or because a timer of a rail was due.
+    /// How often it has woken from its sleep, because something came or a timer of a rail was due.
     pub wakes: u64,
-}
-
-/// Runs a future to its end in the only thread of a context.
-pub(crate) fn block_on_alone<F: Future>(state: &State<Single>, future: F) -> F::Output {
-    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("the system gives an eventfd");
-    let alarm = Arc::new(Alarm { rung: AtomicBool::new(true), asleep: AtomicBool::new(false), bell });
-    let former = sleep_on(state, &alarm.bell).expect("the system gives an epoll set");
-    let waker = Waker::from(Arc::clone(&alarm));
-    let mut task = TaskContext::from_waker(&waker);
-    let mut future = pin!(future);
-    let mut idle = Idle::default();
-    let output = loop {
-        if alarm.rung.swap(false, Ordering::SeqCst) {
-            if let Poll::Ready(output) = future.as_mut().poll(&mut task) {
-                break output;
-            }
-            idle.reset();
-        }
-        let mut engine = state.engine.hold();
-        if engine.poll() != 0 {
-            idle.reset();
-        } else if idle.count() {
-            engine.be_idle(&mut idle, || {
-                alarm.asleep.store(true, Ordering::SeqCst);
-                !alarm.rung.load(Ordering::SeqCst)
-            });
-            alarm.asleep.store(false, Ordering::SeqCst);
-        }
-        drop(engine);
-        state.settle();
-    };
-    state.engine.hold().bed = former;
-    output
-}
-
-/// Lets the engine be woken by a descriptor too; gives what it slept on before.
-fn sleep_on(state: &State<Single>, bell: &OwnedFd) -> std::io::Result<Bed> {
-    let mut engine = state.engine.hold();
-    let naps = matches!(engine.bed, Bed::Naps);
-    let rails = &mut engine.mtl.pml().rails_mut().0;
-    let bed = if naps && rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
-        Bed::Naps
-    } else {
-        Bed::epoll(rails, Some(bell))?
-    };
-    Ok(std::mem::replace(&mut engine.bed, bed))
-}
-
-/// Tells a sleeping thread that its future wants to be polled.
-struct Alarm {
-    rung: AtomicBool,
-    asleep: AtomicBool,
-    bell: OwnedFd,
-}
-
-impl Wake for Alarm {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.rung.store(true, Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) {
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-        }
-    }
 }

@@ -1,5 +1,5 @@
-//! The engine of a world that one thread uses. It is a cell without a lock, unless its rails need more than that: those that
-//! lose frames have them sent again, and their peers probed, by a progress thread, which takes a lock.
+//! The engine of a world that one thread uses. It is in a cell without a lock, unless its rails need more: a rail that loses frames
+//! has a progress thread send them again and probe peers, so the engine is behind a lock then.
 
 use std::cell::{RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
@@ -8,105 +8,106 @@ use towline_core::mtl::{Failure, Request, Status};
 use towline_core::time::Instant;
 
 use crate::engine::Engine;
-use crate::threads::levels::{Awaited, Held, Lock};
-use crate::threads::shared::{Guard, Several};
-use crate::waiting::wait_set::Idle;
+use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
+use crate::threads::shared::Shared;
+use crate::threads::shared_guard::SharedGuard;
+use crate::waiting::idle::Idle;
 
-/// What the engine is in.
+/// The engine of a world of one thread.
 // There is one for each context, and the cell is the quick way.
 #[allow(clippy::large_enum_variant)]
-pub(crate) enum Alone {
-    /// A cell: nobody else is there.
-    Bare(RefCell<Engine>),
-    /// What several threads share: with the progress thread, where there is one. Apart from it one thread has the engine.
-    Attended(Several),
+pub(crate) enum Exclusive {
+    /// A cell: no other thread is there.
+    Cell(RefCell<Engine>),
+    /// Behind a lock, for a progress thread or for rails that need flushes. Only one thread of the program uses it.
+    Locked(Shared),
 }
 
-impl Lock for Alone {
-    type Guard<'a> = AloneGuard<'a>;
+impl EngineLock for Exclusive {
+    type Guard<'a> = ExclusiveGuard<'a>;
 
-    fn new(engine: Engine, thread: bool) -> std::io::Result<Self> {
-        if thread || engine.holds_back {
-            Several::for_one(engine, thread).map(Self::Attended)
+    fn new(engine: Engine, progress_thread: bool) -> std::io::Result<Self> {
+        if progress_thread || engine.needs_flush {
+            Shared::for_single_user(engine, progress_thread).map(Self::Locked)
         } else {
-            Ok(Self::Bare(RefCell::new(engine)))
+            Ok(Self::Cell(RefCell::new(engine)))
         }
     }
 
     #[inline]
-    fn hold(&self) -> AloneGuard<'_> {
+    fn lock(&self) -> ExclusiveGuard<'_> {
         match self {
-            Self::Bare(cell) => {
-                let (keeper, engine) = (Keeper::Bare(cell.borrow_mut()), cell.as_ptr());
-                AloneGuard { engine, keeper }
+            Self::Cell(cell) => {
+                let (owner, engine) = (Owner::Cell(cell.borrow_mut()), cell.as_ptr());
+                ExclusiveGuard { engine, owner }
             }
-            Self::Attended(several) => attend(several),
+            Self::Locked(shared) => lock_shared(shared),
         }
     }
 
     #[inline]
-    fn settle(&self) {
+    fn run_callbacks(&self) {
         match self {
-            Self::Bare(engine) => {
-                if !engine.borrow().beside.entries.is_empty() {
-                    settle_all(engine);
+            Self::Cell(engine) => {
+                if !engine.borrow().pending.entries.is_empty() {
+                    run_all_callbacks(engine);
                 }
             }
-            Self::Attended(several) => several.settle(),
+            Self::Locked(shared) => shared.run_callbacks(),
         }
     }
 
-    fn thread_wakes(&self) -> Option<u64> {
+    fn progress_thread_wakes(&self) -> Option<u64> {
         match self {
-            Self::Bare(_) => None,
-            Self::Attended(several) => several.thread_wakes(),
+            Self::Cell(_) => None,
+            Self::Locked(shared) => shared.progress_thread_wakes(),
         }
     }
 
-    fn end_thread(&self) {
-        if let Self::Attended(several) = self {
-            several.end_thread();
+    fn end_progress_thread(&self) {
+        if let Self::Locked(shared) = self {
+            shared.end_progress_thread();
         }
     }
 }
 
 #[cold]
-fn settle_all(engine: &RefCell<Engine>) {
+fn run_all_callbacks(engine: &RefCell<Engine>) {
     loop {
-        // The engine is free again before code of users runs: it may use the context.
-        let done = engine.borrow_mut().next_done();
-        match done {
-            Some(done) => done.run(),
+        // The engine is free again before code of users runs: the code may use the context.
+        let completed = engine.borrow_mut().next_completed();
+        match completed {
+            Some(completed) => completed.run(),
             None => return,
         }
     }
 }
 
 /// The engine in the hands of its thread.
-pub(crate) struct AloneGuard<'a> {
-    /// Where it is, whoever keeps it: so that its user need not ask each time.
+pub(crate) struct ExclusiveGuard<'a> {
+    /// The engine's address, whichever owner it has, so that each use need not tell the owners apart.
     engine: *mut Engine,
-    keeper: Keeper<'a>,
+    owner: Owner<'a>,
 }
 
-/// What has to be given back.
-enum Keeper<'a> {
-    Bare(RefMut<'a, Engine>),
-    Attended(Attended<'a>),
+/// What is released when the guard is dropped.
+enum Owner<'a> {
+    Cell(RefMut<'a, Engine>),
+    Locked(LockedOwner<'a>),
 }
 
-/// A guard whose code stays out of the way of those that take no lock.
-struct Attended<'a>(Option<Guard<'a>>);
+/// A guard whose code is kept out of the path of worlds that take no lock.
+struct LockedOwner<'a>(Option<SharedGuard<'a>>);
 
 #[cold]
 #[inline(never)]
-fn attend(several: &Several) -> AloneGuard<'_> {
-    let guard = several.hold();
-    AloneGuard { engine: several.engine(), keeper: Keeper::Attended(Attended(Some(guard))) }
+fn lock_shared(shared: &Shared) -> ExclusiveGuard<'_> {
+    let guard = shared.lock();
+    ExclusiveGuard { engine: shared.engine(), owner: Owner::Locked(LockedOwner(Some(guard))) }
 }
 
-impl<'a> Attended<'a> {
-    fn guard(&mut self) -> &mut Guard<'a> {
+impl<'a> LockedOwner<'a> {
+    fn guard(&mut self) -> &mut SharedGuard<'a> {
         self.0.as_mut().expect("there until it is dropped")
     }
 
@@ -117,14 +118,14 @@ impl<'a> Attended<'a> {
     }
 }
 
-impl Held for RefMut<'_, Engine> {
+impl EngineGuard for RefMut<'_, Engine> {
     #[inline]
-    fn turn(&mut self, idle: &mut Idle, _: &Awaited<'_>, _: Option<Instant>) {
-        Engine::turn(self, idle);
+    fn progress_or_wait(&mut self, idle: &mut Idle, _: &Awaited<'_>, _: Option<Instant>) {
+        self.progress_or_idle(idle);
     }
 }
 
-impl Drop for Attended<'_> {
+impl Drop for LockedOwner<'_> {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
@@ -132,18 +133,18 @@ impl Drop for Attended<'_> {
     }
 }
 
-impl Deref for AloneGuard<'_> {
+impl Deref for ExclusiveGuard<'_> {
     type Target = Engine;
 
     #[inline]
     fn deref(&self) -> &Engine {
-        // SAFETY: the keeper has it for this guard alone. Others have an attended engine only while this thread waits in a
-        // method of the keeper's, which borrows the guard, so that nobody holds a reference of this.
+        // SAFETY: the owner holds the engine for this guard alone. The progress thread has a locked engine only while this thread
+        // waits in a method of the owner, which borrows the guard, so that no reference from here exists then.
         unsafe { &*self.engine }
     }
 }
 
-impl DerefMut for AloneGuard<'_> {
+impl DerefMut for ExclusiveGuard<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Engine {
         // SAFETY: as above.
@@ -151,28 +152,28 @@ impl DerefMut for AloneGuard<'_> {
     }
 }
 
-impl Held for AloneGuard<'_> {
+impl EngineGuard for ExclusiveGuard<'_> {
     #[inline]
-    fn turn(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
-        match &mut self.keeper {
-            Keeper::Bare(engine) => engine.turn(idle, awaited, until),
-            Keeper::Attended(attended) => attended.guard().turn(idle, awaited, until),
+    fn progress_or_wait(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
+        match &mut self.owner {
+            Owner::Cell(engine) => engine.progress_or_wait(idle, awaited, until),
+            Owner::Locked(owner) => owner.guard().progress_or_wait(idle, awaited, until),
         }
     }
 
-    // Asked once who keeps it, not in each turn.
+    // The owner is told apart once, not in each turn.
     #[inline]
     fn wait_longer(&mut self, request: Request) -> Result<Status, Failure> {
-        match &mut self.keeper {
-            Keeper::Bare(engine) => engine.wait_longer(request),
-            Keeper::Attended(attended) => attended.wait_longer(request),
+        match &mut self.owner {
+            Owner::Cell(engine) => engine.wait_longer(request),
+            Owner::Locked(owner) => owner.wait_longer(request),
         }
     }
 
     #[inline]
     fn more_follows(&mut self) {
-        if let Keeper::Attended(attended) = &mut self.keeper {
-            attended.guard().more_follows();
+        if let Owner::Locked(owner) = &mut self.owner {
+            owner.guard().more_follows();
         }
     }
 }

@@ -1,25 +1,20 @@
-//! How many threads may use a context: what differs between one and several.
+//! The thread levels: how many threads may use a context.
 
 use std::future::Future;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use towline_core::mtl::{Comm, Failure, Request, Source, Status, Tag};
-use towline_core::time::Instant;
-
-use crate::context::state::State;
-use crate::engine::Engine;
-use crate::setup::world::block_on_alone;
-use crate::threads::exclusive::Alone;
-use crate::threads::shared::{Several, block_on};
-use crate::waiting::wait_set::Idle;
+use crate::threads::exclusive::Exclusive;
+use crate::threads::executor::{block_on_exclusive, block_on_shared};
+use crate::threads::lock::EngineLock;
+use crate::threads::shared::Shared;
 
 /// How many threads may use a [`World`](crate::World): its type parameter. [`Single`] or [`Multiple`].
 ///
-/// It is asked for with [`Builder::threads`](crate::Builder::threads), and who has not asked has a world that the
-/// compiler keeps in one thread. What is granted is what was asked for; [`World::threads`](crate::World::threads) tells it.
-#[allow(private_bounds)] // nobody else implements it
+/// [`Builder::threads`](crate::Builder::threads) asks for a level, and the level that is asked for is granted. A program that does
+/// not ask has a world that the compiler keeps in one thread. [`World::threads`](crate::World::threads) returns the level.
+#[allow(private_bounds)] // sealed: no other type implements it
 pub trait Threads: Sharing {}
 
 impl Threads for Single {}
@@ -45,11 +40,11 @@ pub struct Single;
 
 /// The level of a world that any number of threads use at once: MPI's `MPI_THREAD_MULTIPLE`.
 ///
-/// A lock is around the engine. It is not held while anybody waits: of threads that wait, one makes progress for all, or sleeps
-/// until something comes, and the others sleep until their own operation is over. A world that moves from thread to thread, one
-/// at a time (`MPI_THREAD_SERIALIZED`), is of this level, too.
+/// The engine is behind a lock. No thread holds the lock while it waits: one of the waiting threads makes progress for all, or
+/// sleeps until something comes, and the others sleep until their own operation is complete. A world that moves from thread to
+/// thread, one at a time (`MPI_THREAD_SERIALIZED`), is of this level, too.
 ///
-/// Collective operations on one communicator, and making communicators, are for one thread at a time, as in MPI.
+/// As in MPI, only one thread at a time may call collective operations on a communicator, or make communicators from it.
 ///
 /// ```
 /// use towline::{Builder, Multiple};
@@ -70,7 +65,7 @@ pub struct Single;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Buffers that operations own may be freed by any of the threads, so they must be able to go there:
+/// Any of the threads may free the buffers that operations own, so these buffers must be `Send`:
 ///
 /// ```compile_fail,E0277
 /// use towline::{Builder, Multiple};
@@ -82,7 +77,7 @@ pub struct Single;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Multiple;
 
-/// A level of threads as a value, in the order of MPI's.
+/// A thread level as a value, in the order of MPI's levels.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum ThreadLevel {
@@ -92,134 +87,42 @@ pub enum ThreadLevel {
     Multiple,
 }
 
-/// Buffers that an operation may own in a world of this level: any in one of a [`Single`] thread, those that may go to another
-/// thread in one of [`Multiple`].
-pub trait Takes<B>: Threads {}
+/// A thread level at which an operation may own a buffer of type `B`: any buffer for [`Single`], one that is `Send` for
+/// [`Multiple`].
+pub trait MayOwn<B>: Threads {}
 
-impl<B> Takes<B> for Single {}
-impl<B: Send> Takes<B> for Multiple {}
+impl<B> MayOwn<B> for Single {}
+impl<B: Send> MayOwn<B> for Multiple {}
 
 /// What differs between the levels.
 pub(crate) trait Sharing: Sized + 'static {
-    /// What [`World::threads`](crate::World::threads) tells.
+    /// What [`World::threads`](crate::World::threads) returns.
     const LEVEL: ThreadLevel;
-    /// Shared by everything that belongs to a context.
-    type Ref: Clone + Unpin + Deref<Target = State<Self>> + From<Box<State<Self>>>;
-    /// What the engine is in.
-    type Cell: Lock;
+    /// A counted reference, to what everything that belongs to a context shares.
+    type Ref<T>: Clone + Unpin + Deref<Target = T> + From<Box<T>>;
+    /// The lock around the engine.
+    type Lock: EngineLock;
 
-    /// Runs a future to its end.
-    fn block_on<F: Future>(state: &State<Self>, future: F) -> F::Output;
+    /// Runs a future to completion.
+    fn block_on<F: Future>(engine: &Self::Lock, future: F) -> F::Output;
 }
 
 impl Sharing for Single {
     const LEVEL: ThreadLevel = ThreadLevel::Single;
-    type Ref = Rc<State<Self>>;
-    type Cell = Alone;
+    type Ref<T> = Rc<T>;
+    type Lock = Exclusive;
 
-    fn block_on<F: Future>(state: &State<Self>, future: F) -> F::Output {
-        match &state.engine {
-            Alone::Bare(_) => block_on_alone(state, future),
-            Alone::Attended(several) => block_on(several, future),
-        }
+    fn block_on<F: Future>(engine: &Exclusive, future: F) -> F::Output {
+        block_on_exclusive(engine, future)
     }
 }
 
 impl Sharing for Multiple {
     const LEVEL: ThreadLevel = ThreadLevel::Multiple;
-    type Ref = Arc<State<Self>>;
-    type Cell = Several;
+    type Ref<T> = Arc<T>;
+    type Lock = Shared;
 
-    fn block_on<F: Future>(state: &State<Self>, future: F) -> F::Output {
-        block_on(&state.engine, future)
+    fn block_on<F: Future>(engine: &Shared, future: F) -> F::Output {
+        block_on_shared(engine, future)
     }
 }
-
-/// What an engine is in. Nobody has two guards at a time.
-pub(crate) trait Lock: Sized {
-    /// The engine, for its holder alone.
-    type Guard<'a>: Held
-    where
-        Self: 'a;
-
-    /// Puts an engine in, with a progress thread if that is asked for.
-    fn new(engine: Engine, thread: bool) -> std::io::Result<Self>;
-
-    /// The engine.
-    fn hold(&self) -> Self::Guard<'_>;
-
-    /// Runs what users have to do with requests that are over: wakers, and the end of buffers.
-    fn settle(&self);
-
-    /// How often the progress thread woke; `None` where there is none.
-    fn thread_wakes(&self) -> Option<u64>;
-
-    /// Ends the progress thread, if there is one.
-    fn end_thread(&self);
-}
-
-/// The engine in the hands of one thread, and how that waits.
-pub(crate) trait Held: DerefMut<Target = Engine> {
-    /// Sees to it that progress is made once, or waits for a while: until what is awaited may be there, or until
-    /// `until`. Others may have had the engine in between.
-    fn turn(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>);
-
-    /// The next operation follows at once: what this one sent may wait for company.
-    #[inline]
-    fn more_follows(&mut self) {}
-
-    /// Takes the outcome of a request, and waits for it where it must. Runs no code of users in this thread alone, so it does
-    /// not unwind.
-    #[inline]
-    fn wait(&mut self, request: Request) -> Result<Status, Failure> {
-        match self.mtl.test(request) {
-            Some(outcome) => outcome,
-            None => self.wait_longer(request),
-        }
-    }
-
-    /// The rest of [`wait`](Self::wait).
-    fn wait_longer(&mut self, request: Request) -> Result<Status, Failure> {
-        let mut idle = Idle::default();
-        self.clock.renew_coarsely();
-        loop {
-            self.turn(&mut idle, &Awaited::Request(request), None);
-            if let Some(outcome) = self.mtl.test(request) {
-                return outcome;
-            }
-        }
-    }
-
-    /// As [`wait`](Self::wait), for so long; `None`: the request goes on.
-    fn wait_until(&mut self, request: Request, deadline: Instant) -> Option<Result<Status, Failure>> {
-        let mut idle = Idle::default();
-        let mut now = self.clock.renew();
-        while now < deadline {
-            if let Some(outcome) = self.mtl.test(request) {
-                return Some(outcome);
-            }
-            self.turn(&mut idle, &Awaited::Request(request), Some(deadline));
-            self.clock.renew_coarsely();
-            now = self.clock.now();
-        }
-        self.mtl.test(request)
-    }
-}
-
-/// What a thread waits for.
-#[derive(Debug)]
-pub(crate) enum Awaited<'a> {
-    /// The end of a request.
-    Request(Request),
-    /// A message.
-    Message(Pattern),
-    /// The end of a one-sided operation beyond so many.
-    Performances(u64),
-    /// Whatever comes.
-    Anything,
-    /// A future's waker.
-    Alarm(&'a crate::threads::shared::Alarm),
-}
-
-/// Which messages a probe is for.
-pub(crate) type Pattern = (Comm, Source, Tag);

@@ -9,7 +9,7 @@ use towline_core::wire;
 
 use crate::errors::setup::SetupError;
 use crate::settings::config::Config;
-use crate::transports::open::Opened;
+use crate::transports::open::OpenedRails;
 use crate::transports::rails::AnyRail;
 
 /// Bytes of all payload units of a context, beyond which there are only short ones. The kernel gives memory to those that
@@ -19,7 +19,7 @@ const UNITS_BYTES: u32 = 64 << 20;
 const SHORT_UNIT_BYTES: u32 = 8 << 10;
 
 /// The longest message that any rail sends at once. Where shared memory reaches all ranks, other transports carry none.
-pub(crate) fn at_once(contexts: &[Opened], job: &Job, to_itself: u32) -> u32 {
+pub(crate) fn longest_message_at_once(contexts: &[OpenedRails], job: &Job, to_itself: u32) -> u32 {
     let is_sm = |rail: &&AnyRail| matches!(rail, AnyRail::Sm(_));
     let rails = || contexts.iter().flat_map(|opened| &opened.rails);
     let together = job.local_ranks().is_some_and(|local| local.len() == job.size() as usize);
@@ -30,7 +30,7 @@ pub(crate) fn at_once(contexts: &[Opened], job: &Job, to_itself: u32) -> u32 {
 }
 
 /// The engine's limits for a job of so many addresses, whose messages of up to `at_once` bytes go at once.
-pub(crate) fn limits(config: &Config, peers: u32, at_once: u32) -> Result<pml::Config, SetupError> {
+pub(crate) fn engine_limits(config: &Config, peers: u32, at_once: u32) -> Result<pml::Config, SetupError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|why| SetupError::System("draw random numbers", std::io::Error::other(why)))?;
     let or = |set: u32, each: u32, least: u32| if set == 0 { peers.saturating_mul(each).max(least) } else { set };
@@ -68,7 +68,7 @@ mod tests {
         let of = |change: fn(&mut Config), peers, at_once| {
             let mut config = Config::default();
             change(&mut config);
-            let limits = limits(&config, peers, at_once).unwrap();
+            let limits = engine_limits(&config, peers, at_once).unwrap();
             (limits.units, limits.unit_bytes)
         };
         let tcp = Config::default().tcp_eager_limit_bytes - 24;

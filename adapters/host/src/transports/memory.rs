@@ -59,13 +59,13 @@ impl Drop for Mapping {
 
 /// A rank's part of a window, all zero at first.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum WindowMemory {
     /// Peers on this host may map it.
     Shared(Arc<towline_sm::Area>),
     Private(Mapping),
 }
 
-impl Part {
+impl WindowMemory {
     /// Where it begins.
     pub fn base(&self) -> *mut u8 {
         match self {

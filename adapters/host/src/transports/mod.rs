@@ -2,6 +2,7 @@
 
 pub(crate) mod limits;
 pub(crate) mod linked;
+pub(crate) mod local;
 pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod rails;

@@ -11,20 +11,20 @@ use towline_tcp::interfaces::Filter;
 use crate::errors::setup::SetupError;
 use crate::settings::config::{Config, TRANSPORTS, entries};
 use crate::transports::linked::Linked;
+use crate::transports::local::{is_oversubscribed, local_contexts};
 use crate::transports::rails::AnyRail;
 use crate::values::address::Grid;
-use crate::waiting::wait_set::crowded;
 
 /// The rails of one context that were opened, and those that could not be.
-pub(crate) struct Opened {
+pub(crate) struct OpenedRails {
     pub rails: Vec<AnyRail>,
     pub failures: Vec<(String, String)>,
 }
 
 /// Opens what is asked for, under the context's own number among all of the job.
-pub(crate) fn open(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<Opened, SetupError> {
+pub(crate) fn open(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<OpenedRails, SetupError> {
     let asked = entries(&config.transports);
-    let mut opened = Opened { rails: Vec::new(), failures: Vec::new() };
+    let mut opened = OpenedRails { rails: Vec::new(), failures: Vec::new() };
     for name in TRANSPORTS {
         let wanted = asked.iter().any(|asked| asked == name);
         // A context alone needs no way to others, unless it was asked to try.
@@ -75,7 +75,7 @@ fn open_sm(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<AnyRa
 /// Bytes of the ring for long messages: `least`, and up to 4 MiB where contexts must take turns on the processors, so that
 /// they do it less often. All rings of all contexts together stay within a quarter of what is free.
 fn bulk_ring(directory: &std::path::Path, least: u32, contexts: usize) -> u32 {
-    if !crowded(contexts) {
+    if !is_oversubscribed(contexts) {
         return least;
     }
     let free = rustix::fs::statvfs(directory).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
@@ -83,11 +83,6 @@ fn bulk_ring(directory: &std::path::Path, least: u32, contexts: usize) -> u32 {
     let most = (16 << 20) / contexts as u64;
     let bytes = most.min(free / 4 / pairs).clamp(u64::from(least), 4 << 20);
     1 << bytes.ilog2()
-}
-
-/// Contexts on this host, as far as that is known.
-pub(crate) fn local_contexts(job: &Job, grid: Grid) -> usize {
-    job.local_ranks().map_or(1, <[u32]>::len) * grid.contexts as usize
 }
 
 fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, String> {

@@ -7,7 +7,7 @@ use towline_core::rail::{FullRail, Rail};
 use towline_sm::SingleCopyState;
 
 use crate::transports::linked::Linked;
-use crate::transports::memory::{Mapping, Part};
+use crate::transports::memory::{Mapping, WindowMemory};
 
 /// Any rail. The known ones are dispatched to by a match, so that their calls can be inlined on the message path; others
 /// come in the box.
@@ -110,12 +110,12 @@ pub(crate) struct RailSet(pub Vec<AnyRail>);
 
 impl RailSet {
     /// Makes memory of a window: such as peers can map, where there is a rail for that.
-    pub fn part(&mut self, bytes: usize) -> std::io::Result<Part> {
+    pub fn window_memory(&mut self, bytes: usize) -> std::io::Result<WindowMemory> {
         let shared = self.0.iter_mut().find_map(|rail| match rail {
             AnyRail::Sm(rail) => rail.share(bytes).inspect_err(|why| log::info!("a window is not shared: {why}")).ok(),
             _ => None,
         });
-        shared.map_or_else(|| Mapping::new(bytes).map(Part::Private), |area| Ok(Part::Shared(area)))
+        shared.map_or_else(|| Mapping::new(bytes).map(WindowMemory::Private), |area| Ok(WindowMemory::Shared(area)))
     }
 
     /// How long messages go to the peer for whom `candidates` are what came of the choice, as far as it is known and

@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use towline_core::time::Instant;
 
-/// The time of the latest reading. It never goes back.
+/// The time of the latest reading of the monotonic clock. It never goes back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     now: Instant,
@@ -19,13 +19,13 @@ impl Clock {
         self.now
     }
 
-    /// Renews the stamp to the last tick of the system, some milliseconds ago at most. Costs a few loads.
+    /// Renews the stamp to the system's last tick, at most some milliseconds ago. Costs a few loads.
     #[inline]
     pub fn renew_coarsely(&mut self) {
         self.now = self.now.max(read(ClockId::MonotonicCoarse));
     }
 
-    /// Renews the stamp to this very moment, and gives it.
+    /// Renews the stamp to the present moment, and returns it.
     pub fn renew(&mut self) -> Instant {
         self.now = self.now.max(read(ClockId::Monotonic));
         self.now

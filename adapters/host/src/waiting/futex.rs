@@ -1,4 +1,4 @@
-//! The seam under [`parker`](crate::waiting::parker): the system's futex, or a model of it (`--cfg loom`).
+//! The futex under a [`Parker`](super::parker::Parker): the system's, or a model of it (`--cfg loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
@@ -17,13 +17,13 @@ mod system {
     use rustix::event::Timespec;
     use rustix::thread::futex;
 
-    /// Sleeps unless `word` is no longer `is`, until woken or for so long. May come back early.
-    pub fn wait_on(word: &AtomicU32, is: u32, timeout: Option<Duration>) {
+    /// Sleeps while `word` is `expected`, until woken, for at most `timeout`. May return early.
+    pub fn wait_on(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         });
-        let _ = futex::wait(word, futex::Flags::PRIVATE, is, timeout.as_ref());
+        let _ = futex::wait(word, futex::Flags::PRIVATE, expected, timeout.as_ref());
     }
 
     /// Wakes a thread that sleeps on `word`.
@@ -40,19 +40,19 @@ mod model {
     use loom::sync::{Condvar, Mutex};
 
     loom::lazy_static! {
-        /// The kernel's queue of sleepers: looking at the word and lying down is one step to those who wake.
+        /// The kernel's queue of sleepers. A waking thread sees the check of the word and the start of the sleep as one step.
         static ref QUEUE: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
     }
 
-    pub fn wait_on(word: &AtomicU32, is: u32, _: Option<Duration>) {
+    pub fn wait_on(word: &AtomicU32, expected: u32, _: Option<Duration>) {
         let queue = QUEUE.0.lock().unwrap();
-        if word.load(Ordering::Relaxed) == is {
+        if word.load(Ordering::Relaxed) == expected {
             drop(QUEUE.1.wait(queue).unwrap());
         }
     }
 
     pub fn wake_one(_: &AtomicU32) {
         let _queue = QUEUE.0.lock().unwrap();
-        QUEUE.1.notify_all(); // others than meant, too: a futex may wake early
+        QUEUE.1.notify_all(); // wakes sleepers on other words, too: a futex may return early
     }
 }

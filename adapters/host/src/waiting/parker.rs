@@ -1,7 +1,6 @@
-//! Where one thread waits for another: a futex with a token, so that a wake-up before the sleep is not lost.
+//! A thread's place to sleep: a futex with a token, so that a wake-up that comes before the sleep is not lost.
 
 use std::sync::Arc;
-use std::task::Wake;
 
 use super::futex::{AtomicU32, Ordering, wait_on, wake_one};
 
@@ -19,10 +18,11 @@ impl Parker {
         Self { word: AtomicU32::new(EMPTY) }
     }
 
-    /// Sleeps until there is a token, and takes it; `None` is for ever. A token of an earlier call ends it early.
+    /// Sleeps until there is a token, and takes it. `None` as `timeout` means forever. A token that an earlier operation left
+    /// ends the sleep early.
     pub fn park(&self, timeout: Option<std::time::Duration>) {
         while self.word.swap(EMPTY, Ordering::Acquire) == EMPTY {
-            // Comes back at once if there is a token by now.
+            // Returns at once if there is a token by now.
             wait_on(&self.word, EMPTY, timeout);
             if timeout.is_some() {
                 return;
@@ -30,7 +30,7 @@ impl Parker {
         }
     }
 
-    /// Leaves a token, and wakes whoever sleeps.
+    /// Leaves a token, and wakes the thread that sleeps here.
     pub fn unpark(&self) {
         if self.word.swap(TOKEN, Ordering::Release) == EMPTY {
             wake_one(&self.word);
@@ -38,22 +38,12 @@ impl Parker {
     }
 }
 
-impl Wake for Parker {
-    fn wake(self: Arc<Self>) {
-        self.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.unpark();
-    }
-}
-
 thread_local! {
     static OWN: Arc<Parker> = Arc::new(Parker::new());
 }
 
-/// The calling thread's.
+/// The parker of the calling thread.
 pub(crate) fn own() -> Arc<Parker> {
-    // A thread that is about to end has lost its own, and takes a new one each time.
+    // A thread that is about to end has lost its own parker, and takes a new one each time.
     OWN.try_with(Arc::clone).unwrap_or_else(|_| Arc::new(Parker::new()))
 }

@@ -12,13 +12,14 @@ use towline_core::rma::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::context::state::no_unwind;
 use crate::engine::Engine;
 use crate::errors::error::Error;
-use crate::operations::communicator::{Communicator, Owned};
-use crate::threads::levels::{Awaited, Held, Lock, Single, Threads};
-use crate::transports::memory::Part;
-use crate::waiting::wait_set::Idle;
+use crate::operations::communicator::{Communicator, OwnedCommunicator};
+use crate::threads::levels::{Single, Threads};
+use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
+use crate::transports::memory::WindowMemory;
+use crate::waiting::idle::Idle;
+use crate::waiting::no_unwind::no_unwind;
 
 /// Bytes that are copied at once while others wait for the engine.
 const PIECE: usize = 1 << 20;
@@ -72,12 +73,12 @@ const ENTRY: usize = HANDLE_BYTES + 1;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Window<L: Threads = Single> {
-    comm: Owned<L>,
+    comm: OwnedCommunicator<L>,
     /// Its name in the engine.
     id: u64,
     registration: Registration,
     /// There until the window is dropped.
-    memory: Option<Part>,
+    memory: Option<WindowMemory>,
     len: usize,
     /// Each rank's part, and which peer it is.
     parts: Box<[(Peer, RemoteMemory)]>,
@@ -175,10 +176,10 @@ impl<L: Threads> Communicator<L> {
     /// ```
     pub fn window_with(&self, bytes: usize, access: Access) -> Result<Window<L>, Error> {
         let comm = self.dup()?;
-        let mut engine = comm.place.context.engine.hold();
-        let id = engine.performances.next_window();
+        let mut engine = comm.handle.context.engine.lock();
+        let id = engine.rma_ops.next_window();
         let pml = engine.mtl.pml();
-        let made = pml.rails_mut().part(bytes).ok().and_then(|memory| {
+        let made = pml.rails_mut().window_memory(bytes).ok().and_then(|memory| {
             // SAFETY: the mapping goes when the registration has ended (`retire`), or with the engine; it is accessed under the
             // engine's lock, by copies alone.
             let registration = unsafe { pml.register(memory.base(), bytes, access, None) }?;
@@ -194,7 +195,7 @@ impl<L: Threads> Communicator<L> {
         let parts = told.and_then(|told| {
             let part = |(rank, entry): (u32, &[u8])| {
                 let remote = RemoteMemory::from_bytes(&entry[..HANDLE_BYTES]).filter(|_| entry[HANDLE_BYTES] == 1);
-                let peer = comm.place.peer(rank).ok_or(Error::NoSuchRank { rank, size: comm.size() })?;
+                let peer = comm.handle.peer(rank).ok_or(Error::NoSuchRank { rank, size: comm.size() })?;
                 Ok((peer, remote.ok_or(Error::NoWindow { rank })?))
             };
             (0..).zip(told.chunks_exact(ENTRY)).map(part).collect::<Result<Box<[_]>, Error>>()
@@ -204,7 +205,7 @@ impl<L: Threads> Communicator<L> {
                 Ok(Window { comm, id, registration, memory: Some(memory), len: bytes, parts })
             }
             (Some((registration, memory, _)), Err(error)) => {
-                comm.place.context.engine.hold().retire(id, registration, memory);
+                comm.handle.context.engine.lock().retire_window(id, registration, memory);
                 Err(error)
             }
             (None, parts) => Err(parts.err().unwrap_or(Error::NoWindow { rank: comm.rank() })),
@@ -308,7 +309,7 @@ impl<L: Threads> Window<L> {
     /// Of those since the last flush, what the first that failed failed with: [`Error::Refused`], [`Error::PeerFailed`].
     pub fn flush(&self, rank: u32) -> Result<(), Error> {
         self.part(rank)?;
-        let settled = self.until(|engine| engine.performances.settle(self.id, rank));
+        let settled = self.until(|engine| engine.rma_ops.take_detached(self.id, rank));
         settled.map_err(|failure| self.failure(rank, failure))
     }
 
@@ -330,7 +331,7 @@ impl<L: Threads> Window<L> {
     {
         let into = into.as_mut_bytes();
         let at = self.own(offset, into.len())?;
-        let _engine = self.comm.place.context.engine.hold();
+        let _engine = self.comm.handle.context.engine.lock();
         // SAFETY: within the mapping, as `own` has checked; who holds the engine is the only one that accesses it at that address.
         // What others change there at the same time is a mixture of bytes, and any bytes will do.
         unsafe { at.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
@@ -348,7 +349,7 @@ impl<L: Threads> Window<L> {
     {
         let data = data.as_bytes();
         let at = self.own(offset, data.len())?;
-        let _engine = self.comm.place.context.engine.hold();
+        let _engine = self.comm.handle.context.engine.lock();
         // SAFETY: as for `read`.
         unsafe { at.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
         fence(Ordering::SeqCst); // others on this host look for themselves
@@ -382,20 +383,20 @@ impl<L: Threads> Window<L> {
 
     /// Makes progress until `look` finds something; it is asked again when an operation has ended.
     fn until<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> T {
-        let context = &self.comm.place.context;
-        let mut engine = context.engine.hold();
+        let context = &self.comm.handle.context;
+        let mut engine = context.engine.lock();
         let mut idle = Idle::default();
         engine.clock.renew_coarsely();
         let found = loop {
-            engine.end_performances();
-            let told = engine.performances.told;
+            engine.note_completed_rma_ops();
+            let told = engine.rma_ops.completed;
             if let Some(found) = look(&mut engine) {
                 break found;
             }
-            engine.turn(&mut idle, &Awaited::Performances(told), None);
+            engine.progress_or_wait(&mut idle, &Awaited::RmaOps(told), None);
         };
         drop(engine);
-        context.settle();
+        context.run_callbacks();
         found
     }
 
@@ -410,17 +411,17 @@ impl<L: Threads> Window<L> {
         what: Transfer,
         offset: u64,
     ) -> Option<Result<Operation, Error>> {
-        let place = &self.comm.place;
+        let handle = &self.comm.handle;
         let (peer, remote) = match self.part(rank) {
             Ok(part) => part,
             Err(error) => return Some(Err(error)),
         };
-        if place.context.finished.load(Ordering::Relaxed) {
+        if handle.context.finished.load(Ordering::Relaxed) {
             return Some(Err(Error::Finished));
         }
         // Also one that is back since: its memory is another.
-        if let Some(lost) = engine.mtl.failed(place.comm, towline_core::mtl::Source::Rank(rank)) {
-            return Some(Err(place.lost(engine, lost)));
+        if let Some(lost) = engine.mtl.failed(handle.comm, towline_core::mtl::Source::Rank(rank)) {
+            return Some(Err(handle.peer_lost(engine, lost)));
         }
         // SAFETY: passed on from the caller.
         match unsafe { engine.mtl.pml().begin(peer, what, &remote, offset) } {
@@ -445,7 +446,7 @@ impl<L: Threads> Window<L> {
             // SAFETY: the memory is the box's, which is kept until the operation is over, or beyond the rails' end.
             let begun = unsafe { self.begin(engine, rank, what, offset) }?;
             Some(begun.map(|operation| {
-                engine.performances.leave_alone(operation, self.id, rank, data.take().unwrap_or_default());
+                engine.rma_ops.add_detached(operation, self.id, rank, data.take().unwrap_or_default());
             }))
         })
     }
@@ -475,19 +476,19 @@ impl<L: Threads> Window<L> {
     /// # Safety
     /// Its memory is as `Pml::at_once` wants it, until this returns.
     unsafe fn at_once(&self, rank: u32, what: Transfer, offset: u64) -> Option<u64> {
-        let place = &self.comm.place;
+        let handle = &self.comm.handle;
         let (peer, remote) = self.parts.get(rank as usize)?;
-        let mut engine = place.context.engine.hold();
+        let mut engine = handle.context.engine.lock();
         let rank = towline_core::mtl::Source::Rank(rank);
-        if place.context.finished.load(Ordering::Relaxed) || engine.mtl.failed(place.comm, rank).is_some() {
+        if handle.context.finished.load(Ordering::Relaxed) || engine.mtl.failed(handle.comm, rank).is_some() {
             return None;
         }
         // SAFETY: passed on from the caller.
         let old = unsafe { engine.mtl.pml().at_once(*peer, what, remote, offset) }?;
-        let progress_is_due = engine.performances.count_at_once();
+        let progress_is_due = engine.rma_ops.count_immediate();
         drop(engine);
         if progress_is_due {
-            place.context.progress();
+            handle.context.progress();
         }
         Some(old)
     }
@@ -513,13 +514,13 @@ impl<L: Threads> Window<L> {
                             Ok(operation) => operation,
                             Err(error) => return Some(Err(error)),
                         };
-                        engine.performances.wait_for(operation);
+                        engine.rma_ops.add_awaited(operation);
                         begun = Some(operation);
                         operation
                     }
                 };
-                engine.end_performances();
-                engine.performances.take(operation).map(Ok)
+                engine.note_completed_rma_ops();
+                engine.rma_ops.take(operation).map(Ok)
             })
         });
         result?.map_err(|failure| self.failure(rank, failure))
@@ -536,7 +537,7 @@ impl<L: Threads> Window<L> {
 impl<L: Threads> Drop for Window<L> {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.comm.place.context.engine.hold().retire(self.id, self.registration, memory);
+            self.comm.handle.context.engine.lock().retire_window(self.id, self.registration, memory);
         }
     }
 }
@@ -544,5 +545,34 @@ impl<L: Threads> Drop for Window<L> {
 impl<L: Threads> fmt::Debug for Window<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Window").field("ranks", &self.comm.size()).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_core::btl::rma::Access;
+
+    use crate::threads::lock::EngineLock;
+    use crate::{Builder, Window};
+
+    /// Some of the puts fail, and all are complete or in progress when their window is dropped.
+    #[test]
+    fn nothing_is_kept_of_dropped_windows() {
+        let world = Builder::new().transports("loopback").build().unwrap();
+        for access in [Access::ANY, Access::REMOTE_READ] {
+            for (makes_progress, flushes) in [(false, false), (true, false), (true, true)] {
+                let window: Window = world.window_with(64, access).unwrap();
+                window.put(0, 0, &[1u64; 8]).unwrap();
+                if makes_progress {
+                    while world.progress() != 0 {}
+                }
+                assert_eq!(!flushes || window.flush(0).is_ok(), !flushes || access == Access::ANY);
+                drop(window);
+                while world.progress() != 0 {}
+                let mut engine = world.handle.context.engine.lock();
+                engine.note_completed_rma_ops();
+                assert_eq!(engine.rma_ops.kept(), [0, 0], "{access:?}, {makes_progress}, {flushes}");
+            }
+        }
     }
 }
