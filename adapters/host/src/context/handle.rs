@@ -1,7 +1,7 @@
 //! A communicator's handle to its context. It translates between the engine's peers and the communicator's ranks.
 
-use towline_core::btl::Peer;
 use towline_core::mtl::{Comm, Failure, Refusal};
+use towline_core::rail::Peer;
 
 use crate::context::state::ContextState;
 use crate::engine::Engine;

@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use towline_core::btl::Peer;
 use towline_core::btl::selection::{Candidate, Report};
+use towline_core::rail::Peer;
 
 use crate::job::launcher::Launcher;
 use crate::settings::config::{Config, Tunable};

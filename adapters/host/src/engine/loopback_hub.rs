@@ -3,8 +3,8 @@
 use std::ptr::NonNull;
 
 use towline_core::arena::{Arena, OutOfMemory};
-use towline_core::btl::Attributes;
-use towline_core::btl::loopback::Hub;
+use towline_core::rail::Attributes;
+use towline_core::rail::loopback::Hub;
 
 /// Frames that may wait in the hub.
 const SLOTS: u32 = 32;

@@ -7,9 +7,9 @@ pub(crate) mod rank_table;
 pub(crate) mod rma_ops;
 pub(crate) mod scope_lists;
 
-use towline_core::btl::rma::Registration;
 use towline_core::error::Blame;
 use towline_core::mtl::{Comm, CommError, Group, Mtl};
+use towline_core::rma::Registration;
 use towline_core::time::{Duration, Instant};
 
 use crate::job::ended_contexts::EndedContexts;
@@ -141,7 +141,7 @@ impl Engine {
 
     /// When the first timer of a rail is due.
     pub fn poll_at(&self) -> Option<Instant> {
-        self.mtl.rails().0.iter().filter_map(towline_core::btl::Rail::poll_at).min()
+        self.mtl.rails().0.iter().filter_map(towline_core::rail::Rail::poll_at).min()
     }
 
     /// Frames that were sent so far; wraps.

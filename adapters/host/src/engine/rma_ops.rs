@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use towline_core::btl::rma::{Failure, Finished, Operation, Registration};
+use towline_core::rma::{Failure, Finished, Operation, Registration};
 
 use crate::transports::memory::WindowMemory;
 

@@ -340,7 +340,7 @@ impl<B> Boxed<B> {
         Self(NonNull::from(Box::leak(Box::new(buffer))))
     }
 
-    /// The buffer. Leaks unless called, or given to an [`Orphan`].
+    /// The buffer. Leaks unless called, or given to an [`UnackedFrame`].
     fn into_inner(self) -> B {
         // SAFETY: made from a box in `new`, and `self` is the only one that knows of it.
         *unsafe { Box::from_raw(self.0.as_ptr()) }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use towline_bootstrap::Job;
 use towline_core::btl::selection::{Candidate, Verdict};
-use towline_core::btl::{Endpoint, Lost, Rail, Unreachable};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
+use towline_core::rail::{Endpoint, Lost, Rail, Unreachable};
 
 use crate::context::state::ContextState;
 use crate::engine::Engine;

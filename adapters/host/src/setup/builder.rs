@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use towline_bootstrap::{Environment, Job};
-use towline_core::btl::Rail;
+use towline_core::rail::FullRail;
 
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
 use crate::job::cards;
@@ -57,9 +57,9 @@ pub struct Builder<L: Threads = Single> {
 /// A rail of the program's own.
 enum CustomRail {
     /// For the only context.
-    One(Box<dyn Rail>),
+    One(Box<dyn FullRail>),
     /// Makes one for each context. The rail may move to another thread.
-    PerContext(Box<dyn FnMut(Address) -> Box<dyn Rail>>),
+    PerContext(Box<dyn FnMut(Address) -> Box<dyn FullRail>>),
 }
 
 impl<L: Threads> std::fmt::Debug for Builder<L> {
@@ -194,16 +194,16 @@ impl<L: Threads> Builder<L> {
     /// [`rail_per_context`](Self::rail_per_context) is for several.
     ///
     /// # Safety
-    /// The rail keeps the contract of [`Rail`]: it reports the completion of a transfer only for transfers that were given to it,
+    /// The rail keeps the contract of [`Rail`](crate::Rail): it reports the completion of a transfer only for transfers that were given to it,
     /// once each, when it does not use their memory any more. A completion that is reported too early, or for a transfer of another
     /// rail, would free memory that is in use.
     ///
     /// ```compile_fail,E0133
-    /// # fn add(builder: towline::Builder, rail: impl towline::Rail + 'static) -> towline::Builder {
+    /// # fn add(builder: towline::Builder, rail: impl towline::FullRail + 'static) -> towline::Builder {
     /// builder.rail(rail) // needs `unsafe`
     /// # }
     /// ```
-    pub unsafe fn rail(mut self, rail: impl Rail + 'static) -> Self {
+    pub unsafe fn rail(mut self, rail: impl FullRail + 'static) -> Self {
         self.rails.push(CustomRail::One(Box::new(rail)));
         self
     }
@@ -232,7 +232,7 @@ impl<L: Threads> Builder<L> {
     /// });
     /// # Ok::<(), towline::SetupError>(())
     /// ```
-    pub unsafe fn rail_per_context<R: Rail + Send + 'static>(
+    pub unsafe fn rail_per_context<R: FullRail + Send + 'static>(
         mut self,
         mut make: impl FnMut(Address) -> R + 'static,
     ) -> Self {

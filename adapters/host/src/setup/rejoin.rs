@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use towline_core::btl::selection::{Candidate, Report, Verdict};
-use towline_core::btl::{Lost, Peer, Rail as _, Unreachable};
+use towline_core::rail::{Lost, Peer, Rail as _, Unreachable};
 
 use crate::context::state::ContextState;
 use crate::engine::Engine;

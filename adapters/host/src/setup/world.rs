@@ -4,8 +4,8 @@ use std::future::Future;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
-use towline_core::btl::Capabilities;
 use towline_core::pml::{Counters, EnableError, Rails};
+use towline_core::rail::Capabilities;
 
 use crate::context::state::ContextState;
 use crate::engine::pending::Pending;
@@ -283,7 +283,7 @@ impl<L: Threads> World<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn rails(&self) -> Vec<&'static str> {
-        use towline_core::btl::Rail as _;
+        use towline_core::rail::Rail as _;
         let mut engine = self.context().engine.lock();
         let rails = engine.mtl.pml().rails_mut();
         (0..rails.count()).filter_map(|index| Some(rails.rail(index)?.attributes().name)).collect()
@@ -298,7 +298,7 @@ impl<L: Threads> World<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn capabilities(&self) -> Vec<Capabilities> {
-        use towline_core::btl::Rail as _;
+        use towline_core::rail::Rail as _;
         self.context().engine.lock().mtl.rails().0.iter().map(|rail| rail.attributes().capabilities).collect()
     }
 

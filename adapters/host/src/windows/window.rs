@@ -550,7 +550,7 @@ impl<L: Threads> fmt::Debug for Window<L> {
 
 #[cfg(test)]
 mod tests {
-    use towline_core::btl::rma::Access;
+    use towline_core::rma::Access;
 
     use crate::threads::lock::EngineLock;
     use crate::{Builder, Window};
