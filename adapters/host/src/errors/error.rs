@@ -1,4 +1,4 @@
-//! Why an operation failed.
+//! Errors of operations on messages and windows.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use towline_core::rma::Denied;
 
 use crate::values::address::Address;
 
-/// Why an operation on messages failed. Ranks are those of the communicator that was used.
+/// Why an operation on messages or windows failed. Ranks are those of the communicator that was used.
 ///
 /// ```
 /// let world = towline::init()?;
 /// let error = world.send(9, 0, b"to nobody").unwrap_err();
 /// assert_eq!(error, towline::Error::NoSuchRank { rank: 9, size: 1 });
-/// assert_eq!(error.to_string(), "there is no rank 9: the communicator has 1");
+/// assert_eq!(error.to_string(), "there is no rank 9: the communicator has 1 (numbered from 0)");
 /// # Ok::<(), towline::SetupError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// As many operations as were set up are under way.
+    /// As many operations are in progress as [`Config::requests`](crate::Config::requests) allows.
     Busy,
     /// The communicator has no such rank.
     NoSuchRank {
@@ -34,75 +34,75 @@ pub enum Error {
     NoSuchAddress(Address),
     /// The tag is above [`TAG_MAX`](crate::TAG_MAX).
     NoSuchTag(u32),
-    /// A rank was lost: it ended, or the way to it broke.
+    /// A rank was lost: it ended, or no connection to it is left.
     PeerFailed {
-        /// Which one.
+        /// Which rank.
         rank: u32,
     },
-    /// A rank was lost and is back, and the communicator was made before: its new process is not in it. Drop the communicator,
-    /// and make it anew with all.
+    /// A rank was restarted, and the communicator was made before: the new process is not in it. Drop the communicator, and make a new
+    /// one with all ranks.
     Restarted {
-        /// Which one.
+        /// Which rank.
         rank: u32,
     },
-    /// The message was longer than the memory to receive it; what fits was delivered.
+    /// The message was longer than the memory to receive it. The part that fits was delivered.
     Truncated {
-        /// Who sent it.
+        /// The rank that sent the message.
         source: u32,
-        /// Its tag.
+        /// The message's tag.
         tag: u32,
-        /// Its length in bytes.
+        /// The message's length in bytes.
         sent: u64,
-        /// How much was delivered.
+        /// How many bytes were delivered.
         delivered: u64,
     },
-    /// There is no memory for a message of unknown length.
+    /// There is not enough memory for a message whose length the sender decided.
     NoMemory {
-        /// Its length.
+        /// The message's length in bytes.
         bytes: u64,
     },
     /// The receive was cancelled.
     Cancelled,
     /// A ready send found no posted receive.
     NotReady {
-        /// To which rank.
+        /// The rank that was sent to.
         rank: u32,
     },
     /// The receiver dropped its communicator before it received the message.
     NoCommunicator {
-        /// Which rank.
+        /// The rank of the receiver.
         rank: u32,
     },
-    /// The world was finished, or the operation belongs to another.
+    /// The world was finished, or the operation belongs to another world.
     Finished,
     /// A layout cannot be built.
     Layout(LayoutError),
-    /// A layout reaches out of its buffer.
+    /// A layout reaches beyond its buffer.
     Misfit(Misfit),
-    /// A layout means some bytes twice, so nothing can be received into it.
+    /// A layout has some bytes twice, so nothing can be received into it.
     Overlap,
-    /// A layout on an accelerator is no part of a buffer.
+    /// A layout for memory of an accelerator was used with a buffer of the processor.
     OnAccelerator,
     /// A communicator cannot be made.
     Communicator(CommError),
-    /// A rank could not make its part of a window: it has no memory, or too many windows.
+    /// A rank could not make its part of a window: it has not enough memory, or too many windows.
     NoWindow {
-        /// Which one.
+        /// Which rank.
         rank: u32,
     },
     /// A one-sided operation reaches beyond a rank's part of the window.
     OutOfWindow {
-        /// Whose part.
+        /// The rank whose part it is.
         rank: u32,
     },
-    /// A rank did not do what was asked of its part of a window.
+    /// A rank refused a one-sided operation on its part of a window.
     Refused {
-        /// Which one.
+        /// Which rank.
         rank: u32,
         /// Why.
         why: Denied,
     },
-    /// There is no such operation on such words, or not at such an offset.
+    /// There is no such atomic operation on words of this type, or the offset is not a multiple of their size.
     NoSuchOperation,
 }
 
@@ -124,49 +124,68 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy => f.write_str("all requests are in use: wait for operations first, or raise TOWLINE_REQUESTS"),
-            Self::NoSuchRank { rank, size } => write!(f, "there is no rank {rank}: the communicator has {size}"),
-            Self::NoSuchAddress(address) => write!(f, "the communicator has no {address}"),
+            Self::Busy => f.write_str(
+                "too many operations are in progress: wait for some of them first, or raise TOWLINE_REQUESTS",
+            ),
+            Self::NoSuchRank { rank, size } => {
+                write!(f, "there is no rank {rank}: the communicator has {size} (numbered from 0)")
+            }
+            Self::NoSuchAddress(address) => {
+                write!(f, "the communicator does not include {address}: use a communicator that does, such as `World::all_contexts`")
+            }
             Self::NoSuchTag(tag) => {
-                write!(f, "tag {tag} is above {}: larger ones belong to the library", crate::TAG_MAX)
+                write!(
+                    f,
+                    "tag {tag} is above {}: larger tags are reserved for the library, so choose a smaller one",
+                    crate::values::message::TAG_MAX
+                )
             }
-            Self::PeerFailed { rank } => {
-                write!(f, "rank {rank} was lost: it ended, or the way to it broke; see its output for the reason")
-            }
+            Self::PeerFailed { rank } => write!(
+                f,
+                "rank {rank} was lost: it ended, or no connection to it is left. See its output for the reason"
+            ),
             Self::Restarted { rank } => write!(
                 f,
-                "rank {rank} was started again, and is not in this communicator, which is from before: make it anew, with `dup` \
-                 or `split` by all ranks"
+                "rank {rank} was restarted after this communicator was made, and its new process is not in it: make the communicator \
+                 anew, by `dup` or `split` on all ranks"
             ),
             Self::Truncated { source, tag, sent, delivered } => write!(
                 f,
-                "the message from rank {source} with tag {tag} has {sent} bytes, the receive took {delivered}: give it more \
-                 memory"
+                "the message from rank {source} with tag {tag} has {sent} bytes, but the receive has memory for {delivered}: use a \
+                 longer buffer"
             ),
-            Self::NoMemory { bytes } => {
-                write!(f, "there is no memory for a message of {bytes} bytes: send it in parts")
-            }
-            Self::Cancelled => f.write_str("the receive was cancelled"),
-            Self::NotReady { rank } => {
-                write!(f, "rank {rank} had posted no receive for a ready send: post it first, or send in standard mode")
-            }
-            Self::NoCommunicator { rank } => {
-                write!(f, "rank {rank} dropped the communicator before it received the message")
-            }
-            Self::Finished => f.write_str("the world was finished, or the operation belongs to another one"),
+            Self::NoMemory { bytes } => write!(
+                f,
+                "there is not enough memory to receive a message of {bytes} bytes: have its sender send it in parts"
+            ),
+            Self::Cancelled => f.write_str("the receive was cancelled by this program"),
+            Self::NotReady { rank } => write!(
+                f,
+                "rank {rank} had no posted receive for a ready send: post the receive first, or send in standard mode"
+            ),
+            Self::NoCommunicator { rank } => write!(
+                f,
+                "rank {rank} dropped the communicator before it received the message: have it receive all messages first"
+            ),
+            Self::Finished => f.write_str(
+                "the world was finished, or the operation belongs to another world: operations need the world that made them",
+            ),
             Self::Layout(why) => why.fmt(f),
             Self::Misfit(why) => why.fmt(f),
-            Self::Overlap => f.write_str("the layout means some bytes twice: receive into another one"),
-            Self::OnAccelerator => {
-                f.write_str("the layout is on an accelerator, and the buffer is not: make the view of an address")
-            }
+            Self::Overlap => f.write_str("the layout has some bytes twice, so nothing can be received into it: use another layout"),
+            Self::OnAccelerator => f.write_str(
+                "the layout is for memory of an accelerator, but the buffer is not: make the view with `View::at` or `ViewMut::at`",
+            ),
             Self::Communicator(why) => why.fmt(f),
-            Self::NoWindow { rank } => {
-                write!(f, "rank {rank} has no memory for its part of the window, or too many windows")
-            }
-            Self::OutOfWindow { rank } => write!(f, "this reaches beyond rank {rank}'s part of the window"),
+            Self::NoWindow { rank } => write!(
+                f,
+                "rank {rank} has not enough memory for its part of the window, or too many windows: make it smaller, or drop others"
+            ),
+            Self::OutOfWindow { rank } => write!(f, "the operation reaches beyond rank {rank}'s part of the window: see `Window::len`"),
             Self::Refused { rank, why } => write!(f, "rank {rank} refused a one-sided operation: {why}"),
-            Self::NoSuchOperation => f.write_str("there is no such operation on such words, or not at such an offset"),
+            Self::NoSuchOperation => f.write_str(
+                "there is no such atomic operation on words of this type, or the offset is not a multiple of their size",
+            ),
         }
     }
 }
@@ -185,7 +204,7 @@ impl From<Misfit> for Error {
     }
 }
 
-/// An operation on an owned buffer failed: why, and the buffer.
+/// The error of an operation that owned a buffer, with the buffer.
 ///
 /// ```
 /// let world = towline::init()?;
@@ -196,9 +215,9 @@ impl From<Misfit> for Error {
 /// # Ok::<(), towline::SetupError>(())
 /// ```
 pub struct Failed<B> {
-    /// Why.
+    /// Why the operation failed.
     pub error: Error,
-    /// What was to be sent, or received into: it may hold part of a message.
+    /// The buffer. After a receive it may contain part of a message.
     pub buffer: B,
 }
 

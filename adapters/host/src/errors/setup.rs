@@ -1,4 +1,4 @@
-//! Why a world did not come up, or did not end well.
+//! Errors of the set-up and of the end of a world.
 
 use std::ops::RangeInclusive;
 use std::{fmt, io};
@@ -9,97 +9,97 @@ use towline_core::modex::RecvError;
 use towline_core::mtl::CommError;
 use towline_core::pml::{self, TooFew};
 
-/// Contexts of a job at most, all ranks together.
+/// The largest number of contexts in a job, all ranks together.
 pub(crate) const MAX_ADDRESSES: u32 = 1 << 20;
 
-/// A world did not come up, or did not end in good order.
+/// Why a world did not come up, or did not finish in good order.
 ///
 /// ```
 /// let error = towline::Builder::new().transports("pigeon").build().unwrap_err();
-/// assert_eq!(error.to_string(), "there is no transport `pigeon`; there are sm, tcp, udp and verbs");
+/// assert_eq!(error.to_string(), "there is no transport `pigeon`: choose among sm, tcp, udp and verbs");
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// The launcher, or another rank, did not take part.
+    /// The exchange with the launcher failed.
     Bootstrap(bootstrap::Error),
-    /// A variable of the environment has a value that cannot be understood.
+    /// An environment variable has an invalid value.
     Variable {
         /// Its name.
         variable: &'static str,
         /// Its value.
         value: String,
     },
-    /// A setting is beyond what there can be.
+    /// A setting is out of range.
     OutOfRange {
-        /// The variable of the environment that sets it; the program may have set it, too.
+        /// The environment variable of the setting. The program may have set it instead.
         variable: &'static str,
         /// Its value.
         value: u32,
-        /// What it can be.
+        /// The valid range.
         range: RangeInclusive<u32>,
     },
-    /// A transport was asked for that does not exist.
+    /// There is no transport of this name.
     UnknownTransport(String),
     /// A transport that was asked for does not work here.
     Transport {
         /// Its name.
         name: String,
-        /// What it says.
+        /// The transport's error.
         why: String,
     },
-    /// A rank published nothing that could be understood.
+    /// The card of a rank is missing or malformed.
     Card {
         /// Which rank.
         rank: u32,
-        /// What is missing.
+        /// What is wrong with it.
         why: RecvError,
     },
-    /// Ranks came with different numbers of contexts.
+    /// Ranks have different numbers of contexts.
     Contexts {
-        /// The first rank that is not like most.
+        /// The first rank that differs from most ranks.
         rank: u32,
-        /// How many it has.
+        /// How many contexts it has.
         contexts: u32,
-        /// A rank that is like most.
+        /// One of the other ranks.
         other: u32,
-        /// How many those have.
+        /// How many contexts these have.
         others: u32,
     },
-    /// Ranks and contexts make more addresses than can be told apart.
+    /// There are more contexts, all ranks together, than a job can have.
     TooManyContexts {
         /// How many ranks there are.
         ranks: u32,
-        /// How many contexts each was to have.
+        /// How many contexts each rank asked for.
         contexts: u32,
     },
-    /// A rail of the program's own that was made for one context was to serve several.
+    /// A rail of the program's own serves one context, but the program asked for several contexts or threads.
     CustomRail,
-    /// This rank was started again, and others have not taken it back: see [`World::rejoin`](crate::World::rejoin).
+    /// This rank was restarted, and other ranks have not accepted it: see [`World::rejoin`](crate::World::rejoin).
     NotRejoined {
-        /// Which ones.
+        /// The ranks that have not.
         ranks: Vec<u32>,
-        /// How long it waited for them.
+        /// How long this rank waited for them, in milliseconds.
         waited_ms: u64,
     },
     /// No transport reaches a rank.
     Unreachable {
         /// Which rank.
         rank: u32,
-        /// Each transport, and why it was left.
+        /// The verdict on each transport.
         report: String,
     },
-    /// The operating system refused memory, random numbers or a wait handle.
+    /// The operating system refused memory, random numbers, a descriptor or a thread: what for, and its error.
     System(&'static str, io::Error),
-    /// The limits ask for more memory than there is.
+    /// The settings ask for more memory than there is.
     Memory(OutOfMemory),
-    /// A limit is below what an engine works with.
+    /// A setting is below the least value with which an engine works.
     Limits(TooFew),
     /// The communicator of all ranks could not be made.
     World(CommError),
-    /// The end did not come in time: some ranks still have messages for each other, or never finished.
+    /// Some ranks did not finish in time: they still wait for messages, or never called [`World::finish`](crate::World::finish).
     Finish {
-        /// How long this rank has waited, in milliseconds.
+        /// How long this rank waited, in milliseconds.
         waited_ms: u64,
     },
 }
@@ -109,43 +109,46 @@ impl fmt::Display for SetupError {
         match self {
             Self::Bootstrap(why) => why.fmt(f),
             Self::Variable { variable, value } => {
-                write!(f, "{variable}: `{value}` cannot be understood; `towline info` lists what can be set")
+                write!(f, "{variable}: `{value}` is not a valid value; `towline info` lists all settings")
             }
             Self::OutOfRange { variable, value, range } => {
                 write!(f, "{variable}: {value} is out of range, which is {} to {}", range.start(), range.end())
             }
             Self::UnknownTransport(name) => {
-                write!(f, "there is no transport `{name}`; there are sm, tcp, udp and verbs")
+                write!(f, "there is no transport `{name}`: choose among sm, tcp, udp and verbs")
             }
             Self::Transport { name, why } => write!(f, "transport {name} does not work here: {why}"),
             Self::Card { rank, why } => {
-                write!(f, "rank {rank} published nothing usable ({why}): does it run the same version?")
+                write!(f, "the card of rank {rank} is missing or malformed ({why}): run the same version on all ranks")
             }
             Self::Contexts { rank, contexts, other, others } => write!(
                 f,
                 "rank {rank} has {contexts} contexts, but rank {other} has {others}: build all ranks with the same number"
             ),
-            Self::TooManyContexts { ranks, contexts } => {
-                write!(f, "{ranks} ranks with {contexts} contexts each are more than {MAX_ADDRESSES} addresses")
-            }
+            Self::TooManyContexts { ranks, contexts } => write!(
+                f,
+                "{ranks} ranks with {contexts} contexts each are more than {MAX_ADDRESSES} contexts: ask for fewer contexts"
+            ),
             Self::CustomRail => f.write_str(
-                "a rail of `Builder::rail` serves one context: give each context one with `Builder::rail_per_context`",
+                "a rail of `Builder::rail` serves one context and one thread: use `Builder::rail_per_context`",
             ),
             Self::NotRejoined { ranks, waited_ms } => write!(
                 f,
-                "this rank was started again, and within {waited_ms} ms ranks {ranks:?} have not taken it back: have them \
-                 call `World::rejoin`, or raise TOWLINE_STARTUP_TIMEOUT_MS"
+                "this rank was restarted, and ranks {ranks:?} have not accepted it within {waited_ms} ms: have them call \
+                 `World::rejoin`, or raise TOWLINE_STARTUP_TIMEOUT_MS"
             ),
             Self::Unreachable { rank, report } => {
-                write!(f, "no transport reaches rank {rank} ({report}): allow another one, or check the network")
+                write!(f, "no transport reaches rank {rank} ({report}): allow another transport, or check the network")
             }
-            Self::System(what, why) => write!(f, "cannot {what}: {why}"),
-            Self::Memory(why) => write!(f, "{why}; or ask for fewer requests and units"),
+            Self::System(what, why) => write!(f, "the operating system refused to {what}: {why}"),
+            Self::Memory(why) => {
+                write!(f, "{why}; or ask for fewer requests and units (TOWLINE_REQUESTS, TOWLINE_UNITS)")
+            }
             Self::Limits(why) => why.fmt(f),
             Self::World(why) => why.fmt(f),
             Self::Finish { waited_ms } => write!(
                 f,
-                "not all ranks came to their end within {waited_ms} ms: look for messages that nobody receives, or raise \
+                "some ranks did not finish within {waited_ms} ms: look for messages that no rank receives, or raise \
                  TOWLINE_FINISH_TIMEOUT_MS"
             ),
         }

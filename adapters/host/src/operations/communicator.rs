@@ -1,8 +1,7 @@
-//! Messages among the ranks of a communicator: blocking operations and probes.
+//! Messages among the ranks of a communicator: blocking operations.
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::Ordering;
 
 use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Sending};
@@ -10,25 +9,36 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::context::handle::{CommHandle, RankMap};
 use crate::context::state::ContextState;
-use crate::engine::Engine;
 use crate::errors::error::Error;
-use crate::operations::matched_message::Message;
 use crate::operations::views::{View, ViewMut};
 use crate::threads::levels::{Single, Threads};
-use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
+use crate::threads::lock::{EngineGuard, EngineLock};
 use crate::values::address::Address;
-use crate::values::message::{Envelope, Source, Status, TAG_MAX, Tag};
-use crate::waiting::idle::Idle;
+use crate::values::message::{Source, Status, TAG_MAX, Tag};
 use crate::waiting::no_unwind::no_unwind;
 
-/// A group of ranks that send to each other, apart from all other communicators. Ranks go from 0 to
+/// A group of ranks that send messages to each other, separate from all other communicators. Ranks are numbered from 0 to
 /// [`size`](Self::size) - 1.
 ///
-/// Data goes as bytes: any type that is plain data in the sense of [`zerocopy`], so integers, floats, arrays and slices
-/// of them, and structures that derive its traits. Sender and receiver need not use the same type.
+/// **Data** is sent as bytes. It is any type of plain data in the sense of [`zerocopy`]: integers, floats, arrays and slices of
+/// them, and structures that derive its traits. Sender and receiver need not use the same type. Lengths are in bytes.
 ///
-/// Messages from one rank to another with tags that match one receive are received in the order in which they were
-/// sent. A blocking operation makes progress for all operations of its context.
+/// **Order.** Messages from one rank to another whose tags match the same receive are received in the order in which they were sent.
+///
+/// **Progress.** A blocking operation makes progress for all operations of its context.
+///
+/// **Threads.** A communicator is used by one thread, or by several if its world is of [`Multiple`](crate::Multiple) threads.
+///
+/// ```
+/// use towline::Any;
+///
+/// let world = towline::init()?; // a world is a communicator, too
+/// world.send(0, 7, b"hello")?;
+/// let mut into = [0u8; 16];
+/// let status = world.recv(Any, 7, &mut into)?;
+/// assert_eq!((status.source, &into[..5]), (0, &b"hello"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Communicator<L: Threads = Single> {
     pub(crate) handle: CommHandle<L>,
     pub(crate) rank: u32,
@@ -47,10 +57,10 @@ impl<L: Threads> Communicator<L> {
         Self { handle: CommHandle { context, comm, size, rank_map }, rank, context_id }
     }
 
-    /// This process's rank.
+    /// The rank of this context.
     ///
     /// ```
-    /// let world = towline::init()?; // not started by a launcher: a world of its own
+    /// let world = towline::init()?; // not started by a launcher: a world of one rank
     /// assert_eq!((world.rank(), world.size()), (0, 1));
     /// # Ok::<(), towline::SetupError>(())
     /// ```
@@ -59,13 +69,13 @@ impl<L: Threads> Communicator<L> {
         self.rank
     }
 
-    /// How many ranks there are.
+    /// How many ranks the communicator has.
     #[inline]
     pub fn size(&self) -> u32 {
         self.handle.size
     }
 
-    /// Which context of which process a rank is. Without [contexts](crate::Builder::contexts), each has index 0.
+    /// The address of a rank: its process, and the index of its context. Without [contexts](crate::Builder::contexts) the index is 0.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`].
@@ -83,21 +93,21 @@ impl<L: Threads> Communicator<L> {
         self.handle.address(rank).ok_or(Error::NoSuchRank { rank, size: self.handle.size })
     }
 
-    /// Which rank a context of a process is, to send to it. For an example see [`address_of`](Self::address_of).
+    /// The rank of an address, to send to it. For an example see [`address_of`](Self::address_of).
     ///
     /// # Errors
-    /// [`Error::NoSuchAddress`] where it is not in this communicator.
+    /// [`Error::NoSuchAddress`] if this communicator does not include the address.
     pub fn rank_of(&self, address: impl Into<Address>) -> Result<u32, Error> {
         let address = address.into();
         self.handle.rank_at(address).ok_or(Error::NoSuchAddress(address))
     }
 
-    /// Sends `data` to rank `dest`, and comes back when `data` may be changed. A short message may then still be under
-    /// way; a long one has been received.
+    /// Sends `data` to rank `dest`, and returns when `data` may be changed: `MPI_Send`. A short message may then still be in
+    /// transit; a long one has been received.
     ///
     /// # Errors
-    /// [`Error`]: no such rank or tag, the other rank was lost, or was [started again](Error::Restarted) since the communicator
-    /// was made, or too many operations are under way.
+    /// [`Error::NoSuchRank`] and [`Error::NoSuchTag`]; [`Error::PeerFailed`] if the other rank was lost; [`Error::Restarted`] if it
+    /// was restarted since the communicator was made; [`Error::Busy`] if too many operations are in progress.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -114,12 +124,12 @@ impl<L: Threads> Communicator<L> {
     where
         T: IntoBytes + Immutable + ?Sized,
     {
-        check(tag)?;
+        check_tag(tag)?;
         // SAFETY: `data` is borrowed until this returns.
         unsafe { self.send_span(dest, tag, Mode::Standard, Span::of(data.as_bytes())) }
     }
 
-    /// As [`send`](Self::send), but comes back only when the receiver has a receive for it: a synchronous send.
+    /// A synchronous send, `MPI_Ssend`: as [`send`](Self::send), but returns only when a receive has matched the message.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -128,7 +138,7 @@ impl<L: Threads> Communicator<L> {
     /// let world = towline::init()?;
     /// let mut into = [0u32; 1];
     /// world.scope(|s| {
-    ///     s.irecv(0, 1, &mut into)?; // without it, the send would wait for ever
+    ///     s.irecv(0, 1, &mut into)?; // without it, the send would wait forever
     ///     world.ssend(0, 1, &[5u32])
     /// })?;
     /// assert_eq!(into, [5]);
@@ -138,12 +148,12 @@ impl<L: Threads> Communicator<L> {
     where
         T: IntoBytes + Immutable + ?Sized,
     {
-        check(tag)?;
+        check_tag(tag)?;
         // SAFETY: `data` is borrowed until this returns.
         unsafe { self.send_span(dest, tag, Mode::Synchronous, Span::of(data.as_bytes())) }
     }
 
-    /// Sends what a view shows, gathered from where it lies.
+    /// Sends the bytes of a view, gathered from the buffer.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -161,19 +171,19 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn send_view(&self, dest: u32, tag: u32, view: View<'_>) -> Result<(), Error> {
-        check(tag)?;
+        check_tag(tag)?;
         // SAFETY: the view borrows its memory until this returns.
         unsafe { self.send_span(dest, tag, Mode::Standard, view.span()) }
     }
 
-    /// Receives a message from `source` with `tag` into `into`, which may be longer. Tells what came.
+    /// Receives a message from `source` with `tag` into `into`, which may be longer than the message: `MPI_Recv`.
     ///
-    /// Messages of one source come in the order in which they were sent. From any source, of a rank that died some may be
-    /// [missing](Self::acknowledge_failures) between others.
+    /// Messages from one source are received in the order in which they were sent. From any source, messages of a rank that failed
+    /// may be [missing](Self::acknowledge_failures) between others.
     ///
     /// # Errors
-    /// [`Error::Truncated`] where `into` is too short, [`Error::PeerFailed`] where the source was lost or has ended or, if it
-    /// is any, where a rank died and that was not [acknowledged](Self::acknowledge_failures), and as [`send`](Self::send).
+    /// [`Error::Truncated`] if `into` is too short. [`Error::PeerFailed`] if the source was lost or has ended; from any source, if
+    /// some rank failed and the failure was not [acknowledged](Self::acknowledge_failures). Otherwise as [`send`](Self::send).
     ///
     /// ```
     /// use towline::Any;
@@ -197,10 +207,10 @@ impl<L: Threads> Communicator<L> {
         unsafe { self.recv_span(source.into(), tag.into(), sink) }
     }
 
-    /// Receives a message of any length, into memory made for it.
+    /// Receives a message of any length, into memory that is allocated for it.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv), and [`Error::NoMemory`], with which the message is lost.
+    /// As [`recv`](Self::recv). [`Error::NoMemory`] if there is not enough memory; the message is then lost.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -215,14 +225,14 @@ impl<L: Threads> Communicator<L> {
     {
         let message = self.mprobe(source, tag)?;
         let count = (message.envelope().bytes as usize).div_ceil(size_of::<T>().max(1));
-        // The length is what the sender says: more than there is memory for must not end the process.
+        // The sender decides about the length. If it is more than the free memory, this process must not be aborted.
         let mut items = T::new_vec_zeroed(count).map_err(|_| Error::NoMemory { bytes: message.envelope().bytes })?;
         let status = message.recv(&mut items[..])?;
         items.truncate(status.count::<T>());
         Ok((items, status))
     }
 
-    /// Receives into where a view shows.
+    /// Receives a message into the bytes of a view.
     ///
     /// # Errors
     /// As [`recv`](Self::recv). For an example see [`send_view`](Self::send_view).
@@ -236,69 +246,10 @@ impl<L: Threads> Communicator<L> {
         unsafe { self.recv_span(source.into(), tag.into(), view.span()) }
     }
 
-    /// Ranks that were lost so far, as far as this one knows: those that died, and those that came to their end. Empty where
-    /// all are there. One that is [back](crate::World::rejoin) is still lost to communicators that were made before.
-    ///
-    /// ```
-    /// assert!(towline::init()?.lost().is_empty());
-    /// # Ok::<(), towline::SetupError>(())
-    /// ```
-    pub fn lost(&self) -> Vec<u32> {
-        let engine = self.handle.context.engine.lock();
-        let lost = |rank: &u32| engine.mtl.failed(self.handle.comm, towline_core::mtl::Source::Rank(*rank)).is_some();
-        (0..self.handle.size).filter(lost).collect()
-    }
-
-    /// Ranks whose process was started again by the launcher, and that this one has not [taken back](crate::World::rejoin)
-    /// yet, whether it has noticed that they were lost or not. Does not wait.
-    ///
-    /// ```
-    /// assert!(towline::init()?.restarted().is_empty());
-    /// # Ok::<(), towline::SetupError>(())
-    /// ```
-    pub fn restarted(&self) -> Vec<u32> {
-        let restarted = self.handle.context.restarted();
-        let is_one = |rank: &u32| self.handle.address(*rank).is_some_and(|address| restarted.contains(&address.rank));
-        if restarted.is_empty() { Vec::new() } else { (0..self.handle.size).filter(is_one).collect() }
-    }
-
-    /// Why a rank was lost; `None` of one that was not, that is [back](crate::World::rejoin), or that does not exist.
-    ///
-    /// ```
-    /// assert_eq!(towline::init()?.why_lost(0), None);
-    /// # Ok::<(), towline::SetupError>(())
-    /// ```
-    pub fn why_lost(&self, rank: u32) -> Option<crate::Lost> {
-        let mut engine = self.handle.context.engine.lock();
-        let peer = engine.mtl.failed(self.handle.comm, towline_core::mtl::Source::Rank(rank))?;
-        engine.mtl.pml().why_lost(peer)
-    }
-
-    /// Receives and probes from [`Any`](crate::Any) source wait again for those that are left, though a rank of this
-    /// communicator died.
-    ///
-    /// Until this is said they end with [`Error::PeerFailed`], which names a rank that died, unless their message is here:
-    /// nobody knows whether it was to come from that rank. No message is lost by it. A further death ends them again, until
-    /// that is acknowledged, too. This is what fault-tolerant MPI (ULFM) has, `MPIX_Comm_failure_ack`. A rank that came to
-    /// its end in good order is no reason.
-    ///
-    /// What was on its way from the rank that died may have been lost with it, and what it sent later may be here all the
-    /// same: a long message needs its sender to the end, a shorter one behind it does not. So a receive or a probe from any
-    /// source that matches both may take a later, shorter message of the dead rank where an earlier, longer one never comes.
-    /// Those that do come are whole, each once, and in their order; there may be gaps between them.
-    ///
-    /// ```
-    /// towline::init()?.acknowledge_failures();
-    /// # Ok::<(), towline::SetupError>(())
-    /// ```
-    pub fn acknowledge_failures(&self) {
-        self.handle.context.engine.lock().mtl.acknowledge(self.handle.comm);
-    }
-
-    /// Sends and receives at once, so that two ranks may do so with each other.
+    /// Sends and receives at the same time, so that two ranks may do so with each other: `MPI_Sendrecv`.
     ///
     /// # Errors
-    /// As [`send`](Self::send) and [`recv`](Self::recv); the other half has then ended too, or was cancelled.
+    /// As [`send`](Self::send) and [`recv`](Self::recv). The other half has then ended, too, or was cancelled.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -321,145 +272,13 @@ impl<L: Threads> Communicator<L> {
         S: IntoBytes + Immutable + ?Sized,
         R: FromBytes + IntoBytes + ?Sized,
     {
-        check(send_tag)?;
+        check_tag(send_tag)?;
         let recv_tag = recv_tag.into();
-        recv_tag.foreign().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
+        recv_tag.reserved().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
         let into = into.as_mut_bytes();
         let sink = Span::contiguous(into.as_mut_ptr(), into.len());
         // SAFETY: both are borrowed until this returns.
         unsafe { self.exchange(Span::of(data.as_bytes()), dest, send_tag, sink, source.into(), recv_tag, true) }
-    }
-
-    /// Waits until a message from `source` with `tag` is there, and tells about it. It stays to be received.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchRank`] or [`Error::NoSuchTag`]; [`Error::PeerFailed`] as for [`recv`](Self::recv).
-    ///
-    /// ```
-    /// let world = towline::init()?;
-    /// world.send(0, 7, b"how long?")?;
-    /// let envelope = world.probe(0, towline::Any)?;
-    /// let mut into = vec![0u8; envelope.bytes as usize];
-    /// world.recv(envelope.source, envelope.tag, &mut into[..])?;
-    /// assert_eq!(into, b"how long?");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn probe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Envelope, Error> {
-        let (source, tag) = (source.into(), tag.into());
-        self.until(source, tag, |engine| engine.mtl.iprobe(self.handle.comm, source.core(), tag.core()))
-            .map(|found| self.envelope(found))
-    }
-
-    /// Makes progress, and tells about a message from `source` with `tag` if one is there.
-    ///
-    /// # Errors
-    /// As [`probe`](Self::probe).
-    ///
-    /// ```
-    /// let world = towline::init()?;
-    /// assert_eq!(world.iprobe(0, 7)?, None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn iprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Envelope>, Error> {
-        let (source, tag) = (source.into(), tag.into());
-        self.once(source, tag, |engine| engine.mtl.iprobe(self.handle.comm, source.core(), tag.core()))
-            .map(|found| found.map(|found| self.envelope(found)))
-    }
-
-    /// Waits until a message from `source` with `tag` is there, and takes it: no other receive gets it.
-    ///
-    /// # Errors
-    /// As [`probe`](Self::probe), and [`Error::Busy`] where there is one and no request for it: messages that are taken
-    /// and not received may need one.
-    ///
-    /// ```
-    /// let world = towline::init()?;
-    /// world.send(0, 7, b"mine")?;
-    /// let message = world.mprobe(towline::Any, towline::Any)?;
-    /// let mut into = vec![0u8; message.envelope().bytes as usize];
-    /// message.recv(&mut into[..])?;
-    /// assert_eq!(into, b"mine");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn mprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Message<'_, L>, Error> {
-        let (source, tag) = (source.into(), tag.into());
-        let comm = self.handle.comm;
-        let took = self.until(source, tag, |engine| engine.mtl.improbe(comm, source.core(), tag.core()).transpose())?;
-        self.message(took, source)
-    }
-
-    /// Makes progress, and takes a message from `source` with `tag` if one is there.
-    ///
-    /// # Errors
-    /// As [`probe`](Self::probe), and [`Error::Busy`] where there is one and no request for it: messages that are taken
-    /// and not received may need one.
-    ///
-    /// ```
-    /// let world = towline::init()?;
-    /// assert!(world.improbe(0, 7)?.is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn improbe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Message<'_, L>>, Error> {
-        let (source, tag) = (source.into(), tag.into());
-        let comm = self.handle.comm;
-        let took = self.once(source, tag, |engine| engine.mtl.improbe(comm, source.core(), tag.core()).transpose())?;
-        took.map(|took| self.message(took, source)).transpose()
-    }
-
-    fn message(
-        &self,
-        took: Result<(towline_core::mtl::Message, towline_core::mtl::Envelope), towline_core::mtl::Refusal>,
-        source: Source,
-    ) -> Result<Message<'_, L>, Error> {
-        match took {
-            Ok((message, found)) => Ok(Message::new(&self.handle, message, self.envelope(found))),
-            Err(refusal) => Err(self.handle.refusal(&self.handle.context.engine.lock(), refusal, source.rank())),
-        }
-    }
-
-    fn envelope(&self, found: towline_core::mtl::Envelope) -> Envelope {
-        let source = self.handle.rank_of(&self.handle.context.engine.lock(), found.peer);
-        Envelope { source, tag: found.tag, bytes: found.len }
-    }
-
-    fn probes(&self, source: Source, tag: Tag) -> Result<(), Error> {
-        tag.foreign().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
-        match source.rank() {
-            Some(rank) if rank >= self.handle.size => Err(Error::NoSuchRank { rank, size: self.handle.size }),
-            _ if self.handle.context.finished.load(Ordering::Relaxed) => Err(Error::Finished),
-            _ => Ok(()),
-        }
-    }
-
-    fn once<T>(
-        &self,
-        source: Source,
-        tag: Tag,
-        look: impl FnOnce(&mut Engine) -> Option<T>,
-    ) -> Result<Option<T>, Error> {
-        self.probes(source, tag)?;
-        self.handle.context.progress();
-        Ok(look(&mut self.handle.context.engine.lock()))
-    }
-
-    fn until<T>(&self, source: Source, tag: Tag, mut look: impl FnMut(&mut Engine) -> Option<T>) -> Result<T, Error> {
-        self.probes(source, tag)?;
-        let awaited = Awaited::Message((self.handle.comm, source.core(), tag.core()));
-        let mut idle = Idle::default();
-        let mut engine = self.handle.context.engine.lock();
-        engine.clock.renew_coarsely();
-        loop {
-            // First what came, then what is looked for, then rest: an ask that the look gave rise to must go out.
-            if let Some(found) = look(&mut engine) {
-                drop(engine);
-                self.handle.context.run_callbacks();
-                return Ok(found);
-            }
-            if let Some(lost) = engine.mtl.failed(self.handle.comm, source.core()) {
-                return Err(self.handle.peer_lost(&engine, lost));
-            }
-            engine.progress_or_wait(&mut idle, &awaited, None);
-        }
     }
 
     /// # Safety
@@ -467,7 +286,7 @@ impl<L: Threads> Communicator<L> {
     #[inline]
     pub(crate) unsafe fn send_span(&self, dest: u32, tag: u32, mode: Mode, data: Span) -> Result<(), Error> {
         let mut engine = self.handle.context.engine.lock();
-        // SAFETY: passed on from the caller; a request is waited for before this returns, and nothing unwinds.
+        // SAFETY: the caller's promise; a request is waited for before this returns, and nothing unwinds.
         let sending = no_unwind(|| unsafe { engine.mtl.isend(self.handle.comm, dest, tag, mode, data) });
         match sending {
             Ok(Sending::Complete) => Ok(()),
@@ -483,23 +302,25 @@ impl<L: Threads> Communicator<L> {
     }
 
     /// # Safety
-    /// The span's memory stays writable, and nobody else uses it, until this returns.
+    /// The span's memory stays writable, and nothing else uses it, until this returns.
     #[inline]
     pub(crate) unsafe fn recv_span(&self, source: Source, tag: Tag, sink: Span) -> Result<Status, Error> {
-        if let Some(tag) = tag.foreign() {
+        if let Some(tag) = tag.reserved() {
             return Err(Error::NoSuchTag(tag));
         }
-        // SAFETY: passed on from the caller.
-        unsafe { self.recv_any_tag(source, tag, sink) }
+        // SAFETY: the caller's promise.
+        unsafe { self.recv_span_unchecked(source, tag, sink) }
     }
 
+    /// The same, also with a tag of the library's own.
+    ///
     /// # Safety
     /// As for `recv_span`.
     #[inline]
-    pub(crate) unsafe fn recv_any_tag(&self, source: Source, tag: Tag, sink: Span) -> Result<Status, Error> {
+    pub(crate) unsafe fn recv_span_unchecked(&self, source: Source, tag: Tag, sink: Span) -> Result<Status, Error> {
         let mut engine = self.handle.context.engine.lock();
         let outcome = no_unwind(|| {
-            // SAFETY: passed on from the caller; the request is waited for before this returns, and nothing unwinds.
+            // SAFETY: the caller's promise; the request is waited for before this returns, and nothing unwinds.
             let request = unsafe { engine.mtl.irecv(self.handle.comm, source.core(), tag.core(), sink) }?;
             Ok(engine.wait(request))
         });
@@ -514,11 +335,11 @@ impl<L: Threads> Communicator<L> {
         }
     }
 
-    /// Sends and receives at once; `gives_up`: cancels the receive where it could not send.
+    /// Sends and receives at the same time. `cancels`: a send that fails cancels the receive.
     ///
     /// # Safety
     /// As for `send_span` and `recv_span`.
-    #[allow(clippy::too_many_arguments)] // those of a send, those of a receive
+    #[allow(clippy::too_many_arguments)] // those of a send, and those of a receive
     pub(crate) unsafe fn exchange(
         &self,
         data: Span,
@@ -527,13 +348,13 @@ impl<L: Threads> Communicator<L> {
         sink: Span,
         source: Source,
         recv_tag: Tag,
-        gives_up: bool,
+        cancels: bool,
     ) -> Result<Status, Error> {
         let mut guard = self.handle.context.engine.lock();
         let engine = &mut guard;
         let (comm, handle) = (self.handle.comm, &self.handle);
         let received = no_unwind(|| {
-            // SAFETY: passed on from the caller; both requests are waited for before this returns.
+            // SAFETY: the caller's promise; both requests are waited for before this returns.
             let receive = unsafe { engine.mtl.irecv(comm, source.core(), recv_tag.core(), sink) };
             let receive = receive.map_err(|why| handle.refusal(engine, why, source.rank()))?;
             // SAFETY: as above.
@@ -545,7 +366,7 @@ impl<L: Threads> Communicator<L> {
                 }
                 Err(why) => Err(handle.refusal(engine, why, Some(dest))),
             };
-            if gives_up && sent.is_err() {
+            if cancels && sent.is_err() {
                 engine.mtl.cancel(receive);
             }
             let outcome = engine.wait(receive);
@@ -568,10 +389,17 @@ impl<L: Threads> fmt::Debug for Communicator<L> {
     }
 }
 
-/// A communicator that is deleted when it is dropped: made by [`Communicator::dup`] and [`Communicator::split`].
+/// A communicator that is deleted when it is dropped. [`Communicator::dup`] and [`Communicator::split`] make it.
 ///
-/// Dropping it is this rank's affair alone. Messages in it that this rank has not received are lost, and the senders of
-/// long ones get [`Error::NoCommunicator`].
+/// Dropping it concerns only this rank. Messages in it that this rank has not received are lost, and the senders of long ones get
+/// [`Error::NoCommunicator`].
+///
+/// ```
+/// let world = towline::init()?;
+/// let library = world.dup()?; // its messages never match receives in the world
+/// library.barrier()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct OwnedCommunicator<L: Threads = Single>(pub(crate) Communicator<L>);
 
@@ -591,8 +419,8 @@ impl<L: Threads> Drop for OwnedCommunicator<L> {
     }
 }
 
-/// Whether programs may use a tag.
+/// Checks that programs may use a tag.
 #[inline]
-pub(crate) fn check(tag: u32) -> Result<(), Error> {
+pub(crate) fn check_tag(tag: u32) -> Result<(), Error> {
     if tag > TAG_MAX { Err(Error::NoSuchTag(tag)) } else { Ok(()) }
 }

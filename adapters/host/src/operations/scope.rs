@@ -1,4 +1,4 @@
-//! Operations on borrowed memory that go on beside each other, and have all ended when their scope has.
+//! Operations on borrowed memory that are in progress at the same time. All of them are complete when their scope ends.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::context::handle::CommHandle;
 use crate::engine::Engine;
 use crate::errors::error::Error;
-use crate::operations::communicator::{Communicator, check};
+use crate::operations::communicator::{Communicator, check_tag};
 use crate::operations::views::{View, ViewMut};
 use crate::threads::levels::{Single, Threads};
 use crate::threads::lock::{EngineGuard, EngineLock};
@@ -19,15 +19,15 @@ use crate::values::message::{Source, Status, Tag};
 use crate::waiting::no_unwind::no_unwind;
 
 impl<L: Threads> Communicator<L> {
-    /// Runs `f` with a scope in which sends and receives may use borrowed memory without being waited for one by one.
-    /// All have ended when this returns, so none can outlive the memory.
+    /// Runs `f` with a scope, in which sends and receives may use borrowed memory without being waited for one by one. All are complete
+    /// when this returns, so none can outlive the memory.
     ///
-    /// If `f` fails, receives that have not matched are cancelled first. If it panics, too; should a send then find no
-    /// receiver within [`Config::unwind_timeout_ms`](crate::Config::unwind_timeout_ms), the process is aborted, since its
-    /// memory cannot be given back.
+    /// If `f` returns an error or panics, receives that have not matched are cancelled first. If `f` panics and a send finds no receiver
+    /// within [`Config::unwind_timeout_ms`](crate::Config::unwind_timeout_ms), the process is aborted, since the memory cannot be given
+    /// back.
     ///
     /// # Errors
-    /// What `f` returns, or the first failure of an operation that `f` did not wait for.
+    /// The error of `f`, or the first failure of an operation that `f` did not wait for.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -44,7 +44,7 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Memory that does not live as long as the scope cannot be given to it:
+    /// Memory that does not live as long as the scope cannot be used in it:
     ///
     /// ```compile_fail
     /// let world = towline::init().unwrap();
@@ -55,7 +55,7 @@ impl<L: Threads> Communicator<L> {
     /// });
     /// ```
     ///
-    /// nor can memory that is being received into be looked at:
+    /// Nor can the program look at memory while a message is received into it:
     ///
     /// ```compile_fail
     /// let world = towline::init().unwrap();
@@ -90,62 +90,61 @@ impl<L: Threads> Communicator<L> {
     }
 }
 
-/// Where operations may use borrowed memory: see [`Communicator::scope`].
+/// A scope in which operations may use borrowed memory: see [`Communicator::scope`].
 pub struct Scope<'scope, 'env: 'scope, L: Threads = Single> {
     list: List<L>,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// What is under way in a scope.
+/// The operations in progress of a scope.
 struct List<L: Threads> {
     handle: CommHandle<L>,
-    /// The first request in the engine's table of them.
+    /// The first request, in the engine's lists of scopes.
     head: Cell<u32>,
-    /// The first failure that nobody was told.
+    /// The first failure that was not returned yet.
     failed: Cell<Option<Error>>,
 }
 
 impl<'scope, L: Threads> Scope<'scope, '_, L> {
-    /// Begins to send `data`, which stays borrowed until the scope ends.
+    /// Begins to send `data`, which stays borrowed until the scope ends: `MPI_Isend`.
     ///
     /// # Errors
     /// As [`Communicator::send`].
     #[inline]
-    pub fn isend<T>(&'scope self, dest: u32, tag: u32, data: &'scope T) -> Result<Sent<'scope, L>, Error>
+    pub fn isend<T>(&'scope self, dest: u32, tag: u32, data: &'scope T) -> Result<ScopedSend<'scope, L>, Error>
     where
         T: IntoBytes + Immutable + ?Sized,
     {
-        check(tag)?;
-        // SAFETY: the memory is borrowed for the scope, which ends only when all of its requests have.
+        check_tag(tag)?;
+        // SAFETY: the memory is borrowed for the scope, which ends only when all of its requests are complete.
         unsafe { self.begin_send(dest, tag, Mode::Standard, Span::of(data.as_bytes())) }
     }
 
-    /// As [`isend`](Self::isend), but ends only when the receiver has a receive for it.
+    /// As [`isend`](Self::isend), but complete only when a receive has matched the message: `MPI_Issend`.
     ///
     /// # Errors
     /// As [`Communicator::send`].
-    pub fn issend<T>(&'scope self, dest: u32, tag: u32, data: &'scope T) -> Result<Sent<'scope, L>, Error>
+    pub fn issend<T>(&'scope self, dest: u32, tag: u32, data: &'scope T) -> Result<ScopedSend<'scope, L>, Error>
     where
         T: IntoBytes + Immutable + ?Sized,
     {
-        check(tag)?;
+        check_tag(tag)?;
         // SAFETY: as in `isend`.
         unsafe { self.begin_send(dest, tag, Mode::Synchronous, Span::of(data.as_bytes())) }
     }
 
-    /// Begins to send what a view shows.
+    /// Begins to send the bytes of a view.
     ///
     /// # Errors
     /// As [`Communicator::send`].
-    pub fn isend_view(&'scope self, dest: u32, tag: u32, view: View<'scope>) -> Result<Sent<'scope, L>, Error> {
-        check(tag)?;
+    pub fn isend_view(&'scope self, dest: u32, tag: u32, view: View<'scope>) -> Result<ScopedSend<'scope, L>, Error> {
+        check_tag(tag)?;
         // SAFETY: as in `isend`; the view borrows its layout as long as its memory.
         unsafe { self.begin_send(dest, tag, Mode::Standard, view.span()) }
     }
 
-    /// Begins to receive into `into`, which stays borrowed until the scope ends, or until it comes back from
-    /// [`Received::wait`].
+    /// Begins to receive into `into`, which stays borrowed until the scope ends, or until [`ScopedRecv::wait`] returns it: `MPI_Irecv`.
     ///
     /// # Errors
     /// As [`Communicator::recv`].
@@ -155,19 +154,19 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
         into: &'scope mut T,
-    ) -> Result<Received<'scope, T, L>, Error>
+    ) -> Result<ScopedRecv<'scope, T, L>, Error>
     where
         T: FromBytes + IntoBytes + ?Sized,
     {
         let len = size_of_val(into);
         let into: *mut T = into;
-        // SAFETY: the memory is borrowed for the scope, which ends only when all of its requests have; all of its bytes may
-        // be written, and any make a valid `T`.
+        // SAFETY: the memory is borrowed for the scope, which ends only when all of its requests are complete. All of its bytes may
+        // be written, and any bytes make a valid `T`.
         let op = unsafe { self.begin_receive(source.into(), tag.into(), Span::contiguous(into.cast(), len)) }?;
-        Ok(Received { op, into })
+        Ok(ScopedRecv { op, into })
     }
 
-    /// Begins to receive into where a view shows.
+    /// Begins to receive into the bytes of a view.
     ///
     /// # Errors
     /// As [`Communicator::recv`].
@@ -176,23 +175,29 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
         source: impl Into<Source>,
         tag: impl Into<Tag>,
         view: ViewMut<'scope>,
-    ) -> Result<Received<'scope, (), L>, Error> {
+    ) -> Result<ScopedRecv<'scope, (), L>, Error> {
         // SAFETY: as in `irecv`; the view borrows its layout as long as its memory.
         let op = unsafe { self.begin_receive(source.into(), tag.into(), view.span()) }?;
-        Ok(Received { op, into: std::ptr::NonNull::dangling().as_ptr() })
+        Ok(ScopedRecv { op, into: std::ptr::NonNull::dangling().as_ptr() })
     }
 
     /// # Safety
     /// The span's memory stays readable and unchanged for `'scope`.
     #[inline]
-    unsafe fn begin_send(&'scope self, dest: u32, tag: u32, mode: Mode, data: Span) -> Result<Sent<'scope, L>, Error> {
+    unsafe fn begin_send(
+        &'scope self,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        data: Span,
+    ) -> Result<ScopedSend<'scope, L>, Error> {
         let list = &self.list;
         let begun = {
             let mut engine = list.handle.context.engine.lock();
-            // SAFETY: passed on from the caller: the request is in the scope's list before anything else can happen.
+            // SAFETY: the caller's promise: the request is in the scope's list before anything else can happen.
             no_unwind(|| match unsafe { engine.mtl.isend(list.handle.comm, dest, tag, mode, data) } {
                 Ok(Sending::Complete) => {
-                    engine.more_follows(); // the end of the scope, at the latest
+                    engine.more_follows(); // at least the end of the scope
                     Ok(None)
                 }
                 Ok(Sending::Pending(request)) => Ok(Some(list.begin(&mut engine, request))),
@@ -200,28 +205,28 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
             })
         };
         match begun {
-            Ok(None) => Ok(Sent { op: Op { list, stage: Stage::Sent } }),
-            Ok(Some(request)) => Ok(Sent { op: Op { list, stage: Stage::Begun(request) } }),
+            Ok(None) => Ok(ScopedSend { op: Op { list, stage: Stage::SentAtOnce } }),
+            Ok(Some(request)) => Ok(ScopedSend { op: Op { list, stage: Stage::InProgress(request) } }),
             Err(refusal) => Err(list.refusal(refusal, Some(dest))),
         }
     }
 
     /// # Safety
-    /// The span's memory stays writable, and nobody else uses it, for `'scope`, or until the request's outcome is taken.
+    /// The span's memory stays writable, and nothing else uses it, for `'scope`, or until the request's outcome is taken.
     #[inline]
     unsafe fn begin_receive(&'scope self, source: Source, tag: Tag, sink: Span) -> Result<Op<'scope, L>, Error> {
-        tag.foreign().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
+        tag.reserved().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
         let list = &self.list;
         let begun = {
             let mut engine = list.handle.context.engine.lock();
             no_unwind(|| {
-                // SAFETY: passed on from the caller: the request is in the scope's list before anything else can happen.
+                // SAFETY: the caller's promise: the request is in the scope's list before anything else can happen.
                 let request = unsafe { engine.mtl.irecv(list.handle.comm, source.core(), tag.core(), sink) }?;
                 Ok(list.begin(&mut engine, request))
             })
         };
         match begun {
-            Ok(request) => Ok(Op { list, stage: Stage::Begun(request) }),
+            Ok(request) => Ok(Op { list, stage: Stage::InProgress(request) }),
             Err(refusal) => Err(list.refusal(refusal, source.rank())),
         }
     }
@@ -249,7 +254,7 @@ impl<L: Threads> List<L> {
         self.handle.outcome(&engine, outcome)
     }
 
-    /// Takes an operation's outcome if it is over.
+    /// Takes the outcome of an operation, if it is complete.
     fn test(&self, request: Request) -> Option<Result<Status, Error>> {
         let mut engine = self.handle.context.engine.lock();
         let outcome = no_unwind(|| engine.mtl.test(request))?;
@@ -272,14 +277,14 @@ impl<L: Threads> List<L> {
         }
     }
 
-    /// Waits for all that is under way. Runs no code of users.
+    /// Waits for all operations in progress. Runs no code of users.
     fn wait_all(&self) {
         let mut engine = self.handle.context.engine.lock();
         while let Some((request, _)) = engine.scope_lists.at(self.head.get()) {
             let outcome = engine.wait(request);
             self.end(&mut engine, request);
             if let Err(failure) = outcome {
-                self.note(self.handle.failure(&engine, failure));
+                self.note_failure(self.handle.failure(&engine, failure));
             }
         }
     }
@@ -289,7 +294,7 @@ impl<L: Threads> List<L> {
     }
 
     /// Keeps the first failure.
-    fn note(&self, error: Error) {
+    fn note_failure(&self, error: Error) {
         let first = self.failed.take();
         self.failed.set(first.or(Some(error)));
     }
@@ -301,7 +306,7 @@ impl<L: Threads> fmt::Debug for Scope<'_, '_, L> {
     }
 }
 
-/// Ends a scope whose function panics.
+/// Completes the operations of a scope whose function panics.
 struct Unwinding<'a, L: Threads>(&'a List<L>);
 
 impl<L: Threads> Drop for Unwinding<'_, L> {
@@ -315,7 +320,9 @@ impl<L: Threads> Drop for Unwinding<'_, L> {
                 let mut engine = context.engine.lock();
                 if engine.wait_until(request, deadline).is_none() {
                     eprintln!(
-                        "towline: a panic while messages from borrowed memory found no receiver: the process ends"
+                        "towline: a scope panicked, and a message from its borrowed memory found no receiver within {} ms \
+                         (TOWLINE_UNWIND_TIMEOUT_MS): the process is aborted",
+                        context.config.unwind_timeout_ms
                     );
                     std::process::abort();
                 }
@@ -325,9 +332,6 @@ impl<L: Threads> Drop for Unwinding<'_, L> {
     }
 }
 
-/// What a completed send says of itself: nothing.
-const NOTHING: Status = Status { source: 0, tag: 0, bytes: 0 };
-
 /// An operation of a scope.
 struct Op<'scope, L: Threads> {
     list: &'scope List<L>,
@@ -335,20 +339,20 @@ struct Op<'scope, L: Threads> {
 }
 
 enum Stage {
-    /// It was over when it began. Apart from other outcomes, since it is made for each short message: all that has to be
-    /// written is which of these it is.
-    Sent,
-    Begun(Request),
-    Done(Result<Status, Error>),
+    /// The send was complete when it began. This is separate from other outcomes since it is made for each short message: only the
+    /// discriminant has to be written.
+    SentAtOnce,
+    InProgress(Request),
+    Complete(Result<Status, Error>),
 }
 
 impl<L: Threads> Op<'_, L> {
     #[inline]
     fn wait(self) -> Result<Status, Error> {
         match self.stage {
-            Stage::Sent => Ok(NOTHING),
-            Stage::Done(outcome) => outcome,
-            Stage::Begun(request) => {
+            Stage::SentAtOnce => Ok(Status::EMPTY),
+            Stage::Complete(outcome) => outcome,
+            Stage::InProgress(request) => {
                 let outcome = self.list.wait(request);
                 self.list.handle.context.run_callbacks();
                 outcome
@@ -357,10 +361,10 @@ impl<L: Threads> Op<'_, L> {
     }
 
     fn is_done(&mut self) -> bool {
-        if let Stage::Begun(request) = self.stage {
+        if let Stage::InProgress(request) = self.stage {
             self.list.handle.context.progress();
             match self.list.test(request) {
-                Some(outcome) => self.stage = Stage::Done(outcome),
+                Some(outcome) => self.stage = Stage::Complete(outcome),
                 None => return false,
             }
         }
@@ -368,13 +372,13 @@ impl<L: Threads> Op<'_, L> {
     }
 }
 
-/// A send of a scope. It may be dropped: the scope waits for it.
-pub struct Sent<'scope, L: Threads = Single> {
+/// A send of a [`Scope`]. It may be dropped: the scope waits for the send.
+pub struct ScopedSend<'scope, L: Threads = Single> {
     op: Op<'scope, L>,
 }
 
-impl<L: Threads> Sent<'_, L> {
-    /// Waits until it is over.
+impl<L: Threads> ScopedSend<'_, L> {
+    /// Waits until the send is complete.
     ///
     /// # Errors
     /// As [`Communicator::send`].
@@ -382,27 +386,27 @@ impl<L: Threads> Sent<'_, L> {
         self.op.wait().map(|_| ())
     }
 
-    /// Makes progress, and tells whether it is over; [`wait`](Self::wait) then tells how.
+    /// Makes progress once. Returns whether the operation is complete; [`wait`](Self::wait) then returns the outcome.
     pub fn is_done(&mut self) -> bool {
         self.op.is_done()
     }
 }
 
-impl<L: Threads> fmt::Debug for Sent<'_, L> {
+impl<L: Threads> fmt::Debug for ScopedSend<'_, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sent").finish_non_exhaustive()
+        f.debug_struct("ScopedSend").finish_non_exhaustive()
     }
 }
 
-/// A receive of a scope. It may be dropped: the scope waits for it.
-pub struct Received<'scope, T: ?Sized, L: Threads = Single> {
+/// A receive of a [`Scope`]. It may be dropped: the scope waits for the receive.
+pub struct ScopedRecv<'scope, T: ?Sized, L: Threads = Single> {
     op: Op<'scope, L>,
-    /// What it receives into, borrowed for the scope.
+    /// The memory to receive into, borrowed for the scope.
     into: *mut T,
 }
 
-impl<'scope, T: ?Sized, L: Threads> Received<'scope, T, L> {
-    /// Waits until it is over: what came, and the memory, which is the caller's again.
+impl<'scope, T: ?Sized, L: Threads> ScopedRecv<'scope, T, L> {
+    /// Waits until the receive is complete. Returns the status, and the memory, which the caller may use again.
     ///
     /// # Errors
     /// As [`Communicator::recv`].
@@ -424,25 +428,25 @@ impl<'scope, T: ?Sized, L: Threads> Received<'scope, T, L> {
     /// ```
     pub fn wait(self) -> Result<(Status, &'scope mut T), Error> {
         let status = self.op.wait()?;
-        // SAFETY: made from a unique borrow for 'scope, which only the request used since, and that is over.
+        // SAFETY: made from a unique borrow for 'scope, which only the request used since, and the request is complete.
         Ok((status, unsafe { &mut *self.into }))
     }
 
-    /// Makes progress, and tells whether it is over; [`wait`](Self::wait) then tells how.
+    /// Makes progress once. Returns whether the operation is complete; [`wait`](Self::wait) then returns the outcome.
     pub fn is_done(&mut self) -> bool {
         self.op.is_done()
     }
 
-    /// Cancels it, if it has not matched a message; tells whether it did. It then ends with [`Error::Cancelled`], which
-    /// is the scope's own failure too unless it is waited for here.
+    /// Cancels the receive, if no message has matched it: `MPI_Cancel`. Returns whether it was cancelled; it then ends with
+    /// [`Error::Cancelled`]. This is also the failure of the scope, unless [`wait`](Self::wait) is called here.
     pub fn cancel(&mut self) -> bool {
-        let Stage::Begun(request) = self.op.stage else { return false };
+        let Stage::InProgress(request) = self.op.stage else { return false };
         self.op.list.handle.context.engine.lock().mtl.cancel(request)
     }
 }
 
-impl<T: ?Sized, L: Threads> fmt::Debug for Received<'_, T, L> {
+impl<T: ?Sized, L: Threads> fmt::Debug for ScopedRecv<'_, T, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Received").finish_non_exhaustive()
+        f.debug_struct("ScopedRecv").finish_non_exhaustive()
     }
 }

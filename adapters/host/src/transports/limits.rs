@@ -1,4 +1,4 @@
-//! The engine's limits, and how much memory unexpected messages may take.
+//! The engine's limits, and the memory for unexpected messages.
 
 use towline_bootstrap::Job;
 use towline_core::pml;
@@ -12,24 +12,24 @@ use crate::settings::config::Config;
 use crate::transports::open::OpenedRails;
 use crate::transports::rails::AnyRail;
 
-/// Bytes of all payload units of a context, beyond which there are only short ones. The kernel gives memory to those that
-/// were used.
+/// The most bytes of all payload units of a context for which units are longer than [`SHORT_UNIT_BYTES`]. The kernel provides memory only for
+/// units that were used.
 const UNITS_BYTES: u32 = 64 << 20;
-/// Bytes of a payload unit that a context always has.
+/// A payload unit has at least so many bytes, as far as the configuration allows.
 const SHORT_UNIT_BYTES: u32 = 8 << 10;
 
-/// The longest message that any rail sends at once. Where shared memory reaches all ranks, other transports carry none.
-pub(crate) fn longest_message_at_once(contexts: &[OpenedRails], job: &Job, to_itself: u32) -> u32 {
+/// The longest message, in bytes, that any rail sends in one frame. Where shared memory reaches all ranks, other transports carry no messages.
+pub(crate) fn longest_message_at_once(contexts: &[OpenedRails], job: &Job, loopback_frame: u32) -> u32 {
     let is_sm = |rail: &&AnyRail| matches!(rail, AnyRail::Sm(_));
     let rails = || contexts.iter().flat_map(|opened| &opened.rails);
-    let together = job.local_ranks().is_some_and(|local| local.len() == job.size() as usize);
-    let alone = together && contexts.iter().all(|opened| opened.rails.iter().any(|rail| is_sm(&rail)));
-    let frames = rails().filter(|rail| !alone || is_sm(rail) || matches!(rail, AnyRail::Dyn(_)));
-    let longest = frames.map(|rail| rail.attributes().eager_limit).fold(to_itself, u32::max);
+    let all_local = job.local_ranks().is_some_and(|local| local.len() == job.size() as usize);
+    let sm_only = all_local && contexts.iter().all(|opened| opened.rails.iter().any(|rail| is_sm(&rail)));
+    let frames = rails().filter(|rail| !sm_only || is_sm(rail) || matches!(rail, AnyRail::Dyn(_)));
+    let longest = frames.map(|rail| rail.attributes().eager_limit).fold(loopback_frame, u32::max);
     longest.saturating_sub(size_of::<wire::Match>() as u32)
 }
 
-/// The engine's limits for a job of so many addresses, whose messages of up to `at_once` bytes go at once.
+/// The engine's limits for a job of so many addresses, in which messages of at most `at_once` bytes are sent in one frame.
 pub(crate) fn engine_limits(config: &Config, peers: u32, at_once: u32) -> Result<pml::Config, SetupError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|why| SetupError::System("draw random numbers", std::io::Error::other(why)))?;
@@ -44,15 +44,15 @@ pub(crate) fn engine_limits(config: &Config, peers: u32, at_once: u32) -> Result
         probes: 64,
         seed: u64::from_le_bytes(seed),
         first_sequence: 0,
-        // A window is a region, and nobody waits long for a slot: operations take a round trip.
+        // Each window takes a region. An operation takes a round trip, so no thread waits long for a free slot.
         rma: rma::Config { regions: 64, operations: 256, window: 16 },
-        // Who owns the memory of messages may unmap it at any time, so no registration is kept.
+        // The program may unmap the memory of messages at any time, so no registration is kept.
         rdma: rdma::Config { messages: 32, kept_pins: 0, windows: config.verbs_windows },
     })
 }
 
-/// Bytes of a payload unit: as the configuration has it, but no more than can come at once, and more than a short one only
-/// as long as all units together stay within [`UNITS_BYTES`]. Whoever sets the number of units has chosen both.
+/// Bytes of a payload unit: as configured, but at most as many as can come in one frame, and more than [`SHORT_UNIT_BYTES`] only while all
+/// units together stay within [`UNITS_BYTES`]. If the number of units is configured, that budget does not apply.
 fn unit_bytes(config: &Config, units: u32, at_once: u32) -> u32 {
     let share = if config.units == 0 { (UNITS_BYTES / units.max(1)).max(SHORT_UNIT_BYTES) } else { u32::MAX };
     config.unit_bytes.min(at_once).min(share).clamp(64, 1 << 20)
@@ -62,7 +62,7 @@ fn unit_bytes(config: &Config, units: u32, at_once: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Long units for what tcp sends at once, and no more memory than short ones take in jobs of many ranks.
+    /// Units are long enough for tcp's short messages, and take no more memory than short units in jobs of many ranks.
     #[test]
     fn payload_units_stay_within_their_budget() {
         let of = |change: fn(&mut Config), peers, at_once| {

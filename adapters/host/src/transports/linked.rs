@@ -1,5 +1,5 @@
-//! Rails in links: what makes frames arrive exactly once over rails that lose them, and lets a rail's frames move to another
-//! when it breaks down.
+//! Rails in links. A link makes frames arrive exactly once over rails that lose them, and lets the frames of a rail that fails migrate to
+//! another rail.
 
 use towline_checksum::Native;
 use towline_core::link::{Config as LinkConfig, Counters, Link};
@@ -10,21 +10,21 @@ use crate::settings::config::Config;
 use crate::transports::memory::Mapping;
 use crate::values::address::Grid;
 
-/// Bytes of the longest card of a rail of ours: tcp's, with all the addresses it may tell.
+/// Bytes of the longest card of the library's rails: that of tcp, with the largest number of addresses.
 const CARD_BYTES: u32 = 512;
 
 /// A rail in a link, with the memory that the link needs.
 #[derive(Debug)]
 pub struct Linked<R: FullRail> {
-    // Goes before the memory does.
+    // Dropped before the memory is.
     link: Link<'static, R, Native>,
     _memory: Mapping,
 }
 
 impl<R: FullRail> Linked<R> {
-    /// A link over `raw`, to all addresses of the job; `link` is another number for each link of a context;
-    /// `thread`: a progress thread answers while the rank computes.
-    pub(crate) fn new(raw: R, link: u8, config: &Config, grid: Grid, thread: bool) -> std::io::Result<Self> {
+    /// A link over `raw`, to all addresses of the job. `link` is a number that no other link of the context has. `progress_thread`: a
+    /// progress thread answers while the rank computes.
+    pub(crate) fn new(raw: R, link: u8, config: &Config, grid: Grid, progress_thread: bool) -> std::io::Result<Self> {
         let mut incarnation = [0; 8];
         getrandom::fill(&mut incarnation).map_err(std::io::Error::other)?;
         let millis = |millis: u32| time::Duration::from_millis(millis.into());
@@ -36,15 +36,15 @@ impl<R: FullRail> Linked<R> {
         settings.slots = config.link_window.saturating_mul(2);
         let connects = [config.tcp_connect_timeout_ms, config.udp_connect_timeout_ms, config.verbs_connect_timeout_ms];
         settings.hello_within = millis(connects.into_iter().max().unwrap_or_default());
-        // Without a thread that answers for it, a rank that computes is as silent as one whose host is gone. Of tcp the kernel
-        // knows better, and of several links one that is silent while another one answers is dead.
+        // Without a progress thread that answers, a computing rank is as silent as a rank whose host has failed. For tcp the kernel knows
+        // the difference; and of several links, a link that is silent while another one answers has failed.
         let never = time::Duration::from_secs(365 * 24 * 3600);
         let reliable = !raw.attributes().capabilities.contains(Capabilities::NEED_ACK);
-        settings.patient = !thread && reliable;
-        let tells = config.peer_timeout_ms != 0 && (thread || reliable);
+        settings.patient = !progress_thread && reliable;
+        let tells = config.peer_timeout_ms != 0 && (progress_thread || reliable);
         settings.dead_after = if tells { millis(config.peer_timeout_ms) } else { never };
         let memory = Mapping::new(settings.bytes(&raw))?;
-        // SAFETY: called once; the link is in a field that goes before the memory's.
+        // SAFETY: called once; the link is in a field that is dropped before the memory is.
         let mut arena = unsafe { memory.arena() };
         let link = Link::new(raw, Native, settings, &mut arena).map_err(std::io::Error::other)?;
         Ok(Self { link, _memory: memory })

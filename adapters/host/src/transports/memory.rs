@@ -1,4 +1,4 @@
-//! The engine's memory: one private mapping, of which the kernel gives only pages that are touched. And that of windows.
+//! The memory of engines and windows. An engine has one private mapping, of which the kernel provides only the pages that are touched.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use towline_core::arena::Arena;
 
-/// Zeroed memory that costs address space only, until it is used.
+/// Zeroed memory that costs only address space until it is used.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: an address and a length, which say nothing of threads; who goes to the memory sees to it that nobody else is there.
+// SAFETY: an address and a length, which belong to no thread. The users of the memory ensure that only one thread accesses it.
 unsafe impl Send for Mapping {}
 // SAFETY: the same.
 unsafe impl Sync for Mapping {}
@@ -34,39 +34,40 @@ impl Mapping {
         Ok(Self { base, len })
     }
 
-    /// Where it begins.
+    /// The address of its first byte.
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// An arena over all of it.
+    /// An arena over the whole mapping.
     ///
     /// # Safety
-    /// Called once, and whatever is cut from the arena is gone when the mapping is dropped.
+    /// This is called once, and everything that is cut from the arena is dropped before the mapping is.
     pub unsafe fn arena(&self) -> Arena<'static> {
-        // SAFETY: a fresh anonymous mapping is zeroed, readable and writable, and nobody else knows of it; the caller sees
-        // to it that it outlives its users.
+        // SAFETY: a new anonymous mapping is zeroed, readable and writable, and nothing else has its address; the caller ensures that it
+        // outlives its users.
         unsafe { Arena::from_zeroed(self.base, self.len) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and as `arena` was promised, nothing that was cut from it is left.
+        // SAFETY: our own mapping. As the caller of `arena` promised, nothing that was cut from it is left.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
-/// A rank's part of a window, all zero at first.
+/// The memory of a rank's part of a window, zeroed at first.
 #[derive(Debug)]
 pub(crate) enum WindowMemory {
-    /// Peers on this host may map it.
+    /// Peers on this host can map it.
     Shared(Arc<towline_sm::Area>),
+    /// Only this process can access it.
     Private(Mapping),
 }
 
 impl WindowMemory {
-    /// Where it begins.
+    /// The address of its first byte.
     pub fn base(&self) -> *mut u8 {
         match self {
             Self::Shared(area) => area.base(),

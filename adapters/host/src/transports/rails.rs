@@ -1,4 +1,4 @@
-//! The rails of a process, in one type.
+//! The rails of a context, in one type.
 
 use towline_core::btl::selection::Candidate;
 use towline_core::pml::Rails;
@@ -9,32 +9,32 @@ use towline_sm::SingleCopyState;
 use crate::transports::linked::Linked;
 use crate::transports::memory::{Mapping, WindowMemory};
 
-/// Any rail. The known ones are dispatched to by a match, so that their calls can be inlined on the message path; others
-/// come in the box.
+/// Any rail. Calls of the library's own rails are dispatched by a match, so that they can be inlined on the message path; other rails are
+/// boxed. A user of this crate meets the type only in debug output.
 #[derive(Debug)]
 #[non_exhaustive]
-// A rail is made once and never moved on the message path; a box for the larger ones would cost a load each time.
+// A rail is made once and never moved on the message path. A box for the larger rails would cost a load in each call.
 #[allow(clippy::large_enum_variant)]
 pub enum AnyRail {
-    /// The process itself.
+    /// To the process itself.
     Loopback(loopback::Rail<'static>),
-    /// Other processes of the host.
+    /// Shared memory, to other processes on this host.
     Sm(towline_sm::Rail),
-    /// The only TCP connection to each peer, unless sums are asked for.
+    /// TCP with one connection to each peer and without checksums.
     Tcp(towline_tcp::Rail),
-    /// One of several TCP connections to each peer: the others carry on what it breaks down with.
+    /// One of several TCP connections to each peer, or one with checksums. If it fails, the others resend its frames.
     LinkedTcp(Linked<towline_tcp::Rail>),
-    /// Datagrams, and what makes them arrive.
+    /// UDP datagrams, with a link that makes them reliable.
     Udp(Linked<towline_udp::Rail>),
-    /// The only connection by verbs to each peer, unless sums are asked for.
+    /// An RDMA device with one connection to each peer and without checksums.
     Verbs(towline_verbs::Rail),
-    /// One of several connections by verbs to each peer: the others carry on what it breaks down with.
+    /// One of several RDMA connections to each peer, or one with checksums. If it fails, the others resend its frames.
     LinkedVerbs(Linked<towline_verbs::Rail>),
-    /// A rail that somebody else wrote: see [`Builder::rail`](crate::Builder::rail).
+    /// A rail of the program's own: see [`Builder::rail`](crate::Builder::rail).
     Dyn(DynRail),
 }
 
-/// A rail of which nothing is known but the trait.
+/// A rail of the program's own, known only by its trait.
 pub struct DynRail(pub(crate) Box<dyn FullRail>);
 
 impl std::fmt::Debug for DynRail {
@@ -43,13 +43,13 @@ impl std::fmt::Debug for DynRail {
     }
 }
 
-/// Calls the rail. The quickest is told apart first, and only its code stands beside the comparison: a match of all of them
-/// made each call of it save the registers and take the jumps that the longest of them needs.
+/// Calls the rail. The quickest rail, shared memory, is compared first, and only its code is placed beside the comparison: with one match
+/// of all rails, each of its calls saved the registers and took the jumps that the longest arm needs.
 macro_rules! each {
     ($self:expr, $rail:ident => $call:expr) => {
         match $self {
             AnyRail::Sm($rail) => $call,
-            other => apart(move || match other {
+            other => out_of_line(move || match other {
                 AnyRail::Sm($rail) => $call,
                 AnyRail::Tcp($rail) => $call,
                 AnyRail::LinkedTcp($rail) => $call,
@@ -63,9 +63,9 @@ macro_rules! each {
     };
 }
 
-/// Keeps what is called out of its caller.
+/// Keeps the code of `call` out of the caller's.
 #[inline(never)]
-fn apart<T>(call: impl FnOnce() -> T) -> T {
+fn out_of_line<T>(call: impl FnOnce() -> T) -> T {
     call()
 }
 
@@ -109,17 +109,19 @@ impl towline_core::rail::Liveness for AnyRail {
 pub(crate) struct RailSet(pub Vec<AnyRail>);
 
 impl RailSet {
-    /// Makes memory of a window: such as peers can map, where there is a rail for that.
+    /// Allocates memory for a window. Peers can map it where a rail supports that.
     pub fn window_memory(&mut self, bytes: usize) -> std::io::Result<WindowMemory> {
+        let log =
+            |why: &_| log::info!("a window's memory is not shared with this host, so the target serves peers: {why}");
         let shared = self.0.iter_mut().find_map(|rail| match rail {
-            AnyRail::Sm(rail) => rail.share(bytes).inspect_err(|why| log::info!("a window is not shared: {why}")).ok(),
+            AnyRail::Sm(rail) => rail.share(bytes).inspect_err(log).ok(),
             _ => None,
         });
         shared.map_or_else(|| Mapping::new(bytes).map(WindowMemory::Private), |area| Ok(WindowMemory::Shared(area)))
     }
 
-    /// How long messages go to the peer for whom `candidates` are what came of the choice, as far as it is known and
-    /// worth telling.
+    /// A remark for people about how long messages to a peer are copied, as far as that is known. `candidates`: the verdict on each rail for
+    /// this peer.
     pub fn long_messages(&self, candidates: &[Candidate]) -> &'static str {
         let sm = self.0.iter().find_map(|rail| match rail {
             AnyRail::Sm(rail) => Some(rail),
@@ -128,9 +130,9 @@ impl RailSet {
         let taken = candidates.iter().find(|candidate| candidate.rail == "sm").and_then(Candidate::for_messages);
         match sm.zip(taken).map(|(sm, endpoint)| sm.sends_in_single_copy(endpoint)) {
             Some(SingleCopyState::Works) => "; long messages in a single copy through the kernel",
-            Some(SingleCopyState::Crowded) => "; long messages copied through memory: too many ranks were met at once",
+            Some(SingleCopyState::Crowded) => "; long messages copied through memory: too many ranks connected at once",
             Some(SingleCopyState::Refused) => "; long messages copied through memory: single copy is refused or off",
-            _ => "", // not known before the first message
+            _ => "", // unknown before the first message
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Addresses: which context of which rank, and the numbers that stand for them.
+//! Addresses of contexts, and their numberings.
 
 use std::fmt;
 
 use towline_core::rail::Peer;
 
-/// A context of a job: the rank of its process, and its index among the contexts of that process. Both count from 0.
+/// The address of a context in its job: the rank of its process, and its index among the contexts of that process. Both count from 0.
 ///
 /// ```
 /// use towline::Address;
 ///
-/// assert_eq!(Address::from(3), Address { rank: 3, index: 0 }); // a rank alone is its first context
+/// assert_eq!(Address::from(3), Address { rank: 3, index: 0 }); // a rank alone stands for its first context
 /// assert_eq!(Address::from((3, 1)).to_string(), "rank 3, context 1");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address {
     /// The rank of the process.
     pub rank: u32,
-    /// Which of its contexts.
+    /// The index of the context in the process.
     pub index: u32,
 }
 
@@ -38,18 +38,18 @@ impl fmt::Display for Address {
     }
 }
 
-/// All addresses of a job, seen from one of them.
+/// All addresses of a job, seen from one of them: a grid of ranks and contexts.
 ///
-/// Three numberings: the *address*; the *number* that all ranks agree on, rank after rank, by which rails know each other and
-/// which is the rank among all contexts; and the engine's own *peer*, in which those of the same index come first, so that
-/// rank r of the world is peer r and needs no table.
+/// There are three numberings: the *address*; the *number*, on which all ranks agree, rank after rank (rails know each other by it, and
+/// it is the rank in the communicator of all contexts); and the engine's own *peer*, in which the contexts of the own index come first,
+/// so that rank r of the world is peer r and no table is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Grid {
     /// The own address.
     pub own: Address,
     /// How many ranks there are.
     pub ranks: u32,
-    /// How many contexts each has. `ranks * contexts` fits.
+    /// How many contexts each rank has. `ranks * contexts` does not overflow.
     pub contexts: u32,
 }
 
@@ -64,7 +64,7 @@ impl Grid {
         self.own.rank * self.contexts + self.own.index
     }
 
-    /// The number of an address, if there is such.
+    /// The number of an address, if it exists.
     pub fn number(self, address: Address) -> Option<u32> {
         (address.rank < self.ranks && address.index < self.contexts)
             .then(|| address.rank * self.contexts + address.index)
@@ -78,14 +78,14 @@ impl Grid {
     /// The peer with a number below [`total`](Self::total).
     pub const fn peer(self, number: u32) -> Peer {
         let Address { rank, index } = self.address(number);
-        let apart = (index + self.contexts - self.own.index) % self.contexts;
-        Peer(apart * self.ranks + rank)
+        let distance = (index + self.contexts - self.own.index) % self.contexts;
+        Peer(distance * self.ranks + rank)
     }
 
     /// The number of a peer of this engine.
     pub const fn number_of(self, peer: Peer) -> u32 {
-        let (apart, rank) = (peer.0 / self.ranks, peer.0 % self.ranks);
-        rank * self.contexts + (apart + self.own.index) % self.contexts
+        let (distance, rank) = (peer.0 / self.ranks, peer.0 % self.ranks);
+        rank * self.contexts + (distance + self.own.index) % self.contexts
     }
 }
 

@@ -1,9 +1,9 @@
-//! What is said about messages: where from, which tag, how long.
+//! The envelope of messages: source, tag and length.
 
-/// The largest tag that programs may use. Those above belong to the library.
+/// The largest tag that programs may use. Larger ones belong to the library.
 pub const TAG_MAX: u32 = 0x7fff_ffff;
 
-/// Matches any source, or any tag.
+/// Matches any source or any tag: `MPI_ANY_SOURCE`, `MPI_ANY_TAG`.
 ///
 /// ```
 /// use towline::Any;
@@ -21,7 +21,7 @@ pub const TAG_MAX: u32 = 0x7fff_ffff;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Any;
 
-/// Whom a receive or probe takes from: a rank, or [`Any`].
+/// The source that a receive or probe matches: a rank, or [`Any`].
 ///
 /// ```
 /// assert_eq!(towline::Source::from(3), towline::Source::Rank(3));
@@ -31,7 +31,7 @@ pub struct Any;
 pub enum Source {
     /// A rank of the communicator.
     Rank(u32),
-    /// Any.
+    /// Any rank.
     Any,
 }
 
@@ -66,7 +66,7 @@ impl Source {
     }
 }
 
-/// Which tags a receive or probe takes: one, or [`Any`].
+/// The tag that a receive or probe matches: one tag, or [`Any`].
 ///
 /// ```
 /// assert_eq!(towline::Tag::from(3), towline::Tag::Is(3));
@@ -74,9 +74,9 @@ impl Source {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Tag {
-    /// This one, at most [`TAG_MAX`].
+    /// This tag, at most [`TAG_MAX`].
     Is(u32),
-    /// Any.
+    /// Any tag.
     Any,
 }
 
@@ -103,9 +103,9 @@ impl Tag {
         }
     }
 
-    /// The tag, if it is one that programs may not use.
+    /// The tag, if it is reserved for the library.
     #[inline]
-    pub(crate) const fn foreign(self) -> Option<u32> {
+    pub(crate) const fn reserved(self) -> Option<u32> {
         match self {
             Self::Is(tag) if tag > TAG_MAX => Some(tag),
             _ => None,
@@ -113,20 +113,23 @@ impl Tag {
     }
 }
 
-/// A message that was received.
+/// The status of a message that was received: `MPI_Status`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Status {
-    /// Who sent it.
+    /// The rank that sent the message.
     pub source: u32,
-    /// Its tag.
+    /// The message's tag.
     pub tag: u32,
-    /// Its length in bytes.
+    /// The message's length in bytes.
     pub bytes: u64,
 }
 
 impl Status {
-    /// How many whole items of a type it holds.
+    /// The status of a completed send, which says nothing.
+    pub(crate) const EMPTY: Self = Self { source: 0, tag: 0, bytes: 0 };
+
+    /// How many whole items of type `T` the message has: `MPI_Get_count`.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -143,14 +146,14 @@ impl Status {
     }
 }
 
-/// A message that is there, and not received.
+/// The envelope of a message that a probe has found.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Envelope {
-    /// Who sent it.
+    /// The rank that sent the message.
     pub source: u32,
-    /// Its tag.
+    /// The message's tag.
     pub tag: u32,
-    /// Its length in bytes.
+    /// The message's length in bytes.
     pub bytes: u64,
 }

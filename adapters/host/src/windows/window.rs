@@ -1,4 +1,4 @@
-//! Windows: memory of each rank that all ranks of a communicator read, write and change, without anybody there receiving.
+//! Windows: memory of each rank that all ranks of a communicator read, write and change, without a receive at the target.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,8 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 use towline_core::convertor::Span;
 use towline_core::rail::Peer;
 use towline_core::rma::{
-    Access, Atomic, AtomicFlags, AtomicOp, BeginError, Failure, HANDLE_BYTES, Operation, Registration, RemoteMemory,
-    Transfer,
+    Access, Atomic, AtomicOp, BeginError, Failure, HANDLE_BYTES, Operation, Registration, RemoteMemory, Transfer,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -20,39 +19,43 @@ use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::transports::memory::WindowMemory;
 use crate::waiting::idle::Idle;
 use crate::waiting::no_unwind::no_unwind;
+use crate::windows::word::Word;
 
-/// Bytes that are copied at once while others wait for the engine.
+/// The most bytes that are copied while other threads wait for the engine.
 const PIECE: usize = 1 << 20;
-/// Bytes that a rank tells of its part: its handle, and whether it has one.
+/// Bytes that a rank publishes about its part: its handle, and whether it has one.
 const ENTRY: usize = HANDLE_BYTES + 1;
 
-/// Memory of each rank of a communicator that all of them reach: made by [`Communicator::window`].
+/// Memory of each rank of a communicator that all of them can access by one-sided operations, like an `MPI_Win`.
+/// [`Communicator::window`] makes it. Offsets and lengths are in bytes.
 ///
-/// | to do | use | it is over |
+/// | to do | use | complete |
 /// |---|---|---|
-/// | write there | [`put`](Self::put) | with the next flush |
-/// | change words there | [`accumulate`](Self::accumulate) | with the next flush |
-/// | read there | [`get`](Self::get) | when it comes back |
-/// | change a word and know the old one | [`fetch_and_op`](Self::fetch_and_op), [`compare_and_swap`](Self::compare_and_swap) | when it comes back |
-/// | look at the own part | [`read`](Self::read), [`write`](Self::write) | when it comes back |
+/// | write remote memory | [`put`](Self::put) | after the next flush |
+/// | change remote words | [`accumulate`](Self::accumulate) | after the next flush |
+/// | read remote memory | [`get`](Self::get) | on return |
+/// | change a remote word and get the old one | [`fetch_and_op`](Self::fetch_and_op), [`compare_and_swap`](Self::compare_and_swap) | on return |
+/// | access the own part | [`read`](Self::read), [`write`](Self::write) | on return |
 ///
-/// Over means done at the target: whoever looks there from then on finds it. Operations of one rank may overtake each other until a
-/// [`flush`](Self::flush); atomics are atomic to each other, whoever begins them, and to nothing else. What is put while somebody
-/// gets it comes in any mixture of old and new bytes.
+/// **Completion.** A complete operation is done at the target: whoever reads there afterwards sees its effect. Operations of one rank may
+/// be reordered between two [flushes](Self::flush). Atomic operations are atomic with respect to each other, whichever rank begins them,
+/// and to nothing else. A get that overlaps a put in time may return any mixture of old and new bytes.
 ///
-/// **Who makes progress.** Ranks of the target's host, which sm connects, reach into its part themselves, and wait for nobody,
-/// where the system lets them: not in another namespace of processes, or without free descriptors, or where it counts memory strictly
-/// (`TOWLINE_SM_WINDOWS` switches it off). Others' operations are done by the target, when it makes progress: in any blocking call of
-/// its context, [`barrier`](Communicator::barrier) for one, or in [`progress`](crate::World::progress). A target that computes all the
-/// time serves these not at all meanwhile, unless it has a [progress thread](crate::Builder::progress_thread). Over verbs the device can
-/// put and get without it (`TOWLINE_VERBS_WINDOWS`), but ends the connection where a window is used that was dropped. Atomics are the
-/// processor's either way, so whoever begins them agrees.
+/// **Progress.** Ranks on the target's host that are connected by sm access its part directly, and need no progress of the target. The
+/// system may not allow that: between process namespaces, without free descriptors, or where it accounts memory strictly.
+/// `TOWLINE_SM_WINDOWS` switches it off. The operations of other ranks are done by the target, when it makes progress: in any blocking call of
+/// its context, such as [`barrier`](Communicator::barrier), or in [`progress`](crate::World::progress). A target that only computes does not
+/// serve them, unless it has a [progress thread](crate::Builder::progress_thread). Over verbs the device can put and get without the target
+/// (`TOWLINE_VERBS_WINDOWS`), but the connection ends if a window is used after its owner has dropped it. Atomic operations are always
+/// done by a processor, so operations that came by different ways are atomic to each other, too.
 ///
-/// **Who is trusted.** A part with all rights, as [`window`](Communicator::window) makes it, is memory that processes of the same user
-/// on this host can map: they can read and change all of it, whenever they like, and nothing beside it. One that others may only get
-/// from is mapped to be read alone, and one with other rights by nobody: see [`window_with`](Communicator::window_with).
+/// **Trust.** Processes of the same user on this host can map a part with all rights, as [`window`](Communicator::window) makes it: they can
+/// read and change all of it at any time, and nothing beside it. A part from which others may only get is mapped read-only. A part with
+/// other rights is never mapped: see [`window_with`](Communicator::window_with).
 ///
-/// Memory that others write to is never seen as a slice: it is accessed by copies and atomics alone.
+/// **Soundness.** Memory that others write to is never exposed as a slice: it is accessed by copies and atomic operations only.
+///
+/// **Threads.** A window is used by one thread, or by several if its world is of [`Multiple`](crate::Multiple) threads.
 ///
 /// ```
 /// use towline::AtomicOp;
@@ -74,80 +77,22 @@ const ENTRY: usize = HANDLE_BYTES + 1;
 /// ```
 pub struct Window<L: Threads = Single> {
     comm: OwnedCommunicator<L>,
-    /// Its name in the engine.
+    /// Its number in the engine.
     id: u64,
     registration: Registration,
-    /// There until the window is dropped.
+    /// `None` once the window is dropped.
     memory: Option<WindowMemory>,
     len: usize,
-    /// Each rank's part, and which peer it is.
+    /// Each rank's part, and the peer of that rank.
     parts: Box<[(Peer, RemoteMemory)]>,
 }
 
-/// Words that [`Window::fetch_and_op`] and the like work on.
-///
-/// ```
-/// use towline::{AtomicOp, Error};
-///
-/// let world = towline::init()?;
-/// let window = world.window(8)?;
-/// assert_eq!(window.fetch_and_op(0, 0, AtomicOp::Min, -5i32)?, 0);
-/// assert_eq!(window.fetch_and_op(0, 0, AtomicOp::Swap, 0.5f32)?.to_bits(), (-5i32) as u32);
-/// assert_eq!(window.fetch_and_op(0, 0, AtomicOp::Xor, 1f64), Err(Error::NoSuchOperation));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub trait Word: sealed::Word + Copy {}
-
-mod sealed {
-    use towline_core::rma::{AtomicFlags, AtomicOp};
-
-    pub trait Word {
-        const FLAGS: AtomicFlags;
-        fn to_word(self) -> u64;
-        fn of_word(word: u64) -> Self;
-        /// Whether such words have that operation.
-        fn has(op: AtomicOp) -> bool;
-    }
-}
-
-macro_rules! word {
-    ($word:ty, $flags:expr, $ordered:expr, $to:expr, $of:expr) => {
-        impl sealed::Word for $word {
-            const FLAGS: AtomicFlags = $flags;
-
-            fn to_word(self) -> u64 {
-                $to(self)
-            }
-
-            fn of_word(word: u64) -> Self {
-                $of(word)
-            }
-
-            fn has(op: AtomicOp) -> bool {
-                op.takes($flags) && ($ordered || !matches!(op, AtomicOp::Min | AtomicOp::Max))
-            }
-        }
-
-        impl Word for $word {}
-    };
-}
-
-const FLOAT_32: AtomicFlags = AtomicFlags::BITS_32.union(AtomicFlags::FLOAT);
-
-// Words are ordered as signed numbers, so unsigned ones have no least and no greatest.
-word!(u64, AtomicFlags::empty(), false, |word| word, |word| word);
-word!(i64, AtomicFlags::empty(), true, i64::cast_unsigned, u64::cast_signed);
-word!(u32, AtomicFlags::BITS_32, false, u64::from, |word| word as u32);
-word!(i32, AtomicFlags::BITS_32, true, |word: i32| word.cast_unsigned().into(), |word| (word as u32).cast_signed());
-word!(f64, AtomicFlags::FLOAT, true, f64::to_bits, f64::from_bits);
-word!(f32, FLOAT_32, true, |word: f32| word.to_bits().into(), |word| f32::from_bits(word as u32));
-
 impl<L: Threads> Communicator<L> {
-    /// Makes a window of so many bytes of each rank, which may differ, all zero. All ranks call it. Any of them may do anything in
-    /// it; [`window_with`](Self::window_with) gives fewer rights.
+    /// Makes a window, with `bytes` bytes of this rank, zeroed: `MPI_Win_allocate`. All ranks call it; the number of bytes may differ. Each
+    /// rank has all rights to it; [`window_with`](Self::window_with) gives fewer.
     ///
     /// # Errors
-    /// [`Error::NoWindow`] where a rank has no memory or too many windows, on all ranks; as [`dup`](Self::dup).
+    /// [`Error::NoWindow`], on all ranks, if a rank has not enough memory or too many windows. Otherwise as [`dup`](Self::dup).
     ///
     /// ```
     /// let world = towline::init()?;
@@ -159,7 +104,7 @@ impl<L: Threads> Communicator<L> {
         self.window_with(bytes, Access::ANY)
     }
 
-    /// As [`window`](Self::window); what others may do with this rank's part is `access`, by which each rank decides for itself.
+    /// As [`window`](Self::window). `access` says what other ranks may do with this rank's part; each rank chooses it for its own part.
     ///
     /// # Errors
     /// As [`window`](Self::window).
@@ -180,8 +125,8 @@ impl<L: Threads> Communicator<L> {
         let id = engine.rma_ops.next_window();
         let pml = engine.mtl.pml();
         let made = pml.rails_mut().window_memory(bytes).ok().and_then(|memory| {
-            // SAFETY: the mapping goes when the registration has ended (`retire`), or with the engine; it is accessed under the
-            // engine's lock, by copies alone.
+            // SAFETY: the mapping is dropped when the registration has ended (`retire_window`), or with the engine. It is accessed under
+            // the engine's lock, by copies only.
             let registration = unsafe { pml.register(memory.base(), bytes, access, None) }?;
             Some((registration, memory, pml.remote_memory(registration)?))
         });
@@ -191,14 +136,14 @@ impl<L: Threads> Communicator<L> {
             mine[..HANDLE_BYTES].copy_from_slice(&remote.to_bytes());
             mine[HANDLE_BYTES] = 1;
         }
-        let told = comm.all_tell(&mine);
-        let parts = told.and_then(|told| {
+        let gathered = comm.all_gather(&mine);
+        let parts = gathered.and_then(|gathered| {
             let part = |(rank, entry): (u32, &[u8])| {
                 let remote = RemoteMemory::from_bytes(&entry[..HANDLE_BYTES]).filter(|_| entry[HANDLE_BYTES] == 1);
                 let peer = comm.handle.peer(rank).ok_or(Error::NoSuchRank { rank, size: comm.size() })?;
                 Ok((peer, remote.ok_or(Error::NoWindow { rank })?))
             };
-            (0..).zip(told.chunks_exact(ENTRY)).map(part).collect::<Result<Box<[_]>, Error>>()
+            (0..).zip(gathered.chunks_exact(ENTRY)).map(part).collect::<Result<Box<[_]>, Error>>()
         });
         match (made, parts) {
             (Some((registration, memory, _)), Ok(parts)) => {
@@ -214,12 +159,12 @@ impl<L: Threads> Communicator<L> {
 }
 
 impl<L: Threads> Window<L> {
-    /// The communicator of the window's ranks: messages in it are apart from all others.
+    /// The communicator of the window's ranks. Its messages are separate from all others.
     pub fn communicator(&self) -> &Communicator<L> {
         &self.comm
     }
 
-    /// Bytes of a rank's part.
+    /// The length of a rank's part, in bytes.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`].
@@ -227,11 +172,11 @@ impl<L: Threads> Window<L> {
         Ok(self.part(rank)?.1.len())
     }
 
-    /// Writes `data` to a rank's part, from byte `offset` on. It is copied before, so it may change at once; it is there after the
-    /// next flush, which tells also of failures.
+    /// Writes `data` to a rank's part, from byte `offset` on: `MPI_Put`. `data` may be changed on return. The write is complete after the next
+    /// flush, which also reports failures at the target.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`], [`Error::OutOfWindow`], [`Error::PeerFailed`]; what the target says comes with the flush.
+    /// [`Error::NoSuchRank`], [`Error::OutOfWindow`], [`Error::PeerFailed`].
     pub fn put<T>(&self, rank: u32, offset: u64, data: &T) -> Result<(), Error>
     where
         T: IntoBytes + Immutable + ?Sized,
@@ -240,13 +185,13 @@ impl<L: Threads> Window<L> {
         let put = |data: &[u8]| Transfer::Put(Span::of(data));
         // SAFETY: the bytes are borrowed until this returns.
         let done = unsafe { self.move_pieces(rank, offset, data.len(), |piece| put(&data[piece])) };
-        self.begin_alone(rank, put, offset.wrapping_add(done as u64), &data[done..])
+        self.begin_detached(rank, put, offset.wrapping_add(done as u64), &data[done..])
     }
 
-    /// Reads a rank's part, from byte `offset` on, until `into` is full.
+    /// Reads a rank's part, from byte `offset` on, until `into` is full: `MPI_Get`.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Refused`]. What `into` holds then is not said.
+    /// As [`put`](Self::put); [`Error::Refused`]. After an error the contents of `into` are unspecified.
     pub fn get<T>(&self, rank: u32, offset: u64, into: &mut T) -> Result<(), Error>
     where
         T: FromBytes + IntoBytes + ?Sized,
@@ -257,35 +202,35 @@ impl<L: Threads> Window<L> {
         // SAFETY: `into` is borrowed until this returns, any bytes make a valid `T`, and the pieces lie within it.
         let done = unsafe { self.move_pieces(rank, offset, len, get) };
         // SAFETY: the same.
-        unsafe { self.perform(rank, get(done..len), offset.wrapping_add(done as u64)) }.map(|_| ())
+        unsafe { self.complete(rank, get(done..len), offset.wrapping_add(done as u64)) }.map(|_| ())
     }
 
-    /// Changes words of a rank's part, from byte `offset` on, each to what `op` makes of it and its operand: each is one atomic
-    /// operation, all of them together are none. Done after the next flush.
+    /// Combines words of a rank's part, from byte `offset` on, with operands by `op`: `MPI_Accumulate`. Each word is changed by one atomic
+    /// operation; all of them together are not atomic. Complete after the next flush.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::NoSuchOperation`] where such words have no such operation, or the offset is no multiple of
-    /// their size.
+    /// As [`put`](Self::put); [`Error::NoSuchOperation`] if words of this type have no such operation, or the offset is not a multiple of their
+    /// size.
     pub fn accumulate<W: Word>(&self, rank: u32, offset: u64, op: AtomicOp, operands: &[W]) -> Result<(), Error> {
         for (index, operand) in (0..).zip(operands) {
             let what = Self::atomic::<W>(op, *operand)?;
             let at = offset.checked_add(index * size_of::<W>() as u64).ok_or(Error::OutOfWindow { rank })?;
-            self.begin_alone(rank, |_| what, at, &[])?;
+            self.begin_detached(rank, |_| what, at, &[])?;
         }
         Ok(())
     }
 
-    /// Changes a word of a rank's part to what `op` makes of it and `operand`; tells what it was.
+    /// Combines a word of a rank's part with `operand` by `op`, and returns the old word: `MPI_Fetch_and_op`.
     ///
     /// # Errors
     /// As [`get`](Self::get) and [`accumulate`](Self::accumulate).
     pub fn fetch_and_op<W: Word>(&self, rank: u32, offset: u64, op: AtomicOp, operand: W) -> Result<W, Error> {
         // SAFETY: no memory is involved.
-        unsafe { self.perform(rank, Self::atomic::<W>(op, operand)?, offset) }.map(W::of_word)
+        unsafe { self.complete(rank, Self::atomic::<W>(op, operand)?, offset) }.map(W::of_word)
     }
 
-    /// Changes a word of a rank's part to `becomes` if it is `is`; tells what it was. Of integers; of floating-point numbers use those
-    /// with their bits.
+    /// Changes a word of a rank's part to `new` if it is `expected`, and returns the old word: `MPI_Compare_and_swap`. It is for integers; use
+    /// the bits of floating-point numbers.
     ///
     /// # Errors
     /// As [`fetch_and_op`](Self::fetch_and_op).
@@ -294,34 +239,34 @@ impl<L: Threads> Window<L> {
     /// let world = towline::init()?;
     /// let window = world.window(8)?;
     /// assert_eq!(window.compare_and_swap(0, 0, 0u64, 7)?, 0);
-    /// assert_eq!(window.compare_and_swap(0, 0, 0u64, 8)?, 7); // it is not 0 any more
+    /// assert_eq!(window.compare_and_swap(0, 0, 0u64, 8)?, 7); // the word is not 0 any more
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn compare_and_swap<W: Word>(&self, rank: u32, offset: u64, is: W, becomes: W) -> Result<W, Error> {
-        let what = Transfer::Atomic(Atomic::CompareSwap(is.to_word(), becomes.to_word()), W::FLAGS);
+    pub fn compare_and_swap<W: Word>(&self, rank: u32, offset: u64, expected: W, new: W) -> Result<W, Error> {
+        let what = Transfer::Atomic(Atomic::CompareSwap(expected.to_word(), new.to_word()), W::FLAGS);
         // SAFETY: no memory is involved.
-        unsafe { self.perform(rank, what, offset) }.map(W::of_word)
+        unsafe { self.complete(rank, what, offset) }.map(W::of_word)
     }
 
-    /// Waits until all operations of this process on a rank's part are done there.
+    /// Waits until all operations of this process on a rank's part are complete: `MPI_Win_flush`.
     ///
     /// # Errors
-    /// Of those since the last flush, what the first that failed failed with: [`Error::Refused`], [`Error::PeerFailed`].
+    /// The first failure of an operation since the last flush: [`Error::Refused`] or [`Error::PeerFailed`].
     pub fn flush(&self, rank: u32) -> Result<(), Error> {
         self.part(rank)?;
-        let settled = self.until(|engine| engine.rma_ops.take_detached(self.id, rank));
+        let settled = self.wait_until(|engine| engine.rma_ops.take_detached(self.id, rank));
         settled.map_err(|failure| self.failure(rank, failure))
     }
 
-    /// The same for all ranks.
+    /// The same for the parts of all ranks: `MPI_Win_flush_all`.
     ///
     /// # Errors
-    /// As [`flush`](Self::flush), of the first rank where something failed.
+    /// As [`flush`](Self::flush), for the first rank where an operation failed.
     pub fn flush_all(&self) -> Result<(), Error> {
         (0..self.comm.size()).map(|rank| self.flush(rank)).fold(Ok(()), Result::and)
     }
 
-    /// Copies from this rank's own part.
+    /// Copies from this rank's own part, from byte `offset` on.
     ///
     /// # Errors
     /// [`Error::OutOfWindow`].
@@ -332,14 +277,14 @@ impl<L: Threads> Window<L> {
         let into = into.as_mut_bytes();
         let at = self.own(offset, into.len())?;
         let _engine = self.comm.handle.context.engine.lock();
-        // SAFETY: within the mapping, as `own` has checked; who holds the engine is the only one that accesses it at that address.
-        // What others change there at the same time is a mixture of bytes, and any bytes will do.
+        // SAFETY: within the mapping, as `own` has checked. Only the thread that holds the engine's lock accesses it at that address. If
+        // others change it at the same time the result is a mixture of bytes, and any bytes are valid.
         unsafe { at.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
-        fence(Ordering::Acquire); // what is looked at next is no older, and read anew
+        fence(Ordering::Acquire); // later reads are not older, and read memory again
         Ok(())
     }
 
-    /// Copies to this rank's own part.
+    /// Copies to this rank's own part, from byte `offset` on.
     ///
     /// # Errors
     /// [`Error::OutOfWindow`].
@@ -352,12 +297,12 @@ impl<L: Threads> Window<L> {
         let _engine = self.comm.handle.context.engine.lock();
         // SAFETY: as for `read`.
         unsafe { at.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
-        fence(Ordering::SeqCst); // others on this host look for themselves
+        fence(Ordering::SeqCst); // other processes on this host read the memory directly
         Ok(())
     }
 
-    /// Ends the window: waits for all operations of all ranks. All ranks call it. One that is only dropped refuses what others still
-    /// ask of it.
+    /// Ends the window, after all operations of all ranks are complete: `MPI_Win_free`. All ranks call it. A window that is only dropped
+    /// refuses operations that other ranks still begin.
     ///
     /// # Errors
     /// As [`flush_all`](Self::flush_all) and [`barrier`](Communicator::barrier).
@@ -370,7 +315,7 @@ impl<L: Threads> Window<L> {
         self.parts.get(rank as usize).copied().ok_or(Error::NoSuchRank { rank, size: self.comm.size() })
     }
 
-    /// Where bytes of this rank's own part are.
+    /// The address of bytes of this rank's own part.
     fn own(&self, offset: usize, bytes: usize) -> Result<*mut u8, Error> {
         let memory = self.memory.as_ref().filter(|_| offset <= self.len && bytes <= self.len - offset);
         memory.map(|memory| memory.base().wrapping_add(offset)).ok_or(Error::OutOfWindow { rank: self.comm.rank() })
@@ -381,26 +326,26 @@ impl<L: Threads> Window<L> {
         if W::has(op) { Ok(what) } else { Err(Error::NoSuchOperation) }
     }
 
-    /// Makes progress until `look` finds something; it is asked again when an operation has ended.
-    fn until<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> T {
+    /// Makes progress until `look` finds something. `look` is called again whenever an operation has completed.
+    fn wait_until<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> T {
         let context = &self.comm.handle.context;
         let mut engine = context.engine.lock();
         let mut idle = Idle::default();
         engine.clock.renew_coarsely();
         let found = loop {
             engine.note_completed_rma_ops();
-            let told = engine.rma_ops.completed;
+            let completed = engine.rma_ops.completed;
             if let Some(found) = look(&mut engine) {
                 break found;
             }
-            engine.progress_or_wait(&mut idle, &Awaited::RmaOps(told), None);
+            engine.progress_or_wait(&mut idle, &Awaited::RmaOps(completed), None);
         };
         drop(engine);
         context.run_callbacks();
         found
     }
 
-    /// Begins an operation as soon as there is a slot for it; `None` where there is none.
+    /// Begins an operation, if there is a free slot for it; `None` otherwise.
     ///
     /// # Safety
     /// As for `Pml::begin`.
@@ -419,11 +364,11 @@ impl<L: Threads> Window<L> {
         if handle.context.finished.load(Ordering::Relaxed) {
             return Some(Err(Error::Finished));
         }
-        // Also one that is back since: its memory is another.
+        // A rank that was restarted counts as lost, too: its memory is not that of the window.
         if let Some(lost) = engine.mtl.failed(handle.comm, towline_core::mtl::Source::Rank(rank)) {
             return Some(Err(handle.peer_lost(engine, lost)));
         }
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller's promise.
         match unsafe { engine.mtl.pml().begin(peer, what, &remote, offset) } {
             Ok(operation) => Some(Ok(operation)),
             Err(BeginError::Full) => None,
@@ -433,17 +378,23 @@ impl<L: Threads> Window<L> {
         }
     }
 
-    /// Does something with the bytes, or with none: at once, or later with a copy of them.
-    fn begin_alone(&self, rank: u32, what: impl Fn(&[u8]) -> Transfer, offset: u64, data: &[u8]) -> Result<(), Error> {
+    /// Does an operation with these bytes, which may be none: immediately, or later with a copy of them.
+    fn begin_detached(
+        &self,
+        rank: u32,
+        what: impl Fn(&[u8]) -> Transfer,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), Error> {
         // SAFETY: the bytes are borrowed until this returns.
-        if unsafe { self.at_once(rank, what(data), offset) }.is_some() {
+        if unsafe { self.try_immediate(rank, what(data), offset) }.is_some() {
             return Ok(());
         }
         let data: Box<[u8]> = data.into();
-        let what = what(&data); // the box does not move what is in it
+        let what = what(&data); // the bytes in a box keep their address
         let mut data = Some(data);
-        self.until(|engine| {
-            // SAFETY: the memory is the box's, which is kept until the operation is over, or beyond the rails' end.
+        self.wait_until(|engine| {
+            // SAFETY: the memory is that of the box, which is kept until the operation is complete, or until the rails are dropped.
             let begun = unsafe { self.begin(engine, rank, what, offset) }?;
             Some(begun.map(|operation| {
                 engine.rma_ops.add_detached(operation, self.id, rank, data.take().unwrap_or_default());
@@ -451,18 +402,18 @@ impl<L: Threads> Window<L> {
         })
     }
 
-    /// Has a rail put or get the first pieces of what is longer than one, if it reaches the rank's part itself: nobody waits for the
-    /// engine longer than a piece takes. How many bytes that were.
+    /// Has a rail put or get the first pieces of a longer operation, if the rail accesses the rank's part directly. So no thread waits for
+    /// the engine longer than one piece takes. Returns how many bytes were done.
     ///
     /// # Safety
-    /// As [`at_once`](Self::at_once), of each piece of so many bytes that `what` is asked for.
+    /// As [`try_immediate`](Self::try_immediate), for each piece for which `what` is called.
     unsafe fn move_pieces(&self, rank: u32, offset: u64, len: usize, what: impl Fn(Range<usize>) -> Transfer) -> usize {
         let of_part = |end| self.part(rank).is_ok_and(|(_, remote)| end <= remote.len());
         let fits = offset.checked_add(len as u64).is_some_and(of_part);
         let mut done = 0;
         while fits && len - done > PIECE {
-            // SAFETY: passed on from the caller.
-            let moved = unsafe { self.at_once(rank, what(done..done + PIECE), offset + done as u64) };
+            // SAFETY: the caller's promise.
+            let moved = unsafe { self.try_immediate(rank, what(done..done + PIECE), offset + done as u64) };
             if moved.is_none() {
                 break;
             }
@@ -471,11 +422,11 @@ impl<L: Threads> Window<L> {
         done
     }
 
-    /// Has a rail do something that reaches the rank's part itself. `None`: nothing was done, and to begin it tells more.
+    /// Has a rail do an operation immediately, if the rail accesses the rank's part directly. `None`: nothing was done; `begin` tells why.
     ///
     /// # Safety
-    /// Its memory is as `Pml::at_once` wants it, until this returns.
-    unsafe fn at_once(&self, rank: u32, what: Transfer, offset: u64) -> Option<u64> {
+    /// The memory is as `Pml::at_once` requires, until this returns.
+    unsafe fn try_immediate(&self, rank: u32, what: Transfer, offset: u64) -> Option<u64> {
         let handle = &self.comm.handle;
         let (peer, remote) = self.parts.get(rank as usize)?;
         let mut engine = handle.context.engine.lock();
@@ -483,7 +434,7 @@ impl<L: Threads> Window<L> {
         if handle.context.finished.load(Ordering::Relaxed) || engine.mtl.failed(handle.comm, rank).is_some() {
             return None;
         }
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller's promise.
         let old = unsafe { engine.mtl.pml().at_once(*peer, what, remote, offset) }?;
         let progress_is_due = engine.rma_ops.count_immediate();
         drop(engine);
@@ -493,23 +444,23 @@ impl<L: Threads> Window<L> {
         Some(old)
     }
 
-    /// Does something, and waits for its end.
+    /// Does an operation, and waits until it is complete.
     ///
     /// # Safety
-    /// Its memory is as `Pml::begin` wants it, until this returns.
-    unsafe fn perform(&self, rank: u32, what: Transfer, offset: u64) -> Result<u64, Error> {
-        // SAFETY: passed on from the caller.
-        if let Some(old) = unsafe { self.at_once(rank, what, offset) } {
+    /// The memory is as `Pml::begin` requires, until this returns.
+    unsafe fn complete(&self, rank: u32, what: Transfer, offset: u64) -> Result<u64, Error> {
+        // SAFETY: the caller's promise.
+        if let Some(old) = unsafe { self.try_immediate(rank, what, offset) } {
             return Ok(old);
         }
         let mut begun = None;
-        // Nothing unwinds while the operation has the memory.
+        // Nothing may unwind while the operation uses the memory.
         let result = no_unwind(|| {
-            self.until(|engine| {
+            self.wait_until(|engine| {
                 let operation = match begun {
                     Some(operation) => operation,
                     None => {
-                        // SAFETY: passed on from the caller; this does not return before the operation is over.
+                        // SAFETY: the caller's promise; this does not return before the operation is complete.
                         let operation = match unsafe { self.begin(engine, rank, what, offset) }? {
                             Ok(operation) => operation,
                             Err(error) => return Some(Err(error)),
