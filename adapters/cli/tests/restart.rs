@@ -4,7 +4,7 @@
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use towline::{Any, Error, ReadmitError, World};
+use towline::{Any, Error, RejoinError, World};
 
 /// Each way that ranks are connected, as a transport and its links.
 const WAYS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
@@ -53,7 +53,7 @@ fn as_rank() {
     other.sendrecv(&world.rank(), next, 1, &mut word, before, 1).unwrap();
     assert_eq!(word, before);
     drop(other);
-    assert_eq!((world.lost(), world.returned()), (vec![], vec![]));
+    assert_eq!((world.lost(), world.restarted()), (vec![], vec![]));
     assert_eq!(world.iprobe(Any, Any).unwrap(), None, "something came twice, or to the wrong one");
     world.finish().unwrap();
     println!("\n@ job {}\n@ over", std::env::var("TOWLINE_JOB").unwrap());
@@ -79,8 +79,8 @@ struct Round {
     other: u32,
     incarnation: u32,
     round: u32,
-    receive: Result<towline::ReceivingOwned<Vec<u8>>, Error>,
-    send: Result<towline::SendingOwned<Vec<u8>>, Error>,
+    receive: Result<towline::RecvRequest<Vec<u8>>, Error>,
+    send: Result<towline::SendRequest<Vec<u8>>, Error>,
 }
 
 impl Round {
@@ -109,7 +109,7 @@ impl Round {
 
 fn victim(world: &World) {
     let incarnation = world.incarnation();
-    assert!(world.lost().is_empty() && world.returned().is_empty());
+    assert!(world.lost().is_empty() && world.restarted().is_empty());
     for survivor in [0, 2] {
         world.send(survivor, STALE, &incarnation).unwrap();
     }
@@ -141,11 +141,11 @@ fn survivor(world: &World) {
                 let old = world.irecv(VICTIM, 0, [0u8; 16]).unwrap();
                 assert_eq!(world.send(VICTIM, 0, b"late"), Err(Error::PeerFailed { rank: VICTIM }));
                 assert!(matches!(world.recv(Any, 901, &mut [0u8]), Err(Error::PeerFailed { rank: VICTIM })));
-                assert_eq!(world.readmit(VICTIM, PATIENCE), Ok(life + 1));
+                assert_eq!(world.rejoin(VICTIM, PATIENCE), Ok(life + 1));
                 assert_eq!(old.wait().unwrap_err().error, Error::PeerFailed { rank: VICTIM });
                 (life, with_victim) = (life + 1, 0);
-                assert!(world.lost().is_empty() && world.returned().is_empty());
-                assert!(matches!(world.readmit(VICTIM, Duration::ZERO), Err(ReadmitError::NotBack { .. })));
+                assert!(world.lost().is_empty() && world.restarted().is_empty());
+                assert!(matches!(world.rejoin(VICTIM, Duration::ZERO), Err(RejoinError::NotRestarted { .. })));
             }
             None => {}
         }
@@ -203,10 +203,10 @@ fn unnoticed(world: &World) {
     let asked = world.irecv(VICTIM, 2, vec![0u8; 1_000_000]).unwrap();
     let wild = world.irecv(Any, 3, [0u8; 8]).unwrap();
     world.send(VICTIM, 1, b"die, now").unwrap();
-    while world.returned() != [VICTIM] {
+    while world.restarted() != [VICTIM] {
         std::thread::yield_now(); // no progress
     }
-    assert_eq!(world.readmit(VICTIM, Duration::ZERO), Ok(2));
+    assert_eq!(world.rejoin(VICTIM, Duration::ZERO), Ok(2));
     let failed = Error::PeerFailed { rank: VICTIM };
     match asked.wait() {
         Err(why) => assert_eq!(why.error, failed),
@@ -234,10 +234,10 @@ fn communicators(world: &World) {
         let pending = same.irecv(VICTIM, 2, [0u8; 4]).unwrap();
         world.send(VICTIM, 1, &me).unwrap();
         assert_eq!(pending.wait().unwrap_err().error, Error::PeerFailed { rank: VICTIM });
-        assert_eq!(world.readmit(VICTIM, PATIENCE), Ok(2));
+        assert_eq!(world.rejoin(VICTIM, PATIENCE), Ok(2));
         for old in [&same, &turned] {
             let gone = Error::Restarted { rank: VICTIM };
-            assert_eq!((old.lost(), old.returned(), old.why_lost(VICTIM)), (vec![VICTIM], vec![], None));
+            assert_eq!((old.lost(), old.restarted(), old.why_lost(VICTIM)), (vec![VICTIM], vec![], None));
             for len in [0, 8, 1_000_000] {
                 let long = vec![1u8; len];
                 assert_eq!(old.send(VICTIM, 3, &long[..]), Err(gone.clone()), "{len} bytes");
@@ -282,30 +282,30 @@ fn both_again(world: &World) {
 
 /// Each context of a rank takes all contexts of another rank back for itself.
 fn in_context(world: &World) {
-    let (everyone, own) = (world.everyone(), world.address());
+    let (all_contexts, own) = (world.all_contexts(), world.address());
     // With each context of each rank; `life`: of the victim.
     let talk = |life: u32| {
-        everyone.barrier().unwrap();
-        for other in (0..everyone.size()).filter(|other| *other != everyone.rank()) {
-            let (mine, mut theirs) = ([world.incarnation(), everyone.rank()], [0u32; 2]);
-            everyone.sendrecv(&mine, other, 8, &mut theirs, other, 8).unwrap();
-            let rank = everyone.address_of(other).unwrap().rank;
+        all_contexts.barrier().unwrap();
+        for other in (0..all_contexts.size()).filter(|other| *other != all_contexts.rank()) {
+            let (mine, mut theirs) = ([world.incarnation(), all_contexts.rank()], [0u32; 2]);
+            all_contexts.sendrecv(&mine, other, 8, &mut theirs, other, 8).unwrap();
+            let rank = all_contexts.address_of(other).unwrap().rank;
             assert_eq!(theirs, [if rank == VICTIM { life } else { 1 }, other]);
         }
         // Behind the barrier others may come to their end.
-        assert!(everyone.lost().is_empty() && everyone.returned().is_empty());
-        everyone.barrier().unwrap();
+        assert!(all_contexts.lost().is_empty() && all_contexts.restarted().is_empty());
+        all_contexts.barrier().unwrap();
     };
     if own.rank != VICTIM || world.incarnation() == 1 {
         talk(1);
         if own.rank == VICTIM {
-            everyone.barrier().unwrap(); // both contexts have come so far
+            all_contexts.barrier().unwrap(); // both contexts have come so far
             die();
         }
         // That this ends well depends on when the victim dies.
-        let _ = everyone.barrier();
+        let _ = all_contexts.barrier();
         assert_eq!(world.recv(VICTIM, 9, &mut [0u8]).unwrap_err(), Error::PeerFailed { rank: VICTIM });
-        assert_eq!(world.readmit(VICTIM, PATIENCE), Ok(2));
+        assert_eq!(world.rejoin(VICTIM, PATIENCE), Ok(2));
     }
     talk(2);
 }

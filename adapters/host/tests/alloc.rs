@@ -87,7 +87,8 @@ fn blocking_and_scoped_operations_allocate_nothing() {
         assert_eq!(common::ranks(2, way, |world: World| counted(&world)), [0, 0], "{way}");
         // Nor do contexts of one process.
         let contexts = Builder::new().transports(way).contexts(2).unwrap();
-        let threads = contexts.into_iter().map(|context| std::thread::spawn(|| counted(context.enter().everyone())));
+        let threads =
+            contexts.into_iter().map(|context| std::thread::spawn(|| counted(context.enter().all_contexts())));
         let threads: Vec<_> = threads.collect();
         let calls: Vec<u64> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         assert_eq!(calls, [0, 0], "{way}, contexts");

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use towline::{
-    Any, Builder, Communicator, Multiple, Owned, ReceivingOwned, SendingOwned, Status, Takes, Threads, World,
+    Any, Builder, Communicator, MayOwn, Multiple, OwnedCommunicator, RecvRequest, SendRequest, Status, Threads, World,
 };
 use towline_host_tests::dice::patterned;
 
@@ -116,7 +116,7 @@ impl Tally {
 struct Player<L: Threads> {
     mix: Mix,
     /// Goes before the world does.
-    side: Owned<L>,
+    side: OwnedCommunicator<L>,
     shared: Shared<L>,
     world: World<L>,
     victim: Option<u32>,
@@ -139,10 +139,10 @@ struct Player<L: Threads> {
     late: Sends<L>,
 }
 
-type Receives<L> = Vec<(Named, ReceivingOwned<Vec<u8>, L>)>;
-type Sends<L> = Vec<(u32, SendingOwned<Vec<u8>, L>)>;
+type Receives<L> = Vec<(Named, RecvRequest<Vec<u8>, L>)>;
+type Sends<L> = Vec<(u32, SendRequest<Vec<u8>, L>)>;
 
-impl<L: Threads + Takes<Vec<u8>>> Player<L> {
+impl<L: Threads + MayOwn<Vec<u8>>> Player<L> {
     fn new(arguments: &Arguments, world: World<L>) -> Result<Self> {
         let Arguments { seed, rounds, most, victim, again, links, .. } = *arguments;
         let (rank, size) = (world.rank(), world.size());
@@ -212,7 +212,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     fn begin_again(&mut self) -> Result<()> {
         self.check_messages()?;
         let Some(dead) = self.victim.take() else { return Ok(()) };
-        self.life = self.world.readmit(dead, BACK_WITHIN)?;
+        self.life = self.world.rejoin(dead, BACK_WITHIN)?;
         let Mix { seed, ranks, most, .. } = self.mix;
         self.mix = Mix::again(seed, ranks, self.again, most);
         self.dead = false;
@@ -392,7 +392,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         wanted.saturating_sub(came)
     }
 
-    fn post_any(&mut self) -> Result<Vec<ReceivingOwned<Vec<u8>, L>>> {
+    fn post_any(&mut self) -> Result<Vec<RecvRequest<Vec<u8>, L>>> {
         let mut any = Vec::new();
         for _ in 0..self.missing(Stream::AnySource) {
             let receiving = self.world.irecv(Any, Stream::AnySource as u32, vec![0u8; UNKNOWN_MOST as usize]);
@@ -403,7 +403,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
 
     /// Ends receives from any source; where a death has ended some, others take their place, until all has come that those
     /// who are left have sent.
-    fn end_any(&mut self, any: &mut Vec<ReceivingOwned<Vec<u8>, L>>) -> Result<()> {
+    fn end_any(&mut self, any: &mut Vec<RecvRequest<Vec<u8>, L>>) -> Result<()> {
         loop {
             for receiving in any.drain(..) {
                 let outcome = receiving.wait().map_err(|failed| failed.error);
