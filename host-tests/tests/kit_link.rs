@@ -8,9 +8,9 @@ use towline_core::time::{Duration, Instant};
 use towline_host_tests::dice::Dice;
 use towline_host_tests::kit::bench::Setup;
 use towline_host_tests::rail_suite;
-use towline_host_tests::sim::faults::{Faults, Make};
-use towline_host_tests::sim::net::Net;
-use towline_host_tests::sim::rail::SimRail;
+use towline_host_tests::sim::network::Net;
+use towline_host_tests::sim::network::SimRail;
+use towline_host_tests::sim::network::faults::{Faults, Make};
 
 /// Nanoseconds between two polls.
 const STEP: u64 = 1000;

@@ -7,9 +7,9 @@ use towline_host_tests::dice::{Dice, patterned};
 use towline_host_tests::kit::bench::Setup;
 use towline_host_tests::kit::world::{CONFIG, World};
 use towline_host_tests::rail_suite;
-use towline_host_tests::sim::faults::{Faults, Make};
-use towline_host_tests::sim::net::Net;
-use towline_host_tests::sim::rail::SimRail;
+use towline_host_tests::sim::network::Net;
+use towline_host_tests::sim::network::SimRail;
+use towline_host_tests::sim::network::faults::{Faults, Make};
 
 struct Simulated {
     make: Make,

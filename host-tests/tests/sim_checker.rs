@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use towline_host_tests::dice::Dice;
-use towline_host_tests::sim::checker::{Violation, check};
 use towline_host_tests::sim::history::{Failed, History, MODES, Message, Mode, Outcome, Receive, Record, digest_of};
+use towline_host_tests::sim::history::{Violation, check};
 
 const NODES: u32 = 3;
 

@@ -4,9 +4,9 @@ use towline_core::convertor::Span;
 use towline_core::rail::{Cookie, Endpoint, Event, Lane, Lost, Peer, Rail, SendError, Sent, Shape};
 use towline_core::time::Instant;
 use towline_host_tests::dice::{Dice, patterned};
-use towline_host_tests::sim::faults::{Counts, FOR_EVER, Faults, Make, Outage, Partition};
-use towline_host_tests::sim::net::Net;
-use towline_host_tests::sim::rail::SimRail;
+use towline_host_tests::sim::network::Net;
+use towline_host_tests::sim::network::SimRail;
+use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Faults, Make, Outage, Partition};
 
 const FRAMES: u64 = 200;
 

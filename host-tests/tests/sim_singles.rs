@@ -1,10 +1,10 @@
 //! Single faults of rails, nodes and hosts, each without any other but what links put up with: jobs bear them, and bugs in
 //! what bears them are noticed.
 
-use towline_host_tests::sim::checker::Violation;
-use towline_host_tests::sim::faults::{Counts, Faults, Planted};
+use towline_host_tests::sim::history::Violation;
 use towline_host_tests::sim::job::{Setting, Trouble, run};
-use towline_host_tests::sim::swarm::{self, Single};
+use towline_host_tests::sim::network::faults::{Counts, Faults, Planted};
+use towline_host_tests::sim::seeds::{self, Single};
 
 const SEEDS: u64 = 16;
 
@@ -13,7 +13,7 @@ fn bear(fault: Single) -> Counts {
     let mut counts = Counts::default();
     for seed in 0..SEEDS {
         let report =
-            run(swarm::only(seed, fault)).unwrap_or_else(|trouble| panic!("{fault:?}, seed {seed}: {trouble}"));
+            run(seeds::only(seed, fault)).unwrap_or_else(|trouble| panic!("{fault:?}, seed {seed}: {trouble}"));
         counts.add(&report.counts);
     }
     counts
@@ -27,7 +27,7 @@ fn notice(fault: Single, bug: Planted, is_named: fn(&Trouble) -> bool) {
 /// Runs those of them that are such.
 fn notice_among(fault: Single, bug: Planted, such: fn(&Setting) -> bool, is_named: fn(&Trouble) -> bool) {
     let mut others = vec![];
-    for setting in (0..SEEDS).map(|seed| swarm::only(seed, fault)).filter(such) {
+    for setting in (0..SEEDS).map(|seed| seeds::only(seed, fault)).filter(such) {
         let faults = Faults { planted: Some(bug), ..setting.faults };
         match run(Setting { faults, ..setting }) {
             Err(trouble) if is_named(&trouble) => return,
@@ -89,6 +89,6 @@ fn one_job() {
     let seed = std::env::var("TOWLINE_SEED").unwrap().parse().unwrap();
     let faults = [Single::Toggles, Single::Half, Single::Stall, Single::Hosts, Single::Missing];
     let fault = faults[std::env::var("TOWLINE_FAULT").unwrap().parse::<usize>().unwrap()];
-    println!("{}", swarm::describe(&swarm::only(seed, fault)));
-    println!("{:?}", run(swarm::only(seed, fault)).map(|report| report.counts));
+    println!("{}", seeds::describe(&seeds::only(seed, fault)));
+    println!("{:?}", run(seeds::only(seed, fault)).map(|report| report.counts));
 }

@@ -17,7 +17,7 @@ use super::bench::Setup;
 use super::patience::Patience;
 use super::world::{CONFIG, World};
 use crate::dice::{Dice, patterned};
-use crate::sim::room::Room;
+use crate::sim::buffer::Room;
 
 /// With several rails, one call of progress takes from each what is there.
 pub fn p10_one_call_moves_all_rails<S: Setup>(setup: S) {

@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use towline_core::pml::Config;
 
-use super::faults::{Faults, Make};
 use super::history::{Message, Mode, Receive};
+use super::job::Links;
 use super::job::{Setting, Trouble, run};
+use super::network::faults::{Faults, Make};
 use super::plan::{Cancel, Comm, Plan, Step, Style};
-use super::ways::Links;
 use crate::dice::Dice;
 
 /// Frames lost, per mille.

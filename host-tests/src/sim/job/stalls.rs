@@ -6,31 +6,10 @@
 
 use towline_core::rail::{Lost, Peer};
 
-use super::job::{Job, Trouble};
 use super::node::{Kind, Node};
-
-/// A node that stands still, or is lost with its host, and who waits for it.
-pub(super) struct Vigil {
-    node: u32,
-    lost: bool,
-    since: u64,
-    /// When nobody may wait any more, or it is over; `None` once that has been looked at.
-    due: Option<u64>,
-    /// Nodes that wait for it, and the sends and receives with which they do.
-    waiting: Vec<(u32, Vec<(bool, u32)>)>,
-}
-
-impl Vigil {
-    pub const fn due(&self) -> Option<u64> {
-        self.due
-    }
-
-    /// How long who waits may go on, by the stall time-out. It is looked four times in that time, and patience may begin anew
-    /// where something was on its way out.
-    const fn patience(stall: u64) -> u64 {
-        stall * 5 / 2
-    }
-}
+use super::report::Trouble;
+use super::silent_node::Vigil;
+use super::state::Job;
 
 impl Job<'_> {
     /// Looks who begins to stand still, and who goes on.
@@ -77,12 +56,12 @@ impl Job<'_> {
     }
 
     /// Who waits for a node, and with what.
-    fn who_waits(&self, node: u32) -> Vec<(u32, Vec<(bool, u32)>)> {
+    pub fn who_waits(&self, node: u32) -> Vec<(u32, Vec<(bool, u32)>)> {
         let waiting = |(at, other): (u32, &Node<'_>)| (at != node && other.alive).then(|| (at, waits(other, node)));
         (0..).zip(&self.nodes).filter_map(waiting).filter(|waiting| !waiting.1.is_empty()).collect()
     }
 
-    fn begin_vigil(&mut self, node: u32, until: u64) {
+    pub fn begin_vigil(&mut self, node: u32, until: u64) {
         self.net.trace(node, || format!("stands still until {until}"));
         self.net.count(|counts| counts.rested += 1);
         let waiting = self.who_waits(node);
@@ -95,11 +74,11 @@ impl Job<'_> {
     }
 
     /// Whether a rest is one for which a node is to be given up.
-    fn is_long(&self, since: u64, until: u64) -> bool {
+    pub fn is_long(&self, since: u64, until: u64) -> bool {
         self.stall.is_some_and(|stall| until - since > Vigil::patience(stall))
     }
 
-    fn look_at_waiting(&mut self, at: usize) -> Result<(), Trouble> {
+    pub fn look_at_waiting(&mut self, at: usize) -> Result<(), Trouble> {
         let Vigil { node, since, lost: gone, .. } = self.vigils[at];
         let long = !gone && self.net.rests_until(node).is_some_and(|until| self.is_long(since, until));
         let due = since + Vigil::patience(self.stall.unwrap_or(0));
@@ -129,7 +108,7 @@ impl Job<'_> {
     }
 
     /// Whether a node has lived and gone on all the time.
-    fn stood_by(&self, node: u32, since: u64) -> bool {
+    pub fn stood_by(&self, node: u32, since: u64) -> bool {
         let other = &self.nodes[node as usize];
         other.alive && other.born <= since && !self.net.rested_since(node, since)
     }
@@ -163,7 +142,7 @@ impl Job<'_> {
     }
 
     /// Whether nothing but a node's rest has come between it and another.
-    fn is_apart_by_rest(&self, node: u32, other: u32) -> bool {
+    pub fn is_apart_by_rest(&self, node: u32, other: u32) -> bool {
         self.rested.contains(&(node, other)) && !self.died.contains(&node) && !self.died.contains(&other)
     }
 }

@@ -1,16 +1,17 @@
-//! Jobs by seed: a random shape, random limits, a random set of faults.
+//! The kinds of jobs, each with a number without end of seeds.
 
 use std::collections::BTreeSet;
 
+use towline_core::btl::native::{OneSided, Pipeline, Reach};
 use towline_core::pml::{Config, Pool, rdma};
-use towline_core::rail::native::{OneSided, Pipeline, Reach};
 
-use super::faults::{FOR_EVER, Faults, Make, Missing, Outage, Partition, Window};
-use super::job::{Death, Setting, Toggle};
-use super::plan::{Plan, Shape};
-use super::ways::Links;
-use super::windows::Windows;
+use super::cuts::{rested, severed};
+use super::faults::{TIME, death, loss, missing, node, outage, partition, patience, rest, some, toggle, window};
+use super::limits::{config, linkable, links, makes};
 use crate::dice::Dice;
+use crate::sim::job::{Setting, Windows};
+use crate::sim::network::faults::{Faults, Make};
+use crate::sim::plan::{Plan, Shape};
 
 /// Messages of a seed, at least.
 pub const MESSAGES: usize = 200;
@@ -110,60 +111,6 @@ fn quiet(config: Config, makes: Vec<Make>, faults: Faults, plan: Plan, pace: u64
         dice,
     }
 }
-
-/// Small limits, and numbers near their wrap.
-fn config(nodes: u32, window: u32, dice: &mut Dice) -> Config {
-    let unexpected = share(dice, nodes);
-    let units = if dice.chance(500) { unexpected } else { share(dice, nodes) };
-    Config {
-        peers: nodes,
-        requests: window,
-        unexpected,
-        units,
-        unit_bytes: dice.pick(&[8, 64, 256, 1024, 8192]),
-        probes: dice.pick(&[1, 1, 2, 8]),
-        seed: 0,
-        first_sequence: dice.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40, 1 << 33]),
-        rma: towline_core::rma::Config::OFF,
-        rdma: rdma::Config::OFF,
-    }
-}
-
-/// Envelopes or units for all peers together: at times fewer than one for each, at times one, at times plenty.
-fn share(dice: &mut Dice, nodes: u32) -> u32 {
-    match dice.below(4) {
-        0 => 1,
-        1 => nodes,
-        _ => nodes * dice.pick(&[2, 3, 8, 64]),
-    }
-}
-
-/// One to four rails, equal or not.
-fn makes(dice: &mut Dice) -> Vec<Make> {
-    let alike = dice.chance(300);
-    let first = make(dice);
-    (0..dice.between(1, 4)).map(|_| if alike { first } else { make(dice) }).collect()
-}
-
-fn make(dice: &mut Dice) -> Make {
-    let eager_limit = dice.pick(&[64, 100, 1024, 4096, 16_384]);
-    let max_send_size = dice.pick(&[64, 100, 1024, 8192, 65_536]);
-    Make {
-        latency: dice.pick(&[100, 100, 1000, 30_000]),
-        bandwidth: dice.pick(&[100, 1000, 10_000]),
-        eager_limit,
-        rendezvous_eager_limit: dice.pick(&[0, 10, eager_limit]),
-        min_fragment: dice.pick(&[1, max_send_size / 2, max_send_size]),
-        max_send_size,
-        slots: dice.pick(&[1, 2, 4, 16, 64]),
-        frames_kept: dice.pick(&[1, 1, 2, 8]),
-        datagrams: false,
-        device: OneSided::NONE,
-    }
-}
-
-/// Whether frames of a link that is down go by the others.
-const FAILOVER: bool = true;
 
 /// Faults that [`only`] can bring about without any other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -328,7 +275,7 @@ pub fn least(seed: u64, pool: Option<usize>) -> Setting {
         probes: one(4, Pool::Spares.least(), 8),
         seed: 0,
         first_sequence: dice.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40]),
-        rma: towline_core::rma::Config::OFF,
+        rma: towline_core::btl::rma::Config::OFF,
         rdma: rdma::Config::OFF,
     };
     let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
@@ -338,174 +285,6 @@ pub fn least(seed: u64, pool: Option<usize>) -> Setting {
     let calm_at = Some(dice.length(time * 4));
     let setting = Setting { links: Some(links), calm_at, ..quiet(config, makes, faults, plan, 500, dice) };
     with_windows(setting, &mut Dice::new(seed ^ 0x0517))
-}
-
-/// Links of all sizes, the smallest among them.
-fn links(nodes: u32, dice: &mut Dice) -> Links {
-    let window = dice.pick(&[4, 8, 32, 256]);
-    Links {
-        usual: false,
-        dead_after: dice.pick(&[20_000_000, 100_000_000, 1_000_000_000]),
-        least_timeout: dice.pick(&[100_000, 400_000]),
-        ack_delay: dice.pick(&[0, 1000, 25_000]),
-        window,
-        slots: dice.pick(&[1, 2, 8, window * nodes]),
-        deliveries: dice.pick(&[1, 2, 8, 64]),
-        first_number: dice.pick(&[0, (1 << 16) - 3, (1 << 32) - 5, 1 << 40]),
-        greetings: 2,
-        patient: false,
-    }
-}
-
-/// Rails that links can be put on: some of them lossy, and none with frames too short for a header of theirs.
-fn linkable(makes: &mut [Make], dice: &mut Dice) {
-    for make in makes {
-        make.datagrams = dice.chance(700);
-        make.eager_limit = make.eager_limit.max(128);
-        make.max_send_size = make.max_send_size.max(128);
-    }
-}
-
-/// Some of what may befall datagrams.
-fn loss(faults: &mut Faults, dice: &mut Dice) {
-    let mut one = |of: &[u32]| if dice.chance(600) { dice.pick(of) } else { 0 };
-    faults.drop = one(&[5, 50, 100, 300]);
-    faults.duplicate = one(&[5, 50, 300]);
-    faults.corrupt = one(&[5, 50, 100]);
-}
-
-/// The pairs of nodes that may lose each other by faults of their rails, and from when on.
-fn severed(nodes: u32, makes: &[Make], links: Option<Links>, faults: &Faults) -> Vec<(u32, u32, u64)> {
-    let mut severed = vec![];
-    for (one, other) in (0..nodes).flat_map(|one| (one..nodes).map(move |other| (one, other))) {
-        let missing = |rail| faults.missing.iter().any(|missing| missing.holds(one, other, rail));
-        let rails = (0u32..).zip(makes).filter(|(rail, _)| !missing(*rail));
-        let out: Vec<Vec<Window>> = rails.map(|(rail, make)| out(one, other, rail, *make, links, faults)).collect();
-        if out.is_empty() {
-            severed.push((one, other, 0));
-            continue;
-        }
-        let starts = out.iter().flatten().map(|window| window.0);
-        let within = |at: u64| move |window: &Window| (window.0..window.1).contains(&at);
-        let since = if links.is_some() && FAILOVER {
-            starts.filter(|at| out.iter().all(|out| out.iter().any(within(*at)))).min()
-        } else {
-            starts.min()
-        };
-        severed.extend(since.map(|since| (one, other, since)));
-    }
-    severed
-}
-
-/// When a rail between two nodes may be down.
-fn out(one: u32, other: u32, rail: u32, make: Make, links: Option<Links>, faults: &Faults) -> Vec<Window> {
-    let ours = |node: u32| (node == one || node == other) && one != other;
-    let outages = faults.outages.iter();
-    let outages = outages.filter(|outage| ours(outage.node) && outage.rail.is_none_or(|other| other == rail));
-    let outages: Vec<Window> = outages.map(|outage| outage.window).collect();
-    let Some(links) = links else { return outages };
-    let parts = faults.partitions.iter().filter(|part| {
-        ours(part.from) && ours(part.to) && part.from != part.to && part.rail.is_none_or(|other| other == rail)
-    });
-    let stalls = faults.stalls.iter().filter(|stall| [one, other].contains(&stall.0) && stall.1 == rail);
-    let rests = faults.rests.iter().filter(|rest| !faults.hosts && [one, other].contains(&rest.0));
-    let half = faults.half.iter().filter(|half| half.0 == rail).map(|half| half.1);
-    let silent = parts.map(|part| part.window).chain(stalls.map(|stall| stall.2)).chain(rests.map(|rest| rest.1));
-    let mut silent: Vec<Window> = silent.chain(half).collect();
-    let mut out = vec![];
-    (if make.datagrams { &mut silent } else { &mut out }).extend(outages);
-    // Those that are over soon enough are survived; several may come one after the other.
-    if silent.iter().map(|window| window.1 - window.0).fold(0, u64::saturating_add) >= links.dead_after / 2 {
-        out.extend(silent);
-    }
-    out.iter_mut().for_each(|window| window.1 = window.1.saturating_add(links.slack()));
-    out
-}
-
-/// Nanoseconds in which mishaps begin.
-const TIME: u64 = 1 << 22;
-
-/// One to four of a kind.
-fn some<T>(dice: &mut Dice, mut one: impl FnMut(&mut Dice) -> T) -> Vec<T> {
-    (0..dice.between(1, 4)).map(|_| one(dice)).collect()
-}
-
-fn node(nodes: u32, dice: &mut Dice) -> u32 {
-    dice.below(nodes.into()) as u32
-}
-
-fn window(time: u64, dice: &mut Dice) -> Window {
-    let since = dice.length(time);
-    (since, since + 1 + dice.length(time * 2))
-}
-
-fn partition(nodes: u32, rails: u32, time: u64, dice: &mut Dice) -> Partition {
-    let (from, to) = (node(nodes, dice), node(nodes, dice));
-    let rail = dice.chance(500).then(|| node(rails, dice));
-    Partition { from, to, both: dice.chance(500), rail, window: window(time, dice) }
-}
-
-fn outage(nodes: u32, rails: u32, time: u64, dice: &mut Dice) -> Outage {
-    let (node, rail) = (node(nodes, dice), dice.chance(700).then(|| node(rails, dice)));
-    let window = window(time, dice);
-    Outage { node, rail, window: if dice.chance(200) { (window.0, FOR_EVER) } else { window } }
-}
-
-fn death(nodes: u32, dice: &mut Dice) -> Death {
-    let back_after = dice.chance(600).then(|| dice.length(TIME / 4));
-    let with_host = dice.chance(300);
-    Death { node: node(nodes, dice), calls: 1 + dice.length(1 << 13), back_after, with_host }
-}
-
-fn toggle(nodes: u32, rails: u32, time: u64, dice: &mut Dice) -> Toggle {
-    let (node, rail) = (node(nodes, dice), node(rails, dice));
-    Toggle { node, rail, calls: 1 + dice.length(1 << 12), span: 1 + dice.length(time * 2) }
-}
-
-fn missing(nodes: u32, rails: u32, dice: &mut Dice) -> Missing {
-    let (one, other) = (node(nodes, dice), node(nodes, dice));
-    let rail = dice.chance(700).then(|| node(rails, dice));
-    Missing { one: one.min(other), other: one.max(other), rail }
-}
-
-/// A stall time-out that is not reached but by a node that stands still: longer than all other silence together.
-fn patience(faults: &Faults, toggles: &[Toggle], links: Option<Links>) -> u64 {
-    let windows = faults.partitions.iter().map(|part| part.window).chain(faults.stalls.iter().map(|stall| stall.2));
-    let windows =
-        windows.chain(faults.outages.iter().map(|outage| outage.window)).chain(faults.half.map(|half| half.1));
-    let windows = windows.filter(|window| window.1 != FOR_EVER).map(|window| window.1 - window.0);
-    let silence: u64 = windows.chain(toggles.iter().map(|toggle| toggle.span)).sum();
-    2 * silence + links.map_or(TIME, |links| links.dead_after * 8)
-}
-
-/// With a stall time-out a rest is a fraction of it, or several times as long; else, where hosts answer, it may be longer than
-/// a silent link lives.
-fn rest(nodes: u32, patience: Option<u64>, stall: Option<u64>, dice: &mut Dice) -> (u32, Window) {
-    let since = dice.length(TIME / 2);
-    let span = match (stall, patience) {
-        (Some(stall), _) if dice.chance(400) => stall * 3 + dice.below(stall),
-        (Some(stall), _) => stall / 16 + dice.below(stall / 16),
-        (None, Some(patience)) if dice.chance(500) => patience + patience / 2 + dice.below(patience * 2),
-        (None, _) => 1 + dice.length(TIME),
-    };
-    (node(nodes, dice), (since, since + span))
-}
-
-/// Pairs that only a rest comes between, who stands still first; they are added to the others.
-fn rested(nodes: u32, faults: &Faults, stall: Option<u64>, severed: &mut Vec<(u32, u32, u64)>) -> BTreeSet<(u32, u32)> {
-    let mut rested = BTreeSet::new();
-    let before = severed.clone();
-    for (node, window) in &faults.rests {
-        let long = stall.is_some_and(|stall| window.1 - window.0 > stall);
-        for other in (0..nodes).filter(|other| long && other != node) {
-            let pair = (*node.min(&other), other.max(*node));
-            severed.push((pair.0, pair.1, window.0));
-            if !before.iter().any(|(one, other, _)| (*one, *other) == pair) {
-                rested.insert((*node, other));
-            }
-        }
-    }
-    rested
 }
 
 /// What a job is like, in a few lines.

@@ -1,93 +1,7 @@
 //! What a job did, as its programs saw it: the only thing that the checker judges by.
 
-use super::onesided::{Ask, Ended, Window};
-use crate::dice::pattern;
-
-/// How a send was asked for; mirrors the engine's modes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Mode {
-    /// `MPI_Send`.
-    Standard,
-    /// `MPI_Bsend`, with memory that stays.
-    Buffered,
-    /// `MPI_Ssend`.
-    Synchronous,
-    /// `MPI_Rsend`.
-    Ready,
-    /// The MTL's own.
-    Complete,
-}
-
-/// All of them.
-pub const MODES: [Mode; 5] = [Mode::Standard, Mode::Buffered, Mode::Synchronous, Mode::Ready, Mode::Complete];
-
-/// A message, as its sender posted it. Its bytes are [`pattern`] of its number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Message {
-    /// Sender.
-    pub from: u32,
-    /// Receiver.
-    pub to: u32,
-    /// Communicator.
-    pub comm: u32,
-    /// Tag.
-    pub tag: u32,
-    /// Bytes.
-    pub len: u64,
-    /// Mode.
-    pub mode: Mode,
-}
-
-/// A receive, or a matched probe, as it was posted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Receive {
-    /// Who posted it.
-    pub at: u32,
-    /// Communicator.
-    pub comm: u32,
-    /// From whom; `None` from anyone.
-    pub source: Option<u32>,
-    /// Which tag; `None` for any below [`RESERVED`].
-    pub tag: Option<u32>,
-    /// Bytes of room.
-    pub room: u64,
-}
-
-/// Tags from here on are not matched by a receive of any tag.
-pub const RESERVED: u32 = 0x8000_0000;
-
-/// How a receive ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// With a message.
-    Received {
-        /// Its sender.
-        source: u32,
-        /// Its tag.
-        tag: u32,
-        /// Its bytes.
-        received: u64,
-        /// Those that were put into the room.
-        delivered: u64,
-        /// Whether that was reported as an error.
-        truncated: bool,
-        /// [`digest`] of the delivered bytes when the receive ended.
-        digest: u64,
-    },
-    /// It was cancelled.
-    Cancelled,
-    /// That node failed.
-    PeerFailed(u32),
-}
-
-/// Why a send did not go well.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Failed {
-    /// That node failed.
-    Peer(u32),
-    /// Something else.
-    Otherwise(String),
-}
+use super::messages::{Failed, Message, Outcome, Receive};
+use super::one_sided::{Ask, Ended, Window};
 
 /// One thing that happened. Messages and receives go by the order in which they were posted: numbers from 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -209,24 +123,4 @@ impl History {
         debug_assert!(!numbered);
         self.records.push(record);
     }
-}
-
-/// Sums up bytes, so that a wrong, missing or displaced one shows.
-pub fn digest(bytes: &[u8]) -> u64 {
-    let mut sum = 0xcbf2_9ce4_8422_2325 ^ bytes.len() as u64;
-    for chunk in bytes.chunks(8) {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        sum ^= sum >> 29;
-    }
-    sum
-}
-
-/// [`digest`] of the first `len` bytes of message `number`.
-pub fn digest_of(number: u32, len: u64, scratch: &mut Vec<u8>) -> u64 {
-    scratch.clear();
-    scratch.resize(len as usize, 0);
-    pattern(number.into(), scratch);
-    digest(scratch)
 }

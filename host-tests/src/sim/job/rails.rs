@@ -11,7 +11,8 @@ use towline_core::rail::native::{Native, NativeError};
 use towline_core::rail::{self, Cookie, Endpoint, Origin, Peer, Rail, SendError, Sent, Shape, Ticket};
 use towline_core::time::Duration;
 
-use super::rail::SimRail;
+use super::counts::add;
+use crate::sim::network::SimRail;
 
 /// How links are made. Times are nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -268,7 +269,7 @@ impl<'m> Set<'m> {
         let mut sums = vec![];
         for way in &self.0 {
             if let Kind::Linked(link) = &way.kind {
-                super::job::add(&mut sums, &named(link.counters()));
+                add(&mut sums, &named(link.counters()));
             }
         }
         sums

@@ -5,7 +5,7 @@
 
 use towline_core::time::Instant;
 
-use super::job::Job;
+use super::state::Job;
 
 /// How often, per mille of rounds, a node is woken though nothing has come.
 const IN_VAIN: u32 = 20;

@@ -4,127 +4,22 @@
 //! A handle is known as soon as there is a window, but to those alone that know the node in the life in which it has made it.
 //! [`onesided`](super::onesided) tells what is right.
 
-use std::collections::BTreeMap;
-
-use towline_core::convertor::Span;
-use towline_core::rail::Peer;
-use towline_core::rma::{
-    Access, Atomic, AtomicFlags, AtomicOp, BeginError, Config, DeregisterError, Failure, Finished, HANDLE_BYTES,
-    Operation, Registration, RemoteMemory, Transfer,
+use towline_core::btl::Peer;
+use towline_core::btl::rma::{
+    Access, Atomic, AtomicFlags, AtomicOp, BeginError, DeregisterError, Failure, Finished, HANDLE_BYTES, RemoteMemory,
+    Transfer,
 };
+use towline_core::convertor::Span;
 
-use super::history::{History, Record, digest};
-use super::job::{Job, Named, Trouble};
+use super::counts::Named;
 use super::node::{Engine, Node};
-use super::onesided::{AREAS, Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, bytes, own};
-use super::room::Room;
+use super::report::Trouble;
+use super::state::Job;
+use super::window_table::{Held, Known, MOST, Open, WINDOWS};
 use crate::dice::Dice;
-
-/// Operations of a job.
-const ASKS: u32 = 40;
-/// Windows of a node at a time, closed ones that are still in use among them.
-const WINDOWS: u32 = 3;
-/// Windows of a job in all: after these none is closed, so that jobs which take long in virtual time are no worse than others.
-const MOST: usize = 200;
-
-/// Which windows there are, and how many operations.
-#[derive(Clone, Debug)]
-pub struct Windows {
-    /// Operations of each node.
-    pub asks: u32,
-    /// Bytes of an area.
-    pub area: u64,
-    /// Chance, per mille of turns, of an operation, and of a window's end.
-    pub chances: [u32; 2],
-    /// For all choices.
-    pub dice: Dice,
-}
-
-impl Windows {
-    /// For so many nodes, with rails of which frames have up to so many bytes.
-    pub fn any(nodes: u32, fragment: u64, mut dice: Dice) -> Self {
-        // Long ones take many round trips.
-        let area = dice.pick(&[8, 100, 1000, 8000]).min(fragment.saturating_sub(48) * 12);
-        let chances = [dice.pick(&[10, 100, 1000]), dice.pick(&[0, 3, 30])];
-        Self { asks: ASKS.div_ceil(nodes), area, chances, dice }
-    }
-
-    /// The tables of an engine: small ones.
-    pub fn config(dice: &mut Dice) -> Config {
-        Config { regions: WINDOWS, operations: dice.pick(&[1, 2, 4, 16]), window: dice.pick(&[1, 1, 2, 8]) }
-    }
-}
-
-/// A window, as others know it.
-pub(super) struct Known {
-    what: Window,
-    /// In which of the node's lives.
-    life: u32,
-    remote: RemoteMemory,
-    is_closed: bool,
-}
-
-/// A window at its node.
-struct Held {
-    number: u32,
-    memory: Box<[u64]>,
-    len: usize,
-    /// As long as it is registered.
-    registration: Option<Registration>,
-    is_closed: bool,
-}
-
-impl Held {
-    fn look(&self, history: &mut History) {
-        let words = self.memory.iter().flat_map(|word| word.to_ne_bytes());
-        history.note(Record::Memory(self.number, words.take(self.len).collect()));
-    }
-}
-
-/// An operation under way.
-struct Open {
-    number: u32,
-    operation: Operation,
-    target: u32,
-    window: u32,
-    deed: Deed,
-    room: Option<Room>,
-}
-
-/// What a node has to do with windows. Goes after its engine.
-#[derive(Default)]
-pub(super) struct Desk {
-    held: Vec<Held>,
-    open: Vec<Open>,
-    /// Rooms of gets that are over, which nobody may write to any more.
-    late: Vec<Room>,
-    /// Operations that are still to be begun.
-    pub left: u32,
-    /// What was found in cells last, by window.
-    found: BTreeMap<u32, u64>,
-}
-
-impl Desk {
-    pub const fn new(left: u32) -> Self {
-        Self { held: vec![], open: vec![], late: vec![], left, found: BTreeMap::new() }
-    }
-
-    pub const fn is_done(&self) -> bool {
-        self.left == 0 && self.open.is_empty()
-    }
-
-    /// Its node died.
-    pub fn clear(&mut self) {
-        self.open.clear();
-    }
-
-    /// For people.
-    pub fn situation(&self) -> String {
-        let open =
-            self.open.iter().map(|open| format!("operation {} on {}: {:?}", open.number, open.target, open.deed));
-        format!("{} operations to come, {:?}", self.left, open.collect::<Vec<_>>())
-    }
-}
+use crate::sim::buffer::Room;
+use crate::sim::history::one_sided::{Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, bytes, own};
+use crate::sim::history::{History, Record, digest};
 
 impl Job<'_> {
     /// What a node does to windows in its turn. Whether it did anything.
@@ -395,5 +290,3 @@ pub(super) fn one_sided_counts(engine: &mut Engine<'_>) -> ([Named; 2], [Named; 
     ];
     (did, faults)
 }
-
-const _: () = assert!(AREAS == CELL + 16 && WINDOWS > 1);

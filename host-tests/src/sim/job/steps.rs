@@ -2,13 +2,14 @@
 
 use towline_core::mtl::{Envelope, Failure, Refusal, Sending, Source, Status, Tag};
 
-use super::faults::Planted;
-use super::history::{Failed, Mode, Outcome, Receive, Record, digest};
-use super::job::{Job, Trouble};
-use super::node::{Kind, Op, Taken, mode_of, rank, source_of, tag_of};
-use super::plan::{Cancel, NEVER, Step};
-use super::room::Room;
+use super::node::{Kind, Op, Taken, UNPLANNED, mode_of, rank, source_of, tag_of};
+use super::report::Trouble;
+use super::state::Job;
 use crate::dice::patterned;
+use crate::sim::buffer::Room;
+use crate::sim::history::{Failed, Mode, Outcome, Receive, Record, digest};
+use crate::sim::network::faults::Planted;
+use crate::sim::plan::{Cancel, NEVER, Step};
 
 /// Whether a node could take its next step.
 #[derive(PartialEq, Eq)]
@@ -19,9 +20,6 @@ pub(super) enum Went {
     /// Its engine will tell.
     Waits,
 }
-
-/// What is received for no step of the plan: it is not begun again.
-pub(super) const UNPLANNED: u32 = u32::MAX;
 
 impl Job<'_> {
     pub(super) fn step(&mut self, at: usize) -> Result<Went, Trouble> {
@@ -87,7 +85,7 @@ impl Job<'_> {
         Ok(went)
     }
 
-    fn send(&mut self, at: usize, message: u32) -> Result<Went, Trouble> {
+    pub fn send(&mut self, at: usize, message: u32) -> Result<Went, Trouble> {
         let node = &mut self.nodes[at];
         let mut message = self.plan.messages[message as usize];
         if self.mishaps && message.mode == Mode::Ready {
@@ -170,7 +168,7 @@ impl Job<'_> {
     }
 
     /// Probes; what is found is received by its own source and tag, and must be the same.
-    fn probe(&mut self, at: usize, planned: u32) -> Result<Went, Trouble> {
+    pub fn probe(&mut self, at: usize, planned: u32) -> Result<Went, Trouble> {
         let receive = self.plan.receives[planned as usize];
         let node = &mut self.nodes[at];
         let comm = node.comm(receive.comm);
@@ -180,7 +178,7 @@ impl Job<'_> {
         self.recv(at, exact, planned, None, Some(found))
     }
 
-    fn take(&mut self, at: usize, planned: u32) -> Went {
+    pub fn take(&mut self, at: usize, planned: u32) -> Went {
         self.take_any(at, self.plan.receives[planned as usize], planned)
     }
 
@@ -284,7 +282,7 @@ impl Job<'_> {
         Ok(any)
     }
 
-    fn end_send(&mut self, at: usize, mut op: Op, outcome: Result<Status, Failure>) {
+    pub fn end_send(&mut self, at: usize, mut op: Op, outcome: Result<Status, Failure>) {
         self.net.trace(at as u32, || format!("send {} is over: {outcome:?}", op.number));
         self.ended += 1;
         let failed = outcome.err().map(|failure| match failure {
@@ -297,7 +295,7 @@ impl Job<'_> {
     }
 
     /// Notes how a receive ended; whether it was cancelled.
-    fn end_receive(
+    pub fn end_receive(
         &mut self,
         at: usize,
         op: Op,

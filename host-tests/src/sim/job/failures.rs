@@ -1,28 +1,16 @@
-//! What befalls nodes, and what the others make of it: deaths, returns, and programs that go on after a failure.
-//!
-//! A program that loses a peer cannot go on as planned: messages of that peer never come, and receives from anyone that were
-//! meant for them stay without one, or get another's. So when nothing moves any more, nodes *recover*, as a fault-tolerant
-//! application would: they take in all messages that are there, whatever the plan says, then take back receives, and
-//! leave out probes. Of what living nodes sent each other, the checker wants every message all the same.
+//! What befalls nodes: deaths, returns, and rails that are disabled.
 
-use super::faults::{FOR_EVER, Planted};
-use towline_core::rail::{Lost, Peer};
+use towline_core::btl::{Lost, Peer};
 
-use super::history::{Outcome, RESERVED, Receive, Record};
-use super::job::{Death, Job, Toggle, Trouble, add, transitions};
-use super::node::Kind;
-use super::plan::Step;
-use super::rests::Vigil;
-use super::steps::{UNPLANNED, Went};
-use super::windows::{Desk, one_sided_counts};
-
-/// A node that is to hear that another is back.
-#[derive(Clone, Copy)]
-pub(super) struct Meeting {
-    at: u64,
-    node: u32,
-    peer: u32,
-}
+use super::counts::{add, transitions};
+use super::report::Trouble;
+use super::setting::{Death, Toggle};
+use super::silent_node::Vigil;
+use super::state::{Job, Meeting};
+use super::window_table::Desk;
+use super::windows::one_sided_counts;
+use crate::sim::history::{Outcome, Record};
+use crate::sim::network::faults::{FOR_EVER, Planted};
 
 /// Nanoseconds after which all have heard of a node that is back.
 const MEETING: u64 = 1_000_000;
@@ -96,7 +84,7 @@ impl Job<'_> {
     }
 
     /// Disables what is to be disabled after so many steps of a node.
-    fn disable_rails(&mut self, at: usize) {
+    pub fn disable_rails(&mut self, at: usize) {
         let calls = self.nodes[at].calls;
         let due: Vec<_> = self.toggles.extract_if(.., |one| one.node == at as u32 && one.calls <= calls).collect();
         for Toggle { node, rail, span, .. } in due {
@@ -112,13 +100,13 @@ impl Job<'_> {
     }
 
     /// Says whether a rail may be given frames: a raw one, or a link, whose own frames and those it was given before still leave.
-    fn set_enabled(&mut self, node: u32, rail: u32, on: bool) {
+    pub fn set_enabled(&mut self, node: u32, rail: u32, on: bool) {
         let rails = self.nodes[node as usize].engine.pml().rails_mut();
         rails.0[rail as usize].set_enabled(on);
     }
 
     /// Enables what was disabled for long enough. Whether there was any.
-    fn enable_rails(&mut self) -> Result<bool, Trouble> {
+    pub fn enable_rails(&mut self) -> Result<bool, Trouble> {
         let now = self.now;
         let stays = self.planted == Some(Planted::StaysOff);
         let due: Vec<_> = self.off.extract_if(.., |off| off.2 <= now).collect();
@@ -171,7 +159,7 @@ impl Job<'_> {
         true
     }
 
-    fn revive(&mut self, me: u32) -> Result<(), Trouble> {
+    pub fn revive(&mut self, me: u32) -> Result<(), Trouble> {
         self.net.trace(me, || "is back".into());
         let rails = self.net.revive(me);
         let mut node = self.node(me, rails, self.nodes[me as usize].next)?;
@@ -200,7 +188,7 @@ impl Job<'_> {
 
     /// Nothing leads from a node to another. Who came back while that one was away has never met it, and would wait for it for ever:
     /// no engine gives up a peer that it does not know.
-    fn lose_stranger(&mut self, node: u32, peer: u32) {
+    pub fn lose_stranger(&mut self, node: u32, peer: u32) {
         let node = &mut self.nodes[node as usize];
         if node.alive && !node.met.contains(&peer) {
             node.engine.pml().lose_peer(Peer(peer), Lost::Broken);
@@ -208,7 +196,7 @@ impl Job<'_> {
     }
 
     /// A node hears of another, which may have been here in an earlier life, whether its end was noticed or not.
-    fn meet(&mut self, node: u32, peer: u32) -> Result<(), Trouble> {
+    pub fn meet(&mut self, node: u32, peer: u32) -> Result<(), Trouble> {
         self.settle(node, peer)?;
         if self.introduce(node, peer).is_err() {
             self.nodes[node as usize].engine.del_peer(Peer(peer));
@@ -223,7 +211,7 @@ impl Job<'_> {
     }
 
     /// Ends what has ended so far: it belongs to the life before.
-    fn settle(&mut self, node: u32, peer: u32) -> Result<(), Trouble> {
+    pub fn settle(&mut self, node: u32, peer: u32) -> Result<(), Trouble> {
         for taken in &mut self.nodes[node as usize].taken {
             taken.wait = 0;
         }
@@ -234,80 +222,5 @@ impl Job<'_> {
             self.history.note(Record::Received(taken.number, Outcome::PeerFailed(peer))); // no request for it
         }
         Ok(())
-    }
-
-    /// What programs do when nothing moves any more; one thing after the other where the first does not help.
-    pub fn recover(&mut self, tries: u32) -> Result<(), Trouble> {
-        self.recoveries += 1;
-        for node in self.nodes.iter_mut().filter(|node| node.alive) {
-            for comm in node.comms.iter().flatten() {
-                node.engine.acknowledge(*comm); // or receives from anyone would end at once
-            }
-        }
-        if self.take_all() {
-            return Ok(());
-        }
-        for at in 0..self.nodes.len() {
-            if !self.nodes[at].alive {
-                continue;
-            }
-            match tries % 4 {
-                // Ever longer where nobody else waits: what is asked for may take many rounds to come.
-                0 => self.take_anything(at, if self.links.is_some() { 100 } else { 100 << (tries / 8).min(8) })?,
-                1 => self.take_back(at, if tries < 4 { 1 } else { usize::MAX }),
-                2 => self.leave_out(at),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes all messages that are there. Whether there was any.
-    pub fn take_all(&mut self) -> bool {
-        self.wake_all();
-        let mut any = false;
-        for at in (0..self.nodes.len()).filter(|at| self.nodes[*at].alive).collect::<Vec<_>>() {
-            for receive in self.anything(at) {
-                while self.take_any(at, receive, UNPLANNED) == Went::On {
-                    any = true;
-                }
-            }
-        }
-        any
-    }
-
-    /// Receives for whatever may come to a node.
-    fn anything(&self, at: usize) -> Vec<Receive> {
-        let room = self.plan.messages.iter().map(|message| message.len).max().unwrap_or(0);
-        let tags = [None, Some(RESERVED), Some(u32::MAX - 1)];
-        let comms = (0..self.plan.permanent).flat_map(|comm| tags.map(|tag| (comm, tag)));
-        comms.map(|(comm, tag)| Receive { at: at as u32, comm, source: None, tag, room }).collect()
-    }
-
-    /// Posts receives for a while, for what is held back.
-    fn take_anything(&mut self, at: usize, calls: u32) -> Result<(), Trouble> {
-        if self.nodes[at].extra() > 0 {
-            return Ok(());
-        }
-        for receive in self.anything(at) {
-            self.recv(at, receive, UNPLANNED, Some(calls), None)?;
-        }
-        Ok(())
-    }
-
-    /// Takes back receives, those that were posted last.
-    fn take_back(&mut self, at: usize, most: usize) {
-        let planned = self.nodes[at].ops.iter_mut().rev().filter_map(|op| match &mut op.kind {
-            Kind::Recv { planned, cancel, .. } if *planned != UNPLANNED => Some((planned, cancel)),
-            _ => None,
-        });
-        planned.take(most).for_each(|(planned, cancel)| (*planned, *cancel) = (UNPLANNED, Some(0)));
-    }
-
-    /// Gives up a probe.
-    fn leave_out(&mut self, at: usize) {
-        let node = &mut self.nodes[at];
-        let probes = matches!(node.program.get(node.next), Some(Step::Probe(_) | Step::Take(_)));
-        node.next += usize::from(probes);
     }
 }

@@ -12,8 +12,25 @@ use towline_core::rail::{
 use towline_core::rma::Access;
 use towline_core::time::Instant;
 
+use super::endpoint::{Host, Later, Lent, Named};
 use super::faults::Planted;
-use super::net::{Host, Later, Lent, Named, Net, Packet, State};
+use super::net::Net;
+use super::packet::Packet;
+use super::state::State;
+
+impl Net {
+    /// The rails of one node, in the order of the makes. To be asked for once per node.
+    pub fn rails(&self, node: u32) -> Vec<SimRail> {
+        let count = self.0.borrow().makes.len() as u32;
+        (0..count).map(|rail| SimRail::new(self.clone(), node, rail)).collect()
+    }
+
+    /// A node comes back, with these rails.
+    pub fn revive(&self, node: u32) -> Vec<SimRail> {
+        self.0.borrow_mut().revive(node);
+        self.rails(node)
+    }
+}
 
 /// What a prepared request holds.
 const PREPARED: [u8; 24] = *b"prepared for this rail..";
@@ -27,7 +44,7 @@ const CARD: usize = 12;
 /// use towline_core::rail::{Event, Lane, Peer, Rail, Shape};
 /// use towline_core::time::Instant;
 /// use towline_host_tests::dice::Dice;
-/// use towline_host_tests::sim::{faults::{Faults, Make}, net::Net};
+/// use towline_host_tests::sim::network::{Net, faults::{Faults, Make}};
 ///
 /// let net = Net::new(2, vec![Make::default()], Faults::default(), Dice::new(1));
 /// let (mut left, mut right) = (net.rails(0).remove(0), net.rails(1).remove(0));

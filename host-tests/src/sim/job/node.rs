@@ -8,13 +8,15 @@ use towline_core::mtl::{Comm, Envelope, Group, Mtl, Request, Source, Tag};
 use towline_core::pml::Config;
 use towline_core::rail::Rail;
 
-use super::history::{History, Mode, Receive, Record, digest};
-use super::job::Trouble;
-use super::plan::{Plan, Step};
-use super::room::Room;
-use super::steps::UNPLANNED;
-use super::ways::Set;
-use super::windows::Desk;
+use super::rails::Set;
+use super::report::Trouble;
+use super::window_table::Desk;
+use crate::sim::buffer::Room;
+use crate::sim::history::{History, Mode, Receive, Record, digest};
+use crate::sim::plan::{Plan, Step};
+
+/// What is received for no step of the plan: it is not begun again.
+pub(super) const UNPLANNED: u32 = u32::MAX;
 
 pub(super) type Engine<'m> = Mtl<'m, Set<'m>>;
 

@@ -3,57 +3,13 @@
 //! What a device puts it has read when it begins, and writes later: also after its own side has forgotten the peer, as a write that was
 //! under way does. So memory that was not deregistered before its request was over is written late, which the checker sees.
 
-use std::collections::BTreeMap;
+use towline_core::btl::native::{KEY, Key, Local, Native, NativeError, Region, Work as Asked};
+use towline_core::btl::rma::Access;
+use towline_core::btl::{Cookie, Endpoint, Event};
 
-use towline_core::rail::native::{KEY, Key, Local, Native, NativeError, Region, Work as Asked};
-use towline_core::rail::{Cookie, Endpoint, Event};
-use towline_core::rma::Access;
-
-use super::net::{Later, State};
-
-/// All that is registered, and all that is under way.
-#[derive(Default)]
-pub(super) struct Devices {
-    /// By a number that is never used again.
-    regions: BTreeMap<u64, Memory>,
-    works: BTreeMap<u64, Work>,
-    number: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Memory {
-    node: u32,
-    rail: u32,
-    base: usize,
-    len: u64,
-    access: Access,
-}
-
-struct Work {
-    from: u32,
-    to: u32,
-    rail: u32,
-    /// The initiator's age of the target, and the connection: when either has changed, nobody is told.
-    age: u32,
-    session: u32,
-    native: Native,
-    cookie: Cookie,
-    /// What is put.
-    bytes: Vec<u8>,
-}
-
-impl Devices {
-    /// A node's memory goes, and with it what its devices do.
-    pub fn kill(&mut self, node: u32) {
-        self.regions.retain(|_, memory| memory.node != node);
-        self.works.retain(|_, work| work.from != node);
-    }
-
-    /// Registrations that a node has not taken back.
-    pub fn registered(&self) -> u64 {
-        self.regions.len() as u64
-    }
-}
+use super::devices::{Memory, Work};
+use super::endpoint::Later;
+use super::state::State;
 
 impl State {
     pub fn register(
