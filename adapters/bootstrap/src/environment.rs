@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 
 use crate::error::EnvironmentError;
-use crate::{Address, Key, RANKS_MAX, key};
+use crate::{Address, Key, key};
+
+/// The most ranks of a job: what transports can number.
+pub const RANKS_MAX: u32 = 1 << 20;
 
 /// The environment of one rank, read and checked. The crate's page lists the variables.
 #[derive(Clone, PartialEq, Eq, Debug)]

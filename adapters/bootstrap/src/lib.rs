@@ -57,25 +57,18 @@
 #![deny(missing_docs)]
 
 mod address;
-mod channel;
 mod environment;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod greet;
-mod handshake;
-mod host;
-mod job;
 mod key;
 pub mod launch;
+mod protocol;
+mod rank;
 pub mod server;
-mod stream;
 
 pub use address::Address;
-pub use environment::Environment;
+pub use environment::{Environment, RANKS_MAX};
 pub use error::{EnvironmentError, Error};
-pub use job::{End, Job};
 pub use key::Key;
-
-/// The most ranks of a job: what transports can number.
-pub const RANKS_MAX: u32 = 1 << 20;
+pub use rank::{End, Job};

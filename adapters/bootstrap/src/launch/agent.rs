@@ -14,7 +14,8 @@ use super::children::{Children, Start};
 use super::message::{self, MARK, Order, Report};
 use super::output::{Sink, Source};
 use super::{files, signals};
-use crate::{Address, Environment, Key, greet};
+use crate::rank::connect;
+use crate::{Address, Environment, Key};
 
 /// How long to look for an address at which the launcher answers.
 const REACH_LIMIT: Duration = Duration::from_secs(20);
@@ -152,7 +153,7 @@ fn prepare(start: message::Start) -> Result<Start, String> {
         local: Some(start.ranks.clone()),
         ..Environment::singleton()
     };
-    let found = greet::probe(&environment, Instant::now() + REACH_LIMIT);
+    let found = connect::probe(&environment, Instant::now() + REACH_LIMIT);
     environment.root = vec![found.map_err(|why| format!("the launcher cannot be reached from here: {why}"))?];
     Ok(Start {
         program: text(start.program),

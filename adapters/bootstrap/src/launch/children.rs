@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-use super::output::{Pump, Sink, Source};
+use super::output::{Sink, Source};
+use super::reader::Pump;
 use super::{files, signals};
 use crate::Environment;
 

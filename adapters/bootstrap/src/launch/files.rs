@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::LaunchError;
+use super::error::LaunchError;
 
 /// Files that are open for a short time or for purposes of their own: starts under way, connections of strangers.
 const SPARE: u64 = 64;

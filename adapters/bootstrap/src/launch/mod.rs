@@ -47,149 +47,24 @@
 //! [`variables`](Launch::variables) adds. Ranks connect to the launcher by TCP; the agent chooses the first of the
 //! launcher's addresses at which a server answers that holds the key.
 
-use std::ffi::OsString;
-use std::fmt;
-use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
-
 mod agent;
 mod children;
-mod conductor;
+mod error;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod hosts;
+mod launcher;
 mod message;
+mod options;
 mod output;
+mod reader;
 mod remote;
+mod setup;
 mod signals;
+mod standard_streams;
 
 pub use agent::agent;
+pub use error::LaunchError;
 pub use hosts::{Host, HostsError};
-
-/// What to launch, and how.
-#[derive(Clone, Debug)]
-pub struct Launch {
-    /// Number of ranks.
-    pub size: u32,
-    /// The program that each rank runs.
-    pub program: OsString,
-    /// Its arguments.
-    pub args: Vec<OsString>,
-    /// Hosts to fill one after another; empty for this host alone.
-    pub hosts: Vec<Host>,
-    /// Transports that ranks use; empty for all.
-    pub transports: Vec<String>,
-    /// Links per peer.
-    pub links: Option<u32>,
-    /// Variables for the environment of every rank.
-    pub variables: Vec<(OsString, OsString)>,
-    /// How long the job may run.
-    pub time_limit: Option<Duration>,
-    /// How long ranks may take to end after SIGTERM.
-    pub grace: Duration,
-    /// Whether the others go on when a rank fails, except by [`abort`](crate::Job::abort).
-    pub keep_going: bool,
-    /// How often each rank that fails is started again, except by [`abort`](crate::Job::abort).
-    pub restarts: u32,
-    /// Whether each line of output starts with its rank, as in `[3] line`.
-    pub prefix: bool,
-    /// The remote shell and its arguments before the host's name.
-    pub shell: Vec<String>,
-    /// The command that starts an agent on another host.
-    pub agent: Vec<OsString>,
-    /// Name or address of this host that ranks on others can reach; otherwise all of its addresses are tried.
-    pub address: Option<String>,
-}
-
-impl Launch {
-    /// Launches `size` ranks of `program` on this host, with everything else at its default.
-    pub fn new(size: u32, program: impl Into<OsString>) -> Self {
-        let me = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("towline"));
-        Self {
-            size,
-            program: program.into(),
-            args: Vec::new(),
-            hosts: Vec::new(),
-            transports: Vec::new(),
-            links: None,
-            variables: Vec::new(),
-            time_limit: None,
-            grace: Duration::from_secs(5),
-            keep_going: false,
-            restarts: 0,
-            prefix: true,
-            shell: ["ssh", "-o", "BatchMode=yes"].map(Into::into).into(),
-            agent: vec![me.into(), "run".into(), "--agent".into()],
-            address: None,
-        }
-    }
-
-    /// Runs the job to its end; gives the exit status for the launcher. Reports what went wrong in the job on standard
-    /// error. Watches this process's signals; to be called once, from the main thread.
-    ///
-    /// # Errors
-    /// [`LaunchError`] where the job could not even begin.
-    pub fn run(self) -> Result<u8, LaunchError> {
-        conductor::run(self)
-    }
-}
-
-/// Why a job did not begin.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum LaunchError {
-    /// A job needs a rank.
-    NoRanks,
-    /// A job can have [`RANKS_MAX`](crate::RANKS_MAX) ranks at most.
-    TooManyRanks {
-        /// Ranks that were asked for.
-        ranks: u32,
-    },
-    /// There are fewer slots than ranks.
-    TooFewSlots {
-        /// Ranks that were asked for.
-        ranks: u32,
-        /// Slots that the hosts have together.
-        slots: u32,
-    },
-    /// The limit of open files is too low for what the launcher needs for its ranks: it starts none then.
-    TooFewFiles {
-        /// Ranks that this launcher, or its agent on a host, has to look after.
-        ranks: usize,
-        /// Files that would be open.
-        needed: u64,
-        /// Files that may be open at most.
-        limit: u64,
-    },
-    /// The system refused something.
-    System {
-        /// What was to be done.
-        what: &'static str,
-        /// What the system says.
-        source: io::Error,
-    },
-}
-
-impl fmt::Display for LaunchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRanks => f.write_str("a job of 0 ranks: ask for at least 1"),
-            Self::TooManyRanks { ranks } => {
-                write!(f, "a job of {ranks} ranks: ask for at most {}", crate::RANKS_MAX)
-            }
-            Self::TooFewSlots { ranks, slots } => {
-                write!(f, "the hosts have {slots} slots for {ranks} ranks: add hosts or slots=N to the hosts file")
-            }
-            Self::TooFewFiles { ranks, needed, limit } => write!(
-                f,
-                "{ranks} ranks need {needed} open files here, and the limit is {limit}: raise it (`ulimit -Hn`), or take \
-                 fewer ranks, or more hosts"
-            ),
-            Self::System { what, source } => write!(f, "cannot {what}: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for LaunchError {}
+pub use options::Launch;

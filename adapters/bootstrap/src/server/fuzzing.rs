@@ -6,12 +6,14 @@ use std::sync::{Arc, mpsc};
 
 use towline_core::modex::Set;
 
-use super::{Config, Event, Orders, Serving, State};
-use crate::channel::{Channel, Kind, Side};
-use crate::fuzzing::{Input, JOB, SIZE, key};
-use crate::greet::believe;
-use crate::handshake::{ANSWER, OPENING, Opening};
-use crate::stream::Stream;
+use super::config::{Config, Event};
+use super::connection::State;
+use super::event_loop::{Orders, Serving};
+use crate::fuzzing::input::{Input, JOB, SIZE, key};
+use crate::protocol::channel::{Channel, Kind, Side};
+use crate::protocol::handshake::{ANSWER, OPENING, Opening};
+use crate::protocol::stream::Stream;
+use crate::rank::connect::believe;
 
 /// Somebody who has connected.
 struct Guest {

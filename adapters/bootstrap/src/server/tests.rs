@@ -4,10 +4,12 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
-use super::{BACKLOG_BYTES, Config, Connection, Orders, READS, Serving, State};
-use crate::channel::{Channel, Kind, PAYLOAD_MAX, Side};
-use crate::handshake::ANSWER;
-use crate::stream::Stream;
+use super::config::Config;
+use super::connection::{BACKLOG_BYTES, Connection, State};
+use super::event_loop::{Orders, READS, Serving};
+use crate::protocol::channel::{Channel, Kind, PAYLOAD_MAX, Side};
+use crate::protocol::handshake::ANSWER;
+use crate::protocol::stream::Stream;
 use crate::{Environment, Key};
 
 fn serving() -> Serving {

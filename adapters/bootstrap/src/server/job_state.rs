@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use towline_core::modex::Set;
 
-use crate::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE, reached};
+use crate::protocol::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE, reached};
 
 /// Something to tell a rank, if it is connected.
 #[derive(Clone, PartialEq, Eq, Debug)]

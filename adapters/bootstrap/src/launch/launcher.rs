@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -13,12 +12,13 @@ use signal_hook::consts::{SIGCHLD, SIGKILL, SIGPIPE, SIGTERM};
 
 use super::children::{Children, End, Start};
 use super::message::{self, Order, Report};
-use super::output::{Patient, Printer, Sink, Voice};
+use super::options::Launch;
+use super::output::Sink;
 use super::remote::{Remote, Told};
-use super::{Host, Launch, LaunchError, files, hosts, signals};
-use crate::environment::host_name;
-use crate::server::{self, Config, Server};
-use crate::{Address, Environment, RANKS_MAX};
+use super::signals;
+use super::standard_streams::Voice;
+use crate::server::{self, Server};
+use crate::{Address, Environment};
 
 /// How long a remote shell may take until its agent reports.
 const AGENT_LIMIT: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ const TIME_LIMIT_STATUS: u8 = 124;
 /// Strangers who are reported one by one.
 const STRANGERS_MAX: u32 = 10;
 
-enum Event {
+pub(super) enum Event {
     Signal(i32),
     Server(server::Event),
     Remote(usize, Told),
@@ -43,25 +43,25 @@ enum Event {
 
 /// What a rank has come to.
 #[derive(Default)]
-struct Rank {
-    host: usize,
-    pid: Option<u32>,
-    over: bool,
-    joined: bool,
-    finished: bool,
-    aborted: bool,
+pub(super) struct Rank {
+    pub(super) host: usize,
+    pub(super) pid: Option<u32>,
+    pub(super) over: bool,
+    pub(super) joined: bool,
+    pub(super) finished: bool,
+    pub(super) aborted: bool,
     /// How often it was started again.
-    restarts: u32,
+    pub(super) restarts: u32,
 }
 
 /// A host, and the hands that the launcher has there.
-struct Place {
-    name: String,
-    ranks: Vec<u32>,
-    hands: Hands,
+pub(super) struct Place {
+    pub(super) name: String,
+    pub(super) ranks: Vec<u32>,
+    pub(super) hands: Hands,
 }
 
-enum Hands {
+pub(super) enum Hands {
     Here(Box<Children>),
     There(Remote),
     /// There are none yet, or no more.
@@ -70,144 +70,50 @@ enum Hands {
 
 /// How far the end is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     Running,
     Terminating { kill_at: Instant },
     Killing { give_up_at: Instant },
 }
 
 /// A rank has ended the job.
-struct Abort {
-    status: u8,
-    why: String,
+pub(super) struct Abort {
+    pub(super) status: u8,
+    pub(super) why: String,
     /// When it ends the job, unless a rank may turn out to have been killed; and when it does so in any case.
-    at: [Instant; 2],
+    pub(super) at: [Instant; 2],
 }
 
-struct Conductor {
-    launch: Launch,
-    ranks: Vec<Rank>,
+pub(super) struct Conductor {
+    pub(super) launch: Launch,
+    pub(super) ranks: Vec<Rank>,
     /// Those that are not over.
-    left: usize,
+    pub(super) left: usize,
     /// Those that closed their connection, and when they count as failed.
-    silent: BTreeMap<u32, Instant>,
+    pub(super) silent: BTreeMap<u32, Instant>,
     /// The first abort, until it ends the job.
-    abort: Option<Abort>,
-    places: Vec<Place>,
+    pub(super) abort: Option<Abort>,
+    pub(super) places: Vec<Place>,
     /// The place whose ranks are being started: those before have been.
-    starting: usize,
-    server: Server,
-    sink: Arc<dyn Sink>,
-    voice: Voice,
-    tell: mpsc::Sender<Event>,
-    environment: Environment,
-    phase: Phase,
+    pub(super) starting: usize,
+    pub(super) server: Server,
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) voice: Voice,
+    pub(super) tell: mpsc::Sender<Event>,
+    pub(super) environment: Environment,
+    pub(super) phase: Phase,
     /// The exit status, where it is not 0.
-    status: Option<u8>,
+    pub(super) status: Option<u8>,
     /// That of the first rank that failed while the others went on.
-    failed: Option<u8>,
-    time_limit: Option<Instant>,
-    strangers: u32,
+    pub(super) failed: Option<u8>,
+    pub(super) time_limit: Option<Instant>,
+    pub(super) strangers: u32,
     /// A signal or the time limit ends the job: whoever reads its output is not waited for.
-    hurry: Arc<AtomicBool>,
-}
-
-/// Runs a job to its end.
-pub(super) fn run(launch: Launch) -> Result<u8, LaunchError> {
-    if launch.size == 0 {
-        return Err(LaunchError::NoRanks);
-    }
-    if launch.size > RANKS_MAX {
-        return Err(LaunchError::TooManyRanks { ranks: launch.size });
-    }
-    let here = host_name();
-    let hosts = if launch.hosts.is_empty() {
-        vec![Host { name: here.clone(), slots: launch.size }]
-    } else {
-        launch.hosts.clone()
-    };
-    let placed = hosts::place(&hosts, launch.size);
-    let placed = placed.map_err(|slots| LaunchError::TooFewSlots { ranks: launch.size, slots })?;
-    let is_here = |name: &str| name == here || name == "localhost";
-    // Two pipes for each rank on this host, a connection for each rank, two pipes for each other host.
-    let mine: usize = placed.iter().filter(|(name, _)| is_here(name)).map(|(_, ranks)| ranks.len()).sum();
-    let files = (mine + placed.len()) as u64 * 2 + u64::from(launch.size);
-    files::make_room(files, launch.size as usize)?;
-
-    let (tell, events) = mpsc::channel();
-    let of_signals = tell.clone();
-    let hurry = Arc::new(AtomicBool::new(false));
-    let hurried = Arc::clone(&hurry);
-    let watched = signals::watch(move |signal| {
-        // At once: whoever is to hear of the signal may be waiting for the reader.
-        hurried.fetch_or(signals::ends(signal), Ordering::Relaxed);
-        drop(of_signals.send(Event::Signal(signal)));
-    });
-    watched.map_err(|source| LaunchError::System { what: "watch signals", source })?;
-
-    let mut environment = Environment { size: launch.size, ..Environment::singleton() };
-    (environment.transports, environment.links) = (launch.transports.clone(), launch.links);
-    let remote = placed.iter().any(|(name, _)| !is_here(name));
-    let server = start_server(&environment, remote, tell.clone());
-    let server = server.map_err(|source| LaunchError::System { what: "listen for ranks", source })?;
-
-    let broken = tell.clone();
-    let out = Patient::new(io::stdout(), Arc::clone(&hurry));
-    let [err, own] = [(); 2].map(|()| Patient::new(io::stderr(), Arc::clone(&hurry)));
-    let printer = Printer::new(launch.prefix, out, err, move || {
-        // The conductor has ended where nobody hears it, and needs no telling.
-        let _ = broken.send(Event::OutputBroken);
-    });
-    let mut ranks: Vec<_> = (0..launch.size).map(|_| Rank::default()).collect();
-    for (index, (_, on_host)) in placed.iter().enumerate() {
-        on_host.iter().for_each(|rank| ranks[*rank as usize].host = index);
-    }
-    let places = placed.into_iter().map(|(name, ranks)| Place { name, ranks, hands: Hands::Nowhere });
-    let conductor = Conductor {
-        left: ranks.len(),
-        silent: BTreeMap::new(),
-        abort: None,
-        starting: 0,
-        time_limit: launch.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
-        launch,
-        ranks,
-        places: places.collect(),
-        server,
-        sink: Arc::new(printer),
-        voice: Voice::start(own).map_err(|source| LaunchError::System { what: "start a thread", source })?,
-        tell,
-        environment,
-        phase: Phase::Running,
-        status: None,
-        failed: None,
-        strangers: 0,
-        hurry,
-    };
-    Ok(conductor.run(&events, is_here))
-}
-
-fn start_server(environment: &Environment, remote: bool, tell: mpsc::Sender<Event>) -> io::Result<Server> {
-    let start = |listen: Option<IpAddr>| {
-        let config = Config {
-            size: environment.size,
-            job: environment.job,
-            key: environment.key.clone(),
-            name: Some(format!("towline-{:016x}", environment.job)),
-            listen: listen.map(|address| SocketAddr::new(address, 0)),
-            left_is_gone: false,
-        };
-        let tell = tell.clone();
-        Server::start(config, move |event| drop(tell.send(Event::Server(event))))
-    };
-    if !remote {
-        return start(None);
-    }
-    // Hosts without IPv6 have no such address.
-    start(Some(Ipv6Addr::UNSPECIFIED.into())).or_else(|_| start(Some(Ipv4Addr::UNSPECIFIED.into())))
+    pub(super) hurry: Arc<AtomicBool>,
 }
 
 impl Conductor {
-    fn run(mut self, events: &mpsc::Receiver<Event>, is_here: impl Fn(&str) -> bool) -> u8 {
+    pub(super) fn run(mut self, events: &mpsc::Receiver<Event>, is_here: impl Fn(&str) -> bool) -> u8 {
         while self.left > 0 {
             // What happens is heard between one start and the next.
             let event = match events.try_recv() {

@@ -4,10 +4,10 @@ use std::io::{self, Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::channel::{Channel, Kind, Side};
 use crate::error::Error;
-use crate::handshake::{self, ANSWER, Exchange, OPENING, Opening, PROBE, PROOF, Refusal};
-use crate::stream::Stream;
+use crate::protocol::channel::{Channel, Kind, Side};
+use crate::protocol::handshake::{self, ANSWER, Exchange, OPENING, Opening, PROBE, PROOF, Refusal};
+use crate::protocol::stream::Stream;
 use crate::{Address, Environment, Key, key};
 
 /// Between two attempts to connect to a server that is not there yet.

@@ -5,15 +5,13 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
-use towline_core::modex::{
-    self, Change, Component, Edition, ExchangeError, Modex, RecvError, SendError, Set, SetWriter, Version, Watch,
-    WatchError, entry_size,
-};
+use towline_core::modex::{Change, Component, Edition, RecvError, SendError, Set, SetWriter, Watch, entry_size};
 
-use crate::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE, reached};
+use super::connect::{self, Joined, Link, word};
+use super::own_server::Host;
+use super::publication::{Name, Published};
 use crate::error::Error;
-use crate::greet::{self, Joined, Link, word};
-use crate::host::Host;
+use crate::protocol::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE, reached};
 use crate::{Environment, Key};
 
 /// How long [`Job::from_env`] tries to join.
@@ -26,11 +24,11 @@ const WORD_LIMIT: Duration = Duration::from_secs(10);
 /// A rank that joined says [`finish`](Self::finish) before it exits; `towline run` takes an exit without it for a
 /// failure, since others may wait. The crate's page has an example. Not for simultaneous callers.
 pub struct Job {
-    environment: Environment,
+    pub(super) environment: Environment,
     /// The server, where this rank runs it.
     host: Option<Host>,
     /// None in a job of size 1 without a launcher.
-    link: Option<Link>,
+    pub(super) link: Option<Link>,
     incarnation: u32,
     own: Vec<Published>,
     /// Counts the own publications, from 1 for none.
@@ -39,19 +37,19 @@ pub struct Job {
     sent: u32,
     /// What each rank published last, checked.
     sets: Vec<Option<Vec<u8>>>,
-    known: u32,
+    pub(super) known: u32,
     /// Ranks that ended, with the last fence that each came to.
-    gone: BTreeMap<u32, u32>,
+    pub(super) gone: BTreeMap<u32, u32>,
     fence_entered: u32,
     fence_open: u32,
-    watches: Vec<(Name, u32)>,
-    changes: VecDeque<Change>,
+    pub(super) watches: Vec<(Name, u32)>,
+    pub(super) changes: VecDeque<Change>,
     /// Ranks whose publications were replaced by those of their next incarnation, and which that is.
     returns: VecDeque<(u32, u32)>,
     ends: Ends,
     /// The server's word to a finish or an abort came.
     acknowledged: bool,
-    finished: bool,
+    pub(super) finished: bool,
 }
 
 /// An end that a rank heard of: [`Job::next_end`].
@@ -78,31 +76,6 @@ struct Ends {
     asked: bool,
 }
 
-/// A component's identity that owns its names.
-#[derive(Clone)]
-struct Name {
-    versions: [Version; 3],
-    kind: String,
-    name: String,
-}
-
-impl Name {
-    fn new(of: &Component<'_>) -> Self {
-        Self { versions: [of.mca, of.kind_version, of.version], kind: of.kind.into(), name: of.name.into() }
-    }
-
-    fn component(&self) -> Component<'_> {
-        let [mca, kind_version, version] = self.versions;
-        Component { mca, kind: &self.kind, kind_version, name: &self.name, version }
-    }
-}
-
-struct Published {
-    name: Name,
-    revision: u32,
-    data: Vec<u8>,
-}
-
 impl Job {
     /// Joins the job that this process's environment describes, within 30 seconds.
     ///
@@ -125,7 +98,7 @@ impl Job {
                 let at = |source| Error::Connect { address: format!("{listen} (TOWLINE_LISTEN)"), source };
                 job.host = Some(host.map_err(at)?);
             }
-            let joined = greet::join(&job.environment, deadline)?;
+            let joined = connect::join(&job.environment, deadline)?;
             job.enter(joined);
         }
         Ok(job)
@@ -435,17 +408,17 @@ impl Job {
         }
     }
 
-    fn knows(&self, rank: u32) -> bool {
+    pub(super) fn knows(&self, rank: u32) -> bool {
         rank == self.rank() || self.sets.get(rank as usize).is_some_and(Option::is_some)
     }
 
-    fn known_all(&self) -> bool {
+    pub(super) fn known_all(&self) -> bool {
         let own = u32::from(self.sets.get(self.rank() as usize).is_some_and(Option::is_none));
         self.known + own == self.size()
     }
 
     /// Sends what is new, and takes in what has arrived.
-    fn advance(&mut self, step: &'static str) -> Result<(), Error> {
+    pub(super) fn advance(&mut self, step: &'static str) -> Result<(), Error> {
         if self.finished {
             return Err(Error::Finished);
         }
@@ -497,7 +470,7 @@ impl Job {
     }
 
     /// Writes and reads what goes without waiting.
-    fn pump(&mut self, step: &'static str) -> Result<(), Error> {
+    pub(super) fn pump(&mut self, step: &'static str) -> Result<(), Error> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let lost = |source| Error::Lost { step, source };
         while !link.channel.output().is_empty() {
@@ -601,88 +574,6 @@ impl fmt::Debug for Job {
             .field("size", &self.size())
             .field("known", &self.known)
             .finish_non_exhaustive()
-    }
-}
-
-/// The exchange as components see it, driven without waiting. [`finalize`](Modex::finalize) is
-/// [`finish`](Job::finish).
-impl Modex for Job {
-    fn rank(&self) -> u32 {
-        Job::rank(self)
-    }
-
-    fn size(&self) -> u32 {
-        Job::size(self)
-    }
-
-    fn send(&mut self, component: &Component<'_>, data: &[u8]) -> Result<(), SendError> {
-        self.publish(component, data).map_err(|why| match why {
-            Error::Publish(why) => why,
-            Error::Finished => SendError::Closed,
-            _ => SendError::Lost,
-        })
-    }
-
-    fn recv(&mut self, component: &Component<'_>, peer: u32, into: &mut [u8]) -> Result<usize, RecvError> {
-        let data = self.card(component, peer)?;
-        into.get_mut(..data.len()).ok_or(RecvError::TooShort { needed: data.len() })?.copy_from_slice(data);
-        Ok(data.len())
-    }
-
-    fn recv_nb(&mut self, component: &Component<'_>, peer: u32) -> Result<Watch, WatchError> {
-        if self.finished {
-            return Err(WatchError::Closed);
-        }
-        if !component.is_valid() {
-            return Err(WatchError::BadComponent);
-        }
-        if peer >= self.environment.size {
-            return Err(WatchError::NoSuchPeer);
-        }
-        let same = |(name, of): &(Name, u32)| *of == peer && name.component().corresponds(component);
-        if let Some(index) = self.watches.iter().position(same) {
-            return Ok(Watch::from_bits(index as u64));
-        }
-        let watch = Watch::from_bits(self.watches.len() as u64);
-        self.watches.push((Name::new(component), peer));
-        if self.card(component, peer).is_ok() {
-            self.changes.push_back(Change { watch, peer });
-        }
-        Ok(watch)
-    }
-
-    fn next_change(&mut self) -> Option<Change> {
-        // A lost launcher is reported by the operations that need it.
-        let _ = self.pump("change");
-        self.changes.pop_front()
-    }
-
-    fn exchange(
-        &mut self,
-        now: towline_core::time::Instant,
-        deadline: towline_core::time::Instant,
-    ) -> Result<modex::Exchange, ExchangeError> {
-        self.advance("module exchange").map_err(|why| match why {
-            Error::Finished => ExchangeError::Closed,
-            _ => ExchangeError::Lost,
-        })?;
-        if self.known_all() {
-            return Ok(modex::Exchange::Done);
-        }
-        if let Some(rank) = self.gone.keys().copied().find(|rank| !self.knows(*rank)) {
-            return Err(ExchangeError::PeerGone { rank });
-        }
-        if now < deadline {
-            return Ok(modex::Exchange::Pending);
-        }
-        let mut missing = (0..Job::size(self)).filter(|rank| !self.knows(*rank));
-        let first = missing.next().unwrap_or(0);
-        Err(ExchangeError::Timeout { missing: 1 + missing.count() as u32, first })
-    }
-
-    fn finalize(&mut self) {
-        // The launcher finds out by itself where it can no longer be told.
-        let _ = self.finish();
     }
 }
 
