@@ -5,7 +5,7 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// 32 secret bytes that all ranks of a job and their launcher share. Its `Debug` shows nothing of it.
+/// The job key: 32 secret bytes that all ranks of a job and their launcher share. Its `Debug` does not show them.
 ///
 /// ```
 /// use towline_bootstrap::Key;
@@ -19,17 +19,17 @@ use sha2::Sha256;
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// A new key from the system's random numbers.
+    /// Makes a new key from the system's random number generator.
     ///
     /// # Errors
-    /// Where the system has none to give.
+    /// The system's error, if it gives no random numbers.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 32];
         random(&mut bytes)?;
         Ok(Self(bytes))
     }
 
-    /// The key of these bytes.
+    /// The key that consists of these bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -39,7 +39,7 @@ impl Key {
         &self.0
     }
 
-    /// The key of 64 hexadecimal digits, `None` for anything else.
+    /// Parses 64 hexadecimal digits. `None` for any other text.
     pub fn from_hex(digits: &str) -> Option<Self> {
         let digits = digits.as_bytes();
         let mut bytes = [0; 32];
@@ -58,12 +58,13 @@ impl Key {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The message authentication code over some parts, which the caller keeps apart by fixed lengths.
+    /// The message authentication code (HMAC-SHA-256) over `parts`. The caller must give each part a fixed length,
+    /// since the code does not mark where one part ends.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
         self.mac_state(parts).finalize().into_bytes().into()
     }
 
-    /// Compares in constant time; a shorter `tag` is compared with the front of the code.
+    /// Checks a code in constant time. If `tag` is shorter than the code, only as many bytes as it has are compared.
     pub(crate) fn verify(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
         self.mac_state(parts).verify_truncated_left(tag).is_ok()
     }

@@ -40,7 +40,7 @@ impl World {
             key: environment.key.clone(),
             name: (!tcp).then(|| format!("towline-test-{:016x}", environment.job)),
             listen: tcp.then(|| "127.0.0.1:0".parse().unwrap()),
-            left_is_gone: false,
+            disconnect_ends_rank: false,
         };
         let server = Server::start(config, move |event| drop(tell.send(event))).unwrap();
         environment.root = server.addresses().to_vec();
@@ -187,7 +187,7 @@ fn x7_late_joiner_republication_and_restart_each_make_a_change() {
     assert_eq!(zero.card(&TCP, 1).unwrap(), b"second");
 
     drop(one);
-    while !matches!(world.events.recv_timeout(Duration::from_secs(60)).unwrap(), Event::Left { rank: 1, .. }) {}
+    while !matches!(world.events.recv_timeout(Duration::from_secs(60)).unwrap(), Event::Disconnected { rank: 1, .. }) {}
     let mut one = world.join(1);
     one.publish(&TCP, b"third").unwrap();
     one.exchange(soon()).unwrap();
@@ -219,8 +219,8 @@ fn who_asks_hears_of_ends_once() {
     assert_eq!(end(&mut zero), End { rank: 1, part: None, incarnation: 0, died: false });
     assert!(matches!(one.part_ended(5, false), Err(Error::Finished)));
     drop(two);
-    while !matches!(world.events.recv_timeout(Duration::from_secs(60)).unwrap(), Event::Left { rank: 2, .. }) {}
-    world.server.gone(2);
+    while !matches!(world.events.recv_timeout(Duration::from_secs(60)).unwrap(), Event::Disconnected { rank: 2, .. }) {}
+    world.server.rank_ended(2);
     assert_eq!(end(&mut zero), End { rank: 2, part: None, incarnation: 0, died: true });
     // Alone there is nobody to ask.
     let mut alone = Job::join(base(), soon()).unwrap();
@@ -239,7 +239,7 @@ fn x7_a_rank_that_is_started_again_replaces_itself_and_nobody_who_waits_gives_up
     // One that dies before all are there: what it published leads nowhere.
     let published = Modex::exchange(&mut two, time::Instant::ZERO, time::Instant::from_nanos(1));
     assert_eq!(published, Ok(Exchange::Pending));
-    world.server.restarts(2);
+    world.server.rank_restarts(2);
     drop(two);
     let mut two = world.join(2);
     assert_eq!((two.incarnation(), two.fences()), (2, 0));
@@ -254,12 +254,12 @@ fn x7_a_rank_that_is_started_again_replaces_itself_and_nobody_who_waits_gives_up
     let [mut zero, one] = others.map(|job| job.join().unwrap());
     assert_eq!((zero.card(&TCP, 2).unwrap(), zero.incarnation_of(2)), (&b"second"[..], Some(2)));
     // One that dies later, also while others wait at a fence: they hear of its end, and then of its next life.
-    world.server.restarts(2);
+    world.server.rank_restarts(2);
     assert_eq!(end(&mut zero), End { rank: 2, part: None, incarnation: 2, died: true });
     let waits = thread::spawn(move || {
         let mut one = one;
         one.fence(soon()).unwrap();
-        assert!(!one.is_gone(2));
+        assert!(!one.has_ended(2));
         one
     });
     // Its connection is open still, as far as the server was told by the network.
@@ -272,13 +272,13 @@ fn x7_a_rank_that_is_started_again_replaces_itself_and_nobody_who_waits_gives_up
     zero.recv_nb(&TCP, 2).unwrap();
     let until = soon();
     let back = loop {
-        if let Some(back) = zero.next_return() {
+        if let Some(back) = zero.next_restart() {
             break back;
         }
         assert!(Instant::now() < until, "not told");
         thread::yield_now();
     };
-    assert_eq!((back, zero.next_return()), ((2, 3), None));
+    assert_eq!((back, zero.next_restart()), ((2, 3), None));
     assert_eq!(zero.card(&TCP, 2).unwrap(), b"third");
     assert!(zero.next_change().is_some());
     thread::scope(|scope| {
@@ -287,7 +287,7 @@ fn x7_a_rank_that_is_started_again_replaces_itself_and_nobody_who_waits_gives_up
     });
     waits.join().unwrap().finish().unwrap();
     // Who was started again is told of every end.
-    while !again.is_gone(1) {
+    while !again.has_ended(1) {
         again.poll().unwrap();
         assert!(Instant::now() < until, "not told");
         thread::yield_now();
@@ -338,7 +338,7 @@ fn who_waits_for_a_rank_that_ended_hears_of_it_at_once() {
     let world = World::new(3, false);
     let mut zero = world.join(0);
     let mut one = world.join(1);
-    world.server.gone(2);
+    world.server.rank_ended(2);
     assert!(matches!(zero.exchange(soon()), Err(Error::PeerGone { rank: 2, .. })));
     assert!(matches!(one.fence(soon()), Err(Error::PeerGone { rank: 2, .. })));
     one.finish().unwrap();
@@ -480,7 +480,7 @@ fn frames_that_are_changed_on_the_way_end_the_connection() {
     let why = job.finish().unwrap_err();
     assert!(matches!(why, Error::Lost { .. }), "{why}");
     loop {
-        if let Event::Left { why, .. } = world.events.recv_timeout(Duration::from_secs(60)).unwrap() {
+        if let Event::Disconnected { why, .. } = world.events.recv_timeout(Duration::from_secs(60)).unwrap() {
             assert!(why.contains("tag"), "{why}");
             break;
         }

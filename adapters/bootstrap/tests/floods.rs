@@ -53,7 +53,7 @@ fn ten_thousand_callers_are_refused_and_the_job_goes_on() {
         key: base.key.clone(),
         name: None,
         listen: Some("127.0.0.1:0".parse().unwrap()),
-        left_is_gone: false,
+        disconnect_ends_rank: false,
     };
     let tell = move |event| {
         if matches!(event, Event::Refused { .. }) {

@@ -338,7 +338,7 @@ fn ends_well(role: &str, way: (&str, &str), deaths: usize) {
     assert!(output.status.success(), "{way:?}: {said}{told}");
     assert_eq!(said.matches("@ over").count(), 3, "{way:?}: {said}{told}");
     assert_eq!(left_over(&said), [""; 0], "{way:?}");
-    assert_eq!(told.matches("was killed by signal 9 (SIGKILL); starting it again").count(), deaths, "{told}");
+    assert_eq!(told.matches("was killed by signal 9 (SIGKILL); restarting it").count(), deaths, "{told}");
 }
 
 #[test]
@@ -383,6 +383,6 @@ fn p7_a_rank_that_dies_once_too_often_ends_the_job() {
         let output = job("exchange", way, LAST - 2);
         let (_, told) = texts(&output);
         assert_eq!(output.status.code(), Some(128 + 9), "{way:?}: {told}");
-        assert!(told.contains("was started again once, as often as is allowed; ending the job"), "{way:?}: {told}");
+        assert!(told.contains("was restarted once, which is the limit; ending the job"), "{way:?}: {told}");
     }
 }

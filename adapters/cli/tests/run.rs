@@ -202,7 +202,7 @@ fn with_keep_going_the_others_come_to_their_own_end() {
     assert_eq!(out(&output), "on\n", "{told}");
     assert!(matches!(code(&output), 137 | 7), "the first that failed: {told}");
     assert!(told.contains("was killed by signal 9") && told.contains("exited with status 7"), "{told}");
-    assert_eq!(told.matches("the others go on").count(), 2, "{told}");
+    assert_eq!(told.matches("the other ranks go on").count(), 2, "{told}");
 }
 
 #[test]
@@ -217,8 +217,8 @@ fn x7_a_rank_that_was_killed_is_started_again_so_often_and_the_job_ends_well() {
             assert!(said.contains(&format!("incarnation {lives} of {rank}, alive")), "{said}");
         }
         assert_eq!(said.matches("[1] last words").count(), 2, "{said}");
-        assert_eq!(told.matches("was killed by signal 9 (SIGKILL); starting it again, ").count(), 2, "{told}");
-        assert!(told.contains("2 of at most 2 times"), "{told}");
+        assert_eq!(told.matches("was killed by signal 9 (SIGKILL); restarting it (").count(), 2, "{told}");
+        assert!(told.contains("2 of at most 2)"), "{told}");
     }
 }
 
@@ -227,21 +227,21 @@ fn x7_a_rank_that_was_started_again_often_enough_ends_the_job() {
     let output = role("-n 3 --timeout 60 --restart 1", "again").output().unwrap();
     let told = err(&output);
     assert_eq!(code(&output), 137, "{told}");
-    assert!(told.contains("SIGKILL); it was started again once, as often as is allowed; ending the job"), "{told}");
+    assert!(told.contains("SIGKILL); it was restarted once, which is the limit; ending the job"), "{told}");
     // Nor are others started again then, which are told to end.
-    assert_eq!(told.matches("starting it again").count(), 1, "{told}");
+    assert_eq!(told.matches("restarting it").count(), 1, "{told}");
     let output = shell("-n 2 --max-restarts 3 --keep-going", "[ $TOWLINE_RANK = 1 ] && { echo try; exit 5; }; echo on");
     let told = err(&output);
     assert_eq!(code(&output), 5, "{told}");
     assert_eq!(sorted(&out(&output)), ["[0] on", "[1] try", "[1] try", "[1] try", "[1] try"]);
-    assert!(told.contains("started again 3 times, as often as is allowed; the others go on"), "{told}");
+    assert!(told.contains("restarted 3 times, which is the limit; the other ranks go on"), "{told}");
 }
 
 #[test]
 fn who_aborts_or_cannot_be_started_is_not_started_again() {
     let output = role("-n 3 --restart 5", "abort").output().unwrap();
     assert_eq!(code(&output), 7, "{}", err(&output));
-    assert!(!err(&output).contains("starting it again"), "{}", err(&output));
+    assert!(!err(&output).contains("restarting it"), "{}", err(&output));
     let output = towline("-n 2 --restart 5 -- /nonexistent/program").output().unwrap();
     assert_eq!(code(&output), 127);
 }
@@ -308,7 +308,7 @@ fn ranks_that_ignore_sigterm_are_killed_after_the_grace_time() {
         until [ -e deaf ]; do sleep 0.01; done; exit 4";
     let output = shell(&format!("-n 2 --grace 0.1 -e MARKS={}", marks.directory.display()), line);
     assert_eq!(code(&output), 4);
-    assert!(err(&output).contains("not ended within 0.1 s: killing rank 0 (pid "), "{}", err(&output));
+    assert!(err(&output).contains("not all ranks ended within 0.1 s: killing rank 0 (pid "), "{}", err(&output));
 }
 
 #[test]
@@ -479,7 +479,7 @@ fn a_program_without_a_launcher_is_a_job_of_one() {
 fn a_rank_that_exits_well_without_finishing_has_failed() {
     let output = role("-n 2", "unfinished").output().unwrap();
     assert_eq!(code(&output), 1);
-    assert!(err(&output).contains("rank 1 (pid ") && err(&output).contains("before it finished"), "{}", err(&output));
+    assert!(err(&output).contains("rank 1 (pid ") && err(&output).contains("without calling `finish`"), "{}", err(&output));
 }
 
 #[test]
@@ -487,7 +487,7 @@ fn a_rank_that_closes_its_connection_and_goes_on_has_failed() {
     let output = role("-n 2", "deaf").output().unwrap();
     assert_eq!(code(&output), 1);
     let report = err(&output);
-    assert!(report.contains("rank 1 (pid ") && report.contains("closed its connection before"), "{report}");
+    assert!(report.contains("rank 1 (pid ") && report.contains("closed its connection without"), "{report}");
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn a_rank_that_is_killed_is_named_although_others_abort_before_it_has_ended() {
 fn a_fence_that_can_never_open_fails_at_once() {
     let output = role("-n 2", "deserted").output().unwrap();
     assert_eq!(code(&output), 0, "{}", err(&output));
-    assert!(out(&output).contains("fence: fence: rank 1 ended"), "{}", out(&output));
+    assert!(out(&output).contains("fence: fence: rank 1 has ended"), "{}", out(&output));
 }
 
 #[test]
@@ -624,7 +624,7 @@ fn a_host_that_cannot_be_reached_or_is_lost_ends_the_job() {
     let output = towline(&format!("{} -- sleep 1000", unreachable.arguments())).output().unwrap();
     assert_eq!(code(&output), 1);
     let report = err(&output);
-    assert!(report.contains("no route") && report.contains("host node1 is lost with rank 1"), "{report}");
+    assert!(report.contains("no route") && report.contains("host node1 is lost, and rank 1 with it"), "{report}");
 
     // The remote shell dies while the job runs: the agent, whose launcher is gone for it, ends its ranks.
     let script = "#!/bin/sh\nshift; \"$@\" & echo $! >\"$(dirname \"$0\")/agent\"; wait\n";
@@ -633,7 +633,7 @@ fn a_host_that_cannot_be_reached_or_is_lost_ends_the_job() {
     let directory = lost.directory.display();
     let output = shell(&format!("{} -e DIRECTORY={directory}", lost.arguments()), line);
     assert_eq!(code(&output), 1);
-    assert!(err(&output).contains("host node0 is lost with rank 0"), "{}", err(&output));
+    assert!(err(&output).contains("host node0 is lost, and rank 0 with it"), "{}", err(&output));
 }
 
 #[test]

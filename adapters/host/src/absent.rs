@@ -106,7 +106,7 @@ mod tests {
     fn p7_who_was_taken_back_is_not_given_up_for_the_death_of_an_earlier_process() {
         let mut base = Environment::singleton();
         let (name, job, key) = (Some(format!("towline-absent-{:016x}", base.job)), base.job, base.key.clone());
-        let config = Config { size: 2, job, key, name, listen: None, left_is_gone: false };
+        let config = Config { size: 2, job, key, name, listen: None, disconnect_ends_rank: false };
         let server = Server::start(config, |_| {}).unwrap();
         (base.size, base.root) = (2, server.addresses().to_vec());
         let join = |rank| {
@@ -123,7 +123,7 @@ mod tests {
         let grid = Grid { own: Address { rank: 0, index: 0 }, ranks: 2, contexts: 1 };
         let launch = Arc::new(Launch::new(zero, grid));
         let (mut absent, mut now) = (Absent::new(Arc::clone(&launch), grid, vec![1, 1]), Instant::from_nanos(1));
-        server.restarts(1);
+        server.rank_restarts(1);
         assert_eq!(first(&mut absent, &mut now), (Peer(1), Lost::Broken));
 
         // The next process is there before its death has been looked at, and so is the one after it.
@@ -139,7 +139,7 @@ mod tests {
         };
         let two = publish(2);
         absent.is_back(1, 2);
-        server.restarts(1);
+        server.rank_restarts(1);
         drop(two);
         let _three = publish(3);
         // The death of the second one is heard of, and waits for its time.

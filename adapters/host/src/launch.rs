@@ -114,7 +114,7 @@ impl Launch {
         let mut tie = self.tie();
         tie.hear();
         let (job, own) = (&tie.job, (tie.job.rank(), tie.job.incarnation()));
-        let others = (0..job.size()).filter(|rank| *rank != own.0 && !job.is_gone(*rank));
+        let others = (0..job.size()).filter(|rank| *rank != own.0 && !job.has_ended(*rank));
         others.filter(|rank| !cards::has_taken_back(job, *rank, own)).collect()
     }
 
@@ -158,7 +158,7 @@ impl Tie {
                 None => self.note_all(rank, incarnation, died),
             }
         }
-        while let Some((rank, incarnation)) = self.job.next_return() {
+        while let Some((rank, incarnation)) = self.job.next_restart() {
             // Who is there once more has died before, whether that was told or not.
             self.note_all(rank, incarnation.saturating_sub(1), true);
             self.returned.insert(rank, incarnation);

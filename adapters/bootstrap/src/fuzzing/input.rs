@@ -1,4 +1,4 @@
-//! Bytes of a fuzz input, read as whatever a caller needs.
+//! A fuzz input, from which values of several kinds are taken.
 
 use towline_core::modex::{Component, Edition, SetWriter, Version};
 
@@ -8,7 +8,7 @@ use crate::protocol::channel::Kind;
 pub(crate) const SIZE: u32 = 3;
 pub(crate) const JOB: u64 = 0x1234;
 
-/// The rest of an input. At its end, everything is zero.
+/// The rest of an input. At its end, every value is zero.
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {
@@ -16,27 +16,27 @@ impl<'a> Input<'a> {
         self.0.split_off_first().copied().unwrap_or(0)
     }
 
-    /// As many bytes as the next one says, or what is left.
+    /// Takes as many bytes as the next byte says, or all that are left.
     pub(crate) fn bytes(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()).min(self.0.len());
         self.0.split_off(..length).unwrap_or_default()
     }
 
-    /// `bytes`, with one of them changed every second time.
-    pub(crate) fn perhaps_spoilt(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
+    /// A copy of `bytes`, and whether one bit of it was changed, which happens every second time.
+    pub(crate) fn perhaps_changed(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
         let mut bytes = bytes.to_vec();
-        let spoil = self.byte() & 1 == 1;
-        if spoil && let Some(length) = std::num::NonZero::new(bytes.len()) {
+        let change = self.byte() & 1 == 1;
+        if change && let Some(length) = std::num::NonZero::new(bytes.len()) {
             let at = usize::from(self.byte()) % length;
             bytes[at] ^= 1 << (self.byte() % 8);
         }
-        (bytes, spoil)
+        (bytes, change)
     }
 
-    /// A frame's kind and payload: of any bytes, or one that makes sense.
+    /// A frame's kind and payload. The payload is of random bytes, or is well-formed.
     pub(crate) fn frame(&mut self) -> (Kind, Vec<u8>) {
-        use Kind::{Abort, Ends, Fence, Finish, Gone, Part, Refuse, Set, Welcome};
-        let kind = [Welcome, Refuse, Set, Fence, Gone, Finish, Abort, Part, Ends][usize::from(self.byte() % 9)];
+        use Kind::{Abort, Ended, Ends, Fence, Finish, PartEnded, Refuse, Set, Welcome};
+        let kind = [Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends][usize::from(self.byte() % 9)];
         let payload = match self.byte() % 4 {
             0 => self.bytes().to_vec(),
             1 => u32::from(self.byte()).to_le_bytes().to_vec(),
@@ -54,12 +54,12 @@ impl<'a> Input<'a> {
         let mut bytes = vec![0; 400];
         let Some(mut writer) = SetWriter::new(&mut bytes, rank, edition) else { return Vec::new() };
         if self.byte() & 1 == 1 {
-            // Fits always.
+            // Always fits.
             let _ = writer.entry(&COMPONENT, edition.revision, self.bytes());
         }
         let length = writer.finish();
         bytes.truncate(length);
-        self.perhaps_spoilt(&bytes).0
+        self.perhaps_changed(&bytes).0
     }
 }
 

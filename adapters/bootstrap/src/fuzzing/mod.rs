@@ -1,5 +1,5 @@
-//! Entrances for the fuzz target `bootstrap`: what others say to ranks, servers, agents and launchers, and what people
-//! write for them. Behind the feature `fuzzing`, and no promise to anybody.
+//! Entry points for the fuzz target `bootstrap`: input to ranks, servers, agents and launchers, and files and variables
+//! that users write. They exist only with the feature `fuzzing`, and are not a stable interface.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,13 +13,13 @@ use self::input::{COMPONENT, Input, SIZE, key};
 use crate::protocol::channel::{Channel, Side};
 use crate::protocol::handshake::{ANSWER, OPENING};
 use crate::protocol::stream::Stream;
-use crate::rank::connect::{Joined, Link, believe};
+use crate::rank::connect::{Connection, Joined, verify_answer};
 use crate::{Address, Environment, Job, launch, server};
 
-/// Feeds one input to what its first byte names.
+/// Runs one input. Its first byte chooses the entry point.
 ///
 /// # Panics
-/// On a fault.
+/// If the code under test is at fault.
 pub fn run(data: &[u8]) {
     let Some((what, rest)) = data.split_first() else { return };
     match what % 5 {
@@ -31,20 +31,20 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A rank hears a server that holds the key, and bytes that nobody sealed.
+/// A rank gets frames from a server that holds the key, and bytes that are not sealed.
 fn rank(data: &[u8]) {
     if let (Some(opening), Some(answer)) = (data.first_chunk::<OPENING>(), data.last_chunk::<ANSWER>()) {
-        assert!(believe(&key(), opening, answer).is_err(), "a server without the key was believed");
+        assert!(verify_answer(&key(), opening, answer).is_err(), "a server without the key was believed");
     }
     let mut input = Input(data);
     let Ok((mine, mut theirs)) = UnixStream::pair() else { return };
     let Ok(stream) = Stream::unix(mine) else { return };
     theirs.set_nonblocking(true).expect("a socket of this process");
     let mut server = Channel::new(key(), Side::Server);
-    let link = Link { stream, channel: Channel::new(key(), Side::Rank), buffer: vec![0; 256].into() };
+    let connection = Connection { stream, channel: Channel::new(key(), Side::Rank), buffer: vec![0; 256].into() };
     let mut job = Job::new(Environment { rank: 1, size: SIZE, ..Environment::singleton() });
     let fence = if input.byte() & 1 == 1 { u32::MAX } else { 0 };
-    job.enter(Joined { link, incarnation: 1, fence });
+    job.set_connection(Joined { connection, incarnation: 1, fence });
     let watch = job.recv_nb(&COMPONENT, 0);
     assert!(watch.is_ok());
     let mut honest = true;
@@ -72,18 +72,18 @@ fn rank(data: &[u8]) {
                 assert!(card.len() <= 256);
             }
         }
-        // What the rank says is well-formed to the end.
+        // The rank's own frames stay well-formed to the end.
         let mut said = [0; 1 << 16];
         while let Ok(count) = theirs.read(&mut said)
             && count != 0
         {
             server.feed(&said[..count]);
         }
-        while honest && polled.is_ok() && server.next().expect("a rank seals what it says").is_some() {}
+        while honest && polled.is_ok() && server.next().expect("a rank seals its frames").is_some() {}
     }
 }
 
-/// Variables: each line is a variable's number and its value.
+/// Reads an environment. Each line of the input is a variable's number and its value.
 fn environment(data: &[u8]) {
     const NAMES: [&str; 10] = [
         "TOWLINE_RANK",
@@ -114,7 +114,7 @@ fn environment(data: &[u8]) {
     let again = Environment::from_lookup(|name| variables.iter().find(|it| it.0 == name).map(|it| it.1.clone()));
     let mut again = again.expect("what is written can be read");
     if read.root.is_empty() {
-        // A job of one without a server: nobody else needs to know these.
+        // In a job of size 1 without a server these are random, since no other process needs them.
         (again.job, again.key) = (read.job, read.key.clone());
     }
     assert_eq!(again, read);
@@ -122,9 +122,9 @@ fn environment(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    /// Enough to keep this file working; the search is the fuzz target's.
+    /// This only keeps the file working. The fuzz target does the search.
     #[test]
-    fn inputs_without_plan_are_survived() {
+    fn random_inputs_do_no_harm() {
         let mut state = 1u64;
         let mut next = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,14 +1,14 @@
-//! Why a job did not begin.
+//! Errors that keep a job from starting.
 
 use std::{fmt, io};
 
-/// Why a job did not begin.
+/// Why a job could not be started.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// A job needs a rank.
+    /// A job of 0 ranks was asked for.
     NoRanks,
-    /// A job can have [`RANKS_MAX`](crate::RANKS_MAX) ranks at most.
+    /// More ranks were asked for than [`RANKS_MAX`](crate::RANKS_MAX).
     TooManyRanks {
         /// Ranks that were asked for.
         ranks: u32,
@@ -20,20 +20,20 @@ pub enum LaunchError {
         /// Slots that the hosts have together.
         slots: u32,
     },
-    /// The limit of open files is too low for what the launcher needs for its ranks: it starts none then.
+    /// The limit of open files is too low for the number of ranks. No rank was started.
     TooFewFiles {
-        /// Ranks that this launcher, or its agent on a host, has to look after.
+        /// Ranks of this launcher, or of its agent on a host.
         ranks: usize,
-        /// Files that would be open.
+        /// Number of files that would be open.
         needed: u64,
-        /// Files that may be open at most.
+        /// Number of files that may be open.
         limit: u64,
     },
-    /// The system refused something.
+    /// The system refused a request.
     System {
-        /// What was to be done.
+        /// What the launcher tried to do.
         what: &'static str,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -41,17 +41,20 @@ pub enum LaunchError {
 impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRanks => f.write_str("a job of 0 ranks: ask for at least 1"),
+            Self::NoRanks => f.write_str("a job needs at least 1 rank, and 0 were asked for"),
             Self::TooManyRanks { ranks } => {
-                write!(f, "a job of {ranks} ranks: ask for at most {}", crate::RANKS_MAX)
+                write!(f, "{ranks} ranks were asked for, and a job can have at most {}", crate::RANKS_MAX)
             }
             Self::TooFewSlots { ranks, slots } => {
-                write!(f, "the hosts have {slots} slots for {ranks} ranks: add hosts or slots=N to the hosts file")
+                write!(
+                    f,
+                    "the hosts have {slots} slots for {ranks} ranks: add hosts to the hosts file, or raise their slots=N"
+                )
             }
             Self::TooFewFiles { ranks, needed, limit } => write!(
                 f,
-                "{ranks} ranks need {needed} open files here, and the limit is {limit}: raise it (`ulimit -Hn`), or take \
-                 fewer ranks, or more hosts"
+                "{ranks} ranks on this host need {needed} open files, and the limit is {limit}: raise the limit (`ulimit -Hn`), or use \
+                 fewer ranks or more hosts"
             ),
             Self::System { what, source } => write!(f, "cannot {what}: {source}"),
         }

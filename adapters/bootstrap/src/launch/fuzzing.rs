@@ -1,4 +1,4 @@
-//! What remote shells and agents say, and what people write into a file of hosts.
+//! Fuzzes messages of remote shells and agents, and files of hosts.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::hosts::{Host, place};
 use super::message::{self, Order, Report};
 
-/// A remote shell's noise, and messages after it, in both directions.
+/// Text of a remote shell, and messages after it in both directions.
 pub(crate) fn messages(data: &[u8]) {
     let mut rest = data;
     if let Ok((noise, true)) = message::skip_to_mark(&mut rest) {
@@ -24,8 +24,10 @@ pub(crate) fn messages(data: &[u8]) {
 fn all<M: Serialize + DeserializeOwned + Debug>(mut from: &[u8]) {
     while let Ok(Some(read)) = message::read::<M>(&mut from) {
         let mut written = Vec::new();
-        message::write(&mut written, &read).expect("it came in, so it is not too long");
-        let again = message::read::<M>(&mut &written[..]).expect("what is written can be read").expect("it is there");
+        message::write(&mut written, &read).expect("a message that was read is not too long");
+        let again = message::read::<M>(&mut &written[..])
+            .expect("a message that was written can be read")
+            .expect("one message is there");
         assert_eq!(format!("{again:?}"), format!("{read:?}"));
     }
 }

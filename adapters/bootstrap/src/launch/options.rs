@@ -1,4 +1,4 @@
-//! What to launch, and how.
+//! Options of a launch.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::hosts::Host;
 
-/// What to launch, and how.
+/// What to launch, and how. A plain value, which [`run`](Self::run) consumes.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// Number of ranks.
@@ -15,34 +15,34 @@ pub struct Launch {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// Hosts to fill one after another; empty for this host alone.
+    /// Hosts to fill with ranks, one after another. Empty means this host alone.
     pub hosts: Vec<Host>,
-    /// Transports that ranks use; empty for all.
+    /// Names of the transports that ranks use. Empty means all.
     pub transports: Vec<String>,
-    /// Links per peer.
+    /// Number of links to each peer, for transports that support several. `None` lets the transport decide.
     pub links: Option<u32>,
-    /// Variables for the environment of every rank.
+    /// Additional environment variables for every rank.
     pub variables: Vec<(OsString, OsString)>,
-    /// How long the job may run.
+    /// Time after which the job is ended with status 124.
     pub time_limit: Option<Duration>,
-    /// How long ranks may take to end after SIGTERM.
+    /// Time that ranks have to end after SIGTERM, before SIGKILL.
     pub grace: Duration,
-    /// Whether the others go on when a rank fails, except by [`abort`](crate::Job::abort).
+    /// Whether the other ranks go on when one fails. An [`abort`](crate::Job::abort) ends the job in any case.
     pub keep_going: bool,
-    /// How often each rank that fails is started again, except by [`abort`](crate::Job::abort).
+    /// How often each rank that fails is restarted. A rank that calls [`abort`](crate::Job::abort) is not restarted.
     pub restarts: u32,
-    /// Whether each line of output starts with its rank, as in `[3] line`.
+    /// Whether each line of output starts with its rank, as in `[3] text`.
     pub prefix: bool,
-    /// The remote shell and its arguments before the host's name.
+    /// The remote shell command, with the arguments that go before the host name.
     pub shell: Vec<String>,
     /// The command that starts an agent on another host.
     pub agent: Vec<OsString>,
-    /// Name or address of this host that ranks on others can reach; otherwise all of its addresses are tried.
+    /// Name or address of this host at which ranks on other hosts can reach it. `None` tries all of its addresses.
     pub address: Option<String>,
 }
 
 impl Launch {
-    /// Launches `size` ranks of `program` on this host, with everything else at its default.
+    /// A launch of `size` ranks of `program` on this host, with defaults for everything else.
     pub fn new(size: u32, program: impl Into<OsString>) -> Self {
         let me = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("towline"));
         Self {

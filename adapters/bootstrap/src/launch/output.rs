@@ -1,4 +1,4 @@
-//! What ranks print: whole lines, each with its rank before it, and no byte lost.
+//! Prints the output of ranks: whole lines, each with its rank as a prefix, and every byte of it.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -6,24 +6,24 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-/// A longer piece without a line's end is passed on as if it ended there, so that memory stays bounded.
+/// A longer line is printed as if it ended here, so that memory stays bounded.
 const LINE_MAX: usize = 1 << 20;
 
-/// Where a rank printed.
+/// The stream on which a rank printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(super) enum Source {
     Stdout,
     Stderr,
 }
 
-/// Takes what ranks print. May block: the ranks then wait, too.
+/// Receives the output of ranks. May block, and then the ranks wait, too.
 pub(super) trait Sink: Send + Sync {
     fn output(&self, rank: u32, source: Source, bytes: &[u8]);
-    /// The rank will print nothing more there.
+    /// The rank has closed this stream.
     fn end(&self, rank: u32, source: Source);
 }
 
-/// Prints what ranks print, on the launcher's own standard output and error.
+/// Prints the output of ranks on the launcher's own standard output and error.
 pub(super) struct Printer<O, E> {
     lines: Mutex<Lines>,
     out: Mutex<O>,
@@ -32,7 +32,7 @@ pub(super) struct Printer<O, E> {
 }
 
 impl<O: Write + Send, E: Write + Send> Printer<O, E> {
-    /// Calls `broken` whenever nobody reads the output any more.
+    /// Makes a printer that calls `broken` whenever the reader of its output has closed it.
     pub(super) fn new(prefix: bool, out: O, err: E, broken: impl Fn() + Send + Sync + 'static) -> Self {
         let lines = Mutex::new(Lines { prefix, partial: HashMap::new() });
         Self { lines, out: Mutex::new(out), err: Mutex::new(err), broken: Box::new(broken) }
@@ -57,7 +57,7 @@ fn write(to: &Mutex<impl Write>, text: &[u8]) -> io::Result<()> {
 
 impl<O: Write + Send, E: Write + Send> Sink for Printer<O, E> {
     fn output(&self, rank: u32, source: Source, bytes: &[u8]) {
-        // Held while printing, so that the pieces of one rank stay in order.
+        // The lock is held while printing, so that the output of one rank stays in order.
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let text = lines.take(rank, source, bytes);
         if !text.is_empty() {
@@ -74,14 +74,14 @@ impl<O: Write + Send, E: Write + Send> Sink for Printer<O, E> {
     }
 }
 
-/// Gathers lines from pieces.
+/// Assembles lines from pieces.
 struct Lines {
     prefix: bool,
     partial: HashMap<(u32, Source), Vec<u8>>,
 }
 
 impl Lines {
-    /// The lines that are whole now, as they are to be printed.
+    /// Adds a piece. Gives the lines that are now complete, as they are to be printed.
     fn take(&mut self, rank: u32, source: Source, bytes: &[u8]) -> Vec<u8> {
         let partial = self.partial.entry((rank, source)).or_default();
         partial.extend_from_slice(bytes);
@@ -92,27 +92,27 @@ impl Lines {
         };
         let rest = partial.split_off(whole);
         let whole = std::mem::replace(partial, rest);
-        self.dress(rank, whole)
+        self.add_prefix(rank, whole)
     }
 
     fn end(&mut self, rank: u32, source: Source) -> Vec<u8> {
         let rest = self.partial.remove(&(rank, source)).unwrap_or_default();
-        self.dress(rank, rest)
+        self.add_prefix(rank, rest)
     }
 
-    fn dress(&self, rank: u32, text: Vec<u8>) -> Vec<u8> {
+    fn add_prefix(&self, rank: u32, text: Vec<u8>) -> Vec<u8> {
         if !self.prefix {
             return text;
         }
-        let mut dressed = Vec::with_capacity(text.len() + 64);
+        let mut prefixed = Vec::with_capacity(text.len() + 64);
         for line in text.split_inclusive(|byte| *byte == b'\n') {
-            dressed.extend_from_slice(format!("[{rank}] ").as_bytes());
-            dressed.extend_from_slice(line);
+            prefixed.extend_from_slice(format!("[{rank}] ").as_bytes());
+            prefixed.extend_from_slice(line);
         }
-        if dressed.last().is_some_and(|last| *last != b'\n') {
-            dressed.push(b'\n');
+        if prefixed.last().is_some_and(|last| *last != b'\n') {
+            prefixed.push(b'\n');
         }
-        dressed
+        prefixed
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_has_its_rank_and_partial_ones_wait_for_their_end() {
+    fn each_line_has_its_rank_and_partial_lines_wait_for_their_end() {
         let mut lines = lines(true);
         assert_eq!(lines.take(3, Source::Stdout, b"one\ntw"), b"[3] one\n");
         assert_eq!(lines.take(4, Source::Stdout, b"other\n"), b"[4] other\n");
@@ -139,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn without_prefix_not_a_byte_is_added() {
+    fn without_prefix_no_byte_is_added() {
         let mut lines = lines(false);
         assert_eq!(lines.take(0, Source::Stdout, b"a\r\nb"), b"a\r\n");
         assert_eq!(lines.end(0, Source::Stdout), b"b");
     }
 
     #[test]
-    fn a_line_without_end_is_passed_on_in_pieces() {
+    fn a_very_long_line_is_printed_in_pieces() {
         let mut lines = lines(true);
         let half = vec![b'x'; LINE_MAX / 2];
         assert_eq!(lines.take(0, Source::Stdout, &half), b"");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_reported() {
+    fn a_closed_output_is_reported() {
         struct Broken;
         impl Write for Broken {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

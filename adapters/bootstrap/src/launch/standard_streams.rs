@@ -1,4 +1,4 @@
-//! The launcher's own standard output and error.
+//! Writers to the launcher's own standard output and error.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -8,60 +8,61 @@ use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// The launcher's own words on its standard error. A thread of its own writes them: whoever decides must not wait for a
-/// reader.
-pub(super) struct Voice {
+/// The launcher's own messages on its standard error. A thread of its own writes them, since the launcher's main thread
+/// must not wait for a reader.
+pub(super) struct Log {
     words: mpsc::Sender<String>,
     thread: JoinHandle<()>,
 }
 
-impl Voice {
+impl Log {
     pub(super) fn start(mut to: impl Write + Send + 'static) -> io::Result<Self> {
         let (words, said) = mpsc::channel::<String>();
-        let thread = std::thread::Builder::new().name("towline-voice".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name("towline-log".into()).spawn(move || {
             for what in said {
-                // Standard error may be gone, which changes nothing.
+                // Standard error may be closed. The job goes on.
                 let _ = to.write_all(format!("towline: {what}\n").as_bytes());
             }
         })?;
         Ok(Self { words, thread })
     }
 
-    pub(super) fn say(&self, what: impl Into<String>) {
+    pub(super) fn print(&self, what: impl Into<String>) {
         let _ = self.words.send(what.into());
     }
 
-    /// Waits until all is said.
+    /// Waits until all messages are written.
     pub(super) fn finish(self) {
         drop(self.words);
         let _ = self.thread.join();
     }
 }
 
-/// A stream whose reader is waited for, until there is a hurry: then one that takes nothing for a second gets no more.
-pub(super) struct Patient<T> {
+/// A stream that waits for its reader without limit until `stop_waiting` is set. From then on, a reader that takes
+/// nothing for one second gets no more.
+pub(super) struct TimeoutWriter<T> {
     to: T,
-    hurry: Arc<AtomicBool>,
+    stop_waiting: Arc<AtomicBool>,
     given_up: bool,
 }
 
-impl<T: AsFd> Patient<T> {
-    pub(super) fn new(to: T, hurry: Arc<AtomicBool>) -> Self {
-        Self { to, hurry, given_up: false }
+impl<T: AsFd> TimeoutWriter<T> {
+    pub(super) fn new(to: T, stop_waiting: Arc<AtomicBool>) -> Self {
+        Self { to, stop_waiting, given_up: false }
     }
 }
 
-impl<T: AsFd> Write for Patient<T> {
+impl<T: AsFd> Write for TimeoutWriter<T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        /// A pipe that takes anything takes so much without waiting.
+        const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        /// A pipe that is writable takes this many bytes without waiting.
         const PIECE: usize = 4096;
-        let mut looks = 0;
+        let mut polls = 0;
         while !self.given_up {
-            match poll(&mut [PollFd::new(&self.to, PollFlags::OUT)], Some(&LOOK)) {
+            match poll(&mut [PollFd::new(&self.to, PollFlags::OUT)], Some(&POLL_INTERVAL)) {
                 Ok(0) => {
-                    looks += u32::from(self.hurry.load(Ordering::Relaxed));
-                    self.given_up = looks == 10;
+                    polls += u32::from(self.stop_waiting.load(Ordering::Relaxed));
+                    self.given_up = polls == 10;
                     continue;
                 }
                 Ok(_) => {}

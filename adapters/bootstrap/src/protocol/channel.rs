@@ -1,57 +1,59 @@
-//! Sealed frames over a stream of bytes, without I/O. The crate's page gives the bytes.
+//! Sealed frames over a byte stream, without I/O. The crate's documentation gives the bytes.
 
 use crate::Key;
 
-/// The largest payload: a rank's publications, or a message.
+/// Largest payload of a frame in bytes. It limits what one rank can publish.
 pub(crate) const PAYLOAD_MAX: usize = 1 << 20;
 const HEADER: usize = 8;
 const TAG: usize = 16;
 
-/// What a frame says.
+/// The kind of a frame, and its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub(crate) enum Kind {
-    /// Server: the rank is in; its incarnation (4 bytes).
+    /// Server: the rank is accepted. Payload: its incarnation (4 bytes) and the number of its last fence (4 bytes).
     Welcome = 1,
-    /// Server: the rank is not let in; why, in UTF-8.
+    /// Server: the rank is refused. Payload: the reason in UTF-8.
     Refuse = 2,
-    /// Rank: what it publishes. Server: what ranks publish, several sets one after another.
+    /// Rank: its publications. Server: the publications of several ranks, one set after another.
     Set = 3,
-    /// Rank: it has come to fence number n (4 bytes). Server: all have.
+    /// Rank: it has reached fence number n (4 bytes). Server: all ranks have reached it.
     Fence = 4,
-    /// Server: a rank ended (4 bytes), having come to fence number n (4 bytes).
-    Gone = 5,
-    /// Rank: it will take part in nothing further. Server: understood.
+    /// Server: a rank (4 bytes) has ended. The last fence that it reached follows (4 bytes).
+    Ended = 5,
+    /// Rank: it takes no further part in the job. Server: acknowledged.
     Finish = 6,
-    /// Rank: end the job; a code (4 bytes) and a message in UTF-8. Server: understood.
+    /// Rank: asks for the end of the job, with a code (4 bytes) and a message in UTF-8. Server: acknowledged.
     Abort = 7,
-    /// Rank: a part of it will take part in nothing further, though the rank goes on; its number (4 bytes), with
-    /// [`DIED`] where it did not come to its end in good order.
-    Part = 8,
-    /// Rank: it wants to hear of the ends of ranks and parts from number n on (4 bytes). Server: the number to go on from
-    /// (4 bytes), and of each end its rank (4 bytes) and part (4 bytes), [`WHOLE`] for all of the rank, with [`DIED`] where
-    /// that was not in good order.
+    /// Rank: a part of it has ended, though the rank goes on. Payload: the part's number (4 bytes), with [`DIED`] set
+    /// if the part failed.
+    PartEnded = 8,
+    /// Rank: asks for the ends of ranks and parts from number n on (4 bytes). Server: the number to ask from next (4
+    /// bytes), then for each end the rank (4 bytes) and the part (4 bytes). The part is [`WHOLE_RANK`] if the whole
+    /// rank has ended, and has [`DIED`] set if it failed.
     Ends = 9,
 }
 
-/// In the place of a part: the whole rank.
-pub(crate) const WHOLE: u32 = DIED - 1;
-/// Added to a part that did not come to its end in good order.
+/// The part number that stands for the whole rank.
+pub(crate) const WHOLE_RANK: u32 = DIED - 1;
+/// A flag in a part number: the part or rank failed instead of ending in good order.
 pub(crate) const DIED: u32 = 1 << 31;
 
 impl Kind {
     fn from_wire(kind: u16) -> Option<Self> {
-        use Kind::{Abort, Ends, Fence, Finish, Gone, Part, Refuse, Set, Welcome};
-        [Welcome, Refuse, Set, Fence, Gone, Finish, Abort, Part, Ends].into_iter().find(|known| *known as u16 == kind)
+        use Kind::{Abort, Ended, Ends, Fence, Finish, PartEnded, Refuse, Set, Welcome};
+        [Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends]
+            .into_iter()
+            .find(|known| *known as u16 == kind)
     }
 }
 
-/// Whether a rank that has come to fence `come` has come to `wanted`, also where the numbers wrap.
+/// Whether a rank whose last fence is `come` has reached fence `wanted`. The comparison holds when the numbers wrap.
 pub(crate) fn reached(come: u32, wanted: u32) -> bool {
     come.wrapping_sub(wanted) <= u32::MAX / 2
 }
 
-/// Which end of a connection this is.
+/// The side of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     Rank,
@@ -67,7 +69,7 @@ pub(crate) struct Channel {
     received: u64,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Bytes of `output` that are on their way already.
+    /// Bytes of `output` that have been written to the stream.
     written: usize,
 }
 
@@ -88,12 +90,12 @@ impl Channel {
         self.output.extend_from_slice(&tag[..TAG]);
     }
 
-    /// Bytes to be written next.
+    /// The bytes to write next.
     pub(crate) fn output(&self) -> &[u8] {
         &self.output[self.written..]
     }
 
-    /// Notes that the first `count` bytes of the output are written.
+    /// Removes the first `count` bytes of the output, which the caller has written.
     pub(crate) fn wrote(&mut self, count: usize) {
         self.written += count;
         if self.written == self.output.len() {
@@ -105,18 +107,18 @@ impl Channel {
         }
     }
 
-    /// Bytes that arrived, and are of no whole frame yet, or wait to be asked for.
+    /// Bytes that have arrived and that [`next`](Self::next) has not taken yet.
     #[cfg(test)]
     pub(crate) fn unread(&self) -> usize {
         self.input.len()
     }
 
-    /// Takes in bytes that arrived.
+    /// Adds bytes that have arrived.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
     }
 
-    /// Whether [`next`](Self::next) would give a frame, or say what is wrong with it.
+    /// Whether [`next`](Self::next) would give a frame or an error.
     pub(crate) fn has_frame(&self) -> bool {
         let length = |header: &[u8; HEADER]| u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
         self.input
@@ -124,21 +126,21 @@ impl Channel {
             .is_some_and(|header| length(header) > PAYLOAD_MAX || self.input.len() >= HEADER + length(header) + TAG)
     }
 
-    /// The next whole frame.
+    /// Takes the next whole frame. An error says how the frame breaks the protocol.
     pub(crate) fn next(&mut self) -> Result<Option<(Kind, Vec<u8>)>, String> {
         let Some(header) = self.input.first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
         let kind = u16::from_le_bytes([header[4], header[5]]);
         if length > PAYLOAD_MAX || header[6..] != [0; 2] {
-            return Err("a frame's header is malformed".into());
+            return Err("the header of a frame is malformed".into());
         }
         let Some(frame) = self.input.get(..HEADER + length + TAG) else { return Ok(None) };
         let (body, tag) = frame.split_at(HEADER + length);
         let from = if self.side == Side::Rank { Side::Server } else { Side::Rank };
         if !self.session.verify(&[&[from as u8], &self.received.to_le_bytes(), body], tag) {
-            return Err("a frame's tag is wrong: it was changed, repeated or left out on the way".into());
+            return Err("the tag of a frame is wrong: a frame was changed, repeated or dropped on the way".into());
         }
-        let kind = Kind::from_wire(kind).ok_or_else(|| format!("a frame of unknown kind {kind}"))?;
+        let kind = Kind::from_wire(kind).ok_or_else(|| format!("the kind of a frame is unknown: {kind}"))?;
         let payload = body[HEADER..].to_vec();
         self.received += 1;
         self.input.drain(..HEADER + length + TAG);
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_arrive_whole_from_any_pieces() {
+    fn frames_are_reassembled_from_single_bytes() {
         let (mut rank, mut server) = pair();
         rank.send(Kind::Set, b"first");
         rank.send(Kind::Finish, b"");
@@ -182,7 +184,7 @@ mod tests {
             changed[at] ^= 1;
             let (_, mut server) = pair();
             server.feed(&changed);
-            // A changed length may also make the frame incomplete.
+            // A changed length can also make the frame incomplete, which is no error yet.
             assert!(!matches!(server.next(), Ok(Some(_))), "byte {at}");
         }
         let (_, mut server) = pair();
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_limit_is_refused_before_the_payload_comes() {
+    fn a_length_above_the_limit_is_refused_before_the_payload_arrives() {
         let (_, mut server) = pair();
         server.feed(&(PAYLOAD_MAX as u32 + 1).to_le_bytes());
         server.feed(&[3, 0, 0, 0]);

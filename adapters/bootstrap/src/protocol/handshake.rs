@@ -1,4 +1,5 @@
-//! How rank and server prove to each other that they hold the job's key. The crate's page gives the bytes.
+//! The handshake, in which rank and server prove to each other that they hold the job's key. The crate's documentation
+//! gives the bytes.
 
 use crate::Key;
 
@@ -8,10 +9,10 @@ pub(crate) const PROOF: usize = 32;
 const MAGIC: [u8; 8] = *b"TOWLBOOT";
 const VERSION: u16 = 1;
 
-/// A rank that asks only whether the server is the right one.
+/// The rank number of a caller that only checks whether the server holds the key, and then disconnects.
 pub(crate) const PROBE: u32 = u32::MAX;
 
-/// Why a server does not go on with an opening.
+/// Why a server refuses an opening.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum Refusal {
@@ -25,17 +26,17 @@ pub(crate) enum Refusal {
 impl Refusal {
     pub(crate) const fn why(code: u32) -> &'static str {
         match code {
-            1 => "it expects another protocol",
-            2 => "it speaks another version of the protocol: use one version of Towline for launcher and ranks",
-            3 => "it serves another job",
-            4 => "the job has no such rank",
-            5 => "the job has another size",
-            _ => "for a reason that this version does not know",
+            1 => "it expects another protocol: the address does not belong to a Towline server of this version",
+            2 => "it uses another version of the protocol: use the same version of Towline for launcher and ranks",
+            3 => "it serves another job: check TOWLINE_JOB and TOWLINE_ROOT",
+            4 => "the job has no such rank: check TOWLINE_RANK",
+            5 => "the job has another size: check TOWLINE_SIZE",
+            _ => "the reason is unknown to this version of Towline",
         }
     }
 }
 
-/// What a rank says first.
+/// The first message of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Opening {
     pub(crate) rank: u32,
@@ -74,7 +75,7 @@ impl Opening {
     }
 }
 
-/// The proofs and the session's key that follow from an opening and the server's nonce.
+/// Computes the proofs and the session key from an opening and the server's nonce.
 pub(crate) struct Exchange<'a> {
     pub(crate) key: &'a Key,
     pub(crate) opening: &'a [u8; OPENING],
@@ -107,7 +108,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The server's answer to an opening that it goes on with, or not.
+/// Encodes the server's answer to an opening. A `status` other than 0 is a [`Refusal`].
 pub(crate) fn answer(status: u32, nonce: &[u8; 32], proof: &[u8; PROOF]) -> [u8; ANSWER] {
     let mut bytes = [0; ANSWER];
     bytes[..4].copy_from_slice(&status.to_le_bytes());
@@ -116,7 +117,7 @@ pub(crate) fn answer(status: u32, nonce: &[u8; 32], proof: &[u8; PROOF]) -> [u8;
     bytes
 }
 
-/// Status, nonce and proof of an answer.
+/// Splits an answer into status, nonce and proof.
 pub(crate) fn parse_answer(bytes: &[u8; ANSWER]) -> (u32, [u8; 32], [u8; PROOF]) {
     let (mut status, mut nonce, mut proof) = ([0; 4], [0; 32], [0; PROOF]);
     status.copy_from_slice(&bytes[..4]);
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn openings_come_back_and_foreign_ones_are_refused() {
+    fn openings_are_parsed_back_and_foreign_ones_are_refused() {
         let opening = Opening { rank: 1, size: 2, job: 0x0102_0304_0506_0708, nonce: [9; 32] };
         let bytes = opening.encode();
         assert_eq!(bytes[..32], *b"TOWLBOOT\x01\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01");

@@ -1,4 +1,4 @@
-//! What a rank and a server send to each other, without a part in either: connections, the handshake, and sealed frames.
+//! The protocol between a rank and the server: streams, the handshake, and sealed frames. Both sides use it.
 
 pub(crate) mod channel;
 pub(crate) mod handshake;

@@ -1,4 +1,4 @@
-//! Connections of both kinds, with deadlines.
+//! Stream sockets, Unix and TCP, with deadlines.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::Address;
 
-/// A connected socket that never blocks.
+/// A connected socket in non-blocking mode.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Unix(UnixStream),
@@ -19,7 +19,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Connects within `limit`, to the first address of a host name that answers.
+    /// Connects within `limit`. For a host name with several addresses, the first address that answers is used.
     pub(crate) fn connect(address: &Address, limit: Duration) -> io::Result<Self> {
         match address {
             Address::Path(path) => Self::unix(UnixStream::connect(path)?),
@@ -28,7 +28,7 @@ impl Stream {
                 Self::unix(UnixStream::connect_addr(&name)?)
             }
             Address::Tcp(host) => {
-                let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+                let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
                 let deadline = Instant::now() + limit;
                 for address in host.to_socket_addrs()? {
                     let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -50,7 +50,8 @@ impl Stream {
     pub(crate) fn tcp(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        // A host that is gone without a word is noticed after 5 s: it is asked after 2 s of silence, each second, three times.
+        // Keepalive finds a host that vanished without closing its connections after 5 s: the first probe goes out
+        // after 2 s of silence, then one each second, three in all.
         rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
         rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(2))?;
         rustix::net::sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(1))?;
@@ -58,7 +59,7 @@ impl Stream {
         Ok(Self::Tcp(stream))
     }
 
-    /// Waits until the stream can be read, or written if `write`; false at the deadline.
+    /// Waits until the stream can be read, or written if `write` is set. Gives `false` at the deadline.
     pub(crate) fn wait(&self, write: bool, deadline: Instant) -> io::Result<bool> {
         let flags = if write { PollFlags::OUT | PollFlags::IN } else { PollFlags::IN };
         let mut fds = [PollFd::new(self, flags)];
@@ -72,7 +73,7 @@ impl Stream {
     }
 }
 
-/// A span for `poll`, rounded up so that a wait never ends just before its deadline.
+/// Converts a duration for `poll`. It is rounded up, so that a wait does not end just before its deadline.
 pub(crate) fn timespec(span: Duration) -> Timespec {
     let span = span.saturating_add(Duration::from_nanos(1)).min(Duration::from_secs(1 << 30));
     Timespec { tv_sec: span.as_secs() as i64, tv_nsec: span.subsec_nanos().into() }

@@ -1,4 +1,4 @@
-//! How a rank finds its server and proves itself.
+//! How a rank connects to its server and authenticates.
 
 use std::io::{self, Read, Write};
 use std::thread;
@@ -10,27 +10,28 @@ use crate::protocol::handshake::{self, ANSWER, Exchange, OPENING, Opening, PROBE
 use crate::protocol::stream::Stream;
 use crate::{Address, Environment, Key, key};
 
-/// Between two attempts to connect to a server that is not there yet.
+/// Pause between two attempts to connect to a server that does not listen yet.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// Attempts at a server that closes before it has let this rank in: it may have too many callers just then.
+/// Attempts to join a server that closes the connection before it has accepted this rank. It may have too many
+/// connections at that moment.
 const CLOSED_TRIES: u32 = 100;
 
-/// A connection to the server on which both sides have proved themselves.
-pub(crate) struct Link {
+/// A connection to the server after both sides have authenticated.
+pub(crate) struct Connection {
     pub(crate) stream: Stream,
     pub(crate) channel: Channel,
-    /// Where bytes are read to.
+    /// The buffer for reads.
     pub(crate) buffer: Box<[u8]>,
 }
 
-/// A link, and what the server says of this rank's earlier lives.
+/// The result of joining: the connection, and what the server knows of this rank's earlier incarnations.
 pub(crate) struct Joined {
-    pub(crate) link: Link,
+    pub(crate) connection: Connection,
     pub(crate) incarnation: u32,
     pub(crate) fence: u32,
 }
 
-/// Connects, proves, and is let in.
+/// Connects, authenticates, and waits for the welcome. Tries again until `deadline` where the server is not ready.
 pub(crate) fn join(environment: &Environment, deadline: Instant) -> Result<Joined, Error> {
     let mut closed = 0;
     loop {
@@ -46,69 +47,70 @@ pub(crate) fn join(environment: &Environment, deadline: Instant) -> Result<Joine
 
 fn join_once(environment: &Environment, deadline: Instant) -> Result<Joined, Error> {
     let started = Instant::now();
-    let (mut greeter, address) = loop {
-        match reach(environment, environment.rank, deadline) {
-            Ok(greeter) => break greeter,
+    let (mut server, address) = loop {
+        match connect(environment, environment.rank, deadline) {
+            Ok(server) => break server,
             Err(Error::Connect { .. }) if Instant::now() + RETRY_PAUSE < deadline => thread::sleep(RETRY_PAUSE),
             Err(why) => return Err(why),
         }
     };
-    greeter.prove(deadline)?;
-    let Greeter { stream, session, .. } = greeter;
-    let mut link =
-        Link { stream, channel: Channel::new(session, Side::Rank), buffer: vec![0; 1 << 16].into_boxed_slice() };
+    server.send_proof(deadline)?;
+    let ServerConnection { stream, session, .. } = server;
+    let mut connection =
+        Connection { stream, channel: Channel::new(session, Side::Rank), buffer: vec![0; 1 << 16].into_boxed_slice() };
     loop {
-        if let Some((kind, payload)) = link.channel.next().map_err(Error::protocol)? {
+        if let Some((kind, payload)) = connection.channel.next().map_err(Error::protocol)? {
             return match kind {
-                Kind::Welcome => Ok(Joined { link, incarnation: word(&payload, 0)?, fence: word(&payload, 4)? }),
+                Kind::Welcome => Ok(Joined { connection, incarnation: word(&payload, 0)?, fence: word(&payload, 4)? }),
                 Kind::Refuse => Err(Error::Refused {
                     address: address.to_string(),
                     why: String::from_utf8_lossy(&payload).into_owned(),
                 }),
-                _ => Err(Error::protocol(format!("{kind:?} instead of a welcome"))),
+                _ => Err(Error::protocol(format!("a frame of kind {kind:?} instead of the welcome"))),
             };
         }
-        let count = read_some(&mut link.stream, &mut link.buffer, deadline, &address, started)?;
-        link.channel.feed(&link.buffer[..count]);
+        let count = read_some(&mut connection.stream, &mut connection.buffer, deadline, &address, started)?;
+        connection.channel.feed(&connection.buffer[..count]);
     }
 }
 
-/// Whether the server of this environment answers at one of its addresses, and holds the key: the first that does.
+/// The first address of this environment at which a server answers that holds the key.
 pub(crate) fn probe(environment: &Environment, deadline: Instant) -> Result<Address, Error> {
-    reach(environment, PROBE, deadline).map(|(_, address)| address)
+    connect(environment, PROBE, deadline).map(|(_, address)| address)
 }
 
-/// A connection on which the server has proved itself, and this side not yet.
-struct Greeter {
+/// A connection on which the server has authenticated, and this side has not yet.
+struct ServerConnection {
     stream: Stream,
     address: Address,
     proof: [u8; 32],
     session: Key,
 }
 
-impl Greeter {
-    fn prove(&mut self, deadline: Instant) -> Result<(), Error> {
+impl ServerConnection {
+    fn send_proof(&mut self, deadline: Instant) -> Result<(), Error> {
         let mut proof = &self.proof[..];
         write_all(&mut self.stream, &mut proof, deadline, &self.address)
     }
 }
 
-/// Tries the server's addresses in turn, each with its share of the time. The error is the one that tells most.
-fn reach(environment: &Environment, rank: u32, deadline: Instant) -> Result<(Greeter, Address), Error> {
+/// Tries the server's addresses in turn, each with its share of the time. If all fail, the most informative error is
+/// returned: any other error rather than a failed connection.
+fn connect(environment: &Environment, rank: u32, deadline: Instant) -> Result<(ServerConnection, Address), Error> {
     let mut worst = None;
     for (index, address) in environment.root.iter().enumerate() {
         let now = Instant::now();
         let share = deadline.saturating_duration_since(now) / (environment.root.len() - index) as u32;
-        match greet(environment, rank, address, now + share) {
-            Ok(greeter) => return Ok((greeter, address.clone())),
+        match open(environment, rank, address, now + share) {
+            Ok(server) => return Ok((server, address.clone())),
             Err(why) if worst.is_none() || !matches!(why, Error::Connect { .. }) => worst = Some(why),
             Err(_) => {}
         }
     }
-    Err(worst.unwrap_or_else(|| Error::protocol("no address")))
+    Err(worst.unwrap_or_else(|| Error::protocol("there is no server address")))
 }
 
-fn greet(environment: &Environment, rank: u32, address: &Address, deadline: Instant) -> Result<Greeter, Error> {
+fn open(environment: &Environment, rank: u32, address: &Address, deadline: Instant) -> Result<ServerConnection, Error> {
     let started = Instant::now();
     let limit = deadline.saturating_duration_since(started);
     let connected = Stream::connect(address, limit);
@@ -122,13 +124,14 @@ fn greet(environment: &Environment, rank: u32, address: &Address, deadline: Inst
     while filled < ANSWER {
         filled += read_some(&mut stream, &mut answer[filled..], deadline, address, started)?;
     }
-    let (proof, session) = believe(&environment.key, &opening, &answer)
+    let (proof, session) = verify_answer(&environment.key, &opening, &answer)
         .map_err(|why| Error::Refused { address: address.to_string(), why: why.into() })?;
-    Ok(Greeter { stream, address: address.clone(), proof, session })
+    Ok(ServerConnection { stream, address: address.clone(), proof, session })
 }
 
-/// The proof and the session's key, where the server's answer to an opening goes on and proves that it holds the key.
-pub(crate) fn believe(
+/// Checks the server's answer to an opening. Gives this rank's proof and the session key if the server accepts the
+/// opening and proves that it holds the key.
+pub(crate) fn verify_answer(
     key: &Key,
     opening: &[u8; OPENING],
     answer: &[u8; ANSWER],
@@ -139,7 +142,7 @@ pub(crate) fn believe(
     }
     let exchange = Exchange { key, opening, nonce: &nonce };
     if !exchange.server_proves(&proof) {
-        return Err("the two hold different job keys: TOWLINE_KEY does not belong to this job");
+        return Err("the server holds another job key: TOWLINE_KEY does not belong to this job");
     }
     Ok((exchange.rank_proof(), exchange.session()))
 }
@@ -152,16 +155,16 @@ fn write_all(stream: &mut Stream, bytes: &mut &[u8], deadline: Instant, address:
             Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                 if Instant::now() >= deadline || !stream.wait(true, deadline).map_err(Error::System)? {
-                    return Err(silent(address, started));
+                    return Err(no_answer(address, started));
                 }
             }
-            Err(source) => return Err(Error::Lost { step: "greeting", source }),
+            Err(source) => return Err(Error::Lost { step: "handshake with the server", source }),
         }
     }
     Ok(())
 }
 
-/// Reads at least one byte.
+/// Reads at least one byte, or fails at the deadline.
 fn read_some(
     stream: &mut Stream,
     into: &mut [u8],
@@ -171,25 +174,30 @@ fn read_some(
 ) -> Result<usize, Error> {
     loop {
         match stream.read(into) {
-            Ok(0) => return Err(Error::Lost { step: "greeting", source: io::ErrorKind::UnexpectedEof.into() }),
+            Ok(0) => {
+                return Err(Error::Lost {
+                    step: "handshake with the server",
+                    source: io::ErrorKind::UnexpectedEof.into(),
+                });
+            }
             Ok(count) => return Ok(count),
             Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                 if Instant::now() >= deadline || !stream.wait(false, deadline).map_err(Error::System)? {
-                    return Err(silent(address, started));
+                    return Err(no_answer(address, started));
                 }
             }
-            Err(source) => return Err(Error::Lost { step: "greeting", source }),
+            Err(source) => return Err(Error::Lost { step: "handshake with the server", source }),
         }
     }
 }
 
-fn silent(address: &Address, started: Instant) -> Error {
+fn no_answer(address: &Address, started: Instant) -> Error {
     Error::Timeout { step: format!("the server at {address} does not answer"), waited: started.elapsed() }
 }
 
-/// The number at some place of a payload.
+/// The 4-byte number at offset `at` of a payload.
 pub(crate) fn word(payload: &[u8], at: usize) -> Result<u32, Error> {
     let word = payload.get(at..).and_then(|rest| rest.first_chunk());
-    word.map(|word| u32::from_le_bytes(*word)).ok_or_else(|| Error::protocol("a frame that is too short"))
+    word.map(|word| u32::from_le_bytes(*word)).ok_or_else(|| Error::protocol("a frame is too short"))
 }

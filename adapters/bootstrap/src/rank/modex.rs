@@ -1,4 +1,4 @@
-//! The exchange of publications as components of the core see it.
+//! Implements the core's module exchange for a [`Job`].
 
 use towline_core::modex::{self, Change, Component, ExchangeError, Modex, RecvError, SendError, Watch, WatchError};
 
@@ -6,8 +6,8 @@ use super::job::Job;
 use super::publication::Name;
 use crate::error::Error;
 
-/// The exchange as components see it, driven without waiting. [`finalize`](Modex::finalize) is
-/// [`finish`](Job::finish).
+/// The module exchange as the core's components see it. The caller drives it, and no call waits.
+/// [`finalize`](Modex::finalize) is [`finish`](Job::finish).
 impl Modex for Job {
     fn rank(&self) -> u32 {
         Job::rank(self)
@@ -54,8 +54,8 @@ impl Modex for Job {
     }
 
     fn next_change(&mut self) -> Option<Change> {
-        // A lost launcher is reported by the operations that need it.
-        let _ = self.pump("change");
+        // The operations that need the launcher report that it is lost.
+        let _ = self.progress("check for changes");
         self.changes.pop_front()
     }
 
@@ -64,26 +64,26 @@ impl Modex for Job {
         now: towline_core::time::Instant,
         deadline: towline_core::time::Instant,
     ) -> Result<modex::Exchange, ExchangeError> {
-        self.advance("module exchange").map_err(|why| match why {
+        self.progress_exchange("module exchange").map_err(|why| match why {
             Error::Finished => ExchangeError::Closed,
             _ => ExchangeError::Lost,
         })?;
-        if self.known_all() {
+        if self.has_all_sets() {
             return Ok(modex::Exchange::Done);
         }
-        if let Some(rank) = self.gone.keys().copied().find(|rank| !self.knows(*rank)) {
+        if let Some(rank) = self.ended.keys().copied().find(|rank| !self.has_set(*rank)) {
             return Err(ExchangeError::PeerGone { rank });
         }
         if now < deadline {
             return Ok(modex::Exchange::Pending);
         }
-        let mut missing = (0..Job::size(self)).filter(|rank| !self.knows(*rank));
+        let mut missing = (0..Job::size(self)).filter(|rank| !self.has_set(*rank));
         let first = missing.next().unwrap_or(0);
         Err(ExchangeError::Timeout { missing: 1 + missing.count() as u32, first })
     }
 
     fn finalize(&mut self) {
-        // The launcher finds out by itself where it can no longer be told.
+        // If the launcher cannot be told, it notices the closed connection.
         let _ = self.finish();
     }
 }

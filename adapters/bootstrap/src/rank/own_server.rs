@@ -1,4 +1,4 @@
-//! A rank that runs its job's server itself, because there is no launcher.
+//! The server that rank 0 runs itself if there is no launcher.
 
 use std::collections::HashSet;
 use std::io;
@@ -8,20 +8,20 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::Environment;
 use crate::server::{Config, Event, Server};
 
-/// A server, and who still needs it.
-pub(crate) struct Host {
-    present: Arc<Present>,
+/// A server, and the ranks that still use it.
+pub(crate) struct OwnServer {
+    present: Arc<PresentRanks>,
     _server: Server,
 }
 
 #[derive(Default)]
-struct Present {
-    /// Ranks that have joined, and not left since.
+struct PresentRanks {
+    /// Ranks that have joined and have not disconnected since.
     ranks: Mutex<HashSet<u32>>,
     changed: Condvar,
 }
 
-impl Host {
+impl OwnServer {
     pub(crate) fn start(environment: &Environment, listen: SocketAddr) -> io::Result<Self> {
         let config = Config {
             size: environment.size,
@@ -29,25 +29,25 @@ impl Host {
             key: environment.key.clone(),
             name: None,
             listen: Some(listen),
-            left_is_gone: true,
+            disconnect_ends_rank: true,
         };
-        let present = Arc::new(Present::default());
-        let told = Arc::clone(&present);
+        let present = Arc::new(PresentRanks::default());
+        let watched = Arc::clone(&present);
         let server = Server::start(config, move |event| {
-            let mut ranks = told.ranks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ranks = watched.ranks.lock().unwrap_or_else(PoisonError::into_inner);
             match event {
                 Event::Joined { rank } => drop(ranks.insert(rank)),
-                Event::Left { rank, .. } => drop(ranks.remove(&rank)),
+                Event::Disconnected { rank, .. } => drop(ranks.remove(&rank)),
                 _ => {}
             }
-            told.changed.notify_all();
+            watched.changed.notify_all();
         })?;
         Ok(Self { present, _server: server })
     }
 
-    /// Waits until all ranks that have joined are gone again. No longer than they live: when a process ends, so does
-    /// its connection.
-    pub(crate) fn see_off(self) {
+    /// Waits until all ranks that have joined have disconnected. This ends at the latest when their processes end,
+    /// since then the system closes their connections.
+    pub(crate) fn wait_until_unused(self) {
         let ranks = self.present.ranks.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.present.changed.wait_while(ranks, |ranks| !ranks.is_empty()));
     }

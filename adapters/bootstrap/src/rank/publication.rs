@@ -1,8 +1,8 @@
-//! What a rank publishes.
+//! Publications of a rank.
 
 use towline_core::modex::{Component, Version};
 
-/// A component's identity that owns its names.
+/// The identity of a component, with owned names.
 #[derive(Clone)]
 pub(super) struct Name {
     pub(super) versions: [Version; 3],

@@ -1,10 +1,10 @@
-//! What a server is told, and what it tells.
+//! The configuration of a server, and the events that it reports.
 
 use std::net::SocketAddr;
 
 use crate::Key;
 
-/// What a server serves.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Number of ranks.
@@ -13,50 +13,50 @@ pub struct Config {
     pub job: u64,
     /// The job's secret.
     pub key: Key,
-    /// Name of an abstract Unix socket for ranks on this host.
+    /// Name of an abstract Unix socket, at which ranks on this host connect.
     pub name: Option<String>,
-    /// Address for ranks on other hosts; port 0 lets the system choose.
+    /// Address at which ranks on other hosts connect. With port 0 the system chooses the port.
     pub listen: Option<SocketAddr>,
-    /// Whether a rank whose connection closes counts as gone: for a job that has no launcher to tell of its end. It
-    /// may still come back.
-    pub left_is_gone: bool,
+    /// Whether a rank whose connection closes counts as ended. This is for a job without a launcher that would report
+    /// the end. The rank may still join again.
+    pub disconnect_ends_rank: bool,
 }
 
-/// What a server has to tell its launcher.
+/// An event that a server reports to its launcher.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A rank proved itself and is in.
+    /// A rank has authenticated and is accepted.
     Joined {
-        /// Which.
+        /// The rank.
         rank: u32,
     },
-    /// A rank will take part in nothing further.
+    /// A rank takes no further part in the job.
     Finished {
-        /// Which.
+        /// The rank.
         rank: u32,
     },
-    /// A rank's connection closed. If it had not finished, it is dead or breaks the protocol.
-    Left {
-        /// Which.
+    /// A rank's connection has closed. If the rank had not finished, it has died or breaks the protocol.
+    Disconnected {
+        /// The rank.
         rank: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A rank asks for the end of the job.
+    /// A rank has aborted the job.
     Aborted {
-        /// Which.
+        /// The rank.
         rank: u32,
-        /// The exit status that it wants.
+        /// The exit status that it asks for.
         code: i32,
-        /// What it has to say.
+        /// Its message for the user.
         message: String,
     },
-    /// Somebody connected who does not belong to the job; the job goes on.
+    /// A connection was refused because it does not belong to the job. The job goes on.
     Refused {
-        /// From where.
+        /// The address of the caller.
         from: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

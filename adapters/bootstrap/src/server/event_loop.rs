@@ -1,4 +1,4 @@
-//! The server's thread: it accepts connections, takes them through the handshake, and passes frames to the job's state.
+//! The server's thread. It accepts connections, runs their handshakes, and passes frames to the state of the job.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -10,28 +10,29 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::config::{Config, Event};
-use super::connection::{Close, Connection, State, collect, is_probe};
-use super::job_state::{Hub, Note, Said};
+use super::connection::{Close, Connection, State, is_probe, take_exactly};
+use super::job_state::{Effect, JobState, Message};
 use super::listener::Listener;
 use crate::key;
 use crate::protocol::channel::{Channel, Kind, Side};
 use crate::protocol::handshake::{self, ANSWER, Exchange, OPENING, Opening, PROBE, PROOF, Refusal};
 use crate::protocol::stream::{Stream, timespec};
 
-/// How long a connection may take to prove that it belongs to the job.
-const GREETING_LIMIT: Duration = Duration::from_secs(10);
-/// Connections that have not proved anything; more are closed at once.
-const GREETINGS_MAX: usize = 256;
-/// One that proved nothing may keep others out so long; then it gives way.
-const GREETING_MAY: Duration = Duration::from_millis(500);
-/// Callers that are taken in one turn; the others' turn comes after that of those who are in.
-const ACCEPTS: u32 = 16;
-/// Reads of one connection in one turn, of 64 KiB at most: nobody has the only thread for himself.
-pub(super) const READS: u32 = 4;
-/// A pause in accepting, after the system had no descriptor for a connection.
+/// Time in which a connection must complete the handshake.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// Most connections in the handshake. Further ones are refused.
+const HANDSHAKES_MAX: usize = 256;
+/// Time for which a connection in the handshake keeps its place although others are waiting. Then it may be closed for
+/// them.
+const HANDSHAKE_MIN: Duration = Duration::from_millis(500);
+/// Connections accepted in one turn. Then the accepted connections have their turn.
+const ACCEPTS_PER_TURN: u32 = 16;
+/// Reads from one connection in one turn, of at most 64 KiB each, so that no connection occupies the only thread.
+pub(super) const READS_PER_TURN: u32 = 4;
+/// Pause in accepting after the system had no descriptor for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a server hears from its launcher.
+/// Orders from the launcher.
 pub(super) struct Orders {
     pub(super) received: mpsc::Receiver<Order>,
     pub(super) stop: Arc<AtomicBool>,
@@ -39,49 +40,49 @@ pub(super) struct Orders {
 
 pub(super) enum Order {
     /// A rank's process has ended.
-    Gone(u32),
-    /// The same, and another one is started for the rank.
+    Ended(u32),
+    /// A rank's process has ended, and a new one is about to be started.
     Restarts(u32),
 }
 
-pub(super) struct Serving {
+pub(super) struct EventLoop {
     config: Config,
-    pub(super) hub: Hub,
+    pub(super) job: JobState,
     listeners: Vec<Listener>,
     orders: Orders,
-    woken: OwnedFd,
+    wake_receiver: OwnedFd,
     pub(super) connections: BTreeMap<u64, Connection>,
     next_id: u64,
     pub(super) by_rank: BTreeMap<u32, u64>,
     accept_after: Option<Instant>,
-    tell: Box<dyn FnMut(Event) + Send>,
+    on_event: Box<dyn FnMut(Event) + Send>,
 }
 
-impl Serving {
+impl EventLoop {
     pub(super) fn new(
         config: Config,
         listeners: Vec<Listener>,
         orders: Orders,
-        woken: OwnedFd,
-        tell: Box<dyn FnMut(Event) + Send>,
+        wake_receiver: OwnedFd,
+        on_event: Box<dyn FnMut(Event) + Send>,
     ) -> Self {
         Self {
-            hub: Hub::new(config.size),
+            job: JobState::new(config.size),
             config,
             listeners,
             orders,
-            woken,
+            wake_receiver,
             connections: BTreeMap::new(),
             next_id: 0,
             by_rank: BTreeMap::new(),
             accept_after: None,
-            tell,
+            on_event,
         }
     }
 
     pub(super) fn run(mut self) {
         while let Ok(ready) = self.wait() {
-            if ready.woken && !self.obey() {
+            if ready.wake_receiver && !self.run_orders() {
                 return;
             }
             for listener in ready.listeners {
@@ -101,12 +102,12 @@ impl Serving {
         let until = self.connections.values().filter_map(Connection::until).chain(self.accept_after).min();
         let at_once = self.connections.values().any(Connection::has_frames).then_some(now);
         let timeout = at_once.or(until).map(|until| timespec(until.saturating_duration_since(now)));
-        let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&self.wake_receiver, PollFlags::IN)];
         let listening = if accepting { self.listeners.len() } else { 0 };
         fds.extend(self.listeners[..listening].iter().map(|l| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN)));
         fds.extend(self.connections.values().map(|connection| {
             let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, connection.is_heard());
+            flags.set(PollFlags::IN, connection.may_read());
             flags.set(PollFlags::OUT, connection.has_output());
             PollFd::new(&connection.stream, flags)
         }));
@@ -115,10 +116,10 @@ impl Serving {
             Err(why) => return Err(why.into()),
         }
         let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let (woken, rest) = fds.split_at(1);
+        let (wake_receiver, rest) = fds.split_at(1);
         let (listeners, connections) = rest.split_at(listening);
         Ok(Ready {
-            woken: woken.iter().any(is_ready),
+            wake_receiver: wake_receiver.iter().any(is_ready),
             listeners: (0..).zip(listeners).filter(|(_, fd)| is_ready(fd)).map(|(index, _)| index).collect(),
             connections: self
                 .connections
@@ -130,40 +131,41 @@ impl Serving {
         })
     }
 
-    /// Hears whose process has ended; false to stop, which does not wait for anything else.
-    pub(super) fn obey(&mut self) -> bool {
+    /// Carries out the launcher's orders. Gives `false` to stop, and then does not carry out the rest.
+    pub(super) fn run_orders(&mut self) -> bool {
         let mut bytes = [0; 1024];
-        // The pipe only wakes; how many bytes there are does not matter.
-        let _ = rustix::io::read(&self.woken, &mut bytes);
+        // The pipe only wakes the thread. The number of bytes in it does not matter.
+        let _ = rustix::io::read(&self.wake_receiver, &mut bytes);
         while !self.orders.stop.load(Ordering::Acquire) {
             match self.orders.received.try_recv() {
-                Ok(Order::Gone(rank)) => self.gone(rank),
-                Ok(Order::Restarts(rank)) => self.restarts(rank),
+                Ok(Order::Ended(rank)) => self.rank_ended(rank),
+                Ok(Order::Restarts(rank)) => self.rank_restarts(rank),
                 Err(_) => return true,
             }
         }
         false
     }
 
-    pub(super) fn gone(&mut self, rank: u32) {
+    pub(super) fn rank_ended(&mut self, rank: u32) {
         let mut out = Vec::new();
-        self.hub.gone(rank, true, &mut out);
-        self.deliver(out);
+        self.job.rank_ended(rank, true, &mut out);
+        self.send_all(out);
     }
 
-    fn restarts(&mut self, rank: u32) {
-        // The end of the old connection may not have been seen yet, and the next process must not find it open.
+    fn rank_restarts(&mut self, rank: u32) {
+        // The server may not have noticed the end of the old connection yet. It must not still be open when the new
+        // process joins.
         if let Some(id) = self.by_rank.get(&rank).copied() {
             self.close(id, Close::Because("its process has ended".into()));
         }
-        self.hub.restarts(rank);
+        self.job.rank_restarts(rank);
     }
 
     fn accept(&mut self, listener: usize) {
-        for _ in 0..ACCEPTS {
+        for _ in 0..ACCEPTS_PER_TURN {
             match self.listeners[listener].accept() {
-                Ok((_, from)) if self.greetings() >= GREETINGS_MAX && !self.make_room() => {
-                    (self.tell)(Event::Refused { from, why: "too many connections that proved nothing".into() });
+                Ok((_, from)) if self.handshakes() >= HANDSHAKES_MAX && !self.evict_oldest_handshake() => {
+                    (self.on_event)(Event::Refused { from, why: "too many connections are in the handshake".into() });
                 }
                 Ok((stream, from)) => {
                     self.admit(stream, from);
@@ -177,27 +179,27 @@ impl Serving {
         }
     }
 
-    /// Closes the connection that has proved nothing for longest, if that is long enough.
-    fn make_room(&mut self) -> bool {
+    /// Closes the connection that has been in the handshake for longest, if it has been there for [`HANDSHAKE_MIN`].
+    fn evict_oldest_handshake(&mut self) -> bool {
         let greeting = self.connections.iter().filter_map(|(id, connection)| Some((connection.until()?, *id)));
         let Some((until, id)) = greeting.min() else { return false };
-        if until + GREETING_MAY > Instant::now() + GREETING_LIMIT {
+        if until + HANDSHAKE_MIN > Instant::now() + HANDSHAKE_LIMIT {
             return false;
         }
-        self.close(id, Close::Because("it proved nothing, and others wait".into()));
+        self.close(id, Close::Because("it did not complete the handshake, and other connections are waiting".into()));
         true
     }
 
-    /// Begins with a connection; gives its number.
+    /// Adds a new connection. Gives its id.
     pub(super) fn admit(&mut self, stream: Stream, from: String) -> u64 {
-        let state = State::Opening { read: Vec::new(), until: Instant::now() + GREETING_LIMIT };
+        let state = State::Opening { read: Vec::new(), until: Instant::now() + HANDSHAKE_LIMIT };
         let id = self.next_id;
-        self.connections.insert(id, Connection { stream, from, state, greeting: Vec::new() });
+        self.connections.insert(id, Connection { stream, from, state, handshake_output: Vec::new() });
         self.next_id += 1;
         id
     }
 
-    pub(super) fn greetings(&self) -> usize {
+    pub(super) fn handshakes(&self) -> usize {
         self.connections.len() - self.by_rank.len()
     }
 
@@ -217,13 +219,13 @@ impl Serving {
     }
 
     fn read(&mut self, id: u64) -> Result<(), Close> {
-        if let Some(Connection { state: State::Open { rank, .. }, .. }) = self.connections.get(&id) {
-            self.frames(id, *rank)?; // those that had to wait
+        if let Some(Connection { state: State::Joined { rank, .. }, .. }) = self.connections.get(&id) {
+            self.handle_frames(id, *rank)?; // frames that had to wait
         }
         let mut bytes = vec![0; 1 << 16];
-        for _ in 0..READS {
+        for _ in 0..READS_PER_TURN {
             let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
-            if !connection.is_heard() {
+            if !connection.may_read() {
                 return Ok(());
             }
             match connection.stream.read(&mut bytes) {
@@ -231,7 +233,7 @@ impl Serving {
                     return Err(Close::Quietly);
                 }
                 Ok(0) => return Err(Close::Because("it closed the connection".into())),
-                Ok(count) => self.take(id, &bytes[..count])?,
+                Ok(count) => self.handle_bytes(id, &bytes[..count])?,
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Err(why) => return Err(why.into()),
@@ -240,36 +242,36 @@ impl Serving {
         Ok(())
     }
 
-    /// Takes bytes of a connection through as many steps as they are good for.
-    fn take(&mut self, id: u64, mut bytes: &[u8]) -> Result<(), Close> {
+    /// Handles received bytes, which may complete several steps of the connection.
+    fn handle_bytes(&mut self, id: u64, mut bytes: &[u8]) -> Result<(), Close> {
         while !bytes.is_empty() {
             let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
             match &mut connection.state {
                 State::Opening { read, until } => {
                     let until = *until;
-                    if let Some(opening) = collect::<OPENING>(read, &mut bytes) {
-                        self.opened(id, opening, until)?;
+                    if let Some(opening) = take_exactly::<OPENING>(read, &mut bytes) {
+                        self.handle_opening(id, opening, until)?;
                     }
                 }
                 State::Proof { read, opening, nonce, .. } => {
-                    if let Some(proof) = collect::<PROOF>(read, &mut bytes) {
+                    if let Some(proof) = take_exactly::<PROOF>(read, &mut bytes) {
                         let (opening, nonce) = (*opening, *nonce);
-                        self.proved(id, &opening, &nonce, &proof)?;
+                        self.handle_proof(id, &opening, &nonce, &proof)?;
                     }
                 }
                 State::Refused { .. } => return Ok(()),
-                State::Open { rank, channel } => {
+                State::Joined { rank, channel } => {
                     let rank = *rank;
                     channel.feed(bytes);
                     bytes = &[];
-                    self.frames(id, rank)?;
+                    self.handle_frames(id, rank)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn opened(&mut self, id: u64, bytes: [u8; OPENING], until: Instant) -> Result<(), Close> {
+    fn handle_opening(&mut self, id: u64, bytes: [u8; OPENING], until: Instant) -> Result<(), Close> {
         let checked = Opening::parse(&bytes).and_then(|opening| {
             if opening.job != self.config.job {
                 Err(Refusal::Job)
@@ -283,88 +285,88 @@ impl Serving {
         });
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         if let Err(refusal) = checked {
-            connection.greeting.extend(handshake::answer(refusal as u32, &[0; 32], &[0; PROOF]));
+            connection.handshake_output.extend(handshake::answer(refusal as u32, &[0; 32], &[0; PROOF]));
             connection.state = State::Refused { until };
             let from = connection.from.clone();
             let why = match refusal {
-                Refusal::Foreign => "it speaks another protocol",
-                Refusal::Version => "it speaks another version of the protocol",
+                Refusal::Foreign => "it uses another protocol",
+                Refusal::Version => "it uses another version of the protocol",
                 Refusal::Job => "it belongs to another job",
-                Refusal::Rank => "it has a rank that the job has not",
+                Refusal::Rank => "its rank does not exist in this job",
                 Refusal::Size => "it expects a job of another size",
             };
-            (self.tell)(Event::Refused { from, why: why.into() });
+            (self.on_event)(Event::Refused { from, why: why.into() });
             return Ok(());
         }
         let mut nonce = [0; 32];
         key::random(&mut nonce)?;
         let exchange = Exchange { key: &self.config.key, opening: &bytes, nonce: &nonce };
         let answer: [u8; ANSWER] = handshake::answer(0, &nonce, &exchange.server_proof());
-        connection.greeting.extend(answer);
+        connection.handshake_output.extend(answer);
         connection.state = State::Proof { read: Vec::new(), until, opening: bytes, nonce };
         Ok(())
     }
 
-    fn proved(&mut self, id: u64, opening: &[u8; OPENING], nonce: &[u8; 32], proof: &[u8]) -> Result<(), Close> {
+    fn handle_proof(&mut self, id: u64, opening: &[u8; OPENING], nonce: &[u8; 32], proof: &[u8]) -> Result<(), Close> {
         let exchange = Exchange { key: &self.config.key, opening, nonce };
         if !exchange.rank_proves(proof) {
-            return Err(Close::Because("it does not hold the job's key".into()));
+            return Err(Close::Because("it does not hold the job key".into()));
         }
         let session = exchange.session();
         let Ok(Opening { rank, .. }) = Opening::parse(opening) else { return Err(Close::Quietly) };
         let mut channel = Channel::new(session, Side::Server);
         let mut out = Vec::new();
-        let joined = self.hub.join(rank, &mut out);
+        let joined = self.job.join(rank, &mut out);
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         match joined {
             Ok(()) => {
-                connection.state = State::Open { rank, channel };
+                connection.state = State::Joined { rank, channel };
                 self.by_rank.insert(rank, id);
-                (self.tell)(Event::Joined { rank });
-                self.deliver(out);
+                (self.on_event)(Event::Joined { rank });
+                self.send_all(out);
             }
             Err(why) => {
                 channel.send(Kind::Refuse, why.as_bytes());
-                connection.greeting.extend_from_slice(channel.output());
-                connection.state = State::Refused { until: Instant::now() + GREETING_LIMIT };
+                connection.handshake_output.extend_from_slice(channel.output());
+                connection.state = State::Refused { until: Instant::now() + HANDSHAKE_LIMIT };
                 let from = connection.from.clone();
-                (self.tell)(Event::Refused { from, why });
+                (self.on_event)(Event::Refused { from, why });
             }
         }
         Ok(())
     }
 
-    fn frames(&mut self, id: u64, rank: u32) -> Result<(), Close> {
+    fn handle_frames(&mut self, id: u64, rank: u32) -> Result<(), Close> {
         loop {
-            let Some(connection) = self.connections.get_mut(&id).filter(|connection| connection.is_heard()) else {
+            let Some(connection) = self.connections.get_mut(&id).filter(|connection| connection.may_read()) else {
                 return Ok(());
             };
-            let State::Open { channel, .. } = &mut connection.state else { return Ok(()) };
+            let State::Joined { channel, .. } = &mut connection.state else { return Ok(()) };
             let Some((kind, payload)) = channel.next().map_err(Close::Because)? else { return Ok(()) };
             let mut out = Vec::new();
-            match self.hub.frame(rank, kind, &payload, &mut out).map_err(Close::Because)? {
-                Said::Nothing => {}
-                // The launcher hears of it before the rank does, so before the rank can exit.
-                Said::Finished => (self.tell)(Event::Finished { rank }),
-                Said::Aborted { code, message } => (self.tell)(Event::Aborted { rank, code, message }),
+            match self.job.frame(rank, kind, &payload, &mut out).map_err(Close::Because)? {
+                Effect::Nothing => {}
+                // The launcher learns of it before the rank does, and so before the rank can exit.
+                Effect::Finished => (self.on_event)(Event::Finished { rank }),
+                Effect::Aborted { code, message } => (self.on_event)(Event::Aborted { rank, code, message }),
             }
-            self.deliver(out);
+            self.send_all(out);
         }
     }
 
-    /// Queues notes to ranks, and writes what goes out without waiting.
-    fn deliver(&mut self, notes: Vec<Note>) {
+    /// Queues messages to ranks, and writes as much as possible without waiting.
+    fn send_all(&mut self, notes: Vec<Message>) {
         let mut touched: Vec<u64> = Vec::new();
         for note in notes {
             let Some(id) = self.by_rank.get(&note.to) else { continue };
-            if let Some(Connection { state: State::Open { channel, .. }, .. }) = self.connections.get_mut(id) {
+            if let Some(Connection { state: State::Joined { channel, .. }, .. }) = self.connections.get_mut(id) {
                 channel.send(note.kind, &note.payload);
                 touched.push(*id);
             }
         }
         touched.dedup();
         for id in touched {
-            // A broken connection is found again, and closed, by the next `poll`.
+            // The next `poll` reports a broken connection again, and it is closed then.
             let _ = self.connections.get_mut(&id).map(Connection::flush);
         }
     }
@@ -373,7 +375,7 @@ impl Serving {
         let now = Instant::now();
         let late = self.connections.iter().filter(|(_, c)| c.until().is_some_and(|until| until <= now));
         for id in late.map(|(id, _)| *id).collect::<Vec<_>>() {
-            let why = format!("it proved nothing within {} s", GREETING_LIMIT.as_secs());
+            let why = format!("it did not complete the handshake within {} s", HANDSHAKE_LIMIT.as_secs());
             self.close(id, Close::Because(why));
         }
     }
@@ -385,19 +387,19 @@ impl Serving {
             Close::Quietly => None,
         };
         match connection.state {
-            State::Open { rank, .. } => {
+            State::Joined { rank, .. } => {
                 self.by_rank.remove(&rank);
-                self.hub.left(rank);
-                if self.config.left_is_gone {
-                    self.gone(rank);
+                self.job.disconnected(rank);
+                if self.config.disconnect_ends_rank {
+                    self.rank_ended(rank);
                 }
-                (self.tell)(Event::Left { rank, why: why.unwrap_or_default() });
+                (self.on_event)(Event::Disconnected { rank, why: why.unwrap_or_default() });
             }
-            // Was told about when it was refused.
+            // The refusal was reported when it happened.
             State::Refused { .. } => {}
             State::Opening { .. } | State::Proof { .. } => {
                 if let Some(why) = why {
-                    (self.tell)(Event::Refused { from: connection.from, why });
+                    (self.on_event)(Event::Refused { from: connection.from, why });
                 }
             }
         }
@@ -405,7 +407,7 @@ impl Serving {
 }
 
 pub(super) struct Ready {
-    woken: bool,
+    wake_receiver: bool,
     listeners: Vec<usize>,
     pub(super) connections: Vec<u64>,
 }

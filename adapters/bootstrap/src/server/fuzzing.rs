@@ -1,4 +1,4 @@
-//! Strangers, ranks, and ranks that go astray, at a server.
+//! Fuzzes a server with callers of all kinds: strangers, honest ranks, and ranks that break the protocol.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,152 +8,160 @@ use towline_core::modex::Set;
 
 use super::config::{Config, Event};
 use super::connection::State;
-use super::event_loop::{Orders, Serving};
+use super::event_loop::{EventLoop, Orders};
 use crate::fuzzing::input::{Input, JOB, SIZE, key};
 use crate::protocol::channel::{Channel, Kind, Side};
 use crate::protocol::handshake::{ANSWER, OPENING, Opening};
 use crate::protocol::stream::Stream;
-use crate::rank::connect::believe;
+use crate::rank::connect::verify_answer;
 
-/// Somebody who has connected.
-struct Guest {
+/// A caller that has connected.
+struct Caller {
     end: UnixStream,
     id: u64,
-    heard: Vec<u8>,
+    received_bytes: Vec<u8>,
     opening: Option<[u8; OPENING]>,
-    /// Has proved itself, if nothing was spoilt on the way.
+    /// The session after the caller's proof, if no byte was changed on the way.
     channel: Option<Channel>,
-    /// Has said only what an honest rank says.
+    /// The caller has sent only what an honest rank sends.
     honest: bool,
 }
 
 pub(crate) fn run(data: &[u8]) {
     let mut input = Input(data);
-    let config =
-        Config { size: SIZE, job: JOB, key: key(), name: None, listen: None, left_is_gone: input.byte() & 1 == 1 };
-    let (tell, events) = mpsc::channel();
+    let config = Config {
+        size: SIZE,
+        job: JOB,
+        key: key(),
+        name: None,
+        listen: None,
+        disconnect_ends_rank: input.byte() & 1 == 1,
+    };
+    let (on_event, events) = mpsc::channel();
     let (_orders, received) = mpsc::channel();
     let orders = Orders { received, stop: Arc::default() };
-    let Ok((woken, _wake)) = rustix::pipe::pipe() else { return };
-    let mut serving = Serving::new(config, Vec::new(), orders, woken, Box::new(move |event| drop(tell.send(event))));
-    let mut guests: [Option<Guest>; 4] = Default::default();
+    let Ok((wake_receiver, _wake)) = rustix::pipe::pipe() else { return };
+    let mut event_loop =
+        EventLoop::new(config, Vec::new(), orders, wake_receiver, Box::new(move |event| drop(on_event.send(event))));
+    let mut callers: [Option<Caller>; 4] = Default::default();
     let (mut proofs, mut joined) = (0, 0);
     while !input.0.is_empty() {
-        let place = &mut guests[usize::from(input.byte() % 4)];
-        let Some(guest) = place else {
-            *place = connect(&mut serving);
+        let place = &mut callers[usize::from(input.byte() % 4)];
+        let Some(caller) = place else {
+            *place = connect(&mut event_loop);
             continue;
         };
-        let said = match input.byte() % 8 {
+        let bytes = match input.byte() % 8 {
             0 => {
-                let id = guest.id;
-                // Where a child of this process is about to start, it has the descriptor for a moment, too.
-                let _ = guest.end.shutdown(std::net::Shutdown::Both);
+                let id = caller.id;
+                // A child process that is being started may hold the descriptor for a moment, so dropping it is not
+                // enough.
+                let _ = caller.end.shutdown(std::net::Shutdown::Both);
                 *place = None;
-                serving.serve(id);
-                assert!(!serving.connections.contains_key(&id), "a closed connection is kept");
+                event_loop.serve(id);
+                assert!(!event_loop.connections.contains_key(&id), "a closed connection is kept");
                 continue;
             }
             1 => {
-                guest.honest = false;
+                caller.honest = false;
                 input.bytes().to_vec()
             }
-            2 => guest.open(&mut input),
-            3 | 4 => guest.prove(&mut input, &mut proofs),
+            2 => caller.open(&mut input),
+            3 | 4 => caller.send_proof(&mut input, &mut proofs),
             5 => {
-                serving.gone(u32::from(input.byte() % 4));
+                event_loop.rank_ended(u32::from(input.byte() % 4));
                 Vec::new()
             }
-            _ => guest.speak(&mut input),
+            _ => caller.speak(&mut input),
         };
         let piece = usize::from(input.byte()).max(1);
-        for piece in said.chunks(piece) {
-            // A server that has closed hears nothing.
-            let _ = guest.end.write(piece);
-            serving.serve(guest.id);
+        for piece in bytes.chunks(piece) {
+            // The server may have closed the connection.
+            let _ = caller.end.write(piece);
+            event_loop.serve(caller.id);
         }
-        guests.iter_mut().flatten().for_each(Guest::hear);
+        callers.iter_mut().flatten().for_each(Caller::hear);
         joined += events.try_iter().filter(|event| matches!(event, Event::Joined { .. })).count();
-        assert!(joined <= proofs, "somebody was let in who has not proved that it holds the key");
-        check(&serving);
+        assert!(joined <= proofs, "a caller was accepted that did not prove that it holds the key");
+        check(&event_loop);
     }
 }
 
-fn connect(serving: &mut Serving) -> Option<Guest> {
+fn connect(event_loop: &mut EventLoop) -> Option<Caller> {
     let (theirs, end) = UnixStream::pair().ok()?;
     end.set_nonblocking(true).ok()?;
-    let id = serving.admit(Stream::unix(theirs).ok()?, "a guest".into());
-    Some(Guest { end, id, heard: Vec::new(), opening: None, channel: None, honest: true })
+    let id = event_loop.admit(Stream::unix(theirs).ok()?, "a caller".into());
+    Some(Caller { end, id, received_bytes: Vec::new(), opening: None, channel: None, honest: true })
 }
 
-fn check(serving: &Serving) {
-    for (rank, id) in &serving.by_rank {
-        let state = serving.connections.get(id).map(|connection| &connection.state);
-        assert!(matches!(state, Some(State::Open { rank: of, .. }) if of == rank), "rank {rank} has no connection");
+fn check(event_loop: &EventLoop) {
+    for (rank, id) in &event_loop.by_rank {
+        let state = event_loop.connections.get(id).map(|connection| &connection.state);
+        assert!(matches!(state, Some(State::Joined { rank: of, .. }) if of == rank), "rank {rank} has no connection");
     }
-    let open = serving.connections.values().filter(|it| matches!(it.state, State::Open { .. })).count();
-    assert_eq!(open, serving.by_rank.len());
-    assert_eq!(serving.greetings(), serving.connections.len() - open);
+    let open = event_loop.connections.values().filter(|it| matches!(it.state, State::Joined { .. })).count();
+    assert_eq!(open, event_loop.by_rank.len());
+    assert_eq!(event_loop.handshakes(), event_loop.connections.len() - open);
 }
 
-impl Guest {
+impl Caller {
     fn open(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         let rank = u32::from(input.byte() % 4);
         let opening = Opening { rank, size: SIZE, job: JOB, nonce: [input.byte(); 32] };
         self.honest &= self.opening.is_none() && rank < SIZE;
-        let (said, spoilt) = input.perhaps_spoilt(&opening.encode());
-        self.honest &= !spoilt;
+        let (bytes, changed) = input.perhaps_changed(&opening.encode());
+        self.honest &= !changed;
         self.opening = Some(opening.encode());
-        said
+        bytes
     }
 
-    fn prove(&mut self, input: &mut Input<'_>, proofs: &mut usize) -> Vec<u8> {
-        let (Some(opening), Some(answer)) = (&self.opening, self.heard.first_chunk::<ANSWER>()) else {
+    fn send_proof(&mut self, input: &mut Input<'_>, proofs: &mut usize) -> Vec<u8> {
+        let (Some(opening), Some(answer)) = (&self.opening, self.received_bytes.first_chunk::<ANSWER>()) else {
             self.honest = false;
             return Vec::new();
         };
-        let Ok((proof, session)) = believe(&key(), opening, answer) else { return Vec::new() };
+        let Ok((proof, session)) = verify_answer(&key(), opening, answer) else { return Vec::new() };
         let again = self.channel.is_some();
-        let (said, spoilt) = input.perhaps_spoilt(&proof);
-        self.honest &= !spoilt && !again;
-        *proofs += usize::from(!spoilt);
-        self.heard.drain(..ANSWER);
+        let (bytes, changed) = input.perhaps_changed(&proof);
+        self.honest &= !changed && !again;
+        *proofs += usize::from(!changed);
+        self.received_bytes.drain(..ANSWER);
         self.channel = Some(Channel::new(session, Side::Rank));
-        said
+        bytes
     }
 
     fn speak(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         let Some(channel) = &mut self.channel else { return Vec::new() };
         let (kind, payload) = input.frame();
         channel.send(kind, &payload);
-        let (said, spoilt) = input.perhaps_spoilt(channel.output());
+        let (bytes, changed) = input.perhaps_changed(channel.output());
         let length = channel.output().len();
         channel.wrote(length);
-        self.honest &= !spoilt;
-        said
+        self.honest &= !changed;
+        bytes
     }
 
-    /// Takes in what the server says: to an honest rank, frames as the protocol has them.
+    /// Reads what the server sends. An honest rank gets only well-formed frames.
     fn hear(&mut self) {
         let mut bytes = [0; 1 << 12];
         while let Ok(count) = self.end.read(&mut bytes)
             && count != 0
         {
-            self.heard.extend_from_slice(&bytes[..count]);
+            self.received_bytes.extend_from_slice(&bytes[..count]);
         }
         let Some(channel) = self.channel.as_mut().filter(|_| self.honest) else { return };
-        channel.feed(&self.heard);
-        self.heard.clear();
-        while let Some((kind, payload)) = channel.next().expect("a server seals what it says") {
+        channel.feed(&self.received_bytes);
+        self.received_bytes.clear();
+        while let Some((kind, payload)) = channel.next().expect("a server seals its frames") {
             match kind {
-                Kind::Welcome | Kind::Gone => assert_eq!(payload.len(), 8),
+                Kind::Welcome | Kind::Ended => assert_eq!(payload.len(), 8),
                 Kind::Fence => assert_eq!(payload.len(), 4),
                 Kind::Ends => assert_eq!(payload.len() % 8, 4),
                 Kind::Set => {
                     let length = payload[20..24].try_into().map(u32::from_le_bytes).expect("four bytes");
-                    Set::parse(&payload[..length as usize]).expect("a server passes on only what it has checked");
+                    Set::parse(&payload[..length as usize]).expect("a server forwards only checked sets");
                 }
-                Kind::Part => panic!("a server has no parts"),
+                Kind::PartEnded => panic!("a server has no parts"),
                 Kind::Refuse | Kind::Finish | Kind::Abort => {}
             }
         }

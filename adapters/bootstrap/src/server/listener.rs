@@ -1,4 +1,4 @@
-//! Where connections come from.
+//! The listening sockets of a server.
 
 use std::io;
 use std::net::TcpListener;

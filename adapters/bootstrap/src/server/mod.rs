@@ -1,6 +1,6 @@
-//! The job's server: lets ranks in that hold the key, and passes on what they publish.
+//! The job's server. It accepts the ranks that hold the job key, and distributes their publications.
 //!
-//! `towline run` has one inside. A launcher of another kind starts one where all ranks can reach it:
+//! `towline run` contains a server. Another launcher starts one where all ranks can reach it:
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -24,11 +24,11 @@ mod connection;
 mod event_loop;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod handle;
 mod job_state;
 mod listener;
-mod running;
 #[cfg(test)]
 mod tests;
 
 pub use config::{Config, Event};
-pub use running::Server;
+pub use handle::Server;

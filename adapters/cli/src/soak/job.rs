@@ -468,7 +468,7 @@ impl Job {
         self.said = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         let dead = dead.map(|dead| format!("rank {dead} ("));
         let of_dead = |line: &str| dead.as_ref().is_some_and(|dead| line.contains(dead));
-        match self.said.lines().find(|line| line.contains("; the others go on") && !of_dead(line)) {
+        match self.said.lines().find(|line| line.contains("; the other ranks go on") && !of_dead(line)) {
             Some(line) => Err(format!("a rank that was left did not end well: {line}")),
             None => Ok(()),
         }
