@@ -1,6 +1,6 @@
 //! One-sided operations of simulated jobs: by seed, and the canaries of who judges them.
 
-use towline_core::btl::rma::{Access, Denied};
+use towline_core::rma::{Access, Denied};
 use towline_host_tests::sim::history::one_sided::{
     AREAS, Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, bytes, own,
 };

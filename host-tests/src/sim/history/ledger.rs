@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use towline_core::btl::rma::Denied;
+use towline_core::rma::Denied;
 
 use super::digest::digest;
 use super::one_sided::{Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, bytes, own};

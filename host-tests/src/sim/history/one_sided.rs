@@ -10,7 +10,7 @@
 //!
 //! Of an operation that failed with its target, or whose initiator died, nobody knows whether it was done; once is the most.
 
-use towline_core::btl::rma::{Access, Denied};
+use towline_core::rma::{Access, Denied};
 
 use crate::dice::patterned;
 

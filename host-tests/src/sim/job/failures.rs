@@ -1,6 +1,6 @@
 //! What befalls nodes: deaths, returns, and rails that are disabled.
 
-use towline_core::btl::{Lost, Peer};
+use towline_core::rail::{Lost, Peer};
 
 use super::counts::{add, transitions};
 use super::report::Trouble;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use towline_core::btl::{Lost, Peer, Rail, Unreachable};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Refusal};
 use towline_core::pml::Config;
+use towline_core::rail::{Lost, Peer, Rail, Unreachable};
 use towline_core::time::Duration;
 
 use super::counts::Named;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use towline_core::btl::rma::{Config, Operation, Registration, RemoteMemory};
+use towline_core::rma::{Config, Operation, Registration, RemoteMemory};
 
 use crate::dice::Dice;
 use crate::sim::buffer::Room;

@@ -4,12 +4,12 @@
 //! A handle is known as soon as there is a window, but to those alone that know the node in the life in which it has made it.
 //! [`onesided`](super::onesided) tells what is right.
 
-use towline_core::btl::Peer;
-use towline_core::btl::rma::{
+use towline_core::convertor::Span;
+use towline_core::rail::Peer;
+use towline_core::rma::{
     Access, Atomic, AtomicFlags, AtomicOp, BeginError, DeregisterError, Failure, Finished, HANDLE_BYTES, RemoteMemory,
     Transfer,
 };
-use towline_core::convertor::Span;
 
 use super::counts::Named;
 use super::node::{Engine, Node};

@@ -3,9 +3,9 @@
 //! What a device puts it has read when it begins, and writes later: also after its own side has forgotten the peer, as a write that was
 //! under way does. So memory that was not deregistered before its request was over is written late, which the checker sees.
 
-use towline_core::btl::native::{KEY, Key, Local, Native, NativeError, Region, Work as Asked};
-use towline_core::btl::rma::Access;
-use towline_core::btl::{Cookie, Endpoint, Event};
+use towline_core::rail::native::{KEY, Key, Local, Native, NativeError, Region, Work as Asked};
+use towline_core::rail::{Cookie, Endpoint, Event};
+use towline_core::rma::Access;
 
 use super::devices::{Memory, Work};
 use super::endpoint::Later;

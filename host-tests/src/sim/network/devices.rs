@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use towline_core::btl::Cookie;
-use towline_core::btl::native::Native;
-use towline_core::btl::rma::Access;
+use towline_core::rail::Cookie;
+use towline_core::rail::native::Native;
+use towline_core::rma::Access;
 
 /// All that is registered, and all that is under way.
 #[derive(Default)]

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use towline_core::btl::Peer;
 use towline_core::convertor::Span;
+use towline_core::rail::Peer;
 
 /// A body that one node lent to another.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Frames under way.
 
-use towline_core::btl::{Cookie, Lane};
 use towline_core::convertor::Span;
+use towline_core::rail::{Cookie, Lane};
 
 /// A frame.
 #[derive(Clone)]

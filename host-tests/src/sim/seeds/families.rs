@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use towline_core::btl::native::{OneSided, Pipeline, Reach};
 use towline_core::pml::{Config, Pool, rdma};
+use towline_core::rail::native::{OneSided, Pipeline, Reach};
 
 use super::cuts::{rested, severed};
 use super::faults::{TIME, death, loss, missing, node, outage, partition, patience, rest, some, toggle, window};
@@ -275,7 +275,7 @@ pub fn least(seed: u64, pool: Option<usize>) -> Setting {
         probes: one(4, Pool::Spares.least(), 8),
         seed: 0,
         first_sequence: dice.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40]),
-        rma: towline_core::btl::rma::Config::OFF,
+        rma: towline_core::rma::Config::OFF,
         rdma: rdma::Config::OFF,
     };
     let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);

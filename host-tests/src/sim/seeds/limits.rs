@@ -1,7 +1,7 @@
 //! Random limits of engines, rails and links.
 
-use towline_core::btl::native::OneSided;
 use towline_core::pml::{Config, rdma};
+use towline_core::rail::native::OneSided;
 
 use crate::dice::Dice;
 use crate::sim::job::Links;
@@ -20,7 +20,7 @@ pub(super) fn config(nodes: u32, window: u32, dice: &mut Dice) -> Config {
         probes: dice.pick(&[1, 1, 2, 8]),
         seed: 0,
         first_sequence: dice.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40, 1 << 33]),
-        rma: towline_core::btl::rma::Config::OFF,
+        rma: towline_core::rma::Config::OFF,
         rdma: rdma::Config::OFF,
     }
 }
