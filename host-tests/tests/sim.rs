@@ -7,7 +7,7 @@ use std::{env, thread};
 use towline_core::pml::Config;
 use towline_host_tests::sim::history::Violation;
 use towline_host_tests::sim::history::{Message, Mode, Receive};
-use towline_host_tests::sim::job::{Setting, Trouble, run};
+use towline_host_tests::sim::job::{JobError, Setting, run};
 use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Outage, Partition, Planted};
 use towline_host_tests::sim::plan::{Cancel, Comm, Plan, Step, Style};
 use towline_host_tests::sim::seeds;
@@ -112,16 +112,16 @@ fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
 /// Bugs planted into real jobs: each is reported, and as what it is at least once.
 #[test]
 fn planted_bugs_are_noticed() {
-    type Named = fn(&Trouble) -> bool;
+    type Named = fn(&JobError) -> bool;
     let bugs: [(Planted, Named); 6] = [
-        (Planted::Swallowed, |trouble| matches!(trouble, Trouble::Stuck(_))),
-        (Planted::Doubled, |trouble| matches!(trouble, Trouble::Miscounted(_, "trespasses" | "stale", _))),
-        (Planted::Changed, |trouble| matches!(trouble, Trouble::Wrong(Violation::WrongBytes(_, _, None)))),
+        (Planted::Swallowed, |trouble| matches!(trouble, JobError::Stuck(_))),
+        (Planted::Doubled, |trouble| matches!(trouble, JobError::Miscounted(_, "trespasses" | "stale", _))),
+        (Planted::Changed, |trouble| matches!(trouble, JobError::Wrong(Violation::WrongBytes(_, _, None)))),
         (Planted::Swapped, |trouble| {
-            matches!(trouble, Trouble::Wrong(Violation::Overtaken { .. } | Violation::WrongBytes(_, _, Some(_))))
+            matches!(trouble, JobError::Wrong(Violation::Overtaken { .. } | Violation::WrongBytes(_, _, Some(_))))
         }),
-        (Planted::Unwritten, |trouble| matches!(trouble, Trouble::Wrong(Violation::WrongBytes(_, _, None)))),
-        (Planted::Leaked, |trouble| matches!(trouble, Trouble::Wrong(Violation::Leaked(_, "requests", _, _)))),
+        (Planted::Unwritten, |trouble| matches!(trouble, JobError::Wrong(Violation::WrongBytes(_, _, None)))),
+        (Planted::Leaked, |trouble| matches!(trouble, JobError::Wrong(Violation::Leaked(_, "requests", _, _)))),
     ];
     for (bug, is_named) in bugs {
         let troubles = (0..12u64).filter_map(|seed| {

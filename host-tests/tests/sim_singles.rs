@@ -2,7 +2,7 @@
 //! what bears them are noticed.
 
 use towline_host_tests::sim::history::Violation;
-use towline_host_tests::sim::job::{Setting, Trouble, run};
+use towline_host_tests::sim::job::{JobError, Setting, run};
 use towline_host_tests::sim::network::faults::{Counts, Faults, Planted};
 use towline_host_tests::sim::seeds::{self, Single};
 
@@ -20,12 +20,12 @@ fn bear(fault: Single) -> Counts {
 }
 
 /// Runs them with a bug: some of them come to grief, one at least as it has to.
-fn notice(fault: Single, bug: Planted, is_named: fn(&Trouble) -> bool) {
+fn notice(fault: Single, bug: Planted, is_named: fn(&JobError) -> bool) {
     notice_among(fault, bug, |_| true, is_named);
 }
 
 /// Runs those of them that are such.
-fn notice_among(fault: Single, bug: Planted, such: fn(&Setting) -> bool, is_named: fn(&Trouble) -> bool) {
+fn notice_among(fault: Single, bug: Planted, such: fn(&Setting) -> bool, is_named: fn(&JobError) -> bool) {
     let mut others = vec![];
     for setting in (0..SEEDS).map(|seed| seeds::only(seed, fault)).filter(such) {
         let faults = Faults { planted: Some(bug), ..setting.faults };
@@ -38,16 +38,19 @@ fn notice_among(fault: Single, bug: Planted, such: fn(&Setting) -> bool, is_name
 }
 
 /// Somebody is lost who was there.
-fn is_given_up_in_vain(trouble: &Trouble) -> bool {
-    matches!(trouble, Trouble::Wrong(Violation::SendFailed(..) | Violation::FailedInVain(..)) | Trouble::Miscounted(..))
+fn is_given_up_in_vain(trouble: &JobError) -> bool {
+    matches!(
+        trouble,
+        JobError::Wrong(Violation::SendFailed(..) | Violation::FailedInVain(..)) | JobError::Miscounted(..)
+    )
 }
 
 #[test]
 fn p9_rails_are_disabled_and_enabled_in_the_middle_of_everything() {
     let counts = bear(Single::Toggles);
     assert!(counts.disabled > SEEDS && counts.enabled > SEEDS / 2, "{counts:?}");
-    notice(Single::Toggles, Planted::StaysOff, |trouble| matches!(trouble, Trouble::Stuck(_)));
-    let trespassed = |trouble: &Trouble| matches!(trouble, Trouble::Trespassed(_));
+    notice(Single::Toggles, Planted::StaysOff, |trouble| matches!(trouble, JobError::Stuck(_)));
+    let trespassed = |trouble: &JobError| matches!(trouble, JobError::Trespassed(_));
     notice_among(Single::Toggles, Planted::TakesAll, |setting| setting.links.is_none(), trespassed);
     notice_among(Single::Toggles, Planted::TakesAll, |setting| setting.links.is_some(), trespassed);
 }
@@ -63,7 +66,7 @@ fn p14_a_rail_that_loses_half_its_frames_holds_up_nobody() {
 fn p15_a_stall_time_out_gives_up_who_stands_still_for_longer_and_nobody_else() {
     let counts = bear(Single::Stall);
     assert!(counts.stalled_out > SEEDS / 4 && counts.spared > SEEDS / 4, "{counts:?}");
-    notice(Single::Stall, Planted::Patient, |trouble| matches!(trouble, Trouble::NotGivenUp(..)));
+    notice(Single::Stall, Planted::Patient, |trouble| matches!(trouble, JobError::NotGivenUp(..)));
     notice(Single::Stall, Planted::Hasty, is_given_up_in_vain);
 }
 
@@ -73,14 +76,14 @@ fn p15_who_stands_still_at_a_living_host_is_kept_and_a_lost_host_is_noticed() {
     assert!(counts.outlasted > SEEDS / 4 && counts.hosts_lost > SEEDS / 8 && counts.rumours > SEEDS, "{counts:?}");
     assert!(counts.hosts_asked > 0 && counts.hosts_unheard > 0 && counts.refused > 0, "{counts:?}");
     notice(Single::Hosts, Planted::Deaf, is_given_up_in_vain);
-    notice(Single::Hosts, Planted::Undead, |trouble| matches!(trouble, Trouble::NotMissed(..)));
+    notice(Single::Hosts, Planted::Undead, |trouble| matches!(trouble, JobError::NotMissed(..)));
 }
 
 #[test]
 fn p15_nodes_without_a_common_rail_are_told_so() {
     let counts = bear(Single::Missing);
     assert!(counts.unlinked > SEEDS / 4 && counts.fewer_rails > counts.unlinked, "{counts:?}");
-    notice(Single::Missing, Planted::Joined, |trouble| matches!(trouble, Trouble::NotUnlinked(..)));
+    notice(Single::Missing, Planted::Joined, |trouble| matches!(trouble, JobError::NotUnlinked(..)));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use towline_core::rail::{Peer, Unreachable};
 use towline_core::wire;
 use towline_tcp::interfaces::{Filter, survey};
 
-use crate::out::out;
+use crate::stdout::out;
 use crate::transports;
 
 /// Show what is available here: transports, what would be chosen and why, settings, limits
@@ -91,7 +91,7 @@ fn gather() -> Result<Info, String> {
     let exclude: Vec<String> = list("tcp_exclude");
     let filter = Filter { include: list("tcp_include"), exclude: (!exclude.is_empty()).then_some(exclude) };
     let mut all = vec![("loopback".to_string(), None)];
-    all.extend(transports::ALL.map(|name| (name.to_string(), transports::why_not(name))));
+    all.extend(transports::ALL.map(|name| (name.to_string(), transports::why_unavailable(name))));
     let interfaces = survey(&filter).map_err(|why| format!("cannot list the network interfaces: {why}"))?;
     let shown = interfaces.into_iter().map(|(it, verdict)| (it.name, it.address.to_string(), verdict.err())).collect();
     let mut chosen = chosen_here();

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod info;
-mod out;
 mod perf;
 mod run;
 mod soak;
+mod stdout;
 mod transports;
 
 /// Moves messages between processes: starts them, measures them, tells what is there.

@@ -6,7 +6,7 @@ pub const ALL: [&str; 4] = ["sm", "tcp", "udp", "verbs"];
 pub const STANDARD: [&str; 2] = ["sm", "tcp"];
 
 /// Why a transport does not work here; `None` if it does.
-pub fn why_not(name: &str) -> Option<String> {
+pub fn why_unavailable(name: &str) -> Option<String> {
     let tried = towline::Builder::new().transports(name).build().and_then(towline::World::finish);
     tried.err().map(|why| why.to_string())
 }

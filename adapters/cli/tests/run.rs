@@ -479,7 +479,11 @@ fn a_program_without_a_launcher_is_a_job_of_one() {
 fn a_rank_that_exits_well_without_finishing_has_failed() {
     let output = role("-n 2", "unfinished").output().unwrap();
     assert_eq!(code(&output), 1);
-    assert!(err(&output).contains("rank 1 (pid ") && err(&output).contains("without calling `finish`"), "{}", err(&output));
+    assert!(
+        err(&output).contains("rank 1 (pid ") && err(&output).contains("without calling `finish`"),
+        "{}",
+        err(&output)
+    );
 }
 
 #[test]

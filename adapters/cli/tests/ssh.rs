@@ -212,7 +212,10 @@ fn a_job_over_ssh_on_this_host() {
     let output = far.run(&["--remote-path", "/nonexistent/towline", "--", "true"]);
     let report = out(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{report}");
-    assert!(report.contains("host far is lost, and rank 1 with it") && report.contains("/nonexistent/towline"), "{report}");
+    assert!(
+        report.contains("host far is lost, and rank 1 with it") && report.contains("/nonexistent/towline"),
+        "{report}"
+    );
 }
 
 #[test]

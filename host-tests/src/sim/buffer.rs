@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use towline_core::convertor::{Layout, Piece, Span};
 
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// What untouched memory holds.
 const MARK: u8 = 0xa5;
@@ -31,19 +31,19 @@ impl Room {
     }
 
     /// `len` bytes in a layout by chance: one run, a vector, a nest of two, or pieces in any order.
-    pub fn any(len: usize, dice: &mut Dice) -> Self {
-        match dice.below(6) {
-            0 if len >= 8 && len.is_multiple_of(8) => Self::vector(len, dice.pick(&[1, 2, 4, 8]), dice),
+    pub fn any(len: usize, random: &mut Random) -> Self {
+        match random.below(6) {
+            0 if len >= 8 && len.is_multiple_of(8) => Self::vector(len, random.pick(&[1, 2, 4, 8]), random),
             1 if len >= 12 && len.is_multiple_of(6) => Self::nest(len),
-            2 | 3 if len >= 2 => Self::scattered(len, dice),
+            2 | 3 if len >= 2 => Self::scattered(len, random),
             _ => Self::plain(len),
         }
     }
 
-    fn vector(len: usize, block: usize, dice: &mut Dice) -> Self {
+    fn vector(len: usize, block: usize, random: &mut Random) -> Self {
         // At most some hundred blocks: it is the core that is tested, not this machine's patience.
         let block = if len / block > 500 { len / 8 } else { block };
-        let (count, stride) = (len / block, block + dice.between(1, 9) as usize);
+        let (count, stride) = (len / block, block + random.between(1, 9) as usize);
         let count = if count * block == len { count } else { return Self::plain(len) };
         let mut room = Self::plain(count * stride);
         room.runs = (0..count).map(|at| (FENCE + at * stride, block)).collect();
@@ -69,19 +69,19 @@ impl Room {
         room
     }
 
-    fn scattered(len: usize, dice: &mut Dice) -> Self {
-        let mut cuts: Vec<usize> = (0..dice.below(20)).map(|_| dice.below(len as u64 + 1) as usize).collect();
+    fn scattered(len: usize, random: &mut Random) -> Self {
+        let mut cuts: Vec<usize> = (0..random.below(20)).map(|_| random.below(len as u64 + 1) as usize).collect();
         cuts.extend([0, len]);
         cuts.sort_unstable();
         let lens: Vec<usize> = cuts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let mut order: Vec<usize> = (0..lens.len()).collect();
-        if dice.chance(500) {
-            dice.shuffle(&mut order);
+        if random.chance(500) {
+            random.shuffle(&mut order);
         }
         let mut starts = vec![0; lens.len()];
         let mut at = FENCE;
         for piece in order {
-            at += dice.below(20) as usize;
+            at += random.below(20) as usize;
             starts[piece] = at;
             at += lens[piece];
         }
@@ -169,13 +169,13 @@ impl Drop for Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::patterned;
+    use crate::pattern::patterned;
 
     #[test]
     fn rooms_agree_with_the_convertor() {
-        let mut dice = Dice::new(3);
+        let mut random = Random::new(3);
         for len in 0..400 {
-            let mut room = Room::any(len, &mut dice);
+            let mut room = Room::any(len, &mut random);
             let bytes = patterned(len as u64, len);
             let span = room.span();
             assert_eq!((room.len(), span.len()), (len, len as u64));

@@ -7,14 +7,16 @@ use std::time::Instant;
 
 use towline_core::modex::Modex;
 
-pub(crate) mod input;
+mod input;
+mod launch;
+mod server;
 
 use self::input::{COMPONENT, Input, SIZE, key};
 use crate::protocol::channel::{Channel, Side};
 use crate::protocol::handshake::{ANSWER, OPENING};
 use crate::protocol::stream::Stream;
 use crate::rank::connect::{Connection, Joined, verify_answer};
-use crate::{Address, Environment, Job, launch, server};
+use crate::{Address, Environment, Job};
 
 /// Runs one input. Its first byte chooses the entry point.
 ///
@@ -23,10 +25,10 @@ use crate::{Address, Environment, Job, launch, server};
 pub fn run(data: &[u8]) {
     let Some((what, rest)) = data.split_first() else { return };
     match what % 5 {
-        0 => server::fuzzing::run(rest),
+        0 => server::run(rest),
         1 => rank(rest),
-        2 => launch::fuzzing::messages(rest),
-        3 => launch::fuzzing::hosts(rest),
+        2 => launch::messages(rest),
+        3 => launch::hosts(rest),
         _ => environment(rest),
     }
 }

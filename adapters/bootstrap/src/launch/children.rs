@@ -35,7 +35,7 @@ pub(super) struct Start {
 
 /// How a rank ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub(super) enum End {
+pub(crate) enum End {
     Exit(i32),
     Killed(i32),
 }

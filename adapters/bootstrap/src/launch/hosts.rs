@@ -69,7 +69,7 @@ impl std::error::Error for HostsError {}
 
 /// Fills the hosts one after another, up to their slots. Hosts without a rank are left out. The error is the total
 /// number of slots.
-pub(super) fn place(hosts: &[Host], size: u32) -> Result<Vec<(String, Vec<u32>)>, u32> {
+pub(crate) fn place(hosts: &[Host], size: u32) -> Result<Vec<(String, Vec<u32>)>, u32> {
     let mut next = 0u32;
     let mut placed = Vec::new();
     for host in hosts {

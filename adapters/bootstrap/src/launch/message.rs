@@ -8,12 +8,12 @@ use super::children::End;
 use super::output::Source;
 
 /// The first output of an agent. Everything before it comes from the start-up of the remote shell.
-pub(super) const MARK: &[u8] = b"\nTOWLINE-AGENT 1\n";
+pub(crate) const MARK: &[u8] = b"\nTOWLINE-AGENT 1\n";
 const MESSAGE_MAX: usize = 1 << 24;
 
 /// An order from the launcher.
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) enum Order {
+pub(crate) enum Order {
     Start(Box<Start>),
     Signal(i32),
     /// Restart a rank that has ended.
@@ -24,28 +24,28 @@ pub(super) enum Order {
 
 /// The ranks that an agent starts, and how. Paths, arguments and variables are arbitrary bytes.
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) struct Start {
-    pub(super) job: u64,
-    pub(super) key: [u8; 32],
-    pub(super) size: u32,
-    pub(super) ranks: Vec<u32>,
+pub(crate) struct Start {
+    pub(crate) job: u64,
+    pub(crate) key: [u8; 32],
+    pub(crate) size: u32,
+    pub(crate) ranks: Vec<u32>,
     /// Ranks that have ended may be restarted, so the agent stays until it is told otherwise.
-    pub(super) restarts: bool,
-    pub(super) host: String,
+    pub(crate) restarts: bool,
+    pub(crate) host: String,
     /// Addresses of the launcher, in the order in which to try them, and its port.
-    pub(super) roots: Vec<String>,
-    pub(super) port: u16,
-    pub(super) transports: Vec<String>,
-    pub(super) links: Option<u32>,
-    pub(super) program: Vec<u8>,
-    pub(super) args: Vec<Vec<u8>>,
-    pub(super) directory: Vec<u8>,
-    pub(super) variables: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) roots: Vec<String>,
+    pub(crate) port: u16,
+    pub(crate) transports: Vec<String>,
+    pub(crate) links: Option<u32>,
+    pub(crate) program: Vec<u8>,
+    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) directory: Vec<u8>,
+    pub(crate) variables: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// A report from the agent.
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) enum Report {
+pub(crate) enum Report {
     /// The agent waits for the order to start.
     Ready,
     Started {
@@ -79,7 +79,7 @@ pub(super) enum Report {
 }
 
 /// Writes one message.
-pub(super) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
     let length = u32::try_from(body.len()).ok().filter(|length| *length as usize <= MESSAGE_MAX);
     let length = length.ok_or_else(|| io::Error::other("a message is too long"))?;
@@ -88,7 +88,7 @@ pub(super) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result
 }
 
 /// Reads one message; `None` at the end of the stream.
-pub(super) fn read<M: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<M>> {
+pub(crate) fn read<M: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<M>> {
     let mut length = [0; 4];
     if from.read(&mut length[..1])? == 0 {
         return Ok(None);
@@ -110,7 +110,7 @@ pub(super) fn read<M: DeserializeOwned>(from: &mut impl Read) -> io::Result<Opti
 
 /// Reads up to the end of the agent's mark. Gives the text before the mark, and whether the mark was found before the
 /// stream ended.
-pub(super) fn skip_to_mark(from: &mut impl Read) -> io::Result<(Vec<u8>, bool)> {
+pub(crate) fn skip_to_mark(from: &mut impl Read) -> io::Result<(Vec<u8>, bool)> {
     const TEXT_MAX: usize = 1 << 16;
     let mut text = Vec::new();
     let mut byte = [0];

@@ -52,11 +52,9 @@ mod agent;
 mod children;
 mod error;
 mod files;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod fuzzing;
-mod hosts;
+pub(crate) mod hosts;
 mod launcher;
-mod message;
+pub(crate) mod message;
 mod options;
 mod output;
 mod reader;

@@ -11,7 +11,7 @@ const LINE_MAX: usize = 1 << 20;
 
 /// The stream on which a rank printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub(super) enum Source {
+pub(crate) enum Source {
     Stdout,
     Stderr,
 }

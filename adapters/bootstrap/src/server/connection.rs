@@ -9,17 +9,17 @@ use crate::protocol::stream::Stream;
 
 /// Most bytes of output that may be queued for a rank. While more are queued, the server reads nothing from that rank.
 /// Messages that other ranks cause come on top.
-pub(super) const OUTPUT_MAX: usize = 1 << 20;
+pub(crate) const OUTPUT_MAX: usize = 1 << 20;
 
-pub(super) struct Connection {
-    pub(super) stream: Stream,
-    pub(super) from: String,
-    pub(super) state: State,
+pub(crate) struct Connection {
+    pub(crate) stream: Stream,
+    pub(crate) from: String,
+    pub(crate) state: State,
     /// Bytes of the handshake that are still to be written.
-    pub(super) handshake_output: Vec<u8>,
+    pub(crate) handshake_output: Vec<u8>,
 }
 
-pub(super) enum State {
+pub(crate) enum State {
     /// Waiting for the opening.
     Opening { read: Vec<u8>, until: Instant },
     /// Waiting for the rank's proof.
@@ -31,7 +31,7 @@ pub(super) enum State {
 }
 
 impl Connection {
-    pub(super) fn until(&self) -> Option<Instant> {
+    pub(crate) fn until(&self) -> Option<Instant> {
         match &self.state {
             State::Opening { until, .. } | State::Proof { until, .. } | State::Refused { until } => Some(*until),
             State::Joined { .. } => None,
@@ -40,7 +40,7 @@ impl Connection {
 
     /// Whether the server reads from this connection. It reads nothing after a refusal, and no more requests from a
     /// rank that does not read the answers.
-    pub(super) fn may_read(&self) -> bool {
+    pub(crate) fn may_read(&self) -> bool {
         match &self.state {
             State::Opening { .. } | State::Proof { .. } => true,
             State::Refused { .. } => false,
@@ -49,17 +49,17 @@ impl Connection {
     }
 
     /// Whether a whole frame has been received that can be handled now.
-    pub(super) fn has_frames(&self) -> bool {
+    pub(crate) fn has_frames(&self) -> bool {
         self.may_read() && matches!(&self.state, State::Joined { channel, .. } if channel.has_frame())
     }
 
-    pub(super) fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         !self.handshake_output.is_empty()
             || matches!(&self.state, State::Joined { channel, .. } if !channel.output().is_empty())
     }
 
     /// Writes as much output as possible without waiting.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         loop {
             let bytes = match &self.state {
                 _ if !self.handshake_output.is_empty() => &self.handshake_output[..],
@@ -85,7 +85,7 @@ impl Connection {
 }
 
 /// Why a connection is closed: without an event, or with a reason to report.
-pub(super) enum Close {
+pub(crate) enum Close {
     Quietly,
     Because(String),
 }
@@ -96,12 +96,12 @@ impl From<io::Error> for Close {
     }
 }
 
-pub(super) fn is_probe(opening: &[u8; OPENING]) -> bool {
+pub(crate) fn is_probe(opening: &[u8; OPENING]) -> bool {
     Opening::parse(opening).is_ok_and(|opening| opening.rank == PROBE)
 }
 
 /// Moves bytes from `bytes` to `read` until it holds `N` of them, which are then returned.
-pub(super) fn take_exactly<const N: usize>(read: &mut Vec<u8>, bytes: &mut &[u8]) -> Option<[u8; N]> {
+pub(crate) fn take_exactly<const N: usize>(read: &mut Vec<u8>, bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (front, rest) = bytes.split_at(bytes.len().min(N - read.len()));
     read.extend_from_slice(front);
     *bytes = rest;

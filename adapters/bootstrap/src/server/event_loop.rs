@@ -28,38 +28,38 @@ const HANDSHAKE_MIN: Duration = Duration::from_millis(500);
 /// Connections accepted in one turn. Then the accepted connections have their turn.
 const ACCEPTS_PER_TURN: u32 = 16;
 /// Reads from one connection in one turn, of at most 64 KiB each, so that no connection occupies the only thread.
-pub(super) const READS_PER_TURN: u32 = 4;
+pub(crate) const READS_PER_TURN: u32 = 4;
 /// Pause in accepting after the system had no descriptor for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Orders from the launcher.
-pub(super) struct Orders {
-    pub(super) received: mpsc::Receiver<Order>,
-    pub(super) stop: Arc<AtomicBool>,
+pub(crate) struct Orders {
+    pub(crate) received: mpsc::Receiver<Order>,
+    pub(crate) stop: Arc<AtomicBool>,
 }
 
-pub(super) enum Order {
+pub(crate) enum Order {
     /// A rank's process has ended.
     Ended(u32),
     /// A rank's process has ended, and a new one is about to be started.
     Restarts(u32),
 }
 
-pub(super) struct EventLoop {
+pub(crate) struct EventLoop {
     config: Config,
-    pub(super) job: JobState,
+    pub(crate) job: JobState,
     listeners: Vec<Listener>,
     orders: Orders,
     wake_receiver: OwnedFd,
-    pub(super) connections: BTreeMap<u64, Connection>,
+    pub(crate) connections: BTreeMap<u64, Connection>,
     next_id: u64,
-    pub(super) by_rank: BTreeMap<u32, u64>,
+    pub(crate) by_rank: BTreeMap<u32, u64>,
     accept_after: Option<Instant>,
     on_event: Box<dyn FnMut(Event) + Send>,
 }
 
 impl EventLoop {
-    pub(super) fn new(
+    pub(crate) fn new(
         config: Config,
         listeners: Vec<Listener>,
         orders: Orders,
@@ -80,7 +80,7 @@ impl EventLoop {
         }
     }
 
-    pub(super) fn run(mut self) {
+    pub(crate) fn run(mut self) {
         while let Ok(ready) = self.wait() {
             if ready.wake_receiver && !self.run_orders() {
                 return;
@@ -95,7 +95,7 @@ impl EventLoop {
         }
     }
 
-    pub(super) fn wait(&mut self) -> io::Result<Ready> {
+    pub(crate) fn wait(&mut self) -> io::Result<Ready> {
         let now = Instant::now();
         self.accept_after = self.accept_after.filter(|after| *after > now);
         let accepting = self.accept_after.is_none();
@@ -132,7 +132,7 @@ impl EventLoop {
     }
 
     /// Carries out the launcher's orders. Gives `false` to stop, and then does not carry out the rest.
-    pub(super) fn run_orders(&mut self) -> bool {
+    pub(crate) fn run_orders(&mut self) -> bool {
         let mut bytes = [0; 1024];
         // The pipe only wakes the thread. The number of bytes in it does not matter.
         let _ = rustix::io::read(&self.wake_receiver, &mut bytes);
@@ -146,7 +146,7 @@ impl EventLoop {
         false
     }
 
-    pub(super) fn rank_ended(&mut self, rank: u32) {
+    pub(crate) fn rank_ended(&mut self, rank: u32) {
         let mut out = Vec::new();
         self.job.rank_ended(rank, true, &mut out);
         self.send_all(out);
@@ -191,7 +191,7 @@ impl EventLoop {
     }
 
     /// Adds a new connection. Gives its id.
-    pub(super) fn admit(&mut self, stream: Stream, from: String) -> u64 {
+    pub(crate) fn admit(&mut self, stream: Stream, from: String) -> u64 {
         let state = State::Opening { read: Vec::new(), until: Instant::now() + HANDSHAKE_LIMIT };
         let id = self.next_id;
         self.connections.insert(id, Connection { stream, from, state, handshake_output: Vec::new() });
@@ -199,11 +199,11 @@ impl EventLoop {
         id
     }
 
-    pub(super) fn handshakes(&self) -> usize {
+    pub(crate) fn handshakes(&self) -> usize {
         self.connections.len() - self.by_rank.len()
     }
 
-    pub(super) fn serve(&mut self, id: u64) {
+    pub(crate) fn serve(&mut self, id: u64) {
         if let Err(close) = self.read(id).and_then(|()| self.flush(id)) {
             self.close(id, close);
         }
@@ -406,8 +406,8 @@ impl EventLoop {
     }
 }
 
-pub(super) struct Ready {
+pub(crate) struct Ready {
     wake_receiver: bool,
     listeners: Vec<usize>,
-    pub(super) connections: Vec<u64>,
+    pub(crate) connections: Vec<u64>,
 }

@@ -8,7 +8,7 @@ use crate::protocol::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE_RANK, reached};
 
 /// A frame for a rank, if it is connected.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Message {
+pub(crate) struct Message {
     pub(super) to: u32,
     pub(super) kind: Kind,
     pub(super) payload: Arc<[u8]>,
@@ -16,7 +16,7 @@ pub(super) struct Message {
 
 /// The effect of a rank's frame on the launcher.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     Nothing,
     Finished,
     Aborted { code: i32, message: String },
@@ -50,7 +50,7 @@ const ENDS_MAX: usize = (PAYLOAD_MAX - 4) / 8;
 const PARTS_MAX: u32 = 1 << 16;
 
 /// The state of one job.
-pub(super) struct JobState {
+pub(crate) struct JobState {
     ranks: Vec<Rank>,
     /// Number of ranks that have published.
     published: usize,

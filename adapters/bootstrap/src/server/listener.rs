@@ -7,20 +7,20 @@ use std::os::unix::net::UnixListener;
 
 use crate::protocol::stream::Stream;
 
-pub(super) enum Listener {
+pub(crate) enum Listener {
     Unix(UnixListener),
     Tcp(TcpListener),
 }
 
 impl Listener {
-    pub(super) fn set_nonblocking(&self) -> io::Result<()> {
+    pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Self::Unix(listener) => listener.set_nonblocking(true),
             Self::Tcp(listener) => listener.set_nonblocking(true),
         }
     }
 
-    pub(super) fn accept(&self) -> io::Result<(Stream, String)> {
+    pub(crate) fn accept(&self) -> io::Result<(Stream, String)> {
         match self {
             Self::Unix(listener) => Ok((Stream::unix(listener.accept()?.0)?, "a process on this host".into())),
             Self::Tcp(listener) => {
@@ -30,7 +30,7 @@ impl Listener {
         }
     }
 
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Unix(listener) => listener.as_fd(),
             Self::Tcp(listener) => listener.as_fd(),

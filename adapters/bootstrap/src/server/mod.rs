@@ -20,10 +20,8 @@
 //! ```
 
 mod config;
-mod connection;
-mod event_loop;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod fuzzing;
+pub(crate) mod connection;
+pub(crate) mod event_loop;
 mod handle;
 mod job_state;
 mod listener;

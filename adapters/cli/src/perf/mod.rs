@@ -10,18 +10,18 @@ use std::process::{Command, ExitCode, Stdio};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-mod limit;
-mod pin;
+mod affinity;
+mod baseline;
+mod chart;
 mod plan;
-mod plot;
 pub mod rank;
 mod repetition;
 
-use crate::out::out;
-use crate::transports::{ALL, STANDARD, why_not};
+use crate::stdout::out;
+use crate::transports::{ALL, STANDARD, why_unavailable};
+use chart::Kind;
 use plan::{Mode, Size, measures};
-use plot::Kind;
-use repetition::{Repetition, Row, shown};
+use repetition::{Repetition, Row, format_value};
 
 /// Measure latency, bandwidth and message rate between two processes, beside what the machine allows
 ///
@@ -96,22 +96,22 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
         ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}").unwrap_or(ProgressStyle::default_bar()),
     );
     let mut rows = Vec::new();
-    bar.suspend(head);
+    bar.suspend(print_header);
     let seconds = 50 / transports.len() as u64;
     for transport in &transports {
         one_transport(arguments, transport, seconds, &bar, |row| {
             if let Some((path, file)) = &mut json {
                 writeln!(file, "{}", row.json()).map_err(|why| named(path, &why))?;
             }
-            bar.suspend(|| show(&row));
+            bar.suspend(|| print_row(&row));
             rows.push(row);
             Ok(())
         })?;
     }
     bar.finish_and_clear();
-    foot(&rows);
+    print_footer(&rows);
     if let Some((path, kind)) = plot {
-        plot::write(path, kind, &rows).map_err(|why| named(path, &*why))?;
+        chart::write(path, kind, &rows).map_err(|why| named(path, &*why))?;
     }
     Ok(())
 }
@@ -125,7 +125,7 @@ fn transports(asked: &[String]) -> Result<Vec<String>, String> {
         };
     }
     let works = |name: &&str| {
-        let why = why_not(name);
+        let why = why_unavailable(name);
         why.iter().for_each(|why| eprintln!("towline: left out: {why}"));
         why.is_none()
     };
@@ -195,8 +195,8 @@ fn one_transport(
     complete(&mut repetitions)
 }
 
-fn head() {
-    match pin::two() {
+fn print_header() {
+    match affinity::two_processors() {
         Some([one, other]) => out!("two processes, pinned to processors {one} and {other}; medians\n"),
         None => out!("two processes on one processor: figures are those of its scheduler\n"),
     }
@@ -212,15 +212,15 @@ fn head() {
     );
 }
 
-fn show(row: &Row) {
-    let (value, limit) = (shown(row.mode, row.value), shown(row.mode, row.limit));
+fn print_row(row: &Row) {
+    let (value, limit) = (format_value(row.mode, row.value), format_value(row.mode, row.limit));
     let Row { transport, mode, size, bounce, .. } = row;
     let unsteady = if row.steady == 0 { "  unsteady" } else { "" };
     let (mode, size) = (mode.name(), size.to_string());
     out!("{transport:9} {mode:13} {size:>9} {value:>14} {limit:>14} {:>8.2} {bounce:>5.0} ns{unsteady}\n", row.ratio());
 }
 
-fn foot(rows: &[Row]) {
+fn print_footer(rows: &[Row]) {
     let (tried, steady) = rows.iter().fold((0, 0), |(tried, steady), row| (tried + row.tried, steady + row.steady));
     let bounces = || rows.iter().map(|row| row.bounce);
     let (least, most) = (bounces().fold(f64::INFINITY, f64::min), bounces().fold(0.0, f64::max));

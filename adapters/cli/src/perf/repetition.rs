@@ -130,7 +130,7 @@ fn digits(number: f64) -> String {
 }
 
 /// A value for people: with a unit that suits it.
-pub fn shown(mode: Mode, value: f64) -> String {
+pub fn format_value(mode: Mode, value: f64) -> String {
     match mode.unit() {
         Unit::Nanos if value < 10_000.0 => format!("{value:.1} ns"),
         Unit::Nanos => format!("{:.1} us", value / 1e3),

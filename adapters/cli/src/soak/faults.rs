@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use towline_host_tests::dice::Dice;
-use towline_host_tests::relay::{Towards, Trouble};
+use towline_host_tests::random::Random;
+use towline_host_tests::relay::{DatagramFaults, Direction};
 
 /// Something that goes wrong. What has a span is put right after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,11 +17,11 @@ pub enum Fault {
     /// They do, and no new ones come about.
     Down { link: u32, span: Duration },
     /// What goes by a link is held back.
-    Freeze { link: u32, towards: Towards, span: Duration },
+    Freeze { link: u32, direction: Direction, span: Duration },
     /// What goes by a link is late.
     Slow { link: u32, span: Duration },
     /// Datagrams are lost, doubled, late.
-    Trouble { trouble: Trouble, span: Duration },
+    DatagramFaults { trouble: DatagramFaults, span: Duration },
     /// Nothing comes from one rank to another, in this direction alone.
     Part { from: u32, to: u32, span: Duration },
 }
@@ -48,19 +48,19 @@ impl Fault {
             Self::Down { .. } => 3,
             Self::Freeze { .. } => 4,
             Self::Slow { .. } => 5,
-            Self::Trouble { .. } => 6,
+            Self::DatagramFaults { .. } => 6,
             Self::Part { .. } => 7,
         }
     }
 
     /// Whether the end of one would end the other, if both went on at once.
-    pub fn excludes(&self, other: &Self) -> bool {
+    pub fn conflicts_with(&self, other: &Self) -> bool {
         match (*self, *other) {
             (Self::Stop { rank: one, .. }, Self::Stop { rank: other, .. }) => one == other,
             (Self::Down { link: one, .. }, Self::Down { link: other, .. } | Self::Cut { link: other })
             | (Self::Freeze { link: one, .. }, Self::Freeze { link: other, .. })
             | (Self::Slow { link: one, .. }, Self::Slow { link: other, .. }) => one == other,
-            (Self::Trouble { .. }, Self::Trouble { .. }) => true,
+            (Self::DatagramFaults { .. }, Self::DatagramFaults { .. }) => true,
             (Self::Part { from, to, .. }, Self::Part { from: other, to: another, .. }) => {
                 (from, to) == (other, another)
             }
@@ -75,7 +75,7 @@ impl Fault {
             | Self::Down { span, .. }
             | Self::Freeze { span, .. }
             | Self::Slow { span, .. }
-            | Self::Trouble { span, .. }
+            | Self::DatagramFaults { span, .. }
             | Self::Part { span, .. } => Some(span),
             Self::Kill { .. } | Self::Cut { .. } => None,
         }
@@ -93,9 +93,9 @@ pub struct Plan {
     pub thread: bool,
     pub victim: Option<u32>,
     /// Rounds that all do together once the victim was started again; 0: it is not.
-    pub again: u32,
+    pub rounds_after_restart: u32,
     /// Trouble of datagrams from the beginning.
-    pub trouble: Trouble,
+    pub trouble: DatagramFaults,
     /// Each with the rank that has to have come to a round before it happens.
     pub faults: Vec<(u32, u32, Fault)>,
 }
@@ -103,61 +103,68 @@ pub struct Plan {
 impl Plan {
     /// The plan of a seed.
     pub fn new(seed: u64, transport: &str, ranks: u32, links: u32, most: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let rounds = dice.between(10, 60) as u32;
-        let thread = dice.chance(500);
-        let victim = dice.chance(300).then(|| dice.below(ranks.into()) as u32);
-        let trouble = if transport == "udp" { trouble(&mut dice, 50) } else { Trouble::default() };
-        let mut plan = Self { seed, rounds, most, thread, victim, again: 0, trouble, faults: Vec::new() };
+        let mut random = Random::new(seed);
+        let rounds = random.between(10, 60) as u32;
+        let thread = random.chance(500);
+        let victim = random.chance(300).then(|| random.below(ranks.into()) as u32);
+        let trouble = if transport == "udp" { trouble(&mut random, 50) } else { DatagramFaults::default() };
+        let mut plan =
+            Self { seed, rounds, most, thread, victim, rounds_after_restart: 0, trouble, faults: Vec::new() };
         // One link is left alone: if all broke down at once, that would be the end of a peer.
-        let spared = dice.below(links.into()) as u32;
-        for _ in 0..dice.between(1, 6) {
-            let rank = dice.below(ranks.into()) as u32;
-            let fault = plan.fault(&mut dice, transport, (rank, ranks), (spared, links));
-            plan.faults.push((dice.below(rounds.into()) as u32, rank, fault));
+        let spared = random.below(links.into()) as u32;
+        for _ in 0..random.between(1, 6) {
+            let rank = random.below(ranks.into()) as u32;
+            let fault = plan.fault(&mut random, transport, (rank, ranks), (spared, links));
+            plan.faults.push((random.below(rounds.into()) as u32, rank, fault));
         }
         if let Some(rank) = victim {
-            plan.faults.push((dice.below(rounds.into()) as u32, rank, Fault::Kill { rank }));
+            plan.faults.push((random.below(rounds.into()) as u32, rank, Fault::Kill { rank }));
         }
-        if victim.is_some() && dice.chance(600) {
-            plan.again = dice.between(5, 20) as u32;
-            for _ in 0..dice.below(3) {
-                let rank = dice.below(ranks.into()) as u32;
-                let fault = plan.fault(&mut dice, transport, (rank, ranks), (spared, links));
-                plan.faults.push((rounds + dice.below(plan.again.into()) as u32, rank, fault));
+        if victim.is_some() && random.chance(600) {
+            plan.rounds_after_restart = random.between(5, 20) as u32;
+            for _ in 0..random.below(3) {
+                let rank = random.below(ranks.into()) as u32;
+                let fault = plan.fault(&mut random, transport, (rank, ranks), (spared, links));
+                plan.faults.push((rounds + random.below(plan.rounds_after_restart.into()) as u32, rank, fault));
             }
         }
         plan.faults.sort_by_key(|(round, ..)| *round);
         plan
     }
 
-    fn fault(&self, dice: &mut Dice, transport: &str, (rank, ranks): (u32, u32), (spared, links): (u32, u32)) -> Fault {
-        let span = Duration::from_millis(dice.between(1, 1000));
-        let link = (spared + 1 + dice.below(u64::from(links).saturating_sub(1)) as u32) % links;
-        match (transport, dice.below(6)) {
+    fn fault(
+        &self,
+        random: &mut Random,
+        transport: &str,
+        (rank, ranks): (u32, u32),
+        (spared, links): (u32, u32),
+    ) -> Fault {
+        let span = Duration::from_millis(random.between(1, 1000));
+        let link = (spared + 1 + random.below(u64::from(links).saturating_sub(1)) as u32) % links;
+        match (transport, random.below(6)) {
             ("sm", _) | (_, 0) => Fault::Stop { rank, span },
             ("udp", 1 | 2) => {
-                let to = (rank + 1 + dice.below(u64::from(ranks) - 1) as u32) % ranks;
+                let to = (rank + 1 + random.below(u64::from(ranks) - 1) as u32) % ranks;
                 Fault::Part { from: rank, to, span }
             }
-            ("udp", _) => Fault::Trouble { trouble: trouble(dice, 300), span },
+            ("udp", _) => Fault::DatagramFaults { trouble: trouble(random, 300), span },
             (_, 1 | 2) if links > 1 => Fault::Cut { link },
             (_, 3) if links > 1 => Fault::Down { link, span: 2 * span },
             (_, 4) => Fault::Slow { link, span },
             _ => {
-                let towards = dice.pick(&[Towards::Rank, Towards::Caller, Towards::Both]);
+                let direction = random.pick(&[Direction::ToRank, Direction::ToCaller, Direction::Both]);
                 // Longer than a rank's patience at times, where somebody is there to lose it.
-                let long = links > 1 && self.thread && dice.chance(150);
-                Fault::Freeze { link, towards, span: if long { Duration::from_millis(6500) } else { span } }
+                let long = links > 1 && self.thread && random.chance(150);
+                Fault::Freeze { link, direction, span: if long { Duration::from_millis(6500) } else { span } }
             }
         }
     }
 }
 
-fn trouble(dice: &mut Dice, most: u64) -> Trouble {
-    let mut chance = |most| dice.below(most + 1) as u32;
-    let (lose, double, delay) = (chance(most), chance(50), chance(200));
-    Trouble { lose, double, delay, most_delay: Duration::from_micros(dice.between(100, 20_000)) }
+fn trouble(random: &mut Random, most: u64) -> DatagramFaults {
+    let mut chance = |most| random.below(most + 1) as u32;
+    let (lose, duplicate, delay) = (chance(most), chance(50), chance(200));
+    DatagramFaults { lose, duplicate, delay, most_delay: Duration::from_micros(random.between(100, 20_000)) }
 }
 
 #[cfg(test)]
@@ -173,7 +180,7 @@ mod tests {
                 assert_eq!(format!("{plan:?}"), format!("{:?}", Plan::new(seed, transport, 3, links, 100)));
                 let mut touched = std::collections::HashSet::new();
                 for (round, rank, fault) in plan.faults {
-                    assert!(round < plan.rounds + plan.again && rank < 3);
+                    assert!(round < plan.rounds + plan.rounds_after_restart && rank < 3);
                     seen[fault.kind()] = true;
                     if let Fault::Cut { link } | Fault::Down { link, .. } = fault {
                         touched.insert(link);

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use towline::{
     Any, Builder, Communicator, Multiple, Owned, ReceivingOwned, SendingOwned, Status, Takes, Threads, World,
 };
-use towline_host_tests::dice::patterned;
+use towline_host_tests::pattern::patterned;
 
-use super::held::Held;
-use super::mix::{Mix, NEVER, Named, STREAMS, Stream, UNKNOWN_MOST, Way};
-use super::shared::{Shared, Wrong};
+use super::resources::Resources;
+use super::shared_window::{SharedWindow, WindowError};
+use super::traffic::{MessageId, NEVER, STREAMS, SendMode, Stream, Traffic, WILDCARD_MOST};
 
 /// One rank of `towline soak`
 #[derive(clap::Args, Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Arguments {
     victim: Option<u32>,
     /// Rounds after the rank that dies was started again; 0: it is not
     #[arg(long, default_value_t = 0)]
-    again: u32,
+    rounds_after_restart: u32,
     /// A progress thread in each rank
     #[arg(long)]
     thread: bool,
@@ -44,13 +44,13 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// What a job's ranks say to each other last.
 const LAST: u32 = 98;
 /// What those who are left say once they have looked for what a death left behind.
-const LOOKED: u32 = 97;
+const LEAKS_CHECKED: u32 = 97;
 /// Whatever was a dead rank's is given back in so long.
-const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// A rank that died is started again within this time.
-const BACK_WITHIN: Duration = Duration::from_secs(50);
+const REJOIN_LIMIT: Duration = Duration::from_secs(50);
 /// A rank that is to die, and does not, gives up after so long.
-const DEAD_WITHIN: Duration = Duration::from_secs(60);
+const KILL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs one rank.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -77,14 +77,14 @@ fn take_part(arguments: &Arguments) -> Result<()> {
         });
     }
     if arguments.thread {
-        Player::new(arguments, builder.threads(Multiple).progress_thread(true).build()?)?.play()
+        Rank::new(arguments, builder.threads(Multiple).progress_thread(true).build()?)?.run()
     } else {
-        Player::new(arguments, builder.build()?)?.play()
+        Rank::new(arguments, builder.build()?)?.run()
     }
 }
 
 /// Says a line to whoever started the job.
-fn say(line: impl std::fmt::Display) {
+fn report_line(line: impl std::fmt::Display) {
     println!("@ {line}");
 }
 
@@ -113,15 +113,15 @@ impl Tally {
     }
 }
 
-struct Player<L: Threads> {
-    mix: Mix,
+struct Rank<L: Threads> {
+    mix: Traffic,
     /// Goes before the world does.
     side: Owned<L>,
-    shared: Shared<L>,
+    shared: SharedWindow<L>,
     world: World<L>,
     victim: Option<u32>,
     /// Rounds after its return.
-    again: u32,
+    rounds_after_restart: u32,
     /// The life of the victim that goes on: 1, or 2 once it was started again.
     life: u32,
     /// Rounds before its death.
@@ -134,25 +134,29 @@ struct Player<L: Threads> {
     /// Links per peer.
     links: u16,
     /// Descriptors that are no peer's, before anybody died.
-    rest: [usize; 2],
+    other_descriptors: [usize; 2],
     /// Sends whose receives may be another round's: others' messages can come before theirs.
     late: Sends<L>,
 }
 
-type Receives<L> = Vec<(Named, ReceivingOwned<Vec<u8>, L>)>;
+type Receives<L> = Vec<(MessageId, ReceivingOwned<Vec<u8>, L>)>;
 type Sends<L> = Vec<(u32, SendingOwned<Vec<u8>, L>)>;
 
-impl<L: Threads + Takes<Vec<u8>>> Player<L> {
+impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
     fn new(arguments: &Arguments, world: World<L>) -> Result<Self> {
-        let Arguments { seed, rounds, most, victim, again, links, .. } = *arguments;
+        let Arguments { seed, rounds, most, victim, rounds_after_restart, links, .. } = *arguments;
         let (rank, size) = (world.rank(), world.size());
         let life = world.incarnation();
-        let mix = if life == 1 { Mix::new(seed, size, rounds, most) } else { Mix::again(seed, size, again, most) };
+        let mix = if life == 1 {
+            Traffic::new(seed, size, rounds, most)
+        } else {
+            Traffic::restarted(seed, size, rounds_after_restart, most)
+        };
         let side = world.dup()?;
-        let shared = Shared::new(&world)?;
+        let shared = SharedWindow::new(&world)?;
         world.barrier()?;
         let order = if cfg!(target_endian = "big") { "big" } else { "little" };
-        say(format!("ready {rank} {} {order}", std::process::id()));
+        report_line(format!("ready {rank} {} {order}", std::process::id()));
         let none = vec![Tally::default(); size as usize];
         let wanted = vec![[0; STREAMS.len()]; size as usize];
         Ok(Self {
@@ -161,7 +165,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             shared,
             world,
             victim: victim.filter(|_| life == 1),
-            again,
+            rounds_after_restart,
             life,
             first: rounds,
             dead: false,
@@ -169,20 +173,20 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             received: none,
             wanted,
             links,
-            rest: [0; 2],
+            other_descriptors: [0; 2],
             late: Sends::new(),
         })
     }
 
-    fn play(mut self) -> Result<()> {
+    fn run(mut self) -> Result<()> {
         let first = if self.life == 1 { 0 } else { self.first };
         self.do_rounds(first);
         if self.victim == Some(self.world.rank()) {
-            return self.wait_for_death();
+            return self.wait_to_be_killed();
         }
-        if self.again != 0 && self.victim.is_some() {
+        if self.rounds_after_restart != 0 && self.victim.is_some() {
             let first = self.mix.rounds;
-            self.or_end_all(Self::begin_again, "when a rank is taken back");
+            self.or_exit(Self::rejoin, "when a rank is taken back");
             self.do_rounds(first);
         }
         self.end()
@@ -193,15 +197,15 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         for round in 0..self.mix.rounds {
             // What was held before the death is what is to be held after it.
             if !self.dead && (self.life == 1 || self.world.incarnation() > 1) {
-                self.rest = Held::now().own();
+                self.other_descriptors = Resources::now().baseline();
             }
-            self.or_end_all(|player| player.round(round), format_args!("round {}", first + round));
-            say(format!("at {} {}", self.world.rank(), first + round));
+            self.or_exit(|rank| rank.round(round), format_args!("round {}", first + round));
+            report_line(format!("at {} {}", self.world.rank(), first + round));
         }
     }
 
     /// Does something; where it fails, the process ends at once: the end of a world waits for the others.
-    fn or_end_all(&mut self, work: impl FnOnce(&mut Self) -> Result<()>, what: impl std::fmt::Display) {
+    fn or_exit(&mut self, work: impl FnOnce(&mut Self) -> Result<()>, what: impl std::fmt::Display) {
         if let Err(why) = work(self) {
             eprintln!("towline: rank {}, {what}: {why}", self.world.rank());
             std::process::exit(1);
@@ -209,12 +213,12 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     }
 
     /// The rank that died is taken back, and all begins anew with other messages.
-    fn begin_again(&mut self) -> Result<()> {
+    fn rejoin(&mut self) -> Result<()> {
         self.check_messages()?;
         let Some(dead) = self.victim.take() else { return Ok(()) };
-        self.life = self.world.readmit(dead, BACK_WITHIN)?;
-        let Mix { seed, ranks, most, .. } = self.mix;
-        self.mix = Mix::again(seed, ranks, self.again, most);
+        self.life = self.world.readmit(dead, REJOIN_LIMIT)?;
+        let Traffic { seed, ranks, most, .. } = self.mix;
+        self.mix = Traffic::restarted(seed, ranks, self.rounds_after_restart, most);
         self.dead = false;
         for tallies in [&mut self.sent, &mut self.received] {
             tallies.fill(Tally::default());
@@ -222,15 +226,15 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         self.wanted.fill([0; STREAMS.len()]);
         // Who was started again is not in the one that there was.
         self.side = self.world.dup()?;
-        self.shared = Shared::new(&self.world)?;
+        self.shared = SharedWindow::new(&self.world)?;
         self.world.barrier()?;
         Ok(())
     }
 
     /// The rank that dies does not come to its end before that, however late the signal is; the others wait for its last word.
-    fn wait_for_death(self) -> Result<()> {
+    fn wait_to_be_killed(self) -> Result<()> {
         let since = Instant::now();
-        while since.elapsed() < DEAD_WITHIN {
+        while since.elapsed() < KILL_LIMIT {
             // Others may need something of it meanwhile.
             self.world.iprobe(self.world.rank(), NEVER)?;
             std::thread::sleep(Duration::from_millis(1));
@@ -252,7 +256,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
                 if Some(rank) == self.victim && peer.is_none_or(|peer| peer == rank) =>
             {
                 if !std::mem::replace(&mut self.dead, true) {
-                    say(format!("noticed {} {}", self.world.rank(), clock()));
+                    report_line(format!("noticed {} {}", self.world.rank(), clock()));
                 }
                 // Also where it was told of another's death: receives from any source wait for the others again.
                 self.world.acknowledge_failures();
@@ -270,14 +274,14 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
                 *wanted += self.mix.count(from, own, stream, round);
             }
         }
-        let posted = self.post(round)?;
-        let mut any = self.post_any()?;
+        let posted = self.post_receives(round)?;
+        let mut any = self.post_any_source()?;
         let never = self.world.irecv(Any, NEVER, vec![0u8; 64]);
         let (mut sends, mut blocking) = (Sends::new(), Vec::new());
         for to in self.others().collect::<Vec<_>>() {
             for (place, stream) in STREAMS.into_iter().enumerate() {
                 for _ in 0..self.mix.count(own, to, stream, round) {
-                    let of = Named { from: own, to, stream, index: self.sent[to as usize].of[place] };
+                    let of = MessageId { from: own, to, stream, index: self.sent[to as usize].of[place] };
                     self.sent[to as usize].of[place] += 1;
                     match self.mix.way(of) {
                         // Behind those that may not wait, and in order among those of their stream.
@@ -295,9 +299,9 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             }
         }
         blocking.into_iter().try_for_each(|of| self.send(of, &mut sends))?;
-        self.reach(round)?;
+        self.use_window(round)?;
         for from in self.others().collect::<Vec<_>>() {
-            self.receive_directly(from, round)?;
+            self.receive_from(from, round)?;
         }
         self.receive_anything()?;
         for (of, receiving) in posted {
@@ -306,14 +310,14 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
                 self.check(of, &bytes, status.into())?;
             }
         }
-        self.end_any(&mut any)?;
-        self.end_sends(sends)?;
+        self.complete_any_source(&mut any)?;
+        self.complete_sends(sends)?;
         let mut over = Sends::new();
         for (to, mut sending) in std::mem::take(&mut self.late) {
             let sends = if sending.is_done() { &mut over } else { &mut self.late };
             sends.push((to, sending));
         }
-        self.end_sends(over)?;
+        self.complete_sends(over)?;
         if let Some(mut never) = self.judge(None, never.map_err(|failed| failed.error))? {
             let cancelled = never.cancel();
             match never.wait().map_err(|failed| failed.error) {
@@ -325,20 +329,20 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
                 other => return Err(format!("a receive that was cancelled ({cancelled}) ended so: {other:?}").into()),
             }
         }
-        if self.victim.is_none() && self.mix.dice([7, round, 0, 0, 0]).chance(100) {
-            self.together(round)?;
+        if self.victim.is_none() && self.mix.random([7, round, 0, 0, 0]).chance(100) {
+            self.collective(round)?;
         }
         Ok(())
     }
 
     /// Works on the memory of all, the own too.
-    fn reach(&mut self, round: u32) -> Result<()> {
+    fn use_window(&mut self, round: u32) -> Result<()> {
         let own = self.world.rank();
         for to in self.others().chain([own]).collect::<Vec<_>>() {
-            let mut dice = self.mix.dice([9, own, to, round, 0]);
-            for _ in 0..dice.between(0, 6) {
-                let outcome = self.shared.step(to, &mut dice);
-                if self.judge_memory(to, outcome)?.is_none() {
+            let mut random = self.mix.random([9, own, to, round, 0]);
+            for _ in 0..random.between(0, 6) {
+                let outcome = self.shared.step(to, &mut random);
+                if self.judge_window(to, outcome)?.is_none() {
                     break;
                 }
             }
@@ -347,15 +351,15 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     }
 
     /// As [`judge`](Self::judge).
-    fn judge_memory(&mut self, of: u32, outcome: std::result::Result<(), Wrong>) -> Result<Option<()>> {
+    fn judge_window(&mut self, of: u32, outcome: std::result::Result<(), WindowError>) -> Result<Option<()>> {
         match outcome {
             Ok(()) => Ok(Some(())),
-            Err(Wrong::Failed(why)) => self.judge(Some(of), Err(why)),
-            Err(Wrong::Found(what)) => Err(format!("in the memory of rank {of}: {what}").into()),
+            Err(WindowError::Failed(why)) => self.judge(Some(of), Err(why)),
+            Err(WindowError::Mismatch(what)) => Err(format!("in the memory of rank {of}: {what}").into()),
         }
     }
 
-    fn end_sends(&mut self, sends: Sends<L>) -> Result<()> {
+    fn complete_sends(&mut self, sends: Sends<L>) -> Result<()> {
         for (to, sending) in sends {
             let outcome = sending.wait().map_err(|failed| failed.error);
             self.judge(Some(to), outcome)?;
@@ -364,7 +368,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     }
 
     /// Posts the receives that are there before anything is sent.
-    fn post(&mut self, round: u32) -> Result<Receives<L>> {
+    fn post_receives(&mut self, round: u32) -> Result<Receives<L>> {
         let mut posted = Vec::new();
         for from in self.others().collect::<Vec<_>>() {
             for _ in 0..self.mix.count(from, self.world.rank(), Stream::Posted, round) {
@@ -380,22 +384,22 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     }
 
     /// The message of a stream that comes next.
-    fn next(&self, from: u32, stream: Stream) -> Named {
-        Named { from, to: self.world.rank(), stream, index: self.received[from as usize].of[stream as usize] }
+    fn next(&self, from: u32, stream: Stream) -> MessageId {
+        MessageId { from, to: self.world.rank(), stream, index: self.received[from as usize].of[stream as usize] }
     }
 
     /// How many messages of a stream from those that are left have not come, of those that are sent by the end of this
     /// round.
     fn missing(&self, stream: Stream) -> u64 {
         let wanted: u64 = self.others().map(|from| self.wanted[from as usize][stream as usize]).sum();
-        let came: u64 = self.others().map(|from| self.received[from as usize].of[stream as usize]).sum();
-        wanted.saturating_sub(came)
+        let envelope: u64 = self.others().map(|from| self.received[from as usize].of[stream as usize]).sum();
+        wanted.saturating_sub(envelope)
     }
 
-    fn post_any(&mut self) -> Result<Vec<ReceivingOwned<Vec<u8>, L>>> {
+    fn post_any_source(&mut self) -> Result<Vec<ReceivingOwned<Vec<u8>, L>>> {
         let mut any = Vec::new();
         for _ in 0..self.missing(Stream::AnySource) {
-            let receiving = self.world.irecv(Any, Stream::AnySource as u32, vec![0u8; UNKNOWN_MOST as usize]);
+            let receiving = self.world.irecv(Any, Stream::AnySource as u32, vec![0u8; WILDCARD_MOST as usize]);
             any.extend(self.judge(None, receiving.map_err(|failed| failed.error))?);
         }
         Ok(any)
@@ -403,38 +407,38 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
 
     /// Ends receives from any source; where a death has ended some, others take their place, until all has come that those
     /// who are left have sent.
-    fn end_any(&mut self, any: &mut Vec<ReceivingOwned<Vec<u8>, L>>) -> Result<()> {
+    fn complete_any_source(&mut self, any: &mut Vec<ReceivingOwned<Vec<u8>, L>>) -> Result<()> {
         loop {
             for receiving in any.drain(..) {
                 let outcome = receiving.wait().map_err(|failed| failed.error);
                 if let Some((bytes, status)) = self.judge(None, outcome)? {
-                    self.came_from_any(Stream::AnySource, &bytes, status.into())?;
+                    self.accept_from_any(Stream::AnySource, &bytes, status.into())?;
                 }
             }
             if self.missing(Stream::AnySource) == 0 {
                 return Ok(());
             }
-            let receiving = self.world.irecv(Any, Stream::AnySource as u32, vec![0u8; UNKNOWN_MOST as usize]);
+            let receiving = self.world.irecv(Any, Stream::AnySource as u32, vec![0u8; WILDCARD_MOST as usize]);
             any.extend(self.judge(None, receiving.map_err(|failed| failed.error))?);
         }
     }
 
-    fn message(&mut self, of: Named) -> Vec<u8> {
+    fn message(&mut self, of: MessageId) -> Vec<u8> {
         let (name, len) = (self.mix.name(of), self.mix.len(of));
         self.sent[of.to as usize].count(name, len);
         patterned(name, len)
     }
 
-    fn over(&self, of: Named) -> &Communicator<L> {
+    fn communicator_of(&self, of: MessageId) -> &Communicator<L> {
         if of.stream == Stream::Anything { &self.side } else { &self.world }
     }
 
     /// Begins a send that does not wait.
-    fn begin(&mut self, of: Named, way: Way, sends: &mut Sends<L>) -> Result<()> {
+    fn begin(&mut self, of: MessageId, way: SendMode, sends: &mut Sends<L>) -> Result<()> {
         let (bytes, tag) = (self.message(of), self.mix.tag(of));
         let begun = match way {
-            Way::OwnedSynchronous => self.over(of).issend(of.to, tag, bytes),
-            _ => self.over(of).isend(of.to, tag, bytes),
+            SendMode::OwnedSynchronous => self.communicator_of(of).issend(of.to, tag, bytes),
+            _ => self.communicator_of(of).isend(of.to, tag, bytes),
         };
         let begun = self.judge(Some(of.to), begun.map_err(|failed| failed.error))?;
         sends.extend(begun.map(|sending| (of.to, sending)));
@@ -442,22 +446,22 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     }
 
     /// Sends, in any way.
-    fn send(&mut self, of: Named, sends: &mut Sends<L>) -> Result<()> {
+    fn send(&mut self, of: MessageId, sends: &mut Sends<L>) -> Result<()> {
         let way = self.mix.way(of);
-        if matches!(way, Way::Owned | Way::OwnedSynchronous) {
+        if matches!(way, SendMode::Owned | SendMode::OwnedSynchronous) {
             return self.begin(of, way, sends);
         }
         let (bytes, tag) = (self.message(of), self.mix.tag(of));
         let sent = match way {
-            Way::Scoped => self.world.scope(|scope| scope.isend(of.to, tag, &bytes[..])?.wait()),
-            Way::BlockingSynchronous => self.world.ssend(of.to, tag, &bytes[..]),
+            SendMode::Scoped => self.world.scope(|scope| scope.isend(of.to, tag, &bytes[..])?.wait()),
+            SendMode::BlockingSynchronous => self.world.ssend(of.to, tag, &bytes[..]),
             _ => self.world.send(of.to, tag, &bytes[..]),
         };
         self.judge(Some(of.to), sent).map(drop)
     }
 
     /// Receives from one rank by blocking receives, then by probes.
-    fn receive_directly(&mut self, from: u32, round: u32) -> Result<()> {
+    fn receive_from(&mut self, from: u32, round: u32) -> Result<()> {
         let own = self.world.rank();
         for stream in [Stream::Blocking, Stream::Probed] {
             for _ in 0..self.mix.count(from, own, stream, round) {
@@ -465,7 +469,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
                 self.received[from as usize].of[stream as usize] += 1;
                 let outcome = match stream {
                     Stream::Blocking => self.receive(of),
-                    _ => self.look_and_receive(of),
+                    _ => self.probe_and_receive(of),
                 };
                 let Some((bytes, status)) = self.judge(Some(from), outcome)? else { return Ok(()) };
                 self.check(of, &bytes, status)?;
@@ -475,7 +479,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     }
 
     /// At times into less memory than the message needs.
-    fn receive(&self, of: Named) -> std::result::Result<(Vec<u8>, Came), towline::Error> {
+    fn receive(&self, of: MessageId) -> std::result::Result<(Vec<u8>, Envelope), towline::Error> {
         let len = self.mix.len(of);
         let short = if self.mix.choice(of, 8) == 0 { len / 2 } else { len };
         let mut into = vec![0u8; short];
@@ -484,13 +488,13 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
                 // As it was to be; what did not fit is not compared.
                 let whole = patterned(self.mix.name(of), len);
                 let fits = delivered as usize <= short && into[..delivered as usize] == whole[..delivered as usize];
-                Ok((if fits { whole } else { into }, Came { source, tag, bytes: sent }))
+                Ok((if fits { whole } else { into }, Envelope { source, tag, bytes: sent }))
             }
             other => other.map(|status| (into, status.into())),
         }
     }
 
-    fn look_and_receive(&self, of: Named) -> std::result::Result<(Vec<u8>, Came), towline::Error> {
+    fn probe_and_receive(&self, of: MessageId) -> std::result::Result<(Vec<u8>, Envelope), towline::Error> {
         let (from, tag, world) = (of.from, of.stream as u32, &self.world);
         let taken = match self.mix.choice(of, 5) {
             0 => {
@@ -504,13 +508,13 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
                     let mut into = vec![0u8; self.mix.len(of)];
                     return world.recv(from, tag, &mut into[..]).map(|status| (into, status.into()));
                 }
-                self.alive(from)?;
+                self.check_alive(from)?;
             },
             3 => loop {
                 if let Some(message) = world.improbe(from, tag)? {
                     break message;
                 }
-                self.alive(from)?;
+                self.check_alive(from)?;
             },
             _ => world.mprobe(from, tag)?,
         };
@@ -519,7 +523,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     }
 
     /// What does not wait is not told of a death.
-    fn alive(&self, rank: u32) -> std::result::Result<(), towline::Error> {
+    fn check_alive(&self, rank: u32) -> std::result::Result<(), towline::Error> {
         std::thread::yield_now();
         if self.world.lost().contains(&rank) { Err(towline::Error::PeerFailed { rank }) } else { Ok(()) }
     }
@@ -529,41 +533,45 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         while self.missing(Stream::Anything) != 0 {
             let outcome = self.side.recv_vec::<u8>(Any, Any);
             if let Some((bytes, status)) = self.judge(None, outcome)? {
-                self.came_from_any(Stream::Anything, &bytes, status.into())?;
+                self.accept_from_any(Stream::Anything, &bytes, status.into())?;
             }
         }
         Ok(())
     }
 
-    fn came_from_any(&mut self, stream: Stream, bytes: &[u8], came: Came) -> Result<()> {
-        if came.source >= self.mix.ranks || came.source == self.world.rank() {
-            return Err(format!("a message from rank {}", came.source).into());
+    fn accept_from_any(&mut self, stream: Stream, bytes: &[u8], envelope: Envelope) -> Result<()> {
+        if envelope.source >= self.mix.ranks || envelope.source == self.world.rank() {
+            return Err(format!("a message from rank {}", envelope.source).into());
         }
-        let mut of = self.next(came.source, stream);
+        let mut of = self.next(envelope.source, stream);
         // Of a rank that died, a message that was on its way is lost, and one behind it may be here.
-        while self.dead && Some(of.from) == self.victim && !self.is(of, bytes, came) && of.index < self.sent_by(of) {
+        while self.dead
+            && Some(of.from) == self.victim
+            && !self.matches(of, bytes, envelope)
+            && of.index < self.sent_by(of)
+        {
             of.index += 1;
         }
-        self.received[came.source as usize].of[stream as usize] = of.index + 1;
-        self.check(of, bytes, came)
+        self.received[envelope.source as usize].of[stream as usize] = of.index + 1;
+        self.check(of, bytes, envelope)
     }
 
     /// How many messages of a stream are sent in all.
-    fn sent_by(&self, of: Named) -> u64 {
+    fn sent_by(&self, of: MessageId) -> u64 {
         (0..self.mix.rounds).map(|round| self.mix.count(of.from, of.to, of.stream, round)).sum()
     }
 
-    fn is(&self, of: Named, bytes: &[u8], came: Came) -> bool {
+    fn matches(&self, of: MessageId, bytes: &[u8], envelope: Envelope) -> bool {
         let len = self.mix.len(of);
-        came == Came { source: of.from, tag: self.mix.tag(of), bytes: len as u64 }
+        envelope == Envelope { source: of.from, tag: self.mix.tag(of), bytes: len as u64 }
             && bytes.get(..len) == Some(&patterned(self.mix.name(of), len)[..])
     }
 
     /// Whether this is the message that had to come next, whole.
-    fn check(&mut self, of: Named, bytes: &[u8], came: Came) -> Result<()> {
+    fn check(&mut self, of: MessageId, bytes: &[u8], envelope: Envelope) -> Result<()> {
         let (name, len, tag) = (self.mix.name(of), self.mix.len(of), self.mix.tag(of));
-        if came != (Came { source: of.from, tag, bytes: len as u64 }) {
-            return Err(format!("{of:?} with tag {tag} and {len} bytes was to come, and {came:?} came").into());
+        if envelope != (Envelope { source: of.from, tag, bytes: len as u64 }) {
+            return Err(format!("{of:?} with tag {tag} and {len} bytes was to come, and {envelope:?} envelope").into());
         }
         // A buffer may be longer than what it received.
         let whole = patterned(name, len);
@@ -576,10 +584,11 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     }
 
     /// What all do together.
-    fn together(&mut self, round: u32) -> Result<()> {
+    fn collective(&mut self, round: u32) -> Result<()> {
         self.world.barrier()?;
-        let mut dice = self.mix.dice([8, round, 0, 0, 0]);
-        let (root, name, len) = (dice.below(self.mix.ranks.into()) as u32, dice.word(), dice.length(UNKNOWN_MOST));
+        let mut random = self.mix.random([8, round, 0, 0, 0]);
+        let (root, name, len) =
+            (random.below(self.mix.ranks.into()) as u32, random.word(), random.length(WILDCARD_MOST));
         let whole = patterned(name, len as usize);
         let mut bytes = if self.world.rank() == root { whole.clone() } else { vec![0; len as usize] };
         self.world.broadcast(root, &mut bytes[..])?;
@@ -591,7 +600,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
 
     /// All has come: nothing more may, and nothing is left behind.
     fn end(mut self) -> Result<()> {
-        self.or_end_all(Self::check_end, "at the end");
+        self.or_exit(Self::check_end, "at the end");
         let own = self.world.rank();
         let Self { side, shared, world, dead, .. } = self;
         drop((side, shared));
@@ -601,20 +610,20 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
             Err(towline::SetupError::Finish { .. }) if dead => {}
             Err(why) => return Err(why.into()),
         }
-        say(format!("over {own}"));
+        report_line(format!("over {own}"));
         Ok(())
     }
 
     fn check_end(&mut self) -> Result<()> {
         self.check_messages()?;
         match self.victim {
-            Some(dead) if self.dead => self.look_for_leaks(dead)?,
+            Some(dead) if self.dead => self.check_for_leaks(dead)?,
             // Of the life that is over.
-            _ if self.life > 1 => self.look_for_leaks(u32::MAX)?,
+            _ if self.life > 1 => self.check_for_leaks(u32::MAX)?,
             _ => {}
         }
         let (own, counters) = (self.world.rank(), self.world.counters());
-        say(format!(
+        report_line(format!(
             "links {own} {} {} {} {}",
             counters.links_down, counters.links_up, counters.frames_moved, counters.doubles
         ));
@@ -625,19 +634,19 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
     fn check_messages(&mut self) -> Result<()> {
         let own = self.world.rank();
         let late = std::mem::take(&mut self.late);
-        self.end_sends(late)?;
+        self.complete_sends(late)?;
         for of in self.others().chain([own]).collect::<Vec<_>>() {
             let outcome = self.shared.end(of);
-            self.judge_memory(of, outcome)?;
+            self.judge_window(of, outcome)?;
         }
-        self.say_to_all(LAST)?;
+        self.exchange_with_all(LAST)?;
         let outcome = self.shared.check(&self.others().chain([own]).collect::<Vec<_>>());
-        self.judge_memory(own, outcome)?;
-        say(format!("shared {own} {}", self.shared.operations));
+        self.judge_window(own, outcome)?;
+        report_line(format!("shared {own} {}", self.shared.operations));
         for other in self.others().collect::<Vec<_>>() {
             for (over, name) in [(&*self.world, "world"), (&self.side, "side")] {
                 // Who knows of a death earlier is further.
-                if let Some(more) = over.iprobe(other, Any)?.filter(|more| more.tag != LOOKED) {
+                if let Some(more) = over.iprobe(other, Any)?.filter(|more| more.tag != LEAKS_CHECKED) {
                     return Err(format!("one more in {name} than were sent: {more:?}").into());
                 }
             }
@@ -649,14 +658,14 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         for other in self.others() {
             for (word, tally) in [("sent", self.sent[other as usize]), ("received", self.received[other as usize])] {
                 let Tally { messages, bytes, hash, .. } = tally;
-                say(format!("{word} {own} {other} {messages} {bytes} {hash:x} {}", self.life));
+                report_line(format!("{word} {own} {other} {messages} {bytes} {hash:x} {}", self.life));
             }
         }
         Ok(())
     }
 
     /// Exchanges a word with each of those who are left.
-    fn say_to_all(&mut self, tag: u32) -> Result<()> {
+    fn exchange_with_all(&mut self, tag: u32) -> Result<()> {
         let own = self.world.rank().to_le_bytes();
         for other in self.others().collect::<Vec<_>>() {
             let mut word = [0; size_of::<u32>()];
@@ -670,28 +679,28 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
 
     /// Nothing that was the dead rank's is held any more. Nobody goes on before all have looked: what those hold for each
     /// other is known.
-    fn look_for_leaks(&mut self, dead: u32) -> Result<()> {
+    fn check_for_leaks(&mut self, dead: u32) -> Result<()> {
         let (since, others) = (Instant::now(), self.others().count());
-        while let Some(left) = Held::now().unreleased(dead, others, self.links.into(), self.rest) {
-            if since.elapsed() >= RELEASED_WITHIN {
+        while let Some(left) = Resources::now().find_leak(dead, others, self.links.into(), self.other_descriptors) {
+            if since.elapsed() >= RELEASE_LIMIT {
                 return Err(format!("not released after a death: {left}").into());
             }
             self.world.iprobe(self.world.rank(), NEVER)?;
             std::thread::yield_now();
         }
-        self.say_to_all(LOOKED)
+        self.exchange_with_all(LEAKS_CHECKED)
     }
 }
 
 /// What is said of a message that came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Came {
+struct Envelope {
     source: u32,
     tag: u32,
     bytes: u64,
 }
 
-impl From<Status> for Came {
+impl From<Status> for Envelope {
     fn from(status: Status) -> Self {
         Self { source: status.source, tag: status.tag, bytes: status.bytes }
     }

@@ -1,6 +1,6 @@
 //! Sums over bytes, which stand for the bytes in a history.
 
-use crate::dice::pattern;
+use crate::pattern::pattern;
 
 /// Sums up bytes, so that a wrong, missing or displaced one shows.
 pub fn digest(bytes: &[u8]) -> u64 {

@@ -12,7 +12,7 @@
 
 use towline_core::rma::{Access, Denied};
 
-use crate::dice::patterned;
+use crate::pattern::patterned;
 
 /// Where the counter of 64 bits is, that of 32, whose neighbour nobody changes, and the cell.
 pub const COUNTERS: [u64; 2] = [0, 8];

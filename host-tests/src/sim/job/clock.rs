@@ -54,16 +54,19 @@ impl Job<'_> {
 
     /// Programs look at their engines at times when nothing has come.
     pub fn wake_one_in_vain(&mut self) {
-        if self.dice.chance(IN_VAIN) {
-            let at = self.dice.below(self.nodes.len() as u64) as usize;
+        if self.random.chance(IN_VAIN) {
+            let at = self.random.below(self.nodes.len() as u64) as usize;
             self.nodes[at].sleeps = false;
         }
     }
 
     /// Moves the clock: a little after activity, else to whatever comes next, else ever faster.
     pub fn pass_time(&mut self, active: bool, idle: u32, still: u32) {
-        let step =
-            if active { (1 + self.dice.below(self.pace)) << (still / 600).min(3) } else { 100 << (idle / 100).min(16) };
+        let step = if active {
+            (1 + self.random.below(self.pace)) << (still / 600).min(3)
+        } else {
+            100 << (idle / 100).min(16)
+        };
         let step = step.max(self.links.filter(|_| still > 600).map_or(0, |links| links.dead_after / 2000));
         // Or a look would follow the other before anything could be answered. And where the rails never run dry it is looked after
         // a thousand polls, for which no program takes as long as its time-out.

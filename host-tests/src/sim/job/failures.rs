@@ -3,7 +3,7 @@
 use towline_core::rail::{Lost, Peer};
 
 use super::counts::{add, transitions};
-use super::report::Trouble;
+use super::report::JobError;
 use super::setting::{Death, Toggle};
 use super::silent_node::Vigil;
 use super::state::{Job, Meeting};
@@ -17,7 +17,7 @@ const MEETING: u64 = 1_000_000;
 
 impl Job<'_> {
     /// What is due by the clock. Whether anything was.
-    pub fn happen(&mut self) -> Result<bool, Trouble> {
+    pub fn happen(&mut self) -> Result<bool, JobError> {
         let now = self.now;
         if self.calm_at.is_some_and(|at| at <= now) && !self.calm {
             self.calm = true;
@@ -106,7 +106,7 @@ impl Job<'_> {
     }
 
     /// Enables what was disabled for long enough. Whether there was any.
-    pub fn enable_rails(&mut self) -> Result<bool, Trouble> {
+    pub fn enable_rails(&mut self) -> Result<bool, JobError> {
         let now = self.now;
         let stays = self.planted == Some(Planted::StaysOff);
         let due: Vec<_> = self.off.extract_if(.., |off| off.2 <= now).collect();
@@ -118,7 +118,7 @@ impl Job<'_> {
             self.net.trace(node, || format!("enables rail {rail}"));
             let engine = &mut self.nodes[node as usize].engine;
             let was = engine.pml().is_enabled(rail as usize);
-            engine.enable_rail(rail as usize, true).map_err(|why| Trouble::Refused(node, why.to_string()))?;
+            engine.enable_rail(rail as usize, true).map_err(|why| JobError::Refused(node, why.to_string()))?;
             self.set_enabled(node, rail, true);
             self.net.count(|counts| counts.enabled += u64::from(!was)); // else it is of an earlier life
         }
@@ -159,7 +159,7 @@ impl Job<'_> {
         true
     }
 
-    pub fn revive(&mut self, me: u32) -> Result<(), Trouble> {
+    pub fn revive(&mut self, me: u32) -> Result<(), JobError> {
         self.net.trace(me, || "is back".into());
         let rails = self.net.revive(me);
         let mut node = self.node(me, rails, self.nodes[me as usize].next)?;
@@ -178,7 +178,7 @@ impl Job<'_> {
             if self.nodes[other as usize].alive && !apart {
                 self.meet(me, other)?;
                 if other != me {
-                    let at = self.now + self.dice.length(MEETING);
+                    let at = self.now + self.random.length(MEETING);
                     self.meetings.push(Meeting { at, node: other, peer: me });
                 }
             }
@@ -196,7 +196,7 @@ impl Job<'_> {
     }
 
     /// A node hears of another, which may have been here in an earlier life, whether its end was noticed or not.
-    pub fn meet(&mut self, node: u32, peer: u32) -> Result<(), Trouble> {
+    pub fn meet(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
         self.settle(node, peer)?;
         if self.introduce(node, peer).is_err() {
             self.nodes[node as usize].engine.del_peer(Peer(peer));
@@ -211,7 +211,7 @@ impl Job<'_> {
     }
 
     /// Ends what has ended so far: it belongs to the life before.
-    pub fn settle(&mut self, node: u32, peer: u32) -> Result<(), Trouble> {
+    pub fn settle(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
         for taken in &mut self.nodes[node as usize].taken {
             taken.wait = 0;
         }

@@ -18,7 +18,7 @@ mod windows;
 
 pub use counts::add;
 pub use rails::Links;
-pub use report::{Report, Trouble};
+pub use report::{JobError, Report};
 pub use run::{LIVENESS, run};
 pub use setting::{Death, Setting, Toggle};
 pub use window_table::Windows;

@@ -9,7 +9,7 @@ use towline_core::pml::Config;
 use towline_core::rail::Rail;
 
 use super::rails::Set;
-use super::report::Trouble;
+use super::report::JobError;
 use super::window_table::Desk;
 use crate::sim::buffer::Room;
 use crate::sim::history::{History, Mode, Receive, Record, digest};
@@ -95,7 +95,7 @@ impl<'m> Node<'m> {
         (rails, mut memories): (Set<'m>, Vec<Box<[u64]>>),
         plan: &'m Plan,
         next: usize,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, JobError> {
         let comms = plan.permanent + 1;
         let attributes: Vec<_> = rails.0.iter().map(Rail::attributes).collect();
         let bytes = Engine::bytes(&config, comms, &attributes);
@@ -105,7 +105,7 @@ impl<'m> Node<'m> {
         let mut arena: Arena<'m> = unsafe { Arena::from_zeroed(block, memory.len() * 8) };
         memories.push(memory);
         let engine = Mtl::new(config, comms, &mut arena, rails);
-        let engine = engine.map_err(|error| Trouble::Refused(me, error.to_string()))?;
+        let engine = engine.map_err(|error| JobError::Refused(me, error.to_string()))?;
         let mut node = Self {
             me,
             engine,
@@ -139,7 +139,7 @@ impl<'m> Node<'m> {
         Ok(node)
     }
 
-    pub fn join(&mut self, comm: u32, plan: &'m Plan) -> Result<(), Trouble> {
+    pub fn join(&mut self, comm: u32, plan: &'m Plan) -> Result<(), JobError> {
         let what = &plan.comms[comm as usize];
         let (group, rank) = match &what.table {
             None => (Group::World { size: plan.programs.len() as u32 }, self.me),
@@ -150,7 +150,7 @@ impl<'m> Node<'m> {
             true => self.engine.add_lasting_comm(what.context, group, rank),
             false => self.engine.add_comm(what.context, group, rank),
         };
-        let added = added.map_err(|why| Trouble::Refused(self.me, why.to_string()))?;
+        let added = added.map_err(|why| JobError::Refused(self.me, why.to_string()))?;
         self.comms[comm as usize] = Some(added);
         Ok(())
     }

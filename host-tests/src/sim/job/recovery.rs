@@ -6,7 +6,7 @@
 //! leave out probes. Of what living nodes sent each other, the checker wants every message all the same.
 
 use super::node::{Kind, UNPLANNED};
-use super::report::Trouble;
+use super::report::JobError;
 use super::state::Job;
 use super::steps::Went;
 use crate::sim::history::{RESERVED, Receive};
@@ -14,7 +14,7 @@ use crate::sim::plan::Step;
 
 impl Job<'_> {
     /// What programs do when nothing moves any more; one thing after the other where the first does not help.
-    pub fn recover(&mut self, tries: u32) -> Result<(), Trouble> {
+    pub fn recover(&mut self, tries: u32) -> Result<(), JobError> {
         self.recoveries += 1;
         for node in self.nodes.iter_mut().filter(|node| node.alive) {
             for comm in node.comms.iter().flatten() {
@@ -62,7 +62,7 @@ impl Job<'_> {
     }
 
     /// Posts receives for a while, for what is held back.
-    pub fn take_anything(&mut self, at: usize, calls: u32) -> Result<(), Trouble> {
+    pub fn take_anything(&mut self, at: usize, calls: u32) -> Result<(), JobError> {
         if self.nodes[at].extra() > 0 {
             return Ok(());
         }

@@ -22,7 +22,7 @@ pub struct Report {
 
 /// Why a job did not go well.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Trouble {
+pub enum JobError {
     /// Nothing moves any more, or all runs in circles; with what is left to do.
     Stuck(String),
     /// The history is wrong.
@@ -47,7 +47,7 @@ pub enum Trouble {
     NotUnlinked(u32, u32, String),
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stuck(what) => write!(f, "the job is stuck: {what}"),
@@ -75,7 +75,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl From<Violation> for Trouble {
+impl From<Violation> for JobError {
     fn from(violation: Violation) -> Self {
         Self::Wrong(violation)
     }

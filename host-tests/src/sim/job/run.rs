@@ -7,7 +7,7 @@ use towline_core::time::Instant;
 
 use super::counts::{add, faults, transitions};
 use super::node::Node;
-use super::report::{Report, Trouble};
+use super::report::{JobError, Report};
 use super::setting::Setting;
 use super::state::Job;
 use super::steps::Went;
@@ -39,8 +39,8 @@ pub const LIVENESS: u64 = 5_000_000_000;
 /// Runs a job to its end and judges it.
 ///
 /// # Errors
-/// The first [`Trouble`].
-pub fn run(setting: Setting) -> Result<Report, Trouble> {
+/// The first [`JobError`].
+pub fn run(setting: Setting) -> Result<Report, JobError> {
     let Setting {
         config,
         makes,
@@ -55,7 +55,7 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
         plan,
         windows,
         pace,
-        mut dice,
+        mut random,
     } = setting;
     let nodes = plan.programs.len() as u32;
     let mishaps = !deaths.is_empty() || !severed.is_empty();
@@ -63,13 +63,13 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
     // Programs that recover need requests when those of the plan are all taken.
     let config = Config { requests: config.requests + if mishaps { SPARE } else { 0 }, ..config };
     let planted = faults.planted;
-    let net = Net::new(nodes, makes, faults, dice.fork());
+    let net = Net::new(nodes, makes, faults, random.fork());
     let mut job = Job {
         nodes: vec![],
         posted: vec![false; plan.receives.len()],
         plan: &plan,
         net,
-        dice,
+        random,
         history: History::default(),
         now: 0,
         config,
@@ -117,7 +117,7 @@ pub fn run(setting: Setting) -> Result<Report, Trouble> {
 
 impl Job<'_> {
     /// All nodes in turn, in an order by chance, until all are done and all is quiet.
-    fn run(&mut self) -> Result<(), Trouble> {
+    fn run(&mut self) -> Result<(), JobError> {
         let (mut idle, mut quiet, mut still, mut tries) = (0u32, 0u32, 0u32, 0u32);
         let (mut work, mut since, mut known_at, mut worked_in) = (0, 0, 0, 0);
         let (mut deaths, mut done, mut moved) = (self.deaths.len(), false, true);
@@ -126,7 +126,7 @@ impl Job<'_> {
         loop {
             round += 1;
             if round.is_multiple_of(4) {
-                self.dice.shuffle(&mut order);
+                self.random.shuffle(&mut order);
             }
             let frames = self.net.counts().frames;
             let mut active = self.happen()?;
@@ -179,17 +179,17 @@ impl Job<'_> {
                 (idle, since, tries) = (0, self.now, tries + 1);
             }
             if tries > TRIES {
-                return Err(Trouble::Stuck(format!("nothing helps, {}", self.situation())));
+                return Err(JobError::Stuck(format!("nothing helps, {}", self.situation())));
             }
             let patience = self.links.map(|links| links.dead_after).max(self.stall.map(|stall| stall * 3));
             let bound = 1 + patience.unwrap_or(0) / 10_000_000; // they take their time
             let late = self.calm_at.is_some_and(|at| self.now > at + LIVENESS * bound);
             let idles = patience.is_none() && idle > IDLE_ROUNDS;
             if idles || self.now > HORIZON * bound || late {
-                return Err(Trouble::Stuck(self.situation()));
+                return Err(JobError::Stuck(self.situation()));
             }
             if round - worked_in > ROUNDS {
-                return Err(Trouble::Stuck(format!("it runs in circles, {}", self.situation())));
+                return Err(JobError::Stuck(format!("it runs in circles, {}", self.situation())));
             }
             self.pass_time(active, idle, still);
         }
@@ -214,9 +214,9 @@ impl Job<'_> {
     }
 
     /// One node: some steps of its program, progress, and what has come to an end. Whether anything happened.
-    fn turn(&mut self, at: usize) -> Result<bool, Trouble> {
+    fn turn(&mut self, at: usize) -> Result<bool, JobError> {
         let (mut active, mut waits) = (false, false);
-        for _ in 0..self.dice.below(6) {
+        for _ in 0..self.random.below(6) {
             if self.dies(at) {
                 return Ok(true);
             }
@@ -240,12 +240,12 @@ impl Job<'_> {
             self.look_who_is_gone(at as u32)?;
         }
         if self.nodes[at].engine.rails().trespassed() {
-            return Err(Trouble::Trespassed(at as u32));
+            return Err(JobError::Trespassed(at as u32));
         }
         let excused = |what: &str| self.mishaps && what == "lost";
         let mut faults = faults(self.nodes[at].engine.counters()).into_iter();
         if let Some((what, count)) = faults.find(|(what, count)| *count != 0 && !excused(what)) {
-            return Err(Trouble::Miscounted(at as u32, what, count));
+            return Err(JobError::Miscounted(at as u32, what, count));
         }
         self.look_at_counts(at)?;
         if self.dies(at) {
@@ -264,18 +264,18 @@ impl Job<'_> {
         Ok(active)
     }
 
-    fn look_at_counts(&mut self, at: usize) -> Result<(), Trouble> {
+    fn look_at_counts(&mut self, at: usize) -> Result<(), JobError> {
         let (_, faults) = one_sided_counts(&mut self.nodes[at].engine);
         // Where a window is closed in the middle of a get, the answer that says so may overtake data.
         let excused = |what: &str| what == "answers to nothing" && (self.mishaps || self.has_closed_windows());
         match faults.into_iter().find(|(what, count)| *count != 0 && !excused(what)) {
-            Some((what, count)) => Err(Trouble::Miscounted(at as u32, what, count)),
+            Some((what, count)) => Err(JobError::Miscounted(at as u32, what, count)),
             None => Ok(()),
         }
     }
 
     /// Looks at all that is left, and judges the whole.
-    fn judge(mut self) -> Result<Report, Trouble> {
+    fn judge(mut self) -> Result<Report, JobError> {
         let mut report = Report { nodes: self.nodes.len() as u32, took: self.worked_at, ..Report::default() };
         report.transitions = std::mem::take(&mut self.transitions);
         add(&mut report.transitions, &[("recoveries", self.recoveries)]);

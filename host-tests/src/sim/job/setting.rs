@@ -6,7 +6,7 @@ use towline_core::pml::Config;
 
 use super::rails::Links;
 use super::window_table::Windows;
-use crate::dice::Dice;
+use crate::random::Random;
 use crate::sim::network::faults::{Faults, Make};
 use crate::sim::plan::Plan;
 
@@ -66,5 +66,5 @@ pub struct Setting {
     /// Virtual nanoseconds between two rounds in which something happened, at most.
     pub pace: u64,
     /// For all further choices.
-    pub dice: Dice,
+    pub random: Random,
 }

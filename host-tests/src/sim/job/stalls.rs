@@ -7,7 +7,7 @@
 use towline_core::rail::{Lost, Peer};
 
 use super::node::{Kind, Node};
-use super::report::Trouble;
+use super::report::JobError;
 use super::silent_node::Vigil;
 use super::state::Job;
 
@@ -27,7 +27,7 @@ impl Job<'_> {
     }
 
     /// Looks whether those that wait for who stands still do so for no longer than they should.
-    pub fn keep_vigil(&mut self) -> Result<(), Trouble> {
+    pub fn keep_vigil(&mut self) -> Result<(), JobError> {
         for at in 0..self.vigils.len() {
             if self.vigils[at].due.take_if(|due| *due <= self.now).is_some() {
                 self.look_at_waiting(at)?;
@@ -78,7 +78,7 @@ impl Job<'_> {
         self.stall.is_some_and(|stall| until - since > Vigil::patience(stall))
     }
 
-    pub fn look_at_waiting(&mut self, at: usize) -> Result<(), Trouble> {
+    pub fn look_at_waiting(&mut self, at: usize) -> Result<(), JobError> {
         let Vigil { node, since, lost: gone, .. } = self.vigils[at];
         let long = !gone && self.net.rests_until(node).is_some_and(|until| self.is_long(since, until));
         let due = since + Vigil::patience(self.stall.unwrap_or(0));
@@ -92,11 +92,11 @@ impl Job<'_> {
                 continue;
             }
             if gone {
-                return Err(Trouble::NotMissed(other, node)); // whoever is there now, it is another life
+                return Err(JobError::NotMissed(other, node)); // whoever is there now, it is another life
             }
             let lost = self.nodes[other as usize].engine.pml().why_lost(Peer(node)).is_some();
             if long && !lost {
-                return Err(Trouble::NotGivenUp(other, node));
+                return Err(JobError::NotGivenUp(other, node));
             }
             let links = self.links.is_some_and(|links| links.dead_after < self.now - since);
             self.net.count(|counts| {
@@ -114,7 +114,7 @@ impl Job<'_> {
     }
 
     /// Looks whether a node has lost others since it was asked last, and for the true reason.
-    pub fn look_who_is_gone(&mut self, at: u32) -> Result<(), Trouble> {
+    pub fn look_who_is_gone(&mut self, at: u32) -> Result<(), JobError> {
         for peer in 0..self.nodes.len() as u32 {
             let Some(why) = self.nodes[at as usize].engine.pml().why_lost(Peer(peer)) else { continue };
             if !self.gone.insert((at, peer)) {
@@ -135,7 +135,7 @@ impl Job<'_> {
                 (_, None) => false,
             };
             if wrong {
-                return Err(Trouble::Reason(at, peer, format!("{why:?}")));
+                return Err(JobError::Reason(at, peer, format!("{why:?}")));
             }
         }
         Ok(())

@@ -11,11 +11,11 @@ use towline_core::time::Duration;
 use super::counts::Named;
 use super::node::{Kind, Node};
 use super::rails::{Links, Set};
-use super::report::Trouble;
+use super::report::JobError;
 use super::setting::{Death, Toggle};
 use super::silent_node::Vigil;
 use super::window_table::{Known, Windows};
-use crate::dice::Dice;
+use crate::random::Random;
 use crate::sim::history::{History, Record};
 use crate::sim::network::faults::Planted;
 use crate::sim::network::{Net, SimRail};
@@ -35,7 +35,7 @@ pub(super) struct Job<'m> {
     pub posted: Vec<bool>,
     pub plan: &'m Plan,
     pub net: Net,
-    pub dice: Dice,
+    pub random: Random,
     pub history: History,
     pub now: u64,
     pub config: Config,
@@ -84,10 +84,10 @@ pub(super) struct Job<'m> {
 
 impl<'m> Job<'m> {
     /// A node in its next life.
-    pub fn node(&mut self, me: u32, rails: Vec<SimRail>, next: usize) -> Result<Node<'m>, Trouble> {
+    pub fn node(&mut self, me: u32, rails: Vec<SimRail>, next: usize) -> Result<Node<'m>, JobError> {
         let first_sequence = self.config.first_sequence.wrapping_add(me.into());
-        let config = Config { seed: self.dice.word(), first_sequence, ..self.config };
-        let rails = Set::new(rails, self.links, self.dice.word(), self.plan.programs.len() as u32);
+        let config = Config { seed: self.random.word(), first_sequence, ..self.config };
+        let rails = Set::new(rails, self.links, self.random.word(), self.plan.programs.len() as u32);
         let mut node = Node::new(me, config, rails, self.plan, next)?;
         node.born = self.now;
         if let Some(stall) = self.stall {
@@ -102,7 +102,7 @@ impl<'m> Job<'m> {
     }
 
     /// Lets one node know another.
-    pub fn introduce(&mut self, node: u32, peer: u32) -> Result<(), Trouble> {
+    pub fn introduce(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
         let other = &mut self.nodes[peer as usize].engine;
         let cards: Vec<Vec<u8>> = other.pml().rails().0.iter().map(|rail| rail.card().to_vec()).collect();
         let params = other.params();
@@ -113,19 +113,19 @@ impl<'m> Job<'m> {
         if self.net.are_unlinked(node, peer.0) {
             return self.cannot_reach(node, peer, added);
         }
-        added.map_err(|why| Trouble::Refused(node, why.to_string()))?;
+        added.map_err(|why| JobError::Refused(node, why.to_string()))?;
         let life = self.nodes[peer.0 as usize].life;
         self.nodes[node as usize].lives.insert(peer.0, life);
         Ok(())
     }
 
     /// No rail leads to that node: it was refused, is not known, and nothing is to come of it.
-    pub fn cannot_reach(&mut self, node: u32, peer: Peer, added: Result<(), Unreachable>) -> Result<(), Trouble> {
+    pub fn cannot_reach(&mut self, node: u32, peer: Peer, added: Result<(), Unreachable>) -> Result<(), JobError> {
         let engine = &mut self.nodes[node as usize].engine;
         // SAFETY: no bytes are given.
         let sent = unsafe { engine.pml().isend(peer, 0, 0, Mode::Standard, Span::of(&[])) };
         if added != Err(Unreachable::NoNetwork) || sent != Err(Refusal::NoPeer(peer)) {
-            return Err(Trouble::NotUnlinked(node, peer.0, format!("{added:?}, {sent:?}")));
+            return Err(JobError::NotUnlinked(node, peer.0, format!("{added:?}, {sent:?}")));
         }
         engine.pml().lose_peer(peer, Lost::Broken);
         self.net.count(|counts| counts.unlinked += 1);

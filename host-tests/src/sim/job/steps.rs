@@ -3,9 +3,9 @@
 use towline_core::mtl::{Envelope, Failure, Refusal, Sending, Source, Status, Tag};
 
 use super::node::{Kind, Op, Taken, UNPLANNED, mode_of, rank, source_of, tag_of};
-use super::report::Trouble;
+use super::report::JobError;
 use super::state::Job;
-use crate::dice::patterned;
+use crate::pattern::patterned;
 use crate::sim::buffer::Room;
 use crate::sim::history::{Failed, Mode, Outcome, Receive, Record, digest};
 use crate::sim::network::faults::Planted;
@@ -22,7 +22,7 @@ pub(super) enum Went {
 }
 
 impl Job<'_> {
-    pub(super) fn step(&mut self, at: usize) -> Result<Went, Trouble> {
+    pub(super) fn step(&mut self, at: usize) -> Result<Went, JobError> {
         let plan = self.plan;
         let node = &mut self.nodes[at];
         let Some(step) = node.program.get(node.next) else { return Ok(Went::Waits) };
@@ -45,7 +45,7 @@ impl Job<'_> {
                 let cancel = match cancel {
                     Cancel::Never => None,
                     Cancel::Now => Some(0),
-                    Cancel::Later => Some(self.dice.between(1, 200) as u32),
+                    Cancel::Later => Some(self.random.between(1, 200) as u32),
                 };
                 self.recv(at, receive, *planned, cancel, None)?
             }
@@ -53,7 +53,7 @@ impl Job<'_> {
             Step::Take(planned) => self.take(at, *planned),
             Step::Vain(comm) => {
                 let receive = Receive { at: node.me, comm: *comm, source: None, tag: Some(NEVER), room: 4 };
-                let cancel = Some(self.dice.below(100) as u32);
+                let cancel = Some(self.random.below(100) as u32);
                 self.recv(at, receive, UNPLANNED, cancel, None)?
             }
             Step::Look(comm) => {
@@ -85,14 +85,14 @@ impl Job<'_> {
         Ok(went)
     }
 
-    pub fn send(&mut self, at: usize, message: u32) -> Result<Went, Trouble> {
+    pub fn send(&mut self, at: usize, message: u32) -> Result<Went, JobError> {
         let node = &mut self.nodes[at];
         let mut message = self.plan.messages[message as usize];
         if self.mishaps && message.mode == Mode::Ready {
             message.mode = Mode::Standard; // its receive may have failed
         }
         let dest = rank(self.plan, message.comm, message.to);
-        let mut room = Room::any(message.len as usize, &mut self.dice);
+        let mut room = Room::any(message.len as usize, &mut self.random);
         // The bytes belong to the number that the send will have.
         let number = self.history.next_send();
         room.fill(&patterned(number.into(), message.len as usize));
@@ -122,7 +122,7 @@ impl Job<'_> {
                 self.history.note(Record::Refused { node: node.me, peer: peer.0 });
                 Ok(Went::On)
             }
-            Err(refusal) => Err(Trouble::Refused(node.me, refusal.to_string())),
+            Err(refusal) => Err(JobError::Refused(node.me, refusal.to_string())),
         }
     }
 
@@ -133,16 +133,16 @@ impl Job<'_> {
         planned: u32,
         cancel: Option<u32>,
         found: Option<Envelope>,
-    ) -> Result<Went, Trouble> {
+    ) -> Result<Went, JobError> {
         let node = &mut self.nodes[at];
-        let mut room = Room::any(receive.room as usize, &mut self.dice);
+        let mut room = Room::any(receive.room as usize, &mut self.random);
         let (comm, span) = (node.comm(receive.comm), room.span());
         let (source, tag) = (source_of(self.plan, &receive), tag_of(&receive));
         // SAFETY: the room's memory is not accessed in `ops` until the outcome is taken.
         let request = match unsafe { node.engine.irecv(comm, source, tag, span) } {
             Ok(request) => request,
             Err(Refusal::Busy) => return Ok(Went::Nowhere),
-            Err(refusal) => return Err(Trouble::Refused(node.me, refusal.to_string())),
+            Err(refusal) => return Err(JobError::Refused(node.me, refusal.to_string())),
         };
         let number = self.history.recv(receive);
         self.net.trace(at as u32, || format!("irecv {number} {receive:?}: {request:?}"));
@@ -153,7 +153,7 @@ impl Job<'_> {
             if node.engine.cancel(request) {
                 // Taken back before anything could come: its place in the order is still the next.
                 let Some(outcome) = node.engine.test(request) else {
-                    return Err(Trouble::Refused(node.me, "a cancelled receive is not over".into()));
+                    return Err(JobError::Refused(node.me, "a cancelled receive is not over".into()));
                 };
                 self.end_receive(at, op, outcome, receive, found)?;
                 let vain = planned == UNPLANNED;
@@ -168,7 +168,7 @@ impl Job<'_> {
     }
 
     /// Probes; what is found is received by its own source and tag, and must be the same.
-    pub fn probe(&mut self, at: usize, planned: u32) -> Result<Went, Trouble> {
+    pub fn probe(&mut self, at: usize, planned: u32) -> Result<Went, JobError> {
         let receive = self.plan.receives[planned as usize];
         let node = &mut self.nodes[at];
         let comm = node.comm(receive.comm);
@@ -193,13 +193,13 @@ impl Job<'_> {
         }
         let number = self.history.recv(receive);
         self.net.trace(at as u32, || format!("improbe {number} {receive:?}: {found:?}"));
-        let wait = self.dice.below(50) as u32;
+        let wait = self.random.below(50) as u32;
         node.taken.push(Taken { number, message, found, receive, planned, wait });
         Went::On
     }
 
     /// Receives messages that were taken a while ago.
-    pub(super) fn receive_taken(&mut self, at: usize) -> Result<bool, Trouble> {
+    pub(super) fn receive_taken(&mut self, at: usize) -> Result<bool, JobError> {
         let node = &mut self.nodes[at];
         let mut any = false;
         for mut taken in std::mem::take(&mut node.taken) {
@@ -210,7 +210,7 @@ impl Job<'_> {
                 continue;
             }
             let Taken { number, message, found, receive, planned, .. } = taken;
-            let mut room = Room::any(receive.room as usize, &mut self.dice);
+            let mut room = Room::any(receive.room as usize, &mut self.random);
             // SAFETY: the room's memory is not accessed in `ops` until the outcome is taken.
             match unsafe { node.engine.imrecv(message, room.span()) } {
                 Ok(request) => {
@@ -226,14 +226,14 @@ impl Job<'_> {
                     self.history.note(Record::Received(number, Outcome::PeerFailed(found.peer.0)));
                     any = true;
                 }
-                Err((refusal, _)) => return Err(Trouble::Refused(node.me, refusal.to_string())),
+                Err((refusal, _)) => return Err(JobError::Refused(node.me, refusal.to_string())),
             }
         }
         Ok(any)
     }
 
     /// Ends what is over, and cancels what is to be cancelled.
-    pub(super) fn complete(&mut self, at: usize) -> Result<bool, Trouble> {
+    pub(super) fn complete(&mut self, at: usize) -> Result<bool, JobError> {
         let mut any = self.end_asks(at)?;
         // Those that are begun meanwhile have their turn later.
         let (mut place, mut left) = (0, self.nodes[at].ops.len());
@@ -274,7 +274,10 @@ impl Job<'_> {
                 Kind::Recv { receive, planned, found, .. } => {
                     let cancelled = self.end_receive(at, op, outcome, receive, found)?;
                     if cancelled && planned != UNPLANNED && self.recv(at, receive, planned, None, None)? != Went::On {
-                        return Err(Trouble::Refused(at as u32, "a cancelled receive did not free its request".into()));
+                        return Err(JobError::Refused(
+                            at as u32,
+                            "a cancelled receive did not free its request".into(),
+                        ));
                     }
                 }
             }
@@ -302,7 +305,7 @@ impl Job<'_> {
         outcome: Result<Status, Failure>,
         receive: Receive,
         found: Option<Envelope>,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, JobError> {
         self.net.trace(at as u32, || format!("receive {} is over: {outcome:?}", op.number));
         let counts = !matches!(outcome, Err(Failure::Cancelled | Failure::PeerFailed(_)));
         self.ended += u64::from(counts);
@@ -319,12 +322,12 @@ impl Job<'_> {
                 self.nodes[at].old.push(op.room);
                 return Ok(false);
             }
-            Err(failure) => return Err(Trouble::Refused(at as u32, format!("{receive:?}: {failure}"))),
+            Err(failure) => return Err(JobError::Refused(at as u32, format!("{receive:?}: {failure}"))),
         };
         if let Some(found) = found
             && (found.peer, found.tag, found.len) != (status.peer, status.tag, status.received)
         {
-            return Err(Trouble::ProbeDiffers(at as u32, format!("{found:?}, {status:?}")));
+            return Err(JobError::ProbeDiffers(at as u32, format!("{found:?}, {status:?}")));
         }
         let delivered = status.delivered.min(receive.room);
         op.room.take(delivered as usize, &mut self.scratch);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use towline_core::rma::{Config, Operation, Registration, RemoteMemory};
 
-use crate::dice::Dice;
+use crate::random::Random;
 use crate::sim::buffer::Room;
 use crate::sim::history::one_sided::{AREAS, CELL, Deed, Window};
 use crate::sim::history::{History, Record};
@@ -26,21 +26,21 @@ pub struct Windows {
     /// Chance, per mille of turns, of an operation, and of a window's end.
     pub chances: [u32; 2],
     /// For all choices.
-    pub dice: Dice,
+    pub random: Random,
 }
 
 impl Windows {
     /// For so many nodes, with rails of which frames have up to so many bytes.
-    pub fn any(nodes: u32, fragment: u64, mut dice: Dice) -> Self {
+    pub fn any(nodes: u32, fragment: u64, mut random: Random) -> Self {
         // Long ones take many round trips.
-        let area = dice.pick(&[8, 100, 1000, 8000]).min(fragment.saturating_sub(48) * 12);
-        let chances = [dice.pick(&[10, 100, 1000]), dice.pick(&[0, 3, 30])];
-        Self { asks: ASKS.div_ceil(nodes), area, chances, dice }
+        let area = random.pick(&[8, 100, 1000, 8000]).min(fragment.saturating_sub(48) * 12);
+        let chances = [random.pick(&[10, 100, 1000]), random.pick(&[0, 3, 30])];
+        Self { asks: ASKS.div_ceil(nodes), area, chances, random }
     }
 
     /// The tables of an engine: small ones.
-    pub fn config(dice: &mut Dice) -> Config {
-        Config { regions: WINDOWS, operations: dice.pick(&[1, 2, 4, 16]), window: dice.pick(&[1, 1, 2, 8]) }
+    pub fn config(random: &mut Random) -> Config {
+        Config { regions: WINDOWS, operations: random.pick(&[1, 2, 4, 16]), window: random.pick(&[1, 1, 2, 8]) }
     }
 }
 

@@ -13,24 +13,24 @@ use towline_core::rma::{
 
 use super::counts::Named;
 use super::node::{Engine, Node};
-use super::report::Trouble;
+use super::report::JobError;
 use super::state::Job;
 use super::window_table::{Held, Known, MOST, Open, WINDOWS};
-use crate::dice::Dice;
+use crate::random::Random;
 use crate::sim::buffer::Room;
 use crate::sim::history::one_sided::{Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, bytes, own};
 use crate::sim::history::{History, Record, digest};
 
 impl Job<'_> {
     /// What a node does to windows in its turn. Whether it did anything.
-    pub fn use_windows(&mut self, at: usize) -> Result<bool, Trouble> {
+    pub fn use_windows(&mut self, at: usize) -> Result<bool, JobError> {
         let Some(windows) = &mut self.windows else { return Ok(false) };
         let [asks, closes] = windows.chances;
         // Nobody is kept awake for it: what is left when the program is over is begun then.
         let asks = if self.nodes[at].next == self.nodes[at].program.len() { 1000 } else { asks };
         let mut any = false;
         let wishes = self.nodes[at].desk.left != 0;
-        if wishes && windows.dice.chance(closes) {
+        if wishes && windows.random.chance(closes) {
             self.close_one(at);
             any = true;
         }
@@ -39,7 +39,7 @@ impl Job<'_> {
             self.open_windows(at);
         }
         while self.nodes[at].desk.left != 0
-            && self.windows.as_mut().is_some_and(|windows| windows.dice.chance(asks))
+            && self.windows.as_mut().is_some_and(|windows| windows.random.chance(asks))
             && self.ask(at)?
         {
             any = true;
@@ -58,7 +58,7 @@ impl Job<'_> {
         let node = &mut self.nodes[at];
         while node.desk.held.iter().filter(|held| held.registration.is_some()).count() < WINDOWS as usize {
             let one = [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
-            let access = if windows.dice.chance(800) { Access::ANY } else { windows.dice.pick(&one) };
+            let access = if windows.random.chance(800) { Access::ANY } else { windows.random.pick(&one) };
             let what = Window { node: node.me, nodes, area: windows.area, access };
             let len = what.len() as usize;
             let mut memory = vec![0u64; len.div_ceil(8)].into_boxed_slice();
@@ -80,14 +80,14 @@ impl Job<'_> {
         if count == 0 {
             return;
         }
-        let held = held.into_iter().nth(windows.dice.below(count) as usize).expect("one of them");
+        let held = held.into_iter().nth(windows.random.below(count) as usize).expect("one of them");
         held.is_closed = true;
         self.known[held.number as usize].is_closed = true;
         self.history.note(Record::Closed(held.number));
     }
 
     /// Deregisters what is closed, as soon as nothing is coming in to it.
-    fn give_up(&mut self, at: usize) -> Result<(), Trouble> {
+    fn give_up(&mut self, at: usize) -> Result<(), JobError> {
         let Node { desk, engine, me, .. } = &mut self.nodes[at];
         for held in desk.held.iter_mut().filter(|held| held.is_closed) {
             let Some(registration) = held.registration else { continue };
@@ -97,44 +97,44 @@ impl Job<'_> {
                     held.look(&mut self.history);
                 }
                 Err(DeregisterError::InUse) => {}
-                Err(why) => return Err(Trouble::Refused(*me, why.to_string())),
+                Err(why) => return Err(JobError::Refused(*me, why.to_string())),
             }
         }
         Ok(())
     }
 
     /// Begins an operation. Whether there was one to begin, and room for it.
-    fn ask(&mut self, at: usize) -> Result<bool, Trouble> {
+    fn ask(&mut self, at: usize) -> Result<bool, JobError> {
         let Some(windows) = &mut self.windows else { return Ok(false) };
-        let dice = &mut windows.dice;
+        let random = &mut windows.random;
         let node = &mut self.nodes[at];
-        let (me, target) = (node.me, dice.below(node.nodes.into()) as u32);
+        let (me, target) = (node.me, random.below(node.nodes.into()) as u32);
         let life = if target == me { Some(node.life) } else { node.lives.get(&target).copied() };
         let of_target =
             (0..).zip(&self.known).filter(|(_, known)| known.what.node == target && Some(known.life) == life);
         let (closed, good): (Vec<_>, Vec<_>) = of_target.partition(|(_, known)| known.is_closed);
-        let among = if closed.is_empty() || (!good.is_empty() && dice.chance(900)) { good } else { closed };
+        let among = if closed.is_empty() || (!good.is_empty() && random.chance(900)) { good } else { closed };
         if among.is_empty() {
             node.desk.left -= 1; // of a node that was never met there is none
             return Ok(true);
         }
-        let (window, known) = among[dice.below(among.len() as u64) as usize];
+        let (window, known) = among[random.below(among.len() as u64) as usize];
         let area = known.what.area;
         let at_area = node
             .desk
             .open
             .iter()
             .any(|open| open.window == window && matches!(open.deed, Deed::Put { .. } | Deed::Get { .. }));
-        let len = 1 + dice.length(area - 1);
-        let place = dice.below(area - len + 1);
-        let deed = match dice.below(10) {
+        let len = 1 + random.length(area - 1);
+        let place = random.below(area - len + 1);
+        let deed = match random.below(10) {
             0..3 if !at_area => Deed::Put { at: place, len },
             3..6 if !at_area => Deed::Get { at: place, len },
             6 => Deed::Swap,
             7 => Deed::CompareSwap(node.desk.found.get(&window).copied().unwrap_or(0)),
             other => Deed::Add(usize::from(other % 2 == 0)),
         };
-        let forgery = match (dice.below(40), deed) {
+        let forgery = match (random.below(40), deed) {
             (0, _) => Forgery::Handle,
             (1, _) => Forgery::Length,
             (2, Deed::Add(0) | Deed::Swap | Deed::CompareSwap(_)) => Forgery::Base,
@@ -144,7 +144,7 @@ impl Job<'_> {
         let forgery = if known.what.access == Access::ANY && !known.is_closed { forgery } else { Forgery::None };
         let (remote, shift) = forge(known, forgery);
         let number = self.history.next_ask();
-        let (what, offset, room) = transfer(&known.what, me, deed, number, dice);
+        let (what, offset, room) = transfer(&known.what, me, deed, number, random);
         let mut room = room;
         let what = room.as_mut().map_or(what, |room| match deed {
             Deed::Put { .. } => Transfer::Put(room.span()),
@@ -165,19 +165,19 @@ impl Job<'_> {
                 node.desk.left -= 1;
                 Ok(true)
             }
-            Err(why) => Err(Trouble::Refused(me, format!("{deed:?}: {why}"))),
+            Err(why) => Err(JobError::Refused(me, format!("{deed:?}: {why}"))),
         }
     }
 
     /// Takes note of the operations of a node that are over. Whether there were any.
-    pub fn end_asks(&mut self, at: usize) -> Result<bool, Trouble> {
+    pub fn end_asks(&mut self, at: usize) -> Result<bool, JobError> {
         let mut any = false;
         while let Some(Finished { operation, result }) = self.nodes[at].engine.pml().next_finished() {
             any = true;
             self.ended += 1;
             let desk = &mut self.nodes[at].desk;
             let Some(place) = desk.open.iter().position(|open| open.operation == operation) else {
-                return Err(Trouble::Refused(at as u32, format!("{operation:?} ended, which is not under way")));
+                return Err(JobError::Refused(at as u32, format!("{operation:?} ended, which is not under way")));
             };
             let Open { number, deed, room, window, .. } = desk.open.remove(place);
             self.net.trace(at as u32, || format!("operation {number} is over: {result:?}"));
@@ -196,7 +196,7 @@ impl Job<'_> {
                         *found = digest(&self.scratch);
                     }
                     if !room.intact(len as usize) {
-                        return Err(Trouble::Overrun(at as u32, number));
+                        return Err(JobError::Overrun(at as u32, number));
                     }
                     desk.late.push(room);
                 }
@@ -235,17 +235,17 @@ fn forge(known: &Known, forgery: Forgery) -> (RemoteMemory, u64) {
 }
 
 /// What an operation is to the engine, where it is done, and its memory, if there is any.
-fn transfer(window: &Window, me: u32, deed: Deed, number: u32, dice: &mut Dice) -> (Transfer, u64, Option<Room>) {
+fn transfer(window: &Window, me: u32, deed: Deed, number: u32, random: &mut Random) -> (Transfer, u64, Option<Room>) {
     let area = window.area_of(me);
     let none = Transfer::Put(Span::EMPTY);
     let wide = AtomicFlags::empty();
     match deed {
         Deed::Put { at, len } => {
-            let mut room = Room::any(len as usize, dice);
+            let mut room = Room::any(len as usize, random);
             room.fill(&bytes(number, len));
             (none, area + at, Some(room))
         }
-        Deed::Get { at, len } => (none, area + at, Some(Room::any(len as usize, dice))),
+        Deed::Get { at, len } => (none, area + at, Some(Room::any(len as usize, random))),
         Deed::Add(which) => {
             let flags = [wide, AtomicFlags::BITS_32][which];
             (Transfer::Atomic(Atomic::Op(AtomicOp::Add, 1), flags), COUNTERS[which], None)
@@ -256,10 +256,10 @@ fn transfer(window: &Window, me: u32, deed: Deed, number: u32, dice: &mut Dice) 
 }
 
 /// Looks at all that is left of a node's windows when its job is over.
-pub(super) fn look_at_windows(node: &mut Node<'_>, history: &mut History, mishaps: bool) -> Result<(), Trouble> {
+pub(super) fn look_at_windows(node: &mut Node<'_>, history: &mut History, mishaps: bool) -> Result<(), JobError> {
     for room in &mut node.desk.late {
         if !room.intact(0) {
-            return Err(Trouble::Overrun(node.me, u32::MAX));
+            return Err(JobError::Overrun(node.me, u32::MAX));
         }
     }
     for held in &mut node.desk.held {
@@ -269,7 +269,7 @@ pub(super) fn look_at_windows(node: &mut Node<'_>, history: &mut History, mishap
             && node.engine.pml().deregister(registration).is_err()
             && !mishaps
         {
-            return Err(Trouble::Refused(node.me, "a window is in use when all is over".into()));
+            return Err(JobError::Refused(node.me, "a window is in use when all is over".into()));
         }
     }
     let [_, [operations, _], [answers, _]] = node.engine.pml().rma_used();

@@ -46,7 +46,7 @@ impl State {
                         continue;
                     }
                     let packet = self.packet(at);
-                    if packet.to == node && packet.sink.is_none() && !packet.held && self.dice.chance(300) {
+                    if packet.to == node && packet.sink.is_none() && !packet.held && self.random.chance(300) {
                         self.materialize(at);
                         let ghost = Packet { copy: true, ..self.packet(at).clone() };
                         self.ghosts.push(ghost);
@@ -73,7 +73,7 @@ impl State {
         for ghost in ghosts {
             self.counts.ghosts += 1;
             let at = self.keep(ghost);
-            let done = self.now + self.dice.length(1 << 20);
+            let done = self.now + self.random.length(1 << 20);
             self.arrive(at, done, false);
         }
     }
@@ -97,7 +97,7 @@ impl State {
 
     /// One end will report the other as lost.
     pub fn tell_lost(&mut self, at: u32, of: u32, rail: u32) {
-        let when = self.now + self.dice.length(50_000);
+        let when = self.now + self.random.length(50_000);
         self.tell_lost_at(when, at, of, rail);
     }
 

@@ -23,7 +23,7 @@ impl State {
         if !self.makes[rail as usize].device.any() {
             return Err(NativeError::NotAvailable);
         }
-        if self.dice.chance(self.faults.unregistered) {
+        if self.random.chance(self.faults.unregistered) {
             self.counts.unregistered += 1;
             return Err(NativeError::NotAvailable);
         }
@@ -71,11 +71,11 @@ impl State {
             assert!((region.node, region.rail) == (node, rail) && at + local.len <= region.len);
             assert!(matches!(native.work, Asked::Put(_)) || region.access.contains(Access::LOCAL_WRITE));
         }
-        if self.dice.chance(self.faults.device_busy) {
+        if self.random.chance(self.faults.device_busy) {
             self.counts.device_busy += 1;
             return Err(NativeError::Busy);
         }
-        if self.dice.chance(self.faults.device_refuses) {
+        if self.random.chance(self.faults.device_refuses) {
             self.counts.device_refused += 1;
             return Err(NativeError::NotAvailable);
         }
@@ -93,7 +93,7 @@ impl State {
         self.devices.works.insert(number, work);
         let make = self.makes[rail as usize];
         let takes = u64::from(make.latency) + local.len * 1000 / u64::from(make.bandwidth);
-        let takes = takes + self.dice.below(self.faults.device_for + 1);
+        let takes = takes + self.random.below(self.faults.device_for + 1);
         self.report_at(self.now + takes, node, rail, Later::Performed(number));
         Ok(None)
     }
@@ -120,12 +120,12 @@ impl State {
         };
         self.life(to)?; // else whoever waits hears that the peer is lost
         if from != to && apart(self) {
-            let later = now + 1 + self.dice.length(100_000);
+            let later = now + 1 + self.random.length(100_000);
             self.devices.works.insert(number, work);
             self.report_at(later, from, rail, Later::Performed(number));
             return None;
         }
-        let breaks = self.dice.chance(self.faults.device_breaks);
+        let breaks = self.random.chance(self.faults.device_breaks);
         let mut result = self.reach(&work, if breaks { 2 } else { 1 });
         match result {
             Ok(()) if breaks => {

@@ -2,7 +2,7 @@
 
 use towline_core::rail::native::OneSided;
 
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// What one rail of every node is like.
 #[derive(Clone, Copy, Debug)]
@@ -202,8 +202,8 @@ impl Planted {
 
 impl Faults {
     /// A random set of the faults that a reliable rail may show, each with a random strength.
-    pub fn reliable(dice: &mut Dice) -> Self {
-        let mut one = |of: &[u32]| if dice.chance(500) { dice.pick(of) } else { 0 };
+    pub fn reliable(random: &mut Random) -> Self {
+        let mut one = |of: &[u32]| if random.chance(500) { random.pick(of) } else { 0 };
         Self {
             busy: one(&[5, 50, 300]),
             busy_for: one(&[0, 500, 20_000]).into(),

@@ -8,7 +8,7 @@ use super::devices::Devices;
 use super::endpoint::{End, Link};
 use super::faults::{Counts, FOR_EVER, Faults, Make, Outage, Window};
 use super::state::State;
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// Some nodes, each with one rail of every make, all reaching each other and themselves.
 #[derive(Clone)]
@@ -16,12 +16,12 @@ pub struct Net(pub(super) Rc<RefCell<State>>);
 
 impl Net {
     /// A network of `nodes` nodes with one rail of each make.
-    pub fn new(nodes: u32, makes: Vec<Make>, faults: Faults, dice: Dice) -> Self {
+    pub fn new(nodes: u32, makes: Vec<Make>, faults: Faults, random: Random) -> Self {
         let ends = nodes as usize * makes.len();
         let end = || End::unknown(nodes as usize, vec![0; nodes as usize]);
         Self(Rc::new(RefCell::new(State {
             now: 0,
-            dice,
+            random,
             lives: vec![Ok(0); nodes as usize],
             prepared: vec![0; nodes as usize],
             ghosts: vec![],

@@ -43,7 +43,7 @@ const CARD: usize = 12;
 /// ```
 /// use towline_core::rail::{Event, Lane, Peer, Rail, Shape};
 /// use towline_core::time::Instant;
-/// use towline_host_tests::dice::Dice;
+/// use towline_host_tests::random::Random;
 /// use towline_host_tests::sim::network::{Net, faults::{Faults, Make}};
 ///
 /// let net = Net::new(2, vec![Make::default()], Faults::default(), Dice::new(1));
@@ -134,8 +134,8 @@ impl SimRail {
             state.counts.busy_by_chance += 1;
             return Err(SendError::Busy);
         }
-        if state.dice.chance(state.faults.busy) {
-            let pause = state.dice.below(state.faults.busy_for + 1);
+        if state.random.chance(state.faults.busy) {
+            let pause = state.random.below(state.faults.busy_for + 1);
             state.link(self.node, to.0, self.rail).refuses_until = now + pause;
             state.counts.busy_by_chance += 1;
             return Err(SendError::Busy);
@@ -373,7 +373,7 @@ impl Rail for SimRail {
         assert_eq!((header.len() as u64 + body.len(), header.len()), (shape.len.into(), shape.header.into()));
         let state = &mut *self.net.0.borrow_mut();
         self.admit(state, to, shape)?;
-        if body.len() > COPIED && state.dice.chance(state.faults.in_place) {
+        if body.len() > COPIED && state.random.chance(state.faults.in_place) {
             return Ok(self.post(state, to, shape, header.to_vec(), Some((body, cookie))));
         }
         let mut bytes = vec![0xdd; shape.len as usize];
@@ -503,7 +503,7 @@ impl towline_core::rail::SingleCopy for SimRail {
         let mut state = self.net.0.borrow_mut();
         let known = to.0 < state.nodes() && state.end(self.node, self.rail).names[to.0 as usize].is_some();
         let lends = state.faults.lend;
-        if !known || lends == 0 || !state.dice.chance(lends) {
+        if !known || lends == 0 || !state.random.chance(lends) {
             return None;
         }
         state.counts.lent += 1;
@@ -524,7 +524,7 @@ impl towline_core::rail::SingleCopy for SimRail {
             between && !lent.recalled && sink.len() <= lent.body.len()
         });
         let refuses = state.faults.unfetched;
-        let refused = refuses != 0 && state.dice.chance(refuses);
+        let refused = refuses != 0 && state.random.chance(refuses);
         // From the loss of a peer on, its memory is not what it was.
         let lent = lent.filter(|lent| {
             !refused

@@ -8,12 +8,12 @@ use super::endpoint::{End, Later, Lent, Link};
 use super::faults::{Counts, Faults, Make, Outage, Window};
 use super::packet::Packet;
 use super::trace::describe;
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// All that is under way.
 pub(super) struct State {
     pub now: u64,
-    pub dice: Dice,
+    pub random: Random,
     pub faults: Faults,
     pub makes: Vec<Make>,
     pub counts: Counts,
@@ -169,7 +169,7 @@ impl State {
         // SAFETY: the sender keeps the body readable until it is told otherwise, which is below; the packet's own
         // memory does not overlap it.
         unsafe { body.pack(packet.bytes[header..].as_mut_ptr(), body.len() as usize) };
-        let when = self.now + self.dice.length(20_000);
+        let when = self.now + self.random.length(20_000);
         let age = self.end(from, rail).ages[to as usize];
         self.report_at(when, from, rail, Later::Sent { node: to, age, cookie: cookie.0 });
     }

@@ -21,7 +21,7 @@ impl State {
         if self.faults.planted.is_some() && self.plant(at) {
             return true;
         }
-        if self.is_stalled(from, rail) || self.dice.chance(self.faults.staged) {
+        if self.is_stalled(from, rail) || self.random.chance(self.faults.staged) {
             self.counts.staged += 1;
             self.end(from, rail).outbox.push_back(at);
             return false;
@@ -44,7 +44,7 @@ impl State {
             self.launch(before);
             return false;
         }
-        if !self.dice.chance(if self.faults.planted == Some(Planted::Swapped) { 300 } else { 20 }) {
+        if !self.random.chance(if self.faults.planted == Some(Planted::Swapped) { 300 } else { 20 }) {
             return false;
         }
         match self.faults.planted {
@@ -107,28 +107,28 @@ impl State {
         let half = self.faults.half.filter(|(_, window)| (window.0..window.1).contains(&self.now));
         let clean = half.is_some_and(|half| half.0 != rail);
         let lossy = |chance: u32| if make.datagrams && !clean { chance } else { 0 };
-        if half.is_some_and(|half| half.0 == rail) && self.dice.chance(lossy(500)) {
+        if half.is_some_and(|half| half.0 == rail) && self.random.chance(lossy(500)) {
             self.counts.halved += 1;
             if self.faults.planted == Some(Planted::Slandered) {
                 (0..self.makes.len() as u32).for_each(|rail| self.tell_lost(from, to, rail));
             }
             return self.discard(at);
         }
-        if self.dice.chance(lossy(self.faults.drop)) {
+        if self.random.chance(lossy(self.faults.drop)) {
             self.counts.dropped += 1;
             return self.discard(at);
         }
         let done = start + len * 1000 / u64::from(make.bandwidth);
         self.link(from, to, rail).busy_until = done;
-        if self.dice.chance(lossy(self.faults.duplicate)) {
+        if self.random.chance(lossy(self.faults.duplicate)) {
             self.counts.duplicated += 1;
             self.materialize(at);
             let copy = Packet { copy: true, ..self.packet(at).clone() };
             let copy = self.keep(copy);
-            let late = if self.dice.chance(200) { self.dice.length(1 << 27) } else { 0 };
+            let late = if self.random.chance(200) { self.random.length(1 << 27) } else { 0 };
             self.arrive(copy, done + late, long);
         }
-        if len > 0 && self.dice.chance(lossy(self.faults.corrupt)) {
+        if len > 0 && self.random.chance(lossy(self.faults.corrupt)) {
             self.corrupt(at);
         }
         self.arrive(at, done, long);
@@ -139,7 +139,7 @@ impl State {
         let mine = self.lives_known.get(&(to, from)).copied();
         let given_up = self.gone.contains(&(to, from)) && mine == self.life(from);
         let gone = known.is_some() && (self.life(to) != known || given_up);
-        let rumour = !gone && self.dice.chance(self.faults.rumours);
+        let rumour = !gone && self.random.chance(self.faults.rumours);
         if !(gone || rumour) || !self.is_host_there(from, to, rail) {
             return;
         }
@@ -148,7 +148,7 @@ impl State {
             return self.tell_lost(from, to, rail);
         }
         self.counts.rumours += 1;
-        let (age, when) = (self.end(from, rail).ages[to as usize], self.now + self.dice.length(50_000));
+        let (age, when) = (self.end(from, rail).ages[to as usize], self.now + self.random.length(50_000));
         self.report_at(when, from, rail, Later::Rumour { node: to, age });
     }
 
@@ -159,7 +159,7 @@ impl State {
         let out = |node| self.is_out(node, rail) || self.is_stalled(node, rail);
         let apart = |from, to| self.partition(from, to, rail, now).is_some();
         let there = !lost && !out(from) && !out(to) && !apart(from, to) && !apart(to, from);
-        there && !self.dice.chance(self.faults.drop) && !self.dice.chance(self.faults.drop)
+        there && !self.random.chance(self.faults.drop) && !self.random.chance(self.faults.drop)
     }
 
     /// Asks a node's host for a sign of life; when the latest question was asked that it has answered.
@@ -188,7 +188,7 @@ impl State {
         self.counts.corrupted += 1;
         self.materialize(at);
         let len = self.packet(at).len() as u64;
-        let (kind, bit, keep) = (self.dice.below(10), self.dice.below(len * 8), self.dice.below(len) as usize);
+        let (kind, bit, keep) = (self.random.below(10), self.random.below(len * 8), self.random.below(len) as usize);
         let packet = self.packet(at);
         match kind {
             0 => packet.tag ^= 1 << (bit % 8),
@@ -203,9 +203,9 @@ impl State {
     pub fn arrive(&mut self, at: u32, done: u64, long: bool) {
         let jitter = self.faults.jitter;
         let (to, rail) = (self.packet(at).to, self.packet(at).rail);
-        let arrival = done + u64::from(self.makes[rail as usize].latency) + self.dice.below(jitter + 1);
-        let late = long && self.dice.chance(self.faults.late_body);
-        let wait = if late { self.dice.length(30_000) } else { 0 };
+        let arrival = done + u64::from(self.makes[rail as usize].latency) + self.random.below(jitter + 1);
+        let late = long && self.random.chance(self.faults.late_body);
+        let wait = if late { self.random.length(30_000) } else { 0 };
         self.counts.late_bodies += u64::from(late);
         let packet = self.packet(at);
         packet.body_at = arrival + wait;

@@ -12,29 +12,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::program::{Cancel, Comm, Plan, Shape, Step, Style};
-use crate::dice::Dice;
+use crate::random::Random;
 use crate::sim::history::{Message, Mode, RESERVED, Receive};
 
 impl Plan {
     /// A random plan.
-    pub fn new(shape: Shape, dice: &mut Dice) -> Self {
+    pub fn new(shape: Shape, random: &mut Random) -> Self {
         let mut plan = Self { programs: vec![vec![]; shape.nodes as usize], permanent: shape.comms, ..Self::default() };
         for _ in 0..shape.comms {
-            let style = dice.pick(&[Style::Exact, Style::Grouped]);
-            plan.comm(style, shape.nodes, dice);
+            let style = random.pick(&[Style::Exact, Style::Grouped]);
+            plan.comm(style, shape.nodes, random);
         }
         let mut blocks = 0;
         while plan.messages.len() < shape.messages {
             blocks += 1;
-            Block::new(&mut plan, shape, blocks, dice.fork()).plan();
+            Block::new(&mut plan, shape, blocks, random.fork()).plan();
         }
         plan
     }
 
-    fn comm(&mut self, style: Style, nodes: u32, dice: &mut Dice) -> u32 {
-        let table = dice.chance(500).then(|| {
+    fn comm(&mut self, style: Style, nodes: u32, random: &mut Random) -> u32 {
+        let table = random.chance(500).then(|| {
             let mut table: Vec<u32> = (0..nodes).collect();
-            dice.shuffle(&mut table);
+            random.shuffle(&mut table);
             table
         });
         let number = self.comms.len() as u32;
@@ -68,7 +68,7 @@ struct Block<'p> {
     plan: &'p mut Plan,
     shape: Shape,
     number: u32,
-    dice: Dice,
+    random: Random,
     flavour: Flavour,
     wild: Option<u32>,
     load: Vec<u32>,
@@ -82,16 +82,16 @@ struct Block<'p> {
 }
 
 impl<'p> Block<'p> {
-    fn new(plan: &'p mut Plan, shape: Shape, number: u32, mut dice: Dice) -> Self {
+    fn new(plan: &'p mut Plan, shape: Shape, number: u32, mut random: Random) -> Self {
         let flavours = [Flavour::Mixed, Flavour::ReceivesFirst, Flavour::SendsFirst, Flavour::Reverse];
-        let flavour = dice.pick(&flavours);
-        let wild = (dice.chance(250) && shape.wild).then(|| plan.comm(Style::Wild, shape.nodes, &mut dice));
+        let flavour = random.pick(&flavours);
+        let wild = (random.chance(250) && shape.wild).then(|| plan.comm(Style::Wild, shape.nodes, &mut random));
         let nodes = shape.nodes as usize;
         Self {
             plan,
             shape,
             number,
-            dice,
+            random,
             flavour,
             wild,
             load: vec![0; nodes],
@@ -106,7 +106,7 @@ impl<'p> Block<'p> {
         let first = self.plan.messages.len();
         self.choose_messages();
         for sends in &mut self.sends {
-            self.dice.shuffle(&mut sends[0]);
+            self.random.shuffle(&mut sends[0]);
         }
         self.choose_receives(first);
         self.guarded = self.after.values().flatten().copied().collect();
@@ -117,14 +117,14 @@ impl<'p> Block<'p> {
 
     fn choose_messages(&mut self) {
         let nodes = u64::from(self.shape.nodes);
-        let goal = self.dice.between(1, (u64::from(self.shape.window) * nodes / 2).clamp(1, 60));
+        let goal = self.random.between(1, (u64::from(self.shape.window) * nodes / 2).clamp(1, 60));
         // Some blocks are a flood from one to one.
-        let flood = self.dice.chance(300).then(|| [self.dice.below(nodes), self.dice.below(nodes)]);
-        let one_size = self.dice.chance(200).then(|| self.dice.length(self.shape.longest));
+        let flood = self.random.chance(300).then(|| [self.random.below(nodes), self.random.below(nodes)]);
+        let one_size = self.random.chance(200).then(|| self.random.length(self.shape.longest));
         for _ in 0..goal * 2 {
             let [from, to] = match flood {
-                Some(flood) if self.dice.chance(800) => flood,
-                _ => [self.dice.below(nodes), self.dice.below(nodes)],
+                Some(flood) if self.random.chance(800) => flood,
+                _ => [self.random.below(nodes), self.random.below(nodes)],
             };
             let (from, to) = (from as u32, to as u32);
             let own = u32::from(from == to);
@@ -135,10 +135,10 @@ impl<'p> Block<'p> {
             self.load[from as usize] += 1;
             self.load[to as usize] += 1;
             let comm = match self.wild {
-                Some(wild) if self.dice.chance(600) => wild,
-                _ => self.dice.below(self.shape.comms.into()) as u32,
+                Some(wild) if self.random.chance(600) => wild,
+                _ => self.random.below(self.shape.comms.into()) as u32,
             };
-            let mode = match self.dice.below(10) {
+            let mode = match self.random.below(10) {
                 0 | 1 => Mode::Synchronous,
                 2 => Mode::Ready,
                 3 => Mode::Buffered,
@@ -147,7 +147,7 @@ impl<'p> Block<'p> {
             };
             let index = self.plan.messages.len() as u32;
             let tag = self.tag(comm, index);
-            let len = one_size.unwrap_or_else(|| self.dice.length(self.shape.longest));
+            let len = one_size.unwrap_or_else(|| self.random.length(self.shape.longest));
             self.sends[from as usize][usize::from(mode == Mode::Ready)].push(index);
             self.plan.messages.push(Message { from, to, comm, tag, len, mode });
         }
@@ -155,15 +155,15 @@ impl<'p> Block<'p> {
 
     fn tag(&mut self, comm: u32, message: u32) -> u32 {
         match self.plan.comms[comm as usize].style {
-            Style::Exact => match self.dice.below(12) {
+            Style::Exact => match self.random.below(12) {
                 0 => RESERVED,
                 1 => u32::MAX - 1,
                 2 => RESERVED - 1,
                 other => other as u32 % 3,
             },
             Style::Grouped if self.flavour == Flavour::Reverse => message + 1000,
-            Style::Grouped => 10_000_000 + self.number * 4 + self.dice.below(3) as u32,
-            Style::Wild => self.dice.below(4) as u32,
+            Style::Grouped => 10_000_000 + self.number * 4 + self.random.below(3) as u32,
+            Style::Wild => self.random.below(4) as u32,
         }
     }
 
@@ -193,8 +193,8 @@ impl<'p> Block<'p> {
     fn exact(&mut self, to: u32, mut left: Vec<u32>) {
         let mut line = Line { receives: vec![], probed: 0, first: left[0], alone: left.len() == 1 };
         while !left.is_empty() {
-            let aim = self.plan.messages[self.dice.pick(&left) as usize];
-            let any = aim.tag < RESERVED && self.dice.chance(300);
+            let aim = self.plan.messages[self.random.pick(&left) as usize];
+            let any = aim.tag < RESERVED && self.random.chance(300);
             let fits = |tag: u32| if any { tag < RESERVED } else { tag == aim.tag };
             let at =
                 left.iter().position(|index| fits(self.plan.messages[*index as usize].tag)).expect("one was aimed at");
@@ -216,12 +216,12 @@ impl<'p> Block<'p> {
         let messages: Vec<Message> = group.iter().map(|index| self.plan.messages[*index as usize]).collect();
         let wild = self.plan.comms[messages[0].comm as usize].style == Style::Wild;
         let longest = messages.iter().map(|message| message.len).max().unwrap_or(0);
-        let named = self.dice.pick(&[0, 300, 1000]);
+        let named = self.random.pick(&[0, 300, 1000]);
         let mut tiers: [Vec<u32>; 3] = Default::default();
         for message in &messages {
-            let tier = if self.dice.chance(named) {
+            let tier = if self.random.chance(named) {
                 0
-            } else if wild && self.dice.chance(500) {
+            } else if wild && self.random.chance(500) {
                 1
             } else {
                 2
@@ -233,7 +233,7 @@ impl<'p> Block<'p> {
             tiers[tier].push(receive);
         }
         for tier in &mut tiers {
-            self.dice.shuffle(tier);
+            self.random.shuffle(tier);
         }
         let receives = tiers.concat();
         let ready: Vec<u32> = group.iter().copied().filter(|index| self.is_ready(*index)).collect();
@@ -250,8 +250,11 @@ impl<'p> Block<'p> {
     }
 
     fn receive(&mut self, at: u32, comm: u32, source: Option<u32>, tag: Option<u32>, len: u64) -> u32 {
-        let room =
-            if len > 0 && self.dice.chance(100) { self.dice.below(len) } else { len + self.dice.pick(&[0, 0, 1, 90]) };
+        let room = if len > 0 && self.random.chance(100) {
+            self.random.below(len)
+        } else {
+            len + self.random.pick(&[0, 0, 1, 90])
+        };
         self.plan.receives.push(Receive { at, comm, source, tag, room });
         self.plan.receives.len() as u32 - 1
     }
@@ -259,7 +262,7 @@ impl<'p> Block<'p> {
     /// Some of the receives of a line, the last ones, are made by probing.
     fn finish(&mut self, to: u32, mut line: Line) {
         let may = (line.receives.len() - line.probed) as u64;
-        let probes = if self.dice.chance(300) { self.dice.below(may + 1) } else { 0 };
+        let probes = if self.random.chance(300) { self.random.below(may + 1) } else { 0 };
         line.probed = line.receives.len() - probes as usize;
         self.lines[to as usize].push(line);
     }
@@ -268,7 +271,7 @@ impl<'p> Block<'p> {
     fn write(&mut self, node: u32) {
         let mut steps = vec![];
         let mut lines = std::mem::take(&mut self.lines[node as usize]);
-        self.dice.shuffle(&mut lines);
+        self.random.shuffle(&mut lines);
         if self.flavour == Flavour::Reverse {
             lines.sort_by_key(|line| std::cmp::Reverse(line.first));
         }
@@ -280,33 +283,33 @@ impl<'p> Block<'p> {
             let ready = line.receives.iter().any(|receive| self.guarded.contains(receive));
             let alone = line.alone && self.exclusive(line);
             let (post, probe) = line.receives.split_at(line.probed);
-            let dice = &mut self.dice;
-            let mut cancel = || match dice.below(20) {
+            let random = &mut self.random;
+            let mut cancel = || match random.below(20) {
                 0 if !ready => Cancel::Now,
                 1..4 if !ready && alone => Cancel::Later,
                 _ => Cancel::Never,
             };
             posted.push(post.iter().map(|receive| Step::Recv(*receive, cancel())).collect());
-            let take = self.dice.chance(500);
+            let take = self.random.chance(500);
             let probe = probe.iter().map(|receive| if take { Step::Take(*receive) } else { Step::Probe(*receive) });
             probed.push(probe.collect());
         }
         let in_turn = self.flavour == Flavour::Reverse;
-        let posted = if in_turn { posted.concat() } else { interleave(posted, &mut self.dice) };
+        let posted = if in_turn { posted.concat() } else { interleave(posted, &mut self.random) };
         let first = match self.flavour {
             Flavour::ReceivesFirst => [posted, sends].concat(),
             Flavour::SendsFirst | Flavour::Reverse => {
-                let away = Step::Away(self.dice.length(100_000));
+                let away = Step::Away(self.random.length(100_000));
                 [sends, vec![away], posted].concat()
             }
-            Flavour::Mixed => interleave(vec![posted, sends], &mut self.dice),
+            Flavour::Mixed => interleave(vec![posted, sends], &mut self.random),
         };
         steps.extend(first);
         self.sprinkle(node, &mut steps);
         steps.extend(ready.into_iter().map(|index| Step::Send(index, self.after.remove(&index).unwrap_or_default())));
-        steps.extend(interleave(probed, &mut self.dice));
+        steps.extend(interleave(probed, &mut self.random));
         if let Some(wild) = self.wild {
-            let at = if self.dice.chance(500) { 0 } else { self.first_use(&steps, wild) };
+            let at = if self.random.chance(500) { 0 } else { self.first_use(&steps, wild) };
             steps.insert(at, Step::Join(wild));
             steps.push(Step::Leave(wild));
         }
@@ -335,31 +338,31 @@ impl<'p> Block<'p> {
     fn sprinkle(&mut self, node: u32, steps: &mut Vec<Step>) {
         let comms = u64::from(self.shape.comms);
         let mut extra = vec![];
-        if self.load[node as usize] < self.shape.window && self.dice.chance(300) {
-            extra.push(Step::Vain(self.dice.below(comms) as u32));
+        if self.load[node as usize] < self.shape.window && self.random.chance(300) {
+            extra.push(Step::Vain(self.random.below(comms) as u32));
         }
-        if self.dice.chance(300) {
-            extra.push(Step::Look(self.dice.below(comms) as u32));
+        if self.random.chance(300) {
+            extra.push(Step::Look(self.random.below(comms) as u32));
         }
-        if self.dice.chance(200) {
-            extra.push(Step::Away(self.dice.length(200_000)));
+        if self.random.chance(200) {
+            extra.push(Step::Away(self.random.length(200_000)));
         }
         for step in extra {
-            let at = self.dice.below(steps.len() as u64 + 1) as usize;
+            let at = self.random.below(steps.len() as u64 + 1) as usize;
             steps.insert(at, step);
         }
     }
 }
 
 /// Merges lists by chance; each keeps its order.
-fn interleave(mut lists: Vec<Vec<Step>>, dice: &mut Dice) -> Vec<Step> {
+fn interleave(mut lists: Vec<Vec<Step>>, random: &mut Random) -> Vec<Step> {
     let mut merged = vec![];
     for list in &mut lists {
         list.reverse();
     }
     lists.retain(|list| !list.is_empty());
     while !lists.is_empty() {
-        let at = dice.below(lists.len() as u64) as usize;
+        let at = random.below(lists.len() as u64) as usize;
         merged.extend(lists[at].pop());
         if lists[at].is_empty() {
             lists.swap_remove(at);

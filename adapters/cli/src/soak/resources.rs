@@ -10,7 +10,7 @@ const LISTENS: &str = "0A";
 
 /// What this process holds.
 #[derive(Clone, Default, Debug)]
-pub struct Held {
+pub struct Resources {
     /// Connections whose ends are both there.
     connections: usize,
     /// Inodes of the sockets of those of which one end is gone.
@@ -20,10 +20,10 @@ pub struct Held {
     /// Names of segments that are mapped, and of pipes that are open.
     segments: Vec<String>,
     /// Other descriptors.
-    rest: usize,
+    other_descriptors: usize,
 }
 
-impl Held {
+impl Resources {
     pub fn now() -> Self {
         let mut held = Self::default();
         let mut sockets = Vec::new();
@@ -38,7 +38,7 @@ impl Held {
             } else if target.contains("/towline.") {
                 held.segments.push(target.into_owned());
             } else {
-                held.rest += 1;
+                held.other_descriptors += 1;
             }
         }
         let streams: HashMap<_, _> = ["tcp", "tcp6"].into_iter().flat_map(|table| column(table, 9, 3)).collect();
@@ -49,9 +49,9 @@ impl Held {
             .collect();
         for inode in sockets {
             match streams.get(&inode).map(String::as_str) {
-                Some(LISTENS) => held.rest += 1,
+                Some(LISTENS) => held.other_descriptors += 1,
                 Some(state) if IN_ORDER.contains(&state) => held.connections += 1,
-                None if others.contains(&inode) => held.rest += 1,
+                None if others.contains(&inode) => held.other_descriptors += 1,
                 // The kernel lists none that is quite over.
                 _ => held.ended.push(inode),
             }
@@ -64,13 +64,19 @@ impl Held {
 
     /// Descriptors that are no peer's: others, and sockets that are in no table of the kernel's. A rail may keep one of these in
     /// reserve, which looks like one whose connection has ended.
-    pub fn own(&self) -> [usize; 2] {
-        [self.rest, self.ended.len()]
+    pub fn baseline(&self) -> [usize; 2] {
+        [self.other_descriptors, self.ended.len()]
     }
 
     /// What is still here that has to go with rank `dead`, where so many others are left, each with so many links; nothing
-    /// else may have grown since it was [`own`](Self::own).
-    pub fn unreleased(&self, dead: u32, others: usize, links: usize, [rest, idle]: [usize; 2]) -> Option<String> {
+    /// else may have grown since it was [`own`](Self::baseline).
+    pub fn find_leak(
+        &self,
+        dead: u32,
+        others: usize,
+        links: usize,
+        [other_descriptors, idle]: [usize; 2],
+    ) -> Option<String> {
         let segments: Vec<_> = self.segments.iter().filter(|name| is_of(name, dead)).collect();
         if !segments.is_empty() {
             return Some(format!("segments of rank {dead}: {segments:?}"));
@@ -83,7 +89,8 @@ impl Held {
         if let Some((have, most, what)) = most.into_iter().find(|(have, most, _)| have > most) {
             return Some(format!("{have} {what}, where those who are left account for {most}"));
         }
-        (self.rest > rest).then(|| format!("{} other descriptors, {rest} before", self.rest))
+        (self.other_descriptors > other_descriptors)
+            .then(|| format!("{} other descriptors, {other_descriptors} before", self.other_descriptors))
     }
 }
 
@@ -122,37 +129,37 @@ mod tests {
         // Other tests of this process have connections, too.
         let name = read_link(format!("/proc/self/fd/{}", caller.as_raw_fd())).unwrap();
         let is_ended =
-            |held: &Held| held.ended.iter().any(|inode| name.to_string_lossy() == format!("socket:[{inode}]"));
-        let held = Held::now();
+            |held: &Resources| held.ended.iter().any(|inode| name.to_string_lossy() == format!("socket:[{inode}]"));
+        let held = Resources::now();
         assert!(held.connections >= 2 && !is_ended(&held), "{held:?}");
-        assert_eq!(held.unreleased(1, held.connections.max(held.processes), 1, held.own()), None);
+        assert_eq!(held.find_leak(1, held.connections.max(held.processes), 1, held.baseline()), None);
         drop(other);
         assert_eq!(caller.read(&mut [0]).unwrap(), 0);
-        let held = Held::now();
+        let held = Resources::now();
         assert!(is_ended(&held), "{held:?}");
-        let said = held.unreleased(1, held.connections, 1, [held.rest, 0]).unwrap();
+        let said = held.find_leak(1, held.connections, 1, [held.other_descriptors, 0]).unwrap();
         assert!(said.contains("have ended"), "{said}");
         drop(caller);
-        assert!(!is_ended(&Held::now()));
+        assert!(!is_ended(&Resources::now()));
     }
 
     #[test]
     fn what_is_a_dead_ranks_is_not_released() {
-        let of = |names: &[&str]| Held {
+        let of = |names: &[&str]| Resources {
             segments: names.iter().map(|name| format!("/dev/shm/towline.0.00ff.{name}")).collect(),
-            ..Held::default()
+            ..Resources::default()
         };
         for name in ["2", "2(deleted)", "2.bell", "0-2.eager", "2-1.bulk(deleted)"] {
-            assert!(of(&["0", "12", name]).unreleased(2, 5, 1, [0, 0]).is_some(), "{name}");
-            assert_eq!(of(&["0", name]).unreleased(3, 5, 1, [0, 0]), None, "{name}");
+            assert!(of(&["0", "12", name]).find_leak(2, 5, 1, [0, 0]).is_some(), "{name}");
+            assert_eq!(of(&["0", name]).find_leak(3, 5, 1, [0, 0]), None, "{name}");
         }
         for (held, why) in [
-            (Held { connections: 7, ..Held::default() }, "7 connections"),
-            (Held { processes: 3, ..Held::default() }, "3 handles"),
-            (Held { rest: 10, ..Held::default() }, "10 other"),
+            (Resources { connections: 7, ..Resources::default() }, "7 connections"),
+            (Resources { processes: 3, ..Resources::default() }, "3 handles"),
+            (Resources { other_descriptors: 10, ..Resources::default() }, "10 other"),
         ] {
-            assert_eq!(held.unreleased(0, 3, 3, [10, 0]), None);
-            assert!(held.unreleased(0, 2, 3, [9, 0]).unwrap().starts_with(why));
+            assert_eq!(held.find_leak(0, 3, 3, [10, 0]), None);
+            assert!(held.find_leak(0, 2, 3, [9, 0]).unwrap().starts_with(why));
         }
     }
 }

@@ -11,7 +11,7 @@ use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
 use super::plan::{Mode, Size};
-use super::repetition::{Row, shown};
+use super::repetition::{Row, format_value};
 
 const WIDTH: u32 = 1280;
 const HEIGHT: u32 = 560;
@@ -80,7 +80,7 @@ where
 }
 
 fn rate(row: &Row) -> String {
-    format!("{}: {} messages of {}", row.transport, shown(row.mode, row.value), row.size)
+    format!("{}: {} messages of {}", row.transport, format_value(row.mode, row.value), row.size)
 }
 
 /// One chart: a line and a broken line for each transport. Both axes are logarithmic; 0 bytes stand at 1.

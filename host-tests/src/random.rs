@@ -6,16 +6,16 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 /// A seeded generator, the same on every machine and in every release (xoshiro256++).
 ///
 /// ```
-/// use towline_host_tests::dice::Dice;
+/// use towline_host_tests::random::Random;
 ///
 /// let (mut one, mut other) = (Dice::new(7), Dice::new(7));
 /// assert_eq!(one.between(3, 9), other.between(3, 9));
 /// assert!(one.below(1) == 0 && !one.chance(0) && one.chance(1000));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Dice(Xoshiro256PlusPlus);
+pub struct Random(Xoshiro256PlusPlus);
 
-impl Dice {
+impl Random {
     /// The sequence that belongs to `seed`.
     pub fn new(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
@@ -73,22 +73,4 @@ impl Dice {
         }
         .min(most)
     }
-}
-
-/// Bytes that name a message: any part of them differs from the same part of another's.
-pub fn pattern(name: u64, bytes: &mut [u8]) {
-    let mut word = name.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xd1b5_4a32_d192_ed03;
-    for chunk in bytes.chunks_mut(8) {
-        word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = mixed ^ (mixed >> 29);
-        chunk.copy_from_slice(&mixed.to_le_bytes()[..chunk.len()]);
-    }
-}
-
-/// [`pattern`] in memory of its own.
-pub fn patterned(name: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    pattern(name, &mut bytes);
-    bytes
 }

@@ -7,8 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use towline_host_tests::sim::goodput;
 use towline_host_tests::sim::soak::{Family, one, soak};
 
-use super::Arguments;
-use crate::out::out;
+use super::arguments::Arguments;
+use crate::stdout::out;
 
 /// Runs the jobs; gives the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {

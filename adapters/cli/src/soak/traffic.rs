@@ -1,6 +1,6 @@
 //! Who sends what to whom, when and how: known to both ends of each message by the seed alone.
 
-use towline_host_tests::dice::Dice;
+use towline_host_tests::random::Random;
 
 /// How the messages of a stream are received. Each rank sends to each other one stream of each kind, and their messages are
 /// received in the order in which they were sent.
@@ -24,11 +24,11 @@ pub const STREAMS: [Stream; 5] =
 /// The tag that nothing is ever sent with.
 pub const NEVER: u32 = 99;
 /// Longest message of a stream whose receiver cannot know which comes next.
-pub const UNKNOWN_MOST: u64 = 100_000;
+pub const WILDCARD_MOST: u64 = 100_000;
 
 /// A message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Named {
+pub struct MessageId {
     pub from: u32,
     pub to: u32,
     pub stream: Stream,
@@ -38,7 +38,7 @@ pub struct Named {
 
 /// How a message is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum SendMode {
     Owned,
     OwnedSynchronous,
     Scoped,
@@ -48,7 +48,7 @@ pub enum Way {
 
 /// What a job does.
 #[derive(Clone, Copy, Debug)]
-pub struct Mix {
+pub struct Traffic {
     pub seed: u64,
     pub ranks: u32,
     pub rounds: u32,
@@ -56,68 +56,72 @@ pub struct Mix {
     pub most: u64,
 }
 
-impl Mix {
+impl Traffic {
     /// The job of a seed.
     pub fn new(seed: u64, ranks: u32, rounds: u32, most: u64) -> Self {
         Self { seed, ranks, rounds, most }
     }
 
     /// What it does once a rank that died is back.
-    pub fn again(seed: u64, ranks: u32, rounds: u32, most: u64) -> Self {
+    pub fn restarted(seed: u64, ranks: u32, rounds: u32, most: u64) -> Self {
         Self::new(seed ^ 0xa9a1_0000_0000_0000, ranks, rounds, most)
     }
 
     /// How many messages of a stream go from one rank to another in a round.
     pub fn count(&self, from: u32, to: u32, stream: Stream, round: u32) -> u64 {
-        let mut dice = self.dice([1, from, to, stream as u32, round]);
+        let mut random = self.random([1, from, to, stream as u32, round]);
         match stream {
-            _ if dice.chance(400) => 0,
-            Stream::Posted => dice.between(1, 8),
-            _ => dice.between(1, 3),
+            _ if random.chance(400) => 0,
+            Stream::Posted => random.between(1, 8),
+            _ => random.between(1, 3),
         }
     }
 
-    pub fn len(&self, of: Named) -> usize {
-        let most = if matches!(of.stream, Stream::AnySource | Stream::Anything) { UNKNOWN_MOST } else { self.most };
+    pub fn len(&self, of: MessageId) -> usize {
+        let most = if matches!(of.stream, Stream::AnySource | Stream::Anything) { WILDCARD_MOST } else { self.most };
         self.of(2, of).length(most.min(self.most)) as usize
     }
 
-    pub fn way(&self, of: Named) -> Way {
+    pub fn way(&self, of: MessageId) -> SendMode {
         let ways = match of.stream {
             // The receive is there, or comes without anything that this send could wait for.
-            Stream::Posted => {
-                &[Way::Owned, Way::OwnedSynchronous, Way::Scoped, Way::Blocking, Way::BlockingSynchronous][..]
-            }
-            _ => &[Way::Owned, Way::OwnedSynchronous],
+            Stream::Posted => &[
+                SendMode::Owned,
+                SendMode::OwnedSynchronous,
+                SendMode::Scoped,
+                SendMode::Blocking,
+                SendMode::BlockingSynchronous,
+            ][..],
+            _ => &[SendMode::Owned, SendMode::OwnedSynchronous],
         };
         self.of(3, of).pick(ways)
     }
 
     /// The tag of a message of [`Stream::Anything`].
-    pub fn tag(&self, of: Named) -> u32 {
+    pub fn tag(&self, of: MessageId) -> u32 {
         if of.stream == Stream::Anything { self.of(4, of).below(90) as u32 } else { of.stream as u32 }
     }
 
     /// What its bytes are made from.
-    pub fn name(&self, of: Named) -> u64 {
+    pub fn name(&self, of: MessageId) -> u64 {
         self.of(5, of).word()
     }
 
     /// How a message is received, where its stream leaves that open.
-    pub fn choice(&self, of: Named, among: u64) -> u64 {
+    pub fn choice(&self, of: MessageId, among: u64) -> u64 {
         self.of(6, of).below(among)
     }
 
-    fn of(&self, what: u32, of: Named) -> Dice {
-        self.dice([what, of.from, of.to, of.stream as u32 | (of.index >> 32 << 8) as u32, of.index as u32])
+    fn of(&self, what: u32, of: MessageId) -> Random {
+        self.random([what, of.from, of.to, of.stream as u32 | (of.index >> 32 << 8) as u32, of.index as u32])
     }
 
     /// The chance that belongs to something.
-    pub fn dice(&self, what: [u32; 5]) -> Dice {
+    pub fn random(&self, what: [u32; 5]) -> Random {
         let mixed = what.into_iter().fold(self.seed, |state, word| {
             let state = (state ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             state ^ (state >> 29)
         });
-        Dice::new(mixed)
+        Random::new(mixed)
     }
 }

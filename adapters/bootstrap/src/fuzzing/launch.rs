@@ -4,8 +4,9 @@ use std::fmt::Debug;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::hosts::{Host, place};
-use super::message::{self, Order, Report};
+use crate::launch::Host;
+use crate::launch::hosts::place;
+use crate::launch::message::{self, Order, Report};
 
 /// Text of a remote shell, and messages after it in both directions.
 pub(crate) fn messages(data: &[u8]) {

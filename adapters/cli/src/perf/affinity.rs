@@ -5,7 +5,7 @@ use std::fs;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Two processors that this process may use, on cores of their own where there are such; `None` where there is one alone.
-pub fn two() -> Option<[usize; 2]> {
+pub fn two_processors() -> Option<[usize; 2]> {
     let allowed = sched_getaffinity(None).ok()?;
     let mut mine = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
     let first = mine.next()?;

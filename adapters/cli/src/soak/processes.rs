@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::faults::KINDS;
 use super::job::{self, Report, Setting};
-use crate::out::out;
+use crate::stdout::out;
 
 /// So many faults cannot all have come after their job's end by chance.
 const TOO_MANY: u64 = 10;
@@ -51,8 +51,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             eprintln!("\nnone of {} faults took effect: this shows nothing", report.planned);
             return ExitCode::FAILURE;
         }
-        if report.jobs >= MANY_JOBS && (report.faults[1] == 0 || report.after_return == 0) {
-            eprintln!("\nin {} jobs no rank was killed and started again: this shows nothing", report.jobs);
+        if report.jobs >= MANY_JOBS && (report.faults[1] == 0 || report.after_rejoin == 0) {
+            eprintln!("\nin {} jobs no rank was killed and restarted, so restarts were not tested", report.jobs);
             return ExitCode::FAILURE;
         }
         return ExitCode::SUCCESS;
@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let through = through.map(|program| format!(" --through {program}")).unwrap_or_default();
     eprintln!("\nseed {seed} failed: {why}");
     eprintln!(
-        "again: towline soak --transport {transport} --links {links} --ranks {ranks} --most {most}{through} --seed {seed}"
+        "run it again with: towline soak --transport {transport} --links {links} --ranks {ranks} --most {most}{through} --seed {seed}"
     );
     ExitCode::FAILURE
 }
@@ -102,24 +102,24 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
     if report.faults[1] != 0 {
         lines.push(format!("a death was noticed within {:.2} s", report.noticed.as_secs_f64()));
     }
-    if report.returned != 0 {
+    if report.rejoined != 0 {
         lines.push(format!(
-            "ranks started again {}; messages from and to them {}, compared in the same way",
-            report.returned, report.after_return
+            "ranks restarted {}; messages from and to them {}, compared in the same way",
+            report.rejoined, report.after_rejoin
         ));
     }
     if transport == "tcp" {
         let [down, up, moved, doubles] = report.links;
         lines.push(format!(
             "connections by the relay {}, connections cut {}; links lost {down}, back {up}; frames moved {moved}, of which had arrived {doubles}",
-            report.befallen.connections, report.befallen.cut
+            report.stream_counts.connections, report.stream_counts.cut
         ));
     }
     if transport == "udp" {
-        let seen = report.troubled;
+        let seen = report.datagram_counts;
         lines.push(format!(
             "datagrams {}: lost {}, doubled {}, late {}, cut off {}",
-            seen.seen, seen.lost, seen.doubled, seen.delayed, seen.cut_off
+            seen.seen, seen.lost, seen.duplicated, seen.delayed, seen.cut_off
         ));
     }
     lines.join("\n") + "\n"

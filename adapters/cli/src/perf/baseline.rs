@@ -26,23 +26,23 @@ const HEAD: usize = 4096;
 const RINGS: usize = HEAD + 2 * DIRECTION;
 /// Where the words lie that both processes write, each in lines of its own.
 const WORD: usize = 0;
-const MEETING: usize = 256;
+const BARRIER: usize = 256;
 const DONE: usize = 512;
-const THERE: usize = 1024;
-const BACK: usize = 1280;
+const REQUEST: usize = 1024;
+const REPLY: usize = 1280;
 const CHOICE: usize = 1536;
 /// How long a bounce is watched.
-const WATCH: Duration = Duration::from_millis(2);
+const BOUNCE_TIME: Duration = Duration::from_millis(2);
 /// How long an exchange is watched: about as long as a repetition takes.
-const LONG_WATCH: Duration = Duration::from_millis(10);
+const EXCHANGE_TIME: Duration = Duration::from_millis(10);
 /// The bit that says: this was the last round.
 const LAST: u64 = 1 << 63;
 /// Turns of a spin after which the processor is offered to others: they may be the ones that are waited for.
-const PATIENCE: u32 = 50_000;
+const SPINS_BEFORE_YIELD: u32 = 50_000;
 
 /// How bytes are moved.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct CopyMethod {
     /// Bytes of a piece at most, of a call with sockets. In memory each has a mark of its own, so that the reader can begin with one while the next is
     /// being written.
     pub piece: usize,
@@ -50,15 +50,15 @@ pub struct Way {
     pub paused: bool,
 }
 
-impl Way {
+impl CopyMethod {
     /// All that are worth a try with sockets: how much one call takes.
-    pub fn all_of_sockets(bytes: usize) -> impl Iterator<Item = Self> {
+    pub fn for_sockets(bytes: usize) -> impl Iterator<Item = Self> {
         let pieces = [1 << 30, 1 << 18, 1 << 16, 1 << 15].into_iter();
         pieces.take(if bytes < 1 << 15 { 1 } else { 4 }).map(|piece| Self { piece, paused: false })
     }
 
     /// All that are worth a try through memory, for messages of so many bytes.
-    pub fn all(bytes: usize) -> impl Iterator<Item = Self> {
+    pub fn for_memory(bytes: usize) -> impl Iterator<Item = Self> {
         let smallest = bytes.clamp(64, 4 << 10);
         let pieces = [smallest, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
         let useful = pieces.into_iter().filter(move |piece| *piece == smallest || *piece < 2 * bytes);
@@ -67,7 +67,7 @@ impl Way {
 }
 
 /// One of two processes that share a page, a ring each way, and a TCP connection.
-pub struct Bare {
+pub struct Baseline {
     first: bool,
     memory: *mut u8,
     /// Bytes of the memory behind the rings.
@@ -75,7 +75,7 @@ pub struct Bare {
     socket: TcpStream,
 }
 
-impl Bare {
+impl Baseline {
     /// Memory that the other process can open, by way of this one's descriptor, with so much room behind the rings.
     pub fn memory(room: usize) -> io::Result<File> {
         let file = memfd_create("towline-limit", MemfdFlags::CLOEXEC)?;
@@ -128,7 +128,7 @@ impl Bare {
         };
         rounds(BATCH, 0);
         let (start, mut count) = (Instant::now(), 0);
-        while start.elapsed() < WATCH {
+        while start.elapsed() < BOUNCE_TIME {
             rounds(BATCH, 0);
             count += BATCH;
         }
@@ -143,21 +143,21 @@ impl Bare {
     /// [`bounce`](Self::bounce) is the better of two short looks, and so finds what the machine can do even while it has
     /// other work. This is the mean over as long as a repetition takes: other work makes it longer, as it does a message.
     pub fn exchange(&self) -> f64 {
-        let [tight, paused] = [false, true].map(|paused| self.exchange_by(paused, WATCH / 2));
+        let [tight, paused] = [false, true].map(|paused| self.exchange_by(paused, BOUNCE_TIME / 2));
         if self.first {
             self.word(CHOICE).store((paused < tight).into(), Ordering::Relaxed);
         }
-        self.meet();
+        self.barrier();
         let paused = self.word(CHOICE).load(Ordering::Relaxed) != 0;
-        self.exchange_by(paused, LONG_WATCH)
+        self.exchange_by(paused, EXCHANGE_TIME)
     }
 
     fn exchange_by(&self, paused: bool, watch: Duration) -> f64 {
         const BATCH: u64 = 512;
-        let (there, back) = (self.word(THERE), self.word(BACK));
+        let (there, back) = (self.word(REQUEST), self.word(REPLY));
         // Each the line that it reads; the other writes after both have met.
         (if self.first { back } else { there }).store(0, Ordering::Relaxed);
-        self.meet();
+        self.barrier();
         let mut round = 0;
         if !self.first {
             loop {
@@ -190,8 +190,8 @@ impl Bare {
 
     /// Half a round trip in nanoseconds, of messages of `out.len()` bytes from one process's memory through shared
     /// memory into the other's.
-    pub fn copy_latency(&self, way: Way, count: u64, out: &[u8], into: &mut [u8]) -> f64 {
-        let mut pipes = self.pipes(way, out.len());
+    pub fn copy_latency(&self, method: CopyMethod, count: u64, out: &[u8], into: &mut [u8]) -> f64 {
+        let mut rings = self.rings(method, out.len());
         let warm_up = count / 8 + 1;
         let mut start = Instant::now();
         for round in 0..warm_up + count {
@@ -199,13 +199,13 @@ impl Bare {
                 start = Instant::now();
             }
             if self.first {
-                pipes.send(out);
+                rings.send(out);
             }
-            pipes.receive(into);
+            rings.receive(into);
             // The answer says that the other has taken all that was sent.
-            pipes.credit = pipes.sent;
+            rings.credit = rings.sent;
             if !self.first {
-                pipes.send(out);
+                rings.send(out);
             }
         }
         nanos_since(start) / (2 * count) as f64
@@ -213,20 +213,20 @@ impl Bare {
 
     /// Nanoseconds for all messages of a stream: `count` times those that lie in `out`, each of `bytes` bytes, into the
     /// same places of `into`.
-    pub fn copy_stream(&self, way: Way, count: u64, bytes: usize, out: &[u8], into: &mut [u8]) -> f64 {
-        let mut pipes = self.pipes(way, bytes);
+    pub fn copy_stream(&self, method: CopyMethod, count: u64, bytes: usize, out: &[u8], into: &mut [u8]) -> f64 {
+        let mut rings = self.rings(method, bytes);
         let start = Instant::now();
         for _ in 0..count {
             if self.first {
-                out.chunks_exact(bytes).for_each(|message| pipes.send(message));
+                out.chunks_exact(bytes).for_each(|message| rings.send(message));
             } else {
-                into.chunks_exact_mut(bytes).for_each(|message| pipes.receive(message));
+                into.chunks_exact_mut(bytes).for_each(|message| rings.receive(message));
             }
         }
         if self.first {
-            pipes.wait_for(pipes.sent);
+            rings.wait_for(rings.sent);
         } else {
-            pipes.tell();
+            rings.send_credit();
         }
         nanos_since(start)
     }
@@ -235,7 +235,7 @@ impl Bare {
     ///
     /// # Errors
     /// Where the connection breaks.
-    pub fn socket_latency(&self, way: Way, count: u64, out: &[u8], into: &mut [u8]) -> io::Result<f64> {
+    pub fn socket_latency(&self, method: CopyMethod, count: u64, out: &[u8], into: &mut [u8]) -> io::Result<f64> {
         let out = if out.is_empty() { &[0][..] } else { out };
         let mut one = [0];
         let into = if into.is_empty() { &mut one[..] } else { into };
@@ -246,11 +246,11 @@ impl Bare {
                 start = Instant::now();
             }
             if self.first {
-                self.write(way, out)?;
+                self.write(method, out)?;
             }
-            self.read(way, into)?;
+            self.read(method, into)?;
             if !self.first {
-                self.write(way, out)?;
+                self.write(method, out)?;
             }
         }
         Ok(nanos_since(start) / (2 * count) as f64)
@@ -261,26 +261,33 @@ impl Bare {
     ///
     /// # Errors
     /// Where the connection breaks.
-    pub fn socket_stream(&self, way: Way, count: u64, bytes: usize, out: &[u8], into: &mut [u8]) -> io::Result<f64> {
+    pub fn socket_stream(
+        &self,
+        method: CopyMethod,
+        count: u64,
+        bytes: usize,
+        out: &[u8],
+        into: &mut [u8],
+    ) -> io::Result<f64> {
         let start = Instant::now();
         for _ in 0..count {
             if self.first {
-                out.chunks_exact(bytes).try_for_each(|message| self.write(way, message))?;
+                out.chunks_exact(bytes).try_for_each(|message| self.write(method, message))?;
             } else {
-                self.read(way, into)?;
+                self.read(method, into)?;
             }
         }
         if self.first {
-            self.read(way, &mut [0])?;
+            self.read(method, &mut [0])?;
         } else {
-            self.write(way, &[0])?;
+            self.write(method, &[0])?;
         }
         Ok(nanos_since(start))
     }
 
     /// Nanoseconds for copying each piece of `bytes` bytes to the memory that both have, or from there, `count` times:
     /// each is over before the next one begins. The first process alone does it.
-    pub fn reach(&self, puts: bool, count: u64, bytes: usize, local: &mut [u8]) -> f64 {
+    pub fn copy_to_or_from(&self, puts: bool, count: u64, bytes: usize, local: &mut [u8]) -> f64 {
         assert!(local.len() <= self.room, "there is room for all");
         let start = Instant::now();
         for _ in 0..if self.first { count } else { 0 } {
@@ -313,34 +320,34 @@ impl Bare {
     ///
     /// # Errors
     /// Where the connection breaks.
-    pub fn socket_ask(&self, count: u64, there: &mut [u8], back: &mut [u8]) -> io::Result<f64> {
-        let way = Way { piece: 1 << 30, paused: false };
+    pub fn socket_round_trips(&self, count: u64, there: &mut [u8], back: &mut [u8]) -> io::Result<f64> {
+        let method = CopyMethod { piece: 1 << 30, paused: false };
         let start = Instant::now();
         for _ in 0..count {
             if self.first {
-                self.write(way, there)?;
-                self.read(way, back)?;
+                self.write(method, there)?;
+                self.read(method, back)?;
             } else {
-                self.read(way, there)?;
-                self.write(way, back)?;
+                self.read(method, there)?;
+                self.write(method, back)?;
             }
         }
         Ok(nanos_since(start))
     }
 
-    fn write(&self, way: Way, mut bytes: &[u8]) -> io::Result<()> {
+    fn write(&self, method: CopyMethod, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let piece = &bytes[..bytes.len().min(way.piece)];
+            let piece = &bytes[..bytes.len().min(method.piece)];
             let written = socket_call(|| (&self.socket).write(piece))?;
             bytes = &bytes[written..];
         }
         Ok(())
     }
 
-    fn read(&self, way: Way, into: &mut [u8]) -> io::Result<()> {
+    fn read(&self, method: CopyMethod, into: &mut [u8]) -> io::Result<()> {
         let mut at = 0;
         while at < into.len() {
-            let end = into.len().min(at.saturating_add(way.piece));
+            let end = into.len().min(at.saturating_add(method.piece));
             at += socket_call(|| (&self.socket).read(&mut into[at..end]))?;
         }
         Ok(())
@@ -352,8 +359,8 @@ impl Bare {
     }
 
     /// Rings for pieces of messages of so many bytes, empty. Waits for the other process.
-    fn pipes(&self, way: Way, bytes: usize) -> Pipes<'_> {
-        let piece = bytes.min(way.piece);
+    fn rings(&self, method: CopyMethod, bytes: usize) -> Rings<'_> {
+        let piece = bytes.min(method.piece);
         // A short piece begins in the line of its mark; a long one is better off with a line's begin.
         let skip = if piece <= 4 << 10 { 8 } else { 64 };
         let stride = (skip + piece).next_multiple_of(64);
@@ -364,11 +371,11 @@ impl Bare {
             self.word(into + slot * stride).store(0, Ordering::Relaxed);
         }
         self.word(DONE + me * 256).store(0, Ordering::Relaxed);
-        self.meet();
-        Pipes {
-            bare: self,
+        self.barrier();
+        Rings {
+            baseline: self,
             piece,
-            paused: way.paused,
+            paused: method.paused,
             skip,
             stride,
             slots,
@@ -377,19 +384,19 @@ impl Bare {
             sent: 0,
             credit: 0,
             got: 0,
-            told: 0,
+            credited: 0,
         }
     }
 
     /// Waits until the other process is here too.
-    fn meet(&self) {
-        let word = self.word(MEETING);
+    fn barrier(&self) {
+        let word = self.word(BARRIER);
         let arrived = word.fetch_add(1, Ordering::AcqRel) / 2;
         spin_until(true, || (word.load(Ordering::Acquire) / 2 > arrived).then_some(()));
     }
 }
 
-impl Drop for Bare {
+impl Drop for Baseline {
     fn drop(&mut self) {
         // SAFETY: mapped in `new`; nothing refers to it any more.
         let _ = unsafe { munmap(self.memory.cast(), RINGS + self.room) };
@@ -398,8 +405,8 @@ impl Drop for Bare {
 
 /// A ring each way. A slot is a mark, the number of the piece from 1, and the piece; the writer learns once per quarter
 /// of the ring what the reader has taken.
-struct Pipes<'b> {
-    bare: &'b Bare,
+struct Rings<'b> {
+    baseline: &'b Baseline,
     piece: usize,
     paused: bool,
     skip: usize,
@@ -411,10 +418,10 @@ struct Pipes<'b> {
     /// What the other is known to have taken.
     credit: u64,
     got: u64,
-    told: u64,
+    credited: u64,
 }
 
-impl Pipes<'_> {
+impl Rings<'_> {
     #[inline]
     fn send(&mut self, message: &[u8]) {
         let mut rest = message;
@@ -426,8 +433,8 @@ impl Pipes<'_> {
             let slot = self.out + (self.sent % self.slots) as usize * self.stride;
             self.sent += 1;
             // SAFETY: the slot with its piece lies within the mapping, and its reader is done with it.
-            unsafe { piece.as_ptr().copy_to_nonoverlapping(self.bare.memory.add(slot + self.skip), piece.len()) };
-            self.bare.word(slot).store(self.sent, Ordering::Release);
+            unsafe { piece.as_ptr().copy_to_nonoverlapping(self.baseline.memory.add(slot + self.skip), piece.len()) };
+            self.baseline.word(slot).store(self.sent, Ordering::Release);
             rest = after;
             if rest.is_empty() {
                 return;
@@ -442,12 +449,14 @@ impl Pipes<'_> {
             let len = (message.len() - at).min(self.piece);
             let slot = self.into + (self.got % self.slots) as usize * self.stride;
             self.got += 1;
-            let mark = self.bare.word(slot);
+            let mark = self.baseline.word(slot);
             spin_until(self.paused, || (mark.load(Ordering::Acquire) == self.got).then_some(()));
             // SAFETY: the slot with its piece lies within the mapping, and its writer waits until this is done.
-            unsafe { self.bare.memory.add(slot + self.skip).copy_to_nonoverlapping(message.as_mut_ptr().add(at), len) };
-            if self.got - self.told >= self.slots / 4 {
-                self.tell();
+            unsafe {
+                self.baseline.memory.add(slot + self.skip).copy_to_nonoverlapping(message.as_mut_ptr().add(at), len)
+            };
+            if self.got - self.credited >= self.slots / 4 {
+                self.send_credit();
             }
             at += len;
             if at == message.len() {
@@ -457,13 +466,13 @@ impl Pipes<'_> {
     }
 
     /// Tells the writer what was taken.
-    fn tell(&mut self) {
-        self.told = self.got;
-        self.bare.word(DONE + usize::from(self.bare.first) * 256).store(self.got, Ordering::Release);
+    fn send_credit(&mut self) {
+        self.credited = self.got;
+        self.baseline.word(DONE + usize::from(self.baseline.first) * 256).store(self.got, Ordering::Release);
     }
 
     fn wait_for(&mut self, taken: u64) {
-        let done = self.bare.word(DONE + usize::from(!self.bare.first) * 256);
+        let done = self.baseline.word(DONE + usize::from(!self.baseline.first) * 256);
         self.credit = spin_until(self.paused, || Some(done.load(Ordering::Acquire)).filter(|done| *done >= taken));
     }
 }
@@ -479,7 +488,7 @@ fn spin_until<T>(paused: bool, mut look: impl FnMut() -> Option<T>) -> T {
             spin_loop();
         }
         turns += 1;
-        if turns == PATIENCE {
+        if turns == SPINS_BEFORE_YIELD {
             turns = 0;
             std::thread::yield_now();
         }
@@ -509,14 +518,14 @@ mod tests {
     const ROOM: usize = 8192;
 
     /// Runs the two sides in two threads.
-    fn both<T: Send>(run: impl Fn(Bare) -> T + Sync) -> (T, T) {
-        let memory = Bare::memory(ROOM).unwrap();
+    fn both<T: Send>(run: impl Fn(Baseline) -> T + Sync) -> (T, T) {
+        let memory = Baseline::memory(ROOM).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::scope(|scope| {
             let second =
-                scope.spawn(|| run(Bare::new(false, &memory, ROOM, TcpStream::connect(address).unwrap()).unwrap()));
-            let first = run(Bare::new(true, &memory, ROOM, listener.accept().unwrap().0).unwrap());
+                scope.spawn(|| run(Baseline::new(false, &memory, ROOM, TcpStream::connect(address).unwrap()).unwrap()));
+            let first = run(Baseline::new(true, &memory, ROOM, listener.accept().unwrap().0).unwrap());
             (first, second.join().unwrap())
         })
     }
@@ -528,16 +537,16 @@ mod tests {
     #[test]
     fn bytes_arrive_whole_through_memory_and_sockets_in_all_ways() {
         for bytes in [0, 1, 8, 57, 4096, 5000, 100_000] {
-            let (_, got) = both(|bare| {
+            let (_, got) = both(|baseline| {
                 let (out, mut into) = (pattern(bytes), vec![0; bytes]);
-                for way in Way::all(bytes) {
+                for method in CopyMethod::for_memory(bytes) {
                     into.fill(0);
-                    bare.copy_latency(way, 2, &out, &mut into);
-                    assert_eq!(into, out, "{way:?}");
+                    baseline.copy_latency(method, 2, &out, &mut into);
+                    assert_eq!(into, out, "{method:?}");
                 }
                 into.fill(0);
-                let way = Way::all_of_sockets(bytes).last().unwrap();
-                bare.socket_latency(way, 2, &out, &mut into).unwrap();
+                let method = CopyMethod::for_sockets(bytes).last().unwrap();
+                baseline.socket_latency(method, 2, &out, &mut into).unwrap();
                 into
             });
             assert_eq!(got, pattern(bytes));
@@ -547,15 +556,15 @@ mod tests {
     #[test]
     fn streams_longer_than_the_ring_arrive_whole() {
         for bytes in [8, 3000, 300_000] {
-            let (_, got) = both(|bare| {
+            let (_, got) = both(|baseline| {
                 let (out, mut into) = (pattern(4 * bytes), vec![0; 4 * bytes]);
-                for way in Way::all(bytes) {
-                    bare.copy_stream(way, 2000 / bytes as u64 + 3, bytes, &out, &mut into);
+                for method in CopyMethod::for_memory(bytes) {
+                    baseline.copy_stream(method, 2000 / bytes as u64 + 3, bytes, &out, &mut into);
                 }
                 let through_memory = into.clone();
                 into.fill(0);
-                Way::all_of_sockets(bytes).for_each(|way| {
-                    bare.socket_stream(way, 3, bytes, &out, &mut into).unwrap();
+                CopyMethod::for_sockets(bytes).for_each(|method| {
+                    baseline.socket_stream(method, 3, bytes, &out, &mut into).unwrap();
                 });
                 [through_memory, into]
             });
@@ -565,29 +574,30 @@ mod tests {
 
     #[test]
     fn a_bounce_takes_some_time_and_can_be_repeated() {
-        let (first, _) = both(|bare| [bare.bounce(), bare.exchange(), bare.bounce(), bare.exchange()]);
+        let (first, _) =
+            both(|baseline| [baseline.bounce(), baseline.exchange(), baseline.bounce(), baseline.exchange()]);
         assert!(first.iter().all(|nanos| nanos.is_finite() && *nanos > 0.0), "{first:?}");
     }
 
     #[test]
     fn what_one_copies_is_there_and_comes_back() {
-        let (first, _) = both(|bare| {
+        let (first, _) = both(|baseline| {
             let (mut out, mut into) = (pattern(ROOM), vec![0; ROOM]);
-            bare.reach(true, 2, 100, &mut out[..8100]);
-            bare.reach(false, 1, 4050, &mut into[..8100]);
-            bare.add(3);
+            baseline.copy_to_or_from(true, 2, 100, &mut out[..8100]);
+            baseline.copy_to_or_from(false, 1, 4050, &mut into[..8100]);
+            baseline.add(3);
             let (mut there, mut back) = ([1; 300], [2; 20]);
-            bare.socket_ask(3, &mut there, &mut back).unwrap();
-            (out[..8100] == into[..8100], bare.word(WORD).load(Ordering::Relaxed), bare.bounce())
+            baseline.socket_round_trips(3, &mut there, &mut back).unwrap();
+            (out[..8100] == into[..8100], baseline.word(WORD).load(Ordering::Relaxed), baseline.bounce())
         });
         assert!(first.0 && first.1 == 6 && first.2 > 0.0, "{first:?}");
     }
 
     #[test]
     fn a_closed_connection_is_an_error() {
-        let (first, _) = both(|bare| {
-            if bare.first {
-                bare.read(Way { piece: 1, paused: true }, &mut [0]).map_err(|why| why.kind())
+        let (first, _) = both(|baseline| {
+            if baseline.first {
+                baseline.read(CopyMethod { piece: 1, paused: true }, &mut [0]).map_err(|why| why.kind())
             } else {
                 Ok(())
             }

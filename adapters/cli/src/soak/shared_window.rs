@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use towline::{AtomicOp, Communicator, Error, Threads, Window};
-use towline_host_tests::dice::{Dice, patterned};
+use towline_host_tests::{pattern::patterned, random::Random};
 
 /// Bytes of each rank's part that one rank alone writes, behind its words.
 const AREA: u64 = 48 << 10;
@@ -19,7 +19,7 @@ const DRAWN: u64 = 32;
 const DIGEST: u64 = 40;
 
 /// A window, and what this rank did to it.
-pub struct Shared<L: Threads> {
+pub struct SharedWindow<L: Threads> {
     window: Window<L>,
     own: u32,
     ranks: u32,
@@ -43,25 +43,25 @@ struct Part {
 }
 
 /// Why an operation did not do what it had to: the memory is wrong, or the window says so.
-pub enum Wrong {
-    Found(String),
+pub enum WindowError {
+    Mismatch(String),
     Failed(Error),
 }
 
-impl From<Error> for Wrong {
+impl From<Error> for WindowError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-type Result<T> = std::result::Result<T, Wrong>;
+type Result<T> = std::result::Result<T, WindowError>;
 
 /// What was found, if it is not what was to be.
 fn same<T: PartialEq + std::fmt::Debug>(found: T, wanted: T, what: &str) -> Result<()> {
     if found == wanted {
         Ok(())
     } else {
-        Err(Wrong::Found(format!("{what}: {found:?} is there, {wanted:?} was to be")))
+        Err(WindowError::Mismatch(format!("{what}: {found:?} is there, {wanted:?} was to be")))
     }
 }
 
@@ -70,7 +70,7 @@ fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(1, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-impl<L: Threads> Shared<L> {
+impl<L: Threads> SharedWindow<L> {
     /// All ranks make one together.
     pub fn new(world: &Communicator<L>) -> std::result::Result<Self, Error> {
         let (own, ranks) = (world.rank(), world.size());
@@ -99,29 +99,29 @@ impl<L: Threads> Shared<L> {
     }
 
     /// Does something to a rank's part.
-    pub fn step(&mut self, to: u32, dice: &mut Dice) -> Result<()> {
+    pub fn step(&mut self, to: u32, random: &mut Random) -> Result<()> {
         self.operations += 1;
         let words = Self::words(self.own);
-        let word = dice.word();
-        match dice.below(8) {
+        let word = random.word();
+        match random.below(8) {
             0 | 1 => {
-                let range = Self::somewhere(dice);
+                let range = Self::somewhere(random);
                 let (at, bytes) = (words + WORDS + range.start, patterned(word, (range.end - range.start) as usize));
-                self.settle(to, at..at + bytes.len() as u64)?;
+                self.flush_if_pending(to, at..at + bytes.len() as u64)?;
                 self.window.put(to, at, &bytes[..])?;
                 self.part(to).area[range.start as usize..range.end as usize].copy_from_slice(&bytes);
                 self.part(to).pending.push(at..at + bytes.len() as u64);
             }
-            2 => self.look(to, Self::somewhere(dice))?,
+            2 => self.compare_area(to, Self::somewhere(random))?,
             3 => {
-                self.settle(to, words + SUM..words + SUM + 8)?;
+                self.flush_if_pending(to, words + SUM..words + SUM + 8)?;
                 let found = self.window.fetch_and_op(to, words + SUM, AtomicOp::Add, word)?;
                 same(found, self.part(to).sum, "a sum")?;
                 self.part(to).sum = found.wrapping_add(word);
             }
             4 => {
                 // In any order, they come to the same.
-                for _ in 0..dice.between(1, 8) {
+                for _ in 0..random.between(1, 8) {
                     self.window.accumulate(to, words + SUM, AtomicOp::Add, &[word])?;
                     self.part(to).sum = self.part(to).sum.wrapping_add(word);
                 }
@@ -129,7 +129,7 @@ impl<L: Threads> Shared<L> {
             }
             5 => {
                 let is = self.part(to).swapped;
-                let guess = if dice.chance(500) { is } else { !is };
+                let guess = if random.chance(500) { is } else { !is };
                 same(self.window.compare_and_swap(to, words + SWAPPED, guess, word)?, is, "a word to swap")?;
                 if guess == is {
                     self.part(to).swapped = word;
@@ -146,7 +146,7 @@ impl<L: Threads> Shared<L> {
             _ => {
                 let ticket = self.window.fetch_and_op(to, self.tickets(), AtomicOp::Add, 1u64)?;
                 if ticket < self.part(to).next {
-                    return Err(Wrong::Found(format!("ticket {ticket} comes again")));
+                    return Err(WindowError::Mismatch(format!("ticket {ticket} was drawn twice")));
                 }
                 self.part(to).next = ticket + 1;
                 self.window.accumulate(to, words + DRAWN, AtomicOp::Add, &[1u64])?;
@@ -159,7 +159,7 @@ impl<L: Threads> Shared<L> {
     /// All that this rank did to a part is there, once.
     pub fn end(&mut self, to: u32) -> Result<()> {
         self.flush(to)?;
-        self.look(to, 0..AREA)?;
+        self.compare_area(to, 0..AREA)?;
         let words = Self::words(self.own);
         let found = self.window.fetch_and_op(to, words + SUM, AtomicOp::Add, 0u64)?;
         same(found, self.part(to).sum, "a sum, at the end")?;
@@ -192,26 +192,26 @@ impl<L: Threads> Shared<L> {
         &mut self.parts[rank as usize]
     }
 
-    fn somewhere(dice: &mut Dice) -> Range<u64> {
-        let len = dice.length(AREA);
-        let start = dice.between(0, AREA - len);
+    fn somewhere(random: &mut Random) -> Range<u64> {
+        let len = random.length(AREA);
+        let start = random.between(0, AREA - len);
         start..start + len
     }
 
-    fn look(&mut self, to: u32, range: Range<u64>) -> Result<()> {
+    fn compare_area(&mut self, to: u32, range: Range<u64>) -> Result<()> {
         let at = Self::words(self.own) + WORDS + range.start;
-        self.settle(to, at..at + (range.end - range.start))?;
+        self.flush_if_pending(to, at..at + (range.end - range.start))?;
         let mut bytes = vec![0u8; (range.end - range.start) as usize];
         self.window.get(to, at, &mut bytes[..])?;
         let wanted = &self.part(to).area[range.start as usize..range.end as usize];
         match wanted.iter().zip(&bytes).position(|(one, other)| one != other) {
             None => Ok(()),
-            Some(wrong) => Err(Wrong::Found(format!("of bytes {range:?} of the area, byte {wrong} is wrong"))),
+            Some(wrong) => Err(WindowError::Mismatch(format!("of bytes {range:?} of the area, byte {wrong} is wrong"))),
         }
     }
 
     /// Operations may overtake each other until they are flushed.
-    fn settle(&mut self, to: u32, range: Range<u64>) -> Result<()> {
+    fn flush_if_pending(&mut self, to: u32, range: Range<u64>) -> Result<()> {
         let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
         if self.part(to).pending.iter().any(meets) { self.flush(to) } else { Ok(()) }
     }

@@ -6,14 +6,14 @@ use std::sync::{Arc, mpsc};
 
 use towline_core::modex::Set;
 
-use super::config::{Config, Event};
-use super::connection::State;
-use super::event_loop::{EventLoop, Orders};
-use crate::fuzzing::input::{Input, JOB, SIZE, key};
+use super::input::{Input, JOB, SIZE, key};
 use crate::protocol::channel::{Channel, Kind, Side};
 use crate::protocol::handshake::{ANSWER, OPENING, Opening};
 use crate::protocol::stream::Stream;
 use crate::rank::connect::verify_answer;
+use crate::server::connection::State;
+use crate::server::event_loop::{EventLoop, Orders};
+use crate::server::{Config, Event};
 
 /// A caller that has connected.
 struct Caller {

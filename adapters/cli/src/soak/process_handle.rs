@@ -18,32 +18,32 @@ impl Process {
         let pid = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(format!("{number} is no process"))?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|why| format!("process {number}: {why}"))?;
         let this = Self { number, handle };
-        let is_child = this.says(1).is_some_and(|its| its == parent.to_string());
+        let is_child = this.stat_field(1).is_some_and(|its| its == parent.to_string());
         if is_child { Ok(this) } else { Err(format!("process {number} is not one that the launcher started")) }
     }
 
     /// Sends a signal; whether it was there to take it.
     pub fn signal(&self, signal: Signal) -> bool {
-        self.is_there() && pidfd_send_signal(&self.handle, signal).is_ok()
+        self.is_alive() && pidfd_send_signal(&self.handle, signal).is_ok()
     }
 
     /// Whether it stands still.
     pub fn is_stopped(&self) -> bool {
-        self.says(0).is_some_and(|state| state == "T")
+        self.stat_field(0).is_some_and(|state| state == "T")
     }
 
     /// Ended ones still take signals until somebody has asked for their status.
-    fn is_there(&self) -> bool {
+    fn is_alive(&self) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(&self.handle, PollFlags::IN)], Some(&at_once)) == Ok(0)
     }
 
     /// What the system says of it behind its name: its state, its parent.
-    fn says(&self, at: usize) -> Option<String> {
+    fn stat_field(&self, at: usize) -> Option<String> {
         let about = std::fs::read_to_string(format!("/proc/{}/stat", self.number)).ok()?;
         let word = about.rsplit_once(')')?.1.split_whitespace().nth(at)?.to_owned();
         // It is there now, so the number was its own then.
-        self.is_there().then_some(word)
+        self.is_alive().then_some(word)
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(process.signal(Signal::KILL));
-        while process.is_there() {
+        while process.is_alive() {
             std::thread::yield_now();
         }
         // It has ended, and nobody has asked for its status yet.

@@ -5,7 +5,7 @@ use std::process::exit;
 
 /// Prints to standard output, as `print!` does, which panics where nobody reads any more.
 macro_rules! out {
-    ($($text:tt)*) => { $crate::out::print(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::stdout::print(format_args!($($text)*)) };
 }
 
 pub(crate) use out;
