@@ -1,16 +1,17 @@
-//! Standard output of the subcommands, whose reader may go before they are through: `towline info | head -1`.
+//! Prints to standard output. The reader may close it early, as in `towline info | head -1`.
 
 use std::io::{ErrorKind, Write as _, stdout};
 use std::process::exit;
 
-/// Prints to standard output, as `print!` does, which panics where nobody reads any more.
+/// Prints to standard output. Unlike `print!`, it does not panic if the reader has closed it.
 macro_rules! out {
     ($($text:tt)*) => { $crate::stdout::print(format_args!($($text)*)) };
 }
 
 pub(crate) use out;
 
-/// Ends the process, with the status that a shell gives one that SIGPIPE has killed, if the reader is gone.
+/// Prints. If the reader has closed standard output, ends the process with the status that a shell reports for a
+/// process killed by SIGPIPE.
 pub fn print(text: std::fmt::Arguments) {
     let Err(why) = stdout().write_fmt(text).and_then(|()| stdout().flush()) else { return };
     if why.kind() != ErrorKind::BrokenPipe {

@@ -1,4 +1,4 @@
-//! `towline run` whose output nobody reads: the pipe is full, and whoever writes to it waits.
+//! `towline run` with output that is not read: the pipe is full, and every writer waits.
 
 mod script;
 
@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
 
-/// Two ranks that flood the standard output, or error, of a launcher. Reads a little of it, and then nothing more.
+/// Two ranks that flood the standard output or error of a launcher. The test reads a little of it, and then nothing
+/// more.
 fn flood(arguments: &[&str], line: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
     command.arg("run").args(arguments).args(["--", "sh", "-c", line]);
@@ -26,9 +27,9 @@ fn signal(child: &Child, signal: Signal) {
     rustix::process::kill_process(Pid::from_raw(child.id() as i32).unwrap(), signal).unwrap();
 }
 
-/// Its exit status, once it has ended.
+/// Waits for the process. Gives its exit status.
 fn ended(child: &mut Child) -> Option<i32> {
-    // Readable when the process has ended.
+    // Becomes readable when the process has ended.
     let pid = Pid::from_raw(child.id() as i32).unwrap();
     let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
     let limit = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
@@ -73,13 +74,13 @@ fn the_time_limit_ends_a_job_whose_output_nobody_reads() {
 #[test]
 fn a_job_that_has_ended_waits_for_its_reader_until_a_signal_comes() {
     let line = "head -c 300000 /dev/zero; echo; exit 3";
-    // Nothing is lost, though the reader is late.
+    // Nothing is lost, although the reader is late.
     let mut child = flood(&["-n", "2", "--no-prefix"], line);
     let mut rest = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
     assert!(rest.len() > 300_000 - 100, "{}", rest.len());
     assert_eq!(ended(&mut child), Some(3));
-    // Whoever does not want it can say so.
+    // A user who does not want the output can close it.
     let mut child = flood(&["-n", "2", "--no-prefix"], line);
     signal(&child, Signal::INT);
     ended(&mut child);

@@ -1,4 +1,4 @@
-//! `towline run` with more ranks than the system has room for, or than are started at once.
+//! `towline run` with more ranks than the limit of open files allows, and with many ranks that take time to start.
 
 mod script;
 
@@ -6,10 +6,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-/// `towline run` with arguments that are separated by spaces, started by a shell that says something before. Ranks run a
-/// shell line.
+/// `towline run` with arguments that are separated by spaces, started by a shell that first runs other commands. Each
+/// rank runs a shell line.
 fn run_after(before: &str, arguments: &str, line: &str) -> Output {
-    // The launcher is the shell's own process: LAUNCHER is its number.
+    // The launcher replaces the shell's own process, so LAUNCHER is its process id.
     let script = format!("{before}\nexport LAUNCHER=$$; exec \"$0\" run {arguments} -- sh -c \"$1\"");
     let mut command = Command::new("sh");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_towline"), line]).stdin(Stdio::null()).output().unwrap()
@@ -23,13 +23,13 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A number of ranks that takes the launcher a while to start, within what the system allows.
+/// A number of ranks that takes the launcher some time to start, within the limits of the system.
 fn many() -> u64 {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
     (most.saturating_sub(200) / 3).min(1500)
 }
 
-/// A directory that goes when the test ends.
+/// A directory that is removed when the test ends.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -121,7 +121,8 @@ fn a_rank_that_fails_while_others_are_started_ends_the_job() {
 #[test]
 fn a_start_that_fails_after_others_ends_the_job() {
     let scratch = Scratch::new("vanishes");
-    // Another name of the shell, which the first that runs takes away: who was started needs it no more, and nobody else can be.
+    // Another name of the shell, which the first rank removes: ranks that have started do not need it any more, and no
+    // further rank can start.
     let shell = scratch.0.join("sh");
     std::os::unix::fs::symlink("/bin/sh", &shell).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
@@ -132,8 +133,8 @@ fn a_start_that_fails_after_others_ends_the_job() {
 }
 
 #[test]
-fn what_ranks_print_comes_out_while_others_are_started() {
-    // More than a pipe takes: the rank could not go on, and none would end the job.
+fn output_of_ranks_is_printed_while_others_are_started() {
+    // More than a pipe takes: if it were not read, the rank would wait and the job would not end.
     let line = "[ $TOWLINE_RANK = 0 ] || exec sleep 1000; head -c 200000 /dev/zero | tr '\\0' x; exit 6";
     let ranks = many();
     let output = run_after("", &format!("-n {ranks} --no-prefix"), line);

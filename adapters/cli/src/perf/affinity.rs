@@ -1,10 +1,10 @@
-//! Which processors the two ranks run on.
+//! Chooses the processors of the two ranks.
 
 use std::fs;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Two processors that this process may use, on cores of their own where there are such; `None` where there is one alone.
+/// Two processors that this process may use, on different cores if possible. `None` if there is only one processor.
 pub fn two_processors() -> Option<[usize; 2]> {
     let allowed = sched_getaffinity(None).ok()?;
     let mut mine = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
@@ -15,14 +15,14 @@ pub fn two_processors() -> Option<[usize; 2]> {
     apart.or(others.first()).map(|second| [first, *second])
 }
 
-/// Keeps this process on one processor. A system that does not allow that changes nothing but the figures.
+/// Pins this process to one processor. If the system refuses, only the figures change.
 pub fn pin(processor: usize) {
     let mut set = CpuSet::new();
     set.set(processor);
     let _ = sched_setaffinity(None, &set);
 }
 
-/// The siblings that share a processor's core, itself included.
+/// The processors that share a core with this one, itself included.
 fn core(processor: usize) -> Option<String> {
     fs::read_to_string(format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")).ok()
 }

@@ -1,9 +1,9 @@
-//! What the machine itself allows between two processes, measured without Towline: how long a cache line takes to the
-//! other core and back, alone and with another line for the way back, how fast bytes go from one process's memory through shared memory into the other's, and what
-//! bare sockets do.
+//! Measures the limits of the machine between two processes, without Towline: how long a cache line takes to the other
+//! core and back, alone and with a second line for the way back; how fast bytes go from one process's memory through
+//! shared memory into the other's; and what plain sockets do.
 //!
-//! Both processes call the same methods in the same order; times are those of the first. Every wait spins, with or
-//! without `pause`: callers try both and keep the better.
+//! Both processes call the same methods in the same order. Times are those of the first process. Every wait spins, with
+//! or without `pause`: callers try both and keep the better value.
 
 use std::fs::{File, OpenOptions};
 use std::hint::spin_loop;
@@ -17,47 +17,47 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::sockopt::set_tcp_congestion;
 
-/// Bytes of one direction's ring: with the user's buffers it should stay in the second-level cache.
+/// Bytes of the ring of one direction. Together with the user's buffers it should fit in the second-level cache.
 const RING: usize = 256 << 10;
-/// Room for that ring whatever the pieces are, and for the words before it.
+/// Bytes reserved for a ring, whatever the size of its pieces.
 const DIRECTION: usize = 2 * RING;
 const HEAD: usize = 4096;
-/// Where the room behind both rings begins.
+/// Offset of the buffer behind both rings.
 const RINGS: usize = HEAD + 2 * DIRECTION;
-/// Where the words lie that both processes write, each in lines of its own.
+/// Offsets of the words that both processes write. Each has cache lines of its own.
 const WORD: usize = 0;
 const BARRIER: usize = 256;
 const DONE: usize = 512;
 const REQUEST: usize = 1024;
 const REPLY: usize = 1280;
 const CHOICE: usize = 1536;
-/// How long a bounce is watched.
+/// Time for which a bounce is measured.
 const BOUNCE_TIME: Duration = Duration::from_millis(2);
-/// How long an exchange is watched: about as long as a repetition takes.
+/// Time for which an exchange is measured, about as long as a repetition takes.
 const EXCHANGE_TIME: Duration = Duration::from_millis(10);
-/// The bit that says: this was the last round.
+/// The bit that marks the last round.
 const LAST: u64 = 1 << 63;
-/// Turns of a spin after which the processor is offered to others: they may be the ones that are waited for.
+/// Turns of a spin after which the process yields the processor. The process that it waits for may need it.
 const SPINS_BEFORE_YIELD: u32 = 50_000;
 
-/// How bytes are moved.
+/// A method of moving bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyMethod {
-    /// Bytes of a piece at most, of a call with sockets. In memory each has a mark of its own, so that the reader can begin with one while the next is
-    /// being written.
+    /// Most bytes of a piece, or of a call with sockets. In memory each piece has a mark of its own, so that the reader
+    /// can read it while the next one is being written.
     pub piece: usize,
-    /// Whether there is a `pause` in the spin.
+    /// Whether the spin has a `pause`.
     pub paused: bool,
 }
 
 impl CopyMethod {
-    /// All that are worth a try with sockets: how much one call takes.
+    /// The methods that are worth trying with sockets. They differ in the bytes of one call.
     pub fn for_sockets(bytes: usize) -> impl Iterator<Item = Self> {
         let pieces = [1 << 30, 1 << 18, 1 << 16, 1 << 15].into_iter();
         pieces.take(if bytes < 1 << 15 { 1 } else { 4 }).map(|piece| Self { piece, paused: false })
     }
 
-    /// All that are worth a try through memory, for messages of so many bytes.
+    /// The methods that are worth trying through memory, for messages of `bytes` bytes.
     pub fn for_memory(bytes: usize) -> impl Iterator<Item = Self> {
         let smallest = bytes.clamp(64, 4 << 10);
         let pieces = [smallest, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
@@ -66,42 +66,43 @@ impl CopyMethod {
     }
 }
 
-/// One of two processes that share a page, a ring each way, and a TCP connection.
+/// One of two processes that share a page, a ring in each direction, and a TCP connection.
 pub struct Baseline {
     first: bool,
     memory: *mut u8,
-    /// Bytes of the memory behind the rings.
+    /// Bytes of the buffer behind the rings.
     room: usize,
     socket: TcpStream,
 }
 
 impl Baseline {
-    /// Memory that the other process can open, by way of this one's descriptor, with so much room behind the rings.
+    /// Makes memory that the other process can open through this one's descriptor, with a buffer of `room` bytes behind
+    /// the rings.
     pub fn memory(room: usize) -> io::Result<File> {
         let file = memfd_create("towline-limit", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, (RINGS + room) as u64)?;
         Ok(file.into())
     }
 
-    /// Opens the memory that another process made.
+    /// Opens the memory that another process has made.
     pub fn memory_of(process: u32, descriptor: i32) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).open(format!("/proc/{process}/fd/{descriptor}"))
     }
 
-    /// The first or second process, over memory and a connection that both have.
+    /// The first or second process, over the shared memory and connection.
     pub fn new(first: bool, memory: impl AsFd, room: usize, socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
-        // As the transport has it within a host; a kernel that refuses it keeps its own.
+        // The transport uses the same setting within a host. If the kernel refuses it, its default stays.
         let _ = set_tcp_congestion(&socket, "reno");
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at an address of the kernel's choice.
+        // SAFETY: this makes a new mapping at an address that the kernel chooses.
         let memory = unsafe { mmap(std::ptr::null_mut(), RINGS + room, access, MapFlags::SHARED, memory, 0) }?.cast();
         Ok(Self { first, memory, room, socket })
     }
 
-    /// Nanoseconds for a cache line to be taken over from the other core, after it wrote there: half a round trip, by
-    /// the better of two spins.
+    /// Nanoseconds for moving a cache line from the other core after a write there: half a round trip, by the better of
+    /// the two spins.
     pub fn bounce(&self) -> f64 {
         self.bounce_by(false).min(self.bounce_by(true))
     }
@@ -137,11 +138,12 @@ impl Baseline {
         nanos
     }
 
-    /// Half a round trip in nanoseconds of a cache line each way: the answer lies in another line than the question, as it
-    /// does in rings, so each line is written by one core and read by the other.
+    /// Half a round trip in nanoseconds with one cache line for each direction. The reply is in another line than the
+    /// request, as in rings, so each line is written by one core and read by the other.
     ///
-    /// [`bounce`](Self::bounce) is the better of two short looks, and so finds what the machine can do even while it has
-    /// other work. This is the mean over as long as a repetition takes: other work makes it longer, as it does a message.
+    /// [`bounce`](Self::bounce) is the better of two short measurements, so it finds what the machine can do even while
+    /// it has other work. This value is the mean over the time that a repetition takes: other work makes it longer,
+    /// just as it does a message.
     pub fn exchange(&self) -> f64 {
         let [tight, paused] = [false, true].map(|paused| self.exchange_by(paused, BOUNCE_TIME / 2));
         if self.first {
@@ -155,7 +157,7 @@ impl Baseline {
     fn exchange_by(&self, paused: bool, watch: Duration) -> f64 {
         const BATCH: u64 = 512;
         let (there, back) = (self.word(REQUEST), self.word(REPLY));
-        // Each the line that it reads; the other writes after both have met.
+        // Each process resets the line that it reads. The other one writes it only after the barrier.
         (if self.first { back } else { there }).store(0, Ordering::Relaxed);
         self.barrier();
         let mut round = 0;
@@ -188,7 +190,7 @@ impl Baseline {
         nanos
     }
 
-    /// Half a round trip in nanoseconds, of messages of `out.len()` bytes from one process's memory through shared
+    /// Half a round trip in nanoseconds of messages of `out.len()` bytes, from one process's memory through shared
     /// memory into the other's.
     pub fn copy_latency(&self, method: CopyMethod, count: u64, out: &[u8], into: &mut [u8]) -> f64 {
         let mut rings = self.rings(method, out.len());
@@ -202,7 +204,7 @@ impl Baseline {
                 rings.send(out);
             }
             rings.receive(into);
-            // The answer says that the other has taken all that was sent.
+            // The reply means that the other process has read everything that was sent.
             rings.credit = rings.sent;
             if !self.first {
                 rings.send(out);
@@ -211,8 +213,8 @@ impl Baseline {
         nanos_since(start) / (2 * count) as f64
     }
 
-    /// Nanoseconds for all messages of a stream: `count` times those that lie in `out`, each of `bytes` bytes, into the
-    /// same places of `into`.
+    /// Nanoseconds for a stream of messages: `count` times the messages in `out`, each of `bytes` bytes, into the same
+    /// places of `into`.
     pub fn copy_stream(&self, method: CopyMethod, count: u64, bytes: usize, out: &[u8], into: &mut [u8]) -> f64 {
         let mut rings = self.rings(method, bytes);
         let start = Instant::now();
@@ -231,10 +233,10 @@ impl Baseline {
         nanos_since(start)
     }
 
-    /// Half a round trip in nanoseconds over bare sockets. A message has at least one byte.
+    /// Half a round trip in nanoseconds over plain sockets. A message has at least one byte.
     ///
     /// # Errors
-    /// Where the connection breaks.
+    /// If the connection breaks.
     pub fn socket_latency(&self, method: CopyMethod, count: u64, out: &[u8], into: &mut [u8]) -> io::Result<f64> {
         let out = if out.is_empty() { &[0][..] } else { out };
         let mut one = [0];
@@ -256,11 +258,11 @@ impl Baseline {
         Ok(nanos_since(start) / (2 * count) as f64)
     }
 
-    /// Nanoseconds for all messages of a stream over bare sockets, as for [`copy_stream`](Self::copy_stream): a call of
-    /// the system for each message that is sent, and as many bytes as there are with each that receives.
+    /// Nanoseconds for a stream of messages over plain sockets, as for [`copy_stream`](Self::copy_stream). There is one
+    /// system call for each message that is sent; a receiving call takes as many bytes as there are.
     ///
     /// # Errors
-    /// Where the connection breaks.
+    /// If the connection breaks.
     pub fn socket_stream(
         &self,
         method: CopyMethod,
@@ -285,14 +287,14 @@ impl Baseline {
         Ok(nanos_since(start))
     }
 
-    /// Nanoseconds for copying each piece of `bytes` bytes to the memory that both have, or from there, `count` times:
-    /// each is over before the next one begins. The first process alone does it.
+    /// Nanoseconds for copying all pieces of `bytes` bytes to or from the shared memory, `count` times. Each copy is
+    /// complete before the next one begins. Only the first process does it.
     pub fn copy_to_or_from(&self, puts: bool, count: u64, bytes: usize, local: &mut [u8]) -> f64 {
         assert!(local.len() <= self.room, "there is room for all");
         let start = Instant::now();
         for _ in 0..if self.first { count } else { 0 } {
             for (piece, at) in local.chunks_exact_mut(bytes).zip((RINGS..).step_by(bytes)) {
-                // SAFETY: within the mapping, which is not the local memory.
+                // SAFETY: the range is within the mapping, which does not overlap the local memory.
                 unsafe {
                     let there = self.memory.add(at);
                     if puts {
@@ -307,19 +309,19 @@ impl Baseline {
         nanos_since(start)
     }
 
-    /// Nanoseconds for adding to a word that both have, `count` times. The first process alone does it.
+    /// Nanoseconds for adding to a shared word, `count` times. Only the first process does it.
     pub fn add(&self, count: u64) -> f64 {
         let start = Instant::now();
         for _ in 0..if self.first { count } else { 0 } {
-            self.word(WORD).fetch_add(2, Ordering::AcqRel); // an even number, for the bounce
+            self.word(WORD).fetch_add(2, Ordering::AcqRel); // an even number, as the bounce needs
         }
         nanos_since(start)
     }
 
-    /// Nanoseconds for `count` times so many bytes there, and so many back, over bare sockets.
+    /// Nanoseconds for `count` requests of `there.len()` bytes and replies of `back.len()` bytes over plain sockets.
     ///
     /// # Errors
-    /// Where the connection breaks.
+    /// If the connection breaks.
     pub fn socket_round_trips(&self, count: u64, there: &mut [u8], back: &mut [u8]) -> io::Result<f64> {
         let method = CopyMethod { piece: 1 << 30, paused: false };
         let start = Instant::now();
@@ -354,14 +356,14 @@ impl Baseline {
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: within the mapping, aligned, and only ever used as an atomic.
+        // SAFETY: the word is within the mapping, aligned, and only ever used as an atomic.
         unsafe { AtomicU64::from_ptr(self.memory.add(at).cast()) }
     }
 
-    /// Rings for pieces of messages of so many bytes, empty. Waits for the other process.
+    /// Empty rings for messages of `bytes` bytes. Waits for the other process.
     fn rings(&self, method: CopyMethod, bytes: usize) -> Rings<'_> {
         let piece = bytes.min(method.piece);
-        // A short piece begins in the line of its mark; a long one is better off with a line's begin.
+        // A short piece begins in the cache line of its mark. A long piece is faster if it begins at a line.
         let skip = if piece <= 4 << 10 { 8 } else { 64 };
         let stride = (skip + piece).next_multiple_of(64);
         let slots = (RING / stride).max(4) as u64;
@@ -388,7 +390,7 @@ impl Baseline {
         }
     }
 
-    /// Waits until the other process is here too.
+    /// Waits until the other process has called this as well.
     fn barrier(&self) {
         let word = self.word(BARRIER);
         let arrived = word.fetch_add(1, Ordering::AcqRel) / 2;
@@ -398,13 +400,13 @@ impl Baseline {
 
 impl Drop for Baseline {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`; nothing refers to it any more.
+        // SAFETY: the memory was mapped in `new`, and nothing refers to it any more.
         let _ = unsafe { munmap(self.memory.cast(), RINGS + self.room) };
     }
 }
 
-/// A ring each way. A slot is a mark, the number of the piece from 1, and the piece; the writer learns once per quarter
-/// of the ring what the reader has taken.
+/// A ring in each direction. A slot holds a mark, which is the number of the piece from 1, and the piece. The writer
+/// learns once per quarter of the ring what the reader has read.
 struct Rings<'b> {
     baseline: &'b Baseline,
     piece: usize,
@@ -415,7 +417,7 @@ struct Rings<'b> {
     out: usize,
     into: usize,
     sent: u64,
-    /// What the other is known to have taken.
+    /// Number of pieces that the other process is known to have read.
     credit: u64,
     got: u64,
     credited: u64,
@@ -432,7 +434,7 @@ impl Rings<'_> {
             }
             let slot = self.out + (self.sent % self.slots) as usize * self.stride;
             self.sent += 1;
-            // SAFETY: the slot with its piece lies within the mapping, and its reader is done with it.
+            // SAFETY: the slot with its piece is within the mapping, and its reader has finished with it.
             unsafe { piece.as_ptr().copy_to_nonoverlapping(self.baseline.memory.add(slot + self.skip), piece.len()) };
             self.baseline.word(slot).store(self.sent, Ordering::Release);
             rest = after;
@@ -451,7 +453,7 @@ impl Rings<'_> {
             self.got += 1;
             let mark = self.baseline.word(slot);
             spin_until(self.paused, || (mark.load(Ordering::Acquire) == self.got).then_some(()));
-            // SAFETY: the slot with its piece lies within the mapping, and its writer waits until this is done.
+            // SAFETY: the slot with its piece is within the mapping, and its writer waits until it has been read.
             unsafe {
                 self.baseline.memory.add(slot + self.skip).copy_to_nonoverlapping(message.as_mut_ptr().add(at), len)
             };
@@ -465,7 +467,7 @@ impl Rings<'_> {
         }
     }
 
-    /// Tells the writer what was taken.
+    /// Tells the writer how many pieces have been read.
     fn send_credit(&mut self) {
         self.credited = self.got;
         self.baseline.word(DONE + usize::from(self.baseline.first) * 256).store(self.got, Ordering::Release);
@@ -495,7 +497,7 @@ fn spin_until<T>(paused: bool, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A call that moves bytes, over and over until it moves some.
+/// Repeats a call until it moves bytes.
 fn socket_call(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     let moved = spin_until(false, || match call() {
         Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
@@ -517,7 +519,7 @@ mod tests {
 
     const ROOM: usize = 8192;
 
-    /// Runs the two sides in two threads.
+    /// Runs both sides, each in a thread.
     fn both<T: Send>(run: impl Fn(Baseline) -> T + Sync) -> (T, T) {
         let memory = Baseline::memory(ROOM).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -535,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_arrive_whole_through_memory_and_sockets_in_all_ways() {
+    fn bytes_arrive_through_memory_and_sockets_by_all_methods() {
         for bytes in [0, 1, 8, 57, 4096, 5000, 100_000] {
             let (_, got) = both(|baseline| {
                 let (out, mut into) = (pattern(bytes), vec![0; bytes]);
@@ -554,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_longer_than_the_ring_arrive_whole() {
+    fn streams_longer_than_the_ring_arrive() {
         for bytes in [8, 3000, 300_000] {
             let (_, got) = both(|baseline| {
                 let (out, mut into) = (pattern(4 * bytes), vec![0; 4 * bytes]);
@@ -573,14 +575,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bounce_takes_some_time_and_can_be_repeated() {
+    fn a_bounce_can_be_measured_repeatedly() {
         let (first, _) =
             both(|baseline| [baseline.bounce(), baseline.exchange(), baseline.bounce(), baseline.exchange()]);
         assert!(first.iter().all(|nanos| nanos.is_finite() && *nanos > 0.0), "{first:?}");
     }
 
     #[test]
-    fn what_one_copies_is_there_and_comes_back() {
+    fn copied_bytes_can_be_read_back() {
         let (first, _) = both(|baseline| {
             let (mut out, mut into) = (pattern(ROOM), vec![0; ROOM]);
             baseline.copy_to_or_from(true, 2, 100, &mut out[..8100]);

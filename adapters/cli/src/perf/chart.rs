@@ -1,5 +1,5 @@
-//! The chart of `--plot`: latency and bandwidth over the size of messages, measured and limit. SVG or PNG, with letters
-//! of its own, so that it needs no fonts of the system.
+//! The chart of `--plot`: latency and bandwidth over the message size, measured and limit. It is written as SVG or PNG,
+//! with a font of its own, so that it needs none of the system's fonts.
 
 use std::error::Error;
 use std::fs;
@@ -20,7 +20,7 @@ const COLOURS: [RGBColor; 4] =
 
 type Result = std::result::Result<(), Box<dyn Error>>;
 
-/// The kinds of file that can be written.
+/// The file formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Svg,
@@ -28,12 +28,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// By the end of the file's name.
+    /// The format that belongs to the end of a file name.
     pub fn of(path: &Path) -> std::result::Result<Self, String> {
         match path.extension().and_then(|end| end.to_str()) {
             Some("svg") => Ok(Self::Svg),
             Some("png") => Ok(Self::Png),
-            _ => Err(format!("{}: a chart's name ends with .svg or .png", path.display())),
+            _ => Err(format!("{}: a chart needs a file name that ends with .svg or .png", path.display())),
         }
     }
 }
@@ -41,10 +41,10 @@ impl Kind {
 /// Writes the chart.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub fn write(path: &Path, kind: Kind, rows: &[Row]) -> Result {
     register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular())
-        .map_err(|_| "a font that cannot be read")?;
+        .map_err(|_| "the built-in font cannot be read")?;
     match kind {
         Kind::Svg => {
             let mut text = String::new();
@@ -70,7 +70,7 @@ where
 {
     area.fill(&WHITE)?;
     let rates: Vec<_> = rows.iter().filter(|row| row.mode == Mode::Rate).map(rate).collect();
-    let title = format!("Towline between two processes; broken lines: the limit   {}", rates.join("   "));
+    let title = format!("Towline between two processes; dashed lines: the limit   {}", rates.join("   "));
     let area = area.titled(title.trim_end(), ("sans-serif", 18))?;
     let (left, right) = area.split_horizontally(WIDTH / 2);
     panel(&left, rows, Mode::Latency, "half round trip, us", 1e-3)?;
@@ -83,7 +83,7 @@ fn rate(row: &Row) -> String {
     format!("{}: {} messages of {}", row.transport, format_value(row.mode, row.value), row.size)
 }
 
-/// One chart: a line and a broken line for each transport. Both axes are logarithmic; 0 bytes stand at 1.
+/// Draws one chart: a line and a dashed line for each transport. Both axes are logarithmic; 0 bytes are drawn at 1.
 fn panel<B: DrawingBackend>(area: &DrawingArea<B, Shift>, rows: &[Row], mode: Mode, title: &str, scale: f64) -> Result
 where
     B::ErrorType: 'static,
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_tells_the_kind() {
+    fn the_format_follows_from_the_name() {
         let kind = |name: &str| Kind::of(Path::new(name));
         assert_eq!((kind("a/b.svg"), kind("c.png")), (Ok(Kind::Svg), Ok(Kind::Png)));
         assert!(kind("chart").unwrap_err().contains(".svg or .png"));

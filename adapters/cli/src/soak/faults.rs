@@ -1,32 +1,32 @@
-//! What goes wrong in a job of real processes, and when: by seed.
+//! The faults of a job of real processes, chosen by seed.
 
 use std::time::Duration;
 
 use towline_host_tests::random::Random;
 use towline_host_tests::relay::{DatagramFaults, Direction};
 
-/// Something that goes wrong. What has a span is put right after it.
+/// A fault. A fault with a span ends after that time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// A rank stands still.
+    /// A rank is stopped.
     Stop { rank: u32, span: Duration },
-    /// A rank dies.
+    /// A rank is killed.
     Kill { rank: u32 },
-    /// All connections of a link break in the middle.
+    /// All connections of a link break while in use.
     Cut { link: u32 },
-    /// They do, and no new ones come about.
+    /// All connections of a link break, and new ones are refused.
     Down { link: u32, span: Duration },
-    /// What goes by a link is held back.
+    /// Data on a link is held back.
     Freeze { link: u32, direction: Direction, span: Duration },
-    /// What goes by a link is late.
+    /// Data on a link is delayed.
     Slow { link: u32, span: Duration },
-    /// Datagrams are lost, doubled, late.
+    /// Datagrams are lost, duplicated and delayed.
     DatagramFaults { trouble: DatagramFaults, span: Duration },
-    /// Nothing comes from one rank to another, in this direction alone.
+    /// Nothing arrives from one rank at another, in this direction only.
     Part { from: u32, to: u32, span: Duration },
 }
 
-/// Kinds of faults, as they are counted.
+/// Names of the kinds of faults, for the counts.
 pub const KINDS: [&str; 8] = [
     "ranks stopped",
     "ranks killed",
@@ -34,12 +34,12 @@ pub const KINDS: [&str; 8] = [
     "links down for a while",
     "links frozen",
     "links slowed",
-    "spells of worse loss",
+    "times of higher loss",
     "one-way partitions",
 ];
 
 impl Fault {
-    /// Its place among [`KINDS`].
+    /// Its index in [`KINDS`].
     pub const fn kind(self) -> usize {
         match self {
             Self::Stop { .. } => 0,
@@ -53,7 +53,7 @@ impl Fault {
         }
     }
 
-    /// Whether the end of one would end the other, if both went on at once.
+    /// Whether the end of one fault would also end the other.
     pub fn conflicts_with(&self, other: &Self) -> bool {
         match (*self, *other) {
             (Self::Stop { rank: one, .. }, Self::Stop { rank: other, .. }) => one == other,
@@ -68,7 +68,7 @@ impl Fault {
         }
     }
 
-    /// After how long it is put right.
+    /// How long it lasts.
     pub const fn span(self) -> Option<Duration> {
         match self {
             Self::Stop { span, .. }
@@ -82,7 +82,7 @@ impl Fault {
     }
 }
 
-/// A job as its seed wants it.
+/// The plan of a job, by its seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
@@ -92,11 +92,11 @@ pub struct Plan {
     /// Whether each rank has a progress thread.
     pub thread: bool,
     pub victim: Option<u32>,
-    /// Rounds that all do together once the victim was started again; 0: it is not.
+    /// Rounds after the victim was restarted; 0: it is not restarted.
     pub rounds_after_restart: u32,
-    /// Trouble of datagrams from the beginning.
+    /// Faults of datagrams from the beginning.
     pub trouble: DatagramFaults,
-    /// Each with the rank that has to have come to a round before it happens.
+    /// Each fault, with the round that a rank must have reached before it begins, and that rank.
     pub faults: Vec<(u32, u32, Fault)>,
 }
 
@@ -110,7 +110,7 @@ impl Plan {
         let trouble = if transport == "udp" { trouble(&mut random, 50) } else { DatagramFaults::default() };
         let mut plan =
             Self { seed, rounds, most, thread, victim, rounds_after_restart: 0, trouble, faults: Vec::new() };
-        // One link is left alone: if all broke down at once, that would be the end of a peer.
+        // One link gets no fault: if all links broke at once, the peer would be lost.
         let spared = random.below(links.into()) as u32;
         for _ in 0..random.between(1, 6) {
             let rank = random.below(ranks.into()) as u32;
@@ -153,7 +153,7 @@ impl Plan {
             (_, 4) => Fault::Slow { link, span },
             _ => {
                 let direction = random.pick(&[Direction::ToRank, Direction::ToCaller, Direction::Both]);
-                // Longer than a rank's patience at times, where somebody is there to lose it.
+                // At times longer than the time-out of a rank, if a progress thread is there to notice.
                 let long = links > 1 && self.thread && random.chance(150);
                 Fault::Freeze { link, direction, span: if long { Duration::from_millis(6500) } else { span } }
             }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_seed_is_one_plan_and_all_faults_come_up() {
+    fn each_seed_gives_one_plan_and_all_faults_occur() {
         for (transport, links, kinds) in [("sm", 1, 2), ("tcp", 3, 6), ("tcp", 1, 4), ("udp", 1, 4)] {
             let mut seen = [false; KINDS.len()];
             for seed in 0..300 {
@@ -186,7 +186,7 @@ mod tests {
                         touched.insert(link);
                     }
                 }
-                assert!(touched.len() < links as usize, "a link is left alone");
+                assert!(touched.len() < links as usize, "one link has no fault");
             }
             assert_eq!(seen.iter().filter(|seen| **seen).count(), kinds, "{transport} with {links} links");
         }

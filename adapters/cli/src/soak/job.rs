@@ -1,4 +1,4 @@
-//! One job of real processes: starts it, sees to its faults, and judges what its ranks say.
+//! One job of real processes: starts it, injects its faults, and checks what its ranks report.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -14,12 +14,12 @@ use super::faults::{Fault, KINDS, Plan};
 use super::process_handle::Process;
 use super::rank::clock;
 
-/// Without a word of any rank for so long, a job hangs.
+/// If no rank reports anything for this time, the job hangs.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-/// How long a death may go unnoticed: what is promised, and as much for a machine that has much else to do.
+/// Time within which the death of a rank must be noticed: twice the promised time, for a busy machine.
 const NOTICE_LIMIT: Duration = Duration::from_secs(10);
 
-/// What all jobs have in common.
+/// Options that all jobs share.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub transport: String,
@@ -31,26 +31,26 @@ pub struct Setting {
     pub through: Option<String>,
 }
 
-/// What came of clean jobs.
+/// The results of jobs that passed.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Report {
     pub jobs: u64,
     pub messages: u64,
     pub bytes: u64,
-    /// Puts, gets and atomics.
+    /// Number of puts, gets and atomic operations.
     pub operations: u64,
-    /// Ranks of little and big byte order.
+    /// Number of ranks with little and big byte order.
     pub orders: [u64; 2],
-    /// Faults that were to be.
+    /// Number of planned faults.
     pub planned: u64,
-    /// Those that took effect, by [`KINDS`].
+    /// Number of faults that took effect, for each of [`KINDS`].
     pub faults: [u64; KINDS.len()],
-    /// The longest time in which a death was noticed.
+    /// The longest time until a death was noticed.
     pub noticed: Duration,
-    /// Ranks that were killed, started again and taken back, and messages from and to these.
+    /// Number of ranks that were killed, restarted and accepted again, and of messages from and to them.
     pub rejoined: u64,
     pub after_rejoin: u64,
-    /// Links down and up again, frames moved, doubles removed.
+    /// Number of links that went down and came up again, of migrated frames, and of duplicates removed.
     pub links: [u64; 4],
     pub stream_counts: StreamCounts,
     pub datagram_counts: DatagramCounts,
@@ -85,7 +85,7 @@ enum Relay {
     Datagrams(Datagrams),
 }
 
-/// Runs the job of a seed; why it failed.
+/// Runs the job of a seed. The error says why it failed.
 pub fn run(seed: u64, setting: &Setting) -> Result<Report, String> {
     let plan = Plan::new(seed, &setting.transport, setting.ranks, setting.links, setting.most);
     let failed = |why: std::io::Error| format!("cannot start the relay: {why}");
@@ -99,7 +99,7 @@ pub fn run(seed: u64, setting: &Setting) -> Result<Report, String> {
     outcome.map_err(|why| format!("{why}\n{}", job.failure_report()))
 }
 
-/// What ranks said of the messages of a pair, in each life of the rank that dies: how many, bytes, a hash of all.
+/// What ranks reported of the messages of a pair, for each incarnation of the killed rank: number, bytes, and a hash.
 type Tallies = BTreeMap<(u32, u32, u32), [String; 3]>;
 
 struct Job {
@@ -109,18 +109,18 @@ struct Job {
     child: Child,
     lines: Receiver<String>,
     errors: Option<JoinHandle<String>>,
-    /// What they said, at the end.
+    /// The launcher's standard error, once it has ended.
     said: String,
-    /// Ranks that have not come to their end.
+    /// Ranks that have not finished.
     processes: BTreeMap<u32, Process>,
     ready: BTreeSet<u32>,
-    /// The rank that died is there again.
+    /// The killed rank has rejoined.
     rejoined: bool,
-    /// The round that each rank has come to.
+    /// The round that each rank has reached.
     at: BTreeMap<u32, u32>,
-    /// What is to be put right, when, and what it had [touched](Self::effects) before it began.
+    /// Faults that last for a time: when each ends, and its [effects](Self::effects) before it began.
     active_faults: Vec<(Instant, Fault, u64)>,
-    /// Faults that are yet to come.
+    /// Faults that have not begun.
     planned_faults: Vec<(u32, u32, Fault)>,
     killed_at: Option<u64>,
     noticed: BTreeMap<u32, Duration>,
@@ -170,7 +170,7 @@ impl Job {
         let errors = child.stderr.take().map(|mut errors| {
             std::thread::spawn(move || {
                 let mut all = Vec::new();
-                // What could be read is told.
+                // On an error, what was read so far is kept.
                 let _ = errors.read_to_end(&mut all);
                 String::from_utf8_lossy(&all).into_owned()
             })
@@ -199,13 +199,13 @@ impl Job {
         })
     }
 
-    /// Sees to the faults until all ranks have ended.
+    /// Injects the faults until all ranks have ended.
     fn watch(&mut self) -> Result<(), String> {
         let mut heard = Instant::now();
         loop {
             let now = Instant::now();
             self.end_faults(|due| due <= now);
-            // What had to wait for another's end.
+            // Faults that had to wait for the end of another one.
             self.begin_faults();
             let next = self.active_faults.iter().map(|(due, ..)| *due).min().unwrap_or(heard + SILENCE_LIMIT);
             match self.lines.recv_timeout(next.min(heard + SILENCE_LIMIT).saturating_duration_since(now)) {
@@ -245,7 +245,7 @@ impl Job {
                 return Ok(());
             }
             ("noticed", Some(at)) => {
-                let killed_at = self.killed_at.ok_or(format!("rank {rank} notices a death, and nobody died"))?;
+                let killed_at = self.killed_at.ok_or(format!("rank {rank} reports a death, but no rank was killed"))?;
                 let after = Duration::from_nanos(at.saturating_sub(killed_at));
                 self.report.noticed = self.report.noticed.max(after);
                 self.noticed.insert(rank, after);
@@ -266,7 +266,7 @@ impl Job {
             ("shared", Some(operations)) => self.report.operations += operations,
             ("over", _) => {
                 self.over.push(rank);
-                // From here on it may stand still as long as it wants.
+                // From now on the rank need not run any more.
                 self.end_faults_of(rank);
                 self.processes.remove(&rank);
             }
@@ -279,7 +279,7 @@ impl Job {
         Ok(())
     }
 
-    /// Begins the faults whose rank has come so far.
+    /// Begins the faults whose rank has reached their round.
     fn begin_faults(&mut self) {
         while let Some(at) = self.planned_faults.iter().position(|planned| self.may_begin(planned)) {
             let (_, rank, fault) = self.planned_faults.remove(at);
@@ -307,12 +307,12 @@ impl Job {
         }
     }
 
-    /// Whoever has died comes no further: then it is any other's turn.
+    /// Whether a rank is dead. It makes no progress then, and its faults go by the progress of the other ranks.
     fn is_dead(&self, rank: u32) -> bool {
         self.killed_at.is_some() && self.plan.victim == Some(rank) && !self.rejoined
     }
 
-    /// Whether a fault's rank has come so far, and nothing goes on that this would end, or that would end this.
+    /// Whether the rank of a fault has reached its round, and no active fault conflicts with it.
     fn may_begin(&self, (round, rank, fault): &(u32, u32, Fault)) -> bool {
         let at = if self.is_dead(*rank) { self.at.values().max() } else { self.at.get(rank) };
         self.ready.len() == self.ranks as usize
@@ -320,14 +320,14 @@ impl Job {
             && !self.active_faults.iter().any(|(_, other, _)| other.conflicts_with(fault))
     }
 
-    /// Puts right what is due.
+    /// Ends the faults that are due.
     fn end_faults(&mut self, is_due: impl Fn(Instant) -> bool) {
         while let Some(at) = self.active_faults.iter().position(|(due, ..)| is_due(*due)) {
             self.end_fault(at);
         }
     }
 
-    /// Puts right what was done to a rank itself.
+    /// Ends the faults of a rank itself.
     fn end_faults_of(&mut self, rank: u32) {
         let of = |fault: &Fault| matches!(fault, Fault::Stop { rank: stopped, .. } if *stopped == rank);
         while let Some(at) = self.active_faults.iter().position(|(_, fault, _)| of(fault)) {
@@ -337,7 +337,7 @@ impl Job {
 
     fn end_fault(&mut self, at: usize) {
         let (_, fault, before) = self.active_faults.swap_remove(at);
-        // It is still stopped, or something was touched meanwhile.
+        // The fault took effect if the rank is still stopped, or if the relay has counted something.
         let stopped = match fault {
             Fault::Stop { rank, .. } => self.processes.get(&rank).is_some_and(Process::is_stopped),
             _ => false,
@@ -346,7 +346,7 @@ impl Job {
         self.report.faults[fault.kind()] += u64::from(stopped || self.effects(fault) > before);
     }
 
-    /// How much a relay did so far that is such a fault's doing.
+    /// How many effects of such a fault a relay has counted so far.
     fn effects(&self, fault: Fault) -> u64 {
         match (fault, &self.relay) {
             (Fault::Cut { link }, Relay::Streams(relay)) => relay.link_counts(link).cut,
@@ -365,11 +365,11 @@ impl Job {
         }
     }
 
-    /// Has something go wrong, or puts it right.
+    /// Begins or ends a fault.
     fn set(&mut self, fault: Fault, on: bool) {
         match (fault, &self.relay) {
             (Fault::Stop { rank, .. }, _) => {
-                // One that has just ended cannot be stopped.
+                // Fails if the process has just ended.
                 let signal = if on { Signal::STOP } else { Signal::CONT };
                 let _ = self.processes.get(&rank).map(|process| process.signal(signal));
             }
@@ -387,17 +387,17 @@ impl Job {
         }
     }
 
-    /// Whether all came to its end as it had to.
+    /// Checks the results of all ranks.
     fn judge(&mut self) -> Result<Report, String> {
         let status = self.child.wait().map_err(|why| format!("cannot wait for the ranks: {why}"))?;
         self.end_faults(|_| true);
         let died = self.killed_at.is_some();
         if self.plan.victim.is_some() && !died {
-            return Err("the rank that was to die was not there any more".into());
+            return Err("the rank that was to be killed had already ended".into());
         }
         let rounds_after_restart = self.plan.rounds_after_restart != 0;
         if status.code() != Some(if died && !rounds_after_restart { 128 + 9 } else { 0 }) {
-            return Err(format!("the ranks did not end well: {status}"));
+            return Err(format!("the job failed: {status}"));
         }
         let dead = self.plan.victim.filter(|_| died);
         let all = self.ranks;
@@ -410,12 +410,12 @@ impl Job {
         }
         for rank in (0..all).filter(|rank| Some(*rank) != dead) {
             if !self.over.contains(&rank) {
-                return Err(format!("rank {rank} did not come to its end"));
+                return Err(format!("rank {rank} did not finish"));
             }
             match self.noticed.get(&rank) {
-                None if died => return Err(format!("rank {rank} noticed no death")),
+                None if died => return Err(format!("rank {rank} did not notice the death")),
                 Some(after) if *after > NOTICE_LIMIT => {
-                    return Err(format!("rank {rank} noticed a death after {after:?}"));
+                    return Err(format!("rank {rank} noticed the death only after {after:?}"));
                 }
                 _ => {}
             }
@@ -442,12 +442,13 @@ impl Job {
             Relay::Datagrams(_) => datagram_counts.seen == 0,
         };
         if bypassed {
-            return Err("nothing went by the relay: no fault could reach a message".into());
+            return Err("no message went through the relay, so no fault could affect one".into());
         }
         Ok(self.report)
     }
 
-    /// Whether all that one rank sent another in a life of the rank that dies has come there; how many messages.
+    /// Checks that one rank has received all that another sent, in an incarnation of the killed rank. Gives the number
+    /// of messages.
     fn compare(&mut self, from: u32, to: u32, life: u32) -> Result<u64, String> {
         let (sent, received) = (self.sent.get(&(from, to, life)), self.received.get(&(from, to, life)));
         let (Some(sent), Some(received)) = (sent, received) else {
@@ -463,26 +464,28 @@ impl Job {
         Ok(messages)
     }
 
-    /// The launcher's status is that of the first rank that failed, which is the one that died. It says which others did.
+    /// The launcher's status is that of the first rank that failed, which is the killed one. Its standard error names
+    /// other ranks that failed.
     fn errors_of_others(&mut self, dead: Option<u32>) -> Result<(), String> {
         self.said = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         let dead = dead.map(|dead| format!("rank {dead} ("));
         let of_dead = |line: &str| dead.as_ref().is_some_and(|dead| line.contains(dead));
         match self.said.lines().find(|line| line.contains("; the other ranks go on") && !of_dead(line)) {
-            Some(line) => Err(format!("a rank that was left did not end well: {line}")),
+            Some(line) => Err(format!("a surviving rank failed: {line}")),
             None => Ok(()),
         }
     }
 
-    /// What is known of a job that failed. Ends it.
+    /// Describes a job that failed, and ends it.
     fn failure_report(&mut self) -> String {
-        let rounds: Vec<_> = self.at.iter().map(|(rank, round)| format!("rank {rank} did round {round}")).collect();
+        let rounds: Vec<_> =
+            self.at.iter().map(|(rank, round)| format!("rank {rank} finished round {round}")).collect();
         self.end();
         let later = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         let errors = format!("{}{later}", self.said);
         let last: Vec<_> = self.last.iter().map(|line| format!("  {line}")).collect();
         format!(
-            "of {} rounds and {} after a return, {}; to come: {:?}\nsaid last:\n{}\n{errors}",
+            "of {} rounds and {} after a restart, {}; faults not begun: {:?}\nsaid last:\n{}\n{errors}",
             self.plan.rounds,
             self.plan.rounds_after_restart,
             rounds.join(", "),

@@ -1,8 +1,7 @@
-//! `towline soak`: random jobs with everything that can go wrong, until one fails: over real processes, or in the
-//! simulator.
+//! `towline soak`: runs random jobs with faults of every kind until one fails, with real processes or in the simulator.
 //!
-//! Both need the library of `host-tests`, which brings the simulator and the relays; without the feature `sim` they are
-//! left out.
+//! Both need the library of `host-tests`, which contains the simulator and the relays. Without the feature `sim` they
+//! are left out.
 
 use std::process::ExitCode;
 
@@ -30,11 +29,11 @@ pub use arguments::Arguments;
 
 #[cfg(not(feature = "sim"))]
 pub fn run(_: &Arguments) -> ExitCode {
-    eprintln!("towline: this program was built without the feature `sim`");
+    eprintln!("towline: this program was built without the feature `sim`, which `towline soak` needs");
     ExitCode::FAILURE
 }
 
-/// Runs the jobs; gives the exit status.
+/// Runs the jobs. Gives the exit status.
 #[cfg(feature = "sim")]
 pub fn run(arguments: &Arguments) -> ExitCode {
     if arguments.sim { simulator::run(arguments) } else { processes::run(arguments) }

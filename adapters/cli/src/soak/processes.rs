@@ -1,4 +1,4 @@
-//! Jobs of real processes, one after the other.
+//! Runs jobs of real processes, one after the other.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,13 +10,14 @@ use super::faults::KINDS;
 use super::job::{self, Report, Setting};
 use crate::stdout::out;
 
-/// So many faults cannot all have come after their job's end by chance.
+/// Of this many planned faults at least one must have taken effect: they cannot all have come after the end of their
+/// job by chance.
 const TOO_MANY: u64 = 10;
 
-/// Of so many jobs some must have killed a rank and started it again: the chance of none is one in ten thousand.
+/// Of this many jobs some must have killed and restarted a rank. The chance of none is one in ten thousand.
 const MANY_JOBS: u64 = 50;
 
-/// Runs the jobs; gives the exit status.
+/// Runs the jobs. Gives the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let links = arguments.links.unwrap_or(if arguments.transport == "tcp" { 3 } else { 1 });
     let most = arguments.most.unwrap_or(if arguments.transport == "udp" { 1 << 20 } else { 4 << 20 });
@@ -48,7 +49,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     out!("{}", summary(&report, &setting, first, started.elapsed()));
     let Some((seed, why)) = failure else {
         if report.planned >= TOO_MANY && report.faults.iter().all(|count| *count == 0) {
-            eprintln!("\nnone of {} faults took effect: this shows nothing", report.planned);
+            eprintln!("\nnone of {} faults took effect, so the jobs tested no fault", report.planned);
             return ExitCode::FAILURE;
         }
         if report.jobs >= MANY_JOBS && (report.faults[1] == 0 || report.after_rejoin == 0) {
@@ -71,12 +72,12 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
     let links = if *links == 1 { "1 link".into() } else { format!("{links} links") };
     let mut lines = vec![
         format!(
-            "{transport}, {ranks} ranks, {links}: {} jobs from seed {first} were clean, in {:.0} s",
+            "{transport}, {ranks} ranks, {links}: {} jobs from seed {first} passed, in {:.0} s",
             report.jobs,
             took.as_secs_f64()
         ),
         format!(
-            "messages {}, {:.1} MB, each compared byte by byte; lost 0, doubled 0, out of order 0",
+            "messages {}, {:.1} MB, each compared byte by byte; lost 0, duplicated 0, out of order 0",
             report.messages,
             report.bytes as f64 / 1e6
         ),
@@ -84,7 +85,7 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
     ];
     let [little, big] = report.orders;
     if big != 0 {
-        lines.push(format!("ranks of big byte order {big}, of little byte order {little}"));
+        lines.push(format!("ranks with big byte order {big}, with little byte order {little}"));
     }
     let faults = report.faults.iter().zip(KINDS).filter(|(count, _)| **count != 0);
     let faults: Vec<_> = faults.map(|(count, kind)| format!("{kind} {count}")).collect();
@@ -92,10 +93,10 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
         "faults that took effect: {}",
         if faults.is_empty() { "none".into() } else { faults.join(", ") }
     ));
-    let vain = report.planned.saturating_sub(report.faults.iter().sum());
-    if vain != 0 {
+    let without_effect = report.planned.saturating_sub(report.faults.iter().sum());
+    if without_effect != 0 {
         lines.push(format!(
-            "of {} faults {vain} found nothing to hit: no traffic, or a rank at its end",
+            "of {} faults {without_effect} had no effect: there was no traffic, or the rank had finished",
             report.planned
         ));
     }
@@ -109,16 +110,16 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
         ));
     }
     if transport == "tcp" {
-        let [down, up, moved, doubles] = report.links;
+        let [down, up, moved, duplicates] = report.links;
         lines.push(format!(
-            "connections by the relay {}, connections cut {}; links lost {down}, back {up}; frames moved {moved}, of which had arrived {doubles}",
+            "connections through the relay {}, connections cut {}; links down {down}, up again {up}; frames migrated {moved}, of which had already arrived {duplicates}",
             report.stream_counts.connections, report.stream_counts.cut
         ));
     }
     if transport == "udp" {
         let seen = report.datagram_counts;
         lines.push(format!(
-            "datagrams {}: lost {}, doubled {}, late {}, cut off {}",
+            "datagrams {}: lost {}, duplicated {}, late {}, cut off {}",
             seen.seen, seen.lost, seen.duplicated, seen.delayed, seen.cut_off
         ));
     }

@@ -1,4 +1,4 @@
-//! A rank of `towline soak`: sends its part of the mix, and checks all that it receives.
+//! A rank of `towline soak`: sends its part of the traffic, and checks everything that it receives.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -23,33 +23,33 @@ pub struct Arguments {
     /// Longest message, in bytes
     #[arg(long)]
     most: u64,
-    /// The rank that dies
+    /// The rank that is killed
     #[arg(long)]
     victim: Option<u32>,
-    /// Rounds after the rank that dies was started again; 0: it is not
+    /// Rounds after the killed rank was restarted; 0: it is not restarted
     #[arg(long, default_value_t = 0)]
     rounds_after_restart: u32,
-    /// A progress thread in each rank
+    /// Run a progress thread in each rank
     #[arg(long)]
     thread: bool,
-    /// The first port of the first rank, and the first that it advertises
+    /// The first port of the first rank, and the first port that it advertises
     #[arg(long, num_args = 2)]
     ports: Vec<u16>,
-    /// Links per peer
+    /// Links to each peer
     #[arg(long, default_value_t = 1)]
     links: u16,
 }
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
-/// What a job's ranks say to each other last.
+/// Tag of the last messages between ranks.
 const LAST: u32 = 98;
-/// What those who are left say once they have looked for what a death left behind.
+/// Tag of the messages after the surviving ranks have checked for leaked resources.
 const LEAKS_CHECKED: u32 = 97;
-/// Whatever was a dead rank's is given back in so long.
+/// Time within which the resources of a dead rank must be released.
 const RELEASE_LIMIT: Duration = Duration::from_secs(5);
-/// A rank that died is started again within this time.
+/// Time within which a killed rank must be restarted and rejoin.
 const REJOIN_LIMIT: Duration = Duration::from_secs(50);
-/// A rank that is to die, and does not, gives up after so long.
+/// Time after which a rank that is to be killed gives up if it was not.
 const KILL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs one rank.
@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Builds the world that the arguments ask for.
+/// Builds the world for the arguments, and runs the rank.
 fn take_part(arguments: &Arguments) -> Result<()> {
     let mut builder = Builder::new();
     if let [real, told] = arguments.ports[..] {
@@ -83,25 +83,25 @@ fn take_part(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Says a line to whoever started the job.
+/// Reports a line to the process that started the job.
 fn report_line(line: impl std::fmt::Display) {
     println!("@ {line}");
 }
 
-/// Nanoseconds of the clock that all processes of a host share.
+/// Nanoseconds of the monotonic clock, which all processes of a host share.
 pub fn clock() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// What went between this rank and another, in one direction.
+/// Messages between this rank and another, in one direction.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     /// Messages of each stream.
     of: [u64; STREAMS.len()],
     messages: u64,
     bytes: u64,
-    /// Of all names and lengths, in any order.
+    /// A hash of the names and lengths of all messages, in any order.
     hash: u64,
 }
 
@@ -115,27 +115,27 @@ impl Tally {
 
 struct Rank<L: Threads> {
     mix: Traffic,
-    /// Goes before the world does.
+    /// Must be dropped before the world.
     side: Owned<L>,
     shared: SharedWindow<L>,
     world: World<L>,
     victim: Option<u32>,
-    /// Rounds after its return.
+    /// Number of rounds after the killed rank has rejoined.
     rounds_after_restart: u32,
-    /// The life of the victim that goes on: 1, or 2 once it was started again.
+    /// The incarnation of the victim: 1, or 2 after it was restarted.
     life: u32,
-    /// Rounds before its death.
+    /// Number of rounds before its death.
     first: u32,
     dead: bool,
     sent: Vec<Tally>,
     received: Vec<Tally>,
-    /// Messages of each rank and stream that come by the end of this round.
+    /// Messages of each rank and stream that must have arrived by the end of this round.
     wanted: Vec<[u64; STREAMS.len()]>,
-    /// Links per peer.
+    /// Links to each peer.
     links: u16,
-    /// Descriptors that are no peer's, before anybody died.
+    /// Descriptors that belong to no peer, before any rank died.
     other_descriptors: [usize; 2],
-    /// Sends whose receives may be another round's: others' messages can come before theirs.
+    /// Sends that may be received in a later round, since messages of other ranks can arrive before them.
     late: Sends<L>,
 }
 
@@ -186,16 +186,16 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         }
         if self.rounds_after_restart != 0 && self.victim.is_some() {
             let first = self.mix.rounds;
-            self.or_exit(Self::rejoin, "when a rank is taken back");
+            self.or_exit(Self::rejoin, "when a rank rejoins");
             self.do_rounds(first);
         }
         self.end()
     }
 
-    /// Does all rounds, which are counted from `first`.
+    /// Runs all rounds. They are numbered from `first`.
     fn do_rounds(&mut self, first: u32) {
         for round in 0..self.mix.rounds {
-            // What was held before the death is what is to be held after it.
+            // The resources from before the death are the ones to expect after it.
             if !self.dead && (self.life == 1 || self.world.incarnation() > 1) {
                 self.other_descriptors = Resources::now().baseline();
             }
@@ -204,7 +204,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         }
     }
 
-    /// Does something; where it fails, the process ends at once: the end of a world waits for the others.
+    /// Runs `work`. If it fails, ends the process at once, since the end of a world would wait for the other ranks.
     fn or_exit(&mut self, work: impl FnOnce(&mut Self) -> Result<()>, what: impl std::fmt::Display) {
         if let Err(why) = work(self) {
             eprintln!("towline: rank {}, {what}: {why}", self.world.rank());
@@ -212,7 +212,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         }
     }
 
-    /// The rank that died is taken back, and all begins anew with other messages.
+    /// Accepts the killed rank again, and begins anew with other messages.
     fn rejoin(&mut self) -> Result<()> {
         self.check_messages()?;
         let Some(dead) = self.victim.take() else { return Ok(()) };
@@ -224,31 +224,31 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
             tallies.fill(Tally::default());
         }
         self.wanted.fill([0; STREAMS.len()]);
-        // Who was started again is not in the one that there was.
+        // The restarted rank is not in the old communicator.
         self.side = self.world.dup()?;
         self.shared = SharedWindow::new(&self.world)?;
         self.world.barrier()?;
         Ok(())
     }
 
-    /// The rank that dies does not come to its end before that, however late the signal is; the others wait for its last word.
+    /// Waits to be killed, however late the signal is: the other ranks wait for this rank's last message.
     fn wait_to_be_killed(self) -> Result<()> {
         let since = Instant::now();
         while since.elapsed() < KILL_LIMIT {
-            // Others may need something of it meanwhile.
+            // Other ranks may need its progress meanwhile.
             self.world.iprobe(self.world.rank(), NEVER)?;
             std::thread::sleep(Duration::from_millis(1));
         }
-        Err("it was to be killed, and was not".into())
+        Err("this rank was to be killed, but it was not".into())
     }
 
-    /// Ranks that this one still has to do with.
+    /// The other ranks, without the dead one.
     fn others(&self) -> impl Iterator<Item = u32> + use<L> {
         let (own, gone) = (self.world.rank(), self.victim.filter(|_| self.dead));
         (0..self.mix.ranks).filter(move |rank| *rank != own && Some(*rank) != gone)
     }
 
-    /// What came of an operation that has to do with `peer`, or with any; `None`: it failed since the rank that may die did.
+    /// The outcome of an operation with `peer`, or with any rank. `None` if it failed because the victim died.
     fn judge<T>(&mut self, peer: Option<u32>, outcome: std::result::Result<T, towline::Error>) -> Result<Option<T>> {
         match outcome {
             Ok(it) => Ok(Some(it)),
@@ -258,7 +258,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
                 if !std::mem::replace(&mut self.dead, true) {
                     report_line(format!("noticed {} {}", self.world.rank(), clock()));
                 }
-                // Also where it was told of another's death: receives from any source wait for the others again.
+                // Also for later failures: receives from any source wait for the other ranks again.
                 self.world.acknowledge_failures();
                 self.side.acknowledge_failures();
                 Ok(None)
@@ -284,7 +284,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
                     let of = MessageId { from: own, to, stream, index: self.sent[to as usize].of[place] };
                     self.sent[to as usize].of[place] += 1;
                     match self.mix.way(of) {
-                        // Behind those that may not wait, and in order among those of their stream.
+                        // After the sends that may not wait, and in order within their stream.
                         _ if stream == Stream::Posted => blocking.push(of),
                         way if stream == Stream::Probed || stream == Stream::Blocking => {
                             self.begin(of, way, &mut sends)?;
@@ -322,11 +322,11 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
             let cancelled = never.cancel();
             match never.wait().map_err(|failed| failed.error) {
                 Err(towline::Error::Cancelled) if cancelled => {}
-                // As every receive from any source, once a rank died.
+                // Once a rank has died, every receive from any source ends like this.
                 Err(why @ towline::Error::PeerFailed { .. }) if !cancelled => {
                     self.judge::<()>(None, Err(why))?;
                 }
-                other => return Err(format!("a receive that was cancelled ({cancelled}) ended so: {other:?}").into()),
+                other => return Err(format!("a receive that was cancelled ({cancelled}) ended with {other:?}").into()),
             }
         }
         if self.victim.is_none() && self.mix.random([7, round, 0, 0, 0]).chance(100) {
@@ -335,7 +335,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         Ok(())
     }
 
-    /// Works on the memory of all, the own too.
+    /// Works on the windows of all ranks, including this one's.
     fn use_window(&mut self, round: u32) -> Result<()> {
         let own = self.world.rank();
         for to in self.others().chain([own]).collect::<Vec<_>>() {
@@ -350,7 +350,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         Ok(())
     }
 
-    /// As [`judge`](Self::judge).
+    /// As [`judge`](Self::judge), for an operation on a window.
     fn judge_window(&mut self, of: u32, outcome: std::result::Result<(), WindowError>) -> Result<Option<()>> {
         match outcome {
             Ok(()) => Ok(Some(())),
@@ -367,7 +367,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         Ok(())
     }
 
-    /// Posts the receives that are there before anything is sent.
+    /// Posts the receives that must be posted before anything is sent.
     fn post_receives(&mut self, round: u32) -> Result<Receives<L>> {
         let mut posted = Vec::new();
         for from in self.others().collect::<Vec<_>>() {
@@ -383,13 +383,13 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         Ok(posted)
     }
 
-    /// The message of a stream that comes next.
+    /// The next message of a stream.
     fn next(&self, from: u32, stream: Stream) -> MessageId {
         MessageId { from, to: self.world.rank(), stream, index: self.received[from as usize].of[stream as usize] }
     }
 
-    /// How many messages of a stream from those that are left have not come, of those that are sent by the end of this
-    /// round.
+    /// How many messages of a stream from the surviving ranks have not arrived, of those that are sent by the end of
+    /// this round.
     fn missing(&self, stream: Stream) -> u64 {
         let wanted: u64 = self.others().map(|from| self.wanted[from as usize][stream as usize]).sum();
         let envelope: u64 = self.others().map(|from| self.received[from as usize].of[stream as usize]).sum();
@@ -405,8 +405,8 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         Ok(any)
     }
 
-    /// Ends receives from any source; where a death has ended some, others take their place, until all has come that those
-    /// who are left have sent.
+    /// Completes receives from any source. If a death has ended some of them, posts others, until all messages of the
+    /// surviving ranks have arrived.
     fn complete_any_source(&mut self, any: &mut Vec<ReceivingOwned<Vec<u8>, L>>) -> Result<()> {
         loop {
             for receiving in any.drain(..) {
@@ -433,7 +433,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         if of.stream == Stream::Anything { &self.side } else { &self.world }
     }
 
-    /// Begins a send that does not wait.
+    /// Begins a nonblocking send.
     fn begin(&mut self, of: MessageId, way: SendMode, sends: &mut Sends<L>) -> Result<()> {
         let (bytes, tag) = (self.message(of), self.mix.tag(of));
         let begun = match way {
@@ -445,7 +445,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         Ok(())
     }
 
-    /// Sends, in any way.
+    /// Sends a message in its mode.
     fn send(&mut self, of: MessageId, sends: &mut Sends<L>) -> Result<()> {
         let way = self.mix.way(of);
         if matches!(way, SendMode::Owned | SendMode::OwnedSynchronous) {
@@ -460,7 +460,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         self.judge(Some(of.to), sent).map(drop)
     }
 
-    /// Receives from one rank by blocking receives, then by probes.
+    /// Receives from one rank, first by blocking receives, then by probes.
     fn receive_from(&mut self, from: u32, round: u32) -> Result<()> {
         let own = self.world.rank();
         for stream in [Stream::Blocking, Stream::Probed] {
@@ -478,14 +478,14 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         Ok(())
     }
 
-    /// At times into less memory than the message needs.
+    /// Receives by a blocking receive, at times into a buffer that is too short.
     fn receive(&self, of: MessageId) -> std::result::Result<(Vec<u8>, Envelope), towline::Error> {
         let len = self.mix.len(of);
         let short = if self.mix.choice(of, 8) == 0 { len / 2 } else { len };
         let mut into = vec![0u8; short];
         match self.world.recv(of.from, of.stream as u32, &mut into[..]) {
             Err(towline::Error::Truncated { source, tag, sent, delivered }) if short < len => {
-                // As it was to be; what did not fit is not compared.
+                // The truncation was expected. Bytes that did not fit are not compared.
                 let whole = patterned(self.mix.name(of), len);
                 let fits = delivered as usize <= short && into[..delivered as usize] == whole[..delivered as usize];
                 Ok((if fits { whole } else { into }, Envelope { source, tag, bytes: sent }))
@@ -522,13 +522,13 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         taken.recv(&mut into[..]).map(|status| (into, status.into()))
     }
 
-    /// What does not wait is not told of a death.
+    /// Operations that do not wait do not report a death.
     fn check_alive(&self, rank: u32) -> std::result::Result<(), towline::Error> {
         std::thread::yield_now();
         if self.world.lost().contains(&rank) { Err(towline::Error::PeerFailed { rank }) } else { Ok(()) }
     }
 
-    /// Receives what comes in the communicator of its own, whatever and from whomever.
+    /// Receives everything in the separate communicator, with any tag from any source.
     fn receive_anything(&mut self) -> Result<()> {
         while self.missing(Stream::Anything) != 0 {
             let outcome = self.side.recv_vec::<u8>(Any, Any);
@@ -541,10 +541,10 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
 
     fn accept_from_any(&mut self, stream: Stream, bytes: &[u8], envelope: Envelope) -> Result<()> {
         if envelope.source >= self.mix.ranks || envelope.source == self.world.rank() {
-            return Err(format!("a message from rank {}", envelope.source).into());
+            return Err(format!("a message from rank {}, which cannot be its source", envelope.source).into());
         }
         let mut of = self.next(envelope.source, stream);
-        // Of a rank that died, a message that was on its way is lost, and one behind it may be here.
+        // A message of a dead rank may be lost although a later one has arrived.
         while self.dead
             && Some(of.from) == self.victim
             && !self.matches(of, bytes, envelope)
@@ -556,7 +556,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         self.check(of, bytes, envelope)
     }
 
-    /// How many messages of a stream are sent in all.
+    /// How many messages of a stream are sent in total.
     fn sent_by(&self, of: MessageId) -> u64 {
         (0..self.mix.rounds).map(|round| self.mix.count(of.from, of.to, of.stream, round)).sum()
     }
@@ -567,13 +567,13 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
             && bytes.get(..len) == Some(&patterned(self.mix.name(of), len)[..])
     }
 
-    /// Whether this is the message that had to come next, whole.
+    /// Checks that this is the next message of its stream, and complete.
     fn check(&mut self, of: MessageId, bytes: &[u8], envelope: Envelope) -> Result<()> {
         let (name, len, tag) = (self.mix.name(of), self.mix.len(of), self.mix.tag(of));
         if envelope != (Envelope { source: of.from, tag, bytes: len as u64 }) {
-            return Err(format!("{of:?} with tag {tag} and {len} bytes was to come, and {envelope:?} envelope").into());
+            return Err(format!("{of:?} with tag {tag} and {len} bytes was expected, and {envelope:?} arrived").into());
         }
-        // A buffer may be longer than what it received.
+        // The buffer may be longer than the message.
         let whole = patterned(name, len);
         if bytes.get(..len) != Some(&whole[..]) {
             let wrong = whole.iter().zip(bytes).position(|(one, other)| one != other);
@@ -583,7 +583,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         Ok(())
     }
 
-    /// What all do together.
+    /// A collective operation of all ranks.
     fn collective(&mut self, round: u32) -> Result<()> {
         self.world.barrier()?;
         let mut random = self.mix.random([8, round, 0, 0, 0]);
@@ -598,7 +598,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         Ok(())
     }
 
-    /// All has come: nothing more may, and nothing is left behind.
+    /// Checks the end: no further message may arrive, and no resource may be leaked.
     fn end(mut self) -> Result<()> {
         self.or_exit(Self::check_end, "at the end");
         let own = self.world.rank();
@@ -606,7 +606,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         drop((side, shared));
         match world.finish() {
             Ok(()) => {}
-            // Not all can come to the end together.
+            // With a dead rank, the common end of the job fails.
             Err(towline::SetupError::Finish { .. }) if dead => {}
             Err(why) => return Err(why.into()),
         }
@@ -618,7 +618,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         self.check_messages()?;
         match self.victim {
             Some(dead) if self.dead => self.check_for_leaks(dead)?,
-            // Of the life that is over.
+            // Checks for resources of the earlier incarnation.
             _ if self.life > 1 => self.check_for_leaks(u32::MAX)?,
             _ => {}
         }
@@ -630,7 +630,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         Ok(())
     }
 
-    /// All has come that was sent, and no more.
+    /// Checks that all messages have arrived, and no more.
     fn check_messages(&mut self) -> Result<()> {
         let own = self.world.rank();
         let late = std::mem::take(&mut self.late);
@@ -645,15 +645,15 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         report_line(format!("shared {own} {}", self.shared.operations));
         for other in self.others().collect::<Vec<_>>() {
             for (over, name) in [(&*self.world, "world"), (&self.side, "side")] {
-                // Who knows of a death earlier is further.
+                // A rank that learned of the death earlier may have sent its next message.
                 if let Some(more) = over.iprobe(other, Any)?.filter(|more| more.tag != LEAKS_CHECKED) {
-                    return Err(format!("one more in {name} than were sent: {more:?}").into());
+                    return Err(format!("an unexpected message in {name}: {more:?}").into());
                 }
             }
         }
         let lost = self.world.lost();
         if lost != self.victim.filter(|_| self.dead).into_iter().collect::<Vec<_>>() {
-            return Err(format!("ranks {lost:?} are said to be lost").into());
+            return Err(format!("ranks {lost:?} are reported as lost").into());
         }
         for other in self.others() {
             for (word, tally) in [("sent", self.sent[other as usize]), ("received", self.received[other as usize])] {
@@ -664,26 +664,26 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
         Ok(())
     }
 
-    /// Exchanges a word with each of those who are left.
+    /// Exchanges a message with each surviving rank.
     fn exchange_with_all(&mut self, tag: u32) -> Result<()> {
         let own = self.world.rank().to_le_bytes();
         for other in self.others().collect::<Vec<_>>() {
             let mut word = [0; size_of::<u32>()];
             let met = self.world.sendrecv(&own, other, tag, &mut word, other, tag);
             if self.judge(Some(other), met.map(|_| ()))?.is_some() && word != other.to_le_bytes() {
-                return Err(format!("rank {other} said {word:?} last").into());
+                return Err(format!("rank {other} sent {word:?} as its last message").into());
             }
         }
         Ok(())
     }
 
-    /// Nothing that was the dead rank's is held any more. Nobody goes on before all have looked: what those hold for each
-    /// other is known.
+    /// Checks that no resource of the dead rank is held. No rank goes on before all have checked, since what they hold
+    /// for each other is part of the check.
     fn check_for_leaks(&mut self, dead: u32) -> Result<()> {
         let (since, others) = (Instant::now(), self.others().count());
         while let Some(left) = Resources::now().find_leak(dead, others, self.links.into(), self.other_descriptors) {
             if since.elapsed() >= RELEASE_LIMIT {
-                return Err(format!("not released after a death: {left}").into());
+                return Err(format!("not released after the death: {left}").into());
             }
             self.world.iprobe(self.world.rank(), NEVER)?;
             std::thread::yield_now();
@@ -692,7 +692,7 @@ impl<L: Threads + Takes<Vec<u8>>> Rank<L> {
     }
 }
 
-/// What is said of a message that came.
+/// The envelope of a received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Envelope {
     source: u32,

@@ -1,25 +1,25 @@
-//! What a process holds of the system for its peers: connections, segments and handles on processes. After a death nothing
-//! of the dead rank's may be left.
+//! The system resources that a process holds for its peers: connections, segments and process handles. After a death no
+//! resource of the dead rank may be left.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{read_dir, read_link, read_to_string};
 
-/// States of a TCP connection of which no end has been closed: established, two before that, listening.
+/// States of a TCP connection of which neither end is closed: established, the two states before it, and listening.
 const IN_ORDER: [&str; 4] = ["01", "02", "03", "0A"];
 const LISTENS: &str = "0A";
 
-/// What this process holds.
+/// Resources that this process holds.
 #[derive(Clone, Default, Debug)]
 pub struct Resources {
-    /// Connections whose ends are both there.
+    /// Number of connections of which neither end is closed.
     connections: usize,
-    /// Inodes of the sockets of those of which one end is gone.
+    /// Inodes of the sockets of connections of which an end is closed.
     ended: Vec<String>,
-    /// Handles on processes.
+    /// Number of process handles.
     processes: usize,
-    /// Names of segments that are mapped, and of pipes that are open.
+    /// Names of mapped segments and open pipes.
     segments: Vec<String>,
-    /// Other descriptors.
+    /// Number of other descriptors.
     other_descriptors: usize,
 }
 
@@ -28,7 +28,7 @@ impl Resources {
         let mut held = Self::default();
         let mut sockets = Vec::new();
         for entry in read_dir("/proc/self/fd").into_iter().flatten().flatten() {
-            // One that was closed meanwhile is not held.
+            // A descriptor that was closed meanwhile is not held.
             let Ok(target) = read_link(entry.path()) else { continue };
             let target = target.to_string_lossy();
             if let Some(inode) = target.strip_prefix("socket:[") {
@@ -52,7 +52,7 @@ impl Resources {
                 Some(LISTENS) => held.other_descriptors += 1,
                 Some(state) if IN_ORDER.contains(&state) => held.connections += 1,
                 None if others.contains(&inode) => held.other_descriptors += 1,
-                // The kernel lists none that is quite over.
+                // The kernel does not list a socket whose connection has ended completely.
                 _ => held.ended.push(inode),
             }
         }
@@ -62,14 +62,14 @@ impl Resources {
         held
     }
 
-    /// Descriptors that are no peer's: others, and sockets that are in no table of the kernel's. A rail may keep one of these in
-    /// reserve, which looks like one whose connection has ended.
+    /// Descriptors that belong to no peer: other ones, and sockets that are in none of the kernel's tables. A rail may
+    /// keep such a socket in reserve, and it looks like one whose connection has ended.
     pub fn baseline(&self) -> [usize; 2] {
         [self.other_descriptors, self.ended.len()]
     }
 
-    /// What is still here that has to go with rank `dead`, where so many others are left, each with so many links; nothing
-    /// else may have grown since it was [`own`](Self::baseline).
+    /// Describes a resource of the dead rank that is still held, if there is one. `others` ranks survive, each with
+    /// `links` links. No other resource may have grown since [`baseline`](Self::baseline).
     pub fn find_leak(
         &self,
         dead: u32,
@@ -84,17 +84,16 @@ impl Resources {
         if self.ended.len() > idle {
             return Some(format!("sockets of connections that have ended: {:?}", self.ended));
         }
-        let most =
-            [(self.connections, others * links, "connections"), (self.processes, others, "handles on processes")];
+        let most = [(self.connections, others * links, "connections"), (self.processes, others, "process handles")];
         if let Some((have, most, what)) = most.into_iter().find(|(have, most, _)| have > most) {
-            return Some(format!("{have} {what}, where those who are left account for {most}"));
+            return Some(format!("{have} {what}, but the surviving ranks account for {most}"));
         }
         (self.other_descriptors > other_descriptors)
             .then(|| format!("{} other descriptors, {other_descriptors} before", self.other_descriptors))
     }
 }
 
-/// Inodes of sockets in a table of the kernel's, each with what another column says.
+/// Inodes of the sockets in a table of the kernel, each with the value in another column.
 fn column(table: &str, inode: usize, other: usize) -> Vec<(String, String)> {
     let table = read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default();
     let both = |line: &str| {
@@ -105,7 +104,8 @@ fn column(table: &str, inode: usize, other: usize) -> Vec<(String, String)> {
     table.lines().skip(1).filter_map(both).collect()
 }
 
-/// Whether a segment is a rank's, or between it and another: `towline.USER.JOB.RANK`, `towline.USER.JOB.RANK-RANK.LANE`.
+/// Whether a segment belongs to a rank, or to it and another rank: `towline.USER.JOB.RANK`,
+/// `towline.USER.JOB.RANK-RANK.LANE`.
 fn is_of(path: &str, rank: u32) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let ranks = name.split('.').nth(3).unwrap_or_default();
@@ -122,11 +122,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_whose_other_end_is_gone_is_not_released() {
+    fn a_connection_whose_other_end_is_closed_is_not_released() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let other = listener.accept().unwrap().0;
-        // Other tests of this process have connections, too.
+        // Other tests in this process also have connections.
         let name = read_link(format!("/proc/self/fd/{}", caller.as_raw_fd())).unwrap();
         let is_ended =
             |held: &Resources| held.ended.iter().any(|inode| name.to_string_lossy() == format!("socket:[{inode}]"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_dead_ranks_is_not_released() {
+    fn resources_of_a_dead_rank_are_found() {
         let of = |names: &[&str]| Resources {
             segments: names.iter().map(|name| format!("/dev/shm/towline.0.00ff.{name}")).collect(),
             ..Resources::default()
@@ -155,7 +155,7 @@ mod tests {
         }
         for (held, why) in [
             (Resources { connections: 7, ..Resources::default() }, "7 connections"),
-            (Resources { processes: 3, ..Resources::default() }, "3 handles"),
+            (Resources { processes: 3, ..Resources::default() }, "3 process handles"),
             (Resources { other_descriptors: 10, ..Resources::default() }, "10 other"),
         ] {
             assert_eq!(held.find_leak(0, 3, 3, [10, 0]), None);

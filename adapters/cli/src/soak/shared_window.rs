@@ -1,34 +1,35 @@
-//! Memory that all ranks of a job reach. What each does there is known to it alone, and what it finds is compared with that.
+//! A window that all ranks of a job access. Each rank alone knows its own changes, and compares what it finds with
+//! them.
 
 use std::ops::Range;
 
 use towline::{AtomicOp, Communicator, Error, Threads, Window};
 use towline_host_tests::{pattern::patterned, random::Random};
 
-/// Bytes of each rank's part that one rank alone writes, behind its words.
+/// Bytes of the area that one rank alone writes in each rank's part of the window, behind its words.
 const AREA: u64 = 48 << 10;
-/// Bytes of a rank's words in each part, and where they are.
+/// Bytes of a rank's words in each part, and their offsets.
 const WORDS: u64 = 64;
 const SUM: u64 = 0;
 const SWAPPED: u64 = 8;
 const FLOAT: u64 = 16;
 const SHORT: u64 = 24;
-/// How many tickets it drew there.
+/// Number of tickets that it drew there.
 const DRAWN: u64 = 32;
-/// What its area comes to, once it has done all.
+/// The digest of its area, at the end.
 const DIGEST: u64 = 40;
 
-/// A window, and what this rank did to it.
+/// A window, and this rank's changes to it.
 pub struct SharedWindow<L: Threads> {
     window: Window<L>,
     own: u32,
     ranks: u32,
-    /// Of this rank, in each other's part.
+    /// This rank's memory in the part of each rank.
     parts: Vec<Part>,
     pub operations: u64,
 }
 
-/// What has to be in the memory that this rank alone writes.
+/// The expected content of the memory that this rank alone writes.
 struct Part {
     area: Vec<u8>,
     sum: u64,
@@ -36,13 +37,13 @@ struct Part {
     float: f64,
     short: u32,
     drawn: u64,
-    /// What the next ticket is at least: all ranks draw from one word.
+    /// Lower bound of the next ticket. All ranks draw from one word.
     next: u64,
-    /// What may not be there before the next flush.
+    /// Ranges of operations that may be incomplete before the next flush.
     pending: Vec<Range<u64>>,
 }
 
-/// Why an operation did not do what it had to: the memory is wrong, or the window says so.
+/// Why a check failed: the memory has a wrong value, or the operation failed.
 pub enum WindowError {
     Mismatch(String),
     Failed(Error),
@@ -56,22 +57,22 @@ impl From<Error> for WindowError {
 
 type Result<T> = std::result::Result<T, WindowError>;
 
-/// What was found, if it is not what was to be.
+/// Compares a value with the expected one.
 fn same<T: PartialEq + std::fmt::Debug>(found: T, wanted: T, what: &str) -> Result<()> {
     if found == wanted {
         Ok(())
     } else {
-        Err(WindowError::Mismatch(format!("{what}: {found:?} is there, {wanted:?} was to be")))
+        Err(WindowError::Mismatch(format!("{what}: found {found:?}, expected {wanted:?}")))
     }
 }
 
-/// A number of these bytes in this order.
+/// A digest of these bytes in this order.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(1, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 impl<L: Threads> SharedWindow<L> {
-    /// All ranks make one together.
+    /// Creates the window. Collective over all ranks.
     pub fn new(world: &Communicator<L>) -> std::result::Result<Self, Error> {
         let (own, ranks) = (world.rank(), world.size());
         let window = world.window((u64::from(ranks) * (WORDS + AREA) + 8) as usize)?;
@@ -88,17 +89,17 @@ impl<L: Threads> SharedWindow<L> {
         Ok(Self { window, own, ranks, parts: (0..ranks).map(|_| part()).collect(), operations: 0 })
     }
 
-    /// Where a rank's words are in each part.
+    /// Offset of a rank's words in each part.
     fn words(rank: u32) -> u64 {
         u64::from(rank) * (WORDS + AREA)
     }
 
-    /// Where the word is that all draw their tickets from.
+    /// Offset of the word from which all ranks draw their tickets.
     fn tickets(&self) -> u64 {
         u64::from(self.ranks) * (WORDS + AREA)
     }
 
-    /// Does something to a rank's part.
+    /// Does one random operation on the part of a rank.
     pub fn step(&mut self, to: u32, random: &mut Random) -> Result<()> {
         self.operations += 1;
         let words = Self::words(self.own);
@@ -120,7 +121,7 @@ impl<L: Threads> SharedWindow<L> {
                 self.part(to).sum = found.wrapping_add(word);
             }
             4 => {
-                // In any order, they come to the same.
+                // The sum is the same in any order.
                 for _ in 0..random.between(1, 8) {
                     self.window.accumulate(to, words + SUM, AtomicOp::Add, &[word])?;
                     self.part(to).sum = self.part(to).sum.wrapping_add(word);
@@ -156,7 +157,7 @@ impl<L: Threads> SharedWindow<L> {
         Ok(())
     }
 
-    /// All that this rank did to a part is there, once.
+    /// Checks that each of this rank's changes to a part was made exactly once.
     pub fn end(&mut self, to: u32) -> Result<()> {
         self.flush(to)?;
         self.compare_area(to, 0..AREA)?;
@@ -166,11 +167,15 @@ impl<L: Threads> SharedWindow<L> {
         let drawn = self.window.fetch_and_op(to, words + DRAWN, AtomicOp::Add, 0u64)?;
         same(drawn, self.part(to).drawn, "tickets drawn, at the end")?;
         let digest = digest(&self.part(to).area);
-        same(self.window.fetch_and_op(to, words + DIGEST, AtomicOp::Swap, digest)?, 0, "a word that nobody wrote")
+        same(
+            self.window.fetch_and_op(to, words + DIGEST, AtomicOp::Swap, digest)?,
+            0,
+            "the word of the digest, which no rank has written",
+        )
     }
 
-    /// Once all of these have come to the [end](Self::end) of this rank's own part: it holds what they say they put there. If these
-    /// are all there ever were, each ticket was drawn by somebody.
+    /// Checks this rank's own part, once all of `ranks` have called [`end`](Self::end) for it: it holds what they say
+    /// that they wrote. If these are all ranks of the job, each ticket was drawn by one of them.
     pub fn check(&self, ranks: &[u32]) -> Result<()> {
         let read = |offset: u64| {
             let mut word = 0u64;
@@ -179,10 +184,10 @@ impl<L: Threads> SharedWindow<L> {
         for rank in ranks {
             let mut area = vec![0u8; AREA as usize];
             self.window.read((Self::words(*rank) + WORDS) as usize, &mut area[..])?;
-            same(read(Self::words(*rank) + DIGEST)?, digest(&area), "what an area comes to")?;
+            same(read(Self::words(*rank) + DIGEST)?, digest(&area), "the digest of an area")?;
         }
         if ranks.len() < self.ranks as usize {
-            return Ok(()); // who died may have drawn a ticket and not said so
+            return Ok(()); // a dead rank may have drawn a ticket without recording it
         }
         let drawn = (0..self.ranks).map(|rank| read(Self::words(rank) + DRAWN)).sum::<std::result::Result<u64, _>>()?;
         same(drawn, read(self.tickets())?, "tickets drawn by all")
@@ -206,11 +211,13 @@ impl<L: Threads> SharedWindow<L> {
         let wanted = &self.part(to).area[range.start as usize..range.end as usize];
         match wanted.iter().zip(&bytes).position(|(one, other)| one != other) {
             None => Ok(()),
-            Some(wrong) => Err(WindowError::Mismatch(format!("of bytes {range:?} of the area, byte {wrong} is wrong"))),
+            Some(wrong) => {
+                Err(WindowError::Mismatch(format!("byte {wrong} of the bytes {range:?} of the area is wrong")))
+            }
         }
     }
 
-    /// Operations may overtake each other until they are flushed.
+    /// Flushes if an incomplete operation overlaps the range, since operations may be reordered until they are flushed.
     fn flush_if_pending(&mut self, to: u32, range: Range<u64>) -> Result<()> {
         let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
         if self.part(to).pending.iter().any(meets) { self.flush(to) } else { Ok(()) }

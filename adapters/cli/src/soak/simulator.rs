@@ -1,4 +1,4 @@
-//! `towline soak --sim`: whole jobs of the real engine and links in virtual time, by seed.
+//! `towline soak --sim`: whole jobs of the real engine and links in virtual time, chosen by seed.
 
 use std::process::ExitCode;
 use std::{panic, thread};
@@ -10,7 +10,7 @@ use towline_host_tests::sim::soak::{Family, one, soak};
 use super::arguments::Arguments;
 use crate::stdout::out;
 
-/// Runs the jobs; gives the exit status.
+/// Runs the jobs. Gives the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let family = if arguments.reliable { Family::Reliable } else { Family::Faulty };
     if arguments.goodput {
@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn many(arguments: &Arguments, family: Family) -> ExitCode {
-    panic::set_hook(Box::new(|_| {})); // told as the failure of their seed
+    panic::set_hook(Box::new(|_| {})); // a panic is reported as the failure of its seed
     let bar = ProgressBar::new(arguments.seeds);
     let style = ProgressStyle::with_template("{elapsed} {wide_bar} {pos}/{len} seeds {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -42,7 +42,7 @@ fn many(arguments: &Arguments, family: Family) -> ExitCode {
         if !total.failures.is_empty() {
             bar.set_message(format!("{} failed", total.failures.len()));
         }
-        // Where there is no terminal to draw on.
+        // If there is no terminal for the progress bar.
         if bar.is_hidden() && total.seeds.is_multiple_of(1000) {
             eprintln!("{} seeds, {} failed", total.seeds, total.failures.len());
         }
@@ -56,9 +56,9 @@ fn many(arguments: &Arguments, family: Family) -> ExitCode {
     for (_, failure) in &total.failures {
         eprintln!("\n{failure}");
     }
-    let proved = total.failures.is_empty() && (total.seeds < ENOUGH || missing.is_empty());
-    if proved { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let passed = total.failures.is_empty() && (total.seeds < ENOUGH || missing.is_empty());
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Seeds in which everything must have happened.
+/// Number of seeds within which every kind of event must have happened.
 const ENOUGH: u64 = 2000;

@@ -1,38 +1,38 @@
-//! Who sends what to whom, when and how: known to both ends of each message by the seed alone.
+//! The messages of a job: their sender, receiver, round, length and mode. Both ends compute them from the seed alone.
 
 use towline_host_tests::random::Random;
 
-/// How the messages of a stream are received. Each rank sends to each other one stream of each kind, and their messages are
-/// received in the order in which they were sent.
+/// How the messages of a stream are received. Each rank sends one stream of each kind to each other rank. The messages
+/// of a stream are received in the order in which they were sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stream {
     /// By receives that are posted before anything is sent.
     Posted,
     /// By blocking receives.
     Blocking,
-    /// After a look: by probes of all kinds.
+    /// By probes of all kinds, and then a receive.
     Probed,
     /// By receives from any source.
     AnySource,
-    /// In a communicator of their own, by receives from any source with any tag.
+    /// In a separate communicator, by receives from any source with any tag.
     Anything,
 }
 
-/// All kinds; the place of each is its tag.
+/// All kinds. The index of each is its tag.
 pub const STREAMS: [Stream; 5] =
     [Stream::Posted, Stream::Blocking, Stream::Probed, Stream::AnySource, Stream::Anything];
-/// The tag that nothing is ever sent with.
+/// A tag with which nothing is ever sent.
 pub const NEVER: u32 = 99;
-/// Longest message of a stream whose receiver cannot know which comes next.
+/// Longest message of a stream whose receiver cannot know which message comes next.
 pub const WILDCARD_MOST: u64 = 100_000;
 
-/// A message.
+/// The identity of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessageId {
     pub from: u32,
     pub to: u32,
     pub stream: Stream,
-    /// Which of its stream, from 0.
+    /// Its number within its stream, from 0.
     pub index: u64,
 }
 
@@ -46,23 +46,23 @@ pub enum SendMode {
     BlockingSynchronous,
 }
 
-/// What a job does.
+/// The traffic of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic {
     pub seed: u64,
     pub ranks: u32,
     pub rounds: u32,
-    /// Longest message.
+    /// Longest message, in bytes.
     pub most: u64,
 }
 
 impl Traffic {
-    /// The job of a seed.
+    /// The traffic of a seed.
     pub fn new(seed: u64, ranks: u32, rounds: u32, most: u64) -> Self {
         Self { seed, ranks, rounds, most }
     }
 
-    /// What it does once a rank that died is back.
+    /// The traffic after a killed rank has rejoined.
     pub fn restarted(seed: u64, ranks: u32, rounds: u32, most: u64) -> Self {
         Self::new(seed ^ 0xa9a1_0000_0000_0000, ranks, rounds, most)
     }
@@ -84,7 +84,7 @@ impl Traffic {
 
     pub fn way(&self, of: MessageId) -> SendMode {
         let ways = match of.stream {
-            // The receive is there, or comes without anything that this send could wait for.
+            // The receive is already posted, or does not depend on this send, so any mode may wait for it.
             Stream::Posted => &[
                 SendMode::Owned,
                 SendMode::OwnedSynchronous,
@@ -102,12 +102,12 @@ impl Traffic {
         if of.stream == Stream::Anything { self.of(4, of).below(90) as u32 } else { of.stream as u32 }
     }
 
-    /// What its bytes are made from.
+    /// The name from which its bytes are generated.
     pub fn name(&self, of: MessageId) -> u64 {
         self.of(5, of).word()
     }
 
-    /// How a message is received, where its stream leaves that open.
+    /// How a message is received, if its stream allows several ways.
     pub fn choice(&self, of: MessageId, among: u64) -> u64 {
         self.of(6, of).below(among)
     }
@@ -116,7 +116,7 @@ impl Traffic {
         self.random([what, of.from, of.to, of.stream as u32 | (of.index >> 32 << 8) as u32, of.index as u32])
     }
 
-    /// The chance that belongs to something.
+    /// The random numbers that belong to `what`.
     pub fn random(&self, what: [u32; 5]) -> Random {
         let mixed = what.into_iter().fold(self.seed, |state, word| {
             let state = (state ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
