@@ -150,7 +150,7 @@ pub(crate) fn choose_one(
             let card = rail.card().to_vec();
             rail.add_peer(peer, &card)
         }
-        _ if job.incarnation() > 1 && job.is_gone(address.rank) => Err(Unreachable::NoCard),
+        _ if job.incarnation() > 1 && job.has_ended(address.rank) => Err(Unreachable::NoCard),
         rail => {
             let cards = job.card(&component(&names[index]), address.rank).map_err(|_| Unreachable::NoCard)?;
             rail.add_peer(peer, card_of(cards, address.index).ok_or(Unreachable::NoCard)?)

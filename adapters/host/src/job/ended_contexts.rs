@@ -107,7 +107,7 @@ mod tests {
     fn p7_a_rejoined_rank_is_not_given_up_for_the_death_of_an_earlier_process() {
         let mut base = Environment::singleton();
         let (name, job, key) = (Some(format!("towline-ended-{:016x}", base.job)), base.job, base.key.clone());
-        let config = Config { size: 2, job, key, name, listen: None, left_is_gone: false };
+        let config = Config { size: 2, job, key, name, listen: None, disconnect_ends_rank: false };
         let server = Server::start(config, |_| {}).unwrap();
         (base.size, base.root) = (2, server.addresses().to_vec());
         let join = |rank| {

@@ -166,7 +166,7 @@ impl<L: Threads> Builder<L> {
     ///
     /// let mut base = Environment::singleton(); // a random job number and key
     /// let (job, key, listen) = (base.job, base.key.clone(), Some("127.0.0.1:0".parse().unwrap()));
-    /// let server = Server::start(Config { size: 2, job, key, name: None, listen, left_is_gone: true }, |_| {})?;
+    /// let server = Server::start(Config { size: 2, job, key, name: None, listen, disconnect_ends_rank: true }, |_| {})?;
     /// (base.size, base.root, base.local) = (2, server.addresses().to_vec(), Some(vec![0, 1]));
     /// std::thread::scope(|threads| {
     ///     for rank in 0..2 {

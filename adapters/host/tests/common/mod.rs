@@ -31,7 +31,7 @@ pub fn jobs<T: Send>(size: u32, body: impl Fn(u32, Job) -> T + Sync) -> Vec<T> {
         key: base.key.clone(),
         name: None,
         listen: Some("127.0.0.1:0".parse().unwrap()),
-        left_is_gone: true,
+        disconnect_ends_rank: true,
     };
     let server = Server::start(config, |_| {}).unwrap();
     let join = |rank| {

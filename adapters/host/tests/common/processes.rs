@@ -128,7 +128,7 @@ impl Job {
             key: base.key.clone(),
             name: Some(format!("towline-test-{:016x}", base.job)),
             listen: None,
-            left_is_gone: true,
+            disconnect_ends_rank: true,
         };
         let server = Server::start(config, |_| {}).unwrap();
         (base.size, base.root) = (size, server.addresses().to_vec());
