@@ -283,7 +283,7 @@ fn both_again(world: &World) {
 
 /// Each context of a rank accepts all contexts of a restarted rank by itself.
 fn in_context(world: &World) {
-    let (everyone, own) = (world.all_contexts(), world.address());
+    let (all_contexts, own) = (world.all_contexts(), world.address());
     // With each context of each rank. `life` is the incarnation of the victim.
     let talk = |life: u32| {
         all_contexts.barrier().unwrap();
@@ -294,17 +294,17 @@ fn in_context(world: &World) {
             assert_eq!(theirs, [if rank == VICTIM { life } else { 1 }, other]);
         }
         // After the barrier other ranks may finish.
-        assert!(everyone.lost().is_empty() && everyone.restarted().is_empty());
-        everyone.barrier().unwrap();
+        assert!(all_contexts.lost().is_empty() && all_contexts.restarted().is_empty());
+        all_contexts.barrier().unwrap();
     };
     if own.rank != VICTIM || world.incarnation() == 1 {
         talk(1);
         if own.rank == VICTIM {
-            everyone.barrier().unwrap(); // both contexts have come this far
+            all_contexts.barrier().unwrap(); // both contexts have come this far
             die();
         }
         // Whether this succeeds depends on when the victim dies.
-        let _ = everyone.barrier();
+        let _ = all_contexts.barrier();
         assert_eq!(world.recv(VICTIM, 9, &mut [0u8]).unwrap_err(), Error::PeerFailed { rank: VICTIM });
         assert_eq!(world.rejoin(VICTIM, PATIENCE), Ok(2));
     }

@@ -120,7 +120,7 @@ impl Launcher {
         let mut state = self.lock();
         state.read_messages();
         let (job, own) = (&state.job, (state.job.rank(), state.job.incarnation()));
-        let others = (0..job.size()).filter(|rank| *rank != own.0 && !job.is_gone(*rank));
+        let others = (0..job.size()).filter(|rank| *rank != own.0 && !job.has_ended(*rank));
         others.filter(|rank| !cards::has_rejoined(job, *rank, own)).collect()
     }
 
@@ -164,7 +164,7 @@ impl LauncherState {
                 None => self.note_rank_ended(rank, incarnation, died),
             }
         }
-        while let Some((rank, incarnation)) = self.job.next_return() {
+        while let Some((rank, incarnation)) = self.job.next_restart() {
             // The former process of a restarted rank has died, whether the launcher said so or not.
             self.note_rank_ended(rank, incarnation.saturating_sub(1), true);
             self.restarted.insert(rank, incarnation);
