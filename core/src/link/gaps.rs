@@ -17,12 +17,12 @@
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U64};
 
-use super::Link;
-use super::acks::ACK_SPAN;
+use super::state::Link;
+
 use super::checksum::Checksum;
-use super::header::{ACK, ACK_WORDS, Ack, Kind};
+use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, Kind};
+use super::in_flight::{AWAY, VOID};
 use super::numbers::distance;
-use super::outgoing::{AWAY, VOID};
 use super::path::State;
 use crate::rail::FullRail;
 
