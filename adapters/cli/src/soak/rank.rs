@@ -625,7 +625,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         let (own, counters) = (self.world.rank(), self.world.counters());
         report_line(format!(
             "links {own} {} {} {} {}",
-            counters.links_down, counters.links_up, counters.frames_moved, counters.doubles
+            counters.links_down, counters.links_up, counters.frames_migrated, counters.duplicates
         ));
         Ok(())
     }

@@ -355,7 +355,7 @@ impl<L: Threads> ContextState<L> {
         let mut idle = Idle::default();
         let mut engine = self.engine.lock();
         // The barrier has done this for all peers of a context that is the only one of its process.
-        while self.grid.contexts > 1 && !engine.mtl.pml().has_said_all() {
+        while self.grid.contexts > 1 && !engine.mtl.pml().is_drained() {
             if engine.clock.renew() >= deadline {
                 return false;
             }

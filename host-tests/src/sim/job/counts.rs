@@ -13,12 +13,12 @@ macro_rules! named {
 pub(super) fn transitions(counters: &Counters) -> [Named; 27] {
     named!(counters: eager_sent rendezvous_sent fragments_sent fragments_received acks_sent finishes_sent credits_sent
         notices_sent asks_sent answers_sent nothings_sent rejects_sent rejects_received expected unexpected parked busy lent
-        fetched unfetched links_down links_up frames_moved doubles offers_sent pieces device_failures)
+        fetched unfetched links_down links_up frames_migrated doubles offers_sent pieces device_failures)
 }
 
 /// What it must not have met.
 pub(super) fn faults(counters: &Counters) -> [Named; 5] {
-    named!(counters: malformed stale trespasses foreign lost)
+    named!(counters: malformed stale credit_violations foreign lost)
 }
 
 /// Adds up counts by name.

@@ -198,7 +198,7 @@ impl Job<'_> {
     /// Whether frames are under way that somebody waits for.
     fn frames_left(&mut self) -> bool {
         if self.links.is_some() {
-            return !self.nodes.iter_mut().all(|node| !node.alive || node.engine.pml().has_said_all());
+            return !self.nodes.iter_mut().all(|node| !node.alive || node.engine.pml().is_drained());
         }
         if self.mishaps { self.net.next_at().is_some() } else { self.net.under_way() != 0 }
     }
