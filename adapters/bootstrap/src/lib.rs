@@ -72,5 +72,5 @@ pub mod server;
 pub use address::Address;
 pub use environment::{Environment, RANKS_MAX};
 pub use error::{EnvironmentError, Error};
-pub use towline_net::JobKey;
 pub use rank::{End, Job};
+pub use towline_net::JobKey;

@@ -17,7 +17,7 @@ use pattern::pattern;
 use processes::{Job, say};
 use rustix::process::Signal;
 use towline::{Builder, Encrypt, Error, Multiple, World};
-use towline_host_tests::relay::{Datagrams, Ports, Streams, Direction, DatagramFaults};
+use towline_host_tests::relay::{DatagramFaults, Datagrams, Direction, Ports, Streams};
 
 /// A link is given up after so long without a sign of life.
 const PATIENCE_MS: &str = "1000";

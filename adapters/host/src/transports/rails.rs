@@ -130,7 +130,9 @@ impl RailSet {
         let taken = candidates.iter().find(|candidate| candidate.rail == "sm").and_then(Candidate::for_messages);
         match sm.zip(taken).map(|(sm, endpoint)| sm.sends_in_single_copy(endpoint)) {
             Some(SingleCopyState::Supported) => "; long messages in a single copy through the kernel",
-            Some(SingleCopyState::LockLimit) => "; long messages copied through memory: too many ranks connected at once",
+            Some(SingleCopyState::LockLimit) => {
+                "; long messages copied through memory: too many ranks connected at once"
+            }
             Some(SingleCopyState::Refused) => "; long messages copied through memory: single copy is refused or off",
             _ => "", // unknown before the first message
         }

@@ -12,13 +12,13 @@ macro_rules! named {
 /// What an engine did.
 pub(super) fn transitions(counters: &Counters) -> [Named; 27] {
     named!(counters: eager_sent rendezvous_sent fragments_sent fragments_received acks_sent finishes_sent credits_sent
-        notices_sent asks_sent answers_sent nothings_sent rejects_sent rejects_received expected unexpected parked busy lent
-        fetched unfetched links_down links_up frames_migrated doubles offers_sent pieces device_failures)
+        notices_sent asks_sent answers_sent nothings_sent rejects_sent rejects_received expected unexpected out_of_order busy exposed
+        single_copies single_copy_failures links_down links_up frames_migrated duplicates offers_sent pieces device_failures)
 }
 
 /// What it must not have met.
 pub(super) fn faults(counters: &Counters) -> [Named; 5] {
-    named!(counters: malformed stale credit_violations foreign lost)
+    named!(counters: malformed stale credit_violations unknown_tags lost)
 }
 
 /// Adds up counts by name.
