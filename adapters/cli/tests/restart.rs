@@ -16,7 +16,7 @@ const LAST: u32 = 3;
 const ROUNDS: u32 = 10;
 const DEADLY: u32 = 4;
 /// Nothing takes this long unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// The tag of messages that an incarnation of the victim sends and that are not received in time.
 const STALE: u32 = 0x7000;
 

@@ -54,7 +54,7 @@ fn sorted(text: &str) -> Vec<&str> {
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(60)
+    Instant::now() + Duration::from_secs(300)
 }
 
 /// The roles of ranks that this file starts. Without a role, as in a normal test run, it does nothing.

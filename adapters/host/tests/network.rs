@@ -322,7 +322,7 @@ fn loses(permille: u32, rounds: u32) {
     all_end_well(job);
     let troubled = relay.counts();
     println!("{} of 1000 lost: {troubled:?}", permille);
-    assert!(troubled.lost > 0 && troubled.doubled > 0 && troubled.delayed > 0, "{troubled:?}");
+    assert!(troubled.lost > 0 && troubled.duplicated > 0 && troubled.delayed > 0, "{troubled:?}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn exchange(rail: &mut Rail, to: Endpoint, clock: Clock) {
         if idle {
             wait_for_event(rail);
         }
-        assert!(clock.elapsed() < Duration::from_secs(60), "sent {sent}, missing {missing}");
+        assert!(clock.elapsed() < Duration::from_secs(300), "sent {sent}, missing {missing}");
     }
 }
 
@@ -106,7 +106,7 @@ fn connect(role: &str) -> (Rail, Endpoint, Child, Clock) {
             Ok(card) => break card,
             Err(_) => std::thread::yield_now(),
         }
-        assert!(clock.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none());
+        assert!(clock.elapsed() < Duration::from_secs(300) && child.try_wait().unwrap().is_none());
     };
     let _ = std::fs::remove_file(&path);
     let to = rail.add_peer(Peer(1), &card).unwrap();
@@ -180,7 +180,7 @@ fn b10_the_death_of_a_peer_is_reported_after_its_frames() {
             Some(event) => panic!("{event:?}"),
             None => wait_for_event(&mut rail),
         }
-        assert!(clock.elapsed() < Duration::from_secs(60));
+        assert!(clock.elapsed() < Duration::from_secs(300));
     }
     assert_eq!(received, b"last frame");
     child.wait().unwrap();

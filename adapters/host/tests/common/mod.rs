@@ -39,7 +39,7 @@ pub fn jobs<T: Send>(size: u32, body: impl Fn(u32, Job) -> T + Sync) -> Vec<T> {
         (environment.rank, environment.size) = (rank, size);
         environment.root = server.addresses().to_vec();
         environment.local = Some((0..size).collect());
-        Job::join(environment, Instant::now() + Duration::from_secs(30)).unwrap()
+        Job::join(environment, Instant::now() + Duration::from_secs(300)).unwrap()
     };
     std::thread::scope(|scope| {
         let (join, body) = (&join, &body);

@@ -11,7 +11,7 @@ use towline::bootstrap::Environment;
 use towline::bootstrap::server::{Config, Server};
 
 /// Nothing takes so long unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// What ranks say to the test begins so; all else that they print is for people.
 const MARK: &str = "@ ";
 
