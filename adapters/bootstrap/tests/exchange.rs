@@ -187,7 +187,8 @@ fn x7_late_joiner_republication_and_restart_each_make_a_change() {
     assert_eq!(zero.card(&TCP, 1).unwrap(), b"second");
 
     drop(one);
-    while !matches!(world.events.recv_timeout(Duration::from_secs(300)).unwrap(), Event::Disconnected { rank: 1, .. }) {}
+    while !matches!(world.events.recv_timeout(Duration::from_secs(300)).unwrap(), Event::Disconnected { rank: 1, .. }) {
+    }
     let mut one = world.join(1);
     one.publish(&TCP, b"third").unwrap();
     one.exchange(soon()).unwrap();
@@ -219,7 +220,8 @@ fn a_rank_that_asks_learns_of_each_end_once() {
     assert_eq!(end(&mut zero), End { rank: 1, part: None, incarnation: 0, died: false });
     assert!(matches!(one.part_ended(5, false), Err(Error::Finished)));
     drop(two);
-    while !matches!(world.events.recv_timeout(Duration::from_secs(300)).unwrap(), Event::Disconnected { rank: 2, .. }) {}
+    while !matches!(world.events.recv_timeout(Duration::from_secs(300)).unwrap(), Event::Disconnected { rank: 2, .. }) {
+    }
     world.server.rank_ended(2);
     assert_eq!(end(&mut zero), End { rank: 2, part: None, incarnation: 0, died: true });
     // A job of size 1 has no server to ask.
