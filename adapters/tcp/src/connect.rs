@@ -2,7 +2,7 @@
 //!
 //! Where both sides connect at the same time, the attempt of the lower rank is the one. The lower rank keeps the
 //! other's attempt parked, in case its own comes to nothing; the higher rank takes the lower's and drops its own. Until
-//! the acceptor's verdict a connection belongs to nobody, so its end is never the end of a peer (CHECKLIST P6).
+//! the acceptor's verdict a connection belongs to nobody, so its end is never the end of a peer (CONTRACTS P6).
 
 use std::io;
 use std::os::fd::AsRawFd;
