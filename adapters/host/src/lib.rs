@@ -54,6 +54,7 @@ mod idle;
 mod launch;
 mod limits;
 mod linked;
+pub mod manual;
 mod memory;
 mod message;
 mod open;
