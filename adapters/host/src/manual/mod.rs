@@ -4,15 +4,15 @@
 //! |---|---|
 //! | [getting started](getting_started) | How do I build, start and end a job? |
 //! | [messages and matching](messages) | Which receive gets which message? When may I reuse a buffer? |
-//! | [layouts](layouts) | How do I send a column, or fields of a record, without a copy of my own? |
+//! | [layouts] | How do I send a column, or fields of a record, without a copy of my own? |
 //! | [one-sided operations](one_sided) | How do I read and change the memory of another rank? |
 //! | [threads and async](threads) | Which of the four ways of using threads is mine? |
-//! | [transports](transports) | Which transport is used, and how do I choose one? |
-//! | [faults](faults) | What happens when a process, a link or a host fails, and how soon? |
-//! | [security](security) | Who can read, change or forge what? |
-//! | [tuning](tuning) | Which settings are there, and which ones matter? |
-//! | [measuring](measuring) | How fast is it here, and how fast could it be? |
-//! | [glossary](glossary) | What is this term called in Open MPI, UCX and libfabric? |
+//! | [transports] | Which transport is used, and how do I choose one? |
+//! | [faults] | What happens when a process, a link or a host fails, and how soon? |
+//! | [security] | Who can read, change or forge what? |
+//! | [tuning] | Which settings are there, and which ones matter? |
+//! | [measuring] | How fast is it here, and how fast could it be? |
+//! | [glossary] | What is this term called in Open MPI, UCX and libfabric? |
 //!
 //! The items of the crate have documentation of their own: start at [`World`](crate::World) and
 //! [`Communicator`](crate::Communicator). How the library is built is told in `core/ARCHITECTURE.md` of the repository, the
