@@ -15,13 +15,14 @@
 //!
 //! # What protects which traffic
 //!
-//! | traffic | peers are authenticated | bytes cannot be changed | bytes cannot be read |
+//! | traffic | peers are authenticated | protected against change | protected against reading |
 //! |---|---|---|---|
-//! | launcher | yes | yes (HMAC on each frame) | no |
-//! | `sm` | by file permissions: processes of the same user | same | same |
+//! | launcher and ranks | yes | yes: HMAC on each frame | no |
+//! | `sm` | file permissions: processes of the same user | the same | the same |
 //! | `tcp`, `udp` between hosts | yes | yes | yes: encrypted by default |
-//! | `tcp`, `udp` within a host | yes | not protected | not protected; `TOWLINE_ENCRYPT=always` |
-//! | `udp` without encryption, between hosts | yes | yes: each datagram is signed (`TOWLINE_UDP_SIGN`) | no |
+//! | `tcp`, `udp` within a host | yes | no; yes with `TOWLINE_ENCRYPT=always` | no; yes with `TOWLINE_ENCRYPT=always` |
+//! | `tcp` between hosts with `TOWLINE_ENCRYPT=off` | yes, when connecting | no | no |
+//! | `udp` between hosts with `TOWLINE_ENCRYPT=off` | yes | yes: each datagram is signed (`TOWLINE_UDP_SIGN`) | no |
 //! | `verbs` | yes, when connecting | no | no |
 //!
 //! # Encryption

@@ -8,8 +8,8 @@ const TUNING: &str = include_str!("tuning.rs");
 const BEGIN: &str = "//! <!-- settings";
 const END: &str = "//! <!-- end -->";
 
-/// Prefixes of settings that have a table of their own.
-const GROUPS: [&str; 4] = ["sm_", "tcp_", "udp_", "verbs_"];
+/// Settings of these transports have a table of their own: what comes behind `TOWLINE_` in the names of their variables.
+const GROUPS: [&str; 4] = ["SM_", "TCP_", "UDP_", "VERBS_"];
 
 /// The chapter on tuning with tables made from the settings.
 fn generated() -> String {
@@ -28,7 +28,8 @@ fn generated() -> String {
         inside = true;
         text += "//!\n//! | variable | default | effect |\n//! |---|---|---|\n";
         for it in &settings {
-            let own = GROUPS.iter().find(|prefix| it.name.starts_with(**prefix)).copied().unwrap_or_default();
+            let name = it.variable.strip_prefix("TOWLINE_").unwrap();
+            let own = GROUPS.iter().find(|prefix| name.starts_with(**prefix)).copied().unwrap_or_default();
             if own == group {
                 let default = if it.default.is_empty() { "empty".into() } else { format!("`{}`", it.default) };
                 let unit = if it.unit.is_empty() { String::new() } else { format!(" {}", it.unit) };

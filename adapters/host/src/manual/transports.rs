@@ -90,7 +90,7 @@
 //! Devices move long messages from memory to memory without a copy, in pieces: over Soft-RoCE the receiver's device gets
 //! messages from 64 KiB on; over other devices the sender's device puts messages from 1 MiB on, while the first bytes travel in
 //! fragments as memory is being registered. `TOWLINE_VERBS_DIRECT_BYTES` and its neighbours choose otherwise. If a device
-//! cannot go on, the rest of the message travels in fragments.
+//! cannot go on, the rest of the message travels in fragments. Other links to the same peer carry their part in fragments.
 //!
 //! Building it takes cmake and libclang; libibverbs is looked up at run time. It is tested on Soft-RoCE (RoCE v2) in a virtual
 //! machine (`host-tests/scripts/verbs`). RoCE v1, InfiniBand, devices with several ports and faults of a device itself have

@@ -57,7 +57,7 @@
 //!
 //! # Shared memory
 //!
-//! <!-- settings sm_ -->
+//! <!-- settings SM_ -->
 //!
 //! | variable | default | effect |
 //! |---|---|---|
@@ -75,7 +75,7 @@
 //!
 //! # tcp
 //!
-//! <!-- settings tcp_ -->
+//! <!-- settings TCP_ -->
 //!
 //! | variable | default | effect |
 //! |---|---|---|
@@ -100,7 +100,7 @@
 //!
 //! # udp
 //!
-//! <!-- settings udp_ -->
+//! <!-- settings UDP_ -->
 //!
 //! | variable | default | effect |
 //! |---|---|---|
@@ -121,7 +121,7 @@
 //!
 //! # verbs
 //!
-//! <!-- settings verbs_ -->
+//! <!-- settings VERBS_ -->
 //!
 //! | variable | default | effect |
 //! |---|---|---|
