@@ -11,7 +11,7 @@
 //!
 //! | error | means |
 //! |---|---|
-//! | [`Error::PeerFailed`](crate::Error::PeerFailed) | the rank has ended, or no way to it is left. [`why_lost`](crate::Communicator::why_lost) gives the reason |
+//! | [`Error::PeerFailed`](crate::Error::PeerFailed) | the rank has ended, or no path to it is left. [`why_lost`](crate::Communicator::why_lost) gives the reason |
 //! | [`Error::Restarted`](crate::Error::Restarted) | the rank was started again after this communicator was made: make a new one |
 //!
 //! A receive or probe from [`Any`](crate::Any) source ends with `PeerFailed` once a rank of the communicator has died, until

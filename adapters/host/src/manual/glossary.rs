@@ -79,5 +79,5 @@
 //! | RMA window | requests to one target that may be unanswered | `max_rd_atomic` of verbs |
 //! | heartbeat, keepalive | a frame that asks whether a peer is there | UCX keepalive; RFC 9293 keep-alive |
 //! | session | which time two ends know each other; old frames fail its check | connection id; epoch of DTLS |
-//! | peer lost | a process that ended, or to which no way is left | process failure (ULFM) |
+//! | peer lost | a process that ended, or to which no path is left | process failure (ULFM) |
 //! | stall | a process that is there and makes no progress | - |

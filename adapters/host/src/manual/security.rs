@@ -30,7 +30,7 @@
 //! `TOWLINE_ENCRYPT` is `between-hosts` (the default), `off` or `always`. Two ranks are on one host if both see the same boot
 //! and the same network namespace, so containers that each have a network of their own count as hosts. Ranks whose settings
 //! come to different results refuse each other, and each says which of the two encrypts. The choice is not negotiated, since
-//! whoever sits between two ranks could then choose.
+//! an attacker between two ranks could then choose.
 //!
 //! ```
 //! use towline::Encrypt;
