@@ -41,6 +41,7 @@ mod context;
 mod engine;
 mod errors;
 mod job;
+pub mod manual;
 mod operations;
 mod settings;
 mod setup;

@@ -21,13 +21,13 @@ pub use crate::rma::REG_HANDLE_MAX;
 pub const NO_ORDER: u8 = 255;
 /// The order of all operations to a peer that are complete, as [`Completion::order`](crate::btl::module::Completion::order) tells it. A
 /// descriptor that is allocated with it is sent so that it arrives after everything that was sent to that peer before: the module
-/// asks the other side for that, which takes a round trip, and what follows waits behind it, unless it has priority (CHECKLIST B47).
+/// asks the other side for that, which takes a round trip, and what follows waits behind it, unless it has priority (CONTRACTS B47).
 /// Where only one of two has removed the other and added it again, their counts differ: then such sends may wait until the peer is
 /// removed, or leave too early. One-sided operations that are complete are done, so whatever is sent comes after them.
 pub const ORDER: u8 = 0;
 
 bitflags! {
-    /// Hints and wishes of a descriptor, with the values of `btl.h` (CHECKLIST B46). Those that are not acted on are kept with the
+    /// Hints and wishes of a descriptor, with the values of `btl.h` (CONTRACTS B46). Those that are not acted on are kept with the
     /// descriptor, and found again by its owner.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct DescriptorFlags: u32 {

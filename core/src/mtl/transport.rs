@@ -44,7 +44,7 @@ impl Tag {
     }
 }
 
-/// Limits of the transport (CHECKLIST M16).
+/// Limits of the transport (CONTRACTS M16).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Attributes {

@@ -7,7 +7,7 @@ use crate::wire::{self, Common, Kind};
 
 /// What floor 3 does with what arrives. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
 /// [`fragment`](Self::fragment) (`ptl_recv_progress`) and [`acked`](Self::acked) (`ptl_send_progress`); the engine is
-/// one implementation, and a test or a tracer may be another (CHECKLIST P31).
+/// one implementation, and a test or a tracer may be another (CONTRACTS P31).
 pub trait Upcalls {
     /// Credit that came back with a frame of any kind; called before the upcall for the frame.
     fn credit(&mut self, from: Peer, envelopes: u16, units: u16);

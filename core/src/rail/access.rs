@@ -3,7 +3,7 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// Rights of a registration, with the values of `btl.h` (CHECKLIST B24). What is not granted is refused where the
+    /// Rights of a registration, with the values of `btl.h` (CONTRACTS B24). What is not granted is refused where the
     /// memory lies.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct Access: u32 {

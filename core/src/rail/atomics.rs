@@ -6,7 +6,7 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// How a word is understood, with the values of `btl.h` (CHECKLIST B22).
+    /// How a word is understood, with the values of `btl.h` (CONTRACTS B22).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct AtomicFlags: u32 {
         /// The word has 32 bits, not 64.
@@ -17,7 +17,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// Atomics that work, with the values of `btl.h` (CHECKLIST B22).
+    /// Atomics that work, with the values of `btl.h` (CONTRACTS B22).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct AtomicSupport: u32 {
         /// [`AtomicOp::Add`].
@@ -72,7 +72,7 @@ impl defmt::Format for AtomicSupport {
     }
 }
 
-/// What an atomic does to a word, with the values of `btl.h` (CHECKLIST B21). Integers are signed where that matters
+/// What an atomic does to a word, with the values of `btl.h` (CONTRACTS B21). Integers are signed where that matters
 /// ([`Min`](Self::Min), [`Max`](Self::Max)); sums wrap.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

@@ -6,7 +6,7 @@ use crate::rail::atomics::AtomicSupport;
 use crate::rail::native::{OneSided, Reach};
 
 bitflags! {
-    /// Promises of a rail, with the values of `btl.h` 3.3.0 (CHECKLIST B32-B44). A rail that sets a bit passes the
+    /// Promises of a rail, with the values of `btl.h` 3.3.0 (CONTRACTS B32-B44). A rail that sets a bit passes the
     /// conformance kit for it.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Capabilities: u32 {
@@ -94,7 +94,7 @@ pub const EXCLUSIVITY_DEFAULT: u32 = 1024;
 /// Exclusivity of the rail of last resort.
 pub const EXCLUSIVITY_LOW: u32 = 0;
 
-/// Limits of a rail for messages from and to [accelerators](crate::convertor::Accelerator), beside those for all (CHECKLIST B38).
+/// Limits of a rail for messages from and to [accelerators](crate::convertor::Accelerator), beside those for all (CONTRACTS B38).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct AcceleratorLimits {

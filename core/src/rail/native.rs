@@ -48,7 +48,7 @@ pub struct OneSided {
 }
 
 /// Which messages a device moves from the sender's memory to the receiver's, and in which pieces: from `least` bytes on.
-/// While the memory for the first piece is registered, the first bytes come in frames (CHECKLIST B51).
+/// While the memory for the first piece is registered, the first bytes come in frames (CONTRACTS B51).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Pipeline {
@@ -96,7 +96,7 @@ impl OneSided {
     }
 }
 
-/// How a rail puts or gets (CHECKLIST B52, B53).
+/// How a rail puts or gets (CONTRACTS B52, B53).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Reach {

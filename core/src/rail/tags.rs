@@ -1,4 +1,4 @@
-//! Active-message tags: whose frame it is. The values are on the wire, the same everywhere (CHECKLIST B7).
+//! Active-message tags: whose frame it is. The values are on the wire, the same everywhere (CONTRACTS B7).
 //!
 //! The upper three bits name a framework, the lower five are the framework's own. (`btl.h` gives 0xD0 as the mask of the
 //! upper three bits, which it is not; its tags follow the text, and so does [`FRAMEWORK_MASK`].)

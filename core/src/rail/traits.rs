@@ -89,7 +89,7 @@ pub trait Rail {
         unsafe { self.send(to, shape, header, body, cookie) }
     }
 
-    /// Whether all that was committed to a peer is with the device, or moves without further calls (CHECKLIST B17).
+    /// Whether all that was committed to a peer is with the device, or moves without further calls (CONTRACTS B17).
     fn drained(&self, to: Endpoint) -> bool;
 
     /// Takes in what arrived and pushes out what waits; yields at most one event. `None` means idle for now.
@@ -118,7 +118,7 @@ pub trait Rail {
     fn poll_at(&self) -> Option<Instant>;
 
     /// Whether frames of this rail wake who sleeps at the other side only where they are asked to, by [`signal`](Self::signal).
-    /// At first all do. Rails that are not [`Capabilities::SIGNALED`](crate::rail::Capabilities::SIGNALED) ignore it (CHECKLIST B39).
+    /// At first all do. Rails that are not [`Capabilities::SIGNALED`](crate::rail::Capabilities::SIGNALED) ignore it (CONTRACTS B39).
     fn wake_on_demand(&mut self, on: bool) {
         let _ = on;
     }
@@ -169,7 +169,7 @@ pub trait FastPath: Rail {
     }
 }
 
-/// Bytes that a rail keeps with each cached request (CHECKLIST P16 to P19). The defaults keep nothing.
+/// Bytes that a rail keeps with each cached request (CONTRACTS P16 to P19). The defaults keep nothing.
 pub trait RequestCache: Rail {
     /// Prepares the [`Attributes::cache_bytes`](crate::rail::Attributes::cache_bytes) of a request that enters this rail's cache (P18): once, not on each use.
     fn request_init(&mut self, extra: &mut [u8]) {

@@ -10,7 +10,7 @@ pub const COPIED: u64 = 4096;
 pub struct Peer(pub u32);
 
 /// A peer as one rail numbers it: given out by [`Rail::add_peer`](crate::rail::Rail::add_peer), handed back on each transfer, otherwise opaque
-/// (CHECKLIST P6).
+/// (CONTRACTS P6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, zerocopy::FromZeros)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Endpoint(pub u32);
@@ -41,7 +41,7 @@ pub enum Lane {
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Shape {
-    /// Whose frame it is at the other side: an active-message tag (CHECKLIST B7).
+    /// Whose frame it is at the other side: an active-message tag (CONTRACTS B7).
     pub tag: u8,
     /// What it is for.
     pub lane: Lane,

@@ -7,7 +7,7 @@ use super::registry::Registered;
 use crate::pool::Handle;
 use crate::rail::native;
 
-/// Bytes of a [`RemoteMemory`] (`btl_registration_handle_size`, CHECKLIST B26).
+/// Bytes of a [`RemoteMemory`] (`btl_registration_handle_size`, CONTRACTS B26).
 pub const HANDLE_BYTES: usize = 56;
 
 /// Bytes of a registration handle at most: `MCA_BTL_REG_HANDLE_MAX_SIZE`.
@@ -24,7 +24,7 @@ const OWNS_ATOMICS: u8 = 2;
 const BIG_ENDIAN: u8 = 4;
 
 /// Registered memory as others name it: bytes to be sent to them in whatever way. Made up of a slot and a generation, which
-/// the target checks together with rights and bounds: what was deregistered since is refused there (CHECKLIST B25). It is no
+/// the target checks together with rights and bounds: what was deregistered since is refused there (CONTRACTS B25). It is no
 /// secret: what all peers may do, each can do, whether it was given the handle or not. The address is a mere label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

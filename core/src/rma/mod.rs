@@ -6,7 +6,7 @@
 //! # Emulation
 //! Rails that only send have all of it by active messages (`MCA_BTL_FLAGS_PUT_AM`, `GET_AM`, `ATOMIC_AM_FOP`): the initiator
 //! sends requests, the target does them when it makes progress, and answers each. So completion at the initiator means done at
-//! the target (CHECKLIST B44), and atomics, done by the target's processor, are consistent with its own (`GLOB`).
+//! the target (CONTRACTS B44), and atomics, done by the target's processor, are consistent with its own (`GLOB`).
 //!
 //! A long put or get is split into as many requests as the rail's frames want. A target keeps in mind a fixed number of
 //! requests for each peer, the *window*, which every [`RemoteMemory`] tells; an initiator has no more unanswered. So there is

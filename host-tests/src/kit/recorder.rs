@@ -1,4 +1,4 @@
-//! A rail around any other that notes each call, and may say no (CHECKLIST P35).
+//! A rail around any other that notes each call, and may say no (CONTRACTS P35).
 
 use std::cell::RefCell;
 use std::rc::Rc;

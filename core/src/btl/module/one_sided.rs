@@ -33,7 +33,7 @@ impl<R: FullRail> Ways for OneWay<'_, '_, R> {
 
 impl<'m, R: FullRail> Btl<'m, R> {
     /// What the rail promises, and what the module makes of it: one-sided operations that the rail does not have itself are
-    /// emulated, if there are slots for them (CHECKLIST B40, B43).
+    /// emulated, if there are slots for them (CONTRACTS B40, B43).
     pub fn capabilities(&self) -> Capabilities {
         let emulated = Capabilities::PUT_AM
             | Capabilities::GET_AM
@@ -63,7 +63,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
         if device_owns(self.rail.attributes().one_sided.atomics) { EMULATED - AtomicSupport::GLOB } else { EMULATED }
     }
 
-    /// Bytes of a handle that peers need for memory of this side (`btl_registration_handle_size`, CHECKLIST B26): those of
+    /// Bytes of a handle that peers need for memory of this side (`btl_registration_handle_size`, CONTRACTS B26): those of
     /// [`RemoteMemory::to_bytes`]. 0: there is nothing to be registered or shipped, as peers can do nothing to memory here. (In
     /// `btl.h` 0 is also said by who lets peers use bare addresses, which nobody does here.)
     pub const fn registration_handle_bytes(&self) -> usize {
@@ -71,7 +71,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
     }
 
     /// Registers memory: for an endpoint alone, or with `None`, which is `MCA_BTL_ENDPOINT_ANY`, for all, also those that are added
-    /// later (CHECKLIST B27). The handle for peers is [`remote_memory`](Self::remote_memory).
+    /// later (CONTRACTS B27). The handle for peers is [`remote_memory`](Self::remote_memory).
     ///
     /// # Errors
     /// [`RegisterMemoryError`].

@@ -20,7 +20,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// bit `i` of `reachable`, if wanted, says which. Returns how many are reachable. Takes as many as both lists have.
     ///
     /// A rail that is [`SINGLE_ADD_PROCS`](crate::rail::Capabilities::SINGLE_ADD_PROCS) takes all processes in one call, those that it
-    /// cannot reach too: of a second one each is [`Unreachable::TooLate`] (CHECKLIST B41).
+    /// cannot reach too: of a second one each is [`Unreachable::TooLate`] (CONTRACTS B41).
     pub fn add_procs(
         &mut self,
         procs: &[Proc<'_>],
@@ -114,7 +114,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.descriptors.take(size, flags, order).ok_or(AllocError::Exhausted)
     }
 
-    /// An order is that of an operation to the same peer that is complete (CHECKLIST B47).
+    /// An order is that of an operation to the same peer that is complete (CONTRACTS B47).
     fn check_order(&self, endpoint: EndpointId, order: u8) -> Result<(), AllocError> {
         let reach = self.reach(endpoint).ok_or(AllocError::Unreachable)?;
         if reach.counts.takes(order) { Ok(()) } else { Err(AllocError::TooEarly) }

@@ -22,7 +22,7 @@ pub struct Completion {
     pub descriptor: Descriptor,
     /// Whether it left.
     pub status: Result<(), Failure>,
-    /// The order value of what is complete: what is allocated with it from now on arrives after this (CHECKLIST B47).
+    /// The order value of what is complete: what is allocated with it from now on arrives after this (CONTRACTS B47).
     pub order: u8,
 }
 
@@ -82,7 +82,7 @@ pub struct Counters {
     pub oversize: u64,
 }
 
-/// A one-sided operation that is complete, with what it was begun with (CHECKLIST B18).
+/// A one-sided operation that is complete, with what it was begun with (CONTRACTS B18).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Performance {
@@ -103,7 +103,7 @@ pub struct Performance {
 pub struct Terms<C> {
     /// Local memory lies within this, and it is not deregistered before the operation is complete. Without one nothing is
     /// checked: rails that emulate need no registration of local memory, of whatever length
-    /// (`btl_put_local_registration_threshold`, CHECKLIST B53).
+    /// (`btl_put_local_registration_threshold`, CONTRACTS B53).
     pub registration: Option<Registration>,
     /// Whom to tell.
     pub callback: Option<C>,

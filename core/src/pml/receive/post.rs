@@ -79,7 +79,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Cancels a receive that has not matched: its outcome is then `Cancelled`. Tells whether it was; anything else goes
-    /// on as if nothing was said, sends among it (CHECKLIST M14).
+    /// on as if nothing was said, sends among it (CONTRACTS M14).
     pub fn cancel(&mut self, request: Request) -> bool {
         let posted = self.requests.get(request.0).is_some_and(|state| state.phase == Phase::Posted);
         let cancelled = posted && self.matcher.unpost(request.0.slot());

@@ -26,7 +26,7 @@ pub enum Mode {
 pub struct Request(pub(crate) Handle);
 
 impl Request {
-    /// As a word, for callers that keep requests in memory of their own (CHECKLIST M11).
+    /// As a word, for callers that keep requests in memory of their own (CONTRACTS M11).
     #[inline]
     pub const fn to_bits(self) -> u64 {
         self.0.to_bits()

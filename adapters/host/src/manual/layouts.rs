@@ -1,0 +1,63 @@
+//! Layouts: data that does not lie in one piece, such as a column of a matrix or some fields of a record.
+//!
+//! A [`Layout`](crate::Layout) says where the bytes of a message lie, relative to an origin, and in which order they are
+//! packed. It is what MPI calls a derived datatype. A [`View`](crate::View) is a layout applied to a buffer to send from; a
+//! [`ViewMut`](crate::ViewMut) is one to receive into. Both are checked against the buffer when they are made, so no operation
+//! can reach outside.
+//!
+//! The library packs from where the data lies into the transport, and unpacks from the transport to where it belongs. There is
+//! no copy in between, and no memory is needed for one. Bytes in the gaps of a layout are not touched.
+//!
+//! # A column
+//!
+//! ```
+//! use towline::{View, ViewMut, vector};
+//!
+//! let world = towline::init()?;
+//! let myself = world.rank();
+//! let matrix: [u32; 12] = std::array::from_fn(|i| i as u32); // 3 rows, 4 columns
+//! let column = vector::<u32>(3, 1, 4)?; // 3 blocks of 1 item, 4 items apart
+//!
+//! let mut copy = [0u32; 12];
+//! world.scope(|s| {
+//!     s.irecv_view(myself, 0, ViewMut::new(&mut copy, 2, &column)?)?; // into column 2
+//!     s.isend_view(myself, 0, View::new(&matrix, 1, &column)?)?; // from column 1
+//!     Ok::<(), towline::Error>(())
+//! })?;
+//! assert_eq!(copy, [0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 9, 0]);
+//! # world.finish()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Fields, in any order
+//!
+//! Positions and lengths of [`Piece`](crate::Piece)s are bytes. Layouts nest: a piece may have a layout of its own, up to 16
+//! levels.
+//!
+//! ```
+//! use towline::{Layout, Piece, View};
+//!
+//! let world = towline::init()?;
+//! let record = *b"name....7...city....";
+//! let mut pieces = [Piece::bytes(12, 4), Piece::bytes(0, 4)];
+//! let fields = Layout::pieces(&mut pieces)?;
+//! world.send_view(world.rank(), 0, View::new(&record, 0, &fields)?)?;
+//! assert_eq!(world.recv_vec::<u8>(world.rank(), 0)?.0, b"cityname");
+//! # world.finish()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is refused
+//!
+//! - A layout that reaches out of its buffer: [`Error::Misfit`](crate::Error::Misfit).
+//! - A receive into a layout that names some bytes twice: [`Error::Overlap`](crate::Error::Overlap). Sending from one is
+//!   allowed.
+//! - A layout whose sizes overflow, or that nests too deep: [`LayoutError`](crate::LayoutError).
+//! - A layout on an accelerator: [`Error::OnAccelerator`](crate::Error::OnAccelerator). The core moves memory of accelerators
+//!   (`towline_core::convertor::Accelerator`); this crate has no safe buffer for it yet.
+//!
+//! # Cost
+//!
+//! A layout of one run of bytes costs nothing: it is treated as plain bytes. Devices and single copies need the bytes in one
+//! run; a message with another layout is packed. Items of a strided layout that are short cost the most, as each is a copy of
+//! its own.

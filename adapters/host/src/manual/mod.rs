@@ -1,0 +1,34 @@
+//! The manual of Towline, chapter by chapter.
+//!
+//! | chapter | it answers |
+//! |---|---|
+//! | [getting started](getting_started) | How do I build, start and end a job? |
+//! | [messages and matching](messages) | Which receive gets which message? When may I reuse a buffer? |
+//! | [layouts] | How do I send a column, or fields of a record, without a copy of my own? |
+//! | [one-sided operations](one_sided) | How do I read and change the memory of another rank? |
+//! | [threads and async](threads) | Which of the four ways of using threads is mine? |
+//! | [transports] | Which transport is used, and how do I choose one? |
+//! | [faults] | What happens when a process, a link or a host fails, and how soon? |
+//! | [security] | Who can read, change or forge what? |
+//! | [tuning] | Which settings are there, and which ones matter? |
+//! | [measuring] | How fast is it here, and how fast could it be? |
+//! | [glossary] | What is this term called in Open MPI, UCX and libfabric? |
+//!
+//! The items of the crate have documentation of their own: start at [`World`](crate::World) and
+//! [`Communicator`](crate::Communicator). How the library is built is told in `core/ARCHITECTURE.md` of the repository, the
+//! bytes on the wire in `core/WIRE.md`.
+
+pub mod faults;
+pub mod getting_started;
+pub mod glossary;
+pub mod layouts;
+pub mod measuring;
+pub mod messages;
+pub mod one_sided;
+pub mod security;
+pub mod threads;
+pub mod transports;
+pub mod tuning;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Threads and async: four ways, from the cheapest to the most convenient.
+//!
+//! | way | for | cost on the message path |
+//! |---|---|---|
+//! | one thread ([`Single`](crate::Single), the default) | one rank, one thread | none |
+//! | [contexts](crate::Builder::contexts) | threads that each send and receive for themselves | none: nothing is shared |
+//! | [`Multiple`](crate::Multiple) | any thread calls anything | one lock, never held while waiting |
+//! | a [progress thread](crate::Builder::progress_thread) | progress while the program computes | one lock |
+//!
+//! # One thread
+//!
+//! A [`World`](crate::World) stays in the thread that made it; the compiler refuses anything else. Operations make progress
+//! only while the thread is in a call of the library. A rank that computes for long answers nobody meanwhile, except over udp,
+//! which has a progress thread by default. [`World::progress`](crate::World::progress) makes progress and does nothing else.
+//!
+//! # Contexts: an address for each thread
+//!
+//! A context is an address (rank, index) with an engine and transports of its own. Contexts share nothing that a message
+//! passes, so no lock is taken.
+//!
+//! ```
+//! use towline::{Address, Any, Builder};
+//!
+//! let contexts = Builder::new().contexts(3)?; // all ranks ask for the same number
+//! std::thread::scope(|threads| {
+//!     for context in contexts {
+//!         threads.spawn(move || {
+//!             let world = context.enter(); // the contexts of this index, one of each rank
+//!             let everyone = world.everyone(); // all contexts of all ranks
+//!             let mine = world.address();
+//!             let next = Address { rank: mine.rank, index: (mine.index + 1) % 3 };
+//!             everyone.send(everyone.rank_of(next)?, 7, b"hello")?;
+//!             let mut into = [0u8; 5];
+//!             everyone.recv(Any, 7, &mut into)?;
+//!             assert_eq!(&into, b"hello");
+//!             Ok::<(), towline::Error>(())
+//!         });
+//!     }
+//! });
+//! # Ok::<(), towline::SetupError>(())
+//! ```
+//!
+//! # Many threads on one world
+//!
+//! [`Multiple`](crate::Multiple) is `MPI_THREAD_MULTIPLE`. The level that you ask for is the level that you get. A lock is
+//! around the engine, and nobody holds it while waiting: of the threads that wait, one polls or sleeps for all, and each of the
+//! others sleeps until its own operation is complete. Collective operations, and making communicators, are for one thread at a
+//! time, as in MPI.
+//!
+//! ```
+//! use towline::{Builder, Multiple};
+//!
+//! let world = Builder::new().threads(Multiple).build()?;
+//! std::thread::scope(|threads| {
+//!     for tag in 0..4u32 {
+//!         let world = &world;
+//!         threads.spawn(move || {
+//!             world.send(world.rank(), tag, &tag).unwrap();
+//!             let mut word = 0u32;
+//!             world.recv(world.rank(), tag, &mut word).unwrap();
+//!             assert_eq!(word, tag);
+//!         });
+//!     }
+//! });
+//! world.finish()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A progress thread
+//!
+//! A progress thread sleeps until something comes, takes it in, answers, and completes operations while the program computes.
+//! It leaves the engine to threads that call the library themselves. Each operation completes once.
+//!
+//! It runs by default where udp is used, which loses frames that have to be sent again, and notices silent hosts by heartbeats.
+//! Elsewhere ask for it: [`Builder::progress_thread`](crate::Builder::progress_thread) or `TOWLINE_PROGRESS_THREAD=always`. All
+//! ranks need the same setting.
+//!
+//! ```
+//! let world = towline::Builder::new().progress_thread(true).build()?;
+//! let (sending, receiving) = (world.isend(world.rank(), 1, vec![7u8; 100_000])?, world.irecv(world.rank(), 1, vec![0u8; 100_000])?);
+//! // Both complete without a further call of the library.
+//! assert_eq!(receiving.wait()?.0, sending.wait()?);
+//! # world.finish()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Async
+//!
+//! What [`isend`](crate::Communicator::isend) and [`irecv`](crate::Communicator::irecv) return are futures.
+//! [`World::block_on`](crate::World::block_on) runs a future, makes progress for all operations of its context meanwhile, and
+//! sleeps when there is nothing to do. The futures can also be awaited in any other executor: their wakers are called when the
+//! operation completes, so something has to make progress, a progress thread for instance.
+//!
+//! ```
+//! let world = towline::init()?;
+//! let myself = world.rank();
+//! let text = world.block_on(async {
+//!     let sending = world.isend(myself, 1, "over there".to_string())?;
+//!     let (buffer, status) = world.irecv(myself, 1, vec![0u8; 100])?.await?;
+//!     sending.await?;
+//!     Ok::<_, towline::Error>(buffer[..status.count::<u8>()].to_vec())
+//! })?;
+//! assert_eq!(text, b"over there");
+//! # world.finish()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A future that is dropped is safe: a send goes on its way and keeps its buffer until it has left; a receive is cancelled, or
+//! completes into its own buffer.
+//!
+//! # How a thread waits
+//!
+//! A waiting thread first polls (`TOWLINE_SPIN_US`), then yields the processor after each poll (`TOWLINE_YIELD_US`), then
+//! sleeps until a transport wakes it. Where ranks outnumber processors it does not poll at all, and yields for a tenth of the
+//! time.
