@@ -107,7 +107,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Who has to act.
+    /// The party that has to act: this program, the other rank, or the system that provides a resource.
     pub fn blame(&self) -> Blame {
         match self {
             Self::Busy | Self::NoMemory { .. } | Self::NoWindow { .. } | Self::Communicator(CommError::Full) => {

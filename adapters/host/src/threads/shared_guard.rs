@@ -143,7 +143,7 @@ impl<'a> SharedGuard<'a> {
         }
         match result {
             Ok(()) => {}
-            // Nobody would learn of a panic of the progress thread: it aborts the process.
+            // No caller would learn of a panic of the progress thread, so it aborts the process.
             Err(panic) if self.is_progress_thread => resume_unwind(panic),
             Err(panic) => drop(self.panic.get_or_insert(panic)),
         }

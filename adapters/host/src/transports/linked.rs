@@ -41,8 +41,8 @@ impl<R: FullRail> Linked<R> {
         let never = time::Duration::from_secs(365 * 24 * 3600);
         let reliable = !raw.attributes().capabilities.contains(Capabilities::NEED_ACK);
         settings.patient = !progress_thread && reliable;
-        let tells = config.peer_timeout_ms != 0 && (progress_thread || reliable);
-        settings.dead_after = if tells { millis(config.peer_timeout_ms) } else { never };
+        let detects = config.peer_timeout_ms != 0 && (progress_thread || reliable);
+        settings.dead_after = if detects { millis(config.peer_timeout_ms) } else { never };
         let memory = Mapping::new(settings.bytes(&raw))?;
         // SAFETY: called once; the link is in a field that is dropped before the memory is.
         let mut arena = unsafe { memory.arena() };

@@ -37,7 +37,7 @@ const ENTRY: usize = HANDLE_BYTES + 1;
 /// | change a remote word and get the old one | [`fetch_and_op`](Self::fetch_and_op), [`compare_and_swap`](Self::compare_and_swap) | on return |
 /// | access the own part | [`read`](Self::read), [`write`](Self::write) | on return |
 ///
-/// **Completion.** A complete operation is done at the target: whoever reads there afterwards sees its effect. Operations of one rank may
+/// **Completion.** A complete operation is done at the target: any later read there sees its effect. Operations of one rank may
 /// be reordered between two [flushes](Self::flush). Atomic operations are atomic with respect to each other, whichever rank begins them,
 /// and to nothing else. A get that overlaps a put in time may return any mixture of old and new bytes.
 ///
