@@ -1,8 +1,8 @@
 //! Heat spreads over an image: each channel of a pixel is a temperature, the edges are insulated.
 //!
-//! The grid is cut into blocks, one for each rank. In each step a rank exchanges edges with its neighbours: rows as contiguous slices,
-//! columns as strided views. Each cell is computed by the same operations in the same order on any rank, so the picture does not
-//! depend on the number of ranks.
+//! The grid is cut into blocks, one for each rank. In each step a rank exchanges edges with its neighbours: rows as contiguous
+//! slices, columns as strided views. Each cell is computed by the same operations in the same order on any rank, so the picture
+//! does not depend on the number of ranks.
 //!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/heat2d in.png 500 out.png
@@ -91,7 +91,8 @@ struct Cut {
 }
 
 impl Cut {
-    /// As many blocks as there are ranks, or fewer if there are few cells. Among the possible cuts, the one with the shortest edges.
+    /// As many blocks as there are ranks, or fewer if there are few cells. Among the possible cuts, the one with the shortest
+    /// edges.
     fn of([width, height, channels]: [u32; 3], ranks: u32) -> Self {
         let fits = |blocks: u32, columns: u32| {
             blocks.is_multiple_of(columns) && columns <= width.max(1) && blocks / columns <= height.max(1)
@@ -170,7 +171,8 @@ impl Block {
         Ok(vector::<f64>(self.height, self.width * self.channels, self.line as isize)?)
     }
 
-    /// Fills the frame: with the neighbours' edges, and where there is no neighbour with the cells beside it, so that no heat leaves.
+    /// Fills the frame: with the neighbours' edges, and where there is no neighbour with the cells beside it, so that no heat
+    /// leaves.
     fn swap_edges(&mut self, world: &World, cut: &Cut) -> Result<(), Box<dyn Error>> {
         let neighbours = [(0, -1), (0, 1), (-1, 0), (1, 0)].map(|(x, y)| cut.neighbour(world.rank(), x, y));
         let (row, column) =
@@ -179,7 +181,8 @@ impl Block {
         let cells = &self.cells;
         let edges = self.edges.each_mut();
         world.scope(|s| {
-            // The upper edge of a block is the lower edge for its neighbour. Sides are numbered so that the opposite one is `side ^ 1`.
+            // The upper edge of a block is the lower edge for its neighbour. Sides are numbered so that the opposite one is `side ^
+            // 1`.
             for ((side, edge), neighbour) in (0u32..).zip(edges).zip(neighbours) {
                 if let Some(neighbour) = neighbour {
                     s.irecv(neighbour, side ^ 1, &mut edge[..])?;

@@ -1,7 +1,8 @@
 //! Counts the words of a file in a table that is distributed over all ranks, by atomic operations and without any receive.
 //!
-//! Each rank reads a part of FILE. The hash of a word determines its entry in the table: a rank, and an entry in that rank's part of a
-//! window. The first rank that needs the entry claims it by compare-and-swap, and puts the position of the word in the file there.
+//! Each rank reads a part of FILE. The hash of a word determines its entry in the table: a rank, and an entry in that rank's part
+//! of a window. The first rank that needs the entry claims it by compare-and-swap, and puts the position of the word in the file
+//! there.
 //!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/histogram README.md --top 10
@@ -132,8 +133,8 @@ impl Table {
     }
 }
 
-/// FNV-1a, never 0. Two words of a file with the same hash would be counted as one. With a million different words that happens in one of 37
-/// million files.
+/// FNV-1a, never 0. Two words of a file with the same hash would be counted as one. With a million different words that happens in
+/// one of 37 million files.
 fn hash(word: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     word.bytes().fold(0xcbf2_9ce4_8422_2325, step).max(1)

@@ -192,7 +192,8 @@ fn wildcard(world: &World) {
     assert_eq!(world.recv(Any, 51, &mut [0u8; 4]).map(drop), failed);
     assert_eq!(world.probe(Any, 51).map(drop), failed);
     assert_eq!(world.mprobe(Any, 51).map(drop), failed);
-    // A message that the failed rank had sent has arrived, and a receive from any source takes it although nothing was acknowledged.
+    // A message that the failed rank had sent has arrived, and a receive from any source takes it although nothing was
+    // acknowledged.
     let mut word = [0u32];
     assert_eq!(world.recv(Any, 60, &mut word).unwrap().source, VICTIM);
     assert_eq!(word, [7]);

@@ -170,8 +170,8 @@ fn no_memory(world: &World) -> ! {
     stay("named");
 }
 
-/// All ranks exchange expected and unexpected messages of all sizes with all, in both directions at the same time, with the smallest
-/// settings.
+/// All ranks exchange expected and unexpected messages of all sizes with all, in both directions at the same time, with the
+/// smallest settings.
 fn squeeze(world: &World) {
     let own = world.rank();
     let others: Vec<u32> = (0..world.size()).filter(|other| *other != own).collect();

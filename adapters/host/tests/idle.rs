@@ -1,5 +1,5 @@
-//! Waiting takes no processor time: neither a progress thread of a program that makes no call, nor blocked callers. No other test may run
-//! beside this one, since it counts the time of the whole process.
+//! Waiting takes no processor time: neither a progress thread of a program that makes no call, nor blocked callers. No other test
+//! may run beside this one, since it counts the time of the whole process.
 
 #[allow(dead_code)] // other tests use the rest
 mod common;

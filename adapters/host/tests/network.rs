@@ -1,5 +1,5 @@
-//! Faulty networks between ranks that are separate processes: connections are cut, frozen and restored; datagrams are lost, duplicated
-//! and delayed; cables are pulled. No message is lost, and every byte is compared.
+//! Faulty networks between ranks that are separate processes: connections are cut, frozen and restored; datagrams are lost,
+//! duplicated and delayed; cables are pulled. No message is lost, and every byte is compared.
 
 #[path = "common/hosts.rs"]
 mod hosts;
@@ -406,8 +406,8 @@ fn p15_b37_the_only_cable_is_pulled_and_plugged_in_again() {
     }
 }
 
-/// The MTU of a path becomes smaller than that of the interfaces at its ends while ranks exchange messages. The kernel then fragments
-/// datagrams, and no message is lost, with or without segmentation offload and encryption.
+/// The MTU of a path becomes smaller than that of the interfaces at its ends while ranks exchange messages. The kernel then
+/// fragments datagrams, and no message is lost, with or without segmentation offload and encryption.
 #[test]
 fn p15_b34_the_mtu_of_a_path_becomes_smaller_than_that_of_its_ends() {
     for (kind, encrypt) in [("m", "between-hosts"), ("n", "off")] {
@@ -436,8 +436,8 @@ fn p7_a_stopped_rank_on_another_host_is_not_given_up() {
     assert_all_succeed(job);
 }
 
-/// A rank that never encrypts shows the effect of the other's default: within a host they exchange messages, between hosts they refuse
-/// each other.
+/// A rank that never encrypts shows the effect of the other's default: within a host they exchange messages, between hosts they
+/// refuse each other.
 #[test]
 fn by_default_connections_between_hosts_are_encrypted_and_those_within_a_host_are_not() {
     for transport in ["tcp", "udp"] {

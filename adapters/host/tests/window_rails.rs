@@ -189,8 +189,8 @@ impl towline_core::rail::DeviceMemory for Late {}
 impl towline_core::rail::Failover for Late {}
 impl towline_core::rail::Liveness for Late {}
 
-/// There are as many windows as possible, and one is dropped while a body arrives in it. No later write reaches it, and there is room for
-/// another window as soon as the body has arrived.
+/// There are as many windows as possible, and one is dropped while a body arrives in it. No later write reaches it, and there is
+/// room for another window as soon as the body has arrived.
 #[test]
 fn b25_a_window_that_is_dropped_while_a_body_arrives_is_released_afterwards() {
     let mut arena = Arena::new(Box::leak(Box::new([0u8; 65_536])));

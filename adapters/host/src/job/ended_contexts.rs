@@ -1,6 +1,6 @@
-//! Contexts that have ended, in good order or not. A rail reports the loss of peers that it is connected to. The engine learns about
-//! other peers through the launcher: as soon as it has nothing else to do, and every few seconds anyway. No message can come from such
-//! a peer any more.
+//! Contexts that have ended, in good order or not. A rail reports the loss of peers that it is connected to. The engine learns
+//! about other peers through the launcher: as soon as it has nothing else to do, and every few seconds anyway. No message can come
+//! from such a peer any more.
 
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ impl EndedContexts {
         }
     }
 
-    /// A peer that is to be given up now, and why. To be asked while nothing comes, which has been so for `idle`, and now and then while
-    /// something comes.
+    /// A peer that is to be given up now, and why. To be asked while nothing comes, which has been so for `idle`, and now and then
+    /// while something comes.
     pub fn next(&mut self, now: Instant, idle: Duration) -> Option<(Peer, Lost)> {
         if now >= self.look_at {
             self.look_at = now + INTERVAL;

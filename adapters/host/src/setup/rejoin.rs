@@ -132,8 +132,8 @@ impl Engine {
     }
 }
 
-/// Waits until all running ranks have accepted this rank, which was restarted. So no rank that takes it for the former process hears
-/// from it. This rank itself accepts ranks that are restarted meanwhile.
+/// Waits until all running ranks have accepted this rank, which was restarted. So no rank that takes it for the former process
+/// hears from it. This rank itself accepts ranks that are restarted meanwhile.
 pub(crate) fn wait_until_accepted<L: Sharing>(
     contexts: &[&ContextState<L>],
     launcher: &Launcher,

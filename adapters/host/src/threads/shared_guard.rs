@@ -21,8 +21,8 @@ use crate::waiting::parker::{self, Parker};
 use crate::waiting::task_waker::is_task_waker;
 use crate::waiting::wait_coordinator::Handoff;
 
-/// The engine while one of its threads holds the lock. When the guard is dropped, it notifies threads whose requests are complete, and
-/// ensures that some thread makes progress if any thread waits.
+/// The engine while one of its threads holds the lock. When the guard is dropped, it notifies threads whose requests are complete,
+/// and ensures that some thread makes progress if any thread waits.
 pub(crate) struct SharedGuard<'a> {
     shared: &'a SharedState,
     locked: MutexGuard<'a, Locked>,

@@ -11,8 +11,8 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Hosts with so many cables, at 10.`net`.CABLE.1 and 2. `None` without the rights to make them. Each pair of hosts of a process needs a
-    /// `kind` of its own.
+    /// Hosts with so many cables, at 10.`net`.CABLE.1 and 2. `None` without the rights to make them. Each pair of hosts of a
+    /// process needs a `kind` of its own.
     pub fn new(kind: &str, net: u8, cables: usize) -> Option<Self> {
         let id = format!("{kind}{}", std::process::id());
         let names = ["a", "b"].map(|at| format!("towline{id}{at}"));
