@@ -10,7 +10,7 @@ use towline_core::time::{Duration, Instant};
 use crate::job::launcher::{EndedContext, Launcher};
 use crate::values::address::Grid;
 
-/// How often an engine looks at what came from the launcher.
+/// How often an engine looks at the launcher's messages.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// The launcher is asked once nothing has come for so long.
 const QUIET: Duration = Duration::from_millis(500);
@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_millis(2000);
 pub(crate) struct EndedContexts {
     launcher: Arc<Launcher>,
     grid: Grid,
-    /// When to look next at what came from the launcher.
+    /// When to look next at the launcher's messages.
     look_at: Instant,
     /// When the launcher is asked at the latest.
     ask_by: Option<Instant>,

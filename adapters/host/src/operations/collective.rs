@@ -264,9 +264,8 @@ impl<L: Threads> Communicator<L> {
         no_unwind(|| {
             // SAFETY: empty spans stand for no memory.
             let receive = unsafe { engine.mtl.irecv(comm, source, towline_core::mtl::Tag::Is(tag), Span::EMPTY) };
-            // A synchronous send: this rank does not end before its message was received. With several links, a peer may see one link
-            // close before it reads the other.
-            // SAFETY: as above.
+            // A synchronous send: this rank does not end before its message was received. With several links, a peer may see one
+            // link close before it reads the other. SAFETY: as above.
             let send = match unsafe { engine.mtl.isend(comm, dest, tag, Mode::Synchronous, Span::EMPTY) } {
                 Ok(Sending::Pending(request)) => Some(request),
                 Ok(Sending::Complete) => None,
@@ -278,7 +277,8 @@ impl<L: Threads> Communicator<L> {
             let (receive, send) = (receive.ok().map(|it| (it, false)), send.map(|it| (it, true)));
             for (request, is_send) in receive.into_iter().chain(send) {
                 match engine.wait_until(request, deadline) {
-                    // The receiver may have ended before its answer is read. What this rank receives tells whether all ranks came here.
+                    // The receiver may have ended before its answer is read. What this rank receives tells whether all ranks came
+                    // here.
                     Some(Err(Failure::PeerFailed(_))) if is_send => {}
                     Some(outcome) => complete &= outcome.is_ok(),
                     None => {

@@ -17,7 +17,7 @@ use crate::threads::lock::EngineLock;
 use crate::transports::rails::AnyRail;
 use crate::values::address::{Address, Grid};
 
-/// The time between two looks at what the launcher has said.
+/// The time between two looks at the launcher's messages.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl<L: Sharing> ContextState<L> {

@@ -390,7 +390,7 @@ impl<L: Threads> ContextState<L> {
     }
 }
 
-/// What is known about a progress thread: see [`World::progress_thread`].
+/// Statistics of a progress thread: see [`World::progress_thread`].
 ///
 /// ```
 /// let world = towline::Builder::new().progress_thread(true).build()?;
