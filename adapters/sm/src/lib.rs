@@ -13,8 +13,8 @@
 //!
 //! # Source layout
 //! Types stand below, behaviour above: `host` (processes, names, stale files), `segment` (files in shared memory), `ring` (frames in
-//! slots), `single_copy` and `rma` (access to a peer's memory) import nothing from `rail`, which holds the rail's state and what it
-//! does with it.
+//! slots), `single_copy` and `rma` (access to a peer's memory) import nothing from `rail`, which holds the rail's state and its
+//! behaviour.
 #![cfg(target_os = "linux")]
 
 pub mod atomics;
