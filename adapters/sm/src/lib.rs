@@ -12,7 +12,7 @@
 //! [`Rail`] implements [`towline_core::rail::Rail`]. It is used by one thread at a time, and may move between threads.
 //!
 //! # Source layout
-//! Types stand below, behaviour above: `host` (processes, names, stale files), `segment` (files in shared memory), `ring` (frames in
+//! Types stand below, behaviour above: `host` (identities of hosts and processes), `segment` (files in shared memory), `ring` (frames in
 //! slots), `single_copy` and `rma` (access to a peer's memory) import nothing from `rail`, which holds the rail's state and its
 //! behaviour.
 #![cfg(target_os = "linux")]

@@ -237,7 +237,7 @@ mod tests {
     fn p1_b10_without_descriptors_the_death_of_a_process_is_still_noticed() {
         let job = 0x0DE5_0000_0000 | u64::from(std::process::id());
         let watched = process("watcher", job).wait().unwrap();
-        crate::host::remove_stale(std::path::Path::new("/dev/shm"), &Process::current());
+        crate::segment::stale::remove_stale(std::path::Path::new("/dev/shm"), &Process::current());
         assert!(watched.success());
     }
 }
