@@ -1,7 +1,7 @@
-//! Performance of the rail alone between two pinned processes: the half round trip of 8 bytes, and the bandwidth of 4 MiB messages by
-//! copy in and copy out. For comparison the same run measures the bare transfer of one cache line in both directions, and of two
-//! cache lines, one for each direction, as any ring needs: the writer has to fetch its line before the reader can, so that is the
-//! limit.
+//! Performance of the rail alone between two pinned processes: the half round trip of 8 bytes, and the bandwidth of 4 MiB
+//! messages by copy in and copy out. For comparison the same run measures the bare transfer of one cache line in both directions,
+//! and of two cache lines, one for each direction, as any ring needs: the writer has to fetch its line before the reader can, so
+//! that is the limit.
 //!
 //! `cargo run --release -p towline-sm --example pingpong_raw [tight|pause]`
 

@@ -84,8 +84,9 @@ impl ReceiveState {
         }
     }
 
-    /// Notes that the frame in a buffer was processed. The buffer is posted again later, together with others or when there is nothing
-    /// else to do, so that the engine gets the frame without waiting for that. So few buffers wait that the device has most of them.
+    /// Notes that the frame in a buffer was processed. The buffer is posted again later, together with others or when there is
+    /// nothing else to do, so that the engine gets the frame without waiting for that. So few buffers wait that the device has
+    /// most of them.
     #[inline]
     pub fn post_later(&mut self, buffer: u32, queues: &Queues) {
         self.to_post.push(buffer);
