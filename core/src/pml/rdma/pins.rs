@@ -6,12 +6,12 @@
 //! was registered. Who keeps pins says so before he unmaps ([`forget`](Pins::forget)). What a device may still be at work on, since a link
 //! broke, is never kept.
 
-use crate::rail::DeviceMemory;
 use zerocopy::FromZeros;
 
-use super::super::engine::Rails;
 use crate::arena::{Arena, OutOfMemory};
+use crate::pml::rails::Rails;
 use crate::pool::Pool;
+use crate::rail::DeviceMemory;
 use crate::rail::native::{Key, Region};
 use crate::rma::Access;
 
@@ -43,7 +43,7 @@ impl Pin {
 /// Names a pin: slot plus one. 0 where there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromZeros)]
 #[repr(transparent)]
-pub(super) struct Pinned(u32);
+pub(in crate::pml) struct Pinned(u32);
 
 impl Pinned {
     pub const NONE: Self = Self(0);
@@ -55,7 +55,7 @@ impl Pinned {
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Pins<'m> {
+pub(in crate::pml) struct Pins<'m> {
     pins: Pool<'m, Pin>,
     /// That nobody uses: how many there are, and how many there may be.
     idle: u32,
@@ -65,7 +65,7 @@ pub(super) struct Pins<'m> {
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(in crate::pml) struct Wanted {
     pub rail: usize,
     pub base: *mut u8,
     pub len: u64,

@@ -1,0 +1,152 @@
+//! A peer is lost or forgotten: what becomes of its requests and its messages.
+
+use crate::pml::engine::Pml;
+use crate::pml::peers::state::Standing;
+use crate::pml::rails::Rails;
+use crate::pml::requests::state::{Outcome, Phase, RECEIVE};
+use crate::pml::unexpected::state::{Stage, Unexpected};
+use crate::rail::{Lost, Peer};
+use crate::{rma, wire};
+
+impl<R: Rails> Pml<'_, R> {
+    /// Forgets a peer: requests to it end with [`Failure::PeerFailed`], messages from it are dropped, and its rails
+    /// touch none of their memory any more. It may be added again.
+    pub fn del_peer(&mut self, peer: Peer) {
+        self.forget_links(peer.0, false);
+        self.end_one_sided(peer, rma::Failure::Removed);
+        self.drop_peer(peer.0, true);
+        if let Some(state) = self.peers.get_mut(peer.0 as usize) {
+            state.standing = Standing::Unknown;
+        }
+    }
+
+    /// Gives a peer up of which the caller knows by other ways that it is gone: as if its rails had reported it lost. Also one
+    /// that was never added, since nothing leads to it any more.
+    pub fn lose_peer(&mut self, peer: Peer, why: Lost) {
+        // No rail knows one that is unknown here, and nothing of it is under way.
+        if let Some(state) = self.peers.get_mut(peer.0 as usize).filter(|state| state.standing == Standing::Unknown) {
+            state.standing = Standing::Up;
+        }
+        self.lost(peer, why);
+    }
+
+    #[cold]
+    pub(in crate::pml) fn lost(&mut self, peer: Peer, why: Lost) {
+        let Some(state) = self.peers.get(peer.0 as usize) else { return };
+        if state.standing != Standing::Up {
+            return;
+        }
+        warn!("peer {} is lost: {}", peer.0, why as u8);
+        self.counters.lost = self.counters.lost.wrapping_add(1);
+        self.unusual = true;
+        if why == Lost::Stalled {
+            self.tell_given_up(peer.0); // it is there, and its rails need not tell it
+        }
+        self.forget_links(peer.0, why != Lost::Closed);
+        self.end_one_sided(peer, rma::Failure::Lost);
+        self.drop_peer(peer.0, false);
+        if let Some(state) = self.peers.get_mut(peer.0 as usize) {
+            (state.standing, state.turn) = (Standing::Lost, Self::reason(why));
+        }
+        // Who came to its end in good order has said all that it had to say, and is not missed.
+        if why != Lost::Closed {
+            self.note_failed(peer);
+        }
+    }
+
+    /// Ends all requests to a peer and drops what it sent and nobody can finish, and what came after that; with `all` also
+    /// what is complete.
+    /// Its rails are done with its memory.
+    pub(in crate::pml) fn drop_peer(&mut self, index: u32, all: bool) {
+        let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        let due = peer.next_in;
+        *peer = peer.afresh();
+        for slot in 0..self.requests.touched() {
+            let Some(state) = self.requests.at_mut(slot) else { continue };
+            if state.peer != index || state.phase == Phase::Done {
+                continue;
+            }
+            if state.phase == Phase::Taken {
+                // For whoever has it as a message: told when it is to be received.
+                state.outcome = Outcome::PeerFailed;
+                if all && let Some(handle) = self.requests.handle(slot) {
+                    self.requests.free(handle);
+                }
+                continue;
+            }
+            state.inflight = 0;
+            let (phase, flags) = (state.phase, state.flags);
+            if flags & RECEIVE != 0 && phase == Phase::Posted {
+                self.matcher.unpost(slot);
+            }
+            self.deactivate(slot);
+            self.let_go(slot);
+            self.complete(slot, Outcome::PeerFailed);
+        }
+        // Of the queued messages that cannot be finished, the first: how long ago it came.
+        let queued = |envelope: &&Unexpected| envelope.peer == index && envelope.stage == Stage::Queued;
+        let age = |envelope: &Unexpected| due.wrapping_sub(envelope.sequence);
+        let broken = |envelope: &&Unexpected| {
+            (envelope.filling || envelope.rendezvous) && envelope.flags & wire::FLAG_ANSWER == 0
+        };
+        let envelopes = (0..self.envelopes.touched()).filter_map(|slot| self.envelopes.at(slot));
+        let first = envelopes.filter(queued).filter(broken).map(age).max().unwrap_or(0);
+        for slot in 0..self.envelopes.touched() {
+            let Some(envelope) = self.envelopes.at_mut(slot) else { continue };
+            let filling = envelope.filling;
+            // What came later than that one must not take its place.
+            let behind = envelope.stage == Stage::Queued && age(envelope) < first;
+            let drop = all || filling || envelope.rendezvous || envelope.stage == Stage::Parked || behind;
+            if envelope.peer != index || !drop {
+                continue;
+            }
+            envelope.filling = false;
+            match envelope.stage {
+                Stage::Queued => {
+                    self.matcher.remove_unexpected(slot);
+                }
+                // Freed below, with its place in that list: nobody can be told any more.
+                Stage::Refused if !filling => {
+                    envelope.rendezvous = false;
+                    continue;
+                }
+                // For whoever has it as a message: told when it is to be received.
+                Stage::Taken | Stage::Broken if !all => {
+                    envelope.stage = Stage::Broken;
+                    continue;
+                }
+                Stage::Parked | Stage::Claimed | Stage::Taken | Stage::Broken | Stage::Refused => {}
+            }
+            if let Some(handle) = self.envelopes.handle(slot) {
+                self.give_back(handle, true);
+            }
+        }
+        self.run_refused(); // before the peer may come back, whose credit these are not
+        if let Some(peer) = self.peers.get_mut(index as usize) {
+            peer.owed = 0;
+        }
+    }
+
+    /// Why a peer was lost; `None` of one that was not.
+    pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
+        let state = self.peers.get(peer.0 as usize).filter(|state| state.standing == Standing::Lost)?;
+        Some(match state.turn {
+            1 => Lost::Closed,
+            2 => Lost::TimedOut,
+            3 => Lost::Misbehaved,
+            4 => Lost::Stalled,
+            _ => Lost::Broken,
+        })
+    }
+
+    /// The other way round.
+    pub(in crate::pml) const fn reason(why: Lost) -> u8 {
+        match why {
+            Lost::Broken => 0,
+            Lost::Closed => 1,
+            Lost::TimedOut => 2,
+            Lost::Misbehaved => 3,
+            Lost::Stalled => 4,
+        }
+    }
+}
