@@ -115,7 +115,7 @@ fn planted_bugs_are_noticed() {
     type Named = fn(&Trouble) -> bool;
     let bugs: [(Planted, Named); 6] = [
         (Planted::Swallowed, |trouble| matches!(trouble, Trouble::Stuck(_))),
-        (Planted::Doubled, |trouble| matches!(trouble, Trouble::Miscounted(_, "trespasses" | "stale", _))),
+        (Planted::Doubled, |trouble| matches!(trouble, Trouble::Miscounted(_, "credit_violations" | "stale", _))),
         (Planted::Changed, |trouble| matches!(trouble, Trouble::Wrong(Violation::WrongBytes(_, _, None)))),
         (Planted::Swapped, |trouble| {
             matches!(trouble, Trouble::Wrong(Violation::Overtaken { .. } | Violation::WrongBytes(_, _, Some(_))))

@@ -129,7 +129,7 @@ impl Engine {
     pub fn left(&self) -> u64 {
         let counters = self.mtl.counters();
         let messages = counters.eager_sent.wrapping_add(counters.rendezvous_sent);
-        messages.wrapping_add(counters.fragments_sent).wrapping_add(counters.frames_moved)
+        messages.wrapping_add(counters.fragments_sent).wrapping_add(counters.frames_migrated)
     }
 
     /// Makes progress once, at the present time.

@@ -351,7 +351,7 @@ impl<L: Threads> State<L> {
         let mut idle = Idle::default();
         let mut engine = self.engine.hold();
         // The barrier was for all that a single context knows.
-        while self.grid.contexts > 1 && !engine.mtl.pml().has_said_all() {
+        while self.grid.contexts > 1 && !engine.mtl.pml().is_drained() {
             if engine.clock.renew() >= deadline {
                 return false;
             }

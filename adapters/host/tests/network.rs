@@ -133,10 +133,10 @@ fn failover(world: &World<Multiple>) {
     for number in 0.. {
         let counters = world.counters();
         if counters.links_down > 0 && !std::mem::replace(&mut down, true) {
-            say(format!("down {number} {}", counters.frames_moved));
+            say(format!("down {number} {}", counters.frames_migrated));
         }
         if counters.links_up > 0 && counters.links_up == counters.links_down && !std::mem::replace(&mut up, true) {
-            say(format!("up {number} {}", counters.frames_moved));
+            say(format!("up {number} {}", counters.frames_migrated));
         }
         let theirs = round(world, number, up);
         after += u32::from(up && theirs);

@@ -1,12 +1,12 @@
 //! Frames that arrive, and bodies that rails are done with: to the part of the engine that each is for.
 
 use crate::pml::engine::Pml;
-use crate::pml::peers::state::Standing;
+use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
-use crate::pml::rdma::piece::Plan;
+use crate::pml::rdma::piece::TransferPlan;
 use crate::pml::requests::cookie::ENVELOPE_COOKIE;
 use crate::pml::requests::state::{ACTIVE, ANSWERING, Outcome, Phase, RECEIVE};
-use crate::pml::stall::signs::HEARD;
+use crate::pml::stall::liveness::HEARD;
 use crate::pool::Handle;
 use crate::ptl::{First, Upcalls};
 use crate::rail::{Cookie, Frame, Lost, Peer, Rail};
@@ -25,9 +25,9 @@ impl<R: Rails> Pml<'_, R> {
 
     /// A frame has come; `moved`: it was given to another link first.
     #[inline]
-    pub(super) fn frame(&mut self, rail: usize, moved: bool, frame: &Frame) {
+    pub(super) fn arrive(&mut self, rail: usize, moved: bool, frame: &Frame) {
         if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
-            peer.signs.set(HEARD);
+            peer.liveness.set(HEARD);
         }
         ptl::receive(frame, &mut Arrival { pml: self, rail, moved });
     }
@@ -40,7 +40,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(state) = self.requests.get_mut(handle) else { return };
         state.inflight = state.inflight.saturating_sub(1);
         if let Some(peer) = self.peers.get_mut(state.peer as usize) {
-            peer.signs.set(HEARD);
+            peer.liveness.set(HEARD);
         }
         if state.phase == Phase::Leaving && state.inflight == 0 && state.flags & ACTIVE == 0 {
             let outcome = state.outcome;
@@ -59,7 +59,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(state) = self.requests.get_mut(handle) else { return };
         state.inflight = state.inflight.saturating_sub(1);
         if let Some(peer) = self.peers.get_mut(state.peer as usize) {
-            peer.signs.set(HEARD);
+            peer.liveness.set(HEARD);
         }
         self.settle_receive(handle.slot());
     }
@@ -68,7 +68,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn waiting(&mut self, from: Peer, bits: u64) -> Option<u32> {
         let slot = self.still_waiting(from, bits);
         match slot {
-            Some(slot) => self.settle_loan(slot),
+            Some(slot) => self.settle_exposed(slot),
             None => self.counters.stale = self.counters.stale.wrapping_add(1),
         }
         slot
@@ -96,7 +96,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
         let Some(peer) = self.pml.peers.get_mut(from.0 as usize) else { return };
         peer.gain(envelopes, units);
         if !peer.held.is_empty() {
-            self.pml.put_to_work(from.0);
+            self.pml.queue_work(from.0);
         }
     }
 
@@ -108,7 +108,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
             pml.drop_frame(self.rail, frame);
             return false;
         };
-        if peer.standing != Standing::Up {
+        if peer.status != PeerStatus::Up {
             pml.drop_frame(self.rail, frame);
             return false;
         }
@@ -119,16 +119,16 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
         if ahead == 0 {
             peer.next_in = peer.next_in.wrapping_add(1);
             let parked = peer.parked != 0;
-            let matched = pml.arrive(self.rail, frame, first);
+            let matched = pml.match_first(self.rail, frame, first);
             if parked {
-                pml.unpark(from);
+                pml.deliver_in_order(from);
             }
             return matched;
         }
         if ahead > 0 {
-            pml.park(self.rail, frame, first);
+            pml.hold_out_of_order(self.rail, frame, first);
         } else {
-            pml.counters.trespasses = pml.counters.trespasses.wrapping_add(1);
+            pml.counters.credit_violations = pml.counters.credit_violations.wrapping_add(1);
             pml.drop_frame(self.rail, frame);
         }
         false
@@ -141,7 +141,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
 
     fn acked(&mut self, from: Peer, header: wire::Ack) {
         if header.common.flags & wire::FLAG_MARK != 0 {
-            // Kept by a matched probe. The ack that counts follows, or came before.
+            // MessageSource by a matched probe. The ack that counts follows, or came before.
             if let Some(slot) = self.pml.still_waiting(from, header.sender.get()) {
                 self.pml.settle_answer(slot, true);
             }
@@ -153,7 +153,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
         state.wanted = header.wanted.get().min(state.total);
         let flag = header.common.flags & (wire::FLAG_PUT | wire::FLAG_GET);
         if flag != 0 || !self.pml.rdma.is_idle() {
-            self.pml.await_device(slot, Plan { flag, by_frames: header.by_frames.get() });
+            self.pml.await_device(slot, TransferPlan { flag, by_frames: header.by_frames.get() });
         }
         let Some(state) = self.pml.requests.at_mut(slot) else { return };
         state.remote = header.receiver.get();
@@ -206,8 +206,8 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
         self.pml.on_performed(from, &header);
     }
 
-    fn questioned(&mut self, from: Peer) {
-        self.pml.on_question(from.0);
+    fn keepalive(&mut self, from: Peer) {
+        self.pml.on_keepalive(from.0);
     }
 
     #[cold]

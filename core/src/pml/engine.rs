@@ -5,12 +5,12 @@ use core::fmt;
 use crate::pml::counters::Counters;
 use crate::pml::limits::config::Config;
 use crate::pml::matching::Matcher;
-use crate::pml::peers::link::Link;
+use crate::pml::peers::link::PeerLink;
 use crate::pml::peers::state::PeerState;
 use crate::pml::rdma::piece::Rdma;
 use crate::pml::requests::list::List;
-use crate::pml::requests::posting_order::Posted;
-use crate::pml::requests::state::State;
+use crate::pml::requests::posting_order::PostingOrder;
+use crate::pml::requests::state::RequestState;
 use crate::pml::stall::clock::Stall;
 use crate::pml::unexpected::state::Unexpected;
 use crate::pool::Pool;
@@ -21,13 +21,13 @@ use crate::rma::Rma;
 pub struct Pml<'m, R> {
     pub(super) rails: R,
     pub(super) peers: &'m mut [PeerState],
-    /// A row of `rails.count()` links for each peer: those in use, the lowest latency first, then those set aside.
-    pub(super) links: &'m mut [Link],
+    /// A row of `rails.count()` links for each peer: those in use, the lowest latency first, then those set suspended.
+    pub(super) links: &'m mut [PeerLink],
     /// Rails that are disabled, a bit for each.
     pub(super) disabled: [u32; 8],
     /// Prepared requests, of the rails that keep such.
     pub(super) caches: &'m mut [Cache<'m>],
-    pub(super) requests: Pool<'m, State>,
+    pub(super) requests: Pool<'m, RequestState>,
     pub(super) matcher: Matcher<'m>,
     pub(super) envelopes: Pool<'m, Unexpected>,
     pub(super) units: Pool<'m, ()>,
@@ -50,21 +50,21 @@ pub struct Pml<'m, R> {
     /// Something may be waiting to be sent: there is an active request, a peer to be told or a refusal.
     pub(super) waiting: bool,
     /// Links that are down may have frames that others are to carry.
-    pub(super) orphans: bool,
+    pub(super) migrating: bool,
     /// Posted receives in the order in which they are asked for.
-    pub(super) posted: Posted,
+    pub(super) posting_order: PostingOrder,
     /// A peer was lost, or `posted` is kept: receives take the long way.
-    pub(super) unusual: bool,
+    pub(super) slow_receives: bool,
     /// Number of the next posted receive; the first is 1.
-    pub(super) posting: u64,
+    pub(super) next_posting: u64,
     /// Envelopes that may be owed without anything done about it: for more, credit is sent without waiting.
     pub(super) credit_slack: u16,
     /// Spare envelopes that are taken.
     pub(super) spares_used: u32,
     /// Peers that failed, and that nobody has asked for yet.
-    pub(super) failed_news: u32,
+    pub(super) unreported_failures: u32,
     /// Probes that found nothing, all told; wraps.
-    pub(super) vain_probes: u32,
+    pub(super) missed_probes: u32,
     /// Requests that ended when something had been sent; wraps.
     pub(super) ended: u32,
     /// How long a peer may do nothing.

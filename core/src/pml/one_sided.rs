@@ -14,10 +14,10 @@
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
 use crate::pml::peers::flags::LINKED;
-use crate::pml::peers::link::Link;
-use crate::pml::peers::state::{PeerState, Standing};
+use crate::pml::peers::link::PeerLink;
+use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
-use crate::pml::stall::signs::HEARD;
+use crate::pml::stall::liveness::HEARD;
 use crate::rail::native::{NativeError, OneSided};
 use crate::rail::{Attributes, Cookie, Endpoint, Frame, Peer, Rail, SingleCopy};
 use crate::rma;
@@ -29,7 +29,7 @@ use crate::rma::{
 struct Links<'a, R> {
     rails: &'a mut R,
     peers: &'a [PeerState],
-    links: &'a [Link],
+    links: &'a [PeerLink],
     turn: u32,
     devices: bool,
 }
@@ -38,7 +38,7 @@ impl<R: Rails> Ways for Links<'_, R> {
     type Rail = R::Rail;
 
     fn way(&mut self, to: Peer) -> Option<Way<'_, R::Rail>> {
-        let peer = self.peers.get(to.0 as usize).filter(|peer| peer.standing == Standing::Up)?;
+        let peer = self.peers.get(to.0 as usize).filter(|peer| peer.status == PeerStatus::Up)?;
         let count = self.rails.count();
         let start = (to.0 as usize).wrapping_mul(count);
         let row = self.links.get(start..start.wrapping_add(count))?;
@@ -46,7 +46,7 @@ impl<R: Rails> Ways for Links<'_, R> {
         let link = row.get(place as usize)?;
         let (mut eager, mut longest) = (u32::MAX, u32::MAX);
         // Any link may have to carry the frame in the end.
-        let may_carry = |other: &&Link| other.rail == link.rail || (peer.has(LINKED) && other.bandwidth != 0);
+        let may_carry = |other: &&PeerLink| other.rail == link.rail || (peer.has(LINKED) && other.bandwidth != 0);
         for other in row.iter().filter(may_carry) {
             let attributes = self.rails.rail(other.rail as usize)?.attributes();
             eager = eager.min(attributes.eager_limit);
@@ -58,7 +58,7 @@ impl<R: Rails> Ways for Links<'_, R> {
 
     fn device(&mut self, to: Peer) -> Option<Way<'_, R::Rail>> {
         let (index, maps) = reaching(self.rails, self.devices)?;
-        let peer = self.peers.get(to.0 as usize).filter(|peer| peer.standing == Standing::Up && !maps)?;
+        let peer = self.peers.get(to.0 as usize).filter(|peer| peer.status == PeerStatus::Up && !maps)?;
         let start = (to.0 as usize).wrapping_mul(self.rails.count());
         let row = self.links.get(start..start.wrapping_add(peer.links.into()))?;
         let endpoint = Endpoint(row.iter().find(|link| link.is_of(index))?.endpoint);
@@ -125,10 +125,10 @@ impl<R: Rails> Pml<'_, R> {
     /// # Safety
     /// Local memory is readable for a put, writable and nobody else's for a get, until this returns.
     pub unsafe fn at_once(&mut self, to: Peer, what: Transfer, remote: &RemoteMemory, offset: u64) -> Option<u64> {
-        let peer = self.peers.get(to.0 as usize).filter(|peer| peer.standing == Standing::Up)?;
+        let peer = self.peers.get(to.0 as usize).filter(|peer| peer.status == PeerStatus::Up)?;
         let start = (to.0 as usize).wrapping_mul(self.rails.count());
         let row = self.links.get(start..start.wrapping_add(peer.links.into()))?;
-        let mixes = |link: &&Link| {
+        let mixes = |link: &&PeerLink| {
             self.rails.rail(link.rail as usize).is_some_and(|rail| rail.attributes().one_sided.mixes_at_once())
         };
         let link = row.iter().find(mixes)?;
@@ -152,7 +152,7 @@ impl<R: Rails> Pml<'_, R> {
         remote: &RemoteMemory,
         offset: u64,
     ) -> Result<Operation, BeginError> {
-        if self.peers.get(to.0 as usize).is_none_or(|peer| peer.standing != Standing::Up) {
+        if self.peers.get(to.0 as usize).is_none_or(|peer| peer.status != PeerStatus::Up) {
             return Err(BeginError::Unreachable);
         }
         let Self { rma, rails, peers, links, rma_turn, config, .. } = self;
@@ -187,9 +187,9 @@ impl<R: Rails> Pml<'_, R> {
     #[cold]
     pub(super) fn one_sided_frame(&mut self, rail: usize, frame: &Frame) {
         let from = self.link_of(frame.from.0, rail);
-        let up = self.peers.get_mut(frame.from.0 as usize).filter(|peer| peer.standing == Standing::Up);
+        let up = self.peers.get_mut(frame.from.0 as usize).filter(|peer| peer.status == PeerStatus::Up);
         let (Some(peer), Some(rail)) = (up, self.rails.rail_mut(rail)) else { return self.drop_frame(rail, frame) };
-        peer.signs.set(HEARD);
+        peer.liveness.set(HEARD);
         self.rma.take(rail, from, frame);
         self.waiting |= self.rma.has_to_send();
     }
@@ -208,7 +208,7 @@ impl<R: Rails> Pml<'_, R> {
     #[cold]
     pub(super) fn performed(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
         if !rma::Rma::is_own(cookie) {
-            return self.told_by_device(cookie, result);
+            return self.device_done(cookie, result);
         }
         self.rma.performed(cookie, result);
         self.waiting |= self.rma.has_to_send();
@@ -244,7 +244,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Whether a frame of one-sided operations has gone to a peer, or come from it.
-    pub(super) fn has_met_one_sided(&self, peer: u32) -> bool {
+    pub(super) fn has_connected_one_sided(&self, peer: u32) -> bool {
         self.rma.has_met(Peer(peer))
     }
 

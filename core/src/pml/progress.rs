@@ -2,10 +2,10 @@
 
 use crate::pml::counters::Counters;
 use crate::pml::engine::Pml;
-use crate::pml::peers::flags::{ASKED, ASKING, CREDIT_DUE, HOLDING, ORPHANED, PROBE, REJECT_DUE};
-use crate::pml::peers::state::{PeerState, Standing};
+use crate::pml::peers::flags::{ASKED, ASKING, CREDIT_DUE, HOLDING, MIGRATING, PROBE, REJECT_DUE};
+use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
-use crate::pml::stall::signs::{TO_ANSWER, TO_ASK};
+use crate::pml::stall::liveness::{KEEPALIVE_DUE, KEEPALIVE_REPLY_DUE};
 use crate::ptl;
 use crate::rail::{Event, FastPath, Rail, tags};
 use crate::time::Instant;
@@ -22,8 +22,8 @@ impl<R: Rails> Pml<'_, R> {
             let Some(rail) = self.rails.rail_mut(index) else { continue };
             events = events.wrapping_add(match rail.poll_short(ptl::TAG) {
                 Some(short) => {
-                    if !self.arrive_at_once(&short) {
-                        self.arrive_again(index);
+                    if !self.deliver_short(&short) {
+                        self.poll_again_for_frame(index);
                     }
                     1
                 }
@@ -31,7 +31,7 @@ impl<R: Rails> Pml<'_, R> {
             });
         }
         if self.stall.is_due(now) {
-            events = events.wrapping_add(self.look_is_due(now, events == 0));
+            events = events.wrapping_add(self.check_stalled(now, events == 0));
         }
         if self.waiting {
             events = events.wrapping_add(self.send_waiting());
@@ -70,11 +70,11 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Whether nothing that this engine has to say is still on its way out: answers and credit have been sent, and the rails
     /// have drained. Before an engine goes while others go on; sends that are over have arrived then, or will.
-    pub fn has_said_all(&mut self) -> bool {
+    pub fn is_drained(&mut self) -> bool {
         let said =
             self.active.is_empty() && self.refused == 0 && self.work_is_waiting() && !self.has_one_sided_to_send();
         let all_said_to = |(peer, state): (u32, &PeerState)| {
-            state.standing != Standing::Up || (self.drained(peer) && !state.has(REJECT_DUE) && !self.has_to_tell(peer))
+            state.status != PeerStatus::Up || (self.drained(peer) && !state.has(REJECT_DUE) && !self.has_to_send(peer))
         };
         said && (0u32..).zip(self.peers.iter()).all(all_said_to)
     }
@@ -88,8 +88,8 @@ impl<R: Rails> Pml<'_, R> {
             None => return 0,
             Some(Event::Frame(frame)) if frame.tag == ptl::TAG => {
                 // Who waits is told by either kind of poll, and neither may be the slower one.
-                if !frame.short().is_some_and(|short| self.arrive_at_once(&short)) {
-                    self.frame(index, false, frame);
+                if !frame.short().is_some_and(|short| self.deliver_short(&short)) {
+                    self.arrive(index, false, frame);
                 }
             }
             // Told again and again, and nothing that anybody waits for, unless a link is given up for it.
@@ -101,10 +101,10 @@ impl<R: Rails> Pml<'_, R> {
 
     /// A short frame that has no quick way.
     #[inline(never)]
-    fn arrive_again(&mut self, index: usize) {
+    fn poll_again_for_frame(&mut self, index: usize) {
         match self.rails.rail_mut(index).and_then(FastPath::poll_again) {
             None => {}
-            Some(frame) if frame.tag == ptl::TAG => self.frame(index, false, &frame),
+            Some(frame) if frame.tag == ptl::TAG => self.arrive(index, false, &frame),
             Some(frame) => self.event(index, Event::Frame(frame)),
         }
     }
@@ -114,7 +114,7 @@ impl<R: Rails> Pml<'_, R> {
         match event {
             Event::Frame(frame) if frame.tag == tags::BTL_BASE => self.one_sided_frame(rail, &frame),
             Event::Frame(frame) => {
-                self.counters.foreign = self.counters.foreign.wrapping_add(1);
+                self.counters.unknown_tags = self.counters.unknown_tags.wrapping_add(1);
                 self.drop_frame(rail, &frame);
             }
             Event::Sent(cookie) => self.body_sent(cookie),
@@ -126,7 +126,7 @@ impl<R: Rails> Pml<'_, R> {
             Event::Silent(peer, due) => {
                 self.link_silent(rail, peer, due);
             }
-            Event::Migrated(origin, frame) => self.arrive_moved(rail, origin, &frame),
+            Event::Migrated(origin, frame) => self.arrive_migrated(rail, origin, &frame),
         }
     }
 
@@ -135,8 +135,8 @@ impl<R: Rails> Pml<'_, R> {
     fn send_waiting(&mut self) -> u32 {
         let before = self.ended;
         // Before anything new, which may have to wait for them at the other side; and streams never leave them room.
-        if self.orphans {
-            self.run_orphans();
+        if self.migrating {
+            self.migrate_frames();
         }
         // Room may be for one alone, and whoever had it goes second the next time.
         let first = self.streams_first;
@@ -177,10 +177,10 @@ impl<R: Rails> Pml<'_, R> {
                 if let Some(peer) = self.peers.get_mut(index as usize) {
                     peer.probes = u8::MAX; // nobody probes while the caller sleeps
                 }
-                self.lose_patience();
+                self.expire_probes();
                 return false;
             }
-            if self.has_to_tell(index) {
+            if self.has_to_send(index) {
                 return false;
             }
         }
@@ -188,14 +188,14 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Whether there is something to be told to a peer that need not wait for the other side.
-    fn has_to_tell(&self, index: u32) -> bool {
-        let last = self.posting.wrapping_sub(1);
+    fn has_to_send(&self, index: u32) -> bool {
+        let last = self.next_posting.wrapping_sub(1);
         self.peers.get(index as usize).is_some_and(|peer| {
             // A peer that holds back is in the work list all the time; an ask is out, or there is nothing to ask for.
             let may_ask = peer.has(HOLDING) && !peer.has(ASKING);
-            peer.has(CREDIT_DUE | ORPHANED)
+            peer.has(CREDIT_DUE | MIGRATING)
                 || peer.may_reject()
-                || peer.signs.has(TO_ANSWER | TO_ASK)
+                || peer.liveness.has(KEEPALIVE_REPLY_DUE | KEEPALIVE_DUE)
                 || (peer.has(ASKED) && peer.answering == 0)
                 || (may_ask && !peer.has(REJECT_DUE) && peer.cursor < last)
                 || peer.is_held_up()

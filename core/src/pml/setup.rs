@@ -7,11 +7,11 @@ use crate::pml::limits::config::Config;
 use crate::pml::limits::errors::SetUpError;
 use crate::pml::limits::params::PARAMS;
 use crate::pml::matching::Matcher;
-use crate::pml::peers::state::Standing;
+use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::Rdma;
 use crate::pml::requests::list::List;
-use crate::pml::requests::posting_order::Posted;
+use crate::pml::requests::posting_order::PostingOrder;
 use crate::pml::stall::clock::Stall;
 use crate::pool::Pool;
 use crate::ptl::Cache;
@@ -60,10 +60,10 @@ impl<'m, R: Rails> Pml<'m, R> {
             work_tail: 0,
             refused: 0,
             waiting: false,
-            orphans: false,
-            posted: Posted::default(),
-            unusual: false,
-            posting: 1,
+            migrating: false,
+            posting_order: PostingOrder::default(),
+            slow_receives: false,
+            next_posting: 1,
             credit_slack: match config.quota() {
                 (envelopes, 0) => envelopes,
                 (envelopes, units) => envelopes.min(units),
@@ -71,8 +71,8 @@ impl<'m, R: Rails> Pml<'m, R> {
             .div_ceil(2)
             .saturating_sub(1),
             spares_used: 0,
-            failed_news: 0,
-            vain_probes: 0,
+            unreported_failures: 0,
+            missed_probes: 0,
             ended: 0,
             stall: Stall::OFF,
             rma: Rma::new(config.rma, arena, config.peers)?,
@@ -88,7 +88,7 @@ impl<'m, R: Rails> Pml<'m, R> {
     /// gives the rails back to be closed.
     pub fn finalize(mut self) -> R {
         for peer in 0..self.peers.len() as u32 {
-            if self.peers.get(peer as usize).is_some_and(|state| state.standing == Standing::Up) {
+            if self.peers.get(peer as usize).is_some_and(|state| state.status == PeerStatus::Up) {
                 self.del_peer(Peer(peer));
             }
         }

@@ -13,7 +13,7 @@
 
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
-use crate::pml::peers::flags::LENDING;
+use crate::pml::peers::flags::EXPOSING;
 use crate::pml::rails::Rails;
 use crate::pml::requests::state::LENT;
 use crate::pool::Handle;
@@ -22,23 +22,23 @@ use crate::rail::{COPIED, Frame, REMOTE_BUFFER_BYTES, RemoteBuffer, SingleCopy};
 use crate::wire;
 use crate::wire::Finish;
 
-/// Bytes that a payload unit needs for a loan and the rail that brought it.
-pub(super) const KEPT_LOAN: u32 = REMOTE_BUFFER_BYTES as u32 + 8;
+/// Bytes that a payload unit needs for a buffer and the rail that brought it.
+pub(super) const KEPT_BUFFER_BYTES: u32 = REMOTE_BUFFER_BYTES as u32 + 8;
 
-const _: () = assert!(REMOTE_BUFFER_BYTES as u64 <= COPIED, "a rail copies a loan, which lies on the sender's stack");
+const _: () = assert!(REMOTE_BUFFER_BYTES as u64 <= COPIED, "a rail copies a buffer, which lies on the sender's stack");
 
-/// The loan that a first fragment brought.
-pub(super) fn loan_of(frame: &Frame) -> RemoteBuffer {
+/// The buffer that a first fragment brought.
+pub(super) fn remote_buffer_of(frame: &Frame) -> RemoteBuffer {
     RemoteBuffer(frame.head.last_chunk().copied().unwrap_or([0; REMOTE_BUFFER_BYTES])) // its length was checked with the header
 }
 
 impl<R: Rails> Pml<'_, R> {
-    /// Asks the rail that is to carry a message's first fragment for a loan. `None`: the message goes another way.
+    /// Asks the rail that is to carry a message's first fragment for a buffer. `None`: the message goes another way.
     pub(super) fn expose(&mut self, to: u32, slot: u32) -> Option<RemoteBuffer> {
         let peer = self.peers.get(to as usize)?;
         let state = self.requests.at(slot)?;
-        // Over several links a message is striped. As payload does, a loan takes a unit of a receiver that has to keep it.
-        if peer.links != 1 || peer.has(LENDING) || peer.units() == 0 || peer.eager_body < KEPT_LOAN {
+        // Over several links a message is striped. As payload does, a buffer takes a unit of a receiver that has to keep it.
+        if peer.links != 1 || peer.has(EXPOSING) || peer.units() == 0 || peer.eager_body < KEPT_BUFFER_BYTES {
             return None;
         }
         let span = state.span;
@@ -47,30 +47,30 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Notes that a message was lent.
-    pub(super) fn lent(&mut self, slot: u32) {
+    pub(super) fn note_exposed(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         state.remote = LENT;
-        self.counters.lent = self.counters.lent.wrapping_add(1);
+        self.counters.exposed = self.counters.exposed.wrapping_add(1);
         if let Some(peer) = self.peers.get_mut(state.peer as usize) {
-            peer.set(LENDING);
+            peer.set(EXPOSING);
         }
     }
 
     /// The receiver of a waiting send has answered: if the message was lent, another may be.
     #[inline]
-    pub(super) fn settle_loan(&mut self, slot: u32) {
+    pub(super) fn settle_exposed(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.remote & LENT != 0 {
             state.remote &= !LENT;
             if let Some(peer) = self.peers.get_mut(state.peer as usize) {
-                peer.clear(LENDING);
+                peer.clear(EXPOSING);
             }
         }
     }
 
     /// Fetches what a receive, matched and without a byte so far, wants of a lent message.
     #[inline(never)]
-    pub(super) fn read_exposed(&mut self, slot: u32, rail: usize, loan: &RemoteBuffer) {
+    pub(super) fn read_exposed(&mut self, slot: u32, rail: usize, buffer: &RemoteBuffer) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         state.moved = 0;
         if state.wanted == 0 {
@@ -79,18 +79,18 @@ impl<R: Rails> Pml<'_, R> {
         let (from, wanted) = (state.peer, state.wanted);
         let sink = state.span.window(0, wanted);
         // SAFETY: the caller of `irecv` vouches for the sink until the request is done, which it is not before this.
-        let fetched = unsafe { self.fetch_into(from, rail, loan, sink) };
+        let fetched = unsafe { self.read_from(from, rail, buffer, sink) };
         if !fetched {
-            self.counters.unfetched = self.counters.unfetched.wrapping_add(1);
+            self.counters.single_copy_failures = self.counters.single_copy_failures.wrapping_add(1);
         } else if let Some(state) = self.requests.at_mut(slot) {
             state.moved = wanted;
-            self.counters.fetched = self.counters.fetched.wrapping_add(1);
+            self.counters.single_copies = self.counters.single_copies.wrapping_add(1);
         }
     }
 
     /// Fetches a message without a receive into its payload unit, where it fits and its sender may be told that it is
     /// done before there is a match. Then it is kept like any short message; if not, nothing has changed.
-    pub(super) fn take_in(&mut self, handle: Handle, rail: usize, first: First, loan: &RemoteBuffer) -> bool {
+    pub(super) fn read_into_unit(&mut self, handle: Handle, rail: usize, first: First, buffer: &RemoteBuffer) -> bool {
         let Some(envelope) = self.envelopes.get(handle) else { return false };
         let early = first.flags & (wire::FLAG_ACK | wire::FLAG_READY) == 0;
         if !early || first.total == 0 || first.total > u64::from(self.unit_bytes) {
@@ -99,12 +99,12 @@ impl<R: Rails> Pml<'_, R> {
         let (from, len) = (envelope.peer, first.total as u32);
         let place = self.unit_span(envelope.unit.wrapping_sub(1), len);
         // SAFETY: the unit is ours and nobody else's until it is freed.
-        if !unsafe { self.fetch_into(from, rail, loan, place) }
+        if !unsafe { self.read_from(from, rail, buffer, place) }
             || self.control(from, Finish::new(first.sender)).is_err()
         {
             return false;
         }
-        self.counters.fetched = self.counters.fetched.wrapping_add(1);
+        self.counters.single_copies = self.counters.single_copies.wrapping_add(1);
         self.counters.finishes_sent = self.counters.finishes_sent.wrapping_add(1);
         if let Some(envelope) = self.envelopes.get_mut(handle) {
             envelope.body = len;
@@ -116,32 +116,32 @@ impl<R: Rails> Pml<'_, R> {
 
     /// # Safety
     /// As [`SingleCopy::read_exposed`](crate::rail::SingleCopy::read_exposed).
-    unsafe fn fetch_into(&mut self, from: u32, rail: usize, loan: &RemoteBuffer, sink: Span) -> bool {
+    unsafe fn read_from(&mut self, from: u32, rail: usize, buffer: &RemoteBuffer, sink: Span) -> bool {
         let Some(endpoint) = self.link_of(from, rail) else { return false };
         // SAFETY: passed on from the caller.
-        self.rails.rail_mut(rail).is_some_and(|rail| unsafe { rail.read_exposed(endpoint, loan, sink) })
+        self.rails.rail_mut(rail).is_some_and(|rail| unsafe { rail.read_exposed(endpoint, buffer, sink) })
     }
 
-    /// Keeps a loan, and which rail brought it, in a payload unit of at least [`KEPT_LOAN`] bytes.
-    pub(super) fn keep_loan(&mut self, unit: u32, rail: usize, loan: &RemoteBuffer) {
-        let place = self.unit_span(unit, KEPT_LOAN);
+    /// Keeps a buffer, and which rail brought it, in a payload unit of at least [`KEPT_BUFFER_BYTES`] bytes.
+    pub(super) fn keep_remote_buffer(&mut self, unit: u32, rail: usize, buffer: &RemoteBuffer) {
+        let place = self.unit_span(unit, KEPT_BUFFER_BYTES);
         let number = (rail as u64).to_le_bytes();
         // SAFETY: the unit is ours and nobody else's until it is freed, and long enough as the caller has checked.
         unsafe {
-            place.unpack(loan.0.as_ptr(), REMOTE_BUFFER_BYTES);
+            place.unpack(buffer.0.as_ptr(), REMOTE_BUFFER_BYTES);
             place.window(REMOTE_BUFFER_BYTES as u64, 8).unpack(number.as_ptr(), number.len());
         }
     }
 
     /// What [`keep_loan`](Self::keep_loan) kept.
-    pub(super) fn kept_loan(&self, unit: u32) -> (RemoteBuffer, usize) {
-        let place = self.unit_span(unit, KEPT_LOAN);
-        let (mut loan, mut number) = ([0; REMOTE_BUFFER_BYTES], [0; 8]);
+    pub(super) fn kept_remote_buffer(&self, unit: u32) -> (RemoteBuffer, usize) {
+        let place = self.unit_span(unit, KEPT_BUFFER_BYTES);
+        let (mut buffer, mut number) = ([0; REMOTE_BUFFER_BYTES], [0; 8]);
         // SAFETY: as above.
         unsafe {
-            place.pack(loan.as_mut_ptr(), REMOTE_BUFFER_BYTES);
+            place.pack(buffer.as_mut_ptr(), REMOTE_BUFFER_BYTES);
             place.window(REMOTE_BUFFER_BYTES as u64, 8).pack(number.as_mut_ptr(), number.len());
         }
-        (RemoteBuffer(loan), u64::from_le_bytes(number) as usize)
+        (RemoteBuffer(buffer), u64::from_le_bytes(number) as usize)
     }
 }

@@ -552,7 +552,7 @@ pub fn p33_frames_that_make_no_sense_are_counted_and_dropped<S: Setup>(setup: S)
     }
     world.until("all of them are seen", |world| world.nodes[1].counters().malformed >= 7);
     send_raw(&mut world, 0, 1, Lane::Eager, 0x99, &[1; 200]);
-    world.until("it is seen", |world| world.nodes[1].counters().foreign >= 1);
+    world.until("it is seen", |world| world.nodes[1].counters().unknown_tags >= 1);
     assert_eq!(world.nodes[1].counters().malformed, 7);
     world.exchange(0, 1, 1, &patterned(1, 20_000));
     world.exchange(1, 0, 1, &patterned(2, 20_000));

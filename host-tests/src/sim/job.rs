@@ -445,7 +445,7 @@ impl<'m> Job<'m> {
     /// Whether frames are under way that somebody waits for.
     fn frames_left(&mut self) -> bool {
         if self.links.is_some() {
-            return !self.nodes.iter_mut().all(|node| !node.alive || node.engine.pml().has_said_all());
+            return !self.nodes.iter_mut().all(|node| !node.alive || node.engine.pml().is_drained());
         }
         if self.mishaps { self.net.next_at().is_some() } else { self.net.under_way() != 0 }
     }
@@ -591,13 +591,14 @@ macro_rules! named {
 /// What an engine did.
 pub(super) fn transitions(counters: &Counters) -> [Named; 27] {
     named!(counters: eager_sent rendezvous_sent fragments_sent fragments_received acks_sent finishes_sent credits_sent
-        notices_sent asks_sent answers_sent nothings_sent rejects_sent rejects_received expected unexpected parked busy lent
-        fetched unfetched links_down links_up frames_moved doubles offers_sent pieces device_failures)
+        notices_sent asks_sent answers_sent nothings_sent rejects_sent rejects_received expected unexpected out_of_order busy
+        exposed single_copies single_copy_failures links_down links_up frames_migrated duplicates offers_sent
+        pieces device_failures)
 }
 
 /// What it must not have met.
 fn faults(counters: &Counters) -> [Named; 5] {
-    named!(counters: malformed stale trespasses foreign lost)
+    named!(counters: malformed stale credit_violations unknown_tags lost)
 }
 
 /// Adds up counts by name.

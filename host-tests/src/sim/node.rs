@@ -179,7 +179,7 @@ impl<'m> Node<'m> {
     /// Frames of messages that have left so far.
     pub fn left(&self) -> u64 {
         let counters = self.engine.counters();
-        counters.eager_sent + counters.rendezvous_sent + counters.fragments_sent + counters.frames_moved
+        counters.eager_sent + counters.rendezvous_sent + counters.fragments_sent + counters.frames_migrated
     }
 
     pub fn done(&self) -> bool {

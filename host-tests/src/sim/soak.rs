@@ -128,8 +128,8 @@ fn is_other(family: Family, name: &str) -> bool {
         "late_writes",
         "links_down",
         "links_up",
-        "frames_moved",
-        "doubles",
+        "frames_migrated",
+        "duplicates",
     ];
     // Takes two accidents at once: a run may well be without.
     let rare = ["not_reached"];

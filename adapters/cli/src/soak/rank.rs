@@ -616,7 +616,7 @@ impl<L: Threads + Takes<Vec<u8>>> Player<L> {
         let (own, counters) = (self.world.rank(), self.world.counters());
         say(format!(
             "links {own} {} {} {} {}",
-            counters.links_down, counters.links_up, counters.frames_moved, counters.doubles
+            counters.links_down, counters.links_up, counters.frames_migrated, counters.duplicates
         ));
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use crate::pml::engine::Pml;
 use crate::pml::failover::errors::EnableError;
-use crate::pml::peers::link::OFF;
-use crate::pml::peers::state::Standing;
+use crate::pml::peers::link::DISABLED;
+use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 
 /// Whether a rail's bit is set.
@@ -27,8 +27,8 @@ impl<R: Rails> Pml<'_, R> {
         let word = word.ok_or(EnableError::NoRail(index))?;
         *word = if on { *word & !bit(index) } else { *word | bit(index) };
         for peer in 0..self.peers.len() as u32 {
-            if self.peers.get(peer as usize).is_some_and(|state| state.standing == Standing::Up) {
-                self.set_aside(peer, index, OFF, !on);
+            if self.peers.get(peer as usize).is_some_and(|state| state.status == PeerStatus::Up) {
+                self.set_suspended(peer, index, DISABLED, !on);
             }
         }
         Ok(())

@@ -1,11 +1,11 @@
 //! Links that go down, fall silent and come back.
 
 use crate::pml::engine::Pml;
-use crate::pml::peers::flags::{LINKED, ORPHANED};
-use crate::pml::peers::link::{DOWN, Link};
-use crate::pml::peers::state::Standing;
+use crate::pml::peers::flags::{LINKED, MIGRATING};
+use crate::pml::peers::link::{DOWN, PeerLink};
+use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
-use crate::pml::stall::signs::HEARD;
+use crate::pml::stall::liveness::HEARD;
 use crate::rail::{Endpoint, Failover, GiveUp, Liveness, Lost, Peer};
 use crate::time::Instant;
 
@@ -13,47 +13,47 @@ impl<R: Rails> Pml<'_, R> {
     /// A rail has reported its link to a peer down.
     pub(in crate::pml) fn link_down(&mut self, rail: usize, peer: Peer, why: Lost) {
         let Some(state) = self.peers.get(peer.0 as usize) else { return };
-        if state.standing != Standing::Up || !self.row(peer.0).any(|link| link.is_of(rail)) {
+        if state.status != PeerStatus::Up || !self.peer_links(peer.0).any(|link| link.is_of(rail)) {
             return;
         }
         // Of who has said good-bye, nothing comes by another link that has not met it yet.
-        let ended = |link: &Link| {
+        let ended = |link: &PeerLink| {
             let rail = self.rails.rail(link.rail as usize).filter(|_| why == Lost::Closed);
             rail.is_some_and(|rail| !rail.knows(Endpoint(link.endpoint)))
         };
-        let alone = self.row(peer.0).all(|link| link.is_of(rail) || link.aside & DOWN != 0 || ended(link));
+        let alone = self.peer_links(peer.0).all(|link| link.is_of(rail) || link.suspended & DOWN != 0 || ended(link));
         if alone || !state.has(LINKED) {
             return self.lost(peer, why);
         }
         warn!("peer {}: rail {} is down: {}", peer.0, rail, why as u8);
         self.counters.links_down = self.counters.links_down.wrapping_add(1);
-        let link = self.row(peer.0).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint));
-        let orphan = link.and_then(|link| self.rails.rail(rail)?.next_unacked(link));
-        self.set_aside(peer.0, rail, DOWN, true);
+        let link = self.peer_links(peer.0).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint));
+        let unacked = link.and_then(|link| self.rails.rail(rail)?.next_unacked(link));
+        self.set_suspended(peer.0, rail, DOWN, true);
         self.lose_device(rail, peer);
-        self.lose_pieces(rail, peer);
+        self.drop_pieces(rail, peer);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
-            state.set(ORPHANED);
-            if orphan.is_some() {
-                state.signs.set(HEARD); // what it was told by this link it may not have heard
+            state.set(MIGRATING);
+            if unacked.is_some() {
+                state.liveness.set(HEARD); // what it was told by this link it may not have heard
             }
         }
-        self.orphans = true;
+        self.migrating = true;
     }
 
     /// A rail hears nothing of a peer but its host, and was to hear of it by a time. If another link hears the peer, it is the
     /// link that is dead, and its frames go on by the other one. If none does, the peer may be stopped, and is not lost. Tells
     /// whether the link was given up.
     pub(in crate::pml) fn link_silent(&mut self, rail: usize, peer: Peer, due: Option<Instant>) -> bool {
-        if self.peers.get(peer.0 as usize).is_none_or(|state| state.standing != Standing::Up || !state.has(LINKED)) {
+        if self.peers.get(peer.0 as usize).is_none_or(|state| state.status != PeerStatus::Up || !state.has(LINKED)) {
             return false;
         }
         let (mut silent, mut heard) = (None, false);
         for place in 0..self.rails.count() {
-            let Some(link) = self.row(peer.0).nth(place).copied() else { break };
+            let Some(link) = self.peer_links(peer.0).nth(place).copied() else { break };
             if link.is_of(rail) {
                 silent = Some(Endpoint(link.endpoint));
-            } else if link.aside == 0
+            } else if link.suspended == 0
                 && let Some(other) = self.rails.rail_mut(link.rail as usize)
             {
                 heard |= other.hears(Endpoint(link.endpoint), due);
@@ -70,9 +70,9 @@ impl<R: Rails> Pml<'_, R> {
 
     /// A rail has reported that its link to a peer is in order again.
     pub(in crate::pml) fn link_up(&mut self, rail: usize, peer: Peer) {
-        if self.row(peer.0).any(|link| link.is_of(rail) && link.aside & DOWN != 0) {
+        if self.peer_links(peer.0).any(|link| link.is_of(rail) && link.suspended & DOWN != 0) {
             self.counters.links_up = self.counters.links_up.wrapping_add(1);
-            self.set_aside(peer.0, rail, DOWN, false);
+            self.set_suspended(peer.0, rail, DOWN, false);
         }
     }
 }

@@ -7,8 +7,8 @@ use crate::pml::matching::Key;
 use crate::pml::peers::flags::{ASKING, ASKING_PROBE, ASKING_WIDE, PROBE, REJECT_DUE};
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
-use crate::pml::requests::state::{Phase, RECEIVE, State};
-use crate::pml::unexpected::state::{NARROW, Stage, Unexpected};
+use crate::pml::requests::state::{Phase, RECEIVE, RequestState};
+use crate::pml::unexpected::state::{EnvelopeStage, NARROW, Unexpected};
 use crate::pool::Handle;
 use crate::ptl::First;
 use crate::rail::Frame;
@@ -24,7 +24,7 @@ impl<R: Rails> Pml<'_, R> {
         peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
         peer.vain = 0;
         let (in_turn, cursor) = (first.sequence == peer.next_in, peer.cursor);
-        self.put_to_work(from);
+        self.queue_work(from);
         if asking && in_turn && first.rendezvous {
             let key = Key { context: first.context, source: from, tag: first.tag };
             // The answer is the first of the messages held that the ask accepts. A receive that accepts more must not
@@ -37,7 +37,7 @@ impl<R: Rails> Pml<'_, R> {
                 {
                     peer.cursor = 0; // another receive took it: ask again for the one that it was meant for
                 }
-                return self.arrive(rail, frame, first);
+                return self.match_first(rail, frame, first);
             }
             if posted.is_some()
                 && let Some(peer) = self.peers.get_mut(from as usize)
@@ -70,7 +70,7 @@ impl<R: Rails> Pml<'_, R> {
             let mut next = self.matcher.next_unexpected(None);
             while let Some((slot, _)) = next {
                 let answer = |envelope: &Unexpected| envelope.flags & wire::FLAG_ANSWER != 0;
-                if self.envelopes.at(slot).is_some_and(answer) && self.gives_way(slot) {
+                if self.envelopes.at(slot).is_some_and(answer) && self.may_evict(slot) {
                     self.evict(slot);
                     break;
                 }
@@ -80,11 +80,11 @@ impl<R: Rails> Pml<'_, R> {
         if self.spares_used >= self.config.probes {
             return false;
         }
-        let Some(slot) = self.keep(rail, frame, first, Stage::Queued) else { return false };
+        let Some(slot) = self.keep(rail, frame, first, EnvelopeStage::Queued) else { return false };
         self.spares_used = self.spares_used.wrapping_add(1);
         if let Some(envelope) = self.envelopes.at_mut(slot) {
             envelope.flags |= if wide { 0 } else { NARROW };
-            envelope.sequence = self.vain_probes;
+            envelope.sequence = self.missed_probes;
         }
         if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
             peer.answered = slot.wrapping_add(1);
@@ -102,7 +102,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn take_answer(&mut self, handle: Handle) -> Result<Option<Handle>, Refusal> {
         let Some(envelope) = self.envelopes.get(handle) else { return Ok(None) };
         let (from, sender) = (envelope.peer, envelope.sender);
-        let state = State {
+        let state = RequestState {
             phase: Phase::Taken,
             flags: RECEIVE,
             peer: from,
@@ -131,7 +131,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    pub(in crate::pml) fn tell_reject(&mut self, index: u32) {
+    pub(in crate::pml) fn send_reject(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
         if self.control(index, wire::Reject::new(peer.reject, Reason::Unmatched)).is_ok()
             && let Some(peer) = self.peers.get_mut(index as usize)

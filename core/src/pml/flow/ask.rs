@@ -13,7 +13,7 @@ impl<R: Rails> Pml<'_, R> {
         if !peer.has(HOLDING) || peer.has(ASKING | REJECT_DUE) {
             return;
         }
-        let (cursor, last) = (peer.cursor, self.posting.wrapping_sub(1));
+        let (cursor, last) = (peer.cursor, self.next_posting.wrapping_sub(1));
         if cursor < last {
             if let Some((posting, pattern)) = self.posted_after(from, cursor) {
                 return self.ask_for(from, pattern, Some(posting));
@@ -33,12 +33,12 @@ impl<R: Rails> Pml<'_, R> {
     fn posted_after(&mut self, from: u32, after: u64) -> Option<(u64, Pattern)> {
         let requests = &mut self.requests;
         let mut steps = 0;
-        if !self.posted.kept {
-            steps = self.posted.make(requests);
-            self.unusual = true;
+        if !self.posting_order.kept {
+            steps = self.posting_order.make(requests);
+            self.slow_receives = true;
         }
-        let (of_peer, looked) = self.posted.next(requests, from, after);
-        let (of_any, more) = self.posted.next(requests, ANY, after);
+        let (of_peer, looked) = self.posting_order.next(requests, from, after);
+        let (of_any, more) = self.posting_order.next(requests, ANY, after);
         steps = steps.wrapping_add(looked).wrapping_add(more);
         self.counters.ask_steps = self.counters.ask_steps.wrapping_add(steps);
         let found = [of_peer, of_any].into_iter().flatten().filter_map(|slot| requests.at(slot));
@@ -52,7 +52,7 @@ impl<R: Rails> Pml<'_, R> {
             && let Some(slot) = peer.answered.checked_sub(1)
         {
             // The sender can settle one answer at a time: what was kept for a probe goes back.
-            if receive.is_some() || self.gives_way(slot) {
+            if receive.is_some() || self.may_evict(slot) {
                 self.evict(slot);
             }
             return;
@@ -93,7 +93,7 @@ impl<R: Rails> Pml<'_, R> {
         peer.notice_in = notice;
         peer.set(HOLDING);
         (peer.cursor, peer.vain) = (0, 0);
-        self.put_to_work(from);
+        self.queue_work(from);
     }
 
     /// A peer has nothing for what was asked.
@@ -112,6 +112,6 @@ impl<R: Rails> Pml<'_, R> {
         } else if header.common.flags & wire::FLAG_MARK != 0 {
             peer.clear(HOLDING);
         }
-        self.put_to_work(from);
+        self.queue_work(from);
     }
 }

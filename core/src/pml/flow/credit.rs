@@ -11,13 +11,13 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn owe(&mut self, to: u32, unit: bool) {
         let Some(peer) = self.peers.get_mut(to as usize) else { return };
         peer.owe(unit);
-        if peer.comes_due(self.credit_slack) {
-            self.put_to_work(to);
+        if peer.credit_comes_due(self.credit_slack) {
+            self.queue_work(to);
         }
     }
 
     /// Gives credit back for which no frame came along.
-    pub(in crate::pml) fn tell_credit(&mut self, index: u32) {
+    pub(in crate::pml) fn send_credit(&mut self, index: u32) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         if !peer.has(CREDIT_DUE) {
             return;

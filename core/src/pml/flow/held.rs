@@ -2,7 +2,7 @@
 
 use crate::pml::engine::Pml;
 use crate::pml::matching::{ANY, Key, Pattern};
-use crate::pml::peers::flags::{ANNOUNCED, ASKED, ASKED_PROBE, VAIN};
+use crate::pml::peers::flags::{ANNOUNCED, ASK_EMPTY, ASKED, ASKED_PROBE};
 use crate::pml::rails::Rails;
 use crate::pml::requests::list::List;
 use crate::pml::requests::state::{ANSWERING, Phase};
@@ -11,7 +11,7 @@ use crate::wire;
 impl<R: Rails> Pml<'_, R> {
     /// Says that messages are held back, once; also of those that wait for an answer to be settled, since that may take
     /// until a receive is asked for that only they satisfy.
-    pub(in crate::pml) fn tell_held(&mut self, index: u32) {
+    pub(in crate::pml) fn send_held_notice(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
         if peer.held.is_empty() || (peer.envelopes() != 0 && peer.answering == 0) || peer.has(ANNOUNCED) {
             return;
@@ -27,7 +27,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Answers what the peer asked.
-    pub(in crate::pml) fn tell_asked(&mut self, index: u32) {
+    pub(in crate::pml) fn answer_ask(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
         if !peer.has(ASKED) || peer.answering != 0 {
             return;
@@ -41,7 +41,7 @@ impl<R: Rails> Pml<'_, R> {
                     && pattern.accepts(&Key { context: state.context, source: 0, tag: state.tag })
             });
             if fits {
-                if self.by_turns(index, |engine| engine.send_first(index, slot, true, None)).is_ok()
+                if self.try_first_links(index, |engine| engine.send_first(index, slot, true, None)).is_ok()
                     && let Some(peer) = self.peers.get_mut(index as usize)
                 {
                     peer.clear(ASKED | ASKED_PROBE);
@@ -57,7 +57,7 @@ impl<R: Rails> Pml<'_, R> {
             && let Some(peer) = self.peers.get_mut(index as usize)
         {
             peer.clear(ASKED | ASKED_PROBE);
-            peer.set(VAIN);
+            peer.set(ASK_EMPTY);
             self.counters.nothings_sent = self.counters.nothings_sent.wrapping_add(1);
         }
     }
@@ -68,7 +68,7 @@ impl<R: Rails> Pml<'_, R> {
         peer.ask_context = header.context.get();
         peer.ask_tag = header.tag.get();
         peer.set(ASKED);
-        self.put_to_work(from);
+        self.queue_work(from);
     }
 
     /// An answer of ours is settled, or goes back to those held.
@@ -86,10 +86,10 @@ impl<R: Rails> Pml<'_, R> {
         let Some(peer) = self.peers.get_mut(to as usize) else { return };
         peer.answering = 0;
         if taken {
-            peer.let_go(&mut self.requests, slot);
+            peer.release_held(&mut self.requests, slot);
         } else {
             self.forget_early_offer(slot);
         }
-        self.put_to_work(to);
+        self.queue_work(to);
     }
 }

@@ -7,7 +7,7 @@ use crate::pml::rails::Rails;
 use crate::pml::unexpected::state::{NARROW, SEEN, Unexpected};
 
 /// Probes in vain, of whatever they look for, after which an answer that was kept for one of them may go back.
-const PATIENCE: u32 = 256;
+const MAX_MISSED_PROBES: u32 = 256;
 
 impl<R: Rails> Pml<'_, R> {
     /// The message that goes first of those here that a pattern accepts. An answer that was asked for by its tag gives way
@@ -26,15 +26,15 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Whether an answer that was kept for a probe may go back for another probe: it was found, or nobody seems to look
     /// for it any more. A program that looks for several things in turn must come round to it first.
-    pub(in crate::pml) fn gives_way(&self, slot: u32) -> bool {
+    pub(in crate::pml) fn may_evict(&self, slot: u32) -> bool {
         self.envelopes.at(slot).is_none_or(|envelope| {
-            envelope.flags & SEEN != 0 || self.vain_probes.wrapping_sub(envelope.sequence) >= PATIENCE
+            envelope.flags & SEEN != 0 || self.missed_probes.wrapping_sub(envelope.sequence) >= MAX_MISSED_PROBES
         })
     }
 
     /// A probe found nothing: peers that hold messages back are asked.
     pub(in crate::pml) fn want_probe(&mut self, pattern: Pattern) {
-        self.vain_probes = self.vain_probes.wrapping_add(1);
+        self.missed_probes = self.missed_probes.wrapping_add(1);
         if let Some(peer) = self.peers.get(pattern.source as usize) {
             if peer.has(HOLDING) {
                 self.want_probe_of(pattern.source, pattern);
@@ -55,7 +55,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Of all probes since the last ask one is drawn by lot: in any other order one of a program's probes might never have
     /// its turn.
     fn want_probe_of(&mut self, from: u32, pattern: Pattern) {
-        let mut lot = (u64::from(self.vain_probes) ^ self.config.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut lot = (u64::from(self.missed_probes) ^ self.config.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         lot = (lot ^ lot >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         let same = (peer.probe_context, peer.probe_tag) == (pattern.context, pattern.tag);
@@ -71,7 +71,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// The caller is about to sleep: nobody comes round to what was kept for other probes.
-    pub(in crate::pml) fn lose_patience(&mut self) {
-        self.vain_probes = self.vain_probes.wrapping_add(PATIENCE);
+    pub(in crate::pml) fn expire_probes(&mut self) {
+        self.missed_probes = self.missed_probes.wrapping_add(MAX_MISSED_PROBES);
     }
 }

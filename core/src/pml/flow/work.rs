@@ -1,14 +1,14 @@
 //! Peers that have something to be told.
 
 use crate::pml::engine::Pml;
-use crate::pml::peers::flags::{ASKED, CREDIT_DUE, HOLDING, ORPHANED, QUEUED, REJECT_DUE};
-use crate::pml::peers::state::{PeerState, Standing};
+use crate::pml::peers::flags::{ASKED, CREDIT_DUE, HOLDING, MIGRATING, QUEUED, REJECT_DUE};
+use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
-use crate::pml::stall::signs::{TO_ANSWER, TO_ASK};
+use crate::pml::stall::liveness::{KEEPALIVE_DUE, KEEPALIVE_REPLY_DUE};
 
 impl<R: Rails> Pml<'_, R> {
     /// Puts a peer into the list of those that have something to be told.
-    pub(in crate::pml) fn put_to_work(&mut self, index: u32) {
+    pub(in crate::pml) fn queue_work(&mut self, index: u32) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         if peer.has(QUEUED) {
             return;
@@ -32,14 +32,14 @@ impl<R: Rails> Pml<'_, R> {
             }
             peer.clear(QUEUED);
             let before = peer.frame_out;
-            if self.tell(index) {
+            if self.send_due(index) {
                 match self.peers.get_mut(index as usize) {
                     Some(peer) if peer.frame_out != before && !peer.has(QUEUED) => {
                         peer.set(QUEUED);
                         peer.work_next = 0;
                         append(self.peers, (&mut served, &mut served_last), index);
                     }
-                    _ => self.put_to_work(index),
+                    _ => self.queue_work(index),
                 }
             }
             holding |= self.peers.get(index as usize).is_some_and(|peer| peer.has(HOLDING));
@@ -55,28 +55,28 @@ impl<R: Rails> Pml<'_, R> {
             self.work_tail = served_last;
         }
         // Peers that hold back are in the list all the time.
-        self.posted.needed = holding;
+        self.posting_order.needed = holding;
     }
 
     /// Tells a peer what it has to be told; says whether something is left.
-    fn tell(&mut self, index: u32) -> bool {
+    fn send_due(&mut self, index: u32) -> bool {
         let Some(peer) = self.peers.get(index as usize) else { return false };
-        if peer.standing != Standing::Up {
+        if peer.status != PeerStatus::Up {
             return false;
         }
         if peer.may_reject() {
-            self.tell_reject(index);
+            self.send_reject(index);
         }
-        self.tell_asked(index);
+        self.answer_ask(index);
         self.push_held(index);
-        self.tell_held(index);
-        self.tell_signs(index);
-        self.tell_credit(index);
+        self.send_held_notice(index);
+        self.send_keepalives(index);
+        self.send_credit(index);
         self.ask(index);
         let Some(peer) = self.peers.get(index as usize) else { return false };
         peer.is_held_up()
-            || peer.signs.has(TO_ANSWER | TO_ASK)
-            || peer.has(REJECT_DUE | ASKED | CREDIT_DUE | HOLDING | ORPHANED)
+            || peer.liveness.has(KEEPALIVE_REPLY_DUE | KEEPALIVE_DUE)
+            || peer.has(REJECT_DUE | ASKED | CREDIT_DUE | HOLDING | MIGRATING)
     }
 }
 

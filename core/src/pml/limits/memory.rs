@@ -3,10 +3,10 @@
 use crate::arena::Arena;
 use crate::pml::limits::config::Config;
 use crate::pml::matching::Matcher;
-use crate::pml::peers::link::Link;
+use crate::pml::peers::link::PeerLink;
 use crate::pml::peers::state::PeerState;
 use crate::pml::rdma::piece::Rdma;
-use crate::pml::requests::state::State;
+use crate::pml::requests::state::RequestState;
 use crate::pml::unexpected::state::Unexpected;
 use crate::pool::{Pool, Slot};
 use crate::ptl::Cache;
@@ -27,9 +27,9 @@ impl Config {
         }
         let words = (self.unit_bytes as usize).div_ceil(8);
         Arena::cost::<PeerState>(self.peers as usize)
-            .saturating_add(Arena::cost::<Link>(links))
+            .saturating_add(Arena::cost::<PeerLink>(links))
             .saturating_add(caches)
-            .saturating_add(Pool::<State>::cost(self.requests))
+            .saturating_add(Pool::<RequestState>::cost(self.requests))
             .saturating_add(Pool::<Unexpected>::cost(self.envelopes()))
             .saturating_add(Pool::<()>::cost(self.units))
             .saturating_add(Arena::cost::<u64>(words.saturating_mul(self.units as usize)))
@@ -40,10 +40,10 @@ impl Config {
 }
 
 /// Sizes of what the engine keeps, for budgets: bytes per peer, per link, per request and per unexpected message
-/// (payload units aside).
+/// (payload units suspended).
 pub const SIZES: [(&str, usize); 4] = [
     ("peer", size_of::<PeerState>()),
-    ("link", size_of::<Link>()),
-    ("request", size_of::<Slot<State>>()),
+    ("link", size_of::<PeerLink>()),
+    ("request", size_of::<Slot<RequestState>>()),
     ("unexpected message", size_of::<Slot<Unexpected>>()),
 ];

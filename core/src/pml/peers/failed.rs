@@ -3,8 +3,8 @@
 
 use crate::pml::engine::Pml;
 use crate::pml::matching::{ANY, Pattern};
-use crate::pml::peers::flags::FAILED_NEWS;
-use crate::pml::peers::state::Standing;
+use crate::pml::peers::flags::FAILURE_UNREPORTED;
+use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::request::Request;
 use crate::pml::requests::state::{Outcome, Phase};
@@ -14,24 +14,24 @@ impl<R: Rails> Pml<'_, R> {
     /// Whether a peer was lost: nothing can be sent to it, and no more comes from it.
     #[inline]
     pub(crate) fn is_lost(&self, peer: Peer) -> bool {
-        self.peers.get(peer.0 as usize).is_some_and(|state| state.standing == Standing::Lost)
+        self.peers.get(peer.0 as usize).is_some_and(|state| state.status == PeerStatus::Lost)
     }
 
     /// Whether a peer was lost otherwise than by coming to its end in good order, and is not back.
-    pub(crate) fn is_missed(&self, peer: Peer) -> bool {
+    pub(crate) fn is_failed(&self, peer: Peer) -> bool {
         self.why_lost(peer).is_some_and(|why| why != Lost::Closed)
     }
 
     /// Whether [`next_failed`](Self::next_failed) has news.
     #[inline(always)]
-    pub(crate) const fn has_failed(&self) -> bool {
-        self.failed_news != 0
+    pub(crate) const fn has_failure_to_report(&self) -> bool {
+        self.unreported_failures != 0
     }
 
     pub(in crate::pml) fn note_failed(&mut self, peer: Peer) {
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
-            state.set(FAILED_NEWS);
-            self.failed_news = self.failed_news.wrapping_add(1);
+            state.set(FAILURE_UNREPORTED);
+            self.unreported_failures = self.unreported_failures.wrapping_add(1);
         }
     }
 
@@ -39,13 +39,13 @@ impl<R: Rails> Pml<'_, R> {
     /// order is not among them.
     #[cold]
     pub(crate) fn next_failed(&mut self) -> Option<Peer> {
-        let news = (0u32..).zip(self.peers.iter_mut()).find(|(_, state)| state.has(FAILED_NEWS));
+        let news = (0u32..).zip(self.peers.iter_mut()).find(|(_, state)| state.has(FAILURE_UNREPORTED));
         let Some((index, state)) = news else {
-            self.failed_news = 0; // one came back meanwhile
+            self.unreported_failures = 0; // one came back meanwhile
             return None;
         };
-        state.clear(FAILED_NEWS);
-        self.failed_news = self.failed_news.saturating_sub(1);
+        state.clear(FAILURE_UNREPORTED);
+        self.unreported_failures = self.unreported_failures.saturating_sub(1);
         Some(Peer(index))
     }
 

@@ -34,16 +34,16 @@ pub(crate) const REJECT_DUE: u16 = 0x0200;
 pub(crate) const ASKING_WIDE: u16 = 0x0400;
 
 /// An ask found nothing since the last notice: the next message that is held back brings another.
-pub(crate) const VAIN: u16 = 0x0800;
+pub(crate) const ASK_EMPTY: u16 = 0x0800;
 
 /// The peer failed, and nobody has asked who did.
-pub(crate) const FAILED_NEWS: u16 = 0x8000;
+pub(crate) const FAILURE_UNREPORTED: u16 = 0x8000;
 
 /// A message to the peer is lent, and the peer has yet to say that it is done with it.
-pub(crate) const LENDING: u16 = 0x1000;
+pub(crate) const EXPOSING: u16 = 0x1000;
 
 /// A link to the peer is down, and may have frames that others are to carry.
-pub(crate) const ORPHANED: u16 = 0x2000;
+pub(crate) const MIGRATING: u16 = 0x2000;
 
 /// All rails to the peer can fail over, so any of them must take what another could not deliver: their least limits count.
 pub(crate) const LINKED: u16 = 0x4000;
@@ -62,11 +62,11 @@ const _: () = {
         CREDIT_DUE,
         REJECT_DUE,
         ASKING_WIDE,
-        VAIN,
-        LENDING,
-        ORPHANED,
+        ASK_EMPTY,
+        EXPOSING,
+        MIGRATING,
         LINKED,
-        FAILED_NEWS,
+        FAILURE_UNREPORTED,
     ];
     let (mut seen, mut rest) = (0u16, flags.as_slice());
     while let [flag, others @ ..] = rest {

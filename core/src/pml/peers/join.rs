@@ -6,8 +6,8 @@ use crate::pml::engine::Pml;
 use crate::pml::failover::enable::is_disabled;
 use crate::pml::limits::params::Params;
 use crate::pml::peers::flags::LINKED;
-use crate::pml::peers::link::{Link, OFF};
-use crate::pml::peers::state::{PeerState, Standing};
+use crate::pml::peers::link::{DISABLED, PeerLink};
+use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
 use crate::rail::{Capabilities, Peer, Rail, Unreachable};
 use crate::wire;
@@ -33,12 +33,12 @@ impl<R: Rails> Pml<'_, R> {
         let params = Params::decode(params)?;
         let count = self.rails.count();
         let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
-        if state.standing == Standing::Up {
+        if state.status == PeerStatus::Up {
             return Err(Unreachable::Full);
         }
         let start = (peer.0 as usize).saturating_mul(count);
         let row = self.links.get_mut(start..start.saturating_add(count)).ok_or(Unreachable::Full)?;
-        row.fill(Link::new_zeroed());
+        row.fill(PeerLink::new_zeroed());
         let (mut links, mut why) = (0usize, Unreachable::NoCard);
         let (mut eager, mut linked) = (u32::MAX, true);
         for index in 0..count.min(u8::MAX as usize) {
@@ -48,10 +48,10 @@ impl<R: Rails> Pml<'_, R> {
                     let attributes = rail.attributes();
                     eager = eager.min(attributes.eager_limit);
                     linked &= attributes.capabilities.contains(Capabilities::FAILOVER_SUPPORT);
-                    let link = Link {
+                    let link = PeerLink {
                         endpoint: endpoint.0,
                         rail: index as u8,
-                        aside: if is_disabled(&self.disabled, index) { OFF } else { 0 },
+                        suspended: if is_disabled(&self.disabled, index) { DISABLED } else { 0 },
                         busy_in: 0,
                         bandwidth: attributes.bandwidth.max(1),
                         latency: attributes.latency,
@@ -69,27 +69,27 @@ impl<R: Rails> Pml<'_, R> {
             return Err(why);
         }
         let header = size_of::<wire::Match>() as u32;
-        if state.standing == Standing::Lost {
+        if state.status == PeerStatus::Lost {
             self.drop_peer(peer.0, true); // or what is left of its messages would take of its credit
         }
         let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
         // Begun anew also where the peer was lost before; only its place in the work list stays.
         *state = PeerState {
-            standing: Standing::Up,
+            status: PeerStatus::Up,
             eager_body: eager.saturating_sub(header).min(params.unit_bytes),
-            orderly: true,
+            in_order: true,
             quota_envelopes: params.envelopes,
             quota_units: params.units,
             next_out: self.config.first_sequence as u32,
             next_in: params.first_sequence as u32,
             seen_in: params.first_sequence as u8,
-            ..state.afresh()
+            ..state.reset()
         }
         .with_credit();
         if linked {
             state.set(LINKED);
         }
-        self.arrange(peer.0);
+        self.sort_links(peer.0);
         debug!("peer {}: {} links, credit {} envelopes", peer.0, links, params.envelopes);
         Ok(())
     }

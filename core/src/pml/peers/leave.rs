@@ -1,10 +1,10 @@
 //! A peer is lost or forgotten: what becomes of its requests and its messages.
 
 use crate::pml::engine::Pml;
-use crate::pml::peers::state::Standing;
+use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::state::{Outcome, Phase, RECEIVE};
-use crate::pml::unexpected::state::{Stage, Unexpected};
+use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::rail::{Lost, Peer};
 use crate::{rma, wire};
 
@@ -16,7 +16,7 @@ impl<R: Rails> Pml<'_, R> {
         self.end_one_sided(peer, rma::Failure::Removed);
         self.drop_peer(peer.0, true);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
-            state.standing = Standing::Unknown;
+            state.status = PeerStatus::Unknown;
         }
     }
 
@@ -24,8 +24,8 @@ impl<R: Rails> Pml<'_, R> {
     /// that was never added, since nothing leads to it any more.
     pub fn lose_peer(&mut self, peer: Peer, why: Lost) {
         // No rail knows one that is unknown here, and nothing of it is under way.
-        if let Some(state) = self.peers.get_mut(peer.0 as usize).filter(|state| state.standing == Standing::Unknown) {
-            state.standing = Standing::Up;
+        if let Some(state) = self.peers.get_mut(peer.0 as usize).filter(|state| state.status == PeerStatus::Unknown) {
+            state.status = PeerStatus::Up;
         }
         self.lost(peer, why);
     }
@@ -33,20 +33,20 @@ impl<R: Rails> Pml<'_, R> {
     #[cold]
     pub(in crate::pml) fn lost(&mut self, peer: Peer, why: Lost) {
         let Some(state) = self.peers.get(peer.0 as usize) else { return };
-        if state.standing != Standing::Up {
+        if state.status != PeerStatus::Up {
             return;
         }
         warn!("peer {} is lost: {}", peer.0, why as u8);
         self.counters.lost = self.counters.lost.wrapping_add(1);
-        self.unusual = true;
+        self.slow_receives = true;
         if why == Lost::Stalled {
-            self.tell_given_up(peer.0); // it is there, and its rails need not tell it
+            self.send_given_up(peer.0); // it is there, and its rails need not tell it
         }
         self.forget_links(peer.0, why != Lost::Closed);
         self.end_one_sided(peer, rma::Failure::Lost);
         self.drop_peer(peer.0, false);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
-            (state.standing, state.turn) = (Standing::Lost, Self::reason(why));
+            (state.status, state.turn) = (PeerStatus::Lost, Self::lost_code(why));
         }
         // Who came to its end in good order has said all that it had to say, and is not missed.
         if why != Lost::Closed {
@@ -60,7 +60,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn drop_peer(&mut self, index: u32, all: bool) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         let due = peer.next_in;
-        *peer = peer.afresh();
+        *peer = peer.reset();
         for slot in 0..self.requests.touched() {
             let Some(state) = self.requests.at_mut(slot) else { continue };
             if state.peer != index || state.phase == Phase::Done {
@@ -80,11 +80,11 @@ impl<R: Rails> Pml<'_, R> {
                 self.matcher.unpost(slot);
             }
             self.deactivate(slot);
-            self.let_go(slot);
+            self.release_piece(slot);
             self.complete(slot, Outcome::PeerFailed);
         }
         // Of the queued messages that cannot be finished, the first: how long ago it came.
-        let queued = |envelope: &&Unexpected| envelope.peer == index && envelope.stage == Stage::Queued;
+        let queued = |envelope: &&Unexpected| envelope.peer == index && envelope.stage == EnvelopeStage::Queued;
         let age = |envelope: &Unexpected| due.wrapping_sub(envelope.sequence);
         let broken = |envelope: &&Unexpected| {
             (envelope.filling || envelope.rendezvous) && envelope.flags & wire::FLAG_ANSWER == 0
@@ -95,27 +95,31 @@ impl<R: Rails> Pml<'_, R> {
             let Some(envelope) = self.envelopes.at_mut(slot) else { continue };
             let filling = envelope.filling;
             // What came later than that one must not take its place.
-            let behind = envelope.stage == Stage::Queued && age(envelope) < first;
-            let drop = all || filling || envelope.rendezvous || envelope.stage == Stage::Parked || behind;
+            let behind = envelope.stage == EnvelopeStage::Queued && age(envelope) < first;
+            let drop = all || filling || envelope.rendezvous || envelope.stage == EnvelopeStage::OutOfOrder || behind;
             if envelope.peer != index || !drop {
                 continue;
             }
             envelope.filling = false;
             match envelope.stage {
-                Stage::Queued => {
+                EnvelopeStage::Queued => {
                     self.matcher.remove_unexpected(slot);
                 }
                 // Freed below, with its place in that list: nobody can be told any more.
-                Stage::Refused if !filling => {
+                EnvelopeStage::Refused if !filling => {
                     envelope.rendezvous = false;
                     continue;
                 }
                 // For whoever has it as a message: told when it is to be received.
-                Stage::Taken | Stage::Broken if !all => {
-                    envelope.stage = Stage::Broken;
+                EnvelopeStage::Taken | EnvelopeStage::Broken if !all => {
+                    envelope.stage = EnvelopeStage::Broken;
                     continue;
                 }
-                Stage::Parked | Stage::Claimed | Stage::Taken | Stage::Broken | Stage::Refused => {}
+                EnvelopeStage::OutOfOrder
+                | EnvelopeStage::Claimed
+                | EnvelopeStage::Taken
+                | EnvelopeStage::Broken
+                | EnvelopeStage::Refused => {}
             }
             if let Some(handle) = self.envelopes.handle(slot) {
                 self.give_back(handle, true);
@@ -129,7 +133,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Why a peer was lost; `None` of one that was not.
     pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
-        let state = self.peers.get(peer.0 as usize).filter(|state| state.standing == Standing::Lost)?;
+        let state = self.peers.get(peer.0 as usize).filter(|state| state.status == PeerStatus::Lost)?;
         Some(match state.turn {
             1 => Lost::Closed,
             2 => Lost::TimedOut,
@@ -140,7 +144,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// The other way round.
-    pub(in crate::pml) const fn reason(why: Lost) -> u8 {
+    pub(in crate::pml) const fn lost_code(why: Lost) -> u8 {
         match why {
             Lost::Broken => 0,
             Lost::Closed => 1,

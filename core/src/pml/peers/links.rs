@@ -4,7 +4,7 @@ use zerocopy::FromZeros;
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::flags::LINKED;
-use crate::pml::peers::link::{DOWN, Link};
+use crate::pml::peers::link::{DOWN, PeerLink};
 use crate::pml::rails::Rails;
 use crate::rail::{Endpoint, Failover, GiveUp, Liveness, Rail};
 use crate::wire;
@@ -12,29 +12,29 @@ use crate::wire;
 impl<R: Rails> Pml<'_, R> {
     /// The `index`-th link of a peer.
     #[inline]
-    pub(in crate::pml) fn link(&self, peer: u32, index: usize) -> Option<&Link> {
+    pub(in crate::pml) fn link(&self, peer: u32, index: usize) -> Option<&PeerLink> {
         self.links.get((peer as usize).wrapping_mul(self.rails.count()).wrapping_add(index))
     }
 
-    /// The links of a peer, those set aside among them.
-    pub(in crate::pml) fn row(&self, peer: u32) -> impl Iterator<Item = &Link> {
+    /// The links of a peer, those set suspended among them.
+    pub(in crate::pml) fn peer_links(&self, peer: u32) -> impl Iterator<Item = &PeerLink> {
         let count = self.rails.count();
         let start = (peer as usize).wrapping_mul(count);
         let row = self.links.get(start..start.wrapping_add(count)).unwrap_or_default();
         row.iter().take_while(|link| link.bandwidth != 0)
     }
 
-    pub(in crate::pml) fn row_mut(&mut self, peer: u32) -> &mut [Link] {
+    pub(in crate::pml) fn peer_links_mut(&mut self, peer: u32) -> &mut [PeerLink] {
         let count = self.rails.count();
         let start = (peer as usize).wrapping_mul(count);
         self.links.get_mut(start..start.wrapping_add(count)).unwrap_or_default()
     }
 
     /// Puts a peer's links into their order, and counts those in use.
-    pub(in crate::pml) fn arrange(&mut self, peer: u32) {
-        sort(self.row_mut(peer));
-        let used = || self.row(peer).filter(|link| link.aside == 0);
-        let none = Link { rail: u8::MAX, ..Link::new_zeroed() };
+    pub(in crate::pml) fn sort_links(&mut self, peer: u32) {
+        sort(self.peer_links_mut(peer));
+        let used = || self.peer_links(peer).filter(|link| link.suspended == 0);
+        let none = PeerLink { rail: u8::MAX, ..PeerLink::new_zeroed() };
         let first = used().next().copied().unwrap_or(none);
         let (links, firsts) = (used().count(), used().filter(|link| link.latency == first.latency).count());
         if let Some(state) = self.peers.get_mut(peer as usize) {
@@ -43,25 +43,25 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Sets a link aside for the reason that `mark` is, or takes that back.
-    pub(in crate::pml) fn set_aside(&mut self, peer: u32, rail: usize, mark: u8, aside: bool) {
+    /// Sets a link suspended for the reason that `mark` is, or takes that back.
+    pub(in crate::pml) fn set_suspended(&mut self, peer: u32, rail: usize, mark: u8, suspended: bool) {
         // Who comes back has not saved up the bytes that others carried meanwhile.
-        let least = self.row(peer).filter(|link| link.aside == 0).map(|link| link.share).min();
-        let Some(link) = self.row_mut(peer).iter_mut().find(|link| link.is_of(rail)) else { return };
-        if aside {
-            link.aside |= mark;
+        let least = self.peer_links(peer).filter(|link| link.suspended == 0).map(|link| link.share).min();
+        let Some(link) = self.peer_links_mut(peer).iter_mut().find(|link| link.is_of(rail)) else { return };
+        if suspended {
+            link.suspended |= mark;
         } else {
-            link.aside &= !mark;
+            link.suspended &= !mark;
             link.share = link.share.max(least.unwrap_or(0));
         }
-        self.arrange(peer);
-        self.put_to_work(peer);
+        self.sort_links(peer);
+        self.queue_work(peer);
     }
 
     /// Has all rails forget a peer, which is lost or has come to its end in good order.
     pub(in crate::pml) fn forget_links(&mut self, peer: u32, lost: bool) {
         for place in 0..self.rails.count() {
-            let Some(link) = self.row(peer).nth(place).copied() else { break };
+            let Some(link) = self.peer_links(peer).nth(place).copied() else { break };
             if let Some(rail) = self.rails.rail_mut(link.rail as usize) {
                 if lost {
                     rail.give_up(Endpoint(link.endpoint), GiveUp::Peer);
@@ -70,7 +70,7 @@ impl<R: Rails> Pml<'_, R> {
                 }
             }
         }
-        self.row_mut(peer).fill_with(Link::new_zeroed);
+        self.peer_links_mut(peer).fill_with(PeerLink::new_zeroed);
     }
 
     /// Bytes of the longest fragment's body that each of the peer's rails takes, where any may have to carry it.
@@ -78,14 +78,14 @@ impl<R: Rails> Pml<'_, R> {
         if !self.peers.get(peer as usize).is_some_and(|state| state.has(LINKED)) {
             return u64::MAX;
         }
-        let rails = self.row(peer).filter_map(|link| self.rails.rail(link.rail as usize));
+        let rails = self.peer_links(peer).filter_map(|link| self.rails.rail(link.rail as usize));
         let longest = rails.map(|rail| rail.attributes().max_send_size).min().unwrap_or(u32::MAX);
         u64::from(longest.saturating_sub(size_of::<wire::Fragment>() as u32))
     }
 
     /// What a rail calls a peer.
     pub(in crate::pml) fn link_of(&self, peer: u32, rail: usize) -> Option<Endpoint> {
-        self.row(peer).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint))
+        self.peer_links(peer).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint))
     }
 
     /// The link whose turn it is to carry a first fragment.
@@ -96,11 +96,11 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Whether all rails to a peer have handed over what was committed.
     pub(in crate::pml) fn drained(&self, to: u32) -> bool {
-        self.row(to).all(|link| {
+        self.peer_links(to).all(|link| {
             let (rail, endpoint) = (self.rails.rail(link.rail as usize), Endpoint(link.endpoint));
             // Of a link that is down nothing is left once other links have what it could not deliver.
             rail.is_none_or(|rail| {
-                rail.drained(endpoint) || (link.aside & DOWN != 0 && rail.next_unacked(endpoint).is_none())
+                rail.drained(endpoint) || (link.suspended & DOWN != 0 && rail.next_unacked(endpoint).is_none())
             })
         })
     }
@@ -108,8 +108,8 @@ impl<R: Rails> Pml<'_, R> {
 
 /// Links in use first, of these the lowest latency, then the lowest rail; places without a link last. Links are few, and
 /// the library's sorts can panic.
-fn sort(row: &mut [Link]) {
-    let key = |link: &Link| (link.bandwidth == 0, link.aside != 0, link.latency, link.rail);
+fn sort(row: &mut [PeerLink]) {
+    let key = |link: &PeerLink| (link.bandwidth == 0, link.suspended != 0, link.latency, link.rail);
     let mut rest = row;
     while let Some((first, others)) = rest.split_first_mut() {
         for other in others.iter_mut() {

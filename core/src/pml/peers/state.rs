@@ -2,17 +2,17 @@
 
 use zerocopy::FromZeros;
 
-use crate::pml::peers::flags::{ANNOUNCED, CREDIT_DUE, PROBE, QUEUED, REJECT_DUE, VAIN};
+use crate::pml::peers::flags::{ANNOUNCED, ASK_EMPTY, CREDIT_DUE, PROBE, QUEUED, REJECT_DUE};
 use crate::pml::requests::list::List;
-use crate::pml::requests::state::State;
-use crate::pml::stall::signs::{CROWDED_OUT, Signs};
+use crate::pml::requests::state::RequestState;
+use crate::pml::stall::liveness::{OUT_OF_ROOM, PeerLiveness};
 use crate::pool::Pool;
 use crate::wire::Common;
 
 /// Whether a peer can be sent to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(u8)]
-pub(crate) enum Standing {
+pub(crate) enum PeerStatus {
     Unknown,
     Up,
     Lost,
@@ -22,14 +22,14 @@ pub(crate) enum Standing {
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct PeerState {
-    pub standing: Standing,
+    pub status: PeerStatus,
     /// The peer is up and nothing of it is parked: the next message in its turn is to be taken at once.
-    pub orderly: bool,
+    pub in_order: bool,
     /// Links in use with the lowest latency: these come first in the peer's row of links.
     pub firsts: u8,
     /// Whose turn it is among them; of a peer that was lost, why.
     pub turn: u8,
-    /// Links in use, which come before those set aside. 0 where all are: then everything waits.
+    /// Links in use, which come before those set suspended. 0 where all are: then everything waits.
     pub links: u8,
     /// Where the next first fragment goes: rail and endpoint. No rail has the number where no link is in use.
     pub rail: u8,
@@ -57,7 +57,7 @@ pub(crate) struct PeerState {
     /// Probes of ours that found nothing since one was asked for.
     pub probes: u8,
     /// Whether the peer makes progress: see `stall`.
-    pub signs: Signs,
+    pub liveness: PeerLiveness,
     /// What the peer's messages take now of our envelopes and units; outlives the peer, until all is given back.
     pub kept_envelopes: u16,
     pub kept_units: u16,
@@ -97,7 +97,7 @@ pub(crate) struct PeerState {
 impl PeerState {
     /// The state of a peer that nothing is known of: what it keeps of the old one is its place in the work list, and
     /// what old messages still take.
-    pub fn afresh(&self) -> Self {
+    pub fn reset(&self) -> Self {
         Self {
             flags: self.flags & QUEUED,
             work_next: self.work_next,
@@ -191,7 +191,7 @@ impl PeerState {
 
     /// Whether what is owed is to be sent without waiting for a frame to ride on, from now on: beyond `slack` envelopes.
     #[inline]
-    pub fn comes_due(&mut self, slack: u16) -> bool {
+    pub fn credit_comes_due(&mut self, slack: u16) -> bool {
         let due = self.owed as u16 > slack && !self.has(CREDIT_DUE);
         if due {
             self.set(CREDIT_DUE);
@@ -214,8 +214,8 @@ impl PeerState {
 
     /// Whether the first of what is held back found no room when it was tried last, and is to be tried again.
     #[inline]
-    pub const fn is_crowded_out(&self) -> bool {
-        self.signs.has(CROWDED_OUT) && !self.held.is_empty() && self.envelopes() != 0 && self.answering == 0
+    pub const fn is_out_of_room(&self) -> bool {
+        self.liveness.has(OUT_OF_ROOM) && !self.held.is_empty() && self.envelopes() != 0 && self.answering == 0
     }
 
     /// Whether an answer is to be sent back now. One that overtook others is not, before these have come: the next would
@@ -233,16 +233,16 @@ impl PeerState {
     }
 
     /// Adds a send to those held back.
-    pub fn hold(&mut self, pool: &mut Pool<'_, State>, slot: u32) {
+    pub fn hold_send(&mut self, pool: &mut Pool<'_, RequestState>, slot: u32) {
         self.held.push(pool, slot);
         self.reopen();
-        if self.has(VAIN) {
-            self.clear(VAIN | ANNOUNCED); // what was asked in vain may find this one
+        if self.has(ASK_EMPTY) {
+            self.clear(ASK_EMPTY | ANNOUNCED); // what was asked in vain may find this one
         }
     }
 
     /// Takes a send out of those held back.
-    pub fn let_go(&mut self, pool: &mut Pool<'_, State>, slot: u32) {
+    pub fn release_held(&mut self, pool: &mut Pool<'_, RequestState>, slot: u32) {
         self.held.remove(pool, slot);
         self.reopen();
     }

@@ -4,10 +4,10 @@ use zerocopy::FromZeros;
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
-use crate::pml::rdma::piece::{Piece, Stage};
+use crate::pml::rdma::piece::{Piece, PieceStage};
 use crate::pml::rdma::pins::Pinned;
-use crate::pml::requests::state::{ABSTAINS, Phase, RECEIVE};
-use crate::pml::stall::signs::HEARD;
+use crate::pml::requests::state::{DECLINES_DEVICE, Phase, RECEIVE};
+use crate::pml::stall::liveness::HEARD;
 use crate::pool::Handle;
 use crate::rail::native::NativeError;
 use crate::rail::{Cookie, Peer};
@@ -33,21 +33,21 @@ impl<R: Rails> Pml<'_, R> {
             // Without a piece it is waited for no longer, or not yet: it has overtaken the ack.
             return if waits { self.keep_early_offer(slot, rail, header) } else { self.count_unused_offer() };
         };
-        let Some(piece) = self.rdma.pieces.get_mut(at).filter(|piece| piece.stage == Stage::Awaiting) else {
+        let Some(piece) = self.rdma.pieces.get_mut(at).filter(|piece| piece.stage == PieceStage::Awaiting) else {
             return self.count_unused_offer();
         };
         match rail {
-            _ if len == 0 && !receives => piece.stage = Stage::Left,
+            _ if len == 0 && !receives => piece.stage = PieceStage::Left,
             _ if len == 0 || piece.offset != offset => return self.count_unused_offer(),
             Some(rail) => {
                 let other = usize::from(piece.rail) != rail;
                 let ahead = if other { core::mem::take(&mut piece.ahead) } else { Pinned::NONE };
-                (piece.stage, piece.rail, piece.len, piece.key) = (Stage::ToMove, rail as u8, len, header.key);
+                (piece.stage, piece.rail, piece.len, piece.key) = (PieceStage::ToMove, rail as u8, len, header.key);
                 self.rdma.pins.unpin(&mut self.rails, ahead, true); // its rail has no part in the next piece
             }
             None => {
                 self.count_unused_offer();
-                self.fail(slot, at);
+                self.fall_back(slot, at);
             }
         }
         self.activate(slot);
@@ -62,7 +62,7 @@ impl<R: Rails> Pml<'_, R> {
     fn keep_early_offer(&mut self, slot: u32, rail: Option<usize>, header: &wire::Offer) {
         let piece = rail.filter(|_| header.len.get() != 0).map(|rail| Piece {
             request: slot,
-            stage: Stage::ToMove,
+            stage: PieceStage::ToMove,
             rail: rail as u8,
             len: header.len.get(),
             offset: header.offset.get(),
@@ -74,15 +74,15 @@ impl<R: Rails> Pml<'_, R> {
         }
         self.count_unused_offer();
         if let Some(state) = self.requests.at_mut(slot) {
-            state.remote |= ABSTAINS;
+            state.remote |= DECLINES_DEVICE;
         }
     }
 
     /// A send that was offered memory before it was acknowledged is to wait for an ack anew, and for other offers.
     pub(in crate::pml) fn forget_early_offer(&mut self, slot: u32) {
-        self.let_go(slot);
+        self.release_piece(slot);
         if let Some(state) = self.requests.at_mut(slot) {
-            state.remote &= !ABSTAINS;
+            state.remote &= !DECLINES_DEVICE;
         }
     }
 
@@ -91,9 +91,9 @@ impl<R: Rails> Pml<'_, R> {
         let (handle, offset, len) = (Handle::from_bits(header.request.get()), header.offset.get(), header.len.get());
         let slot = handle.slot();
         let at = self.rdma.of(slot);
-        let offered = at
-            .and_then(|at| self.rdma.pieces.get(at))
-            .filter(|piece| piece.stage == Stage::Offered && piece.offset == offset && (len == piece.len || len == 0));
+        let offered = at.and_then(|at| self.rdma.pieces.get(at)).filter(|piece| {
+            piece.stage == PieceStage::Offered && piece.offset == offset && (len == piece.len || len == 0)
+        });
         let found = self.requests.get_mut(handle).filter(|state| {
             let receives = state.flags & RECEIVE != 0;
             let phase = if receives { Phase::Receiving } else { Phase::Streaming };
@@ -109,12 +109,12 @@ impl<R: Rails> Pml<'_, R> {
             state.moved = state.moved.saturating_add(len.into());
         }
         if len == 0 {
-            self.fail(slot, at);
+            self.fall_back(slot, at);
         } else {
-            self.next_piece(slot, at, Stage::ToOffer);
+            self.next_piece(slot, at, PieceStage::ToOffer);
         }
         if receives {
-            self.further_receive(slot);
+            self.advance_receive(slot);
         } else {
             self.activate(slot);
         }
@@ -122,30 +122,32 @@ impl<R: Rails> Pml<'_, R> {
 
     /// A device has told.
     #[cold]
-    pub(in crate::pml) fn told_by_device(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
-        self.moved_by_device(Handle::from_bits(cookie.0), result.is_ok());
+    pub(in crate::pml) fn device_done(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
+        self.piece_moved(Handle::from_bits(cookie.0), result.is_ok());
     }
 
-    pub(in crate::pml) fn moved_by_device(&mut self, request: Handle, moved: bool) {
+    pub(in crate::pml) fn piece_moved(&mut self, request: Handle, moved: bool) {
         let slot = request.slot();
         let Some(at) = self.requests.get(request).and_then(|_| self.rdma.of(slot)) else { return };
-        let Some(piece) = self.rdma.pieces.get_mut(at).filter(|piece| piece.stage == Stage::Moving) else { return };
-        piece.stage = Stage::ToTell;
+        let Some(piece) = self.rdma.pieces.get_mut(at).filter(|piece| piece.stage == PieceStage::Moving) else {
+            return;
+        };
+        piece.stage = PieceStage::ToReport;
         if let Some(state) = self.requests.at_mut(slot) {
             state.inflight = state.inflight.saturating_sub(1);
             let peer = state.peer as usize;
             if let Some(peer) = self.peers.get_mut(peer) {
-                peer.signs.set(HEARD);
+                peer.liveness.set(HEARD);
             }
         }
         if !moved {
-            self.fail(slot, at);
+            self.fall_back(slot, at);
         }
         self.activate(slot);
     }
 
     /// A link is down, and its device touches no memory any more.
-    pub(in crate::pml) fn lose_pieces(&mut self, rail: usize, peer: Peer) {
+    pub(in crate::pml) fn drop_pieces(&mut self, rail: usize, peer: Peer) {
         for place in 0..self.rdma.pieces.touched() {
             let Some(at) = self.rdma.pieces.handle(place) else { continue };
             let Some(piece) = self.rdma.pieces.get(at).filter(|piece| usize::from(piece.rail) == rail) else {
@@ -154,19 +156,19 @@ impl<R: Rails> Pml<'_, R> {
             let (slot, stage) = (piece.request, piece.stage);
             let Some(state) = self.requests.at_mut(slot).filter(|state| state.peer == peer.0) else { continue };
             match stage {
-                Stage::Moving => state.inflight = state.inflight.saturating_sub(1),
-                Stage::ToMove => {}
+                PieceStage::Moving => state.inflight = state.inflight.saturating_sub(1),
+                PieceStage::ToMove => {}
                 _ => continue,
             }
             match state.phase {
                 Phase::Streaming | Phase::Receiving => {
-                    self.fail(slot, at);
+                    self.fall_back(slot, at);
                     self.activate(slot);
                 }
                 // The ack is yet to come, and the offer will not come again.
                 _ => {
-                    state.remote |= ABSTAINS;
-                    self.let_go(slot);
+                    state.remote |= DECLINES_DEVICE;
+                    self.release_piece(slot);
                 }
             }
         }

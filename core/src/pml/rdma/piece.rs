@@ -10,7 +10,7 @@ use crate::pool::{Handle, Pool};
 /// What comes next with a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(u8)]
-pub(in crate::pml) enum Stage {
+pub(in crate::pml) enum PieceStage {
     /// The target is to offer it, if it can.
     ToOffer,
     /// The target waits for the word that it was moved.
@@ -24,7 +24,7 @@ pub(in crate::pml) enum Stage {
     /// The initiator's device is at work.
     Moving,
     /// The initiator is to tell that it was moved, or cannot be.
-    ToTell,
+    ToReport,
     /// Of a sender: frames go on from here.
     Left,
 }
@@ -35,7 +35,7 @@ pub(in crate::pml) enum Stage {
 pub(in crate::pml) struct Piece {
     /// The request's slot.
     pub(super) request: u32,
-    pub(super) stage: Stage,
+    pub(super) stage: PieceStage,
     pub(super) rail: u8,
     /// Bytes of it. 0 in what is told: none could be moved.
     pub(super) len: u32,
@@ -93,14 +93,14 @@ impl<'m> Rdma<'m> {
 
 /// What a receiver has chosen: whose device moves what does not come in frames, and how many bytes do beside the first fragment.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::pml) struct Plan {
+pub(in crate::pml) struct TransferPlan {
     pub flag: u8,
     pub by_frames: u32,
 }
 
 /// What a sender does when its frames have brought what they were to bring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::pml) enum Rest {
+pub(in crate::pml) enum AfterFrames {
     /// Nothing is left.
     Nothing,
     /// A device moves it, or is going to.

@@ -98,7 +98,7 @@ impl<'m> Pins<'m> {
             pin.at = self.clock;
             return Some((Pinned(slot.wrapping_add(1)), true));
         }
-        if self.pins.used() == self.pins.capacity() && !self.let_oldest_go(rails) {
+        if self.pins.used() == self.pins.capacity() && !self.evict_oldest(rails) {
             return None;
         }
         let (region, Key(key)) = loop {
@@ -107,7 +107,7 @@ impl<'m> Pins<'m> {
             match unsafe { rail.register(wanted.base, usize::try_from(wanted.len).ok()?, wanted.access) } {
                 Ok(registered) => break registered,
                 // What is kept may be what there is no room for.
-                Err(_) if self.let_oldest_go(rails) => {}
+                Err(_) if self.evict_oldest(rails) => {}
                 Err(_) => return None,
             }
         };
@@ -147,11 +147,11 @@ impl<'m> Pins<'m> {
             return;
         }
         if pin.stale || self.kept == 0 {
-            return self.let_go(rails, slot);
+            return self.deregister_pin(rails, slot);
         }
         self.idle = self.idle.saturating_add(1);
         if self.idle > self.kept {
-            self.let_oldest_go(rails);
+            self.evict_oldest(rails);
         }
     }
 
@@ -162,7 +162,7 @@ impl<'m> Pins<'m> {
             pin.stale = true;
             if pin.users == 0 {
                 self.idle = self.idle.saturating_sub(1);
-                self.let_go(rails, slot);
+                self.deregister_pin(rails, slot);
             }
         }
     }
@@ -183,18 +183,18 @@ impl<'m> Pins<'m> {
     }
 
     /// Makes room for another. `false`: none is kept.
-    fn let_oldest_go<R: Rails>(&mut self, rails: &mut R) -> bool {
+    fn evict_oldest<R: Rails>(&mut self, rails: &mut R) -> bool {
         let idle = (0..self.pins.touched()).filter_map(|slot| {
             let pin = self.pins.at(slot).filter(|pin| pin.users == 0)?;
             Some((self.clock.wrapping_sub(pin.at), slot))
         });
         let Some((_, slot)) = idle.max().filter(|_| self.idle != 0) else { return false };
         self.idle = self.idle.saturating_sub(1);
-        self.let_go(rails, slot);
+        self.deregister_pin(rails, slot);
         true
     }
 
-    fn let_go<R: Rails>(&mut self, rails: &mut R, slot: u32) {
+    fn deregister_pin<R: Rails>(&mut self, rails: &mut R, slot: u32) {
         let Some(pin) = self.pins.handle(slot).and_then(|handle| self.pins.free(handle)) else { return };
         if let Some(rail) = rails.rail_mut(pin.rail as usize) {
             rail.deregister(pin.region);

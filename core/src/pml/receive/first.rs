@@ -5,8 +5,8 @@ use crate::pml::matching::Key;
 use crate::pml::rails::Rails;
 use crate::pml::requests::cookie::request_cookie;
 use crate::pml::requests::state::{Outcome, Phase};
-use crate::pml::single_copy::loan_of;
-use crate::pml::unexpected::state::Stage;
+use crate::pml::single_copy::remote_buffer_of;
+use crate::pml::unexpected::state::EnvelopeStage;
 use crate::ptl::First;
 use crate::rail::{Delivery, Frame, Rail};
 use crate::wire;
@@ -14,14 +14,14 @@ use crate::wire;
 impl<R: Rails> Pml<'_, R> {
     /// A first fragment in its turn: to its receive, or kept until there is one. Tells whether it matched.
     #[inline]
-    pub(in crate::pml) fn arrive(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
+    pub(in crate::pml) fn match_first(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
         let key = Key { context: first.context, source: frame.from.0, tag: first.tag };
         if let Some(slot) = self.matcher.take_posted(&key) {
             self.counters.expected = self.counters.expected.wrapping_add(1);
-            self.start(slot, rail, frame, first);
+            self.begin_receive(slot, rail, frame, first);
             return true;
         }
-        if let Some(slot) = self.keep(rail, frame, first, Stage::Queued) {
+        if let Some(slot) = self.keep(rail, frame, first, EnvelopeStage::Queued) {
             self.counters.unexpected = self.counters.unexpected.wrapping_add(1);
             self.enqueue(slot);
         }
@@ -30,7 +30,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Delivers a first fragment to the receive that it matched.
     #[inline]
-    pub(in crate::pml) fn start(&mut self, slot: u32, rail: usize, frame: &Frame, first: First) {
+    pub(in crate::pml) fn begin_receive(&mut self, slot: u32, rail: usize, frame: &Frame, first: First) {
         let body = u64::from(frame.len).saturating_sub(u64::from(first.header));
         if first.flags & wire::FLAG_ANSWER == 0 {
             self.owe(frame.from.0, body != 0);
@@ -45,7 +45,7 @@ impl<R: Rails> Pml<'_, R> {
         state.remote = first.sender;
         if first.flags & wire::FLAG_LENT != 0 {
             state.phase = Phase::Responding;
-            self.read_exposed(slot, rail, &loan_of(frame));
+            self.read_exposed(slot, rail, &remote_buffer_of(frame));
             return self.respond_or_queue(slot);
         }
         if frame.is_whole() {
@@ -66,14 +66,14 @@ impl<R: Rails> Pml<'_, R> {
             self.complete(slot, Outcome::Success);
         } else {
             state.phase = Phase::Receiving;
-            self.unorder(slot);
+            self.forget_posting(slot);
         }
     }
 
     /// Keeps a first fragment whose turn has not come.
-    pub(in crate::pml) fn park(&mut self, rail: usize, frame: &Frame, first: First) {
-        let Some(slot) = self.keep(rail, frame, first, Stage::Parked) else { return };
-        self.counters.parked = self.counters.parked.wrapping_add(1);
+    pub(in crate::pml) fn hold_out_of_order(&mut self, rail: usize, frame: &Frame, first: First) {
+        let Some(slot) = self.keep(rail, frame, first, EnvelopeStage::OutOfOrder) else { return };
+        self.counters.out_of_order = self.counters.out_of_order.wrapping_add(1);
         let Some(peer) = self.peers.get_mut(frame.from.0 as usize) else { return };
         // In order of number, counted from the one that is due; the list is as short as rails are apart.
         let (sequence, due) = (first.sequence, peer.next_in);
@@ -93,11 +93,11 @@ impl<R: Rails> Pml<'_, R> {
             Some(before) => before.next = link,
             None => peer.parked = link,
         }
-        peer.orderly = false;
+        peer.in_order = false;
     }
 
     /// Takes parked messages whose turn has come.
-    pub(in crate::pml) fn unpark(&mut self, from: u32) {
+    pub(in crate::pml) fn deliver_in_order(&mut self, from: u32) {
         loop {
             let Some(peer) = self.peers.get_mut(from as usize) else { return };
             let Some(slot) = peer.parked.checked_sub(1) else { return };
@@ -107,10 +107,10 @@ impl<R: Rails> Pml<'_, R> {
                 return;
             }
             peer.parked = envelope.next;
-            peer.orderly = peer.parked == 0;
+            peer.in_order = peer.parked == 0;
             if ahead < 0 {
                 // A second message of one number: dropped when its turn would have come.
-                self.counters.trespasses = self.counters.trespasses.wrapping_add(1);
+                self.counters.credit_violations = self.counters.credit_violations.wrapping_add(1);
                 self.refuse_silently(slot);
                 continue;
             }

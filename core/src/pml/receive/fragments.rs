@@ -47,7 +47,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn settle_receive(&mut self, slot: u32) {
         let Some(state) = self.requests.at(slot) else { return };
         if state.phase == Phase::Receiving && state.inflight == 0 && state.moved >= state.wanted {
-            self.let_go(slot);
+            self.release_piece(slot);
             self.deactivate(slot);
             self.complete(slot, Outcome::Success);
         }

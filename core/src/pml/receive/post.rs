@@ -3,12 +3,12 @@
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
 use crate::pml::matching::Pattern;
-use crate::pml::peers::state::Standing;
+use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::request::Request;
-use crate::pml::requests::state::{Outcome, Phase, State};
-use crate::pml::unexpected::state::{Stage, Unexpected};
+use crate::pml::requests::state::{Outcome, Phase, RequestState};
+use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
@@ -28,10 +28,10 @@ impl<R: Rails> Pml<'_, R> {
         state.context = pattern.context;
         state.tag = pattern.tag;
         state.span = sink;
-        state.remote = self.posting; // `cached` and `inflight` are 0 in a free slot, the other fields are set by the match
-        self.posting = self.posting.wrapping_add(1);
+        state.remote = self.next_posting; // `cached` and `inflight` are 0 in a free slot, the other fields are set by the match
+        self.next_posting = self.next_posting.wrapping_add(1);
         let slot = handle.slot();
-        if self.unusual || !self.matcher.post_alone(slot, pattern) {
+        if self.slow_receives || !self.matcher.post_alone(slot, pattern) {
             // In pieces, which fit registers: the quick way would have to write the pattern down.
             self.post(slot, pattern.context, pattern.source, pattern.tag);
         }
@@ -48,7 +48,7 @@ impl<R: Rails> Pml<'_, R> {
             self.matcher.remove_unexpected(envelope);
             return self.claim(envelope, slot);
         }
-        if self.unusual && self.ends_at_once(slot, pattern.source) {
+        if self.slow_receives && self.ends_at_once(slot, pattern.source) {
             return;
         }
         self.matcher.post(slot, pattern);
@@ -57,23 +57,23 @@ impl<R: Rails> Pml<'_, R> {
     /// What a new receive needs beside its post where peers were lost or hold messages back. `true`: it is over.
     #[cold]
     fn ends_at_once(&mut self, slot: u32, source: u32) -> bool {
-        if self.peers.get(source as usize).is_some_and(|peer| peer.standing == Standing::Lost) {
+        if self.peers.get(source as usize).is_some_and(|peer| peer.status == PeerStatus::Lost) {
             self.complete(slot, Outcome::PeerFailed);
             return true;
         }
-        if self.posted.may_go(&mut self.requests) {
-            self.posted.insert(&mut self.requests, slot);
+        if self.posting_order.drop_if_idle(&mut self.requests) {
+            self.posting_order.insert(&mut self.requests, slot);
         } else {
-            self.unusual = self.counters.lost != 0;
+            self.slow_receives = self.counters.lost != 0;
         }
         false
     }
 
     /// Takes a receive that is posted no longer out of the order of those that are, if it is there.
     #[inline]
-    pub(in crate::pml) fn unorder(&mut self, slot: u32) {
+    pub(in crate::pml) fn forget_posting(&mut self, slot: u32) {
         if self.requests.at(slot).is_some_and(|state| state.cached != 0) {
-            self.posted.remove(&mut self.requests, slot);
+            self.posting_order.remove(&mut self.requests, slot);
         }
     }
 
@@ -92,13 +92,13 @@ impl<R: Rails> Pml<'_, R> {
     /// cancelled.
     pub fn purge(&mut self, context: u32) {
         for slot in 0..self.envelopes.touched() {
-            let queued = |e: &Unexpected| e.stage == Stage::Queued && e.context == context;
+            let queued = |e: &Unexpected| e.stage == EnvelopeStage::Queued && e.context == context;
             if self.envelopes.at(slot).is_some_and(queued) && self.matcher.remove_unexpected(slot) {
                 self.refuse(slot, Reason::NoCommunicator);
             }
         }
         for slot in 0..self.requests.touched() {
-            let posted = |state: &State| state.phase == Phase::Posted && state.context == context;
+            let posted = |state: &RequestState| state.phase == Phase::Posted && state.context == context;
             if self.requests.at(slot).is_some_and(posted) && self.matcher.unpost(slot) {
                 self.complete(slot, Outcome::Cancelled);
             }

@@ -6,9 +6,9 @@ use crate::pml::matching::Pattern;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::request::Request;
-use crate::pml::requests::state::{Outcome, Phase, RECEIVE, State};
-use crate::pml::unexpected::message::{Envelope, Kept, Message};
-use crate::pml::unexpected::state::{SEEN, Stage, Unexpected};
+use crate::pml::requests::state::{Outcome, Phase, RECEIVE, RequestState};
+use crate::pml::unexpected::message::{Envelope, Message, MessageSource};
+use crate::pml::unexpected::state::{EnvelopeStage, SEEN, Unexpected};
 use crate::rail::Peer;
 use crate::wire;
 
@@ -39,11 +39,11 @@ impl<R: Rails> Pml<'_, R> {
         };
         let found = Envelope { peer: Peer(envelope.peer), tag: envelope.tag, len: envelope.total };
         if envelope.flags & wire::FLAG_ANSWER != 0 {
-            return Ok(self.take_answer(handle)?.map(|request| (Message(Kept::Request(request)), found)));
+            return Ok(self.take_answer(handle)?.map(|request| (Message(MessageSource::Request(request)), found)));
         }
-        envelope.stage = Stage::Taken;
+        envelope.stage = EnvelopeStage::Taken;
         self.matcher.remove_unexpected(slot);
-        Ok(Some((Message(Kept::Envelope(handle)), found)))
+        Ok(Some((Message(MessageSource::Envelope(handle)), found)))
     }
 
     /// Receives a message that [`improbe`](Self::improbe) took.
@@ -56,8 +56,8 @@ impl<R: Rails> Pml<'_, R> {
     /// As [`irecv`](Self::irecv).
     pub unsafe fn imrecv(&mut self, message: Message, sink: Span) -> Result<Request, (Refusal, Message)> {
         let kept = match message.0 {
-            Kept::Envelope(envelope) => envelope,
-            Kept::Request(request) => {
+            MessageSource::Envelope(envelope) => envelope,
+            MessageSource::Request(request) => {
                 let taken = self.requests.get_mut(request).filter(|state| state.phase == Phase::Taken);
                 let Some(state) = taken else { return Err((Refusal::Invalid, message)) };
                 let outcome = state.outcome;
@@ -72,12 +72,12 @@ impl<R: Rails> Pml<'_, R> {
                 return Ok(Request(request));
             }
         };
-        let taken = |envelope: &&Unexpected| matches!(envelope.stage, Stage::Taken | Stage::Broken);
+        let taken = |envelope: &&Unexpected| matches!(envelope.stage, EnvelopeStage::Taken | EnvelopeStage::Broken);
         let Some(envelope) = self.envelopes.get(kept).filter(taken) else {
             return Err((Refusal::Invalid, message));
         };
-        let broken = envelope.stage == Stage::Broken;
-        let state = State {
+        let broken = envelope.stage == EnvelopeStage::Broken;
+        let state = RequestState {
             phase: Phase::Posted,
             flags: RECEIVE,
             peer: envelope.peer,

@@ -9,7 +9,7 @@ use crate::wire;
 impl<R: Rails> Pml<'_, R> {
     /// Tells the sender that its message matched, now or when there is room.
     pub(in crate::pml) fn respond_or_queue(&mut self, slot: u32) {
-        self.unorder(slot); // before it enters a list
+        self.forget_posting(slot); // before it enters a list
         self.activate(slot);
         self.respond(slot);
     }
@@ -33,7 +33,7 @@ impl<R: Rails> Pml<'_, R> {
             Err(_) => {
                 self.deactivate(slot);
                 self.ended = self.ended.wrapping_add(1);
-                self.let_go(slot);
+                self.release_piece(slot);
                 return self.complete(slot, Outcome::PeerFailed);
             }
         }
@@ -46,7 +46,7 @@ impl<R: Rails> Pml<'_, R> {
         // Once too often where a rail still writes: nothing but a vain look comes of it.
         self.ended = self.ended.wrapping_add(u32::from(!more));
         if !self.rdma.is_idle() {
-            return self.further_receive(slot);
+            return self.advance_receive(slot);
         }
         self.settle_receive(slot);
     }

@@ -11,10 +11,10 @@ impl<R: Rails> Pml<'_, R> {
     /// The quick way of a short message: whole in its frame, in its turn, for a receive that is posted. `false` where
     /// anything is different, and nothing has been done then.
     #[inline(always)]
-    pub(in crate::pml) fn arrive_at_once(&mut self, short: &Short) -> bool {
+    pub(in crate::pml) fn deliver_short(&mut self, short: &Short) -> bool {
         let Some(header) = ptl::short_message(short.header) else { return false };
         let Some(peer) = self.peers.get_mut(short.from.0 as usize) else { return false };
-        if header.sequence != peer.next_in || !peer.orderly {
+        if header.sequence != peer.next_in || !peer.in_order {
             return false;
         }
         let key = Key { context: header.context, source: short.from.0, tag: header.tag };
@@ -32,19 +32,19 @@ impl<R: Rails> Pml<'_, R> {
             if header.credit != 0 {
                 peer.gain(header.credit as u16, (header.credit >> 16) as u16);
                 if !peer.held.is_empty() {
-                    self.put_to_work(short.from.0);
+                    self.queue_work(short.from.0);
                 }
             }
             return true;
         }
         let match_bits = u64::from(header.context) << 32 | u64::from(header.tag);
-        self.arrive_among_others(short.from, match_bits, header.credit, short.body)
+        self.deliver_matched(short.from, match_bits, header.credit, short.body)
     }
 
     /// The same, where there is more to it: the receive is not the only one, or is awaited, or credit is to be given back.
     /// `match_bits`: context and tag.
     #[inline(never)]
-    fn arrive_among_others(&mut self, from: Peer, match_bits: u64, credit: u32, body: ShortBody) -> bool {
+    fn deliver_matched(&mut self, from: Peer, match_bits: u64, credit: u32, body: ShortBody) -> bool {
         let key = Key { context: (match_bits >> 32) as u32, source: from.0, tag: match_bits as u32 };
         let Some(slot) = self.matcher.take_posted(&key) else { return false };
         let Some(state) = self.requests.in_use_mut(slot) else { return false };
@@ -53,7 +53,7 @@ impl<R: Rails> Pml<'_, R> {
         // SAFETY: as in `arrive_at_once`.
         unsafe { state.receive(from, key.tag, body) };
         peer.took_message(body.len() != 0);
-        let mut work = peer.comes_due(self.credit_slack);
+        let mut work = peer.credit_comes_due(self.credit_slack);
         if credit != 0 {
             peer.gain(credit as u16, (credit >> 16) as u16);
             work |= !peer.held.is_empty();
@@ -64,7 +64,7 @@ impl<R: Rails> Pml<'_, R> {
             self.complete(slot, Outcome::Success);
         }
         if work {
-            self.put_to_work(from.0);
+            self.queue_work(from.0);
         }
         true
     }

@@ -35,7 +35,7 @@ impl<R: Rails> Pml<'_, R> {
             match state.phase {
                 Phase::Streaming => self.stream(slot),
                 Phase::Responding => self.respond(slot),
-                Phase::Receiving => self.further_receive(slot),
+                Phase::Receiving => self.advance_receive(slot),
                 Phase::Leaving => {
                     let (to, inflight, outcome) = (state.peer, state.inflight, state.outcome);
                     if inflight == 0 && self.drained(to) {

@@ -4,7 +4,7 @@ use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Failure;
 use crate::pml::requests::request::{Request, Status};
-use crate::pml::requests::state::{DETACHED, NOTIFY, Outcome, Phase, RECEIVE, State};
+use crate::pml::requests::state::{DETACHED, NOTIFY, Outcome, Phase, RECEIVE, RequestState};
 use crate::rail::Peer;
 
 impl<R: Rails> Pml<'_, R> {
@@ -24,7 +24,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(handle) = self.requests.handle(slot) else { return };
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & RECEIVE != 0 {
-            self.unorder(slot);
+            self.forget_posting(slot);
         } else if let Some(entry) = state.cached.checked_sub(1)
             && let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == usize::from(state.cached_by))
         {
@@ -43,7 +43,7 @@ impl<R: Rails> Pml<'_, R> {
     #[inline]
     pub(in crate::pml) fn take_outcome(&mut self, request: Request) -> Option<Result<Status, Failure>> {
         // The quick way: one look at the request.
-        let Some(state) = self.requests.free_if(request.0, State::has_succeeded) else {
+        let Some(state) = self.requests.free_if(request.0, RequestState::has_succeeded) else {
             return self.take_outcome_slow(request);
         };
         Some(Ok(Status { peer: Peer(state.peer), tag: state.tag, received: state.total, delivered: state.total }))

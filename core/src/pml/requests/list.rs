@@ -2,7 +2,7 @@
 
 use zerocopy::FromZeros;
 
-use crate::pml::requests::state::State;
+use crate::pml::requests::state::RequestState;
 use crate::pool::Pool;
 
 /// Requests linked first to last, by index plus one. A request is in at most one list.
@@ -31,7 +31,7 @@ impl List {
         self.head.checked_sub(1)
     }
 
-    pub fn push(&mut self, pool: &mut Pool<'_, State>, slot: u32) {
+    pub fn push(&mut self, pool: &mut Pool<'_, RequestState>, slot: u32) {
         let link = slot.wrapping_add(1);
         if let Some(state) = pool.at_mut(slot) {
             state.prev = self.tail;
@@ -44,7 +44,7 @@ impl List {
         self.tail = link;
     }
 
-    pub fn remove(&mut self, pool: &mut Pool<'_, State>, slot: u32) {
+    pub fn remove(&mut self, pool: &mut Pool<'_, RequestState>, slot: u32) {
         let Some(state) = pool.at_mut(slot) else { return };
         let (prev, next) = (state.prev, state.next);
         (state.prev, state.next) = (0, 0);
@@ -59,7 +59,7 @@ impl List {
     }
 
     /// The slot after `slot`.
-    pub fn after(pool: &Pool<'_, State>, slot: u32) -> Option<u32> {
+    pub fn after(pool: &Pool<'_, RequestState>, slot: u32) -> Option<u32> {
         pool.at(slot)?.next.checked_sub(1)
     }
 }

@@ -1,4 +1,4 @@
-//! Posted receives by source and in posting order, to find the one that a peer is to be asked for next.
+//! PostingOrder receives by source and in posting order, to find the one that a peer is to be asked for next.
 //!
 //! Only peers without credit are asked, so this order is made when the first of them is, and given up when none is left
 //! and what it took to make has been earned back: an engine that nobody holds anything back from does nothing for it.
@@ -6,13 +6,13 @@
 //! average over any history. Its links lie in the requests themselves, where those of lists lie at other times: a receive
 //! that is posted is in no list.
 
-use crate::pml::requests::state::{ORDERED, Phase, State};
+use crate::pml::requests::state::{ORDERED, Phase, RequestState};
 use crate::pool::Pool;
 
 /// The tree. A link is a slot plus one; 0 is none. In [`State`], `next` and `prev` are the links to what comes before and
 /// after, and `cached` the link upwards, at the top to itself: so it is 0 where a receive is not in the tree.
 #[derive(Debug, Default)]
-pub(in crate::pml) struct Posted {
+pub(in crate::pml) struct PostingOrder {
     root: u32,
     /// The tree has all receives that are posted.
     pub(in crate::pml) kept: bool,
@@ -43,10 +43,10 @@ impl Side {
     }
 }
 
-impl Posted {
+impl PostingOrder {
     /// Puts all receives that are posted into the tree; returns how many requests it looked at.
     #[cold]
-    pub(in crate::pml) fn make(&mut self, pool: &mut Pool<'_, State>) -> u64 {
+    pub(in crate::pml) fn make(&mut self, pool: &mut Pool<'_, RequestState>) -> u64 {
         self.root = 0;
         self.kept = true;
         self.needed = true;
@@ -61,7 +61,7 @@ impl Posted {
     }
 
     /// Gives the tree up if nobody needs it and it has earned what it cost. Says whether it is still kept.
-    pub(in crate::pml) fn may_go(&mut self, pool: &mut Pool<'_, State>) -> bool {
+    pub(in crate::pml) fn drop_if_idle(&mut self, pool: &mut Pool<'_, RequestState>) -> bool {
         if self.kept && !self.needed && self.debt == 0 {
             self.kept = false;
             self.root = 0;
@@ -76,7 +76,7 @@ impl Posted {
     }
 
     /// Adds a receive that is posted; returns how many others it looked at.
-    pub(in crate::pml) fn insert(&mut self, pool: &mut Pool<'_, State>, slot: u32) -> u64 {
+    pub(in crate::pml) fn insert(&mut self, pool: &mut Pool<'_, RequestState>, slot: u32) -> u64 {
         self.debt = self.debt.saturating_sub(1);
         let (mut steps, mut at, mut above) = (0u64, self.root, None);
         let Some(key) = key(pool, slot.wrapping_add(1)) else { return 0 };
@@ -104,7 +104,7 @@ impl Posted {
     /// Takes a receive out, whatever became of it meanwhile. Goes by links alone: its source and number may be others by
     /// now.
     #[cold]
-    pub(in crate::pml) fn remove(&mut self, pool: &mut Pool<'_, State>, slot: u32) {
+    pub(in crate::pml) fn remove(&mut self, pool: &mut Pool<'_, RequestState>, slot: u32) {
         self.debt = self.debt.saturating_sub(1);
         let link = slot.wrapping_add(1);
         self.raise(pool, link);
@@ -129,7 +129,12 @@ impl Posted {
     }
 
     /// The receive of `source` that was posted next after number `after`, and how many were looked at to find it.
-    pub(in crate::pml) fn next(&mut self, pool: &mut Pool<'_, State>, source: u32, after: u64) -> (Option<u32>, u64) {
+    pub(in crate::pml) fn next(
+        &mut self,
+        pool: &mut Pool<'_, RequestState>,
+        source: u32,
+        after: u64,
+    ) -> (Option<u32>, u64) {
         self.debt = self.debt.saturating_sub(1);
         let (mut steps, mut at, mut last, mut best) = (0u64, self.root, 0, 0);
         while let Some(key) = key(pool, at) {
@@ -147,7 +152,7 @@ impl Posted {
     }
 
     /// Brings a node to the top, and all on the way there half as deep.
-    fn raise(&mut self, pool: &mut Pool<'_, State>, link: u32) {
+    fn raise(&mut self, pool: &mut Pool<'_, RequestState>, link: u32) {
         while let Some((above, side)) = above(pool, link) {
             match self::above(pool, above) {
                 None => {}
@@ -162,32 +167,32 @@ impl Posted {
     }
 }
 
-pub(in crate::pml) fn at<'p>(pool: &'p Pool<'_, State>, link: u32) -> Option<&'p State> {
+pub(in crate::pml) fn at<'p>(pool: &'p Pool<'_, RequestState>, link: u32) -> Option<&'p RequestState> {
     pool.at(link.checked_sub(1)?)
 }
 
-pub(in crate::pml) fn key(pool: &Pool<'_, State>, link: u32) -> Option<Key> {
+pub(in crate::pml) fn key(pool: &Pool<'_, RequestState>, link: u32) -> Option<Key> {
     at(pool, link).map(|state| (state.peer, state.remote))
 }
 
-fn below(pool: &Pool<'_, State>, link: u32, side: Side) -> u32 {
+fn below(pool: &Pool<'_, RequestState>, link: u32, side: Side) -> u32 {
     at(pool, link).map_or(0, |state| if side == Before { state.next } else { state.prev })
 }
 
 /// What a node hangs from, and on which side; `None` at the top.
-fn above(pool: &Pool<'_, State>, link: u32) -> Option<(u32, Side)> {
+fn above(pool: &Pool<'_, RequestState>, link: u32) -> Option<(u32, Side)> {
     let above = at(pool, link)?.cached;
     (above != link && above != 0).then(|| (above, if below(pool, above, Before) == link { Before } else { After }))
 }
 
-fn set_above(pool: &mut Pool<'_, State>, link: u32, above: u32) {
+fn set_above(pool: &mut Pool<'_, RequestState>, link: u32, above: u32) {
     if let Some(state) = link.checked_sub(1).and_then(|slot| pool.at_mut(slot)) {
         state.cached = above;
     }
 }
 
 /// Hangs a node, or none, from another.
-fn hang(pool: &mut Pool<'_, State>, above: u32, side: Side, link: u32) {
+fn hang(pool: &mut Pool<'_, RequestState>, above: u32, side: Side, link: u32) {
     if let Some(state) = above.checked_sub(1).and_then(|slot| pool.at_mut(slot)) {
         *(if side == Before { &mut state.next } else { &mut state.prev }) = link;
     }
@@ -195,7 +200,7 @@ fn hang(pool: &mut Pool<'_, State>, above: u32, side: Side, link: u32) {
 }
 
 /// Puts a node in the place of the one that it hangs from, which hangs from it then.
-fn rotate(pool: &mut Pool<'_, State>, link: u32) {
+fn rotate(pool: &mut Pool<'_, RequestState>, link: u32) {
     let Some((parent, side)) = above(pool, link) else { return };
     let grandparent = above(pool, parent);
     let inner = below(pool, link, side.other());
@@ -217,8 +222,8 @@ mod tests {
     use std::vec;
     use zerocopy::FromZeros;
 
-    fn post(pool: &mut Pool<'_, State>, source: u32, number: u64) -> u32 {
-        let state = State { phase: Phase::Posted, peer: source, remote: number, ..State::new_zeroed() };
+    fn post(pool: &mut Pool<'_, RequestState>, source: u32, number: u64) -> u32 {
+        let state = RequestState { phase: Phase::Posted, peer: source, remote: number, ..RequestState::new_zeroed() };
         pool.take(state).unwrap().slot()
     }
 
@@ -228,7 +233,7 @@ mod tests {
         fn p27_finds_what_an_ordered_map_finds(ops in prop::collection::vec((0..6u8, 0..4u32, any::<u16>()), 0..400)) {
             let mut block = vec![0u8; 64 * 256];
             let mut pool = Pool::new(&mut Arena::new(&mut block), 100).unwrap();
-            let (mut tree, mut model) = (Posted::default(), BTreeMap::new());
+            let (mut tree, mut model) = (PostingOrder::default(), BTreeMap::new());
             tree.make(&mut pool);
             for (number, (op, source, pick)) in (1u64..).zip(ops) {
                 let source = if source == 3 { ANY } else { source };
@@ -249,7 +254,7 @@ mod tests {
                     }
                     4 if pick % 16 == 0 => {
                         (tree.needed, tree.debt) = (false, 0);
-                        prop_assert!(!tree.may_go(&mut pool));
+                        prop_assert!(!tree.drop_if_idle(&mut pool));
                         prop_assert!(model.values().all(|slot| pool.at(*slot).unwrap().cached == 0));
                         tree.make(&mut pool);
                     }
@@ -272,7 +277,7 @@ mod tests {
         for number in 0..COUNT {
             post(&mut pool, number % 3, u64::from(number));
         }
-        let mut tree = Posted::default();
+        let mut tree = PostingOrder::default();
         let mut steps = tree.make(&mut pool);
         let mut asks = 0;
         for source in [0, 1, 2, ANY] {

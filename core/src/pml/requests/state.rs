@@ -68,7 +68,7 @@ pub(crate) const RECEIVE: u8 = 0x40;
 /// In the active list.
 pub(crate) const ACTIVE: u8 = 0x80;
 
-/// [`State::stand`] of a receive that is posted, and of one that has succeeded, where nobody wants to be told of it.
+/// [`RequestState::stand`] of a receive that is posted, and of one that has succeeded, where nobody wants to be told of it.
 const POSTED: u32 = u32::from_le_bytes([Phase::Posted as u8, Outcome::Success as u8, RECEIVE, 0]);
 
 const RECEIVED: u32 = u32::from_le_bytes([Phase::Done as u8, Outcome::Success as u8, RECEIVE, 0]);
@@ -76,7 +76,7 @@ const RECEIVED: u32 = u32::from_le_bytes([Phase::Done as u8, Outcome::Success as
 /// One operation under way.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
-pub(crate) struct State {
+pub(crate) struct RequestState {
     pub phase: Phase,
     pub outcome: Outcome,
     pub flags: u8,
@@ -105,10 +105,10 @@ pub(crate) struct State {
     pub cached: u32,
 }
 
-impl State {
+impl RequestState {
     /// Phase, outcome, flags and `cached_by` in one word: to be compared at once.
     #[inline(always)]
-    const fn stand(&self) -> u32 {
+    const fn status_word(&self) -> u32 {
         u32::from_le_bytes([self.phase as u8, self.outcome as u8, self.flags, self.cached_by])
     }
 
@@ -136,7 +136,7 @@ impl State {
     /// Whether it is a posted receive at whose end nothing is to be done but to wait for whoever takes its outcome.
     #[inline(always)]
     pub const fn is_plain(&self) -> bool {
-        self.stand() == POSTED
+        self.status_word() == POSTED
     }
 
     /// A receive has succeeded that has no other flag.
@@ -153,7 +153,7 @@ impl State {
     /// Whether it is a receive that got all of its message and is in no list.
     #[inline(always)]
     pub const fn has_succeeded(&self) -> bool {
-        self.stand() == RECEIVED && self.total <= self.span.len()
+        self.status_word() == RECEIVED && self.total <= self.span.len()
     }
 
     /// Bytes of the message that a receive takes.
@@ -179,8 +179,8 @@ impl State {
     }
 }
 
-/// In `State::remote` of a send that waits: it is lent.
+/// In `RequestState::remote` of a send that waits: it is lent.
 pub(in crate::pml) const LENT: u64 = 1;
 
-/// In `State::remote` of a send that waits: the memory that it was offered found no slot.
-pub(in crate::pml) const ABSTAINS: u64 = 2;
+/// In `RequestState::remote` of a send that waits: the memory that it was offered found no slot.
+pub(in crate::pml) const DECLINES_DEVICE: u64 = 2;

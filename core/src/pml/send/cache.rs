@@ -2,7 +2,7 @@
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
-use crate::pml::requests::state::State;
+use crate::pml::requests::state::RequestState;
 use crate::ptl;
 use crate::rail::RequestCache;
 
@@ -30,7 +30,11 @@ impl<R: Rails> Pml<'_, R> {
 }
 
 /// The bytes of a request in the cache of the rail that sends it.
-pub(in crate::pml) fn extra<'c>(caches: &'c mut [ptl::Cache<'_>], rail: usize, state: &State) -> Option<&'c mut [u8]> {
+pub(in crate::pml) fn extra<'c>(
+    caches: &'c mut [ptl::Cache<'_>],
+    rail: usize,
+    state: &RequestState,
+) -> Option<&'c mut [u8]> {
     let entry = state.cached.checked_sub(1)?;
     if usize::from(state.cached_by) != rail {
         return None; // another rail carries it after all

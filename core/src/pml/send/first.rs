@@ -7,7 +7,7 @@ use crate::pml::rails::Rails;
 use crate::pml::requests::cookie::request_cookie;
 use crate::pml::requests::state::{ANSWERING, Outcome, Phase, READY, SYNCHRONOUS};
 use crate::pml::send::cache::extra;
-use crate::pml::send::schedule::next_turn;
+use crate::pml::send::schedule::advance_turn;
 use crate::rail::{Rail, RemoteBuffer, SendError, Sent};
 use crate::{ptl, wire};
 
@@ -30,26 +30,26 @@ impl<R: Rails> Pml<'_, R> {
         let sent = unsafe { ptl::first(rail, endpoint, &header, state.span, request_cookie(handle), extra) }?;
         peer.sent();
         peer.sent_message(state.total != 0);
-        next_turn(peer, self.links, to, self.rails.count());
+        advance_turn(peer, self.links, to, self.rails.count());
         self.counters.eager_sent = self.counters.eager_sent.wrapping_add(1);
         state.moved = state.total;
         state.wanted = state.total;
         if sent == Sent::InPlace {
             state.inflight = state.inflight.saturating_add(1);
         }
-        peer.let_go(&mut self.requests, slot);
+        peer.release_held(&mut self.requests, slot);
         self.end_send(slot, Outcome::Success);
         Ok(())
     }
 
     /// Sends the first fragment of a message whose rest waits for the receiver. As an answer it takes no credit, and
-    /// stays among those held back until it is settled. With a loan it brings that and no payload.
+    /// stays among those held back until it is settled. With a buffer it brings that and no payload.
     pub(in crate::pml) fn send_first(
         &mut self,
         to: u32,
         slot: u32,
         answer: bool,
-        loan: Option<&RemoteBuffer>,
+        buffer: Option<&RemoteBuffer>,
     ) -> Result<(), SendError> {
         let (index, endpoint) = self.first_link(to).ok_or(SendError::Unreachable)?;
         let handle = self.requests.handle(slot).ok_or(SendError::Unreachable)?;
@@ -58,13 +58,13 @@ impl<R: Rails> Pml<'_, R> {
         let rail = self.rails.rail_mut(index).ok_or(SendError::Unreachable)?;
         let mut header = wire::Rendezvous::new(state.context, state.tag, peer.next_out, handle, state.total);
         // What is lent may be taken in before it is matched, unless the mode forbids that.
-        let early = loan.is_some() && state.flags & SYNCHRONOUS == 0;
+        let early = buffer.is_some() && state.flags & SYNCHRONOUS == 0;
         header.common.flags = if early { 0 } else { wire::FLAG_ACK }
             | if answer { wire::FLAG_ANSWER } else { 0 }
             | if state.flags & READY != 0 { wire::FLAG_READY } else { 0 }
-            | if loan.is_some() { wire::FLAG_LENT } else { 0 };
+            | if buffer.is_some() { wire::FLAG_LENT } else { 0 };
         // Payload goes along where the receiver has a unit for it.
-        let most = if answer || loan.is_some() || peer.units() == 0 {
+        let most = if answer || buffer.is_some() || peer.units() == 0 {
             0
         } else {
             let attributes = rail.attributes();
@@ -74,10 +74,10 @@ impl<R: Rails> Pml<'_, R> {
             if peer.has(LINKED) { most.min(peer.eager_body.saturating_sub(RENDEZVOUS_MORE)) } else { most }
         };
         let payload = state.span.window(0, u64::from(most));
-        let body = loan.map_or(payload, |loan| Span::of(&loan.0));
+        let body = buffer.map_or(payload, |buffer| Span::of(&buffer.0));
         peer.stamp(&mut header.common);
         let extra = extra(self.caches, index, state);
-        // SAFETY: as in `send_eager`; a loan is so short that it is copied.
+        // SAFETY: as in `send_eager`; a buffer is so short that it is copied.
         let sent = unsafe { ptl::first(rail, endpoint, &header, body, request_cookie(handle), extra) }?;
         peer.sent();
         state.moved = payload.len();
@@ -91,11 +91,11 @@ impl<R: Rails> Pml<'_, R> {
             self.counters.answers_sent = self.counters.answers_sent.wrapping_add(1);
         } else {
             peer.sent_message(!body.is_empty());
-            next_turn(peer, self.links, to, self.rails.count());
-            peer.let_go(&mut self.requests, slot);
+            advance_turn(peer, self.links, to, self.rails.count());
+            peer.release_held(&mut self.requests, slot);
             self.counters.rendezvous_sent = self.counters.rendezvous_sent.wrapping_add(1);
-            if loan.is_some() {
-                self.lent(slot);
+            if buffer.is_some() {
+                self.note_exposed(slot);
             }
         }
         Ok(())

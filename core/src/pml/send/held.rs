@@ -1,11 +1,11 @@
 //! Sends that are held back, until there is credit and room.
 
 use crate::pml::engine::Pml;
-use crate::pml::peers::state::Standing;
+use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::state::SYNCHRONOUS;
-use crate::pml::send::schedule::next_turn;
-use crate::pml::stall::signs::CROWDED_OUT;
+use crate::pml::send::schedule::advance_turn;
+use crate::pml::stall::liveness::OUT_OF_ROOM;
 use crate::rail::{COPIED, Rail, SendError};
 
 impl<R: Rails> Pml<'_, R> {
@@ -14,9 +14,9 @@ impl<R: Rails> Pml<'_, R> {
         let mut none_left = true;
         loop {
             let Some(peer) = self.peers.get_mut(to as usize) else { return };
-            peer.signs.clear(CROWDED_OUT);
+            peer.liveness.clear(OUT_OF_ROOM);
             // While an answer is out nothing may go, or a later message with its tag could overtake it.
-            if peer.standing != Standing::Up || peer.answering != 0 || peer.envelopes() == 0 {
+            if peer.status != PeerStatus::Up || peer.answering != 0 || peer.envelopes() == 0 {
                 return;
             }
             let Some(slot) = peer.held.first() else { return };
@@ -26,11 +26,11 @@ impl<R: Rails> Pml<'_, R> {
             let eager = eager && (peer.units() != 0 || len == 0);
             let rail = peer.rail;
             let eager = eager && (state.span.accelerator().is_none() || len <= self.accelerators_eager(rail));
-            let sent = self.by_turns(to, |engine| {
+            let sent = self.try_first_links(to, |engine| {
                 if len > COPIED
-                    && let Some(loan) = engine.expose(to, slot)
+                    && let Some(buffer) = engine.expose(to, slot)
                 {
-                    engine.send_first(to, slot, false, Some(&loan))
+                    engine.send_first(to, slot, false, Some(&buffer))
                 } else if eager {
                     engine.send_eager(to, slot)
                 } else {
@@ -43,7 +43,7 @@ impl<R: Rails> Pml<'_, R> {
                     && why == SendError::Busy
                     && let Some(peer) = self.peers.get_mut(to as usize)
                 {
-                    peer.signs.set(CROWDED_OUT);
+                    peer.liveness.set(OUT_OF_ROOM);
                 }
                 return;
             }
@@ -59,7 +59,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Sends a first fragment by the link whose turn it is, or by the next that has room: one without may not be connected, and
     /// not be for long. Where none has, it is the same link's turn again.
-    pub(in crate::pml) fn by_turns(
+    pub(in crate::pml) fn try_first_links(
         &mut self,
         to: u32,
         mut send: impl FnMut(&mut Self) -> Result<(), SendError>,
@@ -71,7 +71,7 @@ impl<R: Rails> Pml<'_, R> {
                 other => return other,
             }
             if let Some(peer) = self.peers.get_mut(to as usize) {
-                next_turn(peer, self.links, to, self.rails.count());
+                advance_turn(peer, self.links, to, self.rails.count());
             }
         }
         Err(SendError::Busy)

@@ -2,12 +2,12 @@
 
 use crate::convertor::{Parts, Span};
 use crate::pml::engine::Pml;
-use crate::pml::peers::state::Standing;
+use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::request::{Mode, Request, Sending};
-use crate::pml::requests::state::{DRAIN, Outcome, Phase, READY, SYNCHRONOUS, State};
-use crate::pml::send::schedule::next_turn;
+use crate::pml::requests::state::{DRAIN, Outcome, Phase, READY, RequestState, SYNCHRONOUS};
+use crate::pml::send::schedule::advance_turn;
 use crate::rail::{COPIED, Endpoint, Peer};
 use crate::{ptl, wire};
 
@@ -50,7 +50,7 @@ impl<R: Rails> Pml<'_, R> {
                     peer.next_out = peer.next_out.wrapping_add(1); // within the credit
                 }
                 if count != 1 {
-                    next_turn(peer, self.links, to.0, count);
+                    advance_turn(peer, self.links, to.0, count);
                 }
                 self.counters.eager_sent = self.counters.eager_sent.wrapping_add(1);
                 return Ok(Sending::Complete);
@@ -64,10 +64,10 @@ impl<R: Rails> Pml<'_, R> {
     fn isend_slow(&mut self, to: Peer, context: u32, tag: u32, mode: Mode, data: Parts) -> Result<Sending, Refusal> {
         let data = Span::of_parts(data);
         let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };
-        match peer.standing {
-            Standing::Up => {}
-            Standing::Unknown => return Err(Refusal::NoPeer(to)),
-            Standing::Lost => return Err(Refusal::PeerFailed(to)),
+        match peer.status {
+            PeerStatus::Up => {}
+            PeerStatus::Unknown => return Err(Refusal::NoPeer(to)),
+            PeerStatus::Lost => return Err(Refusal::PeerFailed(to)),
         }
         let flags = match mode {
             Mode::Standard | Mode::Buffered => 0,
@@ -75,7 +75,7 @@ impl<R: Rails> Pml<'_, R> {
             Mode::Synchronous => SYNCHRONOUS,
             Mode::Ready => SYNCHRONOUS | READY,
         };
-        let state = State {
+        let state = RequestState {
             phase: Phase::Held,
             flags,
             peer: to.0,
@@ -86,9 +86,9 @@ impl<R: Rails> Pml<'_, R> {
             ..zerocopy::FromZeros::new_zeroed()
         };
         let Ok(handle) = self.requests.take(state) else { return Err(Refusal::Busy) };
-        peer.hold(&mut self.requests, handle.slot());
+        peer.hold_send(&mut self.requests, handle.slot());
         self.take_cached(to.0, handle.slot());
-        self.put_to_work(to.0);
+        self.queue_work(to.0);
         self.push_held(to.0);
         match self.requests.get(handle) {
             Some(state) if state.phase == Phase::Done && state.outcome == Outcome::Success => {

@@ -2,11 +2,11 @@
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
-use crate::pml::rdma::piece::Rest;
+use crate::pml::rdma::piece::AfterFrames;
 use crate::pml::requests::cookie::request_cookie;
 use crate::pml::requests::state::{DRAIN, Outcome, Phase};
 use crate::pml::send::schedule::{charge, least_used};
-use crate::pml::stall::signs::HEARD;
+use crate::pml::stall::liveness::HEARD;
 use crate::rail::{Endpoint, Sent};
 use crate::{ptl, wire};
 
@@ -24,7 +24,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Ends a send of which nothing more is to go, as soon as no rail reads its memory, and where the mode asks for it,
     /// the rails have drained.
     pub(in crate::pml) fn end_send(&mut self, slot: u32, outcome: Outcome) {
-        self.let_go(slot);
+        self.release_piece(slot);
         let Some(state) = self.requests.at_mut(slot) else { return };
         state.outcome = outcome;
         state.phase = Phase::Leaving;
@@ -44,16 +44,16 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn stream(&mut self, slot: u32) {
         let (count, round) = (self.rails.count(), self.round);
         let most = self.requests.at(slot).map_or(0, |state| self.longest_fragment(state.peer));
-        let wants_room = !self.rdma.is_idle() && self.further(slot);
+        let wants_room = !self.rdma.is_idle() && self.advance_piece(slot);
         loop {
             let Some(state) = self.requests.at(slot) else { return };
             let until = self.frames_until(slot, state.wanted);
             if state.moved >= until {
                 match self.after_frames(slot) {
-                    Rest::Nothing => break,
-                    Rest::ByFrames => continue,
-                    Rest::ByDevice if wants_room => return,
-                    Rest::ByDevice => return self.deactivate(slot),
+                    AfterFrames::Nothing => break,
+                    AfterFrames::ByFrames => continue,
+                    AfterFrames::ByDevice if wants_room => return,
+                    AfterFrames::ByDevice => return self.deactivate(slot),
                 }
             }
             let (to, from, left) = (state.peer, state.moved, until.saturating_sub(state.moved));
@@ -75,7 +75,7 @@ impl<R: Rails> Pml<'_, R> {
                 match unsafe { ptl::fragment(rail, Endpoint(link.endpoint), &header, rest, request_cookie(handle)) } {
                     Ok((sent, bytes)) => {
                         peer.sent();
-                        peer.signs.set(HEARD); // there is room again
+                        peer.liveness.set(HEARD); // there is room again
                         break (index, sent, bytes);
                     }
                     Err(_) => {

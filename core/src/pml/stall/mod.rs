@@ -9,7 +9,7 @@
 //! credit frame with [`FLAG_MARK`](crate::wire::FLAG_MARK), which an engine answers as soon as it makes progress: so who waits
 //! for a message that is late has nothing to fear for a peer that waits, too. Question and answer go by all links in use, as
 //! one of them may be dead without anybody knowing it yet; with a link that is found to be down the patience begins anew. Looks
-//! do not count while no question can leave, because the first connection to the peer is still being made. One that gives no
+//! do not count while no keepalive can leave, because the first connection to the peer is still being made. One that gives no
 //! sign for four looks is lost as [`Lost::Stalled`], in every way as if its rail had said so; it is told, as far as there
 //! is a way, that it was given up, and takes that for an accident.
 //!
@@ -18,6 +18,6 @@
 //! some rails do not ask the kernel each time: [`arm`](crate::rail::Rail::arm) says it. Where something comes all the time, the
 //! rails have been polled many times since the look was due.
 
+pub(super) mod checks;
 pub(super) mod clock;
-pub(super) mod looks;
-pub(super) mod signs;
+pub(super) mod liveness;

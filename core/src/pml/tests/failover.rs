@@ -320,7 +320,7 @@ pub(super) const BLOWS: [Blow; 8] = {
 pub(super) struct Seen {
     pub steps: u64,
     pub moved: u64,
-    pub doubles: u64,
+    pub duplicates: u64,
     pub returns: u64,
     pub handed_over: u64,
 }
@@ -328,7 +328,7 @@ pub(super) struct Seen {
 impl Seen {
     pub fn add(&mut self, other: &Self) {
         self.moved += other.moved;
-        self.doubles += other.doubles;
+        self.duplicates += other.duplicates;
         self.returns += other.returns;
         self.handed_over += other.handed_over;
     }
@@ -430,12 +430,15 @@ pub(super) fn exchange<G: Ground>(
     pair.assert_clean("after the exchange");
     assert!(into == want || letters.iter().any(|letter| letter.fate == Fate::NotReady), "written after the end");
     let of = |count: fn(&Counters) -> u64| pair.engines.iter().map(|engine| count(engine.counters())).sum::<u64>();
-    assert_eq!((of(|c| c.lost), of(|c| c.trespasses), of(|c| c.malformed), of(|c| c.foreign)), (0, 0, 0, 0));
+    assert_eq!(
+        (of(|c| c.lost), of(|c| c.credit_violations), of(|c| c.malformed), of(|c| c.unknown_tags)),
+        (0, 0, 0, 0)
+    );
     let links = || pair.engines.iter().flat_map(|engine| &engine.rails().0);
     Seen {
         steps,
-        moved: of(|c| c.frames_moved),
-        doubles: of(|c| c.doubles),
+        moved: of(|c| c.frames_migrated),
+        duplicates: of(|c| c.duplicates),
         returns: of(|c| c.links_up),
         handed_over: links().map(G::handed_over).sum(),
     }
@@ -463,7 +466,7 @@ fn strike_everywhere(names: &[&str], shuffle: bool) -> Seen {
             }
         }
     }
-    assert!(all.moved > 100 && all.doubles > 0 && all.returns > 100, "nothing was put to the test");
+    assert!(all.moved > 100 && all.duplicates > 0 && all.returns > 100, "nothing was put to the test");
     all
 }
 
@@ -611,7 +614,7 @@ fn p14_p17_a_body_that_lay_in_place_and_is_copied_now_is_over() {
     assert!(pair.finish(0, send).is_ok());
     data.fill(0xdd);
     assert!(pair.finish(1, receive).is_ok() && into == want);
-    assert!(pair.engines[0].counters().frames_moved > 0);
+    assert!(pair.engines[0].counters().frames_migrated > 0);
     pair.assert_clean("in the end");
 }
 
@@ -654,7 +657,7 @@ fn p14_what_has_arrived_and_was_not_acknowledged_is_moved_and_taken_once() {
     assert!(pair.finish(0, send).is_ok());
     data.fill(0xdd);
     assert!(pair.finish(1, receive).is_ok() && into == want);
-    assert!(pair.engines[1].counters().doubles > 0);
+    assert!(pair.engines[1].counters().duplicates > 0);
     pair.assert_clean("in the end");
 }
 
@@ -672,7 +675,7 @@ fn p14_moved_frames_that_nobody_knows_of_are_dropped() {
         unsafe { rail.send_migrated(Endpoint(0), origin, shape, &header, Span::of(&body), None) }.unwrap();
         pair.turns(10);
         let counters = pair.engines[1].counters();
-        (counters.stale, counters.foreign, counters.doubles, counters.malformed)
+        (counters.stale, counters.unknown_tags, counters.duplicates, counters.malformed)
     };
     assert_eq!(forge(99, crate::ptl::TAG, 80), (1, 0, 0, 0));
     assert_eq!(forge(0, 0x80, 80), (1, 1, 0, 0));
@@ -741,7 +744,7 @@ fn p9_with_the_last_rail_disabled_messages_wait_and_the_caller_may_sleep() {
                 == [None; 4]
         );
         assert!(pair.engines[0].arm()); // nothing to be done until then
-        assert!(!pair.engines[0].has_said_all());
+        assert!(!pair.engines[0].is_drained());
         enable(&mut pair, true);
         assert!(!pair.engines[0].arm());
         for (at, request) in [(0, send), (1, receive), (0, back), (1, arrives), (1, other)] {
@@ -755,7 +758,7 @@ fn p9_with_the_last_rail_disabled_messages_wait_and_the_caller_may_sleep() {
             assert!(pair.finish(at, request).is_ok());
         }
         pair.assert_clean("in the end");
-        assert!(pair.engines[0].has_said_all());
+        assert!(pair.engines[0].is_drained());
     }
 }
 

@@ -210,7 +210,7 @@ fn p14_p15_b37_links_die_and_come_back_at_every_frame() {
 #[test]
 fn p14_p15_b37_links_over_bad_wires_die_and_come_back_at_every_frame() {
     let seen = strike_everywhere(&ALL, true);
-    assert!(seen.doubles > 0);
+    assert!(seen.duplicates > 0);
 }
 
 /// A peer that stands still is silent on all links at once. Its host answers: it is not lost, and goes on later.
@@ -295,7 +295,7 @@ fn one_after_the_other(count: usize) -> Pair<Wires> {
     for at in 0..2 {
         let links = pair.engines[at].links.iter_mut().filter(|link| link.bandwidth != 0);
         links.for_each(|link| link.latency = 10 + u32::from(link.rail));
-        pair.engines[at].arrange(1 - at as u32);
+        pair.engines[at].sort_links(1 - at as u32);
     }
     pair
 }

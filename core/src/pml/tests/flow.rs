@@ -358,7 +358,7 @@ fn p27_what_to_ask_for_is_found_in_few_steps() {
         assert!(engines[1].cancel(receive));
         let _ = engines[1].test(receive);
     }
-    assert!(!engines[1].posted.kept && !engines[1].unusual);
+    assert!(!engines[1].posting_order.kept && !engines[1].slow_receives);
     for receive in receives {
         assert!(engines[1].cancel(receive));
         let _ = engines[1].test(receive);

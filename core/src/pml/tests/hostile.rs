@@ -92,7 +92,7 @@ fn p22_forged_handles_and_trespasses_are_counted_and_touch_nothing() {
     (0..100).for_each(|_| {
         engine.progress(Instant::ZERO);
     });
-    assert_eq!((engine.counters().trespasses, engine.counters().malformed), (9, 3));
+    assert_eq!((engine.counters().credit_violations, engine.counters().malformed), (9, 3));
     assert_eq!(engine.used()[1], 2); // its share of 8: what others are promised is there
 
     // The receive is none the worse for it.
@@ -136,7 +136,7 @@ fn m10_p25_a_short_message_waits_for_those_before_it() {
     let first = recv(&mut engine, from(2, 5), &mut into);
     tell(&mut honest, &wire::Match::new(1, 5, 1), b"second");
     engine.progress(Instant::ZERO);
-    assert_eq!((engine.test(first), engine.counters().parked), (None, 1));
+    assert_eq!((engine.test(first), engine.counters().out_of_order), (None, 1));
     tell(&mut honest, &wire::Match::new(1, 5, 0), b"first");
     engine.progress(Instant::ZERO);
     assert_eq!(engine.test(first).map(|outcome| outcome.unwrap().delivered), Some(5));

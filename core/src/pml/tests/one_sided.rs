@@ -134,7 +134,7 @@ fn exchange(seed: Option<u64>, blow: Option<(u64, usize, Blow)>) -> [u64; 3] {
     sides.pair.assert_clean("one-sided");
     let counters = [0, 1].map(|at| *sides.pair.engines[at].counters());
     let sum = |of: fn(&Counters) -> u64| counters.iter().map(of).sum();
-    [sides.pair.ground.steps(), sum(|counters| counters.frames_moved), sum(|counters| counters.doubles)]
+    [sides.pair.ground.steps(), sum(|counters| counters.frames_migrated), sum(|counters| counters.duplicates)]
 }
 
 #[test]

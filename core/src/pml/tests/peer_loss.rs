@@ -155,7 +155,7 @@ fn p7_m6_a_peer_that_comes_back_after_its_loss_is_heard() {
         let _ = send(&mut engines[0], 1, tag, Mode::Standard, data(10));
     }
     turn(&mut engines, 10);
-    assert_eq!(engines[1].counters().trespasses, 0);
+    assert_eq!(engines[1].counters().credit_violations, 0);
     for tag in [3, 4] {
         let mut into = [0; 10];
         let receive = recv(&mut engines[1], tag, &mut into);

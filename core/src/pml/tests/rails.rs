@@ -195,7 +195,7 @@ fn p25_sequence_numbers_wrap_at_every_width() {
         for len in 0..20 {
             transfer(&mut engines, len * 60);
         }
-        assert_eq!(engines[1].counters().trespasses, 0);
+        assert_eq!(engines[1].counters().credit_violations, 0);
     }
 }
 

@@ -73,7 +73,12 @@ impl Pair {
     /// Lent by the sender; fetched, not fetched, and fragments at the receiver.
     fn counts(&self) -> [u64; 4] {
         let received = self.0[1].counters();
-        [self.0[0].counters().lent, received.fetched, received.unfetched, received.fragments_received]
+        [
+            self.0[0].counters().exposed,
+            received.single_copies,
+            received.single_copy_failures,
+            received.fragments_received,
+        ]
     }
 }
 
@@ -242,7 +247,7 @@ fn p22_forged_loans_are_dropped_and_those_without_room_for_them() {
     let mut pair = Pair::new(Config { unit_bytes: 16, ..CONFIG });
     tell(&mut pair, 0x11, REMOTE_BUFFER_BYTES);
     pair.turn();
-    assert_eq!((pair.0[1].counters().trespasses, pair.0[1].used()), (1, [0, 0, 0]));
+    assert_eq!((pair.0[1].counters().credit_violations, pair.0[1].used()), (1, [0, 0, 0]));
     let (data, mut into) = (data(LONG, 3), vec![0; LONG]);
     let mut pair = Pair::new(Config { unit_bytes: 16, ..CONFIG });
     let (receive, send) = (pair.recv(7, &mut into), pair.send(7, Mode::Standard, data));
@@ -273,16 +278,16 @@ fn short_messages_and_those_without_credit_are_not_lent() {
 fn p27_a_receive_of_a_lent_message_leaves_the_order_of_those_posted() {
     let (mut pair, data, mut into) = (Pair::new(CONFIG), data(LONG, 3), [(); 6].map(|()| vec![0; LONG]));
     let mut receives: Vec<_> = (0..6).map(|tag| (tag, pair.recv(tag, &mut into[tag as usize]))).collect();
-    let Pml { posted, requests, .. } = &mut pair.0[1];
-    posted.make(requests);
+    let Pml { posting_order, requests, .. } = &mut pair.0[1];
+    posting_order.make(requests);
     for tag in [3, 1, 5, 0, 2, 4] {
         let at = receives.iter().position(|(other, _)| *other == tag).unwrap();
         let (_, receive) = receives.remove(at);
         let send = pair.send(tag, Mode::Standard, data);
         pair.turn();
         assert!(pair.ended(send, receive) && into[tag as usize] == data);
-        let Pml { posted, requests, .. } = &mut pair.0[1];
-        let (found, steps) = posted.next(requests, 0, 0);
+        let Pml { posting_order, requests, .. } = &mut pair.0[1];
+        let (found, steps) = posting_order.next(requests, 0, 0);
         assert_eq!(found, receives.first().map(|(_, request)| request.0.slot()));
         assert!(steps <= receives.len() as u64);
     }

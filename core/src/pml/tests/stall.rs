@@ -229,7 +229,7 @@ fn p7_who_sends_short_messages_and_never_polls_is_not_given_up_before_it_stops()
     assert_eq!(engines[0].test(waits), Some(Err(Failure::PeerFailed(Peer(VICTIM)))));
 }
 
-/// Stopped in a receive from any source, without a stall time-out of its own: that it was given up is no orderly end to it.
+/// Stopped in a receive from any source, without a stall time-out of its own: that it was given up is no in_order end to it.
 #[test]
 fn p7_who_was_given_up_learns_it_as_a_failure() {
     let mut engines = patient(2);

@@ -57,7 +57,7 @@ fn p14_moved_frames_need_not_wait_until_streams_are_over() {
     while pair.engines[0].counters().fragments_sent < before + 40 {
         pair.turn();
     }
-    assert!(pair.engines[0].counters().frames_moved > 0);
+    assert!(pair.engines[0].counters().frames_migrated > 0);
     assert_eq!(pair.engines[0].rails().0[1].unfinished(), 0);
     assert!(pair.finish(1, receive).is_ok() && pair.finish(0, send).is_ok() && into == data);
 }

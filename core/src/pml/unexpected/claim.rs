@@ -3,14 +3,14 @@
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
 use crate::pml::requests::state::{Outcome, Phase};
-use crate::pml::unexpected::state::Stage;
+use crate::pml::unexpected::state::EnvelopeStage;
 use crate::pool::Handle;
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
     /// Gives a kept message, which is in no queue, to a receive, which is in none either.
     pub(in crate::pml) fn claim(&mut self, slot: u32, request: u32) {
-        self.unorder(request);
+        self.forget_posting(request);
         let Some(handle) = self.envelopes.handle(slot) else { return };
         let Some(envelope) = self.envelopes.at_mut(slot) else { return };
         let Some(state) = self.requests.at_mut(request) else { return };
@@ -22,7 +22,7 @@ impl<R: Rails> Pml<'_, R> {
         state.remote = envelope.sender;
         state.phase = Phase::Responding; // not receiving: nothing was asked for yet
         if envelope.filling {
-            envelope.stage = Stage::Claimed;
+            envelope.stage = EnvelopeStage::Claimed;
             envelope.next = request;
             state.inflight = 1;
             return;
@@ -30,8 +30,8 @@ impl<R: Rails> Pml<'_, R> {
         let envelope = *envelope;
         let place = self.unit_span(envelope.unit.wrapping_sub(1), envelope.body);
         if envelope.flags & wire::FLAG_LENT != 0 {
-            let (loan, rail) = self.kept_loan(envelope.unit.wrapping_sub(1));
-            self.read_exposed(request, rail, &loan);
+            let (buffer, rail) = self.kept_remote_buffer(envelope.unit.wrapping_sub(1));
+            self.read_exposed(request, rail, &buffer);
         } else if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {
             // SAFETY: the unit was filled and is ours; the caller of `irecv` vouches for the sink.
             unsafe { state.span.unpack(base, len) };
@@ -52,14 +52,14 @@ impl<R: Rails> Pml<'_, R> {
         envelope.filling = false;
         let (stage, request) = (envelope.stage, envelope.next);
         match stage {
-            Stage::Claimed => {
+            EnvelopeStage::Claimed => {
                 if let Some(state) = self.requests.at_mut(request) {
                     state.inflight = 0;
                 }
                 self.claim(handle.slot(), request);
             }
-            Stage::Refused => self.put_refused(handle.slot()),
-            Stage::Parked | Stage::Queued | Stage::Taken | Stage::Broken => {}
+            EnvelopeStage::Refused => self.put_refused(handle.slot()),
+            EnvelopeStage::OutOfOrder | EnvelopeStage::Queued | EnvelopeStage::Taken | EnvelopeStage::Broken => {}
         }
     }
 

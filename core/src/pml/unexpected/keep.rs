@@ -5,8 +5,8 @@ use crate::pml::engine::Pml;
 use crate::pml::matching::Key;
 use crate::pml::rails::Rails;
 use crate::pml::requests::cookie::ENVELOPE_COOKIE;
-use crate::pml::single_copy::{KEPT_LOAN, loan_of};
-use crate::pml::unexpected::state::{Stage, Unexpected};
+use crate::pml::single_copy::{KEPT_BUFFER_BYTES, remote_buffer_of};
+use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::pool::Handle;
 use crate::ptl::First;
 use crate::rail::{Cookie, Delivery, Frame, Rail};
@@ -16,7 +16,13 @@ use crate::wire::Reason;
 impl<R: Rails> Pml<'_, R> {
     /// Takes an envelope for a first fragment, and a unit for its payload. `None` where the sender has gone beyond its
     /// credit: the frame is dropped.
-    pub(in crate::pml) fn keep(&mut self, rail: usize, frame: &Frame, first: First, stage: Stage) -> Option<u32> {
+    pub(in crate::pml) fn keep(
+        &mut self,
+        rail: usize,
+        frame: &Frame,
+        first: First,
+        stage: EnvelopeStage,
+    ) -> Option<u32> {
         let body = frame.len.wrapping_sub(u32::from(first.header));
         let answer = first.flags & wire::FLAG_ANSWER != 0;
         // Each peer has its share and no more, or one that ignores its credit would take the others' away. Envelopes
@@ -27,15 +33,15 @@ impl<R: Rails> Pml<'_, R> {
             false => peer.kept_envelopes < quota.0 && (body == 0 || peer.kept_units < quota.1),
         });
         let lent = first.flags & wire::FLAG_LENT != 0;
-        if !room || body > self.unit_bytes || (lent && self.unit_bytes < KEPT_LOAN) {
-            return self.trespass(rail, frame);
+        if !room || body > self.unit_bytes || (lent && self.unit_bytes < KEPT_BUFFER_BYTES) {
+            return self.credit_violation(rail, frame);
         }
         let unit = if body == 0 {
             Handle::NONE
         } else {
             match self.units.take(()) {
                 Ok(unit) => unit,
-                Err(_) => return self.trespass(rail, frame),
+                Err(_) => return self.credit_violation(rail, frame),
             }
         };
         let envelope = Unexpected {
@@ -55,7 +61,7 @@ impl<R: Rails> Pml<'_, R> {
         };
         let Ok(handle) = self.envelopes.take(envelope) else {
             self.units.free(unit);
-            return self.trespass(rail, frame);
+            return self.credit_violation(rail, frame);
         };
         if !answer && let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
             peer.kept_envelopes = peer.kept_envelopes.saturating_add(1);
@@ -63,9 +69,9 @@ impl<R: Rails> Pml<'_, R> {
         }
         let place = self.unit_span(unit.slot(), body);
         if lent {
-            let loan = loan_of(frame);
-            if !self.take_in(handle, rail, first, &loan) {
-                self.keep_loan(unit.slot(), rail, &loan);
+            let buffer = remote_buffer_of(frame);
+            if !self.read_into_unit(handle, rail, first, &buffer) {
+                self.keep_remote_buffer(unit.slot(), rail, &buffer);
             }
         } else if frame.is_whole() {
             let bytes = frame.head().get(first.header as usize..).unwrap_or_default();
@@ -90,14 +96,14 @@ impl<R: Rails> Pml<'_, R> {
         if envelope.flags & wire::FLAG_READY != 0 {
             return self.refuse(slot, Reason::NotReady);
         }
-        envelope.stage = Stage::Queued;
+        envelope.stage = EnvelopeStage::Queued;
         let key = Key { context: envelope.context, source: envelope.peer, tag: envelope.tag };
         self.matcher.add_unexpected(slot, key);
     }
 
     /// Drops a frame that its sender had no right to send.
-    fn trespass(&mut self, rail: usize, frame: &Frame) -> Option<u32> {
-        self.counters.trespasses = self.counters.trespasses.wrapping_add(1);
+    fn credit_violation(&mut self, rail: usize, frame: &Frame) -> Option<u32> {
+        self.counters.credit_violations = self.counters.credit_violations.wrapping_add(1);
         warn!("peer {} went beyond its credit: a message was dropped", frame.from.0);
         self.drop_frame(rail, frame);
         None

@@ -16,12 +16,12 @@ pub struct Envelope {
 #[derive(PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[must_use = "a matched message that is never received keeps its envelope, or its request"]
-pub struct Message(pub(crate) Kept);
+pub struct Message(pub(crate) MessageSource);
 
 /// Where a message that a matched probe took is kept.
 #[derive(PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub(crate) enum Kept {
+pub(crate) enum MessageSource {
     /// In the envelope that its sender had credit for.
     Envelope(crate::pool::Handle),
     /// It was an answer: in the request that is to receive it, so that its spare envelope is free for others.

@@ -2,7 +2,7 @@
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
-use crate::pml::unexpected::state::Stage;
+use crate::pml::unexpected::state::EnvelopeStage;
 use crate::rail::SendError;
 use crate::wire;
 use crate::wire::Reason;
@@ -14,7 +14,7 @@ impl<R: Rails> Pml<'_, R> {
         if !envelope.rendezvous {
             return self.refuse_silently(slot); // its send is complete: there is nobody to tell
         }
-        envelope.stage = Stage::Refused;
+        envelope.stage = EnvelopeStage::Refused;
         envelope.sequence = reason as u32;
         if !envelope.filling {
             self.put_refused(slot);
@@ -27,14 +27,14 @@ impl<R: Rails> Pml<'_, R> {
         let Some(envelope) = self.envelopes.at_mut(slot) else { return };
         envelope.rendezvous = false;
         if envelope.filling {
-            envelope.stage = Stage::Refused;
+            envelope.stage = EnvelopeStage::Refused;
         } else {
             self.give_back(handle, true);
         }
     }
 
     pub(in crate::pml) fn put_refused(&mut self, slot: u32) {
-        if !self.tell_refusal(slot)
+        if !self.send_refusal(slot)
             && let Some(envelope) = self.envelopes.at_mut(slot)
         {
             envelope.next = self.refused;
@@ -49,7 +49,7 @@ impl<R: Rails> Pml<'_, R> {
         while let Some(slot) = link.checked_sub(1) {
             let Some(envelope) = self.envelopes.at(slot) else { return };
             link = envelope.next;
-            if !self.tell_refusal(slot) {
+            if !self.send_refusal(slot) {
                 before = Some(slot);
                 continue;
             }
@@ -61,7 +61,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Tells a sender that its message is not taken, and frees the envelope; `false` where there is no room for that now.
-    fn tell_refusal(&mut self, slot: u32) -> bool {
+    fn send_refusal(&mut self, slot: u32) -> bool {
         let Some(handle) = self.envelopes.handle(slot) else { return true };
         let Some(envelope) = self.envelopes.at(slot) else { return true };
         let (to, sender, told) = (envelope.peer, envelope.sender, !envelope.rendezvous);

@@ -12,9 +12,9 @@ pub(crate) const SEEN: u8 = 0x40;
 /// Where an envelope stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(u8)]
-pub(crate) enum Stage {
+pub(crate) enum EnvelopeStage {
     /// Waits for the messages that go before it.
-    Parked,
+    OutOfOrder,
     /// In the matcher.
     Queued,
     /// Taken by a matched probe.
@@ -31,7 +31,7 @@ pub(crate) enum Stage {
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct Unexpected {
-    pub stage: Stage,
+    pub stage: EnvelopeStage,
     /// The payload is still coming in.
     pub filling: bool,
     /// The sender waits for an answer.
@@ -45,7 +45,7 @@ pub(crate) struct Unexpected {
     pub unit: u32,
     /// Bytes of payload in the unit.
     pub body: u32,
-    /// Parked or refused: the next envelope, index plus one. Claimed: the request's slot.
+    /// OutOfOrder or refused: the next envelope, index plus one. Claimed: the request's slot.
     pub next: u32,
     /// The message's number, cut to 32 bits. Refused: the reason. An answer: how many probes were in vain when it came.
     pub sequence: u32,
