@@ -5,7 +5,7 @@ use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::TransferPlan;
 use crate::pml::requests::cookie::ENVELOPE_COOKIE;
-use crate::pml::requests::state::{ACTIVE, ANSWERING, Outcome, Phase, RECEIVE};
+use crate::pml::requests::state::{ACTIVE, ANSWERING, Outcome, Phase, RECEIVE, Remote};
 use crate::pml::stall::liveness::HEARD;
 use crate::pool::Handle;
 use crate::ptl::{First, Upcalls};
@@ -118,9 +118,9 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
         let ahead = first.sequence.wrapping_sub(peer.next_in) as i32;
         if ahead == 0 {
             peer.next_in = peer.next_in.wrapping_add(1);
-            let parked = peer.parked != 0;
+            let waiting = peer.out_of_order.is_some();
             let matched = pml.match_first(self.rail, frame, first);
-            if parked {
+            if waiting {
                 pml.deliver_in_order(from);
             }
             return matched;
@@ -156,7 +156,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
             self.pml.await_device(slot, TransferPlan { flag, by_frames: header.by_frames.get() });
         }
         let Some(state) = self.pml.requests.at_mut(slot) else { return };
-        state.remote = header.receiver.get();
+        state.remote = Remote::handle(header.receiver.get());
         self.pml.start_streaming(slot);
     }
 

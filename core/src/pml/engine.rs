@@ -2,13 +2,14 @@
 
 use core::fmt;
 
+use crate::list::{List, OptSlot};
 use crate::pml::counters::Counters;
+use crate::pml::flow::work_list::WorkList;
 use crate::pml::limits::config::Config;
 use crate::pml::matching::Matcher;
 use crate::pml::peers::link::PeerLink;
 use crate::pml::peers::state::PeerState;
 use crate::pml::rdma::piece::Rdma;
-use crate::pml::requests::list::List;
 use crate::pml::requests::posting_order::PostingOrder;
 use crate::pml::requests::state::RequestState;
 use crate::pml::stall::clock::Stall;
@@ -43,10 +44,9 @@ pub struct Pml<'m, R> {
     /// Completed requests to be announced.
     pub(super) completed: List,
     /// Peers that have something to be told: first and last, index plus one.
-    pub(super) work_head: u32,
-    pub(super) work_tail: u32,
+    pub(super) work: WorkList,
     /// Refusals to be sent: first envelope, index plus one.
-    pub(super) refused: u32,
+    pub(super) refused: OptSlot,
     /// Something may be waiting to be sent: there is an active request, a peer to be told or a refusal.
     pub(super) waiting: bool,
     /// Links that are down may have frames that others are to carry.

@@ -42,7 +42,7 @@ impl<R: Rails> Ways for Links<'_, R> {
         let count = self.rails.count();
         let start = (to.0 as usize).wrapping_mul(count);
         let row = self.links.get(start..start.wrapping_add(count))?;
-        let place = self.turn.checked_rem(peer.links.into())?;
+        let place = self.turn.checked_rem(peer.route.links.into())?;
         let link = row.get(place as usize)?;
         let (mut eager, mut longest) = (u32::MAX, u32::MAX);
         // Any link may have to carry the frame in the end.
@@ -60,7 +60,7 @@ impl<R: Rails> Ways for Links<'_, R> {
         let (index, maps) = reaching(self.rails, self.devices)?;
         let peer = self.peers.get(to.0 as usize).filter(|peer| peer.status == PeerStatus::Up && !maps)?;
         let start = (to.0 as usize).wrapping_mul(self.rails.count());
-        let row = self.links.get(start..start.wrapping_add(peer.links.into()))?;
+        let row = self.links.get(start..start.wrapping_add(peer.route.links.into()))?;
         let endpoint = Endpoint(row.iter().find(|link| link.is_of(index))?.endpoint);
         let rail = self.rails.rail_mut(index)?;
         let Attributes { eager_limit: eager, max_send_size: longest, one_sided, .. } = *rail.attributes();
@@ -127,7 +127,7 @@ impl<R: Rails> Pml<'_, R> {
     pub unsafe fn at_once(&mut self, to: Peer, what: Transfer, remote: &RemoteMemory, offset: u64) -> Option<u64> {
         let peer = self.peers.get(to.0 as usize).filter(|peer| peer.status == PeerStatus::Up)?;
         let start = (to.0 as usize).wrapping_mul(self.rails.count());
-        let row = self.links.get(start..start.wrapping_add(peer.links.into()))?;
+        let row = self.links.get(start..start.wrapping_add(peer.route.links.into()))?;
         let mixes = |link: &&PeerLink| {
             self.rails.rail(link.rail as usize).is_some_and(|rail| rail.attributes().one_sided.mixes_at_once())
         };

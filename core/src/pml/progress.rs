@@ -58,7 +58,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Says that the caller is about to sleep on the rails' wait handles. `true`: nothing waits here, and what comes makes
     /// a handle ready. `false`: make progress first.
     pub fn arm(&mut self) -> bool {
-        let idle = self.active_is_waiting() && self.refused == 0 && self.work_is_waiting();
+        let idle = self.active_is_waiting() && self.refused.is_none() && self.work_is_waiting();
         idle && !self.has_one_sided_to_send() && self.arm_rails()
     }
 
@@ -72,7 +72,7 @@ impl<R: Rails> Pml<'_, R> {
     /// have drained. Before an engine goes while others go on; sends that are over have arrived then, or will.
     pub fn is_drained(&mut self) -> bool {
         let said =
-            self.active.is_empty() && self.refused == 0 && self.work_is_waiting() && !self.has_one_sided_to_send();
+            self.active.is_empty() && self.refused.is_none() && self.work_is_waiting() && !self.has_one_sided_to_send();
         let all_said_to = |(peer, state): (u32, &PeerState)| {
             state.status != PeerStatus::Up || (self.drained(peer) && !state.has(REJECT_DUE) && !self.has_to_send(peer))
         };
@@ -153,7 +153,7 @@ impl<R: Rails> Pml<'_, R> {
             }
         }
         let one_sided = self.push_out_one_sided();
-        self.waiting = (self.active.any() | self.work_head | self.refused) != 0 || one_sided;
+        self.waiting = (self.active.first().bits() | self.work.first().bits() | self.refused.bits()) != 0 || one_sided;
         self.ended.wrapping_sub(before)
     }
 
@@ -165,17 +165,17 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Whether all that the work list has to do waits for the other side.
     fn work_is_waiting(&mut self) -> bool {
-        let mut next = self.work_head;
-        while let Some(index) = next.checked_sub(1)
+        let mut next = self.work.first();
+        while let Some(index) = next.get()
             && let Some(peer) = self.peers.get(index as usize)
         {
             next = peer.work_next;
-            if peer.links == 0 {
+            if peer.route.links == 0 {
                 continue; // until a rail is enabled, or comes back
             }
             if peer.has(HOLDING) && !peer.has(ASKING | REJECT_DUE) && peer.has(PROBE) {
                 if let Some(peer) = self.peers.get_mut(index as usize) {
-                    peer.probes = u8::MAX; // nobody probes while the caller sleeps
+                    peer.asks.probes = u8::MAX; // nobody probes while the caller sleeps
                 }
                 self.expire_probes();
                 return false;
@@ -196,8 +196,8 @@ impl<R: Rails> Pml<'_, R> {
             peer.has(CREDIT_DUE | MIGRATING)
                 || peer.may_reject()
                 || peer.liveness.has(KEEPALIVE_REPLY_DUE | KEEPALIVE_DUE)
-                || (peer.has(ASKED) && peer.answering == 0)
-                || (may_ask && !peer.has(REJECT_DUE) && peer.cursor < last)
+                || (peer.has(ASKED) && peer.asked.answering.is_none())
+                || (may_ask && !peer.has(REJECT_DUE) && peer.asks.cursor < last)
                 || peer.is_held_up()
         })
     }

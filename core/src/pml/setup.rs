@@ -1,8 +1,10 @@
 //! Set-up and end of an engine, and what can be read of it.
 
 use crate::arena::Arena;
+use crate::list::{List, OptSlot};
 use crate::pml::counters::Counters;
 use crate::pml::engine::Pml;
+use crate::pml::flow::work_list::WorkList;
 use crate::pml::limits::config::Config;
 use crate::pml::limits::errors::SetUpError;
 use crate::pml::limits::params::PARAMS;
@@ -10,7 +12,6 @@ use crate::pml::matching::Matcher;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::Rdma;
-use crate::pml::requests::list::List;
 use crate::pml::requests::posting_order::PostingOrder;
 use crate::pml::stall::clock::Stall;
 use crate::pool::Pool;
@@ -56,9 +57,8 @@ impl<'m, R: Rails> Pml<'m, R> {
             round: 1,
             streams_first: false,
             completed: List::default(),
-            work_head: 0,
-            work_tail: 0,
-            refused: 0,
+            work: WorkList::default(),
+            refused: OptSlot::NONE,
             waiting: false,
             migrating: false,
             posting_order: PostingOrder::default(),

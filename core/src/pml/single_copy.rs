@@ -12,10 +12,11 @@
 //! both processes work on it at once.
 
 use crate::convertor::Span;
+use crate::list::OptSlot;
 use crate::pml::engine::Pml;
 use crate::pml::peers::flags::EXPOSING;
 use crate::pml::rails::Rails;
-use crate::pml::requests::state::LENT;
+use crate::pml::requests::state::Remote;
 use crate::pool::Handle;
 use crate::ptl::First;
 use crate::rail::{COPIED, Frame, REMOTE_BUFFER_BYTES, RemoteBuffer, SingleCopy};
@@ -38,7 +39,11 @@ impl<R: Rails> Pml<'_, R> {
         let peer = self.peers.get(to as usize)?;
         let state = self.requests.at(slot)?;
         // Over several links a message is striped. As payload does, a buffer takes a unit of a receiver that has to keep it.
-        if peer.links != 1 || peer.has(EXPOSING) || peer.units() == 0 || peer.eager_body < KEPT_BUFFER_BYTES {
+        if peer.route.links != 1
+            || peer.has(EXPOSING)
+            || peer.credit.units() == 0
+            || peer.eager_body < KEPT_BUFFER_BYTES
+        {
             return None;
         }
         let span = state.span;
@@ -49,7 +54,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Notes that a message was lent.
     pub(super) fn note_exposed(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
-        state.remote = LENT;
+        state.remote.set(Remote::EXPOSED);
         self.counters.exposed = self.counters.exposed.wrapping_add(1);
         if let Some(peer) = self.peers.get_mut(state.peer as usize) {
             peer.set(EXPOSING);
@@ -60,8 +65,8 @@ impl<R: Rails> Pml<'_, R> {
     #[inline]
     pub(super) fn settle_exposed(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
-        if state.remote & LENT != 0 {
-            state.remote &= !LENT;
+        if state.remote.has(Remote::EXPOSED) {
+            state.remote.clear(Remote::EXPOSED);
             if let Some(peer) = self.peers.get_mut(state.peer as usize) {
                 peer.clear(EXPOSING);
             }
@@ -97,7 +102,7 @@ impl<R: Rails> Pml<'_, R> {
             return false;
         }
         let (from, len) = (envelope.peer, first.total as u32);
-        let place = self.unit_span(envelope.unit.wrapping_sub(1), len);
+        let place = self.unit_span(envelope.unit, len);
         // SAFETY: the unit is ours and nobody else's until it is freed.
         if !unsafe { self.read_from(from, rail, buffer, place) }
             || self.control(from, Finish::new(first.sender)).is_err()
@@ -123,7 +128,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Keeps a buffer, and which rail brought it, in a payload unit of at least [`KEPT_BUFFER_BYTES`] bytes.
-    pub(super) fn keep_remote_buffer(&mut self, unit: u32, rail: usize, buffer: &RemoteBuffer) {
+    pub(super) fn keep_remote_buffer(&mut self, unit: OptSlot, rail: usize, buffer: &RemoteBuffer) {
         let place = self.unit_span(unit, KEPT_BUFFER_BYTES);
         let number = (rail as u64).to_le_bytes();
         // SAFETY: the unit is ours and nobody else's until it is freed, and long enough as the caller has checked.
@@ -134,7 +139,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// What [`keep_loan`](Self::keep_loan) kept.
-    pub(super) fn kept_remote_buffer(&self, unit: u32) -> (RemoteBuffer, usize) {
+    pub(super) fn kept_remote_buffer(&self, unit: OptSlot) -> (RemoteBuffer, usize) {
         let place = self.unit_span(unit, KEPT_BUFFER_BYTES);
         let (mut buffer, mut number) = ([0; REMOTE_BUFFER_BYTES], [0; 8]);
         // SAFETY: as above.

@@ -17,8 +17,8 @@ impl<R: Rails> Pml<'_, R> {
     #[cold]
     pub(in crate::pml) fn migrate_frames(&mut self) {
         self.migrating = false;
-        let mut next = self.work_head;
-        while let Some(index) = next.checked_sub(1) {
+        let mut next = self.work.first();
+        while let Some(index) = next.get() {
             let Some(peer) = self.peers.get(index as usize) else { return };
             next = peer.work_next;
             if peer.status == PeerStatus::Up && peer.has(MIGRATING) {
@@ -53,7 +53,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         // A link that nobody has used yet does not know whether the peer is there, and what is told by it finds out. Else a
         // peer that died would be thought alive for the sake of a link that was never tried.
-        if self.peers.get(peer as usize).is_some_and(|state| state.links != 0) {
+        if self.peers.get(peer as usize).is_some_and(|state| state.route.links != 0) {
             if self.control(peer, wire::Credit::new()).is_err() {
                 return;
             }
@@ -67,7 +67,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Sends an unacked by the first link in use that takes it: the one that has carried least for its bandwidth first where
     /// it is bulk, else the quickest. `None` where none has room.
     fn resend(&mut self, peer: u32, unacked: &UnackedFrame) -> Option<Sent> {
-        let links = self.peers.get(peer as usize)?.links as usize;
+        let links = self.peers.get(peer as usize)?.route.links as usize;
         let bulk = unacked.shape.lane == Lane::Bulk;
         let header = unacked.header.get(..unacked.shape.header as usize)?;
         let mut tried = None;

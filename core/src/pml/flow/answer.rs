@@ -2,12 +2,13 @@
 
 use zerocopy::FromZeros;
 
+use crate::list::OptSlot;
 use crate::pml::engine::Pml;
 use crate::pml::matching::Key;
 use crate::pml::peers::flags::{ASKING, ASKING_PROBE, ASKING_WIDE, PROBE, REJECT_DUE};
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
-use crate::pml::requests::state::{Phase, RECEIVE, RequestState};
+use crate::pml::requests::state::{Phase, RECEIVE, Remote, RequestState};
 use crate::pml::unexpected::state::{EnvelopeStage, NARROW, Unexpected};
 use crate::pool::Handle;
 use crate::ptl::First;
@@ -22,8 +23,8 @@ impl<R: Rails> Pml<'_, R> {
         let Some(peer) = self.peers.get_mut(from as usize) else { return false };
         let (asking, probe, wide) = (peer.has(ASKING), peer.has(ASKING_PROBE), peer.has(ASKING_WIDE));
         peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
-        peer.vain = 0;
-        let (in_turn, cursor) = (first.sequence == peer.next_in, peer.cursor);
+        peer.asks.empty_asks = 0;
+        let (in_turn, cursor) = (first.sequence == peer.next_in, peer.asks.cursor);
         self.queue_work(from);
         if asking && in_turn && first.rendezvous {
             let key = Key { context: first.context, source: from, tag: first.tag };
@@ -32,17 +33,17 @@ impl<R: Rails> Pml<'_, R> {
             let posted = self.matcher.peek_posted(&key);
             let fits = |slot| wide || self.requests.at(slot).is_some_and(|state| state.tag == first.tag);
             if let Some(slot) = posted.filter(|slot| fits(*slot)) {
-                if self.requests.at(slot).is_none_or(|state| state.remote != cursor)
+                if self.requests.at(slot).is_none_or(|state| state.remote.as_posting() != cursor)
                     && let Some(peer) = self.peers.get_mut(from as usize)
                 {
-                    peer.cursor = 0; // another receive took it: ask again for the one that it was meant for
+                    peer.asks.cursor = 0; // another receive took it: ask again for the one that it was meant for
                 }
                 return self.match_first(rail, frame, first);
             }
             if posted.is_some()
                 && let Some(peer) = self.peers.get_mut(from as usize)
             {
-                peer.cursor = 0; // the receive that is in the way is asked for before all
+                peer.asks.cursor = 0; // the receive that is in the way is asked for before all
             } else if probe && self.keep_answer(rail, frame, first, wide) {
                 return false;
             }
@@ -50,7 +51,7 @@ impl<R: Rails> Pml<'_, R> {
         self.drop_frame(rail, frame);
         let Some(peer) = self.peers.get_mut(from as usize) else { return false };
         if !in_turn {
-            peer.cursor = 0;
+            peer.asks.cursor = 0;
             if probe {
                 peer.set(PROBE);
             }
@@ -87,8 +88,8 @@ impl<R: Rails> Pml<'_, R> {
             envelope.sequence = self.missed_probes;
         }
         if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
-            peer.answered = slot.wrapping_add(1);
-            peer.probes = 0;
+            peer.asks.kept_answer = OptSlot::some(slot);
+            peer.asks.probes = 0;
             peer.clear(PROBE); // or it would be sent back for the probe that it is for
         }
         let key = Key { context: first.context, source: frame.from.0, tag: first.tag };
@@ -109,7 +110,7 @@ impl<R: Rails> Pml<'_, R> {
             context: envelope.context,
             tag: envelope.tag,
             total: envelope.total,
-            remote: sender,
+            remote: Remote::handle(sender),
             ..FromZeros::new_zeroed()
         };
         let request = self.requests.take(state).map_err(|_| Refusal::Busy)?;

@@ -13,18 +13,18 @@ impl<R: Rails> Pml<'_, R> {
         if !peer.has(HOLDING) || peer.has(ASKING | REJECT_DUE) {
             return;
         }
-        let (cursor, last) = (peer.cursor, self.next_posting.wrapping_sub(1));
+        let (cursor, last) = (peer.asks.cursor, self.next_posting.wrapping_sub(1));
         if cursor < last {
             if let Some((posting, pattern)) = self.posted_after(from, cursor) {
                 return self.ask_for(from, pattern, Some(posting));
             }
             if let Some(peer) = self.peers.get_mut(from as usize) {
-                peer.cursor = last;
+                peer.asks.cursor = last;
             }
         }
         let Some(peer) = self.peers.get(from as usize) else { return };
         if peer.may_ask_for_probe() {
-            let pattern = Pattern { context: peer.probe_context, source: from, tag: peer.probe_tag };
+            let pattern = Pattern { context: peer.asks.probe_context, source: from, tag: peer.asks.probe_tag };
             self.ask_for(from, pattern, None);
         }
     }
@@ -43,13 +43,13 @@ impl<R: Rails> Pml<'_, R> {
         self.counters.ask_steps = self.counters.ask_steps.wrapping_add(steps);
         let found = [of_peer, of_any].into_iter().flatten().filter_map(|slot| requests.at(slot));
         let first = found.min_by_key(|state| state.remote)?;
-        Some((first.remote, Pattern { context: first.context, source: first.peer, tag: first.tag }))
+        Some((first.remote.as_posting(), Pattern { context: first.context, source: first.peer, tag: first.tag }))
     }
 
     /// Sends an ask, for a posted receive or else for a probe.
     fn ask_for(&mut self, from: u32, pattern: Pattern, receive: Option<u64>) {
         if let Some(peer) = self.peers.get(from as usize)
-            && let Some(slot) = peer.answered.checked_sub(1)
+            && let Some(slot) = peer.asks.kept_answer.get()
         {
             // The sender can settle one answer at a time: what was kept for a probe goes back.
             if receive.is_some() || self.may_evict(slot) {
@@ -72,13 +72,13 @@ impl<R: Rails> Pml<'_, R> {
         }
         match receive {
             Some(posting) => {
-                peer.cursor = posting;
+                peer.asks.cursor = posting;
                 peer.clear(ASKING_PROBE);
             }
             None => {
                 peer.set(ASKING_PROBE);
                 peer.clear(PROBE);
-                peer.probes = 0;
+                peer.asks.probes = 0;
             }
         }
     }
@@ -87,12 +87,12 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn on_held(&mut self, from: u32, header: wire::Held) {
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         let notice = header.notice.get() as u16;
-        if notice.wrapping_sub(peer.notice_in) as i16 <= 0 {
+        if notice.wrapping_sub(peer.asks.notice_in) as i16 <= 0 {
             return; // an older one, overtaken
         }
-        peer.notice_in = notice;
+        peer.asks.notice_in = notice;
         peer.set(HOLDING);
-        (peer.cursor, peer.vain) = (0, 0);
+        (peer.asks.cursor, peer.asks.empty_asks) = (0, 0);
         self.queue_work(from);
     }
 
@@ -104,11 +104,11 @@ impl<R: Rails> Pml<'_, R> {
             return;
         }
         if peer.has(ASKING_PROBE) {
-            peer.vain = peer.vain.saturating_add(1);
+            peer.asks.empty_asks = peer.asks.empty_asks.saturating_add(1);
         }
         peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
-        if header.notice.get() as u16 != peer.notice_in {
-            (peer.cursor, peer.vain) = (0, 0); // more was held back since: what was asked may be there now
+        if header.notice.get() as u16 != peer.asks.notice_in {
+            (peer.asks.cursor, peer.asks.empty_asks) = (0, 0); // more was held back since: what was asked may be there now
         } else if header.common.flags & wire::FLAG_MARK != 0 {
             peer.clear(HOLDING);
         }

@@ -16,7 +16,7 @@ impl<R: Rails> Pml<'_, R> {
     /// who answers all the time might leave none. Room for messages is freed by the other side's polls alone, so it is not
     /// for long.
     pub(in crate::pml) fn control<H: Header + Copy>(&mut self, to: u32, header: H) -> Result<(), SendError> {
-        let crowd = |peer: &PeerState| (if peer.is_out_of_room() { peer.firsts } else { 0 }, peer.links);
+        let crowd = |peer: &PeerState| (if peer.is_out_of_room() { peer.route.firsts } else { 0 }, peer.route.links);
         let (from, links) = self.peers.get(to as usize).map_or((0, 0), crowd);
         if from != 0 && from >= links {
             return Err(SendError::Busy);
@@ -43,7 +43,7 @@ impl<R: Rails> Pml<'_, R> {
         if peer.status != PeerStatus::Up {
             return Err(SendError::Unreachable);
         }
-        if peer.links == 0 {
+        if peer.route.links == 0 {
             return Err(SendError::Busy);
         }
         let rail = self.rails.rail_mut(link.rail as usize).ok_or(SendError::Unreachable)?;
@@ -63,7 +63,8 @@ impl<R: Rails> Pml<'_, R> {
     /// The same on the link in use of a certain rail, in its turn.
     pub(in crate::pml) fn control_on<H: Header>(&mut self, to: u32, rail: usize, header: H) -> Result<(), SendError> {
         let peer = self.peers.get(to as usize).ok_or(SendError::Unreachable)?;
-        let (crowded, firsts, links) = (peer.is_out_of_room(), usize::from(peer.firsts), usize::from(peer.links));
+        let (crowded, firsts, links) =
+            (peer.is_out_of_room(), usize::from(peer.route.firsts), usize::from(peer.route.links));
         let place = self.peer_links(to).take(links).position(|link| link.is_of(rail)).ok_or(SendError::Unreachable)?;
         if crowded && place < firsts {
             return Err(SendError::Busy);

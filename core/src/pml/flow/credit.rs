@@ -10,7 +10,7 @@ impl<R: Rails> Pml<'_, R> {
     #[inline]
     pub(in crate::pml) fn owe(&mut self, to: u32, unit: bool) {
         let Some(peer) = self.peers.get_mut(to as usize) else { return };
-        peer.owe(unit);
+        peer.granted.owe(unit);
         if peer.credit_comes_due(self.credit_slack) {
             self.queue_work(to);
         }
@@ -22,7 +22,7 @@ impl<R: Rails> Pml<'_, R> {
         if !peer.has(CREDIT_DUE) {
             return;
         }
-        if peer.owed == 0 {
+        if peer.granted.owed == 0 {
             return peer.clear(CREDIT_DUE); // it rode on another frame
         }
         if self.control(index, wire::Credit::new()).is_ok()

@@ -1,10 +1,10 @@
 //! The sender's side: notices of what is held back, and answers to asks.
 
+use crate::list::{List, OptSlot};
 use crate::pml::engine::Pml;
 use crate::pml::matching::{ANY, Key, Pattern};
 use crate::pml::peers::flags::{ANNOUNCED, ASK_EMPTY, ASKED, ASKED_PROBE};
 use crate::pml::rails::Rails;
-use crate::pml::requests::list::List;
 use crate::pml::requests::state::{ANSWERING, Phase};
 use crate::wire;
 
@@ -13,14 +13,14 @@ impl<R: Rails> Pml<'_, R> {
     /// until a receive is asked for that only they satisfy.
     pub(in crate::pml) fn send_held_notice(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
-        if peer.held.is_empty() || (peer.envelopes() != 0 && peer.answering == 0) || peer.has(ANNOUNCED) {
+        if peer.held.is_empty() || peer.may_send_held() || peer.has(ANNOUNCED) {
             return;
         }
-        let notice = peer.notice_out.wrapping_add(1);
+        let notice = peer.credit.notice_out.wrapping_add(1);
         if self.control(index, wire::Held::new(notice.into())).is_ok()
             && let Some(peer) = self.peers.get_mut(index as usize)
         {
-            peer.notice_out = notice;
+            peer.credit.notice_out = notice;
             peer.set(ANNOUNCED);
             self.counters.notices_sent = self.counters.notices_sent.wrapping_add(1);
         }
@@ -29,12 +29,12 @@ impl<R: Rails> Pml<'_, R> {
     /// Answers what the peer asked.
     pub(in crate::pml) fn answer_ask(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
-        if !peer.has(ASKED) || peer.answering != 0 {
+        if !peer.has(ASKED) || peer.asked.answering.is_some() {
             return;
         }
-        let pattern = Pattern { context: peer.ask_context, source: ANY, tag: peer.ask_tag };
+        let pattern = Pattern { context: peer.asked.context, source: ANY, tag: peer.asked.tag };
         let mut next = peer.held.first();
-        while let Some(slot) = next {
+        while let Some(slot) = next.get() {
             next = List::after(&self.requests, slot);
             let fits = self.requests.at(slot).is_some_and(|state| {
                 state.phase == Phase::Held
@@ -49,7 +49,7 @@ impl<R: Rails> Pml<'_, R> {
                 return;
             }
         }
-        let mut header = wire::Nothing::new(peer.notice_out.into());
+        let mut header = wire::Nothing::new(peer.credit.notice_out.into());
         if peer.held.is_empty() {
             header.common.flags = wire::FLAG_MARK;
         }
@@ -65,8 +65,8 @@ impl<R: Rails> Pml<'_, R> {
     /// A peer asks for a message that is held back.
     pub(in crate::pml) fn on_asked(&mut self, from: u32, header: wire::Ask) {
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
-        peer.ask_context = header.context.get();
-        peer.ask_tag = header.tag.get();
+        peer.asked.context = header.context.get();
+        peer.asked.tag = header.tag.get();
         peer.set(ASKED);
         self.queue_work(from);
     }
@@ -84,7 +84,7 @@ impl<R: Rails> Pml<'_, R> {
             state.moved = 0;
         }
         let Some(peer) = self.peers.get_mut(to as usize) else { return };
-        peer.answering = 0;
+        peer.asked.answering = OptSlot::NONE;
         if taken {
             peer.release_held(&mut self.requests, slot);
         } else {

@@ -20,3 +20,4 @@ pub(super) mod credit;
 pub(super) mod held;
 pub(super) mod probe;
 pub(super) mod work;
+pub(super) mod work_list;

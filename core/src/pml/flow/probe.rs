@@ -39,10 +39,10 @@ impl<R: Rails> Pml<'_, R> {
             if peer.has(HOLDING) {
                 self.want_probe_of(pattern.source, pattern);
             }
-        } else if self.work_head != 0 {
+        } else {
             // Any source: peers that hold back are always in the work list.
-            let mut next = self.work_head;
-            while let Some(index) = next.checked_sub(1) {
+            let mut next = self.work.first();
+            while let Some(index) = next.get() {
                 let Some(peer) = self.peers.get(index as usize) else { return };
                 next = peer.work_next;
                 if peer.has(HOLDING) {
@@ -58,15 +58,15 @@ impl<R: Rails> Pml<'_, R> {
         let mut lot = (u64::from(self.missed_probes) ^ self.config.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         lot = (lot ^ lot >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
-        let same = (peer.probe_context, peer.probe_tag) == (pattern.context, pattern.tag);
-        if same && !peer.has(PROBE) && (peer.vain != 0 || peer.has(ASKING_PROBE)) {
+        let same = (peer.asks.probe_context, peer.asks.probe_tag) == (pattern.context, pattern.tag);
+        if same && !peer.has(PROBE) && (peer.asks.empty_asks != 0 || peer.has(ASKING_PROBE)) {
             return; // it is being asked for, or was in vain, and there is no more since
         }
-        peer.probes = peer.probes.saturating_add(1);
-        if !peer.has(PROBE) || (lot >> 32).checked_rem(peer.probes.into()) == Some(0) {
+        peer.asks.probes = peer.asks.probes.saturating_add(1);
+        if !peer.has(PROBE) || (lot >> 32).checked_rem(peer.asks.probes.into()) == Some(0) {
             peer.set(PROBE);
-            peer.probe_context = pattern.context;
-            peer.probe_tag = pattern.tag;
+            peer.asks.probe_context = pattern.context;
+            peer.asks.probe_tag = pattern.tag;
         }
     }
 

@@ -5,6 +5,7 @@ use zerocopy::FromZeros;
 use crate::pml::engine::Pml;
 use crate::pml::failover::enable::is_disabled;
 use crate::pml::limits::params::Params;
+use crate::pml::peers::credit::SendCredit;
 use crate::pml::peers::flags::LINKED;
 use crate::pml::peers::link::{DISABLED, PeerLink};
 use crate::pml::peers::state::{PeerState, PeerStatus};
@@ -78,14 +79,11 @@ impl<R: Rails> Pml<'_, R> {
             status: PeerStatus::Up,
             eager_body: eager.saturating_sub(header).min(params.unit_bytes),
             in_order: true,
-            quota_envelopes: params.envelopes,
-            quota_units: params.units,
-            next_out: self.config.first_sequence as u32,
+            credit: SendCredit::whole(self.config.first_sequence as u32, params.envelopes, params.units),
             next_in: params.first_sequence as u32,
             seen_in: params.first_sequence as u8,
             ..state.reset()
-        }
-        .with_credit();
+        };
         if linked {
             state.set(LINKED);
         }

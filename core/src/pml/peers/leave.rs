@@ -46,7 +46,7 @@ impl<R: Rails> Pml<'_, R> {
         self.end_one_sided(peer, rma::Failure::Lost);
         self.drop_peer(peer.0, false);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
-            (state.status, state.turn) = (PeerStatus::Lost, Self::lost_code(why));
+            state.set_lost(lost_code(why));
         }
         // Who came to its end in good order has said all that it had to say, and is not missed.
         if why != Lost::Closed {
@@ -54,20 +54,28 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Ends all requests to a peer and drops what it sent and nobody can finish, and what came after that; with `all` also
-    /// what is complete.
-    /// Its rails are done with its memory.
+    /// Ends the requests to a peer and drops its messages, when its rails are done with its memory. Messages that are complete stay,
+    /// unless `all`.
     pub(in crate::pml) fn drop_peer(&mut self, index: u32, all: bool) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
-        let due = peer.next_in;
+        let next_in = peer.next_in;
         *peer = peer.reset();
+        self.drop_requests(index, all);
+        self.drop_envelopes(index, next_in, all);
+        self.run_refused(); // now: the peer may come back, and these refusals are no credit of the new one
+        if let Some(peer) = self.peers.get_mut(index as usize) {
+            peer.granted.owed = 0;
+        }
+    }
+
+    /// Ends the requests to a peer. A message that a matched probe took stays, unless `all`: its receive reports the failure.
+    fn drop_requests(&mut self, index: u32, all: bool) {
         for slot in 0..self.requests.touched() {
             let Some(state) = self.requests.at_mut(slot) else { continue };
             if state.peer != index || state.phase == Phase::Done {
                 continue;
             }
             if state.phase == Phase::Taken {
-                // For whoever has it as a message: told when it is to be received.
                 state.outcome = Outcome::PeerFailed;
                 if all && let Some(handle) = self.requests.handle(slot) {
                     self.requests.free(handle);
@@ -83,19 +91,17 @@ impl<R: Rails> Pml<'_, R> {
             self.release_piece(slot);
             self.complete(slot, Outcome::PeerFailed);
         }
-        // Of the queued messages that cannot be finished, the first: how long ago it came.
-        let queued = |envelope: &&Unexpected| envelope.peer == index && envelope.stage == EnvelopeStage::Queued;
-        let age = |envelope: &Unexpected| due.wrapping_sub(envelope.sequence);
-        let broken = |envelope: &&Unexpected| {
-            (envelope.filling || envelope.rendezvous) && envelope.flags & wire::FLAG_ANSWER == 0
-        };
-        let envelopes = (0..self.envelopes.touched()).filter_map(|slot| self.envelopes.at(slot));
-        let first = envelopes.filter(queued).filter(broken).map(age).max().unwrap_or(0);
+    }
+
+    /// Drops the messages of a peer that cannot be finished, and those that came after the first of them, which must not take its
+    /// place. `next_in`: the number of the peer's next message.
+    fn drop_envelopes(&mut self, index: u32, next_in: u32, all: bool) {
+        let age = |envelope: &Unexpected| next_in.wrapping_sub(envelope.sequence);
+        let oldest_broken = self.age_of_broken(index, age);
         for slot in 0..self.envelopes.touched() {
             let Some(envelope) = self.envelopes.at_mut(slot) else { continue };
             let filling = envelope.filling;
-            // What came later than that one must not take its place.
-            let behind = envelope.stage == EnvelopeStage::Queued && age(envelope) < first;
+            let behind = envelope.stage == EnvelopeStage::Queued && age(envelope) < oldest_broken;
             let drop = all || filling || envelope.rendezvous || envelope.stage == EnvelopeStage::OutOfOrder || behind;
             if envelope.peer != index || !drop {
                 continue;
@@ -105,12 +111,12 @@ impl<R: Rails> Pml<'_, R> {
                 EnvelopeStage::Queued => {
                     self.matcher.remove_unexpected(slot);
                 }
-                // Freed below, with its place in that list: nobody can be told any more.
+                // It stays in the list of refusals, which `drop_peer` runs next: there is no sender to be told any more.
                 EnvelopeStage::Refused if !filling => {
                     envelope.rendezvous = false;
                     continue;
                 }
-                // For whoever has it as a message: told when it is to be received.
+                // A matched probe took it: its receive reports the failure.
                 EnvelopeStage::Taken | EnvelopeStage::Broken if !all => {
                     envelope.stage = EnvelopeStage::Broken;
                     continue;
@@ -125,16 +131,22 @@ impl<R: Rails> Pml<'_, R> {
                 self.give_back(handle, true);
             }
         }
-        self.run_refused(); // before the peer may come back, whose credit these are not
-        if let Some(peer) = self.peers.get_mut(index as usize) {
-            peer.owed = 0;
-        }
     }
 
-    /// Why a peer was lost; `None` of one that was not.
+    /// The age of the oldest queued message of a peer that cannot be finished, 0 if there is none.
+    fn age_of_broken(&self, index: u32, age: impl Fn(&Unexpected) -> u32) -> u32 {
+        let queued = |envelope: &&Unexpected| envelope.peer == index && envelope.stage == EnvelopeStage::Queued;
+        let broken = |envelope: &&Unexpected| {
+            (envelope.filling || envelope.rendezvous) && envelope.flags & wire::FLAG_ANSWER == 0
+        };
+        let envelopes = (0..self.envelopes.touched()).filter_map(|slot| self.envelopes.at(slot));
+        envelopes.filter(queued).filter(broken).map(age).max().unwrap_or(0)
+    }
+
+    /// The reason why a peer was lost. `None` if it was not lost.
     pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
-        let state = self.peers.get(peer.0 as usize).filter(|state| state.status == PeerStatus::Lost)?;
-        Some(match state.turn {
+        let code = self.peers.get(peer.0 as usize)?.lost_code()?;
+        Some(match code {
             1 => Lost::Closed,
             2 => Lost::TimedOut,
             3 => Lost::Misbehaved,
@@ -142,15 +154,15 @@ impl<R: Rails> Pml<'_, R> {
             _ => Lost::Broken,
         })
     }
+}
 
-    /// The other way round.
-    pub(in crate::pml) const fn lost_code(why: Lost) -> u8 {
-        match why {
-            Lost::Broken => 0,
-            Lost::Closed => 1,
-            Lost::TimedOut => 2,
-            Lost::Misbehaved => 3,
-            Lost::Stalled => 4,
-        }
+/// The code of a reason in [`PeerState::set_lost`](super::state::PeerState::set_lost).
+const fn lost_code(why: Lost) -> u8 {
+    match why {
+        Lost::Broken => 0,
+        Lost::Closed => 1,
+        Lost::TimedOut => 2,
+        Lost::Misbehaved => 3,
+        Lost::Stalled => 4,
     }
 }

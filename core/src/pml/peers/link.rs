@@ -2,10 +2,9 @@
 
 use zerocopy::FromZeros;
 
-/// Nothing new goes by a link: its rail has reported it down, and not up since.
+/// Nothing new goes by the link: its rail has reported it down, and not up since.
 pub(crate) const DOWN: u8 = 0x01;
-
-/// Nothing new goes by a link: its rail is disabled.
+/// Nothing new goes by the link: its rail is disabled.
 pub(crate) const DISABLED: u8 = 0x02;
 
 /// One rail to one peer.
@@ -15,20 +14,21 @@ pub(crate) struct PeerLink {
     pub endpoint: u32,
     /// Index of the rail.
     pub rail: u8,
-    /// Why the link is set suspended: [`DOWN`], [`DISABLED`] or both; 0 where it is in use.
+    /// Why the link is suspended: [`DOWN`], [`DISABLED`] or both. 0 while it is in use.
     pub suspended: u8,
-    /// The round of the active list in which the rail had no room here: later ones of that round are not tried. Rounds
-    /// start anew after 2^16, and a link that was last busy so long ago misses one.
+    /// The round of the active list in which the rail had no room for this peer: the rest of the round does not try it again.
+    /// Round numbers repeat after 2^16 rounds; a link that was busy exactly so long ago is left out of one round.
     pub busy_in: u16,
-    /// Megabytes per second, at least 1; 0 says that there is no link in this place of the row.
+    /// Megabytes per second, at least 1. 0 means that this place of the peer's row has no link.
     pub bandwidth: u32,
+    /// Latency as the rail's attributes state it.
     pub latency: u32,
-    /// Bytes scheduled on this link over its bandwidth, in 1/1024 units: the link with the least is next (P13).
+    /// Bytes scheduled on this link divided by its bandwidth, in units of 1/1024: the link with the least is next (P13).
     pub share: u64,
 }
 
 impl PeerLink {
-    /// Whether it is a link by that rail.
+    /// Whether it is the link by that rail.
     pub const fn is_of(&self, rail: usize) -> bool {
         self.bandwidth != 0 && self.rail as usize == rail
     }

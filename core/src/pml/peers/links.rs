@@ -38,8 +38,8 @@ impl<R: Rails> Pml<'_, R> {
         let first = used().next().copied().unwrap_or(none);
         let (links, firsts) = (used().count(), used().filter(|link| link.latency == first.latency).count());
         if let Some(state) = self.peers.get_mut(peer as usize) {
-            (state.links, state.firsts, state.turn) = (links as u8, firsts as u8, 0);
-            (state.rail, state.endpoint) = (first.rail, first.endpoint);
+            (state.route.links, state.route.firsts, state.route.turn) = (links as u8, firsts as u8, 0);
+            (state.route.rail, state.route.endpoint) = (first.rail, first.endpoint);
         }
     }
 
@@ -91,7 +91,7 @@ impl<R: Rails> Pml<'_, R> {
     /// The link whose turn it is to carry a first fragment.
     pub(in crate::pml) fn first_link(&self, to: u32) -> Option<(usize, Endpoint)> {
         let peer = self.peers.get(to as usize)?;
-        Some((peer.rail as usize, Endpoint(peer.endpoint)))
+        Some((peer.route.rail as usize, Endpoint(peer.route.endpoint)))
     }
 
     /// Whether all rails to a peer have handed over what was committed.

@@ -1,5 +1,7 @@
 //! Peers: what is kept of each, its links, and how it comes and goes.
 
+pub(super) mod asks;
+pub(super) mod credit;
 pub(super) mod failed;
 pub(super) mod flags;
 pub(super) mod join;

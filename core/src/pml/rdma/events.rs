@@ -6,7 +6,7 @@ use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::{Piece, PieceStage};
 use crate::pml::rdma::pins::Pinned;
-use crate::pml::requests::state::{DECLINES_DEVICE, Phase, RECEIVE};
+use crate::pml::requests::state::{Phase, RECEIVE, Remote};
 use crate::pml::stall::liveness::HEARD;
 use crate::pool::Handle;
 use crate::rail::native::NativeError;
@@ -74,7 +74,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         self.count_unused_offer();
         if let Some(state) = self.requests.at_mut(slot) {
-            state.remote |= DECLINES_DEVICE;
+            state.remote.set(Remote::DECLINES_DEVICE);
         }
     }
 
@@ -82,7 +82,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn forget_early_offer(&mut self, slot: u32) {
         self.release_piece(slot);
         if let Some(state) = self.requests.at_mut(slot) {
-            state.remote &= !DECLINES_DEVICE;
+            state.remote.clear(Remote::DECLINES_DEVICE);
         }
     }
 
@@ -167,7 +167,7 @@ impl<R: Rails> Pml<'_, R> {
                 }
                 // The ack is yet to come, and the offer will not come again.
                 _ => {
-                    state.remote |= DECLINES_DEVICE;
+                    state.remote.set(Remote::DECLINES_DEVICE);
                     self.release_piece(slot);
                 }
             }

@@ -9,6 +9,7 @@
 use zerocopy::FromZeros;
 
 use crate::arena::{Arena, OutOfMemory};
+use crate::list::OptSlot;
 use crate::pml::rails::Rails;
 use crate::pool::Pool;
 use crate::rail::DeviceMemory;
@@ -43,13 +44,13 @@ impl Pin {
 /// Names a pin: slot plus one. 0 where there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromZeros)]
 #[repr(transparent)]
-pub(in crate::pml) struct Pinned(u32);
+pub(in crate::pml) struct Pinned(OptSlot);
 
 impl Pinned {
-    pub const NONE: Self = Self(0);
+    pub const NONE: Self = Self(OptSlot::NONE);
 
     pub fn is_some(self) -> bool {
-        self != Self::NONE
+        self.0.is_some()
     }
 }
 
@@ -96,7 +97,7 @@ impl<'m> Pins<'m> {
             self.idle = self.idle.saturating_sub(u32::from(pin.users == 0));
             pin.users = pin.users.saturating_add(1);
             pin.at = self.clock;
-            return Some((Pinned(slot.wrapping_add(1)), true));
+            return Some((Pinned(OptSlot::some(slot)), true));
         }
         if self.pins.used() == self.pins.capacity() && !self.evict_oldest(rails) {
             return None;
@@ -123,7 +124,7 @@ impl<'m> Pins<'m> {
             key,
         };
         match self.pins.take(pin) {
-            Ok(handle) => Some((Pinned(handle.slot().wrapping_add(1)), false)),
+            Ok(handle) => Some((Pinned(OptSlot::some(handle.slot())), false)),
             Err(_) => {
                 rails.rail_mut(wanted.rail)?.deregister(region);
                 None
@@ -133,13 +134,13 @@ impl<'m> Pins<'m> {
 
     /// What the rail calls it, here and to peers.
     pub fn names(&self, pinned: Pinned) -> Option<(Region, Key)> {
-        let pin = self.pins.at(pinned.0.checked_sub(1)?)?;
+        let pin = self.pins.at(pinned.0.get()?)?;
         Some((pin.region, Key(pin.key)))
     }
 
     /// One user less. The memory is registered no longer, unless it is to be kept.
     pub fn unpin<R: Rails>(&mut self, rails: &mut R, pinned: Pinned, keep: bool) {
-        let Some(slot) = pinned.0.checked_sub(1) else { return };
+        let Some(slot) = pinned.0.get() else { return };
         let Some(pin) = self.pins.at_mut(slot) else { return };
         pin.users = pin.users.saturating_sub(1);
         pin.stale |= !keep;

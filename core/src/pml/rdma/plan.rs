@@ -7,7 +7,7 @@ use crate::pml::engine::Pml;
 use crate::pml::peers::link::PeerLink;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::{AfterFrames, Piece, PieceStage, TransferPlan};
-use crate::pml::requests::state::DECLINES_DEVICE;
+use crate::pml::requests::state::Remote;
 use crate::pool::Handle;
 use crate::rail::native::{OneSided, Pipeline};
 use crate::rail::{Endpoint, Liveness, Rail};
@@ -38,7 +38,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// The rail whose device is to move the rest of a message, whether by getting, and from where in it on.
     fn device_for(&self, peer: u32, span: &Span, moved: u64, wanted: u64) -> Option<(u8, bool, u64)> {
-        let links = self.peers.get(peer as usize).filter(|_| self.may_offer(peer))?.links;
+        let links = self.peers.get(peer as usize).filter(|_| self.may_offer(peer))?.route.links;
         let used = || self.peer_links(peer).take(links.into());
         let all: u64 = used().map(|link| u64::from(link.bandwidth)).fold(0, u64::saturating_add).max(1);
         used().find_map(|link| {
@@ -73,7 +73,7 @@ impl<R: Rails> Pml<'_, R> {
     /// The receiver has said what is to come in frames. Of a send.
     pub(in crate::pml) fn await_device(&mut self, slot: u32, plan: TransferPlan) {
         let Some(state) = self.requests.at(slot) else { return };
-        let (peer, wanted, abstains) = (state.peer, state.wanted, state.remote & DECLINES_DEVICE != 0);
+        let (peer, wanted, abstains) = (state.peer, state.wanted, state.remote.has(Remote::DECLINES_DEVICE));
         let until = state.moved.saturating_add(plan.by_frames.into());
         let (gets, asks) = (plan.flag & wire::FLAG_GET != 0, plan.flag != 0 && until < wanted);
         let early = self.rdma.of(slot);
@@ -102,7 +102,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// The rail by which a peer is to get.
     fn getter_for(&self, peer: u32, span: &Span) -> Option<u8> {
-        let links = self.peers.get(peer as usize).filter(|_| self.may_offer(peer))?.links;
+        let links = self.peers.get(peer as usize).filter(|_| self.may_offer(peer))?.route.links;
         let gets = |link: &&PeerLink| self.device_of(link, span).is_some_and(|can| can.get.limit != 0);
         self.peer_links(peer).take(links.into()).find(gets).map(|link| link.rail)
     }

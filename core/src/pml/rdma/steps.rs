@@ -45,7 +45,7 @@ impl<R: Rails> Pml<'_, R> {
     fn offer(&mut self, slot: u32, at: Handle) -> Option<()> {
         let Some((piece, can)) = self.usable(slot, at) else { return self.fall_back(slot, at) };
         let Some(state) = self.requests.at(slot) else { return Some(()) };
-        let (peer, remote, receives) = (state.peer, state.remote, state.flags & RECEIVE != 0);
+        let (peer, remote, receives) = (state.peer, state.remote.as_handle(), state.flags & RECEIVE != 0);
         let left = state.wanted.saturating_sub(piece.offset);
         let len = left.min(longest(&can, receives));
         // There are devices that read what they have written, to know that it is there.
@@ -68,7 +68,7 @@ impl<R: Rails> Pml<'_, R> {
     /// A target that receives has nothing to offer any more.
     fn decline(&mut self, slot: u32) -> Option<()> {
         let state = self.requests.at(slot)?;
-        let (peer, word) = (state.peer, wire::Offer::new(state.remote, 0, 0, Key([0; 24])));
+        let (peer, word) = (state.peer, wire::Offer::new(state.remote.as_handle(), 0, 0, Key([0; 24])));
         if self.control(peer, word) == Err(SendError::Busy) {
             return None;
         }
@@ -134,7 +134,7 @@ impl<R: Rails> Pml<'_, R> {
         let state = self.requests.at(slot)?;
         let piece = self.rdma.pieces.get(at)?;
         let (peer, len) = (state.peer, u64::from(piece.len));
-        let word = wire::Performed::new(state.remote, piece.offset, piece.len);
+        let word = wire::Performed::new(state.remote.as_handle(), piece.offset, piece.len);
         if self.control(peer, word) == Err(SendError::Busy) {
             return None;
         }
@@ -205,7 +205,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     fn link_in_use(&self, peer: u32, rail: u8) -> Option<Endpoint> {
-        let links = self.peers.get(peer as usize)?.links;
+        let links = self.peers.get(peer as usize)?.route.links;
         let mut used = self.peer_links(peer).take(links.into());
         used.find(|link| link.is_of(rail.into())).map(|link| Endpoint(link.endpoint))
     }

@@ -1,10 +1,11 @@
 //! First fragments that arrive: matched in the order of their numbers.
 
+use crate::list::OptSlot;
 use crate::pml::engine::Pml;
 use crate::pml::matching::Key;
 use crate::pml::rails::Rails;
 use crate::pml::requests::cookie::request_cookie;
-use crate::pml::requests::state::{Outcome, Phase};
+use crate::pml::requests::state::{Outcome, Phase, Remote};
 use crate::pml::single_copy::remote_buffer_of;
 use crate::pml::unexpected::state::EnvelopeStage;
 use crate::ptl::First;
@@ -42,7 +43,7 @@ impl<R: Rails> Pml<'_, R> {
         state.total = first.total;
         state.wanted = state.fits();
         state.moved = body;
-        state.remote = first.sender;
+        state.remote = Remote::handle(first.sender);
         if first.flags & wire::FLAG_LENT != 0 {
             state.phase = Phase::Responding;
             self.read_exposed(slot, rail, &remote_buffer_of(frame));
@@ -77,21 +78,21 @@ impl<R: Rails> Pml<'_, R> {
         let Some(peer) = self.peers.get_mut(frame.from.0 as usize) else { return };
         // In order of number, counted from the one that is due; the list is as short as rails are apart.
         let (sequence, due) = (first.sequence, peer.next_in);
-        let (mut before, mut next) = (None, peer.parked);
-        while let Some(other) = next.checked_sub(1).and_then(|other| self.envelopes.at(other)) {
+        let (mut before, mut next) = (None, peer.out_of_order);
+        while let Some(other) = next.get().and_then(|other| self.envelopes.at(other)) {
             if other.sequence.wrapping_sub(due) >= sequence.wrapping_sub(due) {
                 break;
             }
-            (before, next) = (Some(next.wrapping_sub(1)), other.next);
+            (before, next) = (next.get(), other.next);
         }
         if let Some(envelope) = self.envelopes.at_mut(slot) {
             envelope.sequence = sequence;
             envelope.next = next;
         }
-        let link = slot.wrapping_add(1);
+        let link = OptSlot::some(slot);
         match before.and_then(|before| self.envelopes.at_mut(before)) {
             Some(before) => before.next = link,
-            None => peer.parked = link,
+            None => peer.out_of_order = link,
         }
         peer.in_order = false;
     }
@@ -100,14 +101,14 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn deliver_in_order(&mut self, from: u32) {
         loop {
             let Some(peer) = self.peers.get_mut(from as usize) else { return };
-            let Some(slot) = peer.parked.checked_sub(1) else { return };
+            let Some(slot) = peer.out_of_order.get() else { return };
             let Some(envelope) = self.envelopes.at(slot) else { return };
             let ahead = envelope.sequence.wrapping_sub(peer.next_in) as i32;
             if ahead > 0 {
                 return;
             }
-            peer.parked = envelope.next;
-            peer.in_order = peer.parked == 0;
+            peer.out_of_order = envelope.next;
+            peer.in_order = peer.out_of_order.is_none();
             if ahead < 0 {
                 // A second message of one number: dropped when its turn would have come.
                 self.counters.credit_violations = self.counters.credit_violations.wrapping_add(1);

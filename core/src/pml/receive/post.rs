@@ -7,7 +7,7 @@ use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::request::Request;
-use crate::pml::requests::state::{Outcome, Phase, RequestState};
+use crate::pml::requests::state::{Outcome, Phase, Remote, RequestState};
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::wire::Reason;
 
@@ -28,7 +28,8 @@ impl<R: Rails> Pml<'_, R> {
         state.context = pattern.context;
         state.tag = pattern.tag;
         state.span = sink;
-        state.remote = self.next_posting; // `cached` and `inflight` are 0 in a free slot, the other fields are set by the match
+        // The attachment is none and `inflight` 0 in a free slot. The match sets the other fields.
+        state.remote = Remote::posting(self.next_posting);
         self.next_posting = self.next_posting.wrapping_add(1);
         let slot = handle.slot();
         if self.slow_receives || !self.matcher.post_alone(slot, pattern) {
@@ -72,7 +73,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Takes a receive that is posted no longer out of the order of those that are, if it is there.
     #[inline]
     pub(in crate::pml) fn forget_posting(&mut self, slot: u32) {
-        if self.requests.at(slot).is_some_and(|state| state.cached != 0) {
+        if self.requests.at(slot).is_some_and(|state| state.attachment.is_some()) {
             self.posting_order.remove(&mut self.requests, slot);
         }
     }

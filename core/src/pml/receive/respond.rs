@@ -18,7 +18,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn respond(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle(slot) else { return };
         let Some(state) = self.requests.at(slot) else { return };
-        let (to, sender, wanted) = (state.peer, state.remote, state.wanted);
+        let (to, sender, wanted) = (state.peer, state.remote.as_handle(), state.wanted);
         let more = state.moved < state.wanted;
         let sent = if more {
             let ack = wire::Ack::new(sender, handle, wanted);

@@ -21,7 +21,7 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(slot) = self.matcher.lone_slot(&key)
             && let Some(state) = self.requests.in_use_mut(slot)
             && state.is_plain()
-            && peer.may_owe(self.credit_slack)
+            && peer.granted.may_owe(self.credit_slack)
         {
             self.matcher.take_lone();
             self.counters.expected = self.counters.expected.wrapping_add(1);

@@ -1,8 +1,8 @@
 //! Requests that have something to send.
 
+use crate::list::List;
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
-use crate::pml::requests::list::List;
 use crate::pml::requests::state::{ACTIVE, Phase};
 
 impl<R: Rails> Pml<'_, R> {
@@ -29,7 +29,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn run_active(&mut self) {
         self.round = self.round.wrapping_add(1).max(1);
         let mut next = self.active.first();
-        while let Some(slot) = next {
+        while let Some(slot) = next.get() {
             next = List::after(&self.requests, slot);
             let Some(state) = self.requests.at(slot) else { return };
             match state.phase {
@@ -52,11 +52,11 @@ impl<R: Rails> Pml<'_, R> {
     /// Whether all active requests wait for a link to be enabled.
     pub(in crate::pml) fn active_is_waiting(&self) -> bool {
         let mut next = self.active.first();
-        while let Some(slot) = next {
+        while let Some(slot) = next.get() {
             next = List::after(&self.requests, slot);
             let waits = self.requests.at(slot).is_none_or(|state| {
                 matches!(state.phase, Phase::Streaming | Phase::Responding | Phase::Receiving)
-                    && self.peers.get(state.peer as usize).is_none_or(|peer| peer.links == 0)
+                    && self.peers.get(state.peer as usize).is_none_or(|peer| peer.route.links == 0)
             });
             if !waits {
                 return false;

@@ -4,7 +4,7 @@ use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Failure;
 use crate::pml::requests::request::{Request, Status};
-use crate::pml::requests::state::{DETACHED, NOTIFY, Outcome, Phase, RECEIVE, RequestState};
+use crate::pml::requests::state::{Attachment, DETACHED, NOTIFY, Outcome, Phase, RECEIVE, RequestState};
 use crate::rail::Peer;
 
 impl<R: Rails> Pml<'_, R> {
@@ -25,11 +25,11 @@ impl<R: Rails> Pml<'_, R> {
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & RECEIVE != 0 {
             self.forget_posting(slot);
-        } else if let Some(entry) = state.cached.checked_sub(1)
+        } else if let Some(entry) = state.attachment.cache_entry()
             && let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == usize::from(state.cached_by))
         {
             cache.put(entry);
-            state.cached = 0;
+            state.attachment = Attachment::NONE;
         }
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & DETACHED != 0 {
@@ -88,7 +88,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// The next completed request of those given to [`notify`](Self::notify); its outcome is still to be taken.
     pub fn next_completed(&mut self) -> Option<Request> {
-        let slot = self.completed.first()?;
+        let slot = self.completed.first().get()?;
         self.completed.remove(&mut self.requests, slot);
         if let Some(state) = self.requests.at_mut(slot) {
             state.flags &= !NOTIFY;

@@ -4,7 +4,6 @@ pub(super) mod active;
 pub(super) mod complete;
 pub(super) mod cookie;
 pub(super) mod errors;
-pub(super) mod list;
 pub(super) mod posting_order;
 pub(super) mod request;
 pub(super) mod state;

@@ -1,31 +1,35 @@
-//! PostingOrder receives by source and in posting order, to find the one that a peer is to be asked for next.
+//! Posted receives by source and posting order: which receive is a peer to be asked for next?
 //!
-//! Only peers without credit are asked, so this order is made when the first of them is, and given up when none is left
-//! and what it took to make has been earned back: an engine that nobody holds anything back from does nothing for it.
-//! It is a splay tree: each step takes a number of further steps that grows with the logarithm of the receives, on the
-//! average over any history. Its links lie in the requests themselves, where those of lists lie at other times: a receive
-//! that is posted is in no list.
+//! Only peers without credit are asked. So the order is built when the first peer holds messages back. It is dropped when none
+//! does any more and the work of building it has been earned back. An engine that no peer holds messages back from does nothing
+//! for it.
+//!
+//! The order is a splay tree: over any history, one step takes on average a number of comparisons that grows with the logarithm
+//! of the number of receives. The tree's links lie in the requests, in the same fields that lists use at other times: a posted
+//! receive is in no list.
 
-use crate::pml::requests::state::{ORDERED, Phase, RequestState};
+use crate::list::{Links, OptSlot};
+use crate::pml::requests::state::{Attachment, ORDERED, Phase, RequestState};
 use crate::pool::Pool;
 
-/// The tree. A link is a slot plus one; 0 is none. In [`State`], `next` and `prev` are the links to what comes before and
-/// after, and `cached` the link upwards, at the top to itself: so it is 0 where a receive is not in the tree.
+/// The tree. In a [`RequestState`] that is in it, `links.prev` is the subtree of the receives before it, `links.next` that of
+/// the receives after it, and `attachment` the parent. The root is its own parent: so a receive that has no parent is not in the
+/// tree.
 #[derive(Debug, Default)]
 pub(in crate::pml) struct PostingOrder {
-    root: u32,
-    /// The tree has all receives that are posted.
+    root: OptSlot,
+    /// The tree holds all posted receives.
     pub(in crate::pml) kept: bool,
-    /// A peer holds back.
+    /// A peer holds messages back.
     pub(in crate::pml) needed: bool,
-    /// Work that making the tree took, less what was done with it since.
+    /// Steps that building the tree took, less the operations on it since.
     debt: u32,
 }
 
 /// What receives are ordered by: source and posting number.
-pub(in crate::pml) type Key = (u32, u64);
+type Key = (u32, u64);
 
-/// Which side of a node.
+/// A side of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Before,
@@ -44,10 +48,10 @@ impl Side {
 }
 
 impl PostingOrder {
-    /// Puts all receives that are posted into the tree; returns how many requests it looked at.
+    /// Puts all posted receives into the tree. Returns how many requests it looked at.
     #[cold]
     pub(in crate::pml) fn make(&mut self, pool: &mut Pool<'_, RequestState>) -> u64 {
-        self.root = 0;
+        self.root = OptSlot::NONE;
         self.kept = true;
         self.needed = true;
         let mut steps = u64::from(pool.touched());
@@ -60,75 +64,76 @@ impl PostingOrder {
         steps
     }
 
-    /// Gives the tree up if nobody needs it and it has earned what it cost. Says whether it is still kept.
+    /// Drops the tree if nobody needs it and the work of building it has been earned back. Returns whether it is still kept.
     pub(in crate::pml) fn drop_if_idle(&mut self, pool: &mut Pool<'_, RequestState>) -> bool {
         if self.kept && !self.needed && self.debt == 0 {
             self.kept = false;
-            self.root = 0;
+            self.root = OptSlot::NONE;
             for slot in 0..pool.touched() {
                 if let Some(state) = pool.at_mut(slot).filter(|state| state.phase == Phase::Posted) {
-                    (state.next, state.prev, state.cached) = (0, 0, 0);
-                    state.flags &= !ORDERED;
+                    unlink(state);
                 }
             }
         }
         self.kept
     }
 
-    /// Adds a receive that is posted; returns how many others it looked at.
+    /// Adds a posted receive. Returns how many others it looked at.
     pub(in crate::pml) fn insert(&mut self, pool: &mut Pool<'_, RequestState>, slot: u32) -> u64 {
         self.debt = self.debt.saturating_sub(1);
-        let (mut steps, mut at, mut above) = (0u64, self.root, None);
-        let Some(key) = key(pool, slot.wrapping_add(1)) else { return 0 };
+        let link = OptSlot::some(slot);
+        let (mut steps, mut at, mut leaf) = (0u64, self.root, None);
+        let Some(key) = key(pool, link) else { return 0 };
         while let Some(other) = self::key(pool, at) {
             steps = steps.wrapping_add(1);
             let side = if key < other { Before } else { After };
-            above = Some((at, side));
-            at = below(pool, at, side);
+            leaf = Some((at, side));
+            at = child(pool, at, side);
         }
-        let link = slot.wrapping_add(1);
         if let Some(state) = pool.at_mut(slot) {
-            (state.next, state.prev, state.cached) = (0, 0, link);
+            (state.links, state.attachment) = (Links::NONE, Attachment::of_parent(link));
             state.flags |= ORDERED;
         }
-        match above {
-            Some((above, side)) => {
-                hang(pool, above, side, link);
-                self.raise(pool, link);
+        match leaf {
+            Some((parent, side)) => {
+                attach(pool, parent, side, link);
+                self.splay(pool, link);
             }
             None => self.root = link,
         }
         steps
     }
 
-    /// Takes a receive out, whatever became of it meanwhile. Goes by links alone: its source and number may be others by
-    /// now.
+    /// Takes a receive out. It goes by the links alone: source and number of the receive may have changed since.
     #[cold]
     pub(in crate::pml) fn remove(&mut self, pool: &mut Pool<'_, RequestState>, slot: u32) {
         self.debt = self.debt.saturating_sub(1);
-        let link = slot.wrapping_add(1);
-        self.raise(pool, link);
-        let (before, after) = (below(pool, link, Before), below(pool, link, After));
+        let link = OptSlot::some(slot);
+        self.splay(pool, link);
+        let (before, after) = (child(pool, link, Before), child(pool, link, After));
         if let Some(state) = pool.at_mut(slot) {
-            (state.next, state.prev, state.cached) = (0, 0, 0);
-            state.flags &= !ORDERED;
+            unlink(state);
         }
-        for part in [before, after] {
-            set_above(pool, part, part);
+        for root in [before, after] {
+            set_parent(pool, root, root);
         }
-        self.root = if before == 0 { after } else { before };
-        if before == 0 || after == 0 {
+        self.root = if before.is_none() { after } else { before };
+        if before.is_none() || after.is_none() {
             return;
         }
         let mut last = before;
-        while let next @ 1.. = below(pool, last, After) {
+        loop {
+            let next = child(pool, last, After);
+            if next.is_none() {
+                break;
+            }
             last = next;
         }
-        self.raise(pool, last);
-        hang(pool, last, After, after);
+        self.splay(pool, last);
+        attach(pool, last, After, after);
     }
 
-    /// The receive of `source` that was posted next after number `after`, and how many were looked at to find it.
+    /// The receive from `source` that was posted next after number `after`, and how many receives the search looked at.
     pub(in crate::pml) fn next(
         &mut self,
         pool: &mut Pool<'_, RequestState>,
@@ -136,7 +141,7 @@ impl PostingOrder {
         after: u64,
     ) -> (Option<u32>, u64) {
         self.debt = self.debt.saturating_sub(1);
-        let (mut steps, mut at, mut last, mut best) = (0u64, self.root, 0, 0);
+        let (mut steps, mut at, mut last, mut best) = (0u64, self.root, OptSlot::NONE, OptSlot::NONE);
         while let Some(key) = key(pool, at) {
             steps = steps.wrapping_add(1);
             last = at;
@@ -144,71 +149,85 @@ impl PostingOrder {
             if side == Before {
                 best = at;
             }
-            at = below(pool, at, side);
+            at = child(pool, at, side);
         }
-        self.raise(pool, last);
+        self.splay(pool, last);
         let found = key(pool, best).is_some_and(|(of, _)| of == source);
-        (if found { best.checked_sub(1) } else { None }, steps)
+        (if found { best.get() } else { None }, steps)
     }
 
-    /// Brings a node to the top, and all on the way there half as deep.
-    fn raise(&mut self, pool: &mut Pool<'_, RequestState>, link: u32) {
-        while let Some((above, side)) = above(pool, link) {
-            match self::above(pool, above) {
+    /// Moves a node to the root, and halves the depth of the nodes on its path.
+    fn splay(&mut self, pool: &mut Pool<'_, RequestState>, link: OptSlot) {
+        while let Some((parent, side)) = parent(pool, link) {
+            match self::parent(pool, parent) {
                 None => {}
-                Some((_, same)) if same == side => rotate(pool, above),
+                Some((_, same)) if same == side => rotate(pool, parent),
                 Some(_) => rotate(pool, link),
             }
             rotate(pool, link);
         }
-        if link != 0 {
+        if link.is_some() {
             self.root = link;
         }
     }
 }
 
-pub(in crate::pml) fn at<'p>(pool: &'p Pool<'_, RequestState>, link: u32) -> Option<&'p RequestState> {
-    pool.at(link.checked_sub(1)?)
+fn at<'p>(pool: &'p Pool<'_, RequestState>, link: OptSlot) -> Option<&'p RequestState> {
+    pool.at(link.get()?)
 }
 
-pub(in crate::pml) fn key(pool: &Pool<'_, RequestState>, link: u32) -> Option<Key> {
-    at(pool, link).map(|state| (state.peer, state.remote))
+fn key(pool: &Pool<'_, RequestState>, link: OptSlot) -> Option<Key> {
+    at(pool, link).map(|state| (state.peer, state.remote.as_posting()))
 }
 
-fn below(pool: &Pool<'_, RequestState>, link: u32, side: Side) -> u32 {
-    at(pool, link).map_or(0, |state| if side == Before { state.next } else { state.prev })
+/// The root of a node's subtree on a side.
+fn child(pool: &Pool<'_, RequestState>, link: OptSlot, side: Side) -> OptSlot {
+    at(pool, link).map_or(OptSlot::NONE, |state| match side {
+        Before => state.links.prev,
+        After => state.links.next,
+    })
 }
 
-/// What a node hangs from, and on which side; `None` at the top.
-fn above(pool: &Pool<'_, RequestState>, link: u32) -> Option<(u32, Side)> {
-    let above = at(pool, link)?.cached;
-    (above != link && above != 0).then(|| (above, if below(pool, above, Before) == link { Before } else { After }))
+/// The parent of a node, and on which side of the parent the node is. `None` for the root.
+fn parent(pool: &Pool<'_, RequestState>, link: OptSlot) -> Option<(OptSlot, Side)> {
+    let parent = at(pool, link)?.attachment.parent();
+    let side = || if child(pool, parent, Before) == link { Before } else { After };
+    (parent != link && parent.is_some()).then(|| (parent, side()))
 }
 
-fn set_above(pool: &mut Pool<'_, RequestState>, link: u32, above: u32) {
-    if let Some(state) = link.checked_sub(1).and_then(|slot| pool.at_mut(slot)) {
-        state.cached = above;
+fn set_parent(pool: &mut Pool<'_, RequestState>, link: OptSlot, parent: OptSlot) {
+    if let Some(state) = link.get().and_then(|slot| pool.at_mut(slot)) {
+        state.attachment = Attachment::of_parent(parent);
     }
 }
 
-/// Hangs a node, or none, from another.
-fn hang(pool: &mut Pool<'_, RequestState>, above: u32, side: Side, link: u32) {
-    if let Some(state) = above.checked_sub(1).and_then(|slot| pool.at_mut(slot)) {
-        *(if side == Before { &mut state.next } else { &mut state.prev }) = link;
+/// Makes a node, or none, the child of another on a side.
+fn attach(pool: &mut Pool<'_, RequestState>, parent: OptSlot, side: Side, link: OptSlot) {
+    if let Some(state) = parent.get().and_then(|slot| pool.at_mut(slot)) {
+        match side {
+            Before => state.links.prev = link,
+            After => state.links.next = link,
+        }
     }
-    set_above(pool, link, above);
+    set_parent(pool, link, parent);
 }
 
-/// Puts a node in the place of the one that it hangs from, which hangs from it then.
-fn rotate(pool: &mut Pool<'_, RequestState>, link: u32) {
-    let Some((parent, side)) = above(pool, link) else { return };
-    let grandparent = above(pool, parent);
-    let inner = below(pool, link, side.other());
-    hang(pool, parent, side, inner);
-    hang(pool, link, side.other(), parent);
+/// The receive is in the tree no longer.
+fn unlink(state: &mut RequestState) {
+    (state.links, state.attachment) = (Links::NONE, Attachment::NONE);
+    state.flags &= !ORDERED;
+}
+
+/// Swaps a node with its parent, which becomes its child.
+fn rotate(pool: &mut Pool<'_, RequestState>, link: OptSlot) {
+    let Some((parent, side)) = parent(pool, link) else { return };
+    let grandparent = self::parent(pool, parent);
+    let inner = child(pool, link, side.other());
+    attach(pool, parent, side, inner);
+    attach(pool, link, side.other(), parent);
     match grandparent {
-        Some((grandparent, side)) => hang(pool, grandparent, side, link),
-        None => set_above(pool, link, link),
+        Some((grandparent, side)) => attach(pool, grandparent, side, link),
+        None => set_parent(pool, link, link),
     }
 }
 
@@ -217,18 +236,24 @@ mod tests {
     use super::*;
     use crate::arena::Arena;
     use crate::pml::matching::ANY;
+    use crate::pml::requests::state::Remote;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use std::vec;
     use zerocopy::FromZeros;
 
     fn post(pool: &mut Pool<'_, RequestState>, source: u32, number: u64) -> u32 {
-        let state = RequestState { phase: Phase::Posted, peer: source, remote: number, ..RequestState::new_zeroed() };
+        let state = RequestState {
+            phase: Phase::Posted,
+            peer: source,
+            remote: Remote::posting(number),
+            ..RequestState::new_zeroed()
+        };
         pool.take(state).unwrap().slot()
     }
 
     proptest! {
-        /// Against an ordered map, over random histories, with the tree given up and made anew in between.
+        /// Against an ordered map, over random histories, with the tree dropped and built anew in between.
         #[test]
         fn p27_finds_what_an_ordered_map_finds(ops in prop::collection::vec((0..6u8, 0..4u32, any::<u16>()), 0..400)) {
             let mut block = vec![0u8; 64 * 256];
@@ -245,17 +270,17 @@ mod tests {
                         model.insert((source, number), slot);
                     }
                     3 => if let Some(slot) = any.and_then(|key| model.remove(&key)) {
-                        // It matched meanwhile: these are no longer what it was filed under.
+                        // It matched meanwhile: source and number are no longer those of its place in the tree.
                         let state = pool.at_mut(slot).unwrap();
-                        (state.peer, state.remote, state.phase) = (7, 0, Phase::Done);
+                        (state.peer, state.remote, state.phase) = (7, Remote::posting(0), Phase::Done);
                         tree.remove(&mut pool, slot);
-                        prop_assert_eq!(pool.at(slot).unwrap().cached, 0);
+                        prop_assert!(!pool.at(slot).unwrap().attachment.is_some());
                         pool.free(pool.handle(slot).unwrap());
                     }
                     4 if pick % 16 == 0 => {
                         (tree.needed, tree.debt) = (false, 0);
                         prop_assert!(!tree.drop_if_idle(&mut pool));
-                        prop_assert!(model.values().all(|slot| pool.at(*slot).unwrap().cached == 0));
+                        prop_assert!(model.values().all(|slot| !pool.at(*slot).unwrap().attachment.is_some()));
                         tree.make(&mut pool);
                     }
                     _ => {
@@ -268,7 +293,7 @@ mod tests {
         }
     }
 
-    /// In whatever order receives are asked for and end, few are looked at.
+    /// Few receives are looked at, in whatever order they are asked for and end.
     #[test]
     fn p27_steps_are_few_at_any_depth() {
         const COUNT: u32 = 20_000;
@@ -286,7 +311,7 @@ mod tests {
                 let (found, looked) = tree.next(&mut pool, source, after);
                 (asks, steps) = (asks + 1, steps + looked);
                 let Some(slot) = found else { break };
-                after = pool.at(slot).unwrap().remote;
+                after = pool.at(slot).unwrap().remote.as_posting();
                 turn += 1;
                 if turn % 2 == 0 {
                     tree.remove(&mut pool, slot);

@@ -2,7 +2,7 @@
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
-use crate::pml::requests::state::RequestState;
+use crate::pml::requests::state::{Attachment, RequestState};
 use crate::ptl;
 use crate::rail::RequestCache;
 
@@ -15,7 +15,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(rail) = self.rails.rail_mut(index) else { return };
         if let (Some(entry), Some(state)) = (cache.take(|extra| rail.request_init(extra)), self.requests.at_mut(slot)) {
             state.cached_by = index as u8;
-            state.cached = entry.wrapping_add(1);
+            state.attachment = Attachment::of_cache_entry(entry);
         }
     }
 
@@ -35,7 +35,7 @@ pub(in crate::pml) fn extra<'c>(
     rail: usize,
     state: &RequestState,
 ) -> Option<&'c mut [u8]> {
-    let entry = state.cached.checked_sub(1)?;
+    let entry = state.attachment.cache_entry()?;
     if usize::from(state.cached_by) != rail {
         return None; // another rail carries it after all
     }

@@ -1,6 +1,7 @@
 //! First fragments.
 
 use crate::convertor::Span;
+use crate::list::OptSlot;
 use crate::pml::engine::Pml;
 use crate::pml::peers::flags::LINKED;
 use crate::pml::rails::Rails;
@@ -22,7 +23,7 @@ impl<R: Rails> Pml<'_, R> {
         let state = self.requests.at_mut(slot).ok_or(SendError::Unreachable)?;
         let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
         let rail = self.rails.rail_mut(index).ok_or(SendError::Unreachable)?;
-        let mut header = wire::Match::new(state.context, state.tag, peer.next_out);
+        let mut header = wire::Match::new(state.context, state.tag, peer.credit.next_out);
         peer.stamp(&mut header.common);
         let extra = extra(self.caches, index, state);
         // SAFETY: the caller of `isend` vouches for the memory until the request is done, and it is not done while the
@@ -56,7 +57,7 @@ impl<R: Rails> Pml<'_, R> {
         let state = self.requests.at_mut(slot).ok_or(SendError::Unreachable)?;
         let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
         let rail = self.rails.rail_mut(index).ok_or(SendError::Unreachable)?;
-        let mut header = wire::Rendezvous::new(state.context, state.tag, peer.next_out, handle, state.total);
+        let mut header = wire::Rendezvous::new(state.context, state.tag, peer.credit.next_out, handle, state.total);
         // What is lent may be taken in before it is matched, unless the mode forbids that.
         let early = buffer.is_some() && state.flags & SYNCHRONOUS == 0;
         header.common.flags = if early { 0 } else { wire::FLAG_ACK }
@@ -64,7 +65,7 @@ impl<R: Rails> Pml<'_, R> {
             | if state.flags & READY != 0 { wire::FLAG_READY } else { 0 }
             | if buffer.is_some() { wire::FLAG_LENT } else { 0 };
         // Payload goes along where the receiver has a unit for it.
-        let most = if answer || buffer.is_some() || peer.units() == 0 {
+        let most = if answer || buffer.is_some() || peer.credit.units() == 0 {
             0
         } else {
             let attributes = rail.attributes();
@@ -87,7 +88,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         if answer {
             state.flags |= ANSWERING;
-            peer.answering = slot.wrapping_add(1);
+            peer.asked.answering = OptSlot::some(slot);
             self.counters.answers_sent = self.counters.answers_sent.wrapping_add(1);
         } else {
             peer.sent_message(!body.is_empty());

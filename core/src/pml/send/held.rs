@@ -16,15 +16,15 @@ impl<R: Rails> Pml<'_, R> {
             let Some(peer) = self.peers.get_mut(to as usize) else { return };
             peer.liveness.clear(OUT_OF_ROOM);
             // While an answer is out nothing may go, or a later message with its tag could overtake it.
-            if peer.status != PeerStatus::Up || peer.answering != 0 || peer.envelopes() == 0 {
+            if peer.status != PeerStatus::Up || peer.asked.answering.is_some() || peer.credit.envelopes() == 0 {
                 return;
             }
-            let Some(slot) = peer.held.first() else { return };
+            let Some(slot) = peer.held.first().get() else { return };
             let Some(state) = self.requests.at(slot) else { return };
             let len = state.total;
             let eager = state.flags & SYNCHRONOUS == 0 && len <= u64::from(peer.eager_body);
-            let eager = eager && (peer.units() != 0 || len == 0);
-            let rail = peer.rail;
+            let eager = eager && (peer.credit.units() != 0 || len == 0);
+            let rail = peer.route.rail;
             let eager = eager && (state.span.accelerator().is_none() || len <= self.accelerators_eager(rail));
             let sent = self.try_first_links(to, |engine| {
                 if len > COPIED
@@ -64,7 +64,7 @@ impl<R: Rails> Pml<'_, R> {
         to: u32,
         mut send: impl FnMut(&mut Self) -> Result<(), SendError>,
     ) -> Result<(), SendError> {
-        let firsts = self.peers.get(to as usize).map_or(1, |peer| peer.firsts.max(1));
+        let firsts = self.peers.get(to as usize).map_or(1, |peer| peer.route.firsts.max(1));
         for _ in 0..firsts {
             match send(self) {
                 Err(SendError::Busy) => {}

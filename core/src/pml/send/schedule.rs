@@ -6,13 +6,13 @@ use crate::pml::peers::state::PeerState;
 /// First fragments go round the links of the lowest latency (P12).
 #[inline]
 pub(in crate::pml) fn advance_turn(peer: &mut PeerState, links: &[PeerLink], to: u32, count: usize) {
-    if peer.firsts == 1 {
+    if peer.route.firsts == 1 {
         return;
     }
-    let turn = peer.turn.wrapping_add(1);
-    peer.turn = if turn < peer.firsts { turn } else { 0 };
-    if let Some(link) = links.get((to as usize).wrapping_mul(count).wrapping_add(peer.turn as usize)) {
-        (peer.rail, peer.endpoint) = (link.rail, link.endpoint);
+    let turn = peer.route.turn.wrapping_add(1);
+    peer.route.turn = if turn < peer.route.firsts { turn } else { 0 };
+    if let Some(link) = links.get((to as usize).wrapping_mul(count).wrapping_add(peer.route.turn as usize)) {
+        (peer.route.rail, peer.route.endpoint) = (link.rail, link.endpoint);
     }
 }
 

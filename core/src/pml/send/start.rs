@@ -34,20 +34,20 @@ impl<R: Rails> Pml<'_, R> {
         let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };
         // The quick way: a short message of the processor's, with credit, that nothing goes before.
         if len <= u64::from(peer.eager_body)
-            && peer.is_open()
+            && peer.credit.is_open()
             && len <= COPIED
             && matches!(mode, Mode::Standard | Mode::Buffered)
             && data.accelerator().is_none()
-            && let Some(rail) = self.rails.rail_mut(peer.rail as usize)
+            && let Some(rail) = self.rails.rail_mut(peer.route.rail as usize)
         {
-            let words = wire::Match::words(context, tag, peer.next_out, peer.owed, peer.frame_out);
+            let words = wire::Match::words(context, tag, peer.credit.next_out, peer.granted.owed, peer.frame_out);
             // SAFETY: the body is copied before this returns; the caller vouches for it.
-            if unsafe { ptl::eager(rail, Endpoint(peer.endpoint), words, data) }.is_ok() {
+            if unsafe { ptl::eager(rail, Endpoint(peer.route.endpoint), words, data) }.is_ok() {
                 peer.sent();
                 if len == 0 {
                     peer.sent_message(false);
                 } else {
-                    peer.next_out = peer.next_out.wrapping_add(1); // within the credit
+                    peer.credit.next_out = peer.credit.next_out.wrapping_add(1); // within the credit
                 }
                 if count != 1 {
                     advance_turn(peer, self.links, to.0, count);

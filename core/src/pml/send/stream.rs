@@ -57,10 +57,10 @@ impl<R: Rails> Pml<'_, R> {
                 }
             }
             let (to, from, left) = (state.peer, state.moved, until.saturating_sub(state.moved));
-            let (span, remote) = (state.span, state.remote);
+            let (span, remote) = (state.span, state.remote.as_handle());
             let Some(handle) = self.requests.handle(slot) else { return };
             let start = (to as usize).wrapping_mul(count);
-            let links = self.peers.get(to as usize).map_or(0, |peer| peer.links as usize);
+            let links = self.peers.get(to as usize).map_or(0, |peer| peer.route.links as usize);
             let left = left.min(most);
             let Some(row) = self.links.get_mut(start..start.wrapping_add(links)) else { return };
             let (index, sent, bytes) = loop {

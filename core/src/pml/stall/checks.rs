@@ -77,7 +77,7 @@ impl<R: Rails> Pml<'_, R> {
         let met = peer.frame_out != 0 || self.has_connected_one_sided(index);
         // Where no rail is in use nothing can come, and it is not the peer's fault.
         let wanted = peer.liveness.has(AWAITED) || (anyone && met) || !self.drained(index);
-        let awaited = peer.links != 0 && wanted;
+        let awaited = peer.route.links != 0 && wanted;
         let told = awaited && self.control_by_all(index, keepalive());
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         peer.liveness.clear(KEEPALIVE_DUE);
@@ -115,7 +115,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Sends a control frame by all links in use, of which any may be dead. Whether one of them took it.
     fn control_by_all(&mut self, index: u32, credit: wire::Credit) -> bool {
-        let links = self.peers.get(index as usize).map_or(0, |peer| peer.links);
+        let links = self.peers.get(index as usize).map_or(0, |peer| peer.route.links);
         let mut told = false;
         for place in 0..usize::from(links) {
             told |= self.control_by(index, place, credit).is_ok();

@@ -172,8 +172,8 @@ impl<G: Ground> Pair<G> {
         assert_eq!((self.used(), unfinished(self)), ([[0; 3]; 2], 0), "{name}");
         for engine in self.engines.iter_mut() {
             assert_eq!(engine.iprobe(Pattern { context: 1, source: ANY, tag: ANY }), None, "{name}");
-            let peers = engine.peers.iter().filter(|peer| peer.links != 0);
-            assert!(peers.clone().all(|peer| peer.kept_envelopes == 0 && peer.held.is_empty()), "{name}");
+            let peers = engine.peers.iter().filter(|peer| peer.route.links != 0);
+            assert!(peers.clone().all(|peer| peer.granted.kept_envelopes == 0 && peer.held.is_empty()), "{name}");
         }
     }
 }

@@ -180,7 +180,7 @@ fn p7_m6_a_refusal_that_nobody_can_be_told_of_is_no_debt_to_who_comes_next() {
     assert_eq!(engines[1].used(), [0; 3]);
     turn(&mut engines[1..], 1);
     let peer = engines[1].peers[0];
-    assert_eq!((peer.owed, peer.kept_envelopes, peer.kept_units), (0, 0, 0));
+    assert_eq!((peer.granted.owed, peer.granted.kept_envelopes, peer.granted.kept_units), (0, 0, 0));
 }
 
 /// Who goes to sleep must not have anything to say left: room in a rail wakes nobody.

@@ -1,8 +1,9 @@
 //! A kept message goes to its receive, and its envelope is free again.
 
+use crate::list::OptSlot;
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
-use crate::pml::requests::state::{Outcome, Phase};
+use crate::pml::requests::state::{Outcome, Phase, Remote};
 use crate::pml::unexpected::state::EnvelopeStage;
 use crate::pool::Handle;
 use crate::wire;
@@ -19,25 +20,25 @@ impl<R: Rails> Pml<'_, R> {
         state.total = envelope.total;
         state.wanted = state.fits();
         state.moved = u64::from(envelope.body);
-        state.remote = envelope.sender;
+        state.remote = Remote::handle(envelope.sender);
         state.phase = Phase::Responding; // not receiving: nothing was asked for yet
         if envelope.filling {
             envelope.stage = EnvelopeStage::Claimed;
-            envelope.next = request;
+            envelope.next = OptSlot::some(request);
             state.inflight = 1;
             return;
         }
         let envelope = *envelope;
-        let place = self.unit_span(envelope.unit.wrapping_sub(1), envelope.body);
+        let place = self.unit_span(envelope.unit, envelope.body);
         if envelope.flags & wire::FLAG_LENT != 0 {
-            let (buffer, rail) = self.kept_remote_buffer(envelope.unit.wrapping_sub(1));
+            let (buffer, rail) = self.kept_remote_buffer(envelope.unit);
             self.read_exposed(request, rail, &buffer);
         } else if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {
             // SAFETY: the unit was filled and is ours; the caller of `irecv` vouches for the sink.
             unsafe { state.span.unpack(base, len) };
             self.counters.copied = self.counters.copied.wrapping_add(len as u64);
         }
-        let answered = self.peers.get(envelope.peer as usize).is_some_and(|peer| peer.answered == slot.wrapping_add(1));
+        let answered = self.peers.get(envelope.peer as usize).is_some_and(|peer| peer.asks.kept_answer.is(slot));
         self.give_back(handle, answered);
         if envelope.rendezvous {
             self.respond_or_queue(request);
@@ -50,9 +51,10 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn filled(&mut self, handle: Handle) {
         let Some(envelope) = self.envelopes.get_mut(handle) else { return };
         envelope.filling = false;
-        let (stage, request) = (envelope.stage, envelope.next);
+        let (stage, request) = (envelope.stage, envelope.next.get());
         match stage {
             EnvelopeStage::Claimed => {
+                let Some(request) = request else { return };
                 if let Some(state) = self.requests.at_mut(request) {
                     state.inflight = 0;
                 }
@@ -66,20 +68,19 @@ impl<R: Rails> Pml<'_, R> {
     /// Frees an envelope with its unit, and owes the credit for it.
     pub(in crate::pml) fn give_back(&mut self, handle: Handle, answer: bool) {
         let Some(envelope) = self.envelopes.free(handle) else { return };
-        if let Some(unit) = envelope.unit.checked_sub(1).and_then(|slot| self.units.handle(slot)) {
+        if let Some(unit) = envelope.unit.get().and_then(|slot| self.units.handle(slot)) {
             self.units.free(unit);
         }
         let from = envelope.peer;
         if envelope.flags & wire::FLAG_ANSWER != 0 {
             self.spares_used = self.spares_used.saturating_sub(1);
             if answer && let Some(peer) = self.peers.get_mut(from as usize) {
-                peer.answered = 0;
+                peer.asks.kept_answer = OptSlot::NONE;
             }
         } else {
             let unit = envelope.body != 0;
             if let Some(peer) = self.peers.get_mut(from as usize) {
-                peer.kept_envelopes = peer.kept_envelopes.saturating_sub(1);
-                peer.kept_units = peer.kept_units.saturating_sub(unit.into());
+                peer.granted.release(unit);
             }
             self.owe(from, unit);
         }

@@ -1,13 +1,13 @@
 //! A message without a receive is kept, within its sender's credit.
 
 use crate::convertor::Span;
+use crate::list::OptSlot;
 use crate::pml::engine::Pml;
 use crate::pml::matching::Key;
 use crate::pml::rails::Rails;
 use crate::pml::requests::cookie::ENVELOPE_COOKIE;
 use crate::pml::single_copy::{KEPT_BUFFER_BYTES, remote_buffer_of};
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
-use crate::pool::Handle;
 use crate::ptl::First;
 use crate::rail::{Cookie, Delivery, Frame, Rail};
 use crate::wire;
@@ -30,20 +30,21 @@ impl<R: Rails> Pml<'_, R> {
         let quota = self.config.quota();
         let room = self.peers.get(frame.from.0 as usize).is_some_and(|peer| match answer {
             true => body == 0,
-            false => peer.kept_envelopes < quota.0 && (body == 0 || peer.kept_units < quota.1),
+            false => peer.granted.kept_envelopes < quota.0 && (body == 0 || peer.granted.kept_units < quota.1),
         });
         let lent = first.flags & wire::FLAG_LENT != 0;
         if !room || body > self.unit_bytes || (lent && self.unit_bytes < KEPT_BUFFER_BYTES) {
             return self.credit_violation(rail, frame);
         }
         let unit = if body == 0 {
-            Handle::NONE
+            None
         } else {
             match self.units.take(()) {
-                Ok(unit) => unit,
+                Ok(unit) => Some(unit),
                 Err(_) => return self.credit_violation(rail, frame),
             }
         };
+        let kept = unit.map_or(OptSlot::NONE, |unit| OptSlot::some(unit.slot()));
         let envelope = Unexpected {
             stage,
             filling: false,
@@ -52,26 +53,27 @@ impl<R: Rails> Pml<'_, R> {
             peer: frame.from.0,
             context: first.context,
             tag: first.tag,
-            unit: if body == 0 { 0 } else { unit.slot().wrapping_add(1) },
+            unit: kept,
             body,
-            next: 0,
+            next: OptSlot::NONE,
             sequence: first.sequence,
             total: first.total,
             sender: first.sender,
         };
         let Ok(handle) = self.envelopes.take(envelope) else {
-            self.units.free(unit);
+            if let Some(unit) = unit {
+                self.units.free(unit);
+            }
             return self.credit_violation(rail, frame);
         };
         if !answer && let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
-            peer.kept_envelopes = peer.kept_envelopes.saturating_add(1);
-            peer.kept_units = peer.kept_units.saturating_add(u16::from(body != 0));
+            peer.granted.keep(body != 0);
         }
-        let place = self.unit_span(unit.slot(), body);
+        let place = self.unit_span(kept, body);
         if lent {
             let buffer = remote_buffer_of(frame);
             if !self.read_into_unit(handle, rail, first, &buffer) {
-                self.keep_remote_buffer(unit.slot(), rail, &buffer);
+                self.keep_remote_buffer(kept, rail, &buffer);
             }
         } else if frame.is_whole() {
             let bytes = frame.head().get(first.header as usize..).unwrap_or_default();
@@ -110,10 +112,8 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// The first bytes of a payload unit as memory.
-    pub(in crate::pml) fn unit_span(&self, unit: u32, len: u32) -> Span {
-        if len == 0 {
-            return Span::EMPTY;
-        }
+    pub(in crate::pml) fn unit_span(&self, unit: OptSlot, len: u32) -> Span {
+        let Some(unit) = unit.get().filter(|_| len != 0) else { return Span::EMPTY };
         let offset = (unit as usize).wrapping_mul(self.unit_bytes as usize);
         Span::contiguous(self.unit_memory.wrapping_add(offset), len as usize)
     }

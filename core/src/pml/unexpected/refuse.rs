@@ -1,5 +1,6 @@
 //! Messages that are refused, and whose senders are told so.
 
+use crate::list::OptSlot;
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
 use crate::pml::unexpected::state::EnvelopeStage;
@@ -39,14 +40,14 @@ impl<R: Rails> Pml<'_, R> {
         {
             envelope.next = self.refused;
             self.waiting = true;
-            self.refused = slot.wrapping_add(1);
+            self.refused = OptSlot::some(slot);
         }
     }
 
     /// Sends refusals as far as there is room. One peer without room holds up no other.
     pub(in crate::pml) fn run_refused(&mut self) {
         let (mut before, mut link) = (None, self.refused);
-        while let Some(slot) = link.checked_sub(1) {
+        while let Some(slot) = link.get() {
             let Some(envelope) = self.envelopes.at(slot) else { return };
             link = envelope.next;
             if !self.send_refusal(slot) {

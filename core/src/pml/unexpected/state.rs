@@ -2,6 +2,8 @@
 
 use zerocopy::FromZeros;
 
+use crate::list::OptSlot;
+
 /// In `Unexpected::flags`: an answer to an ask for one tag. Messages with other tags may go before it, so it is nothing
 /// for a receive of any tag.
 pub(crate) const NARROW: u8 = 0x80;
@@ -42,11 +44,11 @@ pub(crate) struct Unexpected {
     pub context: u32,
     pub tag: u32,
     /// Slot of the payload unit plus one, 0 without payload.
-    pub unit: u32,
+    pub unit: OptSlot,
     /// Bytes of payload in the unit.
     pub body: u32,
     /// OutOfOrder or refused: the next envelope, index plus one. Claimed: the request's slot.
-    pub next: u32,
+    pub next: OptSlot,
     /// The message's number, cut to 32 bits. Refused: the reason. An answer: how many probes were in vain when it came.
     pub sequence: u32,
     pub total: u64,
