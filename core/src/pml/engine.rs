@@ -12,7 +12,7 @@ use crate::pml::peers::state::PeerState;
 use crate::pml::rdma::piece::Rdma;
 use crate::pml::requests::posting_order::PostingOrder;
 use crate::pml::requests::state::RequestState;
-use crate::pml::stall::clock::Stall;
+use crate::pml::stall::clock::StallClock;
 use crate::pml::unexpected::state::Unexpected;
 use crate::pool::Pool;
 use crate::ptl::Cache;
@@ -70,7 +70,7 @@ pub struct Pml<'m, R> {
     /// Requests that ended when something had been sent. It wraps.
     pub(super) ended: u32,
     /// How long a peer may make no progress.
-    pub(super) stall: Stall,
+    pub(super) stall: StallClock,
     pub(super) rma: Rma<'m>,
     pub(super) rdma: Rdma<'m>,
     /// Which of a peer's links carries the next one-sided operation.

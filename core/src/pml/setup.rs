@@ -13,7 +13,7 @@ use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::Rdma;
 use crate::pml::requests::posting_order::PostingOrder;
-use crate::pml::stall::clock::Stall;
+use crate::pml::stall::clock::StallClock;
 use crate::pool::Pool;
 use crate::ptl::Cache;
 use crate::rail::{Peer, Rail};
@@ -73,7 +73,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             unreported_failures: 0,
             missed_probes: 0,
             ended: 0,
-            stall: Stall::OFF,
+            stall: StallClock::OFF,
             rma: Rma::new(config.rma, arena, config.peers)?,
             rdma: Rdma::new(config.rdma, arena)?,
             rma_turn: 0,

@@ -32,7 +32,7 @@ impl<R: Rails> Pml<'_, R> {
         state.remote = Remote::posting(self.next_posting);
         self.next_posting = self.next_posting.wrapping_add(1);
         let slot = handle.slot();
-        if self.slow_receives || !self.matcher.post_alone(slot, pattern) {
+        if self.slow_receives || !self.matcher.post_only(slot, pattern) {
             // Passed in parts, which fit registers: else the fast path would have to store the pattern.
             self.post(slot, pattern.context, pattern.source, pattern.tag);
         }

@@ -18,12 +18,12 @@ impl<R: Rails> Pml<'_, R> {
             return false;
         }
         let key = Key { context: header.context, source: short.from.0, tag: header.tag };
-        if let Some(slot) = self.matcher.lone_slot(&key)
+        if let Some(slot) = self.matcher.only_match(&key)
             && let Some(state) = self.requests.in_use_mut(slot)
             && state.is_plain()
             && peer.granted.may_owe(self.credit_slack)
         {
-            self.matcher.take_lone();
+            self.matcher.take_only();
             self.counters.expected = self.counters.expected.wrapping_add(1);
             // SAFETY: the caller of `irecv` vouches for the sink until the request is done; the rail was not called since.
             unsafe { state.receive(short.from, header.tag, short.body) };

@@ -106,7 +106,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Drops a frame that exceeds the credit of its sender.
     fn credit_violation(&mut self, rail: usize, frame: &Frame) -> Option<u32> {
         self.counters.credit_violations = self.counters.credit_violations.wrapping_add(1);
-        warn!("peer {} went beyond its credit: a message was dropped", frame.from.0);
+        warn!("peer {} exceeded its credit: its message was dropped", frame.from.0);
         self.drop_frame(rail, frame);
         None
     }
