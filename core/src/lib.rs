@@ -27,6 +27,7 @@ pub mod btl;
 pub mod convertor;
 pub mod error;
 pub mod link;
+mod list;
 pub mod modex;
 pub mod mtl;
 pub mod pml;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_sm::atomics::{AtomicU32, AtomicU64};
-use towline_sm::ring::{Forged, PREFIX, Receiver, SLOT, Sender, Shared, meta, slots_for};
+use towline_sm::ring::{ProtocolViolation, PREFIX, Receiver, SLOT, Sender, RingMemory, meta, slots_for};
 
 const SLOTS: u32 = 16;
 /// 5 slots.
@@ -15,8 +15,8 @@ struct Memory {
     credit: AtomicU32,
 }
 
-impl Shared for Memory {
-    fn mark(&self, position: u32) -> &AtomicU64 {
+impl RingMemory for Memory {
+    fn header(&self, position: u32) -> &AtomicU64 {
         &self.marks[(position % SLOTS) as usize]
     }
 
@@ -44,9 +44,9 @@ fn step(memory: &Memory, sender: &mut Sender, receiver: &mut Receiver, data: &mu
         0 => {
             let position = receiver.position();
             let word = u64::from(u32::arbitrary(data)?) << 32 | u64::from(position << 1 | 1);
-            memory.mark(position).store(word, Ordering::Relaxed);
+            memory.header(position).store(word, Ordering::Relaxed);
         }
-        1 => memory.mark(u8::arbitrary(data)?.into()).store(u64::arbitrary(data)?, Ordering::Relaxed),
+        1 => memory.header(u8::arbitrary(data)?.into()).store(u64::arbitrary(data)?, Ordering::Relaxed),
         2 => {
             // Credit close to where it should be shows most.
             let credit = sender.position().wrapping_add_signed(i8::arbitrary(data)?.into());
@@ -71,11 +71,11 @@ fn receive(memory: &Memory, receiver: &mut Receiver) {
             assert!(!before.is_multiple_of(SLOTS), "padding of a whole lap");
             before.wrapping_add(SLOTS - before % SLOTS)
         }
-        Err(Forged) => before,
+        Err(ProtocolViolation) => before,
     };
     assert_eq!(receiver.position(), after);
     let credit = memory.credit.load(Ordering::Relaxed);
-    let told = receiver.give_back(memory, after);
+    let told = receiver.return_credit(memory, after);
     assert_eq!(memory.credit.load(Ordering::Relaxed), if told { after } else { credit });
 }
 

@@ -1,8 +1,8 @@
 //! What strangers say to a TCP rail: cards, hellos, verdicts and prefixes of frames.
 
 use towline_core::rail::HEAD;
-use towline_tcp::JobKey;
-use towline_tcp::card::Card;
+use towline_net::JobKey;
+use towline_net::card::Card;
 use towline_tcp::framing::{self, Announced, MAX_FRAME, PREFIX};
 use towline_tcp::hello::{HELLO, Hello, PROOF, Role, Transcript, VERDICT};
 

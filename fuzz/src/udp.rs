@@ -1,11 +1,11 @@
 //! What strangers say to a UDP rail: datagrams, hellos and cards.
 
 use towline_core::rail::HEAD;
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 use towline_udp::card;
 use towline_udp::datagram::{Datagram, What, inner, read, read_inner, sealed_start, start};
 use towline_udp::hello::{HELLO, Hello};
-use towline_udp::session::{Seal, Side};
+use towline_udp::session::auth::{Seal, Side};
 
 /// Feeds the input to each reader: what is read writes back the same, and nothing passes for proved but the proof.
 pub fn run(data: &[u8]) {

@@ -2,11 +2,12 @@
 
 use towline_core::rail::atomics::{Atomic, AtomicFlags};
 use towline_core::rail::native::{KEY, Key, Local, Work};
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 use towline_verbs::card::Card;
 use towline_verbs::hello::{BYTES, Hello};
-use towline_verbs::key::Remote;
-use towline_verbs::port::{Entry, Gid, Kind, choose_gid, way};
+use towline_verbs::remote_key::RemoteMemory;
+use towline_verbs::port::{GidEntry, check_route, choose_gid};
+use towline_verbs::{Gid, GidKind};
 
 /// Feeds the input to each reader: what is read writes back the same, and nothing passes for proved. What a card says of its
 /// port has an answer, and of the input as a port's table the choice is one that can be used. Nothing is done out of the bounds that
@@ -15,8 +16,8 @@ pub fn run(data: &[u8]) {
     let key = JobKey::new([0x5a; 32]);
     if let Ok(card) = Card::decode(data) {
         assert_eq!(card.encode()[..], *data);
-        let own = Entry { index: 0, gid: card.gid, kind: card.kind };
-        assert_eq!(way(&own, &card), Ok(()), "from where it is to itself");
+        let own = GidEntry { index: 0, gid: card.gid, kind: card.kind };
+        assert_eq!(check_route(&own, &card), Ok(()), "from where it is to itself");
     }
     assert_eq!(Hello::decode(data, &key), None, "a stranger's code");
     if let Some(bytes) = data.first_chunk::<BYTES>()
@@ -28,9 +29,9 @@ pub fn run(data: &[u8]) {
     }
     let entry = |(index, bytes): (usize, &[u8; 17])| {
         let (kind, gid) = bytes.split_first().expect("17 bytes");
-        Some(Entry { index: index as u32, gid: Gid(gid.try_into().expect("16 bytes")), kind: Kind::of(kind % 4)? })
+        Some(GidEntry { index: index as u32, gid: Gid(gid.try_into().expect("16 bytes")), kind: GidKind::of(kind % 4)? })
     };
-    let table: Vec<Entry> = data.as_chunks::<17>().0.iter().enumerate().filter_map(entry).collect();
+    let table: Vec<GidEntry> = data.as_chunks::<17>().0.iter().enumerate().filter_map(entry).collect();
     let usable = |gid: Gid| !gid.is_zero() && !gid.is_multicast();
     match choose_gid(&table, None) {
         Ok(choice) => assert!(table.contains(&choice.entry) && usable(choice.entry.gid)),
@@ -41,8 +42,8 @@ pub fn run(data: &[u8]) {
 
 fn reach(data: &[u8]) {
     let Some((key, rest)) = data.split_first_chunk::<KEY>() else { return };
-    let Some(remote) = Remote::decode(&Key(*key)) else { return };
-    assert_eq!(Remote::decode(&remote.encode()), Some(remote));
+    let Some(remote) = RemoteMemory::decode(&Key(*key)) else { return };
+    assert_eq!(RemoteMemory::decode(&remote.encode()), Some(remote));
     let mut words = rest.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     let (offset, len) = (words.next().unwrap_or(0), words.next().unwrap_or(8));
     let local = Local { base: std::ptr::null_mut(), len, region: None };
@@ -53,7 +54,7 @@ fn reach(data: &[u8]) {
         (atomic(AtomicFlags::empty()), 8),
         (atomic(AtomicFlags::BITS_32), 4),
     ] {
-        let Some(at) = remote.place(&work, offset) else { continue };
+        let Some(at) = remote.address_of(&work, offset) else { continue };
         assert_eq!(u128::from(at), u128::from(remote.address) + u128::from(offset));
         assert!(u128::from(offset) + u128::from(bytes) <= u128::from(remote.len) && at.checked_add(bytes).is_some());
         assert!(!matches!(work, Work::Atomic(..)) || at % bytes == 0);

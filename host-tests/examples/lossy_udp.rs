@@ -14,7 +14,7 @@ use towline_core::convertor::Span;
 use towline_core::link::{self, Crc32c, Link};
 use towline_core::rail::{Cookie, Delivery, Endpoint, Event, Lane, Peer, Rail as _, SendError, Shape};
 use towline_core::time;
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 use towline_udp::{Config, Rail};
 
 fn main() {

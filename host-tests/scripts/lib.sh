@@ -3,13 +3,16 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-logs=$target/test-logs
+logs=${TOWLINE_TEST_LOGS:-$target/test-logs/single}
+# Everything is built once: what a second build would use, and all of the debug information but lines, costs time and room.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 # Debian's compiler, which comes with the library sources that bare-metal targets are built from.
 debian_rustc=/usr/bin/rustc
 debian_sources=/usr/lib/rustlib/src/rust/library
 
 # step NAME COMMAND...: runs it, tells its time, and ends the run with its name if it fails. The command is a program,
 # not a function: in a function called here, `set -e` would not hold.
+steps=()
 step() {
     local name=$1 start=$SECONDS status=0
     shift
@@ -20,6 +23,39 @@ step() {
         exit 1
     fi
     printf '=== %s: ok, %d s\n' "$name" $((SECONDS - start))
+    steps+=("$((SECONDS - start)) $name")
+}
+
+# table: every step so far with its seconds, the slowest first, then the seconds of the whole run.
+table() {
+    local seconds name
+    printf '\nseconds  step\n'
+    printf '%s\n' "${steps[@]}" | sort -rn | while read -r seconds name; do printf '%7d  %s\n' "$seconds" "$name"; done
+    printf '%7d  in all\n' "$SECONDS"
+}
+
+# own_logs NAME: the logs of this run, and of every script that it starts, go into a folder that is empty at first. A run
+# inside another keeps the folder of the outer one.
+own_logs() {
+    [[ -z ${TOWLINE_TEST_LOGS:-} ]] || return 0
+    export TOWLINE_TEST_LOGS=$target/test-logs/$1
+    logs=$TOWLINE_TEST_LOGS
+    rm -rf "$logs"
+    mkdir -p "$logs"
+}
+
+# shard_of N/M: from then on, `mine` holds for every M-th thing that is asked for, from the N-th on; without, for each.
+asked=0 shard=1 shards=1
+shard_of() {
+    [[ -n ${1:-} ]] || return 0
+    [[ $1 =~ ^([0-9]+)/([0-9]+)$ ]] || fail "not a shard, such as 2/5: $1"
+    shard=${BASH_REMATCH[1]} shards=${BASH_REMATCH[2]}
+    ((shard >= 1 && shard <= shards)) || fail "there is no shard $1"
+}
+
+mine() {
+    asked=$((asked + 1))
+    (((asked - shard) % shards == 0))
 }
 
 fail() {
@@ -130,6 +166,8 @@ fetch_debian_library() {
 }
 
 # cargo_for TARGET SUBCOMMAND ARGS...: cargo for another target: with the active toolchain if it has the target, else with
+# Everything is built once: what a second build would use, and all of the debug information but lines, costs time and room.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 # Debian's compiler, which has the target's library with it or builds it from source.
 cargo_for() {
     local triple=$1 subcommand=$2 library=core sysroot

@@ -8,7 +8,7 @@ use towline_core::mtl::{Comm, Group, Mode, Mtl, Request, Sending, Source, Tag};
 use towline_core::pml::{Config, Rails};
 use towline_core::rail::{Peer, Rail as _};
 use towline_core::time::Instant;
-use towline_host_tests::dice::patterned;
+use towline_host_tests::pattern::patterned;
 use towline_tcp::{JobKey, Rail};
 
 const SIZES: [usize; 10] = [0, 1, 8, 57, 4000, 17_000, 65_000, 66_000, 1 << 20, (4 << 20) + 3];

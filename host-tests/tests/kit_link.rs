@@ -5,12 +5,12 @@ use towline_core::link::{Config, Crc32c, Link};
 use towline_core::rail::loopback::{self, Hub};
 use towline_core::rail::{FullRail, LINKED_HEAD};
 use towline_core::time::{Duration, Instant};
-use towline_host_tests::dice::Dice;
 use towline_host_tests::kit::bench::Setup;
 use towline_host_tests::rail_suite;
-use towline_host_tests::sim::faults::{Faults, Make};
-use towline_host_tests::sim::net::Net;
-use towline_host_tests::sim::rail::SimRail;
+use towline_host_tests::random::Random;
+use towline_host_tests::sim::network::Net;
+use towline_host_tests::sim::network::SimRail;
+use towline_host_tests::sim::network::faults::{Faults, Make};
 
 /// Nanoseconds between two polls.
 const STEP: u64 = 1000;
@@ -74,7 +74,7 @@ impl Setup for Simulated {
     type Rail = Link<'static, SimRail, Crc32c>;
 
     fn rails(&mut self, count: usize) -> Vec<Self::Rail> {
-        let net = Net::new(count as u32, vec![self.make], self.faults.clone(), Dice::new(1));
+        let net = Net::new(count as u32, vec![self.make], self.faults.clone(), Random::new(1));
         (0..count as u32).map(|node| link(net.rails(node).remove(0), node as u8)).collect()
     }
 

@@ -3,13 +3,13 @@
 use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Source, Tag};
 use towline_core::time::Instant;
-use towline_host_tests::dice::{Dice, patterned};
 use towline_host_tests::kit::bench::Setup;
 use towline_host_tests::kit::world::{CONFIG, World};
 use towline_host_tests::rail_suite;
-use towline_host_tests::sim::faults::{Faults, Make};
-use towline_host_tests::sim::net::Net;
-use towline_host_tests::sim::rail::SimRail;
+use towline_host_tests::sim::network::Net;
+use towline_host_tests::sim::network::SimRail;
+use towline_host_tests::sim::network::faults::{Faults, Make};
+use towline_host_tests::{pattern::patterned, random::Random};
 
 struct Simulated {
     make: Make,
@@ -21,7 +21,7 @@ impl Setup for Simulated {
     type Rail = SimRail;
 
     fn rails(&mut self, count: usize) -> Vec<SimRail> {
-        let net = Net::new(count as u32, vec![self.make], self.faults.clone(), Dice::new(1));
+        let net = Net::new(count as u32, vec![self.make], self.faults.clone(), Random::new(1));
         (0..count as u32).map(|node| net.rails(node).remove(0)).collect()
     }
 

@@ -9,12 +9,13 @@ use std::rc::Rc;
 use towline_core::arena::Arena;
 use towline_core::link::{self, Crc32c, Link};
 use towline_core::rail::{LINKED_HEAD, Lane, Rail as _, SendError, Shape};
-use towline_host_tests::dice::patterned;
+use towline_host_tests::kit::LINK_PATIENCE;
 use towline_host_tests::kit::bench::{Bench, Setup};
 use towline_host_tests::kit::relay::{Faults, Relay};
 use towline_host_tests::kit::sockets::Sockets;
+use towline_host_tests::pattern::patterned;
 use towline_host_tests::{mtl_suite, rail_suite};
-use towline_tcp::{Encrypt, JobKey};
+use towline_net::{Encrypt, JobKey};
 use towline_udp::{Config, Rail};
 
 fn config(rank: u32, link: u8) -> Config {
@@ -55,6 +56,7 @@ fn through(relay: Rc<RefCell<Relay>>, encrypt: Encrypt) -> impl Setup<Rail = Rai
 fn linked(raw: Rail, rank: u32, number: u8) -> Link<'static, Rail, Crc32c> {
     let mut config = link::Config::new(number, u64::from(rank) + 1, raw.attributes());
     config.peers = 4;
+    (config.dead_after, config.hello_within) = (LINK_PATIENCE, LINK_PATIENCE);
     let room = vec![0; config.bytes(&raw)].leak();
     Link::new(raw, Crc32c, config, &mut Arena::new(room)).expect("room for all tables")
 }

@@ -12,12 +12,13 @@ use towline_core::pml::{self, rdma};
 use towline_core::rail::native::Pipeline;
 use towline_core::rail::{Endpoint, LINKED_HEAD, Lane, Lost, Rail as _, SendError, Shape};
 use towline_core::rma::{Access, Failure};
+use towline_host_tests::kit::LINK_PATIENCE;
 use towline_host_tests::kit::bench::{Bench, Setup, peer};
 use towline_host_tests::kit::onesided::{Memory, Modules, What};
 use towline_host_tests::kit::sockets::Sockets;
 use towline_host_tests::kit::world::{CONFIG, Engine, World};
 use towline_host_tests::{mtl_suite, onesided_suite, rail_suite};
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 use towline_verbs::{Config, Counters, Rail};
 
 fn make(rank: u32, link: u8, change: fn(&mut Config)) -> Rail {
@@ -42,7 +43,7 @@ fn linked(count: usize, make: impl Fn(u32, u8) -> Rail) -> impl Setup<Rail = Lin
     let make = move |rank: u32, link| {
         let raw = make(rank, link);
         let settings = link::Config::new(link, u64::from(rank) + 1, raw.attributes());
-        let settings = link::Config { peers: 4, ..settings };
+        let settings = link::Config { peers: 4, dead_after: LINK_PATIENCE, hello_within: LINK_PATIENCE, ..settings };
         let room = vec![0; settings.bytes(&raw)].leak();
         Link::new(raw, Crc32c, settings, &mut Arena::new(room)).expect("room for all tables")
     };
@@ -191,7 +192,7 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
                 told.is_some() || world.nodes[mover].counters().pieces > before + round % 4
             });
             // The only peer of a rail is its first endpoint.
-            world.nodes[round as usize % 2].pml().rails().0[0].inner().raw().break_down(Endpoint(0));
+            world.nodes[round as usize % 2].pml().rails().0[0].inner().raw().inject_connection_error(Endpoint(0));
             let status = told.unwrap_or_else(|| world.finish(1, receive));
             assert_eq!(status.map(|status| status.delivered), Ok(LEN as u64), "round {round}");
             world.finish_send(0, send).expect("it is sent");
@@ -222,7 +223,7 @@ fn a_queue_pair_that_fails_is_lost_at_both_ends_and_comes_back() {
             exchange(&mut bench, from, to);
         }
         let to = bench.ends[0].to[1];
-        bench.ends[0].rail.break_down(to);
+        bench.ends[0].rail.inject_connection_error(to);
         bench.until("both ends are told", |bench| bench.ends[..2].iter().all(|end| !end.lost.is_empty()));
         bench.settle();
         assert_eq!(bench.ends[0].lost, [(peer(1), Lost::Broken)], "turn {turn}");
@@ -259,7 +260,7 @@ fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
         }
         // The only peer of a rail is its first endpoint.
         if bench.ends[1].got.len() as u64 > 150 * (broken + 1) && broken < 3 {
-            bench.ends[0].rail.raw().break_down(Endpoint(0));
+            bench.ends[0].rail.raw().inject_connection_error(Endpoint(0));
             broken += 1;
         }
         sent == [count; 2]
@@ -341,7 +342,7 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
             ends.extend(all.ends(0));
             ends.len() >= round % 4
         });
-        all.modules[0].rail().break_down(Endpoint(0));
+        all.modules[0].rail().inject_connection_error(Endpoint(0));
         all.until("they are over", |all| all.modules[0].flush(None));
         ends.extend(all.ends(0));
         assert_eq!(ends.len(), 4);
@@ -353,7 +354,7 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
         assert!(sinks.iter().all(|sink| sink.bytes().iter().all(|byte| *byte == 0)), "round {round}");
         round += 1;
     }
-    let cut_short = all.modules[0].rail().counters().cut_short;
+    let cut_short = all.modules[0].rail().counters().forced_destroys;
     assert!(cut_short <= (round / 4) as u64, "the device lets go by itself in time, but for {cut_short} of {round}");
 }
 
@@ -399,7 +400,7 @@ fn connections_that_end_in_the_middle_of_a_frame_cost_no_buffers() {
             bench.send(0, 1, Lane::Bulk, 0x80, 8, &frame);
         }
         let to = bench.ends[0].to[1];
-        bench.ends[0].rail.break_down(to);
+        bench.ends[0].rail.inject_connection_error(to);
         bench.until("both ends are told", |bench| bench.ends.iter().all(|end| !end.lost.is_empty()));
         meet_anew(&mut bench);
     }
@@ -414,8 +415,8 @@ fn connections_that_end_in_the_middle_of_a_frame_cost_no_buffers() {
 fn a_queue_pair_of_hellos_that_fails_is_mended() {
     let mut bench = Bench::new(verbs(|_| {}), 4);
     for (from, to) in [(0, 1), (0, 2), (3, 0), (2, 3)] {
-        bench.ends[0].rail.break_hellos();
-        bench.ends[to].rail.break_hellos();
+        bench.ends[0].rail.inject_hello_error();
+        bench.ends[to].rail.inject_hello_error();
         bench.send(from, to, Lane::Eager, 0x80, 8, b"in order");
         bench.until("a frame", |bench| !bench.ends[to].got.is_empty());
         bench.ends.iter_mut().for_each(|end| end.got.clear());

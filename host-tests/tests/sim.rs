@@ -5,13 +5,13 @@
 use std::{env, thread};
 
 use towline_core::pml::Config;
-use towline_host_tests::sim::checker::Violation;
-use towline_host_tests::sim::faults::{Counts, FOR_EVER, Outage, Partition, Planted};
+use towline_host_tests::sim::history::Violation;
 use towline_host_tests::sim::history::{Message, Mode, Receive};
-use towline_host_tests::sim::job::{Setting, Trouble, run};
+use towline_host_tests::sim::job::{JobError, Setting, run};
+use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Outage, Partition, Planted};
 use towline_host_tests::sim::plan::{Cancel, Comm, Plan, Step, Style};
+use towline_host_tests::sim::seeds;
 use towline_host_tests::sim::soak::{Family, Total, one, soak};
-use towline_host_tests::sim::swarm;
 
 /// Seeds of a run that asks for no number.
 const SEEDS: u64 = 300;
@@ -52,7 +52,7 @@ fn seeds(family: Family) -> Option<Total> {
 fn p15_b14_m10_random_jobs_keep_the_order_of_mpi() {
     let Some(total) = seeds(Family::Reliable) else { return };
     let summary = total.summary;
-    assert!(summary.messages >= swarm::MESSAGES as u64 * total.seeds);
+    assert!(summary.messages >= seeds::MESSAGES as u64 * total.seeds);
     if total.seeds >= SEEDS {
         assert!(summary.cancelled > 0 && summary.truncated > 0 && summary.wildcards > 0);
         assert!(summary.modes.iter().chain(&summary.sizes).all(|count| *count > 0), "{summary:?}");
@@ -72,9 +72,9 @@ fn b14_p15_pools_at_their_least_hold_nobody_up() {
     let seeds = number("TOWLINE_SEEDS").unwrap_or(SEEDS).min(SEEDS) / 10;
     let mut counts = Counts::default();
     for seed in 0..seeds.max(1) {
-        for pool in (0..swarm::POOLS.len()).map(Some).chain([None]) {
-            let setting = swarm::least(seed, pool);
-            let what = pool.map_or("all", |pool| swarm::POOLS[pool]);
+        for pool in (0..seeds::POOLS.len()).map(Some).chain([None]) {
+            let setting = seeds::least(seed, pool);
+            let what = pool.map_or("all", |pool| seeds::POOLS[pool]);
             assert_eq!(setting.config.check(), Ok(()));
             counts.add(
                 &run(setting).unwrap_or_else(|trouble| panic!("seed {seed}, {what} at the least: {trouble}")).counts,
@@ -89,7 +89,7 @@ fn b14_p15_pools_at_their_least_hold_nobody_up() {
 fn p15_what_is_only_delayed_still_arrives() {
     let mut counts = Counts::default();
     for seed in 0..24 {
-        let mut setting = swarm::setting(seed);
+        let mut setting = seeds::setting(seed);
         let nodes = setting.plan.programs.len() as u32;
         let window = |at: u32| (20_000 + u64::from(at) * 35_000, 80_000 + u64::from(at) * 50_000);
         setting.faults.stalls = (0..nodes).map(|node| (node, 0, window(node))).collect();
@@ -103,7 +103,7 @@ fn p15_what_is_only_delayed_still_arrives() {
 #[test]
 fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
     for seed in [4, 8, 12] {
-        let mut setting = swarm::setting(seed);
+        let mut setting = seeds::setting(seed);
         setting.faults.outages = vec![Outage { node: 1, rail: None, window: (50_000, FOR_EVER) }];
         assert!(run(setting).is_err(), "seed {seed}: its messages cannot have arrived");
     }
@@ -112,20 +112,20 @@ fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
 /// Bugs planted into real jobs: each is reported, and as what it is at least once.
 #[test]
 fn planted_bugs_are_noticed() {
-    type Named = fn(&Trouble) -> bool;
+    type Named = fn(&JobError) -> bool;
     let bugs: [(Planted, Named); 6] = [
-        (Planted::Swallowed, |trouble| matches!(trouble, Trouble::Stuck(_))),
-        (Planted::Doubled, |trouble| matches!(trouble, Trouble::Miscounted(_, "trespasses" | "stale", _))),
-        (Planted::Changed, |trouble| matches!(trouble, Trouble::Wrong(Violation::WrongBytes(_, _, None)))),
+        (Planted::Swallowed, |trouble| matches!(trouble, JobError::Stuck(_))),
+        (Planted::Doubled, |trouble| matches!(trouble, JobError::Miscounted(_, "credit_violations" | "stale", _))),
+        (Planted::Changed, |trouble| matches!(trouble, JobError::Wrong(Violation::WrongBytes(_, _, None)))),
         (Planted::Swapped, |trouble| {
-            matches!(trouble, Trouble::Wrong(Violation::Overtaken { .. } | Violation::WrongBytes(_, _, Some(_))))
+            matches!(trouble, JobError::Wrong(Violation::Overtaken { .. } | Violation::WrongBytes(_, _, Some(_))))
         }),
-        (Planted::Unwritten, |trouble| matches!(trouble, Trouble::Wrong(Violation::WrongBytes(_, _, None)))),
-        (Planted::Leaked, |trouble| matches!(trouble, Trouble::Wrong(Violation::Leaked(_, "requests", _, _)))),
+        (Planted::Unwritten, |trouble| matches!(trouble, JobError::Wrong(Violation::WrongBytes(_, _, None)))),
+        (Planted::Leaked, |trouble| matches!(trouble, JobError::Wrong(Violation::Leaked(_, "requests", _, _)))),
     ];
     for (bug, is_named) in bugs {
         let troubles = (0..12u64).filter_map(|seed| {
-            let mut setting = swarm::setting(seed);
+            let mut setting = seeds::setting(seed);
             if bug == Planted::Swapped {
                 setting = flood(setting);
             }

@@ -2,41 +2,41 @@
 
 use std::collections::VecDeque;
 
-use towline_host_tests::dice::Dice;
-use towline_host_tests::sim::checker::{Violation, check};
+use towline_host_tests::random::Random;
 use towline_host_tests::sim::history::{Failed, History, MODES, Message, Mode, Outcome, Receive, Record, digest_of};
+use towline_host_tests::sim::history::{Violation, check};
 
 const NODES: u32 = 3;
 
 /// A job of an ideal MPI: messages at once, receives in any order after them or before.
 fn ideal(seed: u64) -> History {
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let mut history = History::default();
     let mut queued: Vec<VecDeque<(u32, Message)>> = vec![VecDeque::new(); NODES as usize];
     let mut scratch = vec![];
     for _ in 0..40 {
-        for _ in 0..dice.between(1, 6) {
+        for _ in 0..random.between(1, 6) {
             let message = Message {
-                from: dice.below(NODES.into()) as u32,
-                to: dice.below(NODES.into()) as u32,
-                comm: dice.below(2) as u32,
-                tag: dice.below(3) as u32,
-                len: dice.between(9, 300),
-                mode: dice.pick(&MODES),
+                from: random.below(NODES.into()) as u32,
+                to: random.below(NODES.into()) as u32,
+                comm: random.below(2) as u32,
+                tag: random.below(3) as u32,
+                len: random.between(9, 300),
+                mode: random.pick(&MODES),
             };
             let number = history.send(message);
             queued[message.to as usize].push_back((number, message));
         }
-        let at = dice.below(NODES.into()) as u32;
-        let all = dice.chance(300);
+        let at = random.below(NODES.into()) as u32;
+        let all = random.chance(300);
         while let Some((first, message)) = queued[at as usize].front().copied() {
-            let wild = dice.chance(300);
+            let wild = random.chance(300);
             let receive = Receive {
                 at,
                 comm: message.comm,
                 source: (!wild).then_some(message.from),
-                tag: (!dice.chance(300)).then_some(message.tag),
-                room: if dice.chance(100) { message.len - 1 } else { message.len + dice.below(20) },
+                tag: (!random.chance(300)).then_some(message.tag),
+                room: if random.chance(100) { message.len - 1 } else { message.len + random.below(20) },
             };
             take(&mut history, &mut queued[at as usize], receive, &mut scratch);
             if !all || first % 7 == 0 {
@@ -216,7 +216,7 @@ fn a_lost_fragment_is_found() {
         }
         let message = history.records[at + 1].clone();
         let Record::Sent(message, _) = message else { return false };
-        let mut bytes = towline_host_tests::dice::patterned(message.into(), delivered as usize);
+        let mut bytes = towline_host_tests::pattern::patterned(message.into(), delivered as usize);
         bytes[16..24].fill(0);
         let Some(Outcome::Received { digest, .. }) = received(history, at) else { return false };
         *digest = towline_host_tests::sim::history::digest(&bytes);

@@ -3,10 +3,10 @@
 use towline_core::convertor::Span;
 use towline_core::rail::{Cookie, Endpoint, Event, Lane, Lost, Peer, Rail, SendError, Sent, Shape};
 use towline_core::time::Instant;
-use towline_host_tests::dice::{Dice, patterned};
-use towline_host_tests::sim::faults::{Counts, FOR_EVER, Faults, Make, Outage, Partition};
-use towline_host_tests::sim::net::Net;
-use towline_host_tests::sim::rail::SimRail;
+use towline_host_tests::sim::network::Net;
+use towline_host_tests::sim::network::SimRail;
+use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Faults, Make, Outage, Partition};
+use towline_host_tests::{pattern::patterned, random::Random};
 
 const FRAMES: u64 = 200;
 
@@ -17,7 +17,7 @@ fn traffic(faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
 
 fn traffic_by(make: Make, faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
     let make = Make { slots: 1000, ..make };
-    let net = Net::new(2, vec![make], faults, Dice::new(5));
+    let net = Net::new(2, vec![make], faults, Random::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     let to = one.add_peer(Peer(1), other.card()).expect("reachable");
     other.add_peer(Peer(0), one.card()).expect("reachable");
@@ -127,7 +127,7 @@ fn both_ends_hear_of_a_death_once_and_of_nothing_after() {
 #[test]
 fn a_body_in_place_is_read_late_and_left_alone_after_the_peer_is_gone() {
     let faults = Faults { in_place: 1000, ..Faults::default() };
-    let net = Net::new(2, vec![Make::default()], faults, Dice::new(5));
+    let net = Net::new(2, vec![Make::default()], faults, Random::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     let to = one.add_peer(Peer(1), other.card()).expect("reachable");
     other.add_peer(Peer(0), one.card()).expect("reachable");
@@ -147,7 +147,7 @@ fn a_body_in_place_is_read_late_and_left_alone_after_the_peer_is_gone() {
 
 /// Two ends that know each other, and a network with the given faults.
 fn pair(make: Make, faults: Faults) -> (Net, SimRail, SimRail) {
-    let net = Net::new(2, vec![make], faults, Dice::new(5));
+    let net = Net::new(2, vec![make], faults, Random::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     one.add_peer(Peer(1), other.card()).expect("reachable");
     other.add_peer(Peer(0), one.card()).expect("reachable");

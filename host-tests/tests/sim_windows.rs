@@ -1,11 +1,13 @@
 //! One-sided operations of simulated jobs: by seed, and the canaries of who judges them.
 
 use towline_core::rma::{Access, Denied};
-use towline_host_tests::sim::checker::{Violation, check};
+use towline_host_tests::sim::history::one_sided::{
+    AREAS, Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, bytes, own,
+};
 use towline_host_tests::sim::history::{History, Record, digest};
+use towline_host_tests::sim::history::{Violation, Wrong, check};
 use towline_host_tests::sim::job::run;
-use towline_host_tests::sim::onesided::{AREAS, Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, Wrong, bytes, own};
-use towline_host_tests::sim::swarm;
+use towline_host_tests::sim::seeds;
 
 /// Seeds, in half of which there are windows, of each kind of job.
 const SEEDS: u64 = 10;
@@ -14,7 +16,7 @@ const SEEDS: u64 = 10;
 fn b18_b25_b43_each_operation_is_done_once_and_ends_once() {
     let (mut done, mut denied, mut failed) = (0, 0, 0);
     for seed in 0..SEEDS {
-        for setting in [swarm::setting(seed), swarm::faulty(seed), swarm::least(seed, None)] {
+        for setting in [seeds::setting(seed), seeds::faulty(seed), seeds::least(seed, None)] {
             let report = run(setting).unwrap_or_else(|trouble| panic!("seed {seed}: {trouble}"));
             done += report.summary.one_sided;
             denied += report.summary.denied;

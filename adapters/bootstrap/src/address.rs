@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! The address of a server.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use std::str::FromStr;
 pub enum Address {
     /// A Unix socket in the file system.
     Path(PathBuf),
-    /// A Unix socket in Linux's abstract name space: nothing is left behind when its owner dies.
+    /// A Unix socket in Linux's abstract name space. It needs no file, so nothing is left behind when its owner dies.
     Abstract(String),
     /// Host name or address, and port.
     Tcp(String),
@@ -29,7 +29,7 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is none of unix:/path, unix:@name, tcp:host:port");
+        let wrong = || format!("`{text}` is not an address: write unix:/path, unix:@name or tcp:host:port");
         match text.split_once(':').ok_or_else(wrong)? {
             ("unix", name) if name.len() > 1 && name.starts_with('@') => Ok(Self::Abstract(name[1..].into())),
             ("unix", path) if path.starts_with('/') => Ok(Self::Path(path.into())),

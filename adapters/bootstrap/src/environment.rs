@@ -1,9 +1,12 @@
-//! What a launcher tells its ranks.
+//! The environment variables that a launcher sets for its ranks.
 
 use std::net::SocketAddr;
 
 use crate::error::EnvironmentError;
-use crate::{Address, Key, RANKS_MAX, key};
+use crate::{Address, JobKey};
+
+/// The largest number of ranks in a job. The transports cannot number more.
+pub const RANKS_MAX: u32 = 1 << 20;
 
 /// The environment of one rank, read and checked. The crate's page lists the variables.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,21 +16,21 @@ pub struct Environment {
     pub rank: u32,
     /// Number of ranks.
     pub size: u32,
-    /// Where to find the server, in the order to try; empty for a job of size 1 without a launcher.
+    /// Addresses of the server, in the order in which a rank tries them. Empty in a job of size 1 without a launcher.
     pub root: Vec<Address>,
-    /// Where rank 0 itself runs the server, for a job without a launcher.
+    /// The address at which rank 0 itself runs the server, in a job without a launcher.
     pub listen: Option<SocketAddr>,
     /// The job's number.
     pub job: u64,
     /// The job's secret.
-    pub key: Key,
-    /// Transports to use; empty for all.
+    pub key: JobKey,
+    /// Names of the transports to use. Empty means all.
     pub transports: Vec<String>,
-    /// Links per peer, where given.
+    /// Number of links to each peer, if the launcher set it.
     pub links: Option<u32>,
     /// Name of this host within the job.
     pub host: String,
-    /// Ranks on this host in rising order, where known.
+    /// The ranks on this host in rising order, if they are known.
     pub local: Option<Vec<u32>>,
 }
 
@@ -35,15 +38,15 @@ impl Environment {
     /// The environment of a program that was started by itself: a job of size 1 with a random number and key.
     pub fn singleton() -> Self {
         let (mut job, mut secret) = ([0; 8], [0; 32]);
-        // Without random numbers the key is worth nothing, but a job of one rank shows it to nobody.
-        let _ = key::random(&mut job).and_then(|()| key::random(&mut secret));
+        // Without random numbers the key is no secret, but a job of one rank shows its key to nobody.
+        let _ = towline_net::random::fill(&mut job).and_then(|()| towline_net::random::fill(&mut secret));
         Self {
             rank: 0,
             size: 1,
             root: Vec::new(),
             listen: None,
             job: u64::from_le_bytes(job),
-            key: Key::from_bytes(secret),
+            key: JobKey::new(secret),
             transports: Vec::new(),
             links: None,
             host: host_name(),
@@ -54,12 +57,14 @@ impl Environment {
     /// The environment of this process.
     ///
     /// # Errors
-    /// [`EnvironmentError`] for the first variable that is malformed, or missing though others are there.
+    /// [`EnvironmentError`] for the first variable that is malformed, or that is missing although other variables of
+    /// the job are set.
     pub fn read() -> Result<Self, EnvironmentError> {
         Self::from_lookup(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
-    /// The environment that `lookup` knows: for tests, and for launchers that have their own way.
+    /// Reads the environment from `lookup` instead of from the process. Tests use this, and launchers that pass the
+    /// values in another way.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -67,7 +72,8 @@ impl Environment {
         let mut environment = Self::singleton();
         let named = ["TOWLINE_RANK", "TOWLINE_SIZE", "TOWLINE_ROOT"].iter().any(|name| lookup(name).is_some());
         let read = |name: &'static str| {
-            lookup(name).ok_or(EnvironmentError { name, why: "missing, though others of the job are set".into() })
+            lookup(name)
+                .ok_or(EnvironmentError { name, why: "it is not set, although other variables of the job are".into() })
         };
         if named {
             environment.size = number("TOWLINE_SIZE", &read("TOWLINE_SIZE")?)?;
@@ -87,15 +93,15 @@ impl Environment {
                 environment.root =
                     root.collect::<Result<_, _>>().map_err(|why| EnvironmentError { name: "TOWLINE_ROOT", why })?;
                 let job = read("TOWLINE_JOB")?;
-                let why = || format!("`{job}` is no number of up to 16 hexadecimal digits");
+                let why = || format!("`{job}` is not a number of up to 16 hexadecimal digits");
                 environment.job =
                     u64::from_str_radix(&job, 16).map_err(|_| EnvironmentError { name: "TOWLINE_JOB", why: why() })?;
-                let why = || "not 64 hexadecimal digits".to_string();
-                environment.key = Key::from_hex(&read("TOWLINE_KEY")?)
+                let why = || "it is not 64 hexadecimal digits".to_string();
+                environment.key = JobKey::from_hex(&read("TOWLINE_KEY")?)
                     .ok_or_else(|| EnvironmentError { name: "TOWLINE_KEY", why: why() })?;
                 environment.local = None;
                 if let Some(listen) = lookup("TOWLINE_LISTEN") {
-                    let why = format!("`{listen}` is no address:port");
+                    let why = format!("`{listen}` is not an address and port, such as 0.0.0.0:4000");
                     let listen = listen.trim().parse().map_err(|_| EnvironmentError { name: "TOWLINE_LISTEN", why })?;
                     environment.listen = Some(listen);
                 }
@@ -115,13 +121,13 @@ impl Environment {
             let ranks = parse_ranks(&local).filter(|ranks| {
                 ranks.binary_search(&environment.rank).is_ok() && ranks.iter().all(|rank| *rank < environment.size)
             });
-            let why = format!("`{local}` is no list of ranks of this job with this one among them, such as 0-3,8");
+            let why = format!("`{local}` is not a list of ranks of this job that contains this rank, such as 0-3,8");
             environment.local = Some(ranks.ok_or(EnvironmentError { name: "TOWLINE_LOCAL", why })?);
         }
         Ok(environment)
     }
 
-    /// The variables that make a rank read this environment.
+    /// The variables, as names and values, from which [`read`](Self::read) gives this environment back.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let root: Vec<_> = self.root.iter().map(ToString::to_string).collect();
         let mut variables = vec![
@@ -131,7 +137,7 @@ impl Environment {
             ("TOWLINE_KEY", self.key.to_hex()),
             ("TOWLINE_HOST", self.host.clone()),
         ];
-        // A job of one needs none, and an empty one is an error.
+        // A job of size 1 needs no address, and an empty value would be an error.
         if !root.is_empty() {
             variables.push(("TOWLINE_ROOT", root.join(",")));
         }
@@ -151,16 +157,17 @@ impl Environment {
     }
 }
 
-/// The system's name of this host.
+/// The host name that the system reports.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 fn number(name: &'static str, text: &str) -> Result<u32, EnvironmentError> {
-    text.trim().parse().map_err(|_| EnvironmentError { name, why: format!("`{text}` is no number") })
+    text.trim().parse().map_err(|_| EnvironmentError { name, why: format!("`{text}` is not a number") })
 }
 
-/// The ranks of a list such as `0-3,8`, in rising order; `None` for anything else and for absurdly long lists.
+/// Parses a list such as `0-3,8` into ranks in rising order. `None` for any other text, and for a list of more than
+/// [`RANKS_MAX`] ranks.
 fn parse_ranks(text: &str) -> Option<Vec<u32>> {
     const MOST: usize = RANKS_MAX as usize;
     let mut ranks = Vec::new();
@@ -177,7 +184,7 @@ fn parse_ranks(text: &str) -> Option<Vec<u32>> {
     Some(ranks)
 }
 
-/// A list such as `0-3,8` of ranks in rising order.
+/// Formats ranks in rising order as a list such as `0-3,8`.
 fn format_ranks(ranks: &[u32]) -> String {
     let runs = ranks.chunk_by(|a, b| a + 1 == *b);
     let runs = runs.filter_map(|run| run.first().zip(run.last()));
@@ -196,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_set_is_a_job_of_one() {
+    fn an_empty_environment_is_a_job_of_size_1() {
         let alone = read(&[("TOWLINE_TRANSPORTS", "sm")]).unwrap();
         assert_eq!((alone.rank, alone.size, alone.root.len()), (0, 1, 0));
         assert_eq!((alone.transports, alone.local), (vec!["sm".into()], Some(vec![0])));
@@ -205,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn variables_are_read_back() {
         let written = Environment {
             rank: 9,
             size: 12,
@@ -224,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_one_reads_what_it_writes() {
+    fn a_job_of_size_1_reads_its_variables_back() {
         let written = Environment { host: "node1".into(), ..Environment::singleton() };
         let variables = written.variables();
         let lookup = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.clone());

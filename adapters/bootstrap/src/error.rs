@@ -1,4 +1,4 @@
-//! What can go wrong between a rank and its launcher.
+//! Errors between a rank and its launcher.
 
 use std::time::Duration;
 use std::{fmt, io};
@@ -10,49 +10,50 @@ use towline_core::modex::{SendError, SetError};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A variable of the environment is missing or malformed: the launcher's fault, or that of whoever set it.
+    /// A variable of the environment is missing or malformed. The launcher, or the user who set the variable, is at
+    /// fault.
     Environment(EnvironmentError),
-    /// No connection to the server.
+    /// The rank could not connect to the server.
     Connect {
-        /// Where it was expected.
+        /// The address that was tried.
         address: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The server refused this rank.
     Refused {
-        /// Which server.
+        /// The server's address.
         address: String,
-        /// Why.
+        /// The reason that the server gave.
         why: String,
     },
     /// The deadline passed.
     Timeout {
-        /// What was being done, and who is missing.
+        /// The step that did not end in time, and which ranks are missing.
         step: String,
         /// How long this rank has waited.
         waited: Duration,
     },
-    /// The connection to the server broke: the launcher is gone.
+    /// The connection to the server broke, so the launcher has ended.
     Lost {
-        /// What was being done.
+        /// The step that was interrupted.
         step: &'static str,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The other side sent what the protocol does not allow.
+    /// The launcher or the server broke the protocol.
     Protocol {
-        /// What it was.
+        /// What it sent.
         what: String,
     },
-    /// A rank ended, so what is awaited from it will never come.
+    /// A rank has ended, so this rank waits in vain for its part of a collective step.
     PeerGone {
-        /// That rank.
+        /// The rank that has ended.
         rank: u32,
-        /// What it is missing from.
+        /// The step in which it is missing.
         step: &'static str,
     },
-    /// [`finish`](crate::Job::finish) was called before.
+    /// The caller has already called [`finish`](crate::Job::finish).
     Finished,
     /// A component cannot be published.
     Publish(SendError),
@@ -61,7 +62,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Who has to act.
+    /// Which side is at fault, and so has to act.
     pub fn blame(&self) -> Blame {
         match self {
             Self::Environment(_) | Self::Finished => Blame::Caller,
@@ -89,12 +90,19 @@ impl fmt::Display for Error {
             }
             Self::Refused { address, why } => write!(f, "the server at {address} refused this rank: {why}"),
             Self::Timeout { step, waited } => write!(f, "{step}: gave up after {:.1} s", waited.as_secs_f64()),
-            Self::Lost { step, source } => write!(f, "{step}: the launcher closed the connection: {source}"),
-            Self::Protocol { what } => write!(f, "the launcher does not keep to the protocol: {what}"),
-            Self::PeerGone { rank, step } => write!(f, "{step}: rank {rank} ended and will not take part"),
-            Self::Finished => f.write_str("the job was finished by this rank before"),
+            Self::Lost { step, source } => {
+                write!(f, "{step}: the connection to the launcher broke: {source}; the launcher has probably ended")
+            }
+            Self::Protocol { what } => write!(
+                f,
+                "the launcher broke the protocol: {what}; use the same version of Towline for launcher and ranks"
+            ),
+            Self::PeerGone { rank, step } => write!(f, "{step}: rank {rank} has ended and will not take part"),
+            Self::Finished => {
+                f.write_str("this rank has already called `finish`, so it can take no further part in the job")
+            }
             Self::Publish(why) => why.fmt(f),
-            Self::System(why) => write!(f, "the system refuses: {why}"),
+            Self::System(why) => write!(f, "the system refused a request: {why}"),
         }
     }
 }
@@ -114,12 +122,12 @@ impl From<EnvironmentError> for Error {
     }
 }
 
-/// A variable that is missing or malformed.
+/// An environment variable that is missing or malformed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EnvironmentError {
     /// The variable's name.
     pub name: &'static str,
-    /// What is wrong with it; never its value where that is secret.
+    /// What is wrong with it. The text never contains the value of a secret.
     pub why: String,
 }
 

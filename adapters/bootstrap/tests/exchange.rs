@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use towline_bootstrap::server::{Config, Event, Server};
-use towline_bootstrap::{Address, End, Environment, Error, Job, Key};
+use towline_bootstrap::{Address, End, Environment, Error, Job, JobKey};
 use towline_core::modex::{
     Change, Component, Exchange, ExchangeError, Modex, RecvError, SendError, Version, WatchError,
 };
@@ -17,9 +17,9 @@ const V: Version = Version::new(1, 0, 0);
 const TCP: Component = Component { mca: V, kind: "btl", kind_version: V, name: "tcp", version: V };
 const SM: Component = Component { name: "sm", ..TCP };
 
-/// Long enough for a busy machine; no test waits for it in vain unless it fails.
+/// Long enough for a busy machine. No test waits this long unless it fails.
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(60)
+    Instant::now() + Duration::from_secs(300)
 }
 
 /// A server and the environment of its ranks.
@@ -40,7 +40,7 @@ impl World {
             key: environment.key.clone(),
             name: (!tcp).then(|| format!("towline-test-{:016x}", environment.job)),
             listen: tcp.then(|| "127.0.0.1:0".parse().unwrap()),
-            left_is_gone: false,
+            disconnect_ends_rank: false,
         };
         let server = Server::start(config, move |event| drop(tell.send(event))).unwrap();
         environment.root = server.addresses().to_vec();
@@ -62,7 +62,7 @@ impl World {
 
     fn refused(&self) -> String {
         loop {
-            if let Event::Refused { why, .. } = self.events.recv_timeout(Duration::from_secs(60)).unwrap() {
+            if let Event::Refused { why, .. } = self.events.recv_timeout(Duration::from_secs(300)).unwrap() {
                 return why;
             }
         }
@@ -118,7 +118,7 @@ fn x3_allgather_over_tcp() {
 }
 
 #[test]
-fn a_job_of_one_needs_no_server() {
+fn a_job_of_size_1_needs_no_server() {
     let mut job = Job::join(base(), soon()).unwrap();
     job.publish(&TCP, b"card").unwrap();
     job.exchange(soon()).unwrap();
@@ -187,7 +187,8 @@ fn x7_late_joiner_republication_and_restart_each_make_a_change() {
     assert_eq!(zero.card(&TCP, 1).unwrap(), b"second");
 
     drop(one);
-    while !matches!(world.events.recv_timeout(Duration::from_secs(60)).unwrap(), Event::Left { rank: 1, .. }) {}
+    while !matches!(world.events.recv_timeout(Duration::from_secs(300)).unwrap(), Event::Disconnected { rank: 1, .. }) {
+    }
     let mut one = world.join(1);
     one.publish(&TCP, b"third").unwrap();
     one.exchange(soon()).unwrap();
@@ -196,7 +197,7 @@ fn x7_late_joiner_republication_and_restart_each_make_a_change() {
     assert_eq!(zero.next_change(), None);
 }
 
-/// Asks until there is an answer with an end.
+/// Asks until an answer contains an end.
 fn end(job: &mut Job) -> End {
     let until = soon();
     loop {
@@ -210,7 +211,7 @@ fn end(job: &mut Job) -> End {
 }
 
 #[test]
-fn who_asks_hears_of_ends_once() {
+fn a_rank_that_asks_learns_of_each_end_once() {
     let world = World::new(3, true);
     let [mut zero, mut one, two] = [0, 1, 2].map(|rank| world.join(rank));
     one.part_ended(4, true).unwrap();
@@ -219,10 +220,11 @@ fn who_asks_hears_of_ends_once() {
     assert_eq!(end(&mut zero), End { rank: 1, part: None, incarnation: 0, died: false });
     assert!(matches!(one.part_ended(5, false), Err(Error::Finished)));
     drop(two);
-    while !matches!(world.events.recv_timeout(Duration::from_secs(60)).unwrap(), Event::Left { rank: 2, .. }) {}
-    world.server.gone(2);
+    while !matches!(world.events.recv_timeout(Duration::from_secs(300)).unwrap(), Event::Disconnected { rank: 2, .. }) {
+    }
+    world.server.rank_ended(2);
     assert_eq!(end(&mut zero), End { rank: 2, part: None, incarnation: 0, died: true });
-    // Alone there is nobody to ask.
+    // A job of size 1 has no server to ask.
     let mut alone = Job::join(base(), soon()).unwrap();
     alone.part_ended(1, false).unwrap();
     alone.ask_for_ends().unwrap();
@@ -230,16 +232,16 @@ fn who_asks_hears_of_ends_once() {
 }
 
 #[test]
-fn x7_a_rank_that_is_started_again_replaces_itself_and_nobody_who_waits_gives_up() {
+fn x7_a_restarted_rank_replaces_itself_and_waiting_ranks_go_on_waiting() {
     let world = World::new(3, false);
     let [mut zero, mut one, mut two] = [0, 1, 2].map(|rank| world.join(rank));
     for (rank, job) in (0u8..).zip([&mut zero, &mut one, &mut two]) {
         job.publish(&TCP, &[rank]).unwrap();
     }
-    // One that dies before all are there: what it published leads nowhere.
+    // A rank dies before all have published, so its publications are useless.
     let published = Modex::exchange(&mut two, time::Instant::ZERO, time::Instant::from_nanos(1));
     assert_eq!(published, Ok(Exchange::Pending));
-    world.server.restarts(2);
+    world.server.rank_restarts(2);
     drop(two);
     let mut two = world.join(2);
     assert_eq!((two.incarnation(), two.fences()), (2, 0));
@@ -253,32 +255,33 @@ fn x7_a_rank_that_is_started_again_replaces_itself_and_nobody_who_waits_gives_up
     two.exchange(soon()).unwrap();
     let [mut zero, one] = others.map(|job| job.join().unwrap());
     assert_eq!((zero.card(&TCP, 2).unwrap(), zero.incarnation_of(2)), (&b"second"[..], Some(2)));
-    // One that dies later, also while others wait at a fence: they hear of its end, and then of its next life.
-    world.server.restarts(2);
+    // A rank dies later, also while other ranks wait at a fence. They learn of its end, and then of its next
+    // incarnation.
+    world.server.rank_restarts(2);
     assert_eq!(end(&mut zero), End { rank: 2, part: None, incarnation: 2, died: true });
     let waits = thread::spawn(move || {
         let mut one = one;
         one.fence(soon()).unwrap();
-        assert!(!one.is_gone(2));
+        assert!(!one.has_ended(2));
         one
     });
-    // Its connection is open still, as far as the server was told by the network.
+    // The server has not noticed yet that its connection is closed.
     let mut again = world.join(2);
     assert_eq!(again.incarnation(), 3);
     assert!(matches!(two.poll(), Err(Error::Lost { .. })));
     again.publish(&TCP, b"third").unwrap();
     again.exchange(soon()).unwrap();
-    assert_eq!(again.card(&TCP, 0).unwrap(), [0], "of those who have been there all the time");
+    assert_eq!(again.card(&TCP, 0).unwrap(), [0], "of ranks that were there all the time");
     zero.recv_nb(&TCP, 2).unwrap();
     let until = soon();
     let back = loop {
-        if let Some(back) = zero.next_return() {
+        if let Some(back) = zero.next_restart() {
             break back;
         }
         assert!(Instant::now() < until, "not told");
         thread::yield_now();
     };
-    assert_eq!((back, zero.next_return()), ((2, 3), None));
+    assert_eq!((back, zero.next_restart()), ((2, 3), None));
     assert_eq!(zero.card(&TCP, 2).unwrap(), b"third");
     assert!(zero.next_change().is_some());
     thread::scope(|scope| {
@@ -286,8 +289,8 @@ fn x7_a_rank_that_is_started_again_replaces_itself_and_nobody_who_waits_gives_up
         zero.fence(soon()).unwrap();
     });
     waits.join().unwrap().finish().unwrap();
-    // Who was started again is told of every end.
-    while !again.is_gone(1) {
+    // A restarted rank is told of every end.
+    while !again.has_ended(1) {
         again.poll().unwrap();
         assert!(Instant::now() < until, "not told");
         thread::yield_now();
@@ -295,7 +298,7 @@ fn x7_a_rank_that_is_started_again_replaces_itself_and_nobody_who_waits_gives_up
 }
 
 #[test]
-fn x8_an_exchange_times_out_with_who_is_missing_and_is_idempotent() {
+fn x8_an_exchange_that_times_out_names_the_missing_ranks_and_can_be_repeated() {
     let world = World::new(3, false);
     let mut zero = world.join(0);
     let _joined_only = world.join(1);
@@ -334,11 +337,11 @@ fn x9_use_after_finish_is_refused() {
 }
 
 #[test]
-fn who_waits_for_a_rank_that_ended_hears_of_it_at_once() {
+fn a_rank_that_waits_for_an_ended_rank_learns_of_it_at_once() {
     let world = World::new(3, false);
     let mut zero = world.join(0);
     let mut one = world.join(1);
-    world.server.gone(2);
+    world.server.rank_ended(2);
     assert!(matches!(zero.exchange(soon()), Err(Error::PeerGone { rank: 2, .. })));
     assert!(matches!(one.fence(soon()), Err(Error::PeerGone { rank: 2, .. })));
     one.finish().unwrap();
@@ -346,10 +349,10 @@ fn who_waits_for_a_rank_that_ended_hears_of_it_at_once() {
 }
 
 #[test]
-fn without_a_launcher_rank_0_serves_and_sees_the_others_off() {
+fn without_a_launcher_rank_0_runs_the_server_until_the_others_have_left() {
     let mut environment = base();
     environment.size = 3;
-    // A port that was free a moment ago.
+    // A port that was free just before.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     environment.root = vec![Address::Tcp(port.to_string())];
     environment.listen = Some(port);
@@ -362,7 +365,7 @@ fn without_a_launcher_rank_0_serves_and_sees_the_others_off() {
             job.exchange(soon()).unwrap();
             assert!((0..3).all(|peer| job.card(&TCP, peer).unwrap() == [peer as u8]));
             match rank {
-                // Dies.
+                // This rank dies.
                 1 => drop(job),
                 2 => {
                     assert!(matches!(job.fence(soon()), Err(Error::PeerGone { .. })));
@@ -383,10 +386,10 @@ fn without_a_launcher_rank_0_serves_and_sees_the_others_off() {
 }
 
 #[test]
-fn a_rank_with_another_key_finds_out_and_is_refused() {
+fn a_rank_with_another_key_notices_and_is_refused() {
     let world = World::new(1, true);
     let mut stranger = world.rank(0);
-    stranger.key = Key::from_bytes([1; 32]);
+    stranger.key = JobKey::new([1; 32]);
     let why = Job::join(stranger, soon()).unwrap_err();
     assert!(matches!(&why, Error::Refused { why, .. } if why.contains("TOWLINE_KEY")), "{why}");
     assert!(world.refused().contains("closed"));
@@ -412,7 +415,7 @@ fn a_stranger_who_guesses_the_proof_is_refused() {
     let mut answer = [0; 68];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(answer[..4], [0; 4]);
-    // The server's own proof, thrown back, is none of a rank's.
+    // The server's own proof, sent back, is not a valid proof of a rank.
     stream.write_all(&answer[36..]).unwrap();
     assert_eq!(stream.read(&mut answer).unwrap_or(0), 0);
     assert!(world.refused().contains("key"));
@@ -456,7 +459,7 @@ fn malformed_bytes_are_refused_and_the_job_goes_on() {
 #[test]
 fn frames_that_are_changed_on_the_way_end_the_connection() {
     let world = World::new(1, true);
-    // A man in the middle who flips a bit of what follows the handshake.
+    // A man in the middle flips a bit of what follows the handshake.
     let Address::Tcp(server) = world.environment.root[0].clone() else { panic!("no TCP") };
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut victim = world.rank(0);
@@ -480,7 +483,7 @@ fn frames_that_are_changed_on_the_way_end_the_connection() {
     let why = job.finish().unwrap_err();
     assert!(matches!(why, Error::Lost { .. }), "{why}");
     loop {
-        if let Event::Left { why, .. } = world.events.recv_timeout(Duration::from_secs(60)).unwrap() {
+        if let Event::Disconnected { why, .. } = world.events.recv_timeout(Duration::from_secs(300)).unwrap() {
             assert!(why.contains("tag"), "{why}");
             break;
         }
@@ -488,7 +491,7 @@ fn frames_that_are_changed_on_the_way_end_the_connection() {
 }
 
 #[test]
-fn a_server_that_says_nothing_is_given_up() {
+fn a_silent_server_is_given_up_at_the_deadline() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut environment = base();
     environment.root = vec![Address::Tcp(silent.local_addr().unwrap().to_string())];

@@ -1,4 +1,4 @@
-//! Thousands of callers that prove nothing, while the ranks of a job join, exchange and finish.
+//! Thousands of callers that do not authenticate, while the ranks of a job join, exchange and finish.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -14,14 +14,14 @@ const CALLERS: u32 = 10_000;
 const V: Version = Version::new(1, 0, 0);
 const TCP: Component = Component { mca: V, kind: "btl", kind_version: V, name: "tcp", version: V };
 
-/// Bytes of memory that this process has taken.
+/// Bytes of memory that this process occupies.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Calls that close, talk nonsense, or stay and send a byte of something like an opening now and then.
+/// Calls that close, send random bytes, or stay and send a byte of something like an opening now and then.
 fn flood(at: &str) {
     let mut drips: VecDeque<(TcpStream, usize)> = VecDeque::new();
     for caller in 0..CALLERS {
@@ -53,7 +53,7 @@ fn ten_thousand_callers_are_refused_and_the_job_goes_on() {
         key: base.key.clone(),
         name: None,
         listen: Some("127.0.0.1:0".parse().unwrap()),
-        left_is_gone: false,
+        disconnect_ends_rank: false,
     };
     let tell = move |event| {
         if matches!(event, Event::Refused { .. }) {
@@ -64,7 +64,7 @@ fn ten_thousand_callers_are_refused_and_the_job_goes_on() {
     base.root = server.addresses().to_vec();
     let Address::Tcp(address) = &server.addresses()[0] else { panic!("no TCP") };
     let (before, over, start) = (memory(), AtomicBool::new(false), Instant::now());
-    let soon = || Instant::now() + Duration::from_secs(60);
+    let soon = || Instant::now() + Duration::from_secs(300);
     std::thread::scope(|threads| {
         let callers = threads.spawn(|| {
             flood(address);
@@ -73,7 +73,7 @@ fn ten_thousand_callers_are_refused_and_the_job_goes_on() {
         for rank in 0..2 {
             let (base, over) = (&base, &over);
             threads.spawn(move || {
-                // Once the flood is on.
+                // After the flood has begun.
                 std::thread::sleep(Duration::from_millis(50));
                 let mut environment = base.clone();
                 environment.rank = rank;
@@ -82,7 +82,7 @@ fn ten_thousand_callers_are_refused_and_the_job_goes_on() {
                 job.exchange(soon()).unwrap();
                 assert_eq!(job.card(&TCP, 1 - rank).unwrap(), (1 - rank).to_le_bytes());
                 let mut fences = 0u32;
-                // As many as the other.
+                // As many calls as the other thread.
                 while fences < 200 {
                     job.fence(soon()).unwrap();
                     fences += 1;
@@ -95,7 +95,7 @@ fn ten_thousand_callers_are_refused_and_the_job_goes_on() {
     });
     let grown = memory().saturating_sub(before);
     println!("{CALLERS} calls in {:?}, {} refused, {grown} B more", start.elapsed(), refused.load(Ordering::Relaxed));
-    // Each was refused, but for those of the end that may stay for a while.
+    // Each was refused, except for the last ones, which may stay for a while.
     let enough = CALLERS - 1000;
     let until = soon();
     while refused.load(Ordering::Relaxed) < enough {

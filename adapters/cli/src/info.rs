@@ -1,7 +1,8 @@
-//! `towline info`: what is available here, what would be chosen and why, all settings, and the machine's limits.
+//! `towline info`: shows which transports are available and which would be chosen and why, all settings, and the limits
+//! of the machine.
 //!
-//! What is chosen among ranks of this host is asked of two real ranks ([`rank`]); for a rank on another host, of the
-//! rails themselves.
+//! The choice among ranks of this host comes from two real ranks ([`rank`]). The choice for a rank on another host
+//! comes from the rails themselves.
 
 use std::process::{Command, ExitCode, Stdio};
 
@@ -13,20 +14,20 @@ use towline_core::btl::selection::{Candidate, Report, select};
 use towline_core::pml::SIZES;
 use towline_core::rail::{Peer, Unreachable};
 use towline_core::wire;
-use towline_tcp::interfaces::{Filter, survey};
+use towline_net::interfaces::{Filter, survey};
 
-use crate::out::out;
+use crate::stdout::out;
 use crate::transports;
 
-/// Show what is available here: transports, what would be chosen and why, settings, limits
+/// Show the transports, which of them would be chosen and why, all settings, and the limits of this machine
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Shows it; gives the exit status.
+/// Prints the information. Gives the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
     match gather() {
         Ok(info) => {
@@ -41,11 +42,11 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// What a rank of the job that [`chosen_here`] launches does: the first prints what it chose.
+/// Runs a rank of the job that [`chosen_here`] launches. The first rank prints what it has chosen.
 pub fn rank() -> ExitCode {
     let asked = || {
         let world = towline::init()?;
-        // How long messages go is known once one has gone each way.
+        // The route of long messages is known only after one message has gone each way.
         let mut word = [0u8];
         let exchanged = match world.rank() {
             0 => world.send(1, 0, &word).and_then(|()| world.recv(1, 0, &mut word).map(drop)),
@@ -69,17 +70,17 @@ pub fn rank() -> ExitCode {
     )
 }
 
-/// Everything that is shown.
+/// Everything that is printed.
 struct Info {
-    /// Name, and why it does not work here.
+    /// Name, and the reason if it does not work.
     transports: Vec<(String, Option<String>)>,
-    /// Name, address, and why tcp leaves it.
+    /// Name, address, and the reason if tcp does not use it.
     interfaces: Vec<(String, String, Option<String>)>,
-    /// For whom, and what is chosen and why.
+    /// The kind of peer, and what is chosen for it and why.
     chosen: Vec<(&'static str, String)>,
     /// Name, value, unit.
     machine: Vec<(&'static str, String, &'static str)>,
-    /// What, bytes.
+    /// Description, and bytes.
     sizes: Vec<(String, u64)>,
     tunables: Vec<Tunable>,
 }
@@ -91,7 +92,7 @@ fn gather() -> Result<Info, String> {
     let exclude: Vec<String> = list("tcp_exclude");
     let filter = Filter { include: list("tcp_include"), exclude: (!exclude.is_empty()).then_some(exclude) };
     let mut all = vec![("loopback".to_string(), None)];
-    all.extend(transports::ALL.map(|name| (name.to_string(), transports::why_not(name))));
+    all.extend(transports::ALL.map(|name| (name.to_string(), transports::why_unavailable(name))));
     let interfaces = survey(&filter).map_err(|why| format!("cannot list the network interfaces: {why}"))?;
     let shown = interfaces.into_iter().map(|(it, verdict)| (it.name, it.address.to_string(), verdict.err())).collect();
     let mut chosen = chosen_here();
@@ -100,14 +101,14 @@ fn gather() -> Result<Info, String> {
     let mut sizes: Vec<_> = SIZES.iter().map(|(what, bytes)| ((*what).to_string(), *bytes as u64)).collect();
     let unit = value("unit_bytes").parse().unwrap_or(0);
     sizes.push(("payload of an unexpected message, at most".into(), unit));
-    sizes.push(("shared memory for a peer that long messages are sent to, at most".into(), sm.bytes_per_peer()));
-    sizes.push(("staging of a tcp connection, at most".into(), tcp(&tunables).bytes_per_connection()));
-    let key = towline_tcp::JobKey::new([0; 32]); // nobody connects
+    sizes.push(("shared memory for a peer that gets long messages, at most".into(), sm.bytes_per_peer()));
+    sizes.push(("staging buffer of a tcp connection, at most".into(), tcp(&tunables).bytes_per_connection()));
+    let key = towline_net::JobKey::new([0; 32]); // nobody connects
     sizes.push(("buffers of a udp link, at most".into(), towline_udp::Config::new(0, 0, key).bytes()));
     Ok(Info { transports: all, interfaces: shown, chosen, machine: machine(value("sm_directory")), sizes, tunables })
 }
 
-/// What two ranks on this host choose for themselves and for each other.
+/// The choice of two ranks on this host, for themselves and for each other.
 fn chosen_here() -> Vec<(&'static str, String)> {
     let said = std::env::current_exe().and_then(|me| {
         let mut command = Command::new(&me);
@@ -118,33 +119,33 @@ fn chosen_here() -> Vec<(&'static str, String)> {
         Ok(output) => {
             let [out, why] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
             let is_told = output.status.success() || !why.trim().is_empty();
-            (out, if is_told { why } else { format!("a job of two ranks could not be run: {}", output.status) })
+            (out, if is_told { why } else { format!("a job of two ranks failed: {}", output.status) })
         }
         Err(why) => (String::new(), why.to_string()),
     };
     let of_peer = |peer: &str| {
         let line = out.lines().find_map(|line| line.strip_prefix(peer));
-        line.map_or_else(|| format!("nothing: {}", why.trim_end()), |line| line.trim_start().to_string())
+        line.map_or_else(|| format!("none: {}", why.trim_end()), |line| line.trim_start().to_string())
     };
     vec![("itself", of_peer("peer 0:")), ("same host", of_peer("peer 1:"))]
 }
 
-/// What would be chosen for a rank on another host that has the same networks.
+/// The choice for a rank on another host that is on the same networks.
 fn chosen_elsewhere(filter: &Filter) -> String {
     let job = u64::from(std::process::id()) << 20;
-    let key = towline_tcp::JobKey::new([0; 32]); // nobody connects
+    let key = towline_net::JobKey::new([0; 32]); // nobody connects
     let mut config = towline_tcp::Config::new(job, 0, key);
     config.filter = filter.clone();
     let mut rail = match towline_tcp::Rail::new(config) {
         Ok(rail) => rail,
-        Err(why) => return format!("nothing: tcp does not work here: {why}"),
+        Err(why) => return format!("none: tcp does not work here: {why}"),
     };
-    let card = towline_tcp::card::Card::decode(rail.card()).map(|mut card| {
+    let card = towline_net::card::Card::decode(rail.card()).map(|mut card| {
         (card.host, card.rank, card.instance) = (!card.host, 1, !card.instance);
         card.encode()
     });
     let mut candidates = vec![Candidate::of(rail.attributes())];
-    // The sm rail's word for a peer on another host is known without asking it.
+    // The sm rail always refuses a peer on another host, so it need not be asked.
     if let Ok(sm) = towline_sm::Rail::open(towline_sm::Config::new(job, 0, 2)) {
         candidates.push(Candidate::of(sm.attributes()));
     }
@@ -171,7 +172,7 @@ fn sm(tunables: &[Tunable]) -> towline_sm::Config {
 }
 
 fn tcp(tunables: &[Tunable]) -> towline_tcp::Config {
-    let mut config = towline_tcp::Config::new(0, 0, towline_tcp::JobKey::new([0; 32]));
+    let mut config = towline_tcp::Config::new(0, 0, towline_net::JobKey::new([0; 32]));
     for tunable in tunables {
         let Ok(bytes) = tunable.value.parse() else { continue };
         match tunable.name {
@@ -199,12 +200,12 @@ fn machine(sm_directory: &str) -> Vec<(&'static str, String, &'static str)> {
     vec![
         ("processors for this process", processors, ""),
         ("page", page_size().to_string(), "B"),
-        ("shared memory in all", bytes(|about| about.f_blocks), "B"),
+        ("shared memory in total", bytes(|about| about.f_blocks), "B"),
         ("shared memory free", bytes(|about| about.f_bavail), "B"),
         ("open files", limit(Resource::Nofile), ""),
         ("locked memory", limit(Resource::Memlock), "B"),
-        ("a socket's receive buffer", system("net/core/rmem_max"), "B"),
-        ("a socket's send buffer", system("net/core/wmem_max"), "B"),
+        ("largest receive buffer of a socket", system("net/core/rmem_max"), "B"),
+        ("largest send buffer of a socket", system("net/core/wmem_max"), "B"),
     ]
 }
 
@@ -238,7 +239,7 @@ impl Info {
         };
         let verdict =
             |why: &Option<String>, good: &str| why.clone().map_or_else(|| good.to_string(), |why| format!("no: {why}"));
-        line("\nTransports here".into());
+        line("\nTransports".into());
         self.transports.iter().for_each(|(name, why)| line(format!("  {name:10} {}", verdict(why, "works"))));
         line("\nNetwork interfaces for tcp".into());
         let name = |(name, address, _): &(String, String, Option<String>)| format!("{name} {address}");
@@ -249,7 +250,7 @@ impl Info {
         self.machine.iter().for_each(|(what, value, unit)| line(format!("  {what:28} {value:>14} {unit}")));
         line("\nMemory".into());
         self.sizes.iter().for_each(|(what, bytes)| line(format!("  {what:66} {bytes:>8} B")));
-        line("\nSettings: set the variable to change one for all ranks".into());
+        line("\nSettings: set the environment variable to change a setting for all ranks".into());
         for it in &self.tunables {
             let value = if it.value.is_empty() { "-" } else { &it.value };
             line(format!("  {:34} {value:>10} {:4} {:11} {}", it.variable, it.unit, it.origin.to_string(), it.help));

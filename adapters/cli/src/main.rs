@@ -1,17 +1,17 @@
-//! The `towline` command. Each subcommand has a file of its own.
+//! The `towline` command. Each subcommand has a file or folder of its own.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 mod info;
-mod out;
 mod perf;
 mod run;
 mod soak;
+mod stdout;
 mod transports;
 
-/// Moves messages between processes: starts them, measures them, tells what is there.
+/// Moves messages between processes: runs jobs, measures transports, shows what is available, and tests it
 #[derive(Parser)]
 #[command(name = "towline", version)]
 struct Arguments {

@@ -1,4 +1,4 @@
-//! `towline run`: starts the ranks of a job, and sees it through.
+//! `towline run`: starts the ranks of a job, and supervises it to its end.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,66 +9,67 @@ use towline_bootstrap::launch::{self, Host, Launch};
 
 /// Start N ranks of a program, and end them together
 ///
-/// Exit status: 0 if all ranks ended well, else that of the first rank that failed (128 + n where signal n killed it),
-/// 124 after the time limit, 126 or 127 where the program cannot be started, 2 where the job cannot begin.
+/// Exit status: 0 if all ranks ended well, otherwise the status of the first rank that failed (128 + n if signal n
+/// killed it), 124 after the time limit, 126 or 127 if the program cannot be started, 2 if the job cannot be started.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Number of ranks; without it, one for each slot of the hosts
+    /// Number of ranks [default: one for each slot of the hosts]
     #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["hosts", "agent"])]
     ranks: Option<u32>,
 
-    /// Transports to use, such as sm,tcp; all without it
+    /// Transports to use, such as sm,tcp [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     transport: Vec<String>,
 
-    /// Links per peer, for transports that can have several
+    /// Links to each peer, for transports that support several
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
     links: Option<u32>,
 
-    /// Run on the hosts of a file: `host [slots=N]` a line, filled in order
+    /// Run on the hosts in a file: one `host [slots=N]` on each line, filled in order
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
 
-    /// Command that runs a command on a host, called as CMD HOST COMMAND...
+    /// Remote shell: runs a command on a host, called as CMD HOST COMMAND...
     #[arg(long, value_name = "CMD", default_value = "ssh -o BatchMode=yes")]
     rsh: String,
 
-    /// Path of towline on the other hosts; without it, the same as here
+    /// Path of towline on the other hosts [default: the path on this host]
     #[arg(long, value_name = "PATH")]
     remote_path: Option<OsString>,
 
-    /// Name or address of this host that the other hosts can reach; without it, all are tried
+    /// Name or address at which the other hosts can reach this host [default: all are tried]
     #[arg(long, value_name = "HOST")]
     address: Option<String>,
 
-    /// Set a variable for all ranks; NAME alone passes on its value here
+    /// Set an environment variable for all ranks; NAME alone takes the value from this environment
     #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]")]
     variables: Vec<String>,
 
-    /// End the job after this time
+    /// End the job after this time, in seconds
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Time between SIGTERM and SIGKILL when ranks are to end
+    /// Time between SIGTERM and SIGKILL when the job is ended, in seconds
     #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "5")]
     grace: Duration,
 
-    /// Let the others go on when a rank fails
+    /// Let the other ranks go on when a rank fails
     #[arg(long)]
     keep_going: bool,
 
-    /// Start a rank again that was killed or failed, so often at most for each rank: the job goes on
+    /// Restart a rank that was killed or failed, at most N times for each rank, and let the job go on
     ///
-    /// The rank gets the same program, arguments and environment, and a new incarnation, which the others hear of. Not for one
-    /// that calls abort or has finished; once it was started N times again, its next failure counts as without this
+    /// The rank gets the same program, arguments and environment, and a new incarnation, which the other ranks see. A
+    /// rank that has finished or that calls abort is not restarted. After N restarts, the next failure of the rank
+    /// counts as without this option
     #[arg(long, visible_alias = "max-restarts", value_name = "N", default_value_t = 0)]
     restart: u32,
 
-    /// Pass output on as it is, without the rank before each line
+    /// Print output unchanged, without the rank before each line
     #[arg(long)]
     no_prefix: bool,
 
-    /// Serve a launcher on another host
+    /// Run as the agent of a launcher on another host
     #[arg(long, hide = true, conflicts_with_all = ["ranks", "hosts", "command"])]
     agent: bool,
 
@@ -82,7 +83,7 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Runs the job; gives its exit status.
+/// Runs the job. Gives its exit status.
 pub fn run(arguments: Arguments) -> ExitCode {
     if arguments.agent {
         return launch::agent().into();
@@ -109,7 +110,9 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     let slots = hosts.iter().fold(0u32, |sum, host| sum.saturating_add(host.slots));
     check(&arguments)?;
     let mut command = arguments.command.into_iter();
-    let program = command.next().ok_or("no program to run")?;
+    let program = command
+        .next()
+        .ok_or("no program was given: write it after the options, as in `towline run -n 2 -- PROGRAM`")?;
     let mut launch = Launch::new(arguments.ranks.unwrap_or(slots), program);
     launch.args = command.collect();
     launch.hosts = hosts;
@@ -129,7 +132,7 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     Ok(launch)
 }
 
-/// Whether ranks can use the settings that they will find.
+/// Checks the settings that ranks will find in their environment.
 fn check(arguments: &Arguments) -> Result<(), String> {
     let given: Vec<_> = arguments.variables.iter().rev().filter_map(|variable| assignment(variable)).collect();
     let lookup = |name: &str| match name {
@@ -137,7 +140,7 @@ fn check(arguments: &Arguments) -> Result<(), String> {
         "TOWLINE_LINKS" if arguments.links.is_some() => arguments.links.map(|links| links.to_string()),
         _ => {
             let value = given.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
-            // The environment does not go to other hosts.
+            // Other hosts do not get this environment.
             let value = value.or_else(|| arguments.hosts.is_none().then(|| std::env::var_os(name)).flatten());
             value.map(|value| value.to_string_lossy().into_owned())
         }
@@ -145,7 +148,7 @@ fn check(arguments: &Arguments) -> Result<(), String> {
     towline::Config::default().tunables_from(lookup).map(drop).map_err(|why| why.to_string())
 }
 
-/// A variable and its value; `None` for one to pass on that is not set here.
+/// The name and value of a variable. `None` if its value is to be taken from this environment and it is not set.
 fn assignment(variable: &str) -> Option<(OsString, OsString)> {
     match variable.split_once('=') {
         Some((name, value)) => Some((name.into(), value.into())),
@@ -154,6 +157,6 @@ fn assignment(variable: &str) -> Option<(OsString, OsString)> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is no number of seconds"))?;
+    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
     Duration::try_from_secs_f64(seconds).map_err(|why| why.to_string())
 }

@@ -1,12 +1,12 @@
-//! The transports between processes, and which of them work here.
+//! The transports between processes, and which of them work on this host.
 
-/// All of them, in the order in which they are told of.
+/// All transports, in the order in which they are listed.
 pub const ALL: [&str; 4] = ["sm", "tcp", "udp", "verbs"];
-/// Those that are used where none is named.
+/// The transports that are used if none is named.
 pub const STANDARD: [&str; 2] = ["sm", "tcp"];
 
-/// Why a transport does not work here; `None` if it does.
-pub fn why_not(name: &str) -> Option<String> {
+/// The reason why a transport does not work on this host, or `None` if it works.
+pub fn why_unavailable(name: &str) -> Option<String> {
     let tried = towline::Builder::new().transports(name).build().and_then(towline::World::finish);
     tried.err().map(|why| why.to_string())
 }

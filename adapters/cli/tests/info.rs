@@ -20,7 +20,7 @@ fn named<'v>(list: &'v Value, key: &str, name: &str) -> &'v Value {
 }
 
 #[test]
-fn settings_are_told_with_unit_and_origin() {
+fn settings_have_unit_and_origin() {
     let info = json(&[("TOWLINE_UNIT_BYTES", "4096"), ("TOWLINE_TCP_MAX_SEND_BYTES", "9000000")]);
     let unit = named(&info["tunables"], "name", "unit_bytes");
     assert_eq!((&unit["value"], &unit["unit"], &unit["origin"]), (&"4096".into(), &"B".into(), &"environment".into()));
@@ -32,7 +32,7 @@ fn settings_are_told_with_unit_and_origin() {
 }
 
 #[test]
-fn choices_come_with_their_reasons() {
+fn choices_have_reasons() {
     let info = json(&[]);
     let choice = |whom| named(&info["chosen"], "for", whom)["choice"].as_str().unwrap().to_string();
     assert!(choice("itself").contains("loopback taken"), "{}", choice("itself"));
@@ -46,14 +46,14 @@ fn choices_come_with_their_reasons() {
 }
 
 #[test]
-fn what_does_not_work_is_told_with_the_reason() {
+fn an_unavailable_transport_has_a_reason() {
     let broken = [("TOWLINE_SM_DIRECTORY", "/nowhere/at/all")];
     let info = json(&broken);
     let sm = named(&info["transports"], "name", "sm");
     assert!(sm["works"] == false && sm["why"].as_str().unwrap().contains("/nowhere/at/all"), "{sm}");
     let choice = named(&info["chosen"], "for", "same host")["choice"].as_str().unwrap().to_string();
     assert!(choice.contains("tcp taken"), "{choice}");
-    // Verbs want a device, a driver, a library, and to be built in.
+    // Verbs needs a device, a driver, a library, and the build feature.
     let verbs = named(&info["transports"], "name", "verbs");
     let reasons = ["--features verbs", "no RDMA device", "libibverbs", "no port can be used"];
     let told = verbs["why"].as_str().is_some_and(|why| reasons.iter().any(|reason| why.contains(reason)));
@@ -63,14 +63,14 @@ fn what_does_not_work_is_told_with_the_reason() {
 }
 
 #[test]
-fn a_variable_that_makes_no_sense_is_named() {
+fn an_invalid_variable_is_named() {
     let output = info(&[], &[("TOWLINE_LINKS", "many")]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("TOWLINE_LINKS"), "{said}");
 }
 
 #[test]
-fn a_reader_that_goes_early_is_no_error_of_ours() {
+fn a_reader_that_closes_early_causes_no_error() {
     let mut info = Command::new(env!("CARGO_BIN_EXE_towline"));
     let mut info = info.arg("info").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(info.stdout.take());

@@ -1,5 +1,5 @@
-//! `towline run` over several hosts, for which network namespaces stand: no loopback, no Unix socket, no port in
-//! common. Making them needs the rights of root; without those, the test says so and passes.
+//! `towline run` over several hosts. Network namespaces take the place of hosts: they have no loopback, Unix socket or
+//! port in common. Making them needs root; without root the test says so and passes.
 
 use std::io::Write;
 use std::process::{Command, Output};
@@ -10,13 +10,13 @@ use towline_core::modex::{Component, Version};
 const V: Version = Version::new(1, 0, 0);
 const TCP: Component = Component { mca: V, kind: "btl", kind_version: V, name: "tcp", version: V };
 
-/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+/// The roles of ranks that this file starts. Without a role, as in a normal test run, it does nothing.
 #[test]
 fn as_rank() {
     if std::env::var_os("ROLE").is_none() {
         return;
     }
-    let soon = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let soon = std::time::Instant::now() + std::time::Duration::from_secs(300);
     let mut job = Job::from_env().unwrap();
     job.publish(&TCP, job.host().to_string().as_bytes()).unwrap();
     job.exchange(soon).unwrap();
@@ -26,7 +26,7 @@ fn as_rank() {
     std::process::exit(0);
 }
 
-/// Two namespaces with a link between them; they go away with this value.
+/// Two namespaces with a link between them. They are removed with this value.
 struct Namespaces([String; 2]);
 
 impl Namespaces {
@@ -78,7 +78,7 @@ fn run(namespaces: &Namespaces, arguments: &[&str]) -> Output {
 #[test]
 fn ranks_in_several_namespaces_find_each_other_and_end_together() {
     let Some(namespaces) = Namespaces::new() else {
-        // Past the test runner, which keeps to itself what tests print that pass.
+        // Written directly, since the test runner hides the output of tests that pass.
         let _ = writeln!(std::io::stderr(), "skipped a test: network namespaces need the rights of root, and iproute2");
         return;
     };

@@ -1,26 +1,26 @@
-//! Ranks that are killed in the middle of an exchange and started again by `towline run --restart`, over each transport. Ranks
-//! are this test program itself in a role.
+//! Ranks that are killed in the middle of an exchange and restarted by `towline run --restart`, over each transport.
+//! Ranks are this test program itself in a role.
 
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use towline::{Any, Error, ReadmitError, World};
+use towline::{Any, Error, RejoinError, World};
 
-/// Each way that ranks are connected, as a transport and its links.
+/// Each connection of ranks: a transport and its number of links.
 const WAYS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
-/// Who dies.
+/// The rank that is killed.
 const VICTIM: u32 = 1;
-/// Its last life.
+/// Its last incarnation.
 const LAST: u32 = 3;
-/// Rounds of an exchange with one life of a rank, and the one in the middle of which the victim dies.
+/// Rounds of an exchange with one incarnation of a rank, and the round in the middle of which the victim is killed.
 const ROUNDS: u32 = 10;
 const DEADLY: u32 = 4;
-/// Nothing takes so long unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The tag of what the victim's lives send and nobody receives in time.
+/// Nothing takes this long unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// The tag of messages that an incarnation of the victim sends and that are not received in time.
 const STALE: u32 = 0x7000;
 
-/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+/// The roles of ranks that this file starts. Without a role, as in a normal test run, it does nothing.
 #[test]
 fn as_rank() {
     let Ok(role) = std::env::var("ROLE") else { return };
@@ -40,7 +40,7 @@ fn as_rank() {
         "communicators" => communicators(&world),
         other => panic!("no role {other}"),
     }
-    // All that they do together works as if nobody had died, the end included.
+    // Collective operations work as if no rank had died, including the end.
     for root in 0..world.size() {
         let mut words = if root == world.rank() { [root + 7; 5000] } else { [0; 5000] };
         world.broadcast(root, &mut words[..]).unwrap();
@@ -53,14 +53,14 @@ fn as_rank() {
     other.sendrecv(&world.rank(), next, 1, &mut word, before, 1).unwrap();
     assert_eq!(word, before);
     drop(other);
-    assert_eq!((world.lost(), world.returned()), (vec![], vec![]));
+    assert_eq!((world.lost(), world.restarted()), (vec![], vec![]));
     assert_eq!(world.iprobe(Any, Any).unwrap(), None, "something came twice, or to the wrong one");
     world.finish().unwrap();
     println!("\n@ job {}\n@ over", std::env::var("TOWLINE_JOB").unwrap());
     std::process::exit(0);
 }
 
-/// What a life of a rank sends in a round: short, long, and what needs several frames.
+/// The messages that an incarnation of a rank sends in a round: short, long, and one that needs several frames.
 fn content(rank: u32, incarnation: u32, round: u32) -> Vec<u8> {
     let len = [16, 3000, 20_000, 100_000, 400_000][(round % 5) as usize];
     let seed = rank * 1_000_003 + incarnation * 10_007 + round;
@@ -74,13 +74,13 @@ fn die() -> ! {
     unreachable!("killed");
 }
 
-/// An exchange with the life of another rank, of which this is round `round`.
+/// Round `round` of an exchange with an incarnation of another rank.
 struct Round {
     other: u32,
     incarnation: u32,
     round: u32,
-    receive: Result<towline::ReceivingOwned<Vec<u8>>, Error>,
-    send: Result<towline::SendingOwned<Vec<u8>>, Error>,
+    receive: Result<towline::RecvRequest<Vec<u8>>, Error>,
+    send: Result<towline::SendRequest<Vec<u8>>, Error>,
 }
 
 impl Round {
@@ -91,7 +91,7 @@ impl Round {
         Self { other, incarnation, round, receive, send }
     }
 
-    /// Whether both went well; they fail for one reason alone.
+    /// Whether both succeeded. They may fail for one reason only.
     fn end(self) -> bool {
         let received = self.receive.and_then(|receive| receive.wait().map_err(Error::from));
         let sent = self.send.and_then(|send| send.wait().map_err(Error::from)).map(drop);
@@ -109,7 +109,7 @@ impl Round {
 
 fn victim(world: &World) {
     let incarnation = world.incarnation();
-    assert!(world.lost().is_empty() && world.returned().is_empty());
+    assert!(world.lost().is_empty() && world.restarted().is_empty());
     for survivor in [0, 2] {
         world.send(survivor, STALE, &incarnation).unwrap();
     }
@@ -136,16 +136,16 @@ fn survivor(world: &World) {
         match round.map(Round::end) {
             Some(true) => with_victim += 1,
             Some(false) => {
-                // What is asked of the life that is over fails, whatever comes after it.
+                // Requests to the earlier incarnation fail, whatever follows.
                 assert_eq!(world.lost(), [VICTIM]);
                 let old = world.irecv(VICTIM, 0, [0u8; 16]).unwrap();
                 assert_eq!(world.send(VICTIM, 0, b"late"), Err(Error::PeerFailed { rank: VICTIM }));
                 assert!(matches!(world.recv(Any, 901, &mut [0u8]), Err(Error::PeerFailed { rank: VICTIM })));
-                assert_eq!(world.readmit(VICTIM, PATIENCE), Ok(life + 1));
+                assert_eq!(world.rejoin(VICTIM, PATIENCE), Ok(life + 1));
                 assert_eq!(old.wait().unwrap_err().error, Error::PeerFailed { rank: VICTIM });
                 (life, with_victim) = (life + 1, 0);
-                assert!(world.lost().is_empty() && world.returned().is_empty());
-                assert!(matches!(world.readmit(VICTIM, Duration::ZERO), Err(ReadmitError::NotBack { .. })));
+                assert!(world.lost().is_empty() && world.restarted().is_empty());
+                assert!(matches!(world.rejoin(VICTIM, Duration::ZERO), Err(RejoinError::NotRestarted { .. })));
             }
             None => {}
         }
@@ -154,7 +154,7 @@ fn survivor(world: &World) {
         if (life, with_victim) == (1, DEADLY) {
             before = Some(held());
         }
-        // Both survivors go on for as many rounds.
+        // Both survivors run as many rounds.
         let (mut theirs, done) = ([0u32], u32::from(with_victim == ROUNDS));
         let tag = 0x100_0000 + with_other;
         world.sendrecv(&[done], other, tag, &mut theirs, other, tag).unwrap();
@@ -163,28 +163,29 @@ fn survivor(world: &World) {
         }
     }
     assert_eq!(life, LAST);
-    // What lives that are over had sent, and nobody received, is gone; this life's is here, once.
+    // Messages of earlier incarnations that were not received are gone. The message of this incarnation is here, once.
     let mut word = 0u32;
     world.recv(VICTIM, STALE, &mut word).unwrap();
     assert_eq!(word, LAST);
     assert_eq!(world.iprobe(VICTIM, STALE).unwrap(), None);
-    // Nobody had to acknowledge the deaths of one who is back.
+    // The deaths of a rank that has rejoined need no acknowledgement.
     assert_eq!(world.recv(Any, 900, &mut word).unwrap().source, VICTIM);
     assert_eq!(word, LAST);
     let (before, after) = (before.unwrap(), held());
-    // Boards of all, and rings for short and for long messages, which there need not be, in both directions.
+    // The shared segments of all ranks, and rings for short and for long messages in both directions, which may be
+    // missing.
     let segments = before.1.max(3 + 2 * 4);
     assert!(after.0 <= before.0 && after.1 <= segments, "descriptors and segments: {before:?}, now {after:?}");
 }
 
-/// What this process holds of the system: descriptors, and segments that are mapped.
+/// The system resources of this process: descriptors, and mapped segments.
 fn held() -> (usize, usize) {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().count();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     (descriptors, maps.lines().filter(|line| line.contains("/towline.")).count())
 }
 
-/// The victim dies and is back before anybody has looked whether it lives.
+/// The victim is killed and restarted before any rank has noticed its death.
 fn unnoticed(world: &World) {
     if world.rank() == VICTIM && world.incarnation() == 1 {
         for survivor in [0, 2] {
@@ -203,14 +204,14 @@ fn unnoticed(world: &World) {
     let asked = world.irecv(VICTIM, 2, vec![0u8; 1_000_000]).unwrap();
     let wild = world.irecv(Any, 3, [0u8; 8]).unwrap();
     world.send(VICTIM, 1, b"die, now").unwrap();
-    while world.returned() != [VICTIM] {
+    while world.restarted() != [VICTIM] {
         std::thread::yield_now(); // no progress
     }
-    assert_eq!(world.readmit(VICTIM, Duration::ZERO), Ok(2));
+    assert_eq!(world.rejoin(VICTIM, Duration::ZERO), Ok(2));
     let failed = Error::PeerFailed { rank: VICTIM };
     match asked.wait() {
         Err(why) => assert_eq!(why.error, failed),
-        // With a progress thread the old life may have got it out before it died.
+        // With a progress thread the earlier incarnation may have sent it before it died.
         Ok((bytes, _)) => assert!(bytes.iter().all(|byte| *byte == 1), "of another life"),
     }
     assert_eq!(wild.wait().unwrap_err().error, failed);
@@ -218,7 +219,7 @@ fn unnoticed(world: &World) {
     assert!(bytes.iter().all(|byte| *byte == 2));
 }
 
-/// Communicators from before a death do not have the rank that is back, and say so to whoever means it.
+/// Communicators from before a death do not include the restarted rank, and operations with it report that.
 fn communicators(world: &World) {
     let (me, other) = (world.rank(), 2 - world.rank());
     if world.incarnation() == 1 {
@@ -234,10 +235,10 @@ fn communicators(world: &World) {
         let pending = same.irecv(VICTIM, 2, [0u8; 4]).unwrap();
         world.send(VICTIM, 1, &me).unwrap();
         assert_eq!(pending.wait().unwrap_err().error, Error::PeerFailed { rank: VICTIM });
-        assert_eq!(world.readmit(VICTIM, PATIENCE), Ok(2));
+        assert_eq!(world.rejoin(VICTIM, PATIENCE), Ok(2));
         for old in [&same, &turned] {
             let gone = Error::Restarted { rank: VICTIM };
-            assert_eq!((old.lost(), old.returned(), old.why_lost(VICTIM)), (vec![VICTIM], vec![], None));
+            assert_eq!((old.lost(), old.restarted(), old.why_lost(VICTIM)), (vec![VICTIM], vec![], None));
             for len in [0, 8, 1_000_000] {
                 let long = vec![1u8; len];
                 assert_eq!(old.send(VICTIM, 3, &long[..]), Err(gone.clone()), "{len} bytes");
@@ -251,11 +252,11 @@ fn communicators(world: &World) {
                 assert_eq!(old.probe(source, 3), Err(gone.clone()), "{source:?}");
                 assert_eq!(old.mprobe(source, 3).err(), Some(gone.clone()), "{source:?}");
             }
-            // What all do together ends as well, at each, and nobody waits for another.
+            // Collective operations also end at each rank, and no rank waits for another.
             assert_eq!(old.barrier(), Err(gone.clone()));
             assert_eq!(old.dup().err(), Some(gone.clone()));
             assert!(gone.to_string().contains("rank 1 was started again") && gone.to_string().contains("make it anew"));
-            // Among the others it goes on.
+            // Operations among the other ranks go on.
             old.acknowledge_failures();
             let (mine, theirs) = (old.rank(), 2 - old.rank());
             old.sendrecv(&mine, theirs, 4, &mut word, Any, 4).unwrap();
@@ -266,7 +267,7 @@ fn communicators(world: &World) {
     both_again(world);
 }
 
-/// New communicators have all.
+/// New communicators include all ranks.
 fn both_again(world: &World) {
     for anew in [world.dup().unwrap(), world.split(Some(1), 2 - world.rank()).unwrap().unwrap()] {
         assert_eq!((anew.lost(), anew.iprobe(Any, Any).unwrap()), (vec![], None));
@@ -280,32 +281,32 @@ fn both_again(world: &World) {
     }
 }
 
-/// Each context of a rank takes all contexts of another rank back for itself.
+/// Each context of a rank accepts all contexts of a restarted rank by itself.
 fn in_context(world: &World) {
-    let (everyone, own) = (world.everyone(), world.address());
-    // With each context of each rank; `life`: of the victim.
+    let (all_contexts, own) = (world.all_contexts(), world.address());
+    // With each context of each rank. `life` is the incarnation of the victim.
     let talk = |life: u32| {
-        everyone.barrier().unwrap();
-        for other in (0..everyone.size()).filter(|other| *other != everyone.rank()) {
-            let (mine, mut theirs) = ([world.incarnation(), everyone.rank()], [0u32; 2]);
-            everyone.sendrecv(&mine, other, 8, &mut theirs, other, 8).unwrap();
-            let rank = everyone.address_of(other).unwrap().rank;
+        all_contexts.barrier().unwrap();
+        for other in (0..all_contexts.size()).filter(|other| *other != all_contexts.rank()) {
+            let (mine, mut theirs) = ([world.incarnation(), all_contexts.rank()], [0u32; 2]);
+            all_contexts.sendrecv(&mine, other, 8, &mut theirs, other, 8).unwrap();
+            let rank = all_contexts.address_of(other).unwrap().rank;
             assert_eq!(theirs, [if rank == VICTIM { life } else { 1 }, other]);
         }
-        // Behind the barrier others may come to their end.
-        assert!(everyone.lost().is_empty() && everyone.returned().is_empty());
-        everyone.barrier().unwrap();
+        // After the barrier other ranks may finish.
+        assert!(all_contexts.lost().is_empty() && all_contexts.restarted().is_empty());
+        all_contexts.barrier().unwrap();
     };
     if own.rank != VICTIM || world.incarnation() == 1 {
         talk(1);
         if own.rank == VICTIM {
-            everyone.barrier().unwrap(); // both contexts have come so far
+            all_contexts.barrier().unwrap(); // both contexts have come this far
             die();
         }
-        // That this ends well depends on when the victim dies.
-        let _ = everyone.barrier();
+        // Whether this succeeds depends on when the victim dies.
+        let _ = all_contexts.barrier();
         assert_eq!(world.recv(VICTIM, 9, &mut [0u8]).unwrap_err(), Error::PeerFailed { rank: VICTIM });
-        assert_eq!(world.readmit(VICTIM, PATIENCE), Ok(2));
+        assert_eq!(world.rejoin(VICTIM, PATIENCE), Ok(2));
     }
     talk(2);
 }
@@ -324,7 +325,7 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// What is left in shared memory of the job whose ranks said this.
+/// What the job whose ranks printed this has left in shared memory.
 fn left_over(said: &str) -> Vec<String> {
     let job =
         said.lines().find_map(|line| Some(line.split_once("@ job ")?.1.to_string())).expect("a rank says its job");
@@ -338,17 +339,17 @@ fn ends_well(role: &str, way: (&str, &str), deaths: usize) {
     assert!(output.status.success(), "{way:?}: {said}{told}");
     assert_eq!(said.matches("@ over").count(), 3, "{way:?}: {said}{told}");
     assert_eq!(left_over(&said), [""; 0], "{way:?}");
-    assert_eq!(told.matches("was killed by signal 9 (SIGKILL); starting it again").count(), deaths, "{told}");
+    assert_eq!(told.matches("was killed by signal 9 (SIGKILL); restarting it").count(), deaths, "{told}");
 }
 
 #[test]
-fn x7_p7_a_rank_that_was_killed_is_taken_back_over_shared_memory() {
+fn x7_p7_a_killed_rank_rejoins_over_shared_memory() {
     ends_well("exchange", WAYS[0], 2);
     ends_well("unnoticed", WAYS[0], 1);
 }
 
 #[test]
-fn x7_p7_a_rank_that_was_killed_is_taken_back_over_tcp() {
+fn x7_p7_a_killed_rank_rejoins_over_tcp() {
     for way in &WAYS[1..3] {
         ends_well("exchange", *way, 2);
         ends_well("unnoticed", *way, 1);
@@ -356,7 +357,7 @@ fn x7_p7_a_rank_that_was_killed_is_taken_back_over_tcp() {
 }
 
 #[test]
-fn x7_p7_a_rank_that_was_killed_is_taken_back_over_udp() {
+fn x7_p7_a_killed_rank_rejoins_over_udp() {
     for way in &WAYS[3..] {
         ends_well("exchange", *way, 2);
         ends_well("unnoticed", *way, 1);
@@ -364,14 +365,14 @@ fn x7_p7_a_rank_that_was_killed_is_taken_back_over_udp() {
 }
 
 #[test]
-fn x7_p7_communicators_from_before_a_restart_say_so_and_nobody_waits() {
+fn x7_p7_communicators_from_before_a_restart_fail_and_do_not_wait() {
     for way in [WAYS[0], WAYS[1], WAYS[4]] {
         ends_well("communicators", way, 1);
     }
 }
 
 #[test]
-fn x7_p7_a_rank_of_several_contexts_is_taken_back_by_each() {
+fn x7_p7_each_context_accepts_a_restarted_rank() {
     for way in [WAYS[0], WAYS[2], WAYS[4]] {
         ends_well("contexts", way, 1);
     }
@@ -383,6 +384,6 @@ fn p7_a_rank_that_dies_once_too_often_ends_the_job() {
         let output = job("exchange", way, LAST - 2);
         let (_, told) = texts(&output);
         assert_eq!(output.status.code(), Some(128 + 9), "{way:?}: {told}");
-        assert!(told.contains("was started again once, as often as is allowed; ending the job"), "{way:?}: {told}");
+        assert!(told.contains("was restarted once, which is the limit; ending the job"), "{way:?}: {told}");
     }
 }

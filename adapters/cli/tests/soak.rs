@@ -1,4 +1,4 @@
-//! `towline soak` over real processes: short jobs that must be clean, and what it says of them.
+//! `towline soak` with real processes: short jobs that must pass, and their summary.
 
 use std::process::{Command, Output};
 
@@ -7,14 +7,14 @@ fn soak(arguments: &str) -> Output {
     command.arg("soak").args(arguments.split_whitespace()).output().unwrap()
 }
 
-/// Jobs whose seeds bring deaths and the faults of the transport.
+/// Seeds of jobs in which ranks are killed and the transport has faults.
 fn clean(arguments: &str, kinds: &[&str]) {
     let output = soak(arguments);
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
-    assert!(out.contains("lost 0, doubled 0, out of order 0"), "{out}");
+    assert!(out.contains("lost 0, duplicated 0, out of order 0"), "{out}");
     for kind in kinds.iter().chain(&["one-sided operations"]) {
-        // What is counted has happened.
+        // Each of these must have happened.
         let (_, after) = out.split_once(&format!("{kind} ")).unwrap_or_else(|| panic!("{kind}: {out}"));
         let count = after.split(|other: char| !other.is_ascii_digit()).next().unwrap();
         assert!(count.parse::<u64>().unwrap() > 0, "{kind}: {out}");
@@ -22,30 +22,30 @@ fn clean(arguments: &str, kinds: &[&str]) {
 }
 
 #[test]
-fn b10_jobs_over_sm_are_clean_though_ranks_stop_and_die() {
+fn b10_jobs_over_sm_pass_although_ranks_stop_and_die() {
     clean("--transport sm --jobs 3 --from 1 --most 20000", &["ranks stopped", "ranks killed"]);
 }
 
-/// Jobs in which a rank is killed and started again, over each transport.
+/// Jobs in which a rank is killed and restarted, over each transport.
 const SEEDS: [(&str, u64); 3] = [("sm", 4), ("tcp", 5), ("udp", 5)];
 
-/// Seeds whose rank is killed and started again: from then on all messages from and to it are exact as all others are.
+/// Seeds in which a rank is killed and restarted. After that, the messages from and to it are checked like all others.
 #[test]
-fn p14_b10_ranks_that_were_killed_are_taken_back_over_each_transport() {
+fn p14_b10_killed_ranks_rejoin_over_each_transport() {
     for (transport, seed) in SEEDS {
         let arguments = format!("--transport {transport} --seed {seed} --most 20000");
-        clean(&arguments, &["ranks killed", "ranks started again", "messages from and to them"]);
+        clean(&arguments, &["ranks killed", "ranks restarted", "messages from and to them"]);
     }
 }
 
 /// A seed whose rank is killed after the last round.
 #[test]
-fn b10_a_rank_that_dies_last_is_no_failure_of_a_clean_job() {
+fn b10_a_rank_that_dies_last_does_not_fail_the_job() {
     clean("--transport sm --seed 109 --most 20000", &["ranks killed"]);
 }
 
 #[test]
-fn p14_b10_jobs_over_tcp_are_clean_though_connections_break() {
+fn p14_b10_jobs_over_tcp_pass_although_connections_break() {
     clean(
         "--transport tcp --jobs 3 --from 1 --most 20000",
         &["ranks killed", "links cut", "connections by the relay", "connections cut", "links lost"],
@@ -53,14 +53,14 @@ fn p14_b10_jobs_over_tcp_are_clean_though_connections_break() {
 }
 
 #[test]
-fn p15_b10_jobs_over_udp_are_clean_though_datagrams_are_lost() {
+fn p15_b10_jobs_over_udp_pass_although_datagrams_are_lost() {
     clean("--transport udp --jobs 2 --from 1 --most 20000", &["ranks killed", "datagrams", "spells of worse loss"]);
 }
 
-/// A job whose second rank of three is started through a program that makes it one of the other byte order.
+/// A job of three ranks. The second one runs in an emulator with the other byte order.
 #[test]
 #[ignore = "takes an emulator: host-tests/scripts/machines"]
-fn b36_ranks_of_unlike_byte_order_exchange_messages_and_reach_each_others_memory() {
+fn b36_ranks_of_different_byte_order_exchange_messages_and_access_each_others_memory() {
     let through = std::env::var("TOWLINE_TEST_THROUGH").expect("TOWLINE_TEST_THROUGH names the program");
     for transport in ["tcp", "udp"] {
         clean(
@@ -70,8 +70,8 @@ fn b36_ranks_of_unlike_byte_order_exchange_messages_and_reach_each_others_memory
     }
 }
 
-/// Jobs whose ranks but the first are started through a program that makes them ones of another processor, on this host: over
-/// memory that they share, too. Seeds as [above](SEEDS).
+/// Jobs whose ranks, except the first, run in an emulator of another processor on this host, and share memory with the
+/// first one. Seeds as [above](SEEDS).
 #[test]
 #[ignore = "takes an emulator: host-tests/scripts/machines"]
 fn p14_b10_ranks_of_two_processors_share_a_host_and_its_memory() {
@@ -79,13 +79,13 @@ fn p14_b10_ranks_of_two_processors_share_a_host_and_its_memory() {
     for (transport, seed) in SEEDS {
         clean(
             &format!("--through {through} --transport {transport} --seed {seed} --most 20000"),
-            &["ranks killed", "ranks started again", "messages from and to them"],
+            &["ranks killed", "ranks restarted", "messages from and to them"],
         );
     }
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_arguments_are_refused() {
     for wrong in
         ["--transport pigeon", "--sim --minutes 1", "-n 1", "--minutes -1", "--minutes 0", "--jobs 0", "--seeds 3"]
     {

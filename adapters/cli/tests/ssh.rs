@@ -1,5 +1,5 @@
-//! `towline run --hosts` over the real ssh, to a server of the test's own with keys of its own: on this host, and in
-//! another network namespace, which takes the rights of root. Where these or sshd are missing, the tests say so and pass.
+//! `towline run --hosts` over the real ssh, to a server that the test starts with its own keys: on this host, and in
+//! another network namespace, which needs root. If root or sshd is missing, the tests say so and pass.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,8 @@ use towline::{Source, Tag};
 
 const SSHD: &str = "/usr/sbin/sshd";
 
-/// What ranks do that this file starts: a message around all of them. Without a role, as in a normal test run, nothing.
+/// The role of ranks that this file starts: a message goes around all of them. Without a role, as in a normal test run,
+/// it does nothing.
 #[test]
 fn as_rank() {
     if std::env::var_os("ROLE").is_none() {
@@ -35,18 +36,18 @@ fn as_rank() {
     std::process::exit(0);
 }
 
-/// A server of ssh that this process reaches as host `far`, and the way there. All of it goes away with this value.
+/// An ssh server that this process reaches as host `far`, and the route to it. Everything is removed with this value.
 struct Far {
     folder: PathBuf,
     server: Option<Child>,
-    /// Those of the launcher and of the server; none where both are in this one.
+    /// The namespaces of the launcher and of the server. `None` if both are in this one.
     namespaces: Vec<String>,
 }
 
 impl Far {
     /// On this host.
     fn near(name: &str) -> Option<Self> {
-        // Free now; whoever takes it before the server does makes the test fail, not pass.
+        // The port is free now. If another process takes it first, the test fails and does not pass by mistake.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         Self::start(name, "127.0.0.1", port, vec![])
     }
@@ -103,7 +104,7 @@ impl Far {
             "UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nLogLevel INFO\n".into(),
         ];
         fs::write(far.path("server"), server.join("\n")).unwrap();
-        // Where no service was ever started, root's server lacks this.
+        // The server needs this directory, which is missing if the service was never started.
         let _ = fs::create_dir_all("/run/sshd");
         let mut command = inside(far.namespaces.get(1), SSHD);
         let mut child = command.args(["-D", "-e", "-f", &far.path("server")]).stderr(Stdio::piped()).spawn().unwrap();
@@ -115,10 +116,10 @@ impl Far {
             let _ = said.read_to_string(&mut line);
             panic!("sshd does not start: {line}");
         }
-        // What it says later must not fill the pipe.
+        // Its later output must not fill the pipe.
         std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         fs::write(far.path("hosts"), "localhost\nfar slots=2\n").unwrap();
-        // Servers may have reasons of their own to let nobody in, such as a locked account.
+        // The server may refuse every login for its own reasons, such as a locked account.
         let mut command = inside(far.namespaces.first(), "ssh");
         let plain = command.args(["-F", &far.path("client"), "-o", "BatchMode=yes", "far", "true"]).output().unwrap();
         if !plain.status.success() {
@@ -132,7 +133,7 @@ impl Far {
         self.folder.join(name).to_str().unwrap().into()
     }
 
-    /// `towline run` with ranks here and at the other host.
+    /// `towline run` with ranks on this host and on the other one.
     fn towline(&self, arguments: &[&str]) -> Command {
         let mut command = inside(self.namespaces.first(), env!("CARGO_BIN_EXE_towline"));
         let shell = format!("ssh -F {} -o BatchMode=yes", self.path("client"));
@@ -168,7 +169,7 @@ fn inside(namespace: Option<&String>, program: &str) -> Command {
     command
 }
 
-/// Past the test runner, which keeps to itself what tests print that pass.
+/// Written directly, since the test runner hides the output of tests that pass.
 fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped a test over ssh: {why}");
 }
@@ -194,7 +195,7 @@ fn a_job_over_ssh_on_this_host() {
     let Some(far) = Far::near("near") else { return };
     a_message_goes_around(&far);
 
-    // The far side's shell reads the agent's path once more.
+    // The shell on the other host parses the agent's path once more.
     let odd = far.path("it's a $path; odd");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_towline"), &odd).unwrap();
     let line = "printf '%s %s\\n' \"$TOWLINE_HOST\" \"$A\"; echo $((TOWLINE_RANK)) >&2";
@@ -212,7 +213,10 @@ fn a_job_over_ssh_on_this_host() {
     let output = far.run(&["--remote-path", "/nonexistent/towline", "--", "true"]);
     let report = out(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{report}");
-    assert!(report.contains("host far is lost with rank 1") && report.contains("/nonexistent/towline"), "{report}");
+    assert!(
+        report.contains("host far is lost, and rank 1 with it") && report.contains("/nonexistent/towline"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -221,7 +225,7 @@ fn a_job_over_ssh_in_another_namespace() {
     a_message_goes_around(&far);
 }
 
-/// Starts ranks that print their process number, and waits for all of them.
+/// Starts ranks that print their process id, and waits for all of them.
 fn started(far: &Far, line: &str) -> (Child, BufReader<std::process::ChildStdout>, Vec<Pid>) {
     let mut command = far.towline(&["--no-prefix", "--", "sh", "-c", line]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -253,7 +257,7 @@ fn signals_and_the_launchers_death_reach_ranks_over_ssh() {
     send(&child, Signal::KILL).unwrap();
     child.wait().unwrap();
     for rank in &watched {
-        // Readable when the process has ended.
+        // Becomes readable when the process has ended.
         let mut fds = [rustix::event::PollFd::new(rank, rustix::event::PollFlags::IN)];
         let limit = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
         assert_eq!(rustix::event::poll(&mut fds, Some(&limit)).unwrap(), 1);

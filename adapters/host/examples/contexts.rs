@@ -57,34 +57,34 @@ fn run(context: Context, arguments: Arguments) -> bool {
 }
 
 fn exchange(world: &towline::World, arguments: Arguments) -> Result<(), Error> {
-    let (everyone, own) = (world.everyone(), world.address());
+    let (all_contexts, own) = (world.all_contexts(), world.address());
     let len = arguments.bytes.max(12);
-    let mut got = vec![vec![0u8; len]; everyone.size() as usize];
-    everyone.barrier()?;
+    let mut got = vec![vec![0u8; len]; all_contexts.size() as usize];
+    all_contexts.barrier()?;
     let start = Instant::now();
     for round in 0..arguments.rounds {
         let mut message = vec![0u8; len];
         stamp(&mut message, own, round);
-        everyone.scope(|s| {
+        all_contexts.scope(|s| {
             for (from, into) in (0..).zip(&mut got) {
                 s.irecv(from, round, &mut into[..])?;
             }
             for rank in 0..world.size() {
                 for index in 0..world.contexts() {
-                    s.isend(everyone.rank_of(Address { rank, index })?, round, &message[..])?;
+                    s.isend(all_contexts.rank_of(Address { rank, index })?, round, &message[..])?;
                 }
             }
             Ok::<(), Error>(())
         })?;
         for (from, bytes) in (0..).zip(&got) {
             let mut expected = [0; 12];
-            stamp(&mut expected, everyone.address_of(from)?, round);
+            stamp(&mut expected, all_contexts.address_of(from)?, round);
             assert_eq!(bytes[..12], expected, "{own}: round {round} of {from}");
         }
     }
-    everyone.barrier()?;
-    if everyone.rank() == 0 {
-        let messages = u64::from(arguments.rounds) * u64::from(everyone.size()) * u64::from(everyone.size());
+    all_contexts.barrier()?;
+    if all_contexts.rank() == 0 {
+        let messages = u64::from(arguments.rounds) * u64::from(all_contexts.size()) * u64::from(all_contexts.size());
         let rate = messages as f64 / start.elapsed().as_secs_f64() / 1e6;
         let (ranks, contexts) = (world.size(), world.contexts());
         println!("{ranks} ranks, {contexts} contexts each, {messages} messages of {len} bytes, {rate:.2} million/s");

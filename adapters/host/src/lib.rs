@@ -1,9 +1,9 @@
-//! Messages between processes: the safe Rust face of Towline.
+//! Message passing between the processes of a parallel job: the safe Rust interface of Towline.
 //!
 //! ```
 //! use towline::Any;
 //!
-//! let world = towline::init()?; // under `towline run -n N`, or alone
+//! let world = towline::init()?; // under `towline run -n N`, or as a job of one rank
 //! let next = (world.rank() + 1) % world.size();
 //! world.send(next, 7, b"hello")?;
 //! let mut into = [0u8; 16];
@@ -15,65 +15,41 @@
 //!
 //! | to do | use |
 //! |---|---|
-//! | send and receive, one after the other | [`send`](Communicator::send), [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
-//! | several at once, from borrowed memory | [`scope`](Communicator::scope) |
-//! | several at once, from owned memory, or `async` | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
-//! | look before receiving | [`probe`](Communicator::probe), [`mprobe`](Communicator::mprobe) |
-//! | columns and other parts of buffers | [`View`], [`ViewMut`], [`vector`], [`Layout`] |
-//! | one context for each thread | [`Builder::contexts`], [`Context`], [`everyone`](World::everyone) |
-//! | several threads on one context, a progress thread | [`Builder::threads`], [`Multiple`], [`Builder::progress_thread`](Builder::progress_thread) |
-//! | go on with a rank that was started again | [`returned`](Communicator::returned), [`readmit`](World::readmit), [`incarnation`](World::incarnation) |
-//! | reach into the memory of others | [`window`](Communicator::window), [`Window`] |
-//! | all together | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`split`](Communicator::split) |
+//! | send and receive, one operation after the other | [`send`](Communicator::send), [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
+//! | several operations at the same time, from borrowed memory | [`scope`](Communicator::scope) |
+//! | several operations at the same time from owned memory, or `async` | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
+//! | look at a message before it is received | [`probe`](Communicator::probe), [`mprobe`](Communicator::mprobe) |
+//! | send columns and other parts of buffers | [`View`], [`ViewMut`], [`vector`], [`Layout`] |
+//! | one context for each thread | [`Builder::contexts`], [`Context`], [`all_contexts`](World::all_contexts) |
+//! | several threads in one context, a progress thread | [`Builder::threads`], [`Multiple`], [`Builder::progress_thread`](Builder::progress_thread) |
+//! | go on with a rank that was restarted | [`restarted`](Communicator::restarted), [`rejoin`](World::rejoin), [`incarnation`](World::incarnation) |
+//! | access the memory of other ranks (one-sided) | [`window`](Communicator::window), [`Window`] |
+//! | collective operations | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`split`](Communicator::split) |
 //!
-//! Memory in flight cannot be freed or changed by safe code: blocking calls borrow it, a scope waits for all that began in
-//! it, and other operations own it. Blocking sends and receives, and those of a scope, allocate nothing;
-//! only where more threads than ever before wait for each other's calls is the process's one table of such threads made larger.
+//! **Memory.** Safe code cannot free or change memory that an operation uses: blocking calls borrow it, a scope waits for all operations
+//! that began in it, and other operations own it. Blocking sends and receives, and those of a scope, allocate nothing, with one
+//! exception: the process's table of waiting threads grows when more threads than ever before wait for each other's calls.
 //!
-//! A [`World`] is a context: an engine and rails of its own, for one thread. A process may have
-//! [several](Builder::contexts), one for each thread, which share nothing that a message passes; or its threads take part as
-//! ranks of their own (see [`Builder::job`]). A world of [`Multiple`] threads is shared by all of them, behind a lock.
-// Not under loom, which models modules alone: its rails are not there then.
+//! **Threads.** A [`World`] is a context: it has an engine and rails of its own, for one thread. There are three ways to use several
+//! threads. A process may have [several contexts](Builder::contexts), one for each thread, which share nothing that a message passes.
+//! Its threads may be ranks of their own: see [`Builder::job`]. Or several threads share a world of [`Multiple`] threads, behind a lock.
+// Not under loom, which models single modules: the rails do not exist then.
 #![cfg(all(target_os = "linux", not(loom)))]
 #![deny(missing_docs)]
 
-mod absent;
-mod address;
-mod alone;
-mod attendance;
-mod builder;
-mod cards;
-mod clock;
-mod collective;
-mod communicator;
 mod context;
-mod duty;
 mod engine;
-mod error;
-mod idle;
-mod launch;
-mod limits;
-mod linked;
+mod errors;
+mod job;
 pub mod manual;
-mod memory;
-mod message;
-mod open;
-mod owned;
-mod parker;
-mod performances;
-mod probed;
-mod rails;
-mod readmission;
-mod scope;
-mod seam;
+mod operations;
+mod settings;
 mod setup;
-mod several;
-mod state;
 mod threads;
-mod tunables;
-mod views;
-mod window;
-mod world;
+mod transports;
+mod values;
+mod waiting;
+mod windows;
 
 pub use towline_bootstrap as bootstrap;
 pub use towline_core::convertor::{Layout, LayoutError, Misfit, Piece};
@@ -84,28 +60,30 @@ pub use towline_core::rail::{
 };
 pub use towline_core::rma::{Access, AtomicOp, Denied};
 
-pub use towline_tcp::Encrypt;
+pub use towline_net::Encrypt;
 
-pub use address::Address;
-pub use builder::{Builder, init};
-pub use communicator::{Communicator, Owned};
-pub use context::Context;
-pub use error::{Error, Failed};
-pub use linked::Linked;
-pub use message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
-pub use owned::{Buffer, BufferMut, ReceivingOwned, SendingOwned};
-pub use probed::Message;
-pub use rails::{AnyRail, DynRail};
-pub use readmission::ReadmitError;
-pub use scope::{Received, Scope, Sent};
-pub use setup::SetupError;
-pub use threads::{Multiple, Single, Takes, ThreadLevel, Threads};
-pub use tunables::{Config, Origin, Tunable};
-pub use views::{View, ViewMut, vector};
-pub use window::{Window, Word};
-pub use world::{ProgressThread, World};
+pub use errors::error::{Error, Failed};
+pub use errors::rejoin::RejoinError;
+pub use errors::setup::SetupError;
+pub use operations::buffer::{Buffer, BufferMut};
+pub use operations::communicator::{Communicator, OwnedCommunicator};
+pub use operations::matched_message::Message;
+pub use operations::requests::{RecvRequest, SendRequest};
+pub use operations::scope::{Scope, ScopedRecv, ScopedSend};
+pub use operations::views::{View, ViewMut, vector};
+pub use settings::config::{Config, Origin, Tunable};
+pub use setup::builder::{Builder, init};
+pub use setup::context::Context;
+pub use setup::world::{ProgressThread, World};
+pub use threads::levels::{MayOwn, Multiple, Single, ThreadLevel, Threads};
+pub use transports::linked::Linked;
+pub use transports::rails::{AnyRail, DynRail};
+pub use values::address::Address;
+pub use values::message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
+pub use windows::window::Window;
+pub use windows::word::Word;
 
-/// The README's example is compiled with the documentation's.
+/// The example of the README is compiled with those of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

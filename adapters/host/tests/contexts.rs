@@ -37,20 +37,20 @@ fn each<T: Send>(contexts: Vec<Context>, body: impl Fn(Context) -> T + Sync) -> 
 fn every_address_sends_to_every_address() {
     for way in WAYS {
         let owns = contexts(2, 3, way, |world| {
-            let everyone = world.everyone();
-            assert_eq!((world.size(), world.contexts(), everyone.size()), (2, 3, 6));
+            let all_contexts = world.all_contexts();
+            assert_eq!((world.size(), world.contexts(), all_contexts.size()), (2, 3, 6));
             assert_eq!(world.rank(), world.address().rank);
             for len in [0, 4, 5000, 300_000] {
-                let mine = pattern(len, everyone.rank());
-                let mut got: Vec<Vec<u8>> = (0..everyone.size()).map(|_| vec![0; len + 1]).collect();
-                everyone
+                let mine = pattern(len, all_contexts.rank());
+                let mut got: Vec<Vec<u8>> = (0..all_contexts.size()).map(|_| vec![0; len + 1]).collect();
+                all_contexts
                     .scope(|s| {
                         for (from, into) in (0..).zip(&mut got) {
                             s.irecv(from, 5, &mut into[..])?;
                         }
                         for rank in 0..2 {
                             for index in 0..3 {
-                                s.isend(everyone.rank_of((rank, index))?, 5, &mine[..])?;
+                                s.isend(all_contexts.rank_of((rank, index))?, 5, &mine[..])?;
                             }
                         }
                         Ok::<(), Error>(())
@@ -60,7 +60,7 @@ fn every_address_sends_to_every_address() {
                     assert_eq!(bytes[..len], pattern(len, from), "{way}, {len} bytes from {from}");
                 }
             }
-            everyone.address_of(everyone.rank()).unwrap()
+            all_contexts.address_of(all_contexts.rank()).unwrap()
         });
         let expected: Vec<_> = (0..6).map(|number| Address { rank: number / 3, index: number % 3 }).collect();
         assert_eq!(owns, expected);
@@ -71,21 +71,21 @@ fn every_address_sends_to_every_address() {
 fn sources_of_any_are_known_by_address() {
     for way in WAYS {
         contexts(2, 2, way, |world| {
-            let (everyone, own) = (world.everyone(), world.address());
-            for number in 0..everyone.size() {
-                everyone.send(number, 1, &[own.rank, own.index]).unwrap();
+            let (all_contexts, own) = (world.all_contexts(), world.address());
+            for number in 0..all_contexts.size() {
+                all_contexts.send(number, 1, &[own.rank, own.index]).unwrap();
             }
             let mut seen = Vec::new();
-            for _ in 0..everyone.size() {
-                let envelope = everyone.probe(Any, 1).unwrap();
+            for _ in 0..all_contexts.size() {
+                let envelope = all_contexts.probe(Any, 1).unwrap();
                 let mut word = [0u32; 2];
-                let status = everyone.recv(envelope.source, 1, &mut word).unwrap();
-                assert_eq!(everyone.address_of(status.source).unwrap(), Address::from((word[0], word[1])));
+                let status = all_contexts.recv(envelope.source, 1, &mut word).unwrap();
+                assert_eq!(all_contexts.address_of(status.source).unwrap(), Address::from((word[0], word[1])));
                 seen.push(status.source);
             }
             seen.sort_unstable();
             assert_eq!(seen, [0, 1, 2, 3]);
-            world.everyone().barrier().unwrap();
+            world.all_contexts().barrier().unwrap();
         });
     }
 }
@@ -124,11 +124,11 @@ fn each_index_is_a_world_of_its_own() {
 fn m15_any_contexts_make_a_communicator() {
     for way in WAYS {
         contexts(2, 3, way, |world| {
-            let (everyone, own) = (world.everyone(), world.address());
+            let (all_contexts, own) = (world.all_contexts(), world.address());
             // Those on the diagonal, and the rest, backwards.
             let color = u32::from(own.rank == own.index);
-            let group = everyone.split(Some(color), 100 - everyone.rank()).unwrap().unwrap();
-            let mut members: Vec<_> = (0..6).map(|number| everyone.address_of(number).unwrap()).collect();
+            let group = all_contexts.split(Some(color), 100 - all_contexts.rank()).unwrap().unwrap();
+            let mut members: Vec<_> = (0..6).map(|number| all_contexts.address_of(number).unwrap()).collect();
             members.retain(|member| u32::from(member.rank == member.index) == color);
             members.reverse();
             assert_eq!(group.size() as usize, members.len());
@@ -155,7 +155,7 @@ fn a_barrier_of_everyone_lets_nobody_through_before_all_came() {
     contexts(2, 3, "sm", |world| {
         for round in 1..=20 {
             inside.fetch_add(1, Ordering::SeqCst);
-            world.everyone().barrier().unwrap();
+            world.all_contexts().barrier().unwrap();
             assert!(inside.load(Ordering::SeqCst) >= 6 * round);
         }
     });
@@ -166,12 +166,12 @@ fn a_context_that_ends_first_leaves_the_others_undisturbed() {
     for way in WAYS {
         let ended = AtomicU32::new(0);
         contexts(2, 3, way, |world| {
-            let (everyone, own) = (world.everyone(), world.address());
+            let (all_contexts, own) = (world.all_contexts(), world.address());
             if own.index == 1 {
                 for index in [0, 2] {
-                    let to = everyone.rank_of((1 - own.rank, index)).unwrap();
+                    let to = all_contexts.rank_of((1 - own.rank, index)).unwrap();
                     for part in 0..40u32 {
-                        everyone.send(to, part, &pattern(8000, part)[..]).unwrap();
+                        all_contexts.send(to, part, &pattern(8000, part)[..]).unwrap();
                     }
                 }
                 world.finish().unwrap();
@@ -182,29 +182,33 @@ fn a_context_that_ends_first_leaves_the_others_undisturbed() {
             let mut rounds = 0;
             let mut more = [1u32];
             while more[0] != 0 {
-                let partner = everyone.rank_of((1 - own.rank, 2 - own.index)).unwrap();
+                let partner = all_contexts.rank_of((1 - own.rank, 2 - own.index)).unwrap();
                 let mut into = vec![0; 20_000];
-                everyone.sendrecv(&pattern(20_000, 3)[..], partner, 100, &mut into[..], partner, 100).unwrap();
+                all_contexts.sendrecv(&pattern(20_000, 3)[..], partner, 100, &mut into[..], partner, 100).unwrap();
                 assert!(into == pattern(20_000, 3));
                 rounds += u32::from(ended.load(Ordering::SeqCst) == 2);
                 // One decides for all.
                 more = [u32::from(rounds < 20)];
-                let talkers = [(0, 0), (0, 2), (1, 0), (1, 2)].map(|at| everyone.rank_of(at).unwrap());
-                if everyone.rank() == talkers[0] {
-                    talkers[1..].iter().for_each(|to| everyone.send(*to, 101, &more).unwrap());
+                let talkers = [(0, 0), (0, 2), (1, 0), (1, 2)].map(|at| all_contexts.rank_of(at).unwrap());
+                if all_contexts.rank() == talkers[0] {
+                    talkers[1..].iter().for_each(|to| all_contexts.send(*to, 101, &more).unwrap());
                 } else {
-                    everyone.recv(talkers[0], 101, &mut more).unwrap();
+                    all_contexts.recv(talkers[0], 101, &mut more).unwrap();
                 }
             }
             // What was said before the end is here.
-            let gone = everyone.rank_of((1 - own.rank, 1)).unwrap();
+            let gone = all_contexts.rank_of((1 - own.rank, 1)).unwrap();
             for part in 0..40 {
                 let mut into = vec![0; 8000];
-                everyone.recv(gone, part, &mut into[..]).unwrap();
+                all_contexts.recv(gone, part, &mut into[..]).unwrap();
                 assert!(into == pattern(8000, part), "{way}: part {part}");
             }
             // What was never said will not come.
-            assert_eq!(everyone.recv(gone, 99, &mut [0u8; 4]).unwrap_err(), Error::PeerFailed { rank: gone }, "{way}");
+            assert_eq!(
+                all_contexts.recv(gone, 99, &mut [0u8; 4]).unwrap_err(),
+                Error::PeerFailed { rank: gone },
+                "{way}"
+            );
         });
     }
 }
@@ -219,23 +223,23 @@ fn what_a_context_said_last_arrives_though_its_receiver_was_busy() {
             let builder = Builder::new().transports(way).configure(set).job(job);
             each(builder.contexts(2).unwrap(), |context| {
                 let world = context.enter();
-                let (everyone, own) = (world.everyone(), world.address());
-                let [speaker, hearer] = [(0, 1), (1, 0)].map(|at| everyone.rank_of(at).unwrap());
-                if everyone.rank() == speaker {
-                    everyone.send(hearer, 1, b"hello").unwrap(); // connects
-                    everyone.recv(hearer, 2, &mut [0u8; 5]).unwrap();
-                    (10..20u32).for_each(|tag| everyone.send(hearer, tag, &pattern(4000, tag)[..]).unwrap());
+                let (all_contexts, own) = (world.all_contexts(), world.address());
+                let [speaker, hearer] = [(0, 1), (1, 0)].map(|at| all_contexts.rank_of(at).unwrap());
+                if all_contexts.rank() == speaker {
+                    all_contexts.send(hearer, 1, b"hello").unwrap(); // connects
+                    all_contexts.recv(hearer, 2, &mut [0u8; 5]).unwrap();
+                    (10..20u32).for_each(|tag| all_contexts.send(hearer, tag, &pattern(4000, tag)[..]).unwrap());
                     world.finish().unwrap();
-                } else if everyone.rank() == hearer {
-                    everyone.recv(speaker, 1, &mut [0u8; 5]).unwrap();
-                    everyone.send(speaker, 2, b"hello").unwrap();
+                } else if all_contexts.rank() == hearer {
+                    all_contexts.recv(speaker, 1, &mut [0u8; 5]).unwrap();
+                    all_contexts.send(speaker, 2, b"hello").unwrap();
                     // The other context of the speaker's index has come to its end, so the speaker has too.
                     while over.load(Ordering::SeqCst) == 0 {
                         std::thread::yield_now();
                     }
                     for tag in 10..20 {
                         let mut into = [0; 4000];
-                        everyone.recv(speaker, tag, &mut into).unwrap();
+                        all_contexts.recv(speaker, tag, &mut into).unwrap();
                         assert!(into[..] == pattern(4000, tag), "{way}, tag {tag}");
                     }
                 } else if own.index == 1 {
@@ -254,7 +258,7 @@ fn a_thread_that_panics_is_lost_to_the_others() {
         jobs(2, |_, job| {
             each(quick(Builder::new().job(job)).contexts(2).unwrap(), |context| {
                 let world = context.enter();
-                world.everyone().barrier().unwrap();
+                world.all_contexts().barrier().unwrap();
                 if world.address() == (Address { rank: 1, index: 1 }) {
                     let vanished = catch_unwind(AssertUnwindSafe(move || {
                         let _world = world;
@@ -263,22 +267,22 @@ fn a_thread_that_panics_is_lost_to_the_others() {
                     assert!(vanished.is_err());
                     return;
                 }
-                let everyone = world.everyone();
-                let lost = everyone.rank_of((1, 1)).unwrap();
+                let all_contexts = world.all_contexts();
+                let lost = all_contexts.rank_of((1, 1)).unwrap();
                 assert_eq!(
-                    everyone.recv(lost, 1, &mut [0u8; 4]).unwrap_err(),
+                    all_contexts.recv(lost, 1, &mut [0u8; 4]).unwrap_err(),
                     Error::PeerFailed { rank: lost },
                     "{way}"
                 );
                 // The others go on.
-                everyone.acknowledge_failures();
+                all_contexts.acknowledge_failures();
                 for index in [0, 1] {
-                    let other = everyone.rank_of((0, index)).unwrap();
-                    everyone.send(other, 2, &everyone.rank()).unwrap();
+                    let other = all_contexts.rank_of((0, index)).unwrap();
+                    all_contexts.send(other, 2, &all_contexts.rank()).unwrap();
                 }
                 if world.rank() == 0 {
                     let mut from = [0u32; 3];
-                    from.iter_mut().for_each(|from| assert_eq!(everyone.recv(Any, 2, from).unwrap().source, *from));
+                    from.iter_mut().for_each(|from| assert_eq!(all_contexts.recv(Any, 2, from).unwrap().source, *from));
                 }
             });
         });
@@ -301,14 +305,14 @@ fn a_thread_that_panics_is_lost_also_to_those_who_never_heard_of_it() {
                     assert!(vanished.is_err());
                     return;
                 }
-                let everyone = world.everyone();
-                let lost = everyone.rank_of((1, 1)).unwrap();
-                let failed = everyone.recv(lost, 1, &mut [0u8; 4]).unwrap_err();
+                let all_contexts = world.all_contexts();
+                let lost = all_contexts.rank_of((1, 1)).unwrap();
+                let failed = all_contexts.recv(lost, 1, &mut [0u8; 4]).unwrap_err();
                 assert_eq!(failed, Error::PeerFailed { rank: lost }, "{way}");
                 // Other ways of waiting end too, and at once.
-                let failed = world.block_on(async { everyone.irecv(lost, 1, vec![0u8; 4])?.await });
+                let failed = world.block_on(async { all_contexts.irecv(lost, 1, vec![0u8; 4])?.await });
                 assert_eq!(failed.unwrap_err().error, Error::PeerFailed { rank: lost });
-                assert_eq!(everyone.send(lost, 1, b"hello?").unwrap_err(), Error::PeerFailed { rank: lost });
+                assert_eq!(all_contexts.send(lost, 1, b"hello?").unwrap_err(), Error::PeerFailed { rank: lost });
             });
         });
     }
@@ -318,21 +322,21 @@ fn a_thread_that_panics_is_lost_also_to_those_who_never_heard_of_it() {
 fn a_receive_from_a_context_that_ended_well_ends_though_they_never_talked() {
     for way in WAYS {
         contexts(2, 3, way, |world| {
-            let (everyone, own) = (world.everyone(), world.address());
+            let (all_contexts, own) = (world.all_contexts(), world.address());
             if own.index == 1 {
                 return world.finish().unwrap();
             }
             // In the own process, too; and where it was posted before and afterwards.
             for rank in [own.rank, 1 - own.rank] {
-                let ended = everyone.rank_of((rank, 1)).unwrap();
-                let failed = everyone.recv(ended, 1, &mut [0u8; 4]).unwrap_err();
+                let ended = all_contexts.rank_of((rank, 1)).unwrap();
+                let failed = all_contexts.recv(ended, 1, &mut [0u8; 4]).unwrap_err();
                 assert_eq!(failed, Error::PeerFailed { rank: ended }, "{way}");
-                assert_eq!(everyone.recv(ended, 2, &mut [0u8; 4]).unwrap_err(), failed, "{way}");
+                assert_eq!(all_contexts.recv(ended, 2, &mut [0u8; 4]).unwrap_err(), failed, "{way}");
             }
             // The others are there still.
-            let other = everyone.rank_of((1 - own.rank, 2 - own.index)).unwrap();
+            let other = all_contexts.rank_of((1 - own.rank, 2 - own.index)).unwrap();
             let mut into = [0u32];
-            everyone.sendrecv(&[own.rank], other, 3, &mut into, other, 3).unwrap();
+            all_contexts.sendrecv(&[own.rank], other, 3, &mut into, other, 3).unwrap();
             assert_eq!(into, [1 - own.rank]);
             world.finish().unwrap();
         });
@@ -352,9 +356,9 @@ fn a_receive_from_a_process_that_has_left_ends_though_they_never_talked() {
                     assert!(matches!(world.finish(), Err(SetupError::Finish { .. })));
                     return;
                 }
-                let everyone = world.everyone();
-                let left = everyone.rank_of((1, 1 - world.address().index)).unwrap();
-                let failed = everyone.recv(left, 1, &mut [0u8; 4]).unwrap_err();
+                let all_contexts = world.all_contexts();
+                let left = all_contexts.rank_of((1, 1 - world.address().index)).unwrap();
+                let failed = all_contexts.recv(left, 1, &mut [0u8; 4]).unwrap_err();
                 assert_eq!(failed, Error::PeerFailed { rank: left }, "{way}");
                 let _ = world.finish();
             });
@@ -401,18 +405,18 @@ fn rails_of_the_programs_own_serve_each_context() {
         // No other way leads anywhere.
         let builder = Builder::new().transports("loopback").job(job);
         // SAFETY: the rail of tcp keeps the contract.
-        let builder = unsafe { builder.rail_for_each(rail) };
+        let builder = unsafe { builder.rail_per_context(rail) };
         each(builder.contexts(3).unwrap(), |context| {
             let world = context.enter();
-            let everyone = world.everyone();
+            let all_contexts = world.all_contexts();
             assert_eq!(world.rails(), ["tcp", "loopback"]);
             let mut sum = [0u32];
             for to in 0..6 {
-                everyone.send(to, 1, &[everyone.rank()]).unwrap();
+                all_contexts.send(to, 1, &[all_contexts.rank()]).unwrap();
             }
             for _ in 0..6 {
                 let mut from = [0u32];
-                everyone.recv(Any, 1, &mut from).unwrap();
+                all_contexts.recv(Any, 1, &mut from).unwrap();
                 sum[0] += from[0];
             }
             assert_eq!(sum, [15]);
@@ -429,7 +433,7 @@ fn what_cannot_be_shared_is_refused() {
     // SAFETY: the loop keeps the contract of rails.
     let builder = unsafe { Builder::new().rail(hub.rail(0).unwrap()) };
     let refused = builder.contexts(1).unwrap_err();
-    assert!(matches!(refused, SetupError::OwnRail) && refused.to_string().contains("rail_for_each"), "{refused}");
+    assert!(matches!(refused, SetupError::CustomRail) && refused.to_string().contains("rail_per_context"), "{refused}");
     let many = Builder::new().contexts(u32::MAX).unwrap_err();
     assert!(matches!(many, SetupError::TooManyContexts { ranks: 1, contexts: u32::MAX }));
 }

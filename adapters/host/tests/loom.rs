@@ -1,83 +1,83 @@
-//! The interleavings, and every order that the memory model allows, of threads that wait for one engine:
+//! Loom models of threads that wait for one engine: every interleaving, and every order that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p towline --test loom --release`
 //!
-//! Who does what, and the place where a thread sleeps, are the library's own; engine, rail and lock are models, and `wait` and
-//! `leave` take the steps of `src/several.rs`.
+//! The wait coordinator and the parker are the library's own. The engine, the rail and the lock are models; `wait` and `before_unlock`
+//! take the steps of `src/threads/shared_guard.rs`, and `progress_thread` those of `src/threads/progress_thread.rs`.
 #![cfg(loom)]
 
-#[path = "../src/duty.rs"]
-#[allow(dead_code)]
-mod duty;
-#[path = "../src/parker.rs"]
+#[path = "../src/waiting/futex.rs"]
+mod futex;
+#[path = "../src/waiting/parker.rs"]
 #[allow(dead_code)]
 mod parker;
-#[path = "../src/seam.rs"]
-mod seam;
+#[path = "../src/waiting/wait_coordinator.rs"]
+#[allow(dead_code)]
+mod wait_coordinator;
 
 use std::sync::Arc;
 
-use duty::{Charge, Duty};
 use loom::sync::{Mutex, MutexGuard};
 use loom::thread;
 use parker::Parker;
+use wait_coordinator::{Handoff, WaitCoordinator};
 
-/// A rail whose messages name the request that they end, and its wait handle, which is the bell's, too.
+/// A rail whose messages name the request that they complete. `World::wakeup` is its wait handle and the shared wake-up in one.
 struct Rail {
     arrived: Vec<usize>,
     armed: bool,
 }
 
-struct Room {
-    duty: Duty<()>,
+struct Locked {
+    coordinator: WaitCoordinator<()>,
     done: [bool; 2],
-    /// Who is told when a request is over.
-    calls: [Option<Arc<Parker>>; 2],
-    over: bool,
+    /// The thread that is notified when a request is complete.
+    waiters: [Option<Arc<Parker>>; 2],
+    stop: bool,
 }
 
 struct World {
-    room: Mutex<Room>,
+    locked: Mutex<Locked>,
     rail: Mutex<Rail>,
-    bed: Arc<Parker>,
+    wakeup: Arc<Parker>,
 }
 
 impl World {
-    fn new(thread: Option<&Arc<Parker>>) -> Arc<Self> {
-        let mut duty = Duty::new();
-        duty.set_thread(thread.cloned());
+    fn new(progress_thread: Option<&Arc<Parker>>) -> Arc<Self> {
+        let mut coordinator = WaitCoordinator::new();
+        coordinator.set_progress_thread(progress_thread.cloned());
         Arc::new(Self {
-            room: Mutex::new(Room { duty, done: [false; 2], calls: [None, None], over: false }),
+            locked: Mutex::new(Locked { coordinator, done: [false; 2], waiters: [None, None], stop: false }),
             rail: Mutex::new(Rail { arrived: Vec::new(), armed: false }),
-            bed: Arc::new(Parker::new()),
+            wakeup: Arc::new(Parker::new()),
         })
     }
 
-    /// A message comes, from another process.
+    /// A message comes from another process.
     fn send(&self, request: usize) {
         let mut rail = self.rail.lock().unwrap();
         rail.arrived.push(request);
         if std::mem::take(&mut rail.armed) {
-            self.bed.unpark();
+            self.wakeup.unpark();
         }
     }
 
-    /// A message to oneself: nobody is woken by it, so who lets the lock go must see to that.
+    /// A message that the process sends to itself. It wakes no thread, so the thread that releases the lock must see to that.
     fn send_to_self(&self, request: usize) {
-        let mut room = self.room.lock().unwrap();
+        let mut locked = self.locked.lock().unwrap();
         self.rail.lock().unwrap().arrived.push(request);
-        self.leave(&mut room);
+        self.before_unlock(&mut locked);
     }
 
-    fn hold(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap()
+    fn lock(&self) -> MutexGuard<'_, Locked> {
+        self.locked.lock().unwrap()
     }
 
-    fn poll(&self, room: &mut Room) -> bool {
+    fn poll(&self, locked: &mut Locked) -> bool {
         let mut rail = self.rail.lock().unwrap();
         rail.armed = false;
         let Some(request) = rail.arrived.pop() else { return false };
-        room.done[request] = true;
+        locked.done[request] = true;
         true
     }
 
@@ -87,118 +87,118 @@ impl World {
         rail.armed
     }
 
-    fn aside<'a>(&'a self, mut room: MutexGuard<'a, Room>) -> MutexGuard<'a, Room> {
-        room.duty.step_aside();
-        drop(room);
-        let mut room = self.hold();
-        room.duty.step_back();
-        room
+    fn yield_lock<'a>(&'a self, mut locked: MutexGuard<'a, Locked>) -> MutexGuard<'a, Locked> {
+        locked.coordinator.begin_pause();
+        drop(locked);
+        let mut locked = self.lock();
+        locked.coordinator.end_pause();
+        locked
     }
 
-    fn tell(&self, room: &mut Room) {
-        for (done, call) in room.done.iter().zip(&mut room.calls) {
-            if *done && let Some(call) = call.take() {
-                call.unpark();
+    fn notify_waiters(&self, locked: &mut Locked) {
+        for (done, waiter) in locked.done.iter().zip(&mut locked.waiters) {
+            if *done && let Some(waiter) = waiter.take() {
+                waiter.unpark();
             }
         }
     }
 
-    fn leave(&self, room: &mut Room) {
-        self.tell(room);
-        match room.duty.charge() {
-            Charge::Nothing => {}
-            Charge::Arm(()) => {
+    fn before_unlock(&self, locked: &mut Locked) {
+        self.notify_waiters(locked);
+        match locked.coordinator.handoff() {
+            Handoff::Nothing => {}
+            Handoff::Arm(()) => {
                 if !self.arm() {
-                    room.duty.ring();
-                    self.bed.unpark();
+                    locked.coordinator.note_signal();
+                    self.wakeup.unpark();
                 }
             }
-            Charge::Wake(parker) => parker.unpark(),
+            Handoff::Wake(parker) => parker.unpark(),
         }
     }
 
     fn park<'a>(
         &'a self,
-        mut room: MutexGuard<'a, Room>,
+        mut locked: MutexGuard<'a, Locked>,
         request: usize,
         parker: &Arc<Parker>,
-    ) -> MutexGuard<'a, Room> {
-        room.calls[request] = Some(Arc::clone(parker));
-        room.duty.park(parker);
-        self.leave(&mut room);
-        drop(room);
+    ) -> MutexGuard<'a, Locked> {
+        locked.waiters[request] = Some(Arc::clone(parker));
+        locked.coordinator.park(parker);
+        self.before_unlock(&mut locked);
+        drop(locked);
         parker.park(None);
-        let mut room = self.hold();
-        room.duty.unpark(parker);
-        room.calls[request] = None;
-        room
+        let mut locked = self.lock();
+        locked.coordinator.unpark(parker);
+        locked.waiters[request] = None;
+        locked
     }
 
-    fn sleep<'a>(&'a self, mut room: MutexGuard<'a, Room>) -> MutexGuard<'a, Room> {
-        room.duty.lie_down(());
-        drop(room);
-        self.bed.park(None);
-        let mut room = self.hold();
-        room.duty.get_up();
-        room
+    fn sleep<'a>(&'a self, mut locked: MutexGuard<'a, Locked>) -> MutexGuard<'a, Locked> {
+        locked.coordinator.begin_sleep(());
+        drop(locked);
+        self.wakeup.park(None);
+        let mut locked = self.lock();
+        locked.coordinator.end_sleep();
+        locked
     }
 
     /// Waits for a request.
     fn wait(&self, request: usize) {
         let parker = Arc::new(Parker::new());
-        let mut room = self.hold();
-        while !room.done[request] {
-            if room.duty.is_polled() {
-                room = self.park(room, request, &parker);
+        let mut locked = self.lock();
+        while !locked.done[request] {
+            if locked.coordinator.is_polling() {
+                locked = self.park(locked, request, &parker);
                 continue;
             }
-            room.duty.note_poll();
-            if self.poll(&mut room) {
-                self.tell(&mut room);
-                room = self.aside(room);
+            locked.coordinator.note_poll();
+            if self.poll(&mut locked) {
+                self.notify_waiters(&mut locked);
+                locked = self.yield_lock(locked);
                 continue;
             }
-            room = self.aside(room);
-            if room.duty.is_polled() || !room.duty.bed_is_free() {
-                room = self.park(room, request, &parker);
+            locked = self.yield_lock(locked);
+            if locked.coordinator.is_polling() || !locked.coordinator.may_sleep() {
+                locked = self.park(locked, request, &parker);
                 continue;
             }
-            room.calls[request] = Some(Arc::clone(&self.bed));
-            self.tell(&mut room);
+            locked.waiters[request] = Some(Arc::clone(&self.wakeup));
+            self.notify_waiters(&mut locked);
             if self.arm() {
-                room = self.sleep(room);
+                locked = self.sleep(locked);
             }
-            room.calls[request] = None;
+            locked.waiters[request] = None;
         }
-        self.leave(&mut room);
+        self.before_unlock(&mut locked);
     }
 
     /// The progress thread.
-    fn look_after(&self, parker: &Arc<Parker>) {
-        let mut room = self.hold();
-        while !room.over {
-            self.tell(&mut room);
-            if room.duty.is_left_to_callers() {
-                room.duty.set_thread_waits(true);
-                drop(room);
-                // For a while; here until someone wants it, or there is nobody any more who does.
+    fn progress_thread(&self, parker: &Arc<Parker>) {
+        let mut locked = self.lock();
+        while !locked.stop {
+            self.notify_waiters(&mut locked);
+            if locked.coordinator.is_left_to_callers() {
+                locked.coordinator.set_progress_thread_pauses(true);
+                drop(locked);
+                // The library parks it for a while. Here it stays parked until it is woken or told to end.
                 parker.park(None);
-                room = self.hold();
-                room.duty.set_thread_waits(false);
-            } else if self.poll(&mut room) {
-                room = self.aside(room);
+                locked = self.lock();
+                locked.coordinator.set_progress_thread_pauses(false);
+            } else if self.poll(&mut locked) {
+                locked = self.yield_lock(locked);
             } else if self.arm() {
-                room = self.sleep(room);
+                locked = self.sleep(locked);
             }
         }
-        room.duty.set_thread(None);
-        self.leave(&mut room);
+        locked.coordinator.set_progress_thread(None);
+        self.before_unlock(&mut locked);
     }
 
     fn end(&self, parker: &Parker) {
-        self.hold().over = true;
+        self.lock().stop = true;
         parker.unpark();
-        self.bed.unpark();
+        self.wakeup.unpark();
     }
 }
 
@@ -208,9 +208,9 @@ fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     builder.check(f);
 }
 
-/// In any order that messages come, each thread hears of its own.
+/// In whatever order messages come, each thread learns of its own.
 #[test]
-fn p11_of_two_threads_that_wait_none_is_left_behind() {
+fn p11_two_waiting_threads_are_both_woken() {
     model(3, || {
         let world = World::new(None);
         let other = {
@@ -231,7 +231,7 @@ fn p11_of_two_threads_that_wait_none_is_left_behind() {
 }
 
 #[test]
-fn p11_a_thread_that_sleeps_hears_of_what_another_began() {
+fn p11_a_sleeping_thread_learns_of_a_message_that_another_thread_sent() {
     model(3, || {
         let world = World::new(None);
         let other = {
@@ -252,13 +252,13 @@ fn p11_a_thread_that_sleeps_hears_of_what_another_began() {
 }
 
 #[test]
-fn p11_a_progress_thread_beside_one_that_polls_leaves_nothing_and_ends() {
+fn p11_a_progress_thread_beside_a_polling_thread_completes_everything_and_ends() {
     model(3, || {
         let parker = Arc::new(Parker::new());
         let world = World::new(Some(&parker));
         let thread = {
             let (world, parker) = (Arc::clone(&world), Arc::clone(&parker));
-            thread::spawn(move || world.look_after(&parker))
+            thread::spawn(move || world.progress_thread(&parker))
         };
         let peer = {
             let world = Arc::clone(&world);
@@ -266,7 +266,7 @@ fn p11_a_progress_thread_beside_one_that_polls_leaves_nothing_and_ends() {
         };
         world.wait(0);
         peer.join().unwrap();
-        // The thread alone sees to this one.
+        // Only the progress thread can receive this one.
         world.send(1);
         world.end(&parker);
         thread.join().unwrap();

@@ -17,7 +17,7 @@ use pattern::pattern;
 use processes::{Job, say};
 use rustix::process::Signal;
 use towline::{Builder, Encrypt, Error, Multiple, World};
-use towline_host_tests::relay::{Datagrams, Ports, Streams, Towards, Trouble};
+use towline_host_tests::relay::{DatagramFaults, Datagrams, Direction, Ports, Streams};
 
 /// A link is given up after so long without a sign of life.
 const PATIENCE_MS: &str = "1000";
@@ -133,10 +133,10 @@ fn failover(world: &World<Multiple>) {
     for number in 0.. {
         let counters = world.counters();
         if counters.links_down > 0 && !std::mem::replace(&mut down, true) {
-            say(format!("down {number} {}", counters.frames_moved));
+            say(format!("down {number} {}", counters.frames_migrated));
         }
         if counters.links_up > 0 && counters.links_up == counters.links_down && !std::mem::replace(&mut up, true) {
-            say(format!("up {number} {}", counters.frames_moved));
+            say(format!("up {number} {}", counters.frames_migrated));
         }
         let theirs = round(world, number, up);
         after += u32::from(up && theirs);
@@ -228,7 +228,7 @@ fn all_end_well(job: Job) {
 /// One of three links misbehaves; the others carry on, and it is taken back.
 fn one_of_three(role: &str, fault: impl Fn(&Streams, bool)) {
     let relay = Streams::start(2, 3, 1).unwrap();
-    let mut job = start("tcp", role, 0, relay.real(), relay.told());
+    let mut job = start("tcp", role, 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
         rank.hear("ready");
     }
@@ -252,37 +252,37 @@ fn p14_b37_a_link_that_is_cut_is_made_up_for_by_the_others_and_taken_back() {
 
 #[test]
 fn p14_b37_a_link_that_is_frozen_is_given_up_and_taken_back() {
-    one_of_three("failover", |relay, on| relay.freeze(1, Towards::Both, on));
+    one_of_three("failover", |relay, on| relay.freeze(1, Direction::Both, on));
 }
 
 #[test]
 fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_and_taken_back() {
-    one_of_three("failover", |relay, on| relay.freeze(1, Towards::Rank, on));
+    one_of_three("failover", |relay, on| relay.freeze(1, Direction::ToRank, on));
 }
 
 /// Nobody but the ranks that wait for each other sees to it.
 #[test]
 fn p14_b37_a_link_that_is_frozen_is_given_up_and_taken_back_without_a_thread() {
-    one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Towards::Both, on));
+    one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Direction::Both, on));
 }
 
 #[test]
 fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_without_a_thread() {
-    one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Towards::Rank, on));
+    one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Direction::ToRank, on));
 }
 
 /// Then all its links are silent, and none is dead.
 #[test]
 fn p14_b37_no_link_to_a_rank_that_computes_is_given_up_without_a_thread() {
     let relay = Streams::start(2, 3, 1).unwrap();
-    all_end_well(start("tcp", &format!("computes{ALONE}"), 0, relay.real(), relay.told()));
+    all_end_well(start("tcp", &format!("computes{ALONE}"), 0, relay.real(), relay.advertised()));
 }
 
 /// Each in turn, so often that all have been.
 #[test]
 fn p14_b37_links_that_are_cut_one_after_the_other_lose_nothing() {
     let relay = Streams::start(2, 3, 1).unwrap();
-    let mut job = start("tcp", "failover", 0, relay.real(), relay.told());
+    let mut job = start("tcp", "failover", 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
         rank.hear("ready");
     }
@@ -296,7 +296,7 @@ fn p14_b37_links_that_are_cut_one_after_the_other_lose_nothing() {
 #[test]
 fn p14_b37_a_udp_link_that_is_cut_is_made_up_for_by_the_other_and_taken_back() {
     let relay = Datagrams::start(2, 2, 1).unwrap();
-    let mut job = start("udp", "failover", 0, relay.real(), relay.told());
+    let mut job = start("udp", "failover", 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
         rank.hear("ready");
     }
@@ -311,18 +311,18 @@ fn p14_b37_a_udp_link_that_is_cut_is_made_up_for_by_the_other_and_taken_back() {
         rank.hear("up");
     }
     all_end_well(job);
-    assert!(relay.troubled().cut_off > 0);
+    assert!(relay.counts().cut_off > 0);
 }
 
 fn loses(permille: u32, rounds: u32) {
     let relay = Datagrams::start(2, 1, u64::from(permille)).unwrap();
     let most_delay = Duration::from_millis(5);
-    relay.set(Trouble { lose: permille, double: 50, delay: 100, most_delay });
-    let job = start("udp", "rounds", rounds, relay.real(), relay.told());
+    relay.set(DatagramFaults { lose: permille, duplicate: 50, delay: 100, most_delay });
+    let job = start("udp", "rounds", rounds, relay.real(), relay.advertised());
     all_end_well(job);
-    let troubled = relay.troubled();
+    let troubled = relay.counts();
     println!("{} of 1000 lost: {troubled:?}", permille);
-    assert!(troubled.lost > 0 && troubled.doubled > 0 && troubled.delayed > 0, "{troubled:?}");
+    assert!(troubled.lost > 0 && troubled.duplicated > 0 && troubled.delayed > 0, "{troubled:?}");
 }
 
 #[test]
@@ -344,15 +344,15 @@ fn p15_b37_of_datagrams_three_in_ten_are_lost_others_doubled_and_late() {
 fn p15_b37_datagrams_in_one_direction_stop_and_go_on() {
     for (from, to) in [(0, 1), (1, 0)] {
         let relay = Datagrams::start(2, 1, 1).unwrap();
-        let mut job = start("udp", "rounds", 10, relay.real(), relay.told());
+        let mut job = start("udp", "rounds", 10, relay.real(), relay.advertised());
         for rank in &mut job.ranks {
             rank.hear("ready");
         }
-        relay.part(from, to, true);
-        while relay.troubled().cut_off < 5 {
+        relay.partition(from, to, true);
+        while relay.counts().cut_off < 5 {
             std::thread::yield_now();
         }
-        relay.part(from, to, false);
+        relay.partition(from, to, false);
         all_end_well(job);
     }
 }

@@ -121,7 +121,7 @@ fn p11_a_progress_thread_does_not_poll_for_room() {
     let polls = Arc::new(AtomicU64::new(0));
     let (builder, counted) = (Builder::new().transports("loopback").threads(Multiple), Arc::clone(&polls));
     // SAFETY: the rail transfers nothing.
-    let builder = unsafe { builder.progress_thread(true).rail_for_each(move |_| Full::new(&counted)) };
+    let builder = unsafe { builder.progress_thread(true).rail_per_context(move |_| Full::new(&counted)) };
     let world = builder.build().unwrap();
     let sending = world.isend(0, 1, vec![1u8]).unwrap();
     while world.lost().is_empty() {

@@ -44,7 +44,7 @@ fn m3_the_level_that_was_asked_for_is_granted_and_told() {
     assert_eq!((world.threads(), world.progress_thread()), (ThreadLevel::Multiple, None));
     assert!(ThreadLevel::Single < ThreadLevel::Multiple);
     is_for_all(&world);
-    is_for_all(world.everyone());
+    is_for_all(world.all_contexts());
     is_for_all(&world.dup().unwrap());
     is_for_all(&std::sync::Arc::new(world));
 }
@@ -143,15 +143,16 @@ fn p3_eight_contexts_with_a_thread_each() {
                 .map(|context| {
                     std::thread::spawn(move || {
                         let world = context.enter();
-                        let (everyone, other) = (world.everyone(), 1 - world.rank());
+                        let (all_contexts, other) = (world.all_contexts(), 1 - world.rank());
                         for (round, len) in (0..).zip([0, 8, 5000, 100_000]) {
-                            let mine = pattern(len, everyone.rank());
+                            let mine = pattern(len, all_contexts.rank());
                             for index in 0..THREADS {
                                 let partner = (world.address().index + index) % THREADS;
                                 let from = (world.address().index + THREADS - index) % THREADS;
-                                let [to, from] = [partner, from].map(|index| everyone.rank_of((other, index)).unwrap());
+                                let [to, from] =
+                                    [partner, from].map(|index| all_contexts.rank_of((other, index)).unwrap());
                                 let mut into = vec![0u8; len];
-                                everyone.sendrecv(&mine[..], to, round, &mut into[..], from, round).unwrap();
+                                all_contexts.sendrecv(&mine[..], to, round, &mut into[..], from, round).unwrap();
                                 assert!(into == pattern(len, from));
                             }
                         }

@@ -14,7 +14,7 @@ use std::task::{Context, Wake, Waker};
 
 use common::{jobs, ranks};
 use pattern::pattern;
-use towline::{Buffer, Builder, Communicator, Multiple, Takes, Threads, World};
+use towline::{Buffer, Builder, Communicator, MayOwn, Multiple, Threads, World};
 
 /// Long enough that it waits for its receiver.
 const LONG: usize = 200_000;
@@ -80,7 +80,7 @@ fn panics() {
 }
 
 /// The end of a buffer that rank 1 sends panics while that makes progress.
-fn an_end_panics<L: Threads + Takes<Ends<fn()>>>(world: &World<L>) {
+fn an_end_panics<L: Threads + MayOwn<Ends<fn()>>>(world: &World<L>) {
     if world.rank() == 1 {
         drop(world.isend(0, 1, Ends(vec![0; LONG], panics as fn())).unwrap());
         until_it_panics(|| _ = world.progress());

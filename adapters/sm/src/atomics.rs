@@ -1,14 +1,15 @@
-//! The seam for atomics: the core's own, or loom's while a model is checked (`--cfg loom`).
+//! The atomics that the lock-free parts use: those of `core`, or loom's while a model is checked (`--cfg loom`).
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The cheap half of an asymmetric barrier: keeps the compiler from moving a load before an earlier store. The processor
-/// may still do so, until the other half, `membarrier(2)` on the side that goes to sleep, forces a full barrier on every
-/// running thread of the processes that registered for it. Loom has no such call, so there both halves are full fences,
-/// which is what the pair amounts to.
+/// The cheap half of an asymmetric barrier: it keeps the compiler from moving a load before an earlier store.
+///
+/// The processor may still reorder them, until the other half forces a full barrier on every running thread of the registered
+/// processes. That other half is `membarrier(2)`, called by the side that goes to sleep. Loom has no such call, so under loom
+/// both halves are full fences, which is what the pair amounts to.
 #[inline]
 pub fn light_fence() {
     #[cfg(not(loom))]

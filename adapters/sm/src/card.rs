@@ -1,26 +1,40 @@
-//! The business card: what a peer must know to share memory with us. Little-endian, 80 bytes.
+//! The card: what a peer must know to share memory with us. Little-endian, 80 bytes.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 0..3 | `"tsm"` |
+//! | 3 | version |
+//! | 4..8 | effective user id |
+//! | 8..24 | the kernel's boot id |
+//! | 24..40 | device and inode of the directory of segments |
+//! | 40..48 | job |
+//! | 48..56 | incarnation, drawn at random |
+//! | 56..64 | start time of the process, in clock ticks since boot |
+//! | 64..72 | inode of the process id namespace |
+//! | 72..76 | process id |
+//! | 76..80 | rank |
 
 use towline_core::rail::Unreachable;
 
-use crate::host::{Place, Process};
+use crate::host::{HostId, Process};
 
 const MAGIC: [u8; 3] = *b"tsm";
 const VERSION: u8 = 1;
 /// Bytes of a card.
 pub const LEN: usize = 80;
 
-/// A card's content.
+/// The content of a card.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Card {
     /// The host and its file system in memory.
-    pub place: Place,
-    /// Whose files: the effective user.
+    pub host: HostId,
+    /// The owner of the files: the effective user id.
     pub user: u32,
     /// The rank.
     pub rank: u32,
     /// The job.
     pub job: u64,
-    /// The incarnation; the board must carry the same.
+    /// The incarnation; the control segment must carry the same.
     pub nonce: u64,
     /// The process.
     pub process: Process,
@@ -38,22 +52,22 @@ impl Card {
         put(&MAGIC);
         put(&[VERSION]);
         put(&self.user.to_le_bytes());
-        put(&self.place.boot);
-        put(&self.place.device.to_le_bytes());
-        put(&self.place.inode.to_le_bytes());
+        put(&self.host.boot);
+        put(&self.host.device.to_le_bytes());
+        put(&self.host.inode.to_le_bytes());
         put(&self.job.to_le_bytes());
         put(&self.nonce.to_le_bytes());
-        put(&self.process.born.to_le_bytes());
-        put(&self.process.space.to_le_bytes());
+        put(&self.process.start_time.to_le_bytes());
+        put(&self.process.pid_namespace.to_le_bytes());
         put(&self.process.pid.to_le_bytes());
         put(&self.rank.to_le_bytes());
         bytes
     }
 
-    /// Reads a card that came from anywhere.
+    /// Reads a card, from any source.
     ///
     /// # Errors
-    /// `NoCard` for none, `BadCard` for what is none, `Version` for one of another version.
+    /// `NoCard` for no bytes, `BadCard` for bytes that are not a card, `Version` for a card of another version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Unreachable> {
         fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Unreachable> {
             let (field, after) = rest.split_first_chunk::<N>().ok_or(Unreachable::BadCard)?;
@@ -74,13 +88,13 @@ impl Card {
         let boot = take(rest)?;
         let (device, inode) = (u64::from_le_bytes(take(rest)?), u64::from_le_bytes(take(rest)?));
         let (job, nonce) = (u64::from_le_bytes(take(rest)?), u64::from_le_bytes(take(rest)?));
-        let (born, space) = (u64::from_le_bytes(take(rest)?), u64::from_le_bytes(take(rest)?));
+        let (start_time, pid_namespace) = (u64::from_le_bytes(take(rest)?), u64::from_le_bytes(take(rest)?));
         let (pid, rank) = (u32::from_le_bytes(take(rest)?), u32::from_le_bytes(take(rest)?));
         if !rest.is_empty() {
             return Err(Unreachable::BadCard);
         }
-        let (place, process) = (Place { boot, device, inode }, Process { pid, born, space });
-        Ok(Self { place, user, rank, job, nonce, process })
+        let (host, process) = (HostId { boot, device, inode }, Process { pid, start_time, pid_namespace });
+        Ok(Self { host, user, rank, job, nonce, process })
     }
 }
 
@@ -90,24 +104,24 @@ mod tests {
 
     fn card() -> Card {
         Card {
-            place: Place { boot: [7; 16], device: 0x19, inode: 1 },
+            host: HostId { boot: [7; 16], device: 0x19, inode: 1 },
             user: 1000,
             rank: 0x0102_0304,
             job: u64::MAX - 1,
             nonce: 3,
-            process: Process { pid: 99, born: 12345, space: 0xF000_0000 },
+            process: Process { pid: 99, start_time: 12345, pid_namespace: 0xF000_0000 },
         }
     }
 
     #[test]
-    fn x1_a_card_survives_its_bytes_and_these_are_little_endian() {
+    fn x1_a_card_decodes_to_itself_and_is_little_endian() {
         let bytes = card().encode();
         assert_eq!(Card::decode(&bytes), Ok(card()));
         assert_eq!(&bytes[76..], [4, 3, 2, 1]);
     }
 
     #[test]
-    fn every_shorter_or_longer_card_is_refused() {
+    fn cards_of_another_length_or_version_are_refused() {
         let bytes = card().encode();
         assert_eq!(Card::decode(&[]), Err(Unreachable::NoCard));
         for len in 1..LEN {

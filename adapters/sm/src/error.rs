@@ -1,6 +1,6 @@
 //! Why a rail or a segment could not be made.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use towline_core::error::Blame;
@@ -9,7 +9,7 @@ use towline_core::error::Blame;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A setting cannot work; says which and why.
+    /// A setting is impossible; the text names it and says why.
     Config(String),
     /// The file system in memory has no room for a segment.
     NoRoom {
@@ -18,17 +18,17 @@ pub enum OpenError {
         /// Its size.
         bytes: u64,
     },
-    /// A rank of this number in this job is running already.
+    /// A rank of this number in this job is running already; the path is that of its control segment.
     Taken(PathBuf),
-    /// A segment is there, but not in the form expected of it.
+    /// A segment exists, but does not have the expected form.
     Malformed(PathBuf),
     /// The operating system refused.
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// On what.
+        /// The file it was tried on.
         path: PathBuf,
-        /// Its answer.
+        /// The operating system's answer.
         error: io::Error,
     },
 }
@@ -53,10 +53,16 @@ impl fmt::Display for OpenError {
                 "no room for the {bytes} bytes of {}: enlarge that file system, or choose smaller rings or fewer ranks",
                 path.display()
             ),
-            Self::Taken(path) => {
-                write!(f, "{} belongs to a running process: two ranks have the same number or job id", path.display())
-            }
-            Self::Malformed(path) => write!(f, "{} is no segment of this version", path.display()),
+            Self::Taken(path) => write!(
+                f,
+                "{} belongs to a running process: give each rank a number of its own, and each job a job id of its own",
+                path.display()
+            ),
+            Self::Malformed(path) => write!(
+                f,
+                "{} is not a segment of this version of Towline: all ranks of a job must run the same version",
+                path.display()
+            ),
             Self::System { doing, path, error } => write!(f, "cannot {doing} {}: {error}", path.display()),
         }
     }
@@ -69,4 +75,12 @@ impl std::error::Error for OpenError {
             _ => None,
         }
     }
+}
+
+/// The error for a system call that failed on `path`.
+pub(crate) fn system_error(doing: &'static str, path: &Path, error: io::Error) -> OpenError {
+    if error.kind() == io::ErrorKind::StorageFull {
+        return OpenError::NoRoom { path: path.to_owned(), bytes: 0 };
+    }
+    OpenError::System { doing, path: path.to_owned(), error }
 }

@@ -1,15 +1,20 @@
 //! Towline's shared-memory rail: lock-free rings between processes of one host.
 //!
-//! Each rank has a *board*, a page in a file system in memory with its doorbell and the word it sleeps on. A sender makes a
-//! ring to a peer with its first frame, and another with its first long message; it announces them through the peer's
-//! doorbell, the peer maps them, and their names vanish. Long messages are read by their receiver from where they lie
-//! where the kernel allows that ([`SingleCopyState`]), and copied in and out of a ring where not, or where many follow each
-//! other. See [`ring`] for how frames lie in them, [`sleep`] for how
-//! sleepers are woken without a fence on the message path, [`Config`] for sizes and what they cost.
+//! Each rank has a *control segment*: a page in a file system in memory with its identity, its doorbell and the word that it sleeps
+//! on. A sender makes a ring to a peer with its first frame, and another one with its first long message. It announces each ring
+//! through the peer's doorbell; the peer maps the ring and removes its name. The receiver of a long message reads it directly from
+//! the sender's memory where the kernel allows that ([`SingleCopyState`]). Elsewhere, and where many long messages follow each other, the
+//! message is copied into a ring and out of it. See [`ring`] for the layout of frames in a ring, [`sleep`] for how a sleeping
+//! receiver is woken without a fence on the message path, and [`Config`] for sizes and what they cost.
 //!
-//! One-sided operations reach into memory that both sides map ([`Area`]).
+//! One-sided operations access memory that both sides map ([`SharedRegion`]).
 //!
-//! [`Rail`] implements [`towline_core::rail::Rail`]. Use it from one thread at a time.
+//! [`Rail`] implements [`towline_core::rail::Rail`]. It is used by one thread at a time, and may move between threads.
+//!
+//! # Source layout
+//! Types stand below, behaviour above: `host` (processes, names, stale files), `segment` (files in shared memory), `ring` (frames in
+//! slots), `single_copy` and `rma` (access to a peer's memory) import nothing from `rail`, which holds the rail's state and what it
+//! does with it.
 #![cfg(target_os = "linux")]
 
 pub mod atomics;
@@ -17,8 +22,6 @@ pub mod doorbell;
 pub mod ring;
 pub mod sleep;
 
-#[cfg(not(loom))]
-mod board;
 #[cfg(not(loom))]
 mod card;
 #[cfg(not(loom))]
@@ -28,35 +31,21 @@ mod error;
 #[cfg(not(loom))]
 mod host;
 #[cfg(not(loom))]
-mod kept;
-#[cfg(not(loom))]
-mod lane;
-#[cfg(not(loom))]
-mod layout;
-#[cfg(not(loom))]
-mod mapped;
-#[cfg(not(loom))]
-mod peers;
+mod membarrier;
 #[cfg(not(loom))]
 mod rail;
 #[cfg(not(loom))]
-mod receive;
+mod rma;
 #[cfg(not(loom))]
 mod segment;
 #[cfg(not(loom))]
-mod send;
-#[cfg(not(loom))]
-mod single;
-#[cfg(not(loom))]
-mod wait;
-#[cfg(not(loom))]
-mod windows;
+mod single_copy;
 
 #[cfg(not(loom))]
 pub use {
     config::{Config, Tunable},
     error::OpenError,
     rail::Rail,
-    single::SingleCopyState,
-    windows::Area,
+    rma::SharedRegion,
+    single_copy::probe::SingleCopyState,
 };

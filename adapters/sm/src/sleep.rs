@@ -1,45 +1,49 @@
-//! Who sleeps pays: the handshake between one who goes to sleep and one who just sent.
+//! The sleep word: the protocol between a receiver that goes to sleep and a sender that has just published a message. The
+//! receiver pays for it, not the sender.
 //!
-//! The sleeper writes its word, *then* looks for messages; the sender writes its message, *then* looks at the word. If
-//! neither write could be seen by the other's look, the message would lie there unseen: each side needs a full barrier
-//! between its write and its look. The sender's would cost more than half the message rate, so it has only a compiler
-//! fence, and the sleeper calls `membarrier(2)`, which makes every running thread of every registered process pass a full
-//! barrier before it returns. A sender's thread passes it either before its look, which then finds the word; or after
-//! its message's write, which the sleeper's look, coming after the call, then finds. Where the kernel has no such call, or a
-//! process could not register, the sender is made to fence for itself.
+//! The receiver writes its sleep word, *then* looks for messages. The sender writes its message, *then* looks at the sleep
+//! word. If neither look could see the other side's write, the message would stay unseen, so each side needs a full barrier
+//! between its write and its look. A full barrier in the sender would cost more than half of the message rate. The sender
+//! therefore has only a compiler fence, and the receiver calls `membarrier(2)`, which makes every running thread of every
+//! registered process pass a full barrier before it returns. The sender's thread passes that barrier at one of two times.
+//! Either it is before the sender's look, which then finds the sleep word; or it is after the sender's write, which the
+//! receiver's look, made after the call, then finds. Where the kernel has no such call, or a process could not register for
+//! it, the sender executes a full fence itself.
 
 use crate::atomics::{AtomicU32, Ordering, fence, light_fence};
 
-/// The word of one that polls.
+/// Value of the sleep word of a receiver that polls.
 pub const AWAKE: u32 = 0;
-/// The word of one that sleeps, or is about to, on a futex at the word itself.
+/// Value of the sleep word of a receiver that sleeps, or is about to, on a futex at the word itself.
 pub const ON_FUTEX: u32 = 1;
-/// The word of one that sleeps on a file descriptor.
+/// Value of the sleep word of a receiver that sleeps on a file descriptor.
 pub const ON_FD: u32 = 2;
 
-/// Announces sleep; `heavy` is the sleeper's barrier. Look for messages afterwards, and only then sleep.
-pub fn announce(word: &AtomicU32, how: u32, heavy: impl FnOnce()) {
-    // An exchange, not a store, so that it comes after whatever claim met an earlier announcement.
+/// Announces sleep of kind `how`; `heavy_barrier` is the receiver's barrier. The caller looks for messages afterwards, and
+/// only then sleeps.
+pub fn announce(word: &AtomicU32, how: u32, heavy_barrier: impl FnOnce()) {
+    // An exchange, not a store, so that it comes after any claim that met an earlier announcement.
     word.swap(how, Ordering::AcqRel);
-    heavy();
+    heavy_barrier();
 }
 
-/// Takes the announcement back.
+/// Withdraws the announcement.
 pub fn withdraw(word: &AtomicU32) {
     word.swap(AWAKE, Ordering::AcqRel);
 }
 
-/// After a message was published: whether its reader may sleep. Free of fences; see the [module](self).
+/// Whether the receiver may sleep; to be called after each publication. It executes no fence; see the [module](self).
 #[inline]
 pub fn may_sleep(word: &AtomicU32) -> bool {
     light_fence();
     word.load(Ordering::Relaxed) != AWAKE
 }
 
-/// Makes sure that whoever sleeps on `word` is woken once: returns how, if it is for the caller to do. `full`: the sleeper
-/// does not, or cannot for us, use its heavy barrier, so this side needs one too.
-pub fn claim(word: &AtomicU32, full: bool) -> Option<u32> {
-    if full {
+/// Claims the task of waking the receiver that sleeps on `word`, so that one sender alone wakes it. Returns the kind of sleep
+/// if the caller has to wake it. `full_fence`: the receiver does not execute its heavy barrier, or not for this process, so
+/// this side executes a full fence too.
+pub fn claim(word: &AtomicU32, full_fence: bool) -> Option<u32> {
+    if full_fence {
         fence(Ordering::SeqCst);
     }
     if word.load(Ordering::Relaxed) == AWAKE {

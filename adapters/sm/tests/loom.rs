@@ -1,35 +1,35 @@
-//! The interleavings, and every order that the memory model allows, of small instances of the lock-free parts:
+//! Models of small instances of the lock-free parts: all interleavings, and every order that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p towline-sm --test loom --release`
 //!
-//! Rings start so that their positions wrap within the model.
+//! Rings start at positions that wrap within the model.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use towline_sm::atomics::{AtomicU32, AtomicU64, Ordering, fence};
-use towline_sm::ring::{Receiver, Sender, Shared, meta, slots_for};
+use towline_sm::ring::{Receiver, RingMemory, Sender, meta, slots_for};
 use towline_sm::{doorbell, sleep};
 
 const SLOTS: u32 = 4;
 /// Three slots.
 const LIMIT: u32 = 3 * 64 - 8;
 
-/// A ring whose payload is one cell a slot, which loom watches for races, and whose longer frames write over the words of
-/// the slots behind the first, as real ones do.
+/// A ring whose payload is one cell per slot, which loom watches for races, and whose longer frames overwrite the header words of
+/// the slots behind the first, as in a real ring.
 struct Ring {
     words: [AtomicU64; SLOTS as usize],
     cells: [UnsafeCell<u32>; SLOTS as usize],
     credit: AtomicU32,
-    /// The receiver's sleep word, and what stands for the kernel's queue of sleepers.
+    /// The receiver's sleep word, and a model of the kernel's queue of sleepers.
     sleep: AtomicU32,
     queue: Mutex<()>,
     wakes: Condvar,
 }
 
-impl Shared for Ring {
-    fn mark(&self, position: u32) -> &AtomicU64 {
+impl RingMemory for Ring {
+    fn header(&self, position: u32) -> &AtomicU64 {
         &self.words[(position % SLOTS) as usize]
     }
 
@@ -53,10 +53,10 @@ impl Ring {
     fn write(&self, position: u32, slots: u32, value: u32) {
         for slot in 0..slots {
             let at = position.wrapping_add(slot);
-            // SAFETY: loom checks that nobody else is in the cell.
+            // SAFETY: loom checks that no other thread accesses the cell.
             self.cells[(at % SLOTS) as usize].with_mut(|cell| unsafe { *cell = value });
             if slot != 0 {
-                // Just what the receiver will look for when a frame begins here one lap later.
+                // The very word that the receiver will look for when a frame begins here one lap later.
                 let trap = u64::from(meta(1, 66)) << 32 | u64::from(at.wrapping_add(SLOTS) << 1 | 1);
                 self.words[(at % SLOTS) as usize].store(trap, Ordering::Relaxed);
             }
@@ -82,7 +82,7 @@ impl Ring {
                 sender.publish(self, slots, meta(len, value as u8));
                 return;
             }
-            if sender.refresh(self).expect("nobody lies") {
+            if sender.refresh(self).expect("both sides keep to the protocol") {
                 sender.pad(self, slots, 0);
             } else {
                 sender.pad(self, slots, 0);
@@ -91,25 +91,27 @@ impl Ring {
         }
     }
 
-    /// Takes the next frame if there is one, and gives its slots back.
+    /// Takes the next frame if there is one, and returns its slots.
     fn receive(&self, receiver: &mut Receiver) -> Option<(u32, u32)> {
-        let word = receiver.peek(self)?;
-        let Some(frame) = receiver.take(word).expect("nobody lies") else { return self.receive(receiver) };
+        let pending = receiver.peek(self)?;
+        let Some(frame) = receiver.take(pending).expect("both sides keep to the protocol") else {
+            return self.receive(receiver);
+        };
         let value = self.read(frame.position, slots_for(frame.len));
         assert_eq!(u32::from(frame.tag), value);
-        receiver.give_back(self, receiver.position());
+        receiver.return_credit(self, receiver.position());
         Some((frame.len, value))
     }
 }
 
-/// All interleavings with up to three switches that nobody waited for.
+/// Checks all interleavings with up to three preemptions.
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(model);
 }
 
-fn passes(start: u32, lens: &'static [u32]) {
+fn passes_frames(start: u32, lens: &'static [u32]) {
     check(move || {
         let ring = Ring::new(start);
         let (theirs, mut sender) = (ring.clone(), Sender::new(SLOTS, start));
@@ -134,27 +136,27 @@ fn passes(start: u32, lens: &'static [u32]) {
 }
 
 #[test]
-fn short_frames_pass_a_full_ring() {
-    passes(u32::MAX - 2, &[8, 8, 8, 8, 8, 8]);
+fn short_frames_pass_through_a_full_ring() {
+    passes_frames(u32::MAX - 2, &[8, 8, 8, 8, 8, 8]);
 }
 
 #[test]
-fn payload_is_never_taken_for_a_mark() {
-    passes(u32::MAX - 3, &[LIMIT, 8, 8, 8, 8]);
+fn payload_is_never_taken_for_a_header_word() {
+    passes_frames(u32::MAX - 3, &[LIMIT, 8, 8, 8, 8]);
 }
 
 #[test]
 fn padding_at_the_end_of_a_lap() {
-    passes(u32::MAX - 1, &[8, 100, 100, 8]);
+    passes_frames(u32::MAX - 1, &[8, 100, 100, 8]);
 }
 
 #[test]
-fn fragments_that_tile_the_ring() {
-    passes(u32::MAX - 3, &[120, 120, 120, 120]);
+fn fragments_that_fill_the_ring_exactly() {
+    passes_frames(u32::MAX - 3, &[120, 120, 120, 120]);
 }
 
-/// A receiver that sleeps, with what it does between its announcement and its last look.
-fn sleeps(barrier: fn()) {
+/// A receiver that sleeps; `barrier` is its barrier between its announcement and its last look.
+fn sleeping_receiver(barrier: fn()) {
     check(move || {
         let ring = Ring::new(u32::MAX);
         let (theirs, mut sender) = (ring.clone(), Sender::new(SLOTS, u32::MAX));
@@ -176,7 +178,7 @@ fn sleeps(barrier: fn()) {
             }
             sleep::announce(&ring.sleep, sleep::ON_FUTEX, barrier);
             if receiver.peek(&*ring).is_none() {
-                // What futex(2) does: looks at the word and queues up in one step.
+                // As futex(2): it looks at the word and queues the thread in one step.
                 let queue = ring.queue.lock().unwrap();
                 if ring.sleep.load(Ordering::Relaxed) == sleep::ON_FUTEX {
                     drop(ring.wakes.wait(queue).unwrap());
@@ -189,25 +191,25 @@ fn sleeps(barrier: fn()) {
 }
 
 #[test]
-fn nobody_sleeps_over_a_message() {
-    sleeps(|| fence(Ordering::SeqCst));
+fn no_receiver_sleeps_through_a_message() {
+    sleeping_receiver(|| fence(Ordering::SeqCst));
 }
 
-/// The models can fail: this one and the next are wrong by one word.
+/// The models can fail: this one and the next canary each contain one error.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn canary_a_barrier_is_missing_before_the_sleep() {
-    sleeps(|| {});
+    sleeping_receiver(|| {});
 }
 
-/// A sender that publishes one frame by itself, in the ring's own format.
+/// A sender that publishes one frame itself, in the ring's own format, with this order of its store.
 fn publishes(order: Ordering) {
     check(move || {
         let ring = Ring::new(0);
         let theirs = ring.clone();
         let other = thread::spawn(move || {
             theirs.write(0, 1, 7);
-            theirs.mark(0).store(u64::from(meta(8, 7)) << 32 | 1, order);
+            theirs.header(0).store(u64::from(meta(8, 7)) << 32 | 1, order);
         });
         let mut receiver = Receiver::new(SLOTS, LIMIT, 0);
         let got = loop {
@@ -222,7 +224,7 @@ fn publishes(order: Ordering) {
 }
 
 #[test]
-fn a_mark_that_is_stored_with_release_publishes() {
+fn a_header_word_that_is_stored_with_release_publishes() {
     publishes(Ordering::Release);
 }
 
@@ -233,7 +235,7 @@ fn canary_a_relaxed_store_where_release_is_needed() {
 }
 
 #[test]
-fn every_ring_of_the_bell_is_answered() {
+fn every_bit_of_the_doorbell_is_found() {
     check(|| {
         let door = Arc::new((AtomicU32::new(u32::MAX), [AtomicU64::new(0), AtomicU64::new(0)], AtomicU32::new(0)));
         let others: Vec<_> = [3usize, 64]
@@ -248,9 +250,9 @@ fn every_ring_of_the_bell_is_answered() {
             .collect();
         let (mut seen, mut found) = (u32::MAX, Vec::new());
         while found.len() < 2 {
-            if doorbell::rang(&door.0, seen) {
-                doorbell::answer(&door.0, &door.1, &mut seen, |bit| found.push(bit));
-                // What a bit stands for was written before it was set.
+            if doorbell::has_rung(&door.0, seen) {
+                doorbell::take_bits(&door.0, &door.1, &mut seen, |bit| found.push(bit));
+                // The data that a bit stands for was written before the bit was set.
                 assert!(door.2.load(Ordering::Relaxed) as usize >= found.len());
             } else {
                 thread::yield_now();

@@ -1,4 +1,4 @@
-//! Two rails in one thread, and what is promised of them.
+//! Two rails in one thread: the promises of the rail trait.
 #![cfg(not(loom))]
 
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use towline_core::convertor::Span;
 use towline_core::rail::{
-    Cookie, Delivery, Endpoint, Event, FastPath, Frame, FrameId, HEAD, Lane, Lost, Peer, Rail as _, SendError, Sent,
-    Shape, Unreachable,
+    Cookie, Delivery, Endpoint, Event, Frame, FrameId, HEAD, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape,
+    Unreachable,
 };
 use towline_core::time::Instant;
 use towline_sm::{Config, OpenError, Rail};
@@ -90,8 +90,8 @@ fn p34_every_length_around_the_limits_arrives_whole() {
 }
 
 #[test]
-fn p25_millions_of_slots_cross_the_wrap_in_order() {
-    // Rings begin 2^20 slots before the wrap.
+fn p25_positions_wrap_and_frames_stay_in_order() {
+    // The positions of a ring begin 2^20 slots before the wrap.
     let (mut left, mut right, to, _) = pair();
     let mut slots = 0;
     for round in 0.. {
@@ -112,7 +112,7 @@ fn p25_millions_of_slots_cross_the_wrap_in_order() {
 }
 
 #[test]
-fn b11_a_full_ring_is_busy_and_control_frames_still_leave() {
+fn b11_a_full_ring_is_busy_and_control_frames_are_still_sent() {
     let (mut left, mut right, to, _) = pair();
     for lane in [Lane::Eager, Lane::Bulk] {
         let bytes = pattern(5000, 1);
@@ -121,11 +121,11 @@ fn b11_a_full_ring_is_busy_and_control_frames_still_leave() {
             sent += 1;
         }
         assert!(sent > 3);
-        send(&mut left, to, Lane::Control, b"still leaves").unwrap();
+        send(&mut left, to, Lane::Control, b"still sent").unwrap();
         let mut got = 0;
         let mut control = 0;
         while let Some(frame) = frame(&mut right) {
-            if whole(&mut right, &frame) == b"still leaves" { control += 1 } else { got += 1 }
+            if whole(&mut right, &frame) == b"still sent" { control += 1 } else { got += 1 }
         }
         assert_eq!((got, control), (sent, 1));
         send(&mut left, to, lane, &bytes).unwrap();
@@ -135,7 +135,7 @@ fn b11_a_full_ring_is_busy_and_control_frames_still_leave() {
 }
 
 #[test]
-fn b16_grants_that_are_dropped_send_nothing() {
+fn b16_dropped_grants_send_nothing() {
     let (mut left, mut right, to, _) = pair();
     for round in 0..3000usize {
         let shape = Shape { tag: 9, lane: Lane::Eager, header: 0, len: 4000 };
@@ -156,12 +156,12 @@ fn b16_grants_that_are_dropped_send_nothing() {
 }
 
 #[test]
-fn p32_frames_are_released_in_any_order_and_no_more_are_given_while_all_are_held() {
+fn p32_frames_are_released_in_any_order_and_poll_yields_none_while_all_are_held() {
     let (mut left, mut right, to, _) = pair();
-    let kept = right.attributes().frames_kept as usize;
+    let most_held = right.attributes().frames_kept as usize;
     for round in 0..40usize {
         let mut held = Vec::new();
-        for message in 0..kept {
+        for message in 0..most_held {
             send(&mut left, to, Lane::Eager, &pattern(400, round + message)).unwrap();
             held.push((frame(&mut right).unwrap(), message));
         }
@@ -184,7 +184,7 @@ fn p32_frames_are_released_in_any_order_and_no_more_are_given_while_all_are_held
 }
 
 #[test]
-fn p29_a_short_sink_takes_what_fits() {
+fn p29_a_sink_shorter_than_the_frame_gets_the_bytes_that_fit() {
     let (mut left, mut right, to, _) = pair();
     send(&mut left, to, Lane::Eager, &pattern(1000, 3)).unwrap();
     let got = frame(&mut right).unwrap();
@@ -196,7 +196,7 @@ fn p29_a_short_sink_takes_what_fits() {
 }
 
 #[test]
-fn m15_frames_wait_for_a_peer_that_is_not_added_yet() {
+fn m15_frames_of_a_peer_that_is_not_added_yet_are_kept() {
     let job = job();
     let mut left = Rail::open(Config::new(job, 0, 2)).unwrap();
     let mut right = Rail::open(Config::new(job, 1, 2)).unwrap();
@@ -213,7 +213,7 @@ fn m15_frames_wait_for_a_peer_that_is_not_added_yet() {
 }
 
 #[test]
-fn a_rail_reaches_itself() {
+fn a_rail_can_send_to_itself() {
     let mut rail = Rail::open(Config::new(job(), 0, 1)).unwrap();
     let card = rail.card().to_vec();
     let to = rail.add_peer(Peer(0), &card).unwrap();
@@ -222,7 +222,7 @@ fn a_rail_reaches_itself() {
 }
 
 #[test]
-fn p7_a_deleted_peer_is_silent_until_it_is_added_again() {
+fn p7_no_frame_of_a_deleted_peer_arrives_until_it_is_added_again() {
     let (mut left, mut right, to, _) = pair();
     let card = left.card().to_vec();
     send(&mut left, to, Lane::Eager, &pattern(500, 1)).unwrap();
@@ -246,22 +246,22 @@ fn p7_a_deleted_peer_is_silent_until_it_is_added_again() {
 }
 
 #[test]
-fn b10_a_closed_peer_is_reported_once_after_all_it_sent() {
+fn b10_a_closed_peer_is_reported_once_after_all_its_frames() {
     let (mut left, right, to, _) = pair();
     let mut right = right;
-    send(&mut left, to, Lane::Eager, b"last words").unwrap();
+    send(&mut left, to, Lane::Eager, b"last frame").unwrap();
     drop(left);
     let mut events = Vec::new();
     for _ in 0..2000 {
         events.extend(right.poll(Instant::from_nanos(1 << 40)));
     }
     let [Event::Frame(last), Event::Lost(Peer(10), Lost::Closed)] = events[..] else { panic!("{events:?}") };
-    assert_eq!(last.head(), b"last words");
+    assert_eq!(last.head(), b"last frame");
     assert_eq!(send(&mut right, Endpoint(0), Lane::Eager, b"no"), Err(SendError::Unreachable));
 }
 
 #[test]
-fn a_rank_that_starts_anew_is_met_anew() {
+fn a_restarted_rank_can_be_added_again() {
     let job = job();
     let mut left = Rail::open(Config::new(job, 0, 2)).unwrap();
     for round in 0..3u8 {
@@ -276,7 +276,7 @@ fn a_rank_that_starts_anew_is_met_anew() {
 }
 
 #[test]
-fn p6_cards_of_other_hosts_jobs_and_protocols_are_told_apart() {
+fn p6_cards_of_other_hosts_jobs_and_protocols_are_distinguished() {
     let (mut left, right, ..) = pair();
     let mut card = right.card().to_vec();
     card[8] ^= 1; // the boot id
@@ -289,22 +289,22 @@ fn p6_cards_of_other_hosts_jobs_and_protocols_are_told_apart() {
 }
 
 #[test]
-fn p8_nothing_is_left_when_all_have_closed() {
+fn p8_no_file_is_left_when_all_rails_have_closed() {
     let (mut left, mut right, to, back) = pair();
     let (directory, job) = (left.config().directory.clone(), left.config().job);
     send(&mut left, to, Lane::Eager, b"a ring that is mapped").unwrap();
     frame(&mut right).unwrap();
-    send(&mut left, to, Lane::Bulk, b"one that never is").unwrap();
-    send(&mut right, back, Lane::Eager, b"nor this").unwrap();
+    send(&mut left, to, Lane::Bulk, b"one that is not mapped").unwrap();
+    send(&mut right, back, Lane::Eager, b"not mapped either").unwrap();
     left.wait_fd().unwrap();
-    assert_eq!(files(&directory, job).len(), 5, "two boards, two rings, a pipe");
+    assert_eq!(files(&directory, job).len(), 5, "two control segments, two rings, a pipe");
     drop(left);
     drop(right);
     assert_eq!(files(&directory, job), Vec::<PathBuf>::new());
 }
 
 #[test]
-fn p8_what_dead_jobs_left_is_removed() {
+fn p8_stale_files_of_dead_jobs_are_removed() {
     let (mut left, right, to, _) = pair();
     let directory = left.config().directory.clone();
     send(&mut left, to, Lane::Eager, b"x").unwrap();
@@ -318,7 +318,7 @@ fn p8_what_dead_jobs_left_is_removed() {
             .unwrap()
             .replace(&format!("{:016x}", left.config().job), &format!("{dead:016x}"));
         let mut bytes = std::fs::read(&path).unwrap();
-        // Same number, started at another time: a process that is gone. In rings the receiver too.
+        // The same process id with another start time: a process that has ended. In rings the receiver's too.
         bytes[16] ^= 1;
         bytes[18 * 8] ^= 1;
         assert!(name.starts_with(&format!("towline.{user}.")));
@@ -327,12 +327,12 @@ fn p8_what_dead_jobs_left_is_removed() {
     assert_eq!(files(&directory, dead).len(), 3);
     let _other = Rail::open(Config::new(job(), 0, 1)).unwrap();
     assert_eq!(files(&directory, dead), Vec::<PathBuf>::new());
-    assert_eq!(files(&directory, left.config().job).len(), 3, "the living are left alone");
+    assert_eq!(files(&directory, left.config().job).len(), 3, "files of running processes stay");
     drop(right);
 }
 
 #[test]
-fn p1_a_rank_that_runs_already_and_settings_that_cannot_work_are_refused() {
+fn p1_a_rank_that_runs_already_and_impossible_settings_are_refused() {
     let (left, _right, ..) = pair();
     assert!(matches!(Rail::open(left.config().clone()), Err(OpenError::Taken(_))));
     for set in [
@@ -350,7 +350,7 @@ fn p1_a_rank_that_runs_already_and_settings_that_cannot_work_are_refused() {
 }
 
 #[test]
-fn arm_says_whether_there_is_work() {
+fn arm_answers_whether_there_is_no_work() {
     for with_pipe in [false, true] {
         let (mut left, mut right, to, back) = pair();
         if with_pipe {
@@ -358,13 +358,13 @@ fn arm_says_whether_there_is_work() {
         }
         assert!(!right.arm() || frame(&mut right).is_none());
         send(&mut left, to, Lane::Eager, b"one").unwrap();
-        assert!(!right.arm(), "a frame or the doorbell waits");
+        assert!(!right.arm(), "there is a frame, or the doorbell was rung");
         frame(&mut right).unwrap();
-        assert!(right.arm(), "nothing waits");
+        assert!(right.arm(), "there is no work");
         send(&mut left, to, Lane::Eager, b"two").unwrap();
         right.wait(None); // would hang if the sender had not woken us
         assert_eq!(frame(&mut right).unwrap().head(), b"two");
-        // One that waits for credit is woken by credit.
+        // A sender that waits for credit is woken when credit is returned.
         while send(&mut right, back, Lane::Eager, &[7; 3000]) != Err(SendError::Busy) {}
         assert!(right.arm());
         while let Some(got) = frame(&mut left) {
@@ -376,7 +376,7 @@ fn arm_says_whether_there_is_work() {
 }
 
 #[test]
-fn all_pairs_of_64_ranks_exchange_frames_and_quiet_rings_are_not_forgotten() {
+fn all_pairs_of_64_ranks_exchange_frames_and_quiet_rings_are_still_polled() {
     let job = job();
     let mut rails: Vec<Rail> = (0..64)
         .map(|rank| {
@@ -408,7 +408,7 @@ fn all_pairs_of_64_ranks_exchange_frames_and_quiet_rings_are_not_forgotten() {
                 assert_eq!((u32::from(*from), *dest, *of), (got.from.0, to, round));
                 assert!(!std::mem::replace(&mut seen[*from as usize], true));
             }
-            // Long enough for all rings to be found quiet.
+            // So many polls that all rings count as quiet.
             for _ in 0..if round == 1 { 40_000 } else { 0 } {
                 assert!(frame(&mut rails[to as usize]).is_none());
             }
@@ -416,7 +416,7 @@ fn all_pairs_of_64_ranks_exchange_frames_and_quiet_rings_are_not_forgotten() {
     }
 }
 
-/// Overwrites part of the ring from rank 0 to rank 1, before that maps it.
+/// Overwrites part of the ring from rank 0 to rank 1, before rank 1 maps it.
 fn tamper(rail: &Rail, at: u64, bytes: &[u8]) {
     use std::os::unix::fs::FileExt;
     let mut rings = files(&rail.config().directory, rail.config().job);
@@ -426,7 +426,7 @@ fn tamper(rail: &Rail, at: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn b9_a_peer_that_writes_what_cannot_be_is_lost_and_no_one_else() {
+fn b9_a_peer_that_writes_an_impossible_frame_is_lost() {
     let start = towline_sm::ring::START;
     // Longer than the ring's limit; within the limit but over the ring's end; padding of a whole lap.
     for (len, tag) in [(100_000, 1), (8185, 1), (0xFF_FFFF, 0)] {
@@ -435,14 +435,14 @@ fn b9_a_peer_that_writes_what_cannot_be_is_lost_and_no_one_else() {
         let word = u64::from(towline_sm::ring::meta(len, tag)) << 32 | u64::from(start << 1 | 1);
         tamper(&left, 4096, &word.to_ne_bytes());
         assert!(matches!(right.poll(Instant::ZERO), Some(Event::Lost(Peer(10), Lost::Misbehaved))));
-        assert!((0..1000).all(|_| right.poll(Instant::ZERO).is_none()), "reported once, and silent from then on");
+        assert!((0..1000).all(|_| right.poll(Instant::ZERO).is_none()), "reported once, and no event follows");
         assert_eq!(send(&mut right, Endpoint(0), Lane::Eager, b"no"), Err(SendError::Unreachable));
         right.del_peer(Endpoint(0));
     }
 }
 
 #[test]
-fn b9_a_peer_that_gives_credit_it_never_had_is_lost() {
+fn b9_a_peer_that_returns_credit_it_never_had_is_lost() {
     let (mut left, _right, to, _) = pair();
     send(&mut left, to, Lane::Eager, b"good").unwrap();
     tamper(&left, 256, &towline_sm::ring::START.wrapping_add(5000).to_ne_bytes());
@@ -452,8 +452,8 @@ fn b9_a_peer_that_gives_credit_it_never_had_is_lost() {
 }
 
 #[test]
-fn b39_who_sleeps_wakes_only_when_asked_where_that_is_turned_on() {
-    use towline_core::rail::Capabilities;
+fn b39_a_sleeping_peer_is_woken_only_by_signal_where_wake_on_demand_is_on() {
+    use towline_core::rail::{Capabilities, FastPath as _};
 
     fn is_woken(rail: &mut Rail) -> bool {
         let fd = rail.wait_fd().unwrap();
@@ -472,28 +472,28 @@ fn b39_who_sleeps_wakes_only_when_asked_where_that_is_turned_on() {
     right.wait_fd().unwrap();
     for (lane, len) in [(Lane::Eager, 8), (Lane::Eager, 300), (Lane::Bulk, 9000), (Lane::Control, 20)] {
         let bytes = vec![3; len];
-        // Any frame wakes, at first.
+        // At first any frame wakes the peer.
         left.wake_on_demand(false);
         sleeps(&mut right);
         send(&mut left, to_right, lane, &bytes).unwrap();
         assert!(is_woken(&mut right), "{lane:?}");
         let seen = frame(&mut right).unwrap();
         assert_eq!(whole(&mut right, &seen), bytes);
-        // Then only those do that are asked to; the others are there, too.
+        // Then only a signal wakes the peer; the frames arrive all the same.
         left.wake_on_demand(true);
         sleeps(&mut right);
         send(&mut left, to_right, lane, &bytes).unwrap();
         // SAFETY: the body outlives the call.
         unsafe { left.send_now(to_right, 0x42, [1, 2, 3], Span::of(&bytes[..5])) }.unwrap();
-        assert!(!is_woken(&mut right), "{lane:?}: nobody asked");
+        assert!(!is_woken(&mut right), "{lane:?}: no signal yet");
         left.signal(to_right);
-        assert!(is_woken(&mut right), "{lane:?}: asked for");
+        assert!(is_woken(&mut right), "{lane:?}: signalled");
         for _ in 0..2 {
             let seen = frame(&mut right).unwrap();
             whole(&mut right, &seen);
         }
     }
-    // The first frame of all, whose ring is still to be made.
+    // The very first frame, whose ring is still to be made.
     let (mut left, mut right, to_right, _) = pair();
     right.wait_fd().unwrap();
     left.wake_on_demand(true);

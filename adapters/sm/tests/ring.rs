@@ -1,5 +1,5 @@
-//! The ring against a plain queue: long random histories of frames, grants that are dropped, padding and late release, with
-//! positions that cross the wrap.
+//! The ring compared with a plain queue: long random histories of frames, dropped grants, padding and late release, with
+//! positions that wrap.
 #![cfg(not(loom))]
 
 use std::cell::UnsafeCell;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use towline_sm::atomics::{AtomicU32, AtomicU64};
-use towline_sm::ring::{Forged, PREFIX, Receiver, SLOT, Sender, Shared, meta, slots_for};
+use towline_sm::ring::{PREFIX, ProtocolViolation, Receiver, RingMemory, SLOT, Sender, meta, slots_for};
 
 const SLOTS: u32 = 16;
 /// 5 slots.
@@ -29,7 +29,7 @@ impl Memory {
         self.words[(position & (SLOTS - 1)) as usize * SLOT / 8].get().cast()
     }
 
-    /// Writes a frame's bytes, as a grant would; all of them look like the marks of this lap and the next ones.
+    /// Writes a frame's bytes, as a grant would; all of them look like the header words of this lap and the next ones.
     fn fill(&self, position: u32, seed: u64, len: u32) {
         let from = self.at(position).wrapping_add(PREFIX);
         for at in 0..len {
@@ -45,7 +45,7 @@ impl Memory {
     }
 }
 
-/// Payload that is as nasty as can be: where a slot's word will lie, the very word that a later lap expects there.
+/// The worst possible payload: at the place of a slot's header word, the very header word that a later lap expects there.
 fn byte(seed: u64, position: u32, at: u32) -> u8 {
     let from_slot = at as usize + PREFIX;
     let slot = position.wrapping_add((from_slot / SLOT) as u32);
@@ -54,9 +54,9 @@ fn byte(seed: u64, position: u32, at: u32) -> u8 {
     if from_slot % SLOT < 8 { trap.to_le_bytes()[from_slot % SLOT] } else { (seed as u8).wrapping_add(at as u8) }
 }
 
-impl Shared for Memory {
-    fn mark(&self, position: u32) -> &AtomicU64 {
-        // SAFETY: inside the memory, aligned to 8, which the mark's word is accessed by alone while it is one.
+impl RingMemory for Memory {
+    fn header(&self, position: u32) -> &AtomicU64 {
+        // SAFETY: inside the memory, aligned to 8; a header word is accessed by atomics alone while it is one.
         unsafe { AtomicU64::from_ptr(self.at(position).cast()) }
     }
 
@@ -67,10 +67,10 @@ impl Shared for Memory {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A frame of that many bytes, kept slots to spare.
+    /// Send a frame of that many bytes, with so many slots reserved.
     Send(u32, u32),
-    /// A grant that is written and dropped.
-    Void(u32),
+    /// Write a grant of that many bytes and drop it.
+    DropGrant(u32),
     Receive,
     /// Give the oldest frame back.
     Release,
@@ -79,8 +79,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let len = prop_oneof![0..=56u32, 0..=LIMIT, Just(56), Just(57), Just(LIMIT)];
     prop_oneof![
-        3 => (len.clone(), 0..4u32).prop_map(|(len, kept)| Step::Send(len, kept)),
-        1 => len.prop_map(Step::Void),
+        3 => (len.clone(), 0..4u32).prop_map(|(len, reserved)| Step::Send(len, reserved)),
+        1 => len.prop_map(Step::DropGrant),
         3 => Just(Step::Receive),
         3 => Just(Step::Release),
     ]
@@ -97,30 +97,30 @@ proptest! {
         for step in steps {
             seed += 1;
             match step {
-                Step::Send(len, kept) => {
+                Step::Send(len, reserved) => {
                     prop_assert!(sender.refresh(&memory).is_ok());
-                    sender.pad(&memory, slots_for(len), kept);
-                    if let Some(position) = sender.reserve(slots_for(len), kept) {
+                    sender.pad(&memory, slots_for(len), reserved);
+                    if let Some(position) = sender.reserve(slots_for(len), reserved) {
                         memory.fill(position, seed, len);
                         sender.publish(&memory, slots_for(len), meta(len, seed as u8));
                         sent.push_back((seed, len));
                     }
                 }
-                Step::Void(len) => {
+                Step::DropGrant(len) => {
                     if let Some(position) = sender.reserve(slots_for(len), 0) {
                         memory.fill(position, seed, len);
                     }
                 }
                 Step::Receive => {
-                    let mut found = receiver.peek(&memory).map(|word| receiver.take(word));
+                    let mut found = receiver.peek(&memory).map(|pending| receiver.take(pending));
                     if found == Some(Ok(None)) {
-                        found = receiver.peek(&memory).map(|word| receiver.take(word));
+                        found = receiver.peek(&memory).map(|pending| receiver.take(pending));
                     }
                     match found {
                         None => prop_assert!(sent.is_empty()),
                         Some(got) => {
-                            let got = got.expect("nobody lies").expect("no padding twice in a row");
-                            let (seed, len) = sent.pop_front().expect("a frame that nobody sent");
+                            let got = got.expect("the sender keeps to the protocol").expect("no padding twice in a row");
+                            let (seed, len) = sent.pop_front().expect("a frame that was not sent");
                             prop_assert_eq!((got.len, got.tag), (len, seed as u8));
                             prop_assert!(memory.check(got.position, seed, len));
                             unreleased.push_back((got, seed));
@@ -132,49 +132,49 @@ proptest! {
                         prop_assert!(memory.check(got.position, seed, got.len), "overwritten while held");
                     }
                     let to = unreleased.front().map_or(receiver.position(), |(got, _)| got.position);
-                    receiver.give_back(&memory, to);
+                    receiver.return_credit(&memory, to);
                 }
             }
         }
-        // What is still held has not been touched.
+        // Frames that are still held have not been overwritten.
         for (got, seed) in unreleased {
             prop_assert!(memory.check(got.position, seed, got.len));
         }
     }
 
     #[test]
-    fn b9_whatever_a_liar_writes_stays_within_the_ring(start in any::<u32>(), words in prop::collection::vec((0..SLOTS, any::<u32>(), any::<bool>()), 1..200)) {
+    fn b9_frames_of_a_hostile_sender_stay_within_the_ring(start in any::<u32>(), words in prop::collection::vec((0..SLOTS, any::<u32>(), any::<bool>()), 1..200)) {
         let memory = Memory::new(start);
         let mut receiver = Receiver::new(SLOTS, LIMIT, start);
         for (slot, meta, valid) in words {
             let position = if valid { receiver.position() } else { slot };
             let word = u64::from(meta) << 32 | u64::from(position << 1 | 1);
-            memory.mark(position).store(word, std::sync::atomic::Ordering::Relaxed);
-            let Some(word) = receiver.peek(&memory) else { continue };
+            memory.header(position).store(word, std::sync::atomic::Ordering::Relaxed);
+            let Some(pending) = receiver.peek(&memory) else { continue };
             let before = receiver.position();
-            match receiver.take(word) {
+            match receiver.take(pending) {
                 Ok(Some(frame)) => {
                     prop_assert!(frame.len <= LIMIT);
                     prop_assert!((before & (SLOTS - 1)) + slots_for(frame.len) <= SLOTS);
                 }
                 Ok(None) => prop_assert_eq!(receiver.position() & (SLOTS - 1), 0),
-                Err(Forged) => prop_assert_eq!(receiver.position(), before),
+                Err(ProtocolViolation) => prop_assert_eq!(receiver.position(), before),
             }
         }
     }
 
     #[test]
-    fn b9_credit_beyond_what_was_sent_is_seen(start in any::<u32>(), ahead in 1..1000u32) {
+    fn b9_credit_beyond_the_slots_that_were_sent_is_detected(start in any::<u32>(), ahead in 1..1000u32) {
         let memory = Memory::new(start);
         let mut sender = Sender::new(SLOTS, start);
         prop_assert_eq!(sender.refresh(&memory), Ok(false));
         memory.credit.store(start.wrapping_add(ahead), std::sync::atomic::Ordering::Relaxed);
-        prop_assert_eq!(sender.refresh(&memory), Err(Forged));
+        prop_assert_eq!(sender.refresh(&memory), Err(ProtocolViolation));
     }
 }
 
 #[test]
-fn p20_slots_that_are_kept_are_there_for_those_who_may_take_them() {
+fn p20_reserved_slots_are_left_for_control_frames() {
     let memory = Memory::new(0);
     let mut sender = Sender::new(SLOTS, 0);
     let mut frames = 0;
@@ -182,7 +182,7 @@ fn p20_slots_that_are_kept_are_there_for_those_who_may_take_them() {
         sender.publish(&memory, 1, meta(8, 1));
         frames += 1;
     }
-    assert_eq!(frames, SLOTS - 5, "four kept, and the next frame's word");
+    assert_eq!(frames, SLOTS - 5, "four reserved, and the slot of the next header word");
     let mut control = 0;
     while sender.reserve(1, 0).is_some() {
         sender.publish(&memory, 1, meta(8, 1));
@@ -192,33 +192,33 @@ fn p20_slots_that_are_kept_are_there_for_those_who_may_take_them() {
 }
 
 #[test]
-fn p34_a_short_frame_is_picked_up_quickly_and_can_be_read_once_more() {
+fn p34_a_short_frame_is_taken_on_the_fast_path_and_can_be_read_once_more() {
     for (len, short) in [(23, false), (24, true), (56, true), (57, false)] {
         let memory = Memory::new(0);
         let (mut sender, mut receiver) = (Sender::new(SLOTS, 0), Receiver::new(SLOTS, LIMIT, 0));
         let position = sender.reserve(slots_for(len), 0).unwrap();
         memory.fill(position, 2, len);
         sender.publish(&memory, slots_for(len), meta(len, 7));
-        let waiting = receiver.peek(&memory).unwrap();
-        assert_eq!([6, 8, 0x47].map(|tag| receiver.take_short(waiting, tag)), [None; 3]);
-        assert_eq!(receiver.take_short(waiting, 7), short.then(|| len - 24));
+        let pending = receiver.peek(&memory).unwrap();
+        assert_eq!([6, 8, 0x47].map(|tag| receiver.take_short(pending, tag)), [None; 3]);
+        assert_eq!(receiver.take_short(pending, 7), short.then(|| len - 24));
         let again = receiver.last_short(&memory).map(|frame| (frame.position, frame.len, frame.tag));
         assert_eq!(again, short.then_some((0, len, 7)), "{len} bytes");
         if !short {
-            assert_eq!(receiver.peek(&memory), Some(waiting), "nothing moved");
+            assert_eq!(receiver.peek(&memory), Some(pending), "the position did not move");
             continue;
         }
-        // What the sender makes of it meanwhile is looked at again.
-        memory.mark(0).store(u64::from(meta(LIMIT, 7)) << 32 | 1, std::sync::atomic::Ordering::Relaxed);
+        // A header word that the sender changes meanwhile is checked again.
+        memory.header(0).store(u64::from(meta(LIMIT, 7)) << 32 | 1, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(receiver.last_short(&memory), None);
     }
-    // Where the sender is to be told, it is not so quick.
+    // Where credit is due, the frame does not take the fast path.
     let memory = Memory::new(0);
     let (mut sender, mut receiver) = (Sender::new(SLOTS, 0), Receiver::new(SLOTS, LIMIT, 0));
     for count in 1..=SLOTS / 4 {
         sender.reserve(1, 0).unwrap();
         sender.publish(&memory, 1, meta(30, 7));
-        let waiting = receiver.peek(&memory).unwrap();
-        assert_eq!(receiver.take_short(waiting, 7).is_some(), count < SLOTS / 4);
+        let pending = receiver.peek(&memory).unwrap();
+        assert_eq!(receiver.take_short(pending, 7).is_some(), count < SLOTS / 4);
     }
 }

@@ -1,4 +1,5 @@
-//! Whose turn it is: no ring starves, upkeep comes when it is promised, and who holds all frames gets no more of them.
+//! The order in which rings are polled: no ring starves, maintenance comes when it is promised, and a reader that holds all frames
+//! gets no more of them.
 #![cfg(not(loom))]
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +10,7 @@ use towline_core::rail::{Cookie, Endpoint, Event, Frame, Lane, Lost, Peer, Rail 
 use towline_core::time::Instant;
 use towline_sm::{Config, Rail};
 
-/// Ranks that send to rank 0, which has added them; rank 0 first.
+/// Rails whose ranks send to rank 0, which has added them; that of rank 0 first.
 fn star(ranks: u32, set: impl Fn(&mut Config)) -> Vec<Rail> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let job = u64::from(std::process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -42,12 +43,12 @@ fn frame(rail: &mut Rail) -> Option<Frame> {
 }
 
 #[test]
-fn p10_a_ring_is_heard_however_much_another_brings() {
-    for (kept, len) in [(1, 400), (2, 400), (16, 400), (16, 8)] {
-        let mut rails = star(4, |config| config.frames_kept = kept);
+fn p10_a_ring_is_polled_however_busy_another_is() {
+    for (most_held, len) in [(1, 400), (2, 400), (16, 400), (16, 8)] {
+        let mut rails = star(4, |config| config.frames_kept = most_held);
         let [hub, one, two, three] = &mut rails[..] else { panic!() };
         let message = vec![7; len];
-        // All rings are there, and hot.
+        // All rings exist, and are active.
         for rail in [&mut *one, &mut *two, &mut *three] {
             send(rail, b"hello").unwrap();
         }
@@ -55,8 +56,8 @@ fn p10_a_ring_is_heard_however_much_another_brings() {
         while hellos < 3 {
             hellos += u32::from(frame(hub).is_some());
         }
-        // Two of them are never empty: the hub holds as much as it may, then lets go of all.
-        let mut heard = [0; 4];
+        // Two of them are never empty: the hub holds as many frames as it may, then releases all.
+        let mut received = [0; 4];
         let mut held = Vec::new();
         send(three, b"and I?").unwrap();
         for _ in 0..4000 {
@@ -66,26 +67,26 @@ fn p10_a_ring_is_heard_however_much_another_brings() {
                 held.drain(..).for_each(|id| hub.release(id));
                 continue;
             };
-            heard[got.from.0 as usize] += 1;
+            received[got.from.0 as usize] += 1;
             held.push(got.id);
         }
-        assert_eq!(heard[3], 1, "kept {kept}, {len} bytes: {heard:?}");
-        assert!(heard[1] >= 500 && heard[2] >= 500, "kept {kept}, {len} bytes: {heard:?}");
+        assert_eq!(received[3], 1, "{most_held} held, {len} bytes: {received:?}");
+        assert!(received[1] >= 500 && received[2] >= 500, "{most_held} held, {len} bytes: {received:?}");
     }
 }
 
 #[test]
-fn p32_the_loss_of_a_peer_lets_no_frame_past_those_that_may_be_held() {
+fn p32_the_loss_of_a_peer_does_not_exceed_the_held_frames() {
     let mut rails = star(3, |config| config.frames_kept = 1);
-    let leaver = rails.pop().unwrap();
+    let leaving = rails.pop().unwrap();
     let [hub, one] = &mut rails[..] else { panic!() };
     send(one, &[1; 400]).unwrap();
     send(one, &[2; 400]).unwrap();
     let first = frame(hub).unwrap();
-    drop(leaver);
+    drop(leaving);
     let lost = (0..10_000).find_map(|_| hub.poll(Instant::from_nanos(u64::MAX / 2)));
     assert!(matches!(lost, Some(Event::Lost(Peer(2), Lost::Closed))));
-    assert!(frame(hub).is_none(), "one frame is held, and no more may be");
+    assert!(frame(hub).is_none(), "one frame is held, and no more are allowed");
     hub.release(first.id);
     let second = frame(hub).unwrap();
     let mut bytes = [0; 400];
@@ -104,7 +105,7 @@ fn b39_the_first_poll_after_sleep_ends_it() {
     let mut rails = star(2, |_| {});
     let [hub, one] = &mut rails[..] else { panic!() };
     hub.wait_fd().unwrap();
-    // Whatever has been done since upkeep last was due.
+    // However many polls came since maintenance was due last.
     for polls in 0..300 {
         send(one, b"come").unwrap();
         while frame(hub).is_none() {}
@@ -126,13 +127,13 @@ fn b39_the_first_poll_after_sleep_ends_it() {
 fn b10_a_peer_that_closed_is_reported_by_the_first_poll_after_sleep() {
     for polls in 0..300 {
         let mut rails = star(2, |_| {});
-        let leaver = rails.pop().unwrap();
+        let leaving = rails.pop().unwrap();
         let hub = &mut rails[0];
         for _ in 0..polls {
             assert!(frame(hub).is_none());
         }
         assert!(hub.arm());
-        drop(leaver);
+        drop(leaving);
         let event = hub.poll(Instant::ZERO);
         assert!(matches!(event, Some(Event::Lost(Peer(1), Lost::Closed))), "after {polls} polls");
     }

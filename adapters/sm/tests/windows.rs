@@ -1,5 +1,5 @@
-//! Memory that peers map: what they do there agrees with the processor, what they may not do is refused, and it goes
-//! when it ends.
+//! Memory that peers map: their operations agree with the processor's, operations without the right are refused, and the mapping
+//! ends with the registration.
 #![cfg(not(loom))]
 
 use std::cell::RefCell;
@@ -17,12 +17,12 @@ use towline_core::btl::endpoint::Proc;
 use towline_core::btl::module::{Btl, Config as Settings, Performance, Performed, Terms};
 use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
 use towline_core::rail::native::{Key, Local, Native, NativeError, Region, Work};
-use towline_core::rail::{Cookie, DeviceMemory, Endpoint, Event, Peer, Rail as _, Unreachable};
+use towline_core::rail::{Cookie, DeviceMemory as _, Endpoint, Event, Peer, Rail as _, Unreachable};
 use towline_core::rma::{Access, Failure};
 use towline_core::time::{Duration, Instant};
-use towline_sm::{Area, Config, Rail};
+use towline_sm::{Config, Rail, SharedRegion};
 
-/// Two rails, of which the left one reaches what the right one shares.
+/// Two rails: the left one accesses memory that the right one shares.
 struct Two {
     left: Rail,
     right: Rail,
@@ -43,15 +43,15 @@ impl Two {
         Self { left, right, to_right, now: Instant::ZERO }
     }
 
-    fn share(&mut self, len: usize, access: Access) -> (Arc<Area>, Result<(Region, Key), NativeError>) {
-        let area = self.right.share(len).unwrap();
-        // SAFETY: the area is kept until the test ends, and reached by addresses and atomics alone.
-        let registered = unsafe { self.right.register(area.base(), len, access) };
-        (area, registered)
+    fn share(&mut self, len: usize, access: Access) -> (Arc<SharedRegion>, Result<(Region, Key), NativeError>) {
+        let shared = self.right.share(len).unwrap();
+        // SAFETY: the region is kept until the test ends, and accessed through addresses and atomics alone.
+        let registered = unsafe { self.right.register(shared.base(), len, access) };
+        (shared, registered)
     }
 
     fn perform(&mut self, key: Key, offset: u64, work: Work) -> Result<Option<u64>, NativeError> {
-        // SAFETY: local memory of tests is there until this returns.
+        // SAFETY: local memory of tests exists until this returns.
         unsafe { self.left.perform(self.to_right, &Native { work, key, offset }, Cookie(0)) }
     }
 
@@ -69,7 +69,7 @@ impl Two {
         self.perform(key, offset, Work::Atomic(Atomic::Op(AtomicOp::Add, 1), flags))
     }
 
-    /// Maps of windows in this process that have such a length, first page included.
+    /// How many mappings of windows with this length this process has; the length is in pages, the first page included.
     fn maps(pages: u64) -> usize {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let len = |line: &str| {
@@ -79,8 +79,8 @@ impl Two {
         maps.lines().filter(|line| line.contains("towline-window") && len(line) == Some(pages * 4096)).count()
     }
 
-    /// Has the left rail look after what is due now and then.
-    fn look(&mut self) {
+    /// Runs the left rail's maintenance.
+    fn maintain(&mut self) {
         for _ in 0..2000 {
             self.now = self.now + Duration::from_millis(1);
             let event: Option<Event> = self.left.poll(self.now);
@@ -89,24 +89,24 @@ impl Two {
     }
 }
 
-fn bytes(area: &Area) -> Vec<u8> {
-    let mut bytes = vec![0; area.len()];
-    // SAFETY: the area is as long, and nothing is under way in this thread.
-    unsafe { area.base().copy_to(bytes.as_mut_ptr(), bytes.len()) };
+fn bytes(shared: &SharedRegion) -> Vec<u8> {
+    let mut bytes = vec![0; shared.len()];
+    // SAFETY: the region is as long, and no operation is in flight in this thread.
+    unsafe { shared.base().copy_to(bytes.as_mut_ptr(), bytes.len()) };
     bytes
 }
 
 #[test]
-fn b19_b52_bytes_go_anywhere_within_and_nowhere_else() {
+fn b19_b52_puts_and_gets_reach_all_of_the_region_and_nothing_else() {
     let mut two = Two::new();
-    let (area, registered) = two.share(100, Access::ANY);
+    let (shared, registered) = two.share(100, Access::ANY);
     let (_, key) = registered.unwrap();
     let mut model = vec![0u8; 100];
     for (offset, len) in [(0, 1), (99, 1), (3, 13), (0, 100), (50, 50)] {
         let data: Vec<u8> = (0..len).map(|at| (at * 3 + offset + 1) as u8).collect();
         assert_eq!(two.put(key, offset as u64, &data), Ok(Some(0)));
         model[offset..offset + len].copy_from_slice(&data);
-        assert_eq!(bytes(&area), model);
+        assert_eq!(bytes(&shared), model);
         let mut back = vec![0; len];
         assert_eq!(two.get(key, offset as u64, &mut back), Ok(Some(0)));
         assert_eq!(back, data);
@@ -119,26 +119,26 @@ fn b19_b52_bytes_go_anywhere_within_and_nowhere_else() {
     for offset in [96, 97, 1, u64::MAX - 7] {
         assert_eq!(two.add(key, offset, AtomicFlags::empty()), out, "{offset}");
     }
-    assert_eq!(bytes(&area), model);
+    assert_eq!(bytes(&shared), model);
 }
 
 #[test]
 fn b20_b22_atomics_agree_with_the_processors() {
     let mut two = Two::new();
-    let (area, registered) = two.share(16, Access::ANY);
+    let (shared, registered) = two.share(16, Access::ANY);
     let (_, key) = registered.unwrap();
     for flags in [AtomicFlags::empty(), AtomicFlags::BITS_32] {
         const EACH: u64 = 20_000;
         std::thread::scope(|scope| {
-            let area = &area;
+            let shared = &shared;
             scope.spawn(move || {
                 for _ in 0..EACH {
                     if flags.contains(AtomicFlags::BITS_32) {
-                        // SAFETY: a word of the area, which outlives this; all who access it use atomics of that size.
-                        unsafe { AtomicU32::from_ptr(area.base().cast()) }.fetch_add(1, Ordering::Relaxed);
+                        // SAFETY: a word of the region, which outlives this; all accesses to it are atomics of that size.
+                        unsafe { AtomicU32::from_ptr(shared.base().cast()) }.fetch_add(1, Ordering::Relaxed);
                     } else {
                         // SAFETY: the same.
-                        unsafe { AtomicU64::from_ptr(area.base().cast()) }.fetch_add(1, Ordering::Relaxed);
+                        unsafe { AtomicU64::from_ptr(shared.base().cast()) }.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             });
@@ -147,19 +147,19 @@ fn b20_b22_atomics_agree_with_the_processors() {
             }
         });
         assert_eq!(two.perform(key, 0, Work::Atomic(Atomic::CompareSwap(2 * EACH, 0), flags)), Ok(Some(2 * EACH)));
-        assert_eq!(bytes(&area), [0; 16]);
+        assert_eq!(bytes(&shared), [0; 16]);
     }
 }
 
 #[test]
-fn b24_rights_are_the_kernels_or_the_targets() {
+fn b24_rights_are_enforced_by_the_kernel_or_the_target() {
     let mut two = Two::new();
-    let (area, registered) = two.share(8, Access::REMOTE_READ);
+    let (shared, registered) = two.share(8, Access::REMOTE_READ);
     let (_, key) = registered.unwrap();
     assert_eq!(two.get(key, 0, &mut [0; 8]), Ok(Some(0)));
     assert_eq!(two.put(key, 0, &[1; 8]), Err(NativeError::NotAvailable));
     assert_eq!(two.add(key, 0, AtomicFlags::empty()), Err(NativeError::NotAvailable));
-    // Nor can one that asks nobody.
+    // Nor can a process that accesses the file directly.
     let file = of_key(&key);
     assert!(file.write_at(&[1], 4096).is_err());
     let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
@@ -167,17 +167,17 @@ fn b24_rights_are_the_kernels_or_the_targets() {
     let mapped =
         unsafe { rustix::mm::mmap(std::ptr::null_mut(), 8192, protection, rustix::mm::MapFlags::SHARED, &file, 0) };
     assert_eq!(mapped.unwrap_err(), rustix::io::Errno::PERM);
-    assert_eq!(bytes(&area), [0; 8]);
+    assert_eq!(bytes(&shared), [0; 8]);
     for access in
         [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::LOCAL_WRITE, Access::ANY - Access::REMOTE_ATOMIC]
     {
         assert_eq!(two.share(8, access).1, Err(NativeError::NotAvailable), "{access:?}");
     }
-    // Other memory, part of an area, and one that is registered.
-    let (area, registered) = two.share(8, Access::ANY);
+    // Other memory, part of a region, and a region that is registered.
+    let (shared, registered) = two.share(8, Access::ANY);
     registered.unwrap();
     let mut word = [0u8; 8];
-    for (base, len) in [(word.as_mut_ptr(), 8), (area.base(), 7), (area.base(), 8)] {
+    for (base, len) in [(word.as_mut_ptr(), 8), (shared.base(), 7), (shared.base(), 8)] {
         // SAFETY: nothing is registered.
         assert_eq!(unsafe { two.right.register(base, len, Access::ANY) }, Err(NativeError::NotAvailable));
     }
@@ -189,23 +189,22 @@ fn of_key(key: &Key) -> File {
     OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{descriptor}")).unwrap()
 }
 
-/// What operations ended with.
+/// The results of operations.
 #[derive(Debug, Default)]
-struct Ends(RefCell<Vec<Result<u64, Failure>>>);
+struct Results(RefCell<Vec<Result<u64, Failure>>>);
 
-impl Performed<Rail> for Ends {
+impl Performed<Rail> for Results {
     fn performed(&self, _: &mut Btl<'_, Rail>, performance: &Performance) {
         self.0.borrow_mut().push(performance.status);
     }
 }
 
-/// The same operations on memory that the rail has made, which is mapped, and on other memory, which is asked for by
-/// frames.
+/// The same operations on memory that the rail has made, which is mapped, and on other memory, which is accessed through frames.
 #[test]
-fn b21_b43_a_module_does_the_same_to_what_it_maps_and_to_what_it_asks_for() {
-    let ends = Ends::default();
+fn b21_b43_operations_through_a_mapping_and_through_frames_agree() {
+    let results = Results::default();
     let Two { left, mut right, .. } = Two::new();
-    let area = right.share(32).unwrap();
+    let shared = right.share(32).unwrap();
     let other = [const { AtomicU64::new(0) }; 4];
     let mut blocks = [(); 2].map(|()| vec![0u8; 1 << 20]);
     let cards = [&left, &right].map(|rail| rail.card().to_vec());
@@ -218,13 +217,13 @@ fn b21_b43_a_module_does_the_same_to_what_it_maps_and_to_what_it_asks_for() {
         modules[at].add_procs(&[Proc { id: 1 - at as u32, card: &cards[1 - at] }], reached, None);
     }
     let to = reached[0][0].unwrap();
-    let words = [area.base(), other.as_ptr().cast_mut().cast::<u8>()];
+    let words = [shared.base(), other.as_ptr().cast_mut().cast::<u8>()];
     let remote = words.map(|base| {
-        // SAFETY: both outlive the modules, and are reached by addresses and atomics alone.
+        // SAFETY: both outlive the modules, and are accessed through addresses and atomics alone.
         let registration = unsafe { modules[1].register_mem(None, base, 32, Access::ANY) }.unwrap();
         modules[1].remote_memory(registration).unwrap()
     });
-    let terms = Terms { callback: Some(&ends as &dyn Performed<Rail>), ..Terms::NONE };
+    let terms = Terms { callback: Some(&results as &dyn Performed<Rail>), ..Terms::NONE };
     let operands = [1u64, u64::MAX, 0x8000_0000_8000_0000, 1.5f64.to_bits(), u64::from(2.5f32.to_bits())];
     for which in 0..2 {
         let mut model = [0u64; 4];
@@ -246,23 +245,23 @@ fn b21_b43_a_module_does_the_same_to_what_it_maps_and_to_what_it_asks_for() {
             let narrow =
                 |word: u64| if flags.contains(AtomicFlags::BITS_32) { word & u64::from(u32::MAX) } else { word };
             assert_eq!(
-                ends.0.borrow_mut().drain(..).collect::<Vec<_>>(),
+                results.0.borrow_mut().drain(..).collect::<Vec<_>>(),
                 [Ok(narrow(model[at]))],
                 "{atomic:?} {flags:?}"
             );
             let new = atomic.of_word(narrow(model[at]), flags);
             model[at] = new | (model[at] ^ narrow(model[at]));
-            // SAFETY: memory of 32 bytes, which nothing is under way to.
+            // SAFETY: memory of 32 bytes, on which no operation is in flight.
             assert_eq!(unsafe { words[which].cast::<[u64; 4]>().read() }, model, "{atomic:?} {flags:?}");
         }
-        assert_eq!(modules[1].rma_counters().served != 0, which == 1, "by frames or not");
+        assert_eq!(modules[1].rma_counters().served != 0, which == 1, "through frames or not");
     }
 }
 
 #[test]
 fn b25_a_file_of_a_window_keeps_its_length() {
     let mut two = Two::new();
-    let (_area, registered) = two.share(8, Access::ANY);
+    let (_shared, registered) = two.share(8, Access::ANY);
     let file = of_key(&registered.unwrap().1);
     for len in [0, 4096, 1 << 20] {
         assert!(file.set_len(len).is_err());
@@ -270,7 +269,7 @@ fn b25_a_file_of_a_window_keeps_its_length() {
     assert!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE).is_err());
 }
 
-/// A file that begins as an area does.
+/// A file that begins as a region does.
 fn forged(name: &str, nonce: u64, seals: SealFlags) -> File {
     let file = File::from(rustix::fs::memfd_create(name, MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap());
     file.set_len(8192).unwrap();
@@ -282,7 +281,7 @@ fn forged(name: &str, nonce: u64, seals: SealFlags) -> File {
 }
 
 #[test]
-fn b25_forged_keys_reach_nothing() {
+fn b25_forged_keys_give_no_access() {
     let mut two = Two::new();
     let key_of = |file: &dyn AsFd, nonce: u64| {
         let descriptor = file.as_fd().as_raw_fd().cast_unsigned().to_le_bytes();
@@ -292,7 +291,7 @@ fn b25_forged_keys_reach_nothing() {
         key[8..16].copy_from_slice(&nonce.to_le_bytes());
         Key(key)
     };
-    // What is as it should be is taken: the others differ from it in one thing.
+    // A correct file is accepted; each of the others differs from it in one property.
     let good = forged("towline-window", 5, SealFlags::SHRINK);
     assert_eq!(two.put(key_of(&good, 5), 0, &[7]), Ok(Some(0)));
     let not = Err(NativeError::NotAvailable);
@@ -317,29 +316,29 @@ fn b25_forged_keys_reach_nothing() {
     assert_eq!(two.put(foreign, 0, &[7]), not);
     assert_eq!(two.perform(key_of(&good, 5), 0, Work::Atomic(Atomic::Op(AtomicOp::Xor, 1), AtomicFlags::FLOAT)), not);
     // SAFETY: no memory is involved.
-    let nobody = unsafe {
+    let unknown_peer = unsafe {
         let work = Work::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
         two.left.perform(Endpoint(7), &Native { work, key: key_of(&good, 5), offset: 0 }, Cookie(0))
     };
-    assert_eq!(nobody, Err(NativeError::Unreachable));
+    assert_eq!(unknown_peer, Err(NativeError::Unreachable));
 }
 
 #[test]
-fn b25_what_is_deregistered_is_reached_no_more_and_mapped_no_longer() {
+fn b25_deregistered_memory_is_inaccessible_and_unmapped() {
     const PAGES: u64 = 1234;
     let mut two = Two::new();
-    let (area, registered) = two.share((PAGES as usize - 1) * 4096, Access::ANY);
+    let (shared, registered) = two.share((PAGES as usize - 1) * 4096, Access::ANY);
     let (region, key) = registered.unwrap();
     assert_eq!(two.put(key, 0, &[1]), Ok(Some(0)));
     assert_eq!(Two::maps(PAGES), 2);
     two.right.deregister(region);
     assert_eq!(two.put(key, 0, &[2]), Err(NativeError::NotAvailable));
-    assert_eq!(bytes(&area)[0], 1);
-    drop(area);
-    two.look();
+    assert_eq!(bytes(&shared)[0], 1);
+    drop(shared);
+    two.maintain();
     assert_eq!(Two::maps(PAGES), 0);
-    // With the peer they go, too.
-    let (_area, registered) = two.share((PAGES as usize - 1) * 4096, Access::ANY);
+    // The mappings are dropped together with the peer, too.
+    let (_shared, registered) = two.share((PAGES as usize - 1) * 4096, Access::ANY);
     let (_, key) = registered.unwrap();
     assert_eq!(two.put(key, 0, &[1]), Ok(Some(0)));
     assert_eq!(Two::maps(PAGES), 2);
@@ -349,10 +348,10 @@ fn b25_what_is_deregistered_is_reached_no_more_and_mapped_no_longer() {
     assert_eq!(two.put(key, 0, &[2]), Err(NativeError::Unreachable));
 }
 
-/// Started by the next test, in a process of its own: the limit is that of all its threads.
+/// Started by the next test, in a process of its own: the limit applies to all threads of a process.
 #[test]
 #[ignore = "started by another test"]
-fn as_a_process_of_short_files() {
+fn as_a_process_with_a_file_size_limit() {
     let mut two = Two::new();
     let limit = Rlimit { current: Some(1 << 16), ..getrlimit(Resource::Fsize) };
     setrlimit(Resource::Fsize, limit).unwrap();
@@ -360,11 +359,11 @@ fn as_a_process_of_short_files() {
     two.right.share(1 << 12).unwrap();
 }
 
-/// A file that becomes longer than the system lets it ends the process by a signal.
+/// A file that grows beyond the limit of file sizes ends the process by a signal.
 #[test]
-fn what_is_longer_than_files_may_be_is_not_shared() {
+fn memory_longer_than_the_file_size_limit_is_not_shared() {
     let mut process = Command::new(std::env::current_exe().unwrap());
-    let output = process.args(["--ignored", "--exact", "as_a_process_of_short_files"]).output().unwrap();
+    let output = process.args(["--ignored", "--exact", "as_a_process_with_a_file_size_limit"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
 }

@@ -1,76 +1,18 @@
-//! All that can be set on a rail, with defaults that work.
+//! The configuration of a rail.
 
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
-use towline_core::rail::Event;
-use towline_crypt::Encrypt;
-use zeroize::Zeroize;
+use towline_net::interfaces::Filter;
+use towline_net::{Encrypt, JobKey, listen};
+use towline_settings::InvalidSetting;
 
-use crate::framing::PREFIX;
-use crate::interfaces::Filter;
-use crate::outbox::{CONTROL_FRAMES, IN_PLACE_MAX, Place};
-use crate::rail::Stream;
+use crate::Settings;
+use crate::wire::framing::MAX_FRAME;
 
-/// The secret that all ranks of a job share: whoever does not know it is not let in.
-#[derive(Clone)]
-pub struct JobKey([u8; 32]);
-
-impl Drop for JobKey {
-    fn drop(&mut self) {
-        self.0.zeroize();
-    }
-}
-
-impl JobKey {
-    /// The key with these bytes; they should come from a random generator, once per job.
-    pub const fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// HMAC-SHA256 under this key over a label, which says what for, and then these bytes.
-    ///
-    /// ```
-    /// use towline_tcp::JobKey;
-    ///
-    /// let (key, label) = (JobKey::new([7; 32]), b"towline  example");
-    /// let proof = key.prove(label, &[b"who, ", b"whom"]);
-    /// assert!(key.proves(label, &[b"who, whom"], &proof));
-    /// assert!(!key.proves(b"towline  another", &[b"who, whom"], &proof));
-    /// ```
-    pub fn prove(&self, label: &[u8; 16], parts: &[&[u8]]) -> [u8; 32] {
-        self.mac(label, parts).finalize().into_bytes().into()
-    }
-
-    /// Whether `proof` is what [`prove`](Self::prove) gives; takes the same time for any wrong one.
-    pub fn proves(&self, label: &[u8; 16], parts: &[&[u8]], proof: &[u8; 32]) -> bool {
-        self.mac(label, parts).verify_slice(proof).is_ok()
-    }
-
-    /// The bytes, for a [handshake](towline_crypt::Handshake).
-    pub fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    fn mac(&self, label: &[u8; 16], parts: &[&[u8]]) -> Hmac<Sha256> {
-        // HMAC pads a short key with zeros to a block.
-        let mut block = [0; 64];
-        block[..32].copy_from_slice(&self.0);
-        let mut mac = Hmac::<Sha256>::new(&block.into());
-        mac.update(label);
-        parts.iter().for_each(|part| mac.update(part));
-        mac
-    }
-}
-
-impl std::fmt::Debug for JobKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("JobKey(secret)")
-    }
-}
-
-/// What a [`Rail`](crate::Rail) is made from. [`Config::new`] gives the defaults.
+/// The configuration of a [`Rail`](crate::Rail). [`Config::new`] gives the defaults, [`apply`](Self::apply) takes over the
+/// [`Settings`] of a job.
 ///
 /// ```
 /// use towline_tcp::{Config, JobKey};
@@ -82,105 +24,107 @@ impl std::fmt::Debug for JobKey {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which job this process belongs to. Not secret.
+    /// The job of this process. Not secret.
     pub job: u64,
     /// Rank of this process in the job. Peers are told apart by it.
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
-    /// When connections are encrypted; the same at all ranks. Whoever has it otherwise is refused. On one host are ranks that
-    /// say the same of theirs ([`host`](Self::host)), whatever forwards their connections. What it costs is told in the
-    /// project's README. Default: [`Encrypt::BetweenHosts`].
+    /// When connections are encrypted; the same for all ranks. A peer with a setting that has another result is refused. Two ranks
+    /// are on one host if they have the same [`host`](Self::host), whatever forwards their connections. The project's README
+    /// gives the cost. Default: [`Encrypt::BetweenHosts`].
     pub encrypt: Encrypt,
-    /// Which host this is: ranks with the same number are on one, and may use the loopback and speak openly to each other.
-    /// Default: `None`, a hash of the system's boot and network namespace, so that containers with a network of their own count
-    /// as hosts.
+    /// A number of this host: ranks with the same number are on one host, may use the loopback interface and need not encrypt
+    /// what they send to each other. Default: `None`, a hash of the system's boot id and network namespace, so that containers
+    /// with a network of their own count as hosts.
     pub host: Option<u64>,
-    /// Whether a thread makes progress on this rail while its user computes, so that whoever is above protects what it shares
-    /// with it: said in the attributes, and nothing else. Default `false`.
+    /// Whether a thread makes progress on this rail while its user computes, so that the layers above protect what they share
+    /// with that thread. This is said in the attributes and has no other effect. Default: `false`.
     pub progress_thread: bool,
-    /// Number of this link among those of the process. Link `n` connects to link `n` of the peer; each is a rail of its
-    /// own.
+    /// Number of this link among those of the process. Link `n` connects to link `n` of the peer; each is a rail of its own.
+    /// Default: 0.
     pub link: u8,
-    /// Which interfaces may be used. Default: all but container bridges.
+    /// The interfaces that may be used. Default: all but container bridges.
     pub filter: Filter,
     /// Ports to listen on, tried in order; 0 lets the system choose. Default: `0..=0`.
-    pub ports: std::ops::RangeInclusive<u16>,
-    /// Where peers are to connect to instead: an address that forwards to this rail. Default: `None`.
-    pub advertise: Option<std::net::SocketAddr>,
+    pub ports: RangeInclusive<u16>,
+    /// Address of a forwarder that passes connections on to this rail, and to which peers connect instead. Default: `None`.
+    pub advertise: Option<SocketAddr>,
 
     /// Longest eager or control frame, in bytes. Default: 64 KiB, and 64 bytes for its header.
     pub eager_limit_bytes: u32,
-    /// Longest body that goes with a rendezvous header, in bytes. The receiver sees the header only after what goes with
-    /// it, so a long one delays the rest of the message. Default: 8 KiB.
+    /// Longest body that is sent with a rendezvous header, in bytes. The receiver sees the header only after this body, so a long
+    /// body delays the rest of the message. Default: 8 KiB.
     pub rendezvous_eager_limit_bytes: u32,
     /// Longest frame of a long message, in bytes. Default: 1 MiB.
     pub max_send_size_bytes: u32,
-    /// A message's rest below this is not split, in bytes. Default: 64 KiB.
+    /// The rest of a message is not split if it is shorter than this, in bytes. Default: 64 KiB.
     pub min_fragment_bytes: u32,
-    /// Bodies from this size on are sent from where they lie, in bytes. Default: 8 KiB.
+    /// Bodies of at least this length are sent from the user's memory, in bytes. Default: 8 KiB.
     pub in_place_from_bytes: u32,
-    /// Megabytes per second of this link, for the shares of striping. Default: 3000.
+    /// Bandwidth of this link, in megabytes per second, for the shares of striping. Default: 3000.
     pub bandwidth_megabytes_per_second: u32,
-    /// Rank by latency, in nanoseconds. Default: 4000.
+    /// Latency, in nanoseconds. The rail with the lowest latency is preferred. Default: 4000.
     pub latency_nanos: u32,
 
-    /// Bodies from this size on, in bytes, leave without being copied by the kernel either, where a link has summed them and the
-    /// connection is not encrypted. Default: 64 KiB.
+    /// Bodies of at least this length, in bytes, are sent without a copy in the kernel too, where a link has computed their
+    /// checksum and the connection is not encrypted. Default: 64 KiB.
     pub splice_from_bytes: u32,
-    /// The pipe by which they leave, in bytes: two descriptors for the rail, from the first such body on. Where it is not to be
-    /// had (the process has no descriptors, or its user more pipes than `fs.pipe-user-pages-soft` allows) they are copied. 0:
-    /// none. Default: 1 MiB, which is as much as `fs.pipe-max-size` allows everybody unless it is changed.
+    /// Size of the pipe through which such bodies are sent, in bytes. The pipe takes two descriptors of the rail, from the first
+    /// such body on. Where the system refuses it (the process has no descriptors, or its user more pipes than
+    /// `fs.pipe-user-pages-soft` allows) the bodies are copied. 0: no pipe. Default: 1 MiB, which is as much as
+    /// `fs.pipe-max-size` allows every user unless it is changed.
     pub pipe_bytes: u32,
 
-    /// Staging of frames that wait to leave, in bytes per connection. Touched only as far as it is used. At least twice
-    /// the eager limit is made. Default: 256 KiB.
+    /// Staging memory for frames that wait to be sent, in bytes per connection. Its pages are touched as they are used. At least
+    /// twice the eager limit is taken. Default: 256 KiB.
     pub send_staging_bytes: u32,
-    /// Staging of control frames, in bytes per connection. Default: 8 KiB.
+    /// Staging memory for control frames, in bytes per connection. Default: 8 KiB.
     pub control_staging_bytes: u32,
-    /// Frames that may wait to leave, per connection. Default: 256.
+    /// Most frames that wait to be sent, per connection. Default: 256.
     pub send_queue_frames: u32,
-    /// Buffers of the longest frame for all connections of the rail, for bodies that must be packed; one more is kept
-    /// for control frames. Default: 4.
+    /// Buffers of the longest frame for bodies that must be packed, for all connections of the rail. One more is reserved for
+    /// control frames. Default: 4.
     pub large_buffers: u32,
-    /// Most that one read takes into staging, in bytes per connection. The staging buffer itself holds the longest frame,
-    /// but is not touched beyond this unless a reader waits for all of a frame. Default: 64 KiB.
+    /// Most bytes that one read takes into staging, per connection. The staging buffer holds the longest frame, but its pages
+    /// beyond this length are not touched unless a reader waits for a complete frame. Default: 64 KiB.
     pub receive_staging_bytes: u32,
-    /// The kernel's send buffer, in bytes; `None` leaves it to the kernel's tuning. Default: `None`.
+    /// The kernel's send buffer of a connection, in bytes; `None` leaves it to the kernel. Default: `None`.
     pub socket_send_buffer_bytes: Option<u32>,
-    /// The kernel's receive buffer, in bytes; `None` leaves it to the kernel's tuning. Default: `None`.
+    /// The kernel's receive buffer of a connection, in bytes; `None` leaves it to the kernel. Default: `None`.
     pub socket_receive_buffer_bytes: Option<u32>,
-    /// Congestion control of connections that do not leave this host, by the kernel's name; empty leaves it to the
-    /// system, as it always is between hosts. Within a host there is no network to share, and a control that models one
-    /// (BBR) sends by fits and starts there. Default: `reno`, which every kernel has and lets everybody use.
+    /// Congestion control of connections within this host, by its name in the kernel; empty leaves it to the system, as it
+    /// always is between hosts. Within a host there is no network to share, and a control that models one (BBR) sends in bursts
+    /// there. Default: `reno`, which every kernel has and every user may choose.
     pub host_congestion_control: String,
 
-    /// Idle polls between two looks at epoll while all connections are read directly. Default: 256.
+    /// Idle polls between two calls of epoll while all connections are read directly. Default: 64.
     pub epoll_interval_polls: u32,
-    /// The same when there are more connections than are read directly. Default: 4.
+    /// Idle polls between two calls of epoll while there are more connections than are read directly. Default: 4.
     pub epoll_interval_many_polls: u32,
-    /// Connections that are read directly, without asking epoll: those that data came from last. Default: 2.
+    /// Connections that are read directly, without a report of epoll: those from which data came last. Default: 2.
     pub direct_connections: u32,
 
-    /// From first use of a peer to its connection being ready, all attempts at all addresses together. It must allow
-    /// for a peer that computes and does not poll. Default: 120 s.
+    /// From the first use of a peer to its connection, for all attempts at all addresses together. It must allow for a peer that
+    /// computes and does not poll. Default: 120 s.
     pub connect_timeout: Duration,
-    /// For one address to take the TCP connection. Default: 10 s.
+    /// For the TCP connection to one address. Default: 10 s.
     pub address_timeout: Duration,
-    /// For an unknown caller to say a well-formed hello. Default: 5 s.
+    /// For an unknown caller to send a well-formed hello. Default: 5 s.
     pub hello_timeout: Duration,
-    /// From the last word of a peer's host to its being given up; zero leaves it to the kernel, whose limit is hours. It
-    /// is the kernel of that host that answers, so a peer that computes or is stopped is not given up. While nothing is
-    /// on its way to the host the kernel asks by itself, in whole seconds; else the rail looks, when it is polled, whether
-    /// anything was acknowledged. Default: 5 s.
+    /// From the last answer of a peer's host to the loss of the peer; zero leaves it to the kernel, whose limit is hours. The
+    /// kernel of that host answers, so a peer that computes or is stopped is not lost. While no data is in flight to the host,
+    /// the kernel asks by itself, in whole seconds; else the rail looks, when it is polled, whether anything was acknowledged.
+    /// Default: 5 s.
     pub dead_host_timeout: Duration,
-    /// Inbound connections in the middle of a hello; others wait in the kernel's queue. Default: 128.
+    /// Most inbound connections in the middle of a hello; others wait in the kernel's queue. Default: 128.
     pub pending_inbound: u32,
 }
 
 impl Config {
-    /// The defaults for rank `rank` of job `job`.
+    /// The defaults for rank `rank` of job `job`. Where a [`Settings`] has a default, it is the same.
     pub fn new(job: u64, rank: u32, key: JobKey) -> Self {
+        let settings = Settings::default();
         Self {
             job,
             rank,
@@ -192,27 +136,27 @@ impl Config {
             filter: Filter::default(),
             ports: 0..=0,
             advertise: None,
-            eager_limit_bytes: 64 * 1024 + 64,
-            rendezvous_eager_limit_bytes: 8 * 1024,
-            max_send_size_bytes: 1024 * 1024,
+            eager_limit_bytes: settings.eager_limit_bytes,
+            rendezvous_eager_limit_bytes: settings.rendezvous_bytes,
+            max_send_size_bytes: settings.max_send_bytes,
             min_fragment_bytes: 64 * 1024,
-            in_place_from_bytes: 8 * 1024,
-            bandwidth_megabytes_per_second: 3000,
+            in_place_from_bytes: settings.in_place_bytes,
+            bandwidth_megabytes_per_second: settings.bandwidth_mb_s,
             latency_nanos: 4000,
-            splice_from_bytes: 64 * 1024,
-            pipe_bytes: 1024 * 1024,
-            send_staging_bytes: 256 * 1024,
+            splice_from_bytes: settings.splice_bytes,
+            pipe_bytes: settings.pipe_bytes,
+            send_staging_bytes: settings.send_staging_bytes,
             control_staging_bytes: 8 * 1024,
             send_queue_frames: 256,
             large_buffers: 4,
             receive_staging_bytes: 64 * 1024,
             socket_send_buffer_bytes: None,
             socket_receive_buffer_bytes: None,
-            host_congestion_control: "reno".into(),
-            epoll_interval_polls: 256,
+            host_congestion_control: settings.host_congestion,
+            epoll_interval_polls: settings.epoll_polls,
             epoll_interval_many_polls: 4,
             direct_connections: 2,
-            connect_timeout: Duration::from_secs(120),
+            connect_timeout: Duration::from_millis(settings.connect_timeout_ms.into()),
             address_timeout: Duration::from_secs(10),
             hello_timeout: Duration::from_secs(5),
             dead_host_timeout: Duration::from_secs(5),
@@ -220,31 +164,45 @@ impl Config {
         }
     }
 
-    /// Memory that a connection takes at most, in bytes: staging of both directions and what keeps account of it. Of the
-    /// defaults' 1.5 MiB, 1 MiB is address space until a reader waits for all of a long frame, and the rest is touched as it
-    /// is used. The kernel's buffers come on top; unless they are set here, its `tcp_wmem` and `tcp_rmem` bound them.
+    /// Takes over the settings of a job. [`link`](Self::link) must be set before: the published port depends on it.
+    ///
+    /// # Errors
+    /// The first setting whose value cannot be understood.
     ///
     /// ```
-    /// use towline_tcp::{Config, JobKey};
+    /// use towline_tcp::{Config, JobKey, Settings};
     ///
-    /// let config = Config::new(1, 0, JobKey::new([0; 32]));
-    /// assert!((1 << 20..1600 << 10).contains(&config.bytes_per_connection()));
+    /// let mut settings = Settings::default();
+    /// settings.ports = "5000-5100".into();
+    /// let mut config = Config::new(1, 0, JobKey::new([0; 32]));
+    /// config.apply(&settings)?;
+    /// assert_eq!(config.ports, 5000..=5100);
+    /// # Ok::<(), towline_settings::InvalidSetting>(())
     /// ```
-    pub fn bytes_per_connection(&self) -> u64 {
-        let config = self.clone().sane();
-        let frames = CONTROL_FRAMES as u64 + u64::from(config.send_queue_frames);
-        let out = u64::from(config.control_staging_bytes) + u64::from(config.send_staging_bytes);
-        let into = config.receive_staging_bytes.max(config.max_send_size_bytes + PREFIX as u32);
-        let account = frames * size_of::<Place>() as u64 + size_of::<Stream>() as u64;
-        let reports = IN_PLACE_MAX as u64 * size_of::<(u32, Event)>() as u64;
-        let sealed = if config.encrypt == Encrypt::Off { 0 } else { crate::channel::BYTES as u64 };
-        out + u64::from(into) + account + reports + sealed
+    pub fn apply(&mut self, settings: &Settings) -> Result<(), InvalidSetting> {
+        let buffer = (settings.socket_bytes != 0).then_some(settings.socket_bytes);
+        self.filter = Filter::from_lists(&settings.include, &settings.exclude);
+        self.ports = listen::ports("TOWLINE_TCP_PORTS", &settings.ports)?;
+        self.advertise = listen::advertised("TOWLINE_TCP_ADVERTISE", &settings.advertise, self.link)?;
+        self.eager_limit_bytes = settings.eager_limit_bytes;
+        self.rendezvous_eager_limit_bytes = settings.rendezvous_bytes;
+        self.max_send_size_bytes = settings.max_send_bytes;
+        self.in_place_from_bytes = settings.in_place_bytes;
+        self.splice_from_bytes = settings.splice_bytes;
+        self.pipe_bytes = settings.pipe_bytes;
+        self.send_staging_bytes = settings.send_staging_bytes;
+        (self.socket_send_buffer_bytes, self.socket_receive_buffer_bytes) = (buffer, buffer);
+        self.host_congestion_control.clone_from(&settings.host_congestion);
+        self.epoll_interval_polls = settings.epoll_polls;
+        self.bandwidth_megabytes_per_second = settings.bandwidth_mb_s;
+        self.connect_timeout = Duration::from_millis(settings.connect_timeout_ms.into());
+        Ok(())
     }
 
-    /// The same with impossible values made possible.
-    pub(crate) fn sane(mut self) -> Self {
-        self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, crate::framing::MAX_FRAME / 4);
-        self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, crate::framing::MAX_FRAME);
+    /// The same configuration with each value brought into its range.
+    pub(crate) fn clamped(mut self) -> Self {
+        self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, MAX_FRAME / 4);
+        self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, MAX_FRAME);
         self.min_fragment_bytes = self.min_fragment_bytes.clamp(1, self.max_send_size_bytes);
         self.rendezvous_eager_limit_bytes = self.rendezvous_eager_limit_bytes.min(self.eager_limit_bytes);
         self.bandwidth_megabytes_per_second = self.bandwidth_megabytes_per_second.max(1);
@@ -260,5 +218,26 @@ impl Config {
         self.epoll_interval_many_polls = self.epoll_interval_many_polls.max(1);
         self.pending_inbound = self.pending_inbound.max(1);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The secret is not in what people and logs see.
+    #[test]
+    fn the_key_is_not_shown() {
+        let config = Config::new(1, 2, JobKey::new([0xAB; 32]));
+        let shown = format!("{config:?}");
+        assert!(!shown.contains("171") && !shown.to_lowercase().contains("abab"), "{shown}");
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_settings() {
+        let mut config = Config::new(1, 2, JobKey::new([1; 32]));
+        let shown = format!("{config:?}");
+        config.apply(&Settings::default()).unwrap();
+        assert_eq!(format!("{config:?}"), shown);
     }
 }

@@ -1,47 +1,47 @@
 //! Towline's TCP rail: non-blocking, vectored, authenticated.
 //!
-//! A [`Rail`] is one link to all peers; several links are several rails, over which the engine stripes. Connections are
-//! made on first use. Both ends prove by challenge that they know the job's secret key before anything else is
-//! believed, so port scans and foreign clients are refused, counted in [`Counters`], and otherwise harmless.
+//! A [`Rail`] is one link to all peers. Several links are several rails, over which the engine stripes long messages. A rail
+//! connects to a peer on first use. Before either end believes anything else, both prove by challenge and response that they
+//! know the job's secret key. So port scans and foreign clients are refused; they are counted in [`Counters`] and do no other
+//! harm.
 //!
-//! The bytes that travel are read and written by pure functions: [`card`], [`hello`], [`framing`]. Which interfaces and
-//! addresses are used is decided in [`interfaces`] and [`route`]; every tunable is in [`Config`].
-//!
-//! Where [`Config::encrypt`] says so, what follows the hello is sealed by keys that the hello has brought
+//! Where [`Config::encrypt`] says so, a connection is encrypted after the hello by keys that the hello agrees on
 //! ([`towline_crypt`]).
 //!
-//! Memory: a connection takes [`Config::bytes_per_connection`] at most, all of it when it comes up; a rail has
-//! `large_buffers` and one more of `max_send_size_bytes` for long bodies that must be packed, touched as they are used. A
-//! long body that lies in one piece is sent from where it lies, and received to where it belongs.
+//! # Memory
+//! A connection takes at most [`Config::bytes_per_connection`], all of it when it is established. Beyond that, a rail has
+//! [`large_buffers`](Config::large_buffers) + 1 buffers of `max_send_size_bytes` for long bodies that must be packed; their pages
+//! are touched as they are used. A long body that is contiguous is sent from the user's memory, and received into it.
 //!
-//! Linux only. Not thread-safe: a rail is used by one thread at a time, and may move between threads.
+//! # Platform and threads
+//! Linux only. A rail is not thread-safe: one thread uses it at a time. It may move between threads.
+//!
+//! # Inside
+//! Each room uses only those below it:
+//!
+//! | room | subject |
+//! |---|---|
+//! | `rail` | the rail trait: peers, connection setup, arbitration, progress, dead hosts |
+//! | `handshake` | one connection from its first byte to the acceptor's verdict |
+//! | `stream` | one established connection: what arrives, what waits to be sent, encryption, sending without a copy |
+//! | [`limits`](Config::bytes_per_connection) | the memory of a connection |
+//! | `system` | system calls and socket options |
+//! | [`Config`], [`Settings`], [`Counters`] | configuration, its settings, and numbers of events |
+//! | [`framing`], [`hello`] | the bytes on the wire, read and written by pure functions |
 
-mod answered;
-mod block;
-pub mod card;
-mod channel;
 mod config;
-mod connect;
 mod counters;
-pub mod framing;
-pub mod hello;
-mod inbox;
-pub mod interfaces;
-mod large;
-mod options;
-mod outbox;
-mod pending;
-mod pipe;
-mod progress;
+mod handshake;
+mod limits;
 mod rail;
-pub mod route;
-mod sys;
-mod transfer;
-mod tunables;
-mod watch;
+mod settings;
+mod stream;
+mod system;
+mod wire;
 
-pub use config::{Config, JobKey};
+pub use config::Config;
 pub use counters::Counters;
-pub use rail::{Rail, SetupError};
-pub use towline_crypt::Encrypt;
-pub use tunables::Tunable;
+pub use rail::Rail;
+pub use settings::Settings;
+pub use towline_net::{Encrypt, JobKey, SetupError};
+pub use wire::{framing, hello};

@@ -1,4 +1,4 @@
-//! Once connections stand, messages of any size travel without the allocator.
+//! Once connections are established, messages of any size are sent and received without the allocator.
 
 mod common;
 
@@ -19,21 +19,21 @@ thread_local! {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: all is left to the system's allocator; the counter is not allocated.
+// SAFETY: each call is passed on to the system's allocator; the counter is not allocated.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.with(|calls| calls.set(calls.get() + 1));
-        // SAFETY: as promised to this function.
+        // SAFETY: passed on from the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as promised to this function.
+        // SAFETY: passed on from the caller.
         unsafe { System.dealloc(block, layout) }
     }
 }
 
-/// The kernel takes little at once, so that frames wait with the rail.
+/// A rail with a small send buffer, so that frames wait.
 fn narrow(rank: u32, encrypt: Encrypt) -> Rail {
     let mut config = config(rank);
     config.encrypt = encrypt;
@@ -42,23 +42,23 @@ fn narrow(rank: u32, encrypt: Encrypt) -> Rail {
 }
 
 #[test]
-fn messages_of_all_sizes_travel_without_the_allocator() {
+fn messages_of_all_sizes_need_no_allocator() {
     without_the_allocator(Encrypt::Off);
 }
 
 #[test]
-fn sealed_messages_of_all_sizes_travel_without_the_allocator() {
+fn encrypted_messages_of_all_sizes_need_no_allocator() {
     without_the_allocator(Encrypt::Always);
 }
 
 fn without_the_allocator(encrypt: Encrypt) {
-    let (mut world, endpoints) = World::acquainted((0..3).map(|rank| narrow(rank, encrypt)).collect());
+    let (mut world, endpoints) = World::with_peers((0..3).map(|rank| narrow(rank, encrypt)).collect());
     for (from, row) in endpoints.iter().enumerate() {
         for to in (0..3).filter(|to| *to != from) {
             world.send(from, row[to], b"connect");
         }
     }
-    world.until("all are connected", |world| world.seen.iter().all(|seen| seen.len() == 2));
+    world.until("all are connected", |world| world.observed.iter().all(|seen| seen.len() == 2));
 
     let before = CALLS.with(Cell::get);
     let counted = before > 0;
@@ -100,7 +100,7 @@ fn without_the_allocator(encrypt: Encrypt) {
                 Some(Event::Frame(frame)) if frame.is_whole() => missing -= 1,
                 Some(Event::Frame(frame)) => {
                     let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
-                    // SAFETY: the sink lives to the end of the test, and is looked at by nobody.
+                    // SAFETY: the sink lives to the end of the test, and nobody reads it.
                     let delivery = unsafe { rails[to].deliver(frame.id, 8, span, Cookie(2)) };
                     missing -= i32::from(delivery == Delivery::Done);
                 }
@@ -112,5 +112,5 @@ fn without_the_allocator(encrypt: Encrypt) {
         }
     }
     assert_eq!(CALLS.with(Cell::get) - before, 0, "calls of the allocator");
-    assert!(kinds.iter().all(|count| *count > 0), "all ways were taken: {kinds:?}");
+    assert!(kinds.iter().all(|count| *count > 0), "all kinds of sends: {kinds:?}");
 }

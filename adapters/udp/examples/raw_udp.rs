@@ -5,7 +5,7 @@ use std::time::Instant as Clock;
 
 use towline_core::rail::{Endpoint, Event, Frame, Lane, Peer, Rail as _, Shape};
 use towline_core::time::Instant;
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 use towline_udp::{Config, Rail};
 
 const ROUNDS: u32 = 40_000;

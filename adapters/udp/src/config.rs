@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use towline_tcp::interfaces::Filter;
-use towline_tcp::{Encrypt, JobKey};
+use towline_net::interfaces::Filter;
+use towline_net::{Encrypt, JobKey};
 
 use crate::datagram::{PREFIX, SEALED};
-use crate::inbox::SLOT;
+use crate::queues::inbox::SLOT;
 
 /// Longest datagram over IPv4, and little less than over IPv6.
 pub(crate) const MOST: u32 = 65_507;
@@ -21,7 +21,7 @@ const CONTROL_FRAMES: u32 = 4;
 /// What a [`Rail`](crate::Rail) is made from. [`Config::new`] gives the defaults.
 ///
 /// ```
-/// use towline_tcp::JobKey;
+/// use towline_net::JobKey;
 /// use towline_udp::Config;
 ///
 /// let mut config = Config::new(0x70B, 3, JobKey::new([7; 32]));
@@ -128,7 +128,7 @@ impl Config {
     /// top.
     ///
     /// ```
-    /// let config = towline_udp::Config::new(1, 0, towline_tcp::JobKey::new([0; 32]));
+    /// let config = towline_udp::Config::new(1, 0, towline_net::JobKey::new([0; 32]));
     /// assert!(config.bytes() < 4 << 20);
     /// ```
     pub fn bytes(&self) -> u64 {

@@ -19,27 +19,15 @@
 //!
 //! Linux only. Not thread-safe: a rail is used by one thread at a time, and may move between threads.
 
-pub mod card;
 mod config;
 mod counters;
-pub mod datagram;
-pub mod hello;
-mod hosts;
-mod inbox;
-mod last_words;
-mod meeting;
-mod outbox;
-mod pace;
-mod peers;
-mod progress;
+mod queues;
 mod rail;
-mod receive;
-mod segmentation;
 pub mod session;
-mod sys;
-mod transfer;
-mod tunables;
+mod system;
+mod wire;
 
 pub use config::Config;
 pub use counters::Counters;
 pub use rail::{Buffers, Rail};
+pub use wire::{card, datagram, hello};

@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use common::KEY;
 use common::tapped::Tapped;
 use towline_core::rail::{Lane, Lost, Peer, Rail as _};
-use towline_tcp::Encrypt;
+use towline_net::Encrypt;
 use towline_udp::datagram::{Datagram, read};
 use towline_udp::hello::{Hello, Stage};
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::tapped::Tapped;
 use towline_core::rail::{Lost, Rail as _};
-use towline_tcp::Encrypt;
+use towline_net::Encrypt;
 use towline_udp::hello::HELLO;
 
 fn contains(all: &[u8], part: &[u8]) -> bool {

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use common::{KEY, Pair, config};
 use towline_core::rail::{Lane, Lost, Peer, Rail as _, SendError, Unreachable};
-use towline_tcp::{Encrypt, JobKey};
+use towline_net::{Encrypt, JobKey};
 use towline_udp::Rail;
 use towline_udp::card::{decode, encode};
 use towline_udp::datagram::{PREFIX, What, start};
@@ -197,7 +197,7 @@ fn cards_of_others_are_refused() {
     let mut rail = Rail::new(config(0)).unwrap();
     let other = Rail::new(config(1)).unwrap();
     let card = decode(other.card()).unwrap();
-    let mut changed = |change: fn(&mut towline_tcp::card::Card)| {
+    let mut changed = |change: fn(&mut towline_net::card::Card)| {
         let mut card = card.clone();
         change(&mut card);
         rail.add_peer(Peer(1), &encode(&card, false)).err()

@@ -1,96 +1,95 @@
-//! All that can be set on a rail, with defaults that work.
+//! The settings of a rail, with their defaults.
 
 use std::time::Duration;
 
 use towline_core::rail::native::Pipeline;
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 
-/// How often the device sends what nobody acknowledges. Eight times is the most that it can be told, which Soft-RoCE takes for
-/// ever.
-pub(crate) const TRIES: u32 = 7;
+use crate::bookkeeping::layout::Layout;
+use crate::sizes::{BufferSizes, MAX_SHORT_FRAME, TRANSMISSIONS};
 
-/// The longest frame that takes an eager buffer; longer ones take a bulk one.
-const SHORT: u32 = 8 * 1024 + 64;
-
-/// The longest [`peer_timeout`](Config::peer_timeout): 30 s. By the same clock the device sends again what was lost.
-pub const LONGEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRIES as u64 * (4096 << 20));
+/// The longest [`peer_timeout`](Config::peer_timeout): 30 s. The same timer of the device decides when a lost packet is sent again.
+pub const LONGEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRANSMISSIONS as u64 * (4096 << 20));
 /// The shortest one: 7.3 ms.
-const SHORTEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRIES as u64 * (4096 << 8));
+const SHORTEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRANSMISSIONS as u64 * (4096 << 8));
 
-/// What suits a device in hardware: its tables are written for each registration, which takes longer than a copy of what is short.
-/// Unproved: no such device was at hand.
+/// The pipeline that suits a hardware device: its tables are written for each registration, which takes longer than copying a short
+/// message. Not measured: no such device was available.
 pub const HARDWARE_PIPELINE: Pipeline = Pipeline { least: 1 << 20, by_frames: 1 << 16, piece: 1 << 20, gets: false };
-/// What suits Soft-RoCE, where a registration is cheap beside the packets of a message, and those of a read are the cheapest,
-/// since nothing acknowledges them: from 64 KiB on bandwidth is higher than with frames and latency no worse, below latency is.
+/// The pipeline that suits Soft-RoCE. A registration is cheap compared with the packets of a message, and the packets of a read are
+/// the cheapest, since they are not acknowledged. From 64 KiB on, bandwidth is higher than with frames and latency is no worse;
+/// below 64 KiB latency is worse.
 pub const SOFT_ROCE_PIPELINE: Pipeline = Pipeline { least: 1 << 16, by_frames: 0, piece: 1 << 20, gets: true };
 
 /// Settings of a rail.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which job.
+    /// The job's id.
     pub job: u64,
-    /// Which rank.
+    /// The rank.
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
-    /// Which of several links: those of the same number meet.
+    /// Number of the link, where there are several: links of the same number are connected.
     pub link: u8,
-    /// Which port is used, where there are several: so-many-th of those that are up and allowed, and from the first again; of
-    /// several networks a link uses the ports of one. Default: 0.
+    /// Which port is used, where there are several: the `turn`-th of those that are up and selected, modulo their number. Where the
+    /// ports are on several networks, a link uses the ports of one network. Default: 0.
     pub turn: u32,
-    /// A thread makes progress although nobody polls: told to others, no more. Default: no.
+    /// Whether a thread makes progress although the user does not poll. It is stated in the attributes, and has no other effect.
+    /// Default: `false`.
     pub progress_thread: bool,
 
-    /// Devices, or ports such as `mlx5_0:1`, that alone are used; empty for all.
+    /// Devices, or ports such as `mlx5_0:1`, that may be used; empty for all.
     pub devices: Vec<String>,
-    /// Place of the address in the port's table; `None` to choose. Default: `None`.
+    /// Index of the address in the port's table of GIDs; `None` to choose. Default: `None`.
     pub gid_index: Option<u32>,
-    /// Bytes of a packet at most, if less than what both ports carry; 0 for as many as they do. Default: 0.
+    /// Most bytes of payload in a packet, if less than both ports' MTU; 0 for the ports' MTU. Default: 0.
     pub path_mtu_bytes: u32,
-    /// Mark of the packets for the network's quality of service: traffic class with RoCE, service level with InfiniBand.
-    /// Default: 0.
+    /// Quality of service of the packets: traffic class with RoCE, service level with InfiniBand. Default: 0.
     pub traffic_class: u8,
 
-    /// Longest frame on the eager and control lanes, header included. Default: 64 KiB and 64: up to there one frame is less than the
-    /// three, and a round trip, of a rendezvous. Less where devices move shorter messages ([`pipeline`](Self::pipeline)).
+    /// Bytes of the longest frame on the eager and control lanes, header included. Default: 64 KiB and 64: up to that length one
+    /// frame costs less than a rendezvous, which is three frames and a round trip. Less where the device moves shorter messages
+    /// itself ([`pipeline`](Self::pipeline)).
     pub eager_limit_bytes: u32,
-    /// Body that goes with a rendezvous header, at most. Default: 8 KiB.
+    /// Most bytes of the body that goes with a rendezvous header. Default: 8 KiB.
     pub rendezvous_eager_limit_bytes: u32,
-    /// Longest frame on the bulk lane, header included. Default: 64 KiB and 64.
+    /// Bytes of the longest frame on the bulk lane, header included. Default: 64 KiB and 64.
     pub max_send_size_bytes: u32,
-    /// Frames up to this length go with the work request itself, as far as the device can do that. Default: 220.
+    /// Frames of up to this many bytes travel inline, within the work request, as far as the device supports that. Default: 220.
     pub inline_bytes: u32,
-    /// Buffers of `max_send_size_bytes` for what comes, from all peers. The device lacks fewer than an eighth of them, and than 16,
-    /// for what was read: they go back together. Default: 128.
+    /// Receive buffers of `max_send_size_bytes`, shared by all peers. At any time the device lacks fewer than an eighth of them, and
+    /// fewer than 16, because their frames were read: these buffers are posted again together. Default: 128.
     pub receive_buffers: u32,
-    /// Buffers of `eager_limit_bytes`, 8 KiB and 64 at most, for what leaves, to all peers; an eighth is for control frames alone.
-    /// Default: 256.
+    /// Send buffers of `eager_limit_bytes`, but of 8 KiB and 64 at most, shared by all peers; an eighth of them is for control frames
+    /// alone. Default: 256.
     pub eager_buffers: u32,
-    /// Buffers of `max_send_size_bytes` for what leaves and is longer than those, to all peers. Default: 64.
+    /// Send buffers of `max_send_size_bytes` for longer frames, shared by all peers. Default: 64.
     pub bulk_buffers: u32,
-    /// Frames under way to one peer, at most. Default: 64.
+    /// Most frames in flight to one peer. Default: 64.
     pub send_queue_frames: u32,
-    /// The device tells of each so-many-th frame that it has left, and of a last one when nothing follows for a while.
+    /// The device reports the completion of every `signal_every`-th frame, and of a last one when no frame follows for a while.
     /// Default: 8.
     pub signal_every: u32,
-    /// The device puts to memory of peers, gets from it and changes words there by itself, as far as it can. Default: yes.
+    /// Whether the device executes puts, gets and atomics on the memory of peers itself, as far as it can. Default: `true`.
     pub one_sided: bool,
-    /// Which long messages of an engine the device moves by itself, between registered memory. Default: `None`, which is what suits
-    /// the device: [`HARDWARE_PIPELINE`] or [`SOFT_ROCE_PIPELINE`].
+    /// Which long messages of an engine the device moves itself, between registered memory. Default: `None`, which is the pipeline
+    /// that suits the device: [`HARDWARE_PIPELINE`] or [`SOFT_ROCE_PIPELINE`].
     pub pipeline: Option<Pipeline>,
-    /// Share in striping. Default: 6000.
+    /// Bandwidth in megabytes per second, which decides this rail's share in striping. Default: 6000.
     pub bandwidth_megabytes_per_second: u32,
-    /// Rank by latency. Default: 1500.
+    /// Latency in nanoseconds, by which rails are ranked: lower is better. Default: 1500.
     pub latency_nanos: u32,
 
-    /// From first use of a peer to its connection being ready. It must allow for a peer that computes and does not poll.
-    /// Default: 120 s.
+    /// Longest time from the first use of a peer until its connection is established. It must allow for a peer that computes and does
+    /// not poll. Default: 120 s.
     pub connect_timeout: Duration,
-    /// How long a peer's device may answer nothing before the peer is lost: the device sends seven times in that. It is the
-    /// device that answers, so a peer that computes or is stopped is not lost. At most [`LONGEST_PEER_TIMEOUT`], which zero means,
-    /// too. Default: 5 s.
+    /// How long a peer's device may fail to acknowledge before the peer is lost: our device sends seven times in that time. The
+    /// device acknowledges, not the process, so a peer that computes or is stopped is not lost. At most [`LONGEST_PEER_TIMEOUT`],
+    /// which zero stands for as well. Default: 5 s.
     pub peer_timeout: Duration,
-    /// A peer that nothing was heard of for so long is asked for a sign of life, which its device gives; zero: never. Default: 1 s.
+    /// A keepalive is sent to a peer from which nothing was acknowledged for this long; the peer's device acknowledges it. Zero: no
+    /// keepalives. Default: 1 s.
     pub heartbeat: Duration,
 }
 
@@ -127,20 +126,20 @@ impl Config {
         }
     }
 
-    /// Memory that is registered with the device when the rail is made, in bytes.
+    /// Bytes of memory that are registered with the device when the rail is made.
     pub fn bytes(&self) -> u64 {
-        crate::layout::Layout::of(&self.clone().sane(HARDWARE_PIPELINE)).bytes as u64
+        Layout::of(&self.clone().normalized(HARDWARE_PIPELINE).buffer_sizes()).bytes as u64
     }
 
-    /// The same with impossible values made possible, for a device that this suits.
-    pub(crate) fn sane(mut self, suits: Pipeline) -> Self {
+    /// The same with impossible values replaced by the nearest possible ones, for a device that `suitable` suits.
+    pub(crate) fn normalized(mut self, suitable: Pipeline) -> Self {
         self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, 1 << 20);
-        // Before what the device makes of it: frames are as long over all devices of a job.
+        // Before the device's pipeline shortens it: the longest frame has the same length over all devices of a job.
         self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, 1 << 24);
-        let pipeline = *self.pipeline.get_or_insert(suits);
+        let pipeline = *self.pipeline.get_or_insert(suitable);
         if self.one_sided && pipeline.piece != 0 {
-            // What devices are to move goes in no frame of its own.
-            let least = u32::try_from(pipeline.least).unwrap_or(u32::MAX).max(SHORT);
+            // A message that the device is to move does not travel in a single frame.
+            let least = u32::try_from(pipeline.least).unwrap_or(u32::MAX).max(MAX_SHORT_FRAME);
             self.eager_limit_bytes = self.eager_limit_bytes.min(least);
         }
         self.rendezvous_eager_limit_bytes = self.rendezvous_eager_limit_bytes.min(self.eager_limit_bytes);
@@ -157,16 +156,28 @@ impl Config {
         self
     }
 
-    /// Longest frame that an eager buffer holds.
+    /// Bytes of the longest frame that an eager buffer holds.
     #[inline]
     pub(crate) const fn short_bytes(&self) -> u32 {
-        if self.eager_limit_bytes < SHORT { self.eager_limit_bytes } else { SHORT }
+        if self.eager_limit_bytes < MAX_SHORT_FRAME { self.eager_limit_bytes } else { MAX_SHORT_FRAME }
     }
 
-    /// Number by which verbs name the time that the device waits for an acknowledgement: 4.096 us, doubled so often.
+    /// Numbers and sizes of the buffers.
+    pub(crate) const fn buffer_sizes(&self) -> BufferSizes {
+        BufferSizes {
+            receive: self.receive_buffers,
+            eager: self.eager_buffers,
+            bulk: self.bulk_buffers,
+            short_bytes: self.short_bytes(),
+            frame_bytes: self.max_send_size_bytes,
+        }
+    }
+
+    /// Time that the device waits for an acknowledgement, by the number that verbs have for it: 4.096 us times two to the power of
+    /// this number.
     #[cfg_attr(not(any(test, feature = "device")), expect(dead_code, reason = "of the rail, which is not built in"))]
     pub(crate) fn ack_timeout(&self) -> u8 {
-        let each = self.peer_timeout.as_nanos() / u128::from(TRIES);
+        let each = self.peer_timeout.as_nanos() / u128::from(TRANSMISSIONS);
         (8..=20).rev().find(|exponent| 4096u128 << exponent <= each).unwrap_or(8)
     }
 }
@@ -176,10 +187,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_tries_fit_the_timeout() {
+    fn all_transmissions_fit_the_timeout() {
         let mut config = Config::new(1, 0, JobKey::new([0; 32]));
         assert_eq!(config.ack_timeout(), 17, "0.54 s, seven times");
-        for (asked, sane, exponent) in [
+        for (asked, normalized, exponent) in [
             (Duration::ZERO, LONGEST_PEER_TIMEOUT, 20),
             (Duration::from_secs(1 << 20), LONGEST_PEER_TIMEOUT, 20),
             (LONGEST_PEER_TIMEOUT, LONGEST_PEER_TIMEOUT, 20),
@@ -187,31 +198,36 @@ mod tests {
             (Duration::from_nanos(1), SHORTEST_PEER_TIMEOUT, 8),
         ] {
             config.peer_timeout = asked;
-            config = config.sane(HARDWARE_PIPELINE);
-            assert_eq!((config.peer_timeout, config.ack_timeout()), (sane, exponent), "{asked:?}");
+            config = config.normalized(HARDWARE_PIPELINE);
+            assert_eq!((config.peer_timeout, config.ack_timeout()), (normalized, exponent), "{asked:?}");
         }
     }
 
     #[test]
-    fn what_devices_are_to_move_goes_in_no_frame_of_its_own() {
+    fn messages_that_the_device_moves_do_not_travel_in_one_frame() {
         let config = || Config::new(1, 0, JobKey::new([0; 32]));
         let limit = |least, piece| {
             let pipeline = Some(Pipeline { least, piece, ..HARDWARE_PIPELINE });
-            Config { pipeline, ..config() }.sane(SOFT_ROCE_PIPELINE).eager_limit_bytes
+            Config { pipeline, ..config() }.normalized(SOFT_ROCE_PIPELINE).eager_limit_bytes
         };
         let all = [limit(1 << 20, 4096), limit(20_000, 4096), limit(0, 4096), limit(20_000, 0), limit(u64::MAX, 4096)];
         assert_eq!(all, [65_600, 20_000, 8256, 65_600, 65_600]);
-        let suits = [HARDWARE_PIPELINE, SOFT_ROCE_PIPELINE].map(|suits| config().sane(suits));
-        assert_eq!(suits.each_ref().map(|config| config.eager_limit_bytes), [65_600, 65_536], "of 64 KiB and a header");
-        assert_eq!(suits.map(|config| config.pipeline), [Some(HARDWARE_PIPELINE), Some(SOFT_ROCE_PIPELINE)]);
-        // Who takes shorter frames than others send is refused.
-        let suits = [HARDWARE_PIPELINE, SOFT_ROCE_PIPELINE];
-        let longest = suits.map(|suits| Config { max_send_size_bytes: 1, ..config() }.sane(suits).max_send_size_bytes);
+        let configs = [HARDWARE_PIPELINE, SOFT_ROCE_PIPELINE].map(|suitable| config().normalized(suitable));
+        assert_eq!(
+            configs.each_ref().map(|config| config.eager_limit_bytes),
+            [65_600, 65_536],
+            "of 64 KiB and a header"
+        );
+        assert_eq!(configs.map(|config| config.pipeline), [Some(HARDWARE_PIPELINE), Some(SOFT_ROCE_PIPELINE)]);
+        // A peer that receives shorter frames than the others send is refused.
+        let pipelines = [HARDWARE_PIPELINE, SOFT_ROCE_PIPELINE];
+        let normalized = |suitable| Config { max_send_size_bytes: 1, ..config() }.normalized(suitable);
+        let longest = pipelines.map(|suitable| normalized(suitable).max_send_size_bytes);
         assert_eq!(longest, [65_600; 2]);
     }
 
     #[test]
-    fn the_memory_is_told_and_the_key_is_not() {
+    fn the_memory_is_stated_and_the_key_is_not_shown() {
         let config = Config::new(1, 0, JobKey::new([0xAB; 32]));
         assert!((12 << 20..16 << 20).contains(&config.bytes()), "{}", config.bytes());
         let shown = format!("{config:?}");

@@ -1,31 +1,31 @@
-//! What happened, in numbers.
+//! Counters of a rail's events.
 
-/// What happened on a rail so far.
+/// How often each event has happened on a rail so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Connections that came up.
+    /// Connections that were established.
     pub established: u64,
     /// Peers that were lost.
     pub lost: u64,
-    /// Hellos that left.
+    /// Hellos that were sent.
     pub hellos_sent: u64,
-    /// Hellos that were no hellos, were written without the key, or were not for this rail.
+    /// Datagrams that were not hellos, and hellos without the job's key or for another rail.
     pub hellos_refused: u64,
-    /// Frames that left within their work request.
+    /// Frames that were sent inline, within their work request.
     pub inline: u64,
-    /// Frames that the device tells of.
+    /// Frames whose completion the device reports.
     pub signaled: u64,
-    /// Frames that it does not tell of.
+    /// Frames whose completion it does not report.
     pub unsignaled: u64,
-    /// Signs of life that were asked for, and ends of bursts.
+    /// Markers that were sent: keepalives, and ends of bursts.
     pub markers: u64,
-    /// One-sided operations that the device did, or was to do.
+    /// One-sided operations that were given to the device.
     pub one_sided: u64,
-    /// Those among them whose bytes lay in memory that was registered, so that nobody copied them.
+    /// Those among them that used the user's registered memory, without a copy.
     pub direct: u64,
-    /// Queue pairs that were destroyed at once, since the device did not let go of the user's memory otherwise.
-    pub cut_short: u64,
-    /// Frames that could not be: with a header longer than the frame, and the like.
+    /// Queue pairs that were destroyed at once, since the device did not release the user's memory otherwise.
+    pub forced_destroys: u64,
+    /// Impossible frames: with a header longer than the frame, and the like.
     pub malformed: u64,
 }

@@ -6,23 +6,23 @@ use std::{fmt, io};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// This build has no verbs in it. Build with the feature `verbs` (of this crate: `device`).
+    /// This build contains no verbs. Build with the feature `verbs` (of this crate: `device`).
     NotBuiltIn,
     /// libibverbs cannot be loaded. Install it (rdma-core).
     NoLibrary,
-    /// There is no device.
+    /// This host has no device.
     NoDevice,
-    /// There are devices, but no port that is up, allowed and has an address; of each, why not.
+    /// There are devices, but no port that is up, selected and has an address; the text gives the reason for each port.
     NoPort(String),
-    /// The device or the operating system refused what is named.
+    /// The device or the operating system refused the named operation.
     Refused(&'static str, io::Error),
 }
 
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotBuiltIn => f.write_str("it is not built in: build with `--features verbs`"),
-            Self::NoLibrary => f.write_str("libibverbs.so.1 cannot be loaded: install rdma-core's libraries"),
+            Self::NotBuiltIn => f.write_str("verbs are not built in: build with `--features verbs`"),
+            Self::NoLibrary => f.write_str("libibverbs.so.1 cannot be loaded: install the libraries of rdma-core"),
             Self::NoDevice => f.write_str("this host has no RDMA device, or its driver is not loaded"),
             Self::NoPort(why) => write!(f, "no port can be used: {why}"),
             Self::Refused(what, why) if why.raw_os_error() == Some(libc::ENOMEM) => {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_say_what_to_do() {
+    fn errors_say_what_to_do() {
         let full = SetupError::Refused("register memory", io::Error::from_raw_os_error(libc::ENOMEM));
         assert!(full.to_string().contains("ulimit -l"), "{full}");
         assert!(SetupError::NotBuiltIn.to_string().contains("--features verbs"));

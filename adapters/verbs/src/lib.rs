@@ -1,78 +1,60 @@
 //! Towline's verbs rail: reliable queue pairs of InfiniBand and RoCE devices.
 //!
-//! A [`Rail`] is one port of a device that reaches all peers. Each peer gets a queue pair of its own on first use; buffers for
-//! what comes are shared by all of them, so memory does not grow with the peers. Short frames go within their work request, and
-//! the device tells of each n-th frame only. A peer that has no buffers left is waited for by the device. A process that ends is
-//! noticed by its device: what is written to it, even if it is nothing, is not acknowledged any more.
+//! A [`Rail`] is one port of a device that reaches all peers. Each peer gets a queue pair of its own on first use. The receive buffers
+//! are shared by all peers, so memory does not grow with their number. Short frames travel inline, within their work request, and the
+//! device reports the completion of each n-th frame only. The device waits for a peer that has no receive buffer left. The device also
+//! notices a process that ends: writes to it, even of no bytes, are not acknowledged any more.
 //!
-//! Connections are made by datagrams of the device itself ([`hello`]), whose ends prove that they know the job's key. What
-//! travels then is neither signed nor encrypted: the network must be one that others do not reach.
+//! Connections are made by datagrams of the device itself ([`hello`]), whose senders prove that they know the job's key. The data on a
+//! connection is neither signed nor encrypted: the network must not be accessible to others.
 //!
-//! A connection that ends goes to its error state first, and its queue pair is destroyed once the device says that it holds no
-//! buffer of it any more, or a second later: what is destroyed at once takes the buffer of a frame that was half there with it, and
-//! with some providers what has come and was not looked at yet.
+//! A connection that ends is moved to its error state first. Its queue pair is destroyed once the device reports that it holds no
+//! receive buffer for it any more, or a second later. A queue pair that is destroyed at once loses the buffer of a frame that was
+//! partly received, and with some providers also completions that were not processed yet.
 //!
-//! Which port and which of its addresses is used is decided in [`port`]; every tunable is in [`Config`]. The device is in reach
-//! of the feature `device` alone; without it there is everything but the rail, which says so. Hosts whose ports are of several
-//! networks must have the same ones, or name those to use ([`Config::devices`]): links of one number are to meet. Networks of
-//! IPv4 are taken for one, as there may be routers between them.
+//! [`port`] decides which port and which of its addresses is used; [`Config`] has all settings. The device is available with the
+//! feature `device` alone; without it everything but the rail is there, and opening the rail fails with an error that says so. Hosts
+//! whose ports are on several networks must have the same networks, or name the ports to use ([`Config::devices`]), since links of
+//! the same number are connected. All IPv4 networks count as one, since there may be routers between them.
 //!
-//! A process may fork: what devices write to is not shared with the child, which must not use a rail, nor drop it. (Kernels before
-//! 5.12 do not see to that themselves; for those libibverbs is asked to: then a child has none of the pages either that the user has
-//! registered, nor what else is in them, so such memory had better be of whole pages.)
+//! A process may fork. Memory that the device writes to is not shared with the child, which must neither use nor drop a rail. (Kernels
+//! before 5.12 do not ensure that themselves; there libibverbs is asked to do it. The child then also lacks the pages of memory that
+//! the user has registered, with everything else in these pages, so such memory should consist of whole pages.)
 //!
-//! Proved on Soft-RoCE (RoCE v2). RoCE v1, InfiniBand and devices with several ports are covered by unit tests of the choices
-//! alone: nobody has run those. Soft-RoCE does not show, and no test but of the bookkeeping does: a device that says when a queue
-//! pair is empty, a queue pair that is not destroyed, a hello that is under way when its peer is forgotten, a queue or a device
-//! that fails, more quiet peers than there are markers, an old kernel and a child.
+//! Tested on Soft-RoCE (RoCE v2). RoCE v1, InfiniBand and devices with several ports are covered by unit tests of the choices alone,
+//! and were never run. Soft-RoCE does not show the following cases, which only tests of the bookkeeping cover: a device that reports
+//! when a queue pair is empty, a queue pair that cannot be destroyed, a hello in flight to a peer that is deleted, a queue or a device
+//! that fails, more silent peers than markers, an old kernel with a forked child.
 //!
 //! Linux only. Not thread-safe: a rail is used by one thread at a time, and may move between threads.
+//!
+//! # Source layout
+//! Types stand below, behaviour above: `sizes` and `address` at the bottom; `wire` (card, hello, key), `bookkeeping` (buffers, queues,
+//! operations, without a device), `config` and `port`; `device` (the device's objects); and `rail`, which uses all of them. `stub`
+//! stands for the rail where it is not built in.
 
-#[cfg(not(feature = "device"))]
-mod absent;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod arrivals;
-pub mod card;
+mod address;
+#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "used by the rail, which is not built in"))]
+mod bookkeeping;
 mod config;
 mod counters;
 #[cfg(feature = "device")]
 mod device;
 mod error;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod event;
-pub mod hello;
-pub mod key;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod layout;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod leaving;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod outbox;
 pub mod port;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod round;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod slots;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod verdict;
-#[cfg_attr(not(feature = "device"), allow(dead_code, reason = "of the rail, which is not built in"))]
-mod works;
-
+#[cfg(feature = "device")]
+mod rail;
+mod sizes;
 #[cfg(not(feature = "device"))]
-pub use absent::Rail;
+mod stub;
+mod wire;
+
+pub use address::{Gid, GidKind, Mtu};
 pub use config::{Config, HARDWARE_PIPELINE, LONGEST_PEER_TIMEOUT, SOFT_ROCE_PIPELINE};
 pub use counters::Counters;
 pub use error::SetupError;
 #[cfg(feature = "device")]
 pub use rail::Rail;
-
-#[cfg(feature = "device")]
-mod meeting;
-#[cfg(feature = "device")]
-mod onesided;
-#[cfg(feature = "device")]
-mod progress;
-#[cfg(feature = "device")]
-mod rail;
-#[cfg(feature = "device")]
-mod transfer;
+#[cfg(not(feature = "device"))]
+pub use stub::Rail;
+pub use wire::{card, hello, remote_key};

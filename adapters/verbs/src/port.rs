@@ -1,141 +1,35 @@
-//! Which port, which of its addresses and which MTU are used, and why. Pure: no device in here.
+//! The choice of a port and of one of its addresses, with the reason. Pure: no device in here.
 
 use std::fmt;
 
 use towline_core::rail::Unreachable;
 
-use crate::card::Card;
+use crate::address::{Gid, GidKind};
+use crate::wire::card::Card;
 
-/// An address of a port.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Gid(pub [u8; 16]);
-
-impl Gid {
-    /// No address.
-    pub fn is_zero(self) -> bool {
-        self.0 == [0; 16]
-    }
-
-    /// An address of nobody alone.
-    pub const fn is_multicast(self) -> bool {
-        self.0[0] == 0xff
-    }
-
-    /// An IPv4 address as RoCE writes it.
-    pub fn is_ipv4(self) -> bool {
-        self.0[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]
-    }
-
-    /// One that is good on one network segment alone.
-    pub const fn is_link_local(self) -> bool {
-        self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80
-    }
-
-    /// What of it names the subnet, with InfiniBand.
-    fn subnet(self) -> [u8; 8] {
-        std::array::from_fn(|at| self.0[at])
-    }
-}
-
-impl fmt::Display for Gid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        std::net::Ipv6Addr::from(self.0).fmt(f)
-    }
-}
-
-/// What a GID is of: how packets with it travel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Kind {
-    /// InfiniBand.
-    InfiniBand = 0,
-    /// Ethernet frames.
-    RoceV1 = 1,
-    /// UDP datagrams.
-    RoceV2 = 2,
-}
-
-impl Kind {
-    /// By its number.
-    pub const fn of(number: u8) -> Option<Self> {
-        match number {
-            0 => Some(Self::InfiniBand),
-            1 => Some(Self::RoceV1),
-            2 => Some(Self::RoceV2),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::InfiniBand => "InfiniBand",
-            Self::RoceV1 => "RoCE v1",
-            Self::RoceV2 => "RoCE v2",
-        })
-    }
-}
-
-/// What a port carries at once.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum Mtu {
-    Bytes256 = 1,
-    Bytes512 = 2,
-    Bytes1024 = 3,
-    Bytes2048 = 4,
-    Bytes4096 = 5,
-}
-
-impl Mtu {
-    /// By the number that verbs have for it.
-    pub const fn of(number: u8) -> Option<Self> {
-        match number {
-            1 => Some(Self::Bytes256),
-            2 => Some(Self::Bytes512),
-            3 => Some(Self::Bytes1024),
-            4 => Some(Self::Bytes2048),
-            5 => Some(Self::Bytes4096),
-            _ => None,
-        }
-    }
-
-    /// The largest one of at most so many bytes.
-    pub fn within(bytes: u32) -> Option<Self> {
-        (1..=5).rev().filter_map(Self::of).find(|mtu| mtu.bytes() <= bytes)
-    }
-
-    /// In bytes.
-    pub const fn bytes(self) -> u32 {
-        128 << self as u32
-    }
-}
-
-/// One entry of a port's table of addresses.
+/// One entry of a port's table of GIDs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// Its place in the table.
+pub struct GidEntry {
+    /// Its index in the table.
     pub index: u32,
     /// The address.
     pub gid: Gid,
-    /// What it is of.
-    pub kind: Kind,
+    /// The network that it belongs to.
+    pub kind: GidKind,
 }
 
 /// An address that was chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Choice {
+pub struct GidChoice {
     /// The entry.
-    pub entry: Entry,
-    /// Why this one.
+    pub entry: GidEntry,
+    /// Why this one was chosen.
     pub why: &'static str,
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for GidChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Entry { index, gid, kind } = self.entry;
+        let GidEntry { index, gid, kind } = self.entry;
         write!(f, "GID {index}, {gid}, {kind}: {}", self.why)
     }
 }
@@ -144,9 +38,9 @@ impl fmt::Display for Choice {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NoGid {
-    /// There is none.
+    /// The port has none.
     Empty,
-    /// There is none at the place that was asked for.
+    /// The port has none at the index that the settings ask for.
     NotThere(u32),
 }
 
@@ -155,7 +49,7 @@ impl fmt::Display for NoGid {
         match self {
             Self::Empty => f.write_str("the port has no address: give its network interface one"),
             Self::NotThere(index) => {
-                write!(f, "the port has no GID {index}: TOWLINE_VERBS_GID_INDEX names another one")
+                write!(f, "the port has no GID {index}, which TOWLINE_VERBS_GID_INDEX asks for: choose another index")
             }
         }
     }
@@ -163,31 +57,33 @@ impl fmt::Display for NoGid {
 
 impl std::error::Error for NoGid {}
 
-/// Chooses one of a port's addresses: the one that was asked for, if any; with InfiniBand the first; else RoCE v2 before v1, as
-/// that can be routed, and IPv4 before IPv6 before addresses of the segment alone.
+/// Chooses one of a port's addresses: the one with the index `asked`, if any; with InfiniBand the first; else RoCE v2 before v1,
+/// since v2 can be routed, and IPv4 before IPv6 before link-local addresses.
 ///
 /// # Errors
-/// [`NoGid`] says what is missing.
-pub fn choose_gid(table: &[Entry], asked: Option<u32>) -> Result<Choice, NoGid> {
-    let usable = |entry: &&Entry| !entry.gid.is_zero() && !entry.gid.is_multicast();
+/// [`NoGid`] where the port has no such address.
+pub fn choose_gid(table: &[GidEntry], asked: Option<u32>) -> Result<GidChoice, NoGid> {
+    let usable = |entry: &&GidEntry| !entry.gid.is_zero() && !entry.gid.is_multicast();
     if let Some(index) = asked {
         let entry = table.iter().filter(usable).find(|entry| entry.index == index).ok_or(NoGid::NotThere(index))?;
-        return Ok(Choice { entry: *entry, why: "it was asked for" });
+        return Ok(GidChoice { entry: *entry, why: "the settings ask for it" });
     }
-    let rank = |entry: &Entry| match (entry.kind, entry.gid) {
-        (Kind::InfiniBand, _) => (0, "the port's first"),
-        (Kind::RoceV2, gid) if gid.is_ipv4() => (1, "can be routed, by IPv4"),
-        (Kind::RoceV2, gid) if !gid.is_link_local() => (2, "can be routed, by IPv6; there is none of IPv4"),
-        (Kind::RoceV2, _) => (3, "good on this segment alone; there is none that can be routed"),
-        (Kind::RoceV1, gid) if gid.is_ipv4() => (4, "cannot be routed; there is none of RoCE v2"),
-        (Kind::RoceV1, gid) if !gid.is_link_local() => (5, "cannot be routed; there is none of RoCE v2 nor IPv4"),
-        (Kind::RoceV1, _) => (6, "the only kind that there is"),
+    let rank = |entry: &GidEntry| match (entry.kind, entry.gid) {
+        (GidKind::InfiniBand, _) => (0, "the port's first"),
+        (GidKind::RoceV2, gid) if gid.is_ipv4() => (1, "can be routed, by IPv4"),
+        (GidKind::RoceV2, gid) if !gid.is_link_local() => {
+            (2, "can be routed, by IPv6; the port has no address of IPv4")
+        }
+        (GidKind::RoceV2, _) => (3, "valid on this network segment alone; the port has none that can be routed"),
+        (GidKind::RoceV1, gid) if gid.is_ipv4() => (4, "cannot be routed; the port has none of RoCE v2"),
+        (GidKind::RoceV1, gid) if !gid.is_link_local() => (5, "cannot be routed; the port has none of RoCE v2 or IPv4"),
+        (GidKind::RoceV1, _) => (6, "the port has no other kind"),
     };
     let best = table.iter().filter(usable).min_by_key(|entry| (rank(entry).0, entry.index)).ok_or(NoGid::Empty)?;
-    Ok(Choice { entry: *best, why: rank(best).1 })
+    Ok(GidChoice { entry: *best, why: rank(best).1 })
 }
 
-/// What ports have in common that can reach each other, in an order that is the same on all hosts.
+/// A network: ports of one network can reach each other. The order of networks is the same on all hosts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Network {
     kind: u8,
@@ -196,28 +92,29 @@ struct Network {
 }
 
 impl Network {
-    fn of(kind: Kind, gid: Gid) -> Self {
+    fn of(kind: GidKind, gid: Gid) -> Self {
         let (kind, is_ipv6, subnet) = match kind {
-            Kind::InfiniBand => (0, false, gid.subnet()),
-            Kind::RoceV2 => (1, !gid.is_ipv4(), [0; 8]),
-            Kind::RoceV1 => (2, !gid.is_ipv4(), [0; 8]),
+            GidKind::InfiniBand => (0, false, gid.subnet()),
+            GidKind::RoceV2 => (1, !gid.is_ipv4(), [0; 8]),
+            GidKind::RoceV1 => (2, !gid.is_ipv4(), [0; 8]),
         };
         Self { kind, is_ipv6, subnet }
     }
 }
 
-/// Chooses one of several ports, given by name and addresses, and one of its addresses. Ports without one that can be used are
-/// passed over. Where not all of them can reach each other, links take turns on the networks, so that links of one number, which
-/// are to meet, are on the same one wherever hosts have the same ones; `turn` chooses among the ports of that.
+/// Chooses one of several ports, given by name and addresses, and one of its addresses. Ports without a usable address are skipped.
+/// Where not all ports can reach each other, links are distributed over the networks by their number. Links of one number, which
+/// are to be connected, are therefore on the same network wherever hosts have the same networks; `turn` chooses among the ports of
+/// that network. Returns the port's index and the address.
 ///
 /// # Errors
-/// Of each port, why it cannot be used.
+/// The reason for each port why it cannot be used.
 pub fn choose_port(
-    ports: &[(&str, &[Entry])],
+    ports: &[(&str, &[GidEntry])],
     asked: Option<u32>,
     link: u8,
     turn: u32,
-) -> Result<(usize, Choice), Vec<String>> {
+) -> Result<(usize, GidChoice), Vec<String>> {
     let (mut usable, mut refused) = (Vec::new(), Vec::new());
     for (at, (name, table)) in ports.iter().enumerate() {
         match choose_gid(table, asked) {
@@ -234,25 +131,26 @@ pub fn choose_port(
     Ok(usable[turn].1)
 }
 
-/// Whether packets from one address can get to a peer's.
+/// Whether packets from one address can reach a peer's.
 ///
 /// # Errors
-/// [`Unreachable::NoNetwork`], and the reason for people.
-pub fn way(own: &Entry, card: &Card) -> Result<(), (Unreachable, &'static str)> {
+/// [`Unreachable::NoNetwork`], and the reason in words.
+pub fn check_route(own: &GidEntry, card: &Card) -> Result<(), (Unreachable, &'static str)> {
     if Network::of(own.kind, own.gid) == Network::of(card.kind, card.gid) {
         return Ok(());
     }
     let why = match (own.kind, card.kind) {
-        (Kind::InfiniBand, Kind::InfiniBand) => "it is in another InfiniBand subnet",
-        (Kind::InfiniBand, _) | (_, Kind::InfiniBand) => "one end is InfiniBand, the other one Ethernet",
-        (one, other) if one != other => "one end speaks RoCE v1, the other one RoCE v2",
-        _ => "one end has an address of IPv4, the other one of IPv6",
+        (GidKind::InfiniBand, GidKind::InfiniBand) => "the ends are in different InfiniBand subnets",
+        (GidKind::InfiniBand, _) | (_, GidKind::InfiniBand) => "one end is InfiniBand, the other is Ethernet",
+        (one, other) if one != other => "one end uses RoCE v1, the other RoCE v2",
+        _ => "one end has an IPv4 address, the other an IPv6 address",
     };
     Err((Unreachable::NoNetwork, why))
 }
 
-/// A port as `TOWLINE_VERBS_DEVICES` names it: a device, of which all ports are meant, or with a port behind a colon.
-pub fn names(list: &[String], device: &str, port: u8) -> bool {
+/// Whether a list as of `TOWLINE_VERBS_DEVICES` selects a port. An entry is the name of a device, which selects all its ports, or a
+/// device and a port number with a colon in between. An empty list selects all ports.
+pub fn is_selected(list: &[String], device: &str, port: u8) -> bool {
     list.is_empty()
         || list.iter().any(|name| match name.rsplit_once(':') {
             Some((name, number)) => name == device && number.parse() == Ok(port),
@@ -263,26 +161,28 @@ pub fn names(list: &[String], device: &str, port: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::Mtu;
 
     const LOCAL: Gid = Gid([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xfe, 0, 0, 1]);
     const V4: Gid = Gid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1]);
     const V6: Gid = Gid([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
 
-    fn table(entries: &[(Gid, Kind)]) -> Vec<Entry> {
-        let entry = |(index, (gid, kind)): (usize, &(Gid, Kind))| Entry { index: index as u32, gid: *gid, kind: *kind };
+    fn table(entries: &[(Gid, GidKind)]) -> Vec<GidEntry> {
+        let entry =
+            |(index, (gid, kind)): (usize, &(Gid, GidKind))| GidEntry { index: index as u32, gid: *gid, kind: *kind };
         entries.iter().enumerate().map(entry).collect()
     }
 
     #[test]
-    fn of_a_ports_addresses_the_one_that_leads_farthest_is_chosen() {
-        use Kind::{InfiniBand, RoceV1, RoceV2};
+    fn the_address_with_the_widest_reach_is_chosen() {
+        use GidKind::{InfiniBand, RoceV1, RoceV2};
         // As mlx5 lists them: each address once for v1, once for v2.
         let all = [(LOCAL, RoceV1), (LOCAL, RoceV2), (V6, RoceV1), (V6, RoceV2), (V4, RoceV1), (V4, RoceV2)];
         let mut left = all.to_vec();
         for index in [5, 3, 1, 4, 2, 0] {
             let choice = choose_gid(&table(&left), None).unwrap();
             assert_eq!((choice.entry.index, choice.entry.gid), (index, all[index as usize].0), "{choice}");
-            left[index as usize].0 = Gid([0; 16]); // a place that is not in use
+            left[index as usize].0 = Gid([0; 16]); // an entry that is not in use
         }
         assert_eq!(choose_gid(&table(&left), None), Err(NoGid::Empty));
         let infiniband = table(&[(LOCAL, InfiniBand), (V6, InfiniBand)]);
@@ -290,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_given_in_words() {
-        let choice = choose_gid(&table(&[(LOCAL, Kind::RoceV1), (V4, Kind::RoceV2)]), None).unwrap();
+    fn the_choice_is_explained() {
+        let choice = choose_gid(&table(&[(LOCAL, GidKind::RoceV1), (V4, GidKind::RoceV2)]), None).unwrap();
         assert_eq!(choice.to_string(), "GID 1, ::ffff:10.0.0.1, RoCE v2: can be routed, by IPv4");
     }
 
     #[test]
-    fn an_address_that_was_asked_for_is_taken_or_named() {
-        let table = table(&[(LOCAL, Kind::RoceV1), (Gid([0; 16]), Kind::RoceV2), (V4, Kind::RoceV2)]);
+    fn an_address_that_the_settings_ask_for_is_taken_or_named_in_the_error() {
+        let table = table(&[(LOCAL, GidKind::RoceV1), (Gid([0; 16]), GidKind::RoceV2), (V4, GidKind::RoceV2)]);
         assert_eq!(choose_gid(&table, Some(0)).unwrap().entry, table[0]);
         for missing in [1, 3] {
             let why = choose_gid(&table, Some(missing)).unwrap_err();
@@ -307,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn a_port_without_an_address_leaves_its_turn_to_the_next() {
+    fn a_port_without_an_address_is_skipped() {
         let (none, one, other) =
-            (table(&[]), table(&[(V4, Kind::RoceV2)]), table(&[(V4, Kind::RoceV1), (V4, Kind::RoceV2)]));
+            (table(&[]), table(&[(V4, GidKind::RoceV2)]), table(&[(V4, GidKind::RoceV1), (V4, GidKind::RoceV2)]));
         let ports = [("a:1", &none[..]), ("b:1", &one), ("c:1", &other)];
         let chosen = |asked, turn| choose_port(&ports, asked, 0, turn).map(|(at, choice)| (at, choice.entry.index));
         assert_eq!([0, 1, 2, 3].map(|turn| chosen(None, turn)), [Ok((1, 0)), Ok((2, 1)), Ok((1, 0)), Ok((2, 1))]);
-        assert_eq!(chosen(Some(1), 0), Ok((2, 1)), "the others have none there");
+        assert_eq!(chosen(Some(1), 0), Ok((2, 1)), "the others have none at that index");
         let why = chosen(Some(7), 0).unwrap_err();
         assert_eq!(why.len(), 3);
         assert!(why[0].starts_with("a:1: the port has no GID 7"), "{why:?}");
@@ -322,10 +222,10 @@ mod tests {
 
     #[test]
     fn links_of_one_number_are_on_one_network() {
-        use Kind::{InfiniBand, RoceV2};
+        use GidKind::{InfiniBand, RoceV2};
         let (left, right, ethernet) =
             (table(&[(LOCAL, InfiniBand)]), table(&[(V6, InfiniBand)]), table(&[(V4, RoceV2)]));
-        // Two hosts that name them in unlike orders.
+        // Two hosts that list them in different orders.
         let one = [("a:1", &ethernet[..]), ("b:1", &left), ("b:2", &right), ("c:1", &left)];
         let other = [("a:1", &right[..]), ("b:1", &left), ("b:2", &left), ("c:1", &ethernet)];
         let gid = |ports, link, turn| choose_port(ports, None, link, turn).unwrap().1.entry.gid;
@@ -335,14 +235,14 @@ mod tests {
                 assert_eq!(here, there, "link {link}");
             }
         }
-        // Of a host's ranks, three links each: InfiniBand's subnets in their order, then Ethernet.
+        // Ranks of one host with three links each: InfiniBand subnets in their order, then Ethernet.
         let used =
             |rank: u32| [0, 1, 2].map(|link| choose_port(&one, None, link, rank * 3 + u32::from(link)).unwrap().0);
         assert_eq!([0, 1, 2].map(used), [[2, 1, 0], [2, 3, 0], [2, 1, 0]], "ranks share the ports of a network");
     }
 
     #[test]
-    fn ends_that_cannot_talk_are_told_why() {
+    fn ends_on_different_networks_get_the_reason() {
         let card = |kind, gid| Card {
             link: 0,
             kind,
@@ -357,12 +257,12 @@ mod tests {
             lid: 0,
             reads: 1,
         };
-        let from = |kind, gid| Entry { index: 0, gid, kind };
-        use Kind::{InfiniBand, RoceV1, RoceV2};
+        let from = |kind, gid| GidEntry { index: 0, gid, kind };
+        use GidKind::{InfiniBand, RoceV1, RoceV2};
         for (kind, gid, other, there) in
             [(RoceV2, V4, RoceV2, V4), (RoceV1, LOCAL, RoceV1, V6), (InfiniBand, LOCAL, InfiniBand, LOCAL)]
         {
-            assert_eq!(way(&from(kind, gid), &card(other, there)), Ok(()));
+            assert_eq!(check_route(&from(kind, gid), &card(other, there)), Ok(()));
         }
         for (kind, gid, other, there, word) in [
             (RoceV2, V4, RoceV1, V4, "RoCE v1"),
@@ -370,25 +270,17 @@ mod tests {
             (RoceV2, V4, InfiniBand, V4, "Ethernet"),
             (InfiniBand, LOCAL, InfiniBand, V6, "subnet"),
         ] {
-            let (answer, why) = way(&from(kind, gid), &card(other, there)).unwrap_err();
+            let (answer, why) = check_route(&from(kind, gid), &card(other, there)).unwrap_err();
             assert_eq!(answer, Unreachable::NoNetwork);
             assert!(why.contains(word), "{why}");
         }
     }
 
     #[test]
-    fn mtus_have_the_numbers_of_verbs() {
-        assert_eq!([1, 2, 3, 4, 5].map(|number| Mtu::of(number).unwrap().bytes()), [256, 512, 1024, 2048, 4096]);
-        assert_eq!((Mtu::of(0), Mtu::of(6)), (None, None));
-        assert_eq!(Mtu::within(1500), Some(Mtu::Bytes1024));
-        assert_eq!((Mtu::within(255), Mtu::within(1 << 20)), (None, Some(Mtu::Bytes4096)));
-    }
-
-    #[test]
-    fn ports_are_named_by_device_or_one_by_one() {
+    fn ports_are_selected_by_device_or_one_by_one() {
         let list = ["mlx5_0:2".to_string(), "rxe1".to_string()];
         let named = [("mlx5_0", 1), ("mlx5_0", 2), ("rxe1", 1), ("rxe1", 2), ("rxe", 1)];
-        assert_eq!(named.map(|(device, port)| names(&list, device, port)), [false, true, true, true, false]);
-        assert!(names(&[], "anything", 3));
+        assert_eq!(named.map(|(device, port)| is_selected(&list, device, port)), [false, true, true, true, false]);
+        assert!(is_selected(&[], "anything", 3));
     }
 }

@@ -3,16 +3,14 @@
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::Link;
 use super::checksum::Checksum;
-use super::header::{ACK, ACK_WORDS, Ack, HEADER, Header, Kind, TAG, head_check};
+use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, HEADER, Header, Kind, TAG, head_check};
 use super::numbers::distance;
 use super::path::State;
+use super::state::Link;
 use crate::convertor::Span;
 use crate::rail::{Cookie, FullRail, HEAD, Lane, SendError, Shape};
 
-/// Numbers that one ack tells of.
-pub(super) const ACK_SPAN: u64 = ACK_WORDS as u64 * 64;
 /// Acks for the largest window.
 const MOST_PARTS: u64 = 1024u64.div_ceil(ACK_SPAN);
 

@@ -83,6 +83,8 @@ pub struct Ack {
 
 /// Words of an ack.
 pub const ACK_WORDS: usize = 5;
+/// Numbers that one ack tells of.
+pub const ACK_SPAN: u64 = ACK_WORDS as u64 * 64;
 
 /// What a frame of the link's own is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

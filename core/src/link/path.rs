@@ -2,12 +2,12 @@
 
 use zerocopy::FromZeros;
 
+use super::ack_parts::Parts;
+use super::congestion::Window;
 use super::estimator::Estimator;
-use super::loss::Parts;
+use super::in_flight::List;
 use super::numbers::widen;
-use super::outgoing::List;
-use super::overtaking::Overtaking;
-use super::window::Window;
+use super::reordering::Overtaking;
 use crate::rail::{Endpoint, Lost};
 
 /// How it stands with a peer.

@@ -53,7 +53,7 @@ impl core::error::Error for CommError {}
 /// What is kept of a communicator.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
-pub(super) struct State<'m> {
+pub(super) struct CommState<'m> {
     pub context: u32,
     pub rank: u32,
     /// Ranks that are the peers of the same number: all of a world, none where there is a table.
@@ -73,7 +73,7 @@ pub(super) struct State<'m> {
     memory: PhantomData<&'m [u32]>,
 }
 
-impl<'m> State<'m> {
+impl<'m> CommState<'m> {
     /// `made_at`: how many peers have come back so far; `None` of a communicator that is always of who is there.
     pub fn new(context: u32, group: Group<'m>, rank: u32, made_at: Option<u32>) -> Result<Self, CommError> {
         let (size, table) = match group {
@@ -174,4 +174,4 @@ impl<'m> State<'m> {
 }
 
 // SAFETY: the address is that of a shared slice of plain integers, which may be read from any thread.
-unsafe impl Send for State<'_> {}
+unsafe impl Send for CommState<'_> {}

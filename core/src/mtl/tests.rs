@@ -261,11 +261,11 @@ fn p7_receives_from_any_source_end_where_a_member_fails_until_that_is_acknowledg
     let _ = unsafe { world[2].isend(comm, 0, 5, Mode::Standard, Span::of(b"last")) }.unwrap();
     settle(&mut world);
     let wide = receive(&mut world[0], comm, Source::Any, 1, a);
-    let near = receive(&mut world[0], comm, Source::Rank(1), 2, b);
+    let recent = receive(&mut world[0], comm, Source::Rank(1), 2, b);
     let elsewhere = receive(&mut world[0], apart, Source::Any, 1, c);
     world[0].pml().lose_peer(Peer(2), Lost::TimedOut);
     world[0].progress(Instant::ZERO);
-    assert_eq!([wide, near, elsewhere].map(|request| world[0].test(request)), [failed, None, None]);
+    assert_eq!([wide, recent, elsewhere].map(|request| world[0].test(request)), [failed, None, None]);
     assert_eq!((world[0].broken(comm), world[0].broken(apart)), (Some(Peer(2)), None));
     let gone = [Source::Any, Source::Rank(2), Source::Rank(1)].map(|source| world[0].failed(comm, source));
     assert_eq!(gone, [Some(Peer(2)), Some(Peer(2)), None]);
@@ -283,7 +283,7 @@ fn p7_receives_from_any_source_end_where_a_member_fails_until_that_is_acknowledg
     world[0].pml().lose_peer(Peer(1), Lost::Broken);
     world[0].progress(Instant::ZERO);
     let failed = Some(Err(Failure::PeerFailed(Peer(1))));
-    assert_eq!([patient, near, elsewhere].map(|request| world[0].test(request)), [failed; 3]);
+    assert_eq!([patient, recent, elsewhere].map(|request| world[0].test(request)), [failed; 3]);
     // Who is back is missed no more.
     world[0].acknowledge(comm);
     let params = world[1].params();
@@ -365,9 +365,9 @@ fn p7_a_member_that_is_back_is_in_no_communicator_made_before_it_was_lost() {
     }
     // With the others there all goes on, and once it is acknowledged from any source, too.
     zero.acknowledge(table);
-    let (wide, near) = (receive(zero, table, Source::Any, g), receive(zero, same, Source::Rank(2), h));
+    let (wide, recent) = (receive(zero, table, Source::Any, g), receive(zero, same, Source::Rank(2), h));
     assert_eq!(send(zero, same, 2), Ok(Sending::Complete));
-    assert_eq!([wide, near].map(|request| zero.test(request)), [None; 2]);
+    assert_eq!([wide, recent].map(|request| zero.test(request)), [None; 2]);
     // What lasts has who is there now, and what is made anew.
     let anew = zero.add_comm(9, Group::World { size: 3 }, 0);
     assert_eq!(anew, Err(CommError::Full));

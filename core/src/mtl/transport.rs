@@ -1,6 +1,6 @@
 //! The matching transport itself.
 
-use super::communicator::{Comm, CommError, Group, State};
+use super::communicator::{Comm, CommError, CommState, Group};
 use crate::arena::Arena;
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
@@ -60,21 +60,21 @@ pub struct Attributes {
 #[derive(Debug)]
 pub struct Mtl<'m, R> {
     pml: Pml<'m, R>,
-    comms: Pool<'m, State<'m>>,
-    near: Near,
-    returns: Returns<'m>,
+    comms: Pool<'m, CommState<'m>>,
+    recent: RecentComm,
+    rejoins: Rejoins<'m>,
 }
 
 /// Peers that were lost and came back.
 #[derive(Debug)]
-struct Returns<'m> {
+struct Rejoins<'m> {
     /// How many times.
     all: u32,
     /// The last of these that was this peer's; 0 of one that was never lost.
     last: &'m mut [u32],
 }
 
-impl Returns<'_> {
+impl Rejoins<'_> {
     fn of(&self, peer: Peer) -> u32 {
         self.last.get(peer.0 as usize).copied().unwrap_or(0)
     }
@@ -90,7 +90,7 @@ impl Returns<'_> {
 
 /// The communicator that was looked for last: most programs use one for long.
 #[derive(Clone, Copy, Debug)]
-struct Near {
+struct RecentComm {
     /// [`Handle::word`] of its handle.
     word: u64,
     context: u32,
@@ -98,7 +98,7 @@ struct Near {
     world: u32,
 }
 
-impl Near {
+impl RecentComm {
     const NONE: Self = Self { word: Handle::NONE.word(), context: 0, world: 0 };
 }
 
@@ -110,8 +110,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Bytes that a transport with `communicators` communicators over rails with these attributes takes from an arena at
     /// most.
     pub const fn bytes(config: &Config, communicators: u32, rails: &[&crate::rail::Attributes]) -> usize {
-        let returns = Arena::cost::<u32>(config.peers as usize);
-        config.bytes(rails).saturating_add(Pool::<State<'m>>::cost(communicators)).saturating_add(returns)
+        let rejoins = Arena::cost::<u32>(config.peers as usize);
+        config.bytes(rails).saturating_add(Pool::<CommState<'m>>::cost(communicators)).saturating_add(rejoins)
     }
 
     /// A transport over `rails`, with tables cut from `arena`. Local: nothing is sent before a peer was added (M2).
@@ -119,9 +119,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// # Errors
     /// [`SetUpError`] where the arena has less than [`Mtl::bytes`] left, or where a limit is too small.
     pub fn new(config: Config, communicators: u32, arena: &mut Arena<'m>, rails: R) -> Result<Self, SetUpError> {
-        let returns = Returns { all: 0, last: arena.table(config.peers as usize)? };
+        let rejoins = Rejoins { all: 0, last: arena.table(config.peers as usize)? };
         let (pml, comms) = (Pml::new(config, arena, rails)?, Pool::new(arena, communicators)?);
-        Ok(Self { pml, comms, near: Near::NONE, returns })
+        Ok(Self { pml, comms, recent: RecentComm::NONE, rejoins })
     }
 
     /// Ends the transport, whether it ever had peers or not (M4): forgets them, undoes what rails have prepared, and gives
@@ -145,7 +145,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         params: &[u8],
         reach: impl FnMut(usize, &mut R::Rail) -> Result<Endpoint, Unreachable>,
     ) -> Result<(), Unreachable> {
-        self.tell_of_failures(); // a failure that nobody was told of would be forgotten
+        self.report_failures(); // a failure that nobody was told of would be forgotten
         let lost = self.pml.is_lost(peer);
         self.pml.add_peer(peer, params, reach)?;
         self.restore(peer, lost);
@@ -157,13 +157,13 @@ impl<'m, R: Rails> Mtl<'m, R> {
         if lost {
             self.note_return(peer);
         }
-        let came_back = self.returns.of(peer);
+        let came_back = self.rejoins.of(peer);
         for slot in 0..self.comms.capacity() {
-            let misses = |state: &&mut State<'_>| state.misses(peer) && !state.excludes(came_back);
+            let misses = |state: &&mut CommState<'_>| state.misses(peer) && !state.excludes(came_back);
             if let Some(state) = self.comms.at_mut(slot).filter(misses) {
                 // Its failure may have covered that of another one, which is not back.
                 let pml = &self.pml;
-                let other = state.members().find(|other| *other != peer && pml.is_missed(*other));
+                let other = state.members().find(|other| *other != peer && pml.is_failed(*other));
                 state.restore(peer, other);
             }
         }
@@ -171,8 +171,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
 
     /// What comes in the place of a peer that was lost is another one.
     fn note_return(&mut self, peer: Peer) {
-        self.near = Near::NONE;
-        self.returns.note(peer);
+        self.recent = RecentComm::NONE;
+        self.rejoins.note(peer);
     }
 
     /// Makes peers known, all or none (M5): `params(peer)` and `reach(peer, i, rail)` as in [`Pml::add_peer`].
@@ -185,7 +185,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         mut params: impl FnMut(Peer) -> &'p [u8],
         mut reach: impl FnMut(Peer, usize, &mut R::Rail) -> Result<Endpoint, Unreachable>,
     ) -> Result<(), (Peer, Unreachable)> {
-        self.tell_of_failures();
+        self.report_failures();
         for (index, peer) in peers.iter().enumerate() {
             let lost = self.pml.is_lost(*peer);
             if let Err(why) = self.pml.add_peer(*peer, params(*peer), |rail, r| reach(*peer, rail, r)) {
@@ -225,7 +225,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// # Errors
     /// [`CommError`]; nothing is kept then.
     pub fn add_comm(&mut self, context: u32, group: Group<'m>, rank: u32) -> Result<Comm, CommError> {
-        self.add(State::new(context, group, rank, Some(self.returns.all))?)
+        self.add(CommState::new(context, group, rank, Some(self.rejoins.all))?)
     }
 
     /// The same for a communicator that each process makes as it begins, also where another was in its place before: its ranks
@@ -234,10 +234,10 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// # Errors
     /// As [`add_comm`](Self::add_comm).
     pub fn add_lasting_comm(&mut self, context: u32, group: Group<'m>, rank: u32) -> Result<Comm, CommError> {
-        self.add(State::new(context, group, rank, None)?)
+        self.add(CommState::new(context, group, rank, None)?)
     }
 
-    fn add(&mut self, state: State<'m>) -> Result<Comm, CommError> {
+    fn add(&mut self, state: CommState<'m>) -> Result<Comm, CommError> {
         let context = state.context;
         for slot in 0..self.comms.capacity() {
             if self.comms.at(slot).is_some_and(|other| other.context == context) {
@@ -250,7 +250,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Deletes a communicator. Messages of it that nobody received are dropped, and their senders told; its posted
     /// receives are cancelled.
     pub fn del_comm(&mut self, comm: Comm) {
-        self.near = Near::NONE;
+        self.recent = RecentComm::NONE;
         if let Some(state) = self.comms.free(comm.0) {
             self.pml.purge(state.context);
         }
@@ -305,7 +305,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         let Some(pattern) = self.pattern(comm, source, tag) else {
             // SAFETY: passed on from the caller.
-            return unsafe { self.irecv_in_vain(comm, source, tag, sink) };
+            return unsafe { self.irecv_from_excluded(comm, source, tag, sink) };
         };
         // SAFETY: passed on from the caller.
         let request = unsafe { self.pml.irecv(pattern, sink) }?;
@@ -321,7 +321,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         if let Some(state) = self.comms.get(comm.0)
             && let Some(failed) = state.failed()
         {
-            let back = state.excludes(self.returns.of(failed));
+            let back = state.excludes(self.rejoins.of(failed));
             self.pml.interrupt(request, failed, back);
         }
     }
@@ -333,7 +333,13 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// As [`irecv`](Self::irecv).
     #[cold]
     #[inline(never)]
-    unsafe fn irecv_in_vain(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
+    unsafe fn irecv_from_excluded(
+        &mut self,
+        comm: Comm,
+        source: Source,
+        tag: Tag,
+        sink: Span,
+    ) -> Result<Request, Refusal> {
         let state = self.comms.get(comm.0).ok_or(Refusal::Invalid)?;
         let Some(peer) = self.excluded(comm, source) else { return Err(Refusal::Invalid) };
         let tag = tag.word().ok_or(Refusal::Invalid)?;
@@ -347,7 +353,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// The peer of a rank that was lost since the communicator was made, and came back: as another, which is not in it.
     pub fn excluded(&self, comm: Comm, rank: Source) -> Option<Peer> {
         let (state, Source::Rank(rank)) = (self.comms.get(comm.0)?, rank) else { return None };
-        state.peer(rank).filter(|peer| state.excludes(self.returns.of(*peer)))
+        state.peer(rank).filter(|peer| state.excludes(self.rejoins.of(*peer)))
     }
 
     /// Why there is no such rank.
@@ -373,7 +379,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         data: &[u8],
         idle: impl FnMut() -> Instant,
     ) -> Result<(), Result<Failure, Refusal>> {
-        // SAFETY: `data` is borrowed until this returns, which it does only with the outcome.
+        // SAFETY: `data` is borrowed until this rejoins, which it does only with the outcome.
         match unsafe { self.isend(comm, dest, tag, mode, Span::of(data)) } {
             Ok(Sending::Complete) => Ok(()),
             Ok(Sending::Pending(request)) => self.wait(request, idle).map(|_| ()).map_err(Ok),
@@ -397,7 +403,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         idle: impl FnMut() -> Instant,
     ) -> Result<Status, Result<Failure, Refusal>> {
         let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
-        // SAFETY: `sink` is borrowed until this returns, which it does only with the outcome.
+        // SAFETY: `sink` is borrowed until this rejoins, which it does only with the outcome.
         let request = unsafe { self.irecv(comm, source, tag, span) }.map_err(Err)?;
         self.wait(request, idle).map_err(Ok)
     }
@@ -459,8 +465,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {
         let events = self.pml.progress(now);
-        if self.pml.has_failed() {
-            self.tell_of_failures();
+        if self.pml.has_failure_to_report() {
+            self.report_failures();
         }
         events
     }
@@ -469,7 +475,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// it.
     #[cold]
     #[inline(never)]
-    fn tell_of_failures(&mut self) {
+    fn report_failures(&mut self) {
         while let Some(peer) = self.pml.next_failed() {
             for slot in 0..self.comms.capacity() {
                 let Some(state) = self.comms.at_mut(slot).filter(|state| state.rank_of(peer).is_some()) else {
@@ -488,7 +494,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         let state = self.comms.get(comm.0)?;
         match source {
             Source::Rank(rank) => {
-                let gone = |peer: &Peer| self.pml.is_lost(*peer) || state.excludes(self.returns.of(*peer));
+                let gone = |peer: &Peer| self.pml.is_lost(*peer) || state.excludes(self.rejoins.of(*peer));
                 state.peer(rank).filter(gone)
             }
             Source::Any => state.failed(),
@@ -527,8 +533,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// The context of a communicator, and the peer of a rank in it.
     #[inline(always)]
     fn find(&mut self, comm: Comm, rank: u32) -> Option<(u32, u32)> {
-        if comm.0.word() == self.near.word && rank < self.near.world {
-            return Some((self.near.context, rank));
+        if comm.0.word() == self.recent.word && rank < self.recent.world {
+            return Some((self.recent.context, rank));
         }
         self.find_again(comm, rank)
     }
@@ -537,11 +543,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
     #[inline(never)]
     fn find_again(&mut self, comm: Comm, rank: u32) -> Option<(u32, u32)> {
         let state = self.comms.get(comm.0)?;
-        let aged = state.is_aged(self.returns.all);
+        let aged = state.is_aged(self.rejoins.all);
         let world = if aged { 0 } else { state.world() };
-        self.near = Near { word: comm.0.word(), context: state.context, world };
+        self.recent = RecentComm { word: comm.0.word(), context: state.context, world };
         let peer = state.peer(rank)?;
-        (!aged || !state.excludes(self.returns.of(peer))).then_some((state.context, peer.0))
+        (!aged || !state.excludes(self.rejoins.of(peer))).then_some((state.context, peer.0))
     }
 
     #[inline]

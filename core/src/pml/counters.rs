@@ -14,12 +14,12 @@ pub struct Counters {
     pub fragments_sent: u64,
     /// Later fragments that arrived.
     pub fragments_received: u64,
-    /// Longer messages of which a rail lent the memory.
-    pub lent: u64,
-    /// Lent messages that a rail fetched from where they lay.
-    pub fetched: u64,
+    /// Longer messages of which a rail exposed the memory.
+    pub exposed: u64,
+    /// Lent messages that a rail single_copies from where they lay.
+    pub single_copies: u64,
     /// Lent messages that no rail could fetch: they came in fragments.
-    pub unfetched: u64,
+    pub single_copy_failures: u64,
     /// Bytes of messages that came before their receive, and were copied once more for that: all else is written where it belongs.
     pub copied: u64,
     /// Offers of memory that a peer's device may reach.
@@ -51,7 +51,7 @@ pub struct Counters {
     /// Messages that had to wait for their receive.
     pub unexpected: u64,
     /// Messages that arrived before one that goes first.
-    pub parked: u64,
+    pub out_of_order: u64,
     /// Frames or sends that a rail had no room for.
     pub busy: u64,
     /// Frames that made no sense: dropped.
@@ -60,9 +60,9 @@ pub struct Counters {
     /// that was none): dropped.
     pub stale: u64,
     /// Messages beyond a peer's credit, or twice the same number: dropped.
-    pub trespasses: u64,
+    pub credit_violations: u64,
     /// Frames for tags that the engine does not serve: dropped.
-    pub foreign: u64,
+    pub unknown_tags: u64,
     /// Peers lost.
     pub lost: u64,
     /// Links that went down while others to the same peer went on.
@@ -70,7 +70,7 @@ pub struct Counters {
     /// Links that came back.
     pub links_up: u64,
     /// Frames that a link could not deliver, and another was given.
-    pub frames_moved: u64,
+    pub frames_migrated: u64,
     /// Such frames that arrived, and had arrived before by the link that they were given to first: dropped.
-    pub doubles: u64,
+    pub duplicates: u64,
 }

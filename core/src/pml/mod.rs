@@ -3,70 +3,37 @@
 //! [`Pml`] is the engine. It knows peers by number and messages by context, source and tag; ranks and communicators
 //! are floor 4's affair.
 
-#[cfg(test)]
-mod churn_tests;
+mod arrival;
 mod counters;
-#[cfg(test)]
-mod device_tests;
 mod engine;
-mod failed;
 mod failover;
-#[cfg(test)]
-mod failover_link_tests;
-#[cfg(test)]
-mod failover_tests;
-#[cfg(test)]
-mod fairness_tests;
 mod flow;
-#[cfg(test)]
-mod flow_tests;
-#[cfg(test)]
-mod hostile_tests;
-mod lent;
-#[cfg(test)]
-mod lent_tests;
-#[cfg(test)]
-mod loss_tests;
+mod limits;
 pub mod matching;
-mod onesided;
-#[cfg(test)]
-mod onesided_tests;
-mod peer;
-mod pools;
-#[cfg(test)]
-mod pools_tests;
-mod posted;
+mod one_sided;
+mod peers;
 mod progress;
-#[cfg(test)]
-mod rails_tests;
+mod rails;
 pub mod rdma;
 mod receive;
-mod request;
+mod requests;
 mod send;
+mod setup;
+mod single_copy;
 mod stall;
-#[cfg(test)]
-mod stall_rail_tests;
-#[cfg(test)]
-mod stall_tests;
-#[cfg(test)]
-mod stalled_tests;
 #[cfg(test)]
 mod tests;
 mod unexpected;
 
 pub use counters::Counters;
-pub use engine::{Config, PARAMS, Pml, Rails};
-pub use failover::EnableError;
-pub use pools::{Pool, SetUpError, Share, TooFew};
-pub use request::{Failure, Mode, Request, Status};
-pub use send::{Refusal, Sending};
-pub use unexpected::{Envelope, Message};
-
-/// Sizes of what the engine keeps, for budgets: bytes per peer, per link, per request and per unexpected message
-/// (payload units aside).
-pub const SIZES: [(&str, usize); 4] = [
-    ("peer", size_of::<peer::PeerState>()),
-    ("link", size_of::<peer::Link>()),
-    ("request", size_of::<crate::pool::Slot<request::State>>()),
-    ("unexpected message", size_of::<crate::pool::Slot<unexpected::Unexpected>>()),
-];
+pub use engine::Pml;
+pub use failover::errors::EnableError;
+pub use limits::config::Config;
+pub use limits::errors::{SetUpError, TooFew};
+pub use limits::memory::SIZES;
+pub use limits::params::PARAMS;
+pub use limits::pools::{Pool, Share};
+pub use rails::Rails;
+pub use requests::errors::{Failure, Refusal};
+pub use requests::request::{Mode, Request, Sending, Status};
+pub use unexpected::message::{Envelope, Message};

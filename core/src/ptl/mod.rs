@@ -7,11 +7,10 @@
 mod cache;
 mod receive;
 mod send;
+mod tag;
 
 pub use cache::Cache;
 pub(crate) use receive::short_message;
 pub use receive::{First, Upcalls, receive};
 pub use send::{control, eager, first, fragment};
-
-/// The active-message tag of the engine's frames (`MCA_BTL_TAG_PML`).
-pub const TAG: u8 = 0x40;
+pub use tag::TAG;

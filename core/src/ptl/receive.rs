@@ -32,7 +32,7 @@ pub trait Upcalls {
     /// A device of the peer has moved what was offered to it.
     fn performed(&mut self, from: Peer, header: wire::Performed);
     /// The peer wants to know whether this side makes progress.
-    fn questioned(&mut self, from: Peer);
+    fn keepalive(&mut self, from: Peer);
     /// The peer has given this side up.
     fn given_up(&mut self, from: Peer);
     /// A frame that is no header of this version.
@@ -62,7 +62,7 @@ pub struct First {
 
 /// What the header of an eager message says, for who has a quicker way for those than [`Upcalls::first`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Brief {
+pub(crate) struct ShortHeader {
     pub context: u32,
     pub tag: u32,
     pub sequence: u32,
@@ -72,9 +72,9 @@ pub(crate) struct Brief {
 
 /// The header of a short frame with [`TAG`](super::TAG), where it is an eager message.
 #[inline(always)]
-pub(crate) fn short_message(header: [u64; 3]) -> Option<Brief> {
+pub(crate) fn short_message(header: [u64; 3]) -> Option<ShortHeader> {
     let [first, second, third] = header.map(u64::from_le);
-    (first as u8 == Kind::Match.byte()).then_some(Brief {
+    (first as u8 == Kind::Match.byte()).then_some(ShortHeader {
         context: (second >> 32) as u32,
         tag: third as u32,
         sequence: (third >> 32) as u32,
@@ -182,7 +182,7 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
         Kind::Credit if flags & (wire::FLAG_MARK | wire::FLAG_ANSWER) == wire::FLAG_MARK | wire::FLAG_ANSWER => {
             upcalls.given_up(from);
         }
-        Kind::Credit if flags & wire::FLAG_MARK != 0 => upcalls.questioned(from),
+        Kind::Credit if flags & wire::FLAG_MARK != 0 => upcalls.keepalive(from),
         Kind::Credit | Kind::Rendezvous | Kind::Fragment => {}
     }
     Some(())
@@ -236,7 +236,7 @@ mod tests {
         fn performed(&mut self, _: Peer, _: wire::Performed) {
             self.0.push("performed");
         }
-        fn questioned(&mut self, _: Peer) {
+        fn keepalive(&mut self, _: Peer) {
             self.0.push("question");
         }
         fn given_up(&mut self, _: Peer) {

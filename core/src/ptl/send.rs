@@ -2,7 +2,7 @@
 
 use zerocopy::{Immutable, IntoBytes};
 
-use super::TAG;
+use super::tag::TAG;
 use crate::convertor::Span;
 use crate::rail::{Cookie, Endpoint, FullRail, LINKED_HEAD, Lane, SendError, Sent, Shape};
 

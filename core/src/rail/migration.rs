@@ -2,8 +2,8 @@
 //! to get. Numbers are the links' own, so what may come twice is told apart exactly, and no rail pays for it that has no
 //! link.
 
+use super::types::{Cookie, Shape};
 use crate::convertor::Span;
-use crate::rail::{Cookie, Shape};
 
 /// Which frame it is that moves from one link to another: the link that it was given to first, and its number there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

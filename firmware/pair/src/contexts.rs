@@ -91,7 +91,7 @@ impl Contexts<'_> {
                 counters.expected,
                 counters.unexpected,
             ];
-            if seen.contains(&0) || counters.malformed + counters.stale + counters.trespasses != 0 {
+            if seen.contains(&0) || counters.malformed + counters.stale + counters.credit_violations != 0 {
                 return Err(Failed::Untested);
             }
             sum.eager += counters.eager_sent;

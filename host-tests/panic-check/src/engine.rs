@@ -203,7 +203,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         24 => one_sided(pml),
         21 => keep((pml.enable_rail(any(0), any(true)), pml.is_enabled(any(0)))),
         3 => {
-            keep((pml.poll_at(), pml.arm(), pml.has_said_all(), pml.used(), *pml.counters(), pml.matcher().counters()))
+            keep((pml.poll_at(), pml.arm(), pml.is_drained(), pml.used(), *pml.counters(), pml.matcher().counters()))
         }
         4 => {
             pml.purge(any(0));

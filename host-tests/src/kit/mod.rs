@@ -12,3 +12,7 @@ pub mod recorder;
 pub mod relay;
 pub mod sockets;
 pub mod world;
+
+/// How long a link of a kit in real time waits for a peer: no peer of a kit dies in silence, and on a busy machine its turn may
+/// come late.
+pub const LINK_PATIENCE: towline_core::time::Duration = towline_core::time::Duration::from_secs(300);

@@ -10,7 +10,7 @@ use super::bench::Setup;
 pub use super::pml::*;
 use super::recorder::Recorder;
 use super::world::{CONFIG, Engine, World};
-use crate::dice::patterned;
+use crate::pattern::patterned;
 
 /// Makes one test of each check of the suite, over rails of the given setup.
 ///

@@ -16,8 +16,9 @@ use super::accelerator::Far;
 use super::bench::Setup;
 use super::patience::Patience;
 use super::world::{CONFIG, World};
-use crate::dice::{Dice, patterned};
-use crate::sim::room::Room;
+use crate::pattern::patterned;
+use crate::random::Random;
+use crate::sim::buffer::Room;
 
 /// With several rails, one call of progress takes from each what is there.
 pub fn p10_one_call_moves_all_rails<S: Setup>(setup: S) {
@@ -105,9 +106,9 @@ pub fn p13_the_rest_goes_by_bandwidth<S: Setup>(setup: S) {
 /// A rail that says no in the middle, again and again: what was queued counts, and the rest follows from there.
 pub fn p20_p23_refused_frames_resume_where_they_were<S: Setup>(setup: S) {
     let mut world = World::with_links(setup, 2, 2, CONFIG, |_, _| {});
-    let mut dice = Dice::new(20);
+    let mut random = Random::new(20);
     for number in 0..30 {
-        let len = dice.length(60_000) as usize;
+        let len = random.length(60_000) as usize;
         let data = patterned(number, len);
         let mut room = vec![0; len];
         let receive = world.irecv(1, Source::Rank(0), Tag::Is(1), &mut room);
@@ -116,7 +117,7 @@ pub fn p20_p23_refused_frames_resume_where_they_were<S: Setup>(setup: S) {
         let logs = world.logs.clone();
         world.until("it is received", |world| {
             for log in logs.iter().flatten() {
-                log.borrow_mut().refuse = dice.below(4) as u32;
+                log.borrow_mut().refuse = random.below(4) as u32;
             }
             outcome = world.nodes[1].test(receive);
             outcome.is_some()
@@ -226,8 +227,8 @@ pub fn p27_messages_between_many_do_not_overtake<S: Setup>(setup: S) {
         attributes.latency = 3;
     });
     let own = world.own;
-    let mut dice = Dice::new(27);
-    let data: Vec<Vec<u8>> = (0..60).map(|number| patterned(number, dice.length(20_000) as usize)).collect();
+    let mut random = Random::new(27);
+    let data: Vec<Vec<u8>> = (0..60).map(|number| patterned(number, random.length(20_000) as usize)).collect();
     let mut sends = vec![];
     for bytes in &data {
         for from in 0..3 {
@@ -400,11 +401,11 @@ pub fn p27_vain_asks_come_to_rest<S: Setup>(setup: S) {
 /// Out of and into memory with gaps, of any two layouts.
 pub fn p28_strided_memory_is_packed_and_gaps_are_left_alone<S: Setup>(setup: S) {
     let mut world = World::with_links(setup, 2, 2, CONFIG, |_, _| {});
-    let mut dice = Dice::new(28);
+    let mut random = Random::new(28);
     for number in 0..60 {
         let len = [6, 8, 48, 600, 4800, 30_000][number % 6] + number / 6 * 24;
         let bytes = patterned(number as u64, len);
-        let (mut out, mut into) = (Room::any(len, &mut dice), Room::any(len, &mut dice));
+        let (mut out, mut into) = (Room::any(len, &mut random), Room::any(len, &mut random));
         out.fill(&bytes);
         let (comms, spans) = ((world.world[0], world.world[1]), (out.span(), into.span()));
         // SAFETY: the rooms stay until both operations are over.
@@ -552,7 +553,7 @@ pub fn p33_frames_that_make_no_sense_are_counted_and_dropped<S: Setup>(setup: S)
     }
     world.until("all of them are seen", |world| world.nodes[1].counters().malformed >= 7);
     send_raw(&mut world, 0, 1, Lane::Eager, 0x99, &[1; 200]);
-    world.until("it is seen", |world| world.nodes[1].counters().foreign >= 1);
+    world.until("it is seen", |world| world.nodes[1].counters().unknown_tags >= 1);
     assert_eq!(world.nodes[1].counters().malformed, 7);
     world.exchange(0, 1, 1, &patterned(1, 20_000));
     world.exchange(1, 0, 1, &patterned(2, 20_000));

@@ -13,7 +13,8 @@ use towline_core::rail::{
 };
 
 use super::bench::{Bench, Received, Setup, peer};
-use crate::dice::{Dice, patterned};
+use crate::pattern::patterned;
+use crate::random::Random;
 
 /// Makes one test of each check of the suite, over rails of the given setup.
 ///
@@ -305,7 +306,7 @@ pub fn b9_kept_frames_stay_and_go_in_any_order<S: Setup>(setup: S) {
     let poll = |bench: &mut Bench<S>| bench.poll(1).filter(|event| !matches!(event, Event::Silent(..)));
     let keep = bench.attributes().frames_kept.min(64) as usize;
     let len = (HEAD + 40).min(bench.limit(Lane::Eager));
-    let mut dice = Dice::new(1);
+    let mut random = Random::new(1);
     let (mut sent, mut seen) = (0, vec![]);
     let mut held: Vec<Frame> = vec![];
     for _ in 0..4 {
@@ -327,11 +328,11 @@ pub fn b9_kept_frames_stay_and_go_in_any_order<S: Setup>(setup: S) {
                 assert!(poll(&mut bench).is_none(), "a frame more than frames_kept");
             }
         }
-        dice.shuffle(&mut held);
-        let stay = dice.below(keep as u64) as usize;
+        random.shuffle(&mut held);
+        let stay = random.below(keep as u64) as usize;
         for frame in held.drain(stay..) {
             assert_eq!(frame.len as usize, len);
-            if dice.chance(500) {
+            if random.chance(500) {
                 // Read without letting further frames in: the body of an eager frame comes without that.
                 let mut bytes = vec![0; len];
                 let mut idle = 0;
@@ -763,22 +764,22 @@ unsafe fn deliver<S: Setup>(bench: &mut Bench<S>, frame: &Frame, skip: usize, si
 /// Every end sends `count` frames to every other, of all sizes and lanes, as fast as the rails take them.
 fn flood<S: Setup>(mut bench: Bench<S>, count: u64) {
     let ends = bench.ends.len();
-    let mut dice = Dice::new(count);
+    let mut random = Random::new(count);
     let limits = LANES.map(|lane| bench.limit(lane).min(40_000) as u64);
     let mut next = vec![0; ends * ends];
     let name = |from: usize, to: usize, number: u64| number << 16 | (from as u64) << 8 | to as u64;
     bench.until("all are sent", |bench| {
         for from in 0..ends {
-            let to = dice.below(ends as u64) as usize;
+            let to = random.below(ends as u64) as usize;
             let goal = if from == to { 0 } else { count };
             let next = &mut next[from * ends + to];
-            for _ in 0..dice.below(8) {
+            for _ in 0..random.below(8) {
                 if *next == goal {
                     break;
                 }
-                let lane = dice.below(3) as usize;
-                let len = 8 + dice.length(limits[lane] - 8) as usize;
-                let header = dice.below(len.min(bench.setup.longest_header()) as u64 + 1) as u8;
+                let lane = random.below(3) as usize;
+                let len = 8 + random.length(limits[lane] - 8) as usize;
+                let header = random.below(len.min(bench.setup.longest_header()) as u64 + 1) as u8;
                 let bytes = numbered(name(from, to, *next), len);
                 let shape = Shape { tag: to as u8, lane: LANES[lane], header, len: len as u32 };
                 match bench.try_send(from, to, shape, &bytes) {

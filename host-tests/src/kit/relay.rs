@@ -3,7 +3,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// Datagrams that one turn takes from each socket at most.
 const TURN: usize = 64;
@@ -25,7 +25,7 @@ pub struct Faults {
 pub struct Relay {
     ends: Vec<(UdpSocket, Option<SocketAddr>)>,
     faults: Faults,
-    dice: Dice,
+    random: Random,
     /// Turns to wait, from whom, to whom, what.
     late: Vec<(u64, usize, usize, Vec<u8>)>,
     /// What was lost, doubled, delayed, spoilt.
@@ -43,7 +43,13 @@ impl Relay {
             socket.set_nonblocking(true).expect("an option");
             (socket, None)
         };
-        Self { ends: (0..count).map(|_| socket()).collect(), faults, dice: Dice::new(seed), late: vec![], done: [0; 4] }
+        Self {
+            ends: (0..count).map(|_| socket()).collect(),
+            faults,
+            random: Random::new(seed),
+            late: vec![],
+            done: [0; 4],
+        }
     }
 
     /// Where others are to send to what is for this rail.
@@ -87,7 +93,7 @@ impl Relay {
 
     fn judge(&mut self, from: usize, to: usize, bytes: &mut [u8]) {
         let Faults { lose, double, delay, spoil } = self.faults;
-        let [lose, double, delay, spoil] = [lose, double, delay, spoil].map(|chance| self.dice.chance(chance));
+        let [lose, double, delay, spoil] = [lose, double, delay, spoil].map(|chance| self.random.chance(chance));
         for (done, it) in self.done.iter_mut().zip([lose, double, delay, spoil]) {
             *done += u64::from(it);
         }
@@ -95,14 +101,14 @@ impl Relay {
             return;
         }
         if spoil && !bytes.is_empty() {
-            let bit = self.dice.below(bytes.len() as u64 * 8) as usize;
+            let bit = self.random.below(bytes.len() as u64 * 8) as usize;
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
         if double {
             self.pass(from, to, bytes);
         }
         if delay {
-            self.late.push((1 + self.dice.below(20), from, to, bytes.to_vec()));
+            self.late.push((1 + self.random.below(20), from, to, bytes.to_vec()));
         } else {
             self.pass(from, to, bytes);
         }

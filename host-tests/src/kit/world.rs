@@ -245,8 +245,9 @@ impl<S: Setup> World<S> {
         for (node, engine) in self.nodes.iter_mut().enumerate() {
             assert_eq!(engine.pml().used(), [0, 0, 0], "requests, envelopes, units of node {node}");
             let counters = engine.counters();
-            let odd = [counters.malformed, counters.stale, counters.trespasses, counters.foreign, counters.lost];
-            assert_eq!(odd, [0; 5], "malformed, stale, trespasses, foreign, lost of node {node}");
+            let odd =
+                [counters.malformed, counters.stale, counters.credit_violations, counters.unknown_tags, counters.lost];
+            assert_eq!(odd, [0; 5], "malformed, stale, credit_violations, unknown_tags, lost of node {node}");
         }
     }
 }

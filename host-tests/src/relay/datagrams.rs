@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Ports, hold, two_sets};
-use crate::dice::Dice;
+use super::{Ports, lock, reserve_ports};
+use crate::random::Random;
 
 /// How long a thread sleeps at most where nothing comes.
-const NAP: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What happens to datagrams, each in a thousand.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Trouble {
+pub struct DatagramFaults {
     /// It is lost.
     pub lose: u32,
     /// It comes twice.
-    pub double: u32,
+    pub duplicate: u32,
     /// It comes later, by up to [`most_delay`](Self::most_delay), and others before it.
     pub delay: u32,
     /// How much later at most.
@@ -29,13 +29,13 @@ pub struct Trouble {
 
 /// How many datagrams something happened to.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Troubled {
+pub struct DatagramCounts {
     /// All that came.
     pub seen: u64,
     /// Lost by chance.
     pub lost: u64,
     /// Came twice.
-    pub doubled: u64,
+    pub duplicated: u64,
     /// Came later.
     pub delayed: u64,
     /// Lost since there was no way at the time.
@@ -46,29 +46,29 @@ pub struct Troubled {
 #[derive(Debug)]
 pub struct Datagrams {
     real: Ports,
-    told: Ports,
-    shared: Arc<Shared>,
+    advertised: Ports,
+    shared: Arc<Relay>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Relay {
     sockets: Vec<UdpSocket>,
-    over: AtomicBool,
+    stopped: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    trouble: Trouble,
-    troubled: Troubled,
+    faults: DatagramFaults,
+    counts: DatagramCounts,
     /// From which rank to which there is no way.
-    parted: HashSet<(u32, u32)>,
+    partitioned: HashSet<(u32, u32)>,
     /// Links that are cut.
     cut: HashSet<u32>,
     /// How many datagrams found none.
     cut_off: HashMap<(u32, u32), u64>,
-    dice: Dice,
+    random: Random,
 }
 
 impl Datagrams {
@@ -77,17 +77,17 @@ impl Datagrams {
     /// # Errors
     /// Where the system gives no sockets or threads.
     pub fn start(ranks: u32, links: u32, seed: u64) -> std::io::Result<Self> {
-        let (real, told, sockets) = two_sets(ranks, links, UdpSocket::bind)?;
+        let (real, advertised, sockets) = reserve_ports(ranks, links, UdpSocket::bind)?;
         let state = State {
-            trouble: Trouble::default(),
-            troubled: Troubled::default(),
-            parted: HashSet::new(),
+            faults: DatagramFaults::default(),
+            counts: DatagramCounts::default(),
+            partitioned: HashSet::new(),
             cut: HashSet::new(),
             cut_off: HashMap::new(),
-            dice: Dice::new(seed),
+            random: Random::new(seed),
         };
-        let shared = Arc::new(Shared { sockets, over: AtomicBool::new(false), state: Mutex::new(state) });
-        let mut this = Self { real, told, shared: Arc::clone(&shared), threads: Vec::new() };
+        let shared = Arc::new(Relay { sockets, stopped: AtomicBool::new(false), state: Mutex::new(state) });
+        let mut this = Self { real, advertised, shared: Arc::clone(&shared), threads: Vec::new() };
         for to in 0..shared.sockets.len() {
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name(format!("relay to {to}"));
@@ -102,28 +102,28 @@ impl Datagrams {
     }
 
     /// The ports that they are to advertise.
-    pub const fn told(&self) -> Ports {
-        self.told
+    pub const fn advertised(&self) -> Ports {
+        self.advertised
     }
 
-    /// Other trouble from now on.
-    pub fn set(&self, trouble: Trouble) {
-        hold(&self.shared.state).trouble = trouble;
+    /// Other faults from now on.
+    pub fn set(&self, faults: DatagramFaults) {
+        lock(&self.shared.state).faults = faults;
     }
 
     /// Parts a rank from another, in this direction alone, or joins them again.
-    pub fn part(&self, from: u32, to: u32, parted: bool) {
-        let parts = &mut hold(&self.shared.state).parted;
-        if parted {
-            parts.insert((from, to))
+    pub fn partition(&self, from: u32, to: u32, partitioned: bool) {
+        let partitions = &mut lock(&self.shared.state).partitioned;
+        if partitioned {
+            partitions.insert((from, to))
         } else {
-            parts.remove(&(from, to))
+            partitions.remove(&(from, to))
         };
     }
 
     /// Lets nothing through any more that comes from a port of this link of any rank, or goes to one; or all again.
     pub fn cut(&self, link: u32, on: bool) {
-        let cut = &mut hold(&self.shared.state).cut;
+        let cut = &mut lock(&self.shared.state).cut;
         if on {
             cut.insert(link)
         } else {
@@ -131,20 +131,20 @@ impl Datagrams {
         };
     }
 
-    /// How many datagrams from a rank to another were lost since they were parted.
+    /// How many datagrams from a rank to another were lost since they were partitioned.
     pub fn cut_off(&self, from: u32, to: u32) -> u64 {
-        hold(&self.shared.state).cut_off.get(&(from, to)).copied().unwrap_or(0)
+        lock(&self.shared.state).cut_off.get(&(from, to)).copied().unwrap_or(0)
     }
 
     /// What happened so far.
-    pub fn troubled(&self) -> Troubled {
-        hold(&self.shared.state).troubled
+    pub fn counts(&self) -> DatagramCounts {
+        lock(&self.shared.state).counts
     }
 }
 
 impl Drop for Datagrams {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Relaxed);
+        self.shared.stopped.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -154,30 +154,30 @@ impl Drop for Datagrams {
 /// A datagram that is late: when it is due, which it is, from which socket, what.
 type Late = Reverse<(Instant, u64, usize, Vec<u8>)>;
 
-impl Shared {
+impl Relay {
     /// Passes on what is for one link of one rank.
     fn run(&self, real: Ports, to: usize) {
         let (mut late, mut number) = (BinaryHeap::<Late>::new(), 0);
         let mut bytes = vec![0; 1 << 16];
-        while !self.over.load(Ordering::Relaxed) {
+        while !self.stopped.load(Ordering::Relaxed) {
             let now = Instant::now();
             while late.peek().is_some_and(|Reverse((due, ..))| *due <= now) {
                 if let Some(Reverse((_, _, from, bytes))) = late.pop() {
-                    self.pass(real, from, to, &bytes);
+                    self.forward(real, from, to, &bytes);
                 }
             }
-            let nap = late.peek().map_or(NAP, |Reverse((due, ..))| due.saturating_duration_since(now).min(NAP));
+            let pause = late.peek().map_or(PAUSE, |Reverse((due, ..))| due.saturating_duration_since(now).min(PAUSE));
             // None would be for ever.
-            let _ = self.sockets[to].set_read_timeout(Some(nap.max(Duration::from_millis(1))));
+            let _ = self.sockets[to].set_read_timeout(Some(pause.max(Duration::from_millis(1))));
             let Ok((len, sender)) = self.sockets[to].recv_from(&mut bytes) else { continue };
             let Some(from) = sender.port().checked_sub(real.first).map(usize::from) else { continue };
             if from >= self.sockets.len() {
                 continue;
             }
             let bytes = &bytes[..len];
-            let (passed, delays) = self.judge(real, from, to);
+            let (passed, delays) = self.decide(real, from, to);
             if passed {
-                self.pass(real, from, to, bytes);
+                self.forward(real, from, to, bytes);
             }
             for delay in delays.into_iter().flatten() {
                 number += 1;
@@ -187,33 +187,33 @@ impl Shared {
     }
 
     /// Whether a datagram goes on at once, and after how long its copies do.
-    fn judge(&self, real: Ports, from: usize, to: usize) -> (bool, [Option<Duration>; 2]) {
+    fn decide(&self, real: Ports, from: usize, to: usize) -> (bool, [Option<Duration>; 2]) {
         let rank = |place: usize| (place / usize::from(real.links)) as u32;
-        let mut state = hold(&self.state);
+        let mut state = lock(&self.state);
         let link = |place: usize| (place % usize::from(real.links)) as u32;
-        let State { trouble, troubled, parted, cut, cut_off, dice } = &mut *state;
-        troubled.seen += 1;
-        let way = (rank(from), rank(to));
-        if parted.contains(&way) {
-            *cut_off.entry(way).or_default() += 1;
+        let State { faults, counts, partitioned, cut, cut_off, random } = &mut *state;
+        counts.seen += 1;
+        let pair = (rank(from), rank(to));
+        if partitioned.contains(&pair) {
+            *cut_off.entry(pair).or_default() += 1;
         }
-        if parted.contains(&way) || cut.contains(&link(from)) || cut.contains(&link(to)) {
-            troubled.cut_off += 1;
+        if partitioned.contains(&pair) || cut.contains(&link(from)) || cut.contains(&link(to)) {
+            counts.cut_off += 1;
             return (false, [None; 2]);
         }
-        if dice.chance(trouble.lose) {
-            troubled.lost += 1;
+        if random.chance(faults.lose) {
+            counts.lost += 1;
             return (false, [None; 2]);
         }
-        let span = |dice: &mut Dice| Duration::from_micros(dice.below(trouble.most_delay.as_micros() as u64 + 1));
-        let double = dice.chance(trouble.double).then(|| span(dice));
-        let delay = dice.chance(trouble.delay).then(|| span(dice));
-        troubled.doubled += u64::from(double.is_some());
-        troubled.delayed += u64::from(delay.is_some());
-        (delay.is_none(), [double, delay])
+        let span = |random: &mut Random| Duration::from_micros(random.below(faults.most_delay.as_micros() as u64 + 1));
+        let duplicate = random.chance(faults.duplicate).then(|| span(random));
+        let delay = random.chance(faults.delay).then(|| span(random));
+        counts.duplicated += u64::from(duplicate.is_some());
+        counts.delayed += u64::from(delay.is_some());
+        (delay.is_none(), [duplicate, delay])
     }
 
-    fn pass(&self, real: Ports, from: usize, to: usize, bytes: &[u8]) {
+    fn forward(&self, real: Ports, from: usize, to: usize, bytes: &[u8]) {
         let at = (std::net::Ipv4Addr::LOCALHOST, real.first + to as u16);
         // A closed port is that rank's affair. What the sender's socket says of it is read by whoever reads there.
         let _ = self.sockets[from].send_to(bytes, at);
@@ -229,7 +229,7 @@ mod tests {
         let relay = Datagrams::start(2, 1, 7).unwrap();
         let socket = |rank| UdpSocket::bind(("127.0.0.1", relay.real().of(rank))).unwrap();
         let (a, b) = (socket(0), socket(1));
-        let say = |from: &UdpSocket, to: u32, word: u8| from.send_to(&[word], relay.told().address(to)).unwrap();
+        let say = |from: &UdpSocket, to: u32, word: u8| from.send_to(&[word], relay.advertised().address(to)).unwrap();
         let hear = |at: &UdpSocket, word: u8| {
             let mut into = [0; 8];
             let (len, from) = at.recv_from(&mut into).unwrap();
@@ -237,13 +237,13 @@ mod tests {
             from
         };
         say(&a, 1, 1);
-        assert_eq!(hear(&b, 1), relay.told().address(0), "as if from where the other is said to be");
-        relay.set(Trouble { double: 1000, ..Trouble::default() });
+        assert_eq!(hear(&b, 1), relay.advertised().address(0), "as if from where the other is said to be");
+        relay.set(DatagramFaults { duplicate: 1000, ..DatagramFaults::default() });
         say(&a, 1, 2);
         hear(&b, 2);
         hear(&b, 2);
-        relay.set(Trouble::default());
-        relay.part(0, 1, true);
+        relay.set(DatagramFaults::default());
+        relay.partition(0, 1, true);
         say(&a, 1, 3);
         say(&b, 0, 4);
         hear(&a, 4);
@@ -251,17 +251,17 @@ mod tests {
         while relay.cut_off(0, 1) == 0 {
             std::thread::yield_now();
         }
-        relay.part(0, 1, false);
-        relay.set(Trouble { lose: 1000, ..Trouble::default() });
+        relay.partition(0, 1, false);
+        relay.set(DatagramFaults { lose: 1000, ..DatagramFaults::default() });
         say(&a, 1, 5);
-        while relay.troubled().lost + relay.troubled().cut_off < 2 {
+        while relay.counts().lost + relay.counts().cut_off < 2 {
             std::thread::yield_now();
         }
-        relay.set(Trouble { delay: 1000, most_delay: Duration::from_millis(5), ..Trouble::default() });
+        relay.set(DatagramFaults { delay: 1000, most_delay: Duration::from_millis(5), ..DatagramFaults::default() });
         say(&a, 1, 6);
         hear(&b, 6);
-        let Troubled { lost, doubled, delayed, cut_off, .. } = relay.troubled();
-        assert_eq!([lost, doubled, delayed, cut_off], [1; 4]);
+        let DatagramCounts { lost, duplicated, delayed, cut_off, .. } = relay.counts();
+        assert_eq!([lost, duplicated, delayed, cut_off], [1; 4]);
         assert_eq!([relay.cut_off(0, 1), relay.cut_off(1, 0)], [1, 0]);
     }
 }

@@ -7,13 +7,13 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::dice::Dice;
+use crate::random::Random;
 
 mod datagrams;
 mod streams;
 
-pub use datagrams::{Datagrams, Trouble, Troubled};
-pub use streams::{Befallen, Streams, Towards};
+pub use datagrams::{DatagramCounts, DatagramFaults, Datagrams};
+pub use streams::{Direction, StreamCounts, Streams};
 
 /// Ports of the loopback for the links of some ranks: rank after rank, link after link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,9 +42,9 @@ impl Ports {
 
     /// Finds so many ports that nobody uses, and what `bind` makes of them. They lie below those that systems choose from.
     fn reserve<T>(links: u16, count: u16, bind: impl Fn(SocketAddr) -> std::io::Result<T>) -> Option<(Self, Vec<T>)> {
-        let mut dice = Dice::new(u64::from(std::process::id()) << 32 | u64::from(moment()));
+        let mut random = Random::new(u64::from(std::process::id()) << 32 | u64::from(clock_nanos()));
         (0..200).find_map(|_| {
-            let first = dice.between(10_000, 32_000) as u16;
+            let first = random.between(10_000, 32_000) as u16;
             let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             let bound = (first..first + count).map(|port| bind(address(port))).collect::<Result<_, _>>().ok()?;
             Some((Self { first, links }, bound))
@@ -52,12 +52,12 @@ impl Ports {
     }
 }
 
-fn moment() -> u32 {
+fn clock_nanos() -> u32 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos())
 }
 
 /// Ports for the ranks themselves, free now, and those of the relay, held.
-fn two_sets<T>(
+fn reserve_ports<T>(
     ranks: u32,
     links: u32,
     bind: impl Fn(SocketAddr) -> std::io::Result<T>,
@@ -66,13 +66,13 @@ fn two_sets<T>(
     let count = count.ok_or(std::io::ErrorKind::InvalidInput)?;
     let links = links as u16;
     let taken = || std::io::Error::from(std::io::ErrorKind::AddrInUse);
-    let (told, held) = Ports::reserve(links, count, bind).ok_or_else(taken)?;
+    let (advertised, held) = Ports::reserve(links, count, bind).ok_or_else(taken)?;
     let both = |at| Ok((TcpListener::bind(at)?, UdpSocket::bind(at)?));
     let (real, free) = Ports::reserve(links, count, both).ok_or_else(taken)?;
     drop(free);
-    Ok((real, told, held))
+    Ok((real, advertised, held))
 }
 
-fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

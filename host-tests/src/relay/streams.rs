@@ -6,30 +6,30 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use super::{Ports, hold, two_sets};
-use crate::dice::Dice;
+use super::{Ports, lock, reserve_ports};
+use crate::random::Random;
 
 /// Bytes that a direction of a connection passes on at once at most.
 const CHUNK: usize = 64 << 10;
 /// A frozen direction looks so often whether its connection is there at all.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// A listener that gets no connection tries again after so long.
-const NAP: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A direction of connections that lead to a rank: the one who connected speaks to that rank, or hears it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Towards {
+pub enum Direction {
     /// What goes to the rank whose port it is.
-    Rank,
+    ToRank,
     /// What goes to the one who connected.
-    Caller,
+    ToCaller,
     /// Both.
     Both,
 }
 
 /// What befell connections.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Befallen {
+pub struct StreamCounts {
     /// Connections that came about.
     pub connections: u64,
     /// Connections that were cut.
@@ -44,7 +44,7 @@ pub struct Befallen {
     pub delayed: u64,
 }
 
-impl std::ops::AddAssign for Befallen {
+impl std::ops::AddAssign for StreamCounts {
     fn add_assign(&mut self, other: Self) {
         self.connections += other.connections;
         self.cut += other.cut;
@@ -59,20 +59,20 @@ impl std::ops::AddAssign for Befallen {
 #[derive(Debug)]
 pub struct Streams {
     real: Ports,
-    told: Ports,
-    shared: Arc<Shared>,
+    advertised: Ports,
+    shared: Arc<Relay>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    gates: Mutex<Vec<Gate>>,
+struct Relay {
+    controls: Mutex<Vec<LinkControl>>,
     changed: Condvar,
-    over: std::sync::atomic::AtomicBool,
+    stopped: std::sync::atomic::AtomicBool,
 }
 
 /// What goes for all connections to one link of one rank.
 #[derive(Default, Debug)]
-struct Gate {
+struct LinkControl {
     /// Towards the rank, towards the caller.
     frozen: [bool; 2],
     refuses: bool,
@@ -80,7 +80,7 @@ struct Gate {
     most_delay: Duration,
     open: Vec<(u64, [TcpStream; 2])>,
     next: u64,
-    befallen: Befallen,
+    counts: StreamCounts,
 }
 
 impl Streams {
@@ -89,15 +89,15 @@ impl Streams {
     /// # Errors
     /// Where the system gives no sockets or threads.
     pub fn start(ranks: u32, links: u32, seed: u64) -> std::io::Result<Self> {
-        let (real, told, listeners) = two_sets(ranks, links, TcpListener::bind)?;
-        let gates = (0..listeners.len()).map(|_| Gate::default()).collect();
-        let shared = Shared { gates: Mutex::new(gates), changed: Condvar::new(), over: false.into() };
-        let this = Self { real, told, shared: Arc::new(shared) };
-        let mut dice = Dice::new(seed);
+        let (real, advertised, listeners) = reserve_ports(ranks, links, TcpListener::bind)?;
+        let controls = (0..listeners.len()).map(|_| LinkControl::default()).collect();
+        let shared = Relay { controls: Mutex::new(controls), changed: Condvar::new(), stopped: false.into() };
+        let this = Self { real, advertised, shared: Arc::new(shared) };
+        let mut random = Random::new(seed);
         for (place, listener) in listeners.into_iter().enumerate() {
-            let (shared, dice) = (Arc::clone(&this.shared), dice.fork());
+            let (shared, random) = (Arc::clone(&this.shared), random.fork());
             let thread = std::thread::Builder::new().name(format!("relay to {place}"));
-            thread.spawn(move || shared.listen(real, place, || listener.accept(), dice))?;
+            thread.spawn(move || shared.listen(real, place, || listener.accept(), random))?;
         }
         Ok(this)
     }
@@ -108,144 +108,149 @@ impl Streams {
     }
 
     /// The ports that they are to advertise.
-    pub const fn told(&self) -> Ports {
-        self.told
+    pub const fn advertised(&self) -> Ports {
+        self.advertised
     }
 
     /// What befell the connections of a link, of all ranks.
-    pub fn befallen(&self, link: u32) -> Befallen {
-        let (mut sum, links) = (Befallen::default(), usize::from(self.real.links));
-        hold(&self.shared.gates).iter().skip(link as usize).step_by(links).for_each(|gate| sum += gate.befallen);
+    pub fn link_counts(&self, link: u32) -> StreamCounts {
+        let (mut sum, links) = (StreamCounts::default(), usize::from(self.real.links));
+        lock(&self.shared.controls).iter().skip(link as usize).step_by(links).for_each(|control| sum += control.counts);
         sum
     }
 
     /// What befell all connections.
-    pub fn all(&self) -> Befallen {
-        let mut sum = Befallen::default();
-        hold(&self.shared.gates).iter().for_each(|gate| sum += gate.befallen);
+    pub fn counts(&self) -> StreamCounts {
+        let mut sum = StreamCounts::default();
+        lock(&self.shared.controls).iter().for_each(|control| sum += control.counts);
         sum
     }
 
     /// How many connections were cut.
     pub fn cuts(&self) -> u64 {
-        self.all().cut
+        self.counts().cut
     }
 
     /// Cuts all connections of a link, of all ranks, in the middle of whatever they carry. New ones are let through.
     pub fn cut(&self, link: u32) {
-        self.each(link, Shared::cut);
+        self.for_link(link, Relay::cut);
     }
 
     /// Refuses new connections of a link, and cuts those that are there; or lets them through again.
     pub fn refuse(&self, link: u32, refused: bool) {
-        self.each(link, |gate| {
-            gate.refuses = refused;
+        self.for_link(link, |control| {
+            control.refuses = refused;
             if refused {
-                Shared::cut(gate);
+                Relay::cut(control);
             }
         });
     }
 
     /// Holds back what goes by a link's connections, without a word; or lets it through again.
-    pub fn freeze(&self, link: u32, towards: Towards, frozen: bool) {
-        self.each(link, |gate| {
-            if towards != Towards::Caller {
-                gate.frozen[0] = frozen;
+    pub fn freeze(&self, link: u32, towards: Direction, frozen: bool) {
+        self.for_link(link, |control| {
+            if towards != Direction::ToCaller {
+                control.frozen[0] = frozen;
             }
-            if towards != Towards::Rank {
-                gate.frozen[1] = frozen;
+            if towards != Direction::ToRank {
+                control.frozen[1] = frozen;
             }
         });
     }
 
     /// Delays each chunk of a link's connections for up to so long.
     pub fn delay(&self, link: u32, most: Duration) {
-        self.each(link, |gate| gate.most_delay = most);
+        self.for_link(link, |control| control.most_delay = most);
     }
 
-    fn each(&self, link: u32, mut change: impl FnMut(&mut Gate)) {
+    fn for_link(&self, link: u32, mut change: impl FnMut(&mut LinkControl)) {
         let links = usize::from(self.real.links);
-        hold(&self.shared.gates).iter_mut().skip(link as usize).step_by(links).for_each(&mut change);
+        lock(&self.shared.controls).iter_mut().skip(link as usize).step_by(links).for_each(&mut change);
         self.shared.changed.notify_all();
     }
 }
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Relaxed);
-        hold(&self.shared.gates).iter_mut().for_each(Shared::cut);
+        self.shared.stopped.store(true, Ordering::Relaxed);
+        lock(&self.shared.controls).iter_mut().for_each(Relay::cut);
         self.shared.changed.notify_all();
-        let ports = self.told.first..self.told.first + hold(&self.shared.gates).len() as u16;
+        let ports = self.advertised.first..self.advertised.first + lock(&self.shared.controls).len() as u16;
         // Those who wait for a caller get one.
         ports.for_each(|port| drop(TcpStream::connect((Ipv4Addr::LOCALHOST, port))));
     }
 }
 
-impl Shared {
-    fn over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+impl Relay {
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
     }
 
-    fn cut(gate: &mut Gate) {
-        for (_, ends) in gate.open.drain(..) {
-            gate.befallen.cut += 1;
+    fn cut(control: &mut LinkControl) {
+        for (_, ends) in control.open.drain(..) {
+            control.counts.cut += 1;
             // One that has ended by itself cannot be.
             ends.iter().for_each(|end| drop(end.shutdown(Shutdown::Both)));
         }
     }
 
-    fn listen<Accept>(self: &Arc<Self>, real: Ports, place: usize, accept: Accept, mut dice: Dice)
+    fn listen<Accept>(self: &Arc<Self>, real: Ports, place: usize, accept: Accept, mut random: Random)
     where
         Accept: Fn() -> std::io::Result<(TcpStream, SocketAddr)>,
     {
-        while !self.over() {
+        while !self.is_stopped() {
             // A caller that has gone again, or a want of descriptors, is not the end of all who call later.
             let Ok((caller, _)) = accept() else {
-                std::thread::sleep(NAP);
+                std::thread::sleep(PAUSE);
                 continue;
             };
-            if self.over() || self.refuses(place) {
+            if self.is_stopped() || self.refuses(place) {
                 continue;
             }
             let Ok(rank) = TcpStream::connect((Ipv4Addr::LOCALHOST, real.first + place as u16)) else { continue };
-            let _ = self.pair(place, [caller, rank], [dice.fork(), dice.fork()]);
+            let _ = self.pair(place, [caller, rank], [random.fork(), random.fork()]);
         }
     }
 
     /// Whether a caller is refused.
     fn refuses(&self, place: usize) -> bool {
-        let gate = &mut hold(&self.gates)[place];
-        gate.befallen.refused += u64::from(gate.refuses);
-        gate.refuses
+        let control = &mut lock(&self.controls)[place];
+        control.counts.refused += u64::from(control.refuses);
+        control.refuses
     }
 
     /// Passes on what comes by a new connection, in both directions.
-    fn pair(self: &Arc<Self>, place: usize, [caller, rank]: [TcpStream; 2], dice: [Dice; 2]) -> std::io::Result<()> {
+    fn pair(
+        self: &Arc<Self>,
+        place: usize,
+        [caller, rank]: [TcpStream; 2],
+        random: [Random; 2],
+    ) -> std::io::Result<()> {
         for end in [&caller, &rank] {
             end.set_nodelay(true)?;
         }
         let kept = [caller.try_clone()?, rank.try_clone()?];
-        let ways = [(caller.try_clone()?, rank.try_clone()?), (rank, caller)];
+        let directions = [(caller.try_clone()?, rank.try_clone()?), (rank, caller)];
         let number = {
-            let gate = &mut hold(&self.gates)[place];
-            gate.next += 1;
-            gate.befallen.connections += 1;
-            gate.open.push((gate.next, kept));
-            gate.next
+            let control = &mut lock(&self.controls)[place];
+            control.next += 1;
+            control.counts.connections += 1;
+            control.open.push((control.next, kept));
+            control.next
         };
-        for (direction, ((from, to), dice)) in ways.into_iter().zip(dice).enumerate() {
+        for (direction, ((from, to), random)) in directions.into_iter().zip(random).enumerate() {
             let shared = Arc::clone(self);
-            std::thread::Builder::new().spawn(move || shared.pump((place, number, direction), from, to, dice))?;
+            std::thread::Builder::new().spawn(move || shared.forward((place, number, direction), from, to, random))?;
         }
         Ok(())
     }
 
-    fn pump(&self, of: (usize, u64, usize), mut from: TcpStream, mut to: TcpStream, mut dice: Dice) {
+    fn forward(&self, of: (usize, u64, usize), mut from: TcpStream, mut to: TcpStream, mut random: Random) {
         let mut bytes = vec![0; CHUNK];
         while let Ok(len @ 1..) = from.read(&mut bytes) {
-            let Some(most_delay) = self.may_pass(of) else { break };
+            let Some(most_delay) = self.wait_until_open(of) else { break };
             if !most_delay.is_zero() {
-                std::thread::sleep(Duration::from_micros(dice.below(most_delay.as_micros() as u64 + 1)));
+                std::thread::sleep(Duration::from_micros(random.below(most_delay.as_micros() as u64 + 1)));
             }
             if to.write_all(&bytes[..len]).is_err() {
                 break;
@@ -256,25 +261,25 @@ impl Shared {
             let _ = end.shutdown(Shutdown::Both);
         }
         let (place, number, _) = of;
-        hold(&self.gates)[place].open.retain(|(open, _)| *open != number);
+        lock(&self.controls)[place].open.retain(|(open, _)| *open != number);
     }
 
     /// Waits while a direction is frozen; how long each chunk may be delayed. `None`: the connection was cut.
-    fn may_pass(&self, (place, number, direction): (usize, u64, usize)) -> Option<Duration> {
-        let (mut gates, mut held) = (hold(&self.gates), false);
-        gates[place].befallen.chunks += 1;
+    fn wait_until_open(&self, (place, number, direction): (usize, u64, usize)) -> Option<Duration> {
+        let (mut controls, mut held) = (lock(&self.controls), false);
+        controls[place].counts.chunks += 1;
         loop {
-            let gate = &mut gates[place];
-            if self.over() || !gate.open.iter().any(|(open, _)| *open == number) {
+            let control = &mut controls[place];
+            if self.is_stopped() || !control.open.iter().any(|(open, _)| *open == number) {
                 return None;
             }
-            if !gate.frozen[direction] {
-                gate.befallen.delayed += u64::from(!gate.most_delay.is_zero());
-                return Some(gate.most_delay);
+            if !control.frozen[direction] {
+                control.counts.delayed += u64::from(!control.most_delay.is_zero());
+                return Some(control.most_delay);
             }
-            gate.befallen.held += u64::from(!std::mem::replace(&mut held, true));
-            let waited = self.changed.wait_timeout(gates, LOOK);
-            gates = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            control.counts.held += u64::from(!std::mem::replace(&mut held, true));
+            let waited = self.changed.wait_timeout(controls, CHECK_INTERVAL);
+            controls = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
     }
 }
@@ -288,7 +293,7 @@ mod tests {
         let relay = Streams::start(1, 2, 7).unwrap();
         let listener = TcpListener::bind(("127.0.0.1", relay.real().of(0) + 1)).unwrap();
         let meet = || {
-            let caller = TcpStream::connect(("127.0.0.1", relay.told().of(0) + 1)).unwrap();
+            let caller = TcpStream::connect(("127.0.0.1", relay.advertised().of(0) + 1)).unwrap();
             (caller, listener.accept().unwrap().0)
         };
         let pass = |from: &mut TcpStream, to: &mut TcpStream| {
@@ -301,13 +306,13 @@ mod tests {
         let (mut caller, mut rank) = meet();
         pass(&mut caller, &mut rank);
         pass(&mut rank, &mut caller);
-        relay.freeze(1, Towards::Rank, true);
+        relay.freeze(1, Direction::ToRank, true);
         pass(&mut rank, &mut caller);
         caller.write_all(b"late").unwrap();
         rank.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         assert!(rank.read(&mut [0; 4]).is_err_and(|why| why.kind() == std::io::ErrorKind::WouldBlock));
         rank.set_read_timeout(None).unwrap();
-        relay.freeze(1, Towards::Rank, false);
+        relay.freeze(1, Direction::ToRank, false);
         let mut into = [0; 4];
         rank.read_exact(&mut into).unwrap();
         assert_eq!(into, *b"late");
@@ -320,11 +325,11 @@ mod tests {
         pass(&mut caller, &mut rank);
         relay.refuse(1, true);
         assert!(ended(&mut caller) && ended(&mut rank));
-        let mut refused = TcpStream::connect(("127.0.0.1", relay.told().of(0) + 1)).unwrap();
+        let mut refused = TcpStream::connect(("127.0.0.1", relay.advertised().of(0) + 1)).unwrap();
         assert!(ended(&mut refused));
-        let Befallen { connections, cut, refused, held, .. } = relay.befallen(1);
+        let StreamCounts { connections, cut, refused, held, .. } = relay.link_counts(1);
         assert_eq!([connections, cut, refused, held], [2, 2, 1, 1]);
-        assert_eq!(relay.befallen(0), Befallen::default());
+        assert_eq!(relay.link_counts(0), StreamCounts::default());
         relay.refuse(1, false);
         let (mut caller, mut rank) = meet();
         pass(&mut caller, &mut rank);
@@ -335,24 +340,24 @@ mod tests {
     #[test]
     fn a_call_that_fails_is_not_the_end_of_a_listener() {
         let rank = TcpListener::bind("127.0.0.1:0").unwrap();
-        let told = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = told.local_addr().unwrap();
+        let advertised = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = advertised.local_addr().unwrap();
         // Nobody is there yet: that fails.
-        told.set_nonblocking(true).unwrap();
-        let gates = Mutex::new(vec![Gate::default()]);
-        let shared = Arc::new(Shared { gates, changed: Condvar::new(), over: false.into() });
+        advertised.set_nonblocking(true).unwrap();
+        let controls = Mutex::new(vec![LinkControl::default()]);
+        let shared = Arc::new(Relay { controls, changed: Condvar::new(), stopped: false.into() });
         let (failed, failing) = std::sync::mpsc::channel();
         let listener = {
             let (shared, real) = (Arc::clone(&shared), Ports { first: rank.local_addr().unwrap().port(), links: 1 });
-            let accept = move || told.accept().inspect_err(|_| failed.send(()).unwrap_or_default());
-            std::thread::spawn(move || shared.listen(real, 0, accept, Dice::new(7)))
+            let accept = move || advertised.accept().inspect_err(|_| failed.send(()).unwrap_or_default());
+            std::thread::spawn(move || shared.listen(real, 0, accept, Random::new(7)))
         };
         failing.recv().unwrap();
         let mut caller = TcpStream::connect(at).unwrap();
         caller.write_all(b"word").unwrap();
         let mut into = [0; 4];
         // Without a listener the connection is reset, and none comes here.
-        caller.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        caller.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let answer = std::thread::spawn(move || {
             let mut end = rank.accept().unwrap().0;
             end.read_exact(&mut into).unwrap();
@@ -362,7 +367,7 @@ mod tests {
         caller.read_exact(&mut back).unwrap();
         assert_eq!(back, *b"word");
         answer.join().unwrap();
-        shared.over.store(true, Ordering::Relaxed);
+        shared.stopped.store(true, Ordering::Relaxed);
         listener.join().unwrap();
     }
 }

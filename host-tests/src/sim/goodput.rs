@@ -5,12 +5,12 @@ use std::fmt::Write;
 
 use towline_core::pml::Config;
 
-use super::faults::{Faults, Make};
 use super::history::{Message, Mode, Receive};
-use super::job::{Setting, Trouble, run};
+use super::job::Links;
+use super::job::{JobError, Setting, run};
+use super::network::faults::{Faults, Make};
 use super::plan::{Cancel, Comm, Plan, Step, Style};
-use super::ways::Links;
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// Frames lost, per mille.
 pub const LOSSES: [u32; 5] = [0, 10, 50, 100, 300];
@@ -44,14 +44,14 @@ pub struct Goodput {
 ///
 /// # Errors
 /// What went wrong with the job.
-pub fn measure(loss: u32) -> Result<Goodput, Trouble> {
+pub fn measure(loss: u32) -> Result<Goodput, JobError> {
     let times = if loss == 0 { 1 } else { TIMES };
     let mut all = (0..times).map(|seed| transfer(loss, seed)).collect::<Result<Vec<_>, _>>()?;
     all.sort_by(|one, other| one.megabytes.total_cmp(&other.megabytes));
     Ok(all[all.len() / 2])
 }
 
-fn transfer(loss: u32, seed: u64) -> Result<Goodput, Trouble> {
+fn transfer(loss: u32, seed: u64) -> Result<Goodput, JobError> {
     let message = Message { from: 0, to: 1, comm: 0, tag: 1, len: MESSAGE, mode: Mode::Standard };
     let receive = Receive { at: 1, comm: 0, source: Some(0), tag: Some(1), room: MESSAGE };
     let plan = Plan {
@@ -92,7 +92,7 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, Trouble> {
         plan,
         windows: None,
         pace: 400,
-        dice: Dice::new(seed),
+        random: Random::new(seed),
     })?;
     let count = |name| report.transitions.iter().find(|(other, _)| *other == name).map_or(0, |(_, count)| *count);
     let (resent, fragments) = (count("link_resent"), count("fragments_sent"));

@@ -1,22 +1,13 @@
 //! Whole jobs of the real engine in one thread and in virtual time, over rails that misbehave by seed.
+//!
+//! Types are below, behaviour is above: [`history`] is what a job did and judges it, [`plan`] holds the programs, [`network`] the rails,
+//! [`job`] runs a plan, [`seeds`] makes a job of a number, and [`soak`] and [`goodput`] run many jobs.
 
-pub mod checker;
-mod clock;
-mod devices;
-pub mod faults;
+pub mod buffer;
 pub mod goodput;
 pub mod history;
 pub mod job;
-mod mishaps;
-pub mod net;
-mod node;
-pub mod onesided;
+pub mod network;
 pub mod plan;
-pub mod rail;
-mod rests;
-pub mod room;
+pub mod seeds;
 pub mod soak;
-mod steps;
-pub mod swarm;
-pub mod ways;
-pub mod windows;

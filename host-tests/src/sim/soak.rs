@@ -7,10 +7,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use super::checker::Summary;
-use super::faults::Counts;
+use super::history::Summary;
 use super::job::{Report, add, run};
-use super::swarm;
+use super::network::faults::Counts;
+use super::seeds;
 
 /// Failures after which a run ends.
 const ENOUGH: usize = 10;
@@ -40,10 +40,10 @@ impl Family {
 /// What went wrong, as text, with the command that brings it back.
 pub fn one(family: Family, seed: u64) -> Result<Report, String> {
     let setting = match family {
-        Family::Reliable => swarm::setting(seed),
-        Family::Faulty => swarm::faulty(seed),
+        Family::Reliable => seeds::setting(seed),
+        Family::Faulty => seeds::faulty(seed),
     };
-    let description = swarm::describe(&setting);
+    let description = seeds::describe(&setting);
     let result = panic::catch_unwind(|| run(setting).map_err(|trouble| trouble.to_string()));
     let result = result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -128,8 +128,8 @@ fn is_other(family: Family, name: &str) -> bool {
         "late_writes",
         "links_down",
         "links_up",
-        "frames_moved",
-        "doubles",
+        "frames_migrated",
+        "duplicates",
     ];
     // Takes two accidents at once: a run may well be without.
     let rare = ["not_reached"];

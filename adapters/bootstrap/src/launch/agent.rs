@@ -1,4 +1,4 @@
-//! The launcher's hand on another host: `towline run --agent`, started by the remote shell.
+//! The launcher's agent on another host: `towline run --agent`, which the remote shell starts.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -14,19 +14,21 @@ use super::children::{Children, Start};
 use super::message::{self, MARK, Order, Report};
 use super::output::{Sink, Source};
 use super::{files, signals};
-use crate::{Address, Environment, Key, greet};
+use crate::rank::connect;
+use crate::{Address, Environment, JobKey};
 
-/// How long to look for an address at which the launcher answers.
+/// Time in which an address must be found at which the launcher answers.
 const REACH_LIMIT: Duration = Duration::from_secs(20);
 
 enum Event {
     Order(Order),
-    /// The launcher is gone.
-    Alone,
+    /// The launcher has ended.
+    LauncherGone,
     Signal(i32),
 }
 
-/// Serves a launcher over standard input and output until its ranks have ended. Gives the exit status.
+/// Runs an agent: takes a launcher's orders over standard input, and reports over standard output, until its ranks have
+/// ended. Gives the exit status. Handles this process's signals, so it must be called from the main thread.
 pub fn agent() -> u8 {
     match serve() {
         Ok(()) => 0,
@@ -51,19 +53,19 @@ fn serve() -> io::Result<()> {
                 return;
             }
         }
-        let _ = tell.send(Event::Alone);
+        let _ = tell.send(Event::LauncherGone);
     })?;
     let start = loop {
         match events.recv().map_err(io::Error::other)? {
             Event::Order(Order::Start(start)) => break start,
-            Event::Order(_) | Event::Alone => return Ok(()),
-            Event::Signal(signal) if signals::ends(signal) => return Ok(()),
+            Event::Order(_) | Event::LauncherGone => return Ok(()),
+            Event::Signal(signal) if signals::is_terminating(signal) => return Ok(()),
             Event::Signal(_) => {}
         }
     };
-    let (mut left, mut stays) = (start.ranks.len(), start.restarts);
-    let room = files::make_room(left as u64 * 2, left).map_err(|why| why.to_string());
-    let start = match room.and_then(|()| prepare(*start)) {
+    let (mut left, mut awaits_restarts) = (start.ranks.len(), start.restarts);
+    let enough_files = files::raise_limit(left as u64 * 2, left).map_err(|why| why.to_string());
+    let start = match enough_files.and_then(|()| prepare(*start)) {
         Ok(start) => start,
         Err(why) => {
             reports.send(&Report::Failed { why });
@@ -72,8 +74,8 @@ fn serve() -> io::Result<()> {
     };
     let mut children = Children::new(start, Arc::clone(&reports) as _)?;
     let mut starting = true;
-    while left > 0 || stays {
-        // What happens is heard between one start and the next.
+    while left > 0 || awaits_restarts {
+        // Events are handled between two starts.
         let event = match events.try_recv() {
             Ok(event) => event,
             Err(_) if starting => {
@@ -97,13 +99,13 @@ fn serve() -> io::Result<()> {
                 }
             }
             Event::Order(Order::Signal(signal)) | Event::Signal(signal) => {
-                signals::named(signal).into_iter().for_each(|signal| children.signal(signal));
-                if signals::ends(signal) || signal == SIGKILL {
-                    left -= children.start_no_more().len();
+                signals::from_number(signal).into_iter().for_each(|signal| children.signal(signal));
+                if signals::is_terminating(signal) || signal == SIGKILL {
+                    left -= children.cancel_unstarted().len();
                     starting = false;
                 }
             }
-            Event::Order(Order::Again(rank)) => match children.start_again(rank) {
+            Event::Order(Order::Restart(rank)) => match children.restart(rank) {
                 Ok(pid) => {
                     reports.send(&Report::Started { rank, pid });
                     left += 1;
@@ -113,25 +115,25 @@ fn serve() -> io::Result<()> {
                     break;
                 }
             },
-            Event::Order(Order::NoneAgain) => stays = false,
-            Event::Order(Order::Start(_)) | Event::Alone => break,
+            Event::Order(Order::NoMoreRestarts) => awaits_restarts = false,
+            Event::Order(Order::Start(_)) | Event::LauncherGone => break,
         }
     }
-    // Kills what is left.
+    // Kills the ranks that still run.
     children.signal(Signal::KILL);
     children.finish();
     reports.send(&Report::Done);
     Ok(())
 }
 
-/// Finds the launcher, and makes ready what is to be started.
+/// Finds the launcher, and prepares the ranks.
 fn prepare(start: message::Start) -> Result<Start, String> {
     let text = OsString::from_vec;
     let directory = PathBuf::from(text(start.directory));
     if !directory.is_dir() {
-        return Err(format!("there is no directory {}", directory.display()));
+        return Err(format!("the launcher's directory {} does not exist on this host", directory.display()));
     }
-    // Where the remote shell knows from where it was called, that is the best guess.
+    // `ssh` says where it was called from. This is the most likely address.
     let caller = std::env::var("SSH_CONNECTION").ok();
     let caller = caller.as_deref().and_then(|connection| connection.split_whitespace().next()).map(str::to_string);
     let mut roots: Vec<_> = caller.into_iter().chain(start.roots).collect();
@@ -145,15 +147,17 @@ fn prepare(start: message::Start) -> Result<Start, String> {
         size: start.size,
         root: roots.iter().map(address).collect(),
         job: start.job,
-        key: Key::from_bytes(start.key),
+        key: JobKey::new(start.key),
         transports: start.transports,
         links: start.links,
         host: start.host,
         local: Some(start.ranks.clone()),
         ..Environment::singleton()
     };
-    let found = greet::probe(&environment, Instant::now() + REACH_LIMIT);
-    environment.root = vec![found.map_err(|why| format!("the launcher cannot be reached from here: {why}"))?];
+    let found = connect::probe(&environment, Instant::now() + REACH_LIMIT);
+    environment.root = vec![found.map_err(|why| {
+        format!("this host cannot reach the launcher: {why}; `towline run --address` names an address to use")
+    })?];
     Ok(Start {
         program: text(start.program),
         args: start.args.into_iter().map(text).collect(),
@@ -165,7 +169,7 @@ fn prepare(start: message::Start) -> Result<Start, String> {
     })
 }
 
-/// Sends reports to the launcher, whole ones, from any thread.
+/// Sends reports to the launcher. May be used from any thread; reports do not mix.
 struct Reports {
     tell: Mutex<mpsc::Sender<Event>>,
 }
@@ -174,7 +178,7 @@ impl Reports {
     fn send(&self, report: &Report) {
         let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner);
         if message::write(&mut io::stdout().lock(), report).is_err() {
-            let _ = tell.send(Event::Alone);
+            let _ = tell.send(Event::LauncherGone);
         }
     }
 }

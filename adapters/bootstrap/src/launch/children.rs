@@ -1,4 +1,4 @@
-//! The ranks of this host, as processes.
+//! The rank processes on this host.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-use super::output::{Pump, Sink, Source};
+use super::output::{Sink, Source};
+use super::reader::OutputReader;
 use super::{files, signals};
 use crate::Environment;
 
-/// How long pipes may stay open after all ranks have ended, because processes that they left behind hold them.
+/// Time for which pipes may stay open after all ranks have ended, because processes that ranks left behind hold them.
 const LEFTOVER_LIMIT: Duration = Duration::from_secs(2);
 
 /// What to start.
@@ -23,9 +24,9 @@ pub(super) struct Start {
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
     pub(super) directory: Option<PathBuf>,
-    /// Variables of the user, beside those of the job.
+    /// The user's variables, in addition to those of the job.
     pub(super) variables: Vec<(OsString, OsString)>,
-    /// The environment of each rank, but for its rank.
+    /// The environment of every rank, except for the rank number.
     pub(super) environment: Environment,
     pub(super) ranks: Vec<u32>,
     /// Whether rank 0 may read this process's standard input.
@@ -34,12 +35,12 @@ pub(super) struct Start {
 
 /// How a rank ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub(super) enum End {
+pub(crate) enum End {
     Exit(i32),
     Killed(i32),
 }
 
-/// The process that was started, or why none was, and the exit status that shells use for it.
+/// The id of the process that was started, or why it was not started, with the exit status that shells use for that.
 pub(super) type Started = Result<u32, (String, u8)>;
 
 struct Rank {
@@ -47,36 +48,37 @@ struct Rank {
     pid: Pid,
 }
 
-/// Ranks that are to be started, run, or have run. They are killed by the kernel if the thread that started them ends.
+/// The ranks of this host: not started yet, running, or ended. The kernel kills them if the thread that started them
+/// ends.
 pub(super) struct Children {
     start: Start,
-    /// Those of every rank, but for its number.
+    /// The variables of every rank, except for the rank number.
     variables: Vec<(&'static str, String)>,
-    /// How many of the ranks have been started, in their order.
+    /// Number of ranks that have been started, in their order.
     started: usize,
     running: BTreeMap<u32, Rank>,
     ended: Vec<Rank>,
-    pump: Pump,
+    reader: OutputReader,
 }
 
 impl Children {
-    /// Makes ready, and starts none yet.
+    /// Prepares, and starts no rank yet.
     pub(super) fn new(start: Start, sink: Arc<dyn Sink>) -> io::Result<Self> {
         let variables = start.environment.variables();
-        let pump = Pump::start(sink)?;
-        Ok(Self { start, variables, started: 0, running: BTreeMap::new(), ended: Vec::new(), pump })
+        let reader = OutputReader::start(sink)?;
+        Ok(Self { start, variables, started: 0, running: BTreeMap::new(), ended: Vec::new(), reader })
     }
 
-    /// Starts the next rank, in a process group of its own; none when all were started. To be called from a thread that
-    /// lives as long as the ranks.
+    /// Starts the next rank in a process group of its own. `None` when all were started. Must be called from a thread
+    /// that lives as long as the ranks.
     pub(super) fn start_next(&mut self) -> Option<(u32, Started)> {
         let rank = *self.start.ranks.get(self.started)?;
         self.started += 1;
-        Some((rank, self.start_again(rank)))
+        Some((rank, self.restart(rank)))
     }
 
-    /// Starts a rank whose process has ended, as [`start_next`](Self::start_next) did before.
-    pub(super) fn start_again(&mut self, rank: u32) -> Started {
+    /// Restarts a rank whose process has ended, as [`start_next`](Self::start_next) started it before.
+    pub(super) fn restart(&mut self, rank: u32) -> Started {
         let started = self.spawn(rank).and_then(|child| {
             let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidData)?;
             self.running.insert(rank, Rank { child, pid });
@@ -85,8 +87,8 @@ impl Children {
         started.map_err(|why| self.failure(&why))
     }
 
-    /// Starts no more; gives the ranks that were not started.
-    pub(super) fn start_no_more(&mut self) -> Vec<u32> {
+    /// Starts no further rank. Gives the ranks that were not started.
+    pub(super) fn cancel_unstarted(&mut self) -> Vec<u32> {
         self.start.ranks.split_off(self.started)
     }
 
@@ -99,16 +101,17 @@ impl Children {
         (format!("cannot start `{}`: {why}", self.start.program.to_string_lossy()), code)
     }
 
-    /// Sends a signal to all that have not ended, with what they have started.
+    /// Sends a signal to the process groups of all ranks that have not ended.
     pub(super) fn signal(&self, signal: Signal) {
         for rank in self.running.values() {
-            // An error says that there is nobody left to hear it. The number cannot be another's: ended children
-            // are kept until `finish`.
+            // An error means that the group has no process left. The id cannot belong to another process: ended
+            // children are kept until `finish`.
             let _ = rustix::process::kill_process_group(rank.pid, signal);
         }
     }
 
-    /// The ranks that have ended since the last call, those first that were killed: what comes first is told as the cause.
+    /// The ranks that have ended since the last call. Killed ranks come first, since the first one is reported as the
+    /// cause.
     pub(super) fn ended(&mut self) -> Vec<(u32, End)> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let end = |rank: &Rank| {
@@ -121,24 +124,24 @@ impl Children {
         let mut ended: Vec<_> =
             self.running.iter().filter_map(|(number, rank)| end(rank).map(|end| (*number, end))).collect();
         self.ended.extend(ended.iter().filter_map(|(number, _)| self.running.remove(number)));
-        // Others may have ended because they lost a rank that was killed.
+        // Other ranks may have ended because they lost a rank that was killed.
         ended.sort_by_key(|(_, end)| !matches!(end, End::Killed(_)));
         ended
     }
 
-    /// Takes the rest of the output, and kills what ranks left behind.
+    /// Reads the rest of the output, and kills processes that ranks left behind.
     pub(super) fn finish(mut self) {
-        let left_behind = !self.pump.wait(LEFTOVER_LIMIT);
+        let left_behind = !self.reader.wait(LEFTOVER_LIMIT);
         self.signal(Signal::KILL);
         if left_behind {
             for rank in &self.ended {
                 let _ = rustix::process::kill_process_group(rank.pid, Signal::KILL);
             }
-            self.pump.wait(LEFTOVER_LIMIT);
+            self.reader.wait(LEFTOVER_LIMIT);
         }
-        self.pump.stop();
+        self.reader.stop();
         for rank in self.running.values_mut().chain(&mut self.ended) {
-            // One that does not even die of SIGKILL is left to the system.
+            // A process that does not even die of SIGKILL is left to the system.
             let _ = rank.child.try_wait();
         }
     }
@@ -146,15 +149,15 @@ impl Children {
     fn spawn(&mut self, rank: u32) -> io::Result<Child> {
         let (out, rank_out) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let (err, rank_err) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        self.pump.take(rank, Source::Stdout, out)?;
-        self.pump.take(rank, Source::Stderr, err)?;
+        self.reader.take(rank, Source::Stdout, out)?;
+        self.reader.take(rank, Source::Stderr, err)?;
         let start = &self.start;
-        // A terminal would stop the rank, which is not in its foreground group.
+        // A terminal would stop the rank if it read, since the rank is not in the terminal's foreground group.
         let stdin = start.stdin && rank == 0 && !io::stdin().is_terminal();
         let mut command = Command::new(&start.program);
         command
             .args(&start.args)
-            // This launcher serves, whatever job it may itself be a rank of.
+            // This launcher runs the server, even if it is itself a rank of another job that says otherwise.
             .env_remove("TOWLINE_LISTEN")
             .envs(start.variables.iter().map(|(name, value)| (name, value)))
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
@@ -166,26 +169,26 @@ impl Children {
         if let Some(directory) = &start.directory {
             command.current_dir(directory);
         }
-        attach(&mut command);
+        prepare_child(&mut command);
         command.spawn()
     }
 }
 
-/// Makes the kernel kill the command's process when the thread that starts it ends, and lets it begin with the signals
-/// that programs expect to begin with, whatever this process was started with.
-pub(super) fn attach(command: &mut Command) {
-    let (parent, last_signal, files) = (rustix::process::getpid(), signals::last(), files::before());
+/// Makes the kernel kill the command's process when the thread that starts it ends. The process starts with the signal
+/// state that programs expect, whatever this process was started with.
+pub(super) fn prepare_child(command: &mut Command) {
+    let (parent, last_signal, files) = (rustix::process::getpid(), signals::last(), files::original());
     let hook = move || {
         signals::reset(last_signal)?;
-        files::give_back(files.as_ref())?;
+        files::restore(files.as_ref())?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The parent may have died before that.
+        // The parent may have died before the previous call.
         if rustix::process::getppid() != Some(parent) {
             return Err(io::ErrorKind::NotFound.into());
         }
         Ok(())
     };
-    // SAFETY: the hook runs between fork and exec, where only async-signal-safe calls are allowed: two plain system
-    // calls, `reset` and `give_back`, which are made for this, and errors that are plain numbers.
+    // SAFETY: the hook runs between fork and exec, where only async-signal-safe calls are allowed. It makes two plain
+    // system calls, calls `reset` and `restore`, which are async-signal-safe, and its errors are plain numbers.
     unsafe { command.pre_exec(hook) };
 }

@@ -1,4 +1,4 @@
-//! Which rank runs where.
+//! Places ranks on hosts.
 
 use std::fmt;
 
@@ -15,15 +15,16 @@ use std::fmt;
 pub struct Host {
     /// Its name, as the remote shell command takes it.
     pub name: String,
-    /// The most ranks on it.
+    /// Most ranks that run on it.
     pub slots: u32,
 }
 
 impl Host {
-    /// The hosts of a file: one a line, with `slots=N` behind it for other numbers than 1; `#` starts a comment.
+    /// Parses a hosts file: one host on each line, followed by `slots=N` if it has other than 1 slot. `#` starts a
+    /// comment.
     ///
     /// # Errors
-    /// [`HostsError`] with the first line that cannot be understood.
+    /// [`HostsError`] with the first malformed line.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, HostsError> {
         let mut hosts: Vec<Self> = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -32,15 +33,16 @@ impl Host {
             let Some(name) = words.next() else { continue };
             let mut slots = 1;
             for word in words {
-                let count = word.strip_prefix("slots=").ok_or_else(|| wrong(format!("`{word}` is no slots=N")))?;
-                slots = count.parse().map_err(|_| wrong(format!("`{count}` is no number of slots")))?;
+                let count =
+                    word.strip_prefix("slots=").ok_or_else(|| wrong(format!("`{word}` is not of the form slots=N")))?;
+                slots = count.parse().map_err(|_| wrong(format!("`{count}` is not a number of slots")))?;
             }
-            // It would be taken for an option by the remote shell command.
+            // The remote shell command would take it for an option.
             if name.starts_with('-') {
-                return Err(wrong(format!("`{name}` is no host name")));
+                return Err(wrong(format!("`{name}` is not a host name")));
             }
             if hosts.iter().any(|host| host.name == name) {
-                return Err(wrong(format!("`{name}` is there twice")));
+                return Err(wrong(format!("`{name}` is listed twice")));
             }
             hosts.push(Self { name: name.into(), slots });
         }
@@ -48,7 +50,7 @@ impl Host {
     }
 }
 
-/// A line of a hosts file that cannot be understood.
+/// A malformed line of a hosts file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostsError {
     /// The line's number, from 1.
@@ -65,9 +67,9 @@ impl fmt::Display for HostsError {
 
 impl std::error::Error for HostsError {}
 
-/// Fills the hosts one after another, up to their slots; hosts that get nothing are left out. The error is the number
-/// of slots that there are.
-pub(super) fn place(hosts: &[Host], size: u32) -> Result<Vec<(String, Vec<u32>)>, u32> {
+/// Fills the hosts one after another, up to their slots. Hosts without a rank are left out. The error is the total
+/// number of slots.
+pub(crate) fn place(hosts: &[Host], size: u32) -> Result<Vec<(String, Vec<u32>)>, u32> {
     let mut next = 0u32;
     let mut placed = Vec::new();
     for host in hosts {

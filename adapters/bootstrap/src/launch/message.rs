@@ -1,4 +1,4 @@
-//! What a launcher and its agent on another host say to each other, over the remote shell's standard streams.
+//! Messages between a launcher and its agent on another host, over the remote shell's standard streams.
 
 use std::io::{self, Read, Write};
 
@@ -7,46 +7,46 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::children::End;
 use super::output::Source;
 
-/// What an agent prints first: anything before it comes from the remote shell's own start-up.
-pub(super) const MARK: &[u8] = b"\nTOWLINE-AGENT 1\n";
+/// The first output of an agent. Everything before it comes from the start-up of the remote shell.
+pub(crate) const MARK: &[u8] = b"\nTOWLINE-AGENT 1\n";
 const MESSAGE_MAX: usize = 1 << 24;
 
-/// From the launcher.
+/// An order from the launcher.
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) enum Order {
+pub(crate) enum Order {
     Start(Box<Start>),
     Signal(i32),
-    /// A rank that has ended is to be started again.
-    Again(u32),
-    /// No rank will be.
-    NoneAgain,
+    /// Restart a rank that has ended.
+    Restart(u32),
+    /// No rank will be restarted any more.
+    NoMoreRestarts,
 }
 
-/// What an agent is to start. Paths, arguments and variables are bytes of any kind.
+/// The ranks that an agent starts, and how. Paths, arguments and variables are arbitrary bytes.
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) struct Start {
-    pub(super) job: u64,
-    pub(super) key: [u8; 32],
-    pub(super) size: u32,
-    pub(super) ranks: Vec<u32>,
-    /// Ranks that have ended may be started again, so that the agent stays until it is told otherwise.
-    pub(super) restarts: bool,
-    pub(super) host: String,
-    /// Hosts at which the launcher may be reached, in the order to try, and its port.
-    pub(super) roots: Vec<String>,
-    pub(super) port: u16,
-    pub(super) transports: Vec<String>,
-    pub(super) links: Option<u32>,
-    pub(super) program: Vec<u8>,
-    pub(super) args: Vec<Vec<u8>>,
-    pub(super) directory: Vec<u8>,
-    pub(super) variables: Vec<(Vec<u8>, Vec<u8>)>,
+pub(crate) struct Start {
+    pub(crate) job: u64,
+    pub(crate) key: [u8; 32],
+    pub(crate) size: u32,
+    pub(crate) ranks: Vec<u32>,
+    /// Ranks that have ended may be restarted, so the agent stays until it is told otherwise.
+    pub(crate) restarts: bool,
+    pub(crate) host: String,
+    /// Addresses of the launcher, in the order in which to try them, and its port.
+    pub(crate) roots: Vec<String>,
+    pub(crate) port: u16,
+    pub(crate) transports: Vec<String>,
+    pub(crate) links: Option<u32>,
+    pub(crate) program: Vec<u8>,
+    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) directory: Vec<u8>,
+    pub(crate) variables: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// From the agent.
+/// A report from the agent.
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) enum Report {
-    /// The order to start may come.
+pub(crate) enum Report {
+    /// The agent waits for the order to start.
     Ready,
     Started {
         rank: u32,
@@ -57,7 +57,7 @@ pub(super) enum Report {
         why: String,
         code: u8,
     },
-    /// Nothing can be started here.
+    /// The agent cannot start any rank.
     Failed {
         why: String,
     },
@@ -74,21 +74,21 @@ pub(super) enum Report {
         rank: u32,
         end: End,
     },
-    /// All ranks have ended, and all output was sent.
+    /// All ranks have ended, and all output has been sent.
     Done,
 }
 
 /// Writes one message.
-pub(super) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
     let length = u32::try_from(body.len()).ok().filter(|length| *length as usize <= MESSAGE_MAX);
-    let length = length.ok_or_else(|| io::Error::other("a message that is too long"))?;
+    let length = length.ok_or_else(|| io::Error::other("a message is too long"))?;
     to.write_all(&[&length.to_le_bytes(), &body[..]].concat())?;
     to.flush()
 }
 
 /// Reads one message; `None` at the end of the stream.
-pub(super) fn read<M: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<M>> {
+pub(crate) fn read<M: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<M>> {
     let mut length = [0; 4];
     if from.read(&mut length[..1])? == 0 {
         return Ok(None);
@@ -96,31 +96,32 @@ pub(super) fn read<M: DeserializeOwned>(from: &mut impl Read) -> io::Result<Opti
     from.read_exact(&mut length[1..])?;
     let length = u32::from_le_bytes(length) as usize;
     if length > MESSAGE_MAX {
-        return Err(io::Error::other("a message that is too long"));
+        return Err(io::Error::other("a message is too long"));
     }
-    // Memory grows with what arrives, not with what is announced.
+    // Memory is allocated for bytes that arrive, not for the length that is announced.
     let mut body = Vec::new();
     from.by_ref().take(length as u64).read_to_end(&mut body)?;
     if body.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let (message, rest) = postcard::take_from_bytes(&body).map_err(io::Error::other)?;
-    if rest.is_empty() { Ok(Some(message)) } else { Err(io::Error::other("a message with bytes after its end")) }
+    if rest.is_empty() { Ok(Some(message)) } else { Err(io::Error::other("a message has bytes after its end")) }
 }
 
-/// Reads up to and with the agent's mark; gives what came before it. `None` where the stream ends without one.
-pub(super) fn skip_to_mark(from: &mut impl Read) -> io::Result<(Vec<u8>, bool)> {
-    const NOISE_MAX: usize = 1 << 16;
-    let mut noise = Vec::new();
+/// Reads up to the end of the agent's mark. Gives the text before the mark, and whether the mark was found before the
+/// stream ended.
+pub(crate) fn skip_to_mark(from: &mut impl Read) -> io::Result<(Vec<u8>, bool)> {
+    const TEXT_MAX: usize = 1 << 16;
+    let mut text = Vec::new();
     let mut byte = [0];
-    while !noise.ends_with(MARK) {
-        if noise.len() > NOISE_MAX || from.read(&mut byte)? == 0 {
-            return Ok((noise, false));
+    while !text.ends_with(MARK) {
+        if text.len() > TEXT_MAX || from.read(&mut byte)? == 0 {
+            return Ok((text, false));
         }
-        noise.push(byte[0]);
+        text.push(byte[0]);
     }
-    noise.truncate(noise.len() - MARK.len());
-    Ok((noise, true))
+    text.truncate(text.len() - MARK.len());
+    Ok((text, true))
 }
 
 #[cfg(test)]
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_back_and_malformed_ones_are_refused() {
+    fn messages_are_read_back_and_malformed_ones_are_refused() {
         let mut bytes = b"Welcome to node1!\n".to_vec();
         bytes.extend_from_slice(MARK);
         write(&mut bytes, &Report::Started { rank: 3, pid: 77 }).unwrap();

@@ -1,101 +1,104 @@
-//! Bounds of what one connection can have of a server.
+//! Bounds on what one connection can take from a server.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
-use super::{BACKLOG_BYTES, Config, Connection, Orders, READS, Serving, State};
-use crate::channel::{Channel, Kind, PAYLOAD_MAX, Side};
-use crate::handshake::ANSWER;
-use crate::stream::Stream;
-use crate::{Environment, Key};
+use super::config::Config;
+use super::connection::{Connection, OUTPUT_MAX, State};
+use super::event_loop::{EventLoop, Orders, READS_PER_TURN};
+use crate::protocol::channel::{Channel, Kind, PAYLOAD_MAX, Side};
+use crate::protocol::handshake::ANSWER;
+use crate::protocol::stream::Stream;
+use crate::{Environment, JobKey};
 
-fn serving() -> Serving {
+fn event_loop() -> EventLoop {
     let Environment { job, key, .. } = Environment::singleton();
-    let config = Config { size: 2, job, key, name: None, listen: None, left_is_gone: false };
+    let config = Config { size: 2, job, key, name: None, listen: None, disconnect_ends_rank: false };
     let (_, received) = mpsc::channel();
     let orders = Orders { received, stop: Arc::default() };
-    let (woken, _) = rustix::pipe::pipe().unwrap();
-    Serving::new(config, Vec::new(), orders, woken, Box::new(drop))
+    let (wake_receiver, _) = rustix::pipe::pipe().unwrap();
+    EventLoop::new(config, Vec::new(), orders, wake_receiver, Box::new(drop))
 }
 
-/// A connection, with room for so much that one end has said and the other not read.
-fn connect(serving: &mut Serving, room: usize) -> (u64, UnixStream) {
+/// A connection whose socket buffer holds `room` bytes that one end has written and the other has not read.
+fn connect(event_loop: &mut EventLoop, room: usize) -> (u64, UnixStream) {
     let (theirs, end) = UnixStream::pair().unwrap();
-    // Twice, as the room is for what the system needs as well.
+    // Doubled, since the system uses part of the buffer itself.
     rustix::net::sockopt::set_socket_send_buffer_size(&end, 2 * room).unwrap();
     end.set_nonblocking(true).unwrap();
-    (serving.admit(Stream::unix(theirs).unwrap(), "a guest".into()), end)
+    (event_loop.admit(Stream::unix(theirs).unwrap(), "a caller".into()), end)
 }
 
-/// One of a rank that has proved itself, and the rank's end of its channel.
-fn join(serving: &mut Serving, rank: u32) -> (u64, UnixStream, Channel) {
-    let (id, end) = connect(serving, 1 << 16);
-    let key = || Key::from_bytes([7; 32]);
-    serving.hub.join(rank, &mut Vec::new()).unwrap();
-    serving.connections.get_mut(&id).unwrap().state = State::Open { rank, channel: Channel::new(key(), Side::Server) };
-    serving.by_rank.insert(rank, id);
+/// A connection of a rank that has authenticated, and the rank's end of its channel.
+fn join(event_loop: &mut EventLoop, rank: u32) -> (u64, UnixStream, Channel) {
+    let (id, end) = connect(event_loop, 1 << 16);
+    let key = || JobKey::new([7; 32]);
+    event_loop.job.join(rank, &mut Vec::new()).unwrap();
+    event_loop.connections.get_mut(&id).unwrap().state =
+        State::Joined { rank, channel: Channel::new(key(), Side::Server) };
+    event_loop.by_rank.insert(rank, id);
     (id, end, Channel::new(key(), Side::Rank))
 }
 
 #[test]
-fn nothing_is_read_of_a_caller_that_was_refused() {
-    let mut serving = serving();
-    let (id, mut end) = connect(&mut serving, 1 << 17);
-    // More than one read takes, less than there is in a turn.
+fn nothing_is_read_from_a_refused_caller() {
+    let mut event_loop = event_loop();
+    let (id, mut end) = connect(&mut event_loop, 1 << 17);
+    // More bytes than one read takes, and fewer than one turn takes.
     end.write_all(&vec![7; 1 << 17]).unwrap();
-    serving.serve(id);
-    assert!(serving.connections.is_empty(), "refused, and the answer was written");
+    event_loop.serve(id);
+    assert!(event_loop.connections.is_empty(), "refused, and the answer was written");
     assert!(end.write(&[7]).is_err(), "closed");
     let mut answer = Vec::new();
     let end = end.read_to_end(&mut answer).unwrap_err();
     assert_eq!(
         (answer.len(), end.kind()),
         (ANSWER, std::io::ErrorKind::ConnectionReset),
-        "what it said further was read"
+        "its further bytes were read"
     );
 }
 
 #[test]
-fn nobody_has_the_server_for_longer_than_some_reads() {
-    let mut serving = serving();
-    let (id, end, mut channel) = join(&mut serving, 0);
-    // A large frame, of which there is more than is read in one turn.
+fn one_connection_gets_a_bounded_number_of_reads_per_turn() {
+    let mut event_loop = event_loop();
+    let (id, end, mut channel) = join(&mut event_loop, 0);
+    // A frame that is larger than what is read in one turn.
     channel.send(Kind::Set, &vec![0; PAYLOAD_MAX]);
     rustix::net::sockopt::set_socket_send_buffer_size(&end, 4 << 20).unwrap();
     let written = (&end).write(channel.output()).unwrap();
-    serving.serve(id);
-    let Some(Connection { state: State::Open { channel, .. }, .. }) = serving.connections.get(&id) else {
+    event_loop.serve(id);
+    let Some(Connection { state: State::Joined { channel, .. }, .. }) = event_loop.connections.get(&id) else {
         panic!("closed")
     };
     println!("{} of {written} bytes were read", channel.unread());
-    assert!(channel.unread() <= (READS as usize) << 16 && channel.unread() > 0);
+    assert!(channel.unread() <= (READS_PER_TURN as usize) << 16 && channel.unread() > 0);
 }
 
 #[test]
-fn what_waits_for_a_rank_that_does_not_read_is_bounded_and_nothing_is_lost() {
+fn output_for_a_rank_that_does_not_read_is_bounded_and_complete() {
     const QUESTIONS: usize = 100;
-    let mut serving = serving();
-    let (id, mut end, mut channel) = join(&mut serving, 0);
+    let mut event_loop = event_loop();
+    let (id, mut end, mut channel) = join(&mut event_loop, 0);
     for part in 0..40_000u32 {
-        serving.hub.frame(0, Kind::Part, &part.to_le_bytes(), &mut Vec::new()).unwrap();
+        event_loop.job.frame(0, Kind::PartEnded, &part.to_le_bytes(), &mut Vec::new()).unwrap();
     }
     let answer = 4 + 8 * 40_000;
     for _ in 0..QUESTIONS {
         channel.send(Kind::Ends, &[0; 4]);
     }
     end.write_all(channel.output()).unwrap();
-    let output = |serving: &Serving| match &serving.connections[&id].state {
-        State::Open { channel, .. } => channel.output().len(),
+    let output = |event_loop: &EventLoop| match &event_loop.connections[&id].state {
+        State::Joined { channel, .. } => channel.output().len(),
         _ => panic!("not open"),
     };
     let (mut answers, mut bytes) = (0, vec![0; 1 << 16]);
     for turn in 0.. {
         for _ in 0..3 {
-            serving.serve(id);
-            assert!(output(&serving) < BACKLOG_BYTES + answer + 100, "{} bytes wait", output(&serving));
+            event_loop.serve(id);
+            assert!(output(&event_loop) < OUTPUT_MAX + answer + 100, "{} bytes wait", output(&event_loop));
         }
-        // The rank reads at last.
+        // Now the rank reads.
         while let Ok(count) = end.read(&mut bytes) {
             assert!(count > 0);
             channel.feed(&bytes[..count]);
@@ -107,9 +110,9 @@ fn what_waits_for_a_rank_that_does_not_read_is_bounded_and_nothing_is_lost() {
         if answers == QUESTIONS {
             break;
         }
-        // What is here already needs no word of the rank to go on.
-        let ready = serving.wait().unwrap();
+        // Requests that have already arrived are handled although the rank sends nothing more.
+        let ready = event_loop.wait().unwrap();
         assert_eq!(ready.connections, [id], "turn {turn}");
     }
-    assert_eq!(output(&serving), 0);
+    assert_eq!(output(&event_loop), 0);
 }

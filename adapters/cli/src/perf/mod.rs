@@ -1,7 +1,7 @@
-//! `towline perf`: how fast messages go here, beside what the machine allows.
+//! `towline perf`: measures latency, bandwidth and message rate, and compares them with what the machine allows.
 //!
-//! For each transport a job of two ranks ([`rank`]) is launched by `towline run`, whose first rank prints every repetition;
-//! this side shows, counts and writes.
+//! For each transport, `towline run` launches a job of two ranks ([`rank`]). The first rank prints every repetition.
+//! This side shows and counts the results and writes the files.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,33 +10,35 @@ use std::process::{Command, ExitCode, Stdio};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-mod limit;
-mod pin;
+mod affinity;
+mod baseline;
+mod chart;
 mod plan;
-mod plot;
 pub mod rank;
 mod repetition;
 
-use crate::out::out;
-use crate::transports::{ALL, STANDARD, why_not};
+use crate::stdout::out;
+use crate::transports::{ALL, STANDARD, why_unavailable};
+use chart::Kind;
 use plan::{Mode, Size, measures};
-use plot::Kind;
-use repetition::{Repetition, Row, shown};
+use repetition::{Repetition, Row, format_value};
 
-/// Measure latency, bandwidth and message rate between two processes, beside what the machine allows
+/// Measure latency, bandwidth and message rate between two processes, next to what the machine allows
 ///
-/// Without arguments, sm and tcp, if they work here, in less than a minute. Each value stands beside its limit, which
-/// two bare processes reach in the same run: for sm, a bouncing cache line and bytes copied in and out of a ring; for
-/// tcp and udp, bare tcp sockets. One-sided operations (put, get, fetch-add and their like, by name) stand beside one process
-/// that copies to and from shared memory, or changes a word of it, and beside sockets that ask and answer. Each repetition measures the bare bounce before and after, and does not count if they differ by
-/// more than 10 %: then the machine has changed its state meanwhile.
+/// Without arguments it measures sm and tcp, if they work here, in less than a minute. Each value stands next to its
+/// limit, which two processes without Towline reach in the same run: for sm, a cache line that goes back and forth, and
+/// bytes copied into and out of a ring; for tcp and udp, plain tcp sockets. One-sided operations (put, get, fetch-add
+/// and others, by name) stand next to one process that copies to and from shared memory or changes a word of it, and
+/// next to request and reply over plain sockets. Each repetition measures the round trip of a cache line (bounce)
+/// before and after, and does not count if the two differ by more than 10 %, since the machine has then changed its
+/// state.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Transports to measure, one after the other; without it, sm and tcp, if they work here
+    /// Transports to measure, one after the other [default: sm and tcp, if they work here]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     transport: Vec<String>,
 
-    /// What to measure; without it, messages: latency, bandwidth and rate
+    /// What to measure [default: messages, so latency, bandwidth and rate]
     #[arg(long, value_name = "MODE,...", value_delimiter = ',')]
     mode: Vec<Mode>,
 
@@ -44,28 +46,28 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     sizes: Vec<Size>,
 
-    /// Links between the two, for transports that can have several
+    /// Links between the two ranks, for transports that support several
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
     links: Option<u32>,
 
-    /// Repetitions that count, of each measurement
+    /// Number of steady repetitions of each measurement
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: Option<u32>,
 
-    /// Write all values to a file: one JSON object a line
+    /// Write all values to a file, one JSON object on each line
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Draw a chart: SVG or PNG, by the end of the name
+    /// Draw a chart, as SVG or PNG by the end of the file name
     #[arg(long, value_name = "FILE.svg|FILE.png")]
     plot: Option<PathBuf>,
 
-    /// Few sizes and repetitions: a few seconds
+    /// Measure few sizes and repetitions, in a few seconds
     #[arg(long)]
     quick: bool,
 }
 
-/// Measures; gives the exit status.
+/// Runs the measurements. Gives the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
     match measure(arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -89,51 +91,51 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     };
     let steps = measures(&arguments.mode, &arguments.sizes, arguments.quick).len() * transports.len();
     if steps == 0 {
-        return Err("nothing to measure: give sizes above 0".into());
+        return Err("nothing to measure: give a size above 0".into());
     }
     let bar = ProgressBar::new(steps as u64);
     bar.set_style(
         ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}").unwrap_or(ProgressStyle::default_bar()),
     );
     let mut rows = Vec::new();
-    bar.suspend(head);
+    bar.suspend(print_header);
     let seconds = 50 / transports.len() as u64;
     for transport in &transports {
         one_transport(arguments, transport, seconds, &bar, |row| {
             if let Some((path, file)) = &mut json {
                 writeln!(file, "{}", row.json()).map_err(|why| named(path, &why))?;
             }
-            bar.suspend(|| show(&row));
+            bar.suspend(|| print_row(&row));
             rows.push(row);
             Ok(())
         })?;
     }
     bar.finish_and_clear();
-    foot(&rows);
+    print_footer(&rows);
     if let Some((path, kind)) = plot {
-        plot::write(path, kind, &rows).map_err(|why| named(path, &*why))?;
+        chart::write(path, kind, &rows).map_err(|why| named(path, &*why))?;
     }
     Ok(())
 }
 
-/// What to measure: what was asked for, or what is used where nothing is.
+/// The transports to measure: those that were asked for, or the standard ones that work.
 fn transports(asked: &[String]) -> Result<Vec<String>, String> {
     if !asked.is_empty() {
         return match asked.iter().find(|name| !ALL.contains(&name.as_str())) {
-            Some(unknown) => Err(format!("there is no transport `{unknown}` to measure; there are {}", ALL.join(", "))),
+            Some(unknown) => Err(format!("there is no transport `{unknown}`; there are {}", ALL.join(", "))),
             None => Ok(asked.to_vec()),
         };
     }
     let works = |name: &&str| {
-        let why = why_not(name);
-        why.iter().for_each(|why| eprintln!("towline: left out: {why}"));
+        let why = why_unavailable(name);
+        why.iter().for_each(|why| eprintln!("towline: a transport is left out: {why}"));
         why.is_none()
     };
     let working: Vec<String> = STANDARD.iter().filter(|name| works(name)).map(|name| (*name).to_string()).collect();
     if working.is_empty() { Err("no transport works here; `towline info` says more".into()) } else { Ok(working) }
 }
 
-/// Launches the two ranks for one transport, and gives each row to `take` as soon as it is complete.
+/// Launches two ranks for one transport, and passes each row to `take` as soon as it is complete.
 fn one_transport(
     arguments: &Arguments,
     transport: &str,
@@ -195,10 +197,10 @@ fn one_transport(
     complete(&mut repetitions)
 }
 
-fn head() {
-    match pin::two() {
+fn print_header() {
+    match affinity::two_processors() {
         Some([one, other]) => out!("two processes, pinned to processors {one} and {other}; medians\n"),
-        None => out!("two processes on one processor: figures are those of its scheduler\n"),
+        None => out!("two processes share one processor: the figures show its scheduler\n"),
     }
     out!(
         "{:9} {:13} {:>9} {:>14} {:>14} {:>8} {:>8}\n",
@@ -212,27 +214,29 @@ fn head() {
     );
 }
 
-fn show(row: &Row) {
-    let (value, limit) = (shown(row.mode, row.value), shown(row.mode, row.limit));
+fn print_row(row: &Row) {
+    let (value, limit) = (format_value(row.mode, row.value), format_value(row.mode, row.limit));
     let Row { transport, mode, size, bounce, .. } = row;
     let unsteady = if row.steady == 0 { "  unsteady" } else { "" };
     let (mode, size) = (mode.name(), size.to_string());
     out!("{transport:9} {mode:13} {size:>9} {value:>14} {limit:>14} {:>8.2} {bounce:>5.0} ns{unsteady}\n", row.ratio());
 }
 
-fn foot(rows: &[Row]) {
+fn print_footer(rows: &[Row]) {
     let (tried, steady) = rows.iter().fold((0, 0), |(tried, steady), row| (tried + row.tried, steady + row.steady));
     let bounces = || rows.iter().map(|row| row.bounce);
     let (least, most) = (bounces().fold(f64::INFINITY, f64::min), bounces().fold(0.0, f64::max));
-    out!("\nlatency is half a round trip; ratio is value / limit; bounce is half a round trip of a bare cache line.\n");
     out!(
-        "bounce: {least:.0} to {most:.0} ns; {steady} of {tried} repetitions count, the machine was steady in them.\n"
+        "\nlatency is half a round trip; ratio is value / limit; bounce is half a round trip of a cache line without Towline.\n"
+    );
+    out!(
+        "bounce: {least:.0} to {most:.0} ns; the machine was steady in {steady} of {tried} repetitions, which count.\n"
     );
     let unsteady = rows.iter().filter(|row| row.steady == 0).count();
     if unsteady != 0 {
         println!(
-            "In {unsteady} of {} measurements the machine was never steady: other work runs on it. Their medians are of all \
-             repetitions, and say little.",
+            "In {unsteady} of {} measurements the machine was never steady, since it has other work. Their medians are of all \
+             repetitions and are not reliable.",
             rows.len()
         );
     }

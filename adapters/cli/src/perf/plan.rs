@@ -1,20 +1,20 @@
-//! What is measured: modes, sizes, windows.
+//! The measurements: modes, sizes, and windows.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What is measured.
+/// What a measurement measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Mode {
     /// Half of a round trip.
     Latency,
-    /// Bytes per second of messages that follow each other.
+    /// Bytes per second of a stream of messages.
     Bandwidth,
     /// Messages per second.
     Rate,
-    /// A put into a window, until it is flushed.
+    /// A put into a window, including its flush.
     Put,
-    /// Bytes per second of puts that follow each other.
+    /// Bytes per second of a stream of puts.
     PutBandwidth,
     /// Puts per second.
     PutRate,
@@ -22,13 +22,13 @@ pub enum Mode {
     Get,
     /// Bytes per second of gets, one after the other.
     GetBandwidth,
-    /// An atomic that fetches the old word.
+    /// An atomic operation that fetches the old value.
     FetchAdd,
-    /// Atomics per second, which fetch nothing.
+    /// Atomic operations per second, which fetch nothing.
     AddRate,
 }
 
-/// What values count.
+/// The unit of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     Nanos,
@@ -51,7 +51,7 @@ impl Mode {
         Self::AddRate,
     ];
 
-    /// Those of messages: what is measured where nothing is asked for.
+    /// The modes of messages, which are measured by default.
     const STANDARD: [Self; 3] = [Self::Latency, Self::Bandwidth, Self::Rate];
 
     pub const fn name(self) -> &'static str {
@@ -69,7 +69,7 @@ impl Mode {
         }
     }
 
-    /// What its values count.
+    /// The unit of its values.
     pub const fn unit(self) -> Unit {
         match self {
             Self::Latency | Self::Put | Self::Get | Self::FetchAdd => Unit::Nanos,
@@ -79,7 +79,7 @@ impl Mode {
         }
     }
 
-    /// Whether only the first of the two does something.
+    /// Whether only the first of the two ranks acts.
     pub fn is_one_sided(self) -> bool {
         !Self::STANDARD.contains(&self)
     }
@@ -106,7 +106,7 @@ impl FromStr for Mode {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| format!("`{name}` is no mode"))
+        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| format!("`{name}` is not a mode"))
     }
 }
 
@@ -117,7 +117,7 @@ pub struct Size(pub usize);
 impl FromStr for Size {
     type Err = String;
 
-    /// A number, with K, M or G behind it for powers of 1024.
+    /// Parses a number, with K, M or G behind it for powers of 1024.
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
         let scale = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
@@ -125,14 +125,14 @@ impl FromStr for Size {
             "k" | "kb" | "kib" => 1 << 10,
             "m" | "mb" | "mib" => 1 << 20,
             "g" | "gb" | "gib" => 1 << 30,
-            _ => return Err(format!("`{text}` is no size such as 8, 4K or 4M")),
+            _ => return Err(format!("`{text}` is not a size such as 8, 4K or 4M")),
         };
-        let count: usize = digits.parse().map_err(|_| format!("`{text}` is no size such as 8, 4K or 4M"))?;
+        let count: usize = digits.parse().map_err(|_| format!("`{text}` is not a size such as 8, 4K or 4M"))?;
         count
             .checked_mul(scale)
             .filter(|bytes| *bytes <= 1 << 30)
             .map(Self)
-            .ok_or_else(|| format!("{text}: over 1 GiB"))
+            .ok_or_else(|| format!("{text}: a message has at most 1 GiB"))
     }
 }
 
@@ -147,7 +147,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Messages under way at once, for bandwidth and rate: each has a place of its own in memory.
+/// Number of messages in flight, for bandwidth and rate. Each has a buffer of its own.
 pub fn window(mode: Mode, bytes: usize) -> usize {
     match mode.unit() {
         Unit::Nanos => 1,
@@ -156,7 +156,7 @@ pub fn window(mode: Mode, bytes: usize) -> usize {
     }
 }
 
-/// All that is to be measured, in order.
+/// All measurements, in order.
 pub fn measures(modes: &[Mode], sizes: &[Size], quick: bool) -> Vec<(Mode, Size)> {
     const K: usize = 1 << 10;
     let latency: &[usize] = if quick {
@@ -175,7 +175,7 @@ pub fn measures(modes: &[Mode], sizes: &[Size], quick: bool) -> Vec<(Mode, Size)
             Mode::Put | Mode::Get => latency.get(usize::from(!quick)..).unwrap_or(latency),
             Mode::Rate | Mode::PutRate | Mode::FetchAdd | Mode::AddRate => &[8],
         };
-        // The rate is that of short messages, unless it alone is asked for.
+        // The rate is measured with short messages, unless the rate is the only mode.
         let fixed = matches!(mode, Mode::FetchAdd | Mode::AddRate);
         let alone = modes.len() == 1 || !matches!(mode, Mode::Rate | Mode::PutRate);
         let asked = !sizes.is_empty() && !fixed && alone;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_eight_bytes_unless_it_alone_is_asked_for() {
+    fn the_rate_is_measured_with_eight_bytes_unless_it_is_the_only_mode() {
         let sizes = [Size(0), Size(100)];
         let all = measures(&[], &sizes, false);
         assert!(all.contains(&(Mode::Rate, Size(8))) && !all.contains(&(Mode::Rate, Size(100))));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn words_have_eight_bytes_and_every_mode_its_name() {
+    fn atomics_have_eight_bytes_and_every_mode_has_its_name() {
         assert_eq!(measures(&[Mode::FetchAdd], &[Size(100)], false), [(Mode::FetchAdd, Size(8))]);
         assert!(measures(&[Mode::Put, Mode::Get], &[], false).iter().all(|(_, size)| size.0 > 0));
         for mode in Mode::ALL {

@@ -1,4 +1,4 @@
-//! The ranks' side of `towline perf`: two processes, of which the first decides what both measure next, and prints each
+//! The ranks of `towline perf`: two processes. The first one decides what both measure next, and prints each
 //! repetition.
 
 use std::error::Error;
@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use towline::{AtomicOp, Window, World};
 
-use super::limit::{Bare, Way};
-use super::pin;
+use super::affinity;
+use super::baseline::{Baseline, CopyMethod};
 use super::plan::{Mode, Size, Unit, measures, window};
 use super::repetition::Repetition;
 
-/// Tags of messages: what to do next, and what is measured.
+/// Tags of messages: orders, and measured messages.
 const ORDERS: u32 = 1;
 const DATA: u32 = 2;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// One rank of `towline perf`: prints a line of words for each repetition: transport, mode, bytes, value, limit, and the
-/// bare bounce before and after in ns; with `--exchange` also that of two lines, before and after
+/// One rank of `towline perf`: prints a line of words for each repetition: transport, mode, bytes, value, limit, and
+/// the bounce before and after in ns; with `--exchange` also the exchange of two cache lines before and after
 #[derive(clap::Args, Clone, Debug)]
 pub struct Arguments {
     /// What to measure
@@ -33,40 +33,40 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     pub sizes: Vec<Size>,
 
-    /// Steady repetitions of each measurement
+    /// Number of steady repetitions of each measurement
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
 
-    /// Exactly these measurements, such as latency:8,rate:8
+    /// Measure exactly these, such as latency:8,rate:8
     #[arg(long, value_name = "MODE:BYTES,...", value_delimiter = ',', value_parser = measure)]
     pub measure: Vec<(Mode, Size)>,
 
-    /// Do not measure the limits: they are printed as 0
+    /// Do not measure the limits, and print them as 0
     #[arg(long)]
     pub no_limit: bool,
 
-    /// Measure also the bounce of two cache lines, one each way, before and after
+    /// Also measure the exchange of two cache lines, one for each direction, before and after
     #[arg(long)]
     pub exchange: bool,
 
-    /// Few sizes, short repetitions
+    /// Measure few sizes, with short repetitions
     #[arg(long)]
     pub quick: bool,
 
-    /// Round trips, or windows of messages, of a repetition; as many as take some milliseconds, unless it is given
+    /// Round trips, or windows of messages, of a repetition [default: as many as take some milliseconds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 
-    /// After so many seconds, each measurement that is left is made once
+    /// Time in seconds after which each remaining measurement is made only once
     #[arg(long, value_name = "SECS", default_value_t = 25)]
     pub seconds: u64,
 }
 
 fn measure(text: &str) -> std::result::Result<(Mode, Size), String> {
-    let (mode, bytes) = text.split_once(':').ok_or("MODE:BYTES is wanted")?;
+    let (mode, bytes) = text.split_once(':').ok_or("a measurement is written MODE:BYTES")?;
     let (mode, size) = (mode.parse()?, bytes.parse()?);
     let moves = mode == Mode::Latency || size != Size(0);
-    moves.then_some((mode, size)).ok_or_else(|| "there is no bandwidth of 0 bytes".into())
+    moves.then_some((mode, size)).ok_or_else(|| "only latency can be measured with 0 bytes".into())
 }
 
 /// Runs one rank.
@@ -83,10 +83,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn take_part(arguments: &Arguments) -> Result<()> {
     let world = towline::init()?;
     if world.size() != 2 {
-        return Err("this takes two ranks: use `towline perf`, or `towline run -n 2`".into());
+        return Err("this needs two ranks: use `towline perf`, or `towline run -n 2`".into());
     }
-    if let Some(processors) = pin::two() {
-        pin::pin(processors[world.rank() as usize]);
+    if let Some(processors) = affinity::two_processors() {
+        affinity::pin(processors[world.rank() as usize]);
     }
     let measures = match &arguments.measure[..] {
         [] => measures(&arguments.mode, &arguments.sizes, arguments.quick),
@@ -94,7 +94,7 @@ fn take_part(arguments: &Arguments) -> Result<()> {
     };
     let most = measures.iter().map(|(mode, size)| size.0 * window(*mode, size.0)).max().unwrap_or(0);
     let mut pair = Pair {
-        bare: meet(&world, most)?,
+        baseline: connect(&world, most)?,
         window: measures.iter().any(|(mode, _)| mode.is_one_sided()).then(|| world.window(most)).transpose()?,
         limits: !arguments.no_limit,
         exchanges: arguments.exchange,
@@ -110,42 +110,42 @@ fn take_part(arguments: &Arguments) -> Result<()> {
         for (mode, size) in measures {
             pair.measure(mode, size, arguments.repeat, deadline)?;
         }
-        pair.order(Order::End)?;
+        pair.issue(Order::End)?;
     } else {
-        pair.obey()?;
+        pair.follow_orders()?;
     }
     pair.world.finish()?;
     Ok(())
 }
 
-/// Gives both ranks a page and a connection beside the transport.
-fn meet(world: &World, room: usize) -> Result<Bare> {
+/// Connects both ranks beside the transport, by shared memory and a socket.
+fn connect(world: &World, room: usize) -> Result<Baseline> {
     if world.rank() == 0 {
-        let memory = Bare::memory(room)?;
+        let memory = Baseline::memory(room)?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
         world.send(1, ORDERS, &[std::process::id(), memory.as_raw_fd() as u32, port.into()])?;
-        let bare = Bare::new(true, &memory, room, listener.accept()?.0)?;
-        world.recv(1, ORDERS, &mut [0u8; 0])?; // it has opened the memory
-        Ok(bare)
+        let baseline = Baseline::new(true, &memory, room, listener.accept()?.0)?;
+        world.recv(1, ORDERS, &mut [0u8; 0])?; // the other rank has opened the memory
+        Ok(baseline)
     } else {
         let mut told = [0u32; 3];
         world.recv(0, ORDERS, &mut told)?;
         let [process, descriptor, port] = told;
         let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port as u16))?;
-        let bare = Bare::new(false, Bare::memory_of(process, descriptor as i32)?, room, socket)?;
+        let baseline = Baseline::new(false, Baseline::memory_of(process, descriptor as i32)?, room, socket)?;
         world.send(0, ORDERS, &[0u8; 0])?;
-        Ok(bare)
+        Ok(baseline)
     }
 }
 
-/// What both ranks do next.
+/// An order to both ranks.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Bounce,
     Exchange,
-    Bare(Mode, usize, u64, Way),
-    Ours(Mode, usize, u64),
+    Baseline(Mode, usize, u64, CopyMethod),
+    Towline(Mode, usize, u64),
     End,
 }
 
@@ -154,10 +154,10 @@ impl Order {
         match self {
             Self::End => [0; 6],
             Self::Bounce => [1, 0, 0, 0, 0, 0],
-            Self::Bare(mode, bytes, count, way) => {
-                [2, mode as u64, bytes as u64, count, way.piece as u64, way.paused.into()]
+            Self::Baseline(mode, bytes, count, method) => {
+                [2, mode as u64, bytes as u64, count, method.piece as u64, method.paused.into()]
             }
-            Self::Ours(mode, bytes, count) => [3, mode as u64, bytes as u64, count, 0, 0],
+            Self::Towline(mode, bytes, count) => [3, mode as u64, bytes as u64, count, 0, 0],
             Self::Exchange => [4, 0, 0, 0, 0, 0],
         }
     }
@@ -167,56 +167,56 @@ impl Order {
         let (mode, bytes) = (mode.unwrap_or(Mode::Rate), bytes as usize);
         match what {
             1 => Self::Bounce,
-            2 => Self::Bare(mode, bytes, count, Way { piece: piece as usize, paused: paused != 0 }),
-            3 => Self::Ours(mode, bytes, count),
+            2 => Self::Baseline(mode, bytes, count, CopyMethod { piece: piece as usize, paused: paused != 0 }),
+            3 => Self::Towline(mode, bytes, count),
             4 => Self::Exchange,
             _ => Self::End,
         }
     }
 }
 
-/// One of the two ranks, and all that it measures with.
+/// One of the two ranks, and everything that it measures with.
 struct Pair {
     world: World,
-    bare: Bare,
-    /// Where one-sided operations go, if any are measured.
+    baseline: Baseline,
+    /// The window of one-sided operations, if any are measured.
     window: Option<Window>,
-    /// Whether to measure the limits at all.
+    /// Whether to measure the limits.
     limits: bool,
-    /// Whether to measure exchanges beside bounces.
+    /// Whether to measure exchanges in addition to bounces.
     exchanges: bool,
-    /// Whether the limit is that of sockets, else that of memory.
+    /// Whether the limit is that of sockets; otherwise it is that of memory.
     sockets: bool,
     out: Vec<u8>,
     into: Vec<u8>,
-    /// How long a repetition should take.
+    /// Time that a repetition should take.
     target: Duration,
-    /// What is done in one, if that is given.
+    /// Number of rounds in a repetition, if it was given.
     count: Option<u64>,
 }
 
 impl Pair {
-    /// Repeats one measurement until enough repetitions are steady, or there were three times as many.
+    /// Repeats one measurement until enough repetitions were steady, or until three times as many were made.
     fn measure(&mut self, mode: Mode, size: Size, repeat: u32, deadline: Instant) -> Result<()> {
         let bytes = size.0;
-        let ours = |count| Order::Ours(mode, bytes, count);
-        let our_count = match self.count {
+        let towline = |count| Order::Towline(mode, bytes, count);
+        let towline_count = match self.count {
             Some(count) => count,
-            None => self.calibrate(mode, bytes, ours)?,
+            None => self.calibrate(mode, bytes, towline)?,
         };
-        let bare = if self.limits { Some(self.best_way(mode, bytes)?) } else { None };
+        let baseline = if self.limits { Some(self.best_method(mode, bytes)?) } else { None };
         let (mut steady, mut tried) = (0, 0);
         while steady < repeat && tried < 3 * repeat && (tried == 0 || Instant::now() < deadline) {
-            let before = self.order(Order::Bounce)?;
+            let before = self.issue(Order::Bounce)?;
             let exchange_before = self.exchange()?;
-            let limit = match bare {
-                Some((way, count)) => self.order(Order::Bare(mode, bytes, count, way))?,
+            let limit = match baseline {
+                Some((method, count)) => self.issue(Order::Baseline(mode, bytes, count, method))?,
                 None => 0.0,
             };
-            let value = self.order(ours(our_count))?;
+            let value = self.issue(towline(towline_count))?;
             let exchange_after = self.exchange()?;
-            let after = self.order(Order::Bounce)?;
-            // Eight bytes need no line beside the one that bounces.
+            let after = self.issue(Order::Bounce)?;
+            // Eight bytes need no cache line besides the one that bounces.
             let line = mode == Mode::Latency && bytes <= 8 && !self.sockets;
             let limit = if line { limit.min(f64::midpoint(before, after)) } else { limit };
             let transport = self.world.rails().first().copied().unwrap_or_default().into();
@@ -235,32 +235,32 @@ impl Pair {
     }
 
     fn exchange(&mut self) -> Result<Option<f64>> {
-        self.exchanges.then(|| self.order(Order::Exchange)).transpose()
+        self.exchanges.then(|| self.issue(Order::Exchange)).transpose()
     }
 
-    /// The way to move bytes through memory that is best for messages of this size, and how many to move.
-    fn best_way(&mut self, mode: Mode, bytes: usize) -> Result<(Way, u64)> {
-        let mut best: Option<(f64, Way, u64)> = None;
-        let memory = Way::all(bytes).filter(|_| !self.sockets);
-        let sockets = Way::all_of_sockets(bytes).filter(|_| self.sockets);
-        let ways = if mode.is_one_sided() { 1 } else { usize::MAX };
-        for way in memory.chain(sockets).take(ways).collect::<Vec<_>>() {
-            let bare = |count| Order::Bare(mode, bytes, count, way);
-            let count = self.calibrate(mode, bytes, bare)?;
-            let value = self.order(bare(count / 4 + 1))?;
+    /// The fastest method for messages of this size, and how many messages to move with it.
+    fn best_method(&mut self, mode: Mode, bytes: usize) -> Result<(CopyMethod, u64)> {
+        let mut best: Option<(f64, CopyMethod, u64)> = None;
+        let memory = CopyMethod::for_memory(bytes).filter(|_| !self.sockets);
+        let sockets = CopyMethod::for_sockets(bytes).filter(|_| self.sockets);
+        let methods = if mode.is_one_sided() { 1 } else { usize::MAX };
+        for method in memory.chain(sockets).take(methods).collect::<Vec<_>>() {
+            let baseline = |count| Order::Baseline(mode, bytes, count, method);
+            let count = self.calibrate(mode, bytes, baseline)?;
+            let value = self.issue(baseline(count / 4 + 1))?;
             let better = |than: f64| if mode.unit() == Unit::Nanos { value < than } else { value > than };
             if best.is_none_or(|(value, ..)| better(value)) {
-                best = Some((value, way, count));
+                best = Some((value, method, count));
             }
         }
-        best.map(|(_, way, count)| (way, count)).ok_or_else(|| "there is no way to move bytes".into())
+        best.map(|(_, method, count)| (method, count)).ok_or_else(|| "there is no method to move bytes".into())
     }
 
-    /// How often to do something so that it takes the time that a repetition should take.
+    /// How often to do something so that it takes as long as a repetition should take.
     fn calibrate(&mut self, mode: Mode, bytes: usize, order: impl Fn(u64) -> Order) -> Result<u64> {
         let mut count = 1;
         for _ in 0..3 {
-            let value = self.order(order(count))?;
+            let value = self.issue(order(count))?;
             let all = (bytes * window(mode, bytes)) as f64;
             let nanos_each = match mode.unit() {
                 Unit::Nanos if mode == Mode::Latency => 2.0 * value,
@@ -269,13 +269,13 @@ impl Pair {
                 Unit::Messages | Unit::Operations => window(mode, bytes) as f64 * 1e9 / value,
             };
             let enough = (self.target.as_nanos() as f64 / nanos_each.max(1.0)) as u64;
-            // Few of them say little about many.
+            // A few rounds do not predict the time of many.
             count = enough.clamp(1, count.saturating_mul(64));
         }
         Ok(count)
     }
 
-    fn obey(&mut self) -> Result<()> {
+    fn follow_orders(&mut self) -> Result<()> {
         loop {
             let mut order = [0u64; 6];
             self.world.recv(0, ORDERS, &mut order)?;
@@ -286,44 +286,44 @@ impl Pair {
         }
     }
 
-    /// Lets both ranks do something; gives the value of it.
-    fn order(&mut self, order: Order) -> Result<f64> {
+    /// Gives both ranks an order. Gives the measured value.
+    fn issue(&mut self, order: Order) -> Result<f64> {
         self.world.send(1, ORDERS, &order.encode())?;
         self.perform(order)
     }
 
-    /// Does this rank's part.
+    /// Does this rank's part of an order.
     fn perform(&mut self, order: Order) -> Result<f64> {
         let value = match order {
             Order::End => 0.0,
-            Order::Bounce => self.bare.bounce(),
-            Order::Exchange => self.bare.exchange(),
-            Order::Bare(Mode::Latency, bytes, count, way) => {
+            Order::Bounce => self.baseline.bounce(),
+            Order::Exchange => self.baseline.exchange(),
+            Order::Baseline(Mode::Latency, bytes, count, method) => {
                 let (out, into) = (&self.out[..bytes], &mut self.into[..bytes]);
                 if self.sockets {
-                    self.bare.socket_latency(way, count, out, into)?
+                    self.baseline.socket_latency(method, count, out, into)?
                 } else {
-                    self.bare.copy_latency(way, count, out, into)
+                    self.baseline.copy_latency(method, count, out, into)
                 }
             }
-            Order::Bare(mode, bytes, count, _) if mode.is_one_sided() => {
-                speed(mode, bytes, count, self.bare_one_sided(mode, bytes, count)?)
+            Order::Baseline(mode, bytes, count, _) if mode.is_one_sided() => {
+                speed(mode, bytes, count, self.baseline_one_sided(mode, bytes, count)?)
             }
-            Order::Bare(mode, bytes, count, way) => {
+            Order::Baseline(mode, bytes, count, method) => {
                 let all = bytes * window(mode, bytes);
                 let (out, into) = (&self.out[..all], &mut self.into[..all]);
                 let nanos = if self.sockets {
-                    self.bare.socket_stream(way, count, bytes, out, into)?
+                    self.baseline.socket_stream(method, count, bytes, out, into)?
                 } else {
-                    self.bare.copy_stream(way, count, bytes, out, into)
+                    self.baseline.copy_stream(method, count, bytes, out, into)
                 };
                 speed(mode, bytes, count, nanos)
             }
-            Order::Ours(Mode::Latency, bytes, count) => self.latency(bytes, count)?,
-            Order::Ours(mode, bytes, count) if mode.is_one_sided() => {
+            Order::Towline(Mode::Latency, bytes, count) => self.latency(bytes, count)?,
+            Order::Towline(mode, bytes, count) if mode.is_one_sided() => {
                 speed(mode, bytes, count, self.one_sided(mode, bytes, count)?)
             }
-            Order::Ours(mode, bytes, count) => speed(mode, bytes, count, self.stream(mode, bytes, count)?),
+            Order::Towline(mode, bytes, count) => speed(mode, bytes, count, self.stream(mode, bytes, count)?),
         };
         Ok(value)
     }
@@ -349,9 +349,11 @@ impl Pair {
         Ok(start.elapsed().as_nanos() as f64 / (2 * count) as f64)
     }
 
-    /// Nanoseconds for so many windows of one-sided operations. The other rank waits for a message meanwhile.
+    /// Nanoseconds for `count` windows of one-sided operations. The other rank waits for a message meanwhile.
     fn one_sided(&mut self, mode: Mode, bytes: usize, count: u64) -> Result<f64> {
-        let Self { world, window: Some(memory), out, into, .. } = self else { return Err("there is no window".into()) };
+        let Self { world, window: Some(memory), out, into, .. } = self else {
+            return Err("the window is missing".into());
+        };
         if world.rank() != 0 {
             world.recv(0, DATA, &mut [0u8; 0])?;
             return Ok(0.0);
@@ -387,26 +389,26 @@ impl Pair {
         Ok(nanos)
     }
 
-    /// The same without Towline: by one process that has the memory mapped, or by sockets.
-    fn bare_one_sided(&mut self, mode: Mode, bytes: usize, count: u64) -> Result<f64> {
+    /// The same without Towline: by one process in shared memory, or over sockets.
+    fn baseline_one_sided(&mut self, mode: Mode, bytes: usize, count: u64) -> Result<f64> {
         let all = bytes * window(mode, bytes);
-        let Self { bare, sockets, out, into, .. } = self;
+        let Self { baseline, sockets, out, into, .. } = self;
         let (out, into) = (&mut out[..all], &mut into[..all]);
-        let way = Way { piece: 1 << 30, paused: false };
-        // Over sockets an operation whose result is waited for is a question and an answer of eight bytes at least.
+        let method = CopyMethod { piece: 1 << 30, paused: false };
+        // Over sockets, an operation whose result is awaited is a request and a reply of at least eight bytes.
         Ok(match (mode, *sockets) {
-            (Mode::FetchAdd | Mode::AddRate, false) => bare.add(count * window(mode, bytes) as u64),
-            (Mode::Get | Mode::GetBandwidth, false) => bare.reach(false, count, bytes, into),
-            (_, false) => bare.reach(true, count, bytes, out),
+            (Mode::FetchAdd | Mode::AddRate, false) => baseline.add(count * window(mode, bytes) as u64),
+            (Mode::Get | Mode::GetBandwidth, false) => baseline.copy_to_or_from(false, count, bytes, into),
+            (_, false) => baseline.copy_to_or_from(true, count, bytes, out),
             (Mode::Get | Mode::GetBandwidth, true) => {
-                bare.socket_ask(count * window(mode, bytes) as u64, &mut [0; 8], &mut into[..bytes])?
+                baseline.socket_round_trips(count * window(mode, bytes) as u64, &mut [0; 8], &mut into[..bytes])?
             }
-            (Mode::Put | Mode::FetchAdd, true) => bare.socket_ask(count, out, &mut [0; 8])?,
-            (_, true) => bare.socket_stream(way, count, bytes, out, into)?,
+            (Mode::Put | Mode::FetchAdd, true) => baseline.socket_round_trips(count, out, &mut [0; 8])?,
+            (_, true) => baseline.socket_stream(method, count, bytes, out, into)?,
         })
     }
 
-    /// Nanoseconds for so many windows of messages, each answered by an empty one.
+    /// Nanoseconds for `count` windows of messages, each answered by an empty message.
     fn stream(&mut self, mode: Mode, bytes: usize, count: u64) -> Result<f64> {
         let all = bytes * window(mode, bytes);
         let (world, out) = (&self.world, &self.out[..all]);
@@ -429,7 +431,7 @@ impl Pair {
     }
 }
 
-/// What so many windows in so many nanoseconds are, in the mode's unit.
+/// Converts `count` windows in `nanos` nanoseconds to the mode's unit.
 fn speed(mode: Mode, bytes: usize, count: u64, nanos: f64) -> f64 {
     let messages = (window(mode, bytes) as u64 * count) as f64;
     match mode.unit() {

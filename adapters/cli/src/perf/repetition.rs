@@ -1,14 +1,15 @@
-//! One repetition of one measurement, as the ranks report it, and what many of them come to.
+//! One repetition of a measurement, as the ranks report it, and the summary of many.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::plan::{Mode, Size, Unit};
 
-/// How far the bounce before may differ from that after: beyond it, the machine changed its state meanwhile.
+/// Largest relative difference between the bounces before and after a repetition. If they differ more, the machine has
+/// changed its state.
 const STEADY: f64 = 0.10;
 
-/// A value and its limit, both measured between two bare bounces. As text it is one line of words.
+/// A value and its limit, both measured between two bounces. As text it is one line of words.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Repetition {
     /// The transport that was measured.
@@ -17,16 +18,16 @@ pub struct Repetition {
     pub mode: Mode,
     /// Size of the messages.
     pub size: Size,
-    /// What came out, in the mode's unit.
+    /// The measured value, in the mode's unit.
     pub value: f64,
-    /// What the machine does without Towline, in the same unit.
+    /// The limit, measured without Towline, in the same unit.
     pub limit: f64,
-    /// The bare bounce before and after, in nanoseconds.
+    /// The bounce before and after, in nanoseconds.
     pub bounces: [f64; 2],
 }
 
 impl Repetition {
-    /// Whether the machine stayed in one state.
+    /// Whether the machine was steady.
     pub fn is_steady(&self) -> bool {
         let [before, after] = self.bounces;
         (before - after).abs() <= STEADY * before.min(after)
@@ -44,7 +45,7 @@ impl FromStr for Repetition {
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {
-        let wrong = || format!("not understood: `{line}`");
+        let wrong = || format!("a rank printed a malformed line: `{line}`");
         let words: Vec<_> = line.split_whitespace().collect();
         let [transport, mode, bytes, numbers @ ..] = &words[..] else { return Err(wrong()) };
         let numbers: Vec<f64> = numbers.iter().map_while(|number| number.parse().ok()).collect();
@@ -60,7 +61,7 @@ impl FromStr for Repetition {
     }
 }
 
-/// What the repetitions of one measurement come to.
+/// The summary of the repetitions of one measurement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// The transport that was measured.
@@ -73,16 +74,16 @@ pub struct Row {
     pub value: f64,
     /// Median limit, in the same unit.
     pub limit: f64,
-    /// Median bare bounce, in nanoseconds.
+    /// Median bounce, in nanoseconds.
     pub bounce: f64,
-    /// Repetitions that count. None: the machine was never steady, and the medians are those of all.
+    /// Number of steady repetitions, which count. If there was none, the medians are those of all repetitions.
     pub steady: usize,
-    /// Repetitions in all.
+    /// Number of repetitions in total.
     pub tried: usize,
 }
 
 impl Row {
-    /// `None` without a repetition.
+    /// Summarizes repetitions of one measurement. `None` if there is none.
     pub fn of(all: &[Repetition]) -> Option<Self> {
         let first = all.first()?;
         let steady: Vec<_> = all.iter().filter(|repetition| repetition.is_steady()).collect();
@@ -120,7 +121,7 @@ impl Row {
     }
 }
 
-/// A number to six digits.
+/// Formats a number with six significant digits.
 fn digits(number: f64) -> String {
     if !number.is_finite() {
         return "null".into();
@@ -129,8 +130,8 @@ fn digits(number: f64) -> String {
     format!("{number:.*}", usize::try_from(6 - before).unwrap_or(0))
 }
 
-/// A value for people: with a unit that suits it.
-pub fn shown(mode: Mode, value: f64) -> String {
+/// Formats a value for people, with a suitable unit.
+pub fn format_value(mode: Mode, value: f64) -> String {
     match mode.unit() {
         Unit::Nanos if value < 10_000.0 => format!("{value:.1} ns"),
         Unit::Nanos => format!("{:.1} us", value / 1e3),
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repetition_survives_its_line() {
+    fn a_repetition_is_parsed_back_from_its_line() {
         let one = repetition(91.25, [58.1, 60.0]);
         assert_eq!(one.to_string().parse(), Ok(one));
         for wrong in ["", "sm latency 8", "sm speed 8 1 2 3 4", "sm latency 8 1 2 3 x", "sm latency 8 1 2 3 4 5"] {

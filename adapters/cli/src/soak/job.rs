@@ -1,4 +1,4 @@
-//! One job of real processes: starts it, sees to its faults, and judges what its ranks say.
+//! One job of real processes: starts it, injects its faults, and checks what its ranks report.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -8,18 +8,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use towline_host_tests::relay::{Befallen, Datagrams, Streams, Troubled};
+use towline_host_tests::relay::{DatagramCounts, Datagrams, StreamCounts, Streams};
 
 use super::faults::{Fault, KINDS, Plan};
-use super::process::Process;
+use super::process_handle::Process;
 use super::rank::clock;
 
-/// Without a word of any rank for so long, a job hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a death may go unnoticed: what is promised, and as much for a machine that has much else to do.
-const NOTICED_WITHIN: Duration = Duration::from_secs(10);
+/// If no rank reports anything for this time, the job hangs.
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+/// Time within which the death of a rank must be noticed: twice the promised time, for a busy machine.
+const NOTICE_LIMIT: Duration = Duration::from_secs(10);
 
-/// What all jobs have in common.
+/// Options that all jobs share.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub transport: String,
@@ -31,29 +31,29 @@ pub struct Setting {
     pub through: Option<String>,
 }
 
-/// What came of clean jobs.
+/// The results of jobs that passed.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Report {
     pub jobs: u64,
     pub messages: u64,
     pub bytes: u64,
-    /// Puts, gets and atomics.
+    /// Number of puts, gets and atomic operations.
     pub operations: u64,
-    /// Ranks of little and big byte order.
+    /// Number of ranks with little and big byte order.
     pub orders: [u64; 2],
-    /// Faults that were to be.
+    /// Number of planned faults.
     pub planned: u64,
-    /// Those that took effect, by [`KINDS`].
+    /// Number of faults that took effect, for each of [`KINDS`].
     pub faults: [u64; KINDS.len()],
-    /// The longest time in which a death was noticed.
+    /// The longest time until a death was noticed.
     pub noticed: Duration,
-    /// Ranks that were killed, started again and taken back, and messages from and to these.
-    pub returned: u64,
-    pub after_return: u64,
-    /// Links down and up again, frames moved, doubles removed.
+    /// Number of ranks that were killed, restarted and accepted again, and of messages from and to them.
+    pub rejoined: u64,
+    pub after_rejoin: u64,
+    /// Number of links that went down and came up again, of migrated frames, and of duplicates removed.
     pub links: [u64; 4],
-    pub befallen: Befallen,
-    pub troubled: Troubled,
+    pub stream_counts: StreamCounts,
+    pub datagram_counts: DatagramCounts,
 }
 
 impl Report {
@@ -64,16 +64,16 @@ impl Report {
         self.operations += other.operations;
         self.orders.iter_mut().zip(other.orders).for_each(|(sum, more)| *sum += more);
         self.noticed = self.noticed.max(other.noticed);
-        self.returned += other.returned;
-        self.after_return += other.after_return;
+        self.rejoined += other.rejoined;
+        self.after_rejoin += other.after_rejoin;
         self.planned += other.planned;
-        self.befallen += other.befallen;
+        self.stream_counts += other.stream_counts;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
         self.links.iter_mut().zip(other.links).for_each(|(sum, more)| *sum += more);
-        let (sum, more) = (&mut self.troubled, other.troubled);
+        let (sum, more) = (&mut self.datagram_counts, other.datagram_counts);
         sum.seen += more.seen;
         sum.lost += more.lost;
-        sum.doubled += more.doubled;
+        sum.duplicated += more.duplicated;
         sum.delayed += more.delayed;
         sum.cut_off += more.cut_off;
     }
@@ -85,7 +85,7 @@ enum Relay {
     Datagrams(Datagrams),
 }
 
-/// Runs the job of a seed; why it failed.
+/// Runs the job of a seed. The error says why it failed.
 pub fn run(seed: u64, setting: &Setting) -> Result<Report, String> {
     let plan = Plan::new(seed, &setting.transport, setting.ranks, setting.links, setting.most);
     let failed = |why: std::io::Error| format!("cannot start the relay: {why}");
@@ -96,10 +96,10 @@ pub fn run(seed: u64, setting: &Setting) -> Result<Report, String> {
     };
     let mut job = Job::start(plan, setting, relay)?;
     let outcome = job.watch().and_then(|()| job.judge());
-    outcome.map_err(|why| format!("{why}\n{}", job.tell()))
+    outcome.map_err(|why| format!("{why}\n{}", job.failure_report()))
 }
 
-/// What ranks said of the messages of a pair, in each life of the rank that dies: how many, bytes, a hash of all.
+/// What ranks reported of the messages of a pair, for each incarnation of the killed rank: number, bytes, and a hash.
 type Tallies = BTreeMap<(u32, u32, u32), [String; 3]>;
 
 struct Job {
@@ -109,19 +109,19 @@ struct Job {
     child: Child,
     lines: Receiver<String>,
     errors: Option<JoinHandle<String>>,
-    /// What they said, at the end.
+    /// The launcher's standard error, once it has ended.
     said: String,
-    /// Ranks that have not come to their end.
+    /// Ranks that have not finished.
     processes: BTreeMap<u32, Process>,
     ready: BTreeSet<u32>,
-    /// The rank that died is there again.
-    returned: bool,
-    /// The round that each rank has come to.
+    /// The killed rank has rejoined.
+    rejoined: bool,
+    /// The round that each rank has reached.
     at: BTreeMap<u32, u32>,
-    /// What is to be put right, when, and what it had [touched](Self::touched) before it began.
-    amends: Vec<(Instant, Fault, u64)>,
-    /// Faults that are yet to come.
-    coming: Vec<(u32, u32, Fault)>,
+    /// Faults that last for a time: when each ends, and its [effects](Self::effects) before it began.
+    active_faults: Vec<(Instant, Fault, u64)>,
+    /// Faults that have not begun.
+    planned_faults: Vec<(u32, u32, Fault)>,
     killed_at: Option<u64>,
     noticed: BTreeMap<u32, Duration>,
     sent: Tallies,
@@ -137,11 +137,11 @@ impl Job {
         let ranks = setting.ranks;
         let mut command = Command::new(&me);
         command.args(["run", "--no-prefix", "--keep-going", "--ranks", &ranks.to_string()]);
-        command.args(["--restart", if plan.again == 0 { "0" } else { "1" }]);
+        command.args(["--restart", if plan.rounds_after_restart == 0 { "0" } else { "1" }]);
         command.args(["--transport", &setting.transport, "--links", &setting.links.to_string(), "--"]);
         command.args(&setting.through);
         command.arg(&me).args(["soak-rank", "--seed", &plan.seed.to_string(), "--rounds", &plan.rounds.to_string()]);
-        command.args(["--again", &plan.again.to_string()]);
+        command.args(["--rounds-after-restart", &plan.rounds_after_restart.to_string()]);
         command.args(["--most", &plan.most.to_string(), "--links", &setting.links.to_string()]);
         if let Some(victim) = plan.victim {
             command.args(["--victim", &victim.to_string()]);
@@ -151,10 +151,10 @@ impl Job {
         }
         let ports = match &relay {
             Relay::None => None,
-            Relay::Streams(relay) => Some((relay.real(), relay.told())),
+            Relay::Streams(relay) => Some((relay.real(), relay.advertised())),
             Relay::Datagrams(relay) => {
                 relay.set(plan.trouble);
-                Some((relay.real(), relay.told()))
+                Some((relay.real(), relay.advertised()))
             }
         };
         if let Some((real, told)) = ports {
@@ -170,13 +170,13 @@ impl Job {
         let errors = child.stderr.take().map(|mut errors| {
             std::thread::spawn(move || {
                 let mut all = Vec::new();
-                // What could be read is told.
+                // On an error, what was read so far is kept.
                 let _ = errors.read_to_end(&mut all);
                 String::from_utf8_lossy(&all).into_owned()
             })
         });
         Ok(Self {
-            coming: plan.faults.clone(),
+            planned_faults: plan.faults.clone(),
             report: Report { jobs: 1, planned: plan.faults.len() as u64, ..Report::default() },
             plan,
             ranks,
@@ -187,9 +187,9 @@ impl Job {
             said: String::new(),
             processes: BTreeMap::new(),
             ready: BTreeSet::new(),
-            returned: false,
+            rejoined: false,
             at: BTreeMap::new(),
-            amends: Vec::new(),
+            active_faults: Vec::new(),
             killed_at: None,
             noticed: BTreeMap::new(),
             sent: Tallies::new(),
@@ -199,23 +199,23 @@ impl Job {
         })
     }
 
-    /// Sees to the faults until all ranks have ended.
+    /// Injects the faults until all ranks have ended.
     fn watch(&mut self) -> Result<(), String> {
         let mut heard = Instant::now();
         loop {
             let now = Instant::now();
-            self.put_right(|due| due <= now);
-            // What had to wait for another's end.
+            self.end_faults(|due| due <= now);
+            // Faults that had to wait for the end of another one.
             self.begin_faults();
-            let next = self.amends.iter().map(|(due, ..)| *due).min().unwrap_or(heard + PATIENCE);
-            match self.lines.recv_timeout(next.min(heard + PATIENCE).saturating_duration_since(now)) {
+            let next = self.active_faults.iter().map(|(due, ..)| *due).min().unwrap_or(heard + SILENCE_LIMIT);
+            match self.lines.recv_timeout(next.min(heard + SILENCE_LIMIT).saturating_duration_since(now)) {
                 Ok(line) => {
                     heard = Instant::now();
-                    self.hear(&line)?;
+                    self.handle_line(&line)?;
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) if heard.elapsed() >= PATIENCE => {
-                    return Err(format!("no rank has got on for {} s", PATIENCE.as_secs()));
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() >= SILENCE_LIMIT => {
+                    return Err(format!("no rank has made progress for {} s", SILENCE_LIMIT.as_secs()));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -223,7 +223,7 @@ impl Job {
         Ok(())
     }
 
-    fn hear(&mut self, line: &str) -> Result<(), String> {
+    fn handle_line(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<_> = line.strip_prefix("@ ").unwrap_or_default().split(' ').collect();
         let number = |at: usize| words.get(at).and_then(|word: &&str| word.parse::<u64>().ok());
         let rank = number(1).map_or(u32::MAX, |rank| rank as u32);
@@ -234,9 +234,9 @@ impl Job {
                 self.report.orders[usize::from(words.get(3) == Some(&"big"))] += 1;
                 if !self.ready.insert(rank) {
                     if !self.is_dead(rank) {
-                        return Err(format!("rank {rank} was started again, and had not died"));
+                        return Err(format!("rank {rank} was restarted, although it had not died"));
                     }
-                    (self.returned, self.report.returned) = (true, 1);
+                    (self.rejoined, self.report.rejoined) = (true, 1);
                 }
             }
             ("at", Some(round)) => {
@@ -245,7 +245,7 @@ impl Job {
                 return Ok(());
             }
             ("noticed", Some(at)) => {
-                let killed_at = self.killed_at.ok_or(format!("rank {rank} notices a death, and nobody died"))?;
+                let killed_at = self.killed_at.ok_or(format!("rank {rank} reports a death, but no rank was killed"))?;
                 let after = Duration::from_nanos(at.saturating_sub(killed_at));
                 self.report.noticed = self.report.noticed.max(after);
                 self.noticed.insert(rank, after);
@@ -266,8 +266,8 @@ impl Job {
             ("shared", Some(operations)) => self.report.operations += operations,
             ("over", _) => {
                 self.over.push(rank);
-                // From here on it may stand still as long as it wants.
-                self.put_right_of(rank);
+                // From now on the rank need not run any more.
+                self.end_faults_of(rank);
                 self.processes.remove(&rank);
             }
             _ => {}
@@ -279,14 +279,14 @@ impl Job {
         Ok(())
     }
 
-    /// Begins the faults whose rank has come so far.
+    /// Begins the faults whose rank has reached their round.
     fn begin_faults(&mut self) {
-        while let Some(at) = self.coming.iter().position(|planned| self.may_begin(planned)) {
-            let (_, rank, fault) = self.coming.remove(at);
+        while let Some(at) = self.planned_faults.iter().position(|planned| self.may_begin(planned)) {
+            let (_, rank, fault) = self.planned_faults.remove(at);
             if self.is_dead(rank) && matches!(fault, Fault::Stop { .. }) {
                 continue;
             }
-            let touched = self.touched(fault);
+            let touched = self.effects(fault);
             match (fault, fault.span()) {
                 (Fault::Kill { rank }, _) => {
                     let now = clock();
@@ -297,125 +297,125 @@ impl Job {
                 }
                 (_, None) => {
                     self.set(fault, true);
-                    self.report.faults[fault.kind()] += u64::from(self.touched(fault) > touched);
+                    self.report.faults[fault.kind()] += u64::from(self.effects(fault) > touched);
                 }
                 (_, Some(span)) => {
                     self.set(fault, true);
-                    self.amends.push((Instant::now() + span, fault, touched));
+                    self.active_faults.push((Instant::now() + span, fault, touched));
                 }
             }
         }
     }
 
-    /// Whoever has died comes no further: then it is any other's turn.
+    /// Whether a rank is dead. It makes no progress then, and its faults go by the progress of the other ranks.
     fn is_dead(&self, rank: u32) -> bool {
-        self.killed_at.is_some() && self.plan.victim == Some(rank) && !self.returned
+        self.killed_at.is_some() && self.plan.victim == Some(rank) && !self.rejoined
     }
 
-    /// Whether a fault's rank has come so far, and nothing goes on that this would end, or that would end this.
+    /// Whether the rank of a fault has reached its round, and no active fault conflicts with it.
     fn may_begin(&self, (round, rank, fault): &(u32, u32, Fault)) -> bool {
         let at = if self.is_dead(*rank) { self.at.values().max() } else { self.at.get(rank) };
         self.ready.len() == self.ranks as usize
             && at.is_some_and(|at| at >= round)
-            && !self.amends.iter().any(|(_, other, _)| other.excludes(fault))
+            && !self.active_faults.iter().any(|(_, other, _)| other.conflicts_with(fault))
     }
 
-    /// Puts right what is due.
-    fn put_right(&mut self, is_due: impl Fn(Instant) -> bool) {
-        while let Some(at) = self.amends.iter().position(|(due, ..)| is_due(*due)) {
+    /// Ends the faults that are due.
+    fn end_faults(&mut self, is_due: impl Fn(Instant) -> bool) {
+        while let Some(at) = self.active_faults.iter().position(|(due, ..)| is_due(*due)) {
             self.end_fault(at);
         }
     }
 
-    /// Puts right what was done to a rank itself.
-    fn put_right_of(&mut self, rank: u32) {
+    /// Ends the faults of a rank itself.
+    fn end_faults_of(&mut self, rank: u32) {
         let of = |fault: &Fault| matches!(fault, Fault::Stop { rank: stopped, .. } if *stopped == rank);
-        while let Some(at) = self.amends.iter().position(|(_, fault, _)| of(fault)) {
+        while let Some(at) = self.active_faults.iter().position(|(_, fault, _)| of(fault)) {
             self.end_fault(at);
         }
     }
 
     fn end_fault(&mut self, at: usize) {
-        let (_, fault, before) = self.amends.swap_remove(at);
-        // It is still stopped, or something was touched meanwhile.
+        let (_, fault, before) = self.active_faults.swap_remove(at);
+        // The fault took effect if the rank is still stopped, or if the relay has counted something.
         let stopped = match fault {
             Fault::Stop { rank, .. } => self.processes.get(&rank).is_some_and(Process::is_stopped),
             _ => false,
         };
         self.set(fault, false);
-        self.report.faults[fault.kind()] += u64::from(stopped || self.touched(fault) > before);
+        self.report.faults[fault.kind()] += u64::from(stopped || self.effects(fault) > before);
     }
 
-    /// How much a relay did so far that is such a fault's doing.
-    fn touched(&self, fault: Fault) -> u64 {
+    /// How many effects of such a fault a relay has counted so far.
+    fn effects(&self, fault: Fault) -> u64 {
         match (fault, &self.relay) {
-            (Fault::Cut { link }, Relay::Streams(relay)) => relay.befallen(link).cut,
+            (Fault::Cut { link }, Relay::Streams(relay)) => relay.link_counts(link).cut,
             (Fault::Down { link, .. }, Relay::Streams(relay)) => {
-                let Befallen { cut, refused, .. } = relay.befallen(link);
+                let StreamCounts { cut, refused, .. } = relay.link_counts(link);
                 cut + refused
             }
-            (Fault::Freeze { link, .. }, Relay::Streams(relay)) => relay.befallen(link).held,
-            (Fault::Slow { link, .. }, Relay::Streams(relay)) => relay.befallen(link).delayed,
-            (Fault::Trouble { .. }, Relay::Datagrams(relay)) => {
-                let Troubled { lost, doubled, delayed, .. } = relay.troubled();
-                lost + doubled + delayed
+            (Fault::Freeze { link, .. }, Relay::Streams(relay)) => relay.link_counts(link).held,
+            (Fault::Slow { link, .. }, Relay::Streams(relay)) => relay.link_counts(link).delayed,
+            (Fault::DatagramFaults { .. }, Relay::Datagrams(relay)) => {
+                let DatagramCounts { lost, duplicated, delayed, .. } = relay.counts();
+                lost + duplicated + delayed
             }
             (Fault::Part { from, to, .. }, Relay::Datagrams(relay)) => relay.cut_off(from, to),
             _ => 0,
         }
     }
 
-    /// Has something go wrong, or puts it right.
+    /// Begins or ends a fault.
     fn set(&mut self, fault: Fault, on: bool) {
         match (fault, &self.relay) {
             (Fault::Stop { rank, .. }, _) => {
-                // One that has just ended cannot be stopped.
+                // Fails if the process has just ended.
                 let signal = if on { Signal::STOP } else { Signal::CONT };
                 let _ = self.processes.get(&rank).map(|process| process.signal(signal));
             }
             (Fault::Cut { link }, Relay::Streams(relay)) => relay.cut(link),
             (Fault::Down { link, .. }, Relay::Streams(relay)) => relay.refuse(link, on),
-            (Fault::Freeze { link, towards, .. }, Relay::Streams(relay)) => relay.freeze(link, towards, on),
+            (Fault::Freeze { link, direction, .. }, Relay::Streams(relay)) => relay.freeze(link, direction, on),
             (Fault::Slow { link, .. }, Relay::Streams(relay)) => {
                 relay.delay(link, if on { Duration::from_millis(2) } else { Duration::ZERO });
             }
-            (Fault::Trouble { trouble, .. }, Relay::Datagrams(relay)) => {
+            (Fault::DatagramFaults { trouble, .. }, Relay::Datagrams(relay)) => {
                 relay.set(if on { trouble } else { self.plan.trouble });
             }
-            (Fault::Part { from, to, .. }, Relay::Datagrams(relay)) => relay.part(from, to, on),
+            (Fault::Part { from, to, .. }, Relay::Datagrams(relay)) => relay.partition(from, to, on),
             _ => {}
         }
     }
 
-    /// Whether all came to its end as it had to.
+    /// Checks the results of all ranks.
     fn judge(&mut self) -> Result<Report, String> {
         let status = self.child.wait().map_err(|why| format!("cannot wait for the ranks: {why}"))?;
-        self.put_right(|_| true);
+        self.end_faults(|_| true);
         let died = self.killed_at.is_some();
         if self.plan.victim.is_some() && !died {
-            return Err("the rank that was to die was not there any more".into());
+            return Err("the rank that was to be killed had already ended".into());
         }
-        let again = self.plan.again != 0;
-        if status.code() != Some(if died && !again { 128 + 9 } else { 0 }) {
-            return Err(format!("the ranks did not end well: {status}"));
+        let rounds_after_restart = self.plan.rounds_after_restart != 0;
+        if status.code() != Some(if died && !rounds_after_restart { 128 + 9 } else { 0 }) {
+            return Err(format!("the job failed: {status}"));
         }
         let dead = self.plan.victim.filter(|_| died);
         let all = self.ranks;
         self.errors_of_others(dead)?;
-        if again && !self.returned {
-            return Err("the rank that died was not started again".into());
+        if rounds_after_restart && !self.rejoined {
+            return Err("the rank that died was not restarted".into());
         }
-        if let Some(dead) = dead.filter(|dead| again && !self.over.contains(dead)) {
-            return Err(format!("rank {dead}, which was started again, did not come to its end"));
+        if let Some(dead) = dead.filter(|dead| rounds_after_restart && !self.over.contains(dead)) {
+            return Err(format!("rank {dead}, which was restarted, did not finish"));
         }
         for rank in (0..all).filter(|rank| Some(*rank) != dead) {
             if !self.over.contains(&rank) {
-                return Err(format!("rank {rank} did not come to its end"));
+                return Err(format!("rank {rank} did not finish"));
             }
             match self.noticed.get(&rank) {
-                None if died => return Err(format!("rank {rank} noticed no death")),
-                Some(after) if *after > NOTICED_WITHIN => {
-                    return Err(format!("rank {rank} noticed a death after {after:?}"));
+                None if died => return Err(format!("rank {rank} did not notice the death")),
+                Some(after) if *after > NOTICE_LIMIT => {
+                    return Err(format!("rank {rank} noticed the death only after {after:?}"));
                 }
                 _ => {}
             }
@@ -425,33 +425,34 @@ impl Job {
             if !of_dead {
                 self.compare(from, to, 1)?;
             }
-            if again {
+            if rounds_after_restart {
                 let messages = self.compare(from, to, 2)?;
-                self.report.after_return += if of_dead { messages } else { 0 };
+                self.report.after_rejoin += if of_dead { messages } else { 0 };
             }
         }
         match &self.relay {
             Relay::None => {}
-            Relay::Streams(relay) => self.report.befallen = relay.all(),
-            Relay::Datagrams(relay) => self.report.troubled = relay.troubled(),
+            Relay::Streams(relay) => self.report.stream_counts = relay.counts(),
+            Relay::Datagrams(relay) => self.report.datagram_counts = relay.counts(),
         }
-        let Report { befallen, troubled, .. } = self.report;
+        let Report { stream_counts, datagram_counts, .. } = self.report;
         let bypassed = match &self.relay {
             Relay::None => false,
-            Relay::Streams(_) => befallen.connections == 0 || befallen.chunks == 0,
-            Relay::Datagrams(_) => troubled.seen == 0,
+            Relay::Streams(_) => stream_counts.connections == 0 || stream_counts.chunks == 0,
+            Relay::Datagrams(_) => datagram_counts.seen == 0,
         };
         if bypassed {
-            return Err("nothing went by the relay: no fault could reach a message".into());
+            return Err("no message went through the relay, so no fault could affect one".into());
         }
         Ok(self.report)
     }
 
-    /// Whether all that one rank sent another in a life of the rank that dies has come there; how many messages.
+    /// Checks that one rank has received all that another sent, in an incarnation of the killed rank. Gives the number
+    /// of messages.
     fn compare(&mut self, from: u32, to: u32, life: u32) -> Result<u64, String> {
         let (sent, received) = (self.sent.get(&(from, to, life)), self.received.get(&(from, to, life)));
         let (Some(sent), Some(received)) = (sent, received) else {
-            return Err(format!("ranks {from} and {to} say nothing of their messages in life {life}"));
+            return Err(format!("ranks {from} and {to} did not report their messages in incarnation {life}"));
         };
         if sent != received {
             return Err(format!("rank {from} sent {sent:?}, and rank {to} received {received:?} in life {life}"));
@@ -463,30 +464,32 @@ impl Job {
         Ok(messages)
     }
 
-    /// The launcher's status is that of the first rank that failed, which is the one that died. It says which others did.
+    /// The launcher's status is that of the first rank that failed, which is the killed one. Its standard error names
+    /// other ranks that failed.
     fn errors_of_others(&mut self, dead: Option<u32>) -> Result<(), String> {
         self.said = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         let dead = dead.map(|dead| format!("rank {dead} ("));
         let of_dead = |line: &str| dead.as_ref().is_some_and(|dead| line.contains(dead));
-        match self.said.lines().find(|line| line.contains("; the others go on") && !of_dead(line)) {
-            Some(line) => Err(format!("a rank that was left did not end well: {line}")),
+        match self.said.lines().find(|line| line.contains("; the other ranks go on") && !of_dead(line)) {
+            Some(line) => Err(format!("a surviving rank failed: {line}")),
             None => Ok(()),
         }
     }
 
-    /// What is known of a job that failed. Ends it.
-    fn tell(&mut self) -> String {
-        let rounds: Vec<_> = self.at.iter().map(|(rank, round)| format!("rank {rank} did round {round}")).collect();
+    /// Describes a job that failed, and ends it.
+    fn failure_report(&mut self) -> String {
+        let rounds: Vec<_> =
+            self.at.iter().map(|(rank, round)| format!("rank {rank} finished round {round}")).collect();
         self.end();
         let later = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         let errors = format!("{}{later}", self.said);
         let last: Vec<_> = self.last.iter().map(|line| format!("  {line}")).collect();
         format!(
-            "of {} rounds and {} after a return, {}; to come: {:?}\nsaid last:\n{}\n{errors}",
+            "of {} rounds and {} after a restart, {}; faults not begun: {:?}\nsaid last:\n{}\n{errors}",
             self.plan.rounds,
-            self.plan.again,
+            self.plan.rounds_after_restart,
             rounds.join(", "),
-            self.coming,
+            self.planned_faults,
             last.join("\n"),
         )
     }

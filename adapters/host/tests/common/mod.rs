@@ -31,7 +31,7 @@ pub fn jobs<T: Send>(size: u32, body: impl Fn(u32, Job) -> T + Sync) -> Vec<T> {
         key: base.key.clone(),
         name: None,
         listen: Some("127.0.0.1:0".parse().unwrap()),
-        left_is_gone: true,
+        disconnect_ends_rank: true,
     };
     let server = Server::start(config, |_| {}).unwrap();
     let join = |rank| {
@@ -39,7 +39,7 @@ pub fn jobs<T: Send>(size: u32, body: impl Fn(u32, Job) -> T + Sync) -> Vec<T> {
         (environment.rank, environment.size) = (rank, size);
         environment.root = server.addresses().to_vec();
         environment.local = Some((0..size).collect());
-        Job::join(environment, Instant::now() + Duration::from_secs(30)).unwrap()
+        Job::join(environment, Instant::now() + Duration::from_secs(300)).unwrap()
     };
     std::thread::scope(|scope| {
         let (join, body) = (&join, &body);

@@ -11,7 +11,7 @@ use towline::bootstrap::Environment;
 use towline::bootstrap::server::{Config, Server};
 
 /// Nothing takes so long unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// What ranks say to the test begins so; all else that they print is for people.
 const MARK: &str = "@ ";
 
@@ -128,7 +128,7 @@ impl Job {
             key: base.key.clone(),
             name: Some(format!("towline-test-{:016x}", base.job)),
             listen: None,
-            left_is_gone: true,
+            disconnect_ends_rank: true,
         };
         let server = Server::start(config, |_| {}).unwrap();
         (base.size, base.root) = (size, server.addresses().to_vec());

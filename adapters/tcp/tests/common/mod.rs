@@ -1,4 +1,4 @@
-//! Rails of one process, polled in turns, and a client that speaks the protocol by hand.
+//! Several rails in one process, polled in turns, and a peer whose messages the test writes itself.
 #![allow(dead_code)] // each test program uses its part
 
 use std::io::{Read, Write};
@@ -8,13 +8,14 @@ use std::time::Duration as Wait;
 
 use towline_core::rail::{Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
-use towline_tcp::card::{Card, Reach};
+use towline_net::Identity;
+use towline_net::card::{Card, CardAddress};
 use towline_tcp::hello::{HELLO, Hello, PROOF, Role, Transcript, VERDICT, Verdict};
 use towline_tcp::{Config, Encrypt, JobKey, Rail};
 
 pub const JOB: u64 = 0x70B;
 pub const TAG: u8 = 0x80;
-/// Idle rounds before a wait is given up; each waits up to a millisecond for the kernel.
+/// Idle rounds before a wait fails; each eighth round waits up to a millisecond for the kernel.
 const PATIENCE: u32 = 20_000;
 
 pub fn key() -> JobKey {
@@ -24,7 +25,7 @@ pub fn key() -> JobKey {
 pub fn config(rank: u32) -> Config {
     let mut config = Config::new(JOB, rank, key());
     config.filter.include = vec!["lo".into()];
-    config.epoll_interval_polls = 3; // calls are noticed soon
+    config.epoll_interval_polls = 3; // so that connections are noticed after few polls
     config
 }
 
@@ -32,29 +33,29 @@ pub fn rail(rank: u32) -> Rail {
     Rail::new(config(rank)).expect("this host has a loopback")
 }
 
-/// An event worth keeping.
+/// An event that a test looks at.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Seen {
+pub enum Observed {
     Frame(Peer, Vec<u8>),
     Lost(Peer, Lost),
 }
 
-/// Rails polled in turns, in a time that the test moves.
+/// Rails that are polled in turns. The test sets their time.
 pub struct World {
     pub rails: Vec<Rail>,
-    pub seen: Vec<Vec<Seen>>,
+    pub observed: Vec<Vec<Observed>>,
     pub now: Instant,
     idle: u32,
 }
 
 impl World {
     pub fn new(rails: Vec<Rail>) -> Self {
-        let seen = rails.iter().map(|_| vec![]).collect();
-        Self { rails, seen, now: Instant::from_nanos(1), idle: 0 }
+        let observed = rails.iter().map(|_| vec![]).collect();
+        Self { rails, observed, now: Instant::from_nanos(1), idle: 0 }
     }
 
-    /// Each rail knows each other, by its number as the peer.
-    pub fn acquainted(rails: Vec<Rail>) -> (Self, Vec<Vec<Endpoint>>) {
+    /// Adds each rail to each other one, with its index as the peer.
+    pub fn with_peers(rails: Vec<Rail>) -> (Self, Vec<Vec<Endpoint>>) {
         let mut world = Self::new(rails);
         let count = world.rails.len();
         let mut endpoints = vec![vec![Endpoint(u32::MAX); count]; count];
@@ -67,20 +68,20 @@ impl World {
         (world, endpoints)
     }
 
-    /// One poll of one rail. Short frames are taken whole, longer ones read once they are in.
+    /// Polls one rail once. A long frame is read when all of it has arrived.
     pub fn poll(&mut self, at: usize) -> Option<Event> {
         let event = self.rails[at].poll(self.now)?;
         self.idle = 0;
         match event {
             Event::Frame(frame) if frame.is_whole() => {
-                self.seen[at].push(Seen::Frame(frame.from, frame.head().to_vec()));
+                self.observed[at].push(Observed::Frame(frame.from, frame.head().to_vec()));
             }
             Event::Frame(frame) => {
                 let bytes = self.read_all(at, &frame);
                 self.rails[at].release(frame.id);
-                self.seen[at].push(Seen::Frame(frame.from, bytes));
+                self.observed[at].push(Observed::Frame(frame.from, bytes));
             }
-            Event::Lost(peer, why) => self.seen[at].push(Seen::Lost(peer, why)),
+            Event::Lost(peer, why) => self.observed[at].push(Observed::Lost(peer, why)),
             _ => {}
         }
         Some(event)
@@ -96,7 +97,7 @@ impl World {
                 assert!(self.rails[other].poll(self.now).is_none_or(|event| matches!(event, Event::Sent(_))));
             }
         }
-        panic!("a body does not come in");
+        panic!("a body does not arrive");
     }
 
     pub fn round(&mut self) {
@@ -105,14 +106,14 @@ impl World {
             self.poll(at);
         }
         if self.idle > 8 && self.idle.is_multiple_of(8) {
-            self.rest();
+            self.wait_for_kernel();
         }
     }
 
-    /// Waits a moment for the kernel.
-    fn rest(&mut self) {
+    /// Waits up to a millisecond for the kernel.
+    fn wait_for_kernel(&mut self) {
         let mut handles: Vec<libc::pollfd> = self.rails.iter().map(handle).collect();
-        // SAFETY: a slice of descriptors.
+        // SAFETY: the argument is a slice of descriptors.
         unsafe { libc::poll(handles.as_mut_ptr(), handles.len() as u64, 1) };
     }
 
@@ -120,7 +121,7 @@ impl World {
         self.idle = 0;
         while !done(self) {
             self.round();
-            assert!(self.idle < PATIENCE, "waited in vain: {what}; seen {:?}", self.seen);
+            assert!(self.idle < PATIENCE, "waited in vain: {what}; observed {:?}", self.observed);
         }
     }
 
@@ -129,14 +130,14 @@ impl World {
         self.idle = 0;
         while !try_send(&mut self.rails[from], to, bytes).expect("reachable") {
             self.round();
-            assert!(self.idle < PATIENCE, "no room for a frame; seen {:?}", self.seen);
+            assert!(self.idle < PATIENCE, "no room for a frame; seen {:?}", self.observed);
         }
     }
 
-    /// Forgets the frames that were seen, after checking that nobody was lost.
+    /// Checks that no peer was lost, and drops the observed events.
     pub fn assert_nobody_lost(&mut self) {
-        for seen in &mut self.seen {
-            assert!(!seen.iter().any(|it| matches!(it, Seen::Lost(..))), "{seen:?}");
+        for seen in &mut self.observed {
+            assert!(!seen.iter().any(|it| matches!(it, Observed::Lost(..))), "{seen:?}");
             seen.clear();
         }
     }
@@ -146,7 +147,7 @@ fn handle(rail: &Rail) -> libc::pollfd {
     libc::pollfd { fd: rail.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }
 }
 
-/// Sends one frame; `false`: no room, or still connecting.
+/// Sends one frame. `false`: there is no room, or the connection is not established yet.
 pub fn try_send(rail: &mut Rail, to: Endpoint, bytes: &[u8]) -> Result<bool, SendError> {
     let header = bytes.len().min(8) as u8;
     let shape = Shape { tag: TAG, lane: Lane::Eager, header, len: bytes.len() as u32 };
@@ -167,25 +168,25 @@ pub fn card(rail: &Rail) -> Card {
 }
 
 pub fn address(rail: &Rail) -> SocketAddr {
-    let reach = card(rail).addresses[0];
-    SocketAddr::new(reach.address, reach.port)
+    let entry = card(rail).addresses[0];
+    SocketAddr::new(entry.address, entry.port)
 }
 
-/// A rank that is made of this test alone.
-pub struct Hand {
+/// A rank whose messages the test writes itself.
+pub struct ManualPeer {
     pub rank: u32,
     pub instance: u64,
     pub key: JobKey,
 }
 
-impl Hand {
+impl ManualPeer {
     pub fn new(rank: u32) -> Self {
         Self { rank, instance: 0x1A57, key: key() }
     }
 
-    /// The card of this rank, which listens at `at`.
+    /// The card of this rank, with `at` as its addresses.
     pub fn card(&self, at: &[SocketAddr], like: &Rail) -> Vec<u8> {
-        let addresses = at.iter().map(|it| Reach { address: it.ip(), prefix: 8, port: it.port() }).collect();
+        let addresses = at.iter().map(|it| CardAddress { address: it.ip(), prefix: 8, port: it.port() }).collect();
         Card { rank: self.rank, instance: self.instance, addresses, ..card(like) }.encode()
     }
 
@@ -196,35 +197,37 @@ impl Hand {
             link: to.link,
             encrypted: false,
             encrypt: Encrypt::Off,
-            job: to.job,
-            from: self.rank,
-            to: to.rank,
-            from_instance: self.instance,
-            to_instance: to.instance,
+            identity: Identity {
+                job: to.job,
+                from: self.rank,
+                to: to.rank,
+                from_instance: self.instance,
+                to_instance: to.instance,
+            },
             host: to.host,
             nonce: [0x5A; 32],
             keys: [0; 48],
         }
     }
 
-    /// Connects and says hello; returns the stream and the transcript, the acceptor's proof checked.
-    pub fn greet(&self, world: &mut World, at: usize) -> (TcpStream, Transcript) {
+    /// Connects and exchanges hellos. Checks the acceptor's proof, and returns the stream and the transcript.
+    pub fn begin_handshake(&self, world: &mut World, at: usize) -> (TcpStream, Transcript) {
         let hello = self.hello(&world.rails[at]).encode();
         let mut stream = connect(&world.rails[at]);
         stream.write_all(&hello).expect("room");
-        let answer = hear::<{ HELLO + PROOF }>(world, &mut stream).expect("an answer");
-        let (said, proof) = answer.split_first_chunk::<HELLO>().expect("long enough");
-        let transcript = Transcript { initiator: hello, acceptor: *said };
+        let answer = read_exactly::<{ HELLO + PROOF }>(world, &mut stream).expect("an answer");
+        let (acceptor, proof) = answer.split_first_chunk::<HELLO>().expect("long enough");
+        let transcript = Transcript { initiator: hello, acceptor: *acceptor };
         let proof: &[u8; PROOF] = proof.try_into().expect("long enough");
         assert!(transcript.proves(&key(), Role::Acceptor, proof), "the acceptor knows the key");
         (stream, transcript)
     }
 
-    /// A connection that carries frames.
+    /// Establishes a connection.
     pub fn join(&self, world: &mut World, at: usize) -> TcpStream {
-        let (mut stream, transcript) = self.greet(world, at);
+        let (mut stream, transcript) = self.begin_handshake(world, at);
         stream.write_all(&transcript.proof(&self.key, Role::Initiator)).expect("room");
-        let verdict = hear::<VERDICT>(world, &mut stream).expect("a verdict");
+        let verdict = read_exactly::<VERDICT>(world, &mut stream).expect("a verdict");
         assert_eq!(transcript.read_verdict(&self.key, &verdict), Some(Verdict::Accepted));
         stream
     }
@@ -237,8 +240,8 @@ pub fn connect(to: &Rail) -> TcpStream {
     stream
 }
 
-/// Reads exactly `N` bytes while the world goes on; `None` at the end of the stream.
-pub fn hear<const N: usize>(world: &mut World, stream: &mut TcpStream) -> Option<[u8; N]> {
+/// Reads exactly `N` bytes while the rails are polled; `None` at the end of the stream.
+pub fn read_exactly<const N: usize>(world: &mut World, stream: &mut TcpStream) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let mut at = 0;
     for _ in 0..PATIENCE {
@@ -253,10 +256,10 @@ pub fn hear<const N: usize>(world: &mut World, stream: &mut TcpStream) -> Option
         }
         world.round();
     }
-    panic!("nothing is said");
+    panic!("nothing arrives");
 }
 
-/// Waits until the other side closes.
-pub fn closed(world: &mut World, stream: &mut TcpStream) {
-    assert_eq!(hear::<512>(world, stream), None);
+/// Waits until the other end closes the connection.
+pub fn assert_closed(world: &mut World, stream: &mut TcpStream) {
+    assert_eq!(read_exactly::<512>(world, stream), None);
 }

@@ -8,7 +8,7 @@ use std::time::Instant as Clock;
 
 use towline_core::rail::{Endpoint, Event, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
-use towline_tcp::JobKey;
+use towline_net::JobKey;
 use towline_udp::{Config, Rail};
 
 pub const KEY: JobKey = JobKey::new([9; 32]);

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 
 use towline_core::rail::Lane;
-use towline_tcp::Encrypt;
+use towline_net::Encrypt;
 use towline_udp::Config;
 
 use super::Pair;

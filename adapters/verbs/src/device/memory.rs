@@ -1,4 +1,4 @@
-//! Memory that the device may touch.
+//! Memory that the device may access.
 
 use std::io;
 use std::ptr::NonNull;
@@ -7,22 +7,23 @@ use std::sync::Arc;
 use rdma_mummy_sys as ffi;
 use towline_core::rma::Access;
 
-use super::{Element, Opened};
+use super::calls::Sge;
+use super::context::Device;
 
-/// What objects of one rail belong to, so that they may work on each other.
+/// The protection domain of a rail: its objects may access each other.
 #[derive(Debug)]
-pub(crate) struct Domain {
+pub(crate) struct ProtectionDomain {
     domain: NonNull<ffi::ibv_pd>,
-    device: Arc<Opened>,
+    device: Arc<Device>,
 }
 
-// SAFETY: as for `Opened`.
-unsafe impl Send for Domain {}
-// SAFETY: as for `Opened`.
-unsafe impl Sync for Domain {}
+// SAFETY: as for `Device`.
+unsafe impl Send for ProtectionDomain {}
+// SAFETY: as for `Device`.
+unsafe impl Sync for ProtectionDomain {}
 
-impl Domain {
-    pub fn new(device: Arc<Opened>) -> io::Result<Arc<Self>> {
+impl ProtectionDomain {
+    pub fn new(device: Arc<Device>) -> io::Result<Arc<Self>> {
         // SAFETY: an open device.
         let domain =
             NonNull::new(unsafe { ffi::ibv_alloc_pd(device.as_ptr()) }).ok_or_else(io::Error::last_os_error)?;
@@ -34,32 +35,32 @@ impl Domain {
     }
 }
 
-impl Drop for Domain {
+impl Drop for ProtectionDomain {
     fn drop(&mut self) {
-        // SAFETY: allocated once, and nothing belongs to it any more: that would hold it.
+        // SAFETY: allocated once, and no object belongs to it any more: that would hold it.
         if unsafe { ffi::ibv_dealloc_pd(self.domain.as_ptr()) } != 0 {
             std::mem::forget(Arc::clone(&self.device)); // it is still in use
         }
     }
 }
 
-/// Memory that is mapped, and registered with the device. It is never seen as a slice: the device may write to it.
+/// The rail's own memory: mapped, and registered with the device. No slice of it is ever made, since the device may write to it.
 #[derive(Debug)]
-pub(crate) struct Region {
+pub(crate) struct MemoryRegion {
     registered: NonNull<ffi::ibv_mr>,
     key: u32,
     base: NonNull<u8>,
     len: usize,
-    domain: Arc<Domain>,
+    domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: memory of the process, and as for `Opened`. Whoever reads or writes it says why nobody else does at that time.
-unsafe impl Send for Region {}
+// SAFETY: memory of the process, and as for `Device`. Each read and write of it states why nobody else accesses it at that time.
+unsafe impl Send for MemoryRegion {}
 // SAFETY: as above.
-unsafe impl Sync for Region {}
+unsafe impl Sync for MemoryRegion {}
 
-impl Region {
-    pub fn new(domain: &Arc<Domain>, len: usize) -> io::Result<Arc<Self>> {
+impl MemoryRegion {
+    pub fn new(domain: &Arc<ProtectionDomain>, len: usize) -> io::Result<Arc<Self>> {
         let len = len.max(1);
         let (access, share) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: new memory, at an address of the kernel's choice.
@@ -67,18 +68,18 @@ impl Region {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // A child that is forked must not have these pages: whoever writes to one first would get another one, and the device
-        // would go on with the old one.
-        // SAFETY: our own mapping; nothing of the parent's changes.
-        let kept = unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
-        let registered = (kept == 0).then(|| {
+        // A forked child must not have these pages: the process that writes to a page first would get a new page, and the device
+        // would go on using the old one.
+        // SAFETY: our own mapping; nothing changes for the parent.
+        let advised = unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
+        let registered = (advised == 0).then(|| {
             let access = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0 as libc::c_int;
             // SAFETY: a live domain, and memory that stays mapped until it is deregistered.
             unsafe { ffi::ibv_reg_mr(domain.as_ptr(), base, len, access) }
         });
         let (Some(registered), Some(base)) = (registered.and_then(NonNull::new), NonNull::new(base.cast())) else {
             let why = io::Error::last_os_error();
-            // SAFETY: our own mapping, which nobody has seen.
+            // SAFETY: our own mapping, whose address was not given to anybody.
             unsafe { libc::munmap(base, len) };
             return Err(why);
         };
@@ -87,63 +88,63 @@ impl Region {
         Ok(Arc::new(Self { registered, key, base, len, domain: Arc::clone(domain) }))
     }
 
-    pub const fn domain(&self) -> &Arc<Domain> {
+    pub const fn domain(&self) -> &Arc<ProtectionDomain> {
         &self.domain
     }
 
-    /// These bytes, in the device's words; `None` where they are not all in here.
+    /// `len` bytes at offset `at`, as an element of a work request; `None` where they are not all within the region.
     #[inline]
-    pub fn element(&self, at: usize, len: u32) -> Option<Element> {
+    pub fn element(&self, at: usize, len: u32) -> Option<Sge> {
         let start = self.pointer(at, len as usize)?;
-        Some(Element { addr: start.as_ptr() as u64, length: len, lkey: self.key })
+        Some(Sge { addr: start.as_ptr() as u64, length: len, lkey: self.key })
     }
 
-    /// Where these bytes are; `None` where they are not all in here.
+    /// Address of `len` bytes at offset `at`; `None` where they are not all within the region.
     #[inline]
     pub fn pointer(&self, at: usize, len: usize) -> Option<NonNull<u8>> {
         let inside = at <= self.len && len <= self.len - at;
-        // SAFETY: within the mapping, or one behind its end.
+        // SAFETY: within the mapping, or one byte behind its end.
         inside.then(|| unsafe { self.base.add(at) })
     }
 }
 
-impl Drop for Region {
+impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        // SAFETY: registered once, and no queue can have the device touch it any more: that would hold it.
+        // SAFETY: registered once, and no queue can make the device access it any more: that would hold it.
         if unsafe { ffi::ibv_dereg_mr(self.registered.as_ptr()) } != 0 {
-            log::warn!("verbs: memory stays registered: {}", io::Error::last_os_error());
+            log::warn!("verbs: memory cannot be deregistered: {}", io::Error::last_os_error());
             std::mem::forget(Arc::clone(&self.domain));
-            return; // and mapped
+            return; // it stays mapped, too
         }
-        // SAFETY: our own mapping, of which the device knows nothing any more.
+        // SAFETY: our own mapping, which is not registered with the device any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
-/// Memory of the user's that is registered, for as long as this is there.
+/// The user's memory, registered with the device until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Registered {
+pub(crate) struct UserRegion {
     registered: NonNull<ffi::ibv_mr>,
     base: u64,
     len: u64,
-    domain: Arc<Domain>,
+    domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: as for `Opened`.
-unsafe impl Send for Registered {}
-// SAFETY: as for `Opened`.
-unsafe impl Sync for Registered {}
+// SAFETY: as for `Device`.
+unsafe impl Send for UserRegion {}
+// SAFETY: as for `Device`.
+unsafe impl Sync for UserRegion {}
 
-impl Registered {
-    /// Registers it: for the device's own use here, and with these rights for peers.
+impl UserRegion {
+    /// Registers memory: for the device's own use on this side, and with these rights for peers.
     ///
     /// # Safety
-    /// Until this is dropped the memory is there, and all who access it know that peers do so too, as far as the rights go.
-    pub unsafe fn new(domain: &Arc<Domain>, base: *mut u8, len: usize, access: Access) -> io::Result<Self> {
+    /// Until this is dropped the memory exists, and all code that accesses it allows for accesses of peers, as far as the rights go.
+    pub unsafe fn new(domain: &Arc<ProtectionDomain>, base: *mut u8, len: usize, access: Access) -> io::Result<Self> {
         use ffi::ibv_access_flags as flags;
         let changes = access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
         let rights = [
-            (changes, flags::IBV_ACCESS_LOCAL_WRITE), // where anybody may write, it has to be so here
+            (changes, flags::IBV_ACCESS_LOCAL_WRITE), // remote writes are allowed only together with local ones
             (access.contains(Access::REMOTE_READ), flags::IBV_ACCESS_REMOTE_READ),
             (access.contains(Access::REMOTE_WRITE), flags::IBV_ACCESS_REMOTE_WRITE),
             (access.contains(Access::REMOTE_ATOMIC), flags::IBV_ACCESS_REMOTE_ATOMIC),
@@ -155,27 +156,30 @@ impl Registered {
         Ok(Self { registered, base: base.addr() as u64, len: len as u64, domain: Arc::clone(domain) })
     }
 
-    /// The device's key for peers.
+    /// The key that peers use.
     pub const fn remote_key(&self) -> u32 {
         // SAFETY: it is registered, and its keys do not change.
         unsafe { self.registered.as_ref().rkey }
     }
 
-    /// These bytes, in the device's words; `None` where they are not all in here.
-    pub fn element(&self, base: *const u8, len: u32) -> Option<Element> {
+    /// `len` bytes at address `base`, as an element of a work request; `None` where they are not all within the memory.
+    pub fn element(&self, base: *const u8, len: u32) -> Option<Sge> {
         let at = (base.addr() as u64).checked_sub(self.base)?;
         // SAFETY: as above.
         let lkey = unsafe { self.registered.as_ref().lkey };
         let inside = at <= self.len && u64::from(len) <= self.len - at;
-        inside.then_some(Element { addr: base.addr() as u64, length: len, lkey })
+        inside.then_some(Sge { addr: base.addr() as u64, length: len, lkey })
     }
 }
 
-impl Drop for Registered {
+impl Drop for UserRegion {
     fn drop(&mut self) {
         // SAFETY: registered once.
         if unsafe { ffi::ibv_dereg_mr(self.registered.as_ptr()) } != 0 {
-            log::error!("verbs: memory stays within reach of peers: {}", io::Error::last_os_error());
+            log::error!(
+                "verbs: memory cannot be deregistered, and peers can still access it: {}",
+                io::Error::last_os_error()
+            );
             std::mem::forget(Arc::clone(&self.domain));
         }
     }

@@ -1,32 +1,32 @@
-//! What the device has and does, in types that own it.
+//! The device: its objects, in types that own them.
 //!
 //! # Lifetimes
-//! Each object holds those that it rests on, by reference counts, so whatever is dropped first, the device loses them in the right
-//! order: a queue pair, then the queues it reports to, the memory that its work names, the protection domain, the device itself.
-//! A queue posts work in the [`Region`] that it was made with and holds, so that stays mapped and registered for as long as
-//! there is a queue that could have the device touch it; for other memory, the user's, who posts the work vouches. An object that the device refuses to destroy is never freed, and
-//! keeps all that it holds.
+//! Each object holds the objects that it depends on, by reference counts. So whatever is dropped first, the device loses its objects
+//! in the right order: a queue pair, then the queues that it reports to, the memory that its work requests name, the protection
+//! domain, the device itself. A queue posts work requests in the [`MemoryRegion`] that it was made with and holds, so that memory
+//! stays mapped and registered for as long as there is a queue that could make the device access it. For other memory, which is the
+//! user's, the caller that posts the work request vouches. An object that the device refuses to destroy is never freed, and keeps
+//! all that it holds.
 
+mod calls;
+mod completion;
+mod context;
+mod datagram;
+mod discovery;
 mod memory;
-mod open;
-mod queue;
+mod port;
 mod queue_pair;
+mod receive_queue;
+mod reliable;
+mod route;
 
-use std::io;
-
-pub(crate) use memory::{Domain, Region, Registered};
-pub(crate) use open::{Opened, Port, open};
-pub(crate) use queue::{BATCH, Channel, Completions, Done, POSTS, SharedReceives, Work};
-pub(crate) use queue_pair::{Datagrams, Destination, Fetch, Path, Place, Reliable, Route};
-/// Memory of this side, in the device's words.
-pub(crate) use rdma_mummy_sys::ibv_sge as Element;
-
-/// The outcome of a call that answers 0 or an error's number.
-pub(crate) fn checked(answer: libc::c_int) -> io::Result<()> {
-    match answer {
-        0 => Ok(()),
-        // Old providers answer -1 and leave the number where C does.
-        ..0 => Err(io::Error::last_os_error()),
-        number => Err(io::Error::from_raw_os_error(number)),
-    }
-}
+pub(crate) use calls::Sge;
+pub(crate) use completion::{COMPLETION_BATCH, Completion, CompletionBatch, CompletionChannel, CompletionQueue};
+pub(crate) use context::Device;
+pub(crate) use datagram::{AddressHandle, DatagramQueuePair};
+pub(crate) use discovery::open;
+pub(crate) use memory::{MemoryRegion, ProtectionDomain, UserRegion};
+pub(crate) use port::Port;
+pub(crate) use receive_queue::{MAX_POSTS, SharedReceiveQueue};
+pub(crate) use reliable::ReliableQueuePair;
+pub(crate) use route::{ConnectionAttributes, FetchOp, RemoteAddress, Route};

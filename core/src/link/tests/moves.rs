@@ -4,7 +4,7 @@ use super::bench::{Bench, TestLink, bytes, name_of};
 use super::wire::{Break, Dice, Faults, State, wires};
 use crate::arena::Arena;
 use crate::convertor::Span;
-use crate::link::acks::ACK_SPAN;
+use crate::link::header::ACK_SPAN;
 use crate::link::{Config, Crc32c, Link};
 use crate::rail::*;
 use crate::rail::{COPIED, Failover, Rail};

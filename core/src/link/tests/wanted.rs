@@ -3,8 +3,8 @@
 use super::bench::{Bench, bytes};
 use super::hostile::own;
 use super::wire::{Faults, wires};
+use crate::link::congestion::Window;
 use crate::link::header::Kind;
-use crate::link::window::Window;
 use crate::rail::*;
 use crate::time::Instant;
 use std::{vec, vec::Vec};

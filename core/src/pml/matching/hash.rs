@@ -1,6 +1,6 @@
 //! The keyed hash of both tables.
 
-use super::Key;
+use super::key::Key;
 
 /// The secret of one matcher.
 ///

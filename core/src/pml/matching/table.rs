@@ -9,7 +9,8 @@
 use zerocopy::FromZeros;
 
 use super::hash::Hasher;
-use super::{Key, Meter};
+use super::key::Key;
+use super::meter::Meter;
 use crate::arena::{Arena, OutOfMemory};
 
 /// One slot's key and links, two to a cache line. `O` orders entries of different keys.

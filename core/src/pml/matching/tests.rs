@@ -5,6 +5,7 @@ use std::{vec, vec::Vec};
 use proptest::prelude::*;
 
 use super::*;
+use crate::arena::Arena;
 
 /// The rules in their plainest form: two lists, searched from the front.
 #[derive(Default)]

@@ -6,12 +6,13 @@
 //! was registered. Who keeps pins says so before he unmaps ([`forget`](Pins::forget)). What a device may still be at work on, since a link
 //! broke, is never kept.
 
-use crate::rail::DeviceMemory;
 use zerocopy::FromZeros;
 
-use super::super::engine::Rails;
 use crate::arena::{Arena, OutOfMemory};
+use crate::list::OptSlot;
+use crate::pml::rails::Rails;
 use crate::pool::Pool;
+use crate::rail::DeviceMemory;
 use crate::rail::native::{Key, Region};
 use crate::rma::Access;
 
@@ -43,19 +44,19 @@ impl Pin {
 /// Names a pin: slot plus one. 0 where there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromZeros)]
 #[repr(transparent)]
-pub(super) struct Pinned(u32);
+pub(in crate::pml) struct Pinned(OptSlot);
 
 impl Pinned {
-    pub const NONE: Self = Self(0);
+    pub const NONE: Self = Self(OptSlot::NONE);
 
     pub fn is_some(self) -> bool {
-        self != Self::NONE
+        self.0.is_some()
     }
 }
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Pins<'m> {
+pub(in crate::pml) struct Pins<'m> {
     pins: Pool<'m, Pin>,
     /// That nobody uses: how many there are, and how many there may be.
     idle: u32,
@@ -65,7 +66,7 @@ pub(super) struct Pins<'m> {
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(in crate::pml) struct Wanted {
     pub rail: usize,
     pub base: *mut u8,
     pub len: u64,
@@ -96,9 +97,9 @@ impl<'m> Pins<'m> {
             self.idle = self.idle.saturating_sub(u32::from(pin.users == 0));
             pin.users = pin.users.saturating_add(1);
             pin.at = self.clock;
-            return Some((Pinned(slot.wrapping_add(1)), true));
+            return Some((Pinned(OptSlot::some(slot)), true));
         }
-        if self.pins.used() == self.pins.capacity() && !self.let_oldest_go(rails) {
+        if self.pins.used() == self.pins.capacity() && !self.evict_oldest(rails) {
             return None;
         }
         let (region, Key(key)) = loop {
@@ -107,7 +108,7 @@ impl<'m> Pins<'m> {
             match unsafe { rail.register(wanted.base, usize::try_from(wanted.len).ok()?, wanted.access) } {
                 Ok(registered) => break registered,
                 // What is kept may be what there is no room for.
-                Err(_) if self.let_oldest_go(rails) => {}
+                Err(_) if self.evict_oldest(rails) => {}
                 Err(_) => return None,
             }
         };
@@ -123,7 +124,7 @@ impl<'m> Pins<'m> {
             key,
         };
         match self.pins.take(pin) {
-            Ok(handle) => Some((Pinned(handle.slot().wrapping_add(1)), false)),
+            Ok(handle) => Some((Pinned(OptSlot::some(handle.slot())), false)),
             Err(_) => {
                 rails.rail_mut(wanted.rail)?.deregister(region);
                 None
@@ -133,13 +134,13 @@ impl<'m> Pins<'m> {
 
     /// What the rail calls it, here and to peers.
     pub fn names(&self, pinned: Pinned) -> Option<(Region, Key)> {
-        let pin = self.pins.at(pinned.0.checked_sub(1)?)?;
+        let pin = self.pins.at(pinned.0.get()?)?;
         Some((pin.region, Key(pin.key)))
     }
 
     /// One user less. The memory is registered no longer, unless it is to be kept.
     pub fn unpin<R: Rails>(&mut self, rails: &mut R, pinned: Pinned, keep: bool) {
-        let Some(slot) = pinned.0.checked_sub(1) else { return };
+        let Some(slot) = pinned.0.get() else { return };
         let Some(pin) = self.pins.at_mut(slot) else { return };
         pin.users = pin.users.saturating_sub(1);
         pin.stale |= !keep;
@@ -147,11 +148,11 @@ impl<'m> Pins<'m> {
             return;
         }
         if pin.stale || self.kept == 0 {
-            return self.let_go(rails, slot);
+            return self.deregister_pin(rails, slot);
         }
         self.idle = self.idle.saturating_add(1);
         if self.idle > self.kept {
-            self.let_oldest_go(rails);
+            self.evict_oldest(rails);
         }
     }
 
@@ -162,7 +163,7 @@ impl<'m> Pins<'m> {
             pin.stale = true;
             if pin.users == 0 {
                 self.idle = self.idle.saturating_sub(1);
-                self.let_go(rails, slot);
+                self.deregister_pin(rails, slot);
             }
         }
     }
@@ -183,18 +184,18 @@ impl<'m> Pins<'m> {
     }
 
     /// Makes room for another. `false`: none is kept.
-    fn let_oldest_go<R: Rails>(&mut self, rails: &mut R) -> bool {
+    fn evict_oldest<R: Rails>(&mut self, rails: &mut R) -> bool {
         let idle = (0..self.pins.touched()).filter_map(|slot| {
             let pin = self.pins.at(slot).filter(|pin| pin.users == 0)?;
             Some((self.clock.wrapping_sub(pin.at), slot))
         });
         let Some((_, slot)) = idle.max().filter(|_| self.idle != 0) else { return false };
         self.idle = self.idle.saturating_sub(1);
-        self.let_go(rails, slot);
+        self.deregister_pin(rails, slot);
         true
     }
 
-    fn let_go<R: Rails>(&mut self, rails: &mut R, slot: u32) {
+    fn deregister_pin<R: Rails>(&mut self, rails: &mut R, slot: u32) {
         let Some(pin) = self.pins.handle(slot).and_then(|handle| self.pins.free(handle)) else { return };
         if let Some(rail) = rails.rail_mut(pin.rail as usize) {
             rail.deregister(pin.region);

@@ -1,0 +1,64 @@
+//! Errors that keep a job from starting.
+
+use std::{fmt, io};
+
+/// Why a job could not be started.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// A job of 0 ranks was asked for.
+    NoRanks,
+    /// More ranks were asked for than [`RANKS_MAX`](crate::RANKS_MAX).
+    TooManyRanks {
+        /// Ranks that were asked for.
+        ranks: u32,
+    },
+    /// There are fewer slots than ranks.
+    TooFewSlots {
+        /// Ranks that were asked for.
+        ranks: u32,
+        /// Slots that the hosts have together.
+        slots: u32,
+    },
+    /// The limit of open files is too low for the number of ranks. No rank was started.
+    TooFewFiles {
+        /// Ranks of this launcher, or of its agent on a host.
+        ranks: usize,
+        /// Number of files that would be open.
+        needed: u64,
+        /// Number of files that may be open.
+        limit: u64,
+    },
+    /// The system refused a request.
+    System {
+        /// What the launcher tried to do.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRanks => f.write_str("a job needs at least 1 rank, and 0 were asked for"),
+            Self::TooManyRanks { ranks } => {
+                write!(f, "{ranks} ranks were asked for, and a job can have at most {}", crate::RANKS_MAX)
+            }
+            Self::TooFewSlots { ranks, slots } => {
+                write!(
+                    f,
+                    "the hosts have {slots} slots for {ranks} ranks: add hosts to the hosts file, or raise their slots=N"
+                )
+            }
+            Self::TooFewFiles { ranks, needed, limit } => write!(
+                f,
+                "{ranks} ranks on this host need {needed} open files, and the limit is {limit}: raise the limit (`ulimit -Hn`), or use \
+                 fewer ranks or more hosts"
+            ),
+            Self::System { what, source } => write!(f, "cannot {what}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for LaunchError {}

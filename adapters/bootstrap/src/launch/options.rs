@@ -1,0 +1,66 @@
+//! Options of a launch.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::hosts::Host;
+
+/// What to launch, and how. A plain value, which [`run`](Self::run) consumes.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Number of ranks.
+    pub size: u32,
+    /// The program that each rank runs.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Hosts to fill with ranks, one after another. Empty means this host alone.
+    pub hosts: Vec<Host>,
+    /// Names of the transports that ranks use. Empty means all.
+    pub transports: Vec<String>,
+    /// Number of links to each peer, for transports that support several. `None` lets the transport decide.
+    pub links: Option<u32>,
+    /// Additional environment variables for every rank.
+    pub variables: Vec<(OsString, OsString)>,
+    /// Time after which the job is ended with status 124.
+    pub time_limit: Option<Duration>,
+    /// Time that ranks have to end after SIGTERM, before SIGKILL.
+    pub grace: Duration,
+    /// Whether the other ranks go on when one fails. An [`abort`](crate::Job::abort) ends the job in any case.
+    pub keep_going: bool,
+    /// How often each rank that fails is restarted. A rank that calls [`abort`](crate::Job::abort) is not restarted.
+    pub restarts: u32,
+    /// Whether each line of output starts with its rank, as in `[3] text`.
+    pub prefix: bool,
+    /// The remote shell command, with the arguments that go before the host name.
+    pub shell: Vec<String>,
+    /// The command that starts an agent on another host.
+    pub agent: Vec<OsString>,
+    /// Name or address of this host at which ranks on other hosts can reach it. `None` tries all of its addresses.
+    pub address: Option<String>,
+}
+
+impl Launch {
+    /// A launch of `size` ranks of `program` on this host, with defaults for everything else.
+    pub fn new(size: u32, program: impl Into<OsString>) -> Self {
+        let me = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("towline"));
+        Self {
+            size,
+            program: program.into(),
+            args: Vec::new(),
+            hosts: Vec::new(),
+            transports: Vec::new(),
+            links: None,
+            variables: Vec::new(),
+            time_limit: None,
+            grace: Duration::from_secs(5),
+            keep_going: false,
+            restarts: 0,
+            prefix: true,
+            shell: ["ssh", "-o", "BatchMode=yes"].map(Into::into).into(),
+            agent: vec![me.into(), "run".into(), "--agent".into()],
+            address: None,
+        }
+    }
+}

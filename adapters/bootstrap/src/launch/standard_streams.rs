@@ -1,0 +1,83 @@
+//! Writers to the launcher's own standard output and error.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// The launcher's own messages on its standard error. A thread of its own writes them, since the launcher's main thread
+/// must not wait for a reader.
+pub(super) struct Log {
+    words: mpsc::Sender<String>,
+    thread: JoinHandle<()>,
+}
+
+impl Log {
+    pub(super) fn start(mut to: impl Write + Send + 'static) -> io::Result<Self> {
+        let (words, said) = mpsc::channel::<String>();
+        let thread = std::thread::Builder::new().name("towline-log".into()).spawn(move || {
+            for what in said {
+                // Standard error may be closed. The job goes on.
+                let _ = to.write_all(format!("towline: {what}\n").as_bytes());
+            }
+        })?;
+        Ok(Self { words, thread })
+    }
+
+    pub(super) fn print(&self, what: impl Into<String>) {
+        let _ = self.words.send(what.into());
+    }
+
+    /// Waits until all messages are written.
+    pub(super) fn finish(self) {
+        drop(self.words);
+        let _ = self.thread.join();
+    }
+}
+
+/// A stream that waits for its reader without limit until `stop_waiting` is set. From then on, a reader that takes
+/// nothing for one second gets no more.
+pub(super) struct TimeoutWriter<T> {
+    to: T,
+    stop_waiting: Arc<AtomicBool>,
+    given_up: bool,
+}
+
+impl<T: AsFd> TimeoutWriter<T> {
+    pub(super) fn new(to: T, stop_waiting: Arc<AtomicBool>) -> Self {
+        Self { to, stop_waiting, given_up: false }
+    }
+}
+
+impl<T: AsFd> Write for TimeoutWriter<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        /// A pipe that is writable takes this many bytes without waiting.
+        const PIECE: usize = 4096;
+        let mut polls = 0;
+        while !self.given_up {
+            match poll(&mut [PollFd::new(&self.to, PollFlags::OUT)], Some(&POLL_INTERVAL)) {
+                Ok(0) => {
+                    polls += u32::from(self.stop_waiting.load(Ordering::Relaxed));
+                    self.given_up = polls == 10;
+                    continue;
+                }
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(why) => return Err(why.into()),
+            }
+            match rustix::io::write(&self.to, &bytes[..bytes.len().min(PIECE)]) {
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                written => return Ok(written?),
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,9 @@
+//! A rank's side of the bootstrap.
+
+pub(crate) mod connect;
+mod job;
+mod modex;
+mod own_server;
+mod publication;
+
+pub use job::{End, Job};

@@ -1,0 +1,62 @@
+//! The configuration of a server, and the events that it reports.
+
+use std::net::SocketAddr;
+
+use crate::JobKey;
+
+/// The configuration of a server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Number of ranks.
+    pub size: u32,
+    /// The job's number.
+    pub job: u64,
+    /// The job's secret.
+    pub key: JobKey,
+    /// Name of an abstract Unix socket, at which ranks on this host connect.
+    pub name: Option<String>,
+    /// Address at which ranks on other hosts connect. With port 0 the system chooses the port.
+    pub listen: Option<SocketAddr>,
+    /// Whether a rank whose connection closes counts as ended. This is for a job without a launcher that would report
+    /// the end. The rank may still join again.
+    pub disconnect_ends_rank: bool,
+}
+
+/// An event that a server reports to its launcher.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A rank has authenticated and is accepted.
+    Joined {
+        /// The rank.
+        rank: u32,
+    },
+    /// A rank takes no further part in the job.
+    Finished {
+        /// The rank.
+        rank: u32,
+    },
+    /// A rank's connection has closed. If the rank had not finished, it has died or breaks the protocol.
+    Disconnected {
+        /// The rank.
+        rank: u32,
+        /// The reason.
+        why: String,
+    },
+    /// A rank has aborted the job.
+    Aborted {
+        /// The rank.
+        rank: u32,
+        /// The exit status that it asks for.
+        code: i32,
+        /// Its message for the user.
+        message: String,
+    },
+    /// A connection was refused because it does not belong to the job. The job goes on.
+    Refused {
+        /// The address of the caller.
+        from: String,
+        /// The reason.
+        why: String,
+    },
+}

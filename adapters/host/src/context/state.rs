@@ -1,0 +1,60 @@
+//! The state of a context: one address in the job, its engine, and its connection to the launcher.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use towline_core::btl::selection::{Candidate, Report};
+use towline_core::rail::Peer;
+
+use crate::job::launcher::Launcher;
+use crate::settings::config::{Config, Tunable};
+use crate::threads::levels::Sharing;
+use crate::threads::lock::EngineLock;
+use crate::values::address::Grid;
+
+/// Shared by everything that belongs to a context.
+pub(crate) struct ContextState<L: Sharing> {
+    pub engine: L::Lock,
+    /// The own address, and all others.
+    pub grid: Grid,
+    pub launcher: Arc<Launcher>,
+    pub config: Config,
+    pub tunables: Vec<Tunable>,
+    /// For each address, in the order of their numbers, the verdict on each rail.
+    pub rail_choices: Mutex<Vec<Vec<Candidate>>>,
+    /// The names under which the cards of the rails in use are published, in the order of the rails.
+    pub rail_names: Vec<String>,
+    /// Transports that do not work here, and why.
+    pub failed_transports: Vec<(String, String)>,
+    /// A line about the progress thread for the report.
+    pub progress_thread_note: Option<String>,
+    pub finished: AtomicBool,
+}
+
+impl<L: Sharing> ContextState<L> {
+    /// Wakes the tasks and frees the buffers of completed requests. Runs code of users.
+    #[inline]
+    pub fn run_callbacks(&self) {
+        self.engine.run_callbacks();
+    }
+
+    /// Makes progress once. Returns how many events there were.
+    pub fn progress(&self) -> u32 {
+        let events = self.engine.lock().poll();
+        self.run_callbacks();
+        events
+    }
+
+    /// Lines for people: what works, and by which rails each address is reached.
+    pub fn report(&self) -> Vec<String> {
+        let engine = self.engine.lock();
+        let line = |(number, rails): (usize, &Vec<Candidate>)| {
+            let choice = Report { peer: Peer(number as u32), rails };
+            format!("{choice}{}", engine.mtl.rails().long_messages(rails))
+        };
+        let choices = self.rail_choices.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = choices.iter().enumerate().map(line);
+        let failures = self.failed_transports.iter().map(|(name, why)| format!("{name} does not work here: {why}"));
+        failures.chain(lines).chain(self.progress_thread_note.clone()).collect()
+    }
+}

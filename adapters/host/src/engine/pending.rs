@@ -1,0 +1,70 @@
+//! What is kept beside requests: the waiting thread or task, and the buffers of operations that were dropped.
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::task::Waker;
+
+use crate::waiting::notify::Notifier;
+
+/// What is to be done when requests complete, by the bits of the request.
+#[derive(Default)]
+pub(crate) struct PendingTable {
+    pub entries: HashMap<u64, Pending>,
+}
+
+/// What is to be done when one request completes.
+pub(crate) enum Pending {
+    /// Wake a task.
+    Waker(Waker),
+    /// Notify a thread that waits.
+    Thread(Notifier),
+    /// Free memory.
+    Buffer(DetachedBuffer),
+}
+
+/// What is to be done now that a request is complete.
+pub(crate) enum Completed {
+    Wake(Waker),
+    Notify(Notifier),
+    Free(DetachedBuffer),
+}
+
+impl Completed {
+    /// Does it. Runs code of users.
+    pub fn run(self) {
+        match self {
+            Self::Wake(waker) => waker.wake(),
+            Self::Notify(notifier) => notifier.notify(),
+            Self::Free(buffer) => drop(buffer),
+        }
+    }
+}
+
+/// A buffer on the heap whose operation was dropped while the engine used the buffer.
+pub(crate) struct DetachedBuffer {
+    buffer: NonNull<()>,
+    free: unsafe fn(NonNull<()>),
+}
+
+impl DetachedBuffer {
+    /// Takes ownership of a buffer.
+    ///
+    /// # Safety
+    /// `buffer` came from a box, and nothing else frees it.
+    pub unsafe fn new<B>(buffer: NonNull<B>) -> Self {
+        /// # Safety
+        /// As for `DetachedBuffer::new`, and nothing uses the buffer any more.
+        unsafe fn free<B>(buffer: NonNull<()>) {
+            // SAFETY: `new` stored the address of a boxed `B` beside the function for `B`.
+            drop(unsafe { Box::from_raw(buffer.cast::<B>().as_ptr()) });
+        }
+        Self { buffer: buffer.cast(), free: free::<B> }
+    }
+}
+
+impl Drop for DetachedBuffer {
+    fn drop(&mut self) {
+        // SAFETY: a detached buffer is dropped when its request is complete, or with the engine, whose rails are dropped before.
+        unsafe { (self.free)(self.buffer) }
+    }
+}

@@ -1,0 +1,83 @@
+//! The requests of scopes: one list for each scope, over tables by request slot, so that no operation allocates.
+
+use towline_core::mtl::Request;
+
+/// The lists of all scopes. A list is named by its head: a request slot plus one, 0 for an empty list.
+pub(crate) struct ScopeLists {
+    /// The request in each slot, 0 for none.
+    bits: Box<[u64]>,
+    /// The neighbours in the scope's list, before and after, as slot plus one.
+    links: Box<[[u32; 2]]>,
+}
+
+impl ScopeLists {
+    /// For so many requests. The memory is untouched until it is used.
+    pub fn new(requests: u32) -> Self {
+        Self { bits: vec![0; requests as usize].into(), links: vec![[0; 2]; requests as usize].into() }
+    }
+
+    /// Puts a request at the front of the list that begins at `head`.
+    #[inline]
+    pub fn push(&mut self, head: &mut u32, request: Request) {
+        let bits = request.to_bits();
+        let slot = bits as u32;
+        self.bits[slot as usize] = bits;
+        self.links[slot as usize] = [0, *head];
+        if let Some(next) = head.checked_sub(1) {
+            self.links[next as usize][0] = slot + 1;
+        }
+        *head = slot + 1;
+    }
+
+    /// Takes a request out of the list that begins at `head`. Returns whether it was in the list.
+    #[inline]
+    pub fn remove(&mut self, head: &mut u32, request: Request) -> bool {
+        let bits = request.to_bits();
+        let slot = bits as u32 as usize;
+        if self.bits.get(slot) != Some(&bits) {
+            return false;
+        }
+        let [before, after] = self.links[slot];
+        match before.checked_sub(1) {
+            Some(before) => self.links[before as usize][1] = after,
+            None => *head = after,
+        }
+        if let Some(after) = after.checked_sub(1) {
+            self.links[after as usize][0] = before;
+        }
+        self.bits[slot] = 0;
+        true
+    }
+
+    /// The request at `place` in a list, and the place after it.
+    pub fn at(&self, place: u32) -> Option<(Request, u32)> {
+        let slot = place.checked_sub(1)? as usize;
+        Some((Request::from_bits(self.bits[slot]), self.links[slot][1]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_leave_their_list_in_any_order() {
+        let mut lists = ScopeLists::new(8);
+        let requests: Vec<Request> = [3u64, 5, 1, 7].map(|slot| Request::from_bits(1 << 32 | slot)).into();
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
+            let mut head = 0;
+            requests.iter().for_each(|request| lists.push(&mut head, *request));
+            for (removed, index) in order.into_iter().enumerate() {
+                assert!(lists.remove(&mut head, requests[index]));
+                assert!(!lists.remove(&mut head, requests[index]), "twice");
+                let (mut place, mut left) = (head, 0);
+                while let Some((request, next)) = lists.at(place) {
+                    assert!(order[removed + 1..].iter().any(|index| requests[*index] == request));
+                    (place, left) = (next, left + 1);
+                }
+                assert_eq!(left, 3 - removed);
+            }
+            assert_eq!(head, 0);
+        }
+    }
+}

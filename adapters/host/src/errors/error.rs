@@ -1,0 +1,246 @@
+//! Errors of operations on messages and windows.
+
+use std::fmt;
+
+use towline_core::convertor::{LayoutError, Misfit};
+use towline_core::error::Blame;
+use towline_core::mtl::CommError;
+use towline_core::rma::Denied;
+
+use crate::values::address::Address;
+
+/// Why an operation on messages or windows failed. Ranks are those of the communicator that was used.
+///
+/// ```
+/// let world = towline::init()?;
+/// let error = world.send(9, 0, b"to nobody").unwrap_err();
+/// assert_eq!(error, towline::Error::NoSuchRank { rank: 9, size: 1 });
+/// assert_eq!(error.to_string(), "there is no rank 9: the communicator has 1 (numbered from 0)");
+/// # Ok::<(), towline::SetupError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// As many operations are in progress as [`Config::requests`](crate::Config::requests) allows.
+    Busy,
+    /// The communicator has no such rank.
+    NoSuchRank {
+        /// The rank that was asked for.
+        rank: u32,
+        /// How many ranks there are.
+        size: u32,
+    },
+    /// No rank of the communicator has this address.
+    NoSuchAddress(Address),
+    /// The tag is above [`TAG_MAX`](crate::TAG_MAX).
+    NoSuchTag(u32),
+    /// A rank was lost: it ended, or no connection to it is left.
+    PeerFailed {
+        /// Which rank.
+        rank: u32,
+    },
+    /// A rank was restarted, and the communicator was made before: the new process is not in it. Drop the communicator, and make a new
+    /// one with all ranks.
+    Restarted {
+        /// Which rank.
+        rank: u32,
+    },
+    /// The message was longer than the memory to receive it. The part that fits was delivered.
+    Truncated {
+        /// The rank that sent the message.
+        source: u32,
+        /// The message's tag.
+        tag: u32,
+        /// The message's length in bytes.
+        sent: u64,
+        /// How many bytes were delivered.
+        delivered: u64,
+    },
+    /// There is not enough memory for a message whose length the sender decided.
+    NoMemory {
+        /// The message's length in bytes.
+        bytes: u64,
+    },
+    /// The receive was cancelled.
+    Cancelled,
+    /// A ready send found no posted receive.
+    NotReady {
+        /// The rank that was sent to.
+        rank: u32,
+    },
+    /// The receiver dropped its communicator before it received the message.
+    NoCommunicator {
+        /// The rank of the receiver.
+        rank: u32,
+    },
+    /// The world was finished, or the operation belongs to another world.
+    Finished,
+    /// A layout cannot be built.
+    Layout(LayoutError),
+    /// A layout reaches beyond its buffer.
+    Misfit(Misfit),
+    /// A layout has some bytes twice, so nothing can be received into it.
+    Overlap,
+    /// A layout for memory of an accelerator was used with a buffer of the processor.
+    OnAccelerator,
+    /// A communicator cannot be made.
+    Communicator(CommError),
+    /// A rank could not make its part of a window: it has not enough memory, or too many windows.
+    NoWindow {
+        /// Which rank.
+        rank: u32,
+    },
+    /// A one-sided operation reaches beyond a rank's part of the window.
+    OutOfWindow {
+        /// The rank whose part it is.
+        rank: u32,
+    },
+    /// A rank refused a one-sided operation on its part of a window.
+    Refused {
+        /// Which rank.
+        rank: u32,
+        /// Why.
+        why: Denied,
+    },
+    /// There is no such atomic operation on words of this type, or the offset is not a multiple of their size.
+    NoSuchOperation,
+}
+
+impl Error {
+    /// Who has to act.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Busy | Self::NoMemory { .. } | Self::NoWindow { .. } | Self::Communicator(CommError::Full) => {
+                Blame::Resource
+            }
+            Self::PeerFailed { .. } | Self::Restarted { .. } | Self::NoCommunicator { .. } | Self::Refused { .. } => {
+                Blame::Peer
+            }
+            _ => Blame::Caller,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => f.write_str(
+                "too many operations are in progress: wait for some of them first, or raise TOWLINE_REQUESTS",
+            ),
+            Self::NoSuchRank { rank, size } => {
+                write!(f, "there is no rank {rank}: the communicator has {size} (numbered from 0)")
+            }
+            Self::NoSuchAddress(address) => {
+                write!(f, "the communicator does not include {address}: use a communicator that does, such as `World::all_contexts`")
+            }
+            Self::NoSuchTag(tag) => {
+                write!(
+                    f,
+                    "tag {tag} is above {}: larger tags are reserved for the library, so choose a smaller one",
+                    crate::values::message::TAG_MAX
+                )
+            }
+            Self::PeerFailed { rank } => write!(
+                f,
+                "rank {rank} was lost: it ended, or no connection to it is left. See its output for the reason"
+            ),
+            Self::Restarted { rank } => write!(
+                f,
+                "rank {rank} was restarted after this communicator was made, and its new process is not in it: make the communicator \
+                 anew, by `dup` or `split` on all ranks"
+            ),
+            Self::Truncated { source, tag, sent, delivered } => write!(
+                f,
+                "the message from rank {source} with tag {tag} has {sent} bytes, but the receive has memory for {delivered}: use a \
+                 longer buffer"
+            ),
+            Self::NoMemory { bytes } => write!(
+                f,
+                "there is not enough memory to receive a message of {bytes} bytes: have its sender send it in parts"
+            ),
+            Self::Cancelled => f.write_str("the receive was cancelled by this program"),
+            Self::NotReady { rank } => write!(
+                f,
+                "rank {rank} had no posted receive for a ready send: post the receive first, or send in standard mode"
+            ),
+            Self::NoCommunicator { rank } => write!(
+                f,
+                "rank {rank} dropped the communicator before it received the message: have it receive all messages first"
+            ),
+            Self::Finished => f.write_str(
+                "the world was finished, or the operation belongs to another world: operations need the world that made them",
+            ),
+            Self::Layout(why) => why.fmt(f),
+            Self::Misfit(why) => why.fmt(f),
+            Self::Overlap => f.write_str("the layout has some bytes twice, so nothing can be received into it: use another layout"),
+            Self::OnAccelerator => f.write_str(
+                "the layout is for memory of an accelerator, but the buffer is not: make the view with `View::at` or `ViewMut::at`",
+            ),
+            Self::Communicator(why) => why.fmt(f),
+            Self::NoWindow { rank } => write!(
+                f,
+                "rank {rank} has not enough memory for its part of the window, or too many windows: make it smaller, or drop others"
+            ),
+            Self::OutOfWindow { rank } => write!(f, "the operation reaches beyond rank {rank}'s part of the window: see `Window::len`"),
+            Self::Refused { rank, why } => write!(f, "rank {rank} refused a one-sided operation: {why}"),
+            Self::NoSuchOperation => f.write_str(
+                "there is no such atomic operation on words of this type, or the offset is not a multiple of their size",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<LayoutError> for Error {
+    fn from(why: LayoutError) -> Self {
+        Self::Layout(why)
+    }
+}
+
+impl From<Misfit> for Error {
+    fn from(why: Misfit) -> Self {
+        Self::Misfit(why)
+    }
+}
+
+/// The error of an operation that owned a buffer, with the buffer.
+///
+/// ```
+/// let world = towline::init()?;
+/// let failed = world.isend(9, 0, vec![1u8, 2, 3]).unwrap_err();
+/// assert_eq!(failed.buffer, [1, 2, 3]); // not lost
+/// let error: towline::Error = failed.into(); // as `?` does
+/// assert_eq!(error, towline::Error::NoSuchRank { rank: 9, size: 1 });
+/// # Ok::<(), towline::SetupError>(())
+/// ```
+pub struct Failed<B> {
+    /// Why the operation failed.
+    pub error: Error,
+    /// The buffer. After a receive it may contain part of a message.
+    pub buffer: B,
+}
+
+impl<B> fmt::Display for Failed<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<B> fmt::Debug for Failed<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failed").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<B> std::error::Error for Failed<B> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<B> From<Failed<B>> for Error {
+    fn from(failed: Failed<B>) -> Self {
+        failed.error
+    }
+}

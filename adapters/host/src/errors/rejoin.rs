@@ -1,0 +1,80 @@
+//! Why a restarted rank was not accepted.
+
+use std::fmt;
+
+use towline_core::error::Blame;
+
+/// A restarted rank was not accepted: the error of [`World::rejoin`](crate::World::rejoin).
+///
+/// ```
+/// use std::time::Duration;
+/// use towline::RejoinError;
+///
+/// let world = towline::init()?;
+/// let error = world.rejoin(7, Duration::ZERO).unwrap_err();
+/// assert_eq!(error, RejoinError::NoSuchRank { rank: 7, size: 1 });
+/// # Ok::<(), towline::SetupError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum RejoinError {
+    /// The world has no such rank.
+    NoSuchRank {
+        /// The rank that was asked for.
+        rank: u32,
+        /// How many ranks there are.
+        size: u32,
+    },
+    /// The rank was not restarted, or was accepted already.
+    NotRestarted {
+        /// Which rank.
+        rank: u32,
+        /// How long this rank waited for it, in milliseconds.
+        waited_ms: u64,
+    },
+    /// No transport reaches the new process. It may have died, too, and may be restarted once more.
+    Unreachable {
+        /// Which rank.
+        rank: u32,
+        /// The verdict on each transport.
+        report: String,
+    },
+    /// The new process was built with another number of contexts.
+    Contexts {
+        /// Which rank.
+        rank: u32,
+    },
+}
+
+impl RejoinError {
+    /// Who has to act.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::NoSuchRank { .. } => Blame::Caller,
+            _ => Blame::Peer,
+        }
+    }
+}
+
+impl fmt::Display for RejoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchRank { rank, size } => write!(f, "there is no rank {rank}: the world has {size}"),
+            Self::NotRestarted { rank, waited_ms } => write!(
+                f,
+                "rank {rank} was not restarted within {waited_ms} ms: see the launcher's output, and start the job with \
+                 `towline run --restart`"
+            ),
+            Self::Unreachable { rank, report } => write!(
+                f,
+                "no transport reaches the new process of rank {rank} ({report}): try again when the rank has been restarted"
+            ),
+            Self::Contexts { rank } => write!(
+                f,
+                "the new process of rank {rank} has another number of contexts: build all ranks with the same number"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RejoinError {}

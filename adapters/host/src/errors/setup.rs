@@ -1,0 +1,183 @@
+//! Errors of the set-up and of the end of a world.
+
+use std::ops::RangeInclusive;
+use std::{fmt, io};
+
+use towline_bootstrap as bootstrap;
+use towline_core::arena::OutOfMemory;
+use towline_core::modex::RecvError;
+use towline_core::mtl::CommError;
+use towline_core::pml::{self, TooFew};
+
+/// The largest number of contexts in a job, all ranks together.
+pub(crate) const MAX_ADDRESSES: u32 = 1 << 20;
+
+/// Why a world did not come up, or did not finish in good order.
+///
+/// ```
+/// let error = towline::Builder::new().transports("pigeon").build().unwrap_err();
+/// assert_eq!(error.to_string(), "there is no transport `pigeon`: choose among sm, tcp, udp and verbs");
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The exchange with the launcher failed.
+    Bootstrap(bootstrap::Error),
+    /// An environment variable has an invalid value.
+    Variable {
+        /// Its name.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// A setting is out of range.
+    OutOfRange {
+        /// The environment variable of the setting. The program may have set it instead.
+        variable: &'static str,
+        /// Its value.
+        value: u32,
+        /// The valid range.
+        range: RangeInclusive<u32>,
+    },
+    /// There is no transport of this name.
+    UnknownTransport(String),
+    /// A transport that was asked for does not work here.
+    Transport {
+        /// Its name.
+        name: String,
+        /// The transport's error.
+        why: String,
+    },
+    /// The card of a rank is missing or malformed.
+    Card {
+        /// Which rank.
+        rank: u32,
+        /// What is wrong with it.
+        why: RecvError,
+    },
+    /// Ranks have different numbers of contexts.
+    Contexts {
+        /// The first rank that differs from most ranks.
+        rank: u32,
+        /// How many contexts it has.
+        contexts: u32,
+        /// One of the other ranks.
+        other: u32,
+        /// How many contexts these have.
+        others: u32,
+    },
+    /// There are more contexts, all ranks together, than a job can have.
+    TooManyContexts {
+        /// How many ranks there are.
+        ranks: u32,
+        /// How many contexts each rank asked for.
+        contexts: u32,
+    },
+    /// A rail of the program's own serves one context, but the program asked for several contexts or threads.
+    CustomRail,
+    /// This rank was restarted, and other ranks have not accepted it: see [`World::rejoin`](crate::World::rejoin).
+    NotRejoined {
+        /// The ranks that have not.
+        ranks: Vec<u32>,
+        /// How long this rank waited for them, in milliseconds.
+        waited_ms: u64,
+    },
+    /// No transport reaches a rank.
+    Unreachable {
+        /// Which rank.
+        rank: u32,
+        /// The verdict on each transport.
+        report: String,
+    },
+    /// The operating system refused memory, random numbers, a descriptor or a thread: what for, and its error.
+    System(&'static str, io::Error),
+    /// The settings ask for more memory than there is.
+    Memory(OutOfMemory),
+    /// A setting is below the least value with which an engine works.
+    Limits(TooFew),
+    /// The communicator of all ranks could not be made.
+    World(CommError),
+    /// Some ranks did not finish in time: they still wait for messages, or never called [`World::finish`](crate::World::finish).
+    Finish {
+        /// How long this rank waited, in milliseconds.
+        waited_ms: u64,
+    },
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bootstrap(why) => why.fmt(f),
+            Self::Variable { variable, value } => {
+                write!(f, "{variable}: `{value}` is not a valid value; `towline info` lists all settings")
+            }
+            Self::OutOfRange { variable, value, range } => {
+                write!(f, "{variable}: {value} is out of range, which is {} to {}", range.start(), range.end())
+            }
+            Self::UnknownTransport(name) => {
+                write!(f, "there is no transport `{name}`: choose among sm, tcp, udp and verbs")
+            }
+            Self::Transport { name, why } => write!(f, "transport {name} does not work here: {why}"),
+            Self::Card { rank, why } => {
+                write!(f, "the card of rank {rank} is missing or malformed ({why}): run the same version on all ranks")
+            }
+            Self::Contexts { rank, contexts, other, others } => write!(
+                f,
+                "rank {rank} has {contexts} contexts, but rank {other} has {others}: build all ranks with the same number"
+            ),
+            Self::TooManyContexts { ranks, contexts } => write!(
+                f,
+                "{ranks} ranks with {contexts} contexts each are more than {MAX_ADDRESSES} contexts: ask for fewer contexts"
+            ),
+            Self::CustomRail => f.write_str(
+                "a rail of `Builder::rail` serves one context and one thread: use `Builder::rail_per_context`",
+            ),
+            Self::NotRejoined { ranks, waited_ms } => write!(
+                f,
+                "this rank was restarted, and ranks {ranks:?} have not accepted it within {waited_ms} ms: have them call \
+                 `World::rejoin`, or raise TOWLINE_STARTUP_TIMEOUT_MS"
+            ),
+            Self::Unreachable { rank, report } => {
+                write!(f, "no transport reaches rank {rank} ({report}): allow another transport, or check the network")
+            }
+            Self::System(what, why) => write!(f, "the operating system refused to {what}: {why}"),
+            Self::Memory(why) => {
+                write!(f, "{why}; or ask for fewer requests and units (TOWLINE_REQUESTS, TOWLINE_UNITS)")
+            }
+            Self::Limits(why) => why.fmt(f),
+            Self::World(why) => why.fmt(f),
+            Self::Finish { waited_ms } => write!(
+                f,
+                "some ranks did not finish within {waited_ms} ms: look for messages that no rank receives, or raise \
+                 TOWLINE_FINISH_TIMEOUT_MS"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Bootstrap(why) => Some(why),
+            Self::System(_, why) => Some(why),
+            Self::Memory(why) => Some(why),
+            Self::Limits(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+impl From<pml::SetUpError> for SetupError {
+    fn from(why: pml::SetUpError) -> Self {
+        match why {
+            pml::SetUpError::Memory(why) => Self::Memory(why),
+            pml::SetUpError::Limits(why) => Self::Limits(why),
+        }
+    }
+}
+
+impl From<bootstrap::Error> for SetupError {
+    fn from(why: bootstrap::Error) -> Self {
+        Self::Bootstrap(why)
+    }
+}

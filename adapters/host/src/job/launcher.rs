@@ -1,0 +1,191 @@
+//! The process's connection to its launcher, shared by its contexts. No message passes it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use towline_bootstrap::{End, Error, Job};
+
+use crate::job::cards;
+use crate::values::address::{Address, Grid};
+
+/// The shortest time between two questions to the launcher. It is longer in a larger job, so that all ranks together ask at most
+/// a thousand times a second.
+const QUESTION_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The connection to the launcher. The launcher knows whole processes only.
+pub(crate) struct Launcher(Mutex<LauncherState>);
+
+struct LauncherState {
+    job: Job,
+    grid: Grid,
+    /// Contexts of this process that have not finished.
+    running_contexts: u32,
+    /// Contexts that have ended, in the order in which this process learned of it.
+    ended: Vec<EndedContext>,
+    /// Numbers and incarnations of the same.
+    ended_known: HashSet<(u32, u32)>,
+    /// Ranks that were restarted since this process came up, and their present incarnation.
+    restarted: BTreeMap<u32, u32>,
+    /// Restarted ranks that contexts of this process have accepted: in which incarnation, and how many contexts have.
+    rejoined: BTreeMap<u32, (u32, u32)>,
+    /// When the launcher may be asked again.
+    ask_at: Instant,
+}
+
+/// A context that has ended.
+#[derive(Clone, Copy)]
+pub(crate) struct EndedContext {
+    /// Its number.
+    pub number: u32,
+    /// The incarnation of its rank that it belonged to.
+    pub incarnation: u32,
+    /// It did not finish in good order.
+    pub died: bool,
+}
+
+impl Launcher {
+    /// For the contexts of a process; `grid` as any of them sees it.
+    pub fn new(job: Job, grid: Grid) -> Self {
+        Self(Mutex::new(LauncherState {
+            job,
+            grid,
+            running_contexts: grid.contexts,
+            ended: Vec::new(),
+            ended_known: HashSet::new(),
+            restarted: BTreeMap::new(),
+            rejoined: BTreeMap::new(),
+            ask_at: Instant::now(),
+        }))
+    }
+
+    /// A context finished in good order. The last one of the process tells the launcher that this rank is done.
+    pub fn finish(&self, own: Address) -> Result<(), Error> {
+        let mut state = self.lock();
+        state.running_contexts = state.running_contexts.saturating_sub(1);
+        if state.running_contexts == 0 { state.job.finish() } else { state.report_ended(own, false) }
+    }
+
+    /// Asks the launcher to end all ranks.
+    pub fn abort(&self, code: i32, message: &str) -> Result<(), Error> {
+        self.lock().job.abort(code, message)
+    }
+
+    /// A context of this process was lost. In a process with one context, the launcher notices that by itself.
+    pub fn report_lost(&self, own: Address) {
+        let mut state = self.lock();
+        if state.grid.contexts > 1
+            && let Err(why) = state.report_ended(own, true)
+        {
+            log::warn!("{own} is lost, and the launcher cannot be told, so other ranks may wait for it: {why}");
+        }
+    }
+
+    /// The incarnation of this process.
+    pub fn incarnation(&self) -> u32 {
+        self.lock().job.incarnation()
+    }
+
+    /// Ranks that were restarted since this process came up, with their incarnations, as far as the launcher has said so.
+    pub fn restarted(&self) -> Vec<(u32, u32)> {
+        let mut state = self.lock();
+        state.read_messages();
+        state.restarted.iter().map(|(rank, incarnation)| (*rank, *incarnation)).collect()
+    }
+
+    /// Reads what ranks have published.
+    pub fn read<T>(&self, read: impl FnOnce(&Job) -> T) -> T {
+        read(&self.lock().job)
+    }
+
+    /// A context of this process has accepted a restarted rank. The rank is told once all contexts have.
+    pub fn note_rejoined(&self, rank: u32, incarnation: u32) -> Result<(), Error> {
+        let mut state = self.lock();
+        let entry = state.rejoined.entry(rank).or_default();
+        let contexts = if entry.0 == incarnation { entry.1 + 1 } else { 1 };
+        *entry = (incarnation, contexts);
+        state.publish_rejoined()
+    }
+
+    /// All contexts of this process have come up with ranks that had been restarted before, in these incarnations.
+    pub fn note_restarted_before(&self, ranks: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
+        let mut state = self.lock();
+        let contexts = state.grid.contexts;
+        state.rejoined.extend(ranks.map(|(rank, incarnation)| (rank, (incarnation, contexts))));
+        if state.rejoined.is_empty() { Ok(()) } else { state.publish_rejoined() }
+    }
+
+    /// Running ranks that have not accepted this rank yet, which was restarted.
+    pub fn ranks_not_rejoined(&self) -> Vec<u32> {
+        let mut state = self.lock();
+        state.read_messages();
+        let (job, own) = (&state.job, (state.job.rank(), state.job.incarnation()));
+        let others = (0..job.size()).filter(|rank| *rank != own.0 && !job.has_ended(*rank));
+        others.filter(|rank| !cards::has_rejoined(job, *rank, own)).collect()
+    }
+
+    /// The contexts that have ended, without the first `seen` of them. Does not wait: the result is empty while another thread uses
+    /// the connection, and the answer to a question that is asked now comes later.
+    pub fn ended(&self, seen: usize, ask: bool) -> Vec<EndedContext> {
+        let mut guard = match self.0.try_lock() {
+            Ok(guard) => guard,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return Vec::new(),
+        };
+        let state = &mut *guard;
+        state.read_messages();
+        let now = Instant::now();
+        if ask && now >= state.ask_at {
+            state.ask_at = now + QUESTION_INTERVAL.max(Duration::from_millis(state.grid.ranks.into()));
+            // If the launcher is lost, operations that need it report that.
+            let _ = state.job.ask_for_ends();
+        }
+        state.ended.get(seen..).unwrap_or_default().to_vec()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LauncherState> {
+        // A thread that panicked while it held the lock left the state consistent: it only said less than it wanted to.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LauncherState {
+    /// Tells the launcher that one of the own contexts has ended while others go on.
+    fn report_ended(&mut self, own: Address, died: bool) -> Result<(), Error> {
+        self.note_ended(own, self.job.incarnation(), died);
+        self.job.part_ended(own.index, died)
+    }
+
+    /// Reads what the launcher has said.
+    fn read_messages(&mut self) {
+        while let Some(End { rank, part, incarnation, died }) = self.job.next_end() {
+            match part {
+                Some(index) => self.note_ended(Address { rank, index }, incarnation, died),
+                None => self.note_rank_ended(rank, incarnation, died),
+            }
+        }
+        while let Some((rank, incarnation)) = self.job.next_restart() {
+            // The former process of a restarted rank has died, whether the launcher said so or not.
+            self.note_rank_ended(rank, incarnation.saturating_sub(1), true);
+            self.restarted.insert(rank, incarnation);
+        }
+    }
+
+    fn note_rank_ended(&mut self, rank: u32, incarnation: u32, died: bool) {
+        (0..self.grid.contexts).for_each(|index| self.note_ended(Address { rank, index }, incarnation, died));
+    }
+
+    fn note_ended(&mut self, address: Address, incarnation: u32, died: bool) {
+        let number = self.grid.number(address);
+        if let Some(number) = number.filter(|number| self.ended_known.insert((*number, incarnation))) {
+            self.ended.push(EndedContext { number, incarnation, died });
+        }
+    }
+
+    /// Publishes the restarted ranks that all contexts of this process have accepted.
+    fn publish_rejoined(&mut self) -> Result<(), Error> {
+        let all = self.rejoined.iter().filter(|(_, (_, contexts))| *contexts >= self.grid.contexts);
+        let all = all.map(|(rank, (incarnation, _))| (*rank, *incarnation));
+        cards::publish_rejoined(&mut self.job, all)
+    }
+}

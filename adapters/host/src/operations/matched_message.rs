@@ -1,0 +1,87 @@
+//! Messages that a matched probe took out of the queues.
+
+use std::fmt;
+
+use towline_core::convertor::Span;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::context::handle::CommHandle;
+use crate::errors::error::Error;
+use crate::threads::levels::{Single, Threads};
+use crate::threads::lock::{EngineGuard, EngineLock};
+use crate::values::message::{Envelope, Status};
+use crate::waiting::no_unwind::no_unwind;
+
+/// A message that [`mprobe`](crate::Communicator::mprobe) took, like an `MPI_Message`: no other receive gets it. A message that is
+/// dropped is received and discarded.
+pub struct Message<'c, L: Threads = Single> {
+    handle: &'c CommHandle<L>,
+    message: Option<towline_core::mtl::Message>,
+    envelope: Envelope,
+}
+
+impl<'c, L: Threads> Message<'c, L> {
+    pub(crate) fn new(handle: &'c CommHandle<L>, message: towline_core::mtl::Message, envelope: Envelope) -> Self {
+        Self { handle, message: Some(message), envelope }
+    }
+
+    /// The source, the tag and the length.
+    pub const fn envelope(&self) -> Envelope {
+        self.envelope
+    }
+
+    /// Receives the message into `into`, which may be longer than the message. For an example see
+    /// [`Communicator::mprobe`](crate::Communicator::mprobe).
+    ///
+    /// # Errors
+    /// As [`Communicator::recv`](crate::Communicator::recv).
+    pub fn recv<T>(mut self, into: &mut T) -> Result<Status, Error>
+    where
+        T: FromBytes + IntoBytes + ?Sized,
+    {
+        let Some(message) = self.message.take() else { return Err(Error::Finished) };
+        let into = into.as_mut_bytes();
+        let sink = Span::contiguous(into.as_mut_ptr(), into.len());
+        let handle = self.handle;
+        let mut engine = handle.context.engine.lock();
+        let outcome = no_unwind(|| {
+            // SAFETY: `into` is borrowed until this returns, the request is waited for, and nothing unwinds.
+            let request = unsafe { engine.mtl.imrecv(message, sink) };
+            request.map(|request| engine.wait(request))
+        });
+        match outcome {
+            Ok(outcome) => {
+                let outcome = handle.outcome(&engine, outcome);
+                drop(engine);
+                handle.context.run_callbacks();
+                outcome
+            }
+            Err((refusal, message)) => {
+                self.message = Some(message); // dropped with `self`, after the lock was released
+                Err(handle.refusal(&engine, refusal, None))
+            }
+        }
+    }
+}
+
+impl<L: Threads> Drop for Message<'_, L> {
+    fn drop(&mut self) {
+        let Some(message) = self.message.take() else { return };
+        let mut engine = self.handle.context.engine.lock();
+        // SAFETY: an empty span stands for no memory.
+        match unsafe { engine.mtl.imrecv(message, Span::EMPTY) } {
+            Ok(request) => engine.mtl.pml().detach(request),
+            Err((refusal, _)) => {
+                log::warn!(
+                    "a message that a probe took cannot be discarded, so it stays in memory until the world ends: {refusal}"
+                );
+            }
+        }
+    }
+}
+
+impl<L: Threads> fmt::Debug for Message<'_, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message").field("envelope", &self.envelope).finish_non_exhaustive()
+    }
+}

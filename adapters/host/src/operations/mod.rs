@@ -1,0 +1,11 @@
+//! Operations on messages.
+
+pub(crate) mod buffer;
+pub(crate) mod collective;
+pub(crate) mod communicator;
+pub(crate) mod failures;
+pub(crate) mod matched_message;
+pub(crate) mod probe;
+pub(crate) mod requests;
+pub(crate) mod scope;
+pub(crate) mod views;

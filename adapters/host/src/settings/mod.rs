@@ -1,0 +1,3 @@
+//! What can be set.
+
+pub(crate) mod config;

@@ -1,0 +1,199 @@
+//! Brings up one context: chooses its rails, starts its engine, and makes its state.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use towline_bootstrap::Job;
+use towline_core::btl::selection::{Candidate, Verdict};
+use towline_core::mtl::{Comm, Group, Mtl};
+use towline_core::pml;
+use towline_core::rail::{Endpoint, Lost, Rail, Unreachable};
+
+use crate::context::state::ContextState;
+use crate::engine::Engine;
+use crate::engine::loopback_hub::LoopbackHub;
+use crate::engine::pending::PendingTable;
+use crate::engine::rma_ops::RmaOps;
+use crate::engine::scope_lists::ScopeLists;
+use crate::errors::setup::SetupError;
+use crate::job::cards;
+use crate::job::ended_contexts::EndedContexts;
+use crate::job::launcher::Launcher;
+use crate::settings::config::{Config, Tunable};
+use crate::setup::context::{ALL_CONTEXTS_ID, PreparedContext, WORLD_ID};
+use crate::threads::levels::Threads;
+use crate::threads::lock::EngineLock;
+use crate::threads::progress_policy::ProgressThreadPolicy;
+use crate::transports::local::local_contexts;
+use crate::transports::memory::Mapping;
+use crate::transports::open::OpenedRails;
+use crate::transports::rails::{AnyRail, RailSet};
+use crate::values::address::Grid;
+use crate::waiting::clock::Clock;
+use crate::waiting::idle::IdlePolicy;
+use crate::waiting::wait_set::WaitSet;
+
+/// The longest frame that a context sends to itself, in bytes.
+pub(crate) const LOOPBACK_FRAME_BYTES: u32 = 16 << 10;
+
+/// A context whose engine runs.
+pub(crate) struct StartedContext {
+    engine: Engine,
+    grid: Grid,
+    world: Comm,
+    all_contexts: Option<Comm>,
+    rail_choices: Vec<Vec<Candidate>>,
+    rail_names: Vec<String>,
+    /// The incarnation of each rank that its cards belong to.
+    pub incarnations: Vec<u32>,
+    failed_transports: Vec<(String, String)>,
+}
+
+/// The rails of a context that reach some address, and the choice among all that were opened.
+struct ChosenRails {
+    rails: Vec<AnyRail>,
+    names: Vec<String>,
+    /// For each address, in the order of their numbers, the verdict on each opened rail.
+    choices: Vec<Vec<Candidate>>,
+    /// For each rail in use, its index among the opened ones.
+    opened_index: Vec<usize>,
+}
+
+impl ChosenRails {
+    /// Chooses among the opened rails. A rail that reaches no address is closed, so that it need not be polled.
+    fn new(job: &Job, grid: Grid, mut rails: Vec<AnyRail>) -> Result<Self, SetupError> {
+        let choices = cards::choose(job, grid, &mut rails)?;
+        let used = |index: usize| {
+            let carries = |candidate: &Candidate| matches!(candidate.verdict, Verdict::Taken(_) | Verdict::OneSided(_));
+            choices.iter().any(|candidates| candidates.get(index).is_some_and(carries))
+        };
+        let opened_index: Vec<usize> = (0..rails.len()).filter(|index| used(*index)).collect();
+        let mut names = cards::names(&rails);
+        let mut index = 0..;
+        names.retain(|_| index.next().is_some_and(used));
+        let mut index = 0..;
+        rails.retain(|_| index.next().is_some_and(used));
+        Ok(Self { rails, names, choices, opened_index })
+    }
+}
+
+/// Adds the peers of all addresses to an engine.
+fn add_peers(
+    mtl: &mut Mtl<'static, RailSet>,
+    job: &Job,
+    grid: Grid,
+    choices: &[Vec<Candidate>],
+    opened_index: &[usize],
+) -> Result<(), SetupError> {
+    for (number, candidates) in (0..).zip(choices) {
+        let rank = grid.address(number).rank;
+        if candidates.iter().all(|candidate| candidate.for_messages().is_none()) {
+            // The rank ended before this process came up: nothing of it is to come.
+            mtl.pml().lose_peer(grid.peer(number), Lost::Closed);
+            continue;
+        }
+        let reach = |rail: usize, _: &mut AnyRail| -> Result<Endpoint, Unreachable> {
+            let candidate = opened_index.get(rail).and_then(|index| candidates.get(*index));
+            candidate.and_then(Candidate::for_messages).ok_or(Unreachable::NoCard)
+        };
+        mtl.add_peer(grid.peer(number), cards::engine_limits(job, rank)?, reach)
+            .map_err(|why| SetupError::Unreachable { rank, report: why.to_string() })?;
+    }
+    Ok(())
+}
+
+impl StartedContext {
+    /// Chooses among the opened rails, and starts the engine with those that are of use.
+    pub fn new(
+        config: &Config,
+        job: &Job,
+        grid: Grid,
+        opened: OpenedRails,
+        limits: pml::Config,
+    ) -> Result<Self, SetupError> {
+        let OpenedRails { rails, failures } = opened;
+        let own = LoopbackHub::attributes(LOOPBACK_FRAME_BYTES);
+        let attributes: Vec<_> = rails.iter().map(Rail::attributes).chain([&own]).collect();
+        let bytes = Mtl::<RailSet>::bytes(&limits, config.communicators, &attributes)
+            .saturating_add(LoopbackHub::bytes(LOOPBACK_FRAME_BYTES) + 64);
+        let memory = Mapping::new(bytes).map_err(|why| SetupError::System("map memory for the engine", why))?;
+        // SAFETY: called once. Everything that is cut from the arena goes into the engine, whose fields are dropped in the order that
+        // this needs.
+        let mut arena = unsafe { memory.arena() };
+        let hub = LoopbackHub::new(&mut arena, LOOPBACK_FRAME_BYTES).map_err(SetupError::Memory)?;
+        let mut rails = rails; // declared after the hub, so that the rails are dropped first where this fails
+        // SAFETY: the hub's rail goes into the engine, or is dropped here, before the hub is.
+        rails.extend(unsafe { hub.hub() }.rail(0).map(AnyRail::Loopback));
+        let ChosenRails { mut rails, names, choices, opened_index } = ChosenRails::new(job, grid, rails)?;
+
+        // A rail of the program's own may need flushes.
+        let needs_flush = rails.iter().any(|rail| matches!(rail, AnyRail::Udp(_) | AnyRail::Dyn(_)));
+        let wait_set = WaitSet::new(&mut rails).map_err(|why| SetupError::System("make a wait handle", why))?;
+        let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet(rails))?;
+        mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
+        add_peers(&mut mtl, job, grid, &choices, &opened_index)?;
+        let mut engine = Engine {
+            mtl,
+            pending: PendingTable::default(),
+            rma_ops: RmaOps::default(),
+            scope_lists: ScopeLists::new(limits.requests),
+            rank_tables: Vec::new(),
+            clock: Clock::new(),
+            idle_policy: IdlePolicy::new(config, local_contexts(job, grid)),
+            wait_set,
+            needs_flush,
+            ended_contexts: None,
+            busy_turns: 0,
+            next_context_id: ALL_CONTEXTS_ID + 1,
+            _loopback_hub: hub,
+            _memory: memory,
+        };
+        let world = engine.mtl.add_lasting_comm(WORLD_ID, Group::World { size: grid.ranks }, grid.own.rank);
+        let world = world.map_err(SetupError::World)?;
+        // With one context for each rank, the world has all contexts.
+        let peers = (grid.contexts > 1).then(|| (0..grid.total()).map(|number| grid.peer(number).0).collect());
+        let all_contexts =
+            peers.map(|peers| engine.add_table_comm(ALL_CONTEXTS_ID, peers, grid.own_number(), true)).transpose();
+        let all_contexts = all_contexts.map_err(SetupError::World)?;
+        let incarnations = (0..grid.ranks).map(|rank| job.incarnation_of(rank).unwrap_or(0)).collect();
+        Ok(Self {
+            engine,
+            grid,
+            world,
+            all_contexts,
+            rail_choices: choices,
+            rail_names: names,
+            incarnations,
+            failed_transports: failures,
+        })
+    }
+
+    /// Puts the engine behind its lock, with a progress thread if there is to be one.
+    pub fn prepare<L: Threads>(
+        mut self,
+        launcher: &Arc<Launcher>,
+        config: &Config,
+        tunables: &[Tunable],
+        policy: ProgressThreadPolicy,
+    ) -> Result<PreparedContext<L>, SetupError> {
+        self.engine.ended_contexts =
+            (self.grid.total() > 1).then(|| EndedContexts::new(Arc::clone(launcher), self.grid, self.incarnations));
+        let (progress_thread, progress_thread_note) = policy.resolve(&self.engine.mtl.rails().0);
+        let engine = L::Lock::new(self.engine, progress_thread);
+        let engine =
+            engine.map_err(|why| SetupError::System("make a wait handle or start the progress thread", why))?;
+        let state = Box::new(ContextState {
+            engine,
+            grid: self.grid,
+            launcher: Arc::clone(launcher),
+            config: config.clone(),
+            tunables: tunables.to_vec(),
+            rail_choices: Mutex::new(self.rail_choices),
+            rail_names: self.rail_names,
+            failed_transports: self.failed_transports,
+            progress_thread_note,
+            finished: AtomicBool::new(false),
+        });
+        Ok(PreparedContext { state, world: self.world, all_contexts: self.all_contexts })
+    }
+}

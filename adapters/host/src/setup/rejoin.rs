@@ -1,0 +1,163 @@
+//! The rejoin of a restarted rank: its new process counts as another peer in the place of the former one.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use towline_core::btl::selection::{Candidate, Report, Verdict};
+use towline_core::rail::{Lost, Peer, Rail as _, Unreachable};
+
+use crate::context::state::ContextState;
+use crate::engine::Engine;
+use crate::errors::rejoin::RejoinError;
+use crate::errors::setup::SetupError;
+use crate::job::cards;
+use crate::job::launcher::Launcher;
+use crate::threads::levels::Sharing;
+use crate::threads::lock::EngineLock;
+use crate::transports::rails::AnyRail;
+use crate::values::address::{Address, Grid};
+
+/// The time between two looks at what the launcher has said.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+impl<L: Sharing> ContextState<L> {
+    /// Ranks that were restarted, and that this context has not accepted yet.
+    pub fn restarted(&self) -> Vec<u32> {
+        let restarted = self.launcher.restarted();
+        if restarted.is_empty() {
+            return Vec::new();
+        }
+        let engine = self.engine.lock();
+        let known = |rank: u32| engine.ended_contexts.as_ref().map_or(u32::MAX, |ended| ended.incarnation(rank));
+        restarted.into_iter().filter(|(rank, incarnation)| *incarnation > known(*rank)).map(|(rank, _)| rank).collect()
+    }
+
+    /// Waits until a rank was restarted, and accepts its new process.
+    pub fn rejoin(&self, rank: u32, timeout: Duration) -> Result<u32, RejoinError> {
+        if rank >= self.grid.ranks {
+            return Err(RejoinError::NoSuchRank { rank, size: self.grid.ranks });
+        }
+        let started = Instant::now();
+        loop {
+            if self.restarted().contains(&rank) {
+                return self.accept_restarted(rank);
+            }
+            let waited = started.elapsed();
+            if waited >= timeout {
+                return Err(RejoinError::NotRestarted { rank, waited_ms: waited.as_millis() as u64 });
+            }
+            self.progress();
+            std::thread::sleep(LOOK_INTERVAL.min(timeout - waited));
+        }
+    }
+
+    /// Accepts the new process of a rank that was restarted. Returns its incarnation.
+    fn accept_restarted(&self, rank: u32) -> Result<u32, RejoinError> {
+        let mut engine = self.engine.lock();
+        let numbers = (0..self.grid.contexts).filter_map(|index| self.grid.number(Address { rank, index }));
+        let numbers: Vec<u32> = numbers.collect();
+        let lose_all = |engine: &mut Engine| {
+            numbers.iter().for_each(|number| engine.mtl.pml().lose_peer(self.grid.peer(*number), Lost::Broken));
+        };
+        lose_all(&mut engine);
+        // Receives from any source learn of the loss now: afterwards the peer counts as connected again.
+        engine.poll();
+        let outcome = self.add_restarted(&mut engine, rank, &numbers);
+        if outcome.is_err() {
+            lose_all(&mut engine); // either all contexts of the rank are accepted, or none
+        }
+        drop(engine);
+        self.run_callbacks();
+        if let Ok(incarnation) = outcome
+            && let Err(why) = self.launcher.note_rejoined(rank, incarnation)
+        {
+            log::warn!(
+                "rank {rank} was accepted again, but the launcher cannot tell it, so it may wait in vain: {why}"
+            );
+        }
+        outcome
+    }
+
+    /// Adds all contexts of a restarted rank as peers, by the rails that its new cards lead to.
+    fn add_restarted(&self, engine: &mut Engine, rank: u32, numbers: &[u32]) -> Result<u32, RejoinError> {
+        // Everything is read under one lock, so that all of it belongs to one incarnation.
+        let (incarnation, choices) = self.launcher.read(|job| {
+            let incarnation = job.incarnation_of(rank).unwrap_or(0);
+            if !cards::has_contexts(job, rank, self.grid.contexts) {
+                return Err(RejoinError::Contexts { rank });
+            }
+            let limits = cards::engine_limits(job, rank).unwrap_or_default();
+            let choices = numbers.iter().map(|number| {
+                engine.add_restarted_peer(self.grid, *number, limits, |rails| {
+                    cards::choose_one(job, self.grid, *number, &self.rail_names, rails)
+                })
+            });
+            Ok((incarnation, choices.collect::<Result<Vec<_>, _>>()?))
+        })?;
+        if let Some(ended) = &mut engine.ended_contexts {
+            ended.set_incarnation(rank, incarnation);
+        }
+        let mut all = self.rail_choices.lock().unwrap_or_else(PoisonError::into_inner);
+        for (number, choice) in numbers.iter().zip(choices) {
+            if let Some(former) = all.get_mut(*number as usize) {
+                *former = choice;
+            }
+        }
+        Ok(incarnation)
+    }
+}
+
+impl Engine {
+    /// Adds a peer that was lost, by the rails that `choose` chooses now.
+    fn add_restarted_peer(
+        &mut self,
+        grid: Grid,
+        number: u32,
+        limits: &[u8],
+        choose: impl FnOnce(&mut [AnyRail]) -> Vec<Candidate>,
+    ) -> Result<Vec<Candidate>, RejoinError> {
+        let chosen = choose(&mut self.mtl.pml().rails_mut().0);
+        let reach =
+            |rail: usize, _: &mut _| chosen.get(rail).and_then(Candidate::for_messages).ok_or(Unreachable::NoCard);
+        if let Err(why) = self.mtl.add_peer(grid.peer(number), limits, reach) {
+            for (rail, candidate) in self.mtl.pml().rails_mut().0.iter_mut().zip(&chosen) {
+                if let Verdict::Taken(endpoint) | Verdict::OneSided(endpoint) = candidate.verdict {
+                    rail.del_peer(endpoint);
+                }
+            }
+            let report = format!("{why}; {}", Report { peer: Peer(number), rails: &chosen });
+            return Err(RejoinError::Unreachable { rank: grid.address(number).rank, report });
+        }
+        Ok(chosen)
+    }
+}
+
+/// Waits until all running ranks have accepted this rank, which was restarted. So no rank that takes it for the former process hears
+/// from it. This rank itself accepts ranks that are restarted meanwhile.
+pub(crate) fn wait_until_accepted<L: Sharing>(
+    contexts: &[&ContextState<L>],
+    launcher: &Launcher,
+    deadline: Instant,
+) -> Result<(), SetupError> {
+    let started = Instant::now();
+    loop {
+        for state in contexts {
+            for rank in state.restarted() {
+                // If that rank ended meanwhile, it will be restarted again, or it has finished.
+                if let Err(why) = state.accept_restarted(rank) {
+                    log::warn!("{why}");
+                }
+            }
+            // Ranks that have accepted this one may connect already.
+            state.progress();
+        }
+        let ranks = launcher.ranks_not_rejoined();
+        if ranks.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(SetupError::NotRejoined { ranks, waited_ms: started.elapsed().as_millis() as u64 });
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}

@@ -1,0 +1,391 @@
+//! The world: the communicator of all ranks, with the context that it lives in.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+
+use towline_core::pml::{Counters, EnableError, Rails};
+use towline_core::rail::Capabilities;
+
+use crate::context::state::ContextState;
+use crate::engine::pending::Pending;
+use crate::errors::rejoin::RejoinError;
+use crate::errors::setup::SetupError;
+use crate::operations::communicator::Communicator;
+use crate::settings::config::Tunable;
+use crate::threads::levels::{Single, ThreadLevel, Threads};
+use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
+use crate::values::address::Address;
+use crate::waiting::idle::Idle;
+
+/// The communicator of all ranks of the job, with this context's rank in it. [`init`](crate::init), a
+/// [`Builder`](crate::Builder) or a [`Context`](crate::Context) makes it, and it is used as a [`Communicator`].
+///
+/// A world belongs to the thread that made it, unless it is of [`Multiple`](crate::Multiple) threads. All operations of the context
+/// make progress while a thread is in one of its methods; [`progress`](Self::progress) does nothing else.
+///
+/// **The end.** [`finish`](Self::finish) waits for all other ranks to finish, tells the launcher that this rank is done, and returns
+/// whether all went well. A world that is dropped does the same without a result. Where a rank has several contexts, each waits
+/// for the contexts of its index, and the last one tells the launcher. If the thread panics, neither happens: one of several
+/// contexts is then lost to the others, and the launcher ends the job when the process ends. A rank that cannot go on for another
+/// reason should call [`abort`](Self::abort); otherwise it and other ranks may wait for each other.
+#[derive(Debug)]
+pub struct World<L: Threads = Single> {
+    all: Communicator<L>,
+    /// Where ranks have several contexts.
+    all_contexts: Option<Communicator<L>>,
+}
+
+impl<L: Threads> Deref for World<L> {
+    type Target = Communicator<L>;
+
+    #[inline]
+    fn deref(&self) -> &Communicator<L> {
+        &self.all
+    }
+}
+
+impl<L: Threads> World<L> {
+    pub(crate) fn new(all: Communicator<L>, all_contexts: Option<Communicator<L>>) -> Self {
+        Self { all, all_contexts }
+    }
+
+    fn context(&self) -> &ContextState<L> {
+        &self.all.handle.context
+    }
+
+    /// The address of this world's context: its rank, and its index among the contexts of the process.
+    ///
+    /// ```
+    /// assert_eq!(towline::init()?.address(), towline::Address { rank: 0, index: 0 });
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn address(&self) -> Address {
+        self.context().grid.own
+    }
+
+    /// The thread level: what was asked for with [`Builder::threads`](crate::Builder::threads).
+    pub fn threads(&self) -> ThreadLevel {
+        L::LEVEL
+    }
+
+    /// The progress thread, if there is one: see [`Builder::progress_thread`](crate::Builder::progress_thread).
+    ///
+    /// ```
+    /// assert_eq!(towline::init()?.progress_thread(), None);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn progress_thread(&self) -> Option<ProgressThread> {
+        self.context().engine.progress_thread_wakes().map(|wakes| ProgressThread { wakes })
+    }
+
+    /// How many contexts each rank has: one, unless it was built with [more](crate::Builder::contexts).
+    ///
+    /// ```
+    /// assert_eq!(towline::init()?.contexts(), 1);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn contexts(&self) -> u32 {
+        self.context().grid.contexts
+    }
+
+    /// The communicator of all contexts of all ranks, rank after rank: context i of rank r is rank `r * contexts + i` in it, as
+    /// [`rank_of`](Communicator::rank_of) tells. Where each rank has one context, this is the world itself.
+    ///
+    /// ```
+    /// use towline::{Any, Builder};
+    ///
+    /// let sum_of_all = |context: towline::Context| {
+    ///     let world = context.enter();
+    ///     let (all, own) = (world.all_contexts(), world.address().index);
+    ///     all.send(all.rank_of((0, 0))?, 1, &own)?;
+    ///     let (mut sum, mut word) = (0, [0u32]);
+    ///     if all.rank() == 0 {
+    ///         for _ in 0..all.size() {
+    ///             let status = all.recv(Any, 1, &mut word)?;
+    ///             assert_eq!(all.address_of(status.source)?.index, word[0]);
+    ///             sum += word[0];
+    ///         }
+    ///     }
+    ///     all.broadcast(0, &mut sum)?;
+    ///     Ok::<u32, towline::Error>(sum)
+    /// };
+    /// let contexts = Builder::new().contexts(4)?;
+    /// std::thread::scope(|threads| {
+    ///     let threads: Vec<_> = contexts.into_iter().map(|context| threads.spawn(|| sum_of_all(context))).collect();
+    ///     threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Ok(6)));
+    /// });
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn all_contexts(&self) -> &Communicator<L> {
+        self.all_contexts.as_ref().unwrap_or(&self.all)
+    }
+
+    /// The incarnation of this rank: 1, or more if the launcher has restarted the rank after an earlier process was killed or failed
+    /// (`towline run --restart`). A restarted process is to take up the work of the earlier one. It inherits nothing from it: no
+    /// communicator but the world, and no message.
+    ///
+    /// ```
+    /// assert_eq!(towline::init()?.incarnation(), 1);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn incarnation(&self) -> u32 {
+        self.context().launcher.incarnation()
+    }
+
+    /// Waits, for at most `timeout`, until a rank was restarted; then accepts its new process, and returns its incarnation.
+    ///
+    /// **Messages.** From then on messages go to the new process and come from it, by new connections, and both sides number and
+    /// match messages from the start. Nothing of the old process is received any more, not even a message that has arrived and was
+    /// not received yet. The new process gets nothing that was sent before.
+    ///
+    /// **Operations in progress.** Operations with the old process end with [`Error::PeerFailed`](crate::Error::PeerFailed), now at
+    /// the latest: the old process has died, whether this rank had noticed that or not. Posted receives from
+    /// [any source](crate::Any) end so, too, unless the failure was noticed and
+    /// [acknowledged](Communicator::acknowledge_failures) before. Receives that are posted later do not fail for this reason.
+    /// Operations with other ranks are not affected.
+    ///
+    /// **Collective operations.** They work again when all remaining ranks have accepted the new process, and begin at the same
+    /// point. The ranks must agree on that point: a collective operation may have succeeded at one rank and failed at another. The
+    /// new process returns from [`build`](crate::Builder::build) when all have called this method. So the call deserves the care of a
+    /// collective one: a rank that waits for the restarted rank in another operation, and keeps a third rank from this call, keeps
+    /// all of them waiting.
+    ///
+    /// **Communicators.** The new process is in the world, and in [`all_contexts`](Self::all_contexts), under its old rank. It is not in
+    /// communicators that were made before by [`dup`](Communicator::dup) and [`split`](Communicator::split): operations with its rank
+    /// there end with [`Error::Restarted`](crate::Error::Restarted), and so do receives from any source until the failure is
+    /// [acknowledged](Communicator::acknowledge_failures). Drop such communicators, and make new ones together.
+    ///
+    /// Each of several contexts calls this for itself, and the new process is told when all have. ULFM leaves this to spawning and
+    /// merging; here the rank stays the same, and no shrunk communicator is needed in between.
+    ///
+    /// ```no_run
+    /// # fn work(world: &towline::World) -> Result<(), towline::Error> { world.barrier() }
+    /// use std::time::Duration;
+    ///
+    /// let world = towline::init()?; // in a restarted process: when the others have accepted it
+    /// while let Err(towline::Error::PeerFailed { rank }) = work(&world) {
+    ///     world.rejoin(rank, Duration::from_secs(60))?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`RejoinError`]: the rank was not restarted in time, or cannot be reached. It stays as it was, or lost, and this may be called
+    /// again.
+    pub fn rejoin(&self, rank: u32, timeout: std::time::Duration) -> Result<u32, RejoinError> {
+        self.context().rejoin(rank, timeout)
+    }
+
+    /// Makes progress once, without waiting: handles frames that have arrived, and sends frames that wait. Returns how many events
+    /// there were.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// world.send(0, 1, b"x")?;
+    /// assert_eq!(world.progress(), 1);
+    /// # world.recv(0, 1, &mut [0u8])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn progress(&self) -> u32 {
+        self.context().progress()
+    }
+
+    /// Runs a future to completion, with progress for all operations of this context. Sleeps while nothing comes. Other threads may
+    /// wake the future.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// let text = world.block_on(async {
+    ///     let sending = world.isend(0, 1, "over there".to_string())?;
+    ///     let (buffer, status) = world.irecv(0, 1, vec![0u8; 100])?.await?;
+    ///     sending.await?;
+    ///     Ok::<_, towline::Error>(buffer[..status.count::<u8>()].to_vec())
+    /// })?;
+    /// assert_eq!(text, b"over there");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If the system refuses a descriptor to sleep on.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        L::block_on(&self.context().engine, future)
+    }
+
+    /// Waits until all other ranks finish, too, and until this rank's messages have been sent; then tells the launcher that this rank
+    /// is done.
+    ///
+    /// # Errors
+    /// [`SetupError::Finish`] if some rank did not finish within [`Config::finish_timeout_ms`](crate::Config::finish_timeout_ms),
+    /// [`SetupError::Bootstrap`] if the launcher could not be told.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// world.send(world.rank(), 0, b"goodbye")?;
+    /// world.recv(world.rank(), 0, &mut [0u8; 7])?;
+    /// world.finish()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn finish(self) -> Result<(), SetupError> {
+        self.end()
+    }
+
+    fn end(&self) -> Result<(), SetupError> {
+        let context = self.context();
+        if context.finished.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let waited_ms = context.config.finish_timeout_ms;
+        let deadline = context.engine.lock().deadline(waited_ms);
+        let well =
+            self.all.finish_barrier(deadline) & context.drain_detached(deadline) & context.drain_frames(deadline);
+        context.engine.end_progress_thread();
+        context.launcher.finish(self.address())?;
+        if well { Ok(()) } else { Err(SetupError::Finish { waited_ms: waited_ms.into() }) }
+    }
+
+    /// Asks the launcher to end all ranks with exit status `code` and to print `message`; then exits. A `code` of 0 counts as 1.
+    ///
+    /// ```no_run
+    /// let world = towline::init()?;
+    /// world.abort(3, "the input makes no sense");
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn abort(&self, code: i32, message: &str) -> ! {
+        let asked = self.context().launcher.abort(code, message);
+        if asked.is_err() || self.all.size() == 1 {
+            eprintln!("towline: {message}");
+        }
+        std::process::exit(if code == 0 { 1 } else { code })
+    }
+
+    /// All settings in force, with units, defaults and origins, as `towline info` lists them.
+    pub fn tunables(&self) -> &[Tunable] {
+        &self.context().tunables
+    }
+
+    /// Lines for people: for each rank, which transports reach it, and why each transport was chosen or not. Once this rank has sent
+    /// something to a rank on this host, the line also says how long messages are copied.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// assert_eq!(world.report(), ["peer 0: loopback taken (exclusivity 65536)"]);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn report(&self) -> Vec<String> {
+        self.context().report()
+    }
+
+    /// The names of the rails in use, in the order in which they are polled.
+    ///
+    /// ```
+    /// assert_eq!(towline::init()?.rails(), ["loopback"]);
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn rails(&self) -> Vec<&'static str> {
+        use towline_core::rail::Rail as _;
+        let mut engine = self.context().engine.lock();
+        let rails = engine.mtl.pml().rails_mut();
+        (0..rails.count()).filter_map(|index| Some(rails.rail(index)?.attributes().name)).collect()
+    }
+
+    /// The capabilities of each rail in use, in the order of [`rails`](Self::rails).
+    ///
+    /// ```
+    /// use towline::Capabilities;
+    ///
+    /// assert!(towline::init()?.capabilities().iter().all(|rail| rail.contains(Capabilities::SEND)));
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn capabilities(&self) -> Vec<Capabilities> {
+        use towline_core::rail::Rail as _;
+        self.context().engine.lock().mtl.rails().0.iter().map(|rail| rail.attributes().capabilities).collect()
+    }
+
+    /// Enables or disables a rail, by its index among [`rails`](Self::rails). A disabled rail accepts nothing new; it still delivers what
+    /// it accepted before, and frames that arrive by it are handled. Messages go by the other rails. Messages to a rank that no other
+    /// rail reaches wait until the rail is enabled again.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// world.enable_rail(0, false)?; // a message to this rank would wait now
+    /// world.enable_rail(0, true)?;
+    /// world.send(0, 1, b"x")?;
+    /// # world.recv(0, 1, &mut [0u8])?;
+    /// assert!(world.enable_rail(9, false).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`EnableError`] if there is no such rail.
+    pub fn enable_rail(&self, index: usize, on: bool) -> Result<(), EnableError> {
+        self.context().engine.lock().mtl.enable_rail(index, on)
+    }
+
+    /// What the engine has done so far, in numbers.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// world.send(0, 1, b"x")?;
+    /// assert_eq!(world.counters().eager_sent, 1);
+    /// # world.recv(0, 1, &mut [0u8])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn counters(&self) -> Counters {
+        *self.context().engine.lock().mtl.counters()
+    }
+}
+
+impl<L: Threads> Drop for World<L> {
+    fn drop(&mut self) {
+        // Other ranks would wait for a rank whose thread panics. The launcher ends them, since this rank does not say that it is done.
+        if std::thread::panicking() {
+            return self.context().launcher.report_lost(self.address());
+        }
+        if let Err(why) = self.end() {
+            log::warn!("rank {} did not finish in good order: {why}", self.all.rank());
+        }
+    }
+}
+
+/// The end of a world.
+impl<L: Threads> ContextState<L> {
+    /// Waits until all frames have been sent, also to contexts of another index, which go on. Returns whether they were.
+    fn drain_frames(&self, deadline: towline_core::time::Instant) -> bool {
+        let mut idle = Idle::default();
+        let mut engine = self.engine.lock();
+        // The barrier has done this for all peers of a context that is the only one of its process.
+        while self.grid.contexts > 1 && !engine.mtl.pml().is_drained() {
+            if engine.clock.renew() >= deadline {
+                return false;
+            }
+            engine.progress_or_wait(&mut idle, &Awaited::Anything, Some(deadline));
+        }
+        true
+    }
+
+    /// Waits until the sends of dropped operations are complete. Returns whether they are.
+    fn drain_detached(&self, deadline: towline_core::time::Instant) -> bool {
+        let mut idle = Idle::default();
+        loop {
+            self.run_callbacks();
+            let mut engine = self.engine.lock();
+            let detached = engine.pending.entries.values().any(|entry| matches!(entry, Pending::Buffer(_)));
+            if !detached {
+                return true;
+            }
+            if engine.clock.renew() >= deadline {
+                return false;
+            }
+            engine.progress_or_wait(&mut idle, &Awaited::Anything, Some(deadline));
+        }
+    }
+}
+
+/// What is known about a progress thread: see [`World::progress_thread`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ProgressThread {
+    /// How often it has woken from its sleep, because something came or a timer of a rail was due.
+    pub wakes: u64,
+}

@@ -1,0 +1,107 @@
+//! What every lock around an engine can do, and how the thread that holds it waits.
+
+use std::ops::DerefMut;
+
+use towline_core::mtl::{Comm, Failure, Request, Source, Status, Tag};
+use towline_core::time::Instant;
+
+use crate::engine::Engine;
+use crate::waiting::idle::Idle;
+use crate::waiting::task_waker::TaskWaker;
+
+/// A lock around an engine. No thread has two guards of it at a time.
+pub(crate) trait EngineLock: Sized {
+    /// The engine, exclusively for the thread that holds the lock.
+    type Guard<'a>: EngineGuard
+    where
+        Self: 'a;
+
+    /// A lock around `engine`, with a progress thread if that is asked for.
+    fn new(engine: Engine, progress_thread: bool) -> std::io::Result<Self>;
+
+    /// Takes the lock.
+    fn lock(&self) -> Self::Guard<'_>;
+
+    /// Wakes the tasks and frees the buffers of completed requests. Runs code of users, so the calling thread must not hold the
+    /// lock.
+    fn run_callbacks(&self);
+
+    /// How often the progress thread woke; `None` where there is none.
+    fn progress_thread_wakes(&self) -> Option<u64>;
+
+    /// Ends the progress thread, if there is one.
+    fn end_progress_thread(&self);
+}
+
+/// The engine while one thread holds its lock, and how that thread waits.
+pub(crate) trait EngineGuard: DerefMut<Target = Engine> {
+    /// Sees to it that progress is made once, or waits for a while: until what is awaited may have come, or until `until`.
+    /// Other threads may use the engine meanwhile.
+    fn progress_or_wait(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>);
+
+    /// The next operation follows at once, so a frame of this one may be held back to be sent together with others.
+    #[inline]
+    fn more_follows(&mut self) {}
+
+    /// Takes the outcome of a request, and waits for it where it must. Runs no code of users in a world of a single thread, so
+    /// it does not unwind.
+    #[inline]
+    fn wait(&mut self, request: Request) -> Result<Status, Failure> {
+        match self.mtl.test(request) {
+            Some(outcome) => outcome,
+            None => self.wait_longer(request),
+        }
+    }
+
+    /// The rest of [`wait`](Self::wait).
+    fn wait_longer(&mut self, request: Request) -> Result<Status, Failure> {
+        let mut idle = Idle::default();
+        self.clock.renew_coarsely();
+        loop {
+            self.progress_or_wait(&mut idle, &Awaited::Request(request), None);
+            if let Some(outcome) = self.mtl.test(request) {
+                return outcome;
+            }
+        }
+    }
+
+    /// As [`wait`](Self::wait), but until `deadline`. `None`: the request is still in progress.
+    fn wait_until(&mut self, request: Request, deadline: Instant) -> Option<Result<Status, Failure>> {
+        let mut idle = Idle::default();
+        let mut now = self.clock.renew();
+        while now < deadline {
+            if let Some(outcome) = self.mtl.test(request) {
+                return Some(outcome);
+            }
+            self.progress_or_wait(&mut idle, &Awaited::Request(request), Some(deadline));
+            self.clock.renew_coarsely();
+            now = self.clock.now();
+        }
+        self.mtl.test(request)
+    }
+}
+
+/// What a thread waits for.
+#[derive(Debug)]
+pub(crate) enum Awaited<'a> {
+    /// The completion of a request.
+    Request(Request),
+    /// A message that a probe finds.
+    Message(Pattern),
+    /// The completion of a one-sided operation beyond so many.
+    RmaOps(u64),
+    /// Anything that comes.
+    Anything,
+    /// The waker of a future.
+    Task(&'a TaskWaker),
+}
+
+impl Awaited<'_> {
+    /// Whether what is awaited is known to have come, without a look at the engine.
+    pub fn is_woken(&self) -> bool {
+        matches!(self, Self::Task(waker) if waker.is_woken())
+    }
+}
+
+/// Which messages a probe finds.
+pub(crate) type Pattern = (Comm, Source, Tag);

@@ -1,0 +1,372 @@
+//! A shared engine while one of its threads holds the lock: how the thread makes progress, waits and notifies others.
+//! [`WaitCoordinator`](crate::waiting::wait_coordinator::WaitCoordinator) decides which thread does what.
+
+use std::any::Any;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+use towline_core::time::{Duration as EngineDuration, Instant};
+
+use crate::engine::Engine;
+use crate::engine::pending::{Completed, Pending};
+use crate::threads::lock::{Awaited, EngineGuard};
+use crate::threads::shared_state::{Locked, SharedState};
+use crate::waiting::idle::{Idle, MAX_BLOCKED_SLEEP, Step};
+use crate::waiting::no_unwind::no_unwind;
+use crate::waiting::notify::Notifier;
+use crate::waiting::parker::{self, Parker};
+use crate::waiting::task_waker::is_task_waker;
+use crate::waiting::wait_coordinator::Handoff;
+
+/// The engine while one of its threads holds the lock. When the guard is dropped, it notifies threads whose requests are complete, and
+/// ensures that some thread makes progress if any thread waits.
+pub(crate) struct SharedGuard<'a> {
+    shared: &'a SharedState,
+    locked: MutexGuard<'a, Locked>,
+    /// What was sent may wait for the next operation.
+    more_follows: bool,
+    /// The progress thread holds the lock.
+    is_progress_thread: bool,
+    /// A panic of users' code. It is resumed once the lock is free, so after the operation of this thread is complete.
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+impl Deref for SharedGuard<'_> {
+    type Target = Engine;
+
+    #[inline]
+    fn deref(&self) -> &Engine {
+        &self.locked.engine
+    }
+}
+
+impl DerefMut for SharedGuard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Engine {
+        &mut self.locked.engine
+    }
+}
+
+impl Drop for SharedGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.notify_waiters();
+        self.before_unlock();
+        if let Some(panic) = self.panic.take() {
+            resume(panic);
+        }
+    }
+}
+
+#[cold]
+fn resume(panic: Box<dyn Any + Send>) {
+    // A second panic would abort the process. This one was reported, too.
+    if !std::thread::panicking() {
+        resume_unwind(panic);
+    }
+}
+
+impl EngineGuard for SharedGuard<'_> {
+    fn progress_or_wait(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
+        // Other threads wait for what this thread has begun: a rail or logger that panics in here would leave them waiting.
+        no_unwind(|| {
+            if self.locked.coordinator.is_polling() {
+                return self.park(awaited, until);
+            }
+            self.locked.coordinator.note_poll();
+            let now = self.clock.now();
+            if self.mtl.progress(now) != 0 {
+                idle.reset();
+                self.note_busy();
+                self.notify_waiters();
+                self.yield_lock();
+            } else if idle.count() {
+                self.idle_or_sleep(idle, awaited, until);
+            } else {
+                self.yield_lock();
+            }
+        });
+    }
+
+    #[inline]
+    fn more_follows(&mut self) {
+        self.more_follows = true;
+    }
+}
+
+/// Taking the lock, and releasing it for a while.
+impl<'a> SharedGuard<'a> {
+    #[inline]
+    pub fn new(shared: &'a SharedState) -> Self {
+        Self { shared, locked: shared.locked.lock(), more_follows: false, is_progress_thread: false, panic: None }
+    }
+
+    /// The same for the progress thread.
+    pub fn for_progress_thread(shared: &'a SharedState) -> Self {
+        let mut guard = Self::new(shared);
+        guard.is_progress_thread = true;
+        guard
+    }
+
+    /// Releases the lock for a moment. Whatever other threads do to the engine, this thread will make progress afterwards.
+    pub fn pause<T>(&mut self, f: impl FnOnce() -> T) -> T {
+        self.locked.coordinator.begin_pause();
+        let value = MutexGuard::unlocked(&mut self.locked, f);
+        self.locked.coordinator.end_pause();
+        value
+    }
+
+    /// Lets threads that wait for the lock have it.
+    #[inline]
+    pub fn yield_lock(&mut self) {
+        self.locked.coordinator.begin_pause();
+        MutexGuard::bump(&mut self.locked);
+        self.locked.coordinator.end_pause();
+    }
+
+    /// Runs code of users without the lock. The code may use the context, wait in it or for other threads, and panic. Other threads
+    /// make progress meanwhile, as if this thread had gone: what it found before may not hold afterwards.
+    #[cold]
+    fn run_users_code(&mut self, f: impl FnOnce()) {
+        let progress_thread =
+            if self.is_progress_thread { self.locked.coordinator.progress_thread().cloned() } else { None };
+        if self.is_progress_thread {
+            self.locked.coordinator.set_progress_thread(None);
+        }
+        self.before_unlock();
+        let result = MutexGuard::unlocked(&mut self.locked, || catch_unwind(AssertUnwindSafe(f)));
+        if self.is_progress_thread {
+            self.locked.coordinator.set_progress_thread(progress_thread);
+        }
+        match result {
+            Ok(()) => {}
+            // Nobody would learn of a panic of the progress thread: it aborts the process.
+            Err(panic) if self.is_progress_thread => resume_unwind(panic),
+            Err(panic) => drop(self.panic.get_or_insert(panic)),
+        }
+    }
+
+    /// What must be done before the lock is released.
+    #[inline]
+    fn before_unlock(&mut self) {
+        if self.needs_flush && !self.more_follows {
+            self.mtl.pml().flush();
+        }
+        match self.locked.coordinator.handoff() {
+            Handoff::Nothing => {}
+            Handoff::Arm(until) => {
+                // A thread that sleeps only until there may be room will look soon.
+                let short = until.since(self.clock.now()) <= MAX_BLOCKED_SLEEP;
+                let armed = self.mtl.pml().arm() || (short && self.mtl.pml().arm_rails());
+                if !armed || self.poll_at().is_some_and(|due| due < until) {
+                    self.locked.coordinator.note_signal();
+                    self.shared.wakeup.signal();
+                }
+            }
+            Handoff::Wake(parker) => parker.unpark(),
+        }
+    }
+}
+
+/// Waiting.
+impl SharedGuard<'_> {
+    /// Nothing came for a while: lets others run, or sleeps.
+    #[cold]
+    fn idle_or_sleep(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
+        self.release_retired_windows();
+        let (now, policy) = (self.clock.renew(), self.idle_policy);
+        if idle.restart_if_sent(self.frames_sent()) {
+            return self.yield_lock();
+        }
+        if self.pause(|| idle.step(&policy, now)) != Step::Sleep {
+            return;
+        }
+        if self.locked.coordinator.is_polling() || !self.locked.coordinator.may_sleep() {
+            return self.park(awaited, until);
+        }
+        let elapsed = idle.elapsed(now);
+        if self.lose_ended_peer(now, elapsed) {
+            self.notify_waiters();
+        } else {
+            self.sleep(awaited, now, elapsed, until);
+        }
+    }
+
+    /// Sleeps on the wait set for all threads, unless something has come.
+    fn sleep(&mut self, awaited: &Awaited<'_>, now: Instant, idle: EngineDuration, until: Option<Instant>) {
+        if !self.register(awaited, Notifier::WaitSet(Arc::clone(&self.shared.wakeup))) {
+            return;
+        }
+        if !awaited.is_woken()
+            && let Some(most) = self.arm(idle)
+        {
+            self.sleep_on_wait_set(now, self.sleep_until(now, most, until));
+        }
+        self.unregister(awaited, None);
+        self.clock.renew();
+    }
+
+    /// Sleeps on the wait set without the lock, until a moment or a wake-up. The rails are armed.
+    pub fn sleep_on_wait_set(&mut self, now: Instant, until: Instant) {
+        let shared = self.shared;
+        self.locked.coordinator.begin_sleep(until);
+        MutexGuard::unlocked(&mut self.locked, || shared.wait_set.sleep_for(until.since(now).as_nanos()));
+        self.locked.coordinator.end_sleep();
+        shared.wakeup.clear();
+    }
+
+    /// The end of a sleep of at most `most` nanoseconds: earlier where a timer of a rail is due or `until` comes.
+    pub fn sleep_until(&self, now: Instant, most: u64, until: Option<Instant>) -> Instant {
+        let longest = now + EngineDuration::from_nanos(most);
+        [self.poll_at(), until].into_iter().flatten().fold(longest, Instant::min)
+    }
+
+    /// Parks the thread until what is awaited has come, or until this thread has to make progress.
+    fn park(&mut self, awaited: &Awaited<'_>, until: Option<Instant>) {
+        let until = match awaited {
+            Awaited::Anything => Some(self.sleep_until(self.clock.now(), self.idle_policy.max_sleep(), until)),
+            _ => until,
+        };
+        let timeout = until.map(|until| Duration::from_nanos(until.since(self.clock.renew()).as_nanos()));
+        let parker = parker::own();
+        if !self.register(awaited, Notifier::Parker(Arc::clone(&parker))) {
+            return;
+        }
+        self.locked.coordinator.park(&parker);
+        self.before_unlock();
+        if !awaited.is_woken() {
+            MutexGuard::unlocked(&mut self.locked, || parker.park(timeout));
+        }
+        self.locked.coordinator.unpark(&parker);
+        self.unregister(awaited, Some(&parker));
+        self.clock.renew_coarsely();
+    }
+
+    /// Registers this thread to be notified when what is awaited has come. Returns false where code of users had to run first: that
+    /// code may have waited as this thread, or have let other threads complete what is awaited, so everything must be looked at
+    /// anew. From a true result on, the lock is not released.
+    #[must_use]
+    fn register(&mut self, awaited: &Awaited<'_>, notifier: Notifier) -> bool {
+        if self.notify_waiters() {
+            return false;
+        }
+        match awaited {
+            Awaited::Request(request) => {
+                if let Some(former) = self.pending.entries.remove(&request.to_bits()) {
+                    self.run_users_code(|| drop(former));
+                    return false;
+                }
+                self.pending.entries.insert(request.to_bits(), Pending::Thread(notifier));
+                self.mtl.pml().notify(*request);
+            }
+            Awaited::Message(pattern) => self.locked.waiters.probes.push((*pattern, notifier)),
+            Awaited::RmaOps(completed) => {
+                if self.rma_ops.completed != *completed {
+                    return false;
+                }
+                self.locked.waiters.rma_seen = *completed;
+                self.locked.waiters.rma.push(notifier);
+            }
+            Awaited::Anything => {}
+            Awaited::Task(waker) => waker.begin_sleep(),
+        }
+        // What is awaited may have come since this thread last looked: then this notifies the thread at once.
+        self.notify_waiters();
+        true
+    }
+
+    fn unregister(&mut self, awaited: &Awaited<'_>, parker: Option<&Arc<Parker>>) {
+        match awaited {
+            Awaited::Request(request) => drop(self.pending.entries.remove(&request.to_bits())),
+            Awaited::Message(_) => self.locked.waiters.probes.retain(|(_, notifier)| !notifier.is_for(parker)),
+            Awaited::RmaOps(_) => self.locked.waiters.rma.retain(|notifier| !notifier.is_for(parker)),
+            Awaited::Anything => {}
+            Awaited::Task(waker) => waker.end_sleep(),
+        }
+    }
+}
+
+/// Notifying.
+impl SharedGuard<'_> {
+    /// Notifies threads whose requests are complete or whose message came. Returns whether code of users ran, so that other threads
+    /// may have used the engine meanwhile.
+    #[inline]
+    pub fn notify_waiters(&mut self) -> bool {
+        let ran = (!self.pending.entries.is_empty() || !self.locked.callbacks.is_empty()) && self.notify_completed();
+        if !self.locked.waiters.probes.is_empty() {
+            self.notify_probes();
+        }
+        if !self.locked.waiters.rma.is_empty() {
+            self.notify_rma_waiters();
+        }
+        ran
+    }
+
+    #[cold]
+    fn notify_completed(&mut self) -> bool {
+        let mut ran = false;
+        loop {
+            // First all threads: the code of users may wait for them.
+            while let Some(completed) = self.next_completed() {
+                match completed {
+                    Completed::Notify(notifier) => notifier.notify(),
+                    Completed::Wake(waker) if is_task_waker(&waker) => waker.wake(),
+                    other => self.locked.callbacks.push_back(other),
+                }
+            }
+            let frees_none = self.is_progress_thread && self.locked.single_user;
+            let mine = self.locked.callbacks.iter().position(|it| !frees_none || !matches!(it, Completed::Free(_)));
+            let Some(completed) = mine.and_then(|at| self.locked.callbacks.remove(at)) else { return ran };
+            self.run_users_code(|| completed.run());
+            ran = true;
+        }
+    }
+
+    #[cold]
+    fn notify_probes(&mut self) {
+        let Locked { engine, waiters, .. } = &mut *self.locked;
+        // A thread that waits for a message of a lost peer finds that out by itself.
+        let lost = engine.mtl.counters().lost;
+        let all = std::mem::replace(&mut waiters.lost_seen, lost) != lost;
+        for ((comm, source, tag), notifier) in &waiters.probes {
+            if all || engine.mtl.iprobe(*comm, *source, *tag).is_some() {
+                notifier.notify();
+            }
+        }
+    }
+
+    /// A thread that looks for its own operation takes note of all completed ones. So what counts here is how many completed
+    /// operations the waiting threads know of.
+    #[cold]
+    fn notify_rma_waiters(&mut self) {
+        self.note_completed_rma_ops();
+        let completed = self.rma_ops.completed;
+        let waiters = &mut self.locked.waiters;
+        if std::mem::replace(&mut waiters.rma_seen, completed) != completed {
+            waiters.rma.iter().for_each(Notifier::notify);
+        }
+    }
+}
+
+/// For the progress thread.
+impl SharedGuard<'_> {
+    /// Whether the progress thread leaves the engine to callers for now.
+    pub fn is_left_to_callers(&mut self) -> bool {
+        self.locked.coordinator.is_left_to_callers()
+    }
+
+    /// Parks the progress thread for at most `timeout`, without the lock.
+    pub fn pause_progress_thread(&mut self, parker: &Parker, timeout: Duration) {
+        self.locked.coordinator.set_progress_thread_pauses(true);
+        MutexGuard::unlocked(&mut self.locked, || parker.park(Some(timeout)));
+        self.locked.coordinator.set_progress_thread_pauses(false);
+    }
+
+    /// There is no progress thread any more.
+    pub fn leave_progress_thread(&mut self) {
+        self.locked.coordinator.set_progress_thread(None);
+    }
+}

@@ -1,0 +1,105 @@
+//! Rails in links. A link makes frames arrive exactly once over rails that lose them, and lets the frames of a rail that fails migrate to
+//! another rail.
+
+use towline_checksum::Native;
+use towline_core::link::{Config as LinkConfig, Counters, Link};
+use towline_core::rail::{Capabilities, FullRail, Rail};
+use towline_core::time;
+
+use crate::settings::config::Config;
+use crate::transports::memory::Mapping;
+use crate::values::address::Grid;
+
+/// Bytes of the longest card of the library's rails: that of tcp, with the largest number of addresses.
+const CARD_BYTES: u32 = 512;
+
+/// A rail in a link, with the memory that the link needs.
+#[derive(Debug)]
+pub struct Linked<R: FullRail> {
+    // Dropped before the memory is.
+    link: Link<'static, R, Native>,
+    _memory: Mapping,
+}
+
+impl<R: FullRail> Linked<R> {
+    /// A link over `raw`, to all addresses of the job. `link` is a number that no other link of the context has. `progress_thread`: a
+    /// progress thread answers while the rank computes.
+    pub(crate) fn new(raw: R, link: u8, config: &Config, grid: Grid, progress_thread: bool) -> std::io::Result<Self> {
+        let mut incarnation = [0; 8];
+        getrandom::fill(&mut incarnation).map_err(std::io::Error::other)?;
+        let millis = |millis: u32| time::Duration::from_millis(millis.into());
+        let mut settings = LinkConfig::new(link, u64::from_le_bytes(incarnation), raw.attributes());
+        settings.peers = grid.total();
+        settings.card_bytes = CARD_BYTES;
+        settings.sums |= config.checksum;
+        settings.window = config.link_window;
+        settings.slots = config.link_window.saturating_mul(2);
+        let connects = [config.tcp_connect_timeout_ms, config.udp_connect_timeout_ms, config.verbs_connect_timeout_ms];
+        settings.hello_within = millis(connects.into_iter().max().unwrap_or_default());
+        // Without a progress thread that answers, a computing rank is as silent as a rank whose host has failed. For tcp the kernel knows
+        // the difference; and of several links, a link that is silent while another one answers has failed.
+        let never = time::Duration::from_secs(365 * 24 * 3600);
+        let reliable = !raw.attributes().capabilities.contains(Capabilities::NEED_ACK);
+        settings.patient = !progress_thread && reliable;
+        let tells = config.peer_timeout_ms != 0 && (progress_thread || reliable);
+        settings.dead_after = if tells { millis(config.peer_timeout_ms) } else { never };
+        let memory = Mapping::new(settings.bytes(&raw))?;
+        // SAFETY: called once; the link is in a field that is dropped before the memory is.
+        let mut arena = unsafe { memory.arena() };
+        let link = Link::new(raw, Native, settings, &mut arena).map_err(std::io::Error::other)?;
+        Ok(Self { link, _memory: memory })
+    }
+
+    /// The rail in the link.
+    pub const fn raw(&self) -> &R {
+        self.link.raw()
+    }
+
+    /// What happened on the link so far.
+    pub const fn counters(&self) -> &Counters {
+        self.link.counters()
+    }
+}
+
+macro_rules! link {
+    ($self:expr, $rail:ident => $call:expr) => {
+        match $self {
+            Linked { link: $rail, .. } => $call,
+        }
+    };
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> Rail for Linked<R> {
+    towline_core::forward_rail!(link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::FastPath for Linked<R> {
+    towline_core::forward_rail!(FastPath: link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::RequestCache for Linked<R> {
+    towline_core::forward_rail!(RequestCache: link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::SingleCopy for Linked<R> {
+    towline_core::forward_rail!(SingleCopy: link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::DeviceMemory for Linked<R> {
+    towline_core::forward_rail!(DeviceMemory: link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::Failover for Linked<R> {
+    towline_core::forward_rail!(Failover: link);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> towline_core::rail::Liveness for Linked<R> {
+    towline_core::forward_rail!(Liveness: link);
+}

@@ -1,0 +1,77 @@
+//! The memory of engines and windows. An engine has one private mapping, of which the kernel provides only the pages that are touched.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use towline_core::arena::Arena;
+
+/// Zeroed memory that costs only address space until it is used.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: an address and a length, which belong to no thread. The users of the memory ensure that only one thread accesses it.
+unsafe impl Send for Mapping {}
+// SAFETY: the same.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub fn new(len: usize) -> std::io::Result<Self> {
+        let len = len.max(1);
+        // SAFETY: a new private mapping at an address that the kernel chooses touches nothing that exists.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        let base = NonNull::new(base.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, len })
+    }
+
+    /// The address of its first byte.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// An arena over the whole mapping.
+    ///
+    /// # Safety
+    /// This is called once, and everything that is cut from the arena is dropped before the mapping is.
+    pub unsafe fn arena(&self) -> Arena<'static> {
+        // SAFETY: a new anonymous mapping is zeroed, readable and writable, and nothing else has its address; the caller ensures that it
+        // outlives its users.
+        unsafe { Arena::from_zeroed(self.base, self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping. As the caller of `arena` promised, nothing that was cut from it is left.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// The memory of a rank's part of a window, zeroed at first.
+#[derive(Debug)]
+pub(crate) enum WindowMemory {
+    /// Peers on this host can map it.
+    Shared(Arc<towline_sm::SharedRegion>),
+    /// Only this process can access it.
+    Private(Mapping),
+}
+
+impl WindowMemory {
+    /// The address of its first byte.
+    pub fn base(&self) -> *mut u8 {
+        match self {
+            Self::Shared(area) => area.base(),
+            Self::Private(mapping) => mapping.base(),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The rails of a context: what they are, how they are opened, and their memory.
+
+pub(crate) mod limits;
+pub(crate) mod linked;
+pub(crate) mod local;
+pub(crate) mod memory;
+pub(crate) mod open;
+pub(crate) mod rails;

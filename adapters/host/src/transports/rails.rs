@@ -1,0 +1,159 @@
+//! The rails of a context, in one type.
+
+use towline_core::btl::selection::Candidate;
+use towline_core::pml::Rails;
+use towline_core::rail::loopback;
+use towline_core::rail::{FullRail, Rail};
+use towline_sm::SingleCopyState;
+
+use crate::transports::linked::Linked;
+use crate::transports::memory::{Mapping, WindowMemory};
+
+/// Any rail. Calls of the library's own rails are dispatched by a match, so that they can be inlined on the message path; other rails are
+/// boxed. A user of this crate meets the type only in debug output.
+#[derive(Debug)]
+#[non_exhaustive]
+// A rail is made once and never moved on the message path. A box for the larger rails would cost a load in each call.
+#[allow(clippy::large_enum_variant)]
+pub enum AnyRail {
+    /// To the process itself.
+    Loopback(loopback::Rail<'static>),
+    /// Shared memory, to other processes on this host.
+    Sm(towline_sm::Rail),
+    /// TCP with one connection to each peer and without checksums.
+    Tcp(towline_tcp::Rail),
+    /// One of several TCP connections to each peer, or one with checksums. If it fails, the others resend its frames.
+    LinkedTcp(Linked<towline_tcp::Rail>),
+    /// UDP datagrams, with a link that makes them reliable.
+    Udp(Linked<towline_udp::Rail>),
+    /// An RDMA device with one connection to each peer and without checksums.
+    Verbs(towline_verbs::Rail),
+    /// One of several RDMA connections to each peer, or one with checksums. If it fails, the others resend its frames.
+    LinkedVerbs(Linked<towline_verbs::Rail>),
+    /// A rail of the program's own: see [`Builder::rail`](crate::Builder::rail).
+    Dyn(DynRail),
+}
+
+/// A rail of the program's own, known only by its trait.
+pub struct DynRail(pub(crate) Box<dyn FullRail>);
+
+impl std::fmt::Debug for DynRail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("DynRail").field(&self.0.attributes().name).finish()
+    }
+}
+
+/// Calls the rail. The quickest rail, shared memory, is compared first, and only its code is placed beside the comparison: with one match
+/// of all rails, each of its calls saved the registers and took the jumps that the longest arm needs.
+macro_rules! each {
+    ($self:expr, $rail:ident => $call:expr) => {
+        match $self {
+            AnyRail::Sm($rail) => $call,
+            other => out_of_line(move || match other {
+                AnyRail::Sm($rail) => $call,
+                AnyRail::Tcp($rail) => $call,
+                AnyRail::LinkedTcp($rail) => $call,
+                AnyRail::Udp($rail) => $call,
+                AnyRail::Verbs($rail) => $call,
+                AnyRail::LinkedVerbs($rail) => $call,
+                AnyRail::Loopback($rail) => $call,
+                AnyRail::Dyn(DynRail($rail)) => $call,
+            }),
+        }
+    };
+}
+
+/// Keeps the code of `call` out of the caller's.
+#[inline(never)]
+fn out_of_line<T>(call: impl FnOnce() -> T) -> T {
+    call()
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Rail for AnyRail {
+    towline_core::forward_rail!(each);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::FastPath for AnyRail {
+    towline_core::forward_rail!(FastPath: each);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::RequestCache for AnyRail {
+    towline_core::forward_rail!(RequestCache: each);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::SingleCopy for AnyRail {
+    towline_core::forward_rail!(SingleCopy: each);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::DeviceMemory for AnyRail {
+    towline_core::forward_rail!(DeviceMemory: each);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Failover for AnyRail {
+    towline_core::forward_rail!(Failover: each);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Liveness for AnyRail {
+    towline_core::forward_rail!(Liveness: each);
+}
+
+/// The rails that an engine uses, in the order in which it polls them.
+#[derive(Debug, Default)]
+pub(crate) struct RailSet(pub Vec<AnyRail>);
+
+impl RailSet {
+    /// Allocates memory for a window. Peers can map it where a rail supports that.
+    pub fn window_memory(&mut self, bytes: usize) -> std::io::Result<WindowMemory> {
+        let log =
+            |why: &_| log::info!("a window's memory is not shared with this host, so the target serves peers: {why}");
+        let shared = self.0.iter_mut().find_map(|rail| match rail {
+            AnyRail::Sm(rail) => rail.share(bytes).inspect_err(log).ok(),
+            _ => None,
+        });
+        shared.map_or_else(|| Mapping::new(bytes).map(WindowMemory::Private), |area| Ok(WindowMemory::Shared(area)))
+    }
+
+    /// A remark for people about how long messages to a peer are copied, as far as that is known. `candidates`: the verdict on each rail for
+    /// this peer.
+    pub fn long_messages(&self, candidates: &[Candidate]) -> &'static str {
+        let sm = self.0.iter().find_map(|rail| match rail {
+            AnyRail::Sm(rail) => Some(rail),
+            _ => None,
+        });
+        let taken = candidates.iter().find(|candidate| candidate.rail == "sm").and_then(Candidate::for_messages);
+        match sm.zip(taken).map(|(sm, endpoint)| sm.sends_in_single_copy(endpoint)) {
+            Some(SingleCopyState::Supported) => "; long messages in a single copy through the kernel",
+            Some(SingleCopyState::LockLimit) => {
+                "; long messages copied through memory: too many ranks connected at once"
+            }
+            Some(SingleCopyState::Refused) => "; long messages copied through memory: single copy is refused or off",
+            _ => "", // unknown before the first message
+        }
+    }
+}
+
+impl Rails for RailSet {
+    type Rail = AnyRail;
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    fn rail(&self, index: usize) -> Option<&AnyRail> {
+        self.0.get(index)
+    }
+
+    #[inline]
+    fn rail_mut(&mut self, index: usize) -> Option<&mut AnyRail> {
+        self.0.get_mut(index)
+    }
+}

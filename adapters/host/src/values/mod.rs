@@ -1,0 +1,4 @@
+//! Plain values that users see: addresses and envelopes.
+
+pub(crate) mod address;
+pub(crate) mod message;

@@ -1,0 +1,109 @@
+//! What a thread sleeps on while nothing comes: the wait handles of all rails.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+use towline_core::pml::Rails;
+use towline_core::time::Instant;
+
+use super::notify::WakeupFd;
+use crate::transports::rails::AnyRail;
+
+/// What a context sleeps on.
+#[derive(Debug)]
+pub(crate) enum WaitSet {
+    /// Nothing could wake the context, or some rail has no wait handle: it sleeps for short times.
+    Timer,
+    /// The futex of the only rail to other processes: the index of that rail, which is shared memory.
+    Futex(usize),
+    /// One epoll descriptor for all rails.
+    Epoll(OwnedFd),
+}
+
+impl WaitSet {
+    /// For the rails of a context that one thread uses.
+    pub fn new(rails: &mut [AnyRail]) -> std::io::Result<Self> {
+        let outward = |rail: &AnyRail| !matches!(rail, AnyRail::Loopback(_));
+        let mut others = rails.iter().enumerate().filter(|(_, rail)| outward(rail));
+        match (others.next(), others.next()) {
+            (Some((index, AnyRail::Sm(_))), None) => Ok(Self::Futex(index)),
+            (None, _) => Ok(Self::Timer),
+            _ if rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) => Ok(Self::Timer),
+            _ => Self::epoll(rails, None),
+        }
+    }
+
+    /// For rails that several threads poll; `wakeup` wakes the thread that sleeps.
+    pub fn for_threads(rails: &mut [AnyRail], wakeup: &WakeupFd) -> std::io::Result<Self> {
+        if rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
+            Ok(Self::Timer)
+        } else {
+            Self::epoll(rails, Some(wakeup))
+        }
+    }
+
+    /// For rails that have wait handles, and for `wakeup`.
+    pub fn epoll(rails: &mut [AnyRail], wakeup: Option<&WakeupFd>) -> std::io::Result<Self> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let watch = |fd: BorrowedFd<'_>| epoll::add(&set, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        for rail in rails {
+            match rail {
+                AnyRail::Sm(rail) => {
+                    watch(rail.wait_fd().map_err(std::io::Error::other)?)?;
+                }
+                AnyRail::Tcp(rail) => {
+                    watch(rail.as_fd())?;
+                }
+                AnyRail::LinkedTcp(rail) => {
+                    watch(rail.raw().as_fd())?;
+                }
+                AnyRail::Udp(rail) => {
+                    watch(rail.raw().as_fd())?;
+                }
+                AnyRail::Verbs(rail) => {
+                    watch(rail.as_fd())?;
+                }
+                AnyRail::LinkedVerbs(rail) => {
+                    watch(rail.raw().as_fd())?;
+                }
+                AnyRail::Loopback(_) | AnyRail::Dyn(_) => {}
+            }
+        }
+        if let Some(wakeup) = wakeup {
+            watch(wakeup.as_fd())?;
+        }
+        Ok(Self::Epoll(set))
+    }
+
+    /// Sleeps for at most `most` nanoseconds, or until a timer of a rail is due. The rails must be armed. May return early.
+    pub fn sleep(&self, rails: &mut impl Rails<Rail = AnyRail>, most: u64, now: Instant) {
+        let due = (0..rails.count()).filter_map(|index| {
+            use towline_core::rail::Rail as _;
+            rails.rail(index)?.poll_at()
+        });
+        let nanos = due.map(|due| due.since(now).as_nanos()).min().unwrap_or(u64::MAX).min(most);
+        match self {
+            Self::Futex(index) => {
+                if let Some(AnyRail::Sm(rail)) = rails.rail_mut(*index) {
+                    rail.wait(Some(Duration::from_nanos(nanos)));
+                }
+            }
+            Self::Timer | Self::Epoll(_) => self.sleep_for(nanos),
+        }
+    }
+
+    /// Sleeps for at most `nanos` nanoseconds without access to the rails, so not on a futex of theirs. May return early.
+    pub fn sleep_for(&self, nanos: u64) {
+        match self {
+            Self::Timer | Self::Futex(_) => std::thread::sleep(Duration::from_nanos(nanos.min(100_000))),
+            Self::Epoll(set) => {
+                let timeout =
+                    Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 };
+                let mut event = [const { std::mem::MaybeUninit::uninit() }; 1];
+                // The next poll finds out why the sleep ended.
+                let _ = epoll::wait(set, &mut event, Some(&timeout));
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! One-sided operations: windows.
+
+pub(crate) mod window;
+pub(crate) mod word;

@@ -1,0 +1,529 @@
+//! Windows: memory of each rank that all ranks of a communicator read, write and change, without a receive at the target.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
+
+use towline_core::convertor::Span;
+use towline_core::rail::Peer;
+use towline_core::rma::{
+    Access, Atomic, AtomicOp, BeginError, Failure, HANDLE_BYTES, Operation, Registration, RemoteMemory, Transfer,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::engine::Engine;
+use crate::errors::error::Error;
+use crate::operations::communicator::{Communicator, OwnedCommunicator};
+use crate::threads::levels::{Single, Threads};
+use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
+use crate::transports::memory::WindowMemory;
+use crate::waiting::idle::Idle;
+use crate::waiting::no_unwind::no_unwind;
+use crate::windows::word::Word;
+
+/// The most bytes that are copied while other threads wait for the engine.
+const PIECE: usize = 1 << 20;
+/// Bytes that a rank publishes about its part: its handle, and whether it has one.
+const ENTRY: usize = HANDLE_BYTES + 1;
+
+/// Memory of each rank of a communicator that all of them can access by one-sided operations, like an `MPI_Win`.
+/// [`Communicator::window`] makes it. Offsets and lengths are in bytes.
+///
+/// | to do | use | complete |
+/// |---|---|---|
+/// | write remote memory | [`put`](Self::put) | after the next flush |
+/// | change remote words | [`accumulate`](Self::accumulate) | after the next flush |
+/// | read remote memory | [`get`](Self::get) | on return |
+/// | change a remote word and get the old one | [`fetch_and_op`](Self::fetch_and_op), [`compare_and_swap`](Self::compare_and_swap) | on return |
+/// | access the own part | [`read`](Self::read), [`write`](Self::write) | on return |
+///
+/// **Completion.** A complete operation is done at the target: whoever reads there afterwards sees its effect. Operations of one rank may
+/// be reordered between two [flushes](Self::flush). Atomic operations are atomic with respect to each other, whichever rank begins them,
+/// and to nothing else. A get that overlaps a put in time may return any mixture of old and new bytes.
+///
+/// **Progress.** Ranks on the target's host that are connected by sm access its part directly, and need no progress of the target. The
+/// system may not allow that: between process namespaces, without free descriptors, or where it accounts memory strictly.
+/// `TOWLINE_SM_WINDOWS` switches it off. The operations of other ranks are done by the target, when it makes progress: in any blocking call of
+/// its context, such as [`barrier`](Communicator::barrier), or in [`progress`](crate::World::progress). A target that only computes does not
+/// serve them, unless it has a [progress thread](crate::Builder::progress_thread). Over verbs the device can put and get without the target
+/// (`TOWLINE_VERBS_WINDOWS`), but the connection ends if a window is used after its owner has dropped it. Atomic operations are always
+/// done by a processor, so operations that came by different ways are atomic to each other, too.
+///
+/// **Trust.** Processes of the same user on this host can map a part with all rights, as [`window`](Communicator::window) makes it: they can
+/// read and change all of it at any time, and nothing beside it. A part from which others may only get is mapped read-only. A part with
+/// other rights is never mapped: see [`window_with`](Communicator::window_with).
+///
+/// **Soundness.** Memory that others write to is never exposed as a slice: it is accessed by copies and atomic operations only.
+///
+/// **Threads.** A window is used by one thread, or by several if its world is of [`Multiple`](crate::Multiple) threads.
+///
+/// ```
+/// use towline::AtomicOp;
+///
+/// let world = towline::init()?;
+/// let window = world.window(64)?;
+/// let next = (world.rank() + 1) % world.size();
+/// window.put(next, 8, &[1.5f64, 2.5])?; // to bytes 8 to 24 of the next rank's part
+/// window.accumulate(next, 0, AtomicOp::Add, &[1u64])?;
+/// window.flush_all()?;
+/// world.barrier()?; // all have done so
+/// let mut mine = [0f64; 2];
+/// window.read(8, &mut mine)?;
+/// assert_eq!(mine, [1.5, 2.5]);
+/// assert_eq!(window.fetch_and_op(next, 0, AtomicOp::Add, 0u64)?, 1);
+/// window.close()?;
+/// world.finish()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Window<L: Threads = Single> {
+    comm: OwnedCommunicator<L>,
+    /// Its number in the engine.
+    id: u64,
+    registration: Registration,
+    /// `None` once the window is dropped.
+    memory: Option<WindowMemory>,
+    len: usize,
+    /// Each rank's part, and the peer of that rank.
+    parts: Box<[(Peer, RemoteMemory)]>,
+}
+
+impl<L: Threads> Communicator<L> {
+    /// Makes a window, with `bytes` bytes of this rank, zeroed: `MPI_Win_allocate`. All ranks call it; the number of bytes may differ. Each
+    /// rank has all rights to it; [`window_with`](Self::window_with) gives fewer.
+    ///
+    /// # Errors
+    /// [`Error::NoWindow`], on all ranks, if a rank has not enough memory or too many windows. Otherwise as [`dup`](Self::dup).
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// let window = world.window(1 << 20)?;
+    /// assert_eq!(window.len(0)?, 1 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn window(&self, bytes: usize) -> Result<Window<L>, Error> {
+        self.window_with(bytes, Access::ANY)
+    }
+
+    /// As [`window`](Self::window). `access` says what other ranks may do with this rank's part; each rank chooses it for its own part.
+    ///
+    /// # Errors
+    /// As [`window`](Self::window).
+    ///
+    /// ```
+    /// use towline::{Access, Denied, Error};
+    ///
+    /// let world = towline::init()?;
+    /// let window = world.window_with(16, Access::REMOTE_READ)?;
+    /// window.get(0, 0, &mut [0u8; 16])?;
+    /// window.put(0, 0, &[1u8; 16])?;
+    /// assert_eq!(window.flush(0), Err(Error::Refused { rank: 0, why: Denied::NoRight }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn window_with(&self, bytes: usize, access: Access) -> Result<Window<L>, Error> {
+        let comm = self.dup()?;
+        let mut engine = comm.handle.context.engine.lock();
+        let id = engine.rma_ops.next_window();
+        let pml = engine.mtl.pml();
+        let made = pml.rails_mut().window_memory(bytes).ok().and_then(|memory| {
+            // SAFETY: the mapping is dropped when the registration has ended (`retire_window`), or with the engine. It is accessed under
+            // the engine's lock, by copies only.
+            let registration = unsafe { pml.register(memory.base(), bytes, access, None) }?;
+            Some((registration, memory, pml.remote_memory(registration)?))
+        });
+        drop(engine);
+        let mut mine = [0; ENTRY];
+        if let Some((.., remote)) = &made {
+            mine[..HANDLE_BYTES].copy_from_slice(&remote.to_bytes());
+            mine[HANDLE_BYTES] = 1;
+        }
+        let gathered = comm.all_gather(&mine);
+        let parts = gathered.and_then(|gathered| {
+            let part = |(rank, entry): (u32, &[u8])| {
+                let remote = RemoteMemory::from_bytes(&entry[..HANDLE_BYTES]).filter(|_| entry[HANDLE_BYTES] == 1);
+                let peer = comm.handle.peer(rank).ok_or(Error::NoSuchRank { rank, size: comm.size() })?;
+                Ok((peer, remote.ok_or(Error::NoWindow { rank })?))
+            };
+            (0..).zip(gathered.chunks_exact(ENTRY)).map(part).collect::<Result<Box<[_]>, Error>>()
+        });
+        match (made, parts) {
+            (Some((registration, memory, _)), Ok(parts)) => {
+                Ok(Window { comm, id, registration, memory: Some(memory), len: bytes, parts })
+            }
+            (Some((registration, memory, _)), Err(error)) => {
+                comm.handle.context.engine.lock().retire_window(id, registration, memory);
+                Err(error)
+            }
+            (None, parts) => Err(parts.err().unwrap_or(Error::NoWindow { rank: comm.rank() })),
+        }
+    }
+}
+
+impl<L: Threads> Window<L> {
+    /// The communicator of the window's ranks. Its messages are separate from all others.
+    pub fn communicator(&self) -> &Communicator<L> {
+        &self.comm
+    }
+
+    /// The length of a rank's part, in bytes.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`].
+    pub fn len(&self, rank: u32) -> Result<u64, Error> {
+        Ok(self.part(rank)?.1.len())
+    }
+
+    /// Writes `data` to a rank's part, from byte `offset` on: `MPI_Put`. `data` may be changed on return. The write is complete after the next
+    /// flush, which also reports failures at the target.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`], [`Error::OutOfWindow`], [`Error::PeerFailed`].
+    pub fn put<T>(&self, rank: u32, offset: u64, data: &T) -> Result<(), Error>
+    where
+        T: IntoBytes + Immutable + ?Sized,
+    {
+        let data = data.as_bytes();
+        let put = |data: &[u8]| Transfer::Put(Span::of(data));
+        // SAFETY: the bytes are borrowed until this returns.
+        let done = unsafe { self.move_pieces(rank, offset, data.len(), |piece| put(&data[piece])) };
+        self.begin_detached(rank, put, offset.wrapping_add(done as u64), &data[done..])
+    }
+
+    /// Reads a rank's part, from byte `offset` on, until `into` is full: `MPI_Get`.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Error::Refused`]. After an error the contents of `into` are unspecified.
+    pub fn get<T>(&self, rank: u32, offset: u64, into: &mut T) -> Result<(), Error>
+    where
+        T: FromBytes + IntoBytes + ?Sized,
+    {
+        let into = into.as_mut_bytes();
+        let (base, len) = (into.as_mut_ptr(), into.len());
+        let get = |piece: Range<usize>| Transfer::Get(Span::contiguous(base.wrapping_add(piece.start), piece.len()));
+        // SAFETY: `into` is borrowed until this returns, any bytes make a valid `T`, and the pieces lie within it.
+        let done = unsafe { self.move_pieces(rank, offset, len, get) };
+        // SAFETY: the same.
+        unsafe { self.complete(rank, get(done..len), offset.wrapping_add(done as u64)) }.map(|_| ())
+    }
+
+    /// Combines words of a rank's part, from byte `offset` on, with operands by `op`: `MPI_Accumulate`. Each word is changed by one atomic
+    /// operation; all of them together are not atomic. Complete after the next flush.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); [`Error::NoSuchOperation`] if words of this type have no such operation, or the offset is not a multiple of their
+    /// size.
+    pub fn accumulate<W: Word>(&self, rank: u32, offset: u64, op: AtomicOp, operands: &[W]) -> Result<(), Error> {
+        for (index, operand) in (0..).zip(operands) {
+            let what = Self::atomic::<W>(op, *operand)?;
+            let at = offset.checked_add(index * size_of::<W>() as u64).ok_or(Error::OutOfWindow { rank })?;
+            self.begin_detached(rank, |_| what, at, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Combines a word of a rank's part with `operand` by `op`, and returns the old word: `MPI_Fetch_and_op`.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get) and [`accumulate`](Self::accumulate).
+    pub fn fetch_and_op<W: Word>(&self, rank: u32, offset: u64, op: AtomicOp, operand: W) -> Result<W, Error> {
+        // SAFETY: no memory is involved.
+        unsafe { self.complete(rank, Self::atomic::<W>(op, operand)?, offset) }.map(W::of_word)
+    }
+
+    /// Changes a word of a rank's part to `new` if it is `expected`, and returns the old word: `MPI_Compare_and_swap`. It is for integers; use
+    /// the bits of floating-point numbers.
+    ///
+    /// # Errors
+    /// As [`fetch_and_op`](Self::fetch_and_op).
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// let window = world.window(8)?;
+    /// assert_eq!(window.compare_and_swap(0, 0, 0u64, 7)?, 0);
+    /// assert_eq!(window.compare_and_swap(0, 0, 0u64, 8)?, 7); // the word is not 0 any more
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn compare_and_swap<W: Word>(&self, rank: u32, offset: u64, expected: W, new: W) -> Result<W, Error> {
+        let what = Transfer::Atomic(Atomic::CompareSwap(expected.to_word(), new.to_word()), W::FLAGS);
+        // SAFETY: no memory is involved.
+        unsafe { self.complete(rank, what, offset) }.map(W::of_word)
+    }
+
+    /// Waits until all operations of this process on a rank's part are complete: `MPI_Win_flush`.
+    ///
+    /// # Errors
+    /// The first failure of an operation since the last flush: [`Error::Refused`] or [`Error::PeerFailed`].
+    pub fn flush(&self, rank: u32) -> Result<(), Error> {
+        self.part(rank)?;
+        let settled = self.wait_until(|engine| engine.rma_ops.take_detached(self.id, rank));
+        settled.map_err(|failure| self.failure(rank, failure))
+    }
+
+    /// The same for the parts of all ranks: `MPI_Win_flush_all`.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush), for the first rank where an operation failed.
+    pub fn flush_all(&self) -> Result<(), Error> {
+        (0..self.comm.size()).map(|rank| self.flush(rank)).fold(Ok(()), Result::and)
+    }
+
+    /// Copies from this rank's own part, from byte `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfWindow`].
+    pub fn read<T>(&self, offset: usize, into: &mut T) -> Result<(), Error>
+    where
+        T: FromBytes + IntoBytes + ?Sized,
+    {
+        let into = into.as_mut_bytes();
+        let at = self.own(offset, into.len())?;
+        let _engine = self.comm.handle.context.engine.lock();
+        // SAFETY: within the mapping, as `own` has checked. Only the thread that holds the engine's lock accesses it at that address. If
+        // others change it at the same time the result is a mixture of bytes, and any bytes are valid.
+        unsafe { at.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
+        fence(Ordering::Acquire); // later reads are not older, and read memory again
+        Ok(())
+    }
+
+    /// Copies to this rank's own part, from byte `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfWindow`].
+    pub fn write<T>(&self, offset: usize, data: &T) -> Result<(), Error>
+    where
+        T: IntoBytes + Immutable + ?Sized,
+    {
+        let data = data.as_bytes();
+        let at = self.own(offset, data.len())?;
+        let _engine = self.comm.handle.context.engine.lock();
+        // SAFETY: as for `read`.
+        unsafe { at.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
+        fence(Ordering::SeqCst); // other processes on this host read the memory directly
+        Ok(())
+    }
+
+    /// Ends the window, after all operations of all ranks are complete: `MPI_Win_free`. All ranks call it. A window that is only dropped
+    /// refuses operations that other ranks still begin.
+    ///
+    /// # Errors
+    /// As [`flush_all`](Self::flush_all) and [`barrier`](Communicator::barrier).
+    pub fn close(self) -> Result<(), Error> {
+        let flushed = self.flush_all();
+        flushed.and(self.comm.barrier())
+    }
+
+    fn part(&self, rank: u32) -> Result<(Peer, RemoteMemory), Error> {
+        self.parts.get(rank as usize).copied().ok_or(Error::NoSuchRank { rank, size: self.comm.size() })
+    }
+
+    /// The address of bytes of this rank's own part.
+    fn own(&self, offset: usize, bytes: usize) -> Result<*mut u8, Error> {
+        let memory = self.memory.as_ref().filter(|_| offset <= self.len && bytes <= self.len - offset);
+        memory.map(|memory| memory.base().wrapping_add(offset)).ok_or(Error::OutOfWindow { rank: self.comm.rank() })
+    }
+
+    fn atomic<W: Word>(op: AtomicOp, operand: W) -> Result<Transfer, Error> {
+        let what = Transfer::Atomic(Atomic::Op(op, operand.to_word()), W::FLAGS);
+        if W::has(op) { Ok(what) } else { Err(Error::NoSuchOperation) }
+    }
+
+    /// Makes progress until `look` finds something. `look` is called again whenever an operation has completed.
+    fn wait_until<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> T {
+        let context = &self.comm.handle.context;
+        let mut engine = context.engine.lock();
+        let mut idle = Idle::default();
+        engine.clock.renew_coarsely();
+        let found = loop {
+            engine.note_completed_rma_ops();
+            let completed = engine.rma_ops.completed;
+            if let Some(found) = look(&mut engine) {
+                break found;
+            }
+            engine.progress_or_wait(&mut idle, &Awaited::RmaOps(completed), None);
+        };
+        drop(engine);
+        context.run_callbacks();
+        found
+    }
+
+    /// Begins an operation, if there is a free slot for it; `None` otherwise.
+    ///
+    /// # Safety
+    /// As for `Pml::begin`.
+    unsafe fn begin(
+        &self,
+        engine: &mut Engine,
+        rank: u32,
+        what: Transfer,
+        offset: u64,
+    ) -> Option<Result<Operation, Error>> {
+        let handle = &self.comm.handle;
+        let (peer, remote) = match self.part(rank) {
+            Ok(part) => part,
+            Err(error) => return Some(Err(error)),
+        };
+        if handle.context.finished.load(Ordering::Relaxed) {
+            return Some(Err(Error::Finished));
+        }
+        // A rank that was restarted counts as lost, too: its memory is not that of the window.
+        if let Some(lost) = engine.mtl.failed(handle.comm, towline_core::mtl::Source::Rank(rank)) {
+            return Some(Err(handle.peer_lost(engine, lost)));
+        }
+        // SAFETY: the caller's promise.
+        match unsafe { engine.mtl.pml().begin(peer, what, &remote, offset) } {
+            Ok(operation) => Some(Ok(operation)),
+            Err(BeginError::Full) => None,
+            Err(BeginError::OutOfBounds) => Some(Err(Error::OutOfWindow { rank })),
+            Err(BeginError::Unreachable) => Some(Err(Error::PeerFailed { rank })),
+            Err(_) => Some(Err(Error::NoSuchOperation)),
+        }
+    }
+
+    /// Does an operation with these bytes, which may be none: immediately, or later with a copy of them.
+    fn begin_detached(
+        &self,
+        rank: u32,
+        what: impl Fn(&[u8]) -> Transfer,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), Error> {
+        // SAFETY: the bytes are borrowed until this returns.
+        if unsafe { self.try_immediate(rank, what(data), offset) }.is_some() {
+            return Ok(());
+        }
+        let data: Box<[u8]> = data.into();
+        let what = what(&data); // the bytes in a box keep their address
+        let mut data = Some(data);
+        self.wait_until(|engine| {
+            // SAFETY: the memory is that of the box, which is kept until the operation is complete, or until the rails are dropped.
+            let begun = unsafe { self.begin(engine, rank, what, offset) }?;
+            Some(begun.map(|operation| {
+                engine.rma_ops.add_detached(operation, self.id, rank, data.take().unwrap_or_default());
+            }))
+        })
+    }
+
+    /// Has a rail put or get the first pieces of a longer operation, if the rail accesses the rank's part directly. So no thread waits for
+    /// the engine longer than one piece takes. Returns how many bytes were done.
+    ///
+    /// # Safety
+    /// As [`try_immediate`](Self::try_immediate), for each piece for which `what` is called.
+    unsafe fn move_pieces(&self, rank: u32, offset: u64, len: usize, what: impl Fn(Range<usize>) -> Transfer) -> usize {
+        let of_part = |end| self.part(rank).is_ok_and(|(_, remote)| end <= remote.len());
+        let fits = offset.checked_add(len as u64).is_some_and(of_part);
+        let mut done = 0;
+        while fits && len - done > PIECE {
+            // SAFETY: the caller's promise.
+            let moved = unsafe { self.try_immediate(rank, what(done..done + PIECE), offset + done as u64) };
+            if moved.is_none() {
+                break;
+            }
+            done += PIECE;
+        }
+        done
+    }
+
+    /// Has a rail do an operation immediately, if the rail accesses the rank's part directly. `None`: nothing was done; `begin` tells why.
+    ///
+    /// # Safety
+    /// The memory is as `Pml::at_once` requires, until this returns.
+    unsafe fn try_immediate(&self, rank: u32, what: Transfer, offset: u64) -> Option<u64> {
+        let handle = &self.comm.handle;
+        let (peer, remote) = self.parts.get(rank as usize)?;
+        let mut engine = handle.context.engine.lock();
+        let rank = towline_core::mtl::Source::Rank(rank);
+        if handle.context.finished.load(Ordering::Relaxed) || engine.mtl.failed(handle.comm, rank).is_some() {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let old = unsafe { engine.mtl.pml().at_once(*peer, what, remote, offset) }?;
+        let progress_is_due = engine.rma_ops.count_immediate();
+        drop(engine);
+        if progress_is_due {
+            handle.context.progress();
+        }
+        Some(old)
+    }
+
+    /// Does an operation, and waits until it is complete.
+    ///
+    /// # Safety
+    /// The memory is as `Pml::begin` requires, until this returns.
+    unsafe fn complete(&self, rank: u32, what: Transfer, offset: u64) -> Result<u64, Error> {
+        // SAFETY: the caller's promise.
+        if let Some(old) = unsafe { self.try_immediate(rank, what, offset) } {
+            return Ok(old);
+        }
+        let mut begun = None;
+        // Nothing may unwind while the operation uses the memory.
+        let result = no_unwind(|| {
+            self.wait_until(|engine| {
+                let operation = match begun {
+                    Some(operation) => operation,
+                    None => {
+                        // SAFETY: the caller's promise; this does not return before the operation is complete.
+                        let operation = match unsafe { self.begin(engine, rank, what, offset) }? {
+                            Ok(operation) => operation,
+                            Err(error) => return Some(Err(error)),
+                        };
+                        engine.rma_ops.add_awaited(operation);
+                        begun = Some(operation);
+                        operation
+                    }
+                };
+                engine.note_completed_rma_ops();
+                engine.rma_ops.take(operation).map(Ok)
+            })
+        });
+        result?.map_err(|failure| self.failure(rank, failure))
+    }
+
+    fn failure(&self, rank: u32, failure: Failure) -> Error {
+        match failure {
+            Failure::Denied(why) => Error::Refused { rank, why },
+            _ => Error::PeerFailed { rank },
+        }
+    }
+}
+
+impl<L: Threads> Drop for Window<L> {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.comm.handle.context.engine.lock().retire_window(self.id, self.registration, memory);
+        }
+    }
+}
+
+impl<L: Threads> fmt::Debug for Window<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Window").field("ranks", &self.comm.size()).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_core::rma::Access;
+
+    use crate::threads::lock::EngineLock;
+    use crate::{Builder, Window};
+
+    /// Some of the puts fail, and all are complete or in progress when their window is dropped.
+    #[test]
+    fn nothing_is_kept_of_dropped_windows() {
+        let world = Builder::new().transports("loopback").build().unwrap();
+        for access in [Access::ANY, Access::REMOTE_READ] {
+            for (makes_progress, flushes) in [(false, false), (true, false), (true, true)] {
+                let window: Window = world.window_with(64, access).unwrap();
+                window.put(0, 0, &[1u64; 8]).unwrap();
+                if makes_progress {
+                    while world.progress() != 0 {}
+                }
+                assert_eq!(!flushes || window.flush(0).is_ok(), !flushes || access == Access::ANY);
+                drop(window);
+                while world.progress() != 0 {}
+                let mut engine = world.handle.context.engine.lock();
+                engine.note_completed_rma_ops();
+                assert_eq!(engine.rma_ops.kept(), [0, 0], "{access:?}, {makes_progress}, {flushes}");
+            }
+        }
+    }
+}

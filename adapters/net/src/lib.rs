@@ -1,0 +1,36 @@
+//! What the network rails of Towline (tcp, udp and verbs) share.
+//!
+//! | module or type | subject |
+//! |---|---|
+//! | [`JobKey`] | the secret of a job, and the codes (HMAC-SHA256) that it makes |
+//! | [`Encrypt`], [`EncryptionMismatch`] | when a connection is encrypted, and what is reported where two ranks differ |
+//! | [`Identity`] | job, ranks and instances in a hello, and the check that a hello is meant for this rail |
+//! | [`card`] | the business card of a rail with IP addresses |
+//! | [`interfaces`] | the addresses of this host, and the filter that allows or excludes them |
+//! | [`listen`] | settings of ports and of the published address |
+//! | [`route`] | which addresses of a peer are tried, and in which order |
+//! | [`PeerTable`] | the peers of a rail, by endpoint and by rank |
+//! | [`fields`] | fixed-size fields in byte arrays |
+//! | [`random`], [`time`] | random bytes, and conversion of durations |
+//!
+//! Nothing here opens a socket or keeps state between calls, so everything may be used from any thread; a [`PeerTable`] belongs
+//! to one rail and is used by one thread at a time. Linux only.
+
+pub mod card;
+mod encryption;
+pub mod fields;
+mod identity;
+pub mod interfaces;
+mod key;
+pub mod listen;
+mod peers;
+pub mod random;
+pub mod route;
+mod setup;
+pub mod time;
+
+pub use encryption::{Encrypt, EncryptionMismatch};
+pub use identity::{Identity, Mismatch};
+pub use key::JobKey;
+pub use peers::{Member, PeerTable};
+pub use setup::SetupError;

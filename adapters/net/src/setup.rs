@@ -1,0 +1,32 @@
+//! Why a rail could not be opened.
+
+use std::fmt;
+use std::io;
+
+/// A network rail could not be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// No interface that is up is allowed by the include and exclude lists. Change the lists.
+    NoInterface,
+    /// The operating system refused the operation that the text names. Raise the system's limits, or set other ports.
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoInterface => f.write_str("no interface is up that the include and exclude lists allow"),
+            Self::System(what, error) => write!(f, "cannot {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoInterface => None,
+            Self::System(_, error) => Some(error),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Settings of Towline. Each setting stands in exactly one table: the table of its transport, or that of the whole library.
+//!
+//! A row of a table gives the name, the variable of the environment, the type, the default, the unit and the help text. The
+//! macro [`settings!`] makes of the rows a struct with a documented field for each, its `Default`, and [`Table`], by which the
+//! environment is read and `towline info` lists all settings. To add a setting, add a row to the table of its transport
+//! (`settings.rs` of its crate) and use the field.
+//!
+//! ```
+//! use towline_settings::{Origin, Table, settings};
+//!
+//! settings! {
+//!     /// The settings of an example transport.
+//!     pub struct Settings, "example." {
+//!         eager_limit_bytes, "TOWLINE_EXAMPLE_EAGER_LIMIT_BYTES": u32 = 4096u32, "B",
+//!             "Longest eager frame, with its header";
+//!     }
+//! }
+//!
+//! let mut settings = Settings::default();
+//! let mut rows = Vec::new();
+//! let environment = |name: &str| name.ends_with("LIMIT_BYTES").then(|| "8192".to_string());
+//! settings.read(&environment, &mut rows)?;
+//! assert_eq!(settings.eager_limit_bytes, 8192);
+//! assert_eq!((rows[0].name, rows[0].value.as_str(), rows[0].unit), ("example.eager_limit_bytes", "8192", "B"));
+//! assert_eq!((rows[0].origin, rows[0].default.as_str()), (Origin::Environment, "4096"));
+//! # Ok::<(), towline_settings::InvalidSetting>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod row;
+mod table;
+
+pub use row::{InvalidSetting, Origin, Setting};
+pub use table::{Table, entries, parse};

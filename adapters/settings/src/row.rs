@@ -1,0 +1,86 @@
+//! One setting, for people to read.
+
+use std::error::Error;
+use std::fmt;
+
+/// One setting as it is in force. `towline info` lists all of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Setting {
+    /// The path of its field in the configuration, such as `tcp.ports`.
+    pub name: &'static str,
+    /// The variable of the environment that sets it.
+    pub variable: &'static str,
+    /// Its value, in [`unit`](Self::unit).
+    pub value: String,
+    /// Its value where it is not set.
+    pub default: String,
+    /// Its unit, such as `B` or `ms`; empty for names and plain numbers.
+    pub unit: &'static str,
+    /// Where its value comes from.
+    pub origin: Origin,
+    /// What it does.
+    pub help: &'static str,
+}
+
+impl Setting {
+    /// A row, for the macro [`settings!`](crate::settings).
+    #[doc(hidden)]
+    pub const fn new(
+        (name, variable, unit, help): (&'static str, &'static str, &'static str, &'static str),
+        origin: Origin,
+        value: String,
+        default: String,
+    ) -> Self {
+        Self { name, variable, value, default, unit, origin, help }
+    }
+}
+
+/// Where the value of a setting comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Origin {
+    /// It has its default.
+    Default,
+    /// The program set it.
+    Program,
+    /// The setting's variable of the environment.
+    Environment,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "default",
+            Self::Program => "program",
+            Self::Environment => "environment",
+        })
+    }
+}
+
+/// The value of a setting cannot be understood. Whoever set it has to correct it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct InvalidSetting {
+    /// The variable of the environment that sets it.
+    pub variable: &'static str,
+    /// The value.
+    pub value: String,
+    /// What would be understood.
+    pub expected: &'static str,
+}
+
+impl InvalidSetting {
+    /// The setting of `variable` has a value that cannot be understood.
+    pub fn new(variable: &'static str, value: &str, expected: &'static str) -> Self {
+        Self { variable, value: value.to_string(), expected }
+    }
+}
+
+impl fmt::Display for InvalidSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: `{}` is not {}", self.variable, self.value, self.expected)
+    }
+}
+
+impl Error for InvalidSetting {}

@@ -1,0 +1,44 @@
+//! File names of segments. They carry user, job and ranks.
+
+use std::path::{Path, PathBuf};
+
+/// The names of one job's segments.
+#[derive(Clone, Debug)]
+pub struct SegmentNames {
+    directory: PathBuf,
+    job: String,
+}
+
+impl SegmentNames {
+    /// Names for a job of this user.
+    pub fn new(directory: &Path, job: u64) -> Self {
+        Self { directory: directory.to_owned(), job: format!("{}{job:016x}", user_prefix()) }
+    }
+
+    /// The control segment of a rank.
+    pub fn control(&self, rank: u32) -> PathBuf {
+        self.directory.join(format!("{}.{rank}", self.job))
+    }
+
+    /// The pipe that wakes a rank which sleeps on a file descriptor.
+    pub fn pipe(&self, rank: u32) -> PathBuf {
+        self.directory.join(format!("{}.{rank}.bell", self.job))
+    }
+
+    /// A ring from rank to rank: `class` 0 is for short frames, 1 for long messages.
+    pub fn ring(&self, from: u32, to: u32, class: usize) -> PathBuf {
+        let class = if class == 0 { "eager" } else { "bulk" };
+        self.directory.join(format!("{}.{from}-{to}.{class}", self.job))
+    }
+}
+
+/// How all names of this user's segments begin.
+pub fn user_prefix() -> String {
+    format!("towline.{}.", rustix::process::geteuid().as_raw())
+}
+
+/// The name of the control segment of the rank that made a ring, from the ring's name. `None` for a name that is not a ring's.
+pub fn sender_of(ring: &str) -> Option<&str> {
+    let (ranks, _class) = ring.rsplit_once('.')?;
+    Some(ranks.rsplit_once('-')?.0)
+}

@@ -1,0 +1,242 @@
+//! Liveness: which peers have closed or died, and the report of their loss.
+
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::PidfdFlags;
+use towline_core::rail::{Event, Lost, Unreachable};
+
+use super::incoming::Incoming;
+use super::peer::{PeerState, PeerStatus};
+use super::state::Rail;
+use crate::host::Process;
+use crate::segment::control::ControlSegment;
+
+impl Rail {
+    /// Whether the death of a process can be seen from here. Not that of this process, nor that of a process of another
+    /// container, whose death is noticed by other rails only.
+    pub(super) fn can_watch(&self, process: &Process) -> bool {
+        *process != self.me && process.pid_namespace == self.me.pid_namespace
+    }
+
+    /// A descriptor (pidfd) that becomes ready when a process ends. `Ok(None)` where the end of the process cannot be seen, and
+    /// where the system has no descriptor to give.
+    ///
+    /// # Errors
+    /// [`Unreachable`] where the process has ended, or cannot exist.
+    pub(super) fn open_pidfd(&self, process: &Process) -> Result<Option<OwnedFd>, Unreachable> {
+        if !self.can_watch(process) {
+            return Ok(None);
+        }
+        let pid = process.raw_pid().ok_or(Unreachable::BadCard)?;
+        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            // The process id may have been given to another process before it was opened.
+            Ok(pidfd) if process.is_running(&self.me) != Some(false) => Ok(Some(pidfd)),
+            Ok(_) | Err(rustix::io::Errno::SRCH) => {
+                log::warn!("process {} has ended already", process.pid);
+                Err(Unreachable::System)
+            }
+            Err(error) => {
+                log::debug!("no descriptor for process {}: {error}", process.pid);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Looks which peers have closed or, if `processes`, died.
+    pub(super) fn check_peers(&mut self, processes: bool) {
+        for endpoint in 0..self.peers.len() as u32 {
+            let connected = |peer: &&PeerState| peer.status == PeerStatus::Connected;
+            let Some(peer) = self.peers.get(endpoint as usize).filter(connected) else {
+                continue;
+            };
+            if let Some(how) = peer.control.as_ref().and_then(ControlSegment::closed) {
+                self.lose(endpoint, how);
+            } else if processes && self.has_ended(endpoint) {
+                // It may have closed between the two looks.
+                let closed = self.peers.get(endpoint as usize).and_then(|peer| peer.control.as_ref()?.closed());
+                self.lose(endpoint, closed.unwrap_or(Lost::Broken));
+            }
+        }
+    }
+
+    /// Whether a peer's process has ended. Where there was no descriptor for it before, one is asked for again.
+    fn has_ended(&mut self, endpoint: u32) -> bool {
+        let Some(process) = self.peers.get(endpoint as usize).map(|peer| peer.process) else { return false };
+        if !self.can_watch(&process) {
+            return false;
+        }
+        if self.peers.get(endpoint as usize).is_some_and(|peer| peer.pidfd.is_none()) {
+            match self.open_pidfd(&process) {
+                Ok(Some(pidfd)) => {
+                    if let Some(peer) = self.peers.get_mut(endpoint as usize) {
+                        peer.pidfd = Some(pidfd);
+                    }
+                }
+                Ok(None) => return process.has_ended(&self.me),
+                Err(_) => return true,
+            }
+        }
+        let pidfd = self.peers.get(endpoint as usize).and_then(|peer| peer.pidfd.as_ref());
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        pidfd.is_some_and(|pidfd| {
+            let ended = rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once));
+            matches!(ended, Ok(count) if count > 0)
+        })
+    }
+
+    /// Notes that a peer has closed or died. Rings that it announced last are mapped before, so that all its frames are read.
+    fn lose(&mut self, endpoint: u32, lost: Lost) {
+        self.map_announced();
+        self.fail(endpoint, lost);
+    }
+
+    /// Notes that a peer is lost; [`report_loss`](Self::report_loss) reports it.
+    pub(super) fn fail(&mut self, endpoint: u32, lost: Lost) {
+        let Some(peer) = self.peers.get_mut(endpoint as usize) else { return };
+        match peer.status {
+            PeerStatus::Connected => self.failing += 1,
+            PeerStatus::Failing(_) => {}
+            _ => return,
+        }
+        peer.status = PeerStatus::Failing(lost);
+        for ring in [endpoint * 2, endpoint * 2 + 1] {
+            if let Some(outgoing) = self.rings.get_mut(ring as usize).map(|ring| &mut ring.outgoing) {
+                outgoing.len_bound = 0;
+            }
+        }
+        (self.polls_left, self.turns_left) = (0, 0);
+    }
+
+    /// Reports one lost peer: a peer that violated the protocol at once, any other when all its frames have been read.
+    pub(super) fn report_loss(&mut self) -> Option<Event> {
+        for endpoint in 0..self.peers.len() as u32 {
+            let Some(peer) = self.peers.get_mut(endpoint as usize) else { continue };
+            let PeerStatus::Failing(lost) = peer.status else { continue };
+            let rings = [endpoint * 2, endpoint * 2 + 1];
+            let has_frame =
+                |ring: u32| self.rings.get(ring as usize).map(|ring| &ring.incoming).is_some_and(Incoming::has_frame);
+            if lost != Lost::Misbehaved && rings.into_iter().any(has_frame) {
+                continue;
+            }
+            peer.status = PeerStatus::LossReported;
+            let event = Event::Lost(peer.peer, lost);
+            self.failing -= 1;
+            self.close_rings(endpoint);
+            return Some(event);
+        }
+        None
+    }
+
+    /// Whether any peer's process has to be looked at from time to time.
+    pub(super) fn has_peers_to_watch(&self) -> bool {
+        self.failing != 0
+            || self.peers.iter().any(|peer| peer.status == PeerStatus::Connected && self.can_watch(&peer.process))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+    use towline_core::rail::{Peer, Rail as _};
+    use towline_core::time::Instant;
+
+    use super::*;
+    use crate::Config;
+
+    /// This program again, in a role.
+    fn process(role: &str, job: u64) -> Child {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "rail::liveness::tests::as_process", "--nocapture", "--ignored"]);
+        command.env("ROLE", role).env("JOB", job.to_string()).stdin(Stdio::null());
+        command.stdout(if role == "victim" { Stdio::piped() } else { Stdio::inherit() }).spawn().unwrap()
+    }
+
+    #[test]
+    #[ignore = "started by the other tests as their processes"]
+    fn as_process() {
+        let Ok(role) = std::env::var("ROLE") else { return };
+        let job = std::env::var("JOB").unwrap().parse().unwrap();
+        match role.as_str() {
+            "victim" => {
+                let rail = Rail::open(Config::new(job, 1, 2)).unwrap();
+                let card: String = rail.card().iter().map(|byte| format!("{byte:02x}")).collect();
+                println!("\n@ {card}");
+                loop {
+                    std::thread::park();
+                }
+            }
+            "watcher" => watcher(job),
+            other => panic!("no role {other}"),
+        }
+    }
+
+    /// Starts the victim; its card.
+    fn victim(job: u64) -> (Child, Vec<u8>) {
+        let mut child = process("victim", job);
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let digits = lines.into_iter().find_map(|line| line.strip_prefix("@ ").map(str::to_owned)).unwrap();
+        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+        (child, (0..digits.len()).step_by(2).map(byte).collect())
+    }
+
+    fn exhaust() -> Rlimit {
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
+        assert!(std::fs::File::open("/dev/null").is_err());
+        before
+    }
+
+    /// Polls for so many looks at processes; what was lost.
+    fn poll(rail: &mut Rail, now: &mut Instant, looks: u32) -> Option<Event> {
+        (0..looks).find_map(|_| {
+            *now = *now + towline_core::time::Duration::from_millis(1000);
+            (rail.polls_left, rail.turns_left) = (0, 0); // the next poll looks at processes
+            rail.poll(*now)
+        })
+    }
+
+    fn watcher(job: u64) {
+        let mut rail = Rail::open(Config::new(job, 0, 2)).unwrap();
+        let mut now = Instant::ZERO;
+        let (mut child, card) = victim(job);
+        let to = rail.add_peer(Peer(1), &card).unwrap();
+        assert!(rail.peers[to.0 as usize].pidfd.take().is_some());
+        let before = exhaust();
+        let process = rail.peers[to.0 as usize].process;
+        assert_eq!((process.is_running(&rail.me), process.has_ended(&rail.me)), (None, false));
+        assert!(rail.poll_at().is_some() && poll(&mut rail, &mut now, 10).is_none());
+        assert!(rail.peers[to.0 as usize].pidfd.is_none());
+        // As soon as there are descriptors again, it has a handle.
+        setrlimit(Resource::Nofile, before).unwrap();
+        assert!(poll(&mut rail, &mut now, 10).is_none());
+        assert!(rail.peers[to.0 as usize].pidfd.take().is_some());
+        let before = exhaust();
+        kill_process(rustix::process::Pid::from_child(&child), Signal::KILL).unwrap();
+        // Nobody has reaped it, so that its number is taken still.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(300);
+        let lost = loop {
+            match poll(&mut rail, &mut now, 1) {
+                None => assert!(std::time::Instant::now() < until, "its death goes unnoticed"),
+                Some(event) => break event,
+            }
+        };
+        assert!(matches!(lost, Event::Lost(Peer(1), Lost::Broken)), "{lost:?}");
+        setrlimit(Resource::Nofile, before).unwrap();
+        child.wait().unwrap();
+        exhaust();
+        assert!(process.has_ended(&rail.me));
+        assert!(!rail.me.has_ended(&rail.me));
+    }
+
+    #[test]
+    fn p1_b10_without_descriptors_the_death_of_a_process_is_noticed_all_the_same() {
+        let job = 0x0DE5_0000_0000 | u64::from(std::process::id());
+        let watched = process("watcher", job).wait().unwrap();
+        crate::host::remove_stale(std::path::Path::new("/dev/shm"), &Process::current());
+        assert!(watched.success());
+    }
+}

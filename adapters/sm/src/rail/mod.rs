@@ -1,0 +1,19 @@
+//! The rail: its state, the message path, and the rare parts of sending, receiving, waiting and keeping peers.
+
+mod held_frames;
+mod incoming;
+mod liveness;
+mod maintenance;
+mod one_sided;
+mod outgoing;
+mod peer;
+mod peers;
+mod receive;
+mod ring_pair;
+mod send;
+mod single_copy;
+mod state;
+mod transport;
+mod wait;
+
+pub use state::Rail;

@@ -1,0 +1,132 @@
+//! A ring to a peer.
+
+use std::path::Path;
+
+use crate::atomics::{AtomicU32, Ordering};
+use crate::error::OpenError;
+use crate::host::Process;
+use crate::ring::{RingMemory, SLOT, START, Sender};
+use crate::segment::file::Segment;
+use crate::segment::layout::{
+    EPOCH_ADDRESS, FIRST_EPOCH, LIMIT, MAGIC, MAGIC_AT, NONCE, PAGE, PID, PID_NAMESPACE, PROBE, RING_BYTES, START_TIME,
+    TO_NONCE, TO_PID, TO_START_TIME,
+};
+use crate::segment::slots::Slots;
+use crate::single_copy::expose::Exposure;
+use crate::single_copy::probe::UNTRIED;
+use crate::sleep;
+
+/// Stands for the sleep word of a peer that every publication must take the slow path for.
+static ALWAYS_ASLEEP: AtomicU32 = AtomicU32::new(sleep::ON_FUTEX);
+
+/// The two ends of a ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// The sender and its incarnation.
+    pub from: (Process, u64),
+    /// The receiver and its incarnation.
+    pub to: (Process, u64),
+}
+
+/// A ring to a peer.
+#[derive(Debug)]
+pub struct Outgoing {
+    pub sender: Sender,
+    pub slots: Slots,
+    /// One more than the bytes of the longest frame that may be sent now; 0 makes all frames take the slow path.
+    pub len_bound: u32,
+    /// Slots that only control frames may take.
+    pub reserved: u32,
+    /// Whether the engine was told `Busy` since credit came last.
+    pub wants_credit: bool,
+    /// The peer's sleep word, or one that always says that the receiver may sleep.
+    sleep_word: *const AtomicU32,
+    /// The state that exposing memory to the peer takes; in rings for short frames.
+    pub exposure: Option<Exposure>,
+    segment: Option<Segment>,
+}
+
+// SAFETY: the addresses are of process-wide mappings, reached through atomics.
+unsafe impl Send for Outgoing {}
+
+impl Outgoing {
+    /// No ring yet.
+    pub fn none() -> Self {
+        Self {
+            sender: Sender::NONE,
+            slots: Slots::none(),
+            len_bound: 0,
+            reserved: 0,
+            wants_credit: false,
+            sleep_word: &raw const ALWAYS_ASLEEP,
+            exposure: None,
+            segment: None,
+        }
+    }
+
+    /// Makes the segment of a ring of `bytes` bytes, whose longest frame has `limit` bytes; `reserved` as the field.
+    pub fn create(path: &Path, ends: Ends, bytes: u32, limit: u32, reserved: u32) -> Result<Self, OpenError> {
+        let segment = Segment::create(path, PAGE + bytes as usize)?;
+        let write = |at, value| segment.word(at).store(value, Ordering::Relaxed);
+        write(PID, u64::from(ends.from.0.pid));
+        write(START_TIME, ends.from.0.start_time);
+        write(PID_NAMESPACE, ends.from.0.pid_namespace);
+        write(NONCE, ends.from.1);
+        write(RING_BYTES, u64::from(bytes));
+        write(LIMIT, u64::from(limit));
+        write(TO_PID, u64::from(ends.to.0.pid));
+        write(TO_START_TIME, ends.to.0.start_time);
+        write(TO_NONCE, ends.to.1);
+        let slots = bytes / SLOT as u32;
+        // SAFETY: the segment is kept in the same struct, and dropped with it.
+        let memory = unsafe { Slots::of(&segment, slots) };
+        memory.credit().store(START, Ordering::Relaxed);
+        segment.word(MAGIC_AT).store(MAGIC, Ordering::Release);
+        Ok(Self {
+            sender: Sender::new(slots, START),
+            slots: memory,
+            len_bound: limit + 1,
+            reserved,
+            wants_credit: false,
+            sleep_word: &raw const ALWAYS_ASLEEP,
+            exposure: None,
+            segment: Some(segment),
+        })
+    }
+
+    /// Makes every publication look at `word` from now on.
+    ///
+    /// # Safety
+    /// The word outlives this ring's use, or another one is set before.
+    pub unsafe fn set_sleep_word(&mut self, word: &AtomicU32) {
+        self.sleep_word = word;
+    }
+
+    /// Whether the receiver may be asleep; to be called after each publication.
+    #[inline]
+    pub fn receiver_may_sleep(&self) -> bool {
+        // SAFETY: a static, or a word that the caller of `set_sleep_word` vouched for.
+        sleep::may_sleep(unsafe { &*self.sleep_word })
+    }
+
+    /// Whether there is a segment.
+    pub fn exists(&self) -> bool {
+        self.segment.is_some()
+    }
+
+    /// Writes the epoch word's address and value to the ring, before the receiver is told of the ring.
+    pub fn offer_single_copy(&mut self, exposure: Exposure) {
+        if let Some(segment) = &self.segment {
+            let (address, epoch) = exposure.epoch();
+            segment.word(FIRST_EPOCH).store(epoch, Ordering::Relaxed);
+            // The doorbell, rung afterwards, makes it visible.
+            segment.word(EPOCH_ADDRESS).store(address, Ordering::Relaxed);
+            self.exposure = Some(exposure);
+        }
+    }
+
+    /// The result of the receiver's probe: whether it can read our memory.
+    pub fn probe(&self) -> u64 {
+        self.segment.as_ref().map_or(UNTRIED, |segment| segment.word(PROBE).load(Ordering::Relaxed))
+    }
+}

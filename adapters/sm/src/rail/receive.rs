@@ -1,0 +1,186 @@
+//! The rare parts of receiving: choosing the ring to look at, padding, and rings that a peer has made.
+
+use towline_core::rail::{Event, FrameId, Lost};
+use towline_core::time::Instant;
+
+use super::incoming::Incoming;
+use super::peer::PeerStatus;
+use super::ring_pair::EAGER;
+use super::state::{NO_RING, Rail};
+use crate::doorbell;
+use crate::error::OpenError;
+use crate::single_copy;
+use crate::single_copy::probe::{REFUSED, SUPPORTED};
+use crate::single_copy::read::RemoteReader;
+
+/// Polls that begin with one ring, if each yields a frame. A poll that yields nothing may count twice: once when a short frame is
+/// looked for, and once when any frame is.
+const POLLS_PER_TURN: u32 = 255;
+/// Turns between two rounds of maintenance.
+const MAINTENANCE_TURNS: u32 = 1;
+
+impl Rail {
+    /// Takes a frame behind padding. Padding never comes twice in a row, and the padding of a hostile peer ends at its ring's start.
+    #[cold]
+    pub(super) fn take_after_padding(&mut self, ring: u32) -> Option<Event> {
+        self.take(ring)
+    }
+
+    /// An incoming ring held a value that no correct peer writes.
+    #[cold]
+    pub(super) fn protocol_violation(&mut self, ring: u32) -> Option<Event> {
+        log::error!("rank {} violated the protocol: it wrote an impossible frame", self.rank_of(ring / 2));
+        self.fail(ring / 2, Lost::Misbehaved);
+        self.report_loss()
+    }
+
+    /// Looks at the active rings, beginning with `next_active`, and then at the doorbell and the quiet rings.
+    pub(super) fn poll_rings(&mut self) -> Option<Event> {
+        if self.held.is_full() {
+            return None;
+        }
+        let mut at = self.next_active;
+        for _ in 0..self.active.len() {
+            at = if at < self.active.len() { at } else { 0 };
+            if let Some(&ring) = self.active.get(at)
+                && self.rings.get(ring as usize).map(|ring| &ring.incoming).is_some_and(Incoming::has_frame)
+            {
+                (self.next_active, self.fast_ring) = (at, ring);
+                return self.take(ring);
+            }
+            at += 1;
+        }
+        self.next_active = at; // no ring is looked at twice before all others
+        self.fast_ring = self.active.get(at).copied().unwrap_or(NO_RING);
+        self.poll_idle()
+    }
+
+    /// Begins with another ring from now on: frames of one ring may come in so fast that the others would never be looked at.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_turn(&mut self, now: Instant) -> Option<Event> {
+        self.polls_left = POLLS_PER_TURN;
+        self.next_active = self.next_active.wrapping_add(1);
+        match self.turns_left.checked_sub(1) {
+            Some(turns) => self.turns_left = turns,
+            None => {
+                self.turns_left = MAINTENANCE_TURNS;
+                if let Some(event) = self.maintain(now) {
+                    return Some(event);
+                }
+            }
+        }
+        self.poll_rings()
+    }
+
+    /// No active ring had a frame: looks at the doorbell, and at one quiet ring.
+    #[inline]
+    fn poll_idle(&mut self) -> Option<Event> {
+        if doorbell::has_rung(self.control.doorbell(), self.doorbell_seen) {
+            return self.poll_after_doorbell();
+        }
+        if self.quiet.is_empty() { None } else { self.poll_quiet() }
+    }
+
+    #[cold]
+    fn poll_after_doorbell(&mut self) -> Option<Event> {
+        self.map_announced();
+        (0..self.active.len()).find_map(|at| {
+            let ring = *self.active.get(at)?;
+            self.take(ring)
+        })
+    }
+
+    #[cold]
+    fn poll_quiet(&mut self) -> Option<Event> {
+        self.next_quiet = if self.next_quiet + 1 < self.quiet.len() { self.next_quiet + 1 } else { 0 };
+        let &ring = self.quiet.get(self.next_quiet)?;
+        if !self.rings.get(ring as usize).map(|ring| &ring.incoming)?.has_frame() {
+            return None;
+        }
+        self.quiet.swap_remove(self.next_quiet);
+        self.active.push(ring);
+        self.take(ring)
+    }
+
+    /// Takes the doorbell's bits, to be acted on by [`map_announced`](Self::map_announced).
+    pub(super) fn take_doorbell_bits(&mut self) {
+        let (announced, control) = (&mut self.announced, &self.control);
+        doorbell::take_bits(control.doorbell(), control.doorbell_bits(), &mut self.doorbell_seen, |bit| {
+            if let Some(word) = announced.get_mut(bit / 64) {
+                *word |= 1 << (bit % 64);
+            }
+        });
+    }
+
+    /// Maps the rings that peers have announced by the doorbell.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn map_announced(&mut self) {
+        self.take_doorbell_bits();
+        for word in 0..self.announced.len() {
+            let mut bits = self.announced.get(word).copied().unwrap_or(0);
+            while bits != 0 {
+                let bit = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let endpoint = self.endpoints.get(bit / 2).copied().unwrap_or(0);
+                if endpoint != 0 {
+                    self.map_ring(endpoint - 1, bit % 2, bit);
+                }
+            }
+        }
+    }
+
+    /// Maps the ring that bit `bit` announced, unless it has to wait until its sender is added.
+    fn map_ring(&mut self, endpoint: u32, class: usize, bit: usize) {
+        let Some(peer) = self.peers.get(endpoint as usize) else { return };
+        if !matches!(peer.status, PeerStatus::Connected | PeerStatus::Failing(_)) {
+            return;
+        }
+        let ring = endpoint as usize * 2 + class;
+        let exists = self.rings.get(ring).map(|ring| &ring.incoming).is_some_and(Incoming::exists);
+        let path = self.names.ring(peer.rank, self.card.rank, class);
+        let holder =
+            (class == EAGER && !exists && self.config.single_copy_bytes != 0).then(|| single_copy::holder(&path));
+        let opened = Incoming::open(&path, peer.nonce, self.card.nonce, peer.peer);
+        match opened {
+            Ok(None) => return, // of another incarnation: its card is still to come
+            Ok(Some(mut opened)) => {
+                if class == EAGER && !exists {
+                    let reader = match holder {
+                        None => Err("single copy is switched off here".into()),
+                        Some(holder) => RemoteReader::new(holder, opened.epoch()),
+                    };
+                    opened.set_probe(if reader.is_ok() { SUPPORTED } else { REFUSED });
+                    opened.reader =
+                        reader.map_err(|why| log::info!("long messages of rank {} are copied: {why}", peer.rank)).ok();
+                }
+                // No other process needs the name.
+                let _ = std::fs::remove_file(&path);
+                if let (false, Some(incoming)) = (exists, self.rings.get_mut(ring).map(|ring| &mut ring.incoming)) {
+                    *incoming = opened;
+                    self.active.push(ring as u32);
+                }
+            }
+            Err(OpenError::System { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
+                log::debug!("rank {} announced a ring that does not exist", peer.rank);
+            }
+            Err(error) => {
+                log::error!("rank {} cannot be reached through shared memory: {error}", peer.rank);
+                let lost = if matches!(error, OpenError::Malformed(_)) { Lost::Misbehaved } else { Lost::Broken };
+                self.fail(endpoint, lost);
+            }
+        }
+        if let Some(word) = self.announced.get_mut(bit / 64) {
+            *word &= !(1 << (bit % 64));
+        }
+    }
+
+    /// Address of a held frame's first byte, and the frame's length in bytes.
+    #[inline]
+    pub(super) fn held_frame(&self, frame: FrameId) -> Option<(*const u8, usize)> {
+        let held = self.held.find(frame)?;
+        let incoming = self.rings.get(held.ring as usize).map(|ring| &ring.incoming)?;
+        Some((incoming.slots.frame(held.position).cast_const(), held.len as usize))
+    }
+}

@@ -1,0 +1,183 @@
+//! The state of a rail, and how it is opened.
+
+use std::os::fd::OwnedFd;
+
+use towline_core::rail::attributes::EXCLUSIVITY_HOST;
+use towline_core::rail::native::OneSided;
+use towline_core::rail::{AcceleratorLimits, Attributes, Capabilities};
+use towline_core::time::Instant;
+
+use super::held_frames::HeldFrames;
+use super::peer::PeerState;
+use super::ring_pair::RingPair;
+use crate::card::{self, Card};
+use crate::config::Config;
+use crate::error::{OpenError, system_error};
+use crate::host::{self, HostId, Process, SegmentNames};
+use crate::membarrier;
+use crate::rma::{ALL_OPERATIONS, OwnRegions};
+use crate::segment::control::ControlSegment;
+use crate::segment::layout::doorbell_words;
+
+/// In [`Rail::fast_ring`]: no ring. There are fewer rings than that.
+pub(super) const NO_RING: u32 = u32::MAX;
+
+/// The path from one rank to the other processes of its host. A rail is used by one thread at a time.
+///
+/// ```
+/// use towline_core::rail::{Event, Lane, Peer, Rail as _, Shape};
+/// use towline_core::time::Instant;
+/// use towline_sm::{Config, Rail};
+///
+/// // Two ranks; here in one thread, usually in two processes that exchange their cards.
+/// let job = u64::from(std::process::id());
+/// let mut left = Rail::open(Config::new(job, 0, 2))?;
+/// let mut right = Rail::open(Config::new(job, 1, 2))?;
+/// let to_right = left.add_peer(Peer(1), right.card()).unwrap();
+/// right.add_peer(Peer(0), left.card()).unwrap();
+///
+/// let mut grant = left.reserve(to_right, Shape { tag: 0x80, lane: Lane::Eager, header: 2, len: 5 }).unwrap();
+/// grant.write(0, b"hello");
+/// let ticket = grant.finish();
+/// left.commit(ticket);
+/// let Some(Event::Frame(frame)) = right.poll(Instant::ZERO) else { panic!() };
+/// assert_eq!((frame.from, frame.tag, frame.head()), (Peer(0), 0x80, &b"hello"[..]));
+/// # Ok::<(), towline_sm::OpenError>(())
+/// ```
+#[derive(Debug)]
+pub struct Rail {
+    /// Number of the incoming ring that `poll_short` looks at, or [`NO_RING`]: `poll` finds it, and it is an active one.
+    pub(super) fast_ring: u32,
+    /// Polls until `poll` begins with another ring.
+    pub(super) polls_left: u32,
+    /// Turns of [`polls_left`](Self::polls_left) until maintenance is due.
+    pub(super) turns_left: u32,
+    /// Index in `active` of the ring that `poll` looks at first.
+    pub(super) next_active: usize,
+    /// Numbers of the incoming rings that are polled each time.
+    pub(super) active: Vec<u32>,
+    /// Two for each endpoint: see [`RingPair`].
+    pub(super) rings: Vec<RingPair>,
+    pub(super) held: HeldFrames,
+    pub(super) control: ControlSegment,
+    /// The doorbell's counter when its bits were last taken.
+    pub(super) doorbell_seen: u32,
+    /// Numbers of the incoming rings that have been quiet: one of them is looked at in each idle poll, all in maintenance.
+    pub(super) quiet: Vec<u32>,
+    pub(super) next_quiet: usize,
+    pub(super) maintenance_rounds: u32,
+    /// By endpoint.
+    pub(super) peers: Vec<PeerState>,
+    /// Endpoint of each rank, plus one; 0 for a rank that is not known.
+    pub(super) endpoints: Box<[u32]>,
+    /// Bits of the doorbell that are still to be acted on, such as those of ranks that are not added yet.
+    pub(super) announced: Box<[u64]>,
+    /// Number of peers whose loss is still to be reported.
+    pub(super) failing: u32,
+    /// Number of rings whose files are locked until their receivers have looked.
+    pub(super) locks: u32,
+    /// Number of rings that were made without a lock, because too many were held.
+    pub(super) over_lock_limit: u32,
+    /// Whether the engine was told `Busy` since the last `arm`.
+    pub(super) wants_credit: bool,
+    /// Whether sleep may be announced in the control segment.
+    pub(super) armed: bool,
+    /// Whether frames wake a peer only on demand, by `signal`.
+    pub(super) wake_on_demand: bool,
+    /// Whether this process is registered for the barriers of receivers that go to sleep.
+    pub(super) has_membarrier: bool,
+    /// The pipe that wakes us, once it was asked for.
+    pub(super) pipe: Option<OwnedFd>,
+    /// Our memory that peers may map.
+    pub(super) regions: OwnRegions,
+    pub(super) next_liveness_check: Instant,
+    pub(super) me: Process,
+    pub(super) card: Card,
+    pub(super) card_bytes: [u8; card::LEN],
+    pub(super) names: SegmentNames,
+    pub(super) config: Config,
+    pub(super) attributes: Attributes,
+}
+
+impl Rail {
+    /// Opens a rank's rail: removes stale files of jobs whose processes are gone, and makes the rank's control segment. Contacts no
+    /// peer.
+    ///
+    /// # Errors
+    /// [`OpenError`]: an impossible setting, no room in the file system, a rank that runs already.
+    pub fn open(config: Config) -> Result<Self, OpenError> {
+        config.check()?;
+        let me = Process::current();
+        host::remove_stale(&config.directory, &me);
+        let host = HostId::of(&config.directory).map_err(|error| system_error("look at", &config.directory, error))?;
+        let names = SegmentNames::new(&config.directory, config.job);
+        let (nonce, has_membarrier) = (host::nonce(), membarrier::register());
+        let control = ControlSegment::create(&names.control(config.rank), config.ranks, &me, nonce, has_membarrier)?;
+        let user = rustix::process::geteuid().as_raw();
+        let card = Card { host, user, rank: config.rank, job: config.job, nonce, process: me };
+        Ok(Self {
+            fast_ring: NO_RING,
+            polls_left: 0,
+            turns_left: 0,
+            next_active: 0,
+            active: Vec::new(),
+            rings: Vec::new(),
+            held: HeldFrames::new(config.frames_kept),
+            control,
+            doorbell_seen: 0,
+            quiet: Vec::new(),
+            next_quiet: 0,
+            maintenance_rounds: 0,
+            peers: Vec::new(),
+            endpoints: vec![0; config.ranks as usize].into(),
+            announced: vec![0; doorbell_words(config.ranks)].into(),
+            failing: 0,
+            locks: 0,
+            over_lock_limit: 0,
+            wants_credit: false,
+            armed: false,
+            wake_on_demand: false,
+            has_membarrier,
+            pipe: None,
+            regions: OwnRegions::default(),
+            next_liveness_check: Instant::ZERO,
+            me,
+            card,
+            card_bytes: card.encode(),
+            names,
+            attributes: attributes(&config),
+            config,
+        })
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The rank of an endpoint, for logs; `u32::MAX` where there is no such endpoint.
+    pub(super) fn rank_of(&self, endpoint: u32) -> u32 {
+        self.peers.get(endpoint as usize).map_or(u32::MAX, |peer| peer.rank)
+    }
+}
+
+/// What the rail tells the engine of itself.
+fn attributes(config: &Config) -> Attributes {
+    let thread = if config.progress_thread { Capabilities::PROGRESS_THREAD } else { Capabilities::empty() };
+    Attributes {
+        name: "sm",
+        capabilities: Capabilities::SEND.union(Capabilities::SIGNALED).union(thread),
+        exclusivity: EXCLUSIVITY_HOST,
+        latency: config.latency_nanos,
+        bandwidth: config.bandwidth_megabytes_per_second,
+        eager_limit: config.eager_limit_bytes,
+        rendezvous_eager_limit: config.eager_limit_bytes,
+        min_fragment: config.bulk_limit_bytes.min(4096),
+        max_send_size: config.bulk_limit_bytes,
+        cache_size: 0,
+        cache_bytes: 0,
+        accelerator: AcceleratorLimits::NONE,
+        frames_kept: config.frames_kept,
+        one_sided: if config.share_windows { ALL_OPERATIONS } else { OneSided::NONE },
+    }
+}

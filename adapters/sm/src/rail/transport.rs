@@ -1,0 +1,260 @@
+//! The rail trait, and with it the message path.
+
+use towline_core::convertor::Span;
+use towline_core::rail::native::{Key, Native, NativeError, Region};
+use towline_core::rail::{
+    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, Grant, HEAD, Lane,
+    Liveness, Peer, Rail as RailTrait, RemoteBuffer, RequestCache, SendError, Sent, Shape, Short, SingleCopy, Ticket,
+    Unreachable,
+};
+use towline_core::rma::Access;
+use towline_core::time::Instant;
+
+use super::outgoing::Outgoing;
+use super::ring_pair::RingPair;
+use super::state::Rail;
+use crate::ring::{PendingFrame, ProtocolViolation, ReceivedFrame, meta, slots_for};
+use crate::segment::slots::Slots;
+
+impl Rail {
+    /// Takes the next frame of an incoming ring, if there is one and it may be held.
+    pub(super) fn take(&mut self, ring: u32) -> Option<Event> {
+        if self.held.is_full() {
+            return None;
+        }
+        let RingPair { incoming, outgoing } = self.rings.get_mut(ring as usize)?;
+        let pending = incoming.receiver.peek(&incoming.slots)?;
+        let ReceivedFrame { position, len, tag } = match incoming.receiver.take(pending) {
+            Ok(Some(received)) => received,
+            Ok(None) => return self.take_after_padding(ring),
+            Err(ProtocolViolation) => return self.protocol_violation(ring),
+        };
+        prefetch_reply_slot(outgoing);
+        // SAFETY: the mapping is the ring's, and is not given up in here.
+        let head = unsafe { Slots::head(incoming.slots.frame(position)) };
+        let from = incoming.peer;
+        if len as usize > HEAD {
+            incoming.held += 1;
+            let id = self.held.hold(ring, position, len);
+            return Some(Event::Frame(Frame { id, from, tag, valid: HEAD as u8, len, head }));
+        }
+        // Its one slot has been copied, so it may be returned.
+        if incoming.held == 0 && incoming.receiver.return_credit(&incoming.slots, position.wrapping_add(1)) {
+            self.credit_returned(ring);
+        }
+        Some(Event::Frame(Frame { id: FrameId(0), from, tag, valid: len as u8, len, head }))
+    }
+}
+
+/// A message is often answered: the slot for the reply is fetched while the message is processed.
+#[inline(always)]
+fn prefetch_reply_slot(outgoing: &Outgoing) {
+    outgoing.slots.prefetch_for_write(outgoing.sender.position());
+}
+
+impl RailTrait for Rail {
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn card(&self) -> &[u8] {
+        &self.card_bytes
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        self.add(peer, card)
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        self.delete(endpoint);
+    }
+
+    #[inline]
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        let class = usize::from(shape.lane == Lane::Bulk);
+        if let Some(outgoing) = self.rings.get_mut(to.0 as usize * 2 + class).map(|ring| &mut ring.outgoing)
+            && shape.len < outgoing.len_bound
+            && usize::from(shape.header) <= HEAD
+        {
+            let reserved = if shape.lane == Lane::Control { 0 } else { outgoing.reserved };
+            if let Some(position) = outgoing.sender.reserve(slots_for(shape.len), reserved) {
+                let extra = u32::from(shape.tag) | (class as u32) << 8;
+                let ticket = Ticket { endpoint: to, position: u64::from(position), len: shape.len, extra };
+                // SAFETY: the sender reserved these slots, which hold the prefix and `len` bytes and do not run over the
+                // ring's end; the receiver leaves them alone until `commit`, and if it does not, only its data suffers.
+                return Ok(unsafe { Grant::new(outgoing.slots.frame(position), shape.len as usize, ticket) });
+            }
+        }
+        self.reserve_slowly(to, shape)
+    }
+
+    #[inline]
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        let class = (ticket.extra >> 8 & 1) as usize;
+        if let Some(outgoing) =
+            self.rings.get_mut(ticket.endpoint.0 as usize * 2 + class).map(|ring| &mut ring.outgoing)
+            && ticket.position as u32 == outgoing.sender.position()
+        {
+            outgoing.sender.publish(&outgoing.slots, slots_for(ticket.len), meta(ticket.len, ticket.extra as u8));
+            if outgoing.receiver_may_sleep() {
+                self.wake_for_frame(ticket.endpoint.0);
+            }
+        }
+        Sent::Done
+    }
+
+    fn drained(&self, _to: Endpoint) -> bool {
+        true // a frame in the ring does not need this rail any more
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        let Some(polls_left) = self.polls_left.checked_sub(1) else { return self.end_turn(now) };
+        self.polls_left = polls_left;
+        self.poll_rings()
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        let Some((from, len)) = self.held_frame(frame) else { return 0 };
+        let count = len.saturating_sub(at).min(into.len());
+        // SAFETY: `at + count` is within the frame, which lies in the mapping; `into` does not, since no slice reaches there.
+        unsafe { core::ptr::copy_nonoverlapping(from.wrapping_add(at), into.as_mut_ptr(), count) };
+        count
+    }
+
+    #[inline]
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, _cookie: Cookie) -> Delivery {
+        if let Some((from, len)) = self.held_frame(frame)
+            && skip < len
+        {
+            // SAFETY: the frame lies in the mapping and is readable from `skip` to its end; the caller vouches for the sink.
+            unsafe { sink.unpack(from.wrapping_add(skip), len - skip) };
+        }
+        self.release(frame);
+        Delivery::Done
+    }
+
+    #[inline]
+    fn release(&mut self, frame: FrameId) {
+        let Some(held) = self.held.remove(frame) else { return };
+        let Some(incoming) = self.rings.get_mut(held.ring as usize).map(|ring| &mut ring.incoming) else { return };
+        incoming.held -= 1;
+        let read_to = incoming.receiver.position();
+        let free_to = if incoming.held == 0 { read_to } else { self.held.oldest(held.ring, read_to) };
+        if incoming.receiver.return_credit(&incoming.slots, free_to) {
+            self.credit_returned(held.ring);
+        }
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        self.has_peers_to_watch().then_some(self.next_liveness_check)
+    }
+
+    fn wake_on_demand(&mut self, on: bool) {
+        self.wake_on_demand = on;
+    }
+
+    fn signal(&mut self, to: Endpoint) {
+        self.wake(to.0);
+    }
+
+    fn arm(&mut self) -> bool {
+        self.announce_sleep()
+    }
+}
+
+impl FastPath for Rail {
+    #[inline(always)]
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        let len = (size_of_val(&header) as u32).wrapping_add(body.len() as u32);
+        let Some(outgoing) = self.rings.get_mut(to.0 as usize * 2).map(|ring| &mut ring.outgoing) else {
+            return Err(SendError::Unreachable);
+        };
+        if len >= outgoing.len_bound {
+            return Err(SendError::Busy); // the ring is still to be made, or the frame is too long: `reserve` tells
+        }
+        let slots = slots_for(len);
+        let Some(position) = outgoing.sender.reserve(slots, outgoing.reserved) else { return Err(SendError::Busy) };
+        let frame = outgoing.slots.frame(position);
+        let ticket = Ticket { endpoint: to, position: u64::from(position), len, extra: 0 };
+        // SAFETY: as in `reserve`.
+        let mut grant = unsafe { Grant::new(frame, len as usize, ticket) };
+        grant.write_words(0, header);
+        // SAFETY: the caller vouches for the body.
+        unsafe { grant.gather(size_of_val(&header), body) };
+        // SAFETY: the mapping is the ring's, and is not given up in here.
+        let first = unsafe { Slots::header_of(frame) };
+        outgoing.sender.publish_at(&outgoing.slots, position, first, slots, meta(len, tag));
+        if outgoing.receiver_may_sleep() {
+            self.wake_for_frame(to.0);
+        }
+        Ok(Sent::Done)
+    }
+
+    #[inline(always)]
+    fn poll_short(&mut self, tag: u8) -> Option<Short> {
+        let (left, over) = self.polls_left.overflowing_sub(1);
+        self.polls_left = left;
+        if over {
+            self.polls_left = 0;
+            return None;
+        }
+        let RingPair { incoming, outgoing } = self.rings.get_mut(self.fast_ring as usize)?;
+        let position = incoming.receiver.position();
+        let frame = incoming.slots.frame(position);
+        // SAFETY: the mapping is the ring's, and is not given up in here.
+        let pending = PendingFrame::look(position, unsafe { Slots::header_of(frame) })?;
+        let len = incoming.receiver.take_short(pending, tag)?;
+        // SAFETY: as above.
+        let header = unsafe { Slots::first_words(frame) };
+        let (from, body) = (incoming.peer, frame.wrapping_add(size_of_val(&header)).cast_const());
+        prefetch_reply_slot(outgoing);
+        // SAFETY: a frame that `take_short` yields has 24 to 56 bytes, all in one slot, which is ours until it is returned.
+        Some(unsafe { Short::new(from, header, body, len as usize) })
+    }
+
+    fn poll_again(&mut self) -> Option<Frame> {
+        let incoming = self.rings.get(self.fast_ring as usize).map(|ring| &ring.incoming)?;
+        let ReceivedFrame { position, len, tag } = incoming.receiver.last_short(&incoming.slots)?;
+        // SAFETY: as in `take`.
+        let head = unsafe { Slots::head(incoming.slots.frame(position)) };
+        Some(Frame { id: FrameId(0), from: incoming.peer, tag, valid: len as u8, len, head })
+    }
+}
+
+impl SingleCopy for Rail {
+    fn expose(&mut self, to: Endpoint, body: &Span) -> Option<RemoteBuffer> {
+        self.expose_to(to, body)
+    }
+
+    unsafe fn read_exposed(&mut self, from: Endpoint, buffer: &RemoteBuffer, sink: Span) -> bool {
+        // SAFETY: passed on from the caller.
+        unsafe { self.read_exposed_by(from, buffer, sink) }
+    }
+
+    fn read_limit(&self, from: Endpoint) -> u64 {
+        self.read_limit_of(from)
+    }
+
+    fn revoke_exposed(&mut self) {
+        self.revoke_all();
+    }
+}
+
+impl DeviceMemory for Rail {
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        self.regions.register(base, len, access)
+    }
+
+    fn deregister(&mut self, region: Region) {
+        self.regions.deregister(region);
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, _cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.perform_on(on, native) }
+    }
+}
+
+impl RequestCache for Rail {}
+impl Failover for Rail {}
+impl Liveness for Rail {}

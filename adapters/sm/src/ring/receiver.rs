@@ -1,0 +1,150 @@
+//! The receiving side of a ring.
+
+use super::format::{PAD, PREFIX, ProtocolViolation, RingMemory, SLOT, beyond_short, sequence, slots_for};
+use crate::atomics::{AtomicU64, Ordering};
+
+/// The header of a frame that was found at the receiver's position; its length and tag are unchecked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PendingFrame {
+    /// The position.
+    position: u32,
+    /// Length and tag as the sender wrote them.
+    meta: u32,
+}
+
+impl PendingFrame {
+    /// The frame at a receiver's position, if there is one; `header` is the first word of the slot there.
+    #[inline(always)]
+    pub fn look(position: u32, header: &AtomicU64) -> Option<Self> {
+        let word = header.load(Ordering::Acquire);
+        (word as u32 == sequence(position)).then_some(Self { position, meta: (word >> 32) as u32 })
+    }
+}
+
+/// A frame that was taken from the ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceivedFrame {
+    /// Position, in slots, where it begins.
+    pub position: u32,
+    /// Its length in bytes, checked against the longest frame and the ring's end.
+    pub len: u32,
+    /// Its tag.
+    pub tag: u8,
+}
+
+/// The receiving side's private state.
+#[derive(Debug)]
+pub struct Receiver {
+    position: u32,
+    /// Our position as the sender was last told.
+    credited: u32,
+    slots: u32,
+    /// A quarter of the slots.
+    quarter: u32,
+    /// Bytes of the longest frame.
+    limit: u32,
+}
+
+impl Receiver {
+    /// A receiver without a ring.
+    pub const NONE: Self = Self { position: 0, credited: 0, slots: 0, quarter: 0, limit: 0 };
+
+    /// The receiver of a ring of `slots` slots whose frames have up to `limit` bytes.
+    pub const fn new(slots: u32, limit: u32, start: u32) -> Self {
+        Self { position: start, credited: start, slots, quarter: slots / 4, limit }
+    }
+
+    /// Position, in slots, where the next frame begins.
+    #[inline]
+    pub const fn position(&self) -> u32 {
+        self.position
+    }
+
+    /// Whether there is a ring at all.
+    #[inline]
+    pub const fn exists(&self) -> bool {
+        self.slots != 0
+    }
+
+    /// The next frame, unchecked; `None` if there is none.
+    #[inline]
+    pub fn peek(&self, memory: &impl RingMemory) -> Option<PendingFrame> {
+        PendingFrame::look(self.position, memory.header(self.position))
+    }
+
+    /// Takes the frame that `peek` found just now and moves behind it; `Ok(None)` for padding. The frame's slots belong to the
+    /// receiver until [`return_credit`](Self::return_credit).
+    ///
+    /// # Errors
+    /// [`ProtocolViolation`] where it cannot be a frame of this ring; the position does not move then.
+    #[inline]
+    pub fn take(&mut self, pending: PendingFrame) -> Result<Option<ReceivedFrame>, ProtocolViolation> {
+        let PendingFrame { position, meta } = pending;
+        let (len, tag) = (meta & PAD, (meta >> 24) as u8);
+        // A frame that fits one slot needs no check: there is one slot, and no ring has a shorter limit.
+        if len as usize <= SLOT - PREFIX {
+            self.position = position.wrapping_add(1);
+            return Ok(Some(ReceivedFrame { position, len, tag }));
+        }
+        let slots = self.measure(meta)?;
+        self.position = position.wrapping_add(slots);
+        if len == PAD {
+            return Ok(None);
+        }
+        Ok(Some(ReceivedFrame { position, len, tag }))
+    }
+
+    /// As `take`, for a frame with `tag` in one slot, of [`MIN_SHORT`](super::MIN_SHORT) bytes at least, after which no credit is
+    /// due. Returns how many bytes it has beyond those. `None` for any other frame, and the position does not move.
+    #[inline(always)]
+    pub fn take_short(&mut self, pending: PendingFrame, tag: u8) -> Option<u32> {
+        let PendingFrame { position, meta } = pending;
+        let (more, next) = (beyond_short(meta, tag)?, position.wrapping_add(1));
+        if self.owes_credit(next) {
+            return None;
+        }
+        self.position = next;
+        Some(more)
+    }
+
+    /// Reads the frame that [`take_short`](Self::take_short) has just taken once more: its slot has not been returned. `None` if
+    /// the slot was returned, or the sender has overwritten its header with another one meanwhile.
+    pub fn last_short(&self, memory: &impl RingMemory) -> Option<ReceivedFrame> {
+        let position = self.position.wrapping_sub(1);
+        let PendingFrame { meta, .. } = PendingFrame::look(position, memory.header(position))?;
+        let (len, tag) = (meta & PAD, (meta >> 24) as u8);
+        beyond_short(meta, tag)?;
+        (self.credited != self.position).then_some(ReceivedFrame { position, len, tag })
+    }
+
+    /// Slots of a frame that is longer than one slot, or of padding.
+    #[inline]
+    fn measure(&self, meta: u32) -> Result<u32, ProtocolViolation> {
+        let len = meta & PAD;
+        let rest = self.slots.wrapping_sub(self.position & self.slots.wrapping_sub(1));
+        if len <= self.limit {
+            let slots = slots_for(len);
+            return if slots <= rest { Ok(slots) } else { Err(ProtocolViolation) };
+        }
+        // Padding of a whole lap is of no use to a correct peer, and would let a peer keep us polling in circles.
+        if meta == PAD && rest != self.slots { Ok(rest) } else { Err(ProtocolViolation) }
+    }
+
+    /// Whether the slots before `position` that the sender has not been told of make up a quarter of the ring.
+    #[inline(always)]
+    pub fn owes_credit(&self, position: u32) -> bool {
+        position.wrapping_sub(self.credited) >= self.quarter
+    }
+
+    /// Returns the slots before `position` to the sender, once they make up a quarter of the ring. Whether that was now.
+    #[inline(always)]
+    pub fn return_credit(&mut self, memory: &impl RingMemory, position: u32) -> bool {
+        if !self.owes_credit(position) {
+            return false;
+        }
+        self.credited = position;
+        // Release: our reads of those slots come first.
+        memory.credit().store(position, Ordering::Release);
+        true
+    }
+}

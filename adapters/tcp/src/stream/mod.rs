@@ -1,0 +1,11 @@
+//! One established connection: what arrives, what waits to be sent, encryption, and sending without a copy.
+
+pub(crate) mod block;
+pub(crate) mod channel;
+pub(crate) mod connection;
+pub(crate) mod inbox;
+pub(crate) mod outbox;
+pub(crate) mod pack_buffers;
+pub(crate) mod records;
+mod ring;
+pub(crate) mod splice;

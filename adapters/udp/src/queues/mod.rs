@@ -1,0 +1,3 @@
+pub(crate) mod inbox;
+pub(crate) mod outbox;
+pub(crate) mod pacing;

@@ -1,0 +1,3 @@
+//! Sessions between two ends.
+pub mod auth;
+pub(crate) mod handshake;

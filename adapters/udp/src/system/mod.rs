@@ -1,0 +1,2 @@
+pub(crate) mod segmentation;
+pub(crate) mod socket;

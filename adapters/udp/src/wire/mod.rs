@@ -1,0 +1,3 @@
+pub mod card;
+pub mod datagram;
+pub mod hello;

@@ -1,0 +1,22 @@
+//! The rail: its state, and what it does with it.
+
+mod close;
+mod completions;
+mod endpoint_lists;
+mod handshake;
+mod hello_channel;
+mod keepalive;
+mod local_port;
+mod one_sided;
+mod open;
+mod peer;
+mod peer_table;
+mod progress;
+mod queues;
+mod receive;
+mod send;
+mod state;
+mod transfer;
+mod work_id;
+
+pub use state::Rail;

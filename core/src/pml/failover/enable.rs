@@ -1,0 +1,41 @@
+//! Rails that are enabled and disabled.
+
+use crate::pml::engine::Pml;
+use crate::pml::failover::errors::EnableError;
+use crate::pml::peers::link::DISABLED;
+use crate::pml::peers::state::PeerStatus;
+use crate::pml::rails::Rails;
+
+/// Whether a rail's bit is set.
+pub(in crate::pml) fn is_disabled(bits: &[u32; 8], rail: usize) -> bool {
+    bits.get(rail / 32).is_some_and(|word| word & bit(rail) != 0)
+}
+
+const fn bit(rail: usize) -> u32 {
+    1 << (rail % 32)
+}
+
+impl<R: Rails> Pml<'_, R> {
+    /// Enables or disables a rail, for all peers (the contract's `MCA_PTL_ENABLE`). A disabled rail takes nothing new; what it
+    /// was given before it still delivers, and what arrives by it is taken. Other rails go on with all messages; where a peer
+    /// has none, they wait until one is enabled again. Rails are enabled at first.
+    ///
+    /// # Errors
+    /// [`EnableError`]; nothing has changed then.
+    pub fn enable_rail(&mut self, index: usize, on: bool) -> Result<(), EnableError> {
+        let word = self.disabled.get_mut(index / 32).filter(|_| index < self.rails.count());
+        let word = word.ok_or(EnableError::NoRail(index))?;
+        *word = if on { *word & !bit(index) } else { *word | bit(index) };
+        for peer in 0..self.peers.len() as u32 {
+            if self.peers.get(peer as usize).is_some_and(|state| state.status == PeerStatus::Up) {
+                self.set_suspended(peer, index, DISABLED, !on);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a rail takes what is new. `false` also where there is no such rail.
+    pub fn is_enabled(&self, index: usize) -> bool {
+        index < self.rails.count() && !is_disabled(&self.disabled, index)
+    }
+}

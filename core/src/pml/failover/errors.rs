@@ -1,0 +1,33 @@
+//! Why a rail was neither enabled nor disabled.
+
+use core::fmt;
+
+use crate::error::Blame;
+
+/// Why a rail was neither enabled nor disabled.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum EnableError {
+    /// There is no rail of this index.
+    NoRail(usize),
+}
+
+impl EnableError {
+    /// Who has to act.
+    pub const fn blame(self) -> Blame {
+        Blame::Caller
+    }
+}
+
+impl fmt::Display for EnableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRail(index) => {
+                write!(f, "there is no rail {index}: rails count from 0, in the order they were given")
+            }
+        }
+    }
+}
+
+impl core::error::Error for EnableError {}

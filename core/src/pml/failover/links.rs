@@ -1,0 +1,78 @@
+//! Links that go down, fall silent and come back.
+
+use crate::pml::engine::Pml;
+use crate::pml::peers::flags::{LINKED, MIGRATING};
+use crate::pml::peers::link::{DOWN, PeerLink};
+use crate::pml::peers::state::PeerStatus;
+use crate::pml::rails::Rails;
+use crate::pml::stall::liveness::HEARD;
+use crate::rail::{Endpoint, Failover, GiveUp, Liveness, Lost, Peer};
+use crate::time::Instant;
+
+impl<R: Rails> Pml<'_, R> {
+    /// A rail has reported its link to a peer down.
+    pub(in crate::pml) fn link_down(&mut self, rail: usize, peer: Peer, why: Lost) {
+        let Some(state) = self.peers.get(peer.0 as usize) else { return };
+        if state.status != PeerStatus::Up || !self.peer_links(peer.0).any(|link| link.is_of(rail)) {
+            return;
+        }
+        // Of who has said good-bye, nothing comes by another link that has not met it yet.
+        let ended = |link: &PeerLink| {
+            let rail = self.rails.rail(link.rail as usize).filter(|_| why == Lost::Closed);
+            rail.is_some_and(|rail| !rail.knows(Endpoint(link.endpoint)))
+        };
+        let alone = self.peer_links(peer.0).all(|link| link.is_of(rail) || link.suspended & DOWN != 0 || ended(link));
+        if alone || !state.has(LINKED) {
+            return self.lost(peer, why);
+        }
+        warn!("peer {}: rail {} is down: {}", peer.0, rail, why as u8);
+        self.counters.links_down = self.counters.links_down.wrapping_add(1);
+        let link = self.peer_links(peer.0).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint));
+        let unacked = link.and_then(|link| self.rails.rail(rail)?.next_unacked(link));
+        self.set_suspended(peer.0, rail, DOWN, true);
+        self.lose_device(rail, peer);
+        self.drop_pieces(rail, peer);
+        if let Some(state) = self.peers.get_mut(peer.0 as usize) {
+            state.set(MIGRATING);
+            if unacked.is_some() {
+                state.liveness.set(HEARD); // what it was told by this link it may not have heard
+            }
+        }
+        self.migrating = true;
+    }
+
+    /// A rail hears nothing of a peer but its host, and was to hear of it by a time. If another link hears the peer, it is the
+    /// link that is dead, and its frames go on by the other one. If none does, the peer may be stopped, and is not lost. Tells
+    /// whether the link was given up.
+    pub(in crate::pml) fn link_silent(&mut self, rail: usize, peer: Peer, due: Option<Instant>) -> bool {
+        if self.peers.get(peer.0 as usize).is_none_or(|state| state.status != PeerStatus::Up || !state.has(LINKED)) {
+            return false;
+        }
+        let (mut silent, mut heard) = (None, false);
+        for place in 0..self.rails.count() {
+            let Some(link) = self.peer_links(peer.0).nth(place).copied() else { break };
+            if link.is_of(rail) {
+                silent = Some(Endpoint(link.endpoint));
+            } else if link.suspended == 0
+                && let Some(other) = self.rails.rail_mut(link.rail as usize)
+            {
+                heard |= other.hears(Endpoint(link.endpoint), due);
+            }
+        }
+        let given_up = silent
+            .filter(|_| heard)
+            .is_some_and(|endpoint| self.rails.rail_mut(rail).is_some_and(|rail| rail.give_up(endpoint, GiveUp::Link)));
+        if given_up {
+            self.link_down(rail, peer, Lost::TimedOut);
+        }
+        given_up
+    }
+
+    /// A rail has reported that its link to a peer is in order again.
+    pub(in crate::pml) fn link_up(&mut self, rail: usize, peer: Peer) {
+        if self.peer_links(peer.0).any(|link| link.is_of(rail) && link.suspended & DOWN != 0) {
+            self.counters.links_up = self.counters.links_up.wrapping_add(1);
+            self.set_suspended(peer.0, rail, DOWN, false);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Frames of a link that is down: carried by others, and claimed at the other side.
+
+use crate::convertor::Span;
+use crate::pml::engine::Pml;
+use crate::pml::peers::flags::MIGRATING;
+use crate::pml::peers::link::{DOWN, PeerLink};
+use crate::pml::peers::state::PeerStatus;
+use crate::pml::rails::Rails;
+use crate::pml::send::schedule::charge;
+use crate::rail::{
+    Claim, Cookie, Delivery, Endpoint, Failover, Frame, Lane, Origin, Peer, Rail, Sent, UnackedFrame, tags,
+};
+use crate::{ptl, wire};
+
+impl<R: Rails> Pml<'_, R> {
+    /// Goes through the peers whose links went down.
+    #[cold]
+    pub(in crate::pml) fn migrate_frames(&mut self) {
+        self.migrating = false;
+        let mut next = self.work.first();
+        while let Some(index) = next.get() {
+            let Some(peer) = self.peers.get(index as usize) else { return };
+            next = peer.work_next;
+            if peer.status == PeerStatus::Up && peer.has(MIGRATING) {
+                self.migrate_from_peer_links(index);
+            }
+            self.migrating |= self.peers.get(index as usize).is_some_and(|peer| peer.has(MIGRATING));
+        }
+    }
+
+    /// Has links in use carry what links that are down could not deliver, as far as they have room.
+    pub(in crate::pml) fn migrate_from_peer_links(&mut self, peer: u32) {
+        for place in 0..self.rails.count() {
+            let Some(link) = self.peer_links(peer).nth(place).copied() else { break };
+            if link.suspended & DOWN == 0 {
+                continue;
+            }
+            let endpoint = Endpoint(link.endpoint);
+            while let Some(unacked) = self.rails.rail(link.rail as usize).and_then(|rail| rail.next_unacked(endpoint)) {
+                let Some(sent) = self.resend(peer, &unacked) else {
+                    self.counters.busy = self.counters.busy.wrapping_add(1);
+                    return;
+                };
+                if let Some(rail) = self.rails.rail_mut(link.rail as usize) {
+                    rail.migrated(endpoint, unacked.origin);
+                }
+                self.counters.frames_migrated = self.counters.frames_migrated.wrapping_add(1);
+                if let Some(cookie) = unacked.cookie.filter(|_| sent != Sent::InPlace) {
+                    self.body_sent(cookie);
+                    self.ended = self.ended.wrapping_add(1);
+                }
+            }
+        }
+        // A link that nobody has used yet does not know whether the peer is there, and what is told by it finds out. Else a
+        // peer that died would be thought alive for the sake of a link that was never tried.
+        if self.peers.get(peer as usize).is_some_and(|state| state.route.links != 0) {
+            if self.control(peer, wire::Credit::new()).is_err() {
+                return;
+            }
+            self.counters.credits_sent = self.counters.credits_sent.wrapping_add(1);
+        }
+        if let Some(state) = self.peers.get_mut(peer as usize) {
+            state.clear(MIGRATING);
+        }
+    }
+
+    /// Sends an unacked by the first link in use that takes it: the one that has carried least for its bandwidth first where
+    /// it is bulk, else the quickest. `None` where none has room.
+    fn resend(&mut self, peer: u32, unacked: &UnackedFrame) -> Option<Sent> {
+        let links = self.peers.get(peer as usize)?.route.links as usize;
+        let bulk = unacked.shape.lane == Lane::Bulk;
+        let header = unacked.header.get(..unacked.shape.header as usize)?;
+        let mut tried = None;
+        loop {
+            let order = |(place, link): (usize, &PeerLink)| (if bulk { link.share } else { 0 }, place);
+            let places = self.peer_links(peer).take(links).enumerate().map(order);
+            let next = places.filter(|place| tried.is_none_or(|tried| *place > tried)).min()?;
+            let link = *self.peer_links(peer).nth(next.1)?;
+            let rail = self.rails.rail_mut(link.rail as usize)?;
+            // SAFETY: the body is readable until the frame is migrated, which follows; where it is sent in place, it is the
+            // user's, who leaves it as it is until the request of the cookie is done. Without a cookie it is copied.
+            match unsafe {
+                rail.send_migrated(
+                    Endpoint(link.endpoint),
+                    unacked.origin,
+                    unacked.shape,
+                    header,
+                    unacked.body,
+                    unacked.cookie,
+                )
+            } {
+                Ok(sent) => {
+                    let round = self.round;
+                    if bulk {
+                        charge(self.peer_links_mut(peer), next.1, round, unacked.body.len());
+                    }
+                    return Some(sent);
+                }
+                Err(_) => tried = Some(next),
+            }
+        }
+    }
+
+    /// A frame that was given to another link of the sender first.
+    pub(in crate::pml) fn arrive_migrated(&mut self, rail: usize, origin: Origin, frame: &Frame) {
+        match self.claim_migrated(frame.from, origin) {
+            Some(Claim::New) if frame.tag == ptl::TAG => return self.arrive(rail, true, frame),
+            Some(Claim::New) if frame.tag == tags::BTL_BASE => return self.one_sided_frame(rail, frame),
+            Some(Claim::New) => self.counters.unknown_tags = self.counters.unknown_tags.wrapping_add(1),
+            Some(Claim::Awaited { skip, sink, cookie }) => return self.deliver_rest(rail, frame, skip, sink, cookie),
+            Some(Claim::Duplicate) => self.counters.duplicates = self.counters.duplicates.wrapping_add(1),
+            None => self.counters.stale = self.counters.stale.wrapping_add(1),
+        }
+        self.drop_frame(rail, frame);
+    }
+
+    /// Asks all links to a peer, since each may know something: the one that the frame was given to first whether it has come,
+    /// any other that was to carry it whether it has written a part of it.
+    fn claim_migrated(&mut self, from: Peer, origin: Origin) -> Option<Claim> {
+        let mut verdict = None;
+        for place in 0..self.rails.count() {
+            let Some(link) = self.peer_links(from.0).nth(place).copied() else { break };
+            let Some(rail) = self.rails.rail_mut(link.rail as usize) else { continue };
+            match rail.claim(Endpoint(link.endpoint), origin) {
+                Some(Claim::Awaited { skip, sink, cookie }) => verdict = Some(Claim::Awaited { skip, sink, cookie }),
+                claim if verdict.is_none() => verdict = claim,
+                _ => {}
+            }
+        }
+        verdict
+    }
+
+    /// Delivers a frame to where another link has begun to.
+    fn deliver_rest(&mut self, rail: usize, frame: &Frame, skip: usize, sink: Span, cookie: Cookie) {
+        let delivery = if frame.is_whole() {
+            let bytes = frame.head().get(skip..).unwrap_or_default();
+            // SAFETY: who asked for the delivery vouches for the sink until it is told that it is over.
+            unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
+            Delivery::Done
+        } else if let Some(rail) = self.rails.rail_mut(rail) {
+            // SAFETY: as above; the link that gave the sink away does not touch it any more.
+            unsafe { rail.deliver(frame.id, skip, sink, cookie) }
+        } else {
+            return;
+        };
+        if delivery == Delivery::Done {
+            self.body_delivered(cookie);
+        }
+    }
+}

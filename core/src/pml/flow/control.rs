@@ -1,0 +1,74 @@
+//! Control frames.
+
+use crate::pml::engine::Pml;
+use crate::pml::peers::state::{PeerState, PeerStatus};
+use crate::pml::rails::Rails;
+use crate::ptl;
+use crate::rail::{Endpoint, SendError};
+use crate::wire::Header;
+
+impl<R: Rails> Pml<'_, R> {
+    /// Sends a control frame on the peer's first link that has room. [`SendError::Unreachable`] where the peer is lost or
+    /// unknown, for which there is nothing to wait; what its link answers may be made good by another, so that is to be
+    /// tried again.
+    ///
+    /// After a message that found no room, it waits until one has left: rails let control frames into all of their room, and
+    /// who answers all the time might leave none. Room for messages is freed by the other side's polls alone, so it is not
+    /// for long.
+    pub(in crate::pml) fn control<H: Header + Copy>(&mut self, to: u32, header: H) -> Result<(), SendError> {
+        let crowd = |peer: &PeerState| (if peer.is_out_of_room() { peer.route.firsts } else { 0 }, peer.route.links);
+        let (from, links) = self.peers.get(to as usize).map_or((0, 0), crowd);
+        if from != 0 && from >= links {
+            return Err(SendError::Busy);
+        }
+        let mut sent = self.control_by(to, from.into(), header);
+        for place in usize::from(from).saturating_add(1)..usize::from(links) {
+            if sent != Err(SendError::Busy) {
+                break;
+            }
+            sent = self.control_by(to, place, header); // the one before may not be connected, and not be for long
+        }
+        sent
+    }
+
+    /// The same on another one of the links in use.
+    pub(in crate::pml) fn control_by<H: Header>(
+        &mut self,
+        to: u32,
+        place: usize,
+        mut header: H,
+    ) -> Result<(), SendError> {
+        let link = *self.link(to, place).ok_or(SendError::Unreachable)?;
+        let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
+        if peer.status != PeerStatus::Up {
+            return Err(SendError::Unreachable);
+        }
+        if peer.route.links == 0 {
+            return Err(SendError::Busy);
+        }
+        let rail = self.rails.rail_mut(link.rail as usize).ok_or(SendError::Unreachable)?;
+        peer.stamp(header.common_mut());
+        match ptl::control(rail, Endpoint(link.endpoint), &header) {
+            Ok(_) => {
+                peer.sent();
+                Ok(())
+            }
+            Err(_) => {
+                self.counters.busy = self.counters.busy.wrapping_add(1);
+                Err(SendError::Busy)
+            }
+        }
+    }
+
+    /// The same on the link in use of a certain rail, in its turn.
+    pub(in crate::pml) fn control_on<H: Header>(&mut self, to: u32, rail: usize, header: H) -> Result<(), SendError> {
+        let peer = self.peers.get(to as usize).ok_or(SendError::Unreachable)?;
+        let (crowded, firsts, links) =
+            (peer.is_out_of_room(), usize::from(peer.route.firsts), usize::from(peer.route.links));
+        let place = self.peer_links(to).take(links).position(|link| link.is_of(rail)).ok_or(SendError::Unreachable)?;
+        if crowded && place < firsts {
+            return Err(SendError::Busy);
+        }
+        self.control_by(to, place, header)
+    }
+}

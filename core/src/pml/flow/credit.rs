@@ -1,0 +1,35 @@
+//! Credit that is given back.
+
+use crate::pml::engine::Pml;
+use crate::pml::peers::flags::CREDIT_DUE;
+use crate::pml::rails::Rails;
+use crate::wire;
+
+impl<R: Rails> Pml<'_, R> {
+    /// Owes a peer credit; from half of its share on it is sent without waiting for a frame to ride on.
+    #[inline]
+    pub(in crate::pml) fn owe(&mut self, to: u32, unit: bool) {
+        let Some(peer) = self.peers.get_mut(to as usize) else { return };
+        peer.granted.owe(unit);
+        if peer.credit_comes_due(self.credit_slack) {
+            self.queue_work(to);
+        }
+    }
+
+    /// Gives credit back for which no frame came along.
+    pub(in crate::pml) fn send_credit(&mut self, index: u32) {
+        let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        if !peer.has(CREDIT_DUE) {
+            return;
+        }
+        if peer.granted.owed == 0 {
+            return peer.clear(CREDIT_DUE); // it rode on another frame
+        }
+        if self.control(index, wire::Credit::new()).is_ok()
+            && let Some(peer) = self.peers.get_mut(index as usize)
+        {
+            peer.clear(CREDIT_DUE);
+            self.counters.credits_sent = self.counters.credits_sent.wrapping_add(1);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The sender's side: notices of what is held back, and answers to asks.
+
+use crate::list::{List, OptSlot};
+use crate::pml::engine::Pml;
+use crate::pml::matching::{ANY, Key, Pattern};
+use crate::pml::peers::flags::{ANNOUNCED, ASK_EMPTY, ASKED, ASKED_PROBE};
+use crate::pml::rails::Rails;
+use crate::pml::requests::state::{ANSWERING, Phase};
+use crate::wire;
+
+impl<R: Rails> Pml<'_, R> {
+    /// Says that messages are held back, once; also of those that wait for an answer to be settled, since that may take
+    /// until a receive is asked for that only they satisfy.
+    pub(in crate::pml) fn send_held_notice(&mut self, index: u32) {
+        let Some(peer) = self.peers.get(index as usize) else { return };
+        if peer.held.is_empty() || peer.may_send_held() || peer.has(ANNOUNCED) {
+            return;
+        }
+        let notice = peer.credit.notice_out.wrapping_add(1);
+        if self.control(index, wire::Held::new(notice.into())).is_ok()
+            && let Some(peer) = self.peers.get_mut(index as usize)
+        {
+            peer.credit.notice_out = notice;
+            peer.set(ANNOUNCED);
+            self.counters.notices_sent = self.counters.notices_sent.wrapping_add(1);
+        }
+    }
+
+    /// Answers what the peer asked.
+    pub(in crate::pml) fn answer_ask(&mut self, index: u32) {
+        let Some(peer) = self.peers.get(index as usize) else { return };
+        if !peer.has(ASKED) || peer.asked.answering.is_some() {
+            return;
+        }
+        let pattern = Pattern { context: peer.asked.context, source: ANY, tag: peer.asked.tag };
+        let mut next = peer.held.first();
+        while let Some(slot) = next.get() {
+            next = List::after(&self.requests, slot);
+            let fits = self.requests.at(slot).is_some_and(|state| {
+                state.phase == Phase::Held
+                    && pattern.accepts(&Key { context: state.context, source: 0, tag: state.tag })
+            });
+            if fits {
+                if self.try_first_links(index, |engine| engine.send_first(index, slot, true, None)).is_ok()
+                    && let Some(peer) = self.peers.get_mut(index as usize)
+                {
+                    peer.clear(ASKED | ASKED_PROBE);
+                }
+                return;
+            }
+        }
+        let mut header = wire::Nothing::new(peer.credit.notice_out.into());
+        if peer.held.is_empty() {
+            header.common.flags = wire::FLAG_MARK;
+        }
+        if self.control(index, header).is_ok()
+            && let Some(peer) = self.peers.get_mut(index as usize)
+        {
+            peer.clear(ASKED | ASKED_PROBE);
+            peer.set(ASK_EMPTY);
+            self.counters.nothings_sent = self.counters.nothings_sent.wrapping_add(1);
+        }
+    }
+
+    /// A peer asks for a message that is held back.
+    pub(in crate::pml) fn on_asked(&mut self, from: u32, header: wire::Ask) {
+        let Some(peer) = self.peers.get_mut(from as usize) else { return };
+        peer.asked.context = header.context.get();
+        peer.asked.tag = header.tag.get();
+        peer.set(ASKED);
+        self.queue_work(from);
+    }
+
+    /// An answer of ours is settled, or goes back to those held.
+    pub(in crate::pml) fn settle_answer(&mut self, slot: u32, taken: bool) {
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        if state.flags & ANSWERING == 0 {
+            return;
+        }
+        state.flags &= !ANSWERING;
+        let to = state.peer;
+        if !taken {
+            state.phase = Phase::Held;
+            state.moved = 0;
+        }
+        let Some(peer) = self.peers.get_mut(to as usize) else { return };
+        peer.asked.answering = OptSlot::NONE;
+        if taken {
+            peer.release_held(&mut self.requests, slot);
+        } else {
+            self.forget_early_offer(slot);
+        }
+        self.queue_work(to);
+    }
+}

@@ -1,0 +1,66 @@
+//! Why an engine was not set up.
+
+use core::fmt;
+
+use crate::arena::OutOfMemory;
+use crate::error::Blame;
+
+/// A limit is below the least with which an engine works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct TooFew {
+    /// The limit, as the field of [`Config`] is called.
+    pub what: &'static str,
+    /// What it is.
+    pub has: u32,
+    /// What it must be at least.
+    pub least: u32,
+}
+
+impl fmt::Display for TooFew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the limit `{}` is {}: an engine needs {} at least", self.what, self.has, self.least)
+    }
+}
+
+impl core::error::Error for TooFew {}
+
+/// Why an engine was not set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum SetUpError {
+    /// The arena is too small.
+    Memory(OutOfMemory),
+    /// A limit is too small.
+    Limits(TooFew),
+}
+
+impl SetUpError {
+    /// Who has to act.
+    pub const fn blame(self) -> Blame {
+        Blame::Caller
+    }
+}
+
+impl fmt::Display for SetUpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(why) => why.fmt(f),
+            Self::Limits(why) => why.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SetUpError {}
+
+impl From<OutOfMemory> for SetUpError {
+    fn from(why: OutOfMemory) -> Self {
+        Self::Memory(why)
+    }
+}
+
+impl From<TooFew> for SetUpError {
+    fn from(why: TooFew) -> Self {
+        Self::Limits(why)
+    }
+}

@@ -1,0 +1,158 @@
+//! The pools of an engine: who may hold elements of each, until when, and how few are enough.
+//!
+//! Two things make an engine free of deadlock whatever the sizes. No holder is refused what is its due: the shares of all
+//! holders of a pool sum up to no more than its size. And nothing is waited for in a circle: whoever holds an element of
+//! a [`Pool`] waits only for pools that come before it, down to the room of the rails, which the other side frees by polling
+//! alone. In particular no request waits for an envelope or a payload unit: a message without credit goes as an answer once
+//! its receive asks for it, which takes a control frame and room for a first fragment (see `flow`). So envelopes and units
+//! are there for speed. [`Config::shares`] says who holds what; that it is in order is checked where this is compiled.
+
+use crate::pml::limits::config::Config;
+use crate::pml::limits::errors::TooFew;
+
+/// What holders have elements of. Who holds one waits only for those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Pool {
+    /// Room for control frames on a rail. Each rail has some that no other frame may take. Freed as the other side polls.
+    ControlRoom,
+    /// Room for first fragments and fragments on a rail. Freed as the other side polls, and never waits for a match: what
+    /// comes is delivered, kept or dropped at once.
+    FrameRoom,
+    /// [`Config::requests`].
+    Requests,
+    /// [`Config::units`].
+    Units,
+    /// [`Config::unexpected`].
+    Envelopes,
+    /// [`Config::probes`]: envelopes beyond all credit.
+    Spares,
+}
+
+impl Pool {
+    /// Elements with which all that was begun still comes to its end, however slowly.
+    pub const fn least(self) -> u32 {
+        match self {
+            Self::ControlRoom | Self::FrameRoom | Self::Requests | Self::Spares => 1,
+            Self::Units | Self::Envelopes => 0,
+        }
+    }
+
+    /// As the configuration calls it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ControlRoom => "room for control frames",
+            Self::FrameRoom => "room for frames",
+            Self::Requests => "requests",
+            Self::Units => "units",
+            Self::Envelopes => "unexpected",
+            Self::Spares => "probes",
+        }
+    }
+}
+
+/// A holder's part of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Share {
+    /// The pool.
+    pub pool: Pool,
+    /// Elements that it has at once at most.
+    pub most: u64,
+    /// Who it is.
+    pub holder: &'static str,
+    /// Who gives an element back, and when.
+    pub until: &'static str,
+    /// What may have to be had before that.
+    pub waits_for: &'static [Pool],
+}
+
+impl Config {
+    /// All holders of elements of the pools that this configuration sizes.
+    pub const fn shares(&self) -> [Share; 4] {
+        let (envelopes, units) = self.quota();
+        let peers = self.peers as u64;
+        [
+            Share {
+                pool: Pool::Requests,
+                most: self.requests as u64,
+                holder: "the caller: sends, receives and held-back messages that matched probes took",
+                until: "the caller takes the outcome; one more is refused as busy",
+                waits_for: &[Pool::ControlRoom, Pool::FrameRoom],
+            },
+            Share {
+                pool: Pool::Units,
+                most: peers.saturating_mul(units as u64),
+                holder: "each peer, within its credit: payload that came before its receive",
+                until: "its envelope goes",
+                waits_for: &[Pool::ControlRoom, Pool::FrameRoom, Pool::Requests],
+            },
+            Share {
+                pool: Pool::Envelopes,
+                most: peers.saturating_mul(envelopes as u64),
+                holder: "each peer, within its credit: messages before their turn or their receive",
+                until: "a receive takes the message, or its sender was told that it is refused",
+                waits_for: &[Pool::ControlRoom, Pool::FrameRoom, Pool::Requests],
+            },
+            Share {
+                pool: Pool::Spares,
+                most: self.probes as u64,
+                holder: "answers that probes asked for; one more goes back to its sender",
+                until: "a receive or a matched probe takes it, or its sender was told that it goes back",
+                waits_for: &[Pool::ControlRoom, Pool::Requests],
+            },
+        ]
+    }
+
+    /// Elements of a pool that this configuration sizes.
+    const fn size(&self, pool: Pool) -> u32 {
+        match pool {
+            Pool::Requests => self.requests,
+            Pool::Units => self.units,
+            Pool::Envelopes => self.unexpected,
+            Pool::Spares => self.probes,
+            Pool::ControlRoom | Pool::FrameRoom => u32::MAX, // the affair of each rail, whose attributes promise it
+        }
+    }
+
+    /// Whether an engine with these limits brings all that it begins to an end.
+    ///
+    /// # Errors
+    /// [`TooFew`], with the first pool that is too small.
+    pub const fn check(&self) -> Result<(), TooFew> {
+        if self.peers == 0 {
+            return Err(TooFew { what: "peers", has: 0, least: 1 });
+        }
+        let shares = self.shares();
+        let mut left = shares.as_slice();
+        while let [share, rest @ ..] = left {
+            let (pool, has) = (share.pool, self.size(share.pool));
+            // Each pool has one kind of holder, so that its shares are summed up as they stand.
+            let least = if share.most > has as u64 { u32::MAX } else { pool.least() };
+            if has < least {
+                return Err(TooFew { what: pool.name(), has, least });
+            }
+            left = rest;
+        }
+        Ok(())
+    }
+}
+
+/// Nobody waits in a circle, and the smallest configuration is one.
+const _: () = {
+    let shares = Config::SMALLEST.shares();
+    let mut left = shares.as_slice();
+    while let [share, others @ ..] = left {
+        let mut waits_for = share.waits_for;
+        while let [first, rest @ ..] = waits_for {
+            assert!((*first as u8) < share.pool as u8, "a holder waits for its own pool, or for one behind it");
+            waits_for = rest;
+        }
+        if let [next, ..] = others {
+            assert!((share.pool as u8) < next.pool as u8, "a pool has two kinds of holders: sum them up");
+        }
+        left = others;
+    }
+    assert!(Config::SMALLEST.check().is_ok());
+};

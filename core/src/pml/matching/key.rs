@@ -1,0 +1,54 @@
+//! What messages are matched by.
+
+use zerocopy::FromZeros;
+
+/// In a pattern: any source, or any tag that is not internal.
+pub const ANY: u32 = u32::MAX;
+
+/// Tags from here on are internal (collectives and the like): [`ANY`] does not accept them, and a pattern names the
+/// last one, which is `ANY` itself, never.
+pub const INTERNAL_TAGS: u32 = 0x8000_0000;
+
+/// What an arrived message is matched by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, FromZeros)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(C)]
+pub struct Key {
+    /// Context id of the communicator.
+    pub context: u32,
+    /// Rank of the sender in that communicator.
+    pub source: u32,
+    /// Tag of the message.
+    pub tag: u32,
+}
+
+impl Key {
+    /// Context and source as one word, in which tables keep them: compared at once, and made from both parts in
+    /// registers. Two of a key's parts copied by one load, just after they were stored one by one, stall the processor
+    /// until these stores have left it.
+    #[inline]
+    pub(super) const fn origin(&self) -> u64 {
+        (self.context as u64) << 32 | self.source as u64
+    }
+}
+
+/// Which messages a receive accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Pattern {
+    /// Context id of the communicator; there is no wildcard for it.
+    pub context: u32,
+    /// Rank of the sender in that communicator, or [`ANY`].
+    pub source: u32,
+    /// Tag of the message, or [`ANY`] for all tags below [`INTERNAL_TAGS`].
+    pub tag: u32,
+}
+
+impl Pattern {
+    /// Whether a receive with this pattern may take the message.
+    #[inline]
+    pub const fn accepts(&self, key: &Key) -> bool {
+        let tag = if self.tag == ANY { key.tag < INTERNAL_TAGS } else { key.tag == self.tag };
+        key.context == self.context && (self.source == ANY || key.source == self.source) && tag
+    }
+}

@@ -1,0 +1,48 @@
+//! What searches cost.
+
+use core::cell::Cell;
+
+/// What searches cost so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Counters {
+    /// Searches that found their counterpart.
+    pub matches: u64,
+    /// Entries that all searches looked at, those in vain included.
+    pub steps: u64,
+    /// Most entries that one search looked at.
+    pub most_steps: u32,
+}
+
+/// Counts searches. It has an inside to change, since a probe only looks.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    matches: Cell<u64>,
+    /// Steps beyond one in each match.
+    further: Cell<u64>,
+    most: Cell<u32>,
+}
+
+impl Meter {
+    /// Counts a search that found its counterpart in one step: one addition, on the path of every message.
+    #[inline]
+    pub(super) fn found_at_once(&self) {
+        self.matches.set(self.matches.get().wrapping_add(1));
+    }
+
+    pub(super) fn searched(&self, steps: u32, found: bool) {
+        let found = found as u32;
+        self.matches.set(self.matches.get().wrapping_add(found.into()));
+        self.further.set(self.further.get().wrapping_add(steps.saturating_sub(found).into()));
+        self.most.set(self.most.get().max(steps));
+    }
+
+    pub(super) fn read(&self) -> Counters {
+        let matches = self.matches.get();
+        Counters {
+            matches,
+            steps: matches.wrapping_add(self.further.get()),
+            most_steps: self.most.get().max((matches != 0).into()),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Peers that failed, and receives that wait for any source: whether the message that such a receive waits for was to come
+//! from that peer nobody can know. Which peers a context has is floor 4's affair, so it is told who failed, and decides.
+
+use crate::pml::engine::Pml;
+use crate::pml::matching::{ANY, Pattern};
+use crate::pml::peers::flags::FAILURE_UNREPORTED;
+use crate::pml::peers::state::PeerStatus;
+use crate::pml::rails::Rails;
+use crate::pml::requests::request::Request;
+use crate::pml::requests::state::{Outcome, Phase};
+use crate::rail::{Lost, Peer};
+
+impl<R: Rails> Pml<'_, R> {
+    /// Whether a peer was lost: nothing can be sent to it, and no more comes from it.
+    #[inline]
+    pub(crate) fn is_lost(&self, peer: Peer) -> bool {
+        self.peers.get(peer.0 as usize).is_some_and(|state| state.status == PeerStatus::Lost)
+    }
+
+    /// Whether a peer was lost otherwise than by coming to its end in good order, and is not back.
+    pub(crate) fn is_failed(&self, peer: Peer) -> bool {
+        self.why_lost(peer).is_some_and(|why| why != Lost::Closed)
+    }
+
+    /// Whether [`next_failed`](Self::next_failed) has news.
+    #[inline(always)]
+    pub(crate) const fn has_failure_to_report(&self) -> bool {
+        self.unreported_failures != 0
+    }
+
+    pub(in crate::pml) fn note_failed(&mut self, peer: Peer) {
+        if let Some(state) = self.peers.get_mut(peer.0 as usize) {
+            state.set(FAILURE_UNREPORTED);
+            self.unreported_failures = self.unreported_failures.wrapping_add(1);
+        }
+    }
+
+    /// One of the peers that failed since this was asked last, by which each is told once. One that came to its end in good
+    /// order is not among them.
+    #[cold]
+    pub(crate) fn next_failed(&mut self) -> Option<Peer> {
+        let news = (0u32..).zip(self.peers.iter_mut()).find(|(_, state)| state.has(FAILURE_UNREPORTED));
+        let Some((index, state)) = news else {
+            self.unreported_failures = 0; // one came back meanwhile
+            return None;
+        };
+        state.clear(FAILURE_UNREPORTED);
+        self.unreported_failures = self.unreported_failures.saturating_sub(1);
+        Some(Peer(index))
+    }
+
+    /// Ends a receive that has not matched with the failure of `peer`, which may be back. Tells whether it did.
+    pub(crate) fn interrupt(&mut self, request: Request, peer: Peer, back: bool) -> bool {
+        let outcome = if back { Outcome::Restarted } else { Outcome::PeerFailed };
+        self.requests.get(request.0).is_some() && self.interrupt_slot(request.0.slot(), peer, outcome)
+    }
+
+    fn interrupt_slot(&mut self, slot: u32, peer: Peer, outcome: Outcome) -> bool {
+        let Some(state) = self.requests.at_mut(slot).filter(|state| state.phase == Phase::Posted) else { return false };
+        if !self.matcher.unpost(slot) {
+            return false;
+        }
+        state.peer = peer.0;
+        self.complete(slot, outcome);
+        true
+    }
+
+    /// The same for all receives of a context that take from any source.
+    #[cold]
+    pub(crate) fn interrupt_all(&mut self, context: u32, peer: Peer) {
+        for slot in 0..self.requests.touched() {
+            let wide = |pattern: Pattern| pattern.context == context && pattern.source == ANY;
+            if self.matcher.posted(slot).is_some_and(wide) {
+                self.interrupt_slot(slot, peer, Outcome::PeerFailed);
+            }
+        }
+    }
+}

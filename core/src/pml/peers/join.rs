@@ -1,0 +1,94 @@
+//! A peer becomes known.
+
+use zerocopy::FromZeros;
+
+use crate::pml::engine::Pml;
+use crate::pml::failover::enable::is_disabled;
+use crate::pml::limits::params::Params;
+use crate::pml::peers::credit::SendCredit;
+use crate::pml::peers::flags::LINKED;
+use crate::pml::peers::link::{DISABLED, PeerLink};
+use crate::pml::peers::state::{PeerState, PeerStatus};
+use crate::pml::rails::Rails;
+use crate::rail::{Capabilities, Peer, Rail, Unreachable};
+use crate::wire;
+
+impl<R: Rails> Pml<'_, R> {
+    /// Makes a peer known: `params` as its engine gave them, and a way to each of its rails. `reach(i, rail)` adds the
+    /// peer to rail `i`, or says why not; what it decides is the caller's affair (see [`crate::btl`], selection).
+    ///
+    /// Rails of the lowest latency share the first fragments, all share the rest by bandwidth. Where all can fail over, any
+    /// of them may go down and come back: the peer is lost with the last. Without that it is lost with the first.
+    ///
+    /// A peer that was lost begins anew: what it had sent before, and nobody received, is dropped.
+    ///
+    /// # Errors
+    /// [`Unreachable`] where the peer is already known or out of range (`Full`), where its parameters cannot be
+    /// understood, and, with the reason of the last rail, where no rail reaches it. Nothing is kept then.
+    pub fn add_peer(
+        &mut self,
+        peer: Peer,
+        params: &[u8],
+        mut reach: impl FnMut(usize, &mut R::Rail) -> Result<crate::rail::Endpoint, Unreachable>,
+    ) -> Result<(), Unreachable> {
+        let params = Params::decode(params)?;
+        let count = self.rails.count();
+        let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
+        if state.status == PeerStatus::Up {
+            return Err(Unreachable::Full);
+        }
+        let start = (peer.0 as usize).saturating_mul(count);
+        let row = self.links.get_mut(start..start.saturating_add(count)).ok_or(Unreachable::Full)?;
+        row.fill(PeerLink::new_zeroed());
+        let (mut links, mut why) = (0usize, Unreachable::NoCard);
+        let (mut eager, mut linked) = (u32::MAX, true);
+        for index in 0..count.min(u8::MAX as usize) {
+            let Some(rail) = self.rails.rail_mut(index) else { continue };
+            match reach(index, rail) {
+                Ok(endpoint) => {
+                    let attributes = rail.attributes();
+                    eager = eager.min(attributes.eager_limit);
+                    linked &= attributes.capabilities.contains(Capabilities::FAILOVER_SUPPORT);
+                    let link = PeerLink {
+                        endpoint: endpoint.0,
+                        rail: index as u8,
+                        suspended: if is_disabled(&self.disabled, index) { DISABLED } else { 0 },
+                        busy_in: 0,
+                        bandwidth: attributes.bandwidth.max(1),
+                        latency: attributes.latency,
+                        share: 0,
+                    };
+                    if let Some(place) = row.get_mut(links) {
+                        *place = link;
+                        links = links.saturating_add(1);
+                    }
+                }
+                Err(reason) => why = reason,
+            }
+        }
+        if links == 0 {
+            return Err(why);
+        }
+        let header = size_of::<wire::Match>() as u32;
+        if state.status == PeerStatus::Lost {
+            self.drop_peer(peer.0, true); // or what is left of its messages would take of its credit
+        }
+        let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
+        // Begun anew also where the peer was lost before; only its place in the work list stays.
+        *state = PeerState {
+            status: PeerStatus::Up,
+            eager_body: eager.saturating_sub(header).min(params.unit_bytes),
+            in_order: true,
+            credit: SendCredit::whole(self.config.first_sequence as u32, params.envelopes, params.units),
+            next_in: params.first_sequence as u32,
+            seen_in: params.first_sequence as u8,
+            ..state.reset()
+        };
+        if linked {
+            state.set(LINKED);
+        }
+        self.sort_links(peer.0);
+        debug!("peer {}: {} links, credit {} envelopes", peer.0, links, params.envelopes);
+        Ok(())
+    }
+}

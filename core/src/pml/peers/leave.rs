@@ -1,0 +1,168 @@
+//! A peer is lost or forgotten: what becomes of its requests and its messages.
+
+use crate::pml::engine::Pml;
+use crate::pml::peers::state::PeerStatus;
+use crate::pml::rails::Rails;
+use crate::pml::requests::state::{Outcome, Phase, RECEIVE};
+use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
+use crate::rail::{Lost, Peer};
+use crate::{rma, wire};
+
+impl<R: Rails> Pml<'_, R> {
+    /// Forgets a peer: requests to it end with [`Failure::PeerFailed`], messages from it are dropped, and its rails
+    /// touch none of their memory any more. It may be added again.
+    pub fn del_peer(&mut self, peer: Peer) {
+        self.forget_links(peer.0, false);
+        self.end_one_sided(peer, rma::Failure::Removed);
+        self.drop_peer(peer.0, true);
+        if let Some(state) = self.peers.get_mut(peer.0 as usize) {
+            state.status = PeerStatus::Unknown;
+        }
+    }
+
+    /// Gives a peer up of which the caller knows by other ways that it is gone: as if its rails had reported it lost. Also one
+    /// that was never added, since nothing leads to it any more.
+    pub fn lose_peer(&mut self, peer: Peer, why: Lost) {
+        // No rail knows one that is unknown here, and nothing of it is under way.
+        if let Some(state) = self.peers.get_mut(peer.0 as usize).filter(|state| state.status == PeerStatus::Unknown) {
+            state.status = PeerStatus::Up;
+        }
+        self.lost(peer, why);
+    }
+
+    #[cold]
+    pub(in crate::pml) fn lost(&mut self, peer: Peer, why: Lost) {
+        let Some(state) = self.peers.get(peer.0 as usize) else { return };
+        if state.status != PeerStatus::Up {
+            return;
+        }
+        warn!("peer {} is lost: {}", peer.0, why as u8);
+        self.counters.lost = self.counters.lost.wrapping_add(1);
+        self.slow_receives = true;
+        if why == Lost::Stalled {
+            self.send_given_up(peer.0); // it is there, and its rails need not tell it
+        }
+        self.forget_links(peer.0, why != Lost::Closed);
+        self.end_one_sided(peer, rma::Failure::Lost);
+        self.drop_peer(peer.0, false);
+        if let Some(state) = self.peers.get_mut(peer.0 as usize) {
+            state.set_lost(lost_code(why));
+        }
+        // Who came to its end in good order has said all that it had to say, and is not missed.
+        if why != Lost::Closed {
+            self.note_failed(peer);
+        }
+    }
+
+    /// Ends the requests to a peer and drops its messages, when its rails are done with its memory. Messages that are complete stay,
+    /// unless `all`.
+    pub(in crate::pml) fn drop_peer(&mut self, index: u32, all: bool) {
+        let Some(peer) = self.peers.get_mut(index as usize) else { return };
+        let next_in = peer.next_in;
+        *peer = peer.reset();
+        self.drop_requests(index, all);
+        self.drop_envelopes(index, next_in, all);
+        self.run_refused(); // now: the peer may come back, and these refusals are no credit of the new one
+        if let Some(peer) = self.peers.get_mut(index as usize) {
+            peer.granted.owed = 0;
+        }
+    }
+
+    /// Ends the requests to a peer. A message that a matched probe took stays, unless `all`: its receive reports the failure.
+    fn drop_requests(&mut self, index: u32, all: bool) {
+        for slot in 0..self.requests.touched() {
+            let Some(state) = self.requests.at_mut(slot) else { continue };
+            if state.peer != index || state.phase == Phase::Done {
+                continue;
+            }
+            if state.phase == Phase::Taken {
+                state.outcome = Outcome::PeerFailed;
+                if all && let Some(handle) = self.requests.handle(slot) {
+                    self.requests.free(handle);
+                }
+                continue;
+            }
+            state.inflight = 0;
+            let (phase, flags) = (state.phase, state.flags);
+            if flags & RECEIVE != 0 && phase == Phase::Posted {
+                self.matcher.unpost(slot);
+            }
+            self.deactivate(slot);
+            self.release_piece(slot);
+            self.complete(slot, Outcome::PeerFailed);
+        }
+    }
+
+    /// Drops the messages of a peer that cannot be finished, and those that came after the first of them, which must not take its
+    /// place. `next_in`: the number of the peer's next message.
+    fn drop_envelopes(&mut self, index: u32, next_in: u32, all: bool) {
+        let age = |envelope: &Unexpected| next_in.wrapping_sub(envelope.sequence);
+        let oldest_broken = self.age_of_broken(index, age);
+        for slot in 0..self.envelopes.touched() {
+            let Some(envelope) = self.envelopes.at_mut(slot) else { continue };
+            let filling = envelope.filling;
+            let behind = envelope.stage == EnvelopeStage::Queued && age(envelope) < oldest_broken;
+            let drop = all || filling || envelope.rendezvous || envelope.stage == EnvelopeStage::OutOfOrder || behind;
+            if envelope.peer != index || !drop {
+                continue;
+            }
+            envelope.filling = false;
+            match envelope.stage {
+                EnvelopeStage::Queued => {
+                    self.matcher.remove_unexpected(slot);
+                }
+                // It stays in the list of refusals, which `drop_peer` runs next: there is no sender to be told any more.
+                EnvelopeStage::Refused if !filling => {
+                    envelope.rendezvous = false;
+                    continue;
+                }
+                // A matched probe took it: its receive reports the failure.
+                EnvelopeStage::Taken | EnvelopeStage::Broken if !all => {
+                    envelope.stage = EnvelopeStage::Broken;
+                    continue;
+                }
+                EnvelopeStage::OutOfOrder
+                | EnvelopeStage::Claimed
+                | EnvelopeStage::Taken
+                | EnvelopeStage::Broken
+                | EnvelopeStage::Refused => {}
+            }
+            if let Some(handle) = self.envelopes.handle(slot) {
+                self.give_back(handle, true);
+            }
+        }
+    }
+
+    /// The age of the oldest queued message of a peer that cannot be finished, 0 if there is none.
+    fn age_of_broken(&self, index: u32, age: impl Fn(&Unexpected) -> u32) -> u32 {
+        let queued = |envelope: &&Unexpected| envelope.peer == index && envelope.stage == EnvelopeStage::Queued;
+        let broken = |envelope: &&Unexpected| {
+            (envelope.filling || envelope.rendezvous) && envelope.flags & wire::FLAG_ANSWER == 0
+        };
+        let envelopes = (0..self.envelopes.touched()).filter_map(|slot| self.envelopes.at(slot));
+        envelopes.filter(queued).filter(broken).map(age).max().unwrap_or(0)
+    }
+
+    /// The reason why a peer was lost. `None` if it was not lost.
+    pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
+        let code = self.peers.get(peer.0 as usize)?.lost_code()?;
+        Some(match code {
+            1 => Lost::Closed,
+            2 => Lost::TimedOut,
+            3 => Lost::Misbehaved,
+            4 => Lost::Stalled,
+            _ => Lost::Broken,
+        })
+    }
+}
+
+/// The code of a reason in [`PeerState::set_lost`](super::state::PeerState::set_lost).
+const fn lost_code(why: Lost) -> u8 {
+    match why {
+        Lost::Broken => 0,
+        Lost::Closed => 1,
+        Lost::TimedOut => 2,
+        Lost::Misbehaved => 3,
+        Lost::Stalled => 4,
+    }
+}

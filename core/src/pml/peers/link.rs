@@ -1,0 +1,35 @@
+//! One rail to one peer.
+
+use zerocopy::FromZeros;
+
+/// Nothing new goes by the link: its rail has reported it down, and not up since.
+pub(crate) const DOWN: u8 = 0x01;
+/// Nothing new goes by the link: its rail is disabled.
+pub(crate) const DISABLED: u8 = 0x02;
+
+/// One rail to one peer.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub(crate) struct PeerLink {
+    pub endpoint: u32,
+    /// Index of the rail.
+    pub rail: u8,
+    /// Why the link is suspended: [`DOWN`], [`DISABLED`] or both. 0 while it is in use.
+    pub suspended: u8,
+    /// The round of the active list in which the rail had no room for this peer: the rest of the round does not try it again.
+    /// Round numbers repeat after 2^16 rounds; a link that was busy exactly so long ago is left out of one round.
+    pub busy_in: u16,
+    /// Megabytes per second, at least 1. 0 means that this place of the peer's row has no link.
+    pub bandwidth: u32,
+    /// Latency as the rail's attributes state it.
+    pub latency: u32,
+    /// Bytes scheduled on this link divided by its bandwidth, in units of 1/1024: the link with the least is next (P13).
+    pub share: u64,
+}
+
+impl PeerLink {
+    /// Whether it is the link by that rail.
+    pub const fn is_of(&self, rail: usize) -> bool {
+        self.bandwidth != 0 && self.rail as usize == rail
+    }
+}

@@ -1,0 +1,11 @@
+//! Peers: what is kept of each, its links, and how it comes and goes.
+
+pub(super) mod asks;
+pub(super) mod credit;
+pub(super) mod failed;
+pub(super) mod flags;
+pub(super) mod join;
+pub(super) mod leave;
+pub(super) mod link;
+pub(super) mod links;
+pub(super) mod state;

@@ -1,0 +1,67 @@
+//! This side's memory for the pieces of a message.
+
+use crate::pml::engine::Pml;
+use crate::pml::rails::Rails;
+use crate::pml::rdma::pins::{Pinned, Wanted};
+use crate::pool::Handle;
+use crate::rma::Access;
+
+impl<R: Rails> Pml<'_, R> {
+    /// Says that memory is about to be unmapped, or otherwise to become other memory: none of it stays registered for messages to come
+    /// ([`Config::kept_pins`]). Not while a message is sent from it, or received into it.
+    pub fn forget_memory(&mut self, base: *mut u8, len: usize) {
+        self.rdma.pins.forget(&mut self.rails, base, len as u64);
+    }
+
+    /// The same of all memory.
+    pub(in crate::pml) fn forget_all_memory(&mut self) {
+        self.rdma.pins.forget(&mut self.rails, core::ptr::null_mut(), u64::MAX);
+    }
+
+    /// Registrations for messages: those in use, and those that are [kept](Config::kept_pins).
+    pub fn pins(&self) -> [u32; 2] {
+        self.rdma.pins.count()
+    }
+
+    /// This side's memory for a piece.
+    pub(in crate::pml) fn pin_piece(&mut self, slot: u32, at: Handle, len: u64, access: Access) -> Option<Pinned> {
+        let piece = *self.rdma.pieces.get(at)?;
+        if piece.pin.is_some() {
+            return Some(piece.pin); // from before, when there was no room, or ahead
+        }
+        let pin = if piece.ahead.is_some() && u64::from(piece.ahead_len) == len {
+            piece.ahead
+        } else {
+            self.rdma.pins.unpin(&mut self.rails, piece.ahead, true);
+            self.pin(slot, piece.rail, piece.offset, len, access).unwrap_or_default()
+        };
+        let piece = self.rdma.pieces.get_mut(at)?;
+        (piece.pin, piece.ahead) = (pin, Pinned::NONE);
+        pin.is_some().then_some(pin)
+    }
+
+    /// And for the next one, while this one is moved.
+    pub(in crate::pml) fn pin_ahead(&mut self, slot: u32, at: Handle, access: Access) {
+        let Some(piece) = self.rdma.pieces.get(at).filter(|piece| !piece.ahead.is_some()) else { return };
+        let (rail, len, offset) = (piece.rail, piece.len, piece.offset.saturating_add(piece.len.into()));
+        let wanted = self.requests.at(slot).map_or(0, |state| state.wanted);
+        let len = wanted.saturating_sub(offset).min(len.into());
+        if len != 0
+            && let Some(pin) = self.pin(slot, rail, offset, len, access)
+            && let Some(piece) = self.rdma.pieces.get_mut(at)
+        {
+            (piece.ahead, piece.ahead_len) = (pin, len as u32);
+        }
+    }
+
+    pub(in crate::pml) fn pin(&mut self, slot: u32, rail: u8, offset: u64, len: u64, access: Access) -> Option<Pinned> {
+        let span = self.requests.at(slot)?.span.window(offset, len);
+        let (base, _) = span.as_run()?;
+        let access = if span.accelerator().is_some() { access | Access::ACCELERATOR } else { access };
+        let wanted = Wanted { rail: rail.into(), base, len, access };
+        let (pinned, kept) = self.rdma.pins.pin(&mut self.rails, &wanted)?;
+        let count = if kept { &mut self.counters.pins_found } else { &mut self.counters.pins_made };
+        *count = count.wrapping_add(1);
+        Some(pinned)
+    }
+}

@@ -1,0 +1,55 @@
+//! Later fragments that arrive, and the end of a receive.
+
+use crate::pml::engine::Pml;
+use crate::pml::rails::Rails;
+use crate::pml::requests::cookie::request_cookie;
+use crate::pml::requests::state::{Outcome, Phase, RECEIVE};
+use crate::pool::Handle;
+use crate::rail::{Delivery, Frame, Rail};
+use crate::wire;
+
+impl<R: Rails> Pml<'_, R> {
+    /// A later fragment, for the receive that it names.
+    #[inline]
+    pub(in crate::pml) fn deliver_fragment(&mut self, rail: usize, frame: &Frame, header: wire::Fragment) {
+        let handle = Handle::from_bits(header.receiver.get());
+        let body = u64::from(frame.len).saturating_sub(size_of::<wire::Fragment>() as u64);
+        let offset = header.offset.get();
+        let state = self.requests.get_mut(handle).filter(|state| {
+            state.phase == Phase::Receiving
+                && state.peer == frame.from.0
+                && state.flags & RECEIVE != 0
+                && state.moved.checked_add(body).is_some_and(|moved| moved <= state.wanted)
+                && offset.checked_add(body).is_some_and(|end| end <= state.wanted)
+        });
+        let Some(state) = state else {
+            self.counters.stale = self.counters.stale.wrapping_add(1);
+            return self.drop_frame(rail, frame);
+        };
+        self.counters.fragments_received = self.counters.fragments_received.wrapping_add(1);
+        let sink = state.span.window(offset, body);
+        state.moved = state.moved.saturating_add(body);
+        if frame.is_whole() {
+            let bytes = frame.head().get(size_of::<wire::Fragment>()..).unwrap_or_default();
+            // SAFETY: the caller of `irecv` vouches for the sink until the request is done.
+            unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
+        } else if let Some(rail) = self.rails.rail_mut(rail) {
+            // SAFETY: as above; while the delivery is pending `inflight` keeps the request from being done.
+            let delivery = unsafe { rail.deliver(frame.id, size_of::<wire::Fragment>(), sink, request_cookie(handle)) };
+            if delivery == Delivery::Pending {
+                state.inflight = state.inflight.saturating_add(1);
+            }
+        }
+        self.settle_receive(handle.slot());
+    }
+
+    /// Ends a receive if all of its bytes are in.
+    pub(in crate::pml) fn settle_receive(&mut self, slot: u32) {
+        let Some(state) = self.requests.at(slot) else { return };
+        if state.phase == Phase::Receiving && state.inflight == 0 && state.moved >= state.wanted {
+            self.release_piece(slot);
+            self.deactivate(slot);
+            self.complete(slot, Outcome::Success);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Receives.
+
+pub(super) mod first;
+pub(super) mod fragments;
+pub(super) mod post;
+pub(super) mod probe;
+pub(super) mod respond;
+pub(super) mod short;

@@ -1,0 +1,108 @@
+//! Receives: posted, cancelled, purged.
+
+use crate::convertor::Span;
+use crate::pml::engine::Pml;
+use crate::pml::matching::Pattern;
+use crate::pml::peers::state::PeerStatus;
+use crate::pml::rails::Rails;
+use crate::pml::requests::errors::Refusal;
+use crate::pml::requests::request::Request;
+use crate::pml::requests::state::{Outcome, Phase, Remote, RequestState};
+use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
+use crate::wire::Reason;
+
+impl<R: Rails> Pml<'_, R> {
+    /// Receives a message that `pattern` accepts into `sink`. A message that is here already is taken at once.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was begun then.
+    ///
+    /// # Safety
+    /// The memory of `sink` stays writable, and nobody else accesses it, until the outcome of the request is taken with
+    /// [`test`](Self::test).
+    #[inline]
+    pub unsafe fn irecv(&mut self, pattern: Pattern, sink: Span) -> Result<Request, Refusal> {
+        let Some((handle, state)) = self.requests.take_used() else { return Err(Refusal::Busy) };
+        state.post();
+        state.peer = pattern.source;
+        state.context = pattern.context;
+        state.tag = pattern.tag;
+        state.span = sink;
+        // The attachment is none and `inflight` 0 in a free slot. The match sets the other fields.
+        state.remote = Remote::posting(self.next_posting);
+        self.next_posting = self.next_posting.wrapping_add(1);
+        let slot = handle.slot();
+        if self.slow_receives || !self.matcher.post_alone(slot, pattern) {
+            // In pieces, which fit registers: the quick way would have to write the pattern down.
+            self.post(slot, pattern.context, pattern.source, pattern.tag);
+        }
+        Ok(Request(handle))
+    }
+
+    /// Gives a new receive a message that is here, or posts it.
+    #[inline(never)]
+    pub(in crate::pml) fn post(&mut self, slot: u32, context: u32, source: u32, tag: u32) {
+        let pattern = Pattern { context, source, tag };
+        if self.matcher.unexpected_len() != 0
+            && let Some(envelope) = self.find_unexpected(&pattern)
+        {
+            self.matcher.remove_unexpected(envelope);
+            return self.claim(envelope, slot);
+        }
+        if self.slow_receives && self.ends_at_once(slot, pattern.source) {
+            return;
+        }
+        self.matcher.post(slot, pattern);
+    }
+
+    /// What a new receive needs beside its post where peers were lost or hold messages back. `true`: it is over.
+    #[cold]
+    fn ends_at_once(&mut self, slot: u32, source: u32) -> bool {
+        if self.peers.get(source as usize).is_some_and(|peer| peer.status == PeerStatus::Lost) {
+            self.complete(slot, Outcome::PeerFailed);
+            return true;
+        }
+        if self.posting_order.drop_if_idle(&mut self.requests) {
+            self.posting_order.insert(&mut self.requests, slot);
+        } else {
+            self.slow_receives = self.counters.lost != 0;
+        }
+        false
+    }
+
+    /// Takes a receive that is posted no longer out of the order of those that are, if it is there.
+    #[inline]
+    pub(in crate::pml) fn forget_posting(&mut self, slot: u32) {
+        if self.requests.at(slot).is_some_and(|state| state.attachment.is_some()) {
+            self.posting_order.remove(&mut self.requests, slot);
+        }
+    }
+
+    /// Cancels a receive that has not matched: its outcome is then `Cancelled`. Tells whether it was; anything else goes
+    /// on as if nothing was said, sends among it (CONTRACTS M14).
+    pub fn cancel(&mut self, request: Request) -> bool {
+        let posted = self.requests.get(request.0).is_some_and(|state| state.phase == Phase::Posted);
+        let cancelled = posted && self.matcher.unpost(request.0.slot());
+        if cancelled {
+            self.complete(request.0.slot(), Outcome::Cancelled);
+        }
+        cancelled
+    }
+
+    /// Forgets all messages of a context that nobody received; their senders are told. Posted receives of it are
+    /// cancelled.
+    pub fn purge(&mut self, context: u32) {
+        for slot in 0..self.envelopes.touched() {
+            let queued = |e: &Unexpected| e.stage == EnvelopeStage::Queued && e.context == context;
+            if self.envelopes.at(slot).is_some_and(queued) && self.matcher.remove_unexpected(slot) {
+                self.refuse(slot, Reason::NoCommunicator);
+            }
+        }
+        for slot in 0..self.requests.touched() {
+            let posted = |state: &RequestState| state.phase == Phase::Posted && state.context == context;
+            if self.requests.at(slot).is_some_and(posted) && self.matcher.unpost(slot) {
+                self.complete(slot, Outcome::Cancelled);
+            }
+        }
+    }
+}

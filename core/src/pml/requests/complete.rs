@@ -1,0 +1,115 @@
+//! The end of a request: its outcome, and who is told.
+
+use crate::pml::engine::Pml;
+use crate::pml::rails::Rails;
+use crate::pml::requests::errors::Failure;
+use crate::pml::requests::request::{Request, Status};
+use crate::pml::requests::state::{Attachment, DETACHED, NOTIFY, Outcome, Phase, RECEIVE, RequestState};
+use crate::rail::Peer;
+
+impl<R: Rails> Pml<'_, R> {
+    /// A request is over.
+    #[inline]
+    pub(in crate::pml) fn complete(&mut self, slot: u32, outcome: Outcome) {
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        state.finish(outcome);
+        if state.is_awaited() {
+            self.end(slot);
+        }
+    }
+
+    /// What else the end of a request brings.
+    #[cold]
+    pub(in crate::pml) fn end(&mut self, slot: u32) {
+        let Some(handle) = self.requests.handle(slot) else { return };
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        if state.flags & RECEIVE != 0 {
+            self.forget_posting(slot);
+        } else if let Some(entry) = state.attachment.cache_entry()
+            && let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == usize::from(state.cached_by))
+        {
+            cache.put(entry);
+            state.attachment = Attachment::NONE;
+        }
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        if state.flags & DETACHED != 0 {
+            self.requests.free(handle);
+        } else if state.flags & NOTIFY != 0 {
+            self.completed.push(&mut self.requests, slot);
+        }
+    }
+
+    /// Takes the outcome of a request that is done, and frees it. `None` where it is not done.
+    #[inline]
+    pub(in crate::pml) fn take_outcome(&mut self, request: Request) -> Option<Result<Status, Failure>> {
+        // The quick way: one look at the request.
+        let Some(state) = self.requests.free_if(request.0, RequestState::has_succeeded) else {
+            return self.take_outcome_slow(request);
+        };
+        Some(Ok(Status { peer: Peer(state.peer), tag: state.tag, received: state.total, delivered: state.total }))
+    }
+
+    #[inline(never)]
+    fn take_outcome_slow(&mut self, request: Request) -> Option<Result<Status, Failure>> {
+        let Some(state) = self.requests.get(request.0) else { return Some(Err(Failure::NoRequest)) };
+        if state.phase != Phase::Done {
+            return None;
+        }
+        if state.flags & NOTIFY != 0 {
+            self.completed.remove(&mut self.requests, request.0.slot());
+        }
+        let state = self.requests.free(request.0)?;
+        let peer = Peer(state.peer);
+        let receive = state.flags & RECEIVE != 0;
+        let delivered = if receive { state.fits() } else { state.total };
+        let status = Status { peer, tag: state.tag, received: state.total, delivered };
+        Some(match state.outcome {
+            Outcome::Success if status.delivered < status.received => Err(Failure::Truncated(status)),
+            Outcome::Success => Ok(status),
+            Outcome::Cancelled => Err(Failure::Cancelled),
+            Outcome::PeerFailed => Err(Failure::PeerFailed(peer)),
+            Outcome::Restarted => Err(Failure::Restarted(peer)),
+            Outcome::NotReady => Err(Failure::NotReady(peer)),
+            Outcome::NoCommunicator => Err(Failure::NoCommunicator(peer)),
+        })
+    }
+
+    /// Announces the request among [`next_completed`](Self::next_completed) when it is over.
+    pub fn notify(&mut self, request: Request) {
+        let Some(state) = self.requests.get_mut(request.0) else { return };
+        if state.flags & NOTIFY != 0 {
+            return;
+        }
+        state.flags |= NOTIFY;
+        if state.phase == Phase::Done {
+            self.completed.push(&mut self.requests, request.0.slot());
+        }
+    }
+
+    /// The next completed request of those given to [`notify`](Self::notify); its outcome is still to be taken.
+    pub fn next_completed(&mut self) -> Option<Request> {
+        let slot = self.completed.first().get()?;
+        self.completed.remove(&mut self.requests, slot);
+        if let Some(state) = self.requests.at_mut(slot) {
+            state.flags &= !NOTIFY;
+        }
+        self.requests.handle(slot).map(Request)
+    }
+
+    /// Lets a request end by itself: its outcome is dropped. Its memory must stay until then; an engine that is
+    /// [`idle`](Self::used) of requests has let go of all.
+    pub fn detach(&mut self, request: Request) {
+        let Some(state) = self.requests.get_mut(request.0) else { return };
+        if state.phase == Phase::Done {
+            let _ = self.take_outcome(request);
+        } else {
+            state.flags |= DETACHED;
+        }
+    }
+
+    /// The outcome of a request, once it is over; its slot is free then, and its memory the caller's again.
+    #[inline]
+    pub fn test(&mut self, request: Request) -> Option<Result<Status, Failure>> {
+        self.take_outcome(request)
+    }
+}

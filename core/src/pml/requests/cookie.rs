@@ -1,0 +1,12 @@
+//! What the engine's frames are called towards rails.
+
+use crate::pool::Handle;
+
+/// Set in the slot half of a cookie that names an envelope and not a request.
+pub(in crate::pml) const ENVELOPE_COOKIE: u64 = 1 << 31;
+
+/// The cookie of a request's frames.
+#[inline]
+pub(in crate::pml) const fn request_cookie(handle: Handle) -> crate::rail::Cookie {
+    crate::rail::Cookie(handle.to_bits())
+}

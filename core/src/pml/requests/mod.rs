@@ -1,0 +1,9 @@
+//! Requests: one slot for each operation under way.
+
+pub(super) mod active;
+pub(super) mod complete;
+pub(super) mod cookie;
+pub(super) mod errors;
+pub(super) mod posting_order;
+pub(super) mod request;
+pub(super) mod state;

@@ -1,0 +1,101 @@
+//! A send begins.
+
+use crate::convertor::{Parts, Span};
+use crate::pml::engine::Pml;
+use crate::pml::peers::state::PeerStatus;
+use crate::pml::rails::Rails;
+use crate::pml::requests::errors::Refusal;
+use crate::pml::requests::request::{Mode, Request, Sending};
+use crate::pml::requests::state::{DRAIN, Outcome, Phase, READY, RequestState, SYNCHRONOUS};
+use crate::pml::send::schedule::advance_turn;
+use crate::rail::{COPIED, Endpoint, Peer};
+use crate::{ptl, wire};
+
+impl<R: Rails> Pml<'_, R> {
+    /// Sends `data` to a peer: a message with `context` and `tag`.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was begun then.
+    ///
+    /// # Safety
+    /// The memory of `data` stays readable and unchanged until this answers [`Sending::Complete`], or until the outcome
+    /// of the request is taken with [`test`](Self::test).
+    #[inline]
+    pub unsafe fn isend(
+        &mut self,
+        to: Peer,
+        context: u32,
+        tag: u32,
+        mode: Mode,
+        data: Span,
+    ) -> Result<Sending, Refusal> {
+        let len = data.len();
+        let count = self.rails.count();
+        let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };
+        // The quick way: a short message of the processor's, with credit, that nothing goes before.
+        if len <= u64::from(peer.eager_body)
+            && peer.credit.is_open()
+            && len <= COPIED
+            && matches!(mode, Mode::Standard | Mode::Buffered)
+            && data.accelerator().is_none()
+            && let Some(rail) = self.rails.rail_mut(peer.route.rail as usize)
+        {
+            let words = wire::Match::words(context, tag, peer.credit.next_out, peer.granted.owed, peer.frame_out);
+            // SAFETY: the body is copied before this returns; the caller vouches for it.
+            if unsafe { ptl::eager(rail, Endpoint(peer.route.endpoint), words, data) }.is_ok() {
+                peer.sent();
+                if len == 0 {
+                    peer.sent_message(false);
+                } else {
+                    peer.credit.next_out = peer.credit.next_out.wrapping_add(1); // within the credit
+                }
+                if count != 1 {
+                    advance_turn(peer, self.links, to.0, count);
+                }
+                self.counters.eager_sent = self.counters.eager_sent.wrapping_add(1);
+                return Ok(Sending::Complete);
+            }
+        }
+        let parts = data.parts(); // spares the quick way from writing the span down for a call that it does not make
+        self.isend_slow(to, context, tag, mode, parts)
+    }
+
+    /// Takes a request, puts it behind what is held back, and tries at once.
+    fn isend_slow(&mut self, to: Peer, context: u32, tag: u32, mode: Mode, data: Parts) -> Result<Sending, Refusal> {
+        let data = Span::of_parts(data);
+        let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };
+        match peer.status {
+            PeerStatus::Up => {}
+            PeerStatus::Unknown => return Err(Refusal::NoPeer(to)),
+            PeerStatus::Lost => return Err(Refusal::PeerFailed(to)),
+        }
+        let flags = match mode {
+            Mode::Standard | Mode::Buffered => 0,
+            Mode::Complete => DRAIN,
+            Mode::Synchronous => SYNCHRONOUS,
+            Mode::Ready => SYNCHRONOUS | READY,
+        };
+        let state = RequestState {
+            phase: Phase::Held,
+            flags,
+            peer: to.0,
+            context,
+            tag,
+            span: data,
+            total: data.len(),
+            ..zerocopy::FromZeros::new_zeroed()
+        };
+        let Ok(handle) = self.requests.take(state) else { return Err(Refusal::Busy) };
+        peer.hold_send(&mut self.requests, handle.slot());
+        self.take_cached(to.0, handle.slot());
+        self.queue_work(to.0);
+        self.push_held(to.0);
+        match self.requests.get(handle) {
+            Some(state) if state.phase == Phase::Done && state.outcome == Outcome::Success => {
+                self.requests.free(handle);
+                Ok(Sending::Complete)
+            }
+            _ => Ok(Sending::Pending(Request(handle))),
+        }
+    }
+}

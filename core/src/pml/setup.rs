@@ -1,0 +1,130 @@
+//! Set-up and end of an engine, and what can be read of it.
+
+use crate::arena::Arena;
+use crate::list::{List, OptSlot};
+use crate::pml::counters::Counters;
+use crate::pml::engine::Pml;
+use crate::pml::flow::work_list::WorkList;
+use crate::pml::limits::config::Config;
+use crate::pml::limits::errors::SetUpError;
+use crate::pml::limits::params::PARAMS;
+use crate::pml::matching::Matcher;
+use crate::pml::peers::state::PeerStatus;
+use crate::pml::rails::Rails;
+use crate::pml::rdma::piece::Rdma;
+use crate::pml::requests::posting_order::PostingOrder;
+use crate::pml::stall::clock::Stall;
+use crate::pool::Pool;
+use crate::ptl::Cache;
+use crate::rail::{Peer, Rail};
+use crate::rma::Rma;
+
+impl<'m, R: Rails> Pml<'m, R> {
+    /// An engine over `rails`, with tables cut from `arena`.
+    ///
+    /// # Errors
+    /// [`SetUpError`] where the arena has less than [`Config::bytes`] left, or where a limit is too small
+    /// ([`Config::check`]).
+    pub fn new(config: Config, arena: &mut Arena<'m>, rails: R) -> Result<Self, SetUpError> {
+        config.check()?;
+        let words = (config.unit_bytes as usize).div_ceil(8);
+        let links = (config.peers as usize).saturating_mul(rails.count());
+        // Slots are cookies of 30 bits (see `progress`), and links are index plus one.
+        let most = 1 << 30;
+        let (requests, envelopes) = (config.requests.min(most), config.envelopes().min(most));
+        let no_cache = (0, 0);
+        let wanting = || {
+            (0..rails.count()).filter_map(|index| {
+                let attributes = rails.rail(index)?.attributes();
+                (attributes.cache_size != 0).then_some((index, (attributes.cache_size, attributes.cache_bytes)))
+            })
+        };
+        Ok(Self {
+            peers: arena.table(config.peers as usize)?,
+            links: arena.table(links)?,
+            disabled: [0; 8],
+            caches: arena.each(wanting().count(), |arena, index| {
+                let (rail, attributes) = wanting().nth(index).unwrap_or((0, no_cache));
+                Cache::new(arena, rail, attributes.0, attributes.1)
+            })?,
+            requests: Pool::new(arena, requests)?,
+            matcher: Matcher::new(arena, requests, envelopes, config.seed)?,
+            envelopes: Pool::new(arena, envelopes)?,
+            units: Pool::new(arena, config.units)?,
+            unit_memory: arena.table::<u64>(words.saturating_mul(config.units as usize))?.as_mut_ptr().cast(),
+            unit_bytes: (words as u32).saturating_mul(8),
+            active: List::default(),
+            round: 1,
+            streams_first: false,
+            completed: List::default(),
+            work: WorkList::default(),
+            refused: OptSlot::NONE,
+            waiting: false,
+            migrating: false,
+            posting_order: PostingOrder::default(),
+            slow_receives: false,
+            next_posting: 1,
+            credit_slack: match config.quota() {
+                (envelopes, 0) => envelopes,
+                (envelopes, units) => envelopes.min(units),
+            }
+            .div_ceil(2)
+            .saturating_sub(1),
+            spares_used: 0,
+            unreported_failures: 0,
+            missed_probes: 0,
+            ended: 0,
+            stall: Stall::OFF,
+            rma: Rma::new(config.rma, arena, config.peers)?,
+            rdma: Rdma::new(config.rdma, arena)?,
+            rma_turn: 0,
+            counters: Counters::default(),
+            config,
+            rails,
+        })
+    }
+
+    /// Ends the engine: forgets all peers, so that no rail touches any memory any more, undoes what rails have prepared, and
+    /// gives the rails back to be closed.
+    pub fn finalize(mut self) -> R {
+        for peer in 0..self.peers.len() as u32 {
+            if self.peers.get(peer as usize).is_some_and(|state| state.status == PeerStatus::Up) {
+                self.del_peer(Peer(peer));
+            }
+        }
+        self.drain_caches();
+        self.forget_all_memory();
+        self.rails
+    }
+
+    /// What peers need to know of this engine, to be published beside the cards of the rails; for their
+    /// [`add_peer`](Self::add_peer).
+    pub fn params(&self) -> [u8; PARAMS] {
+        self.config.params()
+    }
+
+    /// The rails.
+    pub fn rails(&self) -> &R {
+        &self.rails
+    }
+
+    /// The rails, for what they offer beside the trait. Frames must not be taken from them.
+    pub fn rails_mut(&mut self) -> &mut R {
+        &mut self.rails
+    }
+
+    /// Counts of what happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Counts of the matcher's steps.
+    pub fn matcher(&self) -> &Matcher<'m> {
+        &self.matcher
+    }
+
+    /// What is taken of the pools now: requests, envelopes, units.
+    pub fn used(&self) -> [u32; 3] {
+        [self.requests.used(), self.envelopes.used(), self.units.used()]
+    }
+}

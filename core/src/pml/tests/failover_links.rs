@@ -1,0 +1,442 @@
+//! The same as in `failover_tests`, over links as they are, on wires that lose, double, reorder and change frames all the
+//! time, and break.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::vec::Vec;
+use std::{boxed::Box, vec};
+
+use super::basic::{WIDE, bytes};
+use super::failover::{Ground, Laid, Letter, Pair, Seen, exchange, exchanges};
+use crate::arena::Arena;
+use crate::link::tests::wire::{Break, Faults, State, Wire, wires};
+use crate::link::{self, Crc32c, Link};
+use crate::pml::*;
+use crate::rail::{Lost, Peer, Rail};
+use crate::time::{Duration, Instant};
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// How a wire breaks, after which time it is mended, and whether then another breaks.
+#[derive(Clone, Copy, Debug)]
+struct Blow {
+    how: Break,
+    mended_after: Option<u64>,
+    then_the_other: bool,
+    /// Hosts answer all the same.
+    hosts_answer: bool,
+}
+
+const BLOWS: [Blow; 9] = {
+    let silent = Blow { how: Break::Silent, mended_after: None, then_the_other: false, hosts_answer: false };
+    [
+        silent,
+        Blow { how: Break::Broken, ..silent },
+        Blow { how: Break::Deaf(0), ..silent },
+        Blow { how: Break::Deaf(1), ..silent },
+        // Before anybody has noticed, and afterwards.
+        Blow { mended_after: Some(5 * MILLISECOND), ..silent },
+        Blow { how: Break::Deaf(1), mended_after: Some(30 * MILLISECOND), then_the_other: true, ..silent },
+        Blow { how: Break::Broken, mended_after: Some(15 * MILLISECOND), then_the_other: true, ..silent },
+        // Which proves nothing about the cable.
+        Blow { hosts_answer: true, ..silent },
+        Blow { how: Break::Deaf(0), mended_after: Some(30 * MILLISECOND), then_the_other: true, hosts_answer: true },
+    ]
+};
+
+/// Frames over a mended cable after which both ends have found it, also if some are lost.
+const FRAMES_OF_A_RETURN: usize = 16;
+
+/// Wires in virtual time.
+struct Wires {
+    shared: Vec<Rc<RefCell<State>>>,
+    now: u64,
+    blow: Option<(usize, Blow)>,
+    struck: Option<u64>,
+    /// A mended cable, the frame from which on it is back for sure, and how to strike the other one then.
+    returns: Option<(usize, usize, Blow)>,
+}
+
+impl Ground for Wires {
+    type Rail = Link<'static, Wire, Crc32c>;
+    type Blow = Blow;
+    const LATE: u32 = 200;
+
+    fn lay(count: usize, seed: Option<u64>) -> Laid<Self> {
+        let (mut shared, mut ends, mut memory) = (vec![], [vec![], vec![]], vec![]);
+        for cable in 0..count {
+            let faults = match seed {
+                None => Faults::default(),
+                Some(_) => Faults {
+                    drop: 40,
+                    double: 30,
+                    corrupt: 20,
+                    busy: 30,
+                    jitter: 3_000,
+                    late_body: 300,
+                    in_place: 500,
+                    ..Faults::default()
+                },
+            };
+            let wires = wires(2, seed.unwrap_or(1).wrapping_mul(31).wrapping_add(cable as u64), faults, true);
+            shared.push(wires[0].shared.clone());
+            for (end, wire) in wires.into_iter().enumerate() {
+                let config = link::Config {
+                    first_number: u64::from(u16::MAX) - 5,
+                    peers: 1,
+                    window: 16,
+                    slots: 12,
+                    control_slots: 4,
+                    long_slots: 1,
+                    deliveries: 8,
+                    card_bytes: 8,
+                    ack_delay: Duration::from_nanos(5_000),
+                    least_timeout: Duration::from_nanos(50_000),
+                    initial_timeout: Duration::from_nanos(200_000),
+                    most_timeout: Duration::from_millis(1),
+                    dead_after: Duration::from_millis(8),
+                    hello_within: Duration::from_millis(60),
+                    heartbeat: Duration::from_millis(2),
+                    probe: Duration::from_millis(1),
+                    most_probe: Duration::from_millis(4),
+                    ..link::Config::new(cable as u8 + 10 * end as u8, 1_000 + end as u64, wire.attributes())
+                };
+                let block = Box::into_raw(vec![0u8; config.bytes(&wire)].into_boxed_slice());
+                memory.push(block);
+                // SAFETY: freed after the link.
+                let arena = &mut Arena::new(unsafe { &mut *block });
+                ends[end].push(Link::new(wire, Crc32c, config, arena).unwrap());
+            }
+        }
+        (Self { shared, now: 1, blow: None, struck: None, returns: None }, ends, memory)
+    }
+
+    fn plan(&mut self, step: u64, cable: usize, blow: Blow) {
+        self.shared.iter().for_each(|shared| shared.borrow_mut().hosts_answer = blow.hosts_answer);
+        self.shared[cable].borrow_mut().fuse = Some((step as usize, blow.how));
+        self.blow = Some((cable, blow));
+    }
+
+    fn steps(&self) -> u64 {
+        self.shared.iter().map(|shared| shared.borrow().log.len() as u64).max().unwrap_or(0)
+    }
+
+    fn turn(&mut self, events: u32, due: Option<Instant>) -> Instant {
+        let due = due.map_or(u64::MAX, Instant::as_nanos);
+        self.now = if events == 0 { due.clamp(self.now + 1_000, self.now + MILLISECOND) } else { self.now + 1_000 };
+        if let Some((cable, blow)) = self.blow {
+            if self.struck.is_none() && self.shared[cable].borrow().fuse.is_none() {
+                self.struck = Some(self.now);
+            }
+            if let (Some(struck), Some(after)) = (self.struck, blow.mended_after)
+                && self.now >= struck + after
+            {
+                self.shared[cable].borrow_mut().mend();
+                self.blow = None;
+                if blow.then_the_other {
+                    let seen = self.shared[cable].borrow().log.len();
+                    self.returns = Some((cable, seen + FRAMES_OF_A_RETURN, blow));
+                }
+            }
+        }
+        if let Some((cable, seen, blow)) = self.returns
+            && self.shared[cable].borrow().log.len() >= seen
+        {
+            self.returns = None;
+            let other = (cable + 1) % self.shared.len();
+            self.blow = Some((other, Blow { mended_after: None, then_the_other: false, ..blow }));
+            self.struck = None;
+            let left = self.shared[other].borrow().log.len() + 30;
+            self.shared[other].borrow_mut().fuse = Some((left, blow.how));
+        }
+        Instant::from_nanos(self.now)
+    }
+
+    fn unfinished(rail: &Self::Rail) -> usize {
+        let [kept, coming] = rail.used();
+        (kept + coming) as usize
+    }
+
+    fn handed_over(_: &Self::Rail) -> u64 {
+        0
+    }
+
+    fn held(rail: &Self::Rail) -> usize {
+        rail.held()
+    }
+}
+
+/// The exchanges with messages that are long enough for links that leave bodies where they are.
+fn longer() -> Vec<(&'static str, Config, Vec<Letter>)> {
+    let mut all = exchanges();
+    for (name, config, letters) in &mut all {
+        let times = if *name == "stream" { 20 } else { 7 };
+        letters.iter_mut().for_each(|letter| letter.len *= times);
+        config.unit_bytes = 512;
+    }
+    all
+}
+
+fn strike_everywhere(names: &[&str], bad: bool) -> Seen {
+    let mut all = Seen::default();
+    for (name, config, letters) in longer().into_iter().filter(|(name, ..)| names.contains(name)) {
+        for count in [2, 3] {
+            let seed = |step: u64| bad.then_some(step);
+            let steps = exchange::<Wires>(config, &letters, count, None, seed(1)).steps;
+            for step in 0..=steps {
+                let cable = step as usize % count;
+                let turn = (step as usize * 5 + count) % BLOWS.len();
+                for (_, blow) in BLOWS.iter().enumerate().filter(|(at, _)| !cfg!(debug_assertions) || *at == turn) {
+                    let strike = || exchange::<Wires>(config, &letters, count, Some((step, cable, *blow)), seed(step));
+                    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(strike)) {
+                        Ok(seen) => all.add(&seen),
+                        Err(_) => panic!("{name}, {count} links: step {step} of {steps}, cable {cable}, {blow:?}"),
+                    }
+                }
+            }
+        }
+    }
+    assert!(all.moved > 20 && all.returns > 5, "nothing was put to the test: {} {}", all.moved, all.returns);
+    all
+}
+
+const ALL: [&str; 6] = ["eager", "late rendezvous", "stream", "synchronous", "held", "probed with credit"];
+
+#[test]
+fn p14_p15_b37_links_die_and_come_back_at_every_frame() {
+    strike_everywhere(&ALL, false);
+}
+
+#[test]
+fn p14_p15_b37_links_over_bad_wires_die_and_come_back_at_every_frame() {
+    let seen = strike_everywhere(&ALL, true);
+    assert!(seen.duplicates > 0);
+}
+
+/// A peer that stands still is silent on all links at once. Its host answers: it is not lost, and goes on later.
+#[test]
+fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
+    for count in [1, 2, 3] {
+        for hosts_answer in [true, false] {
+            let mut pair = Pair::<Wires>::new(WIDE, count, None);
+            // More than all links take at once.
+            let (data, mut into) = (bytes(2_000_000, 3), vec![0; 2_000_000]);
+            let receive = pair.recv(1, 0, 1, &mut into);
+            let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, &data) else { panic!("longer than a frame") };
+            while pair.engines[0].counters().fragments_sent < 6 {
+                pair.turn();
+            }
+            for shared in &pair.ground.shared {
+                let mut shared = shared.borrow_mut();
+                shared.hosts_answer = hosts_answer;
+                shared.strike(Break::Silent);
+            }
+            let end = pair.ground.now + 100 * MILLISECOND;
+            let mut before = 0;
+            while pair.ground.now < end {
+                if pair.ground.now + 50 * MILLISECOND < end {
+                    before = pair.events;
+                }
+                pair.turn();
+            }
+            assert_eq!(pair.events, before, "that a link is silent is nothing to who waits");
+            let lost = [0, 1].map(|at| pair.engines[at].counters().lost);
+            assert_eq!(lost, if hosts_answer { [0, 0] } else { [1, 1] }, "{count} links");
+            pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().mend());
+            if hosts_answer {
+                assert!(pair.finish(0, send).is_ok() && pair.finish(1, receive).is_ok());
+                assert!(into == data);
+                pair.assert_clean("after the pause");
+            } else {
+                assert_eq!(pair.finish(0, send), Err(Failure::PeerFailed(Peer(1))));
+                assert_eq!(pair.finish(1, receive), Err(Failure::PeerFailed(Peer(0))));
+            }
+        }
+    }
+}
+
+/// Frames of before it stood still, that are late by one link, are no sign that the others are dead.
+#[test]
+fn p7_p14_late_frames_cost_no_link_of_a_peer_that_stands_still() {
+    for late in 0..3 {
+        let mut pair = Pair::<Wires>::new(WIDE, 3, None);
+        let (data, mut into) = (bytes(2_000_000, 3), vec![0; 2_000_000]);
+        let receive = pair.recv(1, 0, 1, &mut into);
+        let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, &data) else { panic!("longer than a frame") };
+        while pair.engines[0].counters().fragments_sent < 6 {
+            pair.turn();
+        }
+        pair.ground.shared[late].borrow_mut().faults.delay = 12 * MILLISECOND;
+        for _ in 0..20 {
+            pair.turn();
+        }
+        for shared in &pair.ground.shared {
+            let mut shared = shared.borrow_mut();
+            shared.hosts_answer = true;
+            shared.strike(Break::Silent);
+            shared.faults.delay = 0;
+        }
+        let end = pair.ground.now + 100 * MILLISECOND;
+        while pair.ground.now < end {
+            pair.turn();
+        }
+        let down = [0, 1].map(|at| pair.engines[at].counters().links_down);
+        assert_eq!(down, [0, 0], "link {late} was late");
+        pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().mend());
+        assert!(pair.finish(0, send).is_ok() && pair.finish(1, receive).is_ok());
+        assert!(into == data);
+        pair.assert_clean("after the pause");
+    }
+}
+
+/// Links of which each is used when those before it are down.
+fn one_after_the_other(count: usize) -> Pair<Wires> {
+    let mut pair = Pair::<Wires>::new(WIDE, count, None);
+    for at in 0..2 {
+        let links = pair.engines[at].links.iter_mut().filter(|link| link.bandwidth != 0);
+        links.for_each(|link| link.latency = 10 + u32::from(link.rail));
+        pair.engines[at].sort_links(1 - at as u32);
+    }
+    pair
+}
+
+/// A peer that is not there, and links of which the first alone is tried at first: the others are tried meanwhile.
+#[test]
+fn p7_p14_a_peer_that_was_never_met_is_lost_in_the_time_of_one_greeting() {
+    const HELLO: u64 = 60 * MILLISECOND;
+    for count in [1, 2, 4] {
+        let mut pair = one_after_the_other(count);
+        pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().strike(Break::Silent));
+        let since = pair.ground.now;
+        let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, b"who is there?") else { panic!("nobody") };
+        assert_eq!(pair.finish(0, send), Err(Failure::PeerFailed(Peer(1))));
+        let took = pair.ground.now - since;
+        assert!((HELLO..HELLO * 5 / 4 + MILLISECOND).contains(&took), "{took} ns with {count} links");
+    }
+}
+
+/// Links that nobody uses have met the peer as well, and find out that it is gone at the same time as the one that is used.
+#[test]
+fn p7_p14_a_peer_is_lost_as_soon_by_links_that_were_never_used() {
+    const DEAD: u64 = 8 * MILLISECOND;
+    for count in [1, 2, 4] {
+        for (how, hosts_answer) in [(Break::Silent, false), (Break::Silent, true), (Break::Broken, false)] {
+            let mut pair = one_after_the_other(count);
+            let mut into = [0; 5];
+            let receive = pair.recv(1, 0, 1, &mut into);
+            let _ = pair.send(0, 1, Mode::Synchronous, b"hello");
+            assert!(pair.finish(1, receive).is_ok());
+            pair.turns(100);
+            for (cable, shared) in pair.ground.shared.iter().enumerate() {
+                let mut shared = shared.borrow_mut();
+                shared.hosts_answer = hosts_answer;
+                // Others than the first tell nobody by themselves.
+                shared.strike(if cable == 0 { how } else { Break::Silent });
+            }
+            let since = pair.ground.now;
+            let Sending::Pending(send) = pair.send(0, 2, Mode::Synchronous, b"are you there?") else {
+                panic!("nobody")
+            };
+            if !hosts_answer {
+                assert_eq!(pair.finish(0, send), Err(Failure::PeerFailed(Peer(1))));
+                let took = pair.ground.now - since;
+                assert!(took < DEAD * 5 / 4, "{took} ns with {count} links, {how:?}");
+                continue;
+            }
+            while pair.ground.now < since + 100 * DEAD {
+                pair.turn();
+            }
+            let counters = pair.engines[0].counters();
+            assert_eq!([counters.lost, counters.links_down], [0, 0], "it may be stopped");
+            pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().mend());
+            let mut into = [0; 14];
+            let receive = pair.recv(1, 0, 2, &mut into);
+            assert!(pair.finish(1, receive).is_ok() && pair.finish(0, send).is_ok());
+        }
+    }
+}
+
+/// The side that only answers meets the peer by all links as well, and need not begin when the one in use breaks: be the other
+/// out of order from the start, or break later.
+#[test]
+fn p7_p14_who_was_spoken_to_finds_a_peer_lost_as_soon() {
+    const DEAD: u64 = 8 * MILLISECOND;
+    for (late, calm) in [(false, 40), (false, 2), (true, 40)] {
+        let mut pair = one_after_the_other(2);
+        if !late {
+            pair.ground.shared[1].borrow_mut().strike(Break::Silent);
+        }
+        let mut into = [0; 5];
+        let receive = pair.recv(1, 0, 1, &mut into);
+        let _ = pair.send(0, 1, Mode::Synchronous, b"hello");
+        assert!(pair.finish(1, receive).is_ok());
+        let until = pair.ground.now + calm * DEAD;
+        while pair.ground.now < until {
+            pair.turn();
+        }
+        pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().strike(Break::Silent));
+        let since = pair.ground.now;
+        let Sending::Pending(send) = pair.send(1, 2, Mode::Synchronous, b"are you there?") else { panic!("nobody") };
+        assert_eq!(pair.finish(1, send), Err(Failure::PeerFailed(Peer(0))));
+        let took = pair.ground.now - since;
+        assert!(took < DEAD * 5 / 4, "{took} ns, {late} {calm}");
+    }
+}
+
+/// A good end is none by failure, however early it comes, and does not wait for a link that is still to meet the peer.
+#[test]
+fn p7_p14_a_good_end_while_a_link_still_greets_is_a_good_end() {
+    for turns in 0..60 {
+        for (count, deaf) in [(1, None), (2, None), (2, Some(0)), (2, Some(1))] {
+            let mut pair = one_after_the_other(count);
+            // The others have a longer way, or one that leads in one direction.
+            for shared in pair.ground.shared.iter().skip(1) {
+                shared.borrow_mut().faults.delay = 40_000;
+                deaf.into_iter().for_each(|end| shared.borrow_mut().strike(Break::Deaf(end)));
+            }
+            let mut into = [0; 5];
+            let receive = pair.recv(1, 0, 1, &mut into);
+            let _ = pair.send(0, 1, Mode::Standard, b"hello");
+            assert!(pair.finish(1, receive).is_ok());
+            pair.turns(turns);
+            pair.engines[1].del_peer(Peer(0));
+            let since = pair.ground.now;
+            while pair.engines[0].why_lost(Peer(1)).is_none() {
+                pair.turn();
+            }
+            assert_eq!(pair.engines[0].why_lost(Peer(1)), Some(Lost::Closed), "{turns} {count} {deaf:?}");
+            let took = pair.ground.now - since;
+            assert!(took < MILLISECOND, "{took} ns, {turns} {count} {deaf:?}");
+        }
+    }
+}
+
+/// A link that reaches nobody, beside one that does: what was to go by it does not wait for as long as a greeting may take.
+#[test]
+fn p14_b37_a_link_that_never_meets_a_peer_is_out_of_order_where_another_one_hears_it() {
+    const DEAD: u64 = 8 * MILLISECOND;
+    for bad in 0..3 {
+        let mut pair = one_after_the_other(3);
+        pair.ground.shared[bad].borrow_mut().strike(Break::Silent);
+        let since = pair.ground.now;
+        for tag in 0..6 {
+            let mut into = [0; 5];
+            let receive = pair.recv(1, 0, tag, &mut into);
+            let sent = pair.send(0, tag, Mode::Synchronous, b"hello");
+            assert!(pair.finish(1, receive).is_ok());
+            if let Sending::Pending(send) = sent {
+                assert!(pair.finish(0, send).is_ok());
+            }
+        }
+        let took = pair.ground.now - since;
+        assert!(took < DEAD * 3 / 2 && (bad != 0 || took > DEAD), "{took} ns");
+        while pair.ground.now < since + DEAD * 3 / 2 {
+            pair.turn();
+        }
+        assert_eq!(pair.engines[0].counters().links_down, 1);
+        pair.ground.shared[bad].borrow_mut().mend();
+        while pair.engines[0].counters().links_up == 0 {
+            pair.turn();
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! Messages that are held back for want of credit: who asks whom, and that it ends.
+
+use std::vec::Vec;
+
+use super::basic::{Engine, WIDE, bytes, engines, finish, from, pending, recv, send, settle};
+use crate::convertor::Span;
+use crate::pml::matching::{ANY, Pattern};
+use crate::pml::*;
+use crate::time::Instant;
+
+/// No envelope for anybody: every message is held back.
+const NONE: Config = Config { unexpected: 0, units: 0, ..WIDE };
+
+/// A receive that nothing can match must not keep two engines talking for ever.
+#[test]
+fn p27_nobody_asks_twice_for_what_is_not_there() {
+    let mut engines = engines(2, NONE, 8, 512);
+    let (data, mut into) = (bytes(10, 1), [0; 10]);
+    let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
+    let other = recv(&mut engines[1], from(0, 9), &mut into);
+    settle(&mut engines);
+    assert_eq!((engines[1].counters().asks_sent, engines[0].counters().notices_sent), (1, 1));
+    assert!(engines[0].arm() && engines[1].arm());
+    // What is held back from now on is told of.
+    let wanted = pending(send(&mut engines[0], 1, 9, Mode::Standard, &data));
+    finish(&mut engines, 1, other).unwrap();
+    finish(&mut engines, 0, wanted).unwrap();
+    let other = recv(&mut engines[1], from(0, 5), &mut into);
+    finish(&mut engines, 1, other).unwrap();
+    finish(&mut engines, 0, held).unwrap();
+}
+
+/// Nor must a program that probes for it, once and again, for one thing or for several in turn.
+#[test]
+fn m12_p27_probes_for_what_is_not_there_ask_seldom() {
+    for (tags, most, sleeps) in [(&[9][..], 2, true), (&[9, 8, 7], 60, false)] {
+        let mut engines = engines(2, NONE, 8, 512);
+        let (data, mut into) = (bytes(10, 1), [0; 10]);
+        let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
+        let mut slept = 0;
+        for turn in 0..3000 {
+            assert_eq!(engines[1].iprobe(from(0, tags[turn % tags.len()])), None);
+            slept += u32::from(sleeps && engines[1].arm());
+            engines.iter_mut().for_each(|engine| {
+                engine.progress(Instant::ZERO);
+            });
+        }
+        let asks = engines[1].counters().asks_sent;
+        assert!((1..=most).contains(&asks), "{tags:?}: {asks} asks");
+        assert!(!sleeps || slept > 2900, "slept {slept} times of 3000");
+        // What is held back from now on is found all the same.
+        let wanted = pending(send(&mut engines[0], 1, tags[0], Mode::Standard, &data));
+        let found = (0..2000).any(|turn| {
+            engines.iter_mut().for_each(|engine| {
+                engine.progress(Instant::ZERO);
+            });
+            engines[1].iprobe(from(0, tags[turn % tags.len()])).is_some()
+        });
+        assert!(found, "{tags:?}");
+        for (tag, request) in [(tags[0], wanted), (5, held)] {
+            let receive = recv(&mut engines[1], from(0, tag), &mut into);
+            finish(&mut engines, 1, receive).unwrap();
+            finish(&mut engines, 0, request).unwrap();
+        }
+    }
+}
+
+#[test]
+fn m12_p27_a_probe_finds_what_is_held_back_although_a_receive_waits_for_another() {
+    let mut engines = engines(2, NONE, 8, 512);
+    let (data, mut into) = (bytes(10, 1), [0; 10]);
+    let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
+    let other = recv(&mut engines[1], from(0, 9), &mut into);
+    let found = (0..100).find_map(|_| {
+        settle(&mut engines);
+        engines[1].iprobe(from(0, 5))
+    });
+    assert_eq!(found.map(|envelope| envelope.tag), Some(5));
+    let mut five = [0; 10];
+    let receive = recv(&mut engines[1], from(0, 5), &mut five);
+    finish(&mut engines, 1, receive).unwrap();
+    finish(&mut engines, 0, held).unwrap();
+    assert!(engines[1].cancel(other));
+}
+
+/// While an answer is kept for a probe its sender holds everything back, and must say so: with credit and without.
+#[test]
+fn p27_what_is_held_back_behind_a_kept_answer_reaches_its_receive() {
+    for config in [NONE, Config { unexpected: 4, units: 4, ..WIDE }] {
+        let mut engines = engines(2, config, 8, 512);
+        let (data, mut into) = (bytes(10, 1), [0; 10]);
+        // Uses up the credit, so that the next is held back.
+        let filler = (config.unexpected != 0).then(|| send(&mut engines[0], 1, 1, Mode::Standard, &data));
+        let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
+        let other = recv(&mut engines[1], from(0, 9), &mut into);
+        let found = (0..100).find_map(|_| {
+            settle(&mut engines);
+            engines[1].iprobe(from(0, 5))
+        });
+        assert!(found.is_some());
+        if let Some(filler) = filler {
+            let mut into = [0; 10];
+            let receive = recv(&mut engines[1], from(0, 1), &mut into);
+            finish(&mut engines, 1, receive).unwrap();
+            settle(&mut engines); // the credit is back
+            if let Sending::Pending(request) = filler {
+                finish(&mut engines, 0, request).unwrap();
+            }
+        }
+        let behind = send(&mut engines[0], 1, 9, Mode::Standard, &data);
+        finish(&mut engines, 1, other).unwrap();
+        if let Sending::Pending(request) = behind {
+            finish(&mut engines, 0, request).unwrap();
+        }
+        let mut five = [0; 10];
+        let receive = recv(&mut engines[1], from(0, 5), &mut five);
+        finish(&mut engines, 1, receive).unwrap();
+        finish(&mut engines, 0, held).unwrap();
+    }
+}
+
+/// Probes for several things in turn, with more or less progress between them, for a message that only one of them
+/// finds: it is found, whatever the rhythm.
+#[test]
+fn m12_p27_probes_in_turn_do_not_take_each_others_answer() {
+    let only = |tag| from(0, tag);
+    let loops: [(&[Pattern], u32); 6] = [
+        (&[only(4), only(5)], 4),
+        (&[only(4), only(5)], 5),
+        (&[only(4), only(5), only(6)], 6),
+        (&[from(ANY, ANY), only(5)], 5),
+        (&[only(5), from(0, ANY), from(ANY, 7)], 5),
+        (&[from(ANY, 3), only(4), Pattern { context: 9, source: 0, tag: 5 }], 3),
+    ];
+    for (patterns, tag) in loops {
+        for rhythm in 0..6 {
+            let mut engines = engines(3, NONE, 8, 512);
+            let data = bytes(10, 1);
+            let before = pending(send(&mut engines[0], 1, 0x8000_0000, Mode::Standard, &data));
+            let held = pending(send(&mut engines[0], 1, tag, Mode::Standard, &data));
+            settle(&mut engines);
+            let step = |engines: &mut Vec<_>, times| {
+                for _ in 0..times {
+                    engines.iter_mut().for_each(|engine: &mut Engine| {
+                        engine.progress(Instant::ZERO);
+                    });
+                }
+            };
+            let found = (0..20_000).any(|_| {
+                step(&mut engines, u32::from(rhythm == 0));
+                patterns.iter().any(|pattern| {
+                    step(&mut engines, rhythm);
+                    engines[1].iprobe(*pattern).is_some()
+                })
+            });
+            assert!(found, "{patterns:?} {rhythm}");
+            for tag in [tag, 0x8000_0000] {
+                let mut into = [0; 10];
+                let receive = recv(&mut engines[1], from(ANY, tag), &mut into);
+                finish(&mut engines, 1, receive).unwrap();
+            }
+            finish(&mut engines, 0, before).unwrap();
+            finish(&mut engines, 0, held).unwrap();
+        }
+    }
+}
+
+/// Two peers have what is looked for, there is one spare envelope, and only one of the two is what the program wants.
+#[test]
+fn m12_p27_probes_of_two_peers_in_turn_find_both() {
+    for (wanted, rhythm) in [(0, 0), (0, 1), (0, 2), (0, 3), (2, 0), (2, 1), (2, 2), (2, 3)] {
+        let mut engines = engines(3, NONE, 8, 512);
+        let data = bytes(10, 1);
+        let sends = [0, 2].map(|at: usize| (at, pending(send(&mut engines[at], 1, 4, Mode::Standard, &data))));
+        settle(&mut engines);
+        let found = (0..20_000).any(|_| {
+            [0, 2].into_iter().any(|source| {
+                for _ in 0..rhythm.max(u32::from(source == 0)) {
+                    engines.iter_mut().for_each(|engine| {
+                        engine.progress(Instant::ZERO);
+                    });
+                }
+                engines[1].iprobe(from(source, 4)).is_some() && source == wanted
+            })
+        });
+        assert!(found, "{wanted} {rhythm}");
+        for (at, request) in sends {
+            let mut into = [0; 10];
+            let receive = recv(&mut engines[1], from(at as u32, 4), &mut into);
+            finish(&mut engines, 1, receive).unwrap();
+            finish(&mut engines, at, request).unwrap();
+        }
+    }
+}
+
+/// A probe that nobody repeats leaves its answer behind: other probes get through all the same.
+#[test]
+fn m12_p27_an_answer_that_nobody_looks_for_any_more_gives_way() {
+    let mut engines = engines(2, NONE, 8, 512);
+    let data = bytes(10, 1);
+    let sends = [4, 5].map(|tag| pending(send(&mut engines[0], 1, tag, Mode::Standard, &data)));
+    settle(&mut engines);
+    assert_eq!(engines[1].iprobe(from(0, 5)), None); // asked for, and never again
+    let found = (0..100_000).any(|_| {
+        engines.iter_mut().for_each(|engine| {
+            engine.progress(Instant::ZERO);
+        });
+        engines[1].iprobe(from(0, 4)).is_some()
+    });
+    assert!(found);
+    for (tag, request) in [5, 4].into_iter().zip(sends.into_iter().rev()) {
+        let mut into = [0; 10];
+        let receive = recv(&mut engines[1], from(0, tag), &mut into);
+        finish(&mut engines, 1, receive).unwrap();
+        finish(&mut engines, 0, request).unwrap();
+    }
+}
+
+/// Takes the message with a tag by a matched probe.
+fn take(engines: &mut [Engine], at: usize, tag: u32) -> Message {
+    let taken = (0..100_000).find_map(|_| {
+        engines.iter_mut().for_each(|engine| {
+            engine.progress(Instant::ZERO);
+        });
+        engines[at].improbe(from(ANY, tag)).unwrap()
+    });
+    let Some((message, envelope)) = taken else { panic!("tag {tag} is never found") };
+    assert_eq!(envelope.tag, tag);
+    message
+}
+
+fn recv_taken(engine: &mut Engine, message: Message, into: &mut [u8]) -> Result<Request, (Refusal, Message)> {
+    // SAFETY: the tests keep their buffers until the end.
+    unsafe { engine.imrecv(message, Span::contiguous(into.as_mut_ptr(), into.len())) }
+}
+
+/// Matched probes take as many messages as there are requests for, before any of them is received, with one spare
+/// envelope; messages with credit among them.
+#[test]
+fn m13_p27_matched_probes_take_more_than_the_spare_envelopes_hold() {
+    for config in [NONE, Config { unexpected: 8, units: 8, ..WIDE }] {
+        assert_eq!(config.probes, 1);
+        let mut engines = engines(2, config, 8, 512);
+        let data: Vec<_> = (0..30u8).map(|i| bytes(5 + 40 * i as usize, i)).collect();
+        let sends: Vec<_> = (0..).zip(&data).map(|(tag, m)| send(&mut engines[0], 1, tag, Mode::Standard, m)).collect();
+        let order = || (0..30).map(|i| i * 7 % 30); // from all over
+        let mut taken: Vec<_> = order().map(|tag| (tag, take(&mut engines, 1, tag as u32))).collect();
+        taken.reverse();
+        // What is only found still has its place.
+        let more = send(&mut engines[0], 1, 99, Mode::Standard, &data[3]);
+        let found = (0..1000).find_map(|_| {
+            settle(&mut engines);
+            engines[1].iprobe(from(0, 99))
+        });
+        assert!(found.is_some());
+        for (tag, message) in taken {
+            let mut into = bytes(data[tag].len(), 255);
+            let receive = recv_taken(&mut engines[1], message, &mut into).unwrap();
+            finish(&mut engines, 1, receive).unwrap();
+            assert_eq!(into, data[tag]);
+        }
+        let mut into = bytes(data[3].len(), 255);
+        let receive = recv(&mut engines[1], from(ANY, ANY), &mut into);
+        finish(&mut engines, 1, receive).unwrap();
+        for sending in sends.into_iter().chain([more]) {
+            if let Sending::Pending(request) = sending {
+                finish(&mut engines, 0, request).unwrap();
+            }
+        }
+        settle(&mut engines);
+        assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+    }
+}
+
+/// Without a request for it a message stays where it is, and the probe says so.
+#[test]
+fn m13_p27_a_matched_probe_without_a_request_is_refused_and_takes_nothing() {
+    let mut engines = engines(2, Config { requests: 4, ..NONE }, 8, 512);
+    let data = bytes(10, 1);
+    let mut sends: Vec<_> = (0..4).map(|tag| pending(send(&mut engines[0], 1, tag, Mode::Standard, &data))).collect();
+    let mut taken: Vec<_> = (0..4).map(|tag| take(&mut engines, 1, tag)).collect();
+    let mut into = [0; 10];
+    let first = recv_taken(&mut engines[1], taken.remove(0), &mut into).unwrap(); // has its request
+    settle(&mut engines);
+    finish(&mut engines, 0, sends.remove(0)).unwrap();
+    sends.push(pending(send(&mut engines[0], 1, 9, Mode::Standard, &data)));
+    for _ in 0..1000 {
+        settle(&mut engines[..]);
+        if engines[1].iprobe(from(0, 9)).is_some() {
+            break;
+        }
+    }
+    assert_eq!(engines[1].improbe(from(0, 9)), Err(Refusal::Busy));
+    assert!(engines[1].iprobe(from(0, 9)).is_some());
+    finish(&mut engines, 1, first).unwrap();
+    taken.push(take(&mut engines, 1, 9));
+    for message in taken {
+        let receive = recv_taken(&mut engines[1], message, &mut into).unwrap();
+        finish(&mut engines, 1, receive).unwrap();
+        assert_eq!(into, data[..]);
+    }
+    for request in sends {
+        finish(&mut engines, 0, request).unwrap();
+    }
+    settle(&mut engines);
+    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+}
+
+/// Whoever receives a message whose sender went away with it is told; after the peer was deleted there is none.
+#[test]
+fn m13_p7_a_held_back_message_that_was_taken_ends_with_its_sender() {
+    for deleted in [false, true] {
+        let mut engines = engines(2, NONE, 8, 512);
+        let data = bytes(10, 1);
+        let _ = send(&mut engines[0], 1, 5, Mode::Standard, &data);
+        let message = take(&mut engines, 1, 5);
+        engines[1].drop_peer(0, deleted);
+        let receive = recv_taken(&mut engines[1], message, &mut [0; 10]);
+        if deleted {
+            assert!(matches!(receive, Err((Refusal::Invalid, _))));
+        } else {
+            assert_eq!(engines[1].test(receive.unwrap()), Some(Err(Failure::PeerFailed(crate::rail::Peer(0)))));
+        }
+        assert_eq!(engines[1].used(), [0; 3]);
+    }
+}
+
+/// A receive is found for each ask in a few steps, however many are posted, for this peer, for others and for any.
+#[test]
+fn p27_what_to_ask_for_is_found_in_few_steps() {
+    let mut engines = engines(3, Config { requests: 1000, ..NONE }, 64, 512);
+    let data = bytes(10, 1);
+    let held = pending(send(&mut engines[0], 1, 5000, Mode::Standard, &data));
+    let mut into = [[0; 10]; 901];
+    let (last, into) = into.split_last_mut().unwrap();
+    let patterns = (0..).map(|tag| from([0, 2, ANY][tag as usize % 3], tag));
+    let receives: Vec<_> = patterns.zip(into).map(|(p, into)| recv(&mut engines[1], p, into)).collect();
+    settle(&mut engines);
+    let all = *engines[1].counters();
+    assert_eq!(all.asks_sent, 600); // those that the sender could satisfy
+    // At most what a walk through all of them takes, then a few for each ask.
+    assert!(all.ask_steps < 600 * 40, "{} steps for {} asks", all.ask_steps, all.asks_sent);
+    // One more is no dearer for those that are there.
+    let wanted = recv(&mut engines[1], from(ANY, 5000), last);
+    finish(&mut engines, 1, wanted).unwrap();
+    finish(&mut engines, 0, held).unwrap();
+    let more = *engines[1].counters();
+    assert!(more.ask_steps - all.ask_steps <= 100 * (more.asks_sent - all.asks_sent), "{more:?}");
+    // The next ask learns that nothing is held back any more.
+    let mut into = [0; 10];
+    let vain = recv(&mut engines[1], from(0, 5001), &mut into);
+    settle(&mut engines);
+    assert!(engines[1].cancel(vain));
+    let _ = engines[1].test(vain);
+    // With nobody holding back, receives that come and go earn what the order took, and it is given up.
+    for _ in 0..30_000 {
+        let receive = recv(&mut engines[1], from(2, 7), &mut into);
+        assert!(engines[1].cancel(receive));
+        let _ = engines[1].test(receive);
+    }
+    assert!(!engines[1].posting_order.kept && !engines[1].slow_receives);
+    for receive in receives {
+        assert!(engines[1].cancel(receive));
+        let _ = engines[1].test(receive);
+    }
+    settle(&mut engines);
+    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+}
+
+/// Refusals that one peer has no room for must not stand in the way of another peer's.
+#[test]
+fn p27_refusals_for_a_peer_that_does_not_listen_hold_up_nobody_else() {
+    let mut engines = engines(3, Config { requests: 64, ..WIDE }, 4, 512);
+    let data = bytes(10, 1);
+    let mut sends = Vec::new();
+    for at in [2usize, 0] {
+        for _ in 0..12 {
+            sends.push((at, pending(send(&mut engines[at], 1, 4, Mode::Synchronous, &data))));
+        }
+        settle(&mut engines);
+    }
+    engines[1].purge(1);
+    for _ in 0..100 {
+        engines[1].progress(Instant::ZERO);
+        engines[2].progress(Instant::ZERO);
+    }
+    for (at, request) in sends.into_iter().filter(|(at, _)| *at == 2) {
+        assert_eq!(engines[at].test(request), Some(Err(Failure::NoCommunicator(crate::rail::Peer(1)))));
+    }
+    settle(&mut engines);
+    assert_eq!(engines[1].used(), [0; 3]);
+}
+
+/// Credit comes back in time, however small the share: with half of it owed, so that no sender ever has to hold back.
+#[test]
+fn p27_credit_is_back_before_a_sender_runs_out_of_it() {
+    for share in [1, 2, 3, 8] {
+        let mut engines = engines(2, Config { unexpected: 4 * share, units: 4 * share, ..WIDE }, 8, 512);
+        let (data, mut into) = (bytes(10, 1), [0; 10]);
+        for round in 0..48 {
+            let receive = recv(&mut engines[1], from(0, 1), &mut into);
+            let body = if round % 3 == 0 { &data[..0] } else { &data[..] };
+            assert_eq!(
+                send(&mut engines[0], 1, 1, Mode::Standard, body),
+                Sending::Complete,
+                "round {round} of {share}"
+            );
+            assert_eq!(finish(&mut engines, 1, receive).unwrap().received, body.len() as u64);
+            settle(&mut engines);
+        }
+        let (sender, receiver) = (engines[0].counters(), engines[1].counters());
+        assert_eq!((sender.notices_sent, u64::from(share.div_ceil(2)) * receiver.credits_sent), (0, 48));
+    }
+}
+
+/// Messages without payload take no unit, also when there is none left; those with one go on as far as units reach.
+#[test]
+fn p27_units_are_for_messages_with_payload() {
+    let mut engines = engines(2, Config { unexpected: 48, units: 8, ..WIDE }, 16, 512);
+    let data = bytes(10, 1);
+    let lens = [0, 0, 0, 10, 0, 10, 0, 0];
+    for len in lens {
+        assert_eq!(send(&mut engines[0], 1, 1, Mode::Standard, &data[..len]), Sending::Complete);
+    }
+    let without_unit = pending(send(&mut engines[0], 1, 1, Mode::Standard, &data));
+    assert_eq!(send(&mut engines[0], 1, 1, Mode::Standard, &data[..0]), Sending::Complete);
+    settle(&mut engines);
+    assert_eq!(engines[1].used(), [0, 10, 2]);
+    for len in lens.into_iter().chain([10, 0]) {
+        let mut into = [0; 10];
+        let receive = recv(&mut engines[1], from(0, 1), &mut into);
+        assert_eq!(finish(&mut engines, 1, receive).unwrap().received, len as u64);
+        assert_eq!(into[..len], data[..len]);
+    }
+    finish(&mut engines, 0, without_unit).unwrap();
+    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+}

@@ -1,0 +1,19 @@
+//! Tests of the engine.
+
+mod basic;
+mod churn;
+mod devices;
+mod failover;
+mod failover_links;
+mod fairness;
+mod flow;
+mod hostile;
+mod one_sided;
+mod peer_loss;
+mod pools;
+mod rails;
+mod rdma;
+mod single_copy;
+mod stall;
+mod stall_rails;
+mod stalled_links;

@@ -1,0 +1,285 @@
+//! Peers that are there and make no progress, over rails that have their ways: several links of which one is dead, one that is
+//! not connected yet, one that looks into the kernel now and then, one that never runs dry.
+
+use std::{boxed::Box, vec::Vec};
+
+use super::basic::{WIDE, from, memory, over};
+use super::failover::{Cables, Pair};
+use crate::arena::Arena;
+use crate::convertor::Span;
+use crate::pml::*;
+use crate::rail::loopback::{self, Hub};
+use crate::rail::testing::link::Cut;
+use crate::rail::testing::{Answer, rails};
+use crate::rail::{Event, Frame, FullRail, Lost, Peer, Rail, Short};
+use crate::time::{Duration, Instant};
+
+const TIMEOUT: u64 = 1_000_000;
+
+fn at(now: u64) -> Instant {
+    Instant::from_nanos(now)
+}
+
+/// Engines of which the first one has a stall time-out.
+fn engines<R: FullRail>(rails: Vec<R>) -> Vec<Pml<'static, [R; 1]>> {
+    let mut engines = over(rails, WIDE);
+    engines[0].set_stall_timeout(Duration::from_nanos(TIMEOUT));
+    engines
+}
+
+fn wait_for<R: Rails>(engine: &mut Pml<'static, R>, peer: u32) -> Request {
+    let pattern = from(peer, 5);
+    // SAFETY: the memory is leaked.
+    unsafe { engine.irecv(pattern, Span::contiguous(memory(8).as_mut_ptr(), 8)) }.unwrap()
+}
+
+/// Tells peer 1 something, and waits for its answer.
+fn await_acquaintance<R: Rails>(engine: &mut Pml<'static, R>) {
+    // SAFETY: the memory is static.
+    let sent = unsafe { engine.isend(Peer(1), 1, 9, Mode::Standard, Span::of(b"we have met")) };
+    assert!(sent.is_ok());
+    wait_for(engine, 1);
+}
+
+/// The first link is dead, which nobody has noticed: neither question nor answer gets through by it.
+#[test]
+fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
+    for ways in [[true; 2], [true, false], [false, true]] {
+        let mut pair = Pair::<Cables>::new(WIDE, 3, None);
+        pair.engines[0].set_stall_timeout(Duration::from_nanos(TIMEOUT));
+        pair.cut(0, Cut { ways, patience: [u32::MAX; 2], ..Cut::CLEAN });
+        let request = wait_for(&mut pair.engines[0], 1);
+        for now in (0..10 * TIMEOUT).step_by(TIMEOUT as usize / 16) {
+            for _ in 0..1200 {
+                for engine in pair.engines.iter_mut() {
+                    engine.progress(at(now));
+                }
+            }
+            assert!(!pair.engines[0].is_lost(Peer(1)), "{ways:?} at {now}");
+        }
+        assert_eq!(pair.engines[0].test(request), None);
+    }
+}
+
+/// A link by which nothing was on its way goes down, late: what was asked was asked by others.
+#[test]
+fn p7_p14_a_link_that_goes_down_with_nothing_on_it_begins_no_patience_anew() {
+    for used in [false, true] {
+        let mut pair = Pair::<Cables>::new(WIDE, 3, None);
+        assert_eq!(pair.send(0, 9, Mode::Standard, b"we have met"), Sending::Complete);
+        if !used {
+            pair.engines[0].rails_mut().0[2].window = 0; // its connection is never made
+        }
+        pair.engines[0].set_stall_timeout(Duration::from_nanos(TIMEOUT));
+        wait_for(&mut pair.engines[0], 1);
+        let mut lost = None;
+        for now in (1..4 * TIMEOUT).step_by(TIMEOUT as usize / 16) {
+            if now > TIMEOUT - TIMEOUT / 8 && pair.engines[0].counters().links_down == 0 {
+                pair.cut(2, Cut::CLEAN);
+            }
+            for _ in 0..1200 {
+                pair.engines[0].progress(at(now)); // the other one stands still
+            }
+            lost = lost.or(pair.engines[0].is_lost(Peer(1)).then_some(now));
+        }
+        let lost = lost.expect("given up");
+        let bound = if used { 2 * TIMEOUT..5 * TIMEOUT / 2 } else { TIMEOUT..3 * TIMEOUT / 2 };
+        assert!(bound.contains(&lost), "used {used}: {lost}");
+    }
+}
+
+/// Nothing was ever asked of it.
+#[test]
+fn p7_a_peer_that_is_not_connected_yet_is_not_given_up() {
+    let rails = rails(2);
+    let script = rails[0].script.clone();
+    script.borrow_mut().always = Some(Answer::Busy);
+    let mut engines = engines(rails);
+    wait_for(&mut engines[0], 1);
+    let mut pass = |from: u64, to: u64| {
+        for now in (from..to).step_by(TIMEOUT as usize / 16) {
+            for _ in 0..8 {
+                engines[0].progress(at(now));
+            }
+            if engines[0].is_lost(Peer(1)) {
+                return Some(now);
+            }
+        }
+        None
+    };
+    assert_eq!(pass(1, 10 * TIMEOUT), None);
+    script.borrow_mut().always = None;
+    let lost = pass(10 * TIMEOUT, 20 * TIMEOUT).expect("now it was asked, and does not answer");
+    assert!((11 * TIMEOUT..12 * TIMEOUT).contains(&lost), "{lost}");
+}
+
+/// A question that finds no room when it is looked leaves as soon as there is some: who is there answers it before the next look.
+#[test]
+fn p7_a_peer_that_answers_is_not_given_up_though_there_is_no_room_at_any_look() {
+    let rails = rails(2);
+    let script = rails[0].script.clone();
+    let mut engines = engines(rails);
+    await_acquaintance(&mut engines[0]);
+    let mut looks = 0;
+    for now in (1..10 * TIMEOUT).step_by(TIMEOUT as usize / 64) {
+        let due = engines[0].poll_at().is_some_and(|due| due <= at(now));
+        looks += u32::from(due);
+        script.borrow_mut().always = due.then_some(Answer::Busy);
+        for _ in 0..8 {
+            for engine in &mut engines {
+                engine.progress(at(now));
+            }
+        }
+        assert!(!engines[0].is_lost(Peer(1)), "at {now}, after {looks} looks");
+    }
+    assert!(looks >= 36, "{looks}");
+}
+
+/// The same of a caller that sleeps when it may: a question for which there was no room is not left until the next look.
+#[test]
+fn p7_a_peer_that_answers_is_not_given_up_by_a_caller_that_sleeps_between_looks() {
+    let rails = rails(2);
+    let script = rails[0].script.clone();
+    let mut engines = engines(rails);
+    await_acquaintance(&mut engines[0]);
+    let (mut now, mut naps) = (1, 0);
+    while now < 10 * TIMEOUT {
+        script.borrow_mut().always = engines[0].poll_at().is_some_and(|due| due <= at(now)).then_some(Answer::Busy);
+        while engines[0].progress(at(now)) + engines[1].progress(at(now)) != 0 {}
+        assert!(!engines[0].is_lost(Peer(1)), "at {now}");
+        let nap = now + TIMEOUT / 64;
+        now = if engines[0].arm() { engines[0].poll_at().unwrap().as_nanos() } else { nap };
+        naps += u32::from(now == nap);
+    }
+    assert!((36..80).contains(&naps), "{naps} naps at 40 looks");
+}
+
+/// A rail with the ways of others.
+struct Odd {
+    rail: loopback::Rail<'static>,
+    /// Polls between looks at what is there.
+    every: u32,
+    polls: u32,
+    /// Gives short frames by the quick way.
+    quick: bool,
+    last: Option<Frame>,
+    other: Option<Event>,
+}
+
+macro_rules! below {
+    ($self:expr, $rail:ident => $call:expr) => {
+        match $self {
+            Odd { rail: $rail, .. } => $call,
+        }
+    };
+}
+
+impl Rail for Odd {
+    crate::forward_rail!(below, except poll);
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        if self.other.is_some() {
+            return self.other.take();
+        }
+        self.polls += 1;
+        if self.polls.is_multiple_of(self.every) { self.rail.poll(now) } else { None }
+    }
+}
+
+impl crate::rail::FastPath for Odd {
+    crate::forward_rail!(FastPath: below, except poll_short, poll_again);
+
+    fn poll_short(&mut self, tag: u8) -> Option<Short> {
+        if !self.quick || self.other.is_some() {
+            return None;
+        }
+        match self.rail.poll(Instant::ZERO)? {
+            Event::Frame(frame) if frame.tag == tag && frame.short().is_some() => {
+                // Its body is read where it lies: in the frame that is kept.
+                self.last.insert(frame).short()
+            }
+            other => {
+                self.other = Some(other);
+                None
+            }
+        }
+    }
+
+    fn poll_again(&mut self) -> Option<Frame> {
+        self.last.take()
+    }
+}
+
+impl crate::rail::RequestCache for Odd {
+    crate::forward_rail!(RequestCache: below);
+}
+
+impl crate::rail::SingleCopy for Odd {
+    crate::forward_rail!(SingleCopy: below);
+}
+
+impl crate::rail::DeviceMemory for Odd {
+    crate::forward_rail!(DeviceMemory: below);
+}
+
+impl crate::rail::Failover for Odd {
+    crate::forward_rail!(Failover: below);
+}
+
+impl crate::rail::Liveness for Odd {
+    crate::forward_rail!(Liveness: below);
+}
+
+fn odd(count: u32, every: u32, quick: bool) -> Vec<Pml<'static, [Odd; 1]>> {
+    let hub: &'static Hub<'static> =
+        Box::leak(Box::new(Hub::new(&mut Arena::new(memory(Hub::cost(count, 8, 512))), count, 8, 512).unwrap()));
+    let rail = |end| Odd { rail: hub.rail(end).unwrap(), every, polls: 0, quick, last: None, other: None };
+    engines((0..count).map(rail).collect())
+}
+
+/// A poll in vain is no proof that nothing lies in the kernel.
+#[test]
+fn p7_a_rail_is_made_to_look_before_anybody_is_given_up() {
+    for phase in 0..4 {
+        let mut engines = odd(2, 4, false);
+        for _ in 0..phase {
+            engines[0].progress(at(1));
+        }
+        wait_for(&mut engines[0], 1);
+        for round in 1..200 {
+            // It computes, and looks in now and then; the other one answers at once.
+            engines[0].progress(at(round * (TIMEOUT / 4 + 1)));
+            for _ in 0..16 {
+                engines[1].progress(at(1));
+            }
+            assert!(!engines[0].is_lost(Peer(1)), "phase {phase}, round {round}");
+        }
+    }
+}
+
+/// Others send all the time, so that the rail is never idle.
+#[test]
+fn p7_a_stopped_peer_is_lost_in_time_though_others_send_all_the_time() {
+    for quick in [false, true] {
+        let mut engines = odd(3, 1, quick);
+        engines[0].progress(at(1));
+        wait_for(&mut engines[0], 1);
+        let mut word = [0; 8];
+        let lost = (1..10 * TIMEOUT).step_by(100).find(|now| {
+            let pattern = from(2, 9);
+            // SAFETY: the buffers stay until the end.
+            let request = unsafe { engines[0].irecv(pattern, Span::contiguous(word.as_mut_ptr(), 8)) }.unwrap();
+            // SAFETY: as above.
+            let _ = unsafe { engines[2].isend(Peer(0), 1, 9, Mode::Standard, Span::of(b"go on...")) }.unwrap();
+            while engines[0].test(request).is_none() {
+                assert_ne!(engines[0].progress(at(*now)), 0, "it is never idle");
+            }
+            engines[2].progress(at(1));
+            engines[0].is_lost(Peer(1))
+        });
+        let lost = lost.expect("given up");
+        assert!((TIMEOUT..TIMEOUT * 3 / 2).contains(&lost), "quick {quick}: {lost}");
+        assert_eq!(engines[0].why_lost(Peer(1)), Some(Lost::Stalled));
+        assert!(!engines[0].is_lost(Peer(2)));
+    }
+}

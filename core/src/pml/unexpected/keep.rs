@@ -1,0 +1,120 @@
+//! A message without a receive is kept, within its sender's credit.
+
+use crate::convertor::Span;
+use crate::list::OptSlot;
+use crate::pml::engine::Pml;
+use crate::pml::matching::Key;
+use crate::pml::rails::Rails;
+use crate::pml::requests::cookie::ENVELOPE_COOKIE;
+use crate::pml::single_copy::{KEPT_BUFFER_BYTES, remote_buffer_of};
+use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
+use crate::ptl::First;
+use crate::rail::{Cookie, Delivery, Frame, Rail};
+use crate::wire;
+use crate::wire::Reason;
+
+impl<R: Rails> Pml<'_, R> {
+    /// Takes an envelope for a first fragment, and a unit for its payload. `None` where the sender has gone beyond its
+    /// credit: the frame is dropped.
+    pub(in crate::pml) fn keep(
+        &mut self,
+        rail: usize,
+        frame: &Frame,
+        first: First,
+        stage: EnvelopeStage,
+    ) -> Option<u32> {
+        let body = frame.len.wrapping_sub(u32::from(first.header));
+        let answer = first.flags & wire::FLAG_ANSWER != 0;
+        // Each peer has its share and no more, or one that ignores its credit would take the others' away. Envelopes
+        // beyond all credit are for answers alone, which bring no payload.
+        let quota = self.config.quota();
+        let room = self.peers.get(frame.from.0 as usize).is_some_and(|peer| match answer {
+            true => body == 0,
+            false => peer.granted.kept_envelopes < quota.0 && (body == 0 || peer.granted.kept_units < quota.1),
+        });
+        let lent = first.flags & wire::FLAG_LENT != 0;
+        if !room || body > self.unit_bytes || (lent && self.unit_bytes < KEPT_BUFFER_BYTES) {
+            return self.credit_violation(rail, frame);
+        }
+        let unit = if body == 0 {
+            None
+        } else {
+            match self.units.take(()) {
+                Ok(unit) => Some(unit),
+                Err(_) => return self.credit_violation(rail, frame),
+            }
+        };
+        let kept = unit.map_or(OptSlot::NONE, |unit| OptSlot::some(unit.slot()));
+        let envelope = Unexpected {
+            stage,
+            filling: false,
+            rendezvous: first.rendezvous,
+            flags: first.flags & (wire::FLAG_READY | wire::FLAG_ANSWER | wire::FLAG_LENT),
+            peer: frame.from.0,
+            context: first.context,
+            tag: first.tag,
+            unit: kept,
+            body,
+            next: OptSlot::NONE,
+            sequence: first.sequence,
+            total: first.total,
+            sender: first.sender,
+        };
+        let Ok(handle) = self.envelopes.take(envelope) else {
+            if let Some(unit) = unit {
+                self.units.free(unit);
+            }
+            return self.credit_violation(rail, frame);
+        };
+        if !answer && let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
+            peer.granted.keep(body != 0);
+        }
+        let place = self.unit_span(kept, body);
+        if lent {
+            let buffer = remote_buffer_of(frame);
+            if !self.read_into_unit(handle, rail, first, &buffer) {
+                self.keep_remote_buffer(kept, rail, &buffer);
+            }
+        } else if frame.is_whole() {
+            let bytes = frame.head().get(first.header as usize..).unwrap_or_default();
+            // SAFETY: the unit is ours and nobody else's until it is freed.
+            unsafe { place.unpack(bytes.as_ptr(), bytes.len()) };
+        } else if let Some(rail) = self.rails.rail_mut(rail) {
+            let cookie = Cookie(handle.to_bits() | ENVELOPE_COOKIE);
+            // SAFETY: as above; while the delivery is pending `filling` keeps the unit from being freed.
+            let delivery = unsafe { rail.deliver(frame.id, first.header as usize, place, cookie) };
+            if delivery == Delivery::Pending
+                && let Some(envelope) = self.envelopes.get_mut(handle)
+            {
+                envelope.filling = true;
+            }
+        }
+        Some(handle.slot())
+    }
+
+    /// Puts a kept message into the matcher, or refuses it where its sender wants it matched now or never.
+    pub(in crate::pml) fn enqueue(&mut self, slot: u32) {
+        let Some(envelope) = self.envelopes.at_mut(slot) else { return };
+        if envelope.flags & wire::FLAG_READY != 0 {
+            return self.refuse(slot, Reason::NotReady);
+        }
+        envelope.stage = EnvelopeStage::Queued;
+        let key = Key { context: envelope.context, source: envelope.peer, tag: envelope.tag };
+        self.matcher.add_unexpected(slot, key);
+    }
+
+    /// Drops a frame that its sender had no right to send.
+    fn credit_violation(&mut self, rail: usize, frame: &Frame) -> Option<u32> {
+        self.counters.credit_violations = self.counters.credit_violations.wrapping_add(1);
+        warn!("peer {} went beyond its credit: a message was dropped", frame.from.0);
+        self.drop_frame(rail, frame);
+        None
+    }
+
+    /// The first bytes of a payload unit as memory.
+    pub(in crate::pml) fn unit_span(&self, unit: OptSlot, len: u32) -> Span {
+        let Some(unit) = unit.get().filter(|_| len != 0) else { return Span::EMPTY };
+        let offset = (unit as usize).wrapping_mul(self.unit_bytes as usize);
+        Span::contiguous(self.unit_memory.wrapping_add(offset), len as usize)
+    }
+}

@@ -1,0 +1,79 @@
+//! Messages that are refused, and whose senders are told so.
+
+use crate::list::OptSlot;
+use crate::pml::engine::Pml;
+use crate::pml::rails::Rails;
+use crate::pml::unexpected::state::EnvelopeStage;
+use crate::rail::SendError;
+use crate::wire;
+use crate::wire::Reason;
+
+impl<R: Rails> Pml<'_, R> {
+    /// Tells a sender that its message is not taken, and frees its envelope, now or when there is room.
+    pub(in crate::pml) fn refuse(&mut self, slot: u32, reason: Reason) {
+        let Some(envelope) = self.envelopes.at_mut(slot) else { return };
+        if !envelope.rendezvous {
+            return self.refuse_silently(slot); // its send is complete: there is nobody to tell
+        }
+        envelope.stage = EnvelopeStage::Refused;
+        envelope.sequence = reason as u32;
+        if !envelope.filling {
+            self.put_refused(slot);
+        }
+    }
+
+    /// Drops a kept message without a word.
+    pub(in crate::pml) fn refuse_silently(&mut self, slot: u32) {
+        let Some(handle) = self.envelopes.handle(slot) else { return };
+        let Some(envelope) = self.envelopes.at_mut(slot) else { return };
+        envelope.rendezvous = false;
+        if envelope.filling {
+            envelope.stage = EnvelopeStage::Refused;
+        } else {
+            self.give_back(handle, true);
+        }
+    }
+
+    pub(in crate::pml) fn put_refused(&mut self, slot: u32) {
+        if !self.send_refusal(slot)
+            && let Some(envelope) = self.envelopes.at_mut(slot)
+        {
+            envelope.next = self.refused;
+            self.waiting = true;
+            self.refused = OptSlot::some(slot);
+        }
+    }
+
+    /// Sends refusals as far as there is room. One peer without room holds up no other.
+    pub(in crate::pml) fn run_refused(&mut self) {
+        let (mut before, mut link) = (None, self.refused);
+        while let Some(slot) = link.get() {
+            let Some(envelope) = self.envelopes.at(slot) else { return };
+            link = envelope.next;
+            if !self.send_refusal(slot) {
+                before = Some(slot);
+                continue;
+            }
+            match before.and_then(|before| self.envelopes.at_mut(before)) {
+                Some(before) => before.next = link,
+                None => self.refused = link,
+            }
+        }
+    }
+
+    /// Tells a sender that its message is not taken, and frees the envelope; `false` where there is no room for that now.
+    fn send_refusal(&mut self, slot: u32) -> bool {
+        let Some(handle) = self.envelopes.handle(slot) else { return true };
+        let Some(envelope) = self.envelopes.at(slot) else { return true };
+        let (to, sender, told) = (envelope.peer, envelope.sender, !envelope.rendezvous);
+        let reason = Reason::from_wire(envelope.sequence).unwrap_or(Reason::NoCommunicator);
+        if !told {
+            if self.control(to, wire::Reject::new(sender, reason)) == Err(SendError::Busy) {
+                return false;
+            }
+            self.counters.rejects_sent = self.counters.rejects_sent.wrapping_add(1);
+        }
+        self.give_back(handle, true);
+        true
+    }
+}

@@ -1,0 +1,192 @@
+//! User memory of any layout, with marks around and between the bytes that are meant.
+
+use std::ptr::NonNull;
+
+use towline_core::convertor::{Layout, Piece, Span};
+
+use crate::random::Random;
+
+/// What untouched memory holds.
+const MARK: u8 = 0xa5;
+/// Marked bytes before and behind.
+const FENCE: usize = 32;
+
+/// Memory for one message.
+pub struct Room {
+    memory: Vec<u8>,
+    /// The bytes meant, in packed order: start and length of each run.
+    runs: Vec<(usize, usize)>,
+    len: usize,
+    layout: Option<Box<Layout<'static>>>,
+    /// What the layout refers to, freed after it.
+    inner: Option<NonNull<Layout<'static>>>,
+    pieces: Option<NonNull<[Piece<'static>]>>,
+}
+
+impl Room {
+    /// `len` bytes in one run.
+    pub fn plain(len: usize) -> Self {
+        let runs = vec![(FENCE, len)];
+        Self { memory: vec![MARK; len + 2 * FENCE], runs, len, layout: None, inner: None, pieces: None }
+    }
+
+    /// `len` bytes in a layout by chance: one run, a vector, a nest of two, or pieces in any order.
+    pub fn any(len: usize, random: &mut Random) -> Self {
+        match random.below(6) {
+            0 if len >= 8 && len.is_multiple_of(8) => Self::vector(len, random.pick(&[1, 2, 4, 8]), random),
+            1 if len >= 12 && len.is_multiple_of(6) => Self::nest(len),
+            2 | 3 if len >= 2 => Self::scattered(len, random),
+            _ => Self::plain(len),
+        }
+    }
+
+    fn vector(len: usize, block: usize, random: &mut Random) -> Self {
+        // At most some hundred blocks: it is the core that is tested, not this machine's patience.
+        let block = if len / block > 500 { len / 8 } else { block };
+        let (count, stride) = (len / block, block + random.between(1, 9) as usize);
+        let count = if count * block == len { count } else { return Self::plain(len) };
+        let mut room = Self::plain(count * stride);
+        room.runs = (0..count).map(|at| (FENCE + at * stride, block)).collect();
+        room.len = len;
+        room.layout = Layout::vector(count as u64, block as u64, stride as i64).ok().map(Box::new);
+        room
+    }
+
+    fn nest(len: usize) -> Self {
+        if len > 6000 {
+            return Self::plain(len);
+        }
+        let count = len / 6;
+        let mut room = Self::plain(count * 13);
+        // Two blocks of 3 bytes, 5 apart; such pairs 13 apart.
+        room.runs = (0..count).flat_map(|at| [(FENCE + at * 13, 3), (FENCE + at * 13 + 5, 3)]).collect();
+        room.len = len;
+        let inner = NonNull::from(Box::leak(Box::new(Layout::vector(2, 3, 5).expect("a small layout"))));
+        room.inner = Some(inner);
+        // SAFETY: the inner layout is freed in `drop` alone, after the outer one can have no user.
+        let inner = unsafe { &*inner.as_ptr() };
+        room.layout = Layout::strided(count as u64, 13, inner).ok().map(Box::new);
+        room
+    }
+
+    fn scattered(len: usize, random: &mut Random) -> Self {
+        let mut cuts: Vec<usize> = (0..random.below(20)).map(|_| random.below(len as u64 + 1) as usize).collect();
+        cuts.extend([0, len]);
+        cuts.sort_unstable();
+        let lens: Vec<usize> = cuts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let mut order: Vec<usize> = (0..lens.len()).collect();
+        if random.chance(500) {
+            random.shuffle(&mut order);
+        }
+        let mut starts = vec![0; lens.len()];
+        let mut at = FENCE;
+        for piece in order {
+            at += random.below(20) as usize;
+            starts[piece] = at;
+            at += lens[piece];
+        }
+        let mut room = Self::plain(at - FENCE);
+        room.runs = starts.iter().copied().zip(lens).collect();
+        room.len = len;
+        let pieces = room.runs.iter().map(|(at, len)| Piece::bytes((at - FENCE) as i64, *len as u64));
+        let pieces = NonNull::from(Box::leak(pieces.collect::<Box<[_]>>()));
+        room.pieces = Some(pieces);
+        // SAFETY: the pieces are freed in `drop` alone, after the layout can have no user.
+        let pieces = unsafe { &mut *pieces.as_ptr() };
+        room.layout = Layout::pieces(pieces).ok().map(Box::new);
+        room
+    }
+
+    /// Bytes meant.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes meant, for the engine. Valid as long as this room exists and is not accessed otherwise.
+    pub fn span(&mut self) -> Span {
+        let base = self.memory.as_mut_ptr().wrapping_add(FENCE);
+        match &self.layout {
+            None => Span::contiguous(base, self.len),
+            // SAFETY: the layout is boxed and lives as long as the room.
+            Some(layout) => unsafe { Span::laid_out(base, layout) },
+        }
+    }
+
+    /// Puts bytes in, in packed order.
+    pub fn fill(&mut self, mut bytes: &[u8]) {
+        for (at, len) in &self.runs {
+            let (now, rest) = bytes.split_at((*len).min(bytes.len()));
+            self.memory[*at..*at + now.len()].copy_from_slice(now);
+            bytes = rest;
+        }
+    }
+
+    /// Overwrites all of it: its user has no use for it any more.
+    pub fn scribble(&mut self) {
+        self.memory.fill(0xee);
+    }
+
+    /// The first `count` bytes, in packed order.
+    pub fn take(&self, count: usize, into: &mut Vec<u8>) {
+        into.clear();
+        for (at, len) in &self.runs {
+            let part = (*len).min(count - into.len());
+            into.extend_from_slice(&self.memory[*at..*at + part]);
+        }
+    }
+
+    /// Whether all is still marked, but for the first `count` bytes meant.
+    pub fn intact(&mut self, count: usize) -> bool {
+        let mut left = count;
+        for (at, len) in &self.runs {
+            let part = (*len).min(left);
+            self.memory[*at..*at + part].fill(MARK);
+            left -= part;
+        }
+        self.memory.iter().all(|byte| *byte == MARK)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.layout = None;
+        if let Some(inner) = self.inner.take() {
+            // SAFETY: it was leaked from a box in `nest`, and nothing refers to it any more.
+            drop(unsafe { Box::from_raw(inner.as_ptr()) });
+        }
+        if let Some(pieces) = self.pieces.take() {
+            // SAFETY: they were leaked from a box in `scattered`, and nothing refers to them any more.
+            drop(unsafe { Box::from_raw(pieces.as_ptr()) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::patterned;
+
+    #[test]
+    fn rooms_agree_with_the_convertor() {
+        let mut random = Random::new(3);
+        for len in 0..400 {
+            let mut room = Room::any(len, &mut random);
+            let bytes = patterned(len as u64, len);
+            let span = room.span();
+            assert_eq!((room.len(), span.len()), (len, len as u64));
+            // SAFETY: the room lives and is not accessed otherwise.
+            assert_eq!(unsafe { span.unpack(bytes.as_ptr(), len) }, len);
+            let mut back = vec![];
+            room.take(len, &mut back);
+            assert_eq!(back, bytes);
+            assert!(room.intact(len));
+            room.fill(&vec![1; len]);
+            assert!(len == 0 || !room.intact(len - 1));
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Runs a plan: the real engine on every node, one thread, virtual time.
+
+mod clock;
+mod counts;
+mod failures;
+mod node;
+pub mod rails;
+mod recovery;
+mod report;
+mod run;
+mod setting;
+mod silent_node;
+mod stalls;
+mod state;
+mod steps;
+mod window_table;
+mod windows;
+
+pub use counts::add;
+pub use rails::Links;
+pub use report::{JobError, Report};
+pub use run::{LIVENESS, run};
+pub use setting::{Death, Setting, Toggle};
+pub use window_table::Windows;

@@ -1,0 +1,218 @@
+//! One node of a job: its engine, its program, and what it has under way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ptr::NonNull;
+
+use towline_core::arena::Arena;
+use towline_core::mtl::{Comm, Envelope, Group, Mtl, Request, Source, Tag};
+use towline_core::pml::Config;
+use towline_core::rail::Rail;
+
+use super::rails::Set;
+use super::report::JobError;
+use super::window_table::Desk;
+use crate::sim::buffer::Room;
+use crate::sim::history::{History, Mode, Receive, Record, digest};
+use crate::sim::plan::{Plan, Step};
+
+/// What is received for no step of the plan: it is not begun again.
+pub(super) const UNPLANNED: u32 = u32::MAX;
+
+pub(super) type Engine<'m> = Mtl<'m, Set<'m>>;
+
+/// Something under way at a node.
+pub(super) struct Op {
+    /// Its number in the history.
+    pub number: u32,
+    pub request: Request,
+    pub room: Room,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Send { to: u32 },
+    Recv { receive: Receive, planned: u32, cancel: Option<u32>, found: Option<Envelope> },
+}
+
+/// A message that a matched probe took and that is not received yet.
+pub(super) struct Taken {
+    pub number: u32,
+    pub message: towline_core::mtl::Message,
+    pub found: Envelope,
+    pub receive: Receive,
+    pub planned: u32,
+    pub wait: u32,
+}
+
+pub(super) struct Node<'m> {
+    pub me: u32,
+    pub engine: Engine<'m>,
+    /// What the engine and its links live in; gone after them.
+    _memory: Vec<Box<[u64]>>,
+    /// The communicators that exist here, by their number in the plan.
+    pub comms: Vec<Option<Comm>>,
+    pub desk: Desk,
+    /// How many nodes there are.
+    pub nodes: u32,
+    pub program: &'m [Step],
+    pub next: usize,
+    pub ops: Vec<Op>,
+    pub taken: Vec<Taken>,
+    pub away_until: u64,
+    /// It stands still.
+    pub rests_until: u64,
+    /// It does nothing until it is woken.
+    pub sleeps: bool,
+    /// Since when nothing has come, and nothing has left beyond what had left by then.
+    pub idle_since: u64,
+    pub had_left: u64,
+    /// Sends that are over, with their memory: nobody may look at it any more.
+    pub old: Vec<Room>,
+    /// Receives that are over: number, room and bytes delivered.
+    pub rooms: Vec<(u32, Room, u64)>,
+    pub before: [u32; 3],
+    /// Calls of the engine so far, and steps between them: where it may die.
+    pub calls: u64,
+    pub alive: bool,
+    /// When this life began.
+    pub born: u64,
+    /// When it comes back.
+    pub back_at: Option<u64>,
+    /// Those that it was told of in this life.
+    pub met: BTreeSet<u32>,
+    /// Which of its lives this is.
+    pub life: u32,
+    /// In which of their lives it knows others.
+    pub lives: BTreeMap<u32, u32>,
+}
+
+impl<'m> Node<'m> {
+    /// A node with a new engine, at this step of its program. It knows nobody yet.
+    pub fn new(
+        me: u32,
+        config: Config,
+        (rails, mut memories): (Set<'m>, Vec<Box<[u64]>>),
+        plan: &'m Plan,
+        next: usize,
+    ) -> Result<Self, JobError> {
+        let comms = plan.permanent + 1;
+        let attributes: Vec<_> = rails.0.iter().map(Rail::attributes).collect();
+        let bytes = Engine::bytes(&config, comms, &attributes);
+        let mut memory = vec![0u64; bytes.div_ceil(8) + 1].into_boxed_slice();
+        let block = NonNull::from(&mut *memory).cast();
+        // SAFETY: the memory is fresh zeros, used by nothing else, and goes after the engine.
+        let mut arena: Arena<'m> = unsafe { Arena::from_zeroed(block, memory.len() * 8) };
+        memories.push(memory);
+        let engine = Mtl::new(config, comms, &mut arena, rails);
+        let engine = engine.map_err(|error| JobError::Refused(me, error.to_string()))?;
+        let mut node = Self {
+            me,
+            engine,
+            _memory: memories,
+            comms: vec![None; plan.comms.len()],
+            desk: Desk::default(),
+            nodes: plan.programs.len() as u32,
+            program: &plan.programs[me as usize],
+            next,
+            ops: vec![],
+            taken: vec![],
+            away_until: 0,
+            rests_until: 0,
+            sleeps: false,
+            idle_since: 0,
+            had_left: 0,
+            old: vec![],
+            rooms: vec![],
+            before: [0; 3],
+            calls: 0,
+            alive: true,
+            born: 0,
+            back_at: None,
+            met: BTreeSet::new(),
+            life: 0,
+            lives: BTreeMap::new(),
+        };
+        for comm in 0..plan.permanent {
+            node.join(comm, plan)?;
+        }
+        Ok(node)
+    }
+
+    pub fn join(&mut self, comm: u32, plan: &'m Plan) -> Result<(), JobError> {
+        let what = &plan.comms[comm as usize];
+        let (group, rank) = match &what.table {
+            None => (Group::World { size: plan.programs.len() as u32 }, self.me),
+            Some(table) => (Group::Table(table), rank_in(table, self.me)),
+        };
+        // Those that are there from the start a node that is back has, too.
+        let added = match comm < plan.permanent {
+            true => self.engine.add_lasting_comm(what.context, group, rank),
+            false => self.engine.add_comm(what.context, group, rank),
+        };
+        let added = added.map_err(|why| JobError::Refused(self.me, why.to_string()))?;
+        self.comms[comm as usize] = Some(added);
+        Ok(())
+    }
+
+    pub fn comm(&self, comm: u32) -> Comm {
+        self.comms[comm as usize].expect("the plan makes communicators before it uses them")
+    }
+
+    /// Notes what is in the rooms of receives that are over.
+    pub fn look_at_rooms(&mut self, history: &mut History, scratch: &mut Vec<u8>) {
+        for (number, mut room, delivered) in std::mem::take(&mut self.rooms) {
+            room.take(delivered as usize, scratch);
+            history.note(Record::Room(number, digest(scratch), room.intact(delivered as usize)));
+        }
+    }
+
+    /// Receives that no step of the plan asks for.
+    pub fn extra(&self) -> usize {
+        let extra = |op: &&Op| matches!(op.kind, Kind::Recv { planned: UNPLANNED, .. });
+        self.ops.iter().filter(extra).count()
+    }
+
+    /// Until when it takes no turn, whatever comes: it stands still, or computes, or is dead.
+    pub fn waits_until(&self) -> u64 {
+        if self.alive { self.away_until.max(self.rests_until) } else { u64::MAX }
+    }
+
+    /// Frames of messages that have left so far.
+    pub fn left(&self) -> u64 {
+        let counters = self.engine.counters();
+        counters.eager_sent + counters.rendezvous_sent + counters.fragments_sent + counters.frames_migrated
+    }
+
+    pub fn done(&self) -> bool {
+        let over =
+            self.next == self.program.len() && self.ops.is_empty() && self.taken.is_empty() && self.desk.is_done();
+        if self.alive { over } else { self.back_at.is_none() }
+    }
+}
+
+pub(super) fn rank_in(table: &[u32], node: u32) -> u32 {
+    table.iter().position(|other| *other == node).expect("every node is in every table") as u32
+}
+
+pub(super) fn rank(plan: &Plan, comm: u32, node: u32) -> u32 {
+    plan.comms[comm as usize].table.as_ref().map_or(node, |table| rank_in(table, node))
+}
+
+pub(super) fn source_of(plan: &Plan, receive: &Receive) -> Source {
+    receive.source.map_or(Source::Any, |source| Source::Rank(rank(plan, receive.comm, source)))
+}
+
+pub(super) fn tag_of(receive: &Receive) -> Tag {
+    receive.tag.map_or(Tag::Any, Tag::Is)
+}
+
+pub(super) fn mode_of(mode: Mode) -> towline_core::mtl::Mode {
+    match mode {
+        Mode::Standard => towline_core::mtl::Mode::Standard,
+        Mode::Buffered => towline_core::mtl::Mode::Buffered,
+        Mode::Synchronous => towline_core::mtl::Mode::Synchronous,
+        Mode::Ready => towline_core::mtl::Mode::Ready,
+        Mode::Complete => towline_core::mtl::Mode::Complete,
+    }
+}

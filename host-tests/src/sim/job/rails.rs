@@ -1,0 +1,305 @@
+//! The rails of a node: as the network has them, or made reliable by links.
+
+use std::ptr::NonNull;
+
+use towline_core::arena::Arena;
+use towline_core::convertor::Span;
+use towline_core::forward_rail;
+use towline_core::link::{Config, Counters, Crc32c, Link};
+use towline_core::pml::Rails;
+use towline_core::rail::native::{Native, NativeError};
+use towline_core::rail::{self, Cookie, Endpoint, Origin, Peer, Rail, SendError, Sent, Shape, Ticket};
+use towline_core::time::Duration;
+
+use super::counts::add;
+use crate::sim::network::SimRail;
+
+/// How links are made. Times are nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Links {
+    /// As a link is made by default, whatever the other fields say.
+    pub usual: bool,
+    /// A silent peer is down after so long.
+    pub dead_after: u64,
+    /// A frame is resent after this time at the least.
+    pub least_timeout: u64,
+    /// An acknowledgement waits so long for a frame to go with.
+    pub ack_delay: u64,
+    /// Frames that may be unacknowledged.
+    pub window: u32,
+    /// Frames that are kept, for all peers together, and as many again for control frames.
+    pub slots: u32,
+    /// Bodies that may be coming in beyond those that the engine holds.
+    pub deliveries: u32,
+    /// Number of the first frame.
+    pub first_number: u64,
+    /// A peer that does not answer a greeting is down after so many times `dead_after`.
+    pub greetings: u64,
+    /// Rails that are no datagrams tell when a peer is lost, and silence is no sign of it.
+    pub patient: bool,
+}
+
+impl Links {
+    /// Attempts within the time after which a peer is down: of ten thousand million, drops of 30 % let one fail.
+    pub const ATTEMPTS: u64 = 40;
+
+    /// As they are made by default.
+    pub const USUAL: Self = Self {
+        usual: true,
+        dead_after: 5_000_000_000,
+        least_timeout: 0,
+        ack_delay: 0,
+        window: 0,
+        slots: 0,
+        deliveries: 0,
+        first_number: 0,
+        greetings: 2,
+        patient: false,
+    };
+
+    /// Nanoseconds after which a link that was down is up again, once nothing is in its way.
+    pub const fn slack(&self) -> u64 {
+        self.dead_after * if self.greetings > 2 { 8 } else { 2 }
+    }
+
+    fn config(&self, link: u8, incarnation: u64, peers: u32, raw: &SimRail) -> Config {
+        let nanos = Duration::from_nanos;
+        let often = self.dead_after / Self::ATTEMPTS;
+        let default = Config { peers, ..Config::new(link, incarnation, raw.attributes()) };
+        if self.usual {
+            return default;
+        }
+        Config {
+            first_number: self.first_number,
+            window: self.window,
+            slots: self.slots,
+            control_slots: self.slots,
+            deliveries: self.deliveries,
+            card_bytes: 64,
+            ack_delay: nanos(self.ack_delay),
+            least_timeout: nanos(self.least_timeout),
+            initial_timeout: nanos(self.least_timeout * 4),
+            most_timeout: nanos(often),
+            dead_after: nanos(self.dead_after),
+            hello_within: nanos(self.dead_after * self.greetings),
+            patient: self.patient && default.heartbeat == Duration::ZERO,
+            heartbeat: if default.heartbeat == Duration::ZERO { Duration::ZERO } else { nanos(often) },
+            probe: nanos(often / 4),
+            most_probe: nanos(self.dead_after / 4),
+            ..default
+        }
+    }
+}
+
+/// One of the rails.
+pub struct Way<'m> {
+    kind: Kind<'m>,
+    /// It is to take nothing new.
+    off: bool,
+    /// It was given a frame all the same.
+    trespassed: bool,
+}
+
+enum Kind<'m> {
+    /// As the network has it.
+    Raw(Box<SimRail>),
+    /// Made reliable.
+    Linked(Box<Link<'m, SimRail, Crc32c>>),
+}
+
+macro_rules! below {
+    ($self:expr, $rail:ident => $call:expr) => {
+        match $self {
+            Way { kind: Kind::Raw($rail), .. } => $call,
+            Way { kind: Kind::Linked($rail), .. } => $call,
+        }
+    };
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl rail::Rail for Way<'_> {
+    forward_rail!(below, except commit, send);
+
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        self.trespassed |= self.off;
+        below!(self, rail => rail.commit(ticket))
+    }
+
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        let sent = below!(self, rail => unsafe { rail.send(to, shape, header, body, cookie) });
+        self.note(sent)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::FastPath for Way<'_> {
+    forward_rail!(FastPath: below, except send_now);
+
+    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        let sent = below!(self, rail => unsafe { rail.send_now(to, tag, header, body) });
+        self.note(sent)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::RequestCache for Way<'_> {
+    forward_rail!(RequestCache: below, except send_request);
+
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        let sent = below!(self, rail => unsafe { rail.send_request(to, shape, header, body, cookie, extra) });
+        self.note(sent)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::SingleCopy for Way<'_> {
+    forward_rail!(SingleCopy: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::DeviceMemory for Way<'_> {
+    forward_rail!(DeviceMemory: below, except perform);
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        // SAFETY: passed on from the caller.
+        let begun = below!(self, rail => unsafe { rail.perform(on, native, cookie) });
+        self.trespassed |= self.off && begun.is_ok();
+        begun
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Failover for Way<'_> {
+    forward_rail!(Failover: below, except send_migrated);
+
+    unsafe fn send_migrated(
+        &mut self,
+        to: Endpoint,
+        origin: Origin,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Option<Cookie>,
+    ) -> Result<Sent, SendError> {
+        // SAFETY: passed on from the caller.
+        let sent = below!(self, rail => unsafe { rail.send_migrated(to, origin, shape, header, body, cookie) });
+        self.note(sent)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl towline_core::rail::Liveness for Way<'_> {
+    forward_rail!(Liveness: below);
+}
+
+impl<'m> Way<'m> {
+    const fn new(kind: Kind<'m>) -> Self {
+        Self { kind, off: false, trespassed: false }
+    }
+
+    /// Says whether it takes what is new.
+    pub fn set_enabled(&mut self, on: bool) {
+        self.off = !on;
+    }
+
+    /// What a rail that is disabled must not be given.
+    fn note(&mut self, sent: Result<Sent, SendError>) -> Result<Sent, SendError> {
+        self.trespassed |= self.off && sent.is_ok();
+        sent
+    }
+}
+
+/// All of them.
+pub struct Set<'m>(pub Vec<Way<'m>>);
+
+impl<'m> Set<'m> {
+    /// The rails, and the memory that they use, which is to stay until they are gone. Incarnations are all different.
+    pub fn new(rails: Vec<SimRail>, links: Option<Links>, incarnation: u64, peers: u32) -> (Self, Vec<Box<[u64]>>) {
+        let Some(links) = links else {
+            return (Self(rails.into_iter().map(|rail| Way::new(Kind::Raw(Box::new(rail)))).collect()), vec![]);
+        };
+        let mut memories = vec![];
+        let link = |(index, raw): (usize, SimRail)| {
+            let config = links.config(index as u8, incarnation, peers, &raw);
+            let mut memory = vec![0u64; config.bytes(&raw).div_ceil(8) + 1].into_boxed_slice();
+            // SAFETY: fresh zeros, used by nothing else, and kept by the caller for longer than the link.
+            let mut arena: Arena<'m> =
+                unsafe { Arena::from_zeroed(NonNull::from(&mut *memory).cast(), memory.len() * 8) };
+            memories.push(memory);
+            let link = Link::new(raw, Crc32c, config, &mut arena).expect("as much memory as it said");
+            Way::new(Kind::Linked(Box::new(link)))
+        };
+        let ways = rails.into_iter().enumerate().map(link).collect();
+        (Self(ways), memories)
+    }
+
+    /// Whether all links to a peer have met it.
+    pub fn have_met(&self, peer: Peer) -> bool {
+        self.0.iter().all(|way| match &way.kind {
+            Kind::Raw(_) => true,
+            Kind::Linked(link) => link.has_met(peer),
+        })
+    }
+
+    /// Whether a rail that is disabled was given a frame.
+    pub fn trespassed(&self) -> bool {
+        self.0.iter().any(|way| way.trespassed)
+    }
+
+    /// What the links did, summed up.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut sums = vec![];
+        for way in &self.0 {
+            if let Kind::Linked(link) = &way.kind {
+                add(&mut sums, &named(link.counters()));
+            }
+        }
+        sums
+    }
+}
+
+fn named(counters: &Counters) -> [(&'static str, u64); 13] {
+    macro_rules! named {
+        ($($name:ident as $text:literal,)*) => { [$(($text, counters.$name)),*] };
+    }
+    named!(
+        resent as "link_resent", timeouts as "link_timeouts", doubles as "link_doubles", bad_heads as "link_bad_heads",
+        bad_bodies as "link_bad_bodies", shed as "link_shed", early as "link_early",
+        probes as "link_probes", downs as "link_downs", ups as "link_ups", migrated as "link_rehomed",
+        claims as "link_claims", hellos as "link_hellos",
+    )
+}
+
+impl<'m> Rails for Set<'m> {
+    type Rail = Way<'m>;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn rail(&self, index: usize) -> Option<&Way<'m>> {
+        self.0.get(index)
+    }
+
+    fn rail_mut(&mut self, index: usize) -> Option<&mut Way<'m>> {
+        self.0.get_mut(index)
+    }
+}

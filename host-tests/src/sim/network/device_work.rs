@@ -1,0 +1,165 @@
+//! Devices of simulated rails: they reach registered memory of other nodes, in virtual time.
+//!
+//! What a device puts it has read when it begins, and writes later: also after its own side has forgotten the peer, as a write that was
+//! under way does. So memory that was not deregistered before its request was over is written late, which the checker sees.
+
+use towline_core::rail::native::{KEY, Key, Local, Native, NativeError, Region, Work as Asked};
+use towline_core::rail::{Cookie, Endpoint, Event};
+use towline_core::rma::Access;
+
+use super::devices::{Memory, Work};
+use super::endpoint::Later;
+use super::state::State;
+
+impl State {
+    pub fn register(
+        &mut self,
+        node: u32,
+        rail: u32,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<(Region, Key), NativeError> {
+        if !self.makes[rail as usize].device.any() {
+            return Err(NativeError::NotAvailable);
+        }
+        if self.random.chance(self.faults.unregistered) {
+            self.counts.unregistered += 1;
+            return Err(NativeError::NotAvailable);
+        }
+        let number = self.devices.number;
+        self.devices.number += 1;
+        let memory = Memory { node, rail, base: base as usize, len: len as u64, access };
+        self.devices.regions.insert(number, memory);
+        let mut key = [0x66; KEY];
+        key[..8].copy_from_slice(&number.to_le_bytes());
+        Ok((Region(number), Key(key)))
+    }
+
+    pub fn deregister(&mut self, region: Region) {
+        self.devices.regions.remove(&region.0).expect("it is registered");
+    }
+
+    /// # Safety
+    /// As `Rail::perform`.
+    pub unsafe fn perform(
+        &mut self,
+        node: u32,
+        rail: u32,
+        on: Endpoint,
+        native: &Native,
+        cookie: Cookie,
+    ) -> Result<Option<u64>, NativeError> {
+        let can = self.makes[rail as usize].device;
+        if !can.any() {
+            return Err(NativeError::NotAvailable);
+        }
+        let named = (on.0 < self.nodes()).then(|| self.end(node, rail).names[on.0 as usize]).flatten();
+        let Some(session) = named.and_then(|named| named.session) else { return Err(NativeError::Unreachable) };
+        let (local, reach) = match native.work {
+            Asked::Put(local) => (local, can.put),
+            Asked::Get(local) => (local, can.get),
+            Asked::Atomic(..) => return Err(NativeError::NotAvailable),
+        };
+        assert!(
+            reach.takes(native.offset, local.base as u64, local.len) && local.len != 0,
+            "beyond what it says it takes"
+        );
+        if local.len >= reach.local_registration {
+            let region = local.region.and_then(|region| self.devices.regions.get(&region.0)).expect("it is registered");
+            let at = (local.base as usize).checked_sub(region.base).expect("it lies in there") as u64;
+            assert!((region.node, region.rail) == (node, rail) && at + local.len <= region.len);
+            assert!(matches!(native.work, Asked::Put(_)) || region.access.contains(Access::LOCAL_WRITE));
+        }
+        if self.random.chance(self.faults.device_busy) {
+            self.counts.device_busy += 1;
+            return Err(NativeError::Busy);
+        }
+        if self.random.chance(self.faults.device_refuses) {
+            self.counts.device_refused += 1;
+            return Err(NativeError::NotAvailable);
+        }
+        let mut bytes = vec![];
+        if let Asked::Put(local) = native.work {
+            // SAFETY: the caller vouches for it.
+            bytes = unsafe { std::slice::from_raw_parts(local.base, local.len as usize) }.to_vec();
+        }
+        let age = self.end(node, rail).ages[on.0 as usize];
+        let number = self.devices.number;
+        self.devices.number += 1;
+        let work = Work { from: node, to: on.0, rail, age, session, native: *native, cookie, bytes };
+        // Some of it at once, to catch a reader that looks there too early.
+        let _ = self.reach(&work, 3);
+        self.devices.works.insert(number, work);
+        let make = self.makes[rail as usize];
+        let takes = u64::from(make.latency) + local.len * 1000 / u64::from(make.bandwidth);
+        let takes = takes + self.random.below(self.faults.device_for + 1);
+        self.report_at(self.now + takes, node, rail, Later::Performed(number));
+        Ok(None)
+    }
+
+    /// A device is through, or tries again.
+    pub fn performed(&mut self, number: u64) -> Option<Event> {
+        let work = self.devices.works.remove(&number)?;
+        let Work { from, to, rail, .. } = work;
+        let age = self.end(from, rail).ages[to as usize];
+        if age != work.age || self.link(from, to, rail).session != work.session {
+            // Nobody waits for it any more, but a write may be on its way: what is registered still, is written to.
+            if matches!(work.native.work, Asked::Put(_)) {
+                self.counts.late_writes += 1;
+                let _ = self.reach(&work, 1);
+            }
+            return None;
+        }
+        let now = self.now;
+        let apart = |state: &Self| {
+            let nodes = [from, to];
+            nodes.iter().any(|node| state.is_out(*node, rail) || state.is_stalled(*node, rail))
+                || state.partition(from, to, rail, now).is_some()
+                || state.partition(to, from, rail, now).is_some()
+        };
+        self.life(to)?; // else whoever waits hears that the peer is lost
+        if from != to && apart(self) {
+            let later = now + 1 + self.random.length(100_000);
+            self.devices.works.insert(number, work);
+            self.report_at(later, from, rail, Later::Performed(number));
+            return None;
+        }
+        let breaks = self.random.chance(self.faults.device_breaks);
+        let mut result = self.reach(&work, if breaks { 2 } else { 1 });
+        match result {
+            Ok(()) if breaks => {
+                self.counts.device_broken += 1;
+                result = Err(NativeError::Refused);
+            }
+            Ok(()) => self.counts.performed += 1,
+            Err(_) => self.counts.not_reached += 1,
+        }
+        Some(Event::Performed(work.cookie, result.map(|()| 0)))
+    }
+
+    /// Moves one part in so many of the bytes, if the memory is registered.
+    fn reach(&self, work: &Work, part: u64) -> Result<(), NativeError> {
+        let number = u64::from_le_bytes(std::array::from_fn(|byte| work.native.key.0[byte]));
+        let memory = self.devices.regions.get(&number).ok_or(NativeError::Refused)?;
+        let (right, len) = match work.native.work {
+            Asked::Put(Local { len, .. }) => (Access::REMOTE_WRITE, len),
+            Asked::Get(Local { len, .. }) => (Access::REMOTE_READ, len),
+            Asked::Atomic(..) => return Err(NativeError::NotAvailable),
+        };
+        let inside = work.native.offset <= memory.len && len <= memory.len - work.native.offset;
+        if (memory.node, memory.rail) != (work.to, work.rail) || !inside || !memory.access.contains(right) {
+            return Err(NativeError::Refused);
+        }
+        let at = (memory.base + work.native.offset as usize) as *mut u8;
+        let count = (len / part) as usize;
+        match work.native.work {
+            // SAFETY: registered memory is there until it is deregistered, or its node is dead.
+            Asked::Put(_) => unsafe { at.copy_from(work.bytes.as_ptr(), count) },
+            // SAFETY: the same; who began it keeps its own memory until it is told, or has forgotten the peer.
+            Asked::Get(local) => unsafe { local.base.copy_from(at, count) },
+            Asked::Atomic(..) => {}
+        }
+        Ok(())
+    }
+}

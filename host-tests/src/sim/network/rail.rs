@@ -1,0 +1,587 @@
+//! One end of the simulated network.
+
+use std::cmp::Reverse;
+
+use towline_core::convertor::{Span, transfer};
+use towline_core::rail::COPIED;
+use towline_core::rail::native::{Key, Native, NativeError, Region};
+use towline_core::rail::{
+    AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane,
+    Lost, Peer, REMOTE_BUFFER_BYTES, Rail, RemoteBuffer, SendError, Sent, Shape, Ticket, Unreachable,
+};
+use towline_core::rma::Access;
+use towline_core::time::Instant;
+
+use super::endpoint::{Host, Later, Lent, Named};
+use super::faults::Planted;
+use super::net::Net;
+use super::packet::Packet;
+use super::state::State;
+
+impl Net {
+    /// The rails of one node, in the order of the makes. To be asked for once per node.
+    pub fn rails(&self, node: u32) -> Vec<SimRail> {
+        let count = self.0.borrow().makes.len() as u32;
+        (0..count).map(|rail| SimRail::new(self.clone(), node, rail)).collect()
+    }
+
+    /// A node comes back, with these rails.
+    pub fn revive(&self, node: u32) -> Vec<SimRail> {
+        self.0.borrow_mut().revive(node);
+        self.rails(node)
+    }
+}
+
+/// What a prepared request holds.
+const PREPARED: [u8; 24] = *b"prepared for this rail..";
+
+/// Bytes of a card: node, rail, life.
+const CARD: usize = 12;
+
+/// A rail of one node of a [`Net`].
+///
+/// ```
+/// use towline_core::rail::{Event, Lane, Peer, Rail, Shape};
+/// use towline_core::time::Instant;
+/// use towline_host_tests::random::Random;
+/// use towline_host_tests::sim::network::{Net, faults::{Faults, Make}};
+///
+/// let net = Net::new(2, vec![Make::default()], Faults::default(), Dice::new(1));
+/// let (mut left, mut right) = (net.rails(0).remove(0), net.rails(1).remove(0));
+/// let to_right = left.add_peer(Peer(1), right.card()).unwrap();
+/// right.add_peer(Peer(0), left.card()).unwrap();
+/// let mut grant = left.reserve(to_right, Shape { tag: 0x80, lane: Lane::Eager, header: 2, len: 5 }).unwrap();
+/// grant.write(0, b"hello");
+/// let ticket = grant.finish();
+/// left.commit(ticket);
+///
+/// assert!(right.poll(Instant::ZERO).is_none(), "it is still under way");
+/// let arrival = right.poll_at().unwrap();
+/// let Some(Event::Frame(frame)) = right.poll(arrival) else { panic!() };
+/// assert_eq!(frame.head(), b"hello");
+/// ```
+pub struct SimRail {
+    net: Net,
+    node: u32,
+    rail: u32,
+    card: [u8; CARD],
+    attributes: Attributes,
+    /// The frame that is being written: what was asked, and its bytes.
+    draft: Option<Shape>,
+    room: Vec<u8>,
+}
+
+impl SimRail {
+    pub(super) fn new(net: Net, node: u32, rail: u32) -> Self {
+        let state = net.0.borrow();
+        let make = state.makes[rail as usize];
+        let faults = &state.faults;
+        let life = state.life(node).unwrap_or(0);
+        let mut capabilities = Capabilities::SEND;
+        capabilities.set(Capabilities::SEND_INPLACE, faults.in_place != 0);
+        capabilities.set(Capabilities::PUT, make.device.put.limit != 0);
+        capabilities.set(Capabilities::GET, make.device.get.limit != 0);
+        capabilities.set(Capabilities::NEED_ACK | Capabilities::NEED_CSUM, make.datagrams);
+        let attributes = Attributes {
+            name: "sim",
+            capabilities,
+            exclusivity: towline_core::rail::attributes::EXCLUSIVITY_DEFAULT,
+            latency: make.latency,
+            bandwidth: make.bandwidth,
+            eager_limit: make.eager_limit,
+            rendezvous_eager_limit: make.rendezvous_eager_limit,
+            min_fragment: make.min_fragment,
+            max_send_size: make.max_send_size,
+            cache_size: 4,
+            cache_bytes: 24,
+            accelerator: AcceleratorLimits::NONE,
+            frames_kept: make.frames_kept,
+            one_sided: make.device,
+        };
+        let room = vec![0; make.eager_limit.max(make.max_send_size) as usize];
+        drop(state);
+        let mut card = [0; CARD];
+        card[..4].copy_from_slice(&node.to_le_bytes());
+        card[4..8].copy_from_slice(&rail.to_le_bytes());
+        card[8..].copy_from_slice(&life.to_le_bytes());
+        Self { net, node, rail, card, attributes, draft: None, room }
+    }
+
+    /// Goes without a word: all others are told a while later.
+    pub fn leave(self) {
+        let mut state = self.net.0.borrow_mut();
+        for other in (0..state.nodes()).filter(|other| *other != self.node) {
+            state.cut(self.node, other, self.rail);
+        }
+    }
+
+    /// Whether a frame is taken now.
+    fn admit(&self, state: &mut State, to: Endpoint, shape: Shape) -> Result<(), SendError> {
+        let limit = if shape.lane == Lane::Bulk { self.attributes.max_send_size } else { self.attributes.eager_limit };
+        if shape.len > limit || usize::from(shape.header) > HEAD {
+            return Err(SendError::TooLong);
+        }
+        if to.0 >= state.nodes() || state.end(self.node, self.rail).names[to.0 as usize].is_none() {
+            return Err(SendError::Unreachable);
+        }
+        let (now, slots) = (state.now, state.makes[self.rail as usize].slots);
+        let link = state.link(self.node, to.0, self.rail);
+        if link.used[shape.lane as usize] >= slots {
+            state.counts.busy_for_room += 1;
+            return Err(SendError::Busy);
+        }
+        if link.refuses_until > now {
+            state.counts.busy_by_chance += 1;
+            return Err(SendError::Busy);
+        }
+        if state.random.chance(state.faults.busy) {
+            let pause = state.random.below(state.faults.busy_for + 1);
+            state.link(self.node, to.0, self.rail).refuses_until = now + pause;
+            state.counts.busy_by_chance += 1;
+            return Err(SendError::Busy);
+        }
+        Ok(())
+    }
+
+    fn post(
+        &self,
+        state: &mut State,
+        to: Endpoint,
+        shape: Shape,
+        bytes: Vec<u8>,
+        in_place: Option<(Span, Cookie)>,
+    ) -> Sent {
+        let left_in_place = in_place.is_some();
+        state.counts.in_place += u64::from(left_in_place);
+        let id = state.id();
+        let session = state.end(self.node, self.rail).names[to.0 as usize].and_then(|named| named.session);
+        let packet = Packet {
+            id,
+            session,
+            from: self.node,
+            to: to.0,
+            rail: self.rail,
+            tag: shape.tag,
+            lane: shape.lane,
+            header: shape.header,
+            bytes,
+            in_place,
+            body_at: 0,
+            sink: None,
+            copy: false,
+            held: false,
+        };
+        match (state.accept(packet), left_in_place) {
+            (_, true) => Sent::InPlace,
+            (true, false) => Sent::Done,
+            (false, false) => Sent::Staged,
+        }
+    }
+
+    /// What is due at this end.
+    fn due(&self, state: &mut State) -> Option<Event> {
+        let now = state.now;
+        loop {
+            let keep = self.attributes.frames_kept;
+            let end = state.end(self.node, self.rail);
+            let arrival = end.inbox.peek().map(|next| next.0.0).filter(|at| *at <= now && end.held < keep);
+            let event = end.events.peek().map(|next| next.0.0).filter(|at| *at <= now);
+            match (arrival, event) {
+                (None, None) => return None,
+                (Some(arrival), event) if event.is_none_or(|event| arrival <= event) => {
+                    let Reverse((when, id, at)) = end.inbox.pop()?;
+                    match self.hand_over(state, at) {
+                        Ok(Some(frame)) => return Some(Event::Frame(frame)),
+                        Ok(None) => {}
+                        Err(()) => state.end(self.node, self.rail).waiting.push((when, id, at)),
+                    }
+                }
+                _ => {
+                    let Reverse((.., later)) = end.events.pop()?;
+                    if let Some(event) = self.report(state, later) {
+                        return Some(event);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A frame for the reader, if it is one. An error as long as its sender is not known here.
+    fn hand_over(&self, state: &mut State, at: u32) -> Result<Option<Frame>, ()> {
+        let from_node = state.packet(at).from;
+        let named = state.end(self.node, self.rail).names[from_node as usize];
+        if state.makes[self.rail as usize].datagrams {
+            if named.is_none() {
+                state.discard(at);
+                return Ok(None);
+            }
+        } else {
+            let (theirs, here) = (state.packet(at).session, named.and_then(|named| named.session));
+            let closed = theirs < Some(state.link(from_node, self.node, self.rail).session);
+            if theirs < here || (closed && theirs != here) {
+                state.discard(at);
+                return Ok(None);
+            }
+            if theirs != here {
+                return Err(());
+            }
+        }
+        let Some(Named { peer: from, .. }) = named else { return Err(()) };
+        state.materialize(at);
+        let now = state.now;
+        let packet = state.packet(at);
+        let (id, len, header, tag, copy) = (packet.id, packet.bytes.len(), packet.header, packet.tag, packet.copy);
+        let whole = len <= HEAD;
+        state.trace("got ", state.find(id << 32 | u64::from(at)).ok_or(())?);
+        let packet = state.packet(at);
+        let valid = if whole || packet.body_at <= now { len.min(HEAD) } else { usize::from(header) };
+        let mut head = [0xee; HEAD];
+        head[..valid].copy_from_slice(&packet.bytes[..valid]);
+        let link = state.link(from_node, self.node, self.rail);
+        if !copy {
+            let overtaken = id < link.latest;
+            link.latest = link.latest.max(id);
+            state.counts.overtaken += u64::from(overtaken);
+        }
+        if whole {
+            state.discard(at);
+        } else {
+            state.packet(at).held = true;
+            state.end(self.node, self.rail).held += 1;
+        }
+        let id = FrameId(id << 32 | u64::from(at));
+        Ok(Some(Frame { id, from, tag, valid: valid as u8, len: len as u32, head }))
+    }
+
+    /// What an event tells its reader; `None` where it is of a peer that was forgotten meanwhile.
+    fn report(&self, state: &mut State, later: Later) -> Option<Event> {
+        match later {
+            Later::Delivered(at) => {
+                let planted = state.faults.planted;
+                let packet = state.packet(at);
+                let (sink, skip, cookie) = packet.sink.take()?;
+                let bytes = packet.bytes.get(skip..).unwrap_or(&[]);
+                if planted != Some(Planted::Unwritten) {
+                    // SAFETY: whoever asked for the delivery keeps the sink writable until told; the packet is elsewhere.
+                    unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
+                }
+                state.discard(at);
+                Some(Event::Delivered(cookie))
+            }
+            Later::Sent { node, age, cookie } => {
+                (state.end(self.node, self.rail).ages[node as usize] == age).then_some(Event::Sent(Cookie(cookie)))
+            }
+            Later::Rumour { node, age } => {
+                let end = state.end(self.node, self.rail);
+                let named = end.names[node as usize].filter(|_| end.ages[node as usize] == age)?;
+                Some(Event::Silent(named.peer, None))
+            }
+            Later::Performed(number) => state.performed(number),
+            Later::Lost { node, age } => {
+                let end = state.end(self.node, self.rail);
+                if end.ages[node as usize] != age {
+                    return None;
+                }
+                end.ages[node as usize] += 1; // nothing of it may follow
+                let named = end.names[node as usize].take()?;
+                Some(Event::Lost(named.peer, Lost::Broken))
+            }
+        }
+    }
+}
+
+impl Rail for SimRail {
+    fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    fn card(&self) -> &[u8] {
+        &self.card
+    }
+
+    fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
+        let card: [u8; CARD] = card.try_into().map_err(|_| Unreachable::BadCard)?;
+        let [node, rail, life] = [0, 4, 8].map(|at| u32::from_le_bytes(std::array::from_fn(|byte| card[at + byte])));
+        let mut state = self.net.0.borrow_mut();
+        if node >= state.nodes() || rail != self.rail {
+            return Err(Unreachable::NoNetwork);
+        }
+        if state.is_missing(self.node, node, rail) && state.faults.planted != Some(Planted::Joined) {
+            state.counts.fewer_rails += 1;
+            return Err(Unreachable::NoNetwork);
+        }
+        let there = state.life(node) == Some(life) && ![self.node, node].iter().any(|node| state.is_out(*node, rail));
+        state.lives_known.insert((self.node, node), life);
+        let reached = there || node == self.node || state.makes[rail as usize].datagrams;
+        let session = state.link(self.node, node, rail).session;
+        state.counts.returned += u64::from(reached && session != 0);
+        let end = state.end(self.node, self.rail);
+        end.names[node as usize] = Some(Named { peer, session: reached.then_some(session), life });
+        end.hosts[node as usize] = Host::default();
+        let waiting = std::mem::take(&mut end.waiting);
+        end.inbox.extend(waiting.into_iter().map(Reverse));
+        if !reached {
+            state.tell_lost(self.node, node, rail);
+        }
+        Ok(Endpoint(node))
+    }
+
+    fn del_peer(&mut self, endpoint: Endpoint) {
+        let mut state = self.net.0.borrow_mut();
+        if endpoint.0 >= state.nodes() {
+            return;
+        }
+        // A connection that the peer has made since is not this one.
+        let session = state.link(self.node, endpoint.0, self.rail).session;
+        let known = state.end(self.node, self.rail).names[endpoint.0 as usize];
+        let up_to = known.and_then(|named| named.session).unwrap_or(session.saturating_sub(1));
+        state.purge(endpoint.0, self.node, self.rail, up_to);
+        // What is under way to the peer still arrives if it left this memory.
+        state.settle_in_place(self.node, endpoint.0, self.rail);
+        let end = state.end(self.node, self.rail);
+        end.names[endpoint.0 as usize] = None;
+        end.ages[endpoint.0 as usize] += 1;
+        if known.is_some_and(|named| named.session == Some(session)) {
+            state.close(self.node, endpoint.0, self.rail);
+        }
+    }
+
+    fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
+        self.admit(&mut self.net.0.borrow_mut(), to, shape)?;
+        self.room[..shape.len as usize].fill(0xdd);
+        self.draft = Some(shape);
+        let ticket = Ticket { endpoint: to, position: 0, len: shape.len, extra: 0 };
+        // SAFETY: the room is at least as long as either limit, which `admit` checked, and belongs to this rail.
+        Ok(unsafe { Grant::new(self.room.as_mut_ptr(), shape.len as usize, ticket) })
+    }
+
+    fn commit(&mut self, ticket: Ticket) -> Sent {
+        let shape = self.draft.take().expect("a ticket is committed once, and is the last one given");
+        assert_eq!(shape.len, ticket.len, "a ticket of another grant");
+        let bytes = self.room[..shape.len as usize].to_vec();
+        self.post(&mut self.net.0.borrow_mut(), ticket.endpoint, shape, bytes, None)
+    }
+
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        assert_eq!((header.len() as u64 + body.len(), header.len()), (shape.len.into(), shape.header.into()));
+        let state = &mut *self.net.0.borrow_mut();
+        self.admit(state, to, shape)?;
+        if body.len() > COPIED && state.random.chance(state.faults.in_place) {
+            return Ok(self.post(state, to, shape, header.to_vec(), Some((body, cookie))));
+        }
+        let mut bytes = vec![0xdd; shape.len as usize];
+        bytes[..header.len()].copy_from_slice(header);
+        let rest = &mut bytes[header.len()..];
+        // SAFETY: the caller vouches for the body until this returns; the new vector is elsewhere.
+        unsafe { body.pack(rest.as_mut_ptr(), rest.len()) };
+        Ok(self.post(state, to, shape, bytes, None))
+    }
+
+    fn drained(&self, to: Endpoint) -> bool {
+        let mut state = self.net.0.borrow_mut();
+        let staged: Vec<u32> = state.end(self.node, self.rail).outbox.iter().copied().collect();
+        staged.into_iter().all(|at| state.packet(at).to != to.0)
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        let mut state = self.net.0.borrow_mut();
+        state.advance(now.as_nanos());
+        if state.is_stalled(self.node, self.rail) {
+            state.counts.stalled += 1;
+            return None;
+        }
+        for _ in 0..4 {
+            let Some(at) = state.end(self.node, self.rail).outbox.pop_front() else { break };
+            state.launch(at);
+        }
+        self.due(&mut state)
+    }
+
+    fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
+        let state = self.net.0.borrow();
+        let Some(packet) = state.find(frame.0).filter(|packet| packet.held) else { return 0 };
+        let there = if packet.body_at <= state.now { packet.bytes.len() } else { usize::from(packet.header) };
+        let part = packet.bytes.get(at..there).unwrap_or(&[]);
+        let count = part.len().min(into.len());
+        into[..count].copy_from_slice(&part[..count]);
+        count
+    }
+
+    unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
+        let mut state = self.net.0.borrow_mut();
+        let Some(packet) = state.find(frame.0).filter(|packet| packet.held) else { return Delivery::Done };
+        let (at, body_at) = (frame.0 as u32, packet.body_at);
+        let body = packet.bytes.get(skip..).unwrap_or(&[]);
+        if body_at <= state.now {
+            // SAFETY: the caller vouches for the sink, which cannot be in the packet's own memory.
+            unsafe { sink.unpack(body.as_ptr(), body.len()) };
+            state.discard(at);
+            return Delivery::Done;
+        }
+        // Some of it at once, to catch a reader that looks or writes there too early.
+        // SAFETY: as above.
+        unsafe { sink.unpack(body.as_ptr(), body.len() / 3) };
+        state.counts.pending_deliveries += 1;
+        let packet = state.packet(at);
+        packet.sink = Some((sink, skip, cookie));
+        packet.held = false;
+        let end = state.end(self.node, self.rail);
+        end.held -= 1;
+        state.report_at(body_at, self.node, self.rail, Later::Delivered(at));
+        Delivery::Pending
+    }
+
+    fn release(&mut self, frame: FrameId) {
+        let mut state = self.net.0.borrow_mut();
+        if state.find(frame.0).is_some_and(|packet| packet.held) {
+            state.discard(frame.0 as u32);
+        }
+    }
+
+    fn poll_at(&self) -> Option<Instant> {
+        let mut state = self.net.0.borrow_mut();
+        let keep = self.attributes.frames_kept;
+        state.end(self.node, self.rail).next_at(keep).map(Instant::from_nanos)
+    }
+
+    fn arm(&mut self) -> bool {
+        let now = self.net.0.borrow().now;
+        self.poll_at().is_none_or(|at| at.as_nanos() > now)
+    }
+}
+
+impl towline_core::rail::RequestCache for SimRail {
+    fn request_init(&mut self, extra: &mut [u8]) {
+        assert_eq!(extra.len(), self.attributes.cache_bytes as usize);
+        assert_ne!(extra, PREPARED, "prepared twice");
+        extra.copy_from_slice(&PREPARED);
+        let mut state = self.net.0.borrow_mut();
+        state.counts.prepared += 1;
+        state.prepared[self.node as usize] += 1;
+    }
+
+    fn request_fini(&mut self, extra: &mut [u8]) {
+        assert_eq!(extra, PREPARED, "undone, and was never prepared");
+        extra.fill(0);
+        let mut state = self.net.0.borrow_mut();
+        state.counts.undone += 1;
+        state.prepared[self.node as usize] -= 1;
+    }
+
+    unsafe fn send_request(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        cookie: Cookie,
+        extra: Option<&mut [u8]>,
+    ) -> Result<Sent, SendError> {
+        let mut state = self.net.0.borrow_mut();
+        match extra {
+            Some(extra) => {
+                assert_eq!(extra, PREPARED, "a cached request is prepared");
+                state.counts.cached += 1;
+            }
+            None => state.counts.uncached += 1,
+        }
+        drop(state);
+        // SAFETY: passed on from the caller.
+        unsafe { self.send(to, shape, header, body, cookie) }
+    }
+}
+
+impl towline_core::rail::SingleCopy for SimRail {
+    fn expose(&mut self, to: Endpoint, body: &Span) -> Option<RemoteBuffer> {
+        let mut state = self.net.0.borrow_mut();
+        let known = to.0 < state.nodes() && state.end(self.node, self.rail).names[to.0 as usize].is_some();
+        let lends = state.faults.lend;
+        if !known || lends == 0 || !state.random.chance(lends) {
+            return None;
+        }
+        state.counts.lent += 1;
+        let age = state.end(self.node, self.rail).ages[to.0 as usize];
+        let session = state.link(self.node, to.0, self.rail).session;
+        let (from, rail) = (self.node, self.rail);
+        state.loans.push(Lent { from, to: to.0, rail, age, session, body: *body, recalled: false });
+        let mut loan = [0x55; REMOTE_BUFFER_BYTES];
+        loan[..8].copy_from_slice(&(state.loans.len() as u64).to_le_bytes());
+        Some(RemoteBuffer(loan))
+    }
+
+    unsafe fn read_exposed(&mut self, from: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
+        let mut state = self.net.0.borrow_mut();
+        let number = u64::from_le_bytes(std::array::from_fn(|byte| loan.0[byte]));
+        let lent = (number as usize).checked_sub(1).and_then(|at| state.loans.get(at).copied()).filter(|lent| {
+            let between = (lent.from, lent.to, lent.rail) == (from.0, self.node, self.rail);
+            between && !lent.recalled && sink.len() <= lent.body.len()
+        });
+        let refuses = state.faults.unfetched;
+        let refused = refuses != 0 && state.random.chance(refuses);
+        // From the loss of a peer on, its memory is not what it was.
+        let lent = lent.filter(|lent| {
+            !refused
+                && state.end(lent.from, self.rail).ages[self.node as usize] == lent.age
+                && state.link(lent.from, self.node, self.rail).session == lent.session
+        });
+        let Some(lent) = lent else {
+            state.counts.unfetched += 1;
+            // It may have begun.
+            let begun = [0xbb; 64];
+            // SAFETY: the caller vouches for the sink.
+            unsafe { sink.unpack(begun.as_ptr(), begun.len()) };
+            return false;
+        };
+        state.counts.fetched += 1;
+        // SAFETY: the caller vouches for the sink, and the one who lent the body for that until it is told or forgets us.
+        unsafe { transfer(lent.body, sink) };
+        true
+    }
+
+    fn read_limit(&self, from: Endpoint) -> u64 {
+        let mut state = self.net.0.borrow_mut();
+        let known = from.0 < state.nodes() && state.end(self.node, self.rail).names[from.0 as usize].is_some();
+        if known && state.faults.lend != 0 { 1000 } else { 0 }
+    }
+
+    fn revoke_exposed(&mut self) {
+        let mut state = self.net.0.borrow_mut();
+        let own = |lent: &&mut Lent| (lent.from, lent.rail) == (self.node, self.rail);
+        state.loans.iter_mut().filter(own).for_each(|lent| lent.recalled = true);
+    }
+}
+
+impl towline_core::rail::DeviceMemory for SimRail {
+    unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
+        self.net.0.borrow_mut().register(self.node, self.rail, base, len, access)
+    }
+
+    fn deregister(&mut self, region: Region) {
+        self.net.0.borrow_mut().deregister(region);
+    }
+
+    unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.net.0.borrow_mut().perform(self.node, self.rail, on, native, cookie) }
+    }
+}
+
+impl towline_core::rail::Liveness for SimRail {
+    fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
+        let mut state = self.net.0.borrow_mut();
+        if of.0 >= state.nodes() {
+            return None;
+        }
+        state.ask_host(self.node, of.0, self.rail).map(Instant::from_nanos)
+    }
+}
+
+impl towline_core::rail::FastPath for SimRail {}
+impl towline_core::rail::Failover for SimRail {}

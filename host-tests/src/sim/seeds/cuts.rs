@@ -1,0 +1,79 @@
+//! Which nodes may lose each other by the faults of a job.
+
+use std::collections::BTreeSet;
+
+use crate::sim::job::Links;
+use crate::sim::network::faults::{Faults, Make, Window};
+
+/// Whether frames of a link that is down go by the others.
+pub(super) const FAILOVER: bool = true;
+
+/// The pairs of nodes that may lose each other by faults of their rails, and from when on.
+pub(super) fn severed(nodes: u32, makes: &[Make], links: Option<Links>, faults: &Faults) -> Vec<(u32, u32, u64)> {
+    let mut severed = vec![];
+    for (one, other) in (0..nodes).flat_map(|one| (one..nodes).map(move |other| (one, other))) {
+        let missing = |rail| faults.missing.iter().any(|missing| missing.holds(one, other, rail));
+        let rails = (0u32..).zip(makes).filter(|(rail, _)| !missing(*rail));
+        let out: Vec<Vec<Window>> = rails.map(|(rail, make)| out(one, other, rail, *make, links, faults)).collect();
+        if out.is_empty() {
+            severed.push((one, other, 0));
+            continue;
+        }
+        let starts = out.iter().flatten().map(|window| window.0);
+        let within = |at: u64| move |window: &Window| (window.0..window.1).contains(&at);
+        let since = if links.is_some() && FAILOVER {
+            starts.filter(|at| out.iter().all(|out| out.iter().any(within(*at)))).min()
+        } else {
+            starts.min()
+        };
+        severed.extend(since.map(|since| (one, other, since)));
+    }
+    severed
+}
+
+/// When a rail between two nodes may be down.
+pub(super) fn out(one: u32, other: u32, rail: u32, make: Make, links: Option<Links>, faults: &Faults) -> Vec<Window> {
+    let ours = |node: u32| (node == one || node == other) && one != other;
+    let outages = faults.outages.iter();
+    let outages = outages.filter(|outage| ours(outage.node) && outage.rail.is_none_or(|other| other == rail));
+    let outages: Vec<Window> = outages.map(|outage| outage.window).collect();
+    let Some(links) = links else { return outages };
+    let parts = faults.partitions.iter().filter(|part| {
+        ours(part.from) && ours(part.to) && part.from != part.to && part.rail.is_none_or(|other| other == rail)
+    });
+    let stalls = faults.stalls.iter().filter(|stall| [one, other].contains(&stall.0) && stall.1 == rail);
+    let rests = faults.rests.iter().filter(|rest| !faults.hosts && [one, other].contains(&rest.0));
+    let half = faults.half.iter().filter(|half| half.0 == rail).map(|half| half.1);
+    let silent = parts.map(|part| part.window).chain(stalls.map(|stall| stall.2)).chain(rests.map(|rest| rest.1));
+    let mut silent: Vec<Window> = silent.chain(half).collect();
+    let mut out = vec![];
+    (if make.datagrams { &mut silent } else { &mut out }).extend(outages);
+    // Those that are over soon enough are survived; several may come one after the other.
+    if silent.iter().map(|window| window.1 - window.0).fold(0, u64::saturating_add) >= links.dead_after / 2 {
+        out.extend(silent);
+    }
+    out.iter_mut().for_each(|window| window.1 = window.1.saturating_add(links.slack()));
+    out
+}
+
+/// Pairs that only a rest comes between, who stands still first; they are added to the others.
+pub(super) fn rested(
+    nodes: u32,
+    faults: &Faults,
+    stall: Option<u64>,
+    severed: &mut Vec<(u32, u32, u64)>,
+) -> BTreeSet<(u32, u32)> {
+    let mut rested = BTreeSet::new();
+    let before = severed.clone();
+    for (node, window) in &faults.rests {
+        let long = stall.is_some_and(|stall| window.1 - window.0 > stall);
+        for other in (0..nodes).filter(|other| long && other != node) {
+            let pair = (*node.min(&other), other.max(*node));
+            severed.push((pair.0, pair.1, window.0));
+            if !before.iter().any(|(one, other, _)| (*one, *other) == pair) {
+                rested.insert((*node, other));
+            }
+        }
+    }
+    rested
+}

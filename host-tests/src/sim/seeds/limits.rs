@@ -1,0 +1,85 @@
+//! Random limits of engines, rails and links.
+
+use towline_core::pml::{Config, rdma};
+use towline_core::rail::native::OneSided;
+
+use crate::random::Random;
+use crate::sim::job::Links;
+use crate::sim::network::faults::Make;
+
+/// Small limits, and numbers near their wrap.
+pub(super) fn config(nodes: u32, window: u32, random: &mut Random) -> Config {
+    let unexpected = share(random, nodes);
+    let units = if random.chance(500) { unexpected } else { share(random, nodes) };
+    Config {
+        peers: nodes,
+        requests: window,
+        unexpected,
+        units,
+        unit_bytes: random.pick(&[8, 64, 256, 1024, 8192]),
+        probes: random.pick(&[1, 1, 2, 8]),
+        seed: 0,
+        first_sequence: random.pick(&[0, (1 << 16) - 9, (1 << 32) - 9, u64::MAX - 40, 1 << 33]),
+        rma: towline_core::rma::Config::OFF,
+        rdma: rdma::Config::OFF,
+    }
+}
+
+/// Envelopes or units for all peers together: at times fewer than one for each, at times one, at times plenty.
+pub(super) fn share(random: &mut Random, nodes: u32) -> u32 {
+    match random.below(4) {
+        0 => 1,
+        1 => nodes,
+        _ => nodes * random.pick(&[2, 3, 8, 64]),
+    }
+}
+
+/// One to four rails, equal or not.
+pub(super) fn makes(random: &mut Random) -> Vec<Make> {
+    let alike = random.chance(300);
+    let first = make(random);
+    (0..random.between(1, 4)).map(|_| if alike { first } else { make(random) }).collect()
+}
+
+pub(super) fn make(random: &mut Random) -> Make {
+    let eager_limit = random.pick(&[64, 100, 1024, 4096, 16_384]);
+    let max_send_size = random.pick(&[64, 100, 1024, 8192, 65_536]);
+    Make {
+        latency: random.pick(&[100, 100, 1000, 30_000]),
+        bandwidth: random.pick(&[100, 1000, 10_000]),
+        eager_limit,
+        rendezvous_eager_limit: random.pick(&[0, 10, eager_limit]),
+        min_fragment: random.pick(&[1, max_send_size / 2, max_send_size]),
+        max_send_size,
+        slots: random.pick(&[1, 2, 4, 16, 64]),
+        frames_kept: random.pick(&[1, 1, 2, 8]),
+        datagrams: false,
+        device: OneSided::NONE,
+    }
+}
+
+/// Links of all sizes, the smallest among them.
+pub(super) fn links(nodes: u32, random: &mut Random) -> Links {
+    let window = random.pick(&[4, 8, 32, 256]);
+    Links {
+        usual: false,
+        dead_after: random.pick(&[20_000_000, 100_000_000, 1_000_000_000]),
+        least_timeout: random.pick(&[100_000, 400_000]),
+        ack_delay: random.pick(&[0, 1000, 25_000]),
+        window,
+        slots: random.pick(&[1, 2, 8, window * nodes]),
+        deliveries: random.pick(&[1, 2, 8, 64]),
+        first_number: random.pick(&[0, (1 << 16) - 3, (1 << 32) - 5, 1 << 40]),
+        greetings: 2,
+        patient: false,
+    }
+}
+
+/// Rails that links can be put on: some of them lossy, and none with frames too short for a header of theirs.
+pub(super) fn linkable(makes: &mut [Make], random: &mut Random) {
+    for make in makes {
+        make.datagrams = random.chance(700);
+        make.eager_limit = make.eager_limit.max(128);
+        make.max_send_size = make.max_send_size.max(128);
+    }
+}
