@@ -45,7 +45,7 @@
 //! # A process is restarted
 //!
 //! `towline run --restart N` starts a rank again that was killed or failed. The others take it back with
-//! [`World::readmit`](crate::World::readmit), which the new process waits for.
+//! [`World::rejoin`](crate::World::rejoin), which the new process waits for.
 //!
 //! ```no_run
 //! # fn work(world: &towline::World) -> Result<(), towline::Error> { world.barrier() }
@@ -54,7 +54,7 @@
 //! let world = towline::init()?; // in a restarted process: returns when the others have taken it back
 //! println!("life number {}", world.incarnation());
 //! while let Err(towline::Error::PeerFailed { rank }) = work(&world) {
-//!     world.readmit(rank, Duration::from_secs(60))?;
+//!     world.rejoin(rank, Duration::from_secs(60))?;
 //! }
 //! world.finish()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -62,7 +62,7 @@
 //!
 //! | case | what happens |
 //! |---|---|
-//! | a rank is killed in the middle of an exchange of all with all, twice, and started again each time; sm, tcp with 1 and 3 links, udp with 1 and 2 | Operations with the old process end with `PeerFailed`. After `readmit` the new process exchanges with all ranks, by new connections and from the start. Nothing of the old process is received any more. Barrier, broadcast, `dup` and the end work as if nobody had died. Descriptors, mappings and files are as many as before |
+//! | a rank is killed in the middle of an exchange of all with all, twice, and started again each time; sm, tcp with 1 and 3 links, udp with 1 and 2 | Operations with the old process end with `PeerFailed`. After `rejoin` the new process exchanges with all ranks, by new connections and from the start. Nothing of the old process is received any more. Barrier, broadcast, `dup` and the end work as if nobody had died. Descriptors, mappings and files are as many as before |
 //! | ... in communicators that `dup` or `split` made before | operations with its rank end with `Restarted` |
 //! | ... and it is back before anybody has noticed its death | the same: a rank that is back counts as dead first, also for receives from any source |
 //! | a rank dies more often than N times | the job ends, and the launcher says why |

@@ -80,7 +80,7 @@
 //! | `recv`, `irecv` | the message is in the buffer |
 //!
 //! A message that is longer than the receive's buffer ends with [`Error::Truncated`](crate::Error::Truncated), with what fits
-//! delivered. A receive that has not matched can be [cancelled](crate::ReceivingOwned::cancel). The core also offers buffered,
+//! delivered. A receive that has not matched can be [cancelled](crate::RecvRequest::cancel). The core also offers buffered,
 //! ready and complete modes; `towline_core::mtl` has them for other faces.
 //!
 //! # Look before you receive

@@ -26,7 +26,7 @@
 //!     for context in contexts {
 //!         threads.spawn(move || {
 //!             let world = context.enter(); // the contexts of this index, one of each rank
-//!             let everyone = world.everyone(); // all contexts of all ranks
+//!             let everyone = world.all_contexts(); // all contexts of all ranks
 //!             let mine = world.address();
 //!             let next = Address { rank: mine.rank, index: (mine.index + 1) % 3 };
 //!             everyone.send(everyone.rank_of(next)?, 7, b"hello")?;
