@@ -125,7 +125,7 @@ mod tests {
         let launcher = Arc::new(Launcher::new(zero, grid));
         let mut ended = EndedContexts::new(Arc::clone(&launcher), grid, vec![1, 1]);
         let mut now = Instant::from_nanos(1);
-        server.rank_restarted(1);
+        server.rank_restarts(1);
         assert_eq!(first(&mut ended, &mut now), (Peer(1), Lost::Broken));
 
         // The next process is there before the engine has looked at the death of its predecessor, and so is the one after it.
@@ -141,7 +141,7 @@ mod tests {
         };
         let two = publish(2);
         ended.set_incarnation(1, 2);
-        server.rank_restarted(1);
+        server.rank_restarts(1);
         drop(two);
         let _three = publish(3);
         // The engine learns of the death of the second process, and gives the rail its time to report it.
