@@ -104,7 +104,7 @@ impl Sources {
         }
         let owner = self.owner(&module);
         let exports = self.found.get(&owner).map_or(&[][..], |found| &found.exports);
-        for (_, named) in exports.iter().filter(|(exported, _)| exported == name) {
+        if let Some((_, named)) = exports.iter().find(|(exported, _)| exported == name) {
             let path = Named { within: named.within.clone(), path: [&named.path[..], &rest[1..]].concat() };
             // Of another crate: nothing of this one is taken.
             return self.resolve(&owner, &path, depth + 1);
