@@ -171,6 +171,7 @@ fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
                 let Some(op) = AtomicOp::of(any(0)) else { return };
                 let atomic = any(Atomic::Op(op, any(0)));
                 let flags = AtomicFlags::from_bits_retain(any(0));
+                keep(flags.bits());
                 keep((op.takes(flags), atomic.takes(flags), atomic.of_word(any(0), flags), flags.word_bytes()));
                 let can = any(OneSided::NONE);
                 keep((atomic.support(), can.does(atomic, flags), can.any(), can.put.takes(any(0), any(0), any(0))));
