@@ -26,12 +26,12 @@ pub struct Config {
     pub unit_bytes: u32,
     /// Envelopes beyond all credit, at least 1: for messages that are held back at their sender, asked for by a probe, and
     /// not yet received. With few of them probes for several things in turn wait for each other; none waits for ever.
-    /// What [`improbe`](Pml::improbe) takes goes on to a request and leaves its envelope to others, so `requests` is the
+    /// What [`improbe`](crate::pml::Pml::improbe) takes goes on to a request and leaves its envelope to others, so `requests` is the
     /// bound of messages that are taken and not received.
     pub probes: u32,
     /// Key of the matcher's hash: unknown to peers, so that they cannot choose tags that collide.
     pub seed: u64,
-    /// Number of the first message to each peer. Peers learn it from [`Pml::params`]; tests start near the wrap.
+    /// Number of the first message to each peer. Peers learn it from [`Pml::params`](crate::pml::Pml::params); tests start near the wrap.
     pub first_sequence: u64,
     /// One-sided operations.
     pub rma: rma::Config,
@@ -58,7 +58,7 @@ impl Config {
         self.unexpected.saturating_add(self.probes)
     }
 
-    /// What peers of an engine with these limits need to know of it: see [`Pml::params`]. So it can be published before the
+    /// What peers of an engine with these limits need to know of it: see [`Pml::params`](crate::pml::Pml::params). So it can be published before the
     /// engine is there, and rails that no peer is reached by need never be given to it.
     pub fn params(&self) -> [u8; PARAMS] {
         let (envelopes, units) = self.quota();

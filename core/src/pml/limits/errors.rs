@@ -9,7 +9,7 @@ use crate::error::Blame;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TooFew {
-    /// The limit, as the field of [`Config`] is called.
+    /// The limit, as the field of [`Config`](super::config::Config) is called.
     pub what: &'static str,
     /// What it is.
     pub has: u32,

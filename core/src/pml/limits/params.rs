@@ -3,7 +3,7 @@
 use crate::rail::Unreachable;
 use crate::wire;
 
-/// Bytes of [`Pml::params`].
+/// Bytes of [`Pml::params`](crate::pml::Pml::params).
 pub const PARAMS: usize = 20;
 
 /// What an engine tells its peers about itself, beside the cards of its rails.

@@ -19,7 +19,7 @@ const NO_SLOT: u32 = u32::MAX;
 /// Slots of posted receives at most: what the halves of [`Matcher::alone`] tell apart.
 const MOST_SLOTS: u32 = 1 << 31;
 
-/// Posted receives and unexpected messages of one engine. See the [module](self).
+/// Posted receives and unexpected messages of one engine. See the [module](super).
 #[derive(Debug)]
 pub struct Matcher<'m> {
     /// The posted receive where there is just one and no message waits: it needs no table, they are empty then. In the low

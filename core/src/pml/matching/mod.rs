@@ -9,7 +9,7 @@
 //! tags with care cannot make the searches long.
 //!
 //! The matcher knows slot numbers only: those of the pool of requests and of the pool of unexpected messages beside
-//! which its tables lie. Single-threaded; sequence numbers, links and keys live in memory from the [`Arena`].
+//! which its tables lie. Single-threaded; sequence numbers, links and keys live in memory from the [`Arena`](crate::arena::Arena).
 //!
 //! ```
 //! use towline_core::{arena::Arena, pml::matching::{ANY, Key, Matcher, Pattern}};

@@ -9,7 +9,7 @@ use crate::rail::{Lost, Peer};
 use crate::{rma, wire};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Forgets a peer: requests to it end with [`Failure::PeerFailed`], messages from it are dropped, and its rails
+    /// Forgets a peer: requests to it end with [`Failure::PeerFailed`](crate::pml::Failure::PeerFailed), messages from it are dropped, and its rails
     /// touch none of their memory any more. It may be added again.
     pub fn del_peer(&mut self, peer: Peer) {
         self.forget_links(peer.0, false);

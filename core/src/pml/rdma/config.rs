@@ -8,10 +8,10 @@ pub struct Config {
     /// looking at all that were ever in use, so this is meant to be a few dozen.
     pub messages: u32,
     /// Registrations that stay when their message is over, for the next one with the same memory: each of a piece at most
-    /// ([`Pipeline::piece`]). Not 0 only where [`Pml::forget_memory`] is called before any memory of messages is unmapped, and
+    /// ([`Pipeline::piece`](crate::rail::native::Pipeline::piece)). Not 0 only where [`Pml::forget_memory`](crate::pml::Pml::forget_memory) is called before any memory of messages is unmapped, and
     /// peers may be trusted not to write to memory of messages that are over.
     pub kept_pins: u32,
-    /// Devices also put to [registered memory](Pml::register) and get from it.
+    /// Devices also put to [registered memory](crate::pml::Pml::register) and get from it.
     pub windows: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::rma::Access;
 
 impl<R: Rails> Pml<'_, R> {
     /// Says that memory is about to be unmapped, or otherwise to become other memory: none of it stays registered for messages to come
-    /// ([`Config::kept_pins`]). Not while a message is sent from it, or received into it.
+    /// ([`Config::kept_pins`](super::Config::kept_pins)). Not while a message is sent from it, or received into it.
     pub fn forget_memory(&mut self, base: *mut u8, len: usize) {
         self.rdma.pins.forget(&mut self.rails, base, len as u64);
     }
@@ -18,7 +18,7 @@ impl<R: Rails> Pml<'_, R> {
         self.rdma.pins.forget(&mut self.rails, core::ptr::null_mut(), u64::MAX);
     }
 
-    /// Registrations for messages: those in use, and those that are [kept](Config::kept_pins).
+    /// Registrations for messages: those in use, and those that are [kept](super::Config::kept_pins).
     pub fn pins(&self) -> [u32; 2] {
         self.rdma.pins.count()
     }

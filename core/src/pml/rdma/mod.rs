@@ -3,9 +3,9 @@
 //! The receiver chooses when the message has matched: its ack says how many bytes are to come in frames, as those of any message
 //! do, and the rest is moved in pieces, one at a time. Whose memory a device reaches is the *target*: it registers the memory for a
 //! piece and offers it. The other side is the *initiator*: its device moves the piece, and it tells when that is done. Then comes the
-//! next offer. Where devices put, the receiver is the target; where they only get, or are to ([`Pipeline::gets`]), the sender is.
+//! next offer. Where devices put, the receiver is the target; where they only get, or are to ([`Pipeline::gets`](crate::rail::native::Pipeline::gets)), the sender is.
 //!
-//! - **Pipelined**: while the first memory is registered, frames bring [`Pipeline::by_frames`] bytes; while a piece is moved, both
+//! - **Pipelined**: while the first memory is registered, frames bring [`Pipeline::by_frames`](crate::rail::native::Pipeline::by_frames) bytes; while a piece is moved, both
 //!   sides register what comes next.
 //! - **Shared**: frames bring as many bytes as the other links can carry meanwhile, by their bandwidth. The device of one rail moves
 //!   pieces of a message, those of others do not.

@@ -14,7 +14,7 @@ pub enum Mode {
     Buffered,
     /// Complete when the receive has matched.
     Synchronous,
-    /// A receive is posted already; without one the send fails with [`Failure::NotReady`].
+    /// A receive is posted already; without one the send fails with [`Failure::NotReady`](crate::pml::Failure::NotReady).
     Ready,
     /// Complete when the message is with the device, and not before: nothing is left to later progress.
     Complete,
