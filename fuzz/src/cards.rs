@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use towline_core::arena::Arena;
 use towline_core::pml::{Config, Pml};
+use towline_core::rail::loopback::Hub;
+use towline_core::rail::{FullRail, Peer, Rail};
 use towline_net::JobKey;
 use towline_net::interfaces::{Filter, same_network};
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_sm::atomics::{AtomicU32, AtomicU64};
-use towline_sm::ring::{ProtocolViolation, PREFIX, Receiver, SLOT, Sender, RingMemory, meta, slots_for};
+use towline_sm::ring::{PREFIX, ProtocolViolation, Receiver, RingMemory, SLOT, Sender, meta, slots_for};
 
 const SLOTS: u32 = 16;
 /// 5 slots.

@@ -1,4 +1,4 @@
-//! What strangers say to a TCP rail: cards, hellos, verdicts and prefixes of frames.
+//! Foreign input of a TCP rail: cards, hellos, verdicts and prefixes of frames.
 
 use towline_core::rail::HEAD;
 use towline_net::JobKey;
@@ -6,7 +6,7 @@ use towline_net::card::Card;
 use towline_tcp::framing::{self, Announced, MAX_FRAME, PREFIX};
 use towline_tcp::hello::{HELLO, Hello, PROOF, Role, Transcript, VERDICT};
 
-/// Feeds the input to each reader: what is read writes back the same, and nobody without the key proves anything.
+/// Feeds the input to each reader. What a reader accepts is encoded to the same bytes, and no proof without the key is accepted.
 pub fn run(data: &[u8]) {
     if let Ok(card) = Card::decode(data) {
         assert_eq!(Card::decode(&card.encode()), Ok(card));

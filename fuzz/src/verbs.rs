@@ -5,8 +5,8 @@ use towline_core::rail::native::{KEY, Key, Local, Work};
 use towline_net::JobKey;
 use towline_verbs::card::Card;
 use towline_verbs::hello::{BYTES, Hello};
-use towline_verbs::remote_key::RemoteMemory;
 use towline_verbs::port::{GidEntry, check_route, choose_gid};
+use towline_verbs::remote_key::RemoteMemory;
 use towline_verbs::{Gid, GidKind};
 
 /// Feeds the input to each reader: what is read writes back the same, and nothing passes for proved. What a card says of its
@@ -29,7 +29,11 @@ pub fn run(data: &[u8]) {
     }
     let entry = |(index, bytes): (usize, &[u8; 17])| {
         let (kind, gid) = bytes.split_first().expect("17 bytes");
-        Some(GidEntry { index: index as u32, gid: Gid(gid.try_into().expect("16 bytes")), kind: GidKind::of(kind % 4)? })
+        Some(GidEntry {
+            index: index as u32,
+            gid: Gid(gid.try_into().expect("16 bytes")),
+            kind: GidKind::of(kind % 4)?,
+        })
     };
     let table: Vec<GidEntry> = data.as_chunks::<17>().0.iter().enumerate().filter_map(entry).collect();
     let usable = |gid: Gid| !gid.is_zero() && !gid.is_multicast();

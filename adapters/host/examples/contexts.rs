@@ -1,4 +1,4 @@
-//! All threads of all processes send to each other, with no lock between them: each has a context of its own.
+//! All threads of all processes send messages to each other without any lock: each thread has a context of its own.
 //!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/contexts --contexts 3 --rounds 1000
@@ -34,17 +34,17 @@ fn main() -> ExitCode {
     };
     let threads = contexts.into_iter().map(|context| std::thread::spawn(move || run(context, arguments)));
     let threads: Vec<_> = threads.collect();
-    // A thread that panics is a failure too.
-    let well = threads.into_iter().all(|thread| thread.join().unwrap_or(false));
-    if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    // A thread that panics is a failure, too.
+    let success = threads.into_iter().all(|thread| thread.join().unwrap_or(false));
+    if success { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What each thread does. Tells whether it went well.
+/// The program of each thread. Returns whether it succeeded.
 fn run(context: Context, arguments: Arguments) -> bool {
     let world = context.enter();
     match exchange(&world, arguments) {
         Ok(()) => {}
-        // Others may wait for this context: the launcher ends them.
+        // Other contexts may wait for this one: the launcher ends them.
         Err(why) => world.abort(1, &format!("contexts: {}: {why}", world.address())),
     }
     match world.finish() {
@@ -92,7 +92,7 @@ fn exchange(world: &towline::World, arguments: Arguments) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whose message it is, and which.
+/// Writes the sender's address and the round to the beginning of a message.
 fn stamp(message: &mut [u8], from: Address, round: u32) {
     let words = [from.rank, from.index, round].into_iter().flat_map(u32::to_le_bytes);
     message.iter_mut().zip(words).for_each(|(to, byte)| *to = byte);

@@ -1,7 +1,7 @@
-//! Rank 0 streams a file to all others through a tree; each writes it to OUTDIR/<rank> and verifies its SHA-256.
+//! Rank 0 streams a file to all other ranks through a tree. Each writes it to OUTDIR/<rank> and verifies its SHA-256.
 //!
-//! Each rank hands a chunk on to its children while the next one comes in, so memory is two chunks, however long the file is.
-//! Only rank 0 opens FILE.
+//! Each rank sends a chunk to its children while it receives the next one, so it needs memory for two chunks, however long the file
+//! is. Only rank 0 opens FILE.
 //!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/filecast big.iso /tmp/copies
@@ -20,11 +20,11 @@ use towline::{Scope, World};
 /// Streams FILE from rank 0 to OUTDIR/<rank> on all other ranks
 #[derive(Parser)]
 struct Arguments {
-    /// What to send; needed on rank 0 alone
+    /// The file to send; only rank 0 needs it
     file: PathBuf,
-    /// Where the other ranks write
+    /// The directory that the other ranks write to
     outdir: PathBuf,
-    /// Ranks that each rank hands the file on to
+    /// Number of children of each rank in the tree
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     fanout: u32,
     /// Bytes of a chunk
@@ -49,43 +49,43 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        // Others may wait for this rank: the launcher ends them.
+        // Other ranks may wait for this one: the launcher ends them.
         Err(why) => world.abort(1, &format!("filecast: rank {}: {why}", world.rank())),
     }
 }
 
-/// Takes part in the stream; gives the digest of what this rank read or wrote.
+/// Takes part in the stream. Returns the digest of the bytes that this rank read or wrote.
 fn cast(world: &World, arguments: &Arguments) -> Result<[u8; 32], Box<dyn Error>> {
     let chunk = arguments.chunk as usize;
     let tree = Tree { rank: world.rank(), size: world.size(), fanout: arguments.fanout };
-    let (mut here, mut coming) = (vec![0u8; chunk], vec![0u8; chunk]);
+    let (mut current, mut next_chunk) = (vec![0u8; chunk], vec![0u8; chunk]);
     let mut end = match tree.parent() {
         None => End::Source(open(&arguments.file)?),
         Some(parent) => End::Sink(parent, create(&arguments.outdir, world.rank())?),
     };
     let mut hasher = Sha256::new();
-    let mut len = end.first(world, &mut here)?;
+    let mut len = end.first(world, &mut current)?;
     loop {
-        // A chunk that is not full is the last, empty if need be.
+        // A chunk that is not full is the last one. It may be empty.
         let last = len < chunk;
         let next = world.scope(|s| {
-            let chunk = &here[..len];
+            let chunk = &current[..len];
             for child in tree.children() {
                 s.isend(child, 0, chunk)?;
             }
-            end.handle(s, &mut hasher, chunk, (!last).then_some(&mut coming))
+            end.handle(s, &mut hasher, chunk, (!last).then_some(&mut next_chunk))
         })?;
         if last {
             break;
         }
-        std::mem::swap(&mut here, &mut coming);
+        std::mem::swap(&mut current, &mut next_chunk);
         len = next;
     }
     end.close()?;
     Ok(hasher.finalize().into())
 }
 
-/// Compares with rank 0.
+/// Compares the digest with that of rank 0.
 fn verify(world: &World, digest: [u8; 32]) -> Result<(), Box<dyn Error>> {
     let mut expected = digest;
     world.broadcast(0, &mut expected)?;
@@ -93,7 +93,7 @@ fn verify(world: &World, digest: [u8; 32]) -> Result<(), Box<dyn Error>> {
     if digest == expected { Ok(()) } else { Err(format!("the file has SHA-256 {} on rank 0", hex(&expected)).into()) }
 }
 
-/// Who hands the stream on to whom.
+/// The tree through which the file is sent.
 struct Tree {
     rank: u32,
     size: u32,
@@ -111,7 +111,7 @@ impl Tree {
     }
 }
 
-/// Where chunks come from, or go to.
+/// A rank's end of the stream: the file that rank 0 reads, or the parent rank and the file to write.
 enum End {
     Source(File),
     Sink(u32, File),
@@ -125,21 +125,22 @@ impl End {
         }
     }
 
-    /// Digests a chunk, writes it if need be, and gets the next one meanwhile; gives that one's length.
+    /// Digests a chunk, writes it on ranks other than 0, and meanwhile reads or receives the next one. Returns the length of the
+    /// next one.
     fn handle<'scope>(
         &mut self,
         s: &'scope Scope<'scope, '_>,
         hasher: &mut Sha256,
         chunk: &[u8],
-        coming: Option<&'scope mut Vec<u8>>,
+        next: Option<&'scope mut Vec<u8>>,
     ) -> Result<usize, Box<dyn Error>> {
         match self {
             Self::Source(file) => {
                 hasher.update(chunk);
-                coming.map_or(Ok(0), |coming| fill(file, coming))
+                next.map_or(Ok(0), |next| fill(file, next))
             }
             Self::Sink(parent, file) => {
-                let receive = coming.map(|coming| s.irecv(*parent, 0, &mut coming[..])).transpose()?;
+                let receive = next.map(|next| s.irecv(*parent, 0, &mut next[..])).transpose()?;
                 hasher.update(chunk);
                 file.write_all(chunk)?;
                 Ok(match receive {
@@ -150,7 +151,7 @@ impl End {
         }
     }
 
-    /// An error of the file system that comes late is not to be missed.
+    /// Closes the file, and reports errors that the file system has delayed.
     fn close(self) -> Result<(), Box<dyn Error>> {
         match self {
             Self::Source(_) => Ok(()),

@@ -1,8 +1,8 @@
 //! Heat spreads over an image: each channel of a pixel is a temperature, the edges are insulated.
 //!
-//! The grid is cut into blocks, one a rank. In each step a rank swaps edges with its neighbours: rows as they lie, columns
-//! as strided views. Every cell is computed by the same operations in the same order wherever it lies, so the picture does
-//! not depend on the number of ranks.
+//! The grid is cut into blocks, one for each rank. In each step a rank exchanges edges with its neighbours: rows as contiguous
+//! slices, columns as strided views. Each cell is computed by the same operations in the same order on any rank, so the picture
+//! does not depend on the number of ranks.
 //!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/heat2d in.png 500 out.png
@@ -22,7 +22,7 @@ use towline::{View, ViewMut, World, vector};
 /// Heat diffusion on INPUT for STEPS steps, to OUTPUT
 #[derive(Parser)]
 struct Arguments {
-    /// A PNG image; needed on rank 0 alone
+    /// A PNG image; only rank 0 needs it
     input: PathBuf,
     /// How many steps
     steps: u32,
@@ -30,7 +30,7 @@ struct Arguments {
     output: PathBuf,
 }
 
-/// How much of the difference to its neighbours a cell takes over in a step; stable up to 0.25.
+/// The fraction of the difference to its neighbours that a cell takes over in a step. The computation is stable up to 0.25.
 const CONDUCTIVITY: f64 = 0.2;
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        // Others may wait for this rank: the launcher ends them.
+        // Other ranks may wait for this one: the launcher ends them.
         Err(why) => world.abort(1, &format!("heat2d: rank {}: {why}", world.rank())),
     }
 }
@@ -81,7 +81,7 @@ fn diffuse(world: &World, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How the grid is cut.
+/// How the grid is cut into blocks.
 struct Cut {
     width: usize,
     height: usize,
@@ -91,7 +91,8 @@ struct Cut {
 }
 
 impl Cut {
-    /// As many blocks as there are ranks, or fewer if cells are few; of those that fit, the ones with the shortest edges.
+    /// As many blocks as there are ranks, or fewer if there are few cells. Among the possible cuts, the one with the shortest
+    /// edges.
     fn of([width, height, channels]: [u32; 3], ranks: u32) -> Self {
         let fits = |blocks: u32, columns: u32| {
             blocks.is_multiple_of(columns) && columns <= width.max(1) && blocks / columns <= height.max(1)
@@ -117,7 +118,7 @@ impl Cut {
         part(self.height, self.rows, rank / self.columns)
     }
 
-    /// The block beside that of `rank`.
+    /// The rank of the block beside that of `rank`.
     fn neighbour(&self, rank: u32, right: i64, down: i64) -> Option<u32> {
         let column = i64::from(rank % self.columns) + right;
         let row = i64::from(rank / self.columns) + down;
@@ -148,7 +149,7 @@ struct Block {
     height: usize,
     channels: usize,
     line: usize,
-    /// What the neighbours above, below, left and right sent.
+    /// The edges that the neighbours above, below, left and right sent.
     edges: [Vec<f64>; 4],
 }
 
@@ -160,7 +161,7 @@ impl Block {
         Self { next: cells.clone(), cells, width, height, channels, line, edges }
     }
 
-    /// The first item of a cell; 0, 0 is the first that is not frame.
+    /// The index of a cell's first item. Cell 0, 0 is the first that does not belong to the frame.
     fn at(&self, row: usize, column: usize) -> usize {
         (row + 1) * self.line + (column + 1) * self.channels
     }
@@ -170,7 +171,8 @@ impl Block {
         Ok(vector::<f64>(self.height, self.width * self.channels, self.line as isize)?)
     }
 
-    /// Fills the frame: from the neighbours, and where there is none with the cells beside it, so that no heat leaves.
+    /// Fills the frame: with the neighbours' edges, and where there is no neighbour with the cells beside it, so that no heat
+    /// leaves.
     fn swap_edges(&mut self, world: &World, cut: &Cut) -> Result<(), Box<dyn Error>> {
         let neighbours = [(0, -1), (0, 1), (-1, 0), (1, 0)].map(|(x, y)| cut.neighbour(world.rank(), x, y));
         let (row, column) =
@@ -179,7 +181,8 @@ impl Block {
         let cells = &self.cells;
         let edges = self.edges.each_mut();
         world.scope(|s| {
-            // What goes up is a neighbour's edge from below: sides are numbered so that the opposite one is `side ^ 1`.
+            // The upper edge of a block is the lower edge for its neighbour. Sides are numbered so that the opposite one is `side ^
+            // 1`.
             for ((side, edge), neighbour) in (0u32..).zip(edges).zip(neighbours) {
                 if let Some(neighbour) = neighbour {
                     s.irecv(neighbour, side ^ 1, &mut edge[..])?;
@@ -240,7 +243,7 @@ impl Block {
     }
 }
 
-/// Gives each rank its block; `None` for one that has none.
+/// Sends each rank its block. `None` on a rank that has none.
 fn scatter(world: &World, cut: &Cut, image: Option<&Image>) -> Result<Option<Block>, Box<dyn Error>> {
     let rank = world.rank();
     if rank >= cut.blocks() {
@@ -262,7 +265,7 @@ fn scatter(world: &World, cut: &Cut, image: Option<&Image>) -> Result<Option<Blo
     Ok(Some(block))
 }
 
-/// Takes all blocks back to rank 0.
+/// Collects all blocks on rank 0.
 fn gather(world: &World, cut: &Cut, block: &Block, image: Option<&mut Image>) -> Result<(), Box<dyn Error>> {
     let inner = block.inner()?;
     let places = (0..cut.blocks()).map(|rank| cut.place(rank)).collect::<Result<Vec<_>, _>>()?;

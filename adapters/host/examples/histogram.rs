@@ -1,7 +1,8 @@
-//! Counts the words of a file in a table that is spread over all ranks: by fetch-and-add, without a single receive.
+//! Counts the words of a file in a table that is distributed over all ranks, by atomic operations and without any receive.
 //!
-//! Each rank reads a part of FILE and counts every word of it where the word's hash says: a rank, and a place in its part of a
-//! window. The first to come there takes the place by compare-and-swap, and puts where in the file the word is.
+//! Each rank reads a part of FILE. The hash of a word determines its entry in the table: a rank, and an entry in that rank's part
+//! of a window. The first rank that needs the entry claims it by compare-and-swap, and puts the position of the word in the file
+//! there.
 //!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/histogram README.md --top 10
@@ -19,19 +20,19 @@ use towline::{AtomicOp, Window, World};
 /// Counts the words of FILE, over all ranks, and prints them, the most frequent first
 #[derive(Parser)]
 struct Arguments {
-    /// What to count in; every rank reads it
+    /// The file to count in; every rank reads it
     file: PathBuf,
     /// Print so many words at most
     #[arg(long)]
     top: Option<usize>,
-    /// Places for words on each rank; without it, as many as the file may need
+    /// Entries of the table on each rank; by default as many as the file may need
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     places: Option<u64>,
 }
 
-/// A place of the table: the word's hash, or 0; how often it was counted; where in the file it is, and how long.
-type Place = [u64; 4];
-const PLACE: u64 = size_of::<Place>() as u64;
+/// An entry of the table: the word's hash, or 0; its count; its position in the file, and its length.
+type Entry = [u64; 4];
+const ENTRY: u64 = size_of::<Entry>() as u64;
 const COUNT: u64 = 8;
 const WHERE: u64 = 16;
 
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        // Others may wait for this rank: the launcher ends them.
+        // Other ranks may wait for this one: the launcher ends them.
         Err(why) => world.abort(1, &format!("histogram: rank {}: {why}", world.rank())),
     }
 }
@@ -61,12 +62,12 @@ fn count(world: &World, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let name = arguments.file.display();
     let text = fs::read_to_string(&arguments.file).map_err(|why| format!("{name}: {why}"))?;
     let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
-    // No more words than every other byte begins one; twice the places, so that few look for another.
+    // At most every other byte begins a word. There are twice as many entries, so that few words find theirs taken.
     let places = arguments.places.unwrap_or((text.len() as u64).div_ceil(size) + 1);
-    let table = Table { window: world.window(usize::try_from(places * PLACE)?)?, size, places };
+    let table = Table { window: world.window(usize::try_from(places * ENTRY)?)?, size, places };
     let (from, to) = (text.len() as u64 * rank / size, text.len() as u64 * (rank + 1) / size);
     let mut known = HashMap::new();
-    // A word is its first byte's rank's.
+    // A word belongs to the rank whose part contains its first byte.
     for (at, word) in words(&text).filter(|(at, _)| (from..to).contains(&(*at as u64))) {
         let place = match known.get(word) {
             Some(place) => *place,
@@ -92,18 +93,19 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 struct Table {
     window: Window,
-    /// Ranks, and places of each.
+    /// The number of ranks.
     size: u64,
+    /// The number of entries on each rank.
     places: u64,
 }
 
 impl Table {
-    /// A word's place, and its rank: taken for it by whoever comes first. The word is at `at` in the file.
+    /// The rank and the offset of a word's entry, which is claimed for the word if it is not yet. The word is at `at` in the file.
     fn find(&self, at: usize, word: &str) -> Result<(u32, u64), Box<dyn Error>> {
         let hash = hash(word);
         let rank = (hash % self.size) as u32;
         for step in 0..self.places {
-            let place = (hash / self.size + step) % self.places * PLACE;
+            let place = (hash / self.size + step) % self.places * ENTRY;
             let found = self.window.compare_and_swap(rank, place, 0, hash)?;
             if found == 0 {
                 self.window.put(rank, place + WHERE, &[at as u64, word.len() as u64])?;
@@ -118,7 +120,7 @@ impl Table {
     /// All words and their counts, the most frequent first.
     fn sorted<'t>(&self, text: &'t str) -> Result<Vec<(&'t str, u64)>, Box<dyn Error>> {
         let mut all = Vec::new();
-        let mut part: Vec<Place> = vec![[0; 4]; usize::try_from(self.places)?];
+        let mut part: Vec<Entry> = vec![[0; 4]; usize::try_from(self.places)?];
         for rank in 0..self.size {
             self.window.get(rank as u32, 0, &mut part[..])?;
             for [_, count, at, len] in part.iter().filter(|place| place[0] != 0) {
@@ -131,8 +133,8 @@ impl Table {
     }
 }
 
-/// FNV-1a, never 0. Two words of one file with the same would be counted as one: with a million of them that is one file in 37
-/// million.
+/// FNV-1a, never 0. Two words of a file with the same hash would be counted as one. With a million different words that happens in
+/// one of 37 million files.
 fn hash(word: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     word.bytes().fold(0xcbf2_9ce4_8422_2325, step).max(1)

@@ -1,4 +1,4 @@
-//! A token goes round all ranks; rank 0 prints how long a hop takes.
+//! A token is sent around the ring of all ranks. Rank 0 prints the time of one hop.
 //!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/ring --rounds 10000
@@ -12,7 +12,7 @@ use towline::World;
 
 #[derive(Parser)]
 struct Arguments {
-    /// How often the token goes round
+    /// How many times the token is sent around
     #[arg(long, default_value_t = 1000)]
     rounds: u32,
     /// Bytes of the token, 8 at least
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        // Others may wait for this rank: the launcher ends them.
+        // Other ranks may wait for this one: the launcher ends them.
         Err(why) => world.abort(1, &format!("ring: rank {}: {why}", world.rank())),
     }
 }
@@ -71,7 +71,7 @@ fn pass(world: &World, arguments: &Arguments) -> Result<(), Box<dyn std::error::
     Ok(())
 }
 
-/// Each rank adds one, so that a hop that is lost is found out.
+/// Adds one to the token. Each rank does so, so that a lost hop is detected.
 fn count(token: &mut [u8]) {
     if let Some(counter) = token.first_chunk_mut::<8>() {
         *counter = (u64::from_le_bytes(*counter) + 1).to_le_bytes();

@@ -1,4 +1,4 @@
-//! Blocking operations and those of a scope allocate nothing once a world is up and its ranks have met.
+//! Blocking operations and those of a scope allocate nothing once a world is up and its ranks are connected.
 
 mod common;
 
@@ -11,7 +11,7 @@ struct Counting;
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: all calls go on to the system's allocator as they are.
+// SAFETY: all calls are passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.fetch_add(1, Ordering::SeqCst);
@@ -28,7 +28,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// All that is promised to allocate nothing.
+/// All operations that are documented to allocate nothing.
 fn exercise(world: &Communicator, mine: &[u8], theirs: &mut [u8], matrix: &[f64]) -> Result<(), Error> {
     let other = 1 - world.rank();
     for tag in 0..50 {
@@ -68,9 +68,9 @@ const ATTEMPTS: u32 = 40;
 /// Allocations of two ranks in an exercise after the first: in the one that has the fewest.
 fn counted(ranks: &Communicator) -> u64 {
     let (mine, mut theirs, matrix) = (vec![1u8; 100_000], vec![0u8; 200_000], vec![1f64; 2000]);
-    // For the probe: a message to oneself that stays.
+    // For the probe: a message to the own rank that is not received.
     ranks.send(ranks.rank(), 99, b"here").unwrap();
-    // Connections are made, and rings, and whatever else comes with the first use.
+    // The first use makes connections, rings and whatever else is needed.
     exercise(ranks, &mine, &mut theirs, &matrix).unwrap();
     let mut calls = u64::MAX;
     for _ in 0..ATTEMPTS {
@@ -92,14 +92,14 @@ fn counted(ranks: &Communicator) -> u64 {
 
 #[test]
 fn blocking_and_scoped_operations_allocate_nothing() {
-    for way in ["sm", "tcp", "udp"] {
-        assert_eq!(common::ranks(2, way, |world: World| counted(&world)), [0, 0], "{way}");
-        // Nor do contexts of one process.
-        let contexts = Builder::new().transports(way).contexts(2).unwrap();
+    for transport in ["sm", "tcp", "udp"] {
+        assert_eq!(common::ranks(2, transport, |world: World| counted(&world)), [0, 0], "{transport}");
+        // Contexts of one process do not allocate either.
+        let contexts = Builder::new().transports(transport).contexts(2).unwrap();
         let threads =
             contexts.into_iter().map(|context| std::thread::spawn(|| counted(context.enter().all_contexts())));
         let threads: Vec<_> = threads.collect();
         let calls: Vec<u64> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-        assert_eq!(calls, [0, 0], "{way}, contexts");
+        assert_eq!(calls, [0, 0], "{transport}, contexts");
     }
 }

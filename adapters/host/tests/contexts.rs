@@ -1,6 +1,6 @@
-//! Processes with several contexts, one for each thread. The processes are threads too, each with a job of its own.
+//! Processes with several contexts, one for each thread. The processes are threads, too, each with its own membership in the job.
 
-#[allow(dead_code)] // others use the rest
+#[allow(dead_code)] // other tests use the rest
 mod common;
 #[path = "common/pattern.rs"]
 mod pattern;
@@ -13,12 +13,12 @@ use common::jobs;
 use pattern::pattern;
 use towline::{Address, Any, Builder, Context, Error, SetupError, World};
 
-const WAYS: [&str; 3] = ["sm", "tcp", "udp"];
+const TRANSPORTS: [&str; 3] = ["sm", "tcp", "udp"];
 
-/// Runs `body` in each of `contexts` threads of each of `ranks` processes; what each gave, by address.
-fn contexts<T: Send>(ranks: u32, contexts: u32, way: &str, body: impl Fn(World) -> T + Sync) -> Vec<T> {
+/// Runs `body` in each of `contexts` threads of each of `ranks` processes. Returns the results by address.
+fn contexts<T: Send>(ranks: u32, contexts: u32, transport: &str, body: impl Fn(World) -> T + Sync) -> Vec<T> {
     let given = jobs(ranks, |_, job| {
-        let contexts = Builder::new().transports(way).job(job).contexts(contexts).unwrap();
+        let contexts = Builder::new().transports(transport).job(job).contexts(contexts).unwrap();
         each(contexts, |context| body(context.enter()))
     });
     given.into_iter().flatten().collect()
@@ -34,9 +34,9 @@ fn each<T: Send>(contexts: Vec<Context>, body: impl Fn(Context) -> T + Sync) -> 
 }
 
 #[test]
-fn every_address_sends_to_every_address() {
-    for way in WAYS {
-        let owns = contexts(2, 3, way, |world| {
+fn each_address_sends_to_each_address() {
+    for transport in TRANSPORTS {
+        let owns = contexts(2, 3, transport, |world| {
             let all_contexts = world.all_contexts();
             assert_eq!((world.size(), world.contexts(), all_contexts.size()), (2, 3, 6));
             assert_eq!(world.rank(), world.address().rank);
@@ -57,7 +57,7 @@ fn every_address_sends_to_every_address() {
                     })
                     .unwrap();
                 for (from, bytes) in (0..).zip(&got) {
-                    assert_eq!(bytes[..len], pattern(len, from), "{way}, {len} bytes from {from}");
+                    assert_eq!(bytes[..len], pattern(len, from), "{transport}, {len} bytes from {from}");
                 }
             }
             all_contexts.address_of(all_contexts.rank()).unwrap()
@@ -68,9 +68,9 @@ fn every_address_sends_to_every_address() {
 }
 
 #[test]
-fn sources_of_any_are_known_by_address() {
-    for way in WAYS {
-        contexts(2, 2, way, |world| {
+fn receives_from_any_source_name_the_address() {
+    for transport in TRANSPORTS {
+        contexts(2, 2, transport, |world| {
             let (all_contexts, own) = (world.all_contexts(), world.address());
             for number in 0..all_contexts.size() {
                 all_contexts.send(number, 1, &[own.rank, own.index]).unwrap();
@@ -91,16 +91,16 @@ fn sources_of_any_are_known_by_address() {
 }
 
 #[test]
-fn each_index_is_a_world_of_its_own() {
-    for way in WAYS {
-        contexts(3, 2, way, |world| {
+fn contexts_of_each_index_have_a_world_of_their_own() {
+    for transport in TRANSPORTS {
+        contexts(3, 2, transport, |world| {
             let (rank, index) = (world.rank(), world.address().index);
             let next = (rank + 1) % 3;
-            // The same ranks and tags in both worlds: nothing crosses.
+            // The same ranks and tags in both worlds: no message crosses.
             for round in 0..50u32 {
                 let mut into = [0u32; 3];
                 let status = world.sendrecv(&[rank, index, round], next, 9, &mut into, Any, Any).unwrap();
-                assert_eq!((status.source, into), ((rank + 2) % 3, [(rank + 2) % 3, index, round]), "{way}");
+                assert_eq!((status.source, into), ((rank + 2) % 3, [(rank + 2) % 3, index, round]), "{transport}");
                 world.barrier().unwrap();
             }
             let mut word = [if rank == 1 { 100 + index } else { 0 }];
@@ -114,18 +114,20 @@ fn each_index_is_a_world_of_its_own() {
             assert_eq!(world.rank_of(other).unwrap_err(), Error::NoSuchAddress(other));
             assert_eq!(
                 world.rank_of((3, index)).unwrap_err().to_string(),
-                format!("the communicator has no rank 3, context {index}")
+                format!(
+                    "the communicator does not include rank 3, context {index}: use a communicator that does, such as `World::all_contexts`"
+                )
             );
         });
     }
 }
 
 #[test]
-fn m15_any_contexts_make_a_communicator() {
-    for way in WAYS {
-        contexts(2, 3, way, |world| {
+fn m15_any_contexts_can_make_a_communicator() {
+    for transport in TRANSPORTS {
+        contexts(2, 3, transport, |world| {
             let (all_contexts, own) = (world.all_contexts(), world.address());
-            // Those on the diagonal, and the rest, backwards.
+            // The contexts on the diagonal, and the others, in reverse order.
             let color = u32::from(own.rank == own.index);
             let group = all_contexts.split(Some(color), 100 - all_contexts.rank()).unwrap().unwrap();
             let mut members: Vec<_> = (0..6).map(|number| all_contexts.address_of(number).unwrap()).collect();
@@ -141,7 +143,7 @@ fn m15_any_contexts_make_a_communicator() {
             let status = group.sendrecv(&[own.rank, own.index], next, 1, &mut from, Any, 1).unwrap();
             assert_eq!(group.address_of(status.source).unwrap(), Address::from((from[0], from[1])));
             group.barrier().unwrap();
-            // The world of an index can be split too, at the same time as others.
+            // The world of an index can be split, too, at the same time as others.
             let twin = world.dup().unwrap();
             twin.barrier().unwrap();
             assert_eq!(twin.address_of(1).unwrap(), Address { rank: 1, index: own.index });
@@ -150,7 +152,7 @@ fn m15_any_contexts_make_a_communicator() {
 }
 
 #[test]
-fn a_barrier_of_everyone_lets_nobody_through_before_all_came() {
+fn a_barrier_of_all_contexts_returns_only_after_all_have_called_it() {
     let inside = AtomicU32::new(0);
     contexts(2, 3, "sm", |world| {
         for round in 1..=20 {
@@ -162,10 +164,10 @@ fn a_barrier_of_everyone_lets_nobody_through_before_all_came() {
 }
 
 #[test]
-fn a_context_that_ends_first_leaves_the_others_undisturbed() {
-    for way in WAYS {
+fn a_context_that_finishes_first_does_not_disturb_the_others() {
+    for transport in TRANSPORTS {
         let ended = AtomicU32::new(0);
-        contexts(2, 3, way, |world| {
+        contexts(2, 3, transport, |world| {
             let (all_contexts, own) = (world.all_contexts(), world.address());
             if own.index == 1 {
                 for index in [0, 2] {
@@ -178,7 +180,7 @@ fn a_context_that_ends_first_leaves_the_others_undisturbed() {
                 ended.fetch_add(1, Ordering::SeqCst);
                 return;
             }
-            // Until both are gone, and for some time after that, the others talk.
+            // The others exchange messages until both have finished, and for some time after that.
             let mut rounds = 0;
             let mut more = [1u32];
             while more[0] != 0 {
@@ -187,7 +189,7 @@ fn a_context_that_ends_first_leaves_the_others_undisturbed() {
                 all_contexts.sendrecv(&pattern(20_000, 3)[..], partner, 100, &mut into[..], partner, 100).unwrap();
                 assert!(into == pattern(20_000, 3));
                 rounds += u32::from(ended.load(Ordering::SeqCst) == 2);
-                // One decides for all.
+                // One context decides for all.
                 more = [u32::from(rounds < 20)];
                 let talkers = [(0, 0), (0, 2), (1, 0), (1, 2)].map(|at| all_contexts.rank_of(at).unwrap());
                 if all_contexts.rank() == talkers[0] {
@@ -196,31 +198,31 @@ fn a_context_that_ends_first_leaves_the_others_undisturbed() {
                     all_contexts.recv(talkers[0], 101, &mut more).unwrap();
                 }
             }
-            // What was said before the end is here.
+            // The messages that were sent before the end have arrived.
             let gone = all_contexts.rank_of((1 - own.rank, 1)).unwrap();
             for part in 0..40 {
                 let mut into = vec![0; 8000];
                 all_contexts.recv(gone, part, &mut into[..]).unwrap();
-                assert!(into == pattern(8000, part), "{way}: part {part}");
+                assert!(into == pattern(8000, part), "{transport}: part {part}");
             }
-            // What was never said will not come.
+            // A message that was never sent will not come.
             assert_eq!(
                 all_contexts.recv(gone, 99, &mut [0u8; 4]).unwrap_err(),
                 Error::PeerFailed { rank: gone },
-                "{way}"
+                "{transport}"
             );
         });
     }
 }
 
 #[test]
-fn what_a_context_said_last_arrives_though_its_receiver_was_busy() {
-    for way in WAYS {
+fn the_last_messages_of_a_context_arrive_at_a_busy_receiver() {
+    for transport in TRANSPORTS {
         let over = AtomicU32::new(0);
-        // Sockets that take next to nothing: what is said waits in the rail.
+        // Sockets with tiny buffers: messages wait in the rail.
         let set = |config: &mut towline::Config| config.tcp_socket_bytes = 4096;
         jobs(2, |_, job| {
-            let builder = Builder::new().transports(way).configure(set).job(job);
+            let builder = Builder::new().transports(transport).configure(set).job(job);
             each(builder.contexts(2).unwrap(), |context| {
                 let world = context.enter();
                 let (all_contexts, own) = (world.all_contexts(), world.address());
@@ -233,14 +235,14 @@ fn what_a_context_said_last_arrives_though_its_receiver_was_busy() {
                 } else if all_contexts.rank() == hearer {
                     all_contexts.recv(speaker, 1, &mut [0u8; 5]).unwrap();
                     all_contexts.send(speaker, 2, b"hello").unwrap();
-                    // The other context of the speaker's index has come to its end, so the speaker has too.
+                    // The other context of the sender's index has finished, so the sender has, too.
                     while over.load(Ordering::SeqCst) == 0 {
                         std::thread::yield_now();
                     }
                     for tag in 10..20 {
                         let mut into = [0; 4000];
                         all_contexts.recv(speaker, tag, &mut into).unwrap();
-                        assert!(into[..] == pattern(4000, tag), "{way}, tag {tag}");
+                        assert!(into[..] == pattern(4000, tag), "{transport}, tag {tag}");
                     }
                 } else if own.index == 1 {
                     world.finish().unwrap();
@@ -252,9 +254,9 @@ fn what_a_context_said_last_arrives_though_its_receiver_was_busy() {
 }
 
 #[test]
-fn a_thread_that_panics_is_lost_to_the_others() {
-    for way in WAYS {
-        let quick = |builder: Builder| builder.transports(way).configure(|config| config.finish_timeout_ms = 100);
+fn a_context_whose_thread_panics_is_lost_to_the_others() {
+    for transport in TRANSPORTS {
+        let quick = |builder: Builder| builder.transports(transport).configure(|config| config.finish_timeout_ms = 100);
         jobs(2, |_, job| {
             each(quick(Builder::new().job(job)).contexts(2).unwrap(), |context| {
                 let world = context.enter();
@@ -272,9 +274,9 @@ fn a_thread_that_panics_is_lost_to_the_others() {
                 assert_eq!(
                     all_contexts.recv(lost, 1, &mut [0u8; 4]).unwrap_err(),
                     Error::PeerFailed { rank: lost },
-                    "{way}"
+                    "{transport}"
                 );
-                // The others go on.
+                // The others continue.
                 all_contexts.acknowledge_failures();
                 for index in [0, 1] {
                     let other = all_contexts.rank_of((0, index)).unwrap();
@@ -290,12 +292,12 @@ fn a_thread_that_panics_is_lost_to_the_others() {
 }
 
 #[test]
-fn a_thread_that_panics_is_lost_also_to_those_who_never_heard_of_it() {
-    for way in WAYS {
-        let quick = |builder: Builder| builder.transports(way).configure(|config| config.finish_timeout_ms = 100);
+fn a_context_whose_thread_panics_is_lost_to_unconnected_contexts_too() {
+    for transport in TRANSPORTS {
+        let quick = |builder: Builder| builder.transports(transport).configure(|config| config.finish_timeout_ms = 100);
         jobs(2, |_, job| {
             each(quick(Builder::new().job(job)).contexts(2).unwrap(), |context| {
-                // No connection was ever made: over tcp nobody is there to notice.
+                // No connection was ever made: over tcp no rail can notice the failure.
                 let world = context.enter();
                 if world.address() == (Address { rank: 1, index: 1 }) {
                     let vanished = catch_unwind(AssertUnwindSafe(move || {
@@ -308,8 +310,8 @@ fn a_thread_that_panics_is_lost_also_to_those_who_never_heard_of_it() {
                 let all_contexts = world.all_contexts();
                 let lost = all_contexts.rank_of((1, 1)).unwrap();
                 let failed = all_contexts.recv(lost, 1, &mut [0u8; 4]).unwrap_err();
-                assert_eq!(failed, Error::PeerFailed { rank: lost }, "{way}");
-                // Other ways of waiting end too, and at once.
+                assert_eq!(failed, Error::PeerFailed { rank: lost }, "{transport}");
+                // Other ways of waiting end, too, and immediately.
                 let failed = world.block_on(async { all_contexts.irecv(lost, 1, vec![0u8; 4])?.await });
                 assert_eq!(failed.unwrap_err().error, Error::PeerFailed { rank: lost });
                 assert_eq!(all_contexts.send(lost, 1, b"hello?").unwrap_err(), Error::PeerFailed { rank: lost });
@@ -319,21 +321,21 @@ fn a_thread_that_panics_is_lost_also_to_those_who_never_heard_of_it() {
 }
 
 #[test]
-fn a_receive_from_a_context_that_ended_well_ends_though_they_never_talked() {
-    for way in WAYS {
-        contexts(2, 3, way, |world| {
+fn a_receive_from_an_unconnected_context_that_finished_fails() {
+    for transport in TRANSPORTS {
+        contexts(2, 3, transport, |world| {
             let (all_contexts, own) = (world.all_contexts(), world.address());
             if own.index == 1 {
                 return world.finish().unwrap();
             }
-            // In the own process, too; and where it was posted before and afterwards.
+            // In the own process, too; receives that were posted before and after the end.
             for rank in [own.rank, 1 - own.rank] {
                 let ended = all_contexts.rank_of((rank, 1)).unwrap();
                 let failed = all_contexts.recv(ended, 1, &mut [0u8; 4]).unwrap_err();
-                assert_eq!(failed, Error::PeerFailed { rank: ended }, "{way}");
-                assert_eq!(all_contexts.recv(ended, 2, &mut [0u8; 4]).unwrap_err(), failed, "{way}");
+                assert_eq!(failed, Error::PeerFailed { rank: ended }, "{transport}");
+                assert_eq!(all_contexts.recv(ended, 2, &mut [0u8; 4]).unwrap_err(), failed, "{transport}");
             }
-            // The others are there still.
+            // The others are still running.
             let other = all_contexts.rank_of((1 - own.rank, 2 - own.index)).unwrap();
             let mut into = [0u32];
             all_contexts.sendrecv(&[own.rank], other, 3, &mut into, other, 3).unwrap();
@@ -344,12 +346,13 @@ fn a_receive_from_a_context_that_ended_well_ends_though_they_never_talked() {
 }
 
 #[test]
-fn a_receive_from_a_process_that_has_left_ends_though_they_never_talked() {
-    for way in WAYS {
+fn a_receive_from_an_unconnected_process_that_finished_fails() {
+    for transport in TRANSPORTS {
         jobs(2, |rank, job| {
             // Rank 1 does not wait for the other.
             let limit = if rank == 1 { 1 } else { 60_000 };
-            let builder = Builder::new().transports(way).configure(|config| config.finish_timeout_ms = limit).job(job);
+            let builder =
+                Builder::new().transports(transport).configure(|config| config.finish_timeout_ms = limit).job(job);
             each(builder.contexts(2).unwrap(), |context| {
                 let world = context.enter();
                 if rank == 1 {
@@ -359,7 +362,7 @@ fn a_receive_from_a_process_that_has_left_ends_though_they_never_talked() {
                 let all_contexts = world.all_contexts();
                 let left = all_contexts.rank_of((1, 1 - world.address().index)).unwrap();
                 let failed = all_contexts.recv(left, 1, &mut [0u8; 4]).unwrap_err();
-                assert_eq!(failed, Error::PeerFailed { rank: left }, "{way}");
+                assert_eq!(failed, Error::PeerFailed { rank: left }, "{transport}");
                 let _ = world.finish();
             });
         });
@@ -367,7 +370,7 @@ fn a_receive_from_a_process_that_has_left_ends_though_they_never_talked() {
 }
 
 #[test]
-fn the_rank_with_another_number_of_contexts_is_named_by_all() {
+fn all_ranks_name_the_rank_with_another_number_of_contexts() {
     for (counts, fault) in [(&[2, 3][..], "rank 1 has 3 contexts, but rank 0 has 2"), (&[1, 2, 2], "rank 0 has 1")] {
         let errors = jobs(counts.len() as u32, |rank, job| {
             let builder = Builder::new().transports("sm").job(job);
@@ -380,7 +383,7 @@ fn the_rank_with_another_number_of_contexts_is_named_by_all() {
 }
 
 #[test]
-fn contexts_that_nobody_enters_do_not_hold_up_the_job() {
+fn contexts_that_are_never_entered_do_not_delay_the_job() {
     jobs(2, |_, job| {
         let mut contexts = Builder::new().job(job).contexts(2).unwrap();
         assert_eq!(contexts.iter().map(|context| context.address().index).collect::<Vec<_>>(), [0, 1]);
@@ -392,7 +395,7 @@ fn contexts_that_nobody_enters_do_not_hold_up_the_job() {
 }
 
 #[test]
-fn rails_of_the_programs_own_serve_each_context() {
+fn each_context_uses_its_rail_of_the_programs_own() {
     jobs(2, |rank, job| {
         let (number, key) = (job.job_id(), *job.key().bytes());
         let made = Arc::new(Mutex::new(Vec::new()));
@@ -402,7 +405,7 @@ fn rails_of_the_programs_own_serve_each_context() {
             let key = towline_tcp::JobKey::new(key);
             towline_tcp::Rail::new(towline_tcp::Config::new(number, address.rank * 3 + address.index, key)).unwrap()
         };
-        // No other way leads anywhere.
+        // No other rail reaches the others.
         let builder = Builder::new().transports("loopback").job(job);
         // SAFETY: the rail of tcp keeps the contract.
         let builder = unsafe { builder.rail_per_context(rail) };
@@ -427,10 +430,10 @@ fn rails_of_the_programs_own_serve_each_context() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_refused() {
+fn a_rail_for_one_context_is_refused_with_several() {
     let mut arena = towline_core::arena::Arena::new(Box::leak(Box::new([0u8; 4096])));
     let hub = Box::leak(Box::new(towline_core::rail::loopback::Hub::new(&mut arena, 1, 4, 128).unwrap()));
-    // SAFETY: the loop keeps the contract of rails.
+    // SAFETY: the loopback rail keeps the contract of rails.
     let builder = unsafe { Builder::new().rail(hub.rail(0).unwrap()) };
     let refused = builder.contexts(1).unwrap_err();
     assert!(matches!(refused, SetupError::CustomRail) && refused.to_string().contains("rail_per_context"), "{refused}");

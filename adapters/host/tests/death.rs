@@ -1,4 +1,4 @@
-//! Ranks that are killed or stopped, as processes of their own: what the others notice, when, and what is left.
+//! Ranks that are killed or stopped, as separate processes: what the other ranks notice, when, and which resources they free.
 
 #[path = "common/hosts.rs"]
 mod hosts;
@@ -6,26 +6,26 @@ mod hosts;
 mod pattern;
 #[path = "common/processes.rs"]
 mod processes;
-#[path = "common/ways.rs"]
-mod ways;
+#[path = "common/selection.rs"]
+mod selection;
 
 use std::time::{Duration, Instant};
 
 use hosts::Hosts;
 use pattern::pattern;
-use processes::{Job, clock, held, say};
+use processes::{Job, clock, report, resources};
 use rustix::process::Signal;
+use selection::with_links;
 use towline::{Any, Error, Lost, World};
-use ways::ways;
 
-/// Each way that ranks are connected, as a transport and its links.
-const WAYS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
-/// After how long a host that is silent is given up, unless another time was set.
+/// How ranks are connected: transport and number of links.
+const TRANSPORTS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
+/// A silent host is given up after so many milliseconds, unless another time is configured.
 const DEFAULT_LIMIT_MS: u64 = 5000;
-/// Who dies.
+/// The rank that fails.
 const VICTIM: u32 = 2;
 
-/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+/// The program of the ranks that the tests of this file start. Without a role, as in a normal test run, it does nothing.
 #[test]
 #[ignore = "started by the other tests as their ranks"]
 fn as_rank() {
@@ -42,17 +42,17 @@ fn as_rank() {
         "together" => together(&world),
         _ => panic!("no role {role}"),
     }
-    // Survivors come to their end soon, though not all are there.
+    // Survivors finish soon, although one rank is missing.
     assert!(world.finish().is_err(), "one is missing");
-    say("over");
+    report("over");
 }
 
-/// Talks to the other survivor, so that all that takes is there, and gives what this process holds then.
+/// Exchanges messages with the other survivor, so that all resources for that exist. Returns the resources of this process then.
 fn baseline(world: &World) -> (usize, usize) {
     if world.rank() != VICTIM {
         talk(world);
     }
-    let before = held();
+    let before = resources();
     world.barrier().unwrap();
     before
 }
@@ -68,19 +68,19 @@ fn talk(world: &World) {
 }
 
 fn wait_to_be_killed(world: &World) -> ! {
-    say("ready");
+    report("ready");
     let _ = world.recv(Any, 0x7777, &mut [0u8; 1]);
     panic!("nobody killed this rank");
 }
 
 fn assert_failed(error: Error) {
     assert_eq!(error, Error::PeerFailed { rank: VICTIM });
-    say(format!("noticed {} 0", clock()));
+    report(format!("noticed {} 0", clock()));
 }
 
 fn watch(world: &World, how: &str) {
     let before = baseline(world);
-    // What a connection or a ring holds, in both directions.
+    // As much as a connection or a ring holds, in both directions.
     if world.rank() == VICTIM {
         for survivor in 0..VICTIM {
             world.send(survivor, 3, &pattern(100_000, 9)[..]).unwrap();
@@ -90,7 +90,7 @@ fn watch(world: &World, how: &str) {
     }
     world.recv(VICTIM, 3, &mut vec![0u8; 100_000][..]).unwrap();
     world.send(VICTIM, 4, &pattern(100_000, 9)[..]).unwrap();
-    say("ready");
+    report("ready");
     match how {
         "sleep" => assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err()),
         "spin" => {
@@ -101,14 +101,14 @@ fn watch(world: &World, how: &str) {
             assert_failed(receive.wait().unwrap_err().error);
         }
         "away" => {
-            // Nothing but a look at what is known: neither progress nor waiting.
+            // Only looks at what is known: neither progress nor waiting.
             while world.lost().is_empty() {
                 std::thread::sleep(Duration::from_millis(10));
             }
             assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err());
         }
         _ => {
-            // In no method of the world for a while.
+            // In no call of the library for a while.
             std::thread::sleep(Duration::from_secs(1));
             assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err());
         }
@@ -120,11 +120,11 @@ fn watch(world: &World, how: &str) {
     assert_eq!(world.send(VICTIM, 1, b"x").unwrap_err(), Error::PeerFailed { rank: VICTIM });
     assert_eq!(world.probe(VICTIM, 1).unwrap_err(), Error::PeerFailed { rank: VICTIM });
     talk(world);
-    let after = held();
+    let after = resources();
     assert!(after.0 <= before.0 && after.1 <= before.1, "descriptors and maps: {before:?}, now {after:?}");
 }
 
-/// Killed in the middle of an exchange of all with all; the survivors' own goes on, and every byte is checked.
+/// The victim is killed during an exchange of all ranks with all; the survivors go on, and every byte is checked.
 fn stream(world: &World) {
     world.barrier().unwrap();
     let own = world.rank();
@@ -158,12 +158,12 @@ fn stream(world: &World) {
             assert!(sent.is_ok() || other == VICTIM);
         }
         if round == 20 {
-            say("ready");
+            report("ready");
         }
         if own == VICTIM {
             continue;
         }
-        // Both go on for so many rounds after both have noticed.
+        // Both go on for 20 rounds after both have noticed the failure.
         let mut theirs = [0u32];
         let tag = 0x100_0000 + round;
         world.sendrecv(&[u32::from(lost)], 1 - own, tag, &mut theirs, 1 - own, tag).unwrap();
@@ -174,7 +174,7 @@ fn stream(world: &World) {
     }
 }
 
-/// Receives from any source: told once of the death, with no message lost, until that is acknowledged.
+/// Receives from any source fail until the failure is acknowledged, and no message is lost.
 fn wildcard(world: &World) {
     let before = world.irecv(Any, 50, [0u8; 4]).unwrap();
     world.barrier().unwrap();
@@ -186,13 +186,14 @@ fn wildcard(world: &World) {
         wait_to_be_killed(world);
     }
     world.barrier().unwrap();
-    say("ready");
+    report("ready");
     assert_failed(before.wait().unwrap_err().error);
     let failed = Err(Error::PeerFailed { rank: VICTIM });
     assert_eq!(world.recv(Any, 51, &mut [0u8; 4]).map(drop), failed);
     assert_eq!(world.probe(Any, 51).map(drop), failed);
     assert_eq!(world.mprobe(Any, 51).map(drop), failed);
-    // What the dead rank had sent is here, and is received by any source too, though nothing was acknowledged.
+    // A message that the failed rank had sent has arrived, and a receive from any source takes it although nothing was
+    // acknowledged.
     let mut word = [0u32];
     assert_eq!(world.recv(Any, 60, &mut word).unwrap().source, VICTIM);
     assert_eq!(word, [7]);
@@ -204,18 +205,18 @@ fn wildcard(world: &World) {
     assert_eq!(world.lost(), [VICTIM], "acknowledged, and dead nevertheless");
 }
 
-/// Nothing was ever sent to the victim or by it: no connection tells of its death.
+/// No message was ever sent to the victim or by it: no connection reports its failure.
 fn unmet(world: &World) {
     if world.rank() == VICTIM {
         wait_to_be_killed(world);
     }
     talk(world);
-    say("ready");
+    report("ready");
     assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err());
     talk(world);
 }
 
-/// The same, where another rank that was met is stopped.
+/// The same, while another rank, which is connected, is stopped.
 fn beside(world: &World) {
     const STOPPED: u32 = 3;
     match world.rank() {
@@ -228,18 +229,18 @@ fn beside(world: &World) {
     }
     world.recv(STOPPED, 3, &mut [0u32]).unwrap();
     talk(world);
-    // It is waited for too, so that its silence is noticed.
+    // This rank waits for the stopped rank, too, so that its silence is noticed.
     let _waits = world.irecv(STOPPED, 4, [0u8; 4]).unwrap();
-    say("ready");
+    report("ready");
     assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err());
     talk(world);
 }
 
-/// One does not read for longer than all limits, while another has more for it than all buffers hold.
+/// One rank does not read for longer than all time limits, while another one sends it more than all buffers hold.
 fn flood(world: World) {
     const BYTES: usize = 8 << 20;
     world.barrier().unwrap();
-    say("ready");
+    report("ready");
     match world.rank() {
         0 => {
             let sends: Vec<_> = (0..6).map(|tag| world.isend(1, tag, pattern(BYTES, tag)).unwrap()).collect();
@@ -249,36 +250,36 @@ fn flood(world: World) {
         }
         _ => {
             let receives: Vec<_> = (0..6).map(|tag| world.irecv(0, tag, vec![0; BYTES]).unwrap()).collect();
-            say("posted");
+            report("posted");
             for (tag, receive) in (0..).zip(receives) {
                 assert!(receive.wait().unwrap().0 == pattern(BYTES, tag));
             }
         }
     }
-    say("complete");
+    report("complete");
     world.finish().unwrap();
 }
 
-/// A rank that panics closes its rails, and yet has not come to its end in good order.
+/// A rank that panics closes its rails, and yet has not finished in good order.
 fn panics(world: &World) {
     baseline(world);
     if world.rank() == VICTIM {
-        say("ready");
+        report("ready");
         std::panic::set_hook(Box::new(|_| {}));
         panic!("as it was asked to");
     }
-    say("ready");
+    report("ready");
     assert_failed(world.recv(Any, 1, &mut [0u8; 4]).unwrap_err());
     talk(world);
 }
 
-/// What all do together ends for all that are left, with an error at those who had to do with the dead rank.
+/// Collective operations end for all survivors, with an error at the ranks that communicate with the failed rank.
 fn together(world: &World) {
     baseline(world);
     if world.rank() == VICTIM {
         wait_to_be_killed(world);
     }
-    say("ready");
+    report("ready");
     assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err());
     let mut failures = 0;
     for root in 0..world.size() {
@@ -286,187 +287,188 @@ fn together(world: &World) {
         failures += u32::from(world.barrier().is_err());
         failures += u32::from(world.split(Some(0), 0).is_err());
     }
-    say(format!("failures {failures} 0"));
+    report(format!("failures {failures} 0"));
 }
 
-/// Kills the victim once all are ready; prints after how long the survivors noticed.
+/// Kills the victim once all ranks are ready. Prints after what time the survivors noticed.
 fn kill(job: &mut Job, what: &str) {
     for rank in &mut job.ranks {
-        rank.hear("ready");
+        rank.wait_for("ready");
     }
     kill_now(job, what);
 }
 
 fn kill_now(job: &mut Job, what: &str) {
-    // Who waits is asleep by then.
+    // Waiting ranks are asleep by then.
     std::thread::sleep(Duration::from_millis(300));
     let killed = job.ranks[VICTIM as usize].kill();
     for rank in &mut job.ranks[..VICTIM as usize] {
-        let (at, _) = rank.hear_two("noticed");
+        let (at, _) = rank.wait_for_two("noticed");
         println!("{what}: noticed after {} ms", at.saturating_sub(killed) / 1_000_000);
     }
 }
 
-fn survivors_end_well(mut job: Job) {
+fn assert_survivors_succeed(mut job: Job) {
     drop(job.ranks.pop());
     for mut rank in job.ranks {
-        rank.hear("over");
-        rank.ends_well();
+        rank.wait_for("over");
+        rank.assert_success();
     }
 }
 
-fn each_way(role: &str) {
-    for (way, links) in ways(&WAYS) {
-        let mut job = Job::start(3, role, &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
-        kill(&mut job, &format!("{role}, {way} with {links} links"));
-        survivors_end_well(job);
+fn each_transport(role: &str) {
+    for (transport, links) in with_links(&TRANSPORTS) {
+        let mut job = Job::start(3, role, &[("TOWLINE_TRANSPORTS", transport), ("TOWLINE_LINKS", links)]);
+        kill(&mut job, &format!("{role}, {transport} with {links} links"));
+        assert_survivors_succeed(job);
     }
 }
 
 #[test]
-fn p7_b10_a_killed_rank_is_noticed_by_those_who_sleep() {
-    each_way("sleep");
+fn p7_b10_sleeping_ranks_notice_a_killed_rank() {
+    each_transport("sleep");
 }
 
 #[test]
-fn p7_b10_a_killed_rank_is_noticed_by_those_who_poll() {
-    each_way("spin");
+fn p7_b10_polling_ranks_notice_a_killed_rank() {
+    each_transport("spin");
 }
 
 #[test]
-fn p7_b10_a_killed_rank_is_noticed_by_those_who_compute() {
-    each_way("compute");
+fn p7_b10_computing_ranks_notice_a_killed_rank() {
+    each_transport("compute");
 }
 
 #[test]
-fn p7_b10_a_rank_killed_in_the_middle_of_an_exchange_harms_no_other() {
-    each_way("stream");
+fn p7_b10_a_rank_killed_during_an_exchange_does_not_disturb_other_ranks() {
+    each_transport("stream");
 }
 
 #[test]
-fn p7_receives_from_any_source_are_told_of_a_death_until_it_is_acknowledged() {
-    each_way("wildcard");
+fn p7_receives_from_any_source_fail_until_a_rank_failure_is_acknowledged() {
+    each_transport("wildcard");
 }
 
 #[test]
-fn p7_the_death_of_a_rank_that_was_never_heard_of_is_noticed() {
-    each_way("unmet");
+fn p7_the_failure_of_an_unconnected_rank_is_noticed() {
+    each_transport("unmet");
 }
 
-/// What keeps links busy with a stopped rank is nothing to those who wait for another.
+/// Links that are busy with a stopped rank do not delay the detection of another rank's failure.
 #[test]
-fn p7_the_death_of_a_rank_that_was_never_heard_of_is_noticed_beside_a_stopped_one() {
-    for (way, links) in ways(&WAYS) {
+fn p7_the_failure_of_an_unconnected_rank_is_noticed_beside_a_stopped_rank() {
+    for (transport, links) in with_links(&TRANSPORTS) {
         let (timeout, finish) = (("TOWLINE_PEER_TIMEOUT_MS", "1000"), ("TOWLINE_FINISH_TIMEOUT_MS", "1000"));
         let mut job =
-            Job::start(4, "beside", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), timeout, finish]);
+            Job::start(4, "beside", &[("TOWLINE_TRANSPORTS", transport), ("TOWLINE_LINKS", links), timeout, finish]);
         let mut stopped = job.ranks.pop().unwrap();
-        stopped.hear("ready");
+        stopped.wait_for("ready");
         for rank in &mut job.ranks {
-            rank.hear("ready");
+            rank.wait_for("ready");
         }
         stopped.signal(Signal::STOP);
-        // Long enough for its silence to be told of.
+        // Long enough for its silence to be reported.
         std::thread::sleep(Duration::from_millis(2500));
-        kill_now(&mut job, &format!("beside a stopped rank, {way} with {links} links"));
+        kill_now(&mut job, &format!("beside a stopped rank, {transport} with {links} links"));
         stopped.kill();
-        survivors_end_well(job);
+        assert_survivors_succeed(job);
     }
 }
 
 #[test]
-fn p7_nobody_waits_for_ever_for_what_all_do_together() {
-    for (way, links) in ways(&WAYS) {
-        let mut job = Job::start(3, "together", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
-        kill(&mut job, &format!("together, {way} with {links} links"));
+fn p7_collective_operations_do_not_hang_after_a_rank_failure() {
+    for (transport, links) in with_links(&TRANSPORTS) {
+        let mut job = Job::start(3, "together", &[("TOWLINE_TRANSPORTS", transport), ("TOWLINE_LINKS", links)]);
+        kill(&mut job, &format!("together, {transport} with {links} links"));
         for rank in &mut job.ranks[..VICTIM as usize] {
-            let (failures, _) = rank.hear_two("failures");
+            let (failures, _) = rank.wait_for_two("failures");
             assert!((1..=9).contains(&failures), "{failures}");
         }
-        survivors_end_well(job);
+        assert_survivors_succeed(job);
     }
 }
 
 #[test]
-fn p7_a_rank_that_panics_is_noticed() {
-    for (way, links) in ways(&WAYS) {
-        let mut job = Job::start(3, "panic", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
+fn p7_a_panicking_rank_is_noticed() {
+    for (transport, links) in with_links(&TRANSPORTS) {
+        let mut job = Job::start(3, "panic", &[("TOWLINE_TRANSPORTS", transport), ("TOWLINE_LINKS", links)]);
         for rank in &mut job.ranks[..VICTIM as usize] {
-            rank.hear("noticed");
+            rank.wait_for("noticed");
         }
-        survivors_end_well(job);
+        assert_survivors_succeed(job);
     }
 }
 
-/// Stopped for three times the time after which a host is given up.
+/// The rank is stopped for three times the time after which a host is given up.
 #[test]
-fn p7_a_rank_that_is_stopped_is_not_dead() {
-    for (way, links) in ways(&WAYS) {
-        let variables = [("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), ("TOWLINE_PEER_TIMEOUT_MS", "1000")];
+fn p7_a_stopped_rank_is_not_given_up() {
+    for (transport, links) in with_links(&TRANSPORTS) {
+        let variables =
+            [("TOWLINE_TRANSPORTS", transport), ("TOWLINE_LINKS", links), ("TOWLINE_PEER_TIMEOUT_MS", "1000")];
         let mut job = Job::start(2, "flood", &variables);
-        job.ranks[1].hear("posted");
+        job.ranks[1].wait_for("posted");
         job.ranks[1].signal(Signal::STOP);
         let stopped = Instant::now();
         assert!(job.ranks[0].child.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_secs(3));
-        assert!(job.ranks[0].child.try_wait().unwrap().is_none(), "{way}: given up");
+        assert!(job.ranks[0].child.try_wait().unwrap().is_none(), "{transport}: given up");
         job.ranks[1].signal(Signal::CONT);
         for rank in &mut job.ranks {
-            rank.hear("complete");
+            rank.wait_for("complete");
         }
-        println!("stopped for {:?}, {way} with {links} links: nothing was lost", stopped.elapsed());
-        job.ranks.into_iter().for_each(processes::Rank::ends_well);
+        println!("stopped for {:?}, {transport} with {links} links: nothing was lost", stopped.elapsed());
+        job.ranks.into_iter().for_each(processes::Rank::assert_success);
     }
 }
 
-/// A host that falls silent is given up after the time that was set, whether anything is on its way to it or not.
-fn lost_host(kind: &str, role: &str, way: &str, limit_ms: u64) {
+/// A host that becomes silent is given up after the configured time, whether messages to it are in transit or not.
+fn lost_host(kind: &str, role: &str, transport: &str, limit_ms: u64) {
     let Some(hosts) = Hosts::new(kind, 213, 1) else {
         eprintln!("skipped: network namespaces need the rights of root, and iproute2");
         return;
     };
     let [a, b] = &hosts.names;
     let limit = limit_ms.to_string();
-    let mut variables = vec![("TOWLINE_TRANSPORTS", way), ("TOWLINE_FINISH_TIMEOUT_MS", "1000")];
+    let mut variables = vec![("TOWLINE_TRANSPORTS", transport), ("TOWLINE_FINISH_TIMEOUT_MS", "1000")];
     if limit_ms != DEFAULT_LIMIT_MS {
         variables.push(("TOWLINE_PEER_TIMEOUT_MS", &limit));
     }
     let mut job = Job::start_apart(&[a, a, b], "10.213.0.1:4100", role, &variables);
     for rank in &mut job.ranks {
-        rank.hear("ready");
+        rank.wait_for("ready");
     }
     std::thread::sleep(Duration::from_millis(300));
     let parted = clock();
     hosts.set(0, false);
     for rank in &mut job.ranks[..VICTIM as usize] {
-        let (at, _) = rank.hear_two("noticed");
+        let (at, _) = rank.wait_for_two("noticed");
         let after_ms = at.saturating_sub(parted) / 1_000_000;
-        println!("lost host, {role}, {way}, limit {limit_ms} ms: noticed after {after_ms} ms");
+        println!("lost host, {role}, {transport}, limit {limit_ms} ms: noticed after {after_ms} ms");
     }
     for rank in &mut job.ranks[..VICTIM as usize] {
-        rank.hear("over");
+        rank.wait_for("over");
     }
 }
 
 #[test]
-fn p7_b10_a_lost_host_is_noticed_by_those_who_wait_for_it() {
+fn p7_b10_ranks_that_wait_for_a_lost_host_notice_it() {
     lost_host("i", "sleep", "tcp", DEFAULT_LIMIT_MS);
     lost_host("j", "sleep", "udp", DEFAULT_LIMIT_MS);
 }
 
 #[test]
-fn p7_b10_a_lost_host_is_noticed_after_the_time_that_was_set() {
+fn p7_b10_a_lost_host_is_noticed_after_the_configured_time() {
     lost_host("k", "sleep", "tcp", 2000);
     lost_host("l", "sleep", "udp", 2000);
 }
 
 #[test]
-fn p7_b10_a_lost_host_is_noticed_while_messages_are_on_their_way_to_it() {
+fn p7_b10_a_lost_host_is_noticed_while_messages_to_it_are_in_transit() {
     lost_host("s", "stream", "tcp", DEFAULT_LIMIT_MS);
     lost_host("t", "stream", "udp", DEFAULT_LIMIT_MS);
 }
 
 #[test]
-fn p7_p11_a_lost_host_is_noticed_by_those_who_compute_over_udp() {
+fn p7_p11_computing_ranks_notice_a_lost_host_over_udp() {
     lost_host("c", "away", "udp", DEFAULT_LIMIT_MS);
 }

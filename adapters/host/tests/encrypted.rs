@@ -1,4 +1,4 @@
-//! Ranks whose connections are encrypted, as processes of their own; and ranks that differ in that.
+//! Ranks with encrypted connections, as separate processes; and ranks whose settings differ.
 
 #[path = "common/pattern.rs"]
 mod pattern;
@@ -6,18 +6,18 @@ mod pattern;
 mod processes;
 
 use pattern::pattern;
-use processes::{Job, say};
+use processes::{Job, report};
 use towline::{Builder, Encrypt, Error, World};
 
-/// Each way that goes by the network, as a transport and its links.
-const WAYS: [(&str, &str); 3] = [("tcp", "1"), ("tcp", "3"), ("udp", "1")];
+/// The transports over a network: transport and number of links.
+const TRANSPORTS: [(&str, &str); 3] = [("tcp", "1"), ("tcp", "3"), ("udp", "1")];
 
-/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+/// The program of the ranks that the tests of this file start. Without a role, as in a normal test run, it does nothing.
 #[test]
 #[ignore = "started by the other tests as their ranks"]
 fn as_rank() {
     let Ok(role) = std::env::var("ROLE") else { return };
-    // The program's word counts where the environment has none.
+    // The setting of the program counts if the environment has none.
     let differs = role == "differs" && std::env::var("TOWLINE_RANK").as_deref() == Ok("1");
     let builder =
         Builder::new().configure(|config| config.encrypt = if differs { Encrypt::Off } else { Encrypt::Always });
@@ -36,10 +36,10 @@ fn as_rank() {
         }
         _ => panic!("no role {role}"),
     }
-    say("over");
+    report("over");
 }
 
-/// All with all, at once, in many lengths.
+/// All ranks exchange messages of many lengths with all, at the same time.
 fn talk(world: &World) {
     let own = world.rank();
     for (round, len) in (0..).zip([0, 8, 500, 9000, 70_000, 1_000_000, 3_000_003]) {
@@ -55,30 +55,30 @@ fn talk(world: &World) {
 }
 
 #[test]
-fn ranks_talk_over_encrypted_connections() {
-    for (way, links) in WAYS {
-        let job = Job::start(3, "talk", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
+fn ranks_exchange_messages_over_encrypted_connections() {
+    for (transport, links) in TRANSPORTS {
+        let job = Job::start(3, "talk", &[("TOWLINE_TRANSPORTS", transport), ("TOWLINE_LINKS", links)]);
         for mut rank in job.ranks {
-            rank.hear("over");
-            rank.ends_well();
+            rank.wait_for("over");
+            rank.assert_success();
         }
     }
 }
 
-/// They could read each other, but one would say in the clear what the other wants to be secret.
+/// They could understand each other, but one would send in the clear what the other wants to be encrypted.
 #[test]
-fn ranks_that_differ_in_it_end_with_an_error_and_hang_nowhere() {
-    for way in ["tcp", "udp"] {
+fn ranks_with_different_encryption_settings_fail_and_do_not_hang() {
+    for transport in ["tcp", "udp"] {
         let variables = [
-            ("TOWLINE_TRANSPORTS", way),
+            ("TOWLINE_TRANSPORTS", transport),
             ("TOWLINE_FINISH_TIMEOUT_MS", "500"),
             ("TOWLINE_TCP_CONNECT_TIMEOUT_MS", "2000"),
             ("TOWLINE_UDP_CONNECT_TIMEOUT_MS", "2000"),
         ];
         let job = Job::start(2, "differs", &variables);
         for mut rank in job.ranks {
-            rank.hear("over");
-            rank.ends_well();
+            rank.wait_for("over");
+            rank.assert_success();
         }
     }
 }

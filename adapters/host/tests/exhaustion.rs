@@ -1,5 +1,5 @@
-//! Ranks, as processes of their own, that run out of something: descriptors, shared memory, room of any kind. The job goes
-//! on, or an operation ends with an error that names the rank; nothing hangs, and nobody spins.
+//! Ranks, as separate processes, that run out of a resource: descriptors, shared memory, room of any kind. The job goes on, or an
+//! operation ends with an error that names the rank. No rank hangs or spins.
 
 #[path = "common/pattern.rs"]
 mod pattern;
@@ -12,11 +12,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use pattern::pattern;
-use processes::{Job, Rank, say};
+use processes::{Job, Rank, report};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use towline::{Error, World};
 
-/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+/// The program of the ranks that the tests of this file start. Without a role, as in a normal test run, it does nothing.
 #[test]
 #[ignore = "started by the other tests as their ranks"]
 fn as_rank() {
@@ -35,14 +35,14 @@ fn as_rank() {
     world.finish().unwrap();
 }
 
-/// Leaves room for no further descriptor; gives the limit that there was.
+/// Uses up all descriptors. Returns the former limit.
 fn exhaust() -> Rlimit {
     let before = getrlimit(Resource::Nofile);
     let highest = std::fs::read_dir("/proc/self/fd")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u64>().ok());
     let taken = highest.max().unwrap();
-    // Places below the highest that are free would still be given.
+    // Free descriptors below the highest one would still be given out.
     let limit = Rlimit { current: Some(taken), ..before };
     setrlimit(Resource::Nofile, limit).unwrap();
     while let Ok(file) = std::fs::File::open("/dev/null") {
@@ -51,7 +51,7 @@ fn exhaust() -> Rlimit {
     before
 }
 
-/// One side has no descriptor when they connect, and gets some after a second.
+/// One side has no free descriptor when they connect, and gets some after a second.
 fn descriptors(world: &World, who: &str) {
     let short = if who == "connector" { 0 } else { 1 };
     let other = 1 - world.rank();
@@ -69,10 +69,10 @@ fn descriptors(world: &World, who: &str) {
     if let Some(relief) = relief {
         relief.join().unwrap();
     }
-    say("exchanged");
+    report("exchanged");
 }
 
-/// No descriptor comes free: the operation ends in time, and names whom it did not reach.
+/// No descriptor becomes free: the operation ends in time, and its error names the peer.
 fn no_descriptors(world: &World) -> ! {
     if world.rank() == 0 {
         let before = exhaust();
@@ -83,10 +83,10 @@ fn no_descriptors(world: &World) -> ! {
     stay("named");
 }
 
-/// Short and long messages both ways, so that all connections are there.
+/// Exchanges short and long messages, so that all connections exist.
 fn meet(world: &World) {
     let other = 1 - world.rank();
-    // By as many links as there may be.
+    // Over as many links as there may be.
     for len in [8, 200_000].repeat(6) {
         let mut into = vec![0; len];
         world.sendrecv(&pattern(len, world.rank())[..], other, 7, &mut into[..], other, 7).unwrap();
@@ -94,28 +94,28 @@ fn meet(world: &World) {
     }
 }
 
-/// Rank 1 is stopped for long while rank 0 waits for it and has no descriptor left to ask its host with.
+/// Rank 1 is stopped for long while rank 0 waits for it and has no free descriptor to ask its host.
 fn stopped(world: &World) {
     meet(world);
     if world.rank() == 1 {
-        say("ready");
+        report("ready");
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).unwrap();
         world.send(0, 1, b"here").unwrap();
     } else {
         let before = exhaust();
-        say("ready");
+        report("ready");
         world.recv(1, 1, &mut [0u8; 4]).unwrap();
         setrlimit(Resource::Nofile, before).unwrap();
     }
     meet(world);
-    say("exchanged");
+    report("exchanged");
 }
 
-/// Rank 1 is killed while rank 0 waits for it and has no descriptor left.
+/// Rank 1 is killed while rank 0 waits for it and has no free descriptor.
 fn killed(world: &World) -> ! {
     meet(world);
-    say("ready");
+    report("ready");
     if world.rank() == 0 {
         let before = exhaust();
         assert_eq!(world.recv(1, 1, &mut [0u8; 4]), Err(Error::PeerFailed { rank: 1 }));
@@ -126,24 +126,25 @@ fn killed(world: &World) -> ! {
     panic!("nobody killed this rank");
 }
 
-/// What is sent while all rails are disabled waits, and nobody has to say it again.
+/// Messages that are sent while all rails are disabled wait, and need not be sent again.
 fn disabled(world: &World) {
-    let way = std::env::var("TOWLINE_TRANSPORTS").unwrap();
-    let own: Vec<usize> = (0..).zip(world.rails()).filter(|(_, name)| *name == way).map(|(rail, _)| rail).collect();
+    let transport = std::env::var("TOWLINE_TRANSPORTS").unwrap();
+    let own: Vec<usize> =
+        (0..).zip(world.rails()).filter(|(_, name)| *name == transport).map(|(rail, _)| rail).collect();
     assert!(!own.is_empty());
     meet(world);
     world.barrier().unwrap();
     if world.rank() == 0 {
         own.iter().for_each(|rail| world.enable_rail(*rail, false).unwrap());
         let mut late = [8, 200_000].map(|len| world.isend(1, 1, pattern(len, 5)).unwrap());
-        world.recv(1, 2, &mut [0u8; 4]).unwrap(); // what the other sends comes all the same
+        world.recv(1, 2, &mut [0u8; 4]).unwrap(); // messages of the other rank still arrive
         for _ in 0..10_000 {
             world.progress();
         }
         assert!(late.iter_mut().all(|send| !send.is_done()), "sent by a rail that is disabled");
         own.iter().for_each(|rail| world.enable_rail(*rail, true).unwrap());
         late.into_iter().for_each(|send| drop(send.wait().unwrap()));
-        // With one of several disabled, the others carry all.
+        // With some of several rails disabled, the others carry all messages.
         for rail in &own {
             world.enable_rail(*rail, Some(rail) == own.last()).unwrap();
         }
@@ -158,10 +159,10 @@ fn disabled(world: &World) {
         meet(world);
     }
     world.barrier().unwrap();
-    say("exchanged");
+    report("exchanged");
 }
 
-/// The file system in memory has no room for rings.
+/// The file system of shared memory has no room for rings.
 fn no_memory(world: &World) -> ! {
     let other = 1 - world.rank();
     let error = world.send(other, 1, b"no room").unwrap_err();
@@ -169,7 +170,8 @@ fn no_memory(world: &World) -> ! {
     stay("named");
 }
 
-/// All with all, in both directions at once, wanted and unwanted, of all sizes, with as little room as can be.
+/// All ranks exchange expected and unexpected messages of all sizes with all, in both directions at the same time, with the
+/// smallest settings.
 fn squeeze(world: &World) {
     let own = world.rank();
     let others: Vec<u32> = (0..world.size()).filter(|other| *other != own).collect();
@@ -181,7 +183,7 @@ fn squeeze(world: &World) {
                 sends.push(world.isend(*other, tag, pattern(len, own + round)).unwrap());
             }
         }
-        // Received in another order than they were sent, so that most come before they are wanted.
+        // Received in another order than they were sent, so that most are unexpected.
         for (tag, len) in (0..).zip(sizes).collect::<Vec<_>>().into_iter().rev() {
             for other in &others {
                 let mut into = vec![0; len];
@@ -192,71 +194,72 @@ fn squeeze(world: &World) {
         sends.into_iter().for_each(|send| drop(send.wait().unwrap()));
     }
     world.barrier().unwrap();
-    say("exchanged");
+    report("exchanged");
 }
 
-/// The other may not have come up yet, so this one does not go before the test ends it.
+/// The other rank may not have come up yet, so this one does not end before the test kills it.
 fn stay(word: &str) -> ! {
-    say(word);
+    report(word);
     loop {
         std::thread::park();
     }
 }
 
 fn all_stay(mut job: Job, word: &str) {
-    job.ranks.iter_mut().for_each(|rank| drop(rank.hear(word)));
+    job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for(word)));
 }
 
 fn all_say(job: Job, word: &str) {
     let mut ranks = job.ranks;
-    ranks.iter_mut().for_each(|rank| drop(rank.hear(word)));
-    ranks.into_iter().for_each(Rank::ends_well);
+    ranks.iter_mut().for_each(|rank| drop(rank.wait_for(word)));
+    ranks.into_iter().for_each(Rank::assert_success);
 }
 
 #[test]
-fn p1_a_rank_without_descriptors_connects_when_it_has_some() {
+fn p1_a_rank_without_free_descriptors_connects_once_it_has_some() {
     for role in ["connector", "listener"] {
         all_say(Job::start(2, role, &[("TOWLINE_TRANSPORTS", "tcp")]), "exchanged");
     }
 }
 
-/// Each way that ranks are connected, as a transport and its links.
-const WAYS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
+/// How ranks are connected: transport and number of links.
+const TRANSPORTS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
 
 #[test]
-fn p1_p7_a_stopped_rank_is_not_dead_to_one_without_descriptors() {
-    for (way, links) in WAYS {
-        let variables = [("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), ("TOWLINE_PEER_TIMEOUT_MS", "1000")];
+fn p1_p7_a_rank_without_free_descriptors_does_not_give_up_a_stopped_rank() {
+    for (transport, links) in TRANSPORTS {
+        let variables =
+            [("TOWLINE_TRANSPORTS", transport), ("TOWLINE_LINKS", links), ("TOWLINE_PEER_TIMEOUT_MS", "1000")];
         let mut job = Job::start(2, "stopped", &variables);
-        job.ranks.iter_mut().for_each(|rank| drop(rank.hear("ready")));
+        job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("ready")));
         job.ranks[1].signal(Signal::STOP);
         std::thread::sleep(Duration::from_secs(3));
-        assert!(job.ranks[0].child.try_wait().unwrap().is_none(), "{way} with {links} links: given up");
+        assert!(job.ranks[0].child.try_wait().unwrap().is_none(), "{transport} with {links} links: given up");
         job.ranks[1].signal(Signal::CONT);
-        job.ranks[1].tell("go on");
+        job.ranks[1].send_line("go on");
         all_say(job, "exchanged");
     }
 }
 
 #[test]
-fn p1_p7_a_killed_rank_is_noticed_by_one_without_descriptors() {
-    for (way, links) in WAYS {
-        let mut job = Job::start(2, "killed", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]);
-        job.ranks.iter_mut().for_each(|rank| drop(rank.hear("ready")));
+fn p1_p7_a_rank_without_free_descriptors_notices_a_killed_rank() {
+    for (transport, links) in TRANSPORTS {
+        let mut job = Job::start(2, "killed", &[("TOWLINE_TRANSPORTS", transport), ("TOWLINE_LINKS", links)]);
+        job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("ready")));
         job.ranks[1].kill();
-        job.ranks[0].hear("named");
+        job.ranks[0].wait_for("named");
     }
 }
 
 #[test]
-fn p9_what_is_sent_while_all_rails_are_disabled_waits_for_one() {
-    for (way, links) in WAYS {
-        all_say(Job::start(2, "disabled", &[("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links)]), "exchanged");
+fn p9_messages_that_are_sent_while_all_rails_are_disabled_wait_for_a_rail() {
+    for (transport, links) in TRANSPORTS {
+        all_say(Job::start(2, "disabled", &[("TOWLINE_TRANSPORTS", transport), ("TOWLINE_LINKS", links)]), "exchanged");
     }
 }
 
 #[test]
-fn p1_a_rank_that_never_has_descriptors_is_told_whom_it_did_not_reach() {
+fn p1_a_rank_that_never_has_free_descriptors_gets_an_error_that_names_the_peer() {
     let variables = [("TOWLINE_TRANSPORTS", "tcp"), ("TOWLINE_TCP_CONNECT_TIMEOUT_MS", "1500")];
     all_stay(Job::start(2, "no descriptors", &variables), "named");
 }
@@ -318,29 +321,29 @@ const UDP: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn p20_b11_p15_the_smallest_datagrams_sockets_and_window_carry_everything() {
+fn p20_b11_p15_the_smallest_datagrams_socket_buffers_and_window_carry_all_messages() {
     all_say(Job::start(3, "squeeze", &UDP), "exchanged");
 }
 
 #[test]
-fn p20_b11_the_smallest_rings_carry_everything() {
+fn p20_b11_the_smallest_rings_carry_all_messages() {
     all_say(Job::start(3, "squeeze", &SM), "exchanged");
 }
 
 #[test]
-fn p20_b11_the_smallest_buffers_of_sockets_and_staging_carry_everything() {
+fn p20_b11_the_smallest_socket_and_staging_buffers_carry_all_messages() {
     all_say(Job::start(3, "squeeze", &TCP), "exchanged");
 }
 
 #[test]
-fn m6_the_smallest_pools_carry_everything() {
-    for way in ["sm", "tcp", "udp"] {
-        all_say(Job::start(3, "squeeze", &[&POOLS[..], &[("TOWLINE_TRANSPORTS", way)]].concat()), "exchanged");
+fn m6_the_smallest_pools_carry_all_messages() {
+    for transport in ["sm", "tcp", "udp"] {
+        all_say(Job::start(3, "squeeze", &[&POOLS[..], &[("TOWLINE_TRANSPORTS", transport)]].concat()), "exchanged");
     }
 }
 
 #[test]
-fn m6_p20_everything_is_as_small_as_it_can_be() {
+fn m6_p20_the_smallest_settings_together_carry_all_messages() {
     for rails in [&SM[..], &TCP, &UDP] {
         all_say(Job::start(3, "squeeze", &[&POOLS[..], rails].concat()), "exchanged");
     }

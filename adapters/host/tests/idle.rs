@@ -1,7 +1,7 @@
-//! Who waits takes no processor time: a progress thread of a program that does not call, and callers that are blocked. Nothing
-//! else may run beside this test, since it counts all that the process takes.
+//! Waiting takes no processor time: neither a progress thread of a program that makes no call, nor blocked callers. No other test
+//! may run beside this one, since it counts the time of the whole process.
 
-#[allow(dead_code)] // others use the rest
+#[allow(dead_code)] // other tests use the rest
 mod common;
 
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use common::jobs;
 use rustix::time::{ClockId, clock_gettime};
 use towline::{Builder, Multiple};
 
-/// What this process has taken so far, in all of its threads.
+/// The processor time of this process so far, in all of its threads.
 fn taken() -> Duration {
     let taken = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(taken.tv_sec as u64, taken.tv_nsec as u32)
 }
 
-/// How often a thread of this process gave a processor to another: each sleep, and each turn of a loop that yields, which takes
-/// little time where others want it.
+/// How many context switches this process made: one for each sleep, and one for each turn of a loop that yields, which takes little
+/// processor time on a busy machine.
 fn switches() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
@@ -31,7 +31,7 @@ fn switches() -> u64 {
 /// A twentieth of a processor, and 200 switches a second, are far above what timers take, and below what any kind of
 /// polling does on a machine that is idle, or that many share.
 #[test]
-fn p11_who_waits_takes_no_processor_time() {
+fn p11_waiting_ranks_take_no_processor_time() {
     for (transport, thread) in [("sm", false), ("tcp", false), ("sm", true), ("tcp", true), ("udp", true)] {
         let shares = jobs(2, |rank, job| {
             let builder = Builder::new().transports(transport).threads(Multiple).progress_thread(thread);
@@ -40,7 +40,7 @@ fn p11_who_waits_takes_no_processor_time() {
             world.barrier().unwrap();
             let (begin, before, switched) = (Instant::now(), taken(), switches());
             if rank == 0 {
-                // Computes elsewhere, and does not call; the other waits for that.
+                // Makes no call of the library for a while; the other rank waits.
                 std::thread::sleep(Duration::from_secs(1));
                 world.send(1, 2, b"over").unwrap();
             } else {
@@ -48,7 +48,7 @@ fn p11_who_waits_takes_no_processor_time() {
             }
             let elapsed = begin.elapsed().as_secs_f64();
             let taken = ((taken() - before).as_secs_f64() / elapsed, (switches() - switched) as f64 / elapsed);
-            // Neither ends its thread before the other has counted.
+            // No rank ends its thread before the other has counted.
             world.barrier().unwrap();
             world.finish().unwrap();
             taken

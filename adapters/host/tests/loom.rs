@@ -2,8 +2,9 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p towline --test loom --release`
 //!
-//! The wait coordinator and the parker are the library's own. The engine, the rail and the lock are models; `wait` and `before_unlock`
-//! take the steps of `src/threads/shared_guard.rs`, and `progress_thread` those of `src/threads/progress_thread.rs`.
+//! The wait coordinator and the parker are the library's own. The engine, the rail and the lock are models; `wait` and
+//! `before_unlock` take the steps of `src/threads/shared_guard.rs`, and `progress_thread` those of
+//! `src/threads/progress_thread.rs`.
 #![cfg(loom)]
 
 #[path = "../src/waiting/futex.rs"]

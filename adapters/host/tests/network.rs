@@ -1,12 +1,12 @@
-//! Networks that misbehave between ranks that are processes of their own: connections are cut and frozen and come back,
-//! datagrams are lost, doubled and late, cables pulled. Nothing is lost, and every byte is compared.
+//! Faulty networks between ranks that are separate processes: connections are cut, frozen and restored; datagrams are lost,
+//! duplicated and delayed; cables are pulled. No message is lost, and every byte is compared.
 
 #[path = "common/hosts.rs"]
 mod hosts;
 #[path = "common/pattern.rs"]
 mod pattern;
 #[path = "common/processes.rs"]
-#[allow(dead_code)] // what other tests need
+#[allow(dead_code)] // other tests use the rest
 mod processes;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,18 +14,18 @@ use std::time::Duration;
 
 use hosts::Hosts;
 use pattern::pattern;
-use processes::{Job, say};
+use processes::{Job, report};
 use rustix::process::Signal;
 use towline::{Builder, Encrypt, Error, Multiple, World};
 use towline_host_tests::relay::{DatagramFaults, Datagrams, Direction, Ports, Streams};
 
-/// A link is given up after so long without a sign of life.
+/// A link is given up after so many milliseconds of silence.
 const PATIENCE_MS: &str = "1000";
 
-/// Behind a role: without a progress thread.
+/// Suffix of a role: without a progress thread.
 const ALONE: &str = " alone";
 
-/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+/// The program of the ranks that the tests of this file start. Without a role, as in a normal test run, it does nothing.
 #[test]
 #[ignore = "started by the other tests as their ranks"]
 fn as_rank() {
@@ -59,10 +59,10 @@ fn as_rank() {
     }
     assert!(world.lost().is_empty());
     world.finish().unwrap();
-    say("over");
+    report("over");
 }
 
-/// Both send each other messages of all protocols at once; what both say of themselves goes with them.
+/// Both ranks send each other messages of all protocols at the same time, and a word about themselves. Returns the other's word.
 fn round(world: &World<Multiple>, number: u32, word: bool) -> bool {
     let (own, other) = (world.rank(), 1 - world.rank());
     let lens = [0, 8, 3000, 20_000, 150_000, 400_000];
@@ -81,45 +81,45 @@ fn round(world: &World<Multiple>, number: u32, word: bool) -> bool {
     theirs == [1]
 }
 
-/// The other rank encrypts where this one does not, or the other way round: they refuse each other.
+/// One of the two ranks encrypts and the other does not: they refuse each other.
 fn refused(world: World<Multiple>) {
-    say("ready");
+    report("ready");
     let other = 1 - world.rank();
     let failed = Error::PeerFailed { rank: other };
     assert_eq!(world.send(other, 1, &[7u8; 100_000][..]).unwrap_err(), failed);
     assert_eq!(world.recv(other, 1, &mut [0u8; 4]).unwrap_err(), failed);
     assert!(world.finish().is_err());
-    say("over");
+    report("over");
 }
 
-/// So many rounds.
+/// As many rounds as the environment says.
 fn rounds(world: &World<Multiple>) {
     let count = std::env::var("ROUNDS").map_or(10, |count| count.parse().unwrap());
     for number in 0..count {
         round(world, number, false);
         if number == 2 {
-            say("ready");
+            report("ready");
         }
     }
 }
 
-/// The same, of ranks that compute for longer than a link may be silent; nothing is wrong with any link.
+/// The same with ranks that compute for longer than a link may be silent. No link is faulty.
 fn computes(world: &World<Multiple>) {
     for number in 0..3 {
         round(world, number, false);
         if world.rank() == number % 2 {
-            // No matter how long: what is asked is whether it can be taken for more than it is.
+            // The exact time does not matter: a computing rank must not count as silent.
             std::thread::sleep(Duration::from_millis(3 * PATIENCE_MS.parse::<u64>().unwrap()));
         }
     }
     assert_eq!(world.counters().links_down, 0);
-    say("ready");
+    report("ready");
 }
 
-/// A round, and others when the test has said so.
+/// One round, and three more when the test says so.
 fn narrow(world: &World<Multiple>) {
     round(world, 0, false);
-    say("ready");
+    report("ready");
     std::io::stdin().read_line(&mut String::new()).unwrap();
     for number in 1..4 {
         round(world, number, false);
@@ -127,26 +127,26 @@ fn narrow(world: &World<Multiple>) {
     assert_eq!(world.counters().links_down, 0);
 }
 
-/// Until a link went down and came back, for both.
+/// Rounds until a link went down and came up again, at both ranks.
 fn failover(world: &World<Multiple>) {
     let (mut down, mut up, mut after) = (false, false, 0);
     for number in 0.. {
         let counters = world.counters();
         if counters.links_down > 0 && !std::mem::replace(&mut down, true) {
-            say(format!("down {number} {}", counters.frames_migrated));
+            report(format!("down {number} {}", counters.frames_migrated));
         }
         if counters.links_up > 0 && counters.links_up == counters.links_down && !std::mem::replace(&mut up, true) {
-            say(format!("up {number} {}", counters.frames_migrated));
+            report(format!("up {number} {}", counters.frames_migrated));
         }
         let theirs = round(world, number, up);
         after += u32::from(up && theirs);
         if number == 2 {
-            say("ready");
+            report("ready");
         }
         if down && !up {
-            say("goes on");
+            report("goes on");
         }
-        // Both stop in the same round: each knows what the other knew when it began.
+        // Both stop in the same round: each knows the state of the other at the beginning of the round.
         let mut last = [0u32];
         world.sendrecv(&[u32::from(after >= 3)], 1 - world.rank(), 3, &mut last, 1 - world.rank(), 3).unwrap();
         if after >= 3 && last == [1] {
@@ -155,7 +155,7 @@ fn failover(world: &World<Multiple>) {
     }
 }
 
-/// Until nothing came for a second after the test had something to say, and then came again, at both.
+/// Rounds until, at both ranks, nothing came for a second after the test's signal and then messages came again.
 fn cable(world: &World<Multiple>) {
     let (rounds, waited, over) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|threads| {
@@ -167,7 +167,7 @@ fn cable(world: &World<Multiple>) {
                 let now = rounds.load(Ordering::SeqCst);
                 quiet = if std::mem::replace(&mut seen, now) == now { quiet + 1 } else { 0 };
                 if quiet >= 10 && !waited.swap(true, Ordering::SeqCst) {
-                    say(format!("waits {now}"));
+                    report(format!("waits {now}"));
                 }
             }
         });
@@ -177,7 +177,7 @@ fn cable(world: &World<Multiple>) {
             round(world, number, false);
             rounds.fetch_add(1, Ordering::SeqCst);
             if number == 2 {
-                say("ready");
+                report("ready");
             }
             let mut last = [0u32];
             world.sendrecv(&[enough], other, 3, &mut last, other, 3).unwrap();
@@ -189,11 +189,11 @@ fn cable(world: &World<Multiple>) {
     });
 }
 
-/// All have more for the last rank than buffers hold.
+/// All ranks send more to the last rank than buffers hold.
 fn flood(world: &World<Multiple>) {
     const BYTES: usize = 8 << 20;
     let last = world.size() - 1;
-    say("ready");
+    report("ready");
     if world.rank() == last {
         let receives: Vec<_> = (0..last).map(|from| world.irecv(from, 1, vec![0u8; BYTES]).unwrap()).collect();
         for (from, receive) in (0..).zip(receives) {
@@ -218,99 +218,99 @@ fn start(transport: &str, role: &str, rounds: u32, real: Ports, told: Ports) -> 
     Job::start(2, role, &variables)
 }
 
-fn all_end_well(job: Job) {
+fn assert_all_succeed(job: Job) {
     for mut rank in job.ranks {
-        rank.hear("over");
-        rank.ends_well();
+        rank.wait_for("over");
+        rank.assert_success();
     }
 }
 
-/// One of three links misbehaves; the others carry on, and it is taken back.
+/// One of three links is faulty. The others carry its messages, and it is used again when it works.
 fn one_of_three(role: &str, fault: impl Fn(&Streams, bool)) {
     let relay = Streams::start(2, 3, 1).unwrap();
     let mut job = start("tcp", role, 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
-        rank.hear("ready");
+        rank.wait_for("ready");
     }
     fault(&relay, true);
     for rank in &mut job.ranks {
-        rank.hear("down");
-        rank.hear("goes on");
-        rank.hear("goes on");
+        rank.wait_for("down");
+        rank.wait_for("goes on");
+        rank.wait_for("goes on");
     }
     fault(&relay, false);
     for rank in &mut job.ranks {
-        rank.hear("up");
+        rank.wait_for("up");
     }
-    all_end_well(job);
+    assert_all_succeed(job);
 }
 
 #[test]
-fn p14_b37_a_link_that_is_cut_is_made_up_for_by_the_others_and_taken_back() {
+fn p14_b37_other_links_replace_a_cut_link_until_it_works_again() {
     one_of_three("failover", |relay, on| relay.refuse(1, on));
 }
 
 #[test]
-fn p14_b37_a_link_that_is_frozen_is_given_up_and_taken_back() {
+fn p14_b37_a_frozen_link_is_given_up_and_used_again() {
     one_of_three("failover", |relay, on| relay.freeze(1, Direction::Both, on));
 }
 
 #[test]
-fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_and_taken_back() {
+fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_and_used_again() {
     one_of_three("failover", |relay, on| relay.freeze(1, Direction::ToRank, on));
 }
 
-/// Nobody but the ranks that wait for each other sees to it.
+/// There is no progress thread: the ranks that wait for each other handle the fault.
 #[test]
-fn p14_b37_a_link_that_is_frozen_is_given_up_and_taken_back_without_a_thread() {
+fn p14_b37_a_frozen_link_is_given_up_and_used_again_without_a_progress_thread() {
     one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Direction::Both, on));
 }
 
 #[test]
-fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_without_a_thread() {
+fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_without_a_progress_thread() {
     one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Direction::ToRank, on));
 }
 
-/// Then all its links are silent, and none is dead.
+/// All links of a computing rank are silent, and none has failed.
 #[test]
-fn p14_b37_no_link_to_a_rank_that_computes_is_given_up_without_a_thread() {
+fn p14_b37_links_to_a_computing_rank_are_kept_without_a_progress_thread() {
     let relay = Streams::start(2, 3, 1).unwrap();
-    all_end_well(start("tcp", &format!("computes{ALONE}"), 0, relay.real(), relay.advertised()));
+    assert_all_succeed(start("tcp", &format!("computes{ALONE}"), 0, relay.real(), relay.advertised()));
 }
 
-/// Each in turn, so often that all have been.
+/// Each link in turn, until all have been cut.
 #[test]
-fn p14_b37_links_that_are_cut_one_after_the_other_lose_nothing() {
+fn p14_b37_links_that_are_cut_one_after_another_lose_no_message() {
     let relay = Streams::start(2, 3, 1).unwrap();
     let mut job = start("tcp", "failover", 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
-        rank.hear("ready");
+        rank.wait_for("ready");
     }
     relay.cut(2);
     relay.cut(0);
-    all_end_well(job);
+    assert_all_succeed(job);
     assert!(relay.cuts() >= 2);
 }
 
-/// Only its ports: the host that it is on answers as ever, which is no reason to wait for the link.
+/// Only the ports of the link are cut: its host still answers, but that is no reason to wait for the link.
 #[test]
-fn p14_b37_a_udp_link_that_is_cut_is_made_up_for_by_the_other_and_taken_back() {
+fn p14_b37_the_other_link_replaces_a_cut_udp_link_until_it_works_again() {
     let relay = Datagrams::start(2, 2, 1).unwrap();
     let mut job = start("udp", "failover", 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
-        rank.hear("ready");
+        rank.wait_for("ready");
     }
     relay.cut(1, true);
     for rank in &mut job.ranks {
-        rank.hear("down");
-        rank.hear("goes on");
-        rank.hear("goes on");
+        rank.wait_for("down");
+        rank.wait_for("goes on");
+        rank.wait_for("goes on");
     }
     relay.cut(1, false);
     for rank in &mut job.ranks {
-        rank.hear("up");
+        rank.wait_for("up");
     }
-    all_end_well(job);
+    assert_all_succeed(job);
     assert!(relay.counts().cut_off > 0);
 }
 
@@ -319,45 +319,45 @@ fn loses(permille: u32, rounds: u32) {
     let most_delay = Duration::from_millis(5);
     relay.set(DatagramFaults { lose: permille, duplicate: 50, delay: 100, most_delay });
     let job = start("udp", "rounds", rounds, relay.real(), relay.advertised());
-    all_end_well(job);
+    assert_all_succeed(job);
     let troubled = relay.counts();
     println!("{} of 1000 lost: {troubled:?}", permille);
     assert!(troubled.lost > 0 && troubled.duplicated > 0 && troubled.delayed > 0, "{troubled:?}");
 }
 
 #[test]
-fn p15_b37_of_datagrams_one_in_a_hundred_is_lost_others_doubled_and_late() {
+fn p15_b37_one_datagram_in_a_hundred_is_lost_others_are_duplicated_and_delayed() {
     loses(10, 10);
 }
 
 #[test]
-fn p15_b37_of_datagrams_one_in_ten_is_lost_others_doubled_and_late() {
+fn p15_b37_one_datagram_in_ten_is_lost_others_are_duplicated_and_delayed() {
     loses(100, 10);
 }
 
 #[test]
-fn p15_b37_of_datagrams_three_in_ten_are_lost_others_doubled_and_late() {
+fn p15_b37_three_datagrams_in_ten_are_lost_others_are_duplicated_and_delayed() {
     loses(300, 5);
 }
 
 #[test]
-fn p15_b37_datagrams_in_one_direction_stop_and_go_on() {
+fn p15_b37_datagrams_in_one_direction_are_interrupted_for_a_while() {
     for (from, to) in [(0, 1), (1, 0)] {
         let relay = Datagrams::start(2, 1, 1).unwrap();
         let mut job = start("udp", "rounds", 10, relay.real(), relay.advertised());
         for rank in &mut job.ranks {
-            rank.hear("ready");
+            rank.wait_for("ready");
         }
         relay.partition(from, to, true);
         while relay.counts().cut_off < 5 {
             std::thread::yield_now();
         }
         relay.partition(from, to, false);
-        all_end_well(job);
+        assert_all_succeed(job);
     }
 }
 
-/// Ranks, each at the host of the number given.
+/// Starts ranks, each on the host of the given number.
 fn between_hosts(
     kind: &str,
     cables: usize,
@@ -374,21 +374,21 @@ fn between_hosts(
     let variables: Vec<_> = include.iter().chain(variables).copied().collect();
     let mut job = Job::start_apart(&at, "10.214.0.1:4101", role, &variables);
     for rank in &mut job.ranks {
-        rank.hear("ready");
+        rank.wait_for("ready");
     }
     Some((hosts, job))
 }
 
 #[test]
-fn p14_b37_a_cable_is_pulled_and_plugged_in_again_while_another_is_there() {
+fn p14_b37_one_of_two_cables_is_pulled_and_plugged_in_again() {
     let variables = [("TOWLINE_TRANSPORTS", "tcp"), ("TOWLINE_LINKS", "2"), ("TOWLINE_PEER_TIMEOUT_MS", PATIENCE_MS)];
     let Some((hosts, mut job)) = between_hosts("c", 2, &[0, 1], "failover", &variables) else { return };
     hosts.set(1, false);
     for rank in &mut job.ranks {
-        rank.hear("down");
+        rank.wait_for("down");
     }
     hosts.set(1, true);
-    all_end_well(job);
+    assert_all_succeed(job);
 }
 
 #[test]
@@ -398,34 +398,33 @@ fn p15_b37_the_only_cable_is_pulled_and_plugged_in_again() {
         let Some((hosts, mut job)) = between_hosts(&transport[..1], 1, &[0, 1], "cable", &variables) else { return };
         hosts.set(0, false);
         for rank in &mut job.ranks {
-            rank.tell("pulled");
-            rank.hear("waits");
+            rank.send_line("pulled");
+            rank.wait_for("waits");
         }
         hosts.set(0, true);
-        all_end_well(job);
+        assert_all_succeed(job);
     }
 }
 
-/// A path that is narrower than the interfaces at its ends, and so becomes while they talk: the kernel makes fragments then, and
-/// nothing is lost for it, whether it cuts datagrams for us or not, and whether they are encrypted or not.
+/// The MTU of a path becomes smaller than that of the interfaces at its ends while ranks exchange messages. The kernel then
+/// fragments datagrams, and no message is lost, with or without segmentation offload and encryption.
 #[test]
-fn p15_b34_a_path_becomes_narrower_than_its_ends() {
+fn p15_b34_the_mtu_of_a_path_becomes_smaller_than_that_of_its_ends() {
     for (kind, encrypt) in [("m", "between-hosts"), ("n", "off")] {
         let variables = [("TOWLINE_TRANSPORTS", "udp"), ("TOWLINE_ENCRYPT", encrypt)];
         let Some((hosts, mut job)) = between_hosts(kind, 1, &[0, 1], "narrow", &variables) else { return };
         let before = [0, 1].map(|host| hosts.fragmented(host));
         hosts.narrow(0, 700);
-        job.ranks.iter_mut().for_each(|rank| rank.tell("go on"));
-        job.ranks.iter_mut().for_each(|rank| drop(rank.hear("over")));
+        job.ranks.iter_mut().for_each(|rank| rank.send_line("go on"));
+        job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("over")));
         assert!([0, 1].iter().all(|host| hosts.fragmented(*host) > before[*host]), "nothing was cut: {before:?}");
-        job.ranks.into_iter().for_each(processes::Rank::ends_well);
+        job.ranks.into_iter().for_each(processes::Rank::assert_success);
     }
 }
 
-/// Several ranks of a host, each by two links, ask for a sign of life of a stopped rank at another host: that one has an answer
-/// for all of them.
+/// Several ranks of a host, each by two links, send heartbeats to a stopped rank on another host: that host answers all of them.
 #[test]
-fn p7_a_rank_that_is_stopped_at_another_host_is_not_dead() {
+fn p7_a_stopped_rank_on_another_host_is_not_given_up() {
     let variables = [("TOWLINE_TRANSPORTS", "udp"), ("TOWLINE_LINKS", "2"), ("TOWLINE_PEER_TIMEOUT_MS", "3000")];
     let Some((_hosts, mut job)) = between_hosts("p", 1, &[0, 0, 0, 0, 1], "flood", &variables) else { return };
     job.ranks[4].signal(Signal::STOP);
@@ -434,13 +433,13 @@ fn p7_a_rank_that_is_stopped_at_another_host_is_not_dead() {
         assert!(rank.child.try_wait().unwrap().is_none(), "given up, or over");
     }
     job.ranks[4].signal(Signal::CONT);
-    all_end_well(job);
+    assert_all_succeed(job);
 }
 
-/// A rank that never encrypts shows what the default of the other one comes to: within a host they talk, between hosts they
+/// A rank that never encrypts shows the effect of the other's default: within a host they exchange messages, between hosts they
 /// refuse each other.
 #[test]
-fn by_default_what_leaves_a_host_is_encrypted_over_tcp_and_udp_and_what_stays_is_not() {
+fn by_default_connections_between_hosts_are_encrypted_and_those_within_a_host_are_not() {
     for transport in ["tcp", "udp"] {
         let mut variables = vec![
             ("TOWLINE_TRANSPORTS", transport),
@@ -448,11 +447,11 @@ fn by_default_what_leaves_a_host_is_encrypted_over_tcp_and_udp_and_what_stays_is
             ("ROUNDS", "3"),
             ("TOWLINE_FINISH_TIMEOUT_MS", "500"),
         ];
-        all_end_well(Job::start(2, "rounds", &variables));
+        assert_all_succeed(Job::start(2, "rounds", &variables));
         variables.extend([("TOWLINE_TCP_CONNECT_TIMEOUT_MS", "2000"), ("TOWLINE_UDP_CONNECT_TIMEOUT_MS", "2000")]);
         let Some((_hosts, job)) = between_hosts(&format!("e{transport}"), 1, &[0, 1], "refused", &variables) else {
             return;
         };
-        all_end_well(job);
+        assert_all_succeed(job);
     }
 }

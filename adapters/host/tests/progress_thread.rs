@@ -1,4 +1,4 @@
-//! Which threads a process has: nothing else may run beside these tests, so there is one.
+//! Which threads a process has. No other test may run beside this one, so it is alone in its file.
 
 use towline::{Builder, Multiple};
 
@@ -7,7 +7,7 @@ fn tasks() -> usize {
 }
 
 #[test]
-fn p3_no_thread_exists_unless_it_is_needed_or_was_asked_for() {
+fn p3_there_is_no_progress_thread_unless_it_is_needed_or_asked_for() {
     let before = tasks();
     for transport in ["sm", "tcp"] {
         let alone = Builder::new().transports(transport).build().unwrap();
@@ -22,7 +22,7 @@ fn p3_no_thread_exists_unless_it_is_needed_or_was_asked_for() {
         let contexts =
             Builder::new().transports(transport).threads(Multiple).progress_thread(true).contexts(3).unwrap();
         assert_eq!(tasks(), before + 4, "{transport}: one for each context");
-        // It goes with its world.
+        // A progress thread ends with its world.
         drop(contexts);
         assert_eq!(tasks(), before + 1, "{transport}");
         busy.finish().unwrap();
@@ -31,7 +31,7 @@ fn p3_no_thread_exists_unless_it_is_needed_or_was_asked_for() {
         refused.finish().unwrap();
         alone.finish().unwrap();
     }
-    // What loses frames asks for one by itself, and says why.
+    // A transport that loses frames gets a progress thread by default, and the report says why.
     let of = |builder: Builder| builder.transports("udp").configure(|config| config.udp_include = "lo".into());
     let contexts = || of(Builder::new()).contexts(2).unwrap();
     let lossy = contexts();

@@ -1,10 +1,10 @@
-//! Worlds of several ranks in one process, over shared memory and TCP.
+//! Worlds of several ranks in one process, over shared memory, TCP and UDP.
 
 mod common;
 #[path = "common/pattern.rs"]
 mod pattern;
-#[path = "common/ways.rs"]
-mod ways;
+#[path = "common/selection.rs"]
+mod selection;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -16,20 +16,20 @@ use std::task::{Context, Poll, Waker};
 
 use common::{ranks, ranks_with};
 use pattern::pattern;
+use selection::transports;
 use towline::{Any, Error, View, ViewMut, World, vector};
-use ways::transports;
 
-/// Each way that worlds can be connected.
-const WAYS: [&str; 4] = ["sm", "tcp", "sm,tcp", "udp"];
+/// The transports that connect the worlds.
+const TRANSPORTS: [&str; 4] = ["sm", "tcp", "sm,tcp", "udp"];
 
 fn around(world: &World) -> (u32, u32) {
     ((world.rank() + world.size() - 1) % world.size(), (world.rank() + 1) % world.size())
 }
 
 #[test]
-fn m1_m10_messages_of_all_sizes_arrive_whole_between_all_pairs() {
-    for way in transports(&WAYS) {
-        ranks(3, way, |world| {
+fn m1_m10_messages_of_all_sizes_arrive_complete_between_all_pairs() {
+    for transport in transports(&TRANSPORTS) {
+        ranks(3, transport, |world| {
             for len in [0, 1, 32, 33, 4096, 8192, 8193, 70_000, 1 << 20] {
                 let mine = pattern(len, world.rank());
                 let mut got: Vec<Vec<u8>> = (0..world.size()).map(|_| vec![0; len + 1]).collect();
@@ -42,7 +42,7 @@ fn m1_m10_messages_of_all_sizes_arrive_whole_between_all_pairs() {
                     })
                     .unwrap();
                 for (from, bytes) in (0..).zip(&got) {
-                    assert_eq!(bytes[..len], pattern(len, from), "{way}, {len} bytes from {from}");
+                    assert_eq!(bytes[..len], pattern(len, from), "{transport}, {len} bytes from {from}");
                 }
             }
         });
@@ -50,16 +50,17 @@ fn m1_m10_messages_of_all_sizes_arrive_whole_between_all_pairs() {
 }
 
 #[test]
-fn m7_m10_blocking_sends_in_a_ring_and_wildcards() {
-    for way in transports(&WAYS) {
-        ranks(3, way, |world| {
+fn m7_m10_blocking_sends_in_a_ring_and_receives_from_any_source() {
+    for transport in transports(&TRANSPORTS) {
+        ranks(3, transport, |world| {
             let (left, right) = around(&world);
             for round in 0..200u32 {
                 world.send(right, round, &[round, world.rank()]).unwrap();
                 let mut into = [0u32; 2];
                 let status = world.recv(Any, Any, &mut into).unwrap();
                 assert_eq!((status.source, status.tag, status.count::<u32>(), into), (left, round, 2, [round, left]));
-                // What one source sent comes in its order, though any tag is taken; a fast left must not overtake.
+                // Messages of one source arrive in order although any tag matches. The barrier keeps a fast neighbour from getting
+                // ahead.
                 world.barrier().unwrap();
             }
         });
@@ -67,13 +68,13 @@ fn m7_m10_blocking_sends_in_a_ring_and_wildcards() {
 }
 
 #[test]
-fn m8_synchronous_sends_end_with_their_receive() {
-    for way in transports(&WAYS) {
+fn m8_synchronous_sends_complete_with_their_receive() {
+    for transport in transports(&TRANSPORTS) {
         let received = AtomicBool::new(false);
-        ranks(2, way, |world| {
+        ranks(2, transport, |world| {
             if world.rank() == 0 {
                 world.ssend(1, 1, b"now").unwrap();
-                assert!(received.load(Ordering::SeqCst), "{way}: over before it was received");
+                assert!(received.load(Ordering::SeqCst), "{transport}: over before it was received");
             } else {
                 while world.iprobe(0, 1).unwrap().is_none() {}
                 received.store(true, Ordering::SeqCst);
@@ -84,7 +85,7 @@ fn m8_synchronous_sends_end_with_their_receive() {
 }
 
 #[test]
-fn p29_truncation_names_both_lengths_and_the_rest_is_delivered() {
+fn p29_truncation_reports_both_lengths_and_delivers_what_fits() {
     ranks(2, "sm", |world| {
         for len in [100usize, 100_000] {
             if world.rank() == 0 {
@@ -100,9 +101,9 @@ fn p29_truncation_names_both_lengths_and_the_rest_is_delivered() {
 }
 
 #[test]
-fn m13_probed_messages_are_their_holders_alone() {
-    for way in transports(&WAYS) {
-        ranks(2, way, |world| {
+fn m13_only_its_holder_receives_a_matched_message() {
+    for transport in transports(&TRANSPORTS) {
+        ranks(2, transport, |world| {
             if world.rank() == 0 {
                 for len in [10usize, 100_000, 20, 30] {
                     world.isend(1, 9, pattern(len, 7)).map(drop).unwrap();
@@ -115,16 +116,16 @@ fn m13_probed_messages_are_their_holders_alone() {
                 second.recv(&mut into[..]).unwrap();
                 assert_eq!(into, pattern(100_000, 7));
                 first.recv(&mut into[..10]).unwrap();
-                drop(world.mprobe(0, 9).unwrap()); // 20 bytes that nobody wants
+                drop(world.mprobe(0, 9).unwrap()); // 20 bytes that are discarded
                 assert_eq!(world.recv_vec::<u8>(0, 9).unwrap().0, pattern(30, 7));
             }
         });
     }
 }
 
-/// A message may say that it is longer than all memory: one byte, shown 2^60 times.
+/// A message may be longer than all memory: one byte, sent 2^60 times.
 #[test]
-fn a_message_that_no_memory_holds_is_an_error() {
+fn a_message_that_is_larger_than_memory_is_an_error() {
     let world = towline::init().unwrap();
     let layout = vector::<u8>(1 << 60, 1, 0).unwrap();
     world
@@ -137,7 +138,7 @@ fn a_message_that_no_memory_holds_is_an_error() {
 }
 
 #[test]
-fn wrong_ranks_and_tags_are_named() {
+fn errors_name_wrong_ranks_and_tags() {
     let world = towline::init().unwrap();
     assert_eq!(world.send(1, 0, b"x"), Err(Error::NoSuchRank { rank: 1, size: 1 }));
     assert_eq!(world.recv(7, 0, &mut [0u8]).unwrap_err(), Error::NoSuchRank { rank: 7, size: 1 });
@@ -149,7 +150,7 @@ fn wrong_ranks_and_tags_are_named() {
 }
 
 #[test]
-fn exhaustion_is_a_value_and_hands_the_buffer_back() {
+fn exhausted_requests_are_an_error_that_returns_the_buffer() {
     let world = towline::Builder::new().configure(|config| config.requests = 4).build().unwrap();
     let held: Vec<_> = (0..4).map(|tag| world.irecv(0, tag, [0u8; 4]).unwrap()).collect();
     let failed = world.irecv(0, 9, [7u8; 4]).unwrap_err();
@@ -159,9 +160,9 @@ fn exhaustion_is_a_value_and_hands_the_buffer_back() {
 }
 
 #[test]
-fn forgotten_tokens_do_not_let_a_scope_end_early() {
-    for way in transports(&WAYS) {
-        ranks(2, way, |world| {
+fn forgotten_operations_do_not_let_a_scope_end_early() {
+    for transport in transports(&TRANSPORTS) {
+        ranks(2, transport, |world| {
             let other = 1 - world.rank();
             let mine = pattern(3 << 20, world.rank());
             let mut theirs = vec![0u8; 3 << 20];
@@ -173,13 +174,13 @@ fn forgotten_tokens_do_not_let_a_scope_end_early() {
                     Ok::<(), Error>(())
                 })
                 .unwrap();
-            assert!(theirs == pattern(3 << 20, other), "{way}");
+            assert!(theirs == pattern(3 << 20, other), "{transport}");
         });
     }
 }
 
 #[test]
-fn m14_a_scope_that_fails_or_panics_cancels_what_did_not_match() {
+fn m14_a_scope_that_fails_or_panics_cancels_unmatched_receives() {
     let world = towline::init().unwrap();
     let mut into = [0u8; 8];
     let failed = world.scope(|s| {
@@ -197,14 +198,14 @@ fn m14_a_scope_that_fails_or_panics_cancels_what_did_not_match() {
         })
     }));
     assert!(panicked.is_err());
-    // Neither receive is left to take this one.
+    // Neither receive is left to match this message.
     world.send(0, 1, b"for you").unwrap();
     assert_eq!(into, [0; 8]);
     assert_eq!(world.recv(0, 1, &mut into).unwrap().bytes, 7);
 }
 
 #[test]
-fn failures_that_nobody_waited_for_are_the_scopes() {
+fn a_scope_returns_the_failure_of_an_operation_that_was_not_waited_for() {
     let world = towline::init().unwrap();
     let mut into = [0u8; 2];
     let failed = world.scope(|s| {
@@ -223,7 +224,7 @@ fn failures_that_nobody_waited_for_are_the_scopes() {
 }
 
 #[test]
-fn scopes_nest_and_their_operations_end_in_any_order() {
+fn scopes_nest_and_their_operations_complete_in_any_order() {
     let world = towline::init().unwrap();
     let (mut a, mut b, mut c) = ([0u8; 1], [0u8; 1], [0u8; 1]);
     world
@@ -243,7 +244,7 @@ fn scopes_nest_and_their_operations_end_in_any_order() {
     assert_eq!((a, b, c), (*b"x", *b"x", *b"x"));
 }
 
-/// Counts how many of it are alive.
+/// A buffer that counts how many of its kind exist.
 struct Counted(Vec<u8>, Arc<AtomicU32>);
 
 impl Drop for Counted {
@@ -265,9 +266,9 @@ impl towline::BufferMut for Counted {
 }
 
 #[test]
-fn dropped_sends_go_on_and_their_buffers_are_freed_when_they_have_left() {
-    for way in transports(&WAYS) {
-        ranks(2, way, |world| {
+fn dropped_sends_go_on_and_their_buffers_are_freed_afterwards() {
+    for transport in transports(&TRANSPORTS) {
+        ranks(2, transport, |world| {
             let alive = Arc::new(AtomicU32::new(0));
             if world.rank() == 0 {
                 for _ in 0..10 {
@@ -277,7 +278,7 @@ fn dropped_sends_go_on_and_their_buffers_are_freed_when_they_have_left() {
                 assert!(alive.load(Ordering::SeqCst) > 0, "nobody received yet: buffers are still needed");
                 world.send(1, 2, b"go").unwrap();
                 world.recv(1, 3, &mut [0u8; 4]).unwrap();
-                // Where a link keeps them, its acknowledgements may come behind the answer.
+                // If a link keeps them, its acknowledgements may come after the answer.
                 while alive.load(Ordering::SeqCst) != 0 {
                     world.iprobe(1, 9).unwrap();
                 }
@@ -293,18 +294,18 @@ fn dropped_sends_go_on_and_their_buffers_are_freed_when_they_have_left() {
 }
 
 #[test]
-fn dropped_receives_of_matched_messages_keep_their_buffer_until_it_is_full() {
-    for way in transports(&WAYS) {
-        ranks(2, way, |world| {
+fn dropped_receives_of_matched_messages_keep_their_buffer_until_complete() {
+    for transport in transports(&TRANSPORTS) {
+        ranks(2, transport, |world| {
             if world.rank() == 0 {
                 let alive = Arc::new(AtomicU32::new(1));
                 let receive = world.irecv(1, 1, Counted(vec![0; 4 << 20], Arc::clone(&alive))).unwrap();
-                // The message has matched once its sender has been answered, which the next word tells.
+                // The message has matched once the receiver has answered; the next message shows that.
                 world.send(1, 2, b"go").unwrap();
                 world.probe(1, 3).unwrap();
                 drop(receive);
                 world.recv(1, 4, &mut [0u8; 4]).unwrap();
-                // All of it was sent; the last word may have overtaken the last bytes.
+                // All of it was sent; the last message may arrive before the last bytes.
                 while alive.load(Ordering::SeqCst) != 0 {
                     world.progress();
                 }
@@ -321,12 +322,12 @@ fn dropped_receives_of_matched_messages_keep_their_buffer_until_it_is_full() {
 }
 
 #[test]
-fn buffers_of_a_world_that_ends_are_freed() {
+fn a_world_that_ends_frees_its_buffers() {
     let alive = Arc::new(AtomicU32::new(1));
     let world = towline::Builder::new().configure(|config| config.finish_timeout_ms = 1).build().unwrap();
     drop(world.issend(0, 1, Counted(vec![1; 10], Arc::clone(&alive))));
     assert_eq!(alive.load(Ordering::SeqCst), 1);
-    assert!(world.finish().unwrap_err().to_string().contains("nobody receives"));
+    assert!(world.finish().unwrap_err().to_string().contains("no rank receives"));
     assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
 
@@ -357,9 +358,9 @@ fn poll_once<F: Future>(output: &mut Option<F::Output>, future: Pin<&mut F>, tas
 }
 
 #[test]
-fn futures_cross_between_ranks() {
-    for way in transports(&WAYS) {
-        ranks(2, way, |world| {
+fn futures_of_two_ranks_wait_for_each_other() {
+    for transport in transports(&TRANSPORTS) {
+        ranks(2, transport, |world| {
             let other = 1 - world.rank();
             world.block_on(async {
                 for round in 0..20u32 {
@@ -368,7 +369,7 @@ fn futures_cross_between_ranks() {
                     let recv = async { world.irecv(other, round, vec![0u8; len]).unwrap().await.unwrap() };
                     let (sent, (received, status)) = both(send, recv).await;
                     assert_eq!((sent.len(), status.source), (len, other));
-                    assert!(received == pattern(len, other), "{way}, round {round}");
+                    assert!(received == pattern(len, other), "{transport}, round {round}");
                 }
             });
         });
@@ -397,10 +398,10 @@ fn block_on_is_woken_from_another_thread() {
 }
 
 #[test]
-fn columns_go_to_columns_and_rows() {
-    for way in transports(&WAYS) {
-        ranks(2, way, |world| {
-            // 300 rows of 700 columns: the column is longer than an eager message.
+fn columns_are_received_as_columns_and_rows() {
+    for transport in transports(&TRANSPORTS) {
+        ranks(2, transport, |world| {
+            // 3000 rows of 70 columns: the column is longer than an eager message.
             let (rows, columns) = (3000usize, 70usize);
             let column = vector::<f64>(rows, 2, columns as isize).unwrap();
             if world.rank() == 0 {
@@ -411,13 +412,13 @@ fn columns_go_to_columns_and_rows() {
                 let mut row = vec![0f64; 2 * rows];
                 world.recv(0, 1, &mut row[..]).unwrap();
                 let expected = |at: usize| ((at / 2) * columns + 5 + at % 2) as f64;
-                assert!((0..2 * rows).all(|at| row[at] == expected(at)), "{way}");
+                assert!((0..2 * rows).all(|at| row[at] == expected(at)), "{transport}");
                 let mut matrix = vec![-1f64; rows * columns];
                 world.recv_view(0, 2, ViewMut::new(&mut matrix, 0, &column).unwrap()).unwrap();
                 for (at, value) in matrix.iter().enumerate() {
                     let (row, column) = (at / columns, at % columns);
                     let expected = if column < 2 { (row * columns + 7 + column) as f64 } else { -1.0 };
-                    assert_eq!(*value, expected, "{way}, row {row}, column {column}");
+                    assert_eq!(*value, expected, "{transport}, row {row}, column {column}");
                 }
             }
         });
@@ -425,13 +426,13 @@ fn columns_go_to_columns_and_rows() {
 }
 
 #[test]
-fn m15_communicators_keep_their_messages_apart() {
-    for way in transports(&WAYS) {
-        ranks(4, way, |world| {
+fn m15_communicators_keep_their_messages_separate() {
+    for transport in transports(&TRANSPORTS) {
+        ranks(4, transport, |world| {
             let rank = world.rank();
             let twin = world.dup().unwrap();
             let half = world.split(Some(rank / 2), 10 - rank).unwrap().unwrap();
-            assert_eq!((half.size(), half.rank()), (2, 1 - rank % 2)); // keys turn the order
+            assert_eq!((half.size(), half.rank()), (2, 1 - rank % 2)); // keys reverse the order
             let alone = world.split((rank == 3).then_some(0), 0).unwrap();
             assert_eq!(alone.is_some(), rank == 3);
             let (left, right) = around(&world);
@@ -471,7 +472,7 @@ fn broadcasts_reach_all_from_every_root() {
 }
 
 #[test]
-fn a_barrier_lets_nobody_through_before_all_came() {
+fn a_barrier_returns_only_after_all_have_called_it() {
     let inside = AtomicU32::new(0);
     ranks(5, "sm", |world| {
         for round in 1..=20 {
@@ -483,14 +484,15 @@ fn a_barrier_lets_nobody_through_before_all_came() {
 }
 
 #[test]
-fn a_rank_that_vanishes_is_named_to_those_who_wait_for_it() {
-    for way in ["sm", "tcp"] {
-        let quick =
-            |builder: towline::Builder| builder.transports(way).configure(|config| config.finish_timeout_ms = 100);
+fn errors_of_waiting_operations_name_the_rank_that_was_lost() {
+    for transport in ["sm", "tcp"] {
+        let quick = |builder: towline::Builder| {
+            builder.transports(transport).configure(|config| config.finish_timeout_ms = 100)
+        };
         ranks_with(3, quick, |world| {
             world.barrier().unwrap();
             if world.rank() == 2 {
-                // A panic: no word to the launcher, no barrier.
+                // A panic: no message to the launcher, no barrier.
                 let vanished = catch_unwind(AssertUnwindSafe(move || {
                     let _world = world;
                     std::panic::resume_unwind(Box::new("gone"));
@@ -498,13 +500,13 @@ fn a_rank_that_vanishes_is_named_to_those_who_wait_for_it() {
                 assert!(vanished.is_err());
                 return;
             }
-            // All connections that count are there: barriers use them.
+            // All connections that matter exist: barriers use them.
             let error = world.recv(2, 1, &mut [0u8; 4]).unwrap_err();
-            assert_eq!(error, Error::PeerFailed { rank: 2 }, "{way}");
+            assert_eq!(error, Error::PeerFailed { rank: 2 }, "{transport}");
             assert!(error.to_string().starts_with("rank 2 was lost"), "{error}");
             let failed = world.isend(2, 1, vec![0u8; 100]).and_then(|sending| sending.wait()).unwrap_err();
             assert_eq!(failed.error, Error::PeerFailed { rank: 2 });
-            // The others go on.
+            // The others continue.
             let other = 1 - world.rank();
             let mut into = [0u32];
             world.sendrecv(&[world.rank()], other, 8, &mut into, other, 8).unwrap();
@@ -514,7 +516,7 @@ fn a_rank_that_vanishes_is_named_to_those_who_wait_for_it() {
 }
 
 #[test]
-fn a_rank_that_vanishes_while_messages_are_lent_both_ways_fails_them_and_nothing_waits() {
+fn exposed_messages_fail_in_both_directions_if_a_rank_is_lost() {
     let quick = |builder: towline::Builder| builder.transports("sm").configure(|config| config.finish_timeout_ms = 100);
     ranks_with(2, quick, |world| {
         for _ in 0..3 {
@@ -532,7 +534,7 @@ fn a_rank_that_vanishes_while_messages_are_lent_both_ways_fails_them_and_nothing
             assert!(vanished.is_err());
             return;
         }
-        // Nothing of it is here but where it lies.
+        // Only the address of the message has arrived.
         assert_eq!(world.probe(1, 1).unwrap().bytes, 300_000);
         world.send(1, 2, &[0u8]).unwrap();
         assert_eq!(world.recv(1, 9, &mut [0u8; 4]).unwrap_err(), Error::PeerFailed { rank: 1 });
@@ -545,7 +547,7 @@ fn a_rank_that_vanishes_while_messages_are_lent_both_ways_fails_them_and_nothing
 #[test]
 fn p5_transports_are_chosen_by_rank_and_reported() {
     ranks(2, "", |world| {
-        assert_eq!(world.rails(), ["sm", "loopback"]); // tcp reaches nobody better
+        assert_eq!(world.rails(), ["sm", "loopback"]); // tcp reaches no rank better
         let other = &world.report()[1 - world.rank() as usize];
         assert!(other.contains("sm taken") && other.contains("tcp left (exclusivity"), "{other}");
         let own = &world.report()[world.rank() as usize];
@@ -557,7 +559,7 @@ fn p5_transports_are_chosen_by_rank_and_reported() {
             move |builder| builder.configure(|config| config.sm_single_copy_bytes = bytes),
             |world| {
                 let other = 1 - world.rank();
-                // Long ones each way, each to be told of once the other has answered.
+                // Long messages in each direction; the report knows about each once the other rank has answered.
                 let (data, mut into) = (pattern(300_000, world.rank()), vec![0; 300_000]);
                 for _ in 0..3 {
                     world.sendrecv(&data[..], other, 8, &mut into[..], other, 8).unwrap();
@@ -581,24 +583,24 @@ fn p5_transports_are_chosen_by_rank_and_reported() {
         },
     );
     let unknown = towline::Builder::new().transports("pigeon").build().unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no transport `pigeon`; there are sm, tcp, udp and verbs");
+    assert_eq!(unknown.to_string(), "there is no transport `pigeon`: choose among sm, tcp, udp and verbs");
 }
 
-/// A message of 64 KiB goes at once over tcp, whether it is awaited or not; a longer one waits for its receive.
+/// A message of 64 KiB is sent in one frame over tcp, whether its receive is posted or not; a longer one waits for its receive.
 #[test]
-fn messages_of_middle_size_take_one_frame_over_tcp() {
+fn medium_messages_take_one_frame_over_tcp() {
     ranks(2, "tcp", |world| {
         for (len, at_once) in [(9000, true), (64 << 10, true), ((64 << 10) + 1, false)] {
             let bytes = pattern(len, 3);
             for awaited in [true, false] {
                 if world.rank() == 0 {
                     if awaited {
-                        world.recv(1, 2, &mut [0u8; 0]).unwrap(); // it is posted
+                        world.recv(1, 2, &mut [0u8; 0]).unwrap(); // the receive is posted
                     }
                     let before = world.counters();
                     let sending = world.isend(1, 1, bytes.clone()).unwrap();
                     if !awaited {
-                        world.send(1, 2, &[0u8; 0]).unwrap(); // it is sent
+                        world.send(1, 2, &[0u8; 0]).unwrap(); // the message is sent
                     }
                     sending.wait().unwrap();
                     assert_eq!(world.counters().rendezvous_sent == before.rendezvous_sent, at_once, "{len} bytes");
@@ -620,10 +622,10 @@ fn messages_of_middle_size_take_one_frame_over_tcp() {
 }
 
 #[test]
-fn a_flood_of_messages_that_nobody_wants_yet_is_held_back() {
-    for way in transports(&WAYS) {
+fn a_flood_of_unexpected_messages_is_held_back() {
+    for transport in transports(&TRANSPORTS) {
         let few = |builder: towline::Builder| {
-            builder.transports(way).configure(|config| {
+            builder.transports(transport).configure(|config| {
                 config.unexpected = 8;
                 config.units = 4;
             })
@@ -646,8 +648,8 @@ fn a_flood_of_messages_that_nobody_wants_yet_is_held_back() {
 }
 
 #[test]
-fn a_receive_from_a_rank_that_has_left_ends_though_they_never_talked() {
-    // Of eight, 0 and 3 do not meet in a barrier.
+fn a_receive_from_an_unconnected_rank_that_finished_fails() {
+    // Of eight ranks, 0 and 3 are not connected by a barrier.
     common::jobs(8, |rank, job| {
         let limit = if rank == 0 { 60_000 } else { 1 };
         let builder = towline::Builder::new().transports("tcp").configure(|config| config.finish_timeout_ms = limit);
@@ -656,13 +658,13 @@ fn a_receive_from_a_rank_that_has_left_ends_though_they_never_talked() {
             let failed = world.recv(3, 1, &mut [0u8; 4]).unwrap_err();
             assert_eq!(failed, towline::Error::PeerFailed { rank: 3 });
         }
-        // Nobody waits for all others.
+        // No rank waits for all others.
         let _ = world.finish();
     });
 }
 
 #[test]
-fn the_end_of_a_world_of_several_links_goes_well_whichever_link_closes_first() {
+fn a_world_of_several_links_finishes_whichever_link_closes_first() {
     for round in 0..10 {
         ranks_with(
             3,

@@ -1,4 +1,4 @@
-//! Ranks that are stopped, with a stall time-out: they count as dead, and when they go on they harm nobody.
+//! Ranks that are stopped, with a stall timeout: they count as failed, and when they continue they disturb no other rank.
 
 #[path = "common/pattern.rs"]
 mod pattern;
@@ -6,17 +6,17 @@ mod pattern;
 mod processes;
 
 use pattern::pattern;
-use processes::{Job, clock, say};
+use processes::{Job, clock, report};
 use rustix::process::Signal;
 use towline::{Error, Lost, World};
 
-/// Each way that ranks are connected, as a transport and its links.
-const WAYS: [(&str, &str); 4] = [("udp", "1"), ("sm", "1"), ("tcp", "1"), ("tcp", "3")];
-/// Who is stopped.
+/// How ranks are connected: transport and number of links.
+const TRANSPORTS: [(&str, &str); 4] = [("udp", "1"), ("sm", "1"), ("tcp", "1"), ("tcp", "3")];
+/// The rank that is stopped.
 const VICTIM: u32 = 2;
 const TIMEOUT_MS: u64 = 2000;
 
-/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+/// The program of the ranks that the tests of this file start. Without a role, as in a normal test run, it does nothing.
 #[test]
 #[ignore = "started by the other tests as their ranks"]
 fn as_rank() {
@@ -31,8 +31,8 @@ fn as_rank() {
     }
     if world.rank() != VICTIM {
         talk(&world);
-        say("noticed");
-        // Until the victim is over; without progress this rank would be taken for one that stalls.
+        report("noticed");
+        // Until the victim has ended. Without progress this rank would count as stalled, too.
         let told = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()).unwrap());
         while !told.is_finished() {
             world.progress();
@@ -41,7 +41,7 @@ fn as_rank() {
         talk(&world);
     }
     assert!(world.finish().is_err(), "one is missing");
-    say("over");
+    report("over");
 }
 
 /// Survivors exchange short and long messages, and check them.
@@ -55,7 +55,7 @@ fn talk(world: &World) {
     }
 }
 
-/// Exchanges with both others until that ends, by whatever error names one of them; then nothing reaches them any more.
+/// Exchanges messages with both others until an error names one of them. From then on no message reaches them.
 fn stopped(world: &World) {
     let rounds = (0u32..).find_map(|round| exchange(world, &[0, 1], round).err());
     assert!(matches!(rounds, Some(Error::PeerFailed { rank: 0 | 1 })), "{rounds:?}");
@@ -65,7 +65,7 @@ fn stopped(world: &World) {
     }
 }
 
-/// Messages of many lengths with all of these ranks at once; all of them are over when this returns.
+/// Exchanges messages of many lengths with all of these ranks at the same time. All operations are complete when this returns.
 fn exchange(world: &World, with: &[u32], round: u32) -> Result<(), Error> {
     let len = [8, 3000, 20_000, 100_000, 400_000][round as usize % 5];
     let open: Vec<_> = with
@@ -86,7 +86,7 @@ fn exchange(world: &World, with: &[u32], round: u32) -> Result<(), Error> {
         }
     }
     if round == 20 {
-        say("ready");
+        report("ready");
     }
     outcome
 }
@@ -94,11 +94,10 @@ fn exchange(world: &World, with: &[u32], round: u32) -> Result<(), Error> {
 fn assert_stalled(world: &World, outcome: Result<(), Error>) {
     assert_eq!(outcome, Err(Error::PeerFailed { rank: VICTIM }));
     assert_eq!((world.lost(), world.why_lost(VICTIM)), (vec![VICTIM], Some(Lost::Stalled)));
-    say(format!("after {} 0", clock()));
+    report(format!("after {} 0", clock()));
 }
 
-/// Waits for a message that the victim owes while the victim is stopped; before that it is exchanged with, for as long as it
-/// goes on.
+/// Exchanges messages with the victim while it runs, and then waits for a message from it while it is stopped.
 fn waiting(world: &World) {
     for round in 0..=20 {
         exchange(world, &[VICTIM], round).unwrap();
@@ -106,49 +105,49 @@ fn waiting(world: &World) {
     assert_stalled(world, world.recv(VICTIM, 1, &mut [0u8; 4]).map(drop));
 }
 
-/// In the middle of an exchange.
+/// The victim is stopped during an exchange.
 fn streaming(world: &World) {
     let outcome = (0u32..).find_map(|round| exchange(world, &[VICTIM], round).err());
     assert_stalled(world, outcome.map_or(Ok(()), Err));
 }
 
-fn each_way(role: &str) {
-    for (way, links) in WAYS {
+fn each_transport(role: &str) {
+    for (transport, links) in TRANSPORTS {
         let variables = [
-            ("TOWLINE_TRANSPORTS", way),
+            ("TOWLINE_TRANSPORTS", transport),
             ("TOWLINE_LINKS", links),
             ("TOWLINE_STALL_TIMEOUT_MS", "2000"),
             ("TOWLINE_FINISH_TIMEOUT_MS", "1000"),
         ];
         let mut job = Job::start(3, role, &variables);
-        job.ranks.iter_mut().for_each(|rank| drop(rank.hear("ready")));
+        job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("ready")));
         job.ranks[VICTIM as usize].signal(Signal::STOP);
         let stopped = clock();
         for rank in &mut job.ranks[..VICTIM as usize] {
-            let (at, _) = rank.hear_two("after");
+            let (at, _) = rank.wait_for_two("after");
             let millis = at.saturating_sub(stopped) / 1_000_000;
-            println!("{role}, {way} with {links} links: given up after {millis} ms of {TIMEOUT_MS}");
-            rank.hear("noticed");
+            println!("{role}, {transport} with {links} links: given up after {millis} ms of {TIMEOUT_MS}");
+            rank.wait_for("noticed");
         }
         job.ranks[VICTIM as usize].signal(Signal::CONT);
-        job.ranks[VICTIM as usize].hear("over");
+        job.ranks[VICTIM as usize].wait_for("over");
         for rank in &mut job.ranks[..VICTIM as usize] {
-            rank.tell("go on");
+            rank.send_line("go on");
         }
         for mut rank in job.ranks.drain(..) {
             if rank.child.try_wait().unwrap().is_none() {
-                rank.ends_well();
+                rank.assert_success();
             }
         }
     }
 }
 
 #[test]
-fn p7_a_stopped_rank_is_dead_after_the_stall_timeout() {
-    each_way("waiting");
+fn p7_a_stopped_rank_counts_as_failed_after_the_stall_timeout() {
+    each_transport("waiting");
 }
 
 #[test]
-fn p7_a_rank_that_stalls_in_the_middle_of_an_exchange_is_dead_and_harms_nobody_when_it_goes_on() {
-    each_way("streaming");
+fn p7_a_rank_that_stalls_during_an_exchange_counts_as_failed_and_disturbs_no_rank_afterwards() {
+    each_transport("streaming");
 }

@@ -1,6 +1,7 @@
-//! Several threads on one context, with and without a progress thread. The ranks are threads too, each with a job of its own.
+//! Several threads in one context, with and without a progress thread. The ranks are threads, too, each with its own membership in
+//! the job.
 
-#[allow(dead_code)] // others use the rest
+#[allow(dead_code)] // other tests use the rest
 mod common;
 #[path = "common/pattern.rs"]
 mod pattern;
@@ -12,7 +13,7 @@ use pattern::pattern;
 use towline::{Any, Builder, Capabilities, Communicator, Error, Multiple, ThreadLevel, World};
 
 /// Transport, and whether there is a progress thread.
-const WAYS: [(&str, bool); 5] = [("sm", false), ("tcp", false), ("sm", true), ("tcp", true), ("udp", true)];
+const SETUPS: [(&str, bool); 5] = [("sm", false), ("tcp", false), ("sm", true), ("tcp", true), ("udp", true)];
 const THREADS: u32 = 8;
 
 type Shared = World<Multiple>;
@@ -22,8 +23,8 @@ fn builder((transport, thread): (&str, bool)) -> Builder<Multiple> {
 }
 
 /// Runs `body` in each of two ranks, whose worlds are for several threads.
-fn ranks<T: Send>(way: (&str, bool), body: impl Fn(Shared) -> T + Sync) -> Vec<T> {
-    jobs(2, |_, job| body(builder(way).job(job).build().unwrap()))
+fn ranks<T: Send>(setup: (&str, bool), body: impl Fn(Shared) -> T + Sync) -> Vec<T> {
+    jobs(2, |_, job| body(builder(setup).job(job).build().unwrap()))
 }
 
 /// Runs `body` in each of `count` threads.
@@ -36,7 +37,7 @@ fn threads<T: Send>(count: u32, body: impl Fn(u32) -> T + Sync) -> Vec<T> {
 }
 
 #[test]
-fn m3_the_level_that_was_asked_for_is_granted_and_told() {
+fn m3_the_thread_level_that_is_asked_for_is_granted_and_reported() {
     fn is_for_all<T: Send + Sync>(_: &T) {}
     let alone = Builder::new().build().unwrap();
     assert_eq!((alone.threads(), alone.progress_thread()), (ThreadLevel::Single, None));
@@ -49,7 +50,7 @@ fn m3_the_level_that_was_asked_for_is_granted_and_told() {
     is_for_all(&std::sync::Arc::new(world));
 }
 
-/// All that can be done, with the same thread of the other rank.
+/// All kinds of operations, with the same thread of the other rank.
 fn converse(world: &Communicator<Multiple>, thread: u32) -> Result<(), Error> {
     let (other, seed) = (1 - world.rank(), |rank: u32| rank * 100 + thread);
     for (round, len) in (0..).zip([0, 8, 300, 5000, 20_000, 300_000, 64, 9]) {
@@ -88,7 +89,7 @@ fn converse(world: &Communicator<Multiple>, thread: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// `async`, from a communicator.
+/// Polls a receive from a communicator.
 trait BlockOn {
     fn block_on_for_test(&self, other: u32, tag: u32, mine: Vec<u8>) -> Result<(Vec<u8>, u64), Error>;
 }
@@ -109,8 +110,8 @@ impl BlockOn for Communicator<Multiple> {
 
 #[test]
 fn p3_eight_threads_on_one_context() {
-    for way in WAYS {
-        ranks(way, |world| {
+    for setup in SETUPS {
+        ranks(setup, |world| {
             threads(THREADS, |thread| converse(&world, thread).unwrap());
             world.finish().unwrap();
         });
@@ -118,10 +119,10 @@ fn p3_eight_threads_on_one_context() {
 }
 
 #[test]
-fn p3_contexts_of_several_threads_each() {
-    for way in WAYS {
+fn p3_several_contexts_of_several_threads_each() {
+    for setup in SETUPS {
         jobs(2, |_, job| {
-            let contexts = builder(way).job(job).contexts(2).unwrap();
+            let contexts = builder(setup).job(job).contexts(2).unwrap();
             let contexts: Vec<_> = contexts.into_iter().map(std::sync::Mutex::new).map(Some).collect();
             let contexts = std::sync::Mutex::new(contexts);
             threads(2, |index| {
@@ -165,11 +166,11 @@ fn p3_eight_contexts_with_a_thread_each() {
 }
 
 #[test]
-fn b42_a_progress_thread_shows_in_what_the_rails_promise() {
-    for (transport, thread) in WAYS {
+fn b42_a_progress_thread_shows_in_the_capabilities_of_rails() {
+    for (transport, thread) in SETUPS {
         ranks((transport, thread), |world| {
             for (name, promised) in world.rails().iter().zip(world.capabilities()) {
-                // What goes to the process itself waits for nobody.
+                // Messages to the process itself need no progress thread.
                 let expected = thread && *name != "loopback";
                 assert_eq!(promised.contains(Capabilities::PROGRESS_THREAD), expected, "{name}");
             }
@@ -179,10 +180,10 @@ fn b42_a_progress_thread_shows_in_what_the_rails_promise() {
 }
 
 #[test]
-fn b42_receives_of_any_take_each_message_once() {
+fn b42_receives_from_any_source_take_each_message_once() {
     const MESSAGES: u32 = 50;
-    for way in WAYS {
-        ranks(way, |world| {
+    for setup in SETUPS {
+        ranks(setup, |world| {
             let (other, seen) = (1 - world.rank(), AtomicU32::new(0));
             threads(THREADS, |thread| {
                 if thread % 2 == 0 {
@@ -199,20 +200,20 @@ fn b42_receives_of_any_take_each_message_once() {
                 }
             });
             let sum: u32 = (0..THREADS).step_by(2).flat_map(|t| (0..MESSAGES).map(move |m| t * 1000 + m)).sum();
-            assert_eq!(seen.into_inner(), sum, "{way:?}");
+            assert_eq!(seen.into_inner(), sum, "{setup:?}");
             world.finish().unwrap();
         });
     }
 }
 
 #[test]
-fn m13_of_two_threads_only_one_takes_a_message() {
+fn m13_only_one_of_two_threads_takes_a_message() {
     const MESSAGES: u32 = 60;
-    for way in WAYS {
-        ranks(way, |world| {
+    for setup in SETUPS {
+        ranks(setup, |world| {
             if world.rank() == 0 {
                 for message in 0..MESSAGES {
-                    // Short ones, and such that the probe finds no more than the announcement of.
+                    // Short messages, and long ones of which the probe finds only the announcement.
                     let len = if message % 3 == 0 { 100_000 } else { 2 };
                     let mut words = vec![0; len];
                     words[0] = message;
@@ -226,7 +227,7 @@ fn m13_of_two_threads_only_one_takes_a_message() {
                 let mut taken = Vec::new();
                 while claim() {
                     if thread == 2 {
-                        // One who receives beside those who probe.
+                        // One thread receives beside those that probe.
                         let (words, _) = world.recv_vec::<u32>(0, 7).unwrap();
                         taken.push(words[0]);
                         continue;
@@ -238,19 +239,19 @@ fn m13_of_two_threads_only_one_takes_a_message() {
                 }
                 taken
             });
-            // Each took its own in the order in which they were sent.
-            assert!(taken.iter().all(|taken| taken.is_sorted()), "{way:?}");
+            // Each thread took its messages in the order in which they were sent.
+            assert!(taken.iter().all(|taken| taken.is_sorted()), "{setup:?}");
             let mut all = taken.concat();
             all.sort_unstable();
-            assert_eq!(all, (0..MESSAGES).collect::<Vec<_>>(), "{way:?}");
+            assert_eq!(all, (0..MESSAGES).collect::<Vec<_>>(), "{setup:?}");
         });
     }
 }
 
 #[test]
-fn m13_a_probe_that_waits_sees_what_another_thread_took_in() {
-    for way in WAYS {
-        ranks(way, |world| {
+fn m13_a_waiting_probe_sees_a_message_that_another_thread_received() {
+    for setup in SETUPS {
+        ranks(setup, |world| {
             let other = 1 - world.rank();
             threads(4, |thread| match thread {
                 0 => (0..20).for_each(|_| {
@@ -271,7 +272,7 @@ fn m13_a_probe_that_waits_sees_what_another_thread_took_in() {
 }
 
 #[test]
-fn p11_messages_move_while_the_program_computes() {
+fn p11_messages_progress_while_the_program_computes() {
     for transport in ["sm", "tcp"] {
         let (posted, arrived) = (AtomicBool::new(false), AtomicBool::new(false));
         ranks((transport, true), |world| {
@@ -280,14 +281,14 @@ fn p11_messages_move_while_the_program_computes() {
                 while !posted.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                 }
-                // Needs the other side to answer.
+                // This needs an answer of the other rank.
                 world.ssend(1, 1, &long[..]).unwrap();
                 arrived.store(true, Ordering::SeqCst);
                 return;
             }
             let receiving = world.irecv(0, 1, vec![0u8; 1 << 20]).unwrap();
             posted.store(true, Ordering::SeqCst);
-            // Not a call of the library from here on.
+            // No call of the library from here on.
             while !arrived.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
@@ -303,11 +304,11 @@ fn p11_an_idle_progress_thread_sleeps() {
             world.sendrecv(&[1u8; 100], 1 - world.rank(), 1, &mut [0u8; 100], 1 - world.rank(), 1).unwrap();
             let begin = std::time::Instant::now();
             let before = world.progress_thread().unwrap().wakes;
-            // Computes, and does not call.
+            // Computes, and makes no call.
             let digest = (0..300).fold(0u32, |sum, seed| sum ^ u32::from(pattern(10_000, seed)[9999]));
             std::hint::black_box(digest);
             let wakes = world.progress_thread().unwrap().wakes - before;
-            // What is said at the begin may be under way; then a timer, some times a second.
+            // Messages of the set-up may still be in transit; after that there is a timer, some times a second.
             let most = 50 + begin.elapsed().as_millis() as u64 / 50;
             assert!(wakes <= most, "{transport}: woke {wakes} times, {most} were enough");
             world.finish().unwrap();
@@ -316,7 +317,7 @@ fn p11_an_idle_progress_thread_sleeps() {
 }
 
 #[test]
-fn p11_callers_that_poll_and_the_thread_end_each_request_once() {
+fn p11_polling_callers_and_the_progress_thread_complete_each_request_once() {
     const ROUNDS: u32 = 200;
     for transport in ["sm", "tcp"] {
         ranks((transport, true), |world| {
@@ -343,9 +344,9 @@ fn p11_callers_that_poll_and_the_thread_end_each_request_once() {
 }
 
 #[test]
-fn threads_that_wait_run_futures_and_wake_each_other() {
-    for way in WAYS {
-        ranks(way, |world| {
+fn waiting_threads_run_futures_and_wake_each_other() {
+    for setup in SETUPS {
+        ranks(setup, |world| {
             let other = 1 - world.rank();
             threads(4, |thread| {
                 for round in 0..20u32 {
@@ -363,9 +364,9 @@ fn threads_that_wait_run_futures_and_wake_each_other() {
 }
 
 #[test]
-fn a_future_is_woken_by_another_thread_while_nothing_comes() {
-    for way in [("sm", false), ("sm", true)] {
-        ranks(way, |world| {
+fn another_thread_wakes_a_future_while_nothing_comes() {
+    for setup in [("sm", false), ("sm", true)] {
+        ranks(setup, |world| {
             let slot = std::sync::Mutex::new((false, None::<std::task::Waker>));
             threads(2, |thread| {
                 if thread == 0 {
@@ -392,7 +393,7 @@ fn a_future_is_woken_by_another_thread_while_nothing_comes() {
 }
 
 #[test]
-fn an_operation_may_end_in_another_thread_than_it_began() {
+fn an_operation_may_complete_in_another_thread() {
     ranks(("sm", false), |world| {
         let other = 1 - world.rank();
         let receiving = world.irecv(other, 1, vec![0u8; 100_000]).unwrap();
@@ -413,11 +414,11 @@ fn threads_pair(first: impl FnOnce() + Send, second: impl FnOnce() + Send) {
 }
 
 #[test]
-fn the_loss_of_a_peer_ends_what_all_threads_wait_for() {
-    for way in WAYS {
+fn the_loss_of_a_peer_ends_the_operations_of_all_threads() {
+    for setup in SETUPS {
         let quick = |config: &mut towline::Config| config.finish_timeout_ms = 100;
         jobs(2, |rank, job| {
-            let world = builder(way).configure(quick).job(job).build().unwrap();
+            let world = builder(setup).configure(quick).job(job).build().unwrap();
             world.barrier().unwrap();
             if rank == 1 {
                 let vanished = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
@@ -428,7 +429,7 @@ fn the_loss_of_a_peer_ends_what_all_threads_wait_for() {
                 return;
             }
             let ends = threads(4, |thread| world.recv(1, thread, &mut [0u8; 4]).unwrap_err());
-            assert!(ends.iter().all(|end| *end == Error::PeerFailed { rank: 1 }), "{way:?}: {ends:?}");
+            assert!(ends.iter().all(|end| *end == Error::PeerFailed { rank: 1 }), "{setup:?}: {ends:?}");
         });
     }
 }
@@ -441,7 +442,7 @@ fn threads_send_to_their_own_rank() {
             for round in 0..50u32 {
                 world.send(0, thread + 100, &round).unwrap();
                 let mut into = u32::MAX;
-                // Of the neighbour, who may sleep.
+                // From the neighbour thread, which may sleep.
                 let from = (thread + 1) % THREADS + 100;
                 assert_eq!(world.recv(0, from, &mut into).unwrap().tag, from);
                 assert_eq!(into, round);

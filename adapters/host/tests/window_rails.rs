@@ -1,4 +1,4 @@
-//! Windows over rails of the test's own: one that takes everything and brings nothing, one whose bodies come late.
+//! Windows over rails of the test's own: one that accepts all frames and delivers none, and one whose bodies arrive late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +16,12 @@ use towline_core::rail::{
 };
 use towline_core::time::Instant;
 
-/// Before others in the choice of rails.
+/// Attributes with which a rail is chosen before all others.
 fn attributes() -> Attributes {
     Attributes { exclusivity: EXCLUSIVITY_HIGH + 1, capabilities: Capabilities::SEND, ..Hub::attributes(4096) }
 }
 
-/// Takes everything, and brings nothing.
+/// A rail that accepts all frames and delivers none.
 struct Mute {
     attributes: Attributes,
     room: Box<[u8; 4096]>,
@@ -44,7 +44,7 @@ impl Rail for Mute {
 
     fn reserve(&mut self, endpoint: Endpoint, Shape { len, .. }: Shape) -> Result<Grant<'_>, SendError> {
         let ticket = Ticket { endpoint, position: 0, len, extra: 0 };
-        // SAFETY: no frame is longer than the attributes allow, which is as much as there is room for.
+        // SAFETY: no frame is longer than the attributes allow, and the buffer is as long as that.
         Ok(unsafe { Grant::new(self.room.as_mut_ptr(), len as usize, ticket) })
     }
 
@@ -86,9 +86,9 @@ impl towline_core::rail::DeviceMemory for Mute {}
 impl towline_core::rail::Failover for Mute {}
 impl towline_core::rail::Liveness for Mute {}
 
-/// Threads wait for a rank that gives no sign of life; one polls all the time, and finds that out for all.
+/// Threads wait for a silent rank. One of them polls all the time, and detects the stall for all.
 #[test]
-fn b18_b42_each_thread_hears_of_a_rank_that_stalls_whoever_notices() {
+fn b18_b42_each_thread_learns_of_a_stalled_rank_whichever_thread_notices() {
     for thread in [false, true] {
         let settings = |config: &mut towline::Config| {
             (config.stall_timeout_ms, config.spin_us) = (100, u32::MAX);
@@ -101,7 +101,7 @@ fn b18_b42_each_thread_hears_of_a_rank_that_stalls_whoever_notices() {
         let (told, ends) = mpsc::channel();
         for _ in 0..4 {
             let (window, told) = (Arc::clone(&window), told.clone());
-            // Not joined: one that is never told would hold up the test.
+            // Not joined: a thread that never learns of the stall would block the test.
             std::thread::spawn(move || told.send(window.fetch_and_op(0, 0, AtomicOp::Add, 1u64)));
         }
         for _ in 0..4 {
@@ -111,7 +111,7 @@ fn b18_b42_each_thread_hears_of_a_rank_that_stalls_whoever_notices() {
     }
 }
 
-/// A loop of which bodies come in only when they are let.
+/// A loopback rail whose bodies arrive only when the test allows it.
 struct Late {
     inner: loopback::Rail<'static>,
     attributes: Attributes,
@@ -152,7 +152,7 @@ impl Rail for Late {
     fn poll(&mut self, now: Instant) -> Option<Event> {
         match self.coming.take_if(|_| self.lets.load(Ordering::Relaxed)) {
             Some((frame, skip, sink, cookie)) => {
-                // SAFETY: passed on from the caller of `deliver`, who keeps it so until this event.
+                // SAFETY: the promise of the caller of `deliver`, which holds until this event.
                 unsafe { self.inner.deliver(frame, skip, sink, cookie) };
                 Some(Event::Delivered(cookie))
             }
@@ -189,15 +189,15 @@ impl towline_core::rail::DeviceMemory for Late {}
 impl towline_core::rail::Failover for Late {}
 impl towline_core::rail::Liveness for Late {}
 
-/// As many windows as there may be, of which one is dropped while a body comes in to it: nobody writes to it any more, and there
-/// is room for another as soon as the body is in.
+/// There are as many windows as possible, and one is dropped while a body arrives in it. No later write reaches it, and there is
+/// room for another window as soon as the body has arrived.
 #[test]
-fn b25_a_window_that_is_dropped_while_a_body_comes_in_is_given_up_when_that_is_in() {
+fn b25_a_window_that_is_dropped_while_a_body_arrives_is_released_afterwards() {
     let mut arena = Arena::new(Box::leak(Box::new([0u8; 65_536])));
     let hub = Box::leak(Box::new(Hub::new(&mut arena, 1, 8, 4096).unwrap()));
     let lets = Arc::new(AtomicBool::new(true));
     let late = Late { inner: hub.rail(0).unwrap(), attributes: attributes(), lets: Arc::clone(&lets), coming: None };
-    // SAFETY: the rail keeps the contract, as the one in it does.
+    // SAFETY: the rail keeps the contract, as the rail inside does.
     let world = unsafe { Builder::new().transports("loopback").rail(late) }.build().unwrap();
     let window: Window = world.window(4096).unwrap();
     let others: Vec<Window> = std::iter::from_fn(|| world.window(8).ok()).collect();

@@ -1,41 +1,46 @@
-//! Windows of ranks that are processes of their own, over every transport; one of them killed half-way; several
-//! threads.
+//! Windows of ranks that are separate processes, over every transport; with one rank killed; with several threads.
 
 mod common;
-#[path = "common/ways.rs"]
-mod others;
 #[path = "common/pattern.rs"]
 mod pattern;
 #[path = "common/processes.rs"]
 mod processes;
+#[path = "common/selection.rs"]
+mod selection;
 
 use std::sync::{Barrier, mpsc};
 use std::time::{Duration, Instant};
 
 use common::jobs;
 use pattern::pattern;
-use processes::{Job, clock, held, say};
+use processes::{Job, clock, report, resources};
 use towline::{Access, Any, AtomicOp, Builder, Denied, Error, Multiple, Window, World};
 use towline_core::rail::atomics::{Atomic, AtomicFlags};
 
-/// Each way that ranks are connected, as a transport, its links, and whether windows are mapped, where that can be:
-/// else all goes by frames.
-fn ways() -> Vec<(&'static str, &'static str, &'static str)> {
-    let all = others::ways(&[("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")]);
-    let mapped = all.iter().map(|(way, links)| (*way, *links, "true"));
-    mapped.chain(all.iter().filter(|(way, _)| *way == "sm").map(|(way, links)| (*way, *links, "false"))).collect()
+/// How ranks are connected: transport, number of links, and whether windows are mapped where that is possible. Windows that are not
+/// mapped are accessed by frames.
+fn transports() -> Vec<(&'static str, &'static str, &'static str)> {
+    let all = selection::with_links(&[("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")]);
+    let mapped = all.iter().map(|(transport, links)| (*transport, *links, "true"));
+    mapped
+        .chain(
+            all.iter()
+                .filter(|(transport, _)| *transport == "sm")
+                .map(|(transport, links)| (*transport, *links, "false")),
+        )
+        .collect()
 }
 
-/// Who dies.
+/// The rank that fails.
 const VICTIM: u32 = 2;
 /// Adds of each rank.
 const ADDS: u64 = 60;
 /// Bytes of a long put or get.
 const LONG: usize = 150_000;
-/// Bytes of one that is longer than what is copied in one go.
+/// Bytes of a put or get that is copied in several pieces.
 const PIECES: usize = (2 << 20) + 1000;
 
-/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+/// The program of the ranks that the tests of this file start. Without a role, as in a normal test run, it does nothing.
 #[test]
 #[ignore = "started by the other tests as their ranks"]
 fn as_rank() {
@@ -72,14 +77,14 @@ fn as_rank() {
         }
         _ => panic!("no role {role}"),
     }
-    say("over");
+    report("over");
 }
 
-fn variables<'v>(way: &'v str, links: &'v str, mapped: &'v str) -> [(&'static str, &'v str); 3] {
-    [("TOWLINE_TRANSPORTS", way), ("TOWLINE_LINKS", links), ("TOWLINE_SM_WINDOWS", mapped)]
+fn variables<'v>(transport: &'v str, links: &'v str, mapped: &'v str) -> [(&'static str, &'v str); 3] {
+    [("TOWLINE_TRANSPORTS", transport), ("TOWLINE_LINKS", links), ("TOWLINE_SM_WINDOWS", mapped)]
 }
 
-/// All count in one word, and write who they are to the place that they got.
+/// All ranks add to one word, and write their rank to the place that they got.
 fn count(world: &World) {
     let places = u64::from(world.size()) * ADDS;
     let window = world.window(16 + places as usize).unwrap();
@@ -102,7 +107,7 @@ fn count(world: &World) {
             assert_eq!(who.iter().filter(|who| **who == rank as u8 + 1).count() as u64, ADDS, "rank {rank}");
         }
     }
-    // One of all gets it.
+    // One of all ranks succeeds.
     let won = window.compare_and_swap(1, 0, 0u64, u64::from(world.rank()) + 1).unwrap() == 0;
     world.barrier().unwrap();
     let mut winner = 0u64;
@@ -111,7 +116,7 @@ fn count(world: &World) {
     window.close().unwrap();
 }
 
-/// Numbers that are the same in all runs.
+/// Pseudo-random numbers that are the same in all runs.
 struct Dice(u64);
 
 impl Dice {
@@ -121,10 +126,10 @@ impl Dice {
     }
 }
 
-/// Bytes of the part that vectors are about.
+/// Bytes of the part that `vectors` uses.
 const SMALL: usize = 48;
 
-/// Whatever can be done to words and bytes, beside a model of them: the same over every transport, mapped or not.
+/// All operations on words and bytes, compared with a model: the results are the same over every transport, mapped or not.
 fn vectors(world: &World) {
     let window = world.window(SMALL).unwrap();
     let to = (world.rank() + 1) % world.size();
@@ -182,8 +187,8 @@ fn vectors(world: &World) {
     window.close().unwrap();
 }
 
-/// Rank 0's part is counted in by all: by itself, by one that maps it, one that asks by sm, and two that ask by tcp.
-/// What each call got, and from when to when it was made, is what one that does them one by one would have given.
+/// All ranks add to a word of rank 0's part: rank 0 itself, one that maps it, one that sends frames over sm, and two over tcp. The
+/// result of each call, and its begin and end, agree with some sequential order of the calls.
 fn mixed() {
     let rank: u32 = std::env::var("TOWLINE_RANK").unwrap().parse().unwrap();
     let world = Builder::new().configure(|config| {
@@ -219,10 +224,10 @@ fn mixed() {
     }
     window.close().unwrap();
     world.finish().unwrap();
-    say("over");
+    report("over");
 }
 
-/// Windows come and go, and leave nothing behind.
+/// Windows are made and closed, and leave no resources behind.
 fn many(world: &World) {
     let other = 1 - world.rank();
     let one = || {
@@ -231,14 +236,14 @@ fn many(world: &World) {
         window.close().unwrap();
     };
     world.barrier().unwrap();
-    let without = held();
+    let without = resources();
     one();
     let settle = |until: &dyn Fn((usize, usize)) -> bool| {
         let deadline = Instant::now() + Duration::from_secs(300);
-        while !until(held()) && Instant::now() < deadline {
+        while !until(resources()) && Instant::now() < deadline {
             world.progress();
         }
-        held()
+        resources()
     };
     let before = settle(&|now| now.1 <= without.1);
     for _ in 0..1000 {
@@ -249,7 +254,7 @@ fn many(world: &World) {
     world.barrier().unwrap();
 }
 
-/// Long and short ones among all, from places that fit nothing.
+/// Long and short puts and gets among all ranks, at unaligned offsets.
 fn copy(world: &World, long: usize) {
     let size = world.size() as usize;
     let window = world.window(size * long + 100 * world.rank() as usize).unwrap();
@@ -275,7 +280,7 @@ fn copy(world: &World, long: usize) {
     window.close().unwrap();
 }
 
-/// What may not be, or cannot, is an error that says so, and changes nothing.
+/// Forbidden and impossible operations are errors that change nothing.
 fn refuse(world: &World) {
     let (rank, next) = (world.rank(), (world.rank() + 1) % world.size());
     let rights = [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
@@ -297,7 +302,7 @@ fn refuse(world: &World) {
     world.barrier().unwrap();
 }
 
-/// Dropped by its owner: refused from then on.
+/// Operations on a window that its owner has dropped are refused.
 fn refuse_what_was_dropped(world: &World) {
     let window = world.window(64).unwrap();
     if world.rank() == 0 {
@@ -329,7 +334,7 @@ fn still(world: &World) {
         let mut came = 0u64;
         while came == 0 {
             assert!(began.elapsed() < Duration::from_secs(300), "nobody puts");
-            window.read(0, &mut came).unwrap(); // which makes no progress
+            window.read(0, &mut came).unwrap(); // makes no progress
             std::thread::yield_now();
         }
         let mut bytes = vec![0u8; LONG - 8];
@@ -342,7 +347,7 @@ fn no_right(rank: u32) -> Error {
     Error::Refused { rank, why: Denied::NoRight }
 }
 
-/// One is killed while the others put to it, get from it and count in it; these go on with each other.
+/// The victim is killed while the others put to it, get from it and add in it. The others then go on with each other.
 fn survive(world: &World) {
     let window = world.window(LONG).unwrap();
     let other = 1 - world.rank().min(1);
@@ -356,18 +361,18 @@ fn survive(world: &World) {
     };
     if world.rank() == VICTIM {
         world.barrier().unwrap();
-        say("ready");
+        report("ready");
         let _ = world.recv(Any, 0x7777, &mut [0u8; 1]);
         panic!("nobody killed this rank");
     }
     both(3);
-    let before = held();
+    let before = resources();
     world.barrier().unwrap();
     let (mut into, data) = (vec![0u8; LONG], pattern(LONG, 5));
     let failed = Error::PeerFailed { rank: VICTIM };
     for turn in 0.. {
         if turn == 3 {
-            say("ready");
+            report("ready");
         }
         let put = window.put(VICTIM, 0, &data[..]);
         let counted = window.accumulate(VICTIM, 0, AtomicOp::Add, &[1u64; 20]);
@@ -383,70 +388,70 @@ fn survive(world: &World) {
     assert_eq!(window.fetch_and_op(VICTIM, 0, AtomicOp::Add, 1u64), Err(failed.clone()));
     assert_eq!(window.flush(VICTIM), Ok(()));
     both(3);
-    let after = held();
+    let after = resources();
     assert!(after.0 <= before.0 && after.1 <= before.1, "descriptors and maps: {before:?}, now {after:?}");
     assert_eq!(window.close(), Err(failed));
 }
 
 #[test]
 fn b18_b21_b28_b40_b43_windows_of_processes_over_every_transport() {
-    for (way, links, mapped) in ways() {
-        let job = Job::start(3, "all", &variables(way, links, mapped));
+    for (transport, links, mapped) in transports() {
+        let job = Job::start(3, "all", &variables(transport, links, mapped));
         for mut rank in job.ranks {
-            rank.hear("over");
-            rank.ends_well();
+            rank.wait_for("over");
+            rank.assert_success();
         }
     }
 }
 
-/// The same with what the devices can do, where there are any.
+/// The same with the devices' own puts and gets, where there are devices.
 #[test]
 #[ignore = "for machines with devices of verbs"]
-fn b18_b44_devices_reach_windows_of_ranks_that_make_no_progress() {
+fn b18_b44_devices_access_windows_of_ranks_that_make_no_progress() {
     for links in ["1", "2"] {
         let with = [("TOWLINE_TRANSPORTS", "verbs"), ("TOWLINE_LINKS", links), ("TOWLINE_VERBS_WINDOWS", "true")];
         for (ranks, role) in [(3, "all"), (2, "still")] {
-            // With links a thread makes progress: that shows nothing.
+            // With several links there is a progress thread, so only one link shows that the devices need no progress.
             for mut rank in Job::start(ranks, role, &with).ranks {
-                rank.hear("over");
-                rank.ends_well();
+                rank.wait_for("over");
+                rank.assert_success();
             }
         }
     }
 }
 
 #[test]
-fn b18_a_target_that_is_killed_half_way_fails_what_is_under_way_and_no_more() {
-    for (way, links, mapped) in ways() {
-        let mut job = Job::start(3, "survive", &variables(way, links, mapped));
-        job.ranks.iter_mut().for_each(|rank| drop(rank.hear("ready")));
+fn b18_a_killed_target_fails_the_operations_in_progress_and_no_others() {
+    for (transport, links, mapped) in transports() {
+        let mut job = Job::start(3, "survive", &variables(transport, links, mapped));
+        job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("ready")));
         job.ranks[VICTIM as usize].kill();
         for mut rank in job.ranks.into_iter().take(VICTIM as usize) {
-            rank.hear("over");
-            rank.ends_well();
+            rank.wait_for("over");
+            rank.assert_success();
         }
     }
 }
 
 #[test]
-fn b20_who_maps_a_window_and_who_asks_by_frames_count_in_the_same_word() {
+fn b20_ranks_that_map_a_window_and_ranks_that_send_frames_add_to_the_same_word() {
     for mut rank in Job::start(5, "mixed", &[]).ranks {
-        rank.hear("over");
-        rank.ends_well();
+        rank.wait_for("over");
+        rank.assert_success();
     }
 }
 
 #[test]
-fn b25_a_thousand_windows_leave_no_descriptor_and_no_map() {
+fn b25_a_thousand_windows_leave_no_descriptor_and_no_mapping() {
     for mut rank in Job::start(2, "many", &variables("sm", "1", "true")).ranks {
-        rank.hear("over");
-        rank.ends_well();
+        rank.wait_for("over");
+        rank.assert_success();
     }
 }
 
-/// Over sm nobody has to be there.
+/// Over sm the target need not be in a call.
 #[test]
-fn b20_a_target_that_is_in_no_call_is_reached_all_the_same() {
+fn b20_a_target_outside_of_any_call_is_accessed_all_the_same() {
     let (done, is_done) = mpsc::channel();
     let is_done = std::sync::Mutex::new(Some(is_done));
     let done = std::sync::Mutex::new(Some(done));
@@ -474,21 +479,21 @@ fn b20_a_target_that_is_in_no_call_is_reached_all_the_same() {
     });
 }
 
-/// A target that is in no call is served by its progress thread; threads of one rank wait for their own operations.
+/// The progress thread serves a target that is in no call. Threads of one rank wait for their own operations.
 #[test]
 fn b42_a_progress_thread_serves_and_threads_share_a_window() {
-    for way in ["sm", "tcp", "udp"] {
+    for transport in ["sm", "tcp", "udp"] {
         let computes = Barrier::new(2);
-        let turns = if way == "udp" { 20 } else { 100 };
+        let turns = if transport == "udp" { 20 } else { 100 };
         jobs(2, |rank, job| {
-            let builder = Builder::new().job(job).transports(way).threads(Multiple).progress_thread(true);
+            let builder = Builder::new().job(job).transports(transport).threads(Multiple).progress_thread(true);
             let world = builder.build().unwrap();
             let window = world.window(64).unwrap();
             if rank == 1 {
-                computes.wait(); // in no call until the other has done
+                computes.wait(); // in no call until the other rank is done
                 let mut counts = [0u64; 4];
                 window.read(0, &mut counts).unwrap();
-                assert_eq!(counts, [turns; 4], "{way}");
+                assert_eq!(counts, [turns; 4], "{transport}");
             } else {
                 std::thread::scope(|threads| {
                     for thread in 0..4 {

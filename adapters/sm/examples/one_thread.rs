@@ -1,5 +1,6 @@
-//! Two rails in one thread pass 8-byte messages with 20-byte headers, to count instructions: run it twice under callgrind
-//! with different numbers of rounds; the difference by the difference in rounds is what one message takes.
+//! Two rails in one thread pass 8-byte messages with 20-byte headers, to count instructions: run it twice under callgrind with
+//! different numbers of rounds; the difference of the counts, divided by the difference of the rounds, is the cost of one
+//! message.
 //!
 //! `cargo build --release -p towline-sm --example one_thread`, then
 //! `valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/one_thread ROUNDS`

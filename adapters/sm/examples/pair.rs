@@ -21,7 +21,7 @@ fn engine(rank: u32, job: u64) -> Engine {
     Mtl::new(config, 1, &mut Arena::new(memory), [rail]).expect("enough memory")
 }
 
-fn introduce(one: &mut Engine, rank: u32, other: &Engine) -> Comm {
+fn connect(one: &mut Engine, rank: u32, other: &Engine) -> Comm {
     let peer = Peer(1 - rank);
     let (params, card) = (other.params(), other.rails()[0].card().to_vec());
     one.add_peer(peer, &params, |_, rail| rail.add_peer(peer, &card)).expect("reachable");
@@ -31,9 +31,9 @@ fn introduce(one: &mut Engine, rank: u32, other: &Engine) -> Comm {
 fn round(left: &mut (Engine, Comm), right: &mut (Engine, Comm), number: u64) {
     let (out, mut into) = (number.to_le_bytes(), [0; 8]);
     let sink = Span::contiguous(into.as_mut_ptr(), into.len());
-    // SAFETY: the buffer is kept until the request is over, below.
+    // SAFETY: the buffer is kept until the request is complete, below.
     let request = unsafe { right.0.irecv(right.1, Source::Rank(0), Tag::Is(7), sink) }.expect("a free request");
-    // SAFETY: a send that is complete, as is asserted, does not touch the buffer any more.
+    // SAFETY: a send that is complete, as is asserted, does not access the buffer any more.
     let sending = unsafe { left.0.isend(left.1, 1, 7, Mode::Standard, Span::of(&out)) };
     assert_eq!(sending, Ok(Sending::Complete));
     while right.0.progress(Instant::ZERO) == 0 {}
@@ -45,13 +45,13 @@ fn main() {
     let rounds: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1000);
     let job = u64::from(std::process::id());
     let (mut left, mut right) = (engine(0, job), engine(1, job));
-    let left_world = introduce(&mut left, 0, &right);
-    let right_world = introduce(&mut right, 1, &left);
+    let left_world = connect(&mut left, 0, &right);
+    let right_world = connect(&mut right, 1, &left);
     let (mut left, mut right) = ((left, left_world), (right, right_world));
     for number in 0..rounds {
         round(&mut left, &mut right, number);
         if number % 256 == 255 {
-            left.0.progress(Instant::ZERO); // credit comes back, once for many messages
+            left.0.progress(Instant::ZERO); // credit is returned, once for many messages
         }
     }
     println!("{rounds} rounds");

@@ -1,6 +1,7 @@
-//! What the rail itself reaches between two pinned processes: the 8-byte half round trip, and the stream of 4 MiB messages by
-//! copy in and copy out. Beside it, in the same run, the bare bounce of one cache line that goes to and fro, and of two lines,
-//! one for each direction, as any ring needs: the writer has to fetch its line before the reader can, so that is the limit.
+//! Performance of the rail alone between two pinned processes: the half round trip of 8 bytes, and the bandwidth of 4 MiB
+//! messages by copy in and copy out. For comparison the same run measures the bare transfer of one cache line in both directions,
+//! and of two cache lines, one for each direction, as any ring needs: the writer has to fetch its line before the reader can, so
+//! that is the limit.
 //!
 //! `cargo run --release -p towline-sm --example pingpong_raw [tight|pause]`
 
@@ -41,8 +42,8 @@ fn main() {
     let peer = rail_peer(&mut rail, &format!("{path}.card{}", 1 - me));
     let mut node = Node { rail, peer, tight };
 
-    // Short windows, each between two bare bounces: the machine's other work disturbs some of them, and those that it
-    // leaves alone are the best ones.
+    // Short windows, each between two bare transfers: the machine's other work disturbs some of them; the undisturbed ones are the
+    // best.
     let (mut latencies, mut aparts) = (Vec::new(), Vec::new());
     for _ in 0..WINDOWS {
         let before = bounce.measure(me, tight, 0);
@@ -178,7 +179,7 @@ impl Node {
     }
 }
 
-/// One line that two processes bounce without anything around it.
+/// A cache line that two processes write in turn, with no other work.
 struct Bounce(*mut u32);
 
 impl Bounce {
@@ -193,14 +194,14 @@ impl Bounce {
         Self(page.cast())
     }
 
-    /// Nanoseconds of one way; `apart` words lie between the line of one direction and that of the other.
+    /// Nanoseconds of one direction; `apart` words lie between the cache line of one direction and that of the other.
     fn measure(&self, me: usize, tight: bool, apart: usize) -> f64 {
         // SAFETY: all within the page, which stays mapped until the process ends.
         let word = |at: usize| unsafe { AtomicU32::from_ptr(self.0.add(at)) };
-        let (meeting, mine, theirs) = (word(64), word(256 + apart * (1 + me)), word(256 + apart * (2 - me)));
+        let (barrier, mine, theirs) = (word(64), word(256 + apart * (1 + me)), word(256 + apart * (2 - me)));
         let first = theirs.load(Ordering::SeqCst);
-        meeting.fetch_add(1, Ordering::SeqCst);
-        while !meeting.load(Ordering::SeqCst).is_multiple_of(2) {
+        barrier.fetch_add(1, Ordering::SeqCst);
+        while !barrier.load(Ordering::SeqCst).is_multiple_of(2) {
             spin_loop();
         }
         let start = Clock::now();
@@ -210,7 +211,7 @@ impl Bounce {
             if me == 0 {
                 mine.store(write, Ordering::Release);
             }
-            // On one line our own word stands there until the other's does.
+            // With one line the word is our own until the other process has written its own.
             while theirs.load(Ordering::Acquire) != wait {
                 if !tight {
                     spin_loop();
@@ -223,7 +224,7 @@ impl Bounce {
         if apart == 0 {
             return start.elapsed().as_nanos() as f64 / f64::from(ROUNDS) / 2.0;
         }
-        // Both words end alike, for the next time.
+        // Both words end with the same value, for the next call.
         let nanos = start.elapsed().as_nanos() as f64 / f64::from(ROUNDS) / 2.0;
         mine.store(first + 2 * ROUNDS, Ordering::Release);
         while theirs.load(Ordering::Acquire) != first + 2 * ROUNDS {

@@ -1,16 +1,15 @@
-//! What a bare UDP rail takes between two threads: half a round trip of 8 bytes, and a stream whose receiver tells how far it
-//! is, so that nothing is lost. `raw_udp [DATAGRAM_BYTES] [sign] [plain]`
+//! Measures a bare UDP rail between two threads: half a round trip of 8 bytes, and a stream whose receiver reports its progress, so
+//! that nothing is lost. `raw_udp [DATAGRAM_BYTES] [sign] [plain]`
 
 use std::time::Instant as Clock;
 
 use towline_core::rail::{Endpoint, Event, Frame, Lane, Peer, Rail as _, Shape};
 use towline_core::time::Instant;
-use towline_net::JobKey;
-use towline_udp::{Config, Rail};
+use towline_udp::{Config, JobKey, Rail};
 
 const ROUNDS: u32 = 40_000;
 const STREAM: usize = 4 << 30;
-/// Bytes under way at most, and how often the receiver tells where it is.
+/// Most bytes in flight, and how often the receiver reports its progress.
 const WINDOW: usize = 1 << 20;
 const STEP: usize = WINDOW / 4;
 
@@ -47,34 +46,34 @@ impl End {
                     self.rail.commit(ticket);
                     return;
                 }
-                Err(_) => assert!(self.poll().is_none(), "nothing comes while it sends"),
+                Err(_) => assert!(self.poll().is_none(), "no frame may arrive while it sends"),
             }
         }
     }
 
     fn stream(&mut self) {
         let body = vec![7; self.rail.attributes().max_send_size as usize];
-        let (mut sent, mut told) = (0, 0);
-        while told < STREAM {
-            if sent < STREAM && sent - told + body.len() <= WINDOW {
+        let (mut sent, mut acked) = (0, 0);
+        while acked < STREAM {
+            if sent < STREAM && sent - acked + body.len() <= WINDOW {
                 self.send(Lane::Bulk, &body);
                 sent += body.len();
             } else if let Some(frame) = self.poll() {
-                told = u64::from_le_bytes(frame.head()[..8].try_into().unwrap()) as usize;
+                acked = u64::from_le_bytes(frame.head()[..8].try_into().unwrap()) as usize;
             }
         }
     }
 
     fn take(&mut self) {
-        let (mut got, mut told) = (0, 0);
+        let (mut got, mut acked) = (0, 0);
         let mut sink = vec![0; self.rail.attributes().max_send_size as usize];
         while got < STREAM {
             let frame = self.frame();
             got += frame.len as usize;
             self.rail.read(frame.id, 0, &mut sink);
             self.rail.release(frame.id);
-            if got - told >= STEP || got >= STREAM {
-                told = got;
+            if got - acked >= STEP || got >= STREAM {
+                acked = got;
                 self.send(Lane::Control, &(got as u64).to_le_bytes());
             }
         }
@@ -123,7 +122,7 @@ fn main() {
         let (median, counters) = (half[half.len() / 2], one.rail.counters());
         let batch = counters.frames_sent as f64 / counters.sends as f64;
         let datagram = one.rail.datagram_bytes();
-        println!("{datagram} B: half round trip {median} ns, stream {rate:.2} GB/s, {batch:.1} frames a call");
+        println!("{datagram} B: half round trip {median} ns, stream {rate:.2} GB/s, {batch:.1} frames per call");
     });
-    println!("lost for want of room: {}", other.rail.buffers().overflowed);
+    println!("lost because the receive buffer was full: {}", other.rail.buffers().overflowed);
 }

@@ -1,28 +1,31 @@
-//! All that can be set on a rail, with defaults that work.
+//! The configuration of a rail.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use towline_net::interfaces::Filter;
-use towline_net::{Encrypt, JobKey};
+use towline_net::{Encrypt, JobKey, listen};
+use towline_settings::InvalidSetting;
 
-use crate::datagram::{PREFIX, SEALED};
-use crate::queues::inbox::SLOT;
+use crate::Settings;
 
-/// Longest datagram over IPv4, and little less than over IPv6.
-pub(crate) const MOST: u32 = 65_507;
-/// Shortest that every path carries whole (RFC 8200: 1280 with headers).
-const LEAST: u32 = 1232;
-/// Datagrams under the same keys after which new ones are asked for: AES-GCM is good for several times as many (RFC 8446).
+/// Longest datagram over IPv4, in bytes. The longest over IPv6 has a few more.
+pub(crate) const MAX_DATAGRAM: u32 = 65_507;
+/// A datagram of this length passes every path unfragmented (RFC 8200: 1280 bytes with headers).
+pub(crate) const MIN_DATAGRAM: u32 = 1232;
+/// Longest datagram where no length is set: several of them are sent by one call, and each is a small part of the receive buffer.
+const DEFAULT_DATAGRAM: u32 = 16_352;
+/// Datagrams under one key after which new keys are agreed on. AES-GCM allows several times as many (RFC 8446).
 const RENEW: u64 = 1 << 22;
-/// Staging for control frames beside that for others, in frames of the longest.
+/// Staging for control frames beside that for others, in datagrams of the longest kind.
 const CONTROL_FRAMES: u32 = 4;
 
-/// What a [`Rail`](crate::Rail) is made from. [`Config::new`] gives the defaults.
+/// The configuration of a [`Rail`](crate::Rail). [`Config::new`] gives the defaults, [`apply`](Self::apply) takes over the
+/// [`Settings`] of a job.
 ///
 /// ```
-/// use towline_net::JobKey;
-/// use towline_udp::Config;
+/// use towline_udp::{Config, JobKey};
 ///
 /// let mut config = Config::new(0x70B, 3, JobKey::new([7; 32]));
 /// config.filter.include = vec!["eth*".into()];
@@ -30,70 +33,72 @@ const CONTROL_FRAMES: u32 = 4;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which job this process belongs to. Not secret.
+    /// The job of this process. Not secret.
     pub job: u64,
     /// Rank of this process in the job. Peers are told apart by it.
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
-    /// When datagrams are encrypted; the same at all ranks. Whoever has it otherwise is refused. Encrypted ones are not signed
-    /// besides. Default: [`Encrypt::BetweenHosts`].
+    /// When datagrams are encrypted; the same for all ranks. A peer with a setting that has another result is refused. Encrypted
+    /// datagrams have no MAC besides. Default: [`Encrypt::BetweenHosts`].
     pub encrypt: Encrypt,
-    /// Encrypted datagrams to a peer after which new keys are agreed on; 2^22 at most. Default: 2^22.
+    /// Encrypted datagrams to a peer after which new keys are agreed on; at most 2^22. Default: 2^22.
     pub renew_after_datagrams: u64,
-    /// Number of this link among those of the process. Link `n` speaks to link `n` of the peer; each is a rail of its own, and
-    /// uses another interface where there are several.
+    /// Number of this link among those of the process. Link `n` connects to link `n` of the peer; each is a rail of its own, and
+    /// uses another interface where there are several. Default: 0.
     pub link: u8,
-    /// A thread of its own sees to the rail while the program does not: said in its attributes. Default: `false`.
+    /// Whether a thread makes progress on this rail while its user computes. This is said in the attributes and has no other
+    /// effect. Default: `false`.
     pub progress_thread: bool,
-    /// Which interfaces may be used. Default: all but container bridges.
+    /// The interfaces that may be used. Default: all but container bridges.
     pub filter: Filter,
-    /// Takes the loopback before any other interface: for jobs that stay on one host. Default: `false`.
+    /// Prefers the loopback interface to any other: for jobs within one host. Default: `false`.
     pub within_host: bool,
     /// Ports to use, tried in order; 0 lets the system choose. Default: `0..=0`.
-    pub ports: std::ops::RangeInclusive<u16>,
-    /// Where peers are to send to instead: an address that forwards to this rail. Default: `None`.
+    pub ports: RangeInclusive<u16>,
+    /// Address of a forwarder that passes datagrams on to this rail, and to which peers send instead. Default: `None`.
     pub advertise: Option<SocketAddr>,
 
-    /// Longest datagram, in bytes; 0 for what goes whole through the interface, up to 16 KiB. Default: 0.
+    /// Longest datagram, in bytes; 0 for what passes the interface unfragmented, at most 16 KiB. Default: 0.
     pub datagram_bytes: u32,
-    /// Signs each datagram; `None`: unless it stays on this host. If either end signs, both do. Default: `None`.
+    /// Whether each datagram has a MAC; `None`: unless it stays on this host. If either end wants it, both use it. Default: `None`.
     pub sign: Option<bool>,
-    /// Lets the kernel cut and join datagrams where it can. Default: `true`.
+    /// Whether the kernel segments and coalesces datagrams, where it can. Default: `true`.
     pub segmentation: bool,
-    /// Megabytes per second that leave at most; 0 for as many as it goes. Default: 0.
+    /// Highest rate at which the rail sends, in megabytes per second; 0 for no limit. Default: 0.
     pub pacing_megabytes_per_second: u32,
-    /// Megabytes per second of this link, for the shares of striping. Default: 2000.
+    /// Bandwidth of this link, in megabytes per second, for the shares of striping. Default: 2000.
     pub bandwidth_megabytes_per_second: u32,
-    /// Rank by latency, in nanoseconds. Default: 5000.
+    /// Latency, in nanoseconds. The rail with the lowest latency is preferred. Default: 5000.
     pub latency_nanos: u32,
 
-    /// Frames that wait to leave, in bytes of the rail. Default: 128 KiB.
+    /// Staging memory for frames that wait to be sent, in bytes for the rail. Default: 128 KiB.
     pub send_staging_bytes: u32,
-    /// Frames that wait to leave. Default: 512.
+    /// Most frames that wait to be sent, for the rail. Default: 512.
     pub send_queue_frames: u32,
-    /// Short frames between two polls that leave at once, each by a call of its own; further ones wait for each other.
+    /// Short frames between two polls that are sent at once, each by a call of its own; further ones are sent together.
     /// Default: 2.
     pub frames_at_once: u32,
-    /// Frames that the reader may keep. Default: 32.
+    /// Most frames that the reader may hold. Default: 32.
     pub frames_kept: u32,
-    /// The kernel's send buffer, in bytes. The system's `net.core.wmem_max` bounds it. Default: 4 MiB.
+    /// The kernel's send buffer, in bytes. The system's `net.core.wmem_max` limits it. Default: 4 MiB.
     pub socket_send_buffer_bytes: u32,
-    /// The kernel's receive buffer, in bytes: what comes while it is full is lost. The system's `net.core.rmem_max` bounds it.
-    /// Default: 4 MiB.
+    /// The kernel's receive buffer, in bytes. Datagrams that arrive while it is full are lost. The system's `net.core.rmem_max`
+    /// limits it. Default: 4 MiB.
     pub socket_receive_buffer_bytes: u32,
-    /// Polls between two looks at the socket, once nothing came for a while. Default: 4.
+    /// Polls between two reads of the socket, once nothing has arrived for a while. Default: 4.
     pub idle_interval_polls: u32,
 
-    /// From first use of a peer to its being ready. It must allow for a peer that computes and does not poll. Default: 120 s.
+    /// From the first use of a peer to its session. It must allow for a peer that computes and does not poll. Default: 120 s.
     pub connect_timeout: Duration,
     /// Longest time between two hellos to a peer that does not answer. Default: 50 ms.
     pub hello_interval: Duration,
 }
 
 impl Config {
-    /// The defaults for rank `rank` of job `job`.
+    /// The defaults for rank `rank` of job `job`. Where a [`Settings`] has a default, it is the same.
     pub fn new(job: u64, rank: u32, key: JobKey) -> Self {
+        let settings = Settings::default();
         Self {
             job,
             rank,
@@ -106,40 +111,63 @@ impl Config {
             within_host: false,
             ports: 0..=0,
             advertise: None,
-            datagram_bytes: 0,
+            datagram_bytes: settings.datagram_bytes,
             sign: None,
-            segmentation: true,
-            pacing_megabytes_per_second: 0,
-            bandwidth_megabytes_per_second: 2000,
+            segmentation: settings.segmentation,
+            pacing_megabytes_per_second: settings.pacing_mb_s,
+            bandwidth_megabytes_per_second: settings.bandwidth_mb_s,
             latency_nanos: 5000,
             send_staging_bytes: 128 * 1024,
             send_queue_frames: 512,
             frames_at_once: 2,
             frames_kept: 32,
-            socket_send_buffer_bytes: 4 << 20,
-            socket_receive_buffer_bytes: 4 << 20,
+            socket_send_buffer_bytes: settings.send_buffer_bytes,
+            socket_receive_buffer_bytes: settings.receive_buffer_bytes,
             idle_interval_polls: 4,
-            connect_timeout: Duration::from_secs(120),
+            connect_timeout: Duration::from_millis(settings.connect_timeout_ms.into()),
             hello_interval: Duration::from_millis(50),
         }
     }
 
-    /// Memory that a rail takes at most, in bytes: staging, and buffers that are touched as they are used. The kernel's come on
-    /// top.
+    /// Takes over the settings of a job. [`link`](Self::link) must be set before: the published port depends on it.
+    ///
+    /// # Errors
+    /// The first setting whose value cannot be understood.
     ///
     /// ```
-    /// let config = towline_udp::Config::new(1, 0, towline_net::JobKey::new([0; 32]));
-    /// assert!(config.bytes() < 4 << 20);
+    /// use towline_udp::{Config, JobKey, Settings};
+    ///
+    /// let mut settings = Settings::default();
+    /// settings.sign = "always".into();
+    /// let mut config = Config::new(1, 0, JobKey::new([0; 32]));
+    /// config.apply(&settings)?;
+    /// assert_eq!(config.sign, Some(true));
+    /// # Ok::<(), towline_settings::InvalidSetting>(())
     /// ```
-    pub fn bytes(&self) -> u64 {
-        let config = self.clone().sane();
-        u64::from(config.slots()) * SLOT as u64 + config.staging(MOST) as u64
+    pub fn apply(&mut self, settings: &Settings) -> Result<(), InvalidSetting> {
+        self.filter = Filter::from_lists(&settings.include, &settings.exclude);
+        self.ports = listen::ports("TOWLINE_UDP_PORTS", &settings.ports)?;
+        self.advertise = listen::advertised("TOWLINE_UDP_ADVERTISE", &settings.advertise, self.link)?;
+        self.sign = match settings.sign.as_str() {
+            "network" => None,
+            "always" => Some(true),
+            "never" => Some(false),
+            other => return Err(InvalidSetting::new("TOWLINE_UDP_SIGN", other, "network, always or never")),
+        };
+        self.datagram_bytes = settings.datagram_bytes;
+        self.segmentation = settings.segmentation;
+        self.pacing_megabytes_per_second = settings.pacing_mb_s;
+        self.bandwidth_megabytes_per_second = settings.bandwidth_mb_s;
+        self.socket_send_buffer_bytes = settings.send_buffer_bytes;
+        self.socket_receive_buffer_bytes = settings.receive_buffer_bytes;
+        self.connect_timeout = Duration::from_millis(settings.connect_timeout_ms.into());
+        Ok(())
     }
 
-    /// The same with impossible values made possible.
-    pub(crate) fn sane(mut self) -> Self {
+    /// The same configuration with each value brought into its range.
+    pub(crate) fn clamped(mut self) -> Self {
         if self.datagram_bytes != 0 {
-            self.datagram_bytes = self.datagram_bytes.clamp(256, MOST);
+            self.datagram_bytes = self.datagram_bytes.clamp(256, MAX_DATAGRAM);
         }
         self.bandwidth_megabytes_per_second = self.bandwidth_megabytes_per_second.max(1);
         self.renew_after_datagrams = self.renew_after_datagrams.clamp(1, RENEW);
@@ -151,34 +179,43 @@ impl Config {
         self
     }
 
-    /// Longest datagram by an interface that carries so many bytes at once.
-    pub(crate) fn datagram(&self, mtu: u32, v4: bool) -> u32 {
+    /// Longest datagram, in bytes, on an interface with this MTU.
+    pub(crate) fn max_datagram(&self, mtu: u32, v4: bool) -> u32 {
         let headers = if v4 { 28 } else { 48 };
-        let whole = mtu.saturating_sub(headers).clamp(LEAST.min(mtu), MOST);
+        let unfragmented = mtu.saturating_sub(headers).clamp(MIN_DATAGRAM.min(mtu), MAX_DATAGRAM);
         match self.datagram_bytes {
-            0 => whole.min(AUTOMATIC),
-            asked => asked.min(whole),
+            0 => unfragmented.min(DEFAULT_DATAGRAM),
+            bytes => bytes.min(unfragmented),
         }
     }
 
-    /// Bytes of staging for datagrams of up to `datagram` bytes: those of bulk and eager frames, and what is control frames'
-    /// alone.
+    /// Bytes of staging for datagrams of up to `datagram` bytes: for bulk and eager frames, and for control frames only.
     pub(crate) fn staging(&self, datagram: u32) -> usize {
-        self.send_staging_bytes.max(2 * datagram) as usize + Self::control(datagram)
+        self.send_staging_bytes.max(2 * datagram) as usize + Self::control_staging(datagram)
     }
 
-    pub(crate) const fn control(datagram: u32) -> usize {
+    /// Bytes of staging for control frames only.
+    pub(crate) const fn control_staging(datagram: u32) -> usize {
         (CONTROL_FRAMES * datagram) as usize
     }
 
-    /// Receive buffers: one for each frame that may be kept, and some to receive into meanwhile.
-    pub(crate) const fn slots(&self) -> u32 {
+    /// Receive buffers: one for each frame that may be held, and some more to receive into meanwhile.
+    pub(crate) const fn receive_buffers(&self) -> u32 {
         self.frames_kept + 8
     }
 }
 
-/// What a datagram takes at most where nothing else is asked for: several of them leave in one call, and none of them is much of
-/// what a receiver's kernel keeps.
-const AUTOMATIC: u32 = 16_352;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-const _: () = assert!(PREFIX + SEALED < LEAST as usize && SLOT >= MOST as usize);
+    #[test]
+    fn defaults_are_those_of_the_settings() {
+        let mut config = Config::new(1, 2, JobKey::new([1; 32]));
+        let shown = format!("{config:?}");
+        config.apply(&Settings::default()).unwrap();
+        assert_eq!(format!("{config:?}"), shown);
+        let wrong = Settings { sign: "sometimes".into(), ..Settings::default() };
+        assert!(config.apply(&wrong).is_err_and(|why| why.to_string().contains("TOWLINE_UDP_SIGN: `sometimes`")));
+    }
+}

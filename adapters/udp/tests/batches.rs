@@ -1,4 +1,4 @@
-//! How frames leave and come: many at a time.
+//! Batches: how many frames one system call sends and receives.
 
 mod common;
 
@@ -9,7 +9,7 @@ fn bodies(count: u8, len: usize) -> Vec<Vec<u8>> {
     (0..count).map(|at| vec![at; len]).collect()
 }
 
-/// So many frames, committed in a row, leave in `sends` calls; returns the calls that took them in.
+/// Checks that these frames, committed in a row, are sent by `sends` calls. Returns the number of calls that received them.
 fn in_calls(pair: &mut Pair, bodies: &[Vec<u8>], sends: u64) -> u64 {
     pair.settle();
     let before = [0, 1].map(|own| *pair.rails[own].counters());
@@ -29,30 +29,30 @@ fn in_calls(pair: &mut Pair, bodies: &[Vec<u8>], sends: u64) -> u64 {
 }
 
 #[test]
-fn equal_frames_in_a_row_leave_and_come_in_one_call() {
-    let mut pair = Pair::met(|_| {});
+fn equal_frames_in_a_row_are_sent_and_received_by_one_call() {
+    let mut pair = Pair::connected(|_| {});
     let mut frames = bodies(40, 1000);
     frames.push(vec![40; 300]); // the last may be shorter
-    assert_eq!(in_calls(&mut pair, &frames, 1), 1, "joined by the kernel");
+    assert_eq!(in_calls(&mut pair, &frames, 1), 1, "coalesced by the kernel");
     in_calls(&mut pair, &bodies(30, 57), 1);
 }
 
 #[test]
-fn frames_of_all_lengths_leave_in_one_call_as_several_messages() {
-    let mut pair = Pair::met(|_| {});
+fn frames_of_all_lengths_are_sent_by_one_call_as_several_messages() {
+    let mut pair = Pair::connected(|_| {});
     let frames: Vec<_> = (1..40).map(|at| vec![at; usize::from(at) * 30]).collect();
     in_calls(&mut pair, &frames, 1);
 }
 
 #[test]
-fn a_kernel_that_does_not_cut_gets_a_message_for_each_frame() {
-    let mut pair = Pair::met(|config| config.segmentation = false);
+fn a_kernel_without_segmentation_gets_a_message_for_each_frame() {
+    let mut pair = Pair::connected(|config| config.segmentation = false);
     in_calls(&mut pair, &bodies(40, 1000), 1);
 }
 
 #[test]
-fn as_much_as_one_message_takes_leaves_without_a_poll() {
-    let mut pair = Pair::met(|_| {});
+fn a_full_message_is_sent_without_a_poll() {
+    let mut pair = Pair::connected(|_| {});
     let len = pair.rails[0].datagram_bytes() as usize - 16;
     let fit = 65_507 / (len + 16);
     pair.settle();
@@ -64,10 +64,10 @@ fn as_much_as_one_message_takes_leaves_without_a_poll() {
     }
 }
 
-/// Short frames leave at once, but not each of a flood by a call of its own.
+/// Short frames are sent at once, but not each of a flood by a call of its own.
 #[test]
-fn a_few_short_frames_leave_at_once() {
-    let mut pair = Pair::met(|config| config.frames_at_once = 3);
+fn a_few_short_frames_are_sent_at_once() {
+    let mut pair = Pair::connected(|config| config.frames_at_once = 3);
     pair.settle();
     for _ in 0..10 {
         pair.try_send(0, Lane::Eager, b"short").expect("room");
@@ -82,10 +82,10 @@ fn a_few_short_frames_leave_at_once() {
     pair.until("the others", |pair| pair.got[1].len() == 10);
 }
 
-/// Bulk frames that may not leave yet fill their part of the staging alone.
+/// Bulk frames that wait fill only their part of the staging.
 #[test]
 fn control_frames_have_room_of_their_own() {
-    let mut pair = Pair::met(|config| config.pacing_megabytes_per_second = 1);
+    let mut pair = Pair::connected(|config| config.pacing_megabytes_per_second = 1);
     let body = vec![1; pair.rails[0].datagram_bytes() as usize - 16];
     let mut sent = 0;
     while pair.try_send(0, Lane::Bulk, &body).is_ok() {
@@ -98,14 +98,14 @@ fn control_frames_have_room_of_their_own() {
     assert!(pair.got[1].contains(&b"control".to_vec()));
 }
 
-/// What leaves is held back to so many bytes a second, and `poll_at` says when more may.
+/// Pacing limits the bytes that are sent per second, and `poll_at` returns when more may be sent.
 #[test]
 fn pacing_holds_frames_back_until_their_time() {
     use towline_core::rail::Rail as _;
     use towline_core::time::{Duration, Instant};
 
-    let mut pair = Pair::met(|config| config.pacing_megabytes_per_second = 10);
-    // In a time that the test makes: ten thousand bytes a millisecond.
+    let mut pair = Pair::connected(|config| config.pacing_megabytes_per_second = 10);
+    // In the time of the test: ten thousand bytes per millisecond.
     let mut now = pair.now() + Duration::from_secs(1);
     let _ = pair.rails[0].poll(now);
     for _ in 0..8 {

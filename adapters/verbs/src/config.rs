@@ -58,11 +58,11 @@ pub struct Config {
     pub max_send_size_bytes: u32,
     /// Frames of up to this many bytes travel inline, within the work request, as far as the device supports that. Default: 220.
     pub inline_bytes: u32,
-    /// Receive buffers of `max_send_size_bytes`, shared by all peers. At any time the device lacks fewer than an eighth of them, and
-    /// fewer than 16, because their frames were read: these buffers are posted again together. Default: 128.
+    /// Receive buffers of `max_send_size_bytes`, shared by all peers. At any time the device lacks fewer than an eighth of them,
+    /// and fewer than 16, because their frames were read: these buffers are posted again together. Default: 128.
     pub receive_buffers: u32,
-    /// Send buffers of `eager_limit_bytes`, but of 8 KiB and 64 at most, shared by all peers; an eighth of them is for control frames
-    /// alone. Default: 256.
+    /// Send buffers of `eager_limit_bytes`, but of 8 KiB and 64 at most, shared by all peers; an eighth of them is for control
+    /// frames alone. Default: 256.
     pub eager_buffers: u32,
     /// Send buffers of `max_send_size_bytes` for longer frames, shared by all peers. Default: 64.
     pub bulk_buffers: u32,
@@ -81,8 +81,8 @@ pub struct Config {
     /// Latency in nanoseconds, by which rails are ranked: lower is better. Default: 1500.
     pub latency_nanos: u32,
 
-    /// Longest time from the first use of a peer until its connection is established. It must allow for a peer that computes and does
-    /// not poll. Default: 120 s.
+    /// Longest time from the first use of a peer until its connection is established. It must allow for a peer that computes and
+    /// does not poll. Default: 120 s.
     pub connect_timeout: Duration,
     /// How long a peer's device may fail to acknowledge before the peer is lost: our device sends seven times in that time. The
     /// device acknowledges, not the process, so a peer that computes or is stopped is not lost. At most [`LONGEST_PEER_TIMEOUT`],

@@ -26,6 +26,6 @@ pub struct Counters {
     pub direct: u64,
     /// Queue pairs that were destroyed at once, since the device did not release the user's memory otherwise.
     pub forced_destroys: u64,
-    /// Impossible frames: with a header longer than the frame, and the like.
+    /// Impossible frames, such as one with a header longer than the frame.
     pub malformed: u64,
 }

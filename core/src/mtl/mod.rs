@@ -1,4 +1,4 @@
-//! Floor 4: the matching transport. Ranks and communicators over the engine of floor 3 (contract: mtl 2.0.0).
+//! Floor 4: the matching transport: ranks and communicators over the engine of floor 3 (contract: mtl 2.0.0).
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -35,11 +35,17 @@
 //! ```
 
 mod communicator;
+mod errors;
+mod rejoins;
+mod source;
+mod state;
 #[cfg(test)]
 mod tests;
 mod transport;
 
-pub use communicator::{Comm, CommError, Group};
-pub use transport::{Attributes, Mtl, Source, Tag};
+pub use communicator::{Comm, Group};
+pub use errors::CommError;
+pub use source::{Source, Tag};
+pub use transport::{Attributes, Mtl};
 
 pub use crate::pml::{Envelope, Failure, Message, Mode, Refusal, Request, Sending, Status};

@@ -1,6 +1,10 @@
-//! The matching transport itself.
+//! The matching transport.
 
-use super::communicator::{Comm, CommError, CommState, Group};
+use super::communicator::{Comm, Group};
+use super::errors::CommError;
+use super::rejoins::Rejoins;
+use super::source::{Source, Tag};
+use super::state::CommState;
 use crate::arena::Arena;
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
@@ -12,51 +16,20 @@ use crate::pool::{Handle, Pool};
 use crate::rail::{Endpoint, Peer, Unreachable};
 use crate::time::Instant;
 
-/// Whom a receive or probe takes from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Source {
-    /// A rank of the communicator.
-    Rank(u32),
-    /// Any.
-    Any,
-}
-
-/// Which tags a receive or probe takes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Tag {
-    /// This one.
-    Is(u32),
-    /// Any below `0x8000_0000`: those above are for the user's own protocols, a collective's for one.
-    Any,
-}
-
-impl Tag {
-    /// As patterns have it.
-    #[inline(always)]
-    const fn word(self) -> Option<u32> {
-        match self {
-            Self::Is(ANY) => None,
-            Self::Is(tag) => Some(tag),
-            Self::Any => Some(ANY),
-        }
-    }
-}
-
 /// Limits of the transport (CONTRACTS M16).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Attributes {
-    /// Contexts go from 0 to this.
+    /// The largest context. The smallest is 0.
     pub max_context: u32,
-    /// Tags that [`Tag::Any`] takes go from 0 to this.
+    /// The largest tag that [`Tag::Any`] takes. The smallest is 0.
     pub max_tag: u32,
-    /// Bytes that a caller keeps for each request: the word of [`Request::to_bits`].
+    /// Bytes that a caller keeps for each request: those of the word of [`Request::to_bits`].
     pub request_bytes: usize,
 }
 
-/// The matching transport: [`Pml`] with communicators. One thread at a time.
+/// The matching transport: the engine ([`Pml`]) with communicators. It is used by one thread at a time, and may move between
+/// threads.
 #[derive(Debug)]
 pub struct Mtl<'m, R> {
     pml: Pml<'m, R>,
@@ -65,36 +38,13 @@ pub struct Mtl<'m, R> {
     rejoins: Rejoins<'m>,
 }
 
-/// Peers that were lost and came back.
-#[derive(Debug)]
-struct Rejoins<'m> {
-    /// How many times.
-    all: u32,
-    /// The last of these that was this peer's; 0 of one that was never lost.
-    last: &'m mut [u32],
-}
-
-impl Rejoins<'_> {
-    fn of(&self, peer: Peer) -> u32 {
-        self.last.get(peer.0 as usize).copied().unwrap_or(0)
-    }
-
-    /// A peer was lost: what comes in its place is another.
-    fn note(&mut self, peer: Peer) {
-        self.all = self.all.wrapping_add(1);
-        if let Some(last) = self.last.get_mut(peer.0 as usize) {
-            *last = self.all;
-        }
-    }
-}
-
-/// The communicator that was looked for last: most programs use one for long.
+/// The communicator that was looked up last. Most programs use one for long.
 #[derive(Clone, Copy, Debug)]
 struct RecentComm {
     /// [`Handle::word`] of its handle.
     word: u64,
     context: u32,
-    /// Ranks that are the peers of the same number.
+    /// The number of ranks that are the peers of the same number.
     world: u32,
 }
 
@@ -107,25 +57,24 @@ impl<'m, R: Rails> Mtl<'m, R> {
     pub const ATTRIBUTES: Attributes =
         Attributes { max_context: u32::MAX, max_tag: 0x7fff_ffff, request_bytes: size_of::<u64>() };
 
-    /// Bytes that a transport with `communicators` communicators over rails with these attributes takes from an arena at
-    /// most.
+    /// Most bytes that a transport with `communicators` communicators over rails with these attributes takes from an arena.
     pub const fn bytes(config: &Config, communicators: u32, rails: &[&crate::rail::Attributes]) -> usize {
         let rejoins = Arena::cost::<u32>(config.peers as usize);
         config.bytes(rails).saturating_add(Pool::<CommState<'m>>::cost(communicators)).saturating_add(rejoins)
     }
 
-    /// A transport over `rails`, with tables cut from `arena`. Local: nothing is sent before a peer was added (M2).
+    /// Makes a transport over `rails`, with tables cut from `arena`. It is local: nothing is sent before a peer is added (M2).
     ///
     /// # Errors
-    /// [`SetUpError`] where the arena has less than [`Mtl::bytes`] left, or where a limit is too small.
+    /// [`SetUpError`] if the arena has less than [`Mtl::bytes`] left, or if a limit is too small.
     pub fn new(config: Config, communicators: u32, arena: &mut Arena<'m>, rails: R) -> Result<Self, SetUpError> {
         let rejoins = Rejoins { all: 0, last: arena.table(config.peers as usize)? };
         let (pml, comms) = (Pml::new(config, arena, rails)?, Pool::new(arena, communicators)?);
         Ok(Self { pml, comms, recent: RecentComm::NONE, rejoins })
     }
 
-    /// Ends the transport, whether it ever had peers or not (M4): forgets them, undoes what rails have prepared, and gives
-    /// the rails back to be closed. Requests and messages end with it: their memory is no longer touched.
+    /// Ends the transport, whether it ever had peers or not (M4). It forgets the peers, undoes what rails have prepared, and
+    /// returns the rails, which the caller closes. Requests and messages end with it: their memory is not touched any more.
     pub fn finalize(self) -> R {
         self.pml.finalize()
     }
@@ -135,7 +84,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.pml.params()
     }
 
-    /// Makes a peer known: see [`Pml::add_peer`].
+    /// Adds a peer: see [`Pml::add_peer`].
     ///
     /// # Errors
     /// As [`Pml::add_peer`].
@@ -145,23 +94,23 @@ impl<'m, R: Rails> Mtl<'m, R> {
         params: &[u8],
         reach: impl FnMut(usize, &mut R::Rail) -> Result<Endpoint, Unreachable>,
     ) -> Result<(), Unreachable> {
-        self.report_failures(); // a failure that nobody was told of would be forgotten
+        self.report_failures(); // else a failure that was not reported yet would be forgotten
         let lost = self.pml.is_lost(peer);
         self.pml.add_peer(peer, params, reach)?;
         self.restore(peer, lost);
         Ok(())
     }
 
-    /// A peer was added, in whose place another one was lost perhaps.
+    /// A peer was added. `lost`: another one was lost at its place.
     fn restore(&mut self, peer: Peer, lost: bool) {
         if lost {
             self.note_return(peer);
         }
-        let came_back = self.rejoins.of(peer);
+        let rejoined = self.rejoins.of(peer);
         for slot in 0..self.comms.capacity() {
-            let misses = |state: &&mut CommState<'_>| state.misses(peer) && !state.excludes(came_back);
+            let misses = |state: &&mut CommState<'_>| state.misses(peer) && !state.excludes(rejoined);
             if let Some(state) = self.comms.at_mut(slot).filter(misses) {
-                // Its failure may have covered that of another one, which is not back.
+                // Its failure may have covered that of another member, which has not rejoined.
                 let pml = &self.pml;
                 let other = state.members().find(|other| *other != peer && pml.is_failed(*other));
                 state.restore(peer, other);
@@ -169,16 +118,16 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// What comes in the place of a peer that was lost is another one.
+    /// The next peer at the place of a lost one is another.
     fn note_return(&mut self, peer: Peer) {
         self.recent = RecentComm::NONE;
         self.rejoins.note(peer);
     }
 
-    /// Makes peers known, all or none (M5): `params(peer)` and `reach(peer, i, rail)` as in [`Pml::add_peer`].
+    /// Adds peers, all or none (M5): `params(peer)` and `reach(peer, i, rail)` as in [`Pml::add_peer`].
     ///
     /// # Errors
-    /// The first peer that cannot be reached, and why; those before it are forgotten again.
+    /// The first peer that cannot be reached, and why. The peers before it are forgotten again.
     pub fn add_peers<'p>(
         &mut self,
         peers: &[Peer],
@@ -215,21 +164,21 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.pml.enable_rail(index, on)
     }
 
-    /// Makes a communicator of a context that all its members use, in which this process is rank `rank`. Messages for it
-    /// that are here already are kept for it (M15).
+    /// Makes a communicator of a context that all its members use. This process is its rank `rank`. Messages for it that have
+    /// arrived already are kept for it (M15).
     ///
-    /// Its members are those that there are now. One that is lost and then [added](Self::add_peer) again is another, which has no
-    /// such communicator: in this one, what is sent to it or to be received from it ends with an error, as does a receive from
-    /// any source until that is [acknowledged](Self::acknowledge).
+    /// Its members are the present peers. A member that is lost and then [added](Self::add_peer) again is another process, which is
+    /// not in the communicator. In this communicator, sends to it and receives from it end with an error, and so does a receive
+    /// from any source, until the failure is [acknowledged](Self::acknowledge).
     ///
     /// # Errors
-    /// [`CommError`]; nothing is kept then.
+    /// [`CommError`]: nothing is kept then.
     pub fn add_comm(&mut self, context: u32, group: Group<'m>, rank: u32) -> Result<Comm, CommError> {
         self.add(CommState::new(context, group, rank, Some(self.rejoins.all))?)
     }
 
-    /// The same for a communicator that each process makes as it begins, also where another was in its place before: its ranks
-    /// are whoever is there now.
+    /// The same for a communicator that each process makes at its start, even a process that replaces a lost one: its ranks are
+    /// whichever peers are at their places.
     ///
     /// # Errors
     /// As [`add_comm`](Self::add_comm).
@@ -247,8 +196,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.comms.take(state).map(Comm).map_err(|_| CommError::Full)
     }
 
-    /// Deletes a communicator. Messages of it that nobody received are dropped, and their senders told; its posted
-    /// receives are cancelled.
+    /// Deletes a communicator. Its messages that were not received are dropped and their senders told. Its posted receives are
+    /// cancelled.
     pub fn del_comm(&mut self, comm: Comm) {
         self.recent = RecentComm::NONE;
         if let Some(state) = self.comms.free(comm.0) {
@@ -269,7 +218,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Sends to rank `dest`. See [`Pml::isend`].
     ///
     /// # Errors
-    /// [`Refusal`]; nothing was begun then.
+    /// [`Refusal`]: nothing was begun then.
     ///
     /// # Safety
     /// As [`Pml::isend`].
@@ -296,11 +245,12 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// [acknowledged](Self::acknowledge).
     ///
     /// # Errors
-    /// [`Refusal`]; nothing was begun then.
+    /// [`Refusal`]: nothing was begun then.
     ///
     /// # Safety
     /// As [`Pml::irecv`].
-    // Always: as a call it costs more than itself, since span and request go through memory, in pieces that are read back whole.
+    // Always inlined: a call costs more than the function itself, since span and request would go through memory, stored in parts
+    // and loaded whole.
     #[inline(always)]
     pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         let Some(pattern) = self.pattern(comm, source, tag) else {
@@ -315,7 +265,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         Ok(request)
     }
 
-    /// Ends a receive from any source whose message is not here, if a member failed.
+    /// Ends a receive from any source whose message has not arrived, if a member failed.
     #[inline(never)]
     fn interrupt_among_failed(&mut self, comm: Comm, request: Request) {
         if let Some(state) = self.comms.get(comm.0)
@@ -326,8 +276,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// A receive from whom there is no such rank. One that was there before it was lost ends it as a peer that is lost does: who
-    /// sends at the same time is to go on.
+    /// A receive from a rank that is not in the communicator. If the rank's peer was lost, the receive ends as one from a lost peer
+    /// does, since a send at the same time does so, too.
     ///
     /// # Safety
     /// As [`irecv`](Self::irecv).
@@ -350,7 +300,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         Ok(request)
     }
 
-    /// The peer of a rank that was lost since the communicator was made, and came back: as another, which is not in it.
+    /// The peer of a rank that was lost since the communicator was made and has rejoined: it is another process, which is not in
+    /// the communicator.
     pub fn excluded(&self, comm: Comm, rank: Source) -> Option<Peer> {
         let (state, Source::Rank(rank)) = (self.comms.get(comm.0)?, rank) else { return None };
         state.peer(rank).filter(|peer| state.excludes(self.rejoins.of(*peer)))
@@ -362,11 +313,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.excluded(comm, rank).map_or(Refusal::Invalid, Refusal::Restarted)
     }
 
-    /// Sends, and comes back when the memory may be reused. `idle` is called between steps, to wait as the caller
-    /// pleases, and gives the time.
+    /// Sends, and returns when the memory may be reused. `idle` is called between steps: it waits as the caller likes, and returns
+    /// the time.
     ///
     /// # Errors
-    /// A [`Refusal`] where nothing was begun, else the [`Failure`] that the send ended with.
+    /// A [`Refusal`] if nothing was begun, else the [`Failure`] with which the send ended.
     ///
     /// # Safety
     /// `idle` does not unwind: the engine would keep an address of `data` beyond its borrow.
@@ -379,7 +330,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         data: &[u8],
         idle: impl FnMut() -> Instant,
     ) -> Result<(), Result<Failure, Refusal>> {
-        // SAFETY: `data` is borrowed until this rejoins, which it does only with the outcome.
+        // SAFETY: `data` is borrowed until this returns, which it does only with the outcome.
         match unsafe { self.isend(comm, dest, tag, mode, Span::of(data)) } {
             Ok(Sending::Complete) => Ok(()),
             Ok(Sending::Pending(request)) => self.wait(request, idle).map(|_| ()).map_err(Ok),
@@ -387,7 +338,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// Receives, and comes back with the message.
+    /// Receives, and returns when the message is there.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -403,7 +354,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         idle: impl FnMut() -> Instant,
     ) -> Result<Status, Result<Failure, Refusal>> {
         let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
-        // SAFETY: `sink` is borrowed until this rejoins, which it does only with the outcome.
+        // SAFETY: `sink` is borrowed until this returns, which it does only with the outcome.
         let request = unsafe { self.irecv(comm, source, tag, span) }.map_err(Err)?;
         self.wait(request, idle).map_err(Ok)
     }
@@ -411,7 +362,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Makes progress until a request is over.
     ///
     /// # Errors
-    /// The [`Failure`] that it ended with.
+    /// The [`Failure`] with which it ended.
     pub fn wait(&mut self, request: Request, mut idle: impl FnMut() -> Instant) -> Result<Status, Failure> {
         loop {
             if let Some(outcome) = self.pml.test(request) {
@@ -422,7 +373,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// Finds a message without taking it. Standard `MPI_Iprobe` semantics: what is found stays first for its receive.
+    /// Finds a message and does not take it, as `MPI_Iprobe` does: the message found stays the first for its receive.
     pub fn iprobe(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<Envelope> {
         let pattern = self.pattern(comm, source, tag)?;
         self.pml.iprobe(pattern)
@@ -431,8 +382,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Takes a message out of the queues, for [`imrecv`](Self::imrecv) alone. See [`Pml::improbe`].
     ///
     /// # Errors
-    /// [`Refusal::Busy`] where there is one, and no request for it; [`Refusal::Invalid`] for no such communicator, rank or
-    /// tag; [`Refusal::Restarted`].
+    /// [`Refusal::Busy`] if there is a message and no request for it. [`Refusal::Invalid`] if there is no such communicator, rank
+    /// or tag. [`Refusal::Restarted`] as its docs say.
     pub fn improbe(&mut self, comm: Comm, source: Source, tag: Tag) -> Result<Option<(Message, Envelope)>, Refusal> {
         let pattern = self.pattern(comm, source, tag).ok_or_else(|| self.refusal(comm, source))?;
         self.pml.improbe(pattern)
@@ -461,7 +412,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.pml.test(request)
     }
 
-    /// Takes in what arrived and sends what waits. See [`Pml::progress`].
+    /// Takes in what has arrived and sends what waits. See [`Pml::progress`].
     #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {
         let events = self.pml.progress(now);
@@ -471,8 +422,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         events
     }
 
-    /// Receives from any source end where a member of their communicator failed: their message may have been to come from
-    /// it.
+    /// Reports failures of peers: receives from any source end if a member of their communicator failed, since their message may
+    /// have been to come from it.
     #[cold]
     #[inline(never)]
     fn report_failures(&mut self) {
@@ -487,9 +438,13 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// Why nothing may come from `source`, now or ever, so that a receive or a search for a message that is not here is in
-    /// vain: the rank's peer where it was lost, also if it is back and was not when the communicator was made; for any source a
-    /// member that failed, until that is [acknowledged](Self::acknowledge). One that came to its end in good order has not failed.
+    /// The peer because of which nothing may come from `source`, now or ever: a receive or a probe that finds no message now would
+    /// wait in vain.
+    ///
+    /// - For a rank: its peer, if it was lost, even if it has rejoined since the communicator was made.
+    /// - For any source: a member that failed, until that is [acknowledged](Self::acknowledge).
+    ///
+    /// A peer that ended in good order has not failed.
     pub fn failed(&self, comm: Comm, source: Source) -> Option<Peer> {
         let state = self.comms.get(comm.0)?;
         match source {
@@ -501,21 +456,21 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// The member of a communicator that failed last, acknowledged or not, unless it is back in it: what all members do together
-    /// cannot come to an end.
+    /// The member of a communicator that failed last, acknowledged or not, unless it has rejoined as a member. A collective
+    /// operation of all members cannot come to an end.
     pub fn broken(&self, comm: Comm) -> Option<Peer> {
         self.comms.get(comm.0)?.broken()
     }
 
-    /// Says that the caller knows which members have failed so far: receives from any source wait for the others from now on,
-    /// as `MPIX_Comm_failure_ack` has it. A later failure ends them again, once.
+    /// Acknowledges the failures of members so far, as `MPIX_Comm_failure_ack` does: receives from any source wait for the other
+    /// members from now on. A later failure ends them again, once.
     pub fn acknowledge(&mut self, comm: Comm) {
         if let Some(state) = self.comms.get_mut(comm.0) {
-            state.failed = 0;
+            state.acknowledge();
         }
     }
 
-    /// Counts of what happened so far.
+    /// Counts of what happened since set-up.
     pub fn counters(&self) -> &Counters {
         self.pml.counters()
     }
@@ -539,7 +494,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.find_again(comm, rank)
     }
 
-    /// The same, where it is not the communicator that was looked for last, or none of all ranks.
+    /// The same if it is not the communicator that was looked up last, or not a world.
     #[inline(never)]
     fn find_again(&mut self, comm: Comm, rank: u32) -> Option<(u32, u32)> {
         let state = self.comms.get(comm.0)?;

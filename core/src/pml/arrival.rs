@@ -1,4 +1,4 @@
-//! Frames that arrive, and bodies that rails are done with: to the part of the engine that each is for.
+//! Frames that arrive, and bodies that rails have read or filled: each goes to its part of the engine.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
@@ -23,7 +23,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A frame has come; `moved`: it was given to another link first.
+    /// Takes in a frame. `moved`: the frame was sent by another link first.
     #[inline]
     pub(super) fn arrive(&mut self, rail: usize, moved: bool, frame: &Frame) {
         if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
@@ -64,7 +64,7 @@ impl<R: Rails> Pml<'_, R> {
         self.settle_receive(handle.slot());
     }
 
-    /// The send that a peer's ack, finish or reject names.
+    /// The waiting send that a peer's ack, finish or reject names.
     pub(super) fn waiting(&mut self, from: Peer, bits: u64) -> Option<u32> {
         let slot = self.still_waiting(from, bits);
         match slot {
@@ -74,7 +74,7 @@ impl<R: Rails> Pml<'_, R> {
         slot
     }
 
-    /// The same, for what may rightly come too late.
+    /// The same for an ack that may rightly come too late.
     fn still_waiting(&self, from: Peer, bits: u64) -> Option<u32> {
         let handle = Handle::from_bits(bits);
         let state = self.requests.get(handle)?;
@@ -141,7 +141,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
 
     fn acked(&mut self, from: Peer, header: wire::Ack) {
         if header.common.flags & wire::FLAG_MARK != 0 {
-            // MessageSource by a matched probe. The ack that counts follows, or came before.
+            // A matched probe has taken the message. The ack that counts follows, or came before.
             if let Some(slot) = self.pml.still_waiting(from, header.sender.get()) {
                 self.pml.settle_answer(slot, true);
             }
@@ -171,8 +171,8 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
         let reason = Reason::from_wire(header.reason.get());
         let answers = self.pml.requests.at(slot).is_some_and(|state| state.flags & ANSWERING != 0);
         if reason == Some(Reason::Unmatched) && !answers {
-            // Only an answer goes back. What was sent in its turn keeps its place at the receiver, which has yet to say
-            // what becomes of it.
+            // Only an answer goes back. A message that was sent in its turn keeps its place at the receiver, which has yet to
+            // answer it.
             self.pml.counters.stale = self.pml.counters.stale.wrapping_add(1);
             return;
         }

@@ -1,4 +1,4 @@
-//! What happened so far: for tests, `info` and people.
+//! Counts of what happened: for tests, `towline info` and people.
 
 /// Counts since set-up. They wrap after 2^64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -14,24 +14,25 @@ pub struct Counters {
     pub fragments_sent: u64,
     /// Later fragments that arrived.
     pub fragments_received: u64,
-    /// Longer messages of which a rail exposed the memory.
+    /// Longer messages whose memory a rail exposed for single copy.
     pub exposed: u64,
-    /// Lent messages that a rail single_copies from where they lay.
+    /// Exposed messages that a rail read from the sender's memory.
     pub single_copies: u64,
-    /// Lent messages that no rail could fetch: they came in fragments.
+    /// Exposed messages that no rail could read: they came in fragments.
     pub single_copy_failures: u64,
-    /// Bytes of messages that came before their receive, and were copied once more for that: all else is written where it belongs.
+    /// Bytes of messages that came before their receive and were therefore copied once more. All other bytes are written once, to
+    /// their place.
     pub copied: u64,
     /// Offers of memory that a peer's device may reach.
     pub offers_sent: u64,
-    /// Offers that came for nothing: too late, since frames had brought the rest; or forged.
+    /// Offers without effect: frames had brought the rest already, or the offer was forged.
     pub offers_unused: u64,
-    /// Pieces of messages that a device has moved, as either side counts them, and their bytes.
+    /// Pieces of messages that a device has moved, counted on both sides, and their bytes.
     pub pieces: u64,
     pub bytes_by_device: u64,
-    /// Messages with which a device could not begin, or go on.
+    /// Messages for which a device could not begin, or not go on.
     pub device_failures: u64,
-    /// Registrations for messages that were made, and that were still there from another message.
+    /// Registrations made for messages, and registrations found that an earlier message had left.
     pub pins_made: u64,
     pub pins_found: u64,
     pub acks_sent: u64,
@@ -39,38 +40,38 @@ pub struct Counters {
     pub rejects_sent: u64,
     pub rejects_received: u64,
     pub credits_sent: u64,
-    /// Notices of held-back messages.
+    /// Notices that messages are held back.
     pub notices_sent: u64,
     pub asks_sent: u64,
-    /// Posted receives that were looked at to find what to ask for.
+    /// Posted receives that were looked at in the search for the next ask.
     pub ask_steps: u64,
     pub answers_sent: u64,
     pub nothings_sent: u64,
-    /// Messages that found their receive waiting.
+    /// Messages that found a posted receive.
     pub expected: u64,
-    /// Messages that had to wait for their receive.
+    /// Messages that arrived before their receive.
     pub unexpected: u64,
-    /// Messages that arrived before one that goes first.
+    /// Messages that arrived before an earlier one of the same peer.
     pub out_of_order: u64,
-    /// Frames or sends that a rail had no room for.
+    /// Frames and sends for which a rail had no room.
     pub busy: u64,
-    /// Frames that made no sense: dropped.
+    /// Frames whose header or length is wrong. They are dropped.
     pub malformed: u64,
-    /// Handles of peers that named nothing of theirs, or nothing that what they say of it is true of (an answer sent back
-    /// that was none): dropped.
+    /// Frames with a handle that names no operation of their peer, or one in another phase (a rejected answer that was none, for
+    /// one). They are dropped.
     pub stale: u64,
-    /// Messages beyond a peer's credit, or twice the same number: dropped.
+    /// Messages beyond a peer's credit, and second messages of one number. They are dropped.
     pub credit_violations: u64,
-    /// Frames for tags that the engine does not serve: dropped.
+    /// Frames for tags that the engine does not serve. They are dropped.
     pub unknown_tags: u64,
-    /// Peers lost.
+    /// Peers that were lost.
     pub lost: u64,
-    /// Links that went down while others to the same peer went on.
+    /// Links that went down while another link to the same peer was in use.
     pub links_down: u64,
     /// Links that came back.
     pub links_up: u64,
-    /// Frames that a link could not deliver, and another was given.
+    /// Frames that a link could not deliver and another link carried.
     pub frames_migrated: u64,
-    /// Such frames that arrived, and had arrived before by the link that they were given to first: dropped.
+    /// Such frames that had arrived by their first link already. They are dropped.
     pub duplicates: u64,
 }

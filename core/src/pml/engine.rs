@@ -1,4 +1,4 @@
-//! The engine's state: all tables of [`Pml`]. What the engine does stands in the files and folders beside this one.
+//! The state of an engine: all tables of [`Pml`]. The files and folders beside this one hold what the engine does.
 
 use core::fmt;
 
@@ -12,73 +12,75 @@ use crate::pml::peers::state::PeerState;
 use crate::pml::rdma::piece::Rdma;
 use crate::pml::requests::posting_order::PostingOrder;
 use crate::pml::requests::state::RequestState;
-use crate::pml::stall::clock::Stall;
+use crate::pml::stall::clock::StallClock;
 use crate::pml::unexpected::state::Unexpected;
 use crate::pool::Pool;
 use crate::ptl::Cache;
 use crate::rma::Rma;
 
-/// The engine of floor 3. One thread at a time.
+/// The engine of floor 3. It is used by one thread at a time, and may move between threads.
+///
+/// Memory comes from an [`Arena`](crate::arena::Arena) at set-up; the engine allocates nothing later.
 pub struct Pml<'m, R> {
     pub(super) rails: R,
     pub(super) peers: &'m mut [PeerState],
-    /// A row of `rails.count()` links for each peer: those in use, the lowest latency first, then those set suspended.
+    /// A row of `rails.count()` links for each peer: those in use come first, the lowest latency first, then the suspended ones.
     pub(super) links: &'m mut [PeerLink],
-    /// Rails that are disabled, a bit for each.
+    /// Rails that are disabled, one bit for each.
     pub(super) disabled: [u32; 8],
-    /// Prepared requests, of the rails that keep such.
+    /// Prepared requests of the rails that want them.
     pub(super) caches: &'m mut [Cache<'m>],
     pub(super) requests: Pool<'m, RequestState>,
     pub(super) matcher: Matcher<'m>,
     pub(super) envelopes: Pool<'m, Unexpected>,
     pub(super) units: Pool<'m, ()>,
-    /// Payload units, one behind the other; as an address, since a rail may be writing to one.
+    /// The payload units, one after the other. It is an address, not a reference, since a rail may write to a unit.
     pub(super) unit_memory: *mut u8,
     pub(super) unit_bytes: u32,
     /// Requests that have something to send.
     pub(super) active: List,
-    /// Number of this round through them, never 0.
+    /// The number of this round through the active requests, never 0.
     pub(super) round: u16,
-    /// Whose turn it is to have room first: the requests that stream, or what is held back and to be told.
+    /// Which of two goes first when there is room: the requests that stream, or held-back sends and control frames.
     pub(super) streams_first: bool,
-    /// Completed requests to be announced.
+    /// Completed requests that are to be announced.
     pub(super) completed: List,
-    /// Peers that have something to be told: first and last, index plus one.
+    /// Peers for which something is to be sent.
     pub(super) work: WorkList,
-    /// Refusals to be sent: first envelope, index plus one.
+    /// Refusals that are to be sent: the first envelope.
     pub(super) refused: OptSlot,
-    /// Something may be waiting to be sent: there is an active request, a peer to be told or a refusal.
+    /// Something may wait to be sent: there is an active request, a peer in the work list, or a refusal.
     pub(super) waiting: bool,
-    /// Links that are down may have frames that others are to carry.
+    /// Links that are down may have frames that other links are to carry.
     pub(super) migrating: bool,
-    /// Posted receives in the order in which they are asked for.
+    /// Posted receives in the order in which peers are asked for them.
     pub(super) posting_order: PostingOrder,
-    /// A peer was lost, or `posted` is kept: receives take the long way.
+    /// A peer was lost, or `posting_order` is kept: receives take the slow path.
     pub(super) slow_receives: bool,
-    /// Number of the next posted receive; the first is 1.
+    /// The number of the next posted receive. The first is 1.
     pub(super) next_posting: u64,
-    /// Envelopes that may be owed without anything done about it: for more, credit is sent without waiting.
+    /// Envelopes that may be owed without a frame of their own. Beyond that a credit frame is sent.
     pub(super) credit_slack: u16,
-    /// Spare envelopes that are taken.
+    /// Envelopes beyond all credit that are taken.
     pub(super) spares_used: u32,
-    /// Peers that failed, and that nobody has asked for yet.
+    /// Peers that failed and whose failure was not reported yet.
     pub(super) unreported_failures: u32,
-    /// Probes that found nothing, all told; wraps.
+    /// Probes that found nothing, of all patterns. It wraps.
     pub(super) missed_probes: u32,
-    /// Requests that ended when something had been sent; wraps.
+    /// Requests that ended when something had been sent. It wraps.
     pub(super) ended: u32,
-    /// How long a peer may do nothing.
-    pub(super) stall: Stall,
+    /// How long a peer may make no progress.
+    pub(super) stall: StallClock,
     pub(super) rma: Rma<'m>,
     pub(super) rdma: Rdma<'m>,
-    /// Whose turn it is among a peer's links to carry one-sided operations.
+    /// Which of a peer's links carries the next one-sided operation.
     pub(super) rma_turn: u32,
     pub(super) counters: Counters,
     pub(super) config: Config,
 }
 
-// SAFETY: the only field that is not `Send` by itself is the address of the payload units, which belong to the engine
-// like its tables.
+// SAFETY: the only field that is not `Send` by itself is the address of the payload units. They belong to the engine, as its tables
+// do.
 unsafe impl<R: Send> Send for Pml<'_, R> {}
 
 impl<R> fmt::Debug for Pml<'_, R> {

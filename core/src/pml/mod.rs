@@ -1,7 +1,21 @@
 //! Floor 3: messages over rails. Requests, matching, MPI order, credit, and the schedule of fragments.
 //!
-//! [`Pml`] is the engine. It knows peers by number and messages by context, source and tag; ranks and communicators
-//! are floor 4's affair.
+//! [`Pml`] is the engine. It knows peers by number, and messages by context, source and tag. Ranks and communicators belong to
+//! floor 4 ([`mtl`](crate::mtl)).
+//!
+//! | folder or file | what it holds |
+//! |---|---|
+//! | `engine`, `setup`, `progress`, `arrival` | the engine's tables; set-up; one round of progress; what an arriving frame does |
+//! | `rails`, `counters` | the rails of an engine; what it counts |
+//! | `limits` | configuration, the pools and why they suffice, memory |
+//! | `peers` | what is kept of a peer: route, credit, asks, links; how it is added and lost |
+//! | `requests` | what is kept of a request; lists, outcome, posting order |
+//! | `matching` | posted receives and unexpected messages, found by hash |
+//! | `send`, `receive`, `unexpected` | the way of a message: held back, sent, matched, kept, delivered |
+//! | `flow` | credit, and asks for messages that are held back |
+//! | `single_copy`, `rdma` | long messages without a copy: by the processor, and by devices |
+//! | `failover`, `stall` | links that go down; peers that make no progress |
+//! | `one_sided` | one-sided operations over the engine's rails |
 
 mod arrival;
 mod counters;

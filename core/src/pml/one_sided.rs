@@ -1,15 +1,17 @@
-//! One-sided operations: [`rma`](crate::rma), whose frames go by any rail of the engine as others do.
+//! One-sided operations ([`rma`](crate::rma)) over the rails of the engine.
 //!
-//! Rails deliver frames once, links also where one has died half-way: so no request is done twice.
+//! Frames of one-sided operations take any rail, as other frames do. Rails and links deliver each frame once, also when a link has
+//! gone down: so no request is done twice.
 //!
-//! A rail that [maps the memory of peers](OneSided::mixes_at_once) does at once what it can ([`Pml::at_once`]); all else is begun, and
-//! goes by frames, also to the same memory. Where there is none, and [`Config::windows`](super::rdma::Config::windows) says so, the
-//! device of the first rail that has one puts and gets; atomics are the target's processor's, so that who is reached by another rail, a
-//! rank itself for one, counts in the same word. A handle has room for one rail's key: with a rail that maps memory, what is out of its
-//! reach goes by frames.
+//! - A rail that [maps the memory of peers](OneSided::mixes_at_once) does at once what it can ([`Pml::at_once`]). All other
+//!   operations are begun and go by frames, also to the same memory.
+//! - If no rail maps memory and [`Config::windows`](crate::pml::rdma::Config::windows) says so, the device of the first rail that
+//!   has one puts and gets. Atomics are done by the target's processor: so a peer that is reached by another rail (the process
+//!   itself, for one) works on the same word.
+//! - A handle has room for the key of one rail. If that rail maps memory, what is out of its reach goes by frames.
 //!
-//! What a device has in hand when its link breaks may be done or not, and ends with [`Failure::Lost`](rma::Failure::Lost), also where
-//! other links still lead to the peer; the rest of it, and all that follows, takes those.
+//! An operation that a device has begun when its link goes down may be done or not. It ends with
+//! [`Failure::Lost`](rma::Failure::Lost), even if other links to the peer are in use; the operations after it take these.
 
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
@@ -25,7 +27,7 @@ use crate::rma::{
     Access, BeginError, DeregisterError, Finished, Operation, Registration, RemoteMemory, Transfer, Way, Ways,
 };
 
-/// The links to all peers, tried by turns: one whose connection is not made yet has no room, and may not have for long.
+/// The links to all peers, in turn. A link whose connection is not made yet has no room, and may not have for long.
 struct Links<'a, R> {
     rails: &'a mut R,
     peers: &'a [PeerState],
@@ -68,8 +70,8 @@ impl<R: Rails> Ways for Links<'_, R> {
     }
 }
 
-/// The rail by which peers are to reach memory of this side, and whether it maps it there: else its device does what it can, where
-/// `devices` are to be used for that.
+/// The rail by which peers reach memory of this side, and whether the rail maps the memory. If it does not, its device does what it
+/// can; `devices` says whether devices may be used for that.
 pub(super) fn reaching<R: Rails>(rails: &R, devices: bool) -> Option<(usize, bool)> {
     let find = |able: fn(&OneSided) -> bool| {
         (0..rails.count()).find(|index| rails.rail(*index).is_some_and(|rail| able(&rail.attributes().one_sided)))
@@ -78,7 +80,7 @@ pub(super) fn reaching<R: Rails>(rails: &R, devices: bool) -> Option<(usize, boo
     maps.or_else(|| Some((find(|can| can.any() && !can.at_once).filter(|_| devices)?, false)))
 }
 
-/// That rail, and the rights that peers are to have by it.
+/// That rail, and the rights that peers get by it.
 fn registrar<R: Rails>(rails: &mut R, devices: bool) -> Option<(&mut R::Rail, Access)> {
     let (index, maps) = reaching(rails, devices)?;
     let access = if maps { Access::all() } else { Access::all() - Access::REMOTE_ATOMIC };
@@ -86,11 +88,11 @@ fn registrar<R: Rails>(rails: &mut R, devices: bool) -> Option<(&mut R::Rail, Ac
 }
 
 impl<R: Rails> Pml<'_, R> {
-    /// Registers memory, for one peer or for all: see [`rma`]. `None` where [`Config::rma`](super::Config::rma) has no slot left.
+    /// Registers memory, for one peer or for all: see [`rma`]. `None` if [`Config::rma`](crate::pml::Config::rma) has no slot left.
     ///
     /// # Safety
     /// Until it is deregistered, or the engine has ended, the memory is readable and writable, and all who access it know that
-    /// peers do so too, at any time: no reference to it exists but to atomics.
+    /// peers do so too, at any time: the only references to it are to atomics.
     pub unsafe fn register(
         &mut self,
         base: *mut u8,
@@ -102,7 +104,7 @@ impl<R: Rails> Pml<'_, R> {
         rma.register(registrar(rails, config.rdma.windows), Span::contiguous(base, len), access, only)
     }
 
-    /// Takes a registration back: from now on what peers ask of the memory is denied.
+    /// Ends a registration: operations of peers on the memory are denied from now on.
     ///
     /// # Errors
     /// [`DeregisterError`].
@@ -114,13 +116,13 @@ impl<R: Rails> Pml<'_, R> {
         Ok(())
     }
 
-    /// What peers need to access registered memory; `None` if it was deregistered.
+    /// What peers need to access registered memory. `None` if it was deregistered.
     pub fn remote_memory(&self, registration: Registration) -> Option<RemoteMemory> {
         self.rma.remote(registration)
     }
 
-    /// Does an operation on memory of a peer, from `offset` on, that a rail has mapped: it is over when this returns,
-    /// with the old word of an atomic, else 0. `None`: nothing was done; [`begin`](Self::begin) it.
+    /// Does an operation at once, on memory of a peer that a rail has mapped, from byte `offset` on. It is over when this returns.
+    /// Returns the old word of an atomic, else 0. `None`: nothing was done; use [`begin`](Self::begin).
     ///
     /// # Safety
     /// Local memory is readable for a put, writable and nobody else's for a get, until this returns.
@@ -137,14 +139,14 @@ impl<R: Rails> Pml<'_, R> {
         unsafe { self.rma.at_once(rail, Endpoint(link.endpoint), what, remote, offset) }
     }
 
-    /// Begins an operation on memory of a peer, from `offset` on. [`next_finished`](Self::next_finished) tells its end.
+    /// Begins an operation on memory of a peer, from byte `offset` on. [`next_finished`](Self::next_finished) reports its end.
     ///
     /// # Errors
     /// [`BeginError`]: nothing is done then.
     ///
     /// # Safety
-    /// Local memory is readable and unchanging for a put, writable and nobody else's for a get, until the operation is told
-    /// to be over, or the engine has ended.
+    /// Local memory is readable and unchanging for a put, writable and nobody else's for a get, until the end of the operation is
+    /// reported, or the engine has ended.
     pub unsafe fn begin(
         &mut self,
         to: Peer,
@@ -163,27 +165,27 @@ impl<R: Rails> Pml<'_, R> {
         begun
     }
 
-    /// A one-sided operation that is over, in no order; each is told once.
+    /// A one-sided operation that is over, in no order. Each is reported once.
     pub fn next_finished(&mut self) -> Option<Finished> {
         self.rma.next_finished()
     }
 
-    /// Whether all one-sided operations that were begun to a peer, or to all, are over and were told.
+    /// Whether all one-sided operations that were begun to a peer, or to all peers, are over and reported.
     pub fn is_flushed(&self, to: Option<Peer>) -> bool {
         self.rma.is_flushed(to)
     }
 
-    /// What happened to one-sided operations so far.
+    /// Counts of one-sided operations since set-up.
     pub const fn rma_counters(&self) -> rma::Counters {
         self.rma.counters()
     }
 
-    /// Slots in use and in all: of registered memory, of one-sided operations, and of answers to those of peers.
+    /// Slots in use and all slots: of registered memory, of one-sided operations, and of answers to peers.
     pub fn rma_used(&self) -> [[u32; 2]; 3] {
         self.rma.used()
     }
 
-    /// A frame of one-sided operations, which is not one that came before.
+    /// Takes in a frame of one-sided operations that is no duplicate.
     #[cold]
     pub(super) fn one_sided_frame(&mut self, rail: usize, frame: &Frame) {
         let from = self.link_of(frame.from.0, rail);
@@ -194,7 +196,7 @@ impl<R: Rails> Pml<'_, R> {
         self.waiting |= self.rma.has_to_send();
     }
 
-    /// A rail is done with memory of a one-sided operation: it has read it, or filled it.
+    /// A rail has read memory of a one-sided operation, or `filled` it.
     #[cold]
     pub(super) fn one_sided_memory(&mut self, cookie: Cookie, filled: bool) {
         if filled {
@@ -214,7 +216,7 @@ impl<R: Rails> Pml<'_, R> {
         self.waiting |= self.rma.has_to_send();
     }
 
-    /// A rail does not reach a peer any more, and others do.
+    /// A rail does not reach a peer any more, and other rails do.
     #[cold]
     pub(super) fn lose_device(&mut self, rail: usize, peer: Peer) {
         if reaching(&self.rails, self.config.rdma.windows) == Some((rail, false)) {
@@ -222,7 +224,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Sends requests and answers that wait, as far as there is room. Tells whether some are left.
+    /// Sends requests and answers that wait, as far as there is room. Returns whether some are left.
     pub(super) fn push_out_one_sided(&mut self) -> bool {
         if self.rma.has_to_send() {
             self.rma_turn = self.rma_turn.wrapping_add(1);
@@ -243,12 +245,12 @@ impl<R: Rails> Pml<'_, R> {
         !self.rma.is_flushed(Some(Peer(peer)))
     }
 
-    /// Whether a frame of one-sided operations has gone to a peer, or come from it.
+    /// Whether a frame of one-sided operations was sent to a peer, or came from it.
     pub(super) fn has_connected_one_sided(&self, peer: u32) -> bool {
         self.rma.has_met(Peer(peer))
     }
 
-    /// A peer is gone, and its rails are done with its memory.
+    /// A peer is lost or deleted, and its rails are done with its memory.
     pub(super) fn end_one_sided(&mut self, peer: Peer, failure: rma::Failure) {
         self.rma.forget(peer, failure);
     }

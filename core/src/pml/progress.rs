@@ -1,4 +1,4 @@
-//! What happens when the engine is called: events of the rails, and what waits to be sent.
+//! One round of progress: events of the rails, then what waits to be sent.
 
 use crate::pml::counters::Counters;
 use crate::pml::engine::Pml;
@@ -11,10 +11,12 @@ use crate::rail::{Event, FastPath, Rail, tags};
 use crate::time::Instant;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Takes in what arrived, one event from each rail, and sends what waits. Tells how many events there were, requests
-    /// that ended by sending and peers that were given up among them: 0 means idle, and that nobody need look after a request.
+    /// Takes in what has arrived, one event from each rail, and sends what waits.
     ///
-    /// `now` is what the rails' timers follow; a stamp of some microseconds ago does as well.
+    /// Returns the number of events. It includes requests that ended by sending, and peers that were given up. 0 means that the
+    /// engine is idle, and that no request has changed.
+    ///
+    /// `now` drives the rails' timers. A time stamp of some microseconds ago serves as well.
     #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {
         let mut events = 0u32;
@@ -39,8 +41,8 @@ impl<R: Rails> Pml<'_, R> {
         events
     }
 
-    /// Pushes out what rails hold back for more to go with ([`Rail::flush`](crate::rail::Rail::flush)): before the caller does something else for a while,
-    /// and somebody waits for what it has sent.
+    /// Pushes out frames that rails hold back to send them together with others ([`Rail::flush`](crate::rail::Rail::flush)). To be
+    /// called before the caller does something else for a while.
     pub fn flush(&mut self) {
         for index in 0..self.rails.count() {
             if let Some(rail) = self.rails.rail_mut(index) {
@@ -49,27 +51,27 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// When [`progress`](Self::progress) must be called at the latest, although nothing arrives.
+    /// The time by which [`progress`](Self::progress) must be called, even if nothing arrives.
     pub fn poll_at(&self) -> Option<Instant> {
         let rails = (0..self.rails.count()).filter_map(|index| self.rails.rail(index)?.poll_at());
         rails.chain(self.stall_at()).min()
     }
 
-    /// Says that the caller is about to sleep on the rails' wait handles. `true`: nothing waits here, and what comes makes
-    /// a handle ready. `false`: make progress first.
+    /// Prepares for a sleep on the rails' wait handles. `true`: nothing waits here, and an arrival makes a handle ready. `false`:
+    /// make progress first.
     pub fn arm(&mut self) -> bool {
         let idle = self.active_is_waiting() && self.refused.is_none() && self.work_is_waiting();
         idle && !self.has_one_sided_to_send() && self.arm_rails()
     }
 
-    /// As [`arm`](Self::arm), for a sleep that is short although something waits here, since no rail had room for it: the rails
-    /// are armed, so that one which tells when there is room may wake the caller earlier. `false`: something came.
+    /// As [`arm`](Self::arm), for a short sleep while something waits here because no rail had room for it. The rails are armed, so
+    /// a rail that reports new room may wake the caller earlier. `false`: something arrived.
     pub fn arm_rails(&mut self) -> bool {
         (0..self.rails.count()).all(|index| self.rails.rail_mut(index).is_none_or(Rail::arm))
     }
 
-    /// Whether nothing that this engine has to say is still on its way out: answers and credit have been sent, and the rails
-    /// have drained. Before an engine goes while others go on; sends that are over have arrived then, or will.
+    /// Whether this engine has sent all that it has to send: answers and credit are sent, and the rails have drained. An engine may
+    /// end then while others go on: sends that are over have arrived, or will.
     pub fn is_drained(&mut self) -> bool {
         let said =
             self.active.is_empty() && self.refused.is_none() && self.work_is_waiting() && !self.has_one_sided_to_send();
@@ -79,27 +81,27 @@ impl<R: Rails> Pml<'_, R> {
         said && (0u32..).zip(self.peers.iter()).all(all_said_to)
     }
 
-    /// Polls a rail; tells whether there was an event.
+    /// Polls a rail. Returns the number of events, 0 or 1.
     #[inline(never)]
     fn poll(&mut self, index: usize, now: Instant) -> u32 {
         let Some(rail) = self.rails.rail_mut(index) else { return 0 };
-        // Looked at in place: moving a frame costs as much as matching it.
+        // Borrowed, not moved: to move a frame costs as much as to match it.
         match &rail.poll(now) {
             None => return 0,
             Some(Event::Frame(frame)) if frame.tag == ptl::TAG => {
-                // Who waits is told by either kind of poll, and neither may be the slower one.
+                // Short frames come by either kind of poll, and neither may be slower.
                 if !frame.short().is_some_and(|short| self.deliver_short(&short)) {
                     self.arrive(index, false, frame);
                 }
             }
-            // Told again and again, and nothing that anybody waits for, unless a link is given up for it.
+            // The rail reports this again and again, and no request waits for it. It counts only if the link is given up.
             Some(Event::Silent(peer, due)) => return self.link_silent(index, *peer, *due).into(),
             Some(event) => self.event(index, *event),
         }
         1
     }
 
-    /// A short frame that has no quick way.
+    /// A short frame that has no fast path.
     #[inline(never)]
     fn poll_again_for_frame(&mut self, index: usize) {
         match self.rails.rail_mut(index).and_then(FastPath::poll_again) {
@@ -130,15 +132,15 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Tells how many requests ended.
+    /// Sends what waits. Returns how many requests ended.
     #[cold]
     fn send_waiting(&mut self) -> u32 {
         let before = self.ended;
-        // Before anything new, which may have to wait for them at the other side; and streams never leave them room.
+        // First of all: new messages may have to wait for these frames at the other side, and streams never leave them room.
         if self.migrating {
             self.migrate_frames();
         }
-        // Room may be for one alone, and whoever had it goes second the next time.
+        // There may be room for one of the two only. The one that had it goes second the next time.
         let first = self.streams_first;
         for streams in [first, !first] {
             let carried = self.carried();
@@ -157,13 +159,13 @@ impl<R: Rails> Pml<'_, R> {
         self.ended.wrapping_sub(before)
     }
 
-    /// First fragments and fragments that have left.
+    /// First and later fragments sent.
     fn carried(&self) -> u64 {
         let Counters { eager_sent, rendezvous_sent, answers_sent, fragments_sent, .. } = self.counters;
         eager_sent.wrapping_add(rendezvous_sent).wrapping_add(answers_sent).wrapping_add(fragments_sent)
     }
 
-    /// Whether all that the work list has to do waits for the other side.
+    /// Whether all peers in the work list wait for the other side.
     fn work_is_waiting(&mut self) -> bool {
         let mut next = self.work.first();
         while let Some(index) = next.get()
@@ -187,11 +189,11 @@ impl<R: Rails> Pml<'_, R> {
         true
     }
 
-    /// Whether there is something to be told to a peer that need not wait for the other side.
+    /// Whether something is to be sent to a peer that need not wait for the other side.
     fn has_to_send(&self, index: u32) -> bool {
         let last = self.next_posting.wrapping_sub(1);
         self.peers.get(index as usize).is_some_and(|peer| {
-            // A peer that holds back is in the work list all the time; an ask is out, or there is nothing to ask for.
+            // A peer that holds messages back is always in the work list. Either an ask is out, or there is nothing to ask for.
             let may_ask = peer.has(HOLDING) && !peer.has(ASKING);
             peer.has(CREDIT_DUE | MIGRATING)
                 || peer.may_reject()

@@ -2,18 +2,18 @@
 
 use crate::rail::FullRail;
 
-/// Rails by index. Implemented for arrays and slices; an owner of another kind implements it in a few lines.
+/// Rails by index. It is implemented for arrays and slices; an owner of another kind implements it in a few lines.
 pub trait Rails {
-    /// What the rails are. One type: an enum where they differ.
+    /// The type of all rails. If they differ it is an enum.
     type Rail: FullRail;
 
-    /// How many there are. Constant.
+    /// The number of rails. It never changes.
     fn count(&self) -> usize;
 
-    /// One of them.
+    /// The rail of that index. `None` from [`count`](Self::count) on.
     fn rail(&self, index: usize) -> Option<&Self::Rail>;
 
-    /// One of them.
+    /// The rail of that index. `None` from [`count`](Self::count) on.
     fn rail_mut(&mut self, index: usize) -> Option<&mut Self::Rail>;
 }
 

@@ -1,4 +1,4 @@
-//! Set-up and end of an engine, and what can be read of it.
+//! Set-up and end of an engine, and what can be read from it.
 
 use crate::arena::Arena;
 use crate::list::{List, OptSlot};
@@ -13,23 +13,22 @@ use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::Rdma;
 use crate::pml::requests::posting_order::PostingOrder;
-use crate::pml::stall::clock::Stall;
+use crate::pml::stall::clock::StallClock;
 use crate::pool::Pool;
 use crate::ptl::Cache;
 use crate::rail::{Peer, Rail};
 use crate::rma::Rma;
 
 impl<'m, R: Rails> Pml<'m, R> {
-    /// An engine over `rails`, with tables cut from `arena`.
+    /// Makes an engine over `rails`, with tables cut from `arena`.
     ///
     /// # Errors
-    /// [`SetUpError`] where the arena has less than [`Config::bytes`] left, or where a limit is too small
-    /// ([`Config::check`]).
+    /// [`SetUpError`] if the arena has less than [`Config::bytes`] left, or if a limit is too small ([`Config::check`]).
     pub fn new(config: Config, arena: &mut Arena<'m>, rails: R) -> Result<Self, SetUpError> {
         config.check()?;
         let words = (config.unit_bytes as usize).div_ceil(8);
         let links = (config.peers as usize).saturating_mul(rails.count());
-        // Slots are cookies of 30 bits (see `progress`), and links are index plus one.
+        // Cookies have 30 bits for a slot (see `requests::cookie`), and links hold the slot plus one.
         let most = 1 << 30;
         let (requests, envelopes) = (config.requests.min(most), config.envelopes().min(most));
         let no_cache = (0, 0);
@@ -74,7 +73,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             unreported_failures: 0,
             missed_probes: 0,
             ended: 0,
-            stall: Stall::OFF,
+            stall: StallClock::OFF,
             rma: Rma::new(config.rma, arena, config.peers)?,
             rdma: Rdma::new(config.rdma, arena)?,
             rma_turn: 0,
@@ -84,8 +83,8 @@ impl<'m, R: Rails> Pml<'m, R> {
         })
     }
 
-    /// Ends the engine: forgets all peers, so that no rail touches any memory any more, undoes what rails have prepared, and
-    /// gives the rails back to be closed.
+    /// Ends the engine. It forgets all peers, so that no rail touches any memory of theirs any more, undoes what rails have
+    /// prepared, and returns the rails, which the caller closes.
     pub fn finalize(mut self) -> R {
         for peer in 0..self.peers.len() as u32 {
             if self.peers.get(peer as usize).is_some_and(|state| state.status == PeerStatus::Up) {
@@ -97,8 +96,8 @@ impl<'m, R: Rails> Pml<'m, R> {
         self.rails
     }
 
-    /// What peers need to know of this engine, to be published beside the cards of the rails; for their
-    /// [`add_peer`](Self::add_peer).
+    /// What peers need to know of this engine for their [`add_peer`](Self::add_peer). It is published beside the cards of the
+    /// rails.
     pub fn params(&self) -> [u8; PARAMS] {
         self.config.params()
     }
@@ -113,17 +112,17 @@ impl<'m, R: Rails> Pml<'m, R> {
         &mut self.rails
     }
 
-    /// Counts of what happened so far.
+    /// Counts of what happened since set-up.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Counts of the matcher's steps.
+    /// The matcher, for its counters.
     pub fn matcher(&self) -> &Matcher<'m> {
         &self.matcher
     }
 
-    /// What is taken of the pools now: requests, envelopes, units.
+    /// Elements in use of three pools: requests, envelopes, units.
     pub fn used(&self) -> [u32; 3] {
         [self.requests.used(), self.envelopes.used(), self.units.used()]
     }

@@ -1,15 +1,15 @@
-//! Lent messages: the sender says where a message lies, and the receiver's rail fetches it from there.
+//! Single copy: the receiver's rail reads a message from the sender's memory.
 //!
-//! A lent message is a rendezvous whose first fragment brings a [`RemoteBuffer`] in the place of payload. When it has matched, the
-//! receiver fetches what it wants and answers as if that had come along: with a finish. Where nothing can be fetched, it
-//! answers as if nothing had come along: with an ack, and the message follows in fragments. So a failure costs time, no
-//! message, and the sender waits for one of two answers in either case; its memory is its own again with the answer.
+//! The rendezvous of such a message carries a [`RemoteBuffer`] in place of payload: the memory is *exposed*. When the message has
+//! matched, the receiver reads what it wants and answers with a finish, as if all had come along. If it cannot read, it answers
+//! with an ack, as if nothing had come along, and the message follows in fragments. So a failure costs time, and no message. The
+//! sender waits for one of the two answers in either case; with the answer its memory is its own again.
 //!
-//! A short message that finds no receive is fetched into a payload unit at once, so that its sender need not wait.
+//! A short message without a receive is read into a payload unit at once, so that its sender need not wait.
 //!
-//! One message at a time is lent to a peer, and only where one link leads there. That is the quickest way for a message
-//! that somebody waits for. Those that are sent before its answer come as a stream, and are copied in fragments: then
-//! both processes work on it at once.
+//! One message at a time is exposed to a peer, and only if one link leads there. This is the fastest way for a message that its
+//! receiver waits for. Messages that are sent before the answer are a stream: they are copied in fragments, so that both processes
+//! work at once.
 
 use crate::convertor::Span;
 use crate::list::OptSlot;
@@ -23,22 +23,22 @@ use crate::rail::{COPIED, Frame, REMOTE_BUFFER_BYTES, RemoteBuffer, SingleCopy};
 use crate::wire;
 use crate::wire::Finish;
 
-/// Bytes that a payload unit needs for a buffer and the rail that brought it.
+/// Bytes that a payload unit needs to keep a remote buffer and the number of the rail that brought it.
 pub(super) const KEPT_BUFFER_BYTES: u32 = REMOTE_BUFFER_BYTES as u32 + 8;
 
 const _: () = assert!(REMOTE_BUFFER_BYTES as u64 <= COPIED, "a rail copies a buffer, which lies on the sender's stack");
 
-/// The buffer that a first fragment brought.
+/// The remote buffer in a first fragment.
 pub(super) fn remote_buffer_of(frame: &Frame) -> RemoteBuffer {
     RemoteBuffer(frame.head.last_chunk().copied().unwrap_or([0; REMOTE_BUFFER_BYTES])) // its length was checked with the header
 }
 
 impl<R: Rails> Pml<'_, R> {
-    /// Asks the rail that is to carry a message's first fragment for a buffer. `None`: the message goes another way.
+    /// Asks the rail of the next first fragment to expose a message. `None`: the message takes another way.
     pub(super) fn expose(&mut self, to: u32, slot: u32) -> Option<RemoteBuffer> {
         let peer = self.peers.get(to as usize)?;
         let state = self.requests.at(slot)?;
-        // Over several links a message is striped. As payload does, a buffer takes a unit of a receiver that has to keep it.
+        // Over several links a message is striped. Like payload, a remote buffer takes a unit of a receiver that must keep it.
         if peer.route.links != 1
             || peer.has(EXPOSING)
             || peer.credit.units() == 0
@@ -51,7 +51,7 @@ impl<R: Rails> Pml<'_, R> {
         self.rails.rail_mut(index)?.expose(endpoint, &span)
     }
 
-    /// Notes that a message was lent.
+    /// Notes that a message was exposed.
     pub(super) fn note_exposed(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         state.remote.set(Remote::EXPOSED);
@@ -61,7 +61,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The receiver of a waiting send has answered: if the message was lent, another may be.
+    /// The receiver of a waiting send has answered: if the message was exposed, another one may be.
     #[inline]
     pub(super) fn settle_exposed(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
@@ -73,7 +73,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Fetches what a receive, matched and without a byte so far, wants of a lent message.
+    /// Reads what a matched receive wants of an exposed message. Nothing of the message has come before.
     #[inline(never)]
     pub(super) fn read_exposed(&mut self, slot: u32, rail: usize, buffer: &RemoteBuffer) {
         let Some(state) = self.requests.at_mut(slot) else { return };
@@ -93,8 +93,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Fetches a message without a receive into its payload unit, where it fits and its sender may be told that it is
-    /// done before there is a match. Then it is kept like any short message; if not, nothing has changed.
+    /// Reads a message without a receive into its payload unit, if it fits and its sender may be told of the end before the match.
+    /// It is kept like any short message then. `false`: nothing has changed.
     pub(super) fn read_into_unit(&mut self, handle: Handle, rail: usize, first: First, buffer: &RemoteBuffer) -> bool {
         let Some(envelope) = self.envelopes.get(handle) else { return false };
         let early = first.flags & (wire::FLAG_ACK | wire::FLAG_READY) == 0;
@@ -127,7 +127,7 @@ impl<R: Rails> Pml<'_, R> {
         self.rails.rail_mut(rail).is_some_and(|rail| unsafe { rail.read_exposed(endpoint, buffer, sink) })
     }
 
-    /// Keeps a buffer, and which rail brought it, in a payload unit of at least [`KEPT_BUFFER_BYTES`] bytes.
+    /// Keeps a remote buffer, and the rail that brought it, in a payload unit of at least [`KEPT_BUFFER_BYTES`] bytes.
     pub(super) fn keep_remote_buffer(&mut self, unit: OptSlot, rail: usize, buffer: &RemoteBuffer) {
         let place = self.unit_span(unit, KEPT_BUFFER_BYTES);
         let number = (rail as u64).to_le_bytes();
@@ -138,7 +138,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// What [`keep_loan`](Self::keep_loan) kept.
+    /// What [`keep_remote_buffer`](Self::keep_remote_buffer) kept.
     pub(super) fn kept_remote_buffer(&self, unit: OptSlot) -> (RemoteBuffer, usize) {
         let place = self.unit_span(unit, KEPT_BUFFER_BYTES);
         let (mut buffer, mut number) = ([0; REMOTE_BUFFER_BYTES], [0; 8]);

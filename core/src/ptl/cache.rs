@@ -1,8 +1,8 @@
 //! A rail's cache of prepared requests (contract: `ptl_cache_size`, `ptl_cache_bytes`, P16-P19).
 //!
-//! A rail may want memory of its own with each send request, prepared once and used again: a work request for a queue
-//! pair, say. It asks for it by [`Attributes::cache_size`](crate::rail::Attributes) and `cache_bytes`. The cache starts empty
-//! and grows by one entry at a time; sends beyond its size go without ("uncached", `req_cached = false`).
+//! A rail may want memory of its own with each send request, prepared once and used again: a work request for a queue pair, for
+//! example. It asks for it by [`Attributes::cache_size`](crate::rail::Attributes) and `cache_bytes`. The cache starts empty and
+//! grows by one entry at a time. Sends beyond its size have no entry ("uncached", `req_cached = false`).
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -26,18 +26,18 @@ use crate::arena::{Arena, OutOfMemory};
 #[derive(Debug)]
 pub struct Cache<'m> {
     rail: usize,
-    /// Memory of all entries, each from a multiple of 8 bytes on.
+    /// The memory of all entries. Each begins at a multiple of 8 bytes.
     memory: &'m mut [u64],
     entries: &'m mut [Entry],
     bytes: usize,
-    /// First idle and first unprepared entry, index plus one.
+    /// The first idle and the first unprepared entry, index plus one.
     idle: u32,
     unprepared: u32,
     /// Entries below this were prepared at least once.
     touched: u32,
 }
 
-/// Which list an entry is in, and what follows it there.
+/// The list that an entry is in, and the next entry there.
 #[derive(FromZeros, Debug, Clone, Copy)]
 #[repr(C)]
 struct Entry {
@@ -46,10 +46,10 @@ struct Entry {
 }
 
 impl<'m> Cache<'m> {
-    /// A cache of at most `size` entries with `bytes` bytes each, for the rail of that index, cut from `arena`.
+    /// Makes a cache of at most `size` entries of `bytes` bytes each, for the rail of that index, cut from `arena`.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the arena has less than [`cost`](Self::cost) left.
+    /// [`OutOfMemory`] if the arena has less than [`cost`](Self::cost) left.
     pub fn new(arena: &mut Arena<'m>, rail: usize, size: u32, bytes: u32) -> Result<Self, OutOfMemory> {
         let size = if size == u32::MAX { size - 1 } else { size } as usize;
         let words = (bytes as usize).div_ceil(8);
@@ -57,7 +57,7 @@ impl<'m> Cache<'m> {
         Ok(Self { rail, memory, entries, bytes: bytes as usize, idle: 0, unprepared: 0, touched: 0 })
     }
 
-    /// Bytes that a cache takes from an arena at most, with its own place in the engine.
+    /// Most bytes that a cache takes from an arena, with its own place in the engine.
     pub const fn cost(size: u32, bytes: u32) -> usize {
         let words = (bytes as usize).div_ceil(8);
         Arena::cost::<Self>(1).saturating_add(
@@ -70,7 +70,7 @@ impl<'m> Cache<'m> {
         self.rail
     }
 
-    /// Takes a prepared entry, or prepares another with `init` as long as there is room. `None`: go uncached.
+    /// Takes a prepared entry. If none is idle and there is room, prepares another with `init`. `None`: the send goes uncached.
     pub fn take(&mut self, init: impl FnOnce(&mut [u8])) -> Option<u32> {
         if let Some(index) = self.idle.checked_sub(1) {
             let entry = self.entries.get_mut(index as usize)?;
@@ -100,7 +100,7 @@ impl<'m> Cache<'m> {
         self.memory.get_mut(start..start.checked_add(words)?)?.as_mut_bytes().get_mut(..self.bytes)
     }
 
-    /// Gives an entry back, prepared as it is.
+    /// Returns an entry to the cache. It stays prepared.
     pub fn put(&mut self, entry: u32) {
         let idle = self.idle;
         let Some(place) = self.entries.get_mut(entry as usize) else { return };
@@ -110,7 +110,7 @@ impl<'m> Cache<'m> {
         }
     }
 
-    /// Undoes with `fini` the preparation of all entries that are not in use: under pressure, or at the end.
+    /// Undoes the preparation of all entries that are not in use, with `fini`: under memory pressure, or at the end.
     pub fn drain(&mut self, mut fini: impl FnMut(&mut [u8])) {
         while let Some(index) = self.idle.checked_sub(1) {
             if let Some(extra) = self.extra(index) {

@@ -1,8 +1,8 @@
 //! Floor 2: the fragments of one message on one rail.
 //!
-//! Towards the rail this floor writes frames: a first fragment, later fragments, control. Towards floor 3 it turns a
-//! frame into one of the [`Upcalls`], the contract's `ptl_match`, `ptl_send_progress` and `ptl_recv_progress` among
-//! them, each with a checked header. What a message needs lives in its request; what a rail wants with each request, in its [`Cache`].
+//! Towards the rail this floor writes frames: first fragments, later fragments, control frames. Towards floor 3 it turns each frame
+//! into one of the [`Upcalls`], with a checked header; the contract's `ptl_match`, `ptl_send_progress` and `ptl_recv_progress` are
+//! among them. The state of a message is in its request; what a rail wants with each request is in its [`Cache`].
 
 mod cache;
 mod receive;

@@ -1,21 +1,21 @@
-//! Frames in: which upcall a frame is.
+//! Frames that arrive: which upcall each is.
 
 use zerocopy::FromBytes;
 
 use crate::rail::{Frame, Peer, REMOTE_BUFFER_BYTES};
 use crate::wire::{self, Common, Kind};
 
-/// What floor 3 does with what arrives. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
-/// [`fragment`](Self::fragment) (`ptl_recv_progress`) and [`acked`](Self::acked) (`ptl_send_progress`); the engine is
-/// one implementation, and a test or a tracer may be another (CONTRACTS P31).
+/// What floor 3 does with arriving frames. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
+/// [`fragment`](Self::fragment) (`ptl_recv_progress`) and [`acked`](Self::acked) (`ptl_send_progress`). The engine is one
+/// implementation; a test or a tracer may be another (CONTRACTS P31).
 pub trait Upcalls {
-    /// Credit that came back with a frame of any kind; called before the upcall for the frame.
+    /// Credit came back with a frame of any kind. Called before the upcall for the frame.
     fn credit(&mut self, from: Peer, envelopes: u16, units: u16);
-    /// A first fragment. The body begins at [`First::header`] and may not be in yet. Tells whether a receive matched.
+    /// A first fragment. The body begins at [`First::header`] and may not have arrived yet. Returns whether a receive matched.
     fn first(&mut self, frame: &Frame, first: First) -> bool;
     /// A later fragment, for the receive that the header names.
     fn fragment(&mut self, frame: &Frame, header: wire::Fragment);
-    /// A message was matched at the other side, which wants the rest, or says that the rest is asked for later.
+    /// A message was matched at the other side, which wants its other bytes now, or says that it will ask for them later.
     fn acked(&mut self, from: Peer, header: wire::Ack);
     /// A message was matched at the other side, which wants no more of it.
     fn finished(&mut self, from: Peer, header: wire::Finish);
@@ -25,17 +25,17 @@ pub trait Upcalls {
     fn held(&mut self, from: Peer, header: wire::Held);
     /// The peer asks for a message that is held back here.
     fn asked(&mut self, from: Peer, header: wire::Ask);
-    /// The peer has nothing for what was asked.
+    /// The peer has no message for an ask.
     fn nothing(&mut self, from: Peer, header: wire::Nothing);
-    /// The peer offers memory that a device of this side may reach.
+    /// The peer offers memory that a device of this side may access.
     fn offered(&mut self, from: Peer, header: wire::Offer);
-    /// A device of the peer has moved what was offered to it.
+    /// A device of the peer has moved what was offered.
     fn performed(&mut self, from: Peer, header: wire::Performed);
-    /// The peer wants to know whether this side makes progress.
+    /// The peer asks whether this side makes progress.
     fn keepalive(&mut self, from: Peer);
-    /// The peer has given this side up.
+    /// The peer has given up this side.
     fn given_up(&mut self, from: Peer);
-    /// A frame that is no header of this version.
+    /// A frame without a valid header of this version.
     fn malformed(&mut self, frame: &Frame);
 }
 
@@ -60,17 +60,17 @@ pub struct First {
     pub total: u64,
 }
 
-/// What the header of an eager message says, for who has a quicker way for those than [`Upcalls::first`].
+/// The header of an eager message, for a faster way than [`Upcalls::first`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShortHeader {
     pub context: u32,
     pub tag: u32,
     pub sequence: u32,
-    /// Credit that came along: envelopes in the low half, units in the high half.
+    /// Credit that the frame carries: envelopes in the low half, units in the high half.
     pub credit: u32,
 }
 
-/// The header of a short frame with [`TAG`](super::TAG), where it is an eager message.
+/// The header of a short frame with the engine's [`TAG`](super::TAG), if it is an eager message.
 #[inline(always)]
 pub(crate) fn short_message(header: [u64; 3]) -> Option<ShortHeader> {
     let [first, second, third] = header.map(u64::from_le);
@@ -82,12 +82,12 @@ pub(crate) fn short_message(header: [u64; 3]) -> Option<ShortHeader> {
     })
 }
 
-/// Makes the upcall that a frame stands for. Frames of more bytes than their header allows, of another version or of
-/// no kind are malformed.
+/// Makes the upcall of a frame. A frame is malformed if it is shorter than its header or longer than the header allows, or of
+/// another version, or of no known kind.
 #[inline]
 pub fn receive<U: Upcalls>(frame: &Frame, upcalls: &mut U) {
     let head = frame.head();
-    // The one that matters most for latency, with one check of length and kind.
+    // The kind that matters most for latency: one check of length and kind.
     if let Ok((header, _)) = wire::Match::read_from_prefix(head)
         && wire::kind(head) == Some(Kind::Match)
         && let Some(body) = frame.len.checked_sub(size_of::<wire::Match>() as u32)
@@ -197,7 +197,7 @@ mod tests {
     use std::{vec, vec::Vec};
     use zerocopy::IntoBytes;
 
-    /// A tracer in the place of the engine.
+    /// A tracer in place of the engine.
     #[derive(Default)]
     struct Tracer(Vec<&'static str>);
 
@@ -286,7 +286,7 @@ mod tests {
     fn p33_what_does_not_add_up_is_malformed() {
         assert_eq!(trace(&[], 0), ["malformed"]);
         assert_eq!(trace(&[0x21; 24], 24), ["malformed"]); // another version
-        assert_eq!(trace(wire::Match::new(1, 2, 3).as_bytes(), 23), ["malformed"]); // length and bytes at odds
+        assert_eq!(trace(wire::Match::new(1, 2, 3).as_bytes(), 23), ["malformed"]); // length and bytes contradict each other
         assert_eq!(trace(wire::Rendezvous::new(1, 2, 3, Handle::NONE, 50).as_bytes(), 91), ["malformed"]);
         assert_eq!(trace(wire::Finish::new(1).as_bytes(), 21), ["malformed"]);
     }

@@ -1,4 +1,4 @@
-//! Frames out: first fragments, fragments, control.
+//! Frames that are sent: first fragments, later fragments, control frames.
 
 use zerocopy::{Immutable, IntoBytes};
 
@@ -6,7 +6,7 @@ use super::tag::TAG;
 use crate::convertor::Span;
 use crate::rail::{Cookie, Endpoint, FullRail, LINKED_HEAD, Lane, SendError, Sent, Shape};
 
-/// Sends a short message whole, copied: `words` is its header (see [`Match::words`](crate::wire::Match::words)).
+/// Sends a short message whole, copied. `words` is its header (see [`Match::words`](crate::wire::Match::words)).
 ///
 /// # Errors
 /// As [`Rail::reserve`](crate::rail::Rail::reserve).
@@ -19,8 +19,8 @@ pub unsafe fn eager<R: FullRail>(rail: &mut R, to: Endpoint, words: [u64; 3], bo
     unsafe { rail.send_now(to, TAG, words, body) }
 }
 
-/// Sends a first fragment: `header`, then all of `body`, which the caller has cut to what the rail takes. `extra` are the
-/// bytes of the request in the rail's [`Cache`](super::Cache), if it is cached.
+/// Sends a first fragment: `header`, then all of `body`, which is no longer than the rail takes. `extra` are the bytes of the
+/// request in the rail's [`Cache`](super::Cache), if it has an entry.
 ///
 /// # Errors
 /// As [`Rail::send`](crate::rail::Rail::send).
@@ -41,8 +41,8 @@ pub unsafe fn first<R: FullRail, H: IntoBytes + Immutable>(
     unsafe { rail.send_request(to, shape, header.as_bytes(), body, cookie, extra) }
 }
 
-/// Sends a later fragment: `header`, then as much of `rest` as the rail takes in one frame; tells how much that was
-/// (the contract's short accept, P20 and P23).
+/// Sends a later fragment: `header`, then as many bytes of `rest` as the rail takes in one frame. Returns that number (the
+/// contract's short accept, P20 and P23).
 ///
 /// # Errors
 /// As [`Rail::send`](crate::rail::Rail::send).
@@ -60,7 +60,8 @@ pub unsafe fn fragment<R: FullRail, H: IntoBytes + Immutable>(
     let limits = rail.attributes();
     let own = if rest.accelerator().is_some() { limits.accelerator.max_send_size } else { u32::MAX };
     let body = |frame: u32| frame.saturating_sub(size_of::<H>() as u32);
-    let most = body(limits.max_send_size).min(body(own).max(1)); // whoever sets none at all gets a byte at a time, and no hang
+    // a rail that states no limit gets one byte at a time: slow, but no hang
+    let most = body(limits.max_send_size).min(body(own).max(1));
     let body = rest.window(0, u64::from(most));
     let len = (size_of::<H>() as u32).wrapping_add(body.len() as u32);
     let shape = Shape { tag: TAG, lane: Lane::Bulk, header: size_of::<H>() as u8, len };
@@ -79,7 +80,7 @@ pub fn control<R: FullRail, H: IntoBytes + Immutable>(
     to: Endpoint,
     header: &H,
 ) -> Result<Sent, SendError> {
-    // Over links no header is longer; and frames as short as this come whole.
+    // No header over links is longer. Frames as short as this come whole.
     let header_len = size_of::<H>().min(LINKED_HEAD);
     let shape = Shape { tag: TAG, lane: Lane::Control, header: header_len as u8, len: size_of::<H>() as u32 };
     let mut grant = rail.reserve(to, shape)?;

@@ -130,7 +130,8 @@ impl Engine {
         }
     }
 
-    /// Arms the rails, after nothing came for `idle`. Returns how long to sleep at most, in nanoseconds; `None` where there is work.
+    /// Arms the rails, after nothing came for `idle`. Returns how long to sleep at most, in nanoseconds; `None` where there is
+    /// work.
     pub fn arm(&mut self, idle: Duration) -> Option<u64> {
         if self.mtl.pml().arm() {
             Some(self.idle_policy.max_sleep())

@@ -1,4 +1,4 @@
-//! What is kept beside requests: the waiting thread or task, and the buffers of operations that were dropped.
+//! Tables beside the requests: the thread or task that waits for a request, and the buffers of operations that were dropped.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -6,13 +6,13 @@ use std::task::Waker;
 
 use crate::waiting::notify::Notifier;
 
-/// What is to be done when requests complete, by the bits of the request.
+/// The action for each request when it completes, by the bits of the request.
 #[derive(Default)]
 pub(crate) struct PendingTable {
     pub entries: HashMap<u64, Pending>,
 }
 
-/// What is to be done when one request completes.
+/// The action for one request when it completes.
 pub(crate) enum Pending {
     /// Wake a task.
     Waker(Waker),
@@ -22,7 +22,7 @@ pub(crate) enum Pending {
     Buffer(DetachedBuffer),
 }
 
-/// What is to be done now that a request is complete.
+/// The action for a request that is complete.
 pub(crate) enum Completed {
     Wake(Waker),
     Notify(Notifier),

@@ -39,8 +39,8 @@ pub enum Error {
         /// Which rank.
         rank: u32,
     },
-    /// A rank was restarted, and the communicator was made before: the new process is not in it. Drop the communicator, and make a new
-    /// one with all ranks.
+    /// A rank was restarted, and the communicator was made before: the new process is not in it. Drop the communicator, and make a
+    /// new one with all ranks.
     Restarted {
         /// Which rank.
         rank: u32,
@@ -107,7 +107,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Who has to act.
+    /// The party that has to act: this program, the other rank, or the system that provides a resource.
     pub fn blame(&self) -> Blame {
         match self {
             Self::Busy | Self::NoMemory { .. } | Self::NoWindow { .. } | Self::Communicator(CommError::Full) => {

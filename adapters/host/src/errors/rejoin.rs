@@ -47,7 +47,7 @@ pub enum RejoinError {
 }
 
 impl RejoinError {
-    /// Who has to act.
+    /// The party that has to act: this program, the other rank, or the system that provides a resource.
     pub fn blame(&self) -> Blame {
         match self {
             Self::NoSuchRank { .. } => Blame::Caller,

@@ -137,8 +137,8 @@ pub(crate) fn choose_one(
     rails: &mut [AnyRail],
 ) -> Vec<Candidate> {
     let (address, peer) = (grid.address(number), grid.peer(number));
-    // The engine uses a device's puts and gets only to peers that the device's rail carries messages to. So no rail is chosen for puts
-    // and gets alone.
+    // The engine uses a device's puts and gets only to peers that the device's rail carries messages to. So no rail is chosen for
+    // puts and gets alone.
     let candidate = |rail: &AnyRail| {
         let Attributes { name, exclusivity, capabilities, .. } = *rail.attributes();
         Candidate::new(name, exclusivity, capabilities - (Capabilities::PUT | Capabilities::GET))

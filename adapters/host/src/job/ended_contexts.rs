@@ -1,6 +1,6 @@
-//! Contexts that have ended, in good order or not. A rail reports the loss of peers that it is connected to. The engine learns about
-//! other peers through the launcher: as soon as it has nothing else to do, and every few seconds anyway. No message can come from such
-//! a peer any more.
+//! Contexts that have ended, in good order or not. A rail reports the loss of peers that it is connected to. The engine learns
+//! about other peers through the launcher: as soon as it has nothing else to do, and every few seconds anyway. No message can come
+//! from such a peer any more.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use towline_core::time::{Duration, Instant};
 use crate::job::launcher::{EndedContext, Launcher};
 use crate::values::address::Grid;
 
-/// How often an engine looks at what came from the launcher.
+/// How often an engine looks at the launcher's messages.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// The launcher is asked once nothing has come for so long.
 const QUIET: Duration = Duration::from_millis(500);
@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_millis(2000);
 pub(crate) struct EndedContexts {
     launcher: Arc<Launcher>,
     grid: Grid,
-    /// When to look next at what came from the launcher.
+    /// When to look next at the launcher's messages.
     look_at: Instant,
     /// When the launcher is asked at the latest.
     ask_by: Option<Instant>,
@@ -52,8 +52,8 @@ impl EndedContexts {
         }
     }
 
-    /// A peer that is to be given up now, and why. To be asked while nothing comes, which has been so for `idle`, and now and then while
-    /// something comes.
+    /// A peer that is to be given up now, and why. To be asked while nothing comes, which has been so for `idle`, and now and then
+    /// while something comes.
     pub fn next(&mut self, now: Instant, idle: Duration) -> Option<(Peer, Lost)> {
         if now >= self.look_at {
             self.look_at = now + INTERVAL;

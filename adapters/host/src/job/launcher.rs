@@ -144,7 +144,7 @@ impl Launcher {
     }
 
     fn lock(&self) -> MutexGuard<'_, LauncherState> {
-        // A thread that panicked while it held the lock left the state consistent: it only said less than it wanted to.
+        // A thread that panicked while it held the lock left the state consistent: it only sent less than it wanted to.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -26,12 +26,12 @@
 //!     for context in contexts {
 //!         threads.spawn(move || {
 //!             let world = context.enter(); // the contexts of this index, one of each rank
-//!             let everyone = world.all_contexts(); // all contexts of all ranks
+//!             let all_contexts = world.all_contexts(); // all contexts of all ranks
 //!             let mine = world.address();
 //!             let next = Address { rank: mine.rank, index: (mine.index + 1) % 3 };
-//!             everyone.send(everyone.rank_of(next)?, 7, b"hello")?;
+//!             all_contexts.send(all_contexts.rank_of(next)?, 7, b"hello")?;
 //!             let mut into = [0u8; 5];
-//!             everyone.recv(Any, 7, &mut into)?;
+//!             all_contexts.recv(Any, 7, &mut into)?;
 //!             assert_eq!(&into, b"hello");
 //!             Ok::<(), towline::Error>(())
 //!         });

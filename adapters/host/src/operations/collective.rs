@@ -4,7 +4,7 @@ use towline_core::convertor::Span;
 use towline_core::mtl::{Failure, Group, Mode, Sending};
 use towline_core::time::Instant;
 use zerocopy::little_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::context::handle::RankMap;
 use crate::errors::error::Error;
@@ -20,13 +20,42 @@ const BROADCAST: u32 = TAG_MAX + 0x200;
 const GATHER: u32 = TAG_MAX + 0x300;
 const FINISH: u32 = TAG_MAX + 0x400;
 
+/// The arguments of one rank to [`Communicator::split`]. Ranks may differ in byte order.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct SplitEntry {
+    has_color: U32,
+    color: U32,
+    key: U32,
+    /// The lowest context id that is free at this rank.
+    next_context_id: U32,
+    /// The number of the rank's address.
+    number: U32,
+}
+
+impl SplitEntry {
+    fn new(color: Option<u32>, key: u32, next_context_id: u32, number: u32) -> Self {
+        Self {
+            has_color: u32::from(color.is_some()).into(),
+            color: color.unwrap_or(0).into(),
+            key: key.into(),
+            next_context_id: next_context_id.into(),
+            number: number.into(),
+        }
+    }
+
+    fn has_color(&self, color: u32) -> bool {
+        self.has_color.get() != 0 && self.color.get() == color
+    }
+}
+
 impl<L: Threads> Communicator<L> {
     /// Waits until all ranks have called this: `MPI_Barrier`. Takes as many rounds as the size has binary digits (a dissemination
     /// barrier).
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] if a rank was lost from which this rank receives or to which it sends in some round. Other ranks do not
-    /// learn of the failure here, but no rank waits forever.
+    /// [`Error::PeerFailed`] if a rank was lost from which this rank receives or to which it sends in some round. Other ranks do
+    /// not learn of the failure here, but no rank waits forever.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -57,11 +86,12 @@ impl<L: Threads> Communicator<L> {
         })
     }
 
-    /// Copies `data` of rank `root` to all ranks, along a binomial tree: `MPI_Bcast`. The length of `data` must be the same on all ranks.
+    /// Copies `data` of rank `root` to all ranks, along a binomial tree: `MPI_Bcast`. The length of `data` must be the same on all
+    /// ranks.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] if there is no such root, [`Error::Truncated`] if lengths differ, [`Error::PeerFailed`] if a rank on the
-    /// data's path was lost. After an error the contents of `data` are unspecified. No rank waits forever.
+    /// [`Error::NoSuchRank`] if there is no such root, [`Error::Truncated`] if lengths differ, [`Error::PeerFailed`] if a rank on
+    /// the data's path was lost. After an error the contents of `data` are unspecified. No rank waits forever.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -129,7 +159,8 @@ impl<L: Threads> Communicator<L> {
         failed.map_or(Error::PeerFailed { rank: parent }, |peer| self.handle.peer_lost(&engine, peer))
     }
 
-    /// Makes a communicator of the same ranks, whose messages are separate from those of this one: `MPI_Comm_dup`. All ranks call it.
+    /// Makes a communicator of the same ranks, whose messages are separate from those of this one: `MPI_Comm_dup`. All ranks call
+    /// it.
     ///
     /// # Errors
     /// [`Error::Communicator`] if there are too many communicators, [`Error::PeerFailed`] as for [`broadcast`](Self::broadcast).
@@ -146,8 +177,8 @@ impl<L: Threads> Communicator<L> {
         self.split(Some(0), self.rank).and_then(|made| made.ok_or(Error::Finished))
     }
 
-    /// Makes communicators of the ranks that give the same `color`, ordered by `key` and then by rank here: `MPI_Comm_split`. All ranks
-    /// call it. A rank that gives no color gets no communicator.
+    /// Makes communicators of the ranks that give the same `color`, ordered by `key` and then by rank here: `MPI_Comm_split`. All
+    /// ranks call it. A rank that gives no color gets no communicator.
     ///
     /// # Errors
     /// As [`dup`](Self::dup).
@@ -159,58 +190,26 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<OwnedCommunicator<L>>, Error> {
-        /// The arguments of each rank, which rank 0 collects and broadcasts. Ranks may differ in byte order.
-        #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
-        #[repr(C)]
-        struct Entry {
-            colored: U32,
-            color: U32,
-            key: U32,
-            next_context_id: U32,
-            number: U32,
-        }
         let context = &self.handle.context;
         let next_context_id = context.engine.lock().next_context_id;
-        let number = context.grid.own_number();
-        let mine = Entry {
-            colored: u32::from(color.is_some()).into(),
-            color: color.unwrap_or(0).into(),
-            key: key.into(),
-            next_context_id: next_context_id.into(),
-            number: number.into(),
-        };
-        let mut entries = vec![mine; self.handle.size as usize];
-        let mut outcome = Ok(());
-        if self.rank == 0 {
-            for (rank, entry) in entries.iter_mut().enumerate().skip(1) {
-                let sink = Span::contiguous(std::ptr::from_mut(entry).cast(), size_of::<Entry>());
-                // SAFETY: the entry is borrowed until this returns, and any bytes make an entry.
-                let received = unsafe { self.recv_span_unchecked(Source::Rank(rank as u32), Tag::Is(GATHER), sink) };
-                outcome = outcome.and(received.map(|_| ()));
-            }
-        } else {
-            // SAFETY: the entry lives until this returns.
-            outcome = unsafe { self.send_span(0, GATHER, Mode::Standard, Span::of(mine.as_bytes())) };
-        }
-        self.broadcast_result(0, &mut entries[..], outcome)?;
+        let mine = SplitEntry::new(color, key, next_context_id, context.grid.own_number());
+        let bytes = self.all_gather(mine.as_bytes())?;
+        let entries = <[SplitEntry]>::ref_from_bytes(&bytes).map_err(|_| Error::Finished)?;
         // One context id for all colors: groups without a common rank share no message.
-        let next = entries.iter().map(|entry| entry.next_context_id.get()).max().unwrap_or(next_context_id);
-        context.engine.lock().next_context_id = next + 1;
+        let id = entries.iter().map(|entry| entry.next_context_id.get()).max().unwrap_or(next_context_id);
+        context.engine.lock().next_context_id = id + 1;
         let Some(color) = color else { return Ok(None) };
-        let mut members: Vec<(u32, u32, u32)> = entries
-            .iter()
-            .zip(0..)
-            .filter(|(entry, _)| entry.colored.get() != 0 && entry.color.get() == color)
-            .map(|(entry, rank)| (entry.key.get(), rank, entry.number.get()))
-            .collect();
+        let with_color = (0..).zip(entries).filter(|(_, entry)| entry.has_color(color));
+        let mut members: Vec<(u32, u32, u32)> =
+            with_color.map(|(rank, entry)| (entry.key.get(), rank, entry.number.get())).collect();
         members.sort_unstable();
         let rank = members.iter().position(|(_, rank, _)| *rank == self.rank).unwrap_or(0) as u32;
         let peers = members.iter().map(|(_, _, number)| context.grid.peer(*number).0);
-        self.add_communicator(next, peers.collect(), rank).map(Some)
+        self.add_communicator(id, peers.collect(), rank).map(Some)
     }
 
-    /// Collects the same number of bytes from each rank, and returns all of them in the order of the ranks: an allgather. All ranks call
-    /// it.
+    /// Collects the same number of bytes from each rank, and returns all of them in the order of the ranks: an allgather. All ranks
+    /// call it.
     pub(crate) fn all_gather(&self, mine: &[u8]) -> Result<Vec<u8>, Error> {
         let mut all = vec![0; mine.len() * self.handle.size as usize];
         let mut outcome = Ok(());
@@ -249,46 +248,47 @@ impl<L: Threads> Communicator<L> {
         Ok(OwnedCommunicator(Self::new(L::Ref::clone(context), comm, rank, size, rank_map, id)))
     }
 
-    /// The barrier at the end: until `deadline`, or until the ranks from which this rank receives are lost. Afterwards the messages of
-    /// this rank have been sent. Returns whether all went well.
+    /// The barrier at the end: until `deadline`, or until the ranks from which this rank receives are lost. Afterwards the messages
+    /// of this rank have been sent. Returns whether all went well.
     pub(crate) fn finish_barrier(&self, deadline: Instant) -> bool {
         let mut engine = self.handle.context.engine.lock();
-        let engine = &mut engine;
+        self.rounds().fold(true, |complete, (round, dest, source)| {
+            complete & self.finish_round(&mut engine, FINISH + round, dest, source, deadline)
+        })
+    }
+
+    /// One round of [`finish_barrier`](Self::finish_barrier).
+    fn finish_round(&self, engine: &mut impl EngineGuard, tag: u32, dest: u32, source: u32, deadline: Instant) -> bool {
+        let (comm, source) = (self.handle.comm, towline_core::mtl::Source::Rank(source));
         let mut complete = true;
-        for (round, dest, source) in self.rounds() {
-            let (comm, tag) = (self.handle.comm, FINISH + round);
-            no_unwind(|| {
-                let source = towline_core::mtl::Source::Rank(source);
-                // SAFETY: empty spans stand for no memory.
-                let receive = unsafe { engine.mtl.irecv(comm, source, towline_core::mtl::Tag::Is(tag), Span::EMPTY) };
-                // A synchronous send: this rank does not end before its message was received. With several links, a peer may see one
-                // link close before it reads the other.
-                // SAFETY: as above.
-                let send = unsafe { engine.mtl.isend(comm, dest, tag, Mode::Synchronous, Span::EMPTY) };
-                let send = match send {
-                    Ok(Sending::Pending(request)) => Some(request),
-                    Ok(Sending::Complete) => None,
-                    Err(_) => {
+        no_unwind(|| {
+            // SAFETY: empty spans stand for no memory.
+            let receive = unsafe { engine.mtl.irecv(comm, source, towline_core::mtl::Tag::Is(tag), Span::EMPTY) };
+            // A synchronous send: this rank does not end before its message was received. With several links, a peer may see one
+            // link close before it reads the other. SAFETY: as above.
+            let send = match unsafe { engine.mtl.isend(comm, dest, tag, Mode::Synchronous, Span::EMPTY) } {
+                Ok(Sending::Pending(request)) => Some(request),
+                Ok(Sending::Complete) => None,
+                Err(_) => {
+                    complete = false;
+                    None
+                }
+            };
+            let (receive, send) = (receive.ok().map(|it| (it, false)), send.map(|it| (it, true)));
+            for (request, is_send) in receive.into_iter().chain(send) {
+                match engine.wait_until(request, deadline) {
+                    // The receiver may have ended before its answer is read. What this rank receives tells whether all ranks came
+                    // here.
+                    Some(Err(Failure::PeerFailed(_))) if is_send => {}
+                    Some(outcome) => complete &= outcome.is_ok(),
+                    None => {
                         complete = false;
-                        None
-                    }
-                };
-                let (receive, send) = (receive.ok().map(|it| (it, false)), send.map(|it| (it, true)));
-                for (request, sending) in receive.into_iter().chain(send) {
-                    match engine.wait_until(request, deadline) {
-                        // The receiver may have ended before its answer is read. What this rank receives tells whether all ranks
-                        // came here.
-                        Some(Err(Failure::PeerFailed(_))) if sending => {}
-                        Some(outcome) => complete &= outcome.is_ok(),
-                        None => {
-                            complete = false;
-                            engine.mtl.cancel(request);
-                            engine.mtl.pml().detach(request);
-                        }
+                        engine.mtl.cancel(request);
+                        engine.mtl.pml().detach(request);
                     }
                 }
-            });
-        }
+            }
+        });
         complete
     }
 }

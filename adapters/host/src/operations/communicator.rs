@@ -23,7 +23,8 @@ use crate::waiting::no_unwind::no_unwind;
 /// **Data** is sent as bytes. It is any type of plain data in the sense of [`zerocopy`]: integers, floats, arrays and slices of
 /// them, and structures that derive its traits. Sender and receiver need not use the same type. Lengths are in bytes.
 ///
-/// **Order.** Messages from one rank to another whose tags match the same receive are received in the order in which they were sent.
+/// **Order.** Messages from one rank to another whose tags match the same receive are received in the order in which they were
+/// sent.
 ///
 /// **Progress.** A blocking operation makes progress for all operations of its context.
 ///
@@ -75,7 +76,8 @@ impl<L: Threads> Communicator<L> {
         self.handle.size
     }
 
-    /// The address of a rank: its process, and the index of its context. Without [contexts](crate::Builder::contexts) the index is 0.
+    /// The address of a rank: its process, and the index of its context. Without [contexts](crate::Builder::contexts) the index is
+    /// 0.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`].

@@ -5,8 +5,8 @@ use crate::threads::levels::Threads;
 use crate::threads::lock::EngineLock;
 
 impl<L: Threads> Communicator<L> {
-    /// The ranks that were lost so far, as far as this rank knows: those that failed, and those that finished. A restarted rank that was
-    /// [accepted](crate::World::rejoin) is still lost to communicators that were made before.
+    /// The ranks that were lost so far, as far as this rank knows: those that failed, and those that finished. A restarted rank
+    /// that was [accepted](crate::World::rejoin) is still lost to communicators that were made before.
     ///
     /// ```
     /// assert!(towline::init()?.lost().is_empty());
@@ -18,8 +18,8 @@ impl<L: Threads> Communicator<L> {
         (0..self.handle.size).filter(lost).collect()
     }
 
-    /// The ranks that the launcher has restarted, and that this context has not [accepted](crate::World::rejoin) yet, whether it has
-    /// noticed their failure or not. Does not wait.
+    /// The ranks that the launcher has restarted, and that this context has not [accepted](crate::World::rejoin) yet, whether it
+    /// has noticed their failure or not. Does not wait.
     ///
     /// ```
     /// assert!(towline::init()?.restarted().is_empty());
@@ -32,7 +32,8 @@ impl<L: Threads> Communicator<L> {
         if restarted.is_empty() { Vec::new() } else { (0..self.handle.size).filter(is_restarted).collect() }
     }
 
-    /// Why a rank was lost. `None` if it was not lost, if it was [accepted](crate::World::rejoin) again, or if there is no such rank.
+    /// Why a rank was lost. `None` if it was not lost, if it was [accepted](crate::World::rejoin) again, or if there is no such
+    /// rank.
     ///
     /// ```
     /// assert_eq!(towline::init()?.why_lost(0), None);
@@ -47,14 +48,14 @@ impl<L: Threads> Communicator<L> {
     /// Acknowledges that ranks of this communicator have failed: `MPIX_Comm_failure_ack` of fault-tolerant MPI (ULFM). Receives and
     /// probes from [`Any`](crate::Any) source wait again for the remaining ranks.
     ///
-    /// Without it they end with [`Error::PeerFailed`](crate::Error::PeerFailed), which names a rank that failed, unless their message
-    /// has arrived already: the message might have been due from that rank. No message is lost by such an end. A further failure ends
-    /// them again, until that is acknowledged, too. A rank that finished in good order does not count as failed.
+    /// Without it they end with [`Error::PeerFailed`](crate::Error::PeerFailed), which names a rank that failed, unless their
+    /// message has arrived already: the message might have been due from that rank. No message is lost by such an end. A further
+    /// failure ends them again, until that is acknowledged, too. A rank that finished in good order does not count as failed.
     ///
-    /// **Gaps.** A message that was in transit from the failed rank may be lost, while a later message of that rank has arrived: a long
-    /// message needs its sender to the end, and a shorter one after it does not. So a receive or a probe from any source that matches
-    /// both may take the later, shorter message, and the earlier, longer one never comes. The messages that come are complete, in
-    /// order, and delivered once; there may be gaps between them.
+    /// **Gaps.** A message that was in transit from the failed rank may be lost, while a later message of that rank has arrived: a
+    /// long message needs its sender to the end, and a shorter one after it does not. So a receive or a probe from any source that
+    /// matches both may take the later, shorter message, and the earlier, longer one never comes. The messages that come are
+    /// complete, in order, and delivered once; there may be gaps between them.
     ///
     /// ```
     /// towline::init()?.acknowledge_failures();

@@ -14,6 +14,16 @@ use crate::waiting::no_unwind::no_unwind;
 
 /// A message that [`mprobe`](crate::Communicator::mprobe) took, like an `MPI_Message`: no other receive gets it. A message that is
 /// dropped is received and discarded.
+///
+/// ```
+/// let world = towline::init()?;
+/// world.send(0, 3, &[1u32, 2, 3])?;
+/// let message = world.mprobe(0, 3)?;
+/// let mut into = vec![0u32; message.envelope().bytes as usize / 4];
+/// message.recv(&mut into[..])?;
+/// assert_eq!(into, [1, 2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Message<'c, L: Threads = Single> {
     handle: &'c CommHandle<L>,
     message: Option<towline_core::mtl::Message>,

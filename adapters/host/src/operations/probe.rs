@@ -51,8 +51,8 @@ impl<L: Threads> Communicator<L> {
     /// Waits for a message from `source` with `tag`, and takes it, so that no other receive gets it: `MPI_Mprobe`.
     ///
     /// # Errors
-    /// As [`probe`](Self::probe). [`Error::Busy`] if there is a message but no free request: a message that was taken and not received
-    /// may need one.
+    /// As [`probe`](Self::probe). [`Error::Busy`] if there is a message but no free request: a message that was taken and not
+    /// received may need one.
     ///
     /// ```
     /// let world = towline::init()?;

@@ -123,8 +123,8 @@ impl<L: Threads> Communicator<L> {
 #[must_use = "a send that is dropped goes on, but its outcome is lost"]
 pub struct SendRequest<B: 'static, L: Threads = Single>(Operation<B, L>);
 
-/// A receive in progress that owns its buffer: made by [`irecv`](Communicator::irecv). It can be waited for, or awaited as a future.
-/// Both return the buffer and the status.
+/// A receive in progress that owns its buffer: made by [`irecv`](Communicator::irecv). It can be waited for, or awaited as a
+/// future. Both return the buffer and the status.
 ///
 /// If the request is dropped, the receive is cancelled. If a message has matched already, that message is received and discarded.
 ///

@@ -19,12 +19,12 @@ use crate::values::message::{Source, Status, Tag};
 use crate::waiting::no_unwind::no_unwind;
 
 impl<L: Threads> Communicator<L> {
-    /// Runs `f` with a scope, in which sends and receives may use borrowed memory without being waited for one by one. All are complete
-    /// when this returns, so none can outlive the memory.
+    /// Runs `f` with a scope, in which sends and receives may use borrowed memory without being waited for one by one. All are
+    /// complete when this returns, so none can outlive the memory.
     ///
-    /// If `f` returns an error or panics, receives that have not matched are cancelled first. If `f` panics and a send finds no receiver
-    /// within [`Config::unwind_timeout_ms`](crate::Config::unwind_timeout_ms), the process is aborted, since the memory cannot be given
-    /// back.
+    /// If `f` returns an error or panics, receives that have not matched are cancelled first. If `f` panics and a send finds no
+    /// receiver within [`Config::unwind_timeout_ms`](crate::Config::unwind_timeout_ms), the process is aborted, since the memory
+    /// cannot be given back.
     ///
     /// # Errors
     /// The error of `f`, or the first failure of an operation that `f` did not wait for.
@@ -91,6 +91,23 @@ impl<L: Threads> Communicator<L> {
 }
 
 /// A scope in which operations may use borrowed memory: see [`Communicator::scope`].
+///
+/// A scope cannot leave its closure. Its operations may be started in any order, and at the same time as operations of other
+/// scopes.
+///
+/// ```
+/// let world = towline::init()?;
+/// let (mut a, mut b) = ([0u8; 5], [0u8; 5]);
+/// world.scope(|s| {
+///     s.irecv(0, 1, &mut a)?;
+///     s.irecv(0, 2, &mut b)?;
+///     s.isend(0, 2, b"world")?;
+///     s.isend(0, 1, b"hello")?;
+///     Ok::<(), towline::Error>(())
+/// })?;
+/// assert_eq!((&a, &b), (b"hello", b"world"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Scope<'scope, 'env: 'scope, L: Threads = Single> {
     list: List<L>,
     scope: PhantomData<&'scope mut &'scope ()>,
@@ -144,7 +161,8 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
         unsafe { self.begin_send(dest, tag, Mode::Standard, view.span()) }
     }
 
-    /// Begins to receive into `into`, which stays borrowed until the scope ends, or until [`ScopedRecv::wait`] returns it: `MPI_Irecv`.
+    /// Begins to receive into `into`, which stays borrowed until the scope ends, or until [`ScopedRecv::wait`] returns it:
+    /// `MPI_Irecv`.
     ///
     /// # Errors
     /// As [`Communicator::recv`].
@@ -373,6 +391,17 @@ impl<L: Threads> Op<'_, L> {
 }
 
 /// A send of a [`Scope`]. It may be dropped: the scope waits for the send.
+///
+/// ```
+/// let world = towline::init()?;
+/// let mut into = [0u8; 2];
+/// world.scope(|s| {
+///     s.irecv(0, 1, &mut into)?;
+///     let send = s.issend(0, 1, b"hi")?;
+///     send.wait() // the receive has matched the message
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ScopedSend<'scope, L: Threads = Single> {
     op: Op<'scope, L>,
 }

@@ -48,7 +48,8 @@ impl<'a> View<'a> {
     /// The bytes of `layout` in `data`. The origin of the layout is item `origin` of `data`.
     ///
     /// # Errors
-    /// [`Error::Misfit`] if the layout reaches beyond the buffer, [`Error::OnAccelerator`] if the layout is for memory of an accelerator.
+    /// [`Error::Misfit`] if the layout reaches beyond the buffer, [`Error::OnAccelerator`] if the layout is for memory of an
+    /// accelerator.
     pub fn new<T>(data: &'a [T], origin: usize, layout: &'a Layout<'a>) -> Result<Self, Error>
     where
         T: IntoBytes + Immutable,
@@ -104,8 +105,8 @@ impl<'a> ViewMut<'a> {
     /// The bytes of `layout` in `data`. The origin of the layout is item `origin` of `data`.
     ///
     /// # Errors
-    /// [`Error::Misfit`] if the layout reaches beyond the buffer, [`Error::Overlap`] if it has a byte twice, [`Error::OnAccelerator`] if it
-    /// is for memory of an accelerator.
+    /// [`Error::Misfit`] if the layout reaches beyond the buffer, [`Error::Overlap`] if it has a byte twice,
+    /// [`Error::OnAccelerator`] if it is for memory of an accelerator.
     pub fn new<T>(data: &'a mut [T], origin: usize, layout: &'a Layout<'a>) -> Result<Self, Error>
     where
         T: FromBytes + IntoBytes,

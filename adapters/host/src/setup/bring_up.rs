@@ -102,6 +102,18 @@ fn add_peers(
     Ok(())
 }
 
+/// Adds the communicator of all ranks, and that of all contexts where ranks have several.
+fn add_communicators(engine: &mut Engine, grid: Grid) -> Result<(Comm, Option<Comm>), SetupError> {
+    let world = engine.mtl.add_lasting_comm(WORLD_ID, Group::World { size: grid.ranks }, grid.own.rank);
+    let world = world.map_err(SetupError::World)?;
+    if grid.contexts == 1 {
+        return Ok((world, None));
+    }
+    let peers = (0..grid.total()).map(|number| grid.peer(number).0).collect();
+    let all_contexts = engine.add_table_comm(ALL_CONTEXTS_ID, peers, grid.own_number(), true);
+    Ok((world, Some(all_contexts.map_err(SetupError::World)?)))
+}
+
 impl StartedContext {
     /// Chooses among the opened rails, and starts the engine with those that are of use.
     pub fn new(
@@ -117,8 +129,8 @@ impl StartedContext {
         let bytes = Mtl::<RailSet>::bytes(&limits, config.communicators, &attributes)
             .saturating_add(LoopbackHub::bytes(LOOPBACK_FRAME_BYTES) + 64);
         let memory = Mapping::new(bytes).map_err(|why| SetupError::System("map memory for the engine", why))?;
-        // SAFETY: called once. Everything that is cut from the arena goes into the engine, whose fields are dropped in the order that
-        // this needs.
+        // SAFETY: called once. Everything that is cut from the arena goes into the engine, whose fields are dropped in the order
+        // that this needs.
         let mut arena = unsafe { memory.arena() };
         let hub = LoopbackHub::new(&mut arena, LOOPBACK_FRAME_BYTES).map_err(SetupError::Memory)?;
         let mut rails = rails; // declared after the hub, so that the rails are dropped first where this fails
@@ -148,13 +160,7 @@ impl StartedContext {
             _loopback_hub: hub,
             _memory: memory,
         };
-        let world = engine.mtl.add_lasting_comm(WORLD_ID, Group::World { size: grid.ranks }, grid.own.rank);
-        let world = world.map_err(SetupError::World)?;
-        // With one context for each rank, the world has all contexts.
-        let peers = (grid.contexts > 1).then(|| (0..grid.total()).map(|number| grid.peer(number).0).collect());
-        let all_contexts =
-            peers.map(|peers| engine.add_table_comm(ALL_CONTEXTS_ID, peers, grid.own_number(), true)).transpose();
-        let all_contexts = all_contexts.map_err(SetupError::World)?;
+        let (world, all_contexts) = add_communicators(&mut engine, grid)?;
         let incarnations = (0..grid.ranks).map(|rank| job.incarnation_of(rank).unwrap_or(0)).collect();
         Ok(Self {
             engine,

@@ -189,14 +189,14 @@ impl<L: Threads> Builder<L> {
         self
     }
 
-    /// Adds a rail of the program's own to the others. All ranks add theirs in the same order. While such a rail is in use,
-    /// waiting ranks sleep for short times only, since the rail has no wait handle. It serves one context;
+    /// Adds a rail of the program's own to the others. All ranks add theirs in the same order. While such a rail is in use, waiting
+    /// ranks sleep for short times only, since the rail has no wait handle. It serves one context;
     /// [`rail_per_context`](Self::rail_per_context) is for several.
     ///
     /// # Safety
-    /// The rail keeps the contract of [`Rail`](crate::Rail): it reports the completion of a transfer only for transfers that were given to it,
-    /// once each, when it does not use their memory any more. A completion that is reported too early, or for a transfer of another
-    /// rail, would free memory that is in use.
+    /// The rail keeps the contract of [`Rail`](crate::Rail): it reports the completion of a transfer only for transfers that were
+    /// given to it, once each, when it does not use their memory any more. A completion that is reported too early, or for a
+    /// transfer of another rail, would free memory that is in use.
     ///
     /// ```compile_fail,E0133
     /// # fn add(builder: towline::Builder, rail: impl towline::FullRail + 'static) -> towline::Builder {
@@ -258,8 +258,8 @@ impl<L: Threads> Builder<L> {
 
     /// As [`build`](Self::build), with `count` contexts (at least one) for as many threads. All ranks must ask for the same number.
     ///
-    /// Each context is moved to its thread and [entered](Context::enter) there, which gives a [`World`]. Rank r of that world is the
-    /// context of the same index in process r. So the contexts of each index have a world of their own, with its own collective
+    /// Each context is moved to its thread and [entered](Context::enter) there, which gives a [`World`]. Rank r of that world is
+    /// the context of the same index in process r. So the contexts of each index have a world of their own, with its own collective
     /// operations. [`World::all_contexts`] has all contexts of all ranks.
     ///
     /// # Errors

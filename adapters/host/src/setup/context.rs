@@ -14,8 +14,8 @@ pub(crate) const WORLD_ID: u32 = 1;
 /// The context id of the communicator of all contexts of all ranks.
 pub(crate) const ALL_CONTEXTS_ID: u32 = 2;
 
-/// One of several contexts of a process. [`Builder::contexts`](crate::Builder::contexts) makes it; it is moved to the thread that will
-/// use it, and [entered](Self::enter) there.
+/// One of several contexts of a process. [`Builder::contexts`](crate::Builder::contexts) makes it; it is moved to the thread that
+/// will use it, and [entered](Self::enter) there.
 ///
 /// A context has an address of its own, an engine of its own and rails of its own. Contexts share nothing that a message passes, so
 /// their threads wait for each other only where they receive from each other.
@@ -71,11 +71,11 @@ impl<L: Threads> PreparedContext<L> {
     }
 }
 
-// SAFETY: everything in a context was made for it and is reached through it alone, except for the connection to the launcher, which is
-// behind a lock. These parts are not `Send` by themselves: addresses of memory that the engine owns; the loopback hub and its only rail,
-// which refer to each other and move together; buffers and wakers of users, of which there are none before the context is entered; and
-// rails of the program's own behind `dyn Rail`. `Builder::contexts`, which alone makes contexts, takes only rails of
-// `Builder::rail_per_context`, and these are `Send`.
+// SAFETY: everything in a context was made for it and is reached through it alone, except for the connection to the launcher, which
+// is behind a lock. These parts are not `Send` by themselves: addresses of memory that the engine owns; the loopback hub and its
+// only rail, which refer to each other and move together; buffers and wakers of users, of which there are none before the context
+// is entered; and rails of the program's own behind `dyn Rail`. `Builder::contexts`, which alone makes contexts, takes only rails
+// of `Builder::rail_per_context`, and these are `Send`.
 unsafe impl<L: Threads> Send for Context<L> {}
 
 impl<L: Threads> Context<L> {

@@ -17,7 +17,7 @@ use crate::threads::lock::EngineLock;
 use crate::transports::rails::AnyRail;
 use crate::values::address::{Address, Grid};
 
-/// The time between two looks at what the launcher has said.
+/// The time between two looks at the launcher's messages.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl<L: Sharing> ContextState<L> {
@@ -132,8 +132,8 @@ impl Engine {
     }
 }
 
-/// Waits until all running ranks have accepted this rank, which was restarted. So no rank that takes it for the former process hears
-/// from it. This rank itself accepts ranks that are restarted meanwhile.
+/// Waits until all running ranks have accepted this rank, which was restarted. So no rank that takes it for the former process
+/// hears from it. This rank itself accepts ranks that are restarted meanwhile.
 pub(crate) fn wait_until_accepted<L: Sharing>(
     contexts: &[&ContextState<L>],
     launcher: &Launcher,

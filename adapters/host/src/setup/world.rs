@@ -18,17 +18,25 @@ use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::values::address::Address;
 use crate::waiting::idle::Idle;
 
-/// The communicator of all ranks of the job, with this context's rank in it. [`init`](crate::init), a
-/// [`Builder`](crate::Builder) or a [`Context`](crate::Context) makes it, and it is used as a [`Communicator`].
+/// The communicator of all ranks of the job, with this context's rank in it. [`init`](crate::init), a [`Builder`](crate::Builder)
+/// or a [`Context`](crate::Context) makes it, and it is used as a [`Communicator`].
 ///
 /// A world belongs to the thread that made it, unless it is of [`Multiple`](crate::Multiple) threads. All operations of the context
 /// make progress while a thread is in one of its methods; [`progress`](Self::progress) does nothing else.
 ///
-/// **The end.** [`finish`](Self::finish) waits for all other ranks to finish, tells the launcher that this rank is done, and returns
-/// whether all went well. A world that is dropped does the same without a result. Where a rank has several contexts, each waits
-/// for the contexts of its index, and the last one tells the launcher. If the thread panics, neither happens: one of several
+/// **The end.** [`finish`](Self::finish) waits for all other ranks to finish, tells the launcher that this rank is done, and
+/// returns whether all went well. A world that is dropped does the same without a result. Where a rank has several contexts, each
+/// waits for the contexts of its index, and the last one tells the launcher. If the thread panics, neither happens: one of several
 /// contexts is then lost to the others, and the launcher ends the job when the process ends. A rank that cannot go on for another
 /// reason should call [`abort`](Self::abort); otherwise it and other ranks may wait for each other.
+///
+/// ```
+/// let world = towline::init()?;
+/// println!("rank {} of {}, by {:?}", world.rank(), world.size(), world.rails());
+/// world.barrier()?; // a method of `Communicator`
+/// world.finish()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct World<L: Threads = Single> {
     all: Communicator<L>,
@@ -121,9 +129,9 @@ impl<L: Threads> World<L> {
         self.all_contexts.as_ref().unwrap_or(&self.all)
     }
 
-    /// The incarnation of this rank: 1, or more if the launcher has restarted the rank after an earlier process was killed or failed
-    /// (`towline run --restart`). A restarted process is to take up the work of the earlier one. It inherits nothing from it: no
-    /// communicator but the world, and no message.
+    /// The incarnation of this rank: 1, or more if the launcher has restarted the rank after an earlier process was killed or
+    /// failed (`towline run --restart`). A restarted process is to take up the work of the earlier one. It inherits nothing from
+    /// it: no communicator but the world, and no message.
     ///
     /// ```
     /// assert_eq!(towline::init()?.incarnation(), 1);
@@ -140,21 +148,20 @@ impl<L: Threads> World<L> {
     /// not received yet. The new process gets nothing that was sent before.
     ///
     /// **Operations in progress.** Operations with the old process end with [`Error::PeerFailed`](crate::Error::PeerFailed), now at
-    /// the latest: the old process has died, whether this rank had noticed that or not. Posted receives from
-    /// [any source](crate::Any) end so, too, unless the failure was noticed and
-    /// [acknowledged](Communicator::acknowledge_failures) before. Receives that are posted later do not fail for this reason.
-    /// Operations with other ranks are not affected.
+    /// the latest: the old process has died, whether this rank had noticed that or not. Posted receives from [any
+    /// source](crate::Any) end so, too, unless the failure was noticed and [acknowledged](Communicator::acknowledge_failures)
+    /// before. Receives that are posted later do not fail for this reason. Operations with other ranks are not affected.
     ///
     /// **Collective operations.** They work again when all remaining ranks have accepted the new process, and begin at the same
     /// point. The ranks must agree on that point: a collective operation may have succeeded at one rank and failed at another. The
-    /// new process returns from [`build`](crate::Builder::build) when all have called this method. So the call deserves the care of a
-    /// collective one: a rank that waits for the restarted rank in another operation, and keeps a third rank from this call, keeps
-    /// all of them waiting.
+    /// new process returns from [`build`](crate::Builder::build) when all have called this method. So the call deserves the care of
+    /// a collective one: a rank that waits for the restarted rank in another operation, and keeps a third rank from this call,
+    /// keeps all of them waiting.
     ///
-    /// **Communicators.** The new process is in the world, and in [`all_contexts`](Self::all_contexts), under its old rank. It is not in
-    /// communicators that were made before by [`dup`](Communicator::dup) and [`split`](Communicator::split): operations with its rank
-    /// there end with [`Error::Restarted`](crate::Error::Restarted), and so do receives from any source until the failure is
-    /// [acknowledged](Communicator::acknowledge_failures). Drop such communicators, and make new ones together.
+    /// **Communicators.** The new process is in the world, and in [`all_contexts`](Self::all_contexts), under its old rank. It is
+    /// not in communicators that were made before by [`dup`](Communicator::dup) and [`split`](Communicator::split): operations with
+    /// its rank there end with [`Error::Restarted`](crate::Error::Restarted), and so do receives from any source until the failure
+    /// is [acknowledged](Communicator::acknowledge_failures). Drop such communicators, and make new ones together.
     ///
     /// Each of several contexts calls this for itself, and the new process is told when all have. ULFM leaves this to spawning and
     /// merging; here the rank stays the same, and no shrunk communicator is needed in between.
@@ -171,8 +178,8 @@ impl<L: Threads> World<L> {
     /// ```
     ///
     /// # Errors
-    /// [`RejoinError`]: the rank was not restarted in time, or cannot be reached. It stays as it was, or lost, and this may be called
-    /// again.
+    /// [`RejoinError`]: the rank was not restarted in time, or cannot be reached. It stays as it was, or lost, and this may be
+    /// called again.
     pub fn rejoin(&self, rank: u32, timeout: std::time::Duration) -> Result<u32, RejoinError> {
         self.context().rejoin(rank, timeout)
     }
@@ -212,8 +219,8 @@ impl<L: Threads> World<L> {
         L::block_on(&self.context().engine, future)
     }
 
-    /// Waits until all other ranks finish, too, and until this rank's messages have been sent; then tells the launcher that this rank
-    /// is done.
+    /// Waits until all other ranks finish, too, and until this rank's messages have been sent; then tells the launcher that this
+    /// rank is done.
     ///
     /// # Errors
     /// [`SetupError::Finish`] if some rank did not finish within [`Config::finish_timeout_ms`](crate::Config::finish_timeout_ms),
@@ -264,8 +271,8 @@ impl<L: Threads> World<L> {
         &self.context().tunables
     }
 
-    /// Lines for people: for each rank, which transports reach it, and why each transport was chosen or not. Once this rank has sent
-    /// something to a rank on this host, the line also says how long messages are copied.
+    /// Lines for people: for each rank, which transports reach it, and why each transport was chosen or not. Once this rank has
+    /// sent something to a rank on this host, the line also says how long messages are copied.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -302,9 +309,9 @@ impl<L: Threads> World<L> {
         self.context().engine.lock().mtl.rails().0.iter().map(|rail| rail.attributes().capabilities).collect()
     }
 
-    /// Enables or disables a rail, by its index among [`rails`](Self::rails). A disabled rail accepts nothing new; it still delivers what
-    /// it accepted before, and frames that arrive by it are handled. Messages go by the other rails. Messages to a rank that no other
-    /// rail reaches wait until the rail is enabled again.
+    /// Enables or disables a rail, by its index among [`rails`](Self::rails). A disabled rail accepts nothing new; it still
+    /// delivers what it accepted before, and frames that arrive by it are handled. Messages go by the other rails. Messages to a
+    /// rank that no other rail reaches wait until the rail is enabled again.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -338,7 +345,8 @@ impl<L: Threads> World<L> {
 
 impl<L: Threads> Drop for World<L> {
     fn drop(&mut self) {
-        // Other ranks would wait for a rank whose thread panics. The launcher ends them, since this rank does not say that it is done.
+        // Other ranks would wait for a rank whose thread panics. The launcher ends them, since this rank does not say that it is
+        // done.
         if std::thread::panicking() {
             return self.context().launcher.report_lost(self.address());
         }
@@ -382,7 +390,13 @@ impl<L: Threads> ContextState<L> {
     }
 }
 
-/// What is known about a progress thread: see [`World::progress_thread`].
+/// Statistics of a progress thread: see [`World::progress_thread`].
+///
+/// ```
+/// let world = towline::Builder::new().progress_thread(true).build()?;
+/// println!("the progress thread woke {} times", world.progress_thread().map_or(0, |thread| thread.wakes));
+/// # Ok::<(), towline::SetupError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ProgressThread {

@@ -90,7 +90,7 @@ pub(crate) struct ExclusiveGuard<'a> {
     owner: Owner<'a>,
 }
 
-/// What is released when the guard is dropped.
+/// The lock or borrow that ends when the guard is dropped.
 enum Owner<'a> {
     Cell(RefMut<'a, Engine>),
     Locked(LockedOwner<'a>),
@@ -161,7 +161,7 @@ impl EngineGuard for ExclusiveGuard<'_> {
         }
     }
 
-    // The owner is told apart once, not in each turn.
+    // The kind of owner is matched once, not in each turn.
     #[inline]
     fn wait_longer(&mut self, request: Request) -> Result<Status, Failure> {
         match &mut self.owner {

@@ -78,6 +78,14 @@ pub struct Single;
 pub struct Multiple;
 
 /// A thread level as a value, in the order of MPI's levels.
+///
+/// ```
+/// use towline::ThreadLevel;
+///
+/// assert!(ThreadLevel::Single < ThreadLevel::Multiple);
+/// assert_eq!(towline::init()?.threads(), ThreadLevel::Single);
+/// # Ok::<(), towline::SetupError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum ThreadLevel {

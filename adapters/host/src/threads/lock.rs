@@ -35,7 +35,7 @@ pub(crate) trait EngineLock: Sized {
 
 /// The engine while one thread holds its lock, and how that thread waits.
 pub(crate) trait EngineGuard: DerefMut<Target = Engine> {
-    /// Sees to it that progress is made once, or waits for a while: until what is awaited may have come, or until `until`.
+    /// Makes progress once, or waits for a while: until the awaited event may have come, or until `until`.
     /// Other threads may use the engine meanwhile.
     fn progress_or_wait(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>);
 
@@ -97,7 +97,7 @@ pub(crate) enum Awaited<'a> {
 }
 
 impl Awaited<'_> {
-    /// Whether what is awaited is known to have come, without a look at the engine.
+    /// Whether the awaited event is known to have come, without a look at the engine.
     pub fn is_woken(&self) -> bool {
         matches!(self, Self::Task(waker) if waker.is_woken())
     }

@@ -21,12 +21,12 @@ use crate::waiting::parker::{self, Parker};
 use crate::waiting::task_waker::is_task_waker;
 use crate::waiting::wait_coordinator::Handoff;
 
-/// The engine while one of its threads holds the lock. When the guard is dropped, it notifies threads whose requests are complete, and
-/// ensures that some thread makes progress if any thread waits.
+/// The engine while one of its threads holds the lock. When the guard is dropped, it notifies threads whose requests are complete,
+/// and ensures that some thread makes progress if any thread waits.
 pub(crate) struct SharedGuard<'a> {
     shared: &'a SharedState,
     locked: MutexGuard<'a, Locked>,
-    /// What was sent may wait for the next operation.
+    /// Frames that were sent may be held back for the next operation.
     more_follows: bool,
     /// The progress thread holds the lock.
     is_progress_thread: bool,
@@ -143,7 +143,7 @@ impl<'a> SharedGuard<'a> {
         }
         match result {
             Ok(()) => {}
-            // Nobody would learn of a panic of the progress thread: it aborts the process.
+            // No caller would learn of a panic of the progress thread, so it aborts the process.
             Err(panic) if self.is_progress_thread => resume_unwind(panic),
             Err(panic) => drop(self.panic.get_or_insert(panic)),
         }
@@ -224,7 +224,7 @@ impl SharedGuard<'_> {
         [self.poll_at(), until].into_iter().flatten().fold(longest, Instant::min)
     }
 
-    /// Parks the thread until what is awaited has come, or until this thread has to make progress.
+    /// Parks the thread until the awaited event has come, or until this thread has to make progress.
     fn park(&mut self, awaited: &Awaited<'_>, until: Option<Instant>) {
         let until = match awaited {
             Awaited::Anything => Some(self.sleep_until(self.clock.now(), self.idle_policy.max_sleep(), until)),
@@ -245,9 +245,9 @@ impl SharedGuard<'_> {
         self.clock.renew_coarsely();
     }
 
-    /// Registers this thread to be notified when what is awaited has come. Returns false where code of users had to run first: that
-    /// code may have waited as this thread, or have let other threads complete what is awaited, so everything must be looked at
-    /// anew. From a true result on, the lock is not released.
+    /// Registers this thread to be notified when the awaited event has come. Returns false where code of users had to run first:
+    /// that code may have waited as this thread, or have let other threads complete what is awaited, so everything must be looked
+    /// at anew. From a true result on, the lock is not released.
     #[must_use]
     fn register(&mut self, awaited: &Awaited<'_>, notifier: Notifier) -> bool {
         if self.notify_waiters() {
@@ -273,7 +273,7 @@ impl SharedGuard<'_> {
             Awaited::Anything => {}
             Awaited::Task(waker) => waker.begin_sleep(),
         }
-        // What is awaited may have come since this thread last looked: then this notifies the thread at once.
+        // The awaited event may have come since this thread last looked: then this notifies the thread immediately.
         self.notify_waiters();
         true
     }

@@ -12,13 +12,14 @@ use crate::settings::config::Config;
 use crate::transports::open::OpenedRails;
 use crate::transports::rails::AnyRail;
 
-/// The most bytes of all payload units of a context for which units are longer than [`SHORT_UNIT_BYTES`]. The kernel provides memory only for
-/// units that were used.
+/// The most bytes of all payload units of a context for which units are longer than [`SHORT_UNIT_BYTES`]. The kernel provides
+/// memory only for units that were used.
 const UNITS_BYTES: u32 = 64 << 20;
 /// A payload unit has at least so many bytes, as far as the configuration allows.
 const SHORT_UNIT_BYTES: u32 = 8 << 10;
 
-/// The longest message, in bytes, that any rail sends in one frame. Where shared memory reaches all ranks, other transports carry no messages.
+/// The longest message, in bytes, that any rail sends in one frame. Where shared memory reaches all ranks, other transports carry
+/// no messages.
 pub(crate) fn longest_message_at_once(contexts: &[OpenedRails], job: &Job, loopback_frame: u32) -> u32 {
     let is_sm = |rail: &&AnyRail| matches!(rail, AnyRail::Sm(_));
     let rails = || contexts.iter().flat_map(|opened| &opened.rails);
@@ -51,8 +52,8 @@ pub(crate) fn engine_limits(config: &Config, peers: u32, at_once: u32) -> Result
     })
 }
 
-/// Bytes of a payload unit: as configured, but at most as many as can come in one frame, and more than [`SHORT_UNIT_BYTES`] only while all
-/// units together stay within [`UNITS_BYTES`]. If the number of units is configured, that budget does not apply.
+/// Bytes of a payload unit: as configured, but at most as many as can come in one frame, and more than [`SHORT_UNIT_BYTES`] only
+/// while all units together stay within [`UNITS_BYTES`]. If the number of units is configured, that budget does not apply.
 fn unit_bytes(config: &Config, units: u32, at_once: u32) -> u32 {
     let share = if config.units == 0 { (UNITS_BYTES / units.max(1)).max(SHORT_UNIT_BYTES) } else { u32::MAX };
     config.unit_bytes.min(at_once).min(share).clamp(64, 1 << 20)

@@ -1,5 +1,5 @@
-//! Rails in links. A link makes frames arrive exactly once over rails that lose them, and lets the frames of a rail that fails migrate to
-//! another rail.
+//! Rails in links. A link makes frames arrive exactly once over rails that lose them, and lets the frames of a rail that fails
+//! migrate to another rail.
 
 use towline_checksum::Native;
 use towline_core::link::{Config as LinkConfig, Counters, Link};
@@ -22,8 +22,8 @@ pub struct Linked<R: FullRail> {
 }
 
 impl<R: FullRail> Linked<R> {
-    /// A link over `raw`, to all addresses of the job. `link` is a number that no other link of the context has. `progress_thread`: a
-    /// progress thread answers while the rank computes.
+    /// A link over `raw`, to all addresses of the job. `link` is a number that no other link of the context has. `progress_thread`:
+    /// a progress thread answers while the rank computes.
     pub(crate) fn new(raw: R, link: u8, config: &Config, grid: Grid, progress_thread: bool) -> std::io::Result<Self> {
         let mut incarnation = [0; 8];
         getrandom::fill(&mut incarnation).map_err(std::io::Error::other)?;
@@ -36,13 +36,13 @@ impl<R: FullRail> Linked<R> {
         settings.slots = config.link_window.saturating_mul(2);
         let connects = [config.tcp_connect_timeout_ms, config.udp_connect_timeout_ms, config.verbs_connect_timeout_ms];
         settings.hello_within = millis(connects.into_iter().max().unwrap_or_default());
-        // Without a progress thread that answers, a computing rank is as silent as a rank whose host has failed. For tcp the kernel knows
-        // the difference; and of several links, a link that is silent while another one answers has failed.
+        // Without a progress thread that answers, a computing rank is as silent as a rank whose host has failed. For tcp the kernel
+        // knows the difference; and of several links, a link that is silent while another one answers has failed.
         let never = time::Duration::from_secs(365 * 24 * 3600);
         let reliable = !raw.attributes().capabilities.contains(Capabilities::NEED_ACK);
         settings.patient = !progress_thread && reliable;
-        let tells = config.peer_timeout_ms != 0 && (progress_thread || reliable);
-        settings.dead_after = if tells { millis(config.peer_timeout_ms) } else { never };
+        let detects = config.peer_timeout_ms != 0 && (progress_thread || reliable);
+        settings.dead_after = if detects { millis(config.peer_timeout_ms) } else { never };
         let memory = Mapping::new(settings.bytes(&raw))?;
         // SAFETY: called once; the link is in a field that is dropped before the memory is.
         let mut arena = unsafe { memory.arena() };

@@ -1,4 +1,5 @@
-//! The memory of engines and windows. An engine has one private mapping, of which the kernel provides only the pages that are touched.
+//! The memory of engines and windows. An engine has one private mapping, of which the kernel provides only the pages that are
+//! touched.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -44,8 +45,8 @@ impl Mapping {
     /// # Safety
     /// This is called once, and everything that is cut from the arena is dropped before the mapping is.
     pub unsafe fn arena(&self) -> Arena<'static> {
-        // SAFETY: a new anonymous mapping is zeroed, readable and writable, and nothing else has its address; the caller ensures that it
-        // outlives its users.
+        // SAFETY: a new anonymous mapping is zeroed, readable and writable, and nothing else has its address; the caller ensures
+        // that it outlives its users.
         unsafe { Arena::from_zeroed(self.base, self.len) }
     }
 }

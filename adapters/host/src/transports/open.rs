@@ -15,31 +15,32 @@ use crate::transports::local::{is_oversubscribed, local_contexts};
 use crate::transports::rails::AnyRail;
 use crate::values::address::Grid;
 
-/// The rails of one context that were opened, and those that could not be.
+/// The opened rails of a context, and the transports that do not work here, with the reasons.
 pub(crate) struct OpenedRails {
     pub rails: Vec<AnyRail>,
     pub failures: Vec<(String, String)>,
 }
 
-/// Opens what is asked for, under the context's own number among all of the job.
-pub(crate) fn open(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<OpenedRails, SetupError> {
+/// Opens the transports that are asked for, under the context's number among all of the job. `progress_thread`: the context will
+/// have a progress thread.
+pub(crate) fn open(config: &Config, job: &Job, grid: Grid, progress_thread: bool) -> Result<OpenedRails, SetupError> {
     let asked = entries(&config.transports);
     let mut opened = OpenedRails { rails: Vec::new(), failures: Vec::new() };
     for name in TRANSPORTS {
         let wanted = asked.iter().any(|asked| asked == name);
-        // A context alone needs no way to others, unless it was asked to try.
+        // A job of one context needs no rail to others, unless one was asked for.
         if !wanted && (!asked.is_empty() || grid.total() == 1 || matches!(name, "udp" | "verbs")) {
             continue;
         }
         let links = if name == "sm" { 1 } else { config.links };
         for link in 0..links {
-            // Links have a number each, of whatever kind they are.
+            // Each link has a number of its own, whatever its transport.
             let number = opened.rails.len() as u8;
             let rail = match name {
-                "sm" => open_sm(config, job, grid, thread),
-                "tcp" => open_tcp(config, job, grid, link as u8, number, thread),
-                "udp" => open_udp(config, job, grid, link as u8, number, thread),
-                _ => open_verbs(config, job, grid, link as u8, number, thread),
+                "sm" => open_sm(config, job, grid, progress_thread),
+                "tcp" => open_tcp(config, job, grid, link as u8, number, progress_thread),
+                "udp" => open_udp(config, job, grid, link as u8, number, progress_thread),
+                _ => open_verbs(config, job, grid, link as u8, number, progress_thread),
             };
             match rail {
                 Ok(rail) => opened.rails.push(rail),
@@ -72,8 +73,8 @@ fn open_sm(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<AnyRa
     towline_sm::Rail::open(sm).map(AnyRail::Sm).map_err(|why| why.to_string())
 }
 
-/// Bytes of the ring for long messages: `least`, and up to 4 MiB where contexts must take turns on the processors, so that
-/// they do it less often. All rings of all contexts together stay within a quarter of what is free.
+/// Bytes of the ring for long messages: `least`, or up to 4 MiB where there are more contexts than processors, so that there are
+/// fewer context switches. All rings of all contexts together stay within a quarter of the free memory.
 fn bulk_ring(directory: &std::path::Path, least: u32, contexts: usize) -> u32 {
     if !is_oversubscribed(contexts) {
         return least;
@@ -110,7 +111,7 @@ fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread
     tcp.dead_host_timeout = Duration::from_millis(config.peer_timeout_ms.into());
     let rail = towline_tcp::Rail::new(tcp).map_err(|why| why.to_string())?;
     if config.links == 1 && !config.checksum {
-        return Ok(AnyRail::Tcp(rail)); // nothing could take its frames over, and it needs nothing else
+        return Ok(AnyRail::Tcp(rail)); // without other links and checksums it needs no link layer
     }
     Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedTcp).map_err(|why| why.to_string())
 }
@@ -129,7 +130,7 @@ fn open_udp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread
         "network" => None,
         "always" => Some(true),
         "never" => Some(false),
-        other => return Err(format!("TOWLINE_UDP_SIGN: `{other}` is none of network, always and never")),
+        other => return Err(format!("TOWLINE_UDP_SIGN: `{other}` is not a valid value: use network, always or never")),
     };
     udp.datagram_bytes = config.udp_datagram_bytes;
     udp.segmentation = config.udp_segmentation;
@@ -144,19 +145,22 @@ fn open_udp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread
 
 fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, String> {
     if config.encrypt == Encrypt::Always {
-        return Err("TOWLINE_ENCRYPT: `always`, which no RDMA device does".into());
+        return Err(
+            "TOWLINE_ENCRYPT is `always`, but RDMA devices cannot encrypt: use another transport, or another value"
+                .into(),
+        );
     }
     let key = job.key().clone();
     let mut verbs = towline_verbs::Config::new(job.job_id(), grid.own_number(), key);
     verbs.link = link;
-    // The ranks of a host spread over its ports, each with all its links.
+    // The ranks of a host are distributed over its ports, each with all its links.
     let before = job.local_ranks().and_then(|local| local.iter().position(|rank| *rank == job.rank()));
     verbs.turn = before.unwrap_or(0) as u32 * config.links + u32::from(link);
     verbs.progress_thread = thread;
     verbs.devices = entries(&config.verbs_devices);
     verbs.gid_index = match config.verbs_gid_index.trim() {
         "" => None,
-        text => Some(text.parse().map_err(|_| format!("TOWLINE_VERBS_GID_INDEX: `{text}` is no number"))?),
+        text => Some(text.parse().map_err(|_| format!("TOWLINE_VERBS_GID_INDEX: `{text}` is not a number"))?),
     };
     verbs.path_mtu_bytes = config.verbs_path_mtu;
     verbs.traffic_class = config.verbs_traffic_class;
@@ -179,13 +183,13 @@ fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thre
     Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedVerbs).map_err(|why| why.to_string())
 }
 
-/// Which messages devices move; `None`: what suits them.
+/// Which messages the devices move themselves. `None`: the device's default.
 fn pipeline(config: &Config) -> Result<Option<Pipeline>, String> {
     let text = config.verbs_direct_bytes.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    let least = text.parse().map_err(|_| format!("TOWLINE_VERBS_DIRECT_BYTES: `{text}` is no number of bytes"))?;
+    let least = text.parse().map_err(|_| format!("TOWLINE_VERBS_DIRECT_BYTES: `{text}` is not a number of bytes"))?;
     Ok(Some(Pipeline {
         least: if least == 0 { u64::MAX } else { least },
         by_frames: config.verbs_direct_after_bytes.into(),
@@ -203,18 +207,21 @@ fn ports(variable: &str, text: &str) -> Result<std::ops::RangeInclusive<u16>, St
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.trim().parse(), last.trim().parse()) {
         (Ok(first), Ok(last)) => Ok(first..=last),
-        _ => Err(format!("{variable}: `{text}` is no range such as 5000-5100")),
+        _ => Err(format!("{variable}: `{text}` is not a range of ports: write one such as 5000-5100")),
     }
 }
 
-/// What a link tells of itself where something forwards to it.
+/// The address that a link publishes if a forwarder stands before it: that of the first link, with the port of this link.
 fn advertised(variable: &str, text: &str, link: u8) -> Result<Option<SocketAddr>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let first: SocketAddr = text.trim().parse().map_err(|_| format!("{variable}: `{text}` is no address:port"))?;
+    let wrong = || format!("{variable}: `{text}` is not an address with a port: write one such as 10.0.0.1:5000");
+    let first: SocketAddr = text.trim().parse().map_err(|_| wrong())?;
     let port = first.port().checked_add(link.into()).filter(|_| first.port() != 0);
-    let port = port.ok_or_else(|| format!("{variable}: there is no port for link {link} after {text}"))?;
+    let none =
+        || format!("{variable}: link {link} has no port after {text}: choose a first port with room for all links");
+    let port = port.ok_or_else(none)?;
     Ok(Some(SocketAddr::new(first.ip(), port)))
 }
 
@@ -223,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_move_what_suits_them_or_what_is_asked_for() {
+    fn devices_move_messages_by_default_or_as_configured() {
         let of = |text: &str| {
             let (verbs_direct_bytes, verbs_direct_get) = (text.to_string(), true);
             pipeline(&Config { verbs_direct_bytes, verbs_direct_get, ..Config::default() })
@@ -236,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_advertised_at_the_ports_after_the_first() {
+    fn links_are_advertised_at_consecutive_ports() {
         assert_eq!(advertised("A", "", 1), Ok(None));
         assert_eq!(advertised("A", " 10.0.0.1:80 ", 2), Ok(Some("10.0.0.1:82".parse().unwrap())));
         for wrong in ["10.0.0.1", "10.0.0.1:0", "10.0.0.1:65535"] {
@@ -245,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_ports() {
+    fn port_ranges_are_parsed() {
         assert_eq!(ports("P", "0"), Ok(0..=0));
         assert_eq!(ports("P", " 5000 - 5100 "), Ok(5000..=5100));
         for wrong in ["5000-", "70000"] {
@@ -254,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_grow_only_where_ranks_take_turns_and_never_beyond_what_is_free() {
+    fn rings_grow_only_where_processors_are_oversubscribed_and_never_beyond_free_memory() {
         let here = std::path::Path::new("/dev/shm");
         assert_eq!(bulk_ring(here, 1 << 18, 1), 1 << 18);
         for ranks in [1000, 100_000] {

@@ -9,8 +9,8 @@ use towline_sm::SingleCopyState;
 use crate::transports::linked::Linked;
 use crate::transports::memory::{Mapping, WindowMemory};
 
-/// Any rail. Calls of the library's own rails are dispatched by a match, so that they can be inlined on the message path; other rails are
-/// boxed. A user of this crate meets the type only in debug output.
+/// Any rail. Calls of the library's own rails are dispatched by a match, so that they can be inlined on the message path; other
+/// rails are boxed. A user of this crate meets the type only in debug output.
 #[derive(Debug)]
 #[non_exhaustive]
 // A rail is made once and never moved on the message path. A box for the larger rails would cost a load in each call.
@@ -43,8 +43,8 @@ impl std::fmt::Debug for DynRail {
     }
 }
 
-/// Calls the rail. The quickest rail, shared memory, is compared first, and only its code is placed beside the comparison: with one match
-/// of all rails, each of its calls saved the registers and took the jumps that the longest arm needs.
+/// Calls the rail. The quickest rail, shared memory, is compared first, and only its code is placed beside the comparison: with one
+/// match of all rails, each of its calls saved the registers and took the jumps that the longest arm needs.
 macro_rules! each {
     ($self:expr, $rail:ident => $call:expr) => {
         match $self {
@@ -120,8 +120,8 @@ impl RailSet {
         shared.map_or_else(|| Mapping::new(bytes).map(WindowMemory::Private), |area| Ok(WindowMemory::Shared(area)))
     }
 
-    /// A remark for people about how long messages to a peer are copied, as far as that is known. `candidates`: the verdict on each rail for
-    /// this peer.
+    /// A remark for people about how long messages to a peer are copied, as far as that is known. `candidates`: the verdict on each
+    /// rail for this peer.
     pub fn long_messages(&self, candidates: &[Candidate]) -> &'static str {
         let sm = self.0.iter().find_map(|rail| match rail {
             AnyRail::Sm(rail) => Some(rail),

@@ -4,7 +4,8 @@ use std::fmt;
 
 use towline_core::rail::Peer;
 
-/// The address of a context in its job: the rank of its process, and its index among the contexts of that process. Both count from 0.
+/// The address of a context in its job: the rank of its process, and its index among the contexts of that process. Both count from
+/// 0.
 ///
 /// ```
 /// use towline::Address;
@@ -40,9 +41,9 @@ impl fmt::Display for Address {
 
 /// All addresses of a job, seen from one of them: a grid of ranks and contexts.
 ///
-/// There are three numberings: the *address*; the *number*, on which all ranks agree, rank after rank (rails know each other by it, and
-/// it is the rank in the communicator of all contexts); and the engine's own *peer*, in which the contexts of the own index come first,
-/// so that rank r of the world is peer r and no table is needed.
+/// There are three numberings: the *address*; the *number*, on which all ranks agree, rank after rank (rails know each other by it,
+/// and it is the rank in the communicator of all contexts); and the engine's own *peer*, in which the contexts of the own index
+/// come first, so that rank r of the world is peer r and no table is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Grid {
     /// The own address.

@@ -114,6 +114,16 @@ impl Tag {
 }
 
 /// The status of a message that was received: `MPI_Status`.
+///
+/// ```
+/// use towline::Any;
+///
+/// let world = towline::init()?;
+/// world.send(0, 7, &[1u16, 2])?;
+/// let status = world.recv(Any, Any, &mut [0u16; 8])?;
+/// assert_eq!((status.source, status.tag, status.bytes, status.count::<u16>()), (0, 7, 4, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Status {
@@ -147,6 +157,15 @@ impl Status {
 }
 
 /// The envelope of a message that a probe has found.
+///
+/// ```
+/// let world = towline::init()?;
+/// world.send(0, 4, b"length?")?;
+/// let envelope = world.probe(0, 4)?;
+/// assert_eq!((envelope.source, envelope.tag, envelope.bytes), (0, 4, 7));
+/// # world.recv(0, 4, &mut [0u8; 7])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Envelope {

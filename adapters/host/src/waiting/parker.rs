@@ -22,7 +22,7 @@ impl Parker {
     /// ends the sleep early.
     pub fn park(&self, timeout: Option<std::time::Duration>) {
         while self.word.swap(EMPTY, Ordering::Acquire) == EMPTY {
-            // Returns at once if there is a token by now.
+            // Returns immediately if there is a token by now.
             wait_on(&self.word, EMPTY, timeout);
             if timeout.is_some() {
                 return;

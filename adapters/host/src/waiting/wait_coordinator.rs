@@ -1,8 +1,8 @@
 //! Which of several threads makes progress on a shared engine while they wait. At most one of them polls the engine, at most one
 //! sleeps on its wait set, and all others are parked until their own request is complete.
 //!
-//! The invariant holds whenever the lock is free: if a thread is parked, then one thread polls; or one thread sleeps on the wait set
-//! with the rails armed or its wake-up signalled; or a wake-up is on its way to a thread that will restore the invariant. Each
+//! The invariant holds whenever the lock is free: if a thread is parked, then one thread polls; or one thread sleeps on the wait
+//! set with the rails armed or its wake-up signalled; or a wake-up is on its way to a thread that will restore the invariant. Each
 //! thread that releases the lock asks [`handoff`](WaitCoordinator::handoff) what it must do for that. No thread is woken except for
 //! what it waits for, or to make progress.
 
@@ -34,8 +34,8 @@ pub(crate) struct WaitCoordinator<At> {
 pub(crate) enum Handoff<At> {
     /// Nothing.
     Nothing,
-    /// A thread sleeps on the wait set until this moment: arm the rails again. If there is work, or something is due earlier, signal
-    /// the wake-up.
+    /// A thread sleeps on the wait set until this moment: arm the rails again. If there is work, or something is due earlier,
+    /// signal the wake-up.
     Arm(At),
     /// No thread makes progress: wake this one.
     Wake(Arc<Parker>),

@@ -37,21 +37,22 @@ const ENTRY: usize = HANDLE_BYTES + 1;
 /// | change a remote word and get the old one | [`fetch_and_op`](Self::fetch_and_op), [`compare_and_swap`](Self::compare_and_swap) | on return |
 /// | access the own part | [`read`](Self::read), [`write`](Self::write) | on return |
 ///
-/// **Completion.** A complete operation is done at the target: whoever reads there afterwards sees its effect. Operations of one rank may
-/// be reordered between two [flushes](Self::flush). Atomic operations are atomic with respect to each other, whichever rank begins them,
-/// and to nothing else. A get that overlaps a put in time may return any mixture of old and new bytes.
+/// **Completion.** A complete operation is done at the target: any later read there sees its effect. Operations of one rank may be
+/// reordered between two [flushes](Self::flush). Atomic operations are atomic with respect to each other, whichever rank begins
+/// them, and to nothing else. A get that overlaps a put in time may return any mixture of old and new bytes.
 ///
-/// **Progress.** Ranks on the target's host that are connected by sm access its part directly, and need no progress of the target. The
-/// system may not allow that: between process namespaces, without free descriptors, or where it accounts memory strictly.
-/// `TOWLINE_SM_WINDOWS` switches it off. The operations of other ranks are done by the target, when it makes progress: in any blocking call of
-/// its context, such as [`barrier`](Communicator::barrier), or in [`progress`](crate::World::progress). A target that only computes does not
-/// serve them, unless it has a [progress thread](crate::Builder::progress_thread). Over verbs the device can put and get without the target
-/// (`TOWLINE_VERBS_WINDOWS`), but the connection ends if a window is used after its owner has dropped it. Atomic operations are always
-/// done by a processor, so operations that came by different ways are atomic to each other, too.
+/// **Progress.** Ranks on the target's host that are connected by sm access its part directly, and need no progress of the target.
+/// The system may not allow that: between process namespaces, without free descriptors, or where it accounts memory strictly.
+/// `TOWLINE_SM_WINDOWS` switches it off. The operations of other ranks are done by the target, when it makes progress: in any
+/// blocking call of its context, such as [`barrier`](Communicator::barrier), or in [`progress`](crate::World::progress). A target
+/// that only computes does not serve them, unless it has a [progress thread](crate::Builder::progress_thread). Over verbs the
+/// device can put and get without the target (`TOWLINE_VERBS_WINDOWS`), but the connection ends if a window is used after its owner
+/// has dropped it. Atomic operations are always done by a processor, so operations that came by different ways are atomic to each
+/// other, too.
 ///
-/// **Trust.** Processes of the same user on this host can map a part with all rights, as [`window`](Communicator::window) makes it: they can
-/// read and change all of it at any time, and nothing beside it. A part from which others may only get is mapped read-only. A part with
-/// other rights is never mapped: see [`window_with`](Communicator::window_with).
+/// **Trust.** Processes of the same user on this host can map a part with all rights, as [`window`](Communicator::window) makes it:
+/// they can read and change all of it at any time, and nothing beside it. A part from which others may only get is mapped
+/// read-only. A part with other rights is never mapped: see [`window_with`](Communicator::window_with).
 ///
 /// **Soundness.** Memory that others write to is never exposed as a slice: it is accessed by copies and atomic operations only.
 ///
@@ -88,8 +89,8 @@ pub struct Window<L: Threads = Single> {
 }
 
 impl<L: Threads> Communicator<L> {
-    /// Makes a window, with `bytes` bytes of this rank, zeroed: `MPI_Win_allocate`. All ranks call it; the number of bytes may differ. Each
-    /// rank has all rights to it; [`window_with`](Self::window_with) gives fewer.
+    /// Makes a window, with `bytes` bytes of this rank, zeroed: `MPI_Win_allocate`. All ranks call it; the number of bytes may
+    /// differ. Each rank has all rights to it; [`window_with`](Self::window_with) gives fewer.
     ///
     /// # Errors
     /// [`Error::NoWindow`], on all ranks, if a rank has not enough memory or too many windows. Otherwise as [`dup`](Self::dup).
@@ -104,7 +105,8 @@ impl<L: Threads> Communicator<L> {
         self.window_with(bytes, Access::ANY)
     }
 
-    /// As [`window`](Self::window). `access` says what other ranks may do with this rank's part; each rank chooses it for its own part.
+    /// As [`window`](Self::window). `access` says what other ranks may do with this rank's part; each rank chooses it for its own
+    /// part.
     ///
     /// # Errors
     /// As [`window`](Self::window).
@@ -125,8 +127,8 @@ impl<L: Threads> Communicator<L> {
         let id = engine.rma_ops.next_window();
         let pml = engine.mtl.pml();
         let made = pml.rails_mut().window_memory(bytes).ok().and_then(|memory| {
-            // SAFETY: the mapping is dropped when the registration has ended (`retire_window`), or with the engine. It is accessed under
-            // the engine's lock, by copies only.
+            // SAFETY: the mapping is dropped when the registration has ended (`retire_window`), or with the engine. It is accessed
+            // under the engine's lock, by copies only.
             let registration = unsafe { pml.register(memory.base(), bytes, access, None) }?;
             Some((registration, memory, pml.remote_memory(registration)?))
         });
@@ -172,8 +174,8 @@ impl<L: Threads> Window<L> {
         Ok(self.part(rank)?.1.len())
     }
 
-    /// Writes `data` to a rank's part, from byte `offset` on: `MPI_Put`. `data` may be changed on return. The write is complete after the next
-    /// flush, which also reports failures at the target.
+    /// Writes `data` to a rank's part, from byte `offset` on: `MPI_Put`. `data` may be changed on return. The write is complete
+    /// after the next flush, which also reports failures at the target.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::OutOfWindow`], [`Error::PeerFailed`].
@@ -205,12 +207,12 @@ impl<L: Threads> Window<L> {
         unsafe { self.complete(rank, get(done..len), offset.wrapping_add(done as u64)) }.map(|_| ())
     }
 
-    /// Combines words of a rank's part, from byte `offset` on, with operands by `op`: `MPI_Accumulate`. Each word is changed by one atomic
-    /// operation; all of them together are not atomic. Complete after the next flush.
+    /// Combines words of a rank's part, from byte `offset` on, with operands by `op`: `MPI_Accumulate`. Each word is changed by one
+    /// atomic operation; all of them together are not atomic. Complete after the next flush.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::NoSuchOperation`] if words of this type have no such operation, or the offset is not a multiple of their
-    /// size.
+    /// As [`put`](Self::put); [`Error::NoSuchOperation`] if words of this type have no such operation, or the offset is not a
+    /// multiple of their size.
     pub fn accumulate<W: Word>(&self, rank: u32, offset: u64, op: AtomicOp, operands: &[W]) -> Result<(), Error> {
         for (index, operand) in (0..).zip(operands) {
             let what = Self::atomic::<W>(op, *operand)?;
@@ -229,8 +231,8 @@ impl<L: Threads> Window<L> {
         unsafe { self.complete(rank, Self::atomic::<W>(op, operand)?, offset) }.map(W::of_word)
     }
 
-    /// Changes a word of a rank's part to `new` if it is `expected`, and returns the old word: `MPI_Compare_and_swap`. It is for integers; use
-    /// the bits of floating-point numbers.
+    /// Changes a word of a rank's part to `new` if it is `expected`, and returns the old word: `MPI_Compare_and_swap`. It is for
+    /// integers; use the bits of floating-point numbers.
     ///
     /// # Errors
     /// As [`fetch_and_op`](Self::fetch_and_op).
@@ -277,8 +279,8 @@ impl<L: Threads> Window<L> {
         let into = into.as_mut_bytes();
         let at = self.own(offset, into.len())?;
         let _engine = self.comm.handle.context.engine.lock();
-        // SAFETY: within the mapping, as `own` has checked. Only the thread that holds the engine's lock accesses it at that address. If
-        // others change it at the same time the result is a mixture of bytes, and any bytes are valid.
+        // SAFETY: within the mapping, as `own` has checked. Only the thread that holds the engine's lock accesses it at that
+        // address. If others change it at the same time the result is a mixture of bytes, and any bytes are valid.
         unsafe { at.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
         fence(Ordering::Acquire); // later reads are not older, and read memory again
         Ok(())
@@ -301,8 +303,8 @@ impl<L: Threads> Window<L> {
         Ok(())
     }
 
-    /// Ends the window, after all operations of all ranks are complete: `MPI_Win_free`. All ranks call it. A window that is only dropped
-    /// refuses operations that other ranks still begin.
+    /// Ends the window, after all operations of all ranks are complete: `MPI_Win_free`. All ranks call it. A window that is only
+    /// dropped refuses operations that other ranks still begin.
     ///
     /// # Errors
     /// As [`flush_all`](Self::flush_all) and [`barrier`](Communicator::barrier).
@@ -402,8 +404,8 @@ impl<L: Threads> Window<L> {
         })
     }
 
-    /// Has a rail put or get the first pieces of a longer operation, if the rail accesses the rank's part directly. So no thread waits for
-    /// the engine longer than one piece takes. Returns how many bytes were done.
+    /// Has a rail put or get the first pieces of a longer operation, if the rail accesses the rank's part directly. So no thread
+    /// waits for the engine longer than one piece takes. Returns how many bytes were done.
     ///
     /// # Safety
     /// As [`try_immediate`](Self::try_immediate), for each piece for which `what` is called.
@@ -422,7 +424,8 @@ impl<L: Threads> Window<L> {
         done
     }
 
-    /// Has a rail do an operation immediately, if the rail accesses the rank's part directly. `None`: nothing was done; `begin` tells why.
+    /// Has a rail do an operation immediately, if the rail accesses the rank's part directly. `None`: nothing was done; `begin`
+    /// tells why.
     ///
     /// # Safety
     /// The memory is as `Pml::at_once` requires, until this returns.

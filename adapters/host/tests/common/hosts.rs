@@ -1,8 +1,8 @@
-//! Two hosts, for which network namespaces stand, with cables between them.
+//! Two simulated hosts, which are network namespaces, with cables between them.
 
 use std::process::Command;
 
-/// The hosts; they go away with this value.
+/// The hosts. They are removed when this value is dropped.
 pub struct Hosts {
     pub names: [String; 2],
     /// The ends of each cable.
@@ -11,8 +11,8 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Hosts with these many cables, at 10.`net`.CABLE.1 and 2. `None` without the rights to make them. No two of a process are of
-    /// one kind.
+    /// Hosts with so many cables, at 10.`net`.CABLE.1 and 2. `None` without the rights to make them. Each pair of hosts of a
+    /// process needs a `kind` of its own.
     pub fn new(kind: &str, net: u8, cables: usize) -> Option<Self> {
         let id = format!("{kind}{}", std::process::id());
         let names = ["a", "b"].map(|at| format!("towline{id}{at}"));
@@ -42,7 +42,7 @@ impl Hosts {
         assert!(Self::ip(&format!("-n {} link set {} {state}", self.names[1], self.ends[cable][1])));
     }
 
-    /// Has the hosts know that the path by a cable carries no more than so many bytes at once, though both ends of it would.
+    /// Tells the hosts that the path over a cable has an MTU of so many bytes, less than that of its ends.
     #[allow(dead_code)]
     pub fn narrow(&self, cable: usize, bytes: u32) {
         for (name, end) in self.names.iter().zip(&self.ends[cable]) {
@@ -51,7 +51,7 @@ impl Hosts {
         }
     }
 
-    /// Datagrams that a host has sent in pieces.
+    /// How many datagrams a host has fragmented.
     #[allow(dead_code)]
     pub fn fragmented(&self, host: usize) -> u64 {
         let line = format!("netns exec {} cat /proc/net/snmp", self.names[host]);

@@ -6,7 +6,7 @@ use towline::bootstrap::server::{Config, Server};
 use towline::bootstrap::{Environment, Job};
 use towline::{Builder, World};
 
-/// Runs `body` on `size` ranks; what each gave, by rank.
+/// Runs `body` on `size` ranks. Returns the results by rank.
 #[allow(dead_code)]
 pub fn ranks<T: Send>(size: u32, transports: &str, body: impl Fn(World) -> T + Sync) -> Vec<T> {
     ranks_with(size, |builder| builder.transports(transports), body)
@@ -22,7 +22,7 @@ pub fn ranks_with<T: Send>(
     jobs(size, |_, job| body(set(Builder::new().job(job)).build().unwrap()))
 }
 
-/// Runs `body` as each of `size` ranks, which have joined a job; what each gave, by rank.
+/// Runs `body` as each of `size` ranks, which have joined a job. Returns the results by rank.
 pub fn jobs<T: Send>(size: u32, body: impl Fn(u32, Job) -> T + Sync) -> Vec<T> {
     let base = Environment::singleton();
     let config = Config {

@@ -1,4 +1,4 @@
-//! Ranks as processes of their own, so that they can be killed and stopped. Each is this test program again, with a role.
+//! Ranks as separate processes, so that they can be killed and stopped. Each runs this test program again, with a role.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use towline::bootstrap::Environment;
 use towline::bootstrap::server::{Config, Server};
 
-/// Nothing takes so long unless it hangs.
+/// A step that takes longer counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// What ranks say to the test begins so; all else that they print is for people.
+/// Lines of ranks for the test begin with this. All other output is for people.
 const MARK: &str = "@ ";
 
-/// Says a line to the test that started this rank.
-pub fn say(line: impl std::fmt::Display) {
+/// Sends a line to the test that started this rank.
+pub fn report(line: impl std::fmt::Display) {
     println!("\n{MARK}{line}");
 }
 
@@ -27,9 +27,9 @@ pub fn clock() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// What this process holds of the system: descriptors, and segments and windows that are mapped.
+/// The resources of this process: descriptors, and mapped segments and windows.
 #[allow(dead_code)]
-pub fn held() -> (usize, usize) {
+pub fn resources() -> (usize, usize) {
     let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let is_ours = |line: &&str| line.contains("/towline.") || line.contains("towline-window");
@@ -41,13 +41,13 @@ pub struct Rank {
     pub child: Child,
     lines: Receiver<String>,
     seen: VecDeque<String>,
-    /// What it wrote to its standard error: shown where the test fails, as many ranks end in a panic by design.
+    /// Its standard error. It is shown only if the test fails, since many ranks panic by design.
     errors: Option<JoinHandle<String>>,
 }
 
 impl Rank {
-    /// Waits for a line that begins with `word`; its rest. Lines before it are left out.
-    pub fn hear(&mut self, word: &str) -> String {
+    /// Waits for a line that begins with `word`, and returns its rest. Lines before it are skipped.
+    pub fn wait_for(&mut self, word: &str) -> String {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -63,10 +63,10 @@ impl Rank {
         }
     }
 
-    /// As `hear`, for two numbers.
+    /// As `wait_for`, for two numbers.
     #[allow(dead_code)]
-    pub fn hear_two(&mut self, word: &str) -> (u64, u64) {
-        let rest = self.hear(word);
+    pub fn wait_for_two(&mut self, word: &str) -> (u64, u64) {
+        let rest = self.wait_for(word);
         let (one, two) = rest.split_once(' ').expect("two numbers");
         (one.parse().unwrap(), two.parse().unwrap())
     }
@@ -77,7 +77,7 @@ impl Rank {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Kills it; when that was.
+    /// Kills the rank. Returns the time.
     #[allow(dead_code)]
     pub fn kill(&mut self) -> u64 {
         let at = clock();
@@ -86,14 +86,14 @@ impl Rank {
         at
     }
 
-    /// Gives it a line to read.
+    /// Sends a line to the standard input of the rank.
     #[allow(dead_code)]
-    pub fn tell(&mut self, line: &str) {
+    pub fn send_line(&mut self, line: &str) {
         use std::io::Write as _;
         writeln!(self.child.stdin.as_mut().expect("a pipe"), "{line}").unwrap();
     }
 
-    pub fn ends_well(mut self) {
+    pub fn assert_success(mut self) {
         let status = self.child.wait().unwrap();
         let said: Vec<_> = self.seen.drain(..).chain(self.lines.iter()).collect();
         assert!(status.success(), "{status}: {said:#?}");
@@ -114,7 +114,7 @@ impl Drop for Rank {
 /// A job whose ranks this test started.
 pub struct Job {
     pub ranks: Vec<Rank>,
-    /// Unless rank 0 serves itself.
+    /// `None` if rank 0 is the server.
     _server: Option<Server>,
 }
 
@@ -136,7 +136,7 @@ impl Job {
         Self { ranks: ranks.collect(), _server: Some(server) }
     }
 
-    /// Starts a rank in each of `namespaces`, of which rank 0 serves the job at `address`.
+    /// Starts a rank in each of `namespaces`. Rank 0 serves the job at `address`.
     #[allow(dead_code)]
     pub fn start_apart(namespaces: &[&str], address: &str, role: &str, variables: &[(&str, &str)]) -> Self {
         let mut base = Environment::singleton();
@@ -150,7 +150,7 @@ impl Job {
     }
 }
 
-/// What starts a rank of a job: with `before` in front.
+/// The command that starts a rank of a job, with the words `before` in front.
 fn command(base: &Environment, rank: u32, role: &str, before: &[&str]) -> Command {
     let me = std::env::current_exe().unwrap();
     let mut words = before.iter().map(Into::into).chain([me.into_os_string()]);

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::Config;
 
-    /// This program again, in a role.
+    /// Starts this program again, in a role.
     fn process(role: &str, job: u64) -> Child {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "rail::liveness::tests::as_process", "--nocapture", "--ignored"]);
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Starts the victim; its card.
+    /// Starts the victim. The child, and its card.
     fn victim(job: u64) -> (Child, Vec<u8>) {
         let mut child = process("victim", job);
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -183,18 +183,19 @@ mod tests {
         (child, (0..digits.len()).step_by(2).map(byte).collect())
     }
 
-    fn exhaust() -> Rlimit {
+    /// Leaves this process no file descriptors. The limit before.
+    fn exhaust_descriptors() -> Rlimit {
         let before = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
         assert!(std::fs::File::open("/dev/null").is_err());
         before
     }
 
-    /// Polls for so many looks at processes; what was lost.
-    fn poll(rail: &mut Rail, now: &mut Instant, looks: u32) -> Option<Event> {
-        (0..looks).find_map(|_| {
+    /// Polls for `checks` checks of processes; the loss that was reported.
+    fn poll(rail: &mut Rail, now: &mut Instant, checks: u32) -> Option<Event> {
+        (0..checks).find_map(|_| {
             *now = *now + towline_core::time::Duration::from_millis(1000);
-            (rail.polls_left, rail.turns_left) = (0, 0); // the next poll looks at processes
+            (rail.polls_left, rail.turns_left) = (0, 0); // the next poll checks processes
             rail.poll(*now)
         })
     }
@@ -205,38 +206,38 @@ mod tests {
         let (mut child, card) = victim(job);
         let to = rail.add_peer(Peer(1), &card).unwrap();
         assert!(rail.peers[to.0 as usize].pidfd.take().is_some());
-        let before = exhaust();
+        let before = exhaust_descriptors();
         let process = rail.peers[to.0 as usize].process;
         assert_eq!((process.is_running(&rail.me), process.has_ended(&rail.me)), (None, false));
         assert!(rail.poll_at().is_some() && poll(&mut rail, &mut now, 10).is_none());
         assert!(rail.peers[to.0 as usize].pidfd.is_none());
-        // As soon as there are descriptors again, it has a handle.
+        // As soon as there are descriptors again, the peer has a pidfd.
         setrlimit(Resource::Nofile, before).unwrap();
         assert!(poll(&mut rail, &mut now, 10).is_none());
         assert!(rail.peers[to.0 as usize].pidfd.take().is_some());
-        let before = exhaust();
+        let before = exhaust_descriptors();
         kill_process(rustix::process::Pid::from_child(&child), Signal::KILL).unwrap();
-        // Nobody has reaped it, so that its number is taken still.
+        // The child is not reaped, so its process id is still taken.
         let until = std::time::Instant::now() + std::time::Duration::from_secs(300);
         let lost = loop {
             match poll(&mut rail, &mut now, 1) {
-                None => assert!(std::time::Instant::now() < until, "its death goes unnoticed"),
+                None => assert!(std::time::Instant::now() < until, "its death was not noticed"),
                 Some(event) => break event,
             }
         };
         assert!(matches!(lost, Event::Lost(Peer(1), Lost::Broken)), "{lost:?}");
         setrlimit(Resource::Nofile, before).unwrap();
         child.wait().unwrap();
-        exhaust();
+        exhaust_descriptors();
         assert!(process.has_ended(&rail.me));
         assert!(!rail.me.has_ended(&rail.me));
     }
 
     #[test]
-    fn p1_b10_without_descriptors_the_death_of_a_process_is_noticed_all_the_same() {
+    fn p1_b10_without_descriptors_the_death_of_a_process_is_still_noticed() {
         let job = 0x0DE5_0000_0000 | u64::from(std::process::id());
         let watched = process("watcher", job).wait().unwrap();
-        crate::host::remove_stale(std::path::Path::new("/dev/shm"), &Process::current());
+        crate::segment::stale::remove_stale(std::path::Path::new("/dev/shm"), &Process::current());
         assert!(watched.success());
     }
 }

@@ -1,4 +1,4 @@
-//! The rail: its state, the message path, and the rare parts of sending, receiving, waiting and keeping peers.
+//! The rail: its state, the message path (`transport`), and the rare parts of sending, receiving, waiting and peers.
 
 mod held_frames;
 mod incoming;

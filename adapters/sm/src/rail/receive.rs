@@ -20,7 +20,8 @@ const POLLS_PER_TURN: u32 = 255;
 const MAINTENANCE_TURNS: u32 = 1;
 
 impl Rail {
-    /// Takes a frame behind padding. Padding never comes twice in a row, and the padding of a hostile peer ends at its ring's start.
+    /// Takes a frame behind padding. Padding never comes twice in a row, and the padding of a hostile peer ends at its ring's
+    /// start.
     #[cold]
     pub(super) fn take_after_padding(&mut self, ring: u32) -> Option<Event> {
         self.take(ring)

@@ -13,11 +13,13 @@ use super::ring_pair::RingPair;
 use crate::card::{self, Card};
 use crate::config::Config;
 use crate::error::{OpenError, system_error};
-use crate::host::{self, HostId, Process, SegmentNames};
+use crate::host::{self, HostId, Process};
 use crate::membarrier;
 use crate::rma::{ALL_OPERATIONS, OwnRegions};
 use crate::segment::control::ControlSegment;
 use crate::segment::layout::doorbell_words;
+use crate::segment::names::SegmentNames;
+use crate::segment::stale::remove_stale;
 
 /// In [`Rail::fast_ring`]: no ring. There are fewer rings than that.
 pub(super) const NO_RING: u32 = u32::MAX;
@@ -108,7 +110,7 @@ impl Rail {
     pub fn open(config: Config) -> Result<Self, OpenError> {
         config.check()?;
         let me = Process::current();
-        host::remove_stale(&config.directory, &me);
+        remove_stale(&config.directory, &me);
         let host = HostId::of(&config.directory).map_err(|error| system_error("look at", &config.directory, error))?;
         let names = SegmentNames::new(&config.directory, config.job);
         let (nonce, has_membarrier) = (host::nonce(), membarrier::register());

@@ -60,7 +60,8 @@ impl RemoteReader {
         let skip = usize::from(len == 0);
         let (local, remote) = (&local[skip..], &remote[skip..]);
         let count = local.len() as libc::c_ulong;
-        // SAFETY: the kernel writes to `found` and to the memory that the caller vouches for, and checks the peer's addresses itself.
+        // SAFETY: the kernel writes to `found` and to the memory that the caller vouches for, and checks the peer's addresses
+        // itself.
         let moved = unsafe { libc::process_vm_readv(self.process, local.as_ptr(), count, remote.as_ptr(), count, 0) };
         match usize::try_from(moved) {
             Ok(moved) => Ok(moved == len + 8 && found == epoch),

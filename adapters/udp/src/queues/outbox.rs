@@ -1,4 +1,5 @@
-//! Frames that wait to leave, packed one behind the other, so that those to one peer are one piece for the kernel to cut.
+//! Frames that wait to be sent. They are staged one behind the other, so that frames to one peer are one piece of memory, which the
+//! kernel segments.
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -6,35 +7,36 @@ use std::os::fd::RawFd;
 use socket2::SockAddr;
 use towline_core::rail::Lane;
 
-use crate::config::{Config, MOST};
+use crate::config::{Config, MAX_DATAGRAM};
 use crate::counters::Counters;
-use crate::system::socket::{Calls, Done};
+use crate::system::batch::{Batch, BatchResult};
 
-/// Messages of one call at most.
+/// Most messages of one system call.
 const MESSAGES: usize = 64;
-/// Datagrams that the kernel cuts one message into at most (`UDP_MAX_SEGMENTS` of its older versions).
+/// Most datagrams of one message (`UDP_MAX_SEGMENTS` of older kernels).
 const SEGMENTS: usize = 64;
-/// Places for control frames beside those for others.
-const CONTROL_PLACES: usize = 16;
-/// Names no endpoint.
-const NOBODY: u32 = u32::MAX;
+/// Slots for control frames beside those for other frames.
+const CONTROL_SLOTS: usize = 16;
+/// The endpoint of a frame that is dropped.
+const DROPPED: u32 = u32::MAX;
 
-/// The frames that wait, in the order in which they came. The staging is filled from its start, and again once all are gone:
-/// the socket takes everything but in rare moments.
+/// The frames that wait, in their order. Staging is filled from its start, and again from its start once it is empty: the socket
+/// accepts everything except in rare moments.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     staging: Box<[u8]>,
-    /// Bytes that frames of other lanes may use, from the start on; the rest is for control frames.
+    /// Bytes for frames of all lanes, from the start on. The rest is for control frames only.
     common: usize,
-    places: usize,
+    /// Most frames of other lanes than the control lane.
+    limit: usize,
     frames: VecDeque<Staged>,
     head: usize,
     tail: usize,
-    calls: Calls,
-    /// Of each message of a call: its frames and bytes.
+    batch: Batch,
+    /// The frames and bytes of each message of a batch.
     runs: Vec<Run>,
-    /// Datagrams that one message may be cut into: 1 where the kernel cannot cut.
-    segments: usize,
+    /// Most datagrams of one message: 1 where the kernel does not segment.
+    max_segments: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,33 +51,33 @@ struct Run {
     bytes: usize,
 }
 
-/// What came of sending.
+/// The result of a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flushed {
-    /// All has left.
+    /// All frames were sent.
     Empty,
-    /// The socket takes no more now.
+    /// The socket accepts no more now.
     Full,
-    /// No more may leave now.
+    /// The allowance is used up.
     Paced,
-    /// The call failed with this error number; the frames are still there.
+    /// The call failed with this error number. The frames still wait.
     Failed(i32),
 }
 
 impl Outbox {
-    pub(crate) fn new(config: &Config, datagram: u32, cuts: bool) -> Self {
+    pub(crate) fn new(config: &Config, datagram: u32, segmentation: bool) -> Self {
         let staging = config.staging(datagram);
-        let places = config.send_queue_frames as usize;
+        let limit = config.send_queue_frames as usize;
         Self {
             staging: vec![0; staging].into(),
-            common: staging - Config::control(datagram),
-            places,
-            frames: VecDeque::with_capacity(places + CONTROL_PLACES),
+            common: staging - Config::control_staging(datagram),
+            limit,
+            frames: VecDeque::with_capacity(limit + CONTROL_SLOTS),
             head: 0,
             tail: 0,
-            calls: Calls::new(MESSAGES),
+            batch: Batch::new(MESSAGES),
             runs: Vec::with_capacity(MESSAGES),
-            segments: if cuts { SEGMENTS } else { 1 },
+            max_segments: if segmentation { SEGMENTS } else { 1 },
         }
     }
 
@@ -84,64 +86,64 @@ impl Outbox {
         self.frames.is_empty()
     }
 
-    /// Bytes that wait.
+    /// Staged bytes that wait.
     #[inline]
     pub(crate) const fn waiting(&self) -> usize {
         self.tail - self.head
     }
 
-    /// Room for a datagram of `len` bytes, if there is any; [`stage`](Self::stage) takes it.
+    /// Room for a datagram of `len` bytes; `None` if there is none. [`stage`](Self::stage) takes the room.
     #[inline]
     pub(crate) fn room(&mut self, lane: Lane, len: usize) -> Option<&mut [u8]> {
-        let (bytes, places) = match lane {
-            Lane::Control => (self.staging.len(), self.places + CONTROL_PLACES),
-            Lane::Eager | Lane::Bulk => (self.common, self.places),
+        let (bytes, limit) = match lane {
+            Lane::Control => (self.staging.len(), self.limit + CONTROL_SLOTS),
+            Lane::Eager | Lane::Bulk => (self.common, self.limit),
         };
-        if self.frames.len() >= places || self.tail + len > bytes {
+        if self.frames.len() >= limit || self.tail + len > bytes {
             return None;
         }
         self.staging.get_mut(self.tail..self.tail + len)
     }
 
-    /// The datagram that [`room`](Self::room) was given for last.
+    /// The latest [room](Self::room) that was given out.
     #[inline]
     pub(crate) fn granted(&mut self, len: usize) -> Option<&mut [u8]> {
         self.staging.get_mut(self.tail..self.tail + len)
     }
 
-    /// Lets the datagram wait to leave.
+    /// Queues the datagram in the latest room.
     #[inline]
     pub(crate) fn stage(&mut self, endpoint: u32, len: usize) {
         self.frames.push_back(Staged { endpoint, len: len as u32 });
         self.tail += len;
     }
 
-    /// Whether something to this endpoint waits.
+    /// Whether a frame to this endpoint waits.
     pub(crate) fn has(&self, endpoint: u32) -> bool {
         self.frames.iter().any(|frame| frame.endpoint == endpoint)
     }
 
-    /// Forgets what is for this endpoint.
-    pub(crate) fn forget(&mut self, endpoint: u32) {
-        self.frames.iter_mut().filter(|frame| frame.endpoint == endpoint).for_each(|frame| frame.endpoint = NOBODY);
-        self.skip_nobodys();
+    /// Drops the frames to this endpoint.
+    pub(crate) fn drop_endpoint(&mut self, endpoint: u32) {
+        self.frames.iter_mut().filter(|frame| frame.endpoint == endpoint).for_each(|frame| frame.endpoint = DROPPED);
+        self.skip_dropped();
     }
 
-    /// The kernel does not cut datagrams here after all; whether that is news.
-    pub(crate) fn cut_no_more(&mut self) -> bool {
-        std::mem::replace(&mut self.segments, 1) != 1
+    /// Stops segmentation, as the kernel cannot segment on this path. Returns whether it was on.
+    pub(crate) fn stop_segmentation(&mut self) -> bool {
+        std::mem::replace(&mut self.max_segments, 1) != 1
     }
 
-    /// Gives up what would leave first.
+    /// Drops the first frame.
     pub(crate) fn drop_first(&mut self) {
         if let Some(frame) = self.frames.front_mut() {
-            frame.endpoint = NOBODY;
-            self.skip_nobodys();
+            frame.endpoint = DROPPED;
+            self.skip_dropped();
         }
     }
 
-    fn skip_nobodys(&mut self) {
-        while let Some(frame) = self.frames.pop_front_if(|frame| frame.endpoint == NOBODY) {
+    fn skip_dropped(&mut self) {
+        while let Some(frame) = self.frames.pop_front_if(|frame| frame.endpoint == DROPPED) {
             self.head += frame.len as usize;
         }
         self.rewind();
@@ -153,8 +155,8 @@ impl Outbox {
         }
     }
 
-    /// Gives the kernel what waits, up to about `allowance` bytes; `to` knows where an endpoint's frames go. Returns the bytes
-    /// that left.
+    /// Sends frames that wait, up to about `allowance` bytes. `to` returns the address of an endpoint. Returns the number of sent bytes
+    /// too.
     pub(crate) fn flush<'a>(
         &mut self,
         socket: RawFd,
@@ -162,54 +164,54 @@ impl Outbox {
         allowance: u64,
         counters: &mut Counters,
     ) -> (u64, Flushed) {
-        let mut left = 0;
+        let mut sent = 0;
         loop {
             if self.frames.is_empty() {
-                return (left, Flushed::Empty);
+                return (sent, Flushed::Empty);
             }
-            if left >= allowance {
-                return (left, Flushed::Paced);
+            if sent >= allowance {
+                return (sent, Flushed::Paced);
             }
-            self.fill(&to, (allowance - left).min(usize::MAX as u64) as usize);
+            self.fill(&to, (allowance - sent).min(usize::MAX as u64) as usize);
             if self.runs.is_empty() {
-                self.skip_nobodys();
+                self.skip_dropped();
                 continue;
             }
-            match self.calls.send(socket) {
-                Done::Messages(count) => {
+            match self.batch.send(socket) {
+                BatchResult::Messages(count) => {
                     counters.sends += 1;
                     for run in self.runs.iter().take(count) {
                         self.frames.drain(..run.frames);
                         self.head += run.bytes;
-                        left += run.bytes as u64;
+                        sent += run.bytes as u64;
                         counters.frames_sent += run.frames as u64;
                     }
-                    self.skip_nobodys();
+                    self.skip_dropped();
                 }
-                Done::Nothing => return (left, Flushed::Full),
-                Done::Failed(number) => return (left, Flushed::Failed(number)),
+                BatchResult::WouldBlock => return (sent, Flushed::Full),
+                BatchResult::Failed(number) => return (sent, Flushed::Failed(number)),
             }
         }
     }
 
-    /// Makes messages of the frames that wait: as many of one peer's as the kernel may cut out of one piece, which are equally
-    /// long but for the last. Stops before one that is for nobody.
+    /// Makes messages of the frames that wait. A message has as many frames to one peer as the kernel may segment; all of them but
+    /// the last have the same length. Stops before a frame whose endpoint has no address.
     fn fill<'a>(&mut self, to: &impl Fn(u32) -> Option<&'a SockAddr>, allowance: usize) {
-        self.calls.clear();
+        self.batch.clear();
         self.runs.clear();
         let (mut at, mut bytes) = (0, 0);
-        while bytes < allowance && !self.calls.is_full() {
+        while bytes < allowance && !self.batch.is_full() {
             let Some(first) = self.frames.get(at).copied() else { break };
             let Some(address) = to(first.endpoint) else {
                 if self.runs.is_empty()
                     && let Some(frame) = self.frames.front_mut()
                 {
-                    frame.endpoint = NOBODY;
+                    frame.endpoint = DROPPED;
                 }
                 break;
             };
             let mut run = Run { frames: 1, bytes: first.len as usize };
-            let more = self.segments.min((MOST / first.len.max(1)) as usize);
+            let more = self.max_segments.min((MAX_DATAGRAM / first.len.max(1)) as usize);
             for next in self.frames.range(at + 1..).take(more.saturating_sub(1)) {
                 if next.endpoint != first.endpoint || next.len > first.len || run.bytes >= allowance - bytes {
                     break;
@@ -220,9 +222,9 @@ impl Outbox {
                 }
             }
             let Some(piece) = self.staging.get(self.head + bytes..self.head + bytes + run.bytes) else { break };
-            let cut = (run.frames > 1).then_some(first.len as u16);
-            // SAFETY: the piece is staged and stays so until the call; the address is the peer's, who is not touched until then.
-            unsafe { self.calls.add_send(address, piece.as_ptr(), piece.len(), cut) };
+            let segment = (run.frames > 1).then_some(first.len as u16);
+            // SAFETY: the piece is staged until the call; the address belongs to a peer, which does not change until then.
+            unsafe { self.batch.add_send(address, piece.as_ptr(), piece.len(), segment) };
             self.runs.push(run);
             (at, bytes) = (at + run.frames, bytes + run.bytes);
         }

@@ -1,26 +1,26 @@
-//! How fast datagrams may leave: a bucket of bytes that fills with time.
+//! Pacing: a token bucket that limits the rate at which datagrams are sent.
 
 use towline_core::time::{Duration, Instant};
 
-/// The bucket holds what comes in this time.
+/// The bucket holds the bytes of this time.
 const DEPTH_NANOS: u64 = 1_000_000;
 
-/// Bytes that may leave. What leaves at once may exceed them; then nothing does until that is made good.
+/// A token bucket. One call may send more than its bytes; then nothing may be sent until the difference has come in.
 #[derive(Debug)]
-pub(crate) struct Pace {
-    /// Bytes in a microsecond, which is megabytes per second; 0: as fast as it goes.
+pub(crate) struct TokenBucket {
+    /// Bytes per microsecond, which is megabytes per second; 0: no limit.
     rate: u64,
-    /// Bytes times 1000 that may leave now.
+    /// Bytes that may be sent now, times 1000.
     credit: i64,
     last: Instant,
 }
 
-impl Pace {
+impl TokenBucket {
     pub(crate) const fn new(megabytes_per_second: u32) -> Self {
         Self { rate: megabytes_per_second as u64, credit: 0, last: Instant::ZERO }
     }
 
-    /// Bytes that may leave now.
+    /// Bytes that may be sent now.
     #[inline]
     pub(crate) fn allowance(&mut self, now: Instant) -> u64 {
         if self.rate == 0 {
@@ -41,7 +41,7 @@ impl Pace {
         }
     }
 
-    /// When something may leave again.
+    /// When bytes may be sent again.
     pub(crate) fn next(&self) -> Instant {
         let owed = 1000i64.saturating_sub(self.credit).max(0) as u64;
         self.last + Duration::from_nanos(owed.div_ceil(self.rate.max(1)))
@@ -53,20 +53,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_lets_a_seconds_bytes_out_however_it_is_cut() {
-        let mut pace = Pace::new(50);
+    fn the_rate_is_kept_however_the_time_is_divided() {
+        let mut bucket = TokenBucket::new(50);
         let (mut now, mut sent) = (Instant::from_nanos(1), 0u64);
         while now < Instant::from_nanos(1_000_000_000) {
-            if pace.allowance(now) > 0 {
-                pace.spend(60_000);
+            if bucket.allowance(now) > 0 {
+                bucket.spend(60_000);
                 sent += 60_000;
             } else {
-                assert!(pace.next() > now);
-                now = pace.next();
-                assert!(pace.allowance(now) > 0, "not earlier than it helps");
+                assert!(bucket.next() > now);
+                now = bucket.next();
+                assert!(bucket.allowance(now) > 0, "no bytes at the promised time");
             }
         }
         assert!((49_900_000..50_200_000).contains(&sent), "{sent}");
-        assert_eq!(Pace::new(0).allowance(now), u64::MAX);
+        assert_eq!(TokenBucket::new(0).allowance(now), u64::MAX);
     }
 }

@@ -1,241 +1,67 @@
-//! What hosts say of their processes: that a port is closed, and that the host itself is there.
+//! Liveness: peers whose port is closed, and hosts that are asked whether they are alive.
 //!
-//! A report that a port is closed (ICMP) is a hint and no more: whoever can send raw datagrams can make one up, and a firewall
-//! may refuse for a moment what it lets pass later. So it brings the peer into doubt, and is looked into: the link asks the peer
-//! ([`Event::Silent`]), and the port is sent a random word again and again. Only a report that has that word counts, as then the
-//! word was on its way to that host; and only if so many have come one after the other, for some time, and nothing meanwhile that
-//! the peer has proved, is the peer gone.
-//!
-//! Whether a host is there, though a peer's process is stopped, is asked by a connection to a port where nobody listens: its
-//! kernel refuses it, with the number that was asked, which nobody can make up who has not seen it; and other than reports of
-//! closed ports, of which a kernel sends one a second to each address, refusals are not rationed. One socket for such a connection
-//! is kept from the beginning: a process that has no descriptor left can ask still, one host after the other.
+//! A report that a port is closed begins a [check](crate::probes::closed_port). While it goes on, the link asks the peer itself
+//! ([`Event::Silent`]).
 
 use std::net::SocketAddr;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::SockAddr;
 use towline_core::rail::{Event, Lost};
-use towline_core::time::{Duration, Instant};
+use towline_core::time::Instant;
+use towline_net::random;
 
-use crate::rail::peer::{Known, Way};
-use crate::rail::receive::PATIENCE;
-use crate::rail::{Rail, draw};
-use crate::system::socket as sys;
+use crate::probes::closed_port::ClosedPortCheck;
+use crate::probes::host::HostProbe;
+use crate::rail::Rail;
+use crate::rail::peer::{ConnState, PeerEntry};
+use crate::system::reports;
 
-/// Reports of failure that are taken at a time.
+/// Most reports that are taken at a time.
 const REPORTS: usize = 32;
-/// Between two words to a port that may be closed.
-const GAP: Duration = Duration::from_millis(100);
-/// So many words have to be refused, while nothing comes that is proved,
-const REFUSALS: u8 = 3;
-/// and for so long.
-const PERSISTS: Duration = Duration::from_millis(400);
-/// After so long without another refusal there is no doubt any more. Some hosts report one a second.
-const DOUBT: Duration = Duration::from_millis(3000);
-/// A port at which no host listens: that of a service which nobody offers any more.
-const NOBODYS_PORT: u16 = 1;
-/// Between two questions to a host.
-const QUESTIONS: Duration = Duration::from_millis(250);
-/// After so long a question is given up, as it may have been lost.
-const ANSWERS: Duration = Duration::from_millis(1000);
-/// The same for one that keeps others waiting.
-const ANSWERS_IN_TURN: Duration = Duration::from_millis(250);
-
-/// A word that tells reports of what was sent from others.
-type Word = [u8; 16];
-
-/// A port that is reported closed, of a peer that there is a session with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubt {
-    word: Word,
-    /// The next word goes at this time.
-    next: Instant,
-    until: Instant,
-    /// One was sent of which no report has come.
-    asked: bool,
-    /// Reports since something proved came, and when the first was.
-    refused: u8,
-    since: Instant,
-}
-
-impl Doubt {
-    fn new(word: Word, now: Instant) -> Self {
-        Self { word, next: now, until: now + DOUBT, asked: false, refused: 0, since: now }
-    }
-
-    /// Something proved has come.
-    pub(crate) const fn refuted(&mut self) {
-        self.refused = 0;
-    }
-
-    /// A report of a datagram that began so. Whether the peer is gone.
-    fn reported(&mut self, quoted: &[u8], now: Instant) -> bool {
-        if !self.asked || !quoted.starts_with(&self.word) {
-            return false;
-        }
-        if self.refused == 0 {
-            self.since = now;
-        }
-        (self.asked, self.until) = (false, now + DOUBT);
-        self.refused = self.refused.saturating_add(1);
-        self.refused >= REFUSALS && self.since + PERSISTS <= now
-    }
-}
-
-/// A host that is asked whether it is there.
-#[derive(Debug)]
-pub(crate) struct Host {
-    at: SocketAddr,
-    /// The question that is under way.
-    question: Option<Question>,
-    /// When the latest was asked.
-    asked: Option<Instant>,
-    /// When the latest that was answered was asked: at that time, or later, the host was there.
-    there: Option<Instant>,
-}
-
-/// How a host is asked.
-#[derive(Debug)]
-enum Question {
-    /// By a socket of its own.
-    Own(Socket),
-    /// By the one that is kept for who finds no other.
-    Kept,
-}
-
-/// The socket that is kept for questions.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    socket: Socket,
-    taken: bool,
-}
-
-impl Kept {
-    /// # Errors
-    /// There is no descriptor for it.
-    pub(crate) fn new(from: SocketAddr) -> std::io::Result<Self> {
-        Ok(Self { socket: open(from)?, taken: false })
-    }
-
-    /// As if it had never been used.
-    fn give_back(&mut self) {
-        self.taken = false;
-        if let Err(why) = sys::disconnect(&self.socket) {
-            log::debug!("udp: the kept socket is still connected: {why}");
-        }
-    }
-}
-
-impl Host {
-    /// Looks for an answer, and asks anew.
-    fn ask(&mut self, from: SocketAddr, kept: &mut Kept, now: Instant) {
-        self.look(kept);
-        let asked = self.asked.map(|asked| now.since(asked));
-        let least = match self.question {
-            None => QUESTIONS,
-            Some(Question::Own(_)) => ANSWERS,
-            Some(Question::Kept) => ANSWERS_IN_TURN,
-        };
-        if asked.is_some_and(|since| since < least) {
-            return;
-        }
-        let in_turn = matches!(self.question, Some(Question::Kept));
-        self.stop(kept);
-        if in_turn {
-            return; // first the others
-        }
-        self.question = match open(from) {
-            Ok(socket) => Some(Question::Own(socket)),
-            Err(_) if !kept.taken => {
-                kept.taken = true;
-                Some(Question::Kept)
-            }
-            Err(why) => return log::debug!("udp: {} is asked later: {why}", self.at),
-        };
-        self.asked = Some(now);
-        self.look(kept); // begins the connection
-        self.look(kept); // on the same host it is refused at once
-    }
-
-    fn look(&mut self, kept: &mut Kept) {
-        let socket = match &self.question {
-            None => return,
-            Some(Question::Own(socket)) => socket,
-            Some(Question::Kept) => &kept.socket,
-        };
-        let there = match socket.connect(&self.at.into()).map_err(|why| why.raw_os_error()) {
-            Err(Some(libc::EINPROGRESS | libc::EALREADY | libc::EAGAIN | libc::EINTR)) => return,
-            Ok(()) | Err(Some(libc::EISCONN | libc::ECONNREFUSED | libc::ECONNRESET)) => true,
-            Err(_) => false,
-        };
-        self.stop(kept);
-        if there {
-            self.there = self.asked;
-        }
-    }
-
-    fn stop(&mut self, kept: &mut Kept) {
-        if let Some(Question::Kept) = self.question.take() {
-            kept.give_back();
-        }
-    }
-}
-
-/// For a connection that is to be refused.
-fn open(from: SocketAddr) -> std::io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(from), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    socket.bind(&SocketAddr::new(from.ip(), 0).into())?;
-    Ok(socket)
-}
-
-impl Known {
-    /// Where its host is asked.
-    fn host(&self) -> Option<SocketAddr> {
-        let mut at = self.remote.as_ref()?.as_socket()?;
-        at.set_port(NOBODYS_PORT);
-        Some(at)
-    }
-}
+/// Receive calls that may find datagrams between the report of a closed port and the loss of the peer. The datagrams that the peer
+/// had sent are in the socket when the report arrives.
+const CLOSING_RECEIVES: u32 = 1024;
 
 impl Rail {
-    /// Takes what the kernel has heard of datagrams that failed; whether there was anything.
+    /// Takes the kernel's reports of datagrams that were not delivered. Returns whether there was any.
     #[cold]
-    pub(crate) fn hear_reports(&mut self) -> bool {
+    pub(super) fn handle_reports(&mut self) -> bool {
         for taken in 0..REPORTS {
-            let Some(report) = sys::report(&self.socket) else { return taken != 0 };
-            if report.told && report.number == libc::ECONNREFUSED as u32 {
-                report.to.into_iter().for_each(|to| self.reported_closed(to, report.quoted()));
+            let Some(report) = reports::next_report(&self.socket) else { return taken != 0 };
+            if report.from_network && report.number == libc::ECONNREFUSED as u32 {
+                report.destination.into_iter().for_each(|to| self.on_closed_port(to, report.quoted()));
             } else {
-                log::debug!("udp: {:?}: {}", report.to, std::io::Error::from_raw_os_error(report.number as i32));
+                let error = std::io::Error::from_raw_os_error(report.number as i32);
+                log::debug!("udp: {:?}: {error}", report.destination);
             }
         }
         true
     }
 
-    /// A port is said to be closed, by the report of a datagram that began so: perhaps who was there is gone.
-    fn reported_closed(&mut self, at: SocketAddr, quoted: &[u8]) {
-        self.counters.refused += 1;
+    /// A port was reported closed, by a report that quotes these bytes: the peer there may have ended.
+    fn on_closed_port(&mut self, at: SocketAddr, quoted: &[u8]) {
+        self.counters.closed_port_reports += 1;
         let now = self.now;
-        for endpoint in 0..self.peers.len() as u32 {
-            let Some(known) = self.peers.get_mut(endpoint) else { continue };
-            match known.way {
-                Way::Up if known.remote.as_ref().and_then(SockAddr::as_socket) == Some(at) => match &mut known.doubt {
-                    None => self.doubt(endpoint),
-                    Some(doubt) => {
-                        if doubt.reported(quoted, now) {
-                            known.way = Way::Closing;
+        for endpoint in 0..self.peers.endpoints() {
+            let Some(entry) = self.peers.get_mut(endpoint) else { continue };
+            let remote = entry.remote.as_ref().and_then(SockAddr::as_socket);
+            match entry.state {
+                ConnState::Established if remote == Some(at) => match &mut entry.port_check {
+                    None => self.begin_port_check(endpoint),
+                    Some(check) => {
+                        if check.on_report(quoted, now) {
+                            entry.state = ConnState::Closing;
                             if !self.closing.contains(&endpoint) {
                                 self.closing.push(endpoint);
                             }
-                            self.closing_patience = PATIENCE;
+                            self.closing_receives = CLOSING_RECEIVES;
                         }
                     }
                 },
-                Way::Calling(_) if known.meeting.has_said(quoted) => {
-                    let mut closed = known.closed;
-                    (0..32).zip(&known.candidates).filter(|(_, it)| **it == at).for_each(|(bit, _)| closed |= 1 << bit);
-                    known.closed = closed;
-                    if closed.count_ones() as usize >= known.candidates.len().min(32) {
+                ConnState::Connecting(_) if entry.handshake.has_sent(quoted) => {
+                    let candidates = (0..32).zip(&entry.candidates).filter(|(_, it)| **it == at);
+                    entry.closed = candidates.fold(entry.closed, |closed, (bit, _)| closed | 1 << bit);
+                    if entry.closed.count_ones() as usize >= entry.candidates.len().min(32) {
                         self.lose(endpoint, Lost::Broken);
                     }
                 }
@@ -244,95 +70,93 @@ impl Rail {
         }
     }
 
-    fn doubt(&mut self, endpoint: u32) {
-        let mut word = Word::default();
-        if draw(&mut word).is_ok()
-            && let Some(known) = self.peers.get_mut(endpoint)
+    fn begin_port_check(&mut self, endpoint: u32) {
+        if let Ok(nonce) = random::bytes()
+            && let Some(entry) = self.peers.get_mut(endpoint)
         {
-            known.doubt = Some(Doubt::new(word, self.now));
-            self.doubted.push(endpoint);
-            self.next_question = Some(self.now);
+            entry.port_check = Some(ClosedPortCheck::new(nonce, self.now));
+            self.checked_ports.push(endpoint);
+            self.next_port_check = Some(self.now);
         }
     }
 
-    /// Asks those whose ports may be closed.
+    /// Sends the nonces that are due to ports that are checked.
     #[cold]
-    pub(crate) fn ask_doubted(&mut self) {
+    pub(super) fn check_ports(&mut self) {
         let (now, mut at) = (self.now, 0);
-        self.next_question = None;
-        while let Some(endpoint) = self.doubted.get(at).copied() {
-            let known = self.peers.get_mut(endpoint).filter(|known| matches!(known.way, Way::Up | Way::Closing));
-            let doubt = known.and_then(|known| {
-                known.doubt = known.doubt.filter(|doubt| now < doubt.until);
-                Some((known.peer, known.remote.clone()?, known.doubt.as_mut()?))
+        self.next_port_check = None;
+        while let Some(endpoint) = self.checked_ports.get(at).copied() {
+            let has_session =
+                |entry: &&mut PeerEntry| matches!(entry.state, ConnState::Established | ConnState::Closing);
+            let check = self.peers.get_mut(endpoint).filter(has_session).and_then(|entry| {
+                entry.port_check = entry.port_check.filter(|check| check.is_active(now));
+                Some((entry.peer, entry.remote.clone()?, entry.port_check.as_mut()?))
             });
-            let Some((peer, remote, doubt)) = doubt else {
-                self.doubted.swap_remove(at);
+            let Some((peer, remote, check)) = check else {
+                self.checked_ports.swap_remove(at);
                 continue;
             };
-            let word = doubt.word;
-            let due = doubt.next <= now;
-            if due {
-                (doubt.next, doubt.asked) = (now + GAP, true);
-            }
-            let next = doubt.next;
-            self.next_question = Some(self.next_question.map_or(next, |other| other.min(next)));
+            let nonce = check.nonce();
+            let (due, next) = check.poll(now);
+            self.next_port_check = Some(self.next_port_check.map_or(next, |other| other.min(next)));
             at += 1;
             if due {
                 if !self.events.iter().any(|(of, _)| *of == endpoint) {
-                    self.events.push_back((endpoint, Event::Silent(peer, None))); // so that the peer itself is asked
+                    self.events.push_back((endpoint, Event::Silent(peer, None))); // so that the link asks the peer
                 }
-                self.send_alone(&word, &remote);
+                self.send_datagram(&nonce, &remote);
             }
         }
-        self.hear_reports(); // within a host they are here already
+        self.handle_reports(); // within one host they have arrived already
     }
 
-    /// A question about a peer that is forgotten leaves no descriptor. Who else is silent there asks anew.
-    pub(crate) fn stop_asking(&mut self, endpoint: u32) {
-        let at = self.peers.get(endpoint).and_then(Known::host);
-        let kept = &mut self.kept;
-        self.hosts.iter_mut().filter(|host| Some(host.at) == at).for_each(|host| host.stop(kept));
+    /// Gives up the probe of the host of a peer that is removed, so that no descriptor is left. Other peers on that host start
+    /// another probe.
+    pub(super) fn stop_probe(&mut self, endpoint: u32) {
+        let at = self.peers.get(endpoint).and_then(PeerEntry::host);
+        let reserved = &mut self.reserved;
+        self.hosts.iter_mut().filter(|host| Some(host.at) == at).for_each(|host| host.stop(reserved));
     }
 
-    /// Asks the host of a peer whether it is there; tells when it last said so, whatever the peer's process does. The host of an
-    /// address that passes on what it gets is another one.
+    /// Probes the host of a peer, whatever the peer's process does. Returns when the host was last known to be alive. A forwarder is
+    /// another host, so `None` is returned for a peer behind one.
     #[cold]
-    pub(crate) fn knock(&mut self, endpoint: u32) -> Option<Instant> {
+    pub(super) fn probe_host(&mut self, endpoint: u32) -> Option<Instant> {
         let from = self.address();
-        let known = self.peers.get(endpoint).filter(|known| !known.forwarded)?;
-        let at = known.host()?;
-        let place = self.hosts.iter().position(|host| host.at == at).unwrap_or_else(|| {
-            self.hosts.push(Host { at, question: None, asked: None, there: None });
+        let at = self.peers.get(endpoint).filter(|entry| !entry.forwarded)?.host()?;
+        let index = self.hosts.iter().position(|host| host.at == at).unwrap_or_else(|| {
+            self.hosts.push(HostProbe::new(at));
             self.hosts.len() - 1
         });
-        let host = self.hosts.get_mut(place)?;
-        host.ask(from, &mut self.kept, self.now);
-        host.there
+        let host = self.hosts.get_mut(index)?;
+        host.probe(from, &mut self.reserved, self.now);
+        host.alive
     }
 }
 
 #[cfg(test)]
 mod tests {
     use towline_core::rail::{Endpoint, Lane, Peer, Rail as _, Shape};
-    use towline_net::JobKey;
+    use towline_core::time::Duration;
 
     use super::*;
-    use crate::Config;
+    use crate::probes::host::{INTERVAL, ProbeSocket, open};
+    use crate::system::socket as sys;
+    use crate::{Config, JobKey};
 
-    /// Two rails in virtual time, which have met.
+    /// Two rails in virtual time, with a session.
     struct Pair {
         rails: [Rail; 2],
         to: [Endpoint; 2],
         now: Instant,
-        /// Frames that came, questions to the link, losses: of each.
+        /// Frames, silence events and losses of each rail.
         frames: [u32; 2],
         silent: [u32; 2],
         lost: [u32; 2],
     }
 
     impl Pair {
-        fn met() -> Self {
+        fn connected() -> Self {
             let mut rails = [0, 1].map(|rank| {
                 let mut config = Config::new(1, rank, JobKey::new([9; 32]));
                 (config.within_host, config.idle_interval_polls) = (true, 1);
@@ -361,7 +185,7 @@ mod tests {
             self.rails[from].commit(ticket);
         }
 
-        /// Lets so many milliseconds pass, in steps of 10.
+        /// Advances the time by so many milliseconds, in steps of 10.
         fn pass(&mut self, millis: u64) {
             for _ in 0..millis.div_ceil(10) {
                 self.now = self.now + Duration::from_millis(millis.min(10));
@@ -380,46 +204,46 @@ mod tests {
             }
         }
 
-        /// The process of rank 1 is gone, and its socket with it.
+        /// The process of rank 1 has ended, and its socket with it.
         fn kill(&mut self) {
             self.rails[1].socket = sys::open("127.0.0.1:0".parse().unwrap()).unwrap();
         }
 
-        /// Somebody has rank 0's kernel report that rank 1's port is closed.
+        /// Somebody forges a report to rank 0 that the port of rank 1 is closed.
         fn forge(&mut self, quoted: &[u8]) {
             let at = self.rails[1].address();
-            self.rails[0].reported_closed(at, quoted);
+            self.rails[0].on_closed_port(at, quoted);
         }
     }
 
     #[test]
-    fn p7_reports_that_anybody_can_make_up_lose_nobody() {
-        let mut pair = Pair::met();
+    fn p7_forged_reports_lose_nobody() {
+        let mut pair = Pair::connected();
         for _ in 0..60 {
             pair.forge(&[0; 64]);
             pair.pass(100);
         }
         assert_eq!(pair.lost, [0, 0]);
-        assert!(pair.silent[0] > 50, "the link was to ask");
+        assert!(pair.silent[0] > 50, "the link asks the peer");
         pair.send(0);
         pair.pass(10);
         assert_eq!(pair.frames[1], 2);
-        // They end with the doubt.
+        // The events end with the check.
         pair.pass(5000);
         let silent = pair.silent[0];
         pair.pass(5000);
-        assert_eq!((pair.silent[0], pair.rails[0].doubted.len()), (silent, 0));
+        assert_eq!((pair.silent[0], pair.rails[0].checked_ports.len()), (silent, 0));
     }
 
-    /// One who sees all that is sent cannot make a peer look dead that is heard.
+    /// An attacker who sees all datagrams cannot make a peer lost that sends authenticated datagrams.
     #[test]
-    fn p7_a_peer_that_is_heard_is_not_lost_for_any_report() {
-        let mut pair = Pair::met();
+    fn p7_a_peer_that_sends_is_not_lost_for_any_report() {
+        let mut pair = Pair::connected();
         pair.forge(&[]);
         for _ in 0..50 {
             pair.pass(100);
-            let word = pair.rails[0].peers.get(0).unwrap().doubt.unwrap().word;
-            pair.forge(&word);
+            let nonce = pair.rails[0].peers.get(0).unwrap().port_check.unwrap().nonce();
+            pair.forge(&nonce);
             if pair.rails[0].closing.is_empty() {
                 pair.send(1);
             }
@@ -429,8 +253,8 @@ mod tests {
     }
 
     #[test]
-    fn p7_a_killed_peer_is_lost_soon_after_what_it_had_sent() {
-        let mut pair = Pair::met();
+    fn p7_a_killed_peer_is_lost_soon_and_after_its_last_frames() {
+        let mut pair = Pair::connected();
         pair.pass(2000);
         pair.send(1);
         pair.poll(1);
@@ -444,102 +268,27 @@ mod tests {
         assert_eq!(pair.frames[0], 2);
     }
 
-    /// Nobody has to answer for a host but its kernel; and for an address that passes on, that says nothing.
+    /// The kernel of a host answers for it. The answer of a forwarder tells nothing about the host of the peer.
     #[test]
     fn p7_a_host_answers_for_a_rank_that_is_stopped() {
-        let mut pair = Pair::met();
-        let asked = pair.now;
-        assert!(pair.rails[0].knock(0).is_some_and(|there| there == asked), "at once, within a host");
-        pair.now = asked + QUESTIONS;
+        let mut pair = Pair::connected();
+        let first = pair.now;
+        assert!(pair.rails[0].probe_host(0).is_some_and(|alive| alive == first), "at once, within a host");
+        pair.now = first + INTERVAL;
         pair.rails[0].now = pair.now;
-        assert_eq!(pair.rails[0].knock(0), Some(pair.now), "asked again");
+        assert_eq!(pair.rails[0].probe_host(0), Some(pair.now), "another probe");
         pair.rails[0].peers.get_mut(0).unwrap().forwarded = true;
-        assert_eq!(pair.rails[0].knock(0), None);
+        assert_eq!(pair.rails[0].probe_host(0), None);
     }
 
     #[test]
-    fn p7_what_is_forgotten_leaves_no_question() {
-        let mut pair = Pair::met();
-        assert!(pair.rails[0].knock(0).is_some());
-        let nobodys = open("127.0.0.1:0".parse().unwrap()).unwrap();
-        pair.rails[0].hosts[0].question = Some(Question::Own(nobodys));
+    fn p7_a_removed_peer_leaves_no_probe() {
+        let mut pair = Pair::connected();
+        assert!(pair.rails[0].probe_host(0).is_some());
+        let socket = open("127.0.0.1:0".parse().unwrap()).unwrap();
+        pair.rails[0].hosts[0].socket = Some(ProbeSocket::Own(socket));
         let to = pair.to[0];
         pair.rails[0].del_peer(to);
-        assert!(pair.rails[0].hosts[0].question.is_none());
-    }
-
-    /// An address that no answer comes from: of a listener whose queue is full, so that the kernel drops what else arrives.
-    struct Gone {
-        listener: Socket,
-        _queue: Vec<Socket>,
-    }
-
-    impl Gone {
-        fn new() -> Self {
-            let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
-            let listener = open(loopback).unwrap();
-            listener.listen(0).unwrap();
-            let at = listener.local_addr().unwrap();
-            let caller = |_| {
-                let socket = open(loopback).unwrap();
-                let under_way = socket.connect(&at).unwrap_err();
-                assert_eq!(under_way.raw_os_error(), Some(libc::EINPROGRESS));
-                socket
-            };
-            Self { listener, _queue: (0..4).map(caller).collect() }
-        }
-
-        fn at(&self) -> SocketAddr {
-            self.listener.local_addr().unwrap().as_socket().unwrap()
-        }
-    }
-
-    /// Where nothing comes, questions are given up and asked again.
-    #[test]
-    fn p7_a_host_that_is_gone_does_not_answer() {
-        let gone = Gone::new();
-        let at = gone.at();
-        let mut host = Host { at, question: None, asked: None, there: None };
-        let from = "0.0.0.0:0".parse().unwrap();
-        let mut kept = Kept::new(from).unwrap();
-        for second in 1..5 {
-            host.ask(from, &mut kept, Instant::from_nanos(second * 1_000_000_000));
-            assert_eq!(host.there, None);
-        }
-    }
-
-    /// The kept socket goes round, whatever became of the question before: refused, answered, or neither.
-    #[test]
-    fn p1_p7_hosts_are_asked_one_after_the_other_by_the_socket_that_is_kept() {
-        let loopback = "127.0.0.1:0".parse().unwrap();
-        let mut kept = Kept::new(loopback).unwrap();
-        let somebody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let closed = "127.0.0.1:1".parse().unwrap();
-        let mut hosts = [closed, somebody.local_addr().unwrap(), closed].map(|at| Host {
-            at,
-            question: None,
-            asked: None,
-            there: None,
-        });
-        // No socket can be opened at an address that is not this host's.
-        let nowhere = "203.0.113.1:0".parse().unwrap();
-        for round in 1..5 {
-            let now = Instant::from_nanos(round * 1_000_000_000);
-            for host in &mut hosts {
-                host.ask(nowhere, &mut kept, now);
-                assert_eq!((host.there, kept.taken), (Some(now), false), "{}", host.at);
-            }
-        }
-        // Who keeps it gives it back in time, and comes after the others then.
-        let [first, second, _] = &mut hosts;
-        let at = |millis: u64| Instant::from_nanos(10_000_000_000 + millis * 1_000_000);
-        (kept.taken, first.question, first.asked) = (true, Some(Question::Kept), Some(at(0)));
-        let gone = Gone::new();
-        first.at = gone.at();
-        second.ask(nowhere, &mut kept, at(100));
-        assert!(second.there < Some(at(0)), "it is not its turn");
-        first.ask(nowhere, &mut kept, at(250));
-        second.ask(nowhere, &mut kept, at(250));
-        assert_eq!((second.there, kept.taken), (Some(at(250)), false));
+        assert!(pair.rails[0].hosts[0].socket.is_none());
     }
 }

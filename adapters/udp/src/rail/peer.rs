@@ -1,131 +1,99 @@
-//! Who is known to a rail, and how it stands with each.
+//! The state of a peer.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use socket2::SockAddr;
 use towline_core::rail::Peer;
 use towline_core::time::Instant;
+use towline_net::PeerTable;
 
-use crate::rail::liveness::Doubt;
-use crate::session::handshake::Meeting;
+use crate::probes::closed_port::ClosedPortCheck;
+use crate::probes::host::CLOSED_PORT;
+use crate::session::handshake::SessionHandshake;
+use crate::wire::datagram::{PREFIX, SEALED};
 
-/// A peer that was added.
+/// A peer of the rail.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct PeerEntry {
     pub(crate) peer: Peer,
     pub(crate) rank: u32,
-    /// Addresses to try.
+    /// Its addresses to try, best first.
     pub(crate) candidates: Vec<SocketAddr>,
-    /// Of the candidates, those whose port is closed: a bit for each.
+    /// The candidates whose port is closed: a bit for each.
     pub(crate) closed: u32,
-    pub(crate) meeting: Meeting,
-    /// Where its last session came from.
+    pub(crate) handshake: SessionHandshake,
+    /// The address of its latest session.
     pub(crate) remote: Option<SockAddr>,
-    pub(crate) way: Way,
-    /// While a session is made beside the one that there is: hellos that wait for an answer.
-    pub(crate) again: Option<Call>,
-    /// When a hello of anybody but itself was last answered, while there is a session.
-    pub(crate) answered: Option<Instant>,
-    /// Its card says that what is sent there is passed on by another.
+    pub(crate) state: ConnState,
+    /// The hellos of a new session beside the present one.
+    pub(crate) renewal: Option<Retry>,
+    /// When a hello from an address that is not the peer's was last answered, while there is a session.
+    pub(crate) answered_foreign: Option<Instant>,
+    /// Its address belongs to a forwarder.
     pub(crate) forwarded: bool,
-    /// Its port was reported closed, which may not be so.
-    pub(crate) doubt: Option<Doubt>,
+    /// Its port was reported closed, which is being checked.
+    pub(crate) port_check: Option<ClosedPortCheck>,
 }
 
-impl Known {
-    /// Something came that only the peer can have said.
-    #[inline]
-    pub(crate) fn proved(&mut self) {
-        if let Some(doubt) = &mut self.doubt {
-            doubt.refuted();
-            if self.way == Way::Closing {
-                self.way = Way::Up;
-            }
-        }
-    }
-}
-
-/// How it stands with a peer.
+/// The state of the connection to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
-    /// Not used yet.
+pub(crate) enum ConnState {
+    /// The peer was not used yet.
     Unused,
-    /// We say hello, until it answers.
-    Calling(Call),
-    /// Frames can travel.
-    Up,
-    /// Its port is closed: it is lost once what it sent before is looked at.
+    /// Hellos are sent until the peer answers.
+    Connecting(Retry),
+    /// Frames can be sent and received.
+    Established,
+    /// The peer's port is closed: it is lost once the datagrams that it sent before are handled.
     Closing,
-    /// No way any more.
-    Gone,
+    /// The peer was lost, and there will be no other session.
+    Lost,
 }
 
-/// Hellos that wait for an answer.
+/// Hellos that are repeated until they are answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Call {
-    /// How many were said.
-    pub(crate) said: u32,
+pub(crate) struct Retry {
+    /// How many were sent.
+    pub(crate) sent: u32,
+    /// When the next one is due.
     pub(crate) next: Instant,
     /// For all of them.
     pub(crate) deadline: Instant,
 }
 
-/// The peers by endpoint.
-#[derive(Debug, Default)]
-pub(crate) struct Peers {
-    places: Vec<Option<Known>>,
-    /// Places without a peer.
-    free: Vec<u32>,
-    ranks: HashMap<u32, u32>,
+impl PeerEntry {
+    /// An authenticated datagram of the peer has arrived.
+    #[inline]
+    pub(crate) fn authenticated(&mut self) {
+        if let Some(check) = &mut self.port_check {
+            check.refute();
+            if self.state == ConnState::Closing {
+                self.state = ConnState::Established;
+            }
+        }
+    }
+
+    /// Where its host is probed.
+    pub(crate) fn host(&self) -> Option<SocketAddr> {
+        let mut at = self.remote.as_ref()?.as_socket()?;
+        at.set_port(CLOSED_PORT);
+        Some(at)
+    }
 }
 
-impl Peers {
-    pub(crate) fn len(&self) -> usize {
-        self.places.len()
-    }
+/// The goodbye of a session whose peer was removed. It stays valid as long as the peer is not added again, whoever repeats it.
+#[derive(Debug)]
+pub(crate) struct Goodbye {
+    pub(crate) rank: u32,
+    pub(crate) remote: SockAddr,
+    pub(crate) bytes: [u8; PREFIX + SEALED],
+    pub(crate) len: usize,
+    /// When it was sent last.
+    pub(crate) sent: Instant,
+}
 
-    #[inline]
-    pub(crate) fn get(&self, endpoint: u32) -> Option<&Known> {
-        self.places.get(endpoint as usize)?.as_ref()
-    }
-
-    #[inline]
-    pub(crate) fn get_mut(&mut self, endpoint: u32) -> Option<&mut Known> {
-        self.places.get_mut(endpoint as usize)?.as_mut()
-    }
-
-    pub(crate) fn of_rank(&self, rank: u32) -> Option<u32> {
-        self.ranks.get(&rank).copied()
-    }
-
-    /// The endpoint that the next peer gets; `None` where there are too many.
-    pub(crate) fn next(&self) -> Option<u32> {
-        self.free.last().copied().or_else(|| u32::try_from(self.places.len()).ok().filter(|next| *next != u32::MAX))
-    }
-
-    /// Adds a peer as the [next](Self::next) endpoint.
-    pub(crate) fn add(&mut self, known: Known) {
-        let Some(endpoint) = self.next() else { return };
-        self.ranks.insert(known.rank, endpoint);
-        if self.free.pop().is_none() {
-            self.places.push(None);
-        }
-        if let Some(place) = self.places.get_mut(endpoint as usize) {
-            *place = Some(known);
-        }
-    }
-
-    pub(crate) fn remove(&mut self, endpoint: u32) {
-        if let Some(known) = self.places.get_mut(endpoint as usize).and_then(Option::take) {
-            self.ranks.remove(&known.rank);
-            self.free.push(endpoint);
-        }
-    }
-
-    /// Where frames to an endpoint go.
-    #[inline]
-    pub(crate) fn remote(&self, endpoint: u32) -> Option<&SockAddr> {
-        self.get(endpoint).filter(|known| known.way == Way::Up)?.remote.as_ref()
-    }
+/// The address to which frames of an endpoint are sent.
+#[inline]
+pub(crate) fn remote_of(peers: &PeerTable<PeerEntry>, endpoint: u32) -> Option<&SockAddr> {
+    peers.get(endpoint).filter(|entry| entry.state == ConnState::Established)?.remote.as_ref()
 }

@@ -1,21 +1,21 @@
-//! The rail trait: what is asked of a rail, but for polling.
+//! The rail trait: adding peers, sending and reading.
 
 use towline_core::convertor::Span;
 use towline_core::rail::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, GiveUp, Grant, HEAD, Lane, Peer, Rail as RailTrait,
-    SendError, Sent, Shape, Ticket, Unreachable,
+    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, FrameId, GiveUp, Grant, HEAD,
+    Lane, Liveness, Peer, Rail as RailTrait, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket, Unreachable,
 };
 use towline_core::time::Instant;
 use towline_crypt::{MESSAGE, TAG};
-use towline_net::route;
+use towline_net::{Identity, Member, random, route};
 
-use crate::card;
-use crate::config::MOST;
-use crate::datagram::{INNER, PREFIX, SEALED, START, What, inner, sealed_start, start};
-use crate::hello::{Hello, Stage};
-use crate::rail::peer::{Known, Way};
-use crate::rail::{Rail, draw};
-use crate::session::handshake::Meeting;
+use crate::config::MAX_DATAGRAM;
+use crate::rail::Rail;
+use crate::rail::peer::{ConnState, PeerEntry};
+use crate::session::handshake::SessionHandshake;
+use crate::wire::card;
+use crate::wire::datagram::{Content, INNER, PREFIX, SEALED, START, inner_prefix, prefix_start, sealed_prefix};
+use crate::wire::hello::{Hello, Stage};
 
 impl RailTrait for Rail {
     fn attributes(&self) -> &Attributes {
@@ -29,70 +29,51 @@ impl RailTrait for Rail {
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
         let forwarded = card::is_forwarded(card);
         let card = card::decode(card)?;
-        let (link, rank) = (self.config.link, card.rank);
-        if (card.job, card.link) != (self.config.job, link) || self.peers.of_rank(rank).is_some() {
-            log::warn!("udp link {link}: the card of rank {rank} is of another job or link, or was added before");
-            return Err(Unreachable::BadCard);
-        }
-        if rank == self.config.rank {
-            return Err(Unreachable::NoNetwork); // a way to oneself is the loopback rail's
-        }
+        let (job, link, rank) = (self.config.job, self.config.link, card.rank);
+        self.peers.check("udp", Member { job, link, rank: self.config.rank }, card.member())?;
         let candidates = route::candidates(&self.own, self.host, link, &card);
         if candidates.is_empty() {
             return Err(Unreachable::NoNetwork);
         }
-        let index = self.peers.next().ok_or(Unreachable::Full)?;
-        let mut nonce = [0; 16];
-        draw(&mut nonce).map_err(|why| {
-            log::error!("udp link {link}: no random bytes: {why}");
+        let index = self.peers.next_endpoint()?;
+        let nonce = random::bytes().map_err(|why| {
+            log::error!("udp link {link}: the system gives no random bytes: {why}");
             Unreachable::System
         })?;
+        let (from, from_instance) = (self.config.rank, self.instance);
         let base = Hello {
             link,
-            stage: Stage::Calls,
+            stage: Stage::Challenge,
             signs: self.signs,
-            encrypted: self.seals && self.config.encrypt.applies(card.host == self.host),
+            encrypted: self.encrypts && self.config.encrypt.applies(card.host == self.host),
             encrypt: self.config.encrypt,
-            job: self.config.job,
-            from: self.config.rank,
-            to: rank,
-            from_instance: self.instance,
-            to_instance: card.instance,
+            identity: Identity { job, from, to: rank, from_instance, to_instance: card.instance },
             index,
             nonce: [0; 16],
             echo: [0; 16],
             keys: [0; MESSAGE],
         };
-        self.drop_last_words(rank);
-        let meeting = Meeting::new(base, nonce);
-        self.peers.add(Known {
+        self.forget_goodbyes(rank);
+        let entry = PeerEntry {
             peer,
             rank,
             candidates,
             closed: 0,
-            meeting,
+            handshake: SessionHandshake::new(base, nonce),
             remote: None,
-            way: Way::Unused,
-            again: None,
-            answered: None,
+            state: ConnState::Unused,
+            renewal: None,
+            answered_foreign: None,
             forwarded,
-            doubt: None,
-        });
-        // Nothing is allocated later on: each peer is in each list at most once, is told to be silent once at a time, and is lost
-        // once.
-        let peers = self.peers.len();
-        let Self { wanted, calling, renewing, closing, doubted, .. } = self;
-        for list in [wanted, calling, renewing, closing, doubted] {
-            list.reserve(peers - list.len());
-        }
-        self.hosts.reserve(peers);
-        self.last_words.reserve(peers.saturating_sub(self.last_words.len()));
-        self.events.reserve(2 * peers);
+            port_check: None,
+        };
+        self.peers.add(rank, entry)?;
+        self.reserve_lists();
         Ok(Endpoint(index))
     }
 
     fn del_peer(&mut self, endpoint: Endpoint) {
-        self.forget(endpoint.0, true);
+        self.remove(endpoint.0, true);
     }
 
     #[inline]
@@ -100,60 +81,63 @@ impl RailTrait for Rail {
         if shape.len > self.attributes.max_send_size || usize::from(shape.header) > HEAD.min(shape.len as usize) {
             return Err(SendError::TooLong);
         }
-        let Some(known) = self.peers.get(to.0) else { return Err(SendError::Unreachable) };
-        let (Way::Up, Some(session)) = (known.way, known.meeting.session()) else { return Err(self.not_up(to.0)) };
-        let what = What::Frame { tag: shape.tag, header: shape.header };
-        let (len, at) = match &session.sealed {
+        let Some(entry) = self.peers.get(to.0) else { return Err(SendError::Unreachable) };
+        let (ConnState::Established, Some(session)) = (entry.state, entry.handshake.session()) else {
+            return Err(self.not_established(to.0));
+        };
+        let content = Content::Frame { tag: shape.tag, header: shape.header };
+        let (len, at) = match &session.encryption {
             None => (PREFIX + shape.len as usize, PREFIX),
-            Some(sealed) if sealed.next >= MOST_SEALED => return Err(SendError::Busy), // until there are new keys
+            Some(encryption) if encryption.next_number >= MAX_SEALED => return Err(SendError::Busy), // until there are new keys
             Some(_) => (PREFIX + SEALED + shape.len as usize, PREFIX + INNER),
         };
-        let start = start(what, session.index);
+        let start = prefix_start(content, session.index);
         let Some(room) = self.outbox.room(shape.lane, len) else { return Err(SendError::Busy) };
         if at == PREFIX {
             room[..START].copy_from_slice(&start);
         } else {
-            room[PREFIX..at].copy_from_slice(&inner(what));
+            room[PREFIX..at].copy_from_slice(&inner_prefix(content));
         }
         let ticket = Ticket { endpoint: to, position: 0, len: shape.len, extra: shape.lane as u32 };
         self.granted = Some(ticket);
-        // SAFETY: the room is free, and stays so until `commit`.
+        // SAFETY: the room is free, and stays free until `commit`.
         Ok(unsafe { Grant::new(room[at..].as_mut_ptr(), shape.len as usize, ticket) })
     }
 
     #[inline]
     fn commit(&mut self, ticket: Ticket) -> Sent {
         let granted = self.granted.take().filter(|granted| *granted == ticket);
-        let session = self.peers.get_mut(ticket.endpoint.0).and_then(|known| known.meeting.session_mut());
+        let session = self.peers.get_mut(ticket.endpoint.0).and_then(|entry| entry.handshake.session_mut());
         let (Some(_), Some(session)) = (granted, session) else { return Sent::Done };
-        let more = if session.sealed.is_some() { SEALED } else { 0 };
-        let len = PREFIX + more + ticket.len as usize;
+        let sealed = if session.encryption.is_some() { SEALED } else { 0 };
+        let len = PREFIX + sealed + ticket.len as usize;
         let Some(room) = self.outbox.granted(len) else { return Sent::Done };
         let (prefix, frame) = room.split_at_mut(PREFIX);
         let mut renews = false;
-        if let Some(sealed) = &mut session.sealed {
-            prefix.copy_from_slice(&sealed_start(session.index, sealed.next));
+        if let Some(encryption) = &mut session.encryption {
+            let number = encryption.next_number;
+            prefix.copy_from_slice(&sealed_prefix(session.index, number));
             let plain = &frame[..frame.len() - TAG];
-            let count = sealed.cipher.seal_as(sealed.next, plain, &mut self.scratch);
+            let count = encryption.cipher.seal_as(number, plain, &mut self.scratch);
             if count != frame.len() {
-                return Sent::Done; // not to be: no frame is too long
+                return Sent::Done; // cannot happen, as no frame is too long
             }
             frame.copy_from_slice(&self.scratch[..count]);
-            sealed.next += 1;
-            renews = sealed.next >= self.config.renew_after_datagrams;
+            encryption.next_number += 1;
+            renews = encryption.next_number >= self.config.renew_after_datagrams;
         } else if let Some((start, proof)) = prefix.split_first_chunk_mut::<START>() {
-            proof.copy_from_slice(&session.out.proof(start, frame));
+            proof.copy_from_slice(&session.outbound.proof(start, frame));
         }
         let first = self.outbox.is_empty();
         self.outbox.stage(ticket.endpoint.0, len);
         if renews {
             self.renew(ticket.endpoint.0);
         }
-        let short = ticket.extra != Lane::Bulk as u32 && first && self.at_once < self.config.frames_at_once;
-        // Or if another one as long would not go with the same message.
-        if short || self.outbox.waiting() + len > MOST as usize {
-            self.at_once += u32::from(short);
-            self.push_out();
+        let short = ticket.extra != Lane::Bulk as u32 && first && self.sent_at_once < self.config.frames_at_once;
+        // Also if another frame of this length does not fit into the same message.
+        if short || self.outbox.waiting() + len > MAX_DATAGRAM as usize {
+            self.sent_at_once += u32::from(short);
+            self.flush_outbox();
         }
         if self.outbox.is_empty() { Sent::Done } else { Sent::Staged }
     }
@@ -177,7 +161,7 @@ impl RailTrait for Rail {
     #[inline]
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, _cookie: Cookie) -> Delivery {
         if let Some(bytes) = self.inbox.frame(frame).and_then(|bytes| bytes.get(skip..)) {
-            // SAFETY: the caller vouches for the sink, which is not the rail's memory.
+            // SAFETY: the caller vouches for the sink, which does not overlap the memory of the rail.
             unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
         }
         self.inbox.release(frame);
@@ -191,88 +175,75 @@ impl RailTrait for Rail {
 
     #[inline]
     fn flush(&mut self) {
-        // What the socket did not take, or may not leave yet, waits for its time.
-        if !self.outbox.is_empty() && self.send_again.is_none() {
-            self.push_out();
+        // Frames that the socket or the pacing has held back wait for their time.
+        if !self.outbox.is_empty() && self.send_retry_at.is_none() {
+            self.flush_outbox();
         }
     }
 
     fn poll_at(&self) -> Option<Instant> {
-        [self.next_hello, self.next_question, self.send_again].into_iter().flatten().min()
+        [self.next_hello, self.next_port_check, self.send_retry_at].into_iter().flatten().min()
     }
 
     fn arm(&mut self) -> bool {
-        if !self.events.is_empty() || !self.wanted.is_empty() || !self.closing.is_empty() {
+        if !self.events.is_empty() || !self.requested.is_empty() || !self.closing.is_empty() {
             return false;
         }
-        if !self.outbox.is_empty() && self.send_again.is_none() {
+        if !self.outbox.is_empty() && self.send_retry_at.is_none() {
             return false;
         }
-        self.look_for_more()
+        self.is_drained()
     }
 }
 
-impl towline_core::rail::Liveness for Rail {
+impl Liveness for Rail {
     fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
         if what == GiveUp::Peer {
-            self.forget(to.0, false);
+            self.remove(to.0, false);
         }
         what == GiveUp::Peer
     }
 
     fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
-        self.knock(of.0)
+        self.probe_host(of.0)
     }
 }
 
-impl towline_core::rail::FastPath for Rail {}
-impl towline_core::rail::RequestCache for Rail {}
-impl towline_core::rail::SingleCopy for Rail {}
-impl towline_core::rail::DeviceMemory for Rail {}
-impl towline_core::rail::Failover for Rail {}
+impl FastPath for Rail {}
+impl RequestCache for Rail {}
+impl SingleCopy for Rail {}
+impl DeviceMemory for Rail {}
+impl Failover for Rail {}
 
-/// Datagrams under the same keys at the very most: AES-GCM is good for somewhat more (RFC 8446).
-pub(crate) const MOST_SEALED: u64 = 1 << 24;
+/// Most datagrams under one key: AES-GCM allows somewhat more (RFC 8446).
+const MAX_SEALED: u64 = 1 << 24;
 
 impl Rail {
-    /// Forgets a peer, with a good-bye or without.
-    fn forget(&mut self, endpoint: u32, bye: bool) {
-        if self.peers.get(endpoint).is_none() {
-            return;
+    /// Reserves room for one more peer in all lists, so that nothing is allocated later. Each peer is in each list at most once, has
+    /// one silence event at a time, and is lost once.
+    fn reserve_lists(&mut self) {
+        let peers = self.peers.endpoints() as usize;
+        let Self { requested, connecting, renewing, closing, checked_ports, .. } = self;
+        for list in [requested, connecting, renewing, closing, checked_ports] {
+            list.reserve(peers - list.len());
         }
-        if self.outbox.has(endpoint) {
-            self.push_out();
-        }
-        if bye && let Some(word) = self.say_bye(endpoint) {
-            self.keep_last_word(endpoint, word);
-        }
-        self.stop_asking(endpoint);
-        self.outbox.forget(endpoint);
-        self.inbox.forget(endpoint);
-        self.leave_lists(endpoint);
-        self.events.retain(|(of, _)| *of != endpoint);
-        self.peers.remove(endpoint);
+        self.hosts.reserve(peers);
+        self.goodbyes.reserve(peers.saturating_sub(self.goodbyes.len()));
+        self.events.reserve(2 * peers);
     }
 
-    /// Asks for a session with new keys, by hellos until it is there; meanwhile the old one goes on.
-    fn renew(&mut self, endpoint: u32) {
-        if self.peers.get_mut(endpoint).is_some_and(|known| known.way == Way::Up && known.meeting.renew()) {
-            self.say_again(endpoint, self.now);
-        }
-    }
-
-    /// Why a peer that is known takes no frames.
+    /// Why nothing can be sent to a known peer now. The first use of a peer requests a session.
     #[cold]
-    fn not_up(&mut self, endpoint: u32) -> SendError {
-        match self.peers.get(endpoint).map(|known| known.way) {
-            Some(Way::Unused) => {
-                if !self.wanted.contains(&endpoint) {
-                    self.wanted.push(endpoint);
+    fn not_established(&mut self, endpoint: u32) -> SendError {
+        match self.peers.get(endpoint).map(|entry| entry.state) {
+            Some(ConnState::Unused) => {
+                if !self.requested.contains(&endpoint) {
+                    self.requested.push(endpoint);
                 }
                 SendError::Busy
             }
-            Some(Way::Calling(_) | Way::Up) => SendError::Busy,
-            Some(Way::Closing | Way::Gone) | None => SendError::Unreachable,
+            Some(ConnState::Connecting(_) | ConnState::Established) => SendError::Busy,
+            Some(ConnState::Closing | ConnState::Lost) | None => SendError::Unreachable,
         }
     }
 }

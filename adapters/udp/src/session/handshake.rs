@@ -1,329 +1,313 @@
-//! How two ends come to a session, told as what each hello that is heard makes of it. No socket, no clock.
+//! How two ends agree on a session, as the answer of an end to each hello that it receives. No socket, no clock.
 //!
-//! An end that has a session keeps it while another one is made: what comes is taken under either, and what leaves is under the
-//! older one until the other end has proved that it has the new one, by a hello or by what it sends under it.
+//! An end with a session keeps it while another one is made. It then receives datagrams under either session, and sends under the
+//! older one until the other end has proved that it has the new session, by a hello or by a datagram under it.
 
 use towline_crypt::{Cipher, Handshake, MESSAGE, Window};
 use towline_net::JobKey;
 
-use crate::hello::{Hello, NONCE, Nonce, Stage};
-use crate::session::auth::{Seal, Side};
+use crate::session::auth::{Authenticator, End};
+use crate::session::state::{Encryption, Session};
+use crate::wire::hello::{Hello, NONCE, Nonce, Stage};
 
-/// One end of a pair, as its own side sees it.
+/// One end of a pair, with its sessions.
 #[derive(Debug)]
-pub(crate) struct Meeting {
-    /// What never changes: a hello of ours, all but stage, nonce and echo.
+pub(crate) struct SessionHandshake {
+    /// The constant part of this end's hellos: all but stage, nonce and echo.
     base: Hello,
-    /// The challenge for the next session. It is drawn anew for each, so no hello brings about a session twice.
+    /// The challenge for the next session. It is drawn anew for each session, so no hello makes two sessions.
     next: Nonce,
-    /// The other's challenge, if it has answered ours.
+    /// The other end's challenge, if the other end has answered `next`.
     answered: Option<Nonce>,
     keys: Keys,
-    /// What leaves is under the one at [`Self::at`]; beside it may be another one. Both places are there from the beginning, so that
-    /// nothing is allocated later on.
+    /// The current session, under which frames are sent, is at index [`Self::current`]. Beside it may be another one. Both slots exist
+    /// from the beginning, so that nothing is allocated later.
     sessions: Box<[Option<Session>; 2]>,
-    at: usize,
-    /// The session beside it is a new one, of which the other end has not proved yet that it has it. Else it is an old one, until
-    /// something comes under the new one: what was sent before may still be on its way.
-    coming: bool,
+    current: usize,
+    /// The other session is a new one, and the other end has not proved yet that it has it. Otherwise the other session is an old
+    /// one; it is kept until a datagram arrives under the new one, as datagrams that were sent before may still be in flight.
+    unconfirmed: bool,
     /// This end wants another session than it has.
     renews: bool,
 }
 
-/// Which of two sessions.
+/// One of the two sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Which {
-    /// Under which frames leave.
+pub(crate) enum Slot {
+    /// The session under which frames are sent.
     Current,
-    /// The one beside it.
-    Beside,
+    /// The session beside it.
+    Other,
 }
 
-/// What of the keys of the next session is there, where datagrams are encrypted. The lower rank begins the handshake, with
-/// whatever it says; the other one answers who has answered its challenge, and is so known to be there.
+/// The key exchange for the next session, where datagrams are encrypted. The lower rank begins it, with whatever hello it sends. The
+/// other rank answers once its challenge was answered, which shows that the lower rank is there now.
 #[derive(Debug)]
 enum Keys {
     None,
-    /// The lower rank's, for the challenge `next`.
+    /// Of the lower rank: its message, for the challenge `next`.
     Begun(Handshake, [u8; MESSAGE]),
-    /// The other one's: for whose challenge, with which message, the keys, and what it answers.
+    /// Of the other rank: the challenge and the message that it answers, the keys, and its answer.
     Answered(Nonce, [u8; MESSAGE], Cipher, [u8; MESSAGE]),
 }
 
-/// What two ends have agreed on.
-#[derive(Debug)]
-pub(crate) struct Session {
-    own: Nonce,
-    theirs: Nonce,
-    /// Our number at the other end.
-    pub(crate) index: u32,
-    /// Proves what we send.
-    pub(crate) out: Seal,
-    /// Proves what we get.
-    pub(crate) into: Seal,
-    pub(crate) sealed: Option<Sealed>,
-    /// Our part of its keys.
-    keys: [u8; MESSAGE],
-}
-
-/// What seals the datagrams of a session.
-#[derive(Debug)]
-pub(crate) struct Sealed {
-    pub(crate) cipher: Cipher,
-    /// Number of the next that leaves.
-    pub(crate) next: u64,
-    /// Those that have come.
-    pub(crate) came: Window,
-}
-
-/// What came of a hello.
+/// The result of a received hello.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
-    /// What to say.
+pub(crate) struct Outcome {
+    /// The hello to answer with.
     pub(crate) answer: Option<Hello>,
-    /// There is a new session; perhaps beside an older one, until it is proved.
+    /// A session was made. It may be beside an older one until it is confirmed.
     pub(crate) established: bool,
 }
 
-impl Meeting {
-    /// `base` is who we are and who is meant; `next` was drawn at random.
+impl SessionHandshake {
+    /// `base` names this end and the other one; `next` was drawn at random.
     pub(crate) fn new(base: Hello, next: Nonce) -> Self {
         let sessions = Box::new([const { None }; 2]);
-        Self { base, next, answered: None, keys: Keys::None, sessions, at: 0, coming: false, renews: false }
+        Self { base, next, answered: None, keys: Keys::None, sessions, current: 0, unconfirmed: false, renews: false }
     }
 
-    /// Whether these are the first bytes of a hello of ours for the next session, which nobody knows who has not seen it.
-    pub(crate) fn has_said(&self, bytes: &[u8]) -> bool {
+    /// Whether these are the first bytes of a hello of this end for the next session. Only an observer of the hello knows them.
+    pub(crate) fn has_sent(&self, bytes: &[u8]) -> bool {
         bytes.get(NONCE) == Some(&self.next)
     }
 
+    /// The current session.
     #[inline]
     pub(crate) fn session(&self) -> Option<&Session> {
-        self.places().0
+        self.slots().0
     }
 
+    /// The current session, to be changed.
     #[inline]
     pub(crate) fn session_mut(&mut self) -> Option<&mut Session> {
-        self.places_mut().0.as_mut()
+        self.slots_mut().0.as_mut()
     }
 
     /// The session beside the current one.
-    fn beside(&self) -> Option<&Session> {
-        self.places().1
+    fn other(&self) -> Option<&Session> {
+        self.slots().1
     }
 
-    /// That one, if it is new.
-    fn coming(&self) -> Option<&Session> {
-        self.beside().filter(|_| self.coming)
+    /// The session beside the current one, if it is a new one that is not confirmed.
+    fn unconfirmed(&self) -> Option<&Session> {
+        self.other().filter(|_| self.unconfirmed)
     }
 
-    /// The session under which frames leave, and the one beside it.
+    /// The current session and the one beside it.
     #[inline]
-    fn places(&self) -> (Option<&Session>, Option<&Session>) {
+    fn slots(&self) -> (Option<&Session>, Option<&Session>) {
         let [one, other] = &*self.sessions;
         let (one, other) = (one.as_ref(), other.as_ref());
-        if self.at == 0 { (one, other) } else { (other, one) }
+        if self.current == 0 { (one, other) } else { (other, one) }
     }
 
     #[inline]
-    fn places_mut(&mut self) -> (&mut Option<Session>, &mut Option<Session>) {
+    fn slots_mut(&mut self) -> (&mut Option<Session>, &mut Option<Session>) {
         let [one, other] = &mut *self.sessions;
-        if self.at == 0 { (one, other) } else { (other, one) }
+        if self.current == 0 { (one, other) } else { (other, one) }
     }
 
-    /// What was beside the current session is over.
-    fn drop_beside(&mut self) {
-        *self.places_mut().1 = None;
-        self.coming = false;
+    /// Drops the session beside the current one.
+    fn drop_other(&mut self) {
+        *self.slots_mut().1 = None;
+        self.unconfirmed = false;
     }
 
-    /// The sessions under which something may have come, the likelier one first.
+    /// The sessions under which a datagram may arrive, the more likely one first.
     #[inline]
-    pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = (Which, &mut Session)> {
-        let (current, beside) = self.places_mut();
-        let current = current.iter_mut().map(|session| (Which::Current, session));
-        current.chain(beside.iter_mut().map(|session| (Which::Beside, session)))
+    pub(crate) fn sessions_mut(&mut self) -> impl Iterator<Item = (Slot, &mut Session)> {
+        let (current, other) = self.slots_mut();
+        let current = current.iter_mut().map(|session| (Slot::Current, session));
+        current.chain(other.iter_mut().map(|session| (Slot::Other, session)))
     }
 
-    /// Something has come that was sent under this session: the other end has it, if it is the new one, and no longer uses the
-    /// old one.
+    /// A datagram has arrived under this session. If it is the new session, the other end has it, and does not use the old one any
+    /// more.
     #[inline]
-    pub(crate) fn took(&mut self, which: Which) {
-        match which {
-            Which::Current if !self.coming && self.beside().is_some() => self.drop_beside(),
-            Which::Beside if self.coming => {
-                self.promote();
-                self.drop_beside();
+    pub(crate) fn received_under(&mut self, slot: Slot) {
+        match slot {
+            Slot::Current if !self.unconfirmed && self.other().is_some() => self.drop_other(),
+            Slot::Other if self.unconfirmed => {
+                self.confirm();
+                self.drop_other();
             }
             _ => {}
         }
     }
 
-    /// The other end has the new session: from now on it is used.
+    /// The other end has the new session, which becomes the current one.
     #[cold]
-    fn promote(&mut self) {
-        if self.coming {
-            self.at ^= 1;
-            self.coming = false;
+    fn confirm(&mut self) {
+        if self.unconfirmed {
+            self.current ^= 1;
+            self.unconfirmed = false;
         }
     }
 
-    /// There is another session, which the other end has not proved yet.
-    fn put_beside(&mut self, session: Session) {
-        *self.places_mut().1 = Some(session);
-        self.coming = true;
+    /// Puts a new session beside the current one.
+    fn add_unconfirmed(&mut self, session: Session) {
+        *self.slots_mut().1 = Some(session);
+        self.unconfirmed = true;
     }
 
-    /// Wants another session than the one that there is. `false` where that is under way.
+    /// Requests another session than the present one. `false`: one is being made already.
     pub(crate) fn renew(&mut self) -> bool {
         let idle = !self.is_unsettled();
         self.renews |= idle;
         idle
     }
 
-    /// Whether, with a session, there is something to [say](Self::call) until it is answered.
+    /// Whether an end with a session has a [hello to send](Self::next_hello) until it is answered.
     #[inline]
     pub(crate) const fn is_unsettled(&self) -> bool {
-        self.renews || self.coming
+        self.renews || self.unconfirmed
     }
 
-    /// Whether this end has asked for a session, so that it makes sense that somebody asks back. Otherwise it is the answer to
-    /// an old hello of ours that others have sent again.
-    fn has_asked(&self, echo: Nonce) -> bool {
-        self.session().is_none() || self.renews || self.coming().is_some_and(|coming| coming.own == echo)
+    /// Whether this end has sent a challenge to which a challenge with this echo can be the answer. Otherwise that is the answer to an
+    /// old hello of this end that somebody has replayed.
+    fn has_challenged(&self, echo: Nonce) -> bool {
+        self.session().is_none() || self.renews || self.unconfirmed().is_some_and(|session| session.own == echo)
     }
 
-    /// Our own hello, all but stage, nonce and echo.
+    /// The constant part of this end's hellos.
     pub(crate) const fn base(&self) -> &Hello {
         &self.base
     }
 
-    /// Whether a hello is from the other end of this pair to this one.
+    /// Whether a hello was sent by the other end of this pair to this end.
     pub(crate) fn concerns(&self, hello: &Hello) -> bool {
-        let (own, theirs) = ((self.base.from, self.base.from_instance), (self.base.to, self.base.to_instance));
-        (hello.job, hello.link) == (self.base.job, self.base.link)
-            && (hello.from, hello.from_instance) == theirs
-            && (hello.to, hello.to_instance) == own
+        hello.link == self.base.link && hello.identity == self.base.identity.reversed()
     }
 
-    /// What to say where nothing was heard for a while.
-    pub(crate) fn call(&mut self, key: &JobKey) -> Hello {
-        if let Some(coming) = self.coming() {
-            return coming.hello(Stage::Knows, &self.base);
+    /// The hello to send where no answer has arrived for a while.
+    pub(crate) fn next_hello(&mut self, key: &JobKey) -> Hello {
+        if let Some(session) = self.unconfirmed() {
+            return session.hello(Stage::Verified, &self.base);
         }
         match self.answered {
-            Some(echo) => self.say(Stage::Knows, echo, key),
-            None => self.say(Stage::Calls, [0; 16], key),
+            Some(echo) => self.hello(Stage::Verified, echo, key),
+            None => self.hello(Stage::Challenge, [0; 16], key),
         }
     }
 
-    /// Something on the way to the next session.
-    fn say(&mut self, stage: Stage, echo: Nonce, key: &JobKey) -> Hello {
-        if self.base.encrypted && self.begins() && matches!(self.keys, Keys::None) {
-            // If there are none now, what is said is of no use, and said again.
-            self.keys = Handshake::begin(key.bytes()).map_or(Keys::None, |(begun, said)| Keys::Begun(begun, said));
+    /// A hello on the way to the next session.
+    fn hello(&mut self, stage: Stage, echo: Nonce, key: &JobKey) -> Hello {
+        if self.base.encrypted && self.begins_keys() && matches!(self.keys, Keys::None) {
+            // If there are no keys now, this hello has no effect, and the next one tries again.
+            self.keys = Handshake::begin(key.bytes()).map_or(Keys::None, |(begun, first)| Keys::Begun(begun, first));
         }
         let keys = match &self.keys {
-            Keys::Begun(_, said) => *said,
-            Keys::Answered(whom, _, _, said) if *whom == echo => *said,
+            Keys::Begun(_, first) => *first,
+            Keys::Answered(challenge, _, _, answer) if *challenge == echo => *answer,
             _ => [0; MESSAGE],
         };
         Hello { stage, nonce: self.next, echo, keys, ..self.base }
     }
 
-    /// Of two that encrypt, whether this is the one that begins.
-    const fn begins(&self) -> bool {
-        self.base.from < self.base.to
+    /// Of two ends that encrypt, whether this one begins the key exchange.
+    const fn begins_keys(&self) -> bool {
+        self.base.identity.from < self.base.identity.to
     }
 
-    /// The one that does not begin has seen that who says this is there: answers. Whether it can.
+    /// The end that does not begin the key exchange has verified the sender of this hello, and answers its message. `false`: it cannot.
     fn answer_keys(&mut self, hello: &Hello, key: &JobKey) -> bool {
-        if !self.base.encrypted || self.begins() {
+        if !self.base.encrypted || self.begins_keys() {
             return true;
         }
-        if matches!(&self.keys, Keys::Answered(whom, what, ..) if (*whom, *what) == (hello.nonce, hello.keys)) {
+        if matches!(&self.keys, Keys::Answered(challenge, message, ..) if (*challenge, *message) == (hello.nonce, hello.keys))
+        {
             return true;
         }
         match Handshake::answer(key.bytes(), &hello.keys) {
-            Ok((cipher, said)) => self.keys = Keys::Answered(hello.nonce, hello.keys, cipher, said),
+            Ok((cipher, answer)) => self.keys = Keys::Answered(hello.nonce, hello.keys, cipher, answer),
             Err(_) => return false,
         }
         true
     }
 
-    /// The keys for a session with who says this, and our part of them: `None` where they are not to be had. Nothing where
-    /// nothing is encrypted.
+    /// The cipher of a session with the sender of this hello, and this end's message. `None` where the key exchange failed; a cipher of
+    /// `None` where nothing is encrypted.
     fn take_keys(&mut self, hello: &Hello) -> Option<(Option<Cipher>, [u8; MESSAGE])> {
         match std::mem::replace(&mut self.keys, Keys::None) {
             _ if !self.base.encrypted => Some((None, [0; MESSAGE])),
-            Keys::Begun(begun, said) => Some((Some(begun.finish(&hello.keys).ok()?), said)),
-            Keys::Answered(_, _, cipher, said) => Some((Some(cipher), said)),
+            Keys::Begun(begun, first) => Some((Some(begun.finish(&hello.keys).ok()?), first)),
+            Keys::Answered(_, _, cipher, answer) => Some((Some(cipher), answer)),
             Keys::None => None,
         }
     }
 
-    /// Takes in a hello whose code is right and that [concerns](Self::concerns) this pair. `fresh` is drawn at random for each
-    /// call.
-    pub(crate) fn hear(&mut self, hello: &Hello, fresh: Nonce, key: &JobKey) -> Heard {
-        let answer = |answer: Hello| Heard { answer: (hello.stage < Stage::Up).then_some(answer), established: false };
+    /// Handles a hello whose code is right and that [concerns](Self::concerns) this pair. `fresh` is drawn at random for each call.
+    pub(crate) fn on_hello(&mut self, hello: &Hello, fresh: Nonce, key: &JobKey) -> Outcome {
+        let answer = |answer: Hello| Outcome {
+            answer: (hello.stage < Stage::Established).then_some(answer),
+            established: false,
+        };
         let is_of = |session: &Session| (session.own, session.theirs) == (hello.echo, hello.nonce);
         if let Some(session) = self.session().filter(|session| is_of(session)) {
-            return answer(session.hello(Stage::Up, &self.base)); // ours to it was lost
+            return answer(session.hello(Stage::Established, &self.base)); // this end's answer was lost
         }
-        if let Some(session) = self.beside().filter(|session| is_of(session)) {
-            let up = session.hello(Stage::Up, &self.base);
+        if let Some(session) = self.other().filter(|session| is_of(session)) {
+            let established = session.hello(Stage::Established, &self.base);
             return match hello.stage {
-                _ if !self.coming => Heard::default(), // an old one
-                Stage::Up => {
-                    self.promote();
-                    Heard::default()
+                _ if !self.unconfirmed => Outcome::default(), // an old session
+                Stage::Established => {
+                    self.confirm();
+                    Outcome::default()
                 }
-                _ => answer(up),
+                _ => answer(established),
             };
         }
-        let is_used = self.session().into_iter().chain(self.beside()).any(|session| session.theirs == hello.nonce);
+        let is_used = self.session().into_iter().chain(self.other()).any(|session| session.theirs == hello.nonce);
         if hello.echo != self.next {
-            // Perhaps an old one: whoever says it must answer our challenge first. Who has answered a challenge goes on with
-            // that one, so a call that is older than a session is not worth an answer.
-            let asks_back = hello.echo != [0; 16];
-            if hello.stage == Stage::Calls && (is_used || asks_back && !self.has_asked(hello.echo)) {
-                return Heard::default();
+            // The hello may be old: its sender must answer a challenge of this end first. An end that has answered a challenge goes
+            // on with that one, so a challenge that is older than the session needs no answer.
+            let echoes = hello.echo != [0; 16];
+            if hello.stage == Stage::Challenge && (is_used || echoes && !self.has_challenged(hello.echo)) {
+                return Outcome::default();
             }
-            return answer(self.say(Stage::Calls, hello.nonce, key));
+            return answer(self.hello(Stage::Challenge, hello.nonce, key));
         }
-        // A challenge brings about one session: this was said before the other end had that. To answer it would take the keys
-        // that are answered for the next one out of their place.
+        // A challenge makes one session, and the other end sent this hello before it had that session. An answer would replace the
+        // keys that are agreed on for the next one.
         if is_used || !self.answer_keys(hello, key) {
-            return Heard::default();
+            return Outcome::default();
         }
         self.answered = Some(hello.nonce);
-        if hello.stage == Stage::Calls {
-            return answer(self.say(Stage::Knows, hello.nonce, key));
+        if hello.stage == Stage::Challenge {
+            return answer(self.hello(Stage::Verified, hello.nonce, key));
         }
-        let Some((cipher, keys)) = self.take_keys(hello) else { return Heard::default() };
+        let Some((cipher, keys)) = self.take_keys(hello) else { return Outcome::default() };
+        let session = self.make_session(hello, fresh, cipher, keys, key);
+        let established = session.hello(Stage::Established, &self.base);
+        self.renews = false;
+        let confirmed = hello.stage == Stage::Established || self.session().is_none();
+        self.add_unconfirmed(session);
+        if confirmed {
+            self.confirm(); // the old session serves datagrams that are in flight
+        }
+        Outcome { established: true, ..answer(established) }
+    }
+
+    /// The session with the sender of this hello. From now on `fresh` is the next challenge.
+    fn make_session(
+        &mut self,
+        hello: &Hello,
+        fresh: Nonce,
+        cipher: Option<Cipher>,
+        keys: [u8; MESSAGE],
+        key: &JobKey,
+    ) -> Session {
         let own = std::mem::replace(&mut self.next, fresh);
         self.answered = None;
-        let here = Side { rank: self.base.from, instance: self.base.from_instance, nonce: own };
-        let there = Side { rank: hello.from, instance: hello.from_instance, nonce: hello.nonce };
+        let identity = self.base.identity;
+        let here = End { rank: identity.from, instance: identity.from_instance, nonce: own };
+        let there = End { rank: identity.to, instance: identity.to_instance, nonce: hello.nonce };
         let signed = self.base.signs || hello.signs;
-        let [out, into] = [(here, there), (there, here)].map(|(from, to)| Seal::new(key, from, to, signed));
-        let sealed = cipher.map(|cipher| Sealed { cipher, next: 0, came: Window::new() });
-        let session = Session { own, theirs: hello.nonce, index: hello.index, out, into, sealed, keys };
-        let said = session.hello(Stage::Up, &self.base);
-        self.renews = false;
-        let proved = hello.stage == Stage::Up || self.session().is_none();
-        self.put_beside(session);
-        if proved {
-            self.promote(); // the old one is for what was sent before
-        }
-        Heard { established: true, ..answer(said) }
-    }
-}
-
-impl Session {
-    /// That it is there; with [`Stage::Knows`], also the question whether it is at the other end.
-    fn hello(&self, stage: Stage, base: &Hello) -> Hello {
-        Hello { stage, nonce: self.own, echo: self.theirs, keys: self.keys, ..*base }
+        let [outbound, inbound] =
+            [(here, there), (there, here)].map(|(from, to)| Authenticator::new(key, from, to, signed));
+        let encryption = cipher.map(|cipher| Encryption { cipher, next_number: 0, received: Window::new() });
+        Session { own, theirs: hello.nonce, index: hello.index, outbound, inbound, encryption, keys }
     }
 }
 
@@ -331,40 +315,43 @@ impl Session {
 mod tests {
     use proptest::prelude::*;
 
-    use towline_net::Encrypt;
+    use towline_net::{Encrypt, Identity};
 
     use super::*;
 
     const KEY: JobKey = JobKey::new([3; 32]);
 
-    fn end(rank: u32, signs: bool, nonce: u8) -> Meeting {
+    fn end(rank: u32, signs: bool, nonce: u8) -> SessionHandshake {
         end_of(rank, signs, false, nonce)
     }
 
-    fn end_of(rank: u32, signs: bool, encrypted: bool, nonce: u8) -> Meeting {
+    fn end_of(rank: u32, signs: bool, encrypted: bool, nonce: u8) -> SessionHandshake {
         let base = Hello {
             link: 0,
-            stage: Stage::Calls,
+            stage: Stage::Challenge,
             signs,
             encrypted,
             encrypt: if encrypted { Encrypt::Always } else { Encrypt::Off },
-            job: 1,
-            from: rank,
-            to: 1 - rank,
-            from_instance: u64::from(rank) + 10,
-            to_instance: u64::from(1 - rank) + 10,
+            identity: Identity {
+                job: 1,
+                from: rank,
+                to: 1 - rank,
+                from_instance: u64::from(rank) + 10,
+                to_instance: u64::from(1 - rank) + 10,
+            },
             index: rank + 20,
             nonce: [0; 16],
             echo: [0; 16],
             keys: [0; MESSAGE],
         };
-        Meeting::new(base, [nonce; 16])
+        SessionHandshake::new(base, [nonce; 16])
     }
 
-    fn understand_each_other(one: &Meeting, other: &Meeting) -> bool {
+    fn share_a_session(one: &SessionHandshake, other: &SessionHandshake) -> bool {
         let (Some(one), Some(other)) = (one.session(), other.session()) else { return false };
-        let goes = |from: &Seal, to: &Seal| to.accepts(&[0; 8], b"frame", &from.proof(&[0; 8], b"frame"));
-        let reads = |from: &Session, to: &Session| match (&from.sealed, &to.sealed) {
+        let goes =
+            |from: &Authenticator, to: &Authenticator| to.accepts(&[0; 8], b"frame", &from.proof(&[0; 8], b"frame"));
+        let reads = |from: &Session, to: &Session| match (&from.encryption, &to.encryption) {
             (None, None) => true,
             (Some(from), Some(to)) => {
                 let (mut sealed, mut open) = ([0; 21], [0; 21]);
@@ -373,156 +360,159 @@ mod tests {
             }
             _ => false,
         };
-        goes(&one.out, &other.into) && goes(&other.out, &one.into) && reads(one, other) && reads(other, one)
+        goes(&one.outbound, &other.inbound)
+            && goes(&other.outbound, &one.inbound)
+            && reads(one, other)
+            && reads(other, one)
     }
 
-    /// Whether what leaves one end is taken by the other.
-    fn takes(from: &Meeting, to: &Meeting) -> bool {
+    /// Whether datagrams of one end are accepted by the other.
+    fn accepts(from: &SessionHandshake, to: &SessionHandshake) -> bool {
         let Some(session) = from.session() else { return false };
         let is_of = |to: &Session| (session.own, session.theirs) == (to.theirs, to.own);
-        to.session().into_iter().chain(to.beside()).any(is_of)
+        to.session().into_iter().chain(to.other()).any(is_of)
     }
 
-    /// Each hello of a renewal may be lost: both ends take what the other sends all the time.
+    /// Each hello of a renewal may be lost: both ends accept the datagrams of the other all the time.
     #[test]
-    fn a_renewal_keeps_what_there_is_until_the_new_one_is_proved() {
+    fn a_renewal_keeps_the_session_until_the_new_one_is_confirmed() {
         for (encrypted, lost) in [false, true].into_iter().flat_map(|it| (0..6).map(move |lost| (it, lost))) {
             let (mut a, mut b) = (end_of(0, false, encrypted, 1), end_of(1, false, encrypted, 2));
             let mut nonce = 10;
-            let mut talk = |a: &mut Meeting, b: &mut Meeting, lost: usize| {
-                let mut said = Some(a.call(&KEY));
+            let mut exchange = |a: &mut SessionHandshake, b: &mut SessionHandshake, lost: usize| {
+                let mut hello = Some(a.next_hello(&KEY));
                 for turn in 0.. {
-                    let (true, Some(hello)) = (turn != lost, said) else { break };
+                    let (true, Some(received)) = (turn != lost, hello) else { break };
                     nonce += 1;
                     let to = if turn % 2 == 0 { &mut *b } else { &mut *a };
-                    said = to.hear(&hello, [nonce; 16], &KEY).answer;
-                    assert!(a.session().is_none() || takes(a, b) && takes(b, a), "{lost} is lost");
+                    hello = to.on_hello(&received, [nonce; 16], &KEY).answer;
+                    assert!(a.session().is_none() || accepts(a, b) && accepts(b, a), "{lost} is lost");
                 }
             };
-            talk(&mut a, &mut b, usize::MAX);
+            exchange(&mut a, &mut b, usize::MAX);
             let old = a.session().unwrap().own;
             assert!(a.renew() && !a.renew());
-            talk(&mut a, &mut b, lost);
+            exchange(&mut a, &mut b, lost);
             for _ in 0..2 {
                 if a.is_unsettled() {
-                    talk(&mut a, &mut b, usize::MAX);
+                    exchange(&mut a, &mut b, usize::MAX);
                 }
                 if b.is_unsettled() {
-                    talk(&mut b, &mut a, usize::MAX);
+                    exchange(&mut b, &mut a, usize::MAX);
                 }
             }
-            assert!(!a.is_unsettled() && !b.is_unsettled() && understand_each_other(&a, &b));
+            assert!(!a.is_unsettled() && !b.is_unsettled() && share_a_session(&a, &b));
             assert_ne!(a.session().unwrap().own, old);
-            // What comes under the new one ends the old one.
-            a.took(Which::Beside);
-            assert!(a.beside().is_some());
-            a.took(Which::Current);
-            assert!(a.beside().is_none());
+            // A datagram under the new session ends the old one.
+            a.received_under(Slot::Other);
+            assert!(a.other().is_some());
+            a.received_under(Slot::Current);
+            assert!(a.other().is_none());
         }
     }
 
-    /// Instead of by a hello, the new session is proved by what comes under it.
+    /// The new session is confirmed by a datagram under it instead of a hello.
     #[test]
-    fn what_comes_under_a_new_session_proves_it() {
+    fn a_datagram_under_a_new_session_confirms_it() {
         let (mut a, mut b) = (end(0, false, 1), end(1, false, 2));
         for nonce in [10, 20] {
             a.renew();
-            let asks = b.hear(&a.call(&KEY), [nonce; 16], &KEY).answer.unwrap();
-            let knows = a.hear(&asks, [nonce + 1; 16], &KEY).answer.unwrap();
-            let up = b.hear(&knows, [nonce + 2; 16], &KEY).answer.unwrap();
-            assert!(a.hear(&up, [nonce + 3; 16], &KEY).answer.is_none());
+            let asks = b.on_hello(&a.next_hello(&KEY), [nonce; 16], &KEY).answer.unwrap();
+            let knows = a.on_hello(&asks, [nonce + 1; 16], &KEY).answer.unwrap();
+            let up = b.on_hello(&knows, [nonce + 2; 16], &KEY).answer.unwrap();
+            assert!(a.on_hello(&up, [nonce + 3; 16], &KEY).answer.is_none());
         }
-        assert!(!understand_each_other(&a, &b) && takes(&a, &b) && takes(&b, &a) && b.is_unsettled());
-        b.took(Which::Current); // an old one
+        assert!(!share_a_session(&a, &b) && accepts(&a, &b) && accepts(&b, &a) && b.is_unsettled());
+        b.received_under(Slot::Current); // a datagram under the old session
         assert!(b.is_unsettled());
-        b.took(Which::Beside);
-        assert!(understand_each_other(&a, &b) && !b.is_unsettled() && b.beside().is_none());
+        b.received_under(Slot::Other);
+        assert!(share_a_session(&a, &b) && !b.is_unsettled() && b.other().is_none());
     }
 
-    /// A call of those that have a session, sent again by others: its answer goes unanswered, and nothing has changed.
+    /// Somebody replays a challenge of an end with a session: the answer to it is not answered, and nothing changes.
     #[test]
-    fn who_has_not_asked_does_not_answer_an_answer() {
+    fn an_end_that_has_not_challenged_does_not_answer_an_answer() {
         let (mut a, mut b) = (end(0, false, 1), end(1, false, 2));
-        let first = a.call(&KEY);
+        let first = a.next_hello(&KEY);
         for nonce in [10, 20] {
             a.renew();
-            let asks = b.hear(&a.call(&KEY), [nonce; 16], &KEY).answer.unwrap();
-            let knows = a.hear(&asks, [nonce + 1; 16], &KEY).answer.unwrap();
-            let up = b.hear(&knows, [nonce + 2; 16], &KEY).answer.unwrap();
-            a.hear(&up, [nonce + 3; 16], &KEY);
-            b.took(Which::Beside);
+            let asks = b.on_hello(&a.next_hello(&KEY), [nonce; 16], &KEY).answer.unwrap();
+            let knows = a.on_hello(&asks, [nonce + 1; 16], &KEY).answer.unwrap();
+            let up = b.on_hello(&knows, [nonce + 2; 16], &KEY).answer.unwrap();
+            a.on_hello(&up, [nonce + 3; 16], &KEY);
+            b.received_under(Slot::Other);
         }
         let last = Hello { nonce: b.session().unwrap().theirs, ..first };
-        assert!(b.hear(&last, [40; 16], &KEY).answer.is_none(), "of the session that there is");
-        let answer = b.hear(&first, [41; 16], &KEY).answer.expect("it may have begun anew");
-        assert!(answer.stage == Stage::Calls && a.hear(&answer, [42; 16], &KEY).answer.is_none());
-        assert!(understand_each_other(&a, &b) && !a.is_unsettled() && !b.is_unsettled());
+        assert!(b.on_hello(&last, [40; 16], &KEY).answer.is_none(), "of the present session");
+        let answer = b.on_hello(&first, [41; 16], &KEY).answer.expect("its sender may have forgotten its session");
+        assert!(answer.stage == Stage::Challenge && a.on_hello(&answer, [42; 16], &KEY).answer.is_none());
+        assert!(share_a_session(&a, &b) && !a.is_unsettled() && !b.is_unsettled());
     }
 
     #[test]
     fn four_hellos_make_a_session_and_a_repeated_one_is_answered_again() {
         let (mut a, mut b) = (end(0, false, 1), end(1, true, 2));
-        let to_b = b.hear(&a.call(&KEY), [4; 16], &KEY).answer.expect("an answer");
-        assert!(b.session().is_none(), "whoever called may have done so long ago");
-        let knows = a.hear(&to_b, [3; 16], &KEY).answer.expect("an answer");
-        assert!(a.session().is_none() && knows.stage == Stage::Knows);
-        let up = b.hear(&knows, [4; 16], &KEY);
+        let to_b = b.on_hello(&a.next_hello(&KEY), [4; 16], &KEY).answer.expect("an answer");
+        assert!(b.session().is_none(), "the challenge may be old");
+        let knows = a.on_hello(&to_b, [3; 16], &KEY).answer.expect("an answer");
+        assert!(a.session().is_none() && knows.stage == Stage::Verified);
+        let up = b.on_hello(&knows, [4; 16], &KEY);
         assert!(up.established);
         for lost in [true, false] {
-            let again = b.hear(&a.call(&KEY), [5; 16], &KEY);
+            let again = b.on_hello(&a.next_hello(&KEY), [5; 16], &KEY);
             assert!(!again.established && again.answer == up.answer, "lost: {lost}");
         }
-        let end = a.hear(&up.answer.expect("an answer"), [6; 16], &KEY);
-        assert!(end.established && end.answer.is_none(), "nothing is left to say");
-        assert!(understand_each_other(&a, &b) && a.session().is_some_and(|session| session.out.signs()));
+        let end = a.on_hello(&up.answer.expect("an answer"), [6; 16], &KEY);
+        assert!(end.established && end.answer.is_none(), "no hello is left to send");
+        assert!(share_a_session(&a, &b) && a.session().is_some_and(|session| session.outbound.signs()));
         assert_eq!((a.session().unwrap().index, b.session().unwrap().index), (21, 20));
     }
 
     #[test]
-    fn whoever_begins_anew_is_met_anew_and_old_hellos_bring_no_session_back() {
-        whoever_begins_anew(false);
-        whoever_begins_anew(true);
+    fn an_end_that_starts_over_gets_a_new_session_and_replayed_hellos_make_none() {
+        starts_over(false);
+        starts_over(true);
     }
 
-    fn whoever_begins_anew(encrypted: bool) {
+    fn starts_over(encrypted: bool) {
         let (mut a, mut b) = (end_of(0, false, encrypted, 1), end_of(1, false, encrypted, 2));
-        let mut heard = vec![];
-        let mut meet = |a: &mut Meeting, b: &mut Meeting, nonce: u8| {
-            let mut said = Some(a.call(&KEY));
+        let mut recorded = vec![];
+        let mut connect = |a: &mut SessionHandshake, b: &mut SessionHandshake, nonce: u8| {
+            let mut next = Some(a.next_hello(&KEY));
             for turn in 0u8.. {
-                let Some(hello) = said else { break };
+                let Some(hello) = next else { break };
                 let fresh = [nonce + turn; 16];
-                said = if turn % 2 == 0 {
-                    heard.push(hello);
-                    b.hear(&hello, fresh, &KEY).answer
+                next = if turn % 2 == 0 {
+                    recorded.push(hello);
+                    b.on_hello(&hello, fresh, &KEY).answer
                 } else {
-                    a.hear(&hello, fresh, &KEY).answer
+                    a.on_hello(&hello, fresh, &KEY).answer
                 };
             }
-            assert!(!a.is_unsettled() && b.is_unsettled() == b.beside().is_some());
+            assert!(!a.is_unsettled() && b.is_unsettled() == b.other().is_some());
             if b.is_unsettled() {
-                let (asks, fresh) = (b.call(&KEY), [nonce + 20; 16]);
-                let up = a.hear(&asks, fresh, &KEY).answer.expect("an answer");
-                assert!(b.hear(&up, fresh, &KEY).answer.is_none() && !b.is_unsettled());
+                let (asks, fresh) = (b.next_hello(&KEY), [nonce + 20; 16]);
+                let up = a.on_hello(&asks, fresh, &KEY).answer.expect("an answer");
+                assert!(b.on_hello(&up, fresh, &KEY).answer.is_none() && !b.is_unsettled());
             }
-            assert!(understand_each_other(a, b));
+            assert!(share_a_session(a, b));
         };
-        meet(&mut a, &mut b, 10);
+        connect(&mut a, &mut b, 10);
         let mut again = end_of(0, false, encrypted, 30);
-        assert!(!understand_each_other(&again, &b));
-        meet(&mut again, &mut b, 40);
-        for hello in heard {
-            let heard = b.hear(&hello, [99; 16], &KEY);
-            assert!(!heard.established, "{hello:?}");
+        assert!(!share_a_session(&again, &b));
+        connect(&mut again, &mut b, 40);
+        for hello in recorded {
+            let outcome = b.on_hello(&hello, [99; 16], &KEY);
+            assert!(!outcome.established, "{hello:?}");
         }
-        assert!(understand_each_other(&again, &b));
+        assert!(share_a_session(&again, &b));
     }
 
     proptest! {
-        /// Whatever is lost, doubled, late or sent again by others, and whoever wants another session: once hellos go through,
-        /// both have the same session, and silence follows.
+        /// Whichever hellos are lost, duplicated, late or replayed, and whichever end wants another session: once hellos arrive,
+        /// both ends have the same session, and no hello follows.
         #[test]
-        fn ends_meet_over_any_network(
+        fn ends_establish_a_session_over_any_network(
             moves in prop::collection::vec((any::<u8>(), any::<u16>()), 0..80), encrypted in any::<bool>(),
         ) {
             let mut ends = [end_of(0, false, encrypted, 1), end_of(1, false, encrypted, 2)];
@@ -535,33 +525,33 @@ mod tests {
                     if what & 8 != 0 && caller.session().is_some() {
                         caller.renew();
                     }
-                    ever[to].push(caller.call(&KEY));
+                    ever[to].push(caller.next_hello(&KEY));
                     continue;
                 }
                 let count = ever[to].len();
-                // Mostly one of the last.
+                // In most cases one of the latest.
                 let back = if what & 64 == 0 { usize::from(which) % count } else { usize::from(which) % count.min(3) };
                 let hello = ever[to][count - 1 - back];
                 nonce += 1;
-                ever[1 - to].extend(ends[to].hear(&hello, [nonce; 16], &KEY).answer);
+                ever[1 - to].extend(ends[to].on_hello(&hello, [nonce; 16], &KEY).answer);
             }
             let mut calls = 0;
-            // As the rail does it: who has no session, or waits for proof, calls.
-            let wants = |end: &Meeting| end.session().is_none() || end.is_unsettled();
+            // As the rail does: an end without a session, or with one that is not confirmed, sends hellos.
+            let wants = |end: &SessionHandshake| end.session().is_none() || end.is_unsettled();
             while let Some(caller) = (0..2).find(|at| wants(&ends[(at + calls) % 2])).map(|at| (at + calls) % 2) {
                 calls += 1;
-                prop_assert!(calls < 9, "they do not meet");
-                let (mut said, mut to) = (Some(ends[caller].call(&KEY)), 1 - caller);
-                let mut said_so_far = 0;
-                while let Some(hello) = said {
+                prop_assert!(calls < 9, "they establish no session");
+                let (mut next, mut to) = (Some(ends[caller].next_hello(&KEY)), 1 - caller);
+                let mut sent = 0;
+                while let Some(hello) = next {
                     nonce += 1;
-                    said_so_far += 1;
-                    prop_assert!(said_so_far < 8, "no end to it");
-                    said = ends[to].hear(&hello, [nonce; 16], &KEY).answer;
+                    sent += 1;
+                    prop_assert!(sent < 8, "hellos without end");
+                    next = ends[to].on_hello(&hello, [nonce; 16], &KEY).answer;
                     to = 1 - to;
                 }
             }
-            prop_assert!(understand_each_other(&ends[0], &ends[1]));
+            prop_assert!(share_a_session(&ends[0], &ends[1]));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the kernel cuts and joins datagrams, so that many leave and come in one call.
+//! Segmentation: whether the kernel segments and coalesces datagrams, so that one call sends or receives many.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -8,67 +8,70 @@ use std::time::Duration;
 
 use socket2::{SockAddr, SockAddrStorage, Socket};
 
-use crate::system::socket::{Calls, Done, cut_and_join, open};
+use crate::system::batch::{Batch, BatchResult};
+use crate::system::socket::{enable_segmentation, open};
 
-/// How long two datagrams take at most from a socket to itself.
-const WITHIN: Duration = Duration::from_secs(1);
-/// Datagrams of others that are waited out: whoever floods the port is not to hold up the start.
-const STRANGERS: usize = 64;
-/// What is sent to see it: cut in two.
-const WHOLE: &[u8] = b"cut and join";
-const CUT: u16 = 8;
+/// Longest time of two datagrams from a socket to itself.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Most foreign datagrams that are skipped: a flood of the port must not delay the start of the rail.
+const FOREIGN: usize = 64;
+/// The message of the test, which is cut in two.
+const MESSAGE: &[u8] = b"cut and join";
+const SEGMENT: u16 = 8;
 
-/// Has the kernel cut and join the socket's datagrams; tells whether it does. `own` is an address of this host.
+/// Lets the kernel segment and coalesce the datagrams of a socket, and returns whether it does. `own` is an address of this host.
 pub(crate) fn enable(socket: &Socket, own: IpAddr) -> bool {
-    let enabled = try_it(own).and_then(|()| cut_and_join(socket));
+    let enabled = test(own).and_then(|()| enable_segmentation(socket));
     if let Err(why) = &enabled {
-        log::debug!("udp: the kernel does not cut and join datagrams: {why}");
+        log::debug!("udp: the kernel does not segment and coalesce datagrams: {why}");
     }
     enabled.is_ok()
 }
 
-/// Sends datagrams that are to be cut from a socket to itself. That the kernel takes the options is not enough: what stands
-/// between, such as an emulator of its calls, may not pass on what is said with each call. What leaves uncut is too long, and
-/// what is joined without a word cannot be told apart, so that nothing ever arrives.
-fn try_it(own: IpAddr) -> io::Result<()> {
+/// Sends a message from a socket to itself that the kernel is to segment. It is not enough that the kernel accepts the options: an
+/// emulator of its system calls may drop the control data of each call. Then a message that is not segmented is too long, and
+/// coalesced datagrams cannot be told apart, so that nothing ever arrives.
+fn test(own: IpAddr) -> io::Result<()> {
     let socket = open(SocketAddr::new(own, 0))?;
-    cut_and_join(&socket)?;
+    enable_segmentation(&socket)?;
     let here = socket.local_addr()?;
-    let mut calls = Calls::new(1);
+    let mut batch = Batch::new(1);
     // SAFETY: the bytes are static, and the address lives until the call.
-    unsafe { calls.add_send(&here, WHOLE.as_ptr(), WHOLE.len(), Some(CUT)) };
-    match calls.send(socket.as_raw_fd()) {
-        Done::Messages(1) => {}
-        Done::Failed(number) => return Err(io::Error::from_raw_os_error(number)),
-        Done::Messages(_) | Done::Nothing => return Err(io::Error::other("it does not send now")),
+    unsafe { batch.add_send(&here, MESSAGE.as_ptr(), MESSAGE.len(), Some(SEGMENT)) };
+    match batch.send(socket.as_raw_fd()) {
+        BatchResult::Messages(1) => {}
+        BatchResult::Failed(number) => return Err(io::Error::from_raw_os_error(number)),
+        BatchResult::Messages(_) | BatchResult::WouldBlock => {
+            return Err(io::Error::other("the socket cannot send now"));
+        }
     }
     socket.set_nonblocking(false)?;
-    socket.set_read_timeout(Some(WITHIN))?;
-    // Others may send here too, and are not meant.
-    let mut strangers = 0;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    // Other senders may use the port too.
+    let mut foreign = 0;
     while here.as_socket() != wait(&socket)?.as_socket() {
-        strangers += 1;
-        if strangers > STRANGERS {
-            return Err(io::Error::other("others send to the port that tries it"));
+        foreign += 1;
+        if foreign > FOREIGN {
+            return Err(io::Error::other("other senders flood the port of the test"));
         }
         socket.recv(&mut [MaybeUninit::uninit()])?;
     }
-    let (mut name, mut into) = (SockAddrStorage::zeroed(), [0; 2 * WHOLE.len()]);
-    calls.clear();
-    // SAFETY: both live until the call.
-    unsafe { calls.add_receive(&mut name, into.as_mut_ptr(), into.len()) };
-    calls.receive(socket.as_raw_fd());
-    // Joined, and told so; or not joined this time.
-    let seen = calls.received(0);
-    let cut = usize::from(CUT);
-    if seen == Some((WHOLE.len(), cut)) || seen == Some((cut, cut)) {
+    let (mut name, mut into) = (SockAddrStorage::zeroed(), [0; 2 * MESSAGE.len()]);
+    batch.clear();
+    // SAFETY: the name and the memory live until the call.
+    unsafe { batch.add_receive(&mut name, into.as_mut_ptr(), into.len()) };
+    batch.receive(socket.as_raw_fd());
+    // The datagrams were coalesced with their segment size; or they were not coalesced this time.
+    let received = batch.received(0);
+    let segment = usize::from(SEGMENT);
+    if received == Some((MESSAGE.len(), segment)) || received == Some((segment, segment)) {
         Ok(())
     } else {
-        Err(io::Error::other("what is said with each call is lost on the way to it"))
+        Err(io::Error::other("the control data of system calls is lost"))
     }
 }
 
-/// Waits for a datagram, and leaves it there; gives who sent it.
+/// Waits for a datagram, leaves it in the socket, and returns its sender.
 fn wait(socket: &Socket) -> io::Result<SockAddr> {
     socket.peek_from(&mut [MaybeUninit::uninit()]).map(|(_, from)| from)
 }
@@ -79,12 +82,12 @@ mod tests {
 
     use super::*;
 
-    /// The kernel does both since 5.0, and is believed only after a try.
+    /// Linux segments and coalesces since 5.0.
     #[test]
-    fn kernels_that_cut_and_join_are_found_out() {
-        assert!(try_it(Ipv4Addr::LOCALHOST.into()).is_ok(), "IPv4");
+    fn segmentation_is_detected() {
+        assert!(test(Ipv4Addr::LOCALHOST.into()).is_ok(), "IPv4");
         if open(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 0)).is_ok() {
-            assert!(try_it(Ipv6Addr::LOCALHOST.into()).is_ok(), "IPv6");
+            assert!(test(Ipv6Addr::LOCALHOST.into()).is_ok(), "IPv6");
         }
     }
 }

@@ -1,23 +1,23 @@
-//! The business card: how to reach a rail. Pure: no socket in here.
+//! The business card of a rail: how a peer reaches it. Pure: no socket in here.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0..4 | `"twud"` |
-//! | 4 | [version](crate::datagram::VERSION) of all that travels |
-//! | 5 | 1 where another passes on what is sent there, else 0 |
+//! | 4 | [`VERSION`] |
+//! | 5 | 1 if a forwarder has the address of this card, else 0 |
 //! | 6..8 | zero |
-//! | 8.. | link, job, instance, host, rank and address, as in a [card of tcp](towline_net::card) |
+//! | 8.. | link, job, instance, host, rank and address, as a [card with IP addresses](towline_net::card) |
 
 use towline_core::rail::Unreachable;
 use towline_net::card::Card;
 
-use crate::datagram::VERSION;
+use crate::wire::format::VERSION;
 
 const MAGIC: &[u8; 4] = b"twud";
 const FIXED: usize = 8;
 
-/// A card as it is published; `forwarded` where another passes on what is sent to its address, whose host says nothing of this
-/// one.
+/// The card as it is published. `forwarded`: the address belongs to a forwarder, so the state of its host tells nothing about the host
+/// of this rail.
 pub fn encode(card: &Card, forwarded: bool) -> Vec<u8> {
     let mut out = vec![0; FIXED];
     out[..4].copy_from_slice(MAGIC);
@@ -26,10 +26,11 @@ pub fn encode(card: &Card, forwarded: bool) -> Vec<u8> {
     out
 }
 
-/// Reads what a peer published.
+/// Reads the card that a peer published.
 ///
 /// # Errors
-/// [`Unreachable::NoCard`], [`Unreachable::Version`] or [`Unreachable::BadCard`].
+/// [`Unreachable::NoCard`] for no bytes, [`Unreachable::Version`] for another version, and [`Unreachable::BadCard`] for anything
+/// else that [`encode`] does not write.
 pub fn decode(bytes: &[u8]) -> Result<Card, Unreachable> {
     if bytes.is_empty() {
         return Err(Unreachable::NoCard);
@@ -42,7 +43,7 @@ pub fn decode(bytes: &[u8]) -> Result<Card, Unreachable> {
     }
 }
 
-/// Whether a card says that another passes on what is sent to its address.
+/// Whether the address of a card belongs to a forwarder.
 pub fn is_forwarded(bytes: &[u8]) -> bool {
     bytes.get(5) == Some(&1)
 }

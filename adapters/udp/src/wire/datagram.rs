@@ -1,82 +1,79 @@
-//! The sixteen bytes before each frame. Pure: no socket in here.
+//! The prefix of sixteen bytes before each frame. Pure: no socket in here.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
-//! | 0 | kind: `F` a frame, `B` bye (nothing follows), `H` a [hello](crate::hello) |
+//! | 0 | kind: `F` for a frame, `B` for a goodbye, `H` for a [hello](crate::hello) |
 //! | 1 | [`VERSION`] |
-//! | 2 | active-message tag; zero in a bye |
-//! | 3 | length of the frame's header, at most [`HEAD`]; zero in a bye |
-//! | 4..8 | number of the sender at the receiver, little-endian, as the receiver's hello gave it |
-//! | 8..16 | mark or code of the [session](crate::session::auth) |
-//! | 16.. | the frame: header and body |
+//! | 2 | active-message tag; zero in a goodbye |
+//! | 3 | length of the frame's header, at most [`HEAD`]; zero in a goodbye |
+//! | 4..8 | index of the sender at the receiver, little-endian, from the receiver's hello |
+//! | 8..16 | proof of the [session](crate::session): a token or a MAC |
+//! | 16.. | the frame, which is header and body; nothing in a goodbye |
 //!
-//! Where the two ends encrypt, a datagram is:
+//! An encrypted datagram:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0 | `E` |
 //! | 1 | [`VERSION`] |
 //! | 2..4 | zero |
-//! | 4..8 | number of the sender at the receiver |
-//! | 8..16 | number of the datagram in its session, used once |
+//! | 4..8 | index of the sender at the receiver |
+//! | 8..16 | number of the datagram in its session, which is used once |
 //! | 16.. | sealed under that number: kind, tag and header length as above, a zero, the frame; [`SEALED`] bytes more than the frame |
 //!
-//! A hello has nothing in common with the others but the first two bytes.
+//! A hello has only the first two bytes in common with the other datagrams.
 
 use towline_core::rail::HEAD;
 use towline_crypt::TAG;
 
-use crate::hello::HELLO;
+use crate::wire::format::{BadDatagram, HELLO, KIND_HELLO, VERSION};
 
-/// Version of all that travels.
-pub const VERSION: u8 = 2;
 /// Bytes before a frame.
 pub const PREFIX: usize = 16;
-/// Bytes of a proof in a prefix.
+/// Bytes of the proof in a prefix.
 pub const PROOF: usize = 8;
-/// Bytes before the proof: those that a code covers, beside the frame.
+/// Bytes before the proof. A MAC covers them and the frame.
 pub const START: usize = PREFIX - PROOF;
 
-/// Bytes before a frame inside of what is sealed.
+/// Bytes before the frame in the sealed part.
 pub const INNER: usize = 4;
-/// Bytes that an encrypted frame takes beside prefix and frame.
+/// Bytes of an encrypted datagram beside prefix and frame.
 pub const SEALED: usize = INNER + TAG;
 
 const FRAME: u8 = b'F';
-const BYE: u8 = b'B';
+const GOODBYE: u8 = b'B';
 const ENCRYPTED: u8 = b'E';
-pub(crate) const KIND_HELLO: u8 = b'H';
 
-/// A datagram, read.
+/// A datagram, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Datagram<'d> {
-    /// A frame, or the end of the frames.
-    Marked {
-        /// Number of the sender at the receiver.
+    /// A plain datagram.
+    Plain {
+        /// Index of the sender at the receiver.
         index: u32,
-        /// What proves the sender.
+        /// The proof of the sender.
         proof: [u8; PROOF],
-        /// What it is.
-        what: What,
-        /// What is behind the prefix.
+        /// The kind of its content.
+        content: Content,
+        /// The bytes behind the prefix.
         frame: &'d [u8],
     },
-    /// A frame, or the end of the frames, that only the receiver can read.
+    /// An encrypted datagram.
     Sealed {
-        /// Number of the sender at the receiver.
+        /// Index of the sender at the receiver.
         index: u32,
-        /// Number of the datagram.
+        /// Number of the datagram in its session.
         number: u64,
-        /// What is behind the prefix: [`SEALED`] bytes at least.
+        /// The bytes behind the prefix, at least [`SEALED`].
         sealed: &'d [u8],
     },
-    /// Somebody says who he is.
+    /// A hello, not decoded.
     Hello(&'d [u8; HELLO]),
 }
 
-/// What a sender that has proved itself says.
+/// The content of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum Content {
     /// A frame.
     Frame {
         /// The active-message tag.
@@ -84,40 +81,16 @@ pub enum What {
         /// Bytes of the header.
         header: u8,
     },
-    /// It sends no more, in good order.
-    Bye,
+    /// The sender ends the session in good order and sends nothing more.
+    Goodbye,
 }
 
-/// Why bytes are no datagram of ours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum BadDatagram {
-    /// Not a towline.
-    Foreign,
-    /// Another version, which is given.
-    Version(u8),
-    /// A field has a value that it cannot have.
-    Malformed,
-}
-
-impl std::fmt::Display for BadDatagram {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Foreign => f.write_str("it is no towline that speaks"),
-            Self::Version(version) => write!(f, "it speaks version {version}, here is version {VERSION}"),
-            Self::Malformed => f.write_str("its datagram is malformed"),
-        }
-    }
-}
-
-impl std::error::Error for BadDatagram {}
-
-/// The first bytes of a prefix; the proof follows.
+/// The prefix of a plain datagram, up to its proof.
 #[inline]
-pub const fn start(what: What, index: u32) -> [u8; START] {
-    let (kind, tag, header) = match what {
-        What::Frame { tag, header } => (FRAME, tag, header),
-        What::Bye => (BYE, 0, 0),
+pub const fn prefix_start(content: Content, index: u32) -> [u8; START] {
+    let (kind, tag, header) = match content {
+        Content::Frame { tag, header } => (FRAME, tag, header),
+        Content::Goodbye => (GOODBYE, 0, 0),
     };
     let [a, b, c, d] = index.to_le_bytes();
     [kind, VERSION, tag, header, a, b, c, d]
@@ -125,31 +98,31 @@ pub const fn start(what: What, index: u32) -> [u8; START] {
 
 /// The prefix of an encrypted datagram.
 #[inline]
-pub const fn sealed_start(index: u32, number: u64) -> [u8; PREFIX] {
+pub const fn sealed_prefix(index: u32, number: u64) -> [u8; PREFIX] {
     let ([a, b, c, d], [e, f, g, h, i, j, k, l]) = (index.to_le_bytes(), number.to_le_bytes());
     [ENCRYPTED, VERSION, 0, 0, a, b, c, d, e, f, g, h, i, j, k, l]
 }
 
-/// What goes before a frame inside of what is sealed.
+/// The bytes before the frame in the sealed part.
 #[inline]
-pub const fn inner(what: What) -> [u8; INNER] {
-    match what {
-        What::Frame { tag, header } => [FRAME, tag, header, 0],
-        What::Bye => [BYE, 0, 0, 0],
+pub const fn inner_prefix(content: Content) -> [u8; INNER] {
+    match content {
+        Content::Frame { tag, header } => [FRAME, tag, header, 0],
+        Content::Goodbye => [GOODBYE, 0, 0, 0],
     }
 }
 
-/// Reads what was sealed.
+/// Reads the sealed part, once it is opened: its content and the frame.
 ///
 /// # Errors
-/// [`BadDatagram::Malformed`] for what no towline seals.
+/// [`BadDatagram::Malformed`] for bytes that do not start with an [`inner_prefix`].
 #[inline]
-pub fn read_inner(bytes: &[u8]) -> Result<(What, &[u8]), BadDatagram> {
+pub fn read_inner(bytes: &[u8]) -> Result<(Content, &[u8]), BadDatagram> {
     match bytes.split_first_chunk::<INNER>() {
         Some(([FRAME, tag, header, 0], frame)) if usize::from(*header) <= HEAD.min(frame.len()) => {
-            Ok((What::Frame { tag: *tag, header: *header }, frame))
+            Ok((Content::Frame { tag: *tag, header: *header }, frame))
         }
-        Some(([BYE, 0, 0, 0], [])) => Ok((What::Bye, &[])),
+        Some(([GOODBYE, 0, 0, 0], [])) => Ok((Content::Goodbye, &[])),
         _ => Err(BadDatagram::Malformed),
     }
 }
@@ -157,20 +130,20 @@ pub fn read_inner(bytes: &[u8]) -> Result<(What, &[u8]), BadDatagram> {
 /// Reads a datagram. Every bit is checked or used.
 ///
 /// # Errors
-/// [`BadDatagram`] says what kind of stranger it is.
+/// [`BadDatagram`] says why the bytes are not a datagram of this protocol.
 ///
 /// ```
-/// use towline_udp::datagram::{Datagram, PREFIX, What, read, start};
+/// use towline_udp::datagram::{Content, Datagram, PREFIX, prefix_start, read};
 ///
-/// let what = What::Frame { tag: 0x40, header: 2 };
+/// let content = Content::Frame { tag: 0x40, header: 2 };
 /// let mut bytes = [0; PREFIX + 5];
-/// bytes[..8].copy_from_slice(&start(what, 7));
-/// assert_eq!(read(&bytes), Ok(Datagram::Marked { index: 7, proof: [0; 8], what, frame: &[0; 5] }));
+/// bytes[..8].copy_from_slice(&prefix_start(content, 7));
+/// assert_eq!(read(&bytes), Ok(Datagram::Plain { index: 7, proof: [0; 8], content, frame: &[0; 5] }));
 /// ```
 #[inline]
 pub fn read(bytes: &[u8]) -> Result<Datagram<'_>, BadDatagram> {
     let (kind, version) = match *bytes {
-        [kind @ (FRAME | BYE | ENCRYPTED | KIND_HELLO), version, ..] => (kind, version),
+        [kind @ (FRAME | GOODBYE | ENCRYPTED | KIND_HELLO), version, ..] => (kind, version),
         _ => return Err(BadDatagram::Foreign),
     };
     if version != VERSION {
@@ -189,12 +162,12 @@ pub fn read(bytes: &[u8]) -> Result<Datagram<'_>, BadDatagram> {
         let (index, number) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(*proof));
         return Ok(Datagram::Sealed { index, number, sealed: frame });
     }
-    let what = match kind {
-        FRAME if usize::from(header) <= HEAD.min(frame.len()) => What::Frame { tag, header },
-        BYE if tag == 0 && header == 0 && frame.is_empty() => What::Bye,
+    let content = match kind {
+        FRAME if usize::from(header) <= HEAD.min(frame.len()) => Content::Frame { tag, header },
+        GOODBYE if tag == 0 && header == 0 && frame.is_empty() => Content::Goodbye,
         _ => return Err(BadDatagram::Malformed),
     };
-    Ok(Datagram::Marked { index: u32::from_le_bytes([a, b, c, d]), proof: *proof, what, frame })
+    Ok(Datagram::Plain { index: u32::from_le_bytes([a, b, c, d]), proof: *proof, content, frame })
 }
 
 #[cfg(test)]
@@ -203,36 +176,40 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let what = What::Frame { tag: 0x40, header: 3 };
-        assert_eq!(start(what, 0x0102_0304), [b'F', 2, 0x40, 3, 4, 3, 2, 1]);
-        assert_eq!(start(What::Bye, 9), [b'B', 2, 0, 0, 9, 0, 0, 0]);
+        let content = Content::Frame { tag: 0x40, header: 3 };
+        assert_eq!(prefix_start(content, 0x0102_0304), [b'F', 2, 0x40, 3, 4, 3, 2, 1]);
+        assert_eq!(prefix_start(Content::Goodbye, 9), [b'B', 2, 0, 0, 9, 0, 0, 0]);
         let sealed = &[9; SEALED][..];
         let bytes = [&b"E\x02\0\0\x04\x03\x02\x01\x08\0\0\0\0\0\0\0"[..], sealed].concat();
-        assert_eq!(bytes[..PREFIX], sealed_start(0x0102_0304, 8));
+        assert_eq!(bytes[..PREFIX], sealed_prefix(0x0102_0304, 8));
         assert_eq!(read(&bytes), Ok(Datagram::Sealed { index: 0x0102_0304, number: 8, sealed }));
-        assert_eq!(inner(what), *b"F\x40\x03\0");
-        assert_eq!(read_inner(b"F\x40\x03\0abcd"), Ok((what, &b"abcd"[..])));
-        assert_eq!(read_inner(&inner(What::Bye)), Ok((What::Bye, &[][..])));
+        assert_eq!(inner_prefix(content), *b"F\x40\x03\0");
+        assert_eq!(read_inner(b"F\x40\x03\0abcd"), Ok((content, &b"abcd"[..])));
+        assert_eq!(read_inner(&inner_prefix(Content::Goodbye)), Ok((Content::Goodbye, &[][..])));
         let bytes = b"F\x02\x40\x03\x04\x03\x02\x01PROOF..!abcd";
         let (index, frame) = (0x0102_0304, &b"abcd"[..]);
-        assert_eq!(read(bytes), Ok(Datagram::Marked { index, proof: *b"PROOF..!", what, frame }));
+        assert_eq!(read(bytes), Ok(Datagram::Plain { index, proof: *b"PROOF..!", content, frame }));
     }
 
     #[test]
-    fn what_nobody_wrote_is_refused() {
+    fn malformed_datagrams_are_refused() {
         let malformed = Err(BadDatagram::Malformed);
         assert_eq!(read(&[]), Err(BadDatagram::Foreign));
         assert_eq!(read(b"GET / HTTP/1.1\r\n\r\n"), Err(BadDatagram::Foreign));
         assert_eq!(read(b"F\x01.............."), Err(BadDatagram::Version(1)));
-        assert_eq!(read(b"F\x02\x40\x03\x04\x03\x02\x01PROOF.."), malformed, "cut short");
+        assert_eq!(read(b"F\x02\x40\x03\x04\x03\x02\x01PROOF.."), malformed, "truncated");
         assert_eq!(read(b"F\x02\x40\x05\x04\x03\x02\x01PROOF..!abcd"), malformed, "a header longer than the frame");
         let mut long = [0; 200];
         long[..4].copy_from_slice(b"F\x02\x40\x39");
         assert_eq!(read(&long), malformed, "a header longer than HEAD");
-        assert_eq!(read(b"B\x02\0\0....PROOF..!a"), malformed, "a bye with a frame");
-        assert_eq!(read(b"B\x02\x01\0....PROOF..!"), malformed, "a bye with a tag");
-        assert_eq!(read(&[&sealed_start(1, 2)[..], &[0; SEALED - 1]].concat()), malformed, "shorter than any seal");
-        assert_eq!(read(&[&b"E\x02\0\x01"[..], &[0; 40]].concat()), malformed, "a header outside of the seal");
+        assert_eq!(read(b"B\x02\0\0....PROOF..!a"), malformed, "a goodbye with a frame");
+        assert_eq!(read(b"B\x02\x01\0....PROOF..!"), malformed, "a goodbye with a tag");
+        assert_eq!(
+            read(&[&sealed_prefix(1, 2)[..], &[0; SEALED - 1]].concat()),
+            malformed,
+            "shorter than any sealed part"
+        );
+        assert_eq!(read(&[&b"E\x02\0\x01"[..], &[0; 40]].concat()), malformed, "a header outside of the sealed part");
         for bad in [&b"F\x40\x01\0"[..], b"F\x40\0\x01", b"B\0\0\0a", b"B\x01\0\0", b"X\0\0\0", b"F\x40\0"] {
             assert_eq!(read_inner(bad), Err(BadDatagram::Malformed));
         }

@@ -1,64 +1,63 @@
-//! Who is there: how two ends prove to each other that they belong to one job and are there now. Pure: no socket in here.
+//! The hello: how two ends prove to each other that they belong to one job and are there now. Pure: no socket in here.
 //!
-//! Either end may begin, or both: there is one kind of hello, and each is good for itself.
+//! Either end may begin, or both. There is one kind of hello, and each hello stands for itself.
 //!
 //! ```text
 //! A                                        B
-//!   nonce a, echo -, calls           ->                     whoever it was, knows the key; perhaps long ago
-//!                                    <-    nonce b, echo a, calls       b is there now: it has said a
-//!   nonce a, echo b, knows           ->                                 a is there now: b is up
-//!                                    <-    nonce b, echo a, up          b has the session: a is up
+//!   nonce a, echo -, challenge       ->                     the sender knows the key; the hello may be old
+//!                                    <-    nonce b, echo a, challenge   b is there now, as it echoes a
+//!   nonce a, echo b, verified        ->                                 a is there now: b is established
+//!                                    <-    nonce b, echo a, established  b has the session: a is established
 //! ```
 //!
-//! The code of a hello is HMAC-SHA256 under the job's key over all before it. A hello that echoes the receiver's own latest
-//! challenge is news; any other may be an old one sent again, and is believed nothing. It is answered by a challenge, as its
-//! speaker may have begun anew; but not a call that answers a challenge which the receiver has not asked, as one with a session
-//! does not, nor one whose nonce has already made the session that there is. Others than the peer's own addresses are answered
-//! once in a millisecond. A challenge is used for one session. An answer is as long as what it answers.
+//! The code of a hello is HMAC-SHA256 under the job's key over all bytes before it. A hello that echoes the receiver's latest
+//! challenge is fresh. Any other one may be a replay, and nothing in it is believed. It is answered by a challenge, as its sender
+//! may have forgotten its session. Two kinds are not answered: a challenge that echoes a challenge which the receiver has not sent
+//! (an end with a session sends none), and a hello whose nonce has made the present session already. Hellos from addresses other
+//! than the peer's own are answered once in a millisecond. A challenge is used for one session. An answer is as long as the hello
+//! that it answers.
 //!
-//! # Another session
-//! An end that has a session may ask for another one, by the same four hellos, since its keys have sealed enough
-//! ([`Config::renew_after_datagrams`](crate::Config::renew_after_datagrams)); and one that has forgotten its session begins
-//! anew. Whoever has a session keeps it meanwhile:
+//! # A new session
+//! An end with a session asks for another one, by the same four hellos, when its keys have sealed enough datagrams
+//! ([`Config::renew_after_datagrams`](crate::Config::renew_after_datagrams)). An end that has forgotten its session begins in the
+//! same way. An end with a session keeps it meanwhile:
 //!
 //! ```text
 //! A                                        B
-//!   nonce a, echo b, knows           ->                     takes what comes under either session, sends under the old one
-//!                                    <-    nonce b, echo a, up          sends under the new one, takes either
-//!   a datagram under the new one     ->                     B has the proof: the new one only
+//!   nonce a, echo b, verified        ->                     receives under either session, sends under the old one
+//!                                    <-    nonce b, echo a, established  sends under the new one, receives under either
+//!   a datagram under the new one     ->                     B has the proof, and drops the old one
 //!                                    <-    a datagram under the new one A drops the old one
 //! ```
 //!
-//! Until it has the proof, B says "nonce b, echo a, knows" again, first after a millisecond, then each time after twice as
-//! long up to a second; A answers "up", which is a proof as well. So does A with its call or "knows" until it hears "up". No
-//! matter which hellos are lost, each end takes what the other one sends. The address of a peer that there is a session with
-//! changes only to one of its card.
+//! Until B has the proof, it repeats "nonce b, echo a, verified": first after a millisecond, then after twice the time, up to a
+//! second. A answers "established", which is a proof too. A repeats its challenge or "verified" in the same way until it receives
+//! "established". Whichever hellos are lost, each end accepts the datagrams of the other. The address of a peer with a session
+//! changes only to an address of its card.
 //!
-//! | bytes | what, little-endian |
+//! | bytes | content, little-endian |
 //! |---|---|
 //! | 0 | kind, `H` |
-//! | 1 | [version](crate::datagram::VERSION) |
+//! | 1 | [`VERSION`] |
 //! | 2 | link |
-//! | 3 | stage: 0 calls, 1 knows, 2 up; 4 added: its datagrams are to be signed; 8 added: encrypted; 16 or 32 added: the setting behind that, `between-hosts` or `always` |
+//! | 3 | [`Stage`] in bits 0 and 1; 4 added: datagrams are to have a MAC; 8 added: encrypted; 16 or 32 added: the setting behind that, `between-hosts` or `always` |
 //! | 4..8 | `"twud"` |
-//! | 8..16 | job |
-//! | 16..20 | rank of who speaks |
-//! | 20..24 | rank of who is meant |
-//! | 24..32 | instance of who speaks, as in its card |
-//! | 32..40 | instance of who is meant |
-//! | 40..44 | number of who is meant at who speaks |
-//! | 44..60 | nonce of who speaks: the challenge |
-//! | 60..76 | nonce of who is meant, as far as it is known: the answer to its challenge |
-//! | 76..124 | where datagrams are encrypted, a message of the [handshake](towline_crypt::Handshake), else zero: of the lower rank the first, for its challenge; of the other one the answer, once it knows the first |
+//! | 8..40 | [`Identity`]: job, rank of sender and receiver, instance of sender and receiver |
+//! | 40..44 | index of the receiver at the sender |
+//! | 44..60 | nonce of the sender: the challenge |
+//! | 60..76 | nonce of the receiver, if it is known: the echo of its challenge |
+//! | 76..124 | where datagrams are encrypted, a message of the [handshake](towline_crypt::Handshake), else zero: from the lower rank the first message, for its challenge; from the other rank the answer, once it has the first |
 //! | 124..156 | code |
 
+use std::fmt;
+
 use towline_crypt::MESSAGE;
-use towline_net::{Encrypt, JobKey};
+use towline_net::fields::{bytes_at, u32_at};
+use towline_net::{Encrypt, Identity, JobKey};
 
-use crate::datagram::{BadDatagram, KIND_HELLO, VERSION};
+use crate::wire::format::{BadDatagram, KIND_HELLO, VERSION};
 
-/// Bytes of a hello.
-pub const HELLO: usize = 108 + MESSAGE;
+pub use crate::wire::format::HELLO;
 
 const MAGIC: [u8; 4] = *b"twud";
 const CODE: usize = 32;
@@ -69,68 +68,60 @@ const LABEL: &[u8; 16] = b"towlineudp hello";
 /// A challenge.
 pub type Nonce = [u8; 16];
 
-/// Where the speaker's challenge is.
+/// The place of the sender's challenge.
 pub(crate) const NONCE: std::ops::Range<usize> = 44..60;
 
-/// How far the speaker is.
+/// How far the sender has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
-    /// It does not know whether who is meant is there.
-    Calls = 0,
-    /// It has seen that.
-    Knows = 1,
-    /// It can take and send frames, and needs no answer.
-    Up = 2,
+    /// It does not know whether the receiver is there.
+    Challenge = 0,
+    /// It has verified that the receiver is there.
+    Verified = 1,
+    /// It can receive and send frames, and needs no answer.
+    Established = 2,
 }
 
-/// A hello, read. Whoever wrote it knows the job's key.
+/// A hello, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// Which link.
+    /// Number of the link.
     pub link: u8,
-    /// How far the speaker is.
+    /// How far the sender has come.
     pub stage: Stage,
-    /// Whether it wants datagrams to be signed.
+    /// Whether the sender wants datagrams to have a MAC.
     pub signs: bool,
-    /// Whether it encrypts datagrams.
+    /// Whether the sender encrypts datagrams.
     pub encrypted: bool,
-    /// Its setting, from which that follows.
+    /// The sender's setting, from which `encrypted` follows.
     pub encrypt: Encrypt,
-    /// Which job.
-    pub job: u64,
-    /// Rank of who speaks.
-    pub from: u32,
-    /// Rank of who is meant.
-    pub to: u32,
-    /// Instance of who speaks.
-    pub from_instance: u64,
-    /// Instance of who is meant: tells a new owner of a port from the old one.
-    pub to_instance: u64,
-    /// Number of who is meant at who speaks.
+    /// Job, ranks and instances of sender and receiver.
+    pub identity: Identity,
+    /// Index of the receiver at the sender.
     pub index: u32,
-    /// The speaker's challenge.
+    /// The sender's challenge.
     pub nonce: Nonce,
     /// The challenge that is answered.
     pub echo: Nonce,
-    /// Its part of the keys, or zero.
+    /// The sender's message of the key exchange, or zero.
     pub keys: [u8; MESSAGE],
 }
 
-/// Why a hello is not believed.
+/// Why a hello is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BadHello {
-    /// It is none, or of another version.
+    /// The bytes are not a hello of this version.
     Datagram(BadDatagram),
-    /// The code is wrong: the speaker does not know the job's key.
+    /// The code is wrong: the sender does not know the job's key.
     Key,
 }
 
-impl std::fmt::Display for BadHello {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for BadHello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Datagram(why) => why.fmt(f),
-            Self::Key => f.write_str("it does not know the job's key"),
+            Self::Key => f.write_str("the sender does not know the job's key"),
         }
     }
 }
@@ -138,18 +129,14 @@ impl std::fmt::Display for BadHello {
 impl std::error::Error for BadHello {}
 
 impl Hello {
-    /// As it travels, with its code.
+    /// The hello as it travels, with its code.
     pub fn encode(&self, key: &JobKey) -> [u8; HELLO] {
         let mut out = [0; HELLO];
         let signs = if self.signs { SIGNS } else { 0 };
         let encrypted = if self.encrypted { ENCRYPTED } else { 0 } | self.encrypt.code() << 4;
         out[..4].copy_from_slice(&[KIND_HELLO, VERSION, self.link, self.stage as u8 | signs | encrypted]);
         out[4..8].copy_from_slice(&MAGIC);
-        out[8..16].copy_from_slice(&self.job.to_le_bytes());
-        out[16..20].copy_from_slice(&self.from.to_le_bytes());
-        out[20..24].copy_from_slice(&self.to.to_le_bytes());
-        out[24..32].copy_from_slice(&self.from_instance.to_le_bytes());
-        out[32..40].copy_from_slice(&self.to_instance.to_le_bytes());
+        out[8..40].copy_from_slice(&self.identity.encode());
         out[40..44].copy_from_slice(&self.index.to_le_bytes());
         out[NONCE].copy_from_slice(&self.nonce);
         out[60..76].copy_from_slice(&self.echo);
@@ -159,10 +146,10 @@ impl Hello {
         out
     }
 
-    /// Reads what arrived, without its code. Every bit is checked or used.
+    /// Reads a hello without checking its code. Every other bit is checked or used.
     ///
     /// # Errors
-    /// [`BadDatagram`] says what kind of stranger it is.
+    /// [`BadDatagram`] says why the bytes are not a hello.
     pub fn read(bytes: &[u8; HELLO]) -> Result<Self, BadDatagram> {
         let [kind, version, link, stage, ..] = *bytes;
         if kind != KIND_HELLO || bytes[4..8] != MAGIC {
@@ -174,12 +161,12 @@ impl Hello {
         let (signs, encrypted) = (stage & SIGNS != 0, stage & ENCRYPTED != 0);
         let encrypt = Encrypt::from_code(stage >> 4).ok_or(BadDatagram::Malformed)?;
         let stage = match stage & 3 {
-            0 => Stage::Calls,
-            1 => Stage::Knows,
-            2 => Stage::Up,
+            0 => Stage::Challenge,
+            1 => Stage::Verified,
+            2 => Stage::Established,
             _ => return Err(BadDatagram::Malformed),
         };
-        let keys: [u8; MESSAGE] = field(bytes, 76);
+        let keys: [u8; MESSAGE] = bytes_at(bytes, 76);
         if !encrypted && keys != [0; MESSAGE] {
             return Err(BadDatagram::Malformed);
         }
@@ -189,33 +176,24 @@ impl Hello {
             signs,
             encrypted,
             encrypt,
-            job: u64::from_le_bytes(field(bytes, 8)),
-            from: u32::from_le_bytes(field(bytes, 16)),
-            to: u32::from_le_bytes(field(bytes, 20)),
-            from_instance: u64::from_le_bytes(field(bytes, 24)),
-            to_instance: u64::from_le_bytes(field(bytes, 32)),
-            index: u32::from_le_bytes(field(bytes, 40)),
-            nonce: field(bytes, NONCE.start),
-            echo: field(bytes, 60),
+            identity: Identity::decode(&bytes_at(bytes, 8)),
+            index: u32_at(bytes, 40),
+            nonce: bytes_at(bytes, NONCE.start),
+            echo: bytes_at(bytes, 60),
             keys,
         })
     }
 
-    /// Reads what arrived, and checks its code.
+    /// Reads a hello and checks its code.
     ///
     /// # Errors
-    /// [`BadHello`] says what kind of stranger it is.
+    /// [`BadHello`] says why the hello is not accepted.
     pub fn decode(bytes: &[u8; HELLO], key: &JobKey) -> Result<Self, BadHello> {
         let hello = Self::read(bytes).map_err(BadHello::Datagram)?;
-        let (said, code) = bytes.split_at(HELLO - CODE);
+        let (covered, code) = bytes.split_at(HELLO - CODE);
         let code = code.try_into().map_err(|_| BadHello::Key)?;
-        if key.proves(LABEL, &[said], code) { Ok(hello) } else { Err(BadHello::Key) }
+        if key.proves(LABEL, &[covered], code) { Ok(hello) } else { Err(BadHello::Key) }
     }
-}
-
-/// `N` bytes from `at`; the offsets are constants within a hello.
-fn field<const N: usize>(bytes: &[u8; HELLO], at: usize) -> [u8; N] {
-    std::array::from_fn(|byte| bytes[at + byte])
 }
 
 #[cfg(test)]
@@ -225,15 +203,17 @@ mod tests {
     fn hello() -> Hello {
         Hello {
             link: 3,
-            stage: Stage::Knows,
+            stage: Stage::Verified,
             signs: true,
             encrypted: true,
             encrypt: Encrypt::Always,
-            job: 0x1122_3344_5566_7788,
-            from: 0x0102_0304,
-            to: 5,
-            from_instance: 6,
-            to_instance: 7,
+            identity: Identity {
+                job: 0x1122_3344_5566_7788,
+                from: 0x0102_0304,
+                to: 5,
+                from_instance: 6,
+                to_instance: 7,
+            },
             index: 8,
             nonce: [9; 16],
             echo: [10; 16],
@@ -254,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_bit_is_noticed() {
+    fn any_changed_bit_is_detected() {
         let key = JobKey::new([0x5A; 32]);
         let good = hello().encode(&key);
         for bit in 0..HELLO * 8 {

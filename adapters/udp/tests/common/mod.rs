@@ -1,18 +1,18 @@
-//! Two rails of one process, polled in turns.
+//! Two rails in one process, polled in turns.
 #![allow(dead_code)] // each test program uses its part
 
-pub mod tapped;
+pub mod relayed;
 
 use std::thread;
 use std::time::Instant as Clock;
 
 use towline_core::rail::{Endpoint, Event, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
-use towline_net::JobKey;
-use towline_udp::{Config, Rail};
+use towline_udp::{Config, JobKey, Rail};
 
 pub const KEY: JobKey = JobKey::new([9; 32]);
 pub const TAG: u8 = 0x80;
+/// Idle rounds before a wait fails.
 const PATIENCE: u32 = 400_000;
 
 pub fn config(rank: u32) -> Config {
@@ -31,7 +31,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Two that know each other.
+    /// Two rails that are added to each other.
     pub fn new(change: impl Fn(&mut Config)) -> Self {
         let rails = [0, 1].map(|rank| {
             let mut config = config(rank);
@@ -52,12 +52,12 @@ impl Pair {
         pair
     }
 
-    /// Two that have met.
-    pub fn met(change: impl Fn(&mut Config)) -> Self {
+    /// Two rails with a session.
+    pub fn connected(change: impl Fn(&mut Config)) -> Self {
         let mut pair = Self::new(change);
         pair.send(0, b"hello");
         pair.send(1, b"hello");
-        pair.until("greetings", |pair| pair.got.iter().all(|got| got.len() == 1));
+        pair.until("a frame each way", |pair| pair.got.iter().all(|got| got.len() == 1));
         pair.got = Default::default();
         pair
     }
@@ -66,7 +66,7 @@ impl Pair {
         Instant::from_nanos(self.start.elapsed().as_nanos() as u64)
     }
 
-    /// Polls one end; whether there was anything.
+    /// Polls one rail. Returns whether there was an event.
     pub fn poll(&mut self, own: usize) -> bool {
         let now = self.now();
         match self.rails[own].poll(now) {
@@ -121,7 +121,7 @@ impl Pair {
         }
     }
 
-    /// Polls both until nothing more comes.
+    /// Polls both rails until no event comes for a while.
     pub fn settle(&mut self) {
         let mut idle = 0;
         while idle < 500 {
@@ -129,8 +129,8 @@ impl Pair {
         }
     }
 
-    /// Still there, both ways.
-    pub fn assert_well(&mut self) {
+    /// Checks that a frame arrives each way.
+    pub fn assert_connected(&mut self) {
         self.got = Default::default();
         self.send(0, b"still there?");
         self.send(1, b"yes, and you?");

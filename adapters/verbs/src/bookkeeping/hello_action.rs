@@ -54,7 +54,7 @@ impl HelloAction {
                 Self::RejectUnknown
             }
             (_, None) => Self::Accept,
-            // It names a connection of ours that has ended: its sender would wait in vain.
+            // It names a connection of ours that has ended: its sender would wait for ever.
             (_, Some((number, _))) if hello.echo != 0 && hello.echo != number => Self::RejectUnknown,
             (_, Some((_, 0))) => Self::Connect,
             (_, Some((_, theirs))) if theirs == hello.number => Self::Confirm,

@@ -12,7 +12,7 @@ pub(crate) struct HelloBuffers<D> {
 }
 
 impl<D> HelloBuffers<D> {
-    /// So many buffers, all free.
+    /// `count` buffers, all free.
     pub fn new(count: u32) -> Self {
         Self { free: (0..count).rev().collect(), in_flight: (0..count).map(|_| None).collect() }
     }

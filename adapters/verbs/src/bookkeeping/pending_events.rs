@@ -32,7 +32,7 @@ pub(crate) struct PendingEvents {
 }
 
 impl PendingEvents {
-    /// Room for so many frames.
+    /// An empty queue with room for `frames` frames.
     pub fn new(frames: u32) -> Self {
         Self { queue: VecDeque::with_capacity(frames as usize) }
     }

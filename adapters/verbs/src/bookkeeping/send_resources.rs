@@ -20,7 +20,7 @@ pub(crate) struct SendResources {
 }
 
 impl SendResources {
-    /// So many buffers, markers and operations, all free.
+    /// These numbers of buffers, markers and operations, all free.
     pub fn new(eager: u32, bulk: u32, markers: u32, operations: u32) -> Self {
         let (operations, reserved) = (Operations::new(operations), eager.div_ceil(8) as usize);
         Self { eager: (0..eager).collect(), bulk: (0..bulk).collect(), reserved, markers, operations }

@@ -104,8 +104,8 @@ impl CompletionQueue {
         self.queue.as_ptr()
     }
 
-    /// Replaces the content of `batch` with the next completions. The batch is passed by reference: passed by value, all of its room
-    /// was copied with each poll, and twice.
+    /// Replaces the content of `batch` with the next completions. The batch is passed by reference: passed by value, all of its
+    /// room was copied with each poll, and twice.
     #[inline]
     pub fn poll(&self, batch: &mut CompletionBatch) {
         batch.next = 0;

@@ -109,8 +109,8 @@ impl DatagramQueuePair {
         unsafe { self.pair.post(&mut request, Some(element)) }
     }
 
-    /// Posts a receive buffer of `len` bytes at offset `at` in the region. The device writes the next datagram there, and reports it
-    /// with `id`.
+    /// Posts a receive buffer of `len` bytes at offset `at` in the region. The device writes the next datagram there, and reports
+    /// it with `id`.
     pub fn post(&self, id: u64, at: usize, len: u32) -> io::Result<()> {
         let Some(mut element) = self.pair.region().element(at, len) else {
             return Err(io::ErrorKind::InvalidInput.into());

@@ -139,7 +139,8 @@ impl UserRegion {
     /// Registers memory: for the device's own use on this side, and with these rights for peers.
     ///
     /// # Safety
-    /// Until this is dropped the memory exists, and all code that accesses it allows for accesses of peers, as far as the rights go.
+    /// Until this is dropped the memory exists, and all code that accesses it allows for accesses of peers, as far as the rights
+    /// go.
     pub unsafe fn new(domain: &Arc<ProtectionDomain>, base: *mut u8, len: usize, access: Access) -> io::Result<Self> {
         use ffi::ibv_access_flags as flags;
         let changes = access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);

@@ -40,8 +40,8 @@ impl SharedReceiveQueue {
         self.queue.as_ptr()
     }
 
-    /// Posts buffers of the region, each of `len` bytes, by one call; each is given by the id of its work request and its offset. The
-    /// device writes the next messages there, and reports them with these ids. At most [`MAX_POSTS`] buffers.
+    /// Posts buffers of the region, each of `len` bytes, by one call; each is given by the id of its work request and its offset.
+    /// The device writes the next messages there, and reports them with these ids. At most [`MAX_POSTS`] buffers.
     pub fn post(&self, buffers: impl Iterator<Item = (u64, usize)>, len: u32) -> io::Result<()> {
         let empty = Sge { addr: 0, length: 0, lkey: 0 };
         let mut elements = [empty; MAX_POSTS];

@@ -102,8 +102,8 @@ impl ReliableQueuePair {
         self.pair.destroy()
     }
 
-    /// Sends `len` bytes of the region from offset `at`, with immediate data. The caller leaves the bytes unchanged until the device
-    /// reports the completion of this work request or of a later one.
+    /// Sends `len` bytes of the region from offset `at`, with immediate data. The caller leaves the bytes unchanged until the
+    /// device reports the completion of this work request or of a later one.
     #[inline]
     pub fn send(&self, id: u64, immediate: u32, at: usize, len: u32, signaled: bool) -> io::Result<()> {
         let Some(element) = self.pair.region().element(at, len) else { return Err(io::ErrorKind::InvalidInput.into()) };
@@ -122,13 +122,13 @@ impl ReliableQueuePair {
         unsafe { self.pair.post(&mut request, (len > 0).then_some(element)) }
     }
 
-    /// Writes to a peer's memory. It takes two work requests: the second one reads a byte of the written memory, and is executed only
-    /// after the write. The device reports the completion of the second, when the written bytes are visible to every reader.
+    /// Writes to a peer's memory. It takes two work requests: the second one reads a byte of the written memory, and is executed
+    /// only after the write. The device reports the completion of the second, when the written bytes are visible to every reader.
     /// `read_back` is the offset in the region of the byte's target.
     ///
     /// # Safety
-    /// The source is readable and unchanged until the device reports the completion of the second work request or of a later one, or
-    /// the queue pair is destroyed. It is registered for as long, unless it travels [inline](Self::inline).
+    /// The source is readable and unchanged until the device reports the completion of the second work request or of a later one,
+    /// or the queue pair is destroyed. It is registered for as long, unless it travels [inline](Self::inline).
     pub unsafe fn put(
         &self,
         [first, last]: [u64; 2],
@@ -160,8 +160,8 @@ impl ReliableQueuePair {
     /// Reads from a peer's memory; the device reports the completion.
     ///
     /// # Safety
-    /// The target is registered and writable, and nobody else uses it, until the device reports the completion of this work request or
-    /// of a later one, or the queue pair is destroyed.
+    /// The target is registered and writable, and nobody else uses it, until the device reports the completion of this work
+    /// request or of a later one, or the queue pair is destroyed.
     pub unsafe fn get(&self, id: u64, to: Sge, from: RemoteAddress) -> io::Result<()> {
         let mut request = empty_request();
         request.wr_id = id;
@@ -172,8 +172,8 @@ impl ReliableQueuePair {
         unsafe { self.pair.post(&mut request, Some(to)) }
     }
 
-    /// Executes an atomic operation on a word of a peer's memory. The device reports the completion, when the word's old value is at
-    /// offset `old` in the region.
+    /// Executes an atomic operation on a word of a peer's memory. The device reports the completion, when the word's old value is
+    /// at offset `old` in the region.
     pub fn read_exposed(&self, id: u64, old: usize, what: FetchOp, at: RemoteAddress) -> io::Result<()> {
         let Some(old) = self.pair.region().element(old, 8) else { return Err(io::ErrorKind::InvalidInput.into()) };
         let mut request = empty_request();
@@ -185,7 +185,8 @@ impl ReliableQueuePair {
         };
         request.opcode = opcode;
         request.wr.atomic = ffi::atomic_t { remote_addr: at.address, compare_add, swap, rkey: at.key };
-        // SAFETY: memory of the region, which the queue pair holds, and which nobody uses before the completion: see `SendResources`.
+        // SAFETY: memory of the region, which the queue pair holds, and which nobody uses before the completion: see
+        // `SendResources`.
         unsafe { self.pair.post(&mut request, Some(old)) }
     }
 

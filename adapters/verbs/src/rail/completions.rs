@@ -28,7 +28,8 @@ impl Rail {
         any
     }
 
-    /// Processes all completions so far: at most as many as the queue has room for, so that this ends also where new ones keep coming.
+    /// Processes all completions so far: at most as many as the queue has room for, so that this ends also where new ones keep
+    /// coming.
     pub(super) fn process_all_completions(&mut self) {
         for _ in 0..=self.queues.capacity / COMPLETION_BATCH as u32 {
             if !self.process_completions() {

@@ -1,4 +1,5 @@
-//! The rail: its state, and what it does with it.
+//! The rail: its state (`state` and the files that it imports), and its behaviour: opening, sending and receiving (`transfer`),
+//! polling (`progress`, `completions`), handshakes, keepalives, one-sided operations, closing.
 
 mod close;
 mod completions;

@@ -107,8 +107,8 @@ impl Rail {
             Work::Put(local) => {
                 let (kind, from) = self.put_source(&local, queue_pair.inline())?;
                 let read_back = self.queues.layout.read_back.at(0).unwrap_or(usize::MAX);
-                // SAFETY: the source is the user's memory, for which the caller vouches, or a buffer that is taken below. The user's
-                // memory goes inline, or is registered and unchanged until the result is reported, or until
+                // SAFETY: the source is the user's memory, for which the caller vouches, or a buffer that is taken below. The
+                // user's memory goes inline, or is registered and unchanged until the result is reported, or until
                 // `reclaim_user_memory` has ensured that the device does not read it any more.
                 (kind, true, unsafe { queue_pair.put([id(0), id(1)], from, at, read_back) })
             }
@@ -167,7 +167,8 @@ impl Rail {
         let region = &self.queues.region;
         let (room, element) = (region.pointer(at, len as usize), region.element(at, len));
         let (Some(room), Some(element)) = (room, element) else { return Err(NativeError::NotAvailable) };
-        // SAFETY: within the region, a buffer that the device has completed; the user's memory is readable, as promised to `perform`.
+        // SAFETY: within the region, a buffer that the device has completed; the user's memory is readable, as promised to
+        // `perform`.
         unsafe { room.as_ptr().copy_from_nonoverlapping(local.base, len as usize) };
         Ok((OpKind::Put(Some(buffer)), element))
     }

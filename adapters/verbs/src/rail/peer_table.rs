@@ -61,8 +61,8 @@ impl PeerTable {
         self.get_mut(endpoint)?.connection.as_mut()
     }
 
-    /// Adds a peer; its endpoint. `None` where there are too many. Reserves room, so that nothing is allocated here when the peer is
-    /// connected or deleted.
+    /// Adds a peer; its endpoint. `None` where there are too many. Reserves room, so that nothing is allocated here when the peer
+    /// is connected or deleted.
     pub fn insert(&mut self, peer: PeerState) -> Option<u32> {
         let endpoint = self.free.pop().unwrap_or(self.entries.len() as u32);
         if endpoint as usize >= MAX_ENDPOINTS {

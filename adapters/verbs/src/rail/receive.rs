@@ -17,7 +17,7 @@ pub struct HeldFrame {
 /// The receiving side of a rail.
 #[derive(Debug)]
 pub struct ReceiveState {
-    /// Events that the engine was not told of yet.
+    /// Events that were not handed to the engine yet.
     pub pending: PendingEvents,
     /// By receive buffer: the frame in it, if the engine holds it.
     held: Vec<Option<HeldFrame>>,
@@ -27,7 +27,7 @@ pub struct ReceiveState {
 }
 
 impl ReceiveState {
-    /// With so many receive buffers, all of them posted.
+    /// The state for `buffers` receive buffers, all of them posted.
     pub fn new(buffers: u32) -> Self {
         Self {
             pending: PendingEvents::new(buffers),
@@ -84,8 +84,9 @@ impl ReceiveState {
         }
     }
 
-    /// Notes that the frame in a buffer was processed. The buffer is posted again later, together with others or when there is nothing
-    /// else to do, so that the engine gets the frame without waiting for that. So few buffers wait that the device has most of them.
+    /// Notes that the frame in a buffer was processed. The buffer is posted again later, together with others or when there is
+    /// nothing else to do, so that the engine gets the frame without waiting for that. So few buffers wait that the device has
+    /// most of them.
     #[inline]
     pub fn post_later(&mut self, buffer: u32, queues: &Queues) {
         self.to_post.push(buffer);

@@ -17,8 +17,8 @@ use crate::counters::Counters;
 use crate::device::ReliableQueuePair;
 use crate::port::GidChoice;
 
-/// One port of a device that reaches all peers, each by a queue pair of its own. A rail is used by one thread at a time, and may move
-/// between threads.
+/// One port of a device that reaches all peers, each by a queue pair of its own. A rail is used by one thread at a time, and may
+/// move between threads.
 #[derive(Debug)]
 pub struct Rail {
     pub(super) config: Config,

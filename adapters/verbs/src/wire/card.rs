@@ -80,8 +80,8 @@ impl Card {
     /// Reads a card, from any source.
     ///
     /// # Errors
-    /// [`Unreachable::NoCard`] for no bytes, [`Unreachable::Version`] for a card of another version, [`Unreachable::BadCard`] for bytes
-    /// that are not a card.
+    /// [`Unreachable::NoCard`] for no bytes, [`Unreachable::Version`] for a card of another version, [`Unreachable::BadCard`] for
+    /// bytes that are not a card.
     pub fn decode(bytes: &[u8]) -> Result<Self, Unreachable> {
         if bytes.is_empty() {
             return Err(Unreachable::NoCard);

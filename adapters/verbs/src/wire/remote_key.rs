@@ -58,9 +58,9 @@ impl RemoteMemory {
         })
     }
 
-    /// Address of an operation at `offset` bytes, in the peer's process. `None` where the operation is out of bounds, not aligned, or
-    /// without the right: the peer's device would end the connection for it. The engine then sends the operation in a frame, and
-    /// the target reports the error.
+    /// Address of an operation at `offset` bytes, in the peer's process. `None` where the operation is out of bounds, not
+    /// aligned, or without the right: the peer's device would end the connection for it. The engine then sends the operation in a
+    /// frame, and the target reports the error.
     pub fn address_of(&self, work: &Work, offset: u64) -> Option<u64> {
         let (right, bytes, alignment) = match work {
             // A byte of the written memory is read afterwards.

@@ -16,12 +16,13 @@ const fn bit(rail: usize) -> u32 {
 }
 
 impl<R: Rails> Pml<'_, R> {
-    /// Enables or disables a rail, for all peers (the contract's `MCA_PTL_ENABLE`). A disabled rail takes nothing new; what it
-    /// was given before it still delivers, and what arrives by it is taken. Other rails go on with all messages; where a peer
-    /// has none, they wait until one is enabled again. Rails are enabled at first.
+    /// Enables or disables a rail for all peers (the contract's `MCA_PTL_ENABLE`). Rails are enabled at first.
+    ///
+    /// A disabled rail takes nothing new. It still delivers what it was given before, and what arrives by it is taken. Other rails
+    /// carry all messages; if a peer has no other, its messages wait until a rail is enabled again.
     ///
     /// # Errors
-    /// [`EnableError`]; nothing has changed then.
+    /// [`EnableError`]: nothing has changed then.
     pub fn enable_rail(&mut self, index: usize, on: bool) -> Result<(), EnableError> {
         let word = self.disabled.get_mut(index / 32).filter(|_| index < self.rails.count());
         let word = word.ok_or(EnableError::NoRail(index))?;
@@ -34,7 +35,7 @@ impl<R: Rails> Pml<'_, R> {
         Ok(())
     }
 
-    /// Whether a rail takes what is new. `false` also where there is no such rail.
+    /// Whether a rail takes new frames. `false` also if there is no such rail.
     pub fn is_enabled(&self, index: usize) -> bool {
         index < self.rails.count() && !is_disabled(&self.disabled, index)
     }

@@ -16,7 +16,7 @@ impl<R: Rails> Pml<'_, R> {
         if state.status != PeerStatus::Up || !self.peer_links(peer.0).any(|link| link.is_of(rail)) {
             return;
         }
-        // Of who has said good-bye, nothing comes by another link that has not met it yet.
+        // After a peer's goodbye, nothing comes by another link that is not connected yet.
         let ended = |link: &PeerLink| {
             let rail = self.rails.rail(link.rail as usize).filter(|_| why == Lost::Closed);
             rail.is_some_and(|rail| !rail.knows(Endpoint(link.endpoint)))
@@ -35,15 +35,15 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set(MIGRATING);
             if unacked.is_some() {
-                state.liveness.set(HEARD); // what it was told by this link it may not have heard
+                state.liveness.set(HEARD); // the peer may not have received what was sent by this link
             }
         }
         self.migrating = true;
     }
 
-    /// A rail hears nothing of a peer but its host, and was to hear of it by a time. If another link hears the peer, it is the
-    /// link that is dead, and its frames go on by the other one. If none does, the peer may be stopped, and is not lost. Tells
-    /// whether the link was given up.
+    /// A rail hears nothing of a peer but its host, and should have heard by the time `due`. If another link hears the peer, this
+    /// link is dead, and its frames go on by the other one. If none does, the peer may be stopped, and is not lost. Returns whether
+    /// the link was given up.
     pub(in crate::pml) fn link_silent(&mut self, rail: usize, peer: Peer, due: Option<Instant>) -> bool {
         if self.peers.get(peer.0 as usize).is_none_or(|state| state.status != PeerStatus::Up || !state.has(LINKED)) {
             return false;

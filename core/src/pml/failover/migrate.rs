@@ -1,4 +1,4 @@
-//! Frames of a link that is down: carried by others, and claimed at the other side.
+//! Frames of a link that is down: other links carry them, and the other side claims each once.
 
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
@@ -28,7 +28,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Has links in use carry what links that are down could not deliver, as far as they have room.
+    /// Has links in use carry the undelivered frames of links that are down, as far as they have room.
     pub(in crate::pml) fn migrate_from_peer_links(&mut self, peer: u32) {
         for place in 0..self.rails.count() {
             let Some(link) = self.peer_links(peer).nth(place).copied() else { break };
@@ -51,8 +51,8 @@ impl<R: Rails> Pml<'_, R> {
                 }
             }
         }
-        // A link that nobody has used yet does not know whether the peer is there, and what is told by it finds out. Else a
-        // peer that died would be thought alive for the sake of a link that was never tried.
+        // A link that was not used yet does not know whether the peer is alive: a frame on it finds out. Else a failed peer would
+        // count as alive because of a link that was never tried.
         if self.peers.get(peer as usize).is_some_and(|state| state.route.links != 0) {
             if self.control(peer, wire::Credit::new()).is_err() {
                 return;
@@ -64,8 +64,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Sends an unacked by the first link in use that takes it: the one that has carried least for its bandwidth first where
-    /// it is bulk, else the quickest. `None` where none has room.
+    /// Sends an unacknowledged frame by a link in use that takes it. Bulk tries the link first that has carried least for its
+    /// bandwidth, other frames the one with the lowest latency. `None` if no link has room.
     fn resend(&mut self, peer: u32, unacked: &UnackedFrame) -> Option<Sent> {
         let links = self.peers.get(peer as usize)?.route.links as usize;
         let bulk = unacked.shape.lane == Lane::Bulk;
@@ -77,8 +77,8 @@ impl<R: Rails> Pml<'_, R> {
             let next = places.filter(|place| tried.is_none_or(|tried| *place > tried)).min()?;
             let link = *self.peer_links(peer).nth(next.1)?;
             let rail = self.rails.rail_mut(link.rail as usize)?;
-            // SAFETY: the body is readable until the frame is migrated, which follows; where it is sent in place, it is the
-            // user's, who leaves it as it is until the request of the cookie is done. Without a cookie it is copied.
+            // SAFETY: the body is readable until `migrated` is called for the frame, which follows. A body that is sent in place is
+            // the user's, who leaves it as it is until the request of the cookie is done. A body without a cookie is copied.
             match unsafe {
                 rail.send_migrated(
                     Endpoint(link.endpoint),
@@ -101,7 +101,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A frame that was given to another link of the sender first.
+    /// Takes in a frame that the sender gave to another link first.
     pub(in crate::pml) fn arrive_migrated(&mut self, rail: usize, origin: Origin, frame: &Frame) {
         match self.claim_migrated(frame.from, origin) {
             Some(Claim::New) if frame.tag == ptl::TAG => return self.arrive(rail, true, frame),
@@ -114,8 +114,8 @@ impl<R: Rails> Pml<'_, R> {
         self.drop_frame(rail, frame);
     }
 
-    /// Asks all links to a peer, since each may know something: the one that the frame was given to first whether it has come,
-    /// any other that was to carry it whether it has written a part of it.
+    /// Asks all links to a peer what they know of a frame: the link that carried it first knows whether it has arrived; any other
+    /// that was to carry it knows whether it has written a part of it.
     fn claim_migrated(&mut self, from: Peer, origin: Origin) -> Option<Claim> {
         let mut verdict = None;
         for place in 0..self.rails.count() {
@@ -130,11 +130,11 @@ impl<R: Rails> Pml<'_, R> {
         verdict
     }
 
-    /// Delivers a frame to where another link has begun to.
+    /// Delivers the part of a frame that another link has not delivered.
     fn deliver_rest(&mut self, rail: usize, frame: &Frame, skip: usize, sink: Span, cookie: Cookie) {
         let delivery = if frame.is_whole() {
             let bytes = frame.head().get(skip..).unwrap_or_default();
-            // SAFETY: who asked for the delivery vouches for the sink until it is told that it is over.
+            // SAFETY: the caller of the first delivery vouches for the sink until the end of the delivery is reported.
             unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
             Delivery::Done
         } else if let Some(rail) = self.rails.rail_mut(rail) {

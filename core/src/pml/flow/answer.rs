@@ -1,4 +1,4 @@
-//! The receiver's side: answers to asks.
+//! The receiver's side: answers to our asks.
 
 use zerocopy::FromZeros;
 
@@ -17,7 +17,7 @@ use crate::wire;
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
-    /// An answer: matched now, kept for a probe, or sent back.
+    /// An answer has arrived: it is matched now, kept for a probe, or sent back.
     pub(in crate::pml) fn on_answer(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
         let from = frame.from.0;
         let Some(peer) = self.peers.get_mut(from as usize) else { return false };
@@ -28,22 +28,22 @@ impl<R: Rails> Pml<'_, R> {
         self.queue_work(from);
         if asking && in_turn && first.rendezvous {
             let key = Key { context: first.context, source: from, tag: first.tag };
-            // The answer is the first of the messages held that the ask accepts. A receive that accepts more must not
-            // have it: one of the others may go first.
+            // The answer is the first held-back message that the ask accepts. A receive that accepts more must not take it: another
+            // held-back message may come first.
             let posted = self.matcher.peek_posted(&key);
             let fits = |slot| wide || self.requests.at(slot).is_some_and(|state| state.tag == first.tag);
             if let Some(slot) = posted.filter(|slot| fits(*slot)) {
                 if self.requests.at(slot).is_none_or(|state| state.remote.as_posting() != cursor)
                     && let Some(peer) = self.peers.get_mut(from as usize)
                 {
-                    peer.asks.cursor = 0; // another receive took it: ask again for the one that it was meant for
+                    peer.asks.cursor = 0; // another receive took it: ask again for the receive that it was meant for
                 }
                 return self.match_first(rail, frame, first);
             }
             if posted.is_some()
                 && let Some(peer) = self.peers.get_mut(from as usize)
             {
-                peer.asks.cursor = 0; // the receive that is in the way is asked for before all
+                peer.asks.cursor = 0; // the receive that is in the way is asked for first
             } else if probe && self.keep_answer(rail, frame, first, wide) {
                 return false;
             }
@@ -57,17 +57,17 @@ impl<R: Rails> Pml<'_, R> {
             }
         }
         peer.reject = first.sender;
-        // No honest peer is further ahead than its credit; who is has to be answered, too.
+        // An honest peer is never further ahead than its credit. A peer that is must be answered, too.
         let ahead = first.sequence.wrapping_sub(peer.next_in);
         peer.reject_at = if ahead <= i16::MAX as u32 { first.sequence } else { peer.next_in } as u16;
         peer.set(REJECT_DUE);
         false
     }
 
-    /// Keeps an answer in a spare envelope, where a probe finds it.
+    /// Keeps an answer in an envelope beyond all credit, where a probe finds it.
     fn keep_answer(&mut self, rail: usize, frame: &Frame, first: First, wide: bool) -> bool {
         if self.spares_used >= self.config.probes {
-            // Another peer's answer may give way.
+            // The answer of another peer may be sent back.
             let mut next = self.matcher.next_unexpected(None);
             while let Some((slot, _)) = next {
                 let answer = |envelope: &Unexpected| envelope.flags & wire::FLAG_ANSWER != 0;
@@ -90,7 +90,7 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
             peer.asks.kept_answer = OptSlot::some(slot);
             peer.asks.probes = 0;
-            peer.clear(PROBE); // or it would be sent back for the probe that it is for
+            peer.clear(PROBE); // else it would be sent back for the probe that it is for
         }
         let key = Key { context: first.context, source: frame.from.0, tag: first.tag };
         self.matcher.add_unexpected(slot, key);
@@ -98,8 +98,8 @@ impl<R: Rails> Pml<'_, R> {
         true
     }
 
-    /// Gives an answer that a matched probe takes to a request, and frees its envelope; its sender goes on with other
-    /// messages. `None` where the sender cannot be told yet.
+    /// Moves an answer that a matched probe takes to a request, and frees its envelope: its sender goes on with other messages.
+    /// `None` if the sender cannot be told now.
     pub(in crate::pml) fn take_answer(&mut self, handle: Handle) -> Result<Option<Handle>, Refusal> {
         let Some(envelope) = self.envelopes.get(handle) else { return Ok(None) };
         let (from, sender) = (envelope.peer, envelope.sender);

@@ -1,4 +1,4 @@
-//! The receiver's side: asks for messages that peers hold back.
+//! The receiver's side: our asks for messages that peers hold back.
 
 use crate::pml::engine::Pml;
 use crate::pml::matching::{ANY, Pattern};
@@ -46,12 +46,12 @@ impl<R: Rails> Pml<'_, R> {
         Some((first.remote.as_posting(), Pattern { context: first.context, source: first.peer, tag: first.tag }))
     }
 
-    /// Sends an ask, for a posted receive or else for a probe.
+    /// Sends an ask: for a posted receive, or else for a probe.
     fn ask_for(&mut self, from: u32, pattern: Pattern, receive: Option<u64>) {
         if let Some(peer) = self.peers.get(from as usize)
             && let Some(slot) = peer.asks.kept_answer.get()
         {
-            // The sender can settle one answer at a time: what was kept for a probe goes back.
+            // The sender settles one answer at a time: the answer that was kept for a probe goes back.
             if receive.is_some() || self.may_evict(slot) {
                 self.evict(slot);
             }
@@ -83,12 +83,12 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A peer holds messages back: all receives are asked for anew.
+    /// A peer has sent a notice that it holds messages back: all receives are asked for anew.
     pub(in crate::pml) fn on_held(&mut self, from: u32, header: wire::Held) {
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         let notice = header.notice.get() as u16;
         if notice.wrapping_sub(peer.asks.notice_in) as i16 <= 0 {
-            return; // an older one, overtaken
+            return; // an older notice, which was overtaken
         }
         peer.asks.notice_in = notice;
         peer.set(HOLDING);
@@ -96,7 +96,7 @@ impl<R: Rails> Pml<'_, R> {
         self.queue_work(from);
     }
 
-    /// A peer has nothing for what was asked.
+    /// A peer has no message for our ask.
     pub(in crate::pml) fn on_nothing(&mut self, from: u32, header: wire::Nothing) {
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         if !peer.has(ASKING) {
@@ -108,7 +108,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
         if header.notice.get() as u16 != peer.asks.notice_in {
-            (peer.asks.cursor, peer.asks.empty_asks) = (0, 0); // more was held back since: what was asked may be there now
+            (peer.asks.cursor, peer.asks.empty_asks) = (0, 0); // more was held back since: the message may be there now
         } else if header.common.flags & wire::FLAG_MARK != 0 {
             peer.clear(HOLDING);
         }

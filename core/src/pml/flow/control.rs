@@ -8,13 +8,15 @@ use crate::rail::{Endpoint, SendError};
 use crate::wire::Header;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sends a control frame on the peer's first link that has room. [`SendError::Unreachable`] where the peer is lost or
-    /// unknown, for which there is nothing to wait; what its link answers may be made good by another, so that is to be
-    /// tried again.
+    /// Sends a control frame on the first of the peer's links that has room.
     ///
-    /// After a message that found no room, it waits until one has left: rails let control frames into all of their room, and
-    /// who answers all the time might leave none. Room for messages is freed by the other side's polls alone, so it is not
-    /// for long.
+    /// After a message that found no room, the frame waits until a message has left: rails let control frames into all of their
+    /// room, and an engine that answers all the time might leave none for messages. Room for messages is freed by the other side's
+    /// polls alone, so the wait is not long.
+    ///
+    /// # Errors
+    /// [`SendError::Unreachable`] if the peer is lost or unknown: there is nothing to wait for. [`SendError::Busy`] otherwise,
+    /// whatever the link answered, since another link may carry the frame later.
     pub(in crate::pml) fn control<H: Header + Copy>(&mut self, to: u32, header: H) -> Result<(), SendError> {
         let crowd = |peer: &PeerState| (if peer.is_out_of_room() { peer.route.firsts } else { 0 }, peer.route.links);
         let (from, links) = self.peers.get(to as usize).map_or((0, 0), crowd);
@@ -26,12 +28,12 @@ impl<R: Rails> Pml<'_, R> {
             if sent != Err(SendError::Busy) {
                 break;
             }
-            sent = self.control_by(to, place, header); // the one before may not be connected, and not be for long
+            sent = self.control_by(to, place, header); // the link before may not be connected, and stay so for long
         }
         sent
     }
 
-    /// The same on another one of the links in use.
+    /// The same on the link in that place of the peer's row.
     pub(in crate::pml) fn control_by<H: Header>(
         &mut self,
         to: u32,
@@ -60,7 +62,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The same on the link in use of a certain rail, in its turn.
+    /// The same on the link of a certain rail, in its turn.
     pub(in crate::pml) fn control_on<H: Header>(&mut self, to: u32, rail: usize, header: H) -> Result<(), SendError> {
         let peer = self.peers.get(to as usize).ok_or(SendError::Unreachable)?;
         let (crowded, firsts, links) =

@@ -1,4 +1,4 @@
-//! Credit that is given back.
+//! Credit that is given back to peers.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::flags::CREDIT_DUE;
@@ -6,7 +6,7 @@ use crate::pml::rails::Rails;
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Owes a peer credit; from half of its share on it is sent without waiting for a frame to ride on.
+    /// Owes a peer credit. From half of its share on, a credit frame is sent; less waits for another frame to ride on.
     #[inline]
     pub(in crate::pml) fn owe(&mut self, to: u32, unit: bool) {
         let Some(peer) = self.peers.get_mut(to as usize) else { return };
@@ -16,14 +16,14 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Gives credit back for which no frame came along.
+    /// Sends a credit frame, if credit is due and no other frame has carried it.
     pub(in crate::pml) fn send_credit(&mut self, index: u32) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         if !peer.has(CREDIT_DUE) {
             return;
         }
         if peer.granted.owed == 0 {
-            return peer.clear(CREDIT_DUE); // it rode on another frame
+            return peer.clear(CREDIT_DUE); // another frame has carried it
         }
         if self.control(index, wire::Credit::new()).is_ok()
             && let Some(peer) = self.peers.get_mut(index as usize)

@@ -1,4 +1,4 @@
-//! The sender's side: notices of what is held back, and answers to asks.
+//! The sender's side: notices that messages are held back, and answers to the peer's asks.
 
 use crate::list::{List, OptSlot};
 use crate::pml::engine::Pml;
@@ -9,8 +9,8 @@ use crate::pml::requests::state::{ANSWERING, Phase};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Says that messages are held back, once; also of those that wait for an answer to be settled, since that may take
-    /// until a receive is asked for that only they satisfy.
+    /// Sends a notice that messages are held back, once. It also covers messages that wait until an answer is settled: that may
+    /// take until a receive is asked for that only they satisfy.
     pub(in crate::pml) fn send_held_notice(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
         if peer.held.is_empty() || peer.may_send_held() || peer.has(ANNOUNCED) {
@@ -26,7 +26,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Answers what the peer asked.
+    /// Answers the peer's ask.
     pub(in crate::pml) fn answer_ask(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
         if !peer.has(ASKED) || peer.asked.answering.is_some() {
@@ -62,7 +62,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A peer asks for a message that is held back.
+    /// A peer asks for a message that is held back here.
     pub(in crate::pml) fn on_asked(&mut self, from: u32, header: wire::Ask) {
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         peer.asked.context = header.context.get();
@@ -71,7 +71,7 @@ impl<R: Rails> Pml<'_, R> {
         self.queue_work(from);
     }
 
-    /// An answer of ours is settled, or goes back to those held.
+    /// An answer of ours is settled (`taken`), or is held back again.
     pub(in crate::pml) fn settle_answer(&mut self, slot: u32, taken: bool) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & ANSWERING == 0 {

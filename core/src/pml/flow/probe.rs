@@ -6,12 +6,12 @@ use crate::pml::peers::flags::{ASKING_PROBE, HOLDING, PROBE};
 use crate::pml::rails::Rails;
 use crate::pml::unexpected::state::{NARROW, SEEN, Unexpected};
 
-/// Probes in vain, of whatever they look for, after which an answer that was kept for one of them may go back.
+/// After this many probes without result, for any pattern, an answer that is kept for a probe may be sent back.
 const MAX_MISSED_PROBES: u32 = 256;
 
 impl<R: Rails> Pml<'_, R> {
-    /// The message that goes first of those here that a pattern accepts. An answer that was asked for by its tag gives way
-    /// where any tag is looked for.
+    /// The first of the arrived messages that a pattern accepts. An answer that was asked for by its tag is sent back if the
+    /// pattern accepts any tag.
     #[inline]
     pub(in crate::pml) fn find_unexpected(&mut self, pattern: &Pattern) -> Option<u32> {
         loop {
@@ -24,8 +24,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Whether an answer that was kept for a probe may go back for another probe: it was found, or nobody seems to look
-    /// for it any more. A program that looks for several things in turn must come round to it first.
+    /// Whether an answer that is kept for a probe may be sent back for another probe: a probe has found it, or its program seems to
+    /// have given up. A program that probes for several messages in turn must come round to it first.
     pub(in crate::pml) fn may_evict(&self, slot: u32) -> bool {
         self.envelopes.at(slot).is_none_or(|envelope| {
             envelope.flags & SEEN != 0 || self.missed_probes.wrapping_sub(envelope.sequence) >= MAX_MISSED_PROBES
@@ -40,7 +40,7 @@ impl<R: Rails> Pml<'_, R> {
                 self.want_probe_of(pattern.source, pattern);
             }
         } else {
-            // Any source: peers that hold back are always in the work list.
+            // Any source: peers that hold messages back are always in the work list.
             let mut next = self.work.first();
             while let Some(index) = next.get() {
                 let Some(peer) = self.peers.get(index as usize) else { return };
@@ -52,15 +52,15 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Of all probes since the last ask one is drawn by lot: in any other order one of a program's probes might never have
-    /// its turn.
+    /// Of all probes since the last ask one is drawn at random: in any fixed order, one of a program's probes might never have its
+    /// turn.
     fn want_probe_of(&mut self, from: u32, pattern: Pattern) {
         let mut lot = (u64::from(self.missed_probes) ^ self.config.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         lot = (lot ^ lot >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         let same = (peer.asks.probe_context, peer.asks.probe_tag) == (pattern.context, pattern.tag);
         if same && !peer.has(PROBE) && (peer.asks.empty_asks != 0 || peer.has(ASKING_PROBE)) {
-            return; // it is being asked for, or was in vain, and there is no more since
+            return; // it is being asked for, or the ask found nothing and no notice came since
         }
         peer.asks.probes = peer.asks.probes.saturating_add(1);
         if !peer.has(PROBE) || (lot >> 32).checked_rem(peer.asks.probes.into()) == Some(0) {
@@ -70,7 +70,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The caller is about to sleep: nobody comes round to what was kept for other probes.
+    /// The caller is about to sleep: its program does not come round to answers that are kept for other probes.
     pub(in crate::pml) fn expire_probes(&mut self) {
         self.missed_probes = self.missed_probes.wrapping_add(MAX_MISSED_PROBES);
     }

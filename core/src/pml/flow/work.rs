@@ -1,4 +1,4 @@
-//! Peers that have something to be told.
+//! Peers for which something is to be sent.
 
 use crate::pml::engine::Pml;
 use crate::pml::flow::work_list::WorkList;
@@ -8,7 +8,7 @@ use crate::pml::rails::Rails;
 use crate::pml::stall::liveness::{KEEPALIVE_DUE, KEEPALIVE_REPLY_DUE};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Puts a peer into the list of those that have something to be told.
+    /// Puts a peer into the work list, unless it is there.
     pub(in crate::pml) fn queue_work(&mut self, index: u32) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         if peer.has(QUEUED) {
@@ -19,7 +19,7 @@ impl<R: Rails> Pml<'_, R> {
         self.work.push(self.peers, index);
     }
 
-    /// Goes once through the peers for which something is to be sent. Those that were sent something go behind the others.
+    /// Goes once through the work list. Peers that were sent something go behind the others.
     pub(in crate::pml) fn run_work(&mut self) {
         let last = self.work.last();
         let mut served = WorkList::default();
@@ -47,7 +47,7 @@ impl<R: Rails> Pml<'_, R> {
         self.posting_order.needed = holding;
     }
 
-    /// Tells a peer what it has to be told; says whether something is left.
+    /// Sends what is due to a peer. Returns whether something is left.
     fn send_due(&mut self, index: u32) -> bool {
         let Some(peer) = self.peers.get(index as usize) else { return false };
         if peer.status != PeerStatus::Up {

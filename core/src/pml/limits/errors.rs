@@ -5,15 +5,15 @@ use core::fmt;
 use crate::arena::OutOfMemory;
 use crate::error::Blame;
 
-/// A limit is below the least with which an engine works.
+/// A limit is below the least value with which an engine works. Raise the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TooFew {
-    /// The limit, as the field of [`Config`](super::config::Config) is called.
+    /// The limit: the name of its field in [`Config`](crate::pml::Config).
     pub what: &'static str,
-    /// What it is.
+    /// Its value.
     pub has: u32,
-    /// What it must be at least.
+    /// The least value that works.
     pub least: u32,
 }
 
@@ -29,14 +29,14 @@ impl core::error::Error for TooFew {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum SetUpError {
-    /// The arena is too small.
+    /// The arena has too little memory.
     Memory(OutOfMemory),
     /// A limit is too small.
     Limits(TooFew),
 }
 
 impl SetUpError {
-    /// Who has to act.
+    /// Who has to act: the caller, who chose the limits and the arena.
     pub const fn blame(self) -> Blame {
         Blame::Caller
     }

@@ -1,4 +1,4 @@
-//! What an engine takes of memory.
+//! The memory of an engine.
 
 use crate::arena::Arena;
 use crate::pml::limits::config::Config;
@@ -13,8 +13,8 @@ use crate::ptl::Cache;
 use crate::rail::Attributes;
 
 impl Config {
-    /// Bytes that an engine over rails with these attributes takes from an arena at most, the requests that they want
-    /// prepared ([`Cache`]) included.
+    /// Most bytes that an engine over rails with these attributes takes from an arena, the requests included that the rails want
+    /// prepared ([`Cache`]).
     pub const fn bytes(&self, rails: &[&Attributes]) -> usize {
         let links = (self.peers as usize).saturating_mul(rails.len());
         let mut caches = 0usize;
@@ -39,8 +39,7 @@ impl Config {
     }
 }
 
-/// Sizes of what the engine keeps, for budgets: bytes per peer, per link, per request and per unexpected message
-/// (payload units suspended).
+/// Sizes for memory budgets: bytes of a peer, a link, a request, and an unexpected message (without its payload unit).
 pub const SIZES: [(&str, usize); 4] = [
     ("peer", size_of::<PeerState>()),
     ("link", size_of::<PeerLink>()),

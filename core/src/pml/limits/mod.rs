@@ -1,4 +1,4 @@
-//! The limits of an engine: what is configured, what peers are told of it, and what it costs.
+//! The limits of an engine: its configuration, what peers are told of it, and the memory that it takes.
 
 pub(super) mod config;
 pub(super) mod errors;

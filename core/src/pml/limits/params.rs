@@ -1,4 +1,4 @@
-//! What an engine tells its peers about itself.
+//! The parameters that an engine tells its peers.
 
 use crate::rail::Unreachable;
 use crate::wire;
@@ -6,7 +6,7 @@ use crate::wire;
 /// Bytes of [`Pml::params`](crate::pml::Pml::params).
 pub const PARAMS: usize = 20;
 
-/// What an engine tells its peers about itself, beside the cards of its rails.
+/// The parameters that an engine tells its peers, beside the cards of its rails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::pml) struct Params {
     pub envelopes: u16,

@@ -1,24 +1,27 @@
-//! The pools of an engine: who may hold elements of each, until when, and how few are enough.
+//! The pools of an engine: who may hold elements of each, until when, and how many are enough.
 //!
-//! Two things make an engine free of deadlock whatever the sizes. No holder is refused what is its due: the shares of all
-//! holders of a pool sum up to no more than its size. And nothing is waited for in a circle: whoever holds an element of
-//! a [`Pool`] waits only for pools that come before it, down to the room of the rails, which the other side frees by polling
-//! alone. In particular no request waits for an envelope or a payload unit: a message without credit goes as an answer once
-//! its receive asks for it, which takes a control frame and room for a first fragment (see `flow`). So envelopes and units
-//! are there for speed. [`Config::shares`] says who holds what; that it is in order is checked where this is compiled.
+//! Two rules keep an engine free of deadlock, whatever the sizes:
+//!
+//! - No holder is refused its share: the shares of all holders of a pool sum up to no more than the pool's size.
+//! - Nothing waits in a circle: a holder of an element of a [`Pool`] waits only for pools that come before it. The first ones are
+//!   the room of the rails, which the other side frees by polling alone.
+//!
+//! In particular no request waits for an envelope or a payload unit. A message without credit is sent as an answer when a receive
+//! asks for it, which takes a control frame and room for a first fragment (see [`flow`](crate::pml)). So envelopes and units serve
+//! speed, not progress. [`Config::shares`] lists the holders; the compiler checks that the list keeps both rules.
 
 use crate::pml::limits::config::Config;
 use crate::pml::limits::errors::TooFew;
 
-/// What holders have elements of. Who holds one waits only for those before it.
+/// The pools. A holder of an element waits only for pools before its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Pool {
-    /// Room for control frames on a rail. Each rail has some that no other frame may take. Freed as the other side polls.
+    /// Room for control frames on a rail. Each rail has some that no other frame may take. The other side frees it by polling.
     ControlRoom,
-    /// Room for first fragments and fragments on a rail. Freed as the other side polls, and never waits for a match: what
-    /// comes is delivered, kept or dropped at once.
+    /// Room for first and later fragments on a rail. The other side frees it by polling, and never waits for a match to do so: what
+    /// arrives is delivered, kept or dropped at once.
     FrameRoom,
     /// [`Config::requests`].
     Requests,
@@ -31,7 +34,7 @@ pub enum Pool {
 }
 
 impl Pool {
-    /// Elements with which all that was begun still comes to its end, however slowly.
+    /// The number of elements with which every operation still comes to an end, however slowly.
     pub const fn least(self) -> u32 {
         match self {
             Self::ControlRoom | Self::FrameRoom | Self::Requests | Self::Spares => 1,
@@ -39,7 +42,7 @@ impl Pool {
         }
     }
 
-    /// As the configuration calls it.
+    /// The name of the limit in the configuration.
     const fn name(self) -> &'static str {
         match self {
             Self::ControlRoom => "room for control frames",
@@ -52,19 +55,19 @@ impl Pool {
     }
 }
 
-/// A holder's part of a pool.
+/// A holder's share of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Share {
     /// The pool.
     pub pool: Pool,
-    /// Elements that it has at once at most.
+    /// Most elements that the holder has at once.
     pub most: u64,
-    /// Who it is.
+    /// The holder.
     pub holder: &'static str,
     /// Who gives an element back, and when.
     pub until: &'static str,
-    /// What may have to be had before that.
+    /// The pools from which an element may be needed before that.
     pub waits_for: &'static [Pool],
 }
 
@@ -105,18 +108,18 @@ impl Config {
         ]
     }
 
-    /// Elements of a pool that this configuration sizes.
+    /// The size of a pool, if this configuration sets it.
     const fn size(&self, pool: Pool) -> u32 {
         match pool {
             Pool::Requests => self.requests,
             Pool::Units => self.units,
             Pool::Envelopes => self.unexpected,
             Pool::Spares => self.probes,
-            Pool::ControlRoom | Pool::FrameRoom => u32::MAX, // the affair of each rail, whose attributes promise it
+            Pool::ControlRoom | Pool::FrameRoom => u32::MAX, // each rail promises this room in its attributes
         }
     }
 
-    /// Whether an engine with these limits brings all that it begins to an end.
+    /// Whether an engine with these limits brings every operation that it begins to an end.
     ///
     /// # Errors
     /// [`TooFew`], with the first pool that is too small.
@@ -128,7 +131,7 @@ impl Config {
         let mut left = shares.as_slice();
         while let [share, rest @ ..] = left {
             let (pool, has) = (share.pool, self.size(share.pool));
-            // Each pool has one kind of holder, so that its shares are summed up as they stand.
+            // Each pool has one kind of holder, so its one share is the sum of all.
             let least = if share.most > has as u64 { u32::MAX } else { pool.least() };
             if has < least {
                 return Err(TooFew { what: pool.name(), has, least });
@@ -139,7 +142,7 @@ impl Config {
     }
 }
 
-/// Nobody waits in a circle, and the smallest configuration is one.
+/// No holder waits in a circle, and the smallest configuration is accepted.
 const _: () = {
     let shares = Config::SMALLEST.shares();
     let mut left = shares.as_slice();

@@ -2,10 +2,10 @@
 
 use super::key::Key;
 
-/// The secret of one matcher.
+/// The secrets of one matcher.
 ///
-/// The hash is one folded multiplication: both halves of the product of two secrets mixed with the key, as in wyhash.
-/// A peer can choose keys, but without the secrets not keys that meet in one bucket.
+/// The hash is one folded multiplication: both halves of the product of two secrets mixed with the key, as in wyhash. A peer can
+/// choose keys; without the secrets it cannot choose keys that share a bucket.
 #[derive(Debug)]
 pub(super) struct Hasher {
     left: u64,
@@ -20,13 +20,13 @@ impl Hasher {
         Self { left: spread(seed, 1), right: spread(seed, 2) }
     }
 
-    /// A word whose low bits pick the bucket of `key`.
+    /// A word whose low bits select the bucket of `key`.
     ///
-    /// Groups of four neighbouring sources by four neighbouring tags are hashed as one; the low four bits of what the
-    /// key adds then tell the sixteen apart, and its other bits are the same for all of them: nothing carries. Keys of
-    /// one group never meet, receives posted for consecutive sources or tags find their buckets on one cache line, and
-    /// keys of two groups meet as seldom as their hashes differ by any given word. In a table of four buckets the low
-    /// two bits still tell consecutive sources apart, and consecutive tags.
+    /// Groups of four neighbouring sources by four neighbouring tags have one hash. The low four bits of what the key adds then
+    /// distinguish the sixteen; its other bits are the same for all of them, since nothing carries. So keys of one group never
+    /// share a bucket, and receives posted for consecutive sources or tags find their buckets on one cache line. Keys of two groups
+    /// share a bucket as seldom as their hashes differ by any given word. In a table of four buckets the low two bits still
+    /// distinguish consecutive sources, and consecutive tags.
     #[inline]
     pub(super) const fn hash(&self, key: &Key) -> u32 {
         let left = self.left ^ (key.origin() >> NEAR);
@@ -36,7 +36,7 @@ impl Hasher {
     }
 }
 
-/// The `index`th word that follows from a seed (the SplitMix64 generator).
+/// The `index`-th word that follows from a seed (the SplitMix64 generator).
 const fn spread(seed: u64, index: u64) -> u64 {
     let word = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -48,7 +48,7 @@ const fn spread(seed: u64, index: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Most keys in one bucket of 4096 when 4096 keys are hashed.
+    /// The most keys in one bucket of 4096 when 4096 keys are hashed.
     fn fullest(seed: u64, key: impl Fn(u32) -> Key) -> u32 {
         let hasher = Hasher::new(seed);
         let mut load = [0u32; 4096];

@@ -5,11 +5,11 @@ use zerocopy::FromZeros;
 /// In a pattern: any source, or any tag that is not internal.
 pub const ANY: u32 = u32::MAX;
 
-/// Tags from here on are internal (collectives and the like): [`ANY`] does not accept them, and a pattern names the
-/// last one, which is `ANY` itself, never.
+/// Tags from here on are internal (collectives and the like): [`ANY`] does not accept them. No pattern can name the last tag, which
+/// has the value of `ANY`.
 pub const INTERNAL_TAGS: u32 = 0x8000_0000;
 
-/// What an arrived message is matched by.
+/// The triple by which an arrived message is matched.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, FromZeros)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(C)]
@@ -23,16 +23,15 @@ pub struct Key {
 }
 
 impl Key {
-    /// Context and source as one word, in which tables keep them: compared at once, and made from both parts in
-    /// registers. Two of a key's parts copied by one load, just after they were stored one by one, stall the processor
-    /// until these stores have left it.
+    /// Context and source as one word, as tables store them. It is compared at once, and made from both parts in registers: if a
+    /// key's parts were stored one by one and then loaded together, the load would wait until the stores are done.
     #[inline]
     pub(super) const fn origin(&self) -> u64 {
         (self.context as u64) << 32 | self.source as u64
     }
 }
 
-/// Which messages a receive accepts.
+/// The messages that a receive accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Pattern {

@@ -1,4 +1,4 @@
-//! The matcher.
+//! The matcher: posted receives and unexpected messages.
 
 use super::hash::Hasher;
 use super::key::{ANY, Key, Pattern};
@@ -7,26 +7,30 @@ use super::posted_table::PostedTable;
 use super::unexpected_table::UnexpectedTable;
 use crate::arena::{Arena, OutOfMemory};
 
-/// In [`Matcher::alone`]: there is nothing at all.
+/// In [`Matcher::only`]: there is neither a receive nor a message.
 const EMPTY: u64 = u64::MAX;
 
-/// In [`Matcher::alone`]: the tables are in use.
+/// In [`Matcher::only`]: the tables are in use.
 const TABLE: u64 = EMPTY - (1 << 32);
 
-/// A half of [`Matcher::alone`] that is no slot: there are fewer.
+/// A half of [`Matcher::only`] that is no slot: there are fewer slots.
 const NO_SLOT: u32 = u32::MAX;
 
-/// Slots of posted receives at most: what the halves of [`Matcher::alone`] tell apart.
+/// Most slots of posted receives: the halves of [`Matcher::only`] can name no more.
 const MOST_SLOTS: u32 = 1 << 31;
 
-/// Posted receives and unexpected messages of one engine. See the [module](super).
+/// Posted receives and unexpected messages of one engine. See the [module](crate::pml::matching).
 #[derive(Debug)]
 pub struct Matcher<'m> {
-    /// The posted receive where there is just one and no message waits: it needs no table, they are empty then. In the low
-    /// half its slot, in the high half 0; in the high half its slot and in the low half [`NO_SLOT`] where it takes any tag.
-    /// So the low half is what a message without further ado may look for. Else [`EMPTY`] or [`TABLE`].
-    alone: u64,
-    alone_pattern: Pattern,
+    /// The posted receive, if it is the only one and no message waits. Both tables are empty then.
+    ///
+    /// - A receive for one tag: its slot in the low half, 0 in the high half.
+    /// - A receive for any tag: [`NO_SLOT`] in the low half, its slot in the high half.
+    /// - Otherwise [`EMPTY`] or [`TABLE`].
+    ///
+    /// So the fast path of a message looks at the low half alone.
+    only: u64,
+    only_pattern: Pattern,
     posted: PostedTable<'m>,
     unexpected: UnexpectedTable<'m>,
     hasher: Hasher,
@@ -34,15 +38,15 @@ pub struct Matcher<'m> {
 }
 
 impl<'m> Matcher<'m> {
-    /// A matcher beside a pool of `requests` and a pool of `unexpected` slots. The `seed` must be one that peers do not
-    /// know: it is what keeps them from choosing keys that collide.
+    /// Makes a matcher beside a pool of `requests` slots and a pool of `unexpected` slots. Peers must not know the `seed`: it keeps
+    /// them from choosing keys that collide.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the arena is smaller than [`cost`](Self::cost).
+    /// [`OutOfMemory`] if the arena has less than [`cost`](Self::cost) left.
     pub fn new(arena: &mut Arena<'m>, requests: u32, unexpected: u32, seed: u64) -> Result<Self, OutOfMemory> {
         Ok(Self {
-            alone: EMPTY,
-            alone_pattern: Pattern { context: 0, source: 0, tag: 0 },
+            only: EMPTY,
+            only_pattern: Pattern { context: 0, source: 0, tag: 0 },
             posted: PostedTable::new(arena, requests.min(MOST_SLOTS))?,
             unexpected: UnexpectedTable::new(arena, unexpected)?,
             hasher: Hasher::new(seed),
@@ -50,58 +54,57 @@ impl<'m> Matcher<'m> {
         })
     }
 
-    /// Bytes that a matcher takes from an arena at most.
+    /// Most bytes that a matcher takes from an arena.
     pub const fn cost(requests: u32, unexpected: u32) -> usize {
         PostedTable::cost(requests).saturating_add(UnexpectedTable::cost(unexpected))
     }
 
-    /// Appends a receive. Ignored if the slot does not exist or is posted already.
+    /// Posts a receive. Ignored if the slot does not exist or is posted already.
     #[inline]
     pub fn post(&mut self, slot: u32, pattern: Pattern) {
         if slot >= self.posted.slots() {
             return;
         }
-        if !self.post_alone(slot, pattern) {
+        if !self.post_only(slot, pattern) {
             self.use_tables();
             self.posted.post(&self.hasher, slot, pattern);
         }
     }
 
-    /// Posts a receive where there is nothing at all yet, no message either; `false` where there is. The slot is one that
-    /// there is.
+    /// Posts a receive if there is neither a receive nor a message yet. Otherwise it returns `false`. The slot exists.
     #[inline(always)]
-    pub(crate) fn post_alone(&mut self, slot: u32, pattern: Pattern) -> bool {
-        if self.alone != EMPTY {
+    pub(crate) fn post_only(&mut self, slot: u32, pattern: Pattern) -> bool {
+        if self.only != EMPTY {
             return false;
         }
         let slot = u64::from(slot);
-        self.alone = if pattern.tag == ANY { slot << 32 | u64::from(NO_SLOT) } else { slot };
-        self.alone_pattern = pattern;
+        self.only = if pattern.tag == ANY { slot << 32 | u64::from(NO_SLOT) } else { slot };
+        self.only_pattern = pattern;
         true
     }
 
-    /// Puts a lone receive among others to be.
+    /// Moves the only receive to the table, since another entry follows.
     #[inline]
     fn use_tables(&mut self) {
-        if self.alone != TABLE {
-            self.leave_alone();
+        if self.only != TABLE {
+            self.move_to_table();
         }
     }
 
     #[cold]
-    fn leave_alone(&mut self) {
-        let lone = self.alone();
-        self.alone = TABLE;
+    fn move_to_table(&mut self) {
+        let lone = self.only();
+        self.only = TABLE;
         if let Some(slot) = lone {
-            self.posted.post(&self.hasher, slot, self.alone_pattern);
+            self.posted.post(&self.hasher, slot, self.only_pattern);
         }
     }
 
-    /// Takes back a receive, wherever it stands, in constant time. False if it is not posted.
+    /// Takes back a receive, in constant time. `false` if it is not posted.
     #[inline]
     pub fn unpost(&mut self, slot: u32) -> bool {
-        if self.alone() == Some(slot) {
-            self.alone = EMPTY;
+        if self.only() == Some(slot) {
+            self.only = EMPTY;
             return true;
         }
         let found = self.posted.unpost(&self.hasher, slot);
@@ -109,35 +112,35 @@ impl<'m> Matcher<'m> {
         found
     }
 
-    /// The receive that was posted first among those that accept `key`; it is no longer posted then.
+    /// Takes the receive that was posted first among those that accept `key`.
     #[inline]
     pub fn take_posted(&mut self, key: &Key) -> Option<u32> {
-        if let Some(slot) = self.alone() {
-            if !self.alone_pattern.accepts(key) {
+        if let Some(slot) = self.only() {
+            if !self.only_pattern.accepts(key) {
                 self.meter.searched(1, false);
                 return None;
             }
-            self.alone = EMPTY;
+            self.only = EMPTY;
             self.meter.found_at_once();
             return Some(slot);
         }
         self.take_from_table(key)
     }
 
-    /// The slot of the receive that accepts `key`, where it is the only one and has no wildcard; one that there is not where
-    /// it is otherwise. It stays posted.
+    /// The slot of the receive that accepts `key`, if it is the only one and has no wildcard. Otherwise `None`, or a slot that does
+    /// not exist. The receive stays posted.
     #[inline(always)]
-    pub(crate) const fn lone_slot(&self, key: &Key) -> Option<u32> {
-        let pattern = &self.alone_pattern;
-        // No message comes from any source, and the low half is no slot where any tag is accepted.
+    pub(crate) const fn only_match(&self, key: &Key) -> Option<u32> {
+        let pattern = &self.only_pattern;
+        // No message comes from the source `ANY`, and the low half is no slot if any tag is accepted.
         let same = pattern.context == key.context && pattern.source == key.source && pattern.tag == key.tag;
-        if same { Some(self.alone as u32) } else { None }
+        if same { Some(self.only as u32) } else { None }
     }
 
-    /// Takes the receive that [`lone_slot`](Self::lone_slot) told, where there is such a slot.
+    /// Takes the receive that [`only_match`](Self::only_match) returned, if its slot exists.
     #[inline(always)]
-    pub(crate) fn take_lone(&mut self) {
-        self.alone = EMPTY;
+    pub(crate) fn take_only(&mut self) {
+        self.only = EMPTY;
         self.meter.found_at_once();
     }
 
@@ -148,72 +151,72 @@ impl<'m> Matcher<'m> {
         found
     }
 
-    /// The receive that was posted first among those that accept `key`; it stays posted.
+    /// The receive that was posted first among those that accept `key`. It stays posted.
     #[inline]
     pub fn peek_posted(&self, key: &Key) -> Option<u32> {
-        match self.alone() {
-            Some(slot) => self.alone_pattern.accepts(key).then_some(slot),
+        match self.only() {
+            Some(slot) => self.only_pattern.accepts(key).then_some(slot),
             None => self.posted.peek(&self.hasher, key),
         }
     }
 
-    /// What the receive in a slot accepts, `None` if it is not posted. To go through all receives in any order, this
-    /// over all slots is quicker than [`next_posted`](Self::next_posted).
+    /// The pattern of the receive in a slot. `None` if it is not posted. To visit all receives in any order, call this for all
+    /// slots: it is faster than [`next_posted`](Self::next_posted).
     #[inline]
     pub fn posted(&self, slot: u32) -> Option<Pattern> {
-        if self.alone() == Some(slot) {
-            return Some(self.alone_pattern);
+        if self.only() == Some(slot) {
+            return Some(self.only_pattern);
         }
         self.posted.get(slot)
     }
 
-    /// The receive that was posted next after the one in slot `after`, or the first of all. Each call walks the table:
-    /// for slow paths. `None` also where `after` is not posted (any more), so get the next before taking one out.
+    /// The receive that was posted next after the one in slot `after`, or the first of all. Each call walks the table: it is for
+    /// slow paths. `None` also if `after` is not posted any more, so get the next one before you take one out.
     pub fn next_posted(&self, after: Option<u32>) -> Option<(u32, Pattern)> {
-        match self.alone() {
-            Some(slot) => after.is_none().then_some((slot, self.alone_pattern)),
+        match self.only() {
+            Some(slot) => after.is_none().then_some((slot, self.only_pattern)),
             None => self.posted.next(after),
         }
     }
 
     #[inline]
     fn leave_empty_tables(&mut self) {
-        if self.alone == TABLE && self.posted.len() == 0 && self.unexpected.len() == 0 {
-            self.alone = EMPTY;
+        if self.only == TABLE && self.posted.len() == 0 && self.unexpected.len() == 0 {
+            self.only = EMPTY;
         }
     }
 
-    /// The posted receive where there is just one.
+    /// The posted receive, if it is the only one.
     #[inline]
-    const fn alone(&self) -> Option<u32> {
-        let (low, high) = (self.alone as u32, (self.alone >> 32) as u32);
+    const fn only(&self) -> Option<u32> {
+        let (low, high) = (self.only as u32, (self.only >> 32) as u32);
         if low != NO_SLOT {
             return Some(low);
         }
         if high < MOST_SLOTS { Some(high) } else { None }
     }
 
-    /// Receives that are posted.
+    /// The number of posted receives.
     #[inline]
     pub const fn posted_len(&self) -> u32 {
-        self.posted.len().wrapping_add(if self.alone().is_some() { 1 } else { 0 })
+        self.posted.len().wrapping_add(if self.only().is_some() { 1 } else { 0 })
     }
 
-    /// Appends a message that no posted receive accepts. Ignored if the slot does not exist or holds one already.
+    /// Adds a message that no posted receive accepts. Ignored if the slot does not exist or holds a message already.
     #[inline]
     pub fn add_unexpected(&mut self, slot: u32, key: Key) {
         self.use_tables();
         self.unexpected.add(&self.hasher, slot, key);
     }
 
-    /// The message that arrived first among those that `pattern` accepts; it stays. Walks the messages in order of
-    /// arrival if the pattern has a wildcard.
+    /// The message that arrived first among those that `pattern` accepts. It stays. A pattern with a wildcard makes this walk the
+    /// messages in order of arrival.
     #[inline]
     pub fn find_unexpected(&self, pattern: &Pattern) -> Option<u32> {
         self.unexpected.find(&self.hasher, pattern, &self.meter)
     }
 
-    /// Takes out a message, wherever it stands, in constant time. False if the slot holds none.
+    /// Takes out a message, in constant time. `false` if the slot holds none.
     #[inline]
     pub fn remove_unexpected(&mut self, slot: u32) -> bool {
         let found = self.unexpected.remove(&self.hasher, slot);
@@ -221,26 +224,26 @@ impl<'m> Matcher<'m> {
         found
     }
 
-    /// The key of the unexpected message in a slot, `None` if it holds none.
+    /// The key of the unexpected message in a slot. `None` if it holds none.
     #[inline]
     pub fn unexpected(&self, slot: u32) -> Option<Key> {
         self.unexpected.get(slot)
     }
 
-    /// The message that arrived next after the one in slot `after`, or the first of all. `None` also where `after`
-    /// holds none (any more), so get the next before taking one out.
+    /// The message that arrived next after the one in slot `after`, or the first of all. `None` also if `after` holds none any
+    /// more, so get the next one before you take one out.
     #[inline]
     pub fn next_unexpected(&self, after: Option<u32>) -> Option<(u32, Key)> {
         self.unexpected.next(after)
     }
 
-    /// Unexpected messages that wait for their receive.
+    /// The number of unexpected messages that wait for their receive.
     #[inline]
     pub const fn unexpected_len(&self) -> u32 {
         self.unexpected.len()
     }
 
-    /// What the searches of [`take_posted`](Self::take_posted) and [`find_unexpected`](Self::find_unexpected) cost.
+    /// The cost of the searches of [`take_posted`](Self::take_posted) and [`find_unexpected`](Self::find_unexpected) so far.
     pub fn counters(&self) -> Counters {
         self.meter.read()
     }

@@ -1,24 +1,24 @@
-//! What searches cost.
+//! The cost of searches.
 
 use core::cell::Cell;
 
-/// What searches cost so far.
+/// The cost of all searches so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Counters {
     /// Searches that found their counterpart.
     pub matches: u64,
-    /// Entries that all searches looked at, those in vain included.
+    /// Entries that all searches looked at, those without result included.
     pub steps: u64,
-    /// Most entries that one search looked at.
+    /// The most entries that one search looked at.
     pub most_steps: u32,
 }
 
-/// Counts searches. It has an inside to change, since a probe only looks.
+/// Counts searches. It has interior mutability, since a probe borrows the matcher shared.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     matches: Cell<u64>,
-    /// Steps beyond one in each match.
+    /// Steps beyond the first one of each match.
     further: Cell<u64>,
     most: Cell<u32>,
 }

@@ -1,15 +1,15 @@
-//! Which posted receive an arriving message belongs to, and which arrived message a new receive.
+//! Matching: which posted receive takes an arriving message, and which arrived message a new receive takes.
 //!
-//! The rules are MPI's: a message goes to the receive that was *posted first* among those that accept it, with wildcards
-//! or without; a receive takes the message that *arrived first* among those that it accepts.
+//! The rules are MPI's. A message goes to the receive that was *posted first* among those that accept it, with wildcards or
+//! without. A receive takes the message that *arrived first* among those that it accepts.
 //!
-//! Both searches take a constant number of steps at any depth: posted receives of all four kinds (with wildcards for
-//! the source, the tag, both or none) and unexpected messages are hashed, and equal keys queue behind one head. Only a
-//! receive with a wildcard walks the unexpected messages in order of arrival. The hash is keyed: a peer that picks its
-//! tags with care cannot make the searches long.
+//! Both searches take a constant number of steps at any depth: posted receives of all four kinds (with wildcards for the source,
+//! the tag, both or none) and unexpected messages are hashed, and equal keys queue behind one head. Only a receive with a wildcard
+//! walks the unexpected messages in order of arrival. The hash is keyed: a peer that chooses its tags with care cannot make the
+//! searches long.
 //!
-//! The matcher knows slot numbers only: those of the pool of requests and of the pool of unexpected messages beside
-//! which its tables lie. Single-threaded; sequence numbers, links and keys live in memory from the [`Arena`](crate::arena::Arena).
+//! The matcher knows slot numbers only: those of the pool of requests, and those of the pool of unexpected messages. It is used by
+//! one thread at a time. Its tables lie in memory from the [`Arena`](crate::arena::Arena).
 //!
 //! ```
 //! use towline_core::{arena::Arena, pml::matching::{ANY, Key, Matcher, Pattern}};

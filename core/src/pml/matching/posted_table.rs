@@ -1,4 +1,4 @@
-//! PostedTable receives, found by the message that arrives.
+//! The table of posted receives, searched by arriving messages.
 
 use super::hash::Hasher;
 use super::key::{ANY, INTERNAL_TAGS, Key, Pattern};
@@ -6,22 +6,22 @@ use super::meter::Meter;
 use super::table::{Place, Table};
 use crate::arena::{Arena, OutOfMemory};
 
-/// Posted receives. A pattern is filed under a key of its own with the wildcards left in, so there are four kinds of
-/// key that can accept a message; the oldest of their four heads is the match.
+/// Posted receives. A pattern is stored under a key that keeps its wildcards. So keys of four kinds can accept a message, and the
+/// oldest of their four heads is the match.
 #[derive(Debug)]
 pub(super) struct PostedTable<'m> {
     table: Table<'m, u64>,
     /// The number of the next receive in posting order.
     sequence: u64,
-    /// PostedTable receives without a wildcard.
+    /// Posted receives without a wildcard.
     exact: u32,
-    /// PostedTable receives with a wildcard.
+    /// Posted receives with a wildcard.
     wild: u32,
-    /// The same by kind, see [`Kind`].
+    /// The number of these by [`Kind`].
     kinds: [u32; 3],
 }
 
-/// What a pattern leaves open: the index into [`PostedTable::kinds`].
+/// The wildcards of a pattern: the index into [`PostedTable::kinds`].
 #[derive(Clone, Copy)]
 enum Kind {
     Source = 0,
@@ -50,7 +50,7 @@ impl<'m> PostedTable<'m> {
         Table::<u64>::cost(slots)
     }
 
-    /// Slots that there are.
+    /// The number of slots.
     #[inline]
     pub(super) const fn slots(&self) -> u32 {
         self.table.slots()
@@ -103,13 +103,13 @@ impl<'m> PostedTable<'m> {
         self.oldest(hasher, key, &mut 0).map(Place::slot)
     }
 
-    /// PostedTable after the receive in slot `after` and before all others, at a cost that grows with the table.
+    /// The receive that was posted next after the one in slot `after`. The cost grows with the table.
     pub(super) fn next(&self, after: Option<u32>) -> Option<(u32, Pattern)> {
         let least = match after {
             Some(slot) => self.table.get(slot)?.order.saturating_add(1),
             None => 0,
         };
-        // All posted slots are seen after `len`: the rest of the table may never have been touched.
+        // All posted slots are seen after `len` of them: the other part of the table may never have been touched.
         let posted = self.table.iter().take(self.len() as usize);
         let later = posted.filter(|(_, entry)| entry.order >= least);
         later.min_by_key(|(_, entry)| entry.order).map(|(slot, entry)| (slot, pattern(&entry.key())))
@@ -127,7 +127,7 @@ impl<'m> PostedTable<'m> {
         Some(place.slot())
     }
 
-    /// The oldest of the heads of the kinds that are posted at all.
+    /// The oldest of the heads of the kinds that have a posted receive.
     fn oldest(&self, hasher: &Hasher, key: &Key, steps: &mut u32) -> Option<Place> {
         let mut best: Option<(u64, Place)> = None;
         let mut look = |key: &Key| {
@@ -138,7 +138,7 @@ impl<'m> PostedTable<'m> {
             }
         };
         let [any_source, any_tag, any_both] = self.kinds;
-        // The tag `ANY` in a message is an internal one, and must not find the receives that are filed under `ANY`.
+        // The tag `ANY` in a message is an internal one. It must not find the receives that are stored under `ANY`.
         if self.exact != 0 && key.tag != ANY {
             look(key);
         }

@@ -1,10 +1,10 @@
 //! A hash table of queues: one first-in first-out queue for each distinct key.
 //!
-//! An entry belongs to a slot of a pool and lies at the slot's index. A bucket chains the heads of its keys only, so a
-//! flood of equal keys never lengthens the search for another key. Links hold index plus one; zeros are an empty table.
+//! An entry belongs to a slot of a pool and lies at the slot's index. A bucket chains only the heads of its keys, so a flood of
+//! equal keys never lengthens the search for another key. Links hold the index plus one, so zeros are an empty table.
 //!
-//! Each operation is inlined for the common case, a key that is alone and first in its bucket; the rest is in the
-//! functions called `..._far`.
+//! Each operation is inlined for the common case, a key that is the first in its bucket and has one entry. The other cases are in
+//! the functions called `..._far`.
 
 use zerocopy::FromZeros;
 
@@ -19,13 +19,13 @@ use crate::arena::{Arena, OutOfMemory};
 pub(super) struct Entry<O> {
     /// See [`Key::origin`].
     origin: u64,
-    /// The key's tag.
+    /// The tag of the key.
     tag: u32,
     /// The next entry of this key.
     next: u32,
     /// In the head of a queue: the head of the bucket's next key.
     chain: u32,
-    /// The entry of this key before; in the head, the last one. Zero in a slot that is not queued.
+    /// The previous entry of this key; in the head, the last one. Zero in a slot that is not queued.
     prev: u32,
     pub(super) order: O,
 }
@@ -50,11 +50,11 @@ pub(super) struct Table<'m, O> {
     buckets: &'m mut [u32],
 }
 
-/// Where the head of a key's queue hangs.
+/// The place of the head of a key's queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     bucket: usize,
-    /// The chain's entry before, plus one; 0 where the head is the bucket's first.
+    /// The previous entry in the chain, plus one. 0 if the head is the first of its bucket.
     before: u32,
     /// The head, plus one.
     at: u32,
@@ -76,7 +76,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
         Arena::cost::<Entry<O>>(entries(slots)).saturating_add(Arena::cost::<u32>(buckets(slots)))
     }
 
-    /// Slots that there are.
+    /// The number of slots.
     #[inline]
     pub(super) const fn slots(&self) -> u32 {
         self.entries.len() as u32
@@ -98,7 +98,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
         (0u32..).zip(self.entries.iter()).filter(|(_, entry)| entry.prev != 0)
     }
 
-    /// Appends a slot to the queue of `key`. False if the slot does not exist or is queued already.
+    /// Appends a slot to the queue of `key`. `false` if the slot does not exist or is queued already.
     #[inline]
     pub(super) fn push(&mut self, hasher: &Hasher, slot: u32, key: Key, order: O) -> bool {
         let index = self.bucket(hasher, &key);
@@ -117,8 +117,8 @@ impl<'m, O: FromZeros> Table<'m, O> {
         true
     }
 
-    /// Puts a new entry behind the last of its key, or else at the end of its bucket: the oldest key of a bucket is
-    /// found first, as in a plain list.
+    /// Puts a new entry behind the last one of its key, or else at the end of its bucket: the oldest key of a bucket is found
+    /// first, as in a plain list.
     #[inline(never)]
     fn push_far(&mut self, bucket: usize, link: u32) {
         let Some(key) = self.at(link).map(Entry::key) else { return };
@@ -188,7 +188,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
         Some(place.slot())
     }
 
-    /// Takes a slot out of its queue, wherever it stands there. False if it is not queued.
+    /// Takes a slot out of its queue. `false` if it is not queued.
     #[inline]
     pub(super) fn remove(&mut self, hasher: &Hasher, slot: u32) -> bool {
         let Some(entry) = self.entries.get_mut(slot as usize) else { return false };
@@ -219,7 +219,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
         if let Some(before) = self.at_mut(prev) {
             before.next = next;
         }
-        // The entry that names this one as the one before: the next, or the head if this is the last.
+        // The entry whose `prev` is this one: the next entry, or the head if this is the last.
         let after = if next != 0 { next } else { self.find(hasher, &key, &mut 0).map_or(0, |head| head.at) };
         if let Some(after) = self.at_mut(after) {
             after.prev = prev;
@@ -245,7 +245,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
         None
     }
 
-    /// Takes the head at `place` off its queue; the next entry of its key takes its place.
+    /// Takes the head at `place` off its queue. The next entry of its key replaces it.
     pub(super) fn pop(&mut self, place: Place) {
         let Some(head) = self.at_mut(place.at) else { return };
         let (chain, next) = (head.chain, head.next);
@@ -270,7 +270,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
         self.buckets.len().wrapping_sub(1) & hasher.hash(key) as usize
     }
 
-    /// The entry whose index plus one is `link`; none for the link 0.
+    /// The entry whose index plus one is `link`. None for the link 0.
     #[inline]
     fn at(&self, link: u32) -> Option<&Entry<O>> {
         self.entries.get(link.wrapping_sub(1) as usize)
@@ -287,9 +287,9 @@ const fn entries(slots: u32) -> usize {
     if slots == u32::MAX { slots as usize - 1 } else { slots as usize }
 }
 
-/// Buckets of a table: a power of two of them. In small tables not more than entries, so that a chain has less than two
-/// heads on average, and all of it is in the first-level cache. In larger ones two to four times as many: a bucket that
-/// several keys share costs a cache miss for each and a branch that nobody foresees, four bytes more save most of them.
+/// The number of buckets of a table, a power of two. Small tables have no more buckets than entries, so a chain has less than two
+/// heads on average, and the whole table fits the first-level cache. Large tables have two to four times as many: each key in a
+/// shared bucket costs a cache miss and a branch that is mispredicted; four more bytes for each avoid most of that.
 pub(super) const fn buckets(slots: u32) -> usize {
     match slots.checked_ilog2() {
         Some(power @ ..SPACIOUS) => 1 << power,
@@ -298,5 +298,5 @@ pub(super) const fn buckets(slots: u32) -> usize {
     }
 }
 
-/// From two to the power of this many slots on, a table is a large one.
+/// A table with two to the power of this many slots, or more, is a large one.
 const SPACIOUS: u32 = 6;

@@ -362,14 +362,14 @@ fn m10_the_smallest_matcher_is_small_and_the_budget_is_kept() {
 fn m10_a_lone_receive_is_found_at_once_unless_it_has_a_wildcard() {
     let key = |source, tag| Key { context: 1, source, tag };
     // As who has four slots understands it.
-    let only_posted = |matcher: &Matcher, key: &Key| matcher.lone_slot(key).filter(|slot| *slot < 4);
+    let only_posted = |matcher: &Matcher, key: &Key| matcher.only_match(key).filter(|slot| *slot < 4);
     let only = |pattern: Pattern, key: &Key| {
         with_matcher(4, 4, 0, |mut matcher| {
             matcher.post(2, pattern);
             let found = only_posted(&matcher, key);
             assert!(found.is_none() || found == matcher.peek_posted(key), "{pattern:?} {key:?}");
             if found.is_some() {
-                matcher.take_lone();
+                matcher.take_only();
             }
             assert_eq!((matcher.posted_len(), only_posted(&matcher, key)), (u32::from(found.is_none()), None));
             found
@@ -398,7 +398,7 @@ fn m10_a_lone_receive_is_found_at_once_unless_it_has_a_wildcard() {
             let pattern = Pattern { context: 1, source: 3, tag: 7 };
             if first {
                 matcher.add_unexpected(1, key(5, 5));
-                assert!(!matcher.post_alone(0, pattern));
+                assert!(!matcher.post_only(0, pattern));
             }
             matcher.post(0, pattern);
             if !first {
@@ -406,9 +406,9 @@ fn m10_a_lone_receive_is_found_at_once_unless_it_has_a_wildcard() {
             }
             assert_eq!(only_posted(&matcher, &key(3, 7)), None);
             assert_eq!(matcher.take_posted(&key(3, 7)), Some(0));
-            assert!(!matcher.post_alone(0, pattern));
+            assert!(!matcher.post_only(0, pattern));
             assert!(matcher.remove_unexpected(1));
-            assert!(matcher.post_alone(0, pattern));
+            assert!(matcher.post_only(0, pattern));
             assert_eq!(only_posted(&matcher, &key(3, 7)), Some(0));
         });
     }

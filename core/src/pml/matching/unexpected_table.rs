@@ -1,4 +1,4 @@
-//! Messages that arrived before their receive, found by the receive.
+//! The table of unexpected messages, searched by new receives.
 
 use zerocopy::FromZeros;
 

@@ -1,5 +1,7 @@
-//! Peers that failed, and receives that wait for any source: whether the message that such a receive waits for was to come
-//! from that peer nobody can know. Which peers a context has is floor 4's affair, so it is told who failed, and decides.
+//! Peers that failed, and receives that wait for any source.
+//!
+//! Nobody can know whether the message that such a receive waits for was to come from the failed peer. Floor 4 knows which peers a
+//! context has: the failure is reported to it, and it decides.
 
 use crate::pml::engine::Pml;
 use crate::pml::matching::{ANY, Pattern};
@@ -11,18 +13,18 @@ use crate::pml::requests::state::{Outcome, Phase};
 use crate::rail::{Lost, Peer};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Whether a peer was lost: nothing can be sent to it, and no more comes from it.
+    /// Whether a peer is lost: nothing can be sent to it, and nothing more comes from it.
     #[inline]
     pub(crate) fn is_lost(&self, peer: Peer) -> bool {
         self.peers.get(peer.0 as usize).is_some_and(|state| state.status == PeerStatus::Lost)
     }
 
-    /// Whether a peer was lost otherwise than by coming to its end in good order, and is not back.
+    /// Whether a peer is lost and did not end in good order.
     pub(crate) fn is_failed(&self, peer: Peer) -> bool {
         self.why_lost(peer).is_some_and(|why| why != Lost::Closed)
     }
 
-    /// Whether [`next_failed`](Self::next_failed) has news.
+    /// Whether [`next_failed`](Self::next_failed) has a failure to report.
     #[inline(always)]
     pub(crate) const fn has_failure_to_report(&self) -> bool {
         self.unreported_failures != 0
@@ -35,13 +37,13 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// One of the peers that failed since this was asked last, by which each is told once. One that came to its end in good
-    /// order is not among them.
+    /// The next peer that failed and was not reported yet. Each failure is reported once. A peer that ended in good order has not
+    /// failed.
     #[cold]
     pub(crate) fn next_failed(&mut self) -> Option<Peer> {
         let news = (0u32..).zip(self.peers.iter_mut()).find(|(_, state)| state.has(FAILURE_UNREPORTED));
         let Some((index, state)) = news else {
-            self.unreported_failures = 0; // one came back meanwhile
+            self.unreported_failures = 0; // a failed peer was added again meanwhile
             return None;
         };
         state.clear(FAILURE_UNREPORTED);
@@ -49,7 +51,8 @@ impl<R: Rails> Pml<'_, R> {
         Some(Peer(index))
     }
 
-    /// Ends a receive that has not matched with the failure of `peer`, which may be back. Tells whether it did.
+    /// Ends a receive that has not matched with the failure of `peer`; `back`: the peer was added again since. Returns whether the
+    /// receive had not matched.
     pub(crate) fn interrupt(&mut self, request: Request, peer: Peer, back: bool) -> bool {
         let outcome = if back { Outcome::Restarted } else { Outcome::PeerFailed };
         self.requests.get(request.0).is_some() && self.interrupt_slot(request.0.slot(), peer, outcome)

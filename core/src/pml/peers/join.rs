@@ -1,4 +1,4 @@
-//! A peer becomes known.
+//! A peer is added.
 
 use zerocopy::FromZeros;
 
@@ -14,17 +14,17 @@ use crate::rail::{Capabilities, Peer, Rail, Unreachable};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Makes a peer known: `params` as its engine gave them, and a way to each of its rails. `reach(i, rail)` adds the
-    /// peer to rail `i`, or says why not; what it decides is the caller's affair (see [`crate::btl`], selection).
+    /// Adds a peer. `params` are those of its engine. `reach(i, rail)` adds the peer to rail `i` and returns the endpoint, or says
+    /// why not; the caller decides which rails are used (see [`btl::selection`](crate::btl)).
     ///
-    /// Rails of the lowest latency share the first fragments, all share the rest by bandwidth. Where all can fail over, any
-    /// of them may go down and come back: the peer is lost with the last. Without that it is lost with the first.
+    /// The rails of the lowest latency share the first fragments; all rails share the other fragments by bandwidth. If all can fail
+    /// over, any of them may go down and come back, and the peer is lost with the last. Otherwise it is lost with the first.
     ///
-    /// A peer that was lost begins anew: what it had sent before, and nobody received, is dropped.
+    /// A peer that was lost starts anew: its earlier messages that were not received are dropped.
     ///
     /// # Errors
-    /// [`Unreachable`] where the peer is already known or out of range (`Full`), where its parameters cannot be
-    /// understood, and, with the reason of the last rail, where no rail reaches it. Nothing is kept then.
+    /// [`Unreachable`]: the peer is known already or its number is out of range (`Full`), its parameters cannot be read, or no rail
+    /// reaches it (the reason of the last rail). Nothing is kept then.
     pub fn add_peer(
         &mut self,
         peer: Peer,
@@ -71,10 +71,10 @@ impl<R: Rails> Pml<'_, R> {
         }
         let header = size_of::<wire::Match>() as u32;
         if state.status == PeerStatus::Lost {
-            self.drop_peer(peer.0, true); // or what is left of its messages would take of its credit
+            self.drop_peer(peer.0, true); // what is left of its messages would take from its new credit
         }
         let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
-        // Begun anew also where the peer was lost before; only its place in the work list stays.
+        // All starts anew if the peer was lost before. Only its place in the work list stays.
         *state = PeerState {
             status: PeerStatus::Up,
             eager_body: eager.saturating_sub(header).min(params.unit_bytes),

@@ -1,4 +1,4 @@
-//! A peer is lost or forgotten: what becomes of its requests and its messages.
+//! A peer is lost or forgotten: what happens to its requests and messages.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
@@ -9,8 +9,8 @@ use crate::rail::{Lost, Peer};
 use crate::{rma, wire};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Forgets a peer: requests to it end with [`Failure::PeerFailed`](crate::pml::Failure::PeerFailed), messages from it are dropped, and its rails
-    /// touch none of their memory any more. It may be added again.
+    /// Forgets a peer. Requests to it end with [`Failure::PeerFailed`](crate::pml::Failure::PeerFailed), its messages are dropped,
+    /// and its rails touch none of their memory any more. It may be added again.
     pub fn del_peer(&mut self, peer: Peer) {
         self.forget_links(peer.0, false);
         self.end_one_sided(peer, rma::Failure::Removed);
@@ -20,10 +20,10 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Gives a peer up of which the caller knows by other ways that it is gone: as if its rails had reported it lost. Also one
-    /// that was never added, since nothing leads to it any more.
+    /// Declares a peer lost, of which the caller knows by other means that it failed: as if its rails had reported it. It may be a
+    /// peer that was never added, because it could not be reached.
     pub fn lose_peer(&mut self, peer: Peer, why: Lost) {
-        // No rail knows one that is unknown here, and nothing of it is under way.
+        // No rail knows an unknown peer, and no operation with it is under way.
         if let Some(state) = self.peers.get_mut(peer.0 as usize).filter(|state| state.status == PeerStatus::Unknown) {
             state.status = PeerStatus::Up;
         }
@@ -40,7 +40,7 @@ impl<R: Rails> Pml<'_, R> {
         self.counters.lost = self.counters.lost.wrapping_add(1);
         self.slow_receives = true;
         if why == Lost::Stalled {
-            self.send_given_up(peer.0); // it is there, and its rails need not tell it
+            self.send_given_up(peer.0); // it runs, and its rails need not tell it
         }
         self.forget_links(peer.0, why != Lost::Closed);
         self.end_one_sided(peer, rma::Failure::Lost);
@@ -48,7 +48,7 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set_lost(lost_code(why));
         }
-        // Who came to its end in good order has said all that it had to say, and is not missed.
+        // A peer that ended in good order has sent all that it had to send. Its end is no failure.
         if why != Lost::Closed {
             self.note_failed(peer);
         }
@@ -62,7 +62,7 @@ impl<R: Rails> Pml<'_, R> {
         *peer = peer.reset();
         self.drop_requests(index, all);
         self.drop_envelopes(index, next_in, all);
-        self.run_refused(); // now: the peer may come back, and these refusals are no credit of the new one
+        self.run_refused(); // now: the peer may be added again, and the credit of these messages is not that of the new one
         if let Some(peer) = self.peers.get_mut(index as usize) {
             peer.granted.owed = 0;
         }
@@ -111,7 +111,7 @@ impl<R: Rails> Pml<'_, R> {
                 EnvelopeStage::Queued => {
                     self.matcher.remove_unexpected(slot);
                 }
-                // It stays in the list of refusals, which `drop_peer` runs next: there is no sender to be told any more.
+                // It stays in the list of refusals, which `drop_peer` runs next. No sender is to be told any more.
                 EnvelopeStage::Refused if !filling => {
                     envelope.rendezvous = false;
                     continue;

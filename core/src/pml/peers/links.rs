@@ -10,13 +10,13 @@ use crate::rail::{Endpoint, Failover, GiveUp, Liveness, Rail};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// The `index`-th link of a peer.
+    /// The link in the `index`-th place of a peer's row.
     #[inline]
     pub(in crate::pml) fn link(&self, peer: u32, index: usize) -> Option<&PeerLink> {
         self.links.get((peer as usize).wrapping_mul(self.rails.count()).wrapping_add(index))
     }
 
-    /// The links of a peer, those set suspended among them.
+    /// The links of a peer, the suspended ones included.
     pub(in crate::pml) fn peer_links(&self, peer: u32) -> impl Iterator<Item = &PeerLink> {
         let count = self.rails.count();
         let start = (peer as usize).wrapping_mul(count);
@@ -30,7 +30,7 @@ impl<R: Rails> Pml<'_, R> {
         self.links.get_mut(start..start.wrapping_add(count)).unwrap_or_default()
     }
 
-    /// Puts a peer's links into their order, and counts those in use.
+    /// Sorts a peer's links and counts those in use.
     pub(in crate::pml) fn sort_links(&mut self, peer: u32) {
         sort(self.peer_links_mut(peer));
         let used = || self.peer_links(peer).filter(|link| link.suspended == 0);
@@ -43,9 +43,9 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Sets a link suspended for the reason that `mark` is, or takes that back.
+    /// Suspends a link for the reason `mark`, or ends that.
     pub(in crate::pml) fn set_suspended(&mut self, peer: u32, rail: usize, mark: u8, suspended: bool) {
-        // Who comes back has not saved up the bytes that others carried meanwhile.
+        // A link that comes back must not catch up with the bytes that others carried meanwhile.
         let least = self.peer_links(peer).filter(|link| link.suspended == 0).map(|link| link.share).min();
         let Some(link) = self.peer_links_mut(peer).iter_mut().find(|link| link.is_of(rail)) else { return };
         if suspended {
@@ -58,7 +58,7 @@ impl<R: Rails> Pml<'_, R> {
         self.queue_work(peer);
     }
 
-    /// Has all rails forget a peer, which is lost or has come to its end in good order.
+    /// Makes all rails forget a peer. `lost`: it did not end in good order.
     pub(in crate::pml) fn forget_links(&mut self, peer: u32, lost: bool) {
         for place in 0..self.rails.count() {
             let Some(link) = self.peer_links(peer).nth(place).copied() else { break };
@@ -73,7 +73,7 @@ impl<R: Rails> Pml<'_, R> {
         self.peer_links_mut(peer).fill_with(PeerLink::new_zeroed);
     }
 
-    /// Bytes of the longest fragment's body that each of the peer's rails takes, where any may have to carry it.
+    /// Bytes of the longest body of a fragment that each of the peer's rails takes, if any of them may have to carry it.
     pub(in crate::pml) fn longest_fragment(&self, peer: u32) -> u64 {
         if !self.peers.get(peer as usize).is_some_and(|state| state.has(LINKED)) {
             return u64::MAX;
@@ -83,12 +83,12 @@ impl<R: Rails> Pml<'_, R> {
         u64::from(longest.saturating_sub(size_of::<wire::Fragment>() as u32))
     }
 
-    /// What a rail calls a peer.
+    /// The endpoint of a peer on a rail.
     pub(in crate::pml) fn link_of(&self, peer: u32, rail: usize) -> Option<Endpoint> {
         self.peer_links(peer).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint))
     }
 
-    /// The link whose turn it is to carry a first fragment.
+    /// The link that carries the next first fragment.
     pub(in crate::pml) fn first_link(&self, to: u32) -> Option<(usize, Endpoint)> {
         let peer = self.peers.get(to as usize)?;
         Some((peer.route.rail as usize, Endpoint(peer.route.endpoint)))
@@ -98,7 +98,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn drained(&self, to: u32) -> bool {
         self.peer_links(to).all(|link| {
             let (rail, endpoint) = (self.rails.rail(link.rail as usize), Endpoint(link.endpoint));
-            // Of a link that is down nothing is left once other links have what it could not deliver.
+            // A link that is down has drained once other links have its undelivered frames.
             rail.is_none_or(|rail| {
                 rail.drained(endpoint) || (link.suspended & DOWN != 0 && rail.next_unacked(endpoint).is_none())
             })
@@ -106,8 +106,8 @@ impl<R: Rails> Pml<'_, R> {
     }
 }
 
-/// Links in use first, of these the lowest latency, then the lowest rail; places without a link last. Links are few, and
-/// the library's sorts can panic.
+/// Sorts links: those in use first, of these the lowest latency, then the lowest rail. Places without a link come last. Links are
+/// few, and the library's sorts can panic.
 fn sort(row: &mut [PeerLink]) {
     let key = |link: &PeerLink| (link.bandwidth == 0, link.suspended != 0, link.latency, link.rail);
     let mut rest = row;

@@ -1,4 +1,4 @@
-//! Peers: what is kept of each, its links, and how it comes and goes.
+//! Peers: what is kept of each, its links, and how it is added, lost and forgotten.
 
 pub(super) mod asks;
 pub(super) mod credit;

@@ -14,8 +14,8 @@ use crate::rail::{Cookie, Peer};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Memory for the next piece of a message is offered. It is memory of a rail, which is the one that brings the offer: an offer
-    /// that was moved from one link to another (`rail` is `None`) may be of any, so nothing is moved with it.
+    /// A peer offers memory for the next piece of a message. The memory belongs to the rail that brought the offer. An offer that
+    /// migrated between links (`rail` is `None`) may belong to any rail, so no piece is moved with it.
     pub(in crate::pml) fn on_offer(&mut self, from: Peer, rail: Option<usize>, header: &wire::Offer) {
         let (handle, offset, len) = (Handle::from_bits(header.request.get()), header.offset.get(), header.len.get());
         let slot = handle.slot();
@@ -30,7 +30,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(state) = found else { return self.count_unused_offer() };
         let (receives, waits) = (state.flags & RECEIVE != 0, state.phase == Phase::Waiting);
         let Some(at) = at else {
-            // Without a piece it is waited for no longer, or not yet: it has overtaken the ack.
+            // Without a piece the offer comes too late, or it has overtaken the ack.
             return if waits { self.keep_early_offer(slot, rail, header) } else { self.count_unused_offer() };
         };
         let Some(piece) = self.rdma.pieces.get_mut(at).filter(|piece| piece.stage == PieceStage::Awaiting) else {
@@ -57,8 +57,8 @@ impl<R: Rails> Pml<'_, R> {
         self.counters.offers_unused = self.counters.offers_unused.wrapping_add(1);
     }
 
-    /// An offer has overtaken the ack. Where there is no slot for it frames bring everything; and if there are slots when the ack
-    /// comes, it must not wait for this offer.
+    /// An offer has overtaken the ack. Without a free slot, frames bring everything. If a slot is free when the ack comes, the
+    /// message must not wait for this offer.
     fn keep_early_offer(&mut self, slot: u32, rail: Option<usize>, header: &wire::Offer) {
         let piece = rail.filter(|_| header.len.get() != 0).map(|rail| Piece {
             request: slot,
@@ -78,7 +78,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A send that was offered memory before it was acknowledged is to wait for an ack anew, and for other offers.
+    /// A send that was offered memory before it was acknowledged waits for a new ack, and for other offers.
     pub(in crate::pml) fn forget_early_offer(&mut self, slot: u32) {
         self.release_piece(slot);
         if let Some(state) = self.requests.at_mut(slot) {
@@ -86,7 +86,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The peer's device has moved what was offered to it.
+    /// The peer's device has moved the piece that was offered to it.
     pub(in crate::pml) fn on_performed(&mut self, from: Peer, header: &wire::Performed) {
         let (handle, offset, len) = (Handle::from_bits(header.request.get()), header.offset.get(), header.len.get());
         let slot = handle.slot();
@@ -120,7 +120,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A device has told.
+    /// A device has ended its work.
     #[cold]
     pub(in crate::pml) fn device_done(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
         self.piece_moved(Handle::from_bits(cookie.0), result.is_ok());

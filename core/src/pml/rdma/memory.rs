@@ -7,27 +7,27 @@ use crate::pool::Handle;
 use crate::rma::Access;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Says that memory is about to be unmapped, or otherwise to become other memory: none of it stays registered for messages to come
-    /// ([`Config::kept_pins`](super::Config::kept_pins)). Not while a message is sent from it, or received into it.
+    /// To be called before memory is unmapped, or otherwise becomes other memory: none of it stays registered for later messages
+    /// ([`Config::kept_pins`](super::config::Config::kept_pins)). No message may be under way from it or into it.
     pub fn forget_memory(&mut self, base: *mut u8, len: usize) {
         self.rdma.pins.forget(&mut self.rails, base, len as u64);
     }
 
-    /// The same of all memory.
+    /// The same for all memory.
     pub(in crate::pml) fn forget_all_memory(&mut self) {
         self.rdma.pins.forget(&mut self.rails, core::ptr::null_mut(), u64::MAX);
     }
 
-    /// Registrations for messages: those in use, and those that are [kept](super::Config::kept_pins).
+    /// Registrations for messages: those in use, and those that are [kept](super::config::Config::kept_pins).
     pub fn pins(&self) -> [u32; 2] {
         self.rdma.pins.count()
     }
 
-    /// This side's memory for a piece.
+    /// Registers this side's memory for a piece.
     pub(in crate::pml) fn pin_piece(&mut self, slot: u32, at: Handle, len: u64, access: Access) -> Option<Pinned> {
         let piece = *self.rdma.pieces.get(at)?;
         if piece.pin.is_some() {
-            return Some(piece.pin); // from before, when there was no room, or ahead
+            return Some(piece.pin); // registered before, when there was no room, or ahead
         }
         let pin = if piece.ahead.is_some() && u64::from(piece.ahead_len) == len {
             piece.ahead
@@ -40,7 +40,7 @@ impl<R: Rails> Pml<'_, R> {
         pin.is_some().then_some(pin)
     }
 
-    /// And for the next one, while this one is moved.
+    /// Registers the memory for the next piece, while this one is moved.
     pub(in crate::pml) fn pin_ahead(&mut self, slot: u32, at: Handle, access: Access) {
         let Some(piece) = self.rdma.pieces.get(at).filter(|piece| !piece.ahead.is_some()) else { return };
         let (rail, len, offset) = (piece.rail, piece.len, piece.offset.saturating_add(piece.len.into()));

@@ -7,15 +7,15 @@ use crate::pml::rdma::config::Config;
 use crate::pml::rdma::pins::{Pinned, Pins};
 use crate::pool::{Handle, Pool};
 
-/// What comes next with a piece.
+/// The next step of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(u8)]
 pub(in crate::pml) enum PieceStage {
     /// The target is to offer it, if it can.
     ToOffer,
-    /// The target waits for the word that it was moved.
+    /// The target waits for the report that it was moved.
     Offered,
-    /// A target that receives is to tell that it offers no more.
+    /// A target that receives is to report that it offers no more.
     ToDecline,
     /// The initiator waits for an offer.
     Awaiting,
@@ -23,13 +23,13 @@ pub(in crate::pml) enum PieceStage {
     ToMove,
     /// The initiator's device is at work.
     Moving,
-    /// The initiator is to tell that it was moved, or cannot be.
+    /// The initiator is to report that it was moved, or cannot be moved.
     ToReport,
-    /// Of a sender: frames go on from here.
+    /// A sender goes on in frames from here.
     Left,
 }
 
-/// The piece of a message that is moved now, and what is known of those after it.
+/// The piece of a message that is moved now, and what is known of the next one.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(in crate::pml) struct Piece {
@@ -37,15 +37,15 @@ pub(in crate::pml) struct Piece {
     pub(super) request: u32,
     pub(super) stage: PieceStage,
     pub(super) rail: u8,
-    /// Bytes of it. 0 in what is told: none could be moved.
+    /// Bytes of the piece. In a report, 0 means that none could be moved.
     pub(super) len: u32,
-    /// Of a sender: frames go up to here.
+    /// Frames of a sender go up to this byte of the message.
     pub(super) until: u64,
-    /// Where in the message it begins.
+    /// The byte of the message where the piece begins.
     pub(super) offset: u64,
-    /// Where the target's memory is.
+    /// The key of the target's memory.
     pub(super) key: [u8; 24],
-    /// This side's memory for it, and for the next.
+    /// This side's memory for the piece and, as `ahead`, for the next one.
     pub(super) pin: Pinned,
     pub(super) ahead: Pinned,
     pub(super) ahead_len: u32,
@@ -58,11 +58,11 @@ pub(in crate::pml) struct Rdma<'m> {
     pub(super) pins: Pins<'m>,
 }
 
-/// Registrations of one message: of the piece that is moved, and of the next.
+/// Registrations of one message: of the piece that is moved, and of the next one.
 const PINS_PER_MESSAGE: u32 = 2;
 
 impl<'m> Rdma<'m> {
-    /// Bytes that [`new`](Self::new) takes from an arena at most.
+    /// Most bytes that [`new`](Self::new) takes from an arena.
     pub const fn cost(config: &Config) -> usize {
         let used = config.messages.saturating_mul(PINS_PER_MESSAGE);
         Pool::<Piece>::cost(config.messages).saturating_add(Pins::cost(used, config.kept_pins))
@@ -75,7 +75,7 @@ impl<'m> Rdma<'m> {
         })
     }
 
-    /// Whether no message is moved: the usual case, and the first that is asked.
+    /// Whether devices move no message: the usual case, so it is tested first.
     #[inline]
     pub const fn is_idle(&self) -> bool {
         self.pieces.used() == 0
@@ -91,7 +91,8 @@ impl<'m> Rdma<'m> {
     }
 }
 
-/// What a receiver has chosen: whose device moves what does not come in frames, and how many bytes do beside the first fragment.
+/// What a receiver has chosen: whose device moves (`FLAG_PUT`, `FLAG_GET` or 0), and how many bytes come in frames beside the first
+/// fragment.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::pml) struct TransferPlan {
     pub flag: u8,
@@ -101,10 +102,10 @@ pub(in crate::pml) struct TransferPlan {
 /// What a sender does when its frames have brought what they were to bring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::pml) enum AfterFrames {
-    /// Nothing is left.
+    /// The message is sent.
     Nothing,
-    /// A device moves it, or is going to.
+    /// A device moves the other bytes, or is going to.
     ByDevice,
-    /// More has to go in frames.
+    /// Frames bring more bytes.
     ByFrames,
 }

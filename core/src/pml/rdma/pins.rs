@@ -1,10 +1,12 @@
-//! Memory that is registered for messages, and that is kept registered for the next ones.
+//! The registration cache: memory that is registered for messages, and kept registered for later ones.
 //!
 //! To register memory takes as long as to send some ten KiB of it, and many programs send from the same memory again and again. So
-//! what nobody uses any more may stay registered ([`Config::kept_pins`](super::Config::kept_pins)): the one that was used last goes last. A
-//! device knows pages, and not what a program calls by their addresses: memory that was unmapped, and is mapped again, is not what
-//! was registered. Who keeps pins says so before he unmaps ([`forget`](Pins::forget)). What a device may still be at work on, since a link
-//! broke, is never kept.
+//! a registration without a user may stay ([`Config::kept_pins`](super::Config::kept_pins)); the one that was used last is dropped
+//! last.
+//!
+//! A device knows pages, not the addresses that a program gives them: memory that was unmapped and mapped again is not the memory
+//! that was registered. So an owner of kept registrations calls [`forget`](Pins::forget) before it unmaps memory. Memory that a
+//! device may still access because a link went down is never kept.
 
 use zerocopy::FromZeros;
 
@@ -16,21 +18,21 @@ use crate::rail::DeviceMemory;
 use crate::rail::native::{Key, Region};
 use crate::rma::Access;
 
-/// Registered memory.
+/// A registration.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 struct Pin {
     base: u64,
     len: u64,
     region: Region,
-    /// When it was used last.
+    /// The time of its last use, by `Pins::clock`.
     at: u64,
-    /// Of [`Access`].
+    /// Bits of [`Access`].
     access: u32,
     /// Pieces that use it.
     users: u32,
     rail: u8,
-    /// The memory is not what it was: to go with its last user.
+    /// The memory has changed, or may be accessed: the registration ends with its last user.
     stale: bool,
     key: [u8; 24],
 }
@@ -41,7 +43,7 @@ impl Pin {
     }
 }
 
-/// Names a pin: slot plus one. 0 where there is none.
+/// Names a registration, or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromZeros)]
 #[repr(transparent)]
 pub(in crate::pml) struct Pinned(OptSlot);
@@ -54,17 +56,17 @@ impl Pinned {
     }
 }
 
-/// All of them.
+/// All registrations.
 #[derive(Debug)]
 pub(in crate::pml) struct Pins<'m> {
     pins: Pool<'m, Pin>,
-    /// That nobody uses: how many there are, and how many there may be.
+    /// Registrations without a user: how many there are, and, as `kept`, how many there may be.
     idle: u32,
     kept: u32,
     clock: u64,
 }
 
-/// What is asked for.
+/// The memory to be registered.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::pml) struct Wanted {
     pub rail: usize,
@@ -74,7 +76,7 @@ pub(in crate::pml) struct Wanted {
 }
 
 impl<'m> Pins<'m> {
-    /// Room for `used` at a time, and for `kept` that nobody uses.
+    /// `used`: most registrations in use; `kept`: most registrations without a user.
     pub fn new(arena: &mut Arena<'m>, used: u32, kept: u32) -> Result<Self, OutOfMemory> {
         Ok(Self { pins: Pool::new(arena, used.saturating_add(kept))?, idle: 0, kept, clock: 0 })
     }
@@ -83,12 +85,12 @@ impl<'m> Pins<'m> {
         Pool::<Pin>::cost(used.saturating_add(kept))
     }
 
-    /// Used, and kept beside these.
+    /// Registrations in use, and those without a user.
     pub const fn count(&self) -> [u32; 2] {
         [self.pins.used().saturating_sub(self.idle), self.idle]
     }
 
-    /// Has memory registered with a rail. Tells what names it, and whether that was so before. `None`: it cannot be.
+    /// Registers memory with a rail. Returns its name, and whether it was registered before. `None`: it cannot be registered.
     pub fn pin<R: Rails>(&mut self, rails: &mut R, wanted: &Wanted) -> Option<(Pinned, bool)> {
         self.clock = self.clock.wrapping_add(1);
         if let Some(slot) = self.find(wanted)
@@ -104,10 +106,11 @@ impl<'m> Pins<'m> {
         }
         let (region, Key(key)) = loop {
             let rail = rails.rail_mut(wanted.rail)?;
-            // SAFETY: whoever gave the engine the memory vouches for it until its request is over, and says before it goes where pins are kept.
+            // SAFETY: the caller that gave the engine the memory vouches for it until its request is over, and calls
+            // `forget_memory` before it unmaps memory if registrations are kept.
             match unsafe { rail.register(wanted.base, usize::try_from(wanted.len).ok()?, wanted.access) } {
                 Ok(registered) => break registered,
-                // What is kept may be what there is no room for.
+                // The rail may have no room because of a kept registration.
                 Err(_) if self.evict_oldest(rails) => {}
                 Err(_) => return None,
             }
@@ -132,13 +135,13 @@ impl<'m> Pins<'m> {
         }
     }
 
-    /// What the rail calls it, here and to peers.
+    /// The rail's names of the registration, for this side and for peers.
     pub fn names(&self, pinned: Pinned) -> Option<(Region, Key)> {
         let pin = self.pins.at(pinned.0.get()?)?;
         Some((pin.region, Key(pin.key)))
     }
 
-    /// One user less. The memory is registered no longer, unless it is to be kept.
+    /// One user less. The registration ends with the last one, unless it is kept.
     pub fn unpin<R: Rails>(&mut self, rails: &mut R, pinned: Pinned, keep: bool) {
         let Some(slot) = pinned.0.get() else { return };
         let Some(pin) = self.pins.at_mut(slot) else { return };
@@ -156,7 +159,7 @@ impl<'m> Pins<'m> {
         }
     }
 
-    /// Memory is about to be unmapped: none of it is kept from now on.
+    /// Memory is about to be unmapped: no registration of it is kept from now on.
     pub fn forget<R: Rails>(&mut self, rails: &mut R, base: *mut u8, len: u64) {
         for slot in 0..self.pins.touched() {
             let Some(pin) = self.pins.at_mut(slot).filter(|pin| pin.touches(base.addr() as u64, len)) else { continue };
@@ -178,12 +181,12 @@ impl<'m> Pins<'m> {
                 // An accelerator may have other memory at the same address.
                 && (pin.access ^ wanted.access.bits()) & Access::ACCELERATOR.bits() == 0
         };
-        // Where none is kept, none is shared either: so peers reach no more than they were offered.
+        // If none is kept, none is shared either: so peers reach no more than they were offered.
         let all = if self.kept == 0 { 0 } else { self.pins.touched() };
         (0..all).find(|slot| self.pins.at(*slot).is_some_and(same))
     }
 
-    /// Makes room for another. `false`: none is kept.
+    /// Drops the kept registration that was used longest ago. `false`: none is kept.
     fn evict_oldest<R: Rails>(&mut self, rails: &mut R) -> bool {
         let idle = (0..self.pins.touched()).filter_map(|slot| {
             let pin = self.pins.at(slot).filter(|pin| pin.users == 0)?;

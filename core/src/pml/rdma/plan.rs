@@ -1,4 +1,4 @@
-//! What a device is to move, and what comes in frames.
+//! The plan of a message: what a device moves, and what comes in frames.
 
 use zerocopy::FromZeros;
 
@@ -14,7 +14,7 @@ use crate::rail::{Endpoint, Liveness, Rail};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Of a message that has matched: what a device moves. `None`: nothing.
+    /// The plan of a message that has matched. `None`: no device moves any of it.
     pub(in crate::pml) fn plan(&mut self, slot: u32) -> Option<TransferPlan> {
         let at = self.rdma.of(slot).or_else(|| self.begin_piece(slot))?;
         let (piece, state) = (self.rdma.pieces.get(at)?, self.requests.at(slot)?);
@@ -36,7 +36,7 @@ impl<R: Rails> Pml<'_, R> {
         self.rdma.pieces.take(piece).ok()
     }
 
-    /// The rail whose device is to move the rest of a message, whether by getting, and from where in it on.
+    /// The rail whose device is to move the end of a message, whether it gets, and the byte from which on.
     fn device_for(&self, peer: u32, span: &Span, moved: u64, wanted: u64) -> Option<(u8, bool, u64)> {
         let links = self.peers.get(peer as usize).filter(|_| self.may_offer(peer))?.route.links;
         let used = || self.peer_links(peer).take(links.into());
@@ -56,21 +56,21 @@ impl<R: Rails> Pml<'_, R> {
         })
     }
 
-    /// What the device of a link's rail can do with such memory. `None`: it moves no messages; or the two sides have not met by this link, so that an
-    /// offer would wait until they have.
+    /// What the device of a link's rail can do with such memory. `None`: it moves no messages, or the link is not connected yet, so
+    /// that an offer would wait until it is.
     fn device_of(&self, link: &PeerLink, span: &Span) -> Option<OneSided> {
         let rail = self.rails.rail(link.rail.into())?;
         let can = rail.attributes().reach(span.accelerator().is_some());
         (!can.at_once && can.pipeline.piece != 0 && rail.knows(Endpoint(link.endpoint))).then_some(can)
     }
 
-    /// Whether all rails to a peer take an offer, since any may have to carry it in the end.
+    /// Whether all rails to a peer can carry an offer, since any may have to in the end.
     fn may_offer(&self, peer: u32) -> bool {
         let takes = |rail: &R::Rail| rail.attributes().eager_limit as usize >= size_of::<wire::Offer>();
         self.peer_links(peer).all(|link| self.rails.rail(link.rail.into()).is_some_and(takes))
     }
 
-    /// The receiver has said what is to come in frames. Of a send.
+    /// A send has the receiver's plan.
     pub(in crate::pml) fn await_device(&mut self, slot: u32, plan: TransferPlan) {
         let Some(state) = self.requests.at(slot) else { return };
         let (peer, wanted, abstains) = (state.peer, state.wanted, state.remote.has(Remote::DECLINES_DEVICE));
@@ -84,7 +84,7 @@ impl<R: Rails> Pml<'_, R> {
                 None => self.release_piece(slot),
             }
         } else if asks && !abstains {
-            // What it puts with is told by the offer.
+            // The offer tells which rail's device puts.
             let rail = if gets { self.getter_for(peer, &state.span) } else { Some(0) };
             let stage = if gets { PieceStage::ToOffer } else { PieceStage::Awaiting };
             if let Some(rail) = rail {
@@ -100,14 +100,14 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The rail by which a peer is to get.
+    /// The rail by which the peer's device is to get.
     fn getter_for(&self, peer: u32, span: &Span) -> Option<u8> {
         let links = self.peers.get(peer as usize).filter(|_| self.may_offer(peer))?.route.links;
         let gets = |link: &&PeerLink| self.device_of(link, span).is_some_and(|can| can.get.limit != 0);
         self.peer_links(peer).take(links.into()).find(gets).map(|link| link.rail)
     }
 
-    /// How far a send goes in frames.
+    /// The byte up to which a send goes in frames.
     pub(in crate::pml) fn frames_until(&self, slot: u32, wanted: u64) -> u64 {
         self.rdma.of(slot).and_then(|at| self.rdma.pieces.get(at)).map_or(wanted, |piece| piece.until)
     }

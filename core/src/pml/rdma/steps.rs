@@ -1,4 +1,4 @@
-//! The steps of a piece that this side takes: offer, move, tell.
+//! The steps of a piece that this side takes: offer, move, report.
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
@@ -13,7 +13,7 @@ use crate::rma::Access;
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Does what is to be done for a request that a device has a part in. Tells whether it waits for room.
+    /// Takes the next steps of a request's piece. Returns whether the piece waits for room.
     pub(in crate::pml) fn advance_piece(&mut self, slot: u32) -> bool {
         while let Some(at) = self.rdma.of(slot) {
             let Some(piece) = self.rdma.pieces.get(at) else { return false };
@@ -31,7 +31,7 @@ impl<R: Rails> Pml<'_, R> {
         false
     }
 
-    /// The same for a receive, which is in the active list for that alone.
+    /// The same for a receive, which is in the active list for this alone.
     pub(in crate::pml) fn advance_receive(&mut self, slot: u32) {
         if self.advance_piece(slot) {
             return self.activate(slot);
@@ -48,7 +48,7 @@ impl<R: Rails> Pml<'_, R> {
         let (peer, remote, receives) = (state.peer, state.remote.as_handle(), state.flags & RECEIVE != 0);
         let left = state.wanted.saturating_sub(piece.offset);
         let len = left.min(longest(&can, receives));
-        // There are devices that read what they have written, to know that it is there.
+        // Some devices read what they have written, to be sure that it has arrived.
         let put = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let access = if receives { put } else { Access::REMOTE_READ };
         let Some(pin) = self.pin_piece(slot, at, len, access) else { return self.fall_back(slot, at) };
@@ -65,7 +65,7 @@ impl<R: Rails> Pml<'_, R> {
         Some(())
     }
 
-    /// A target that receives has nothing to offer any more.
+    /// A target that receives reports that it offers nothing more.
     fn decline(&mut self, slot: u32) -> Option<()> {
         let state = self.requests.at(slot)?;
         let (peer, word) = (state.peer, wire::Offer::new(state.remote.as_handle(), 0, 0, Key([0; 24])));
@@ -76,7 +76,7 @@ impl<R: Rails> Pml<'_, R> {
         Some(())
     }
 
-    /// The initiator's device begins with what was offered. `None`: it has no room.
+    /// The initiator's device begins to move what was offered. `None`: it has no room.
     fn begin_transfer(&mut self, slot: u32, at: Handle) -> Option<()> {
         let Some((piece, can)) = self.usable(slot, at) else { return self.fall_back(slot, at) };
         let Some(handle) = self.requests.handle(slot) else { return Some(()) };
@@ -98,8 +98,8 @@ impl<R: Rails> Pml<'_, R> {
         let native = Native { work, key: Key(piece.key), offset: 0 };
         let Some(endpoint) = self.link_in_use(peer, piece.rail) else { return self.fall_back(slot, at) };
         let rail = self.rails.rail_mut(piece.rail.into())?;
-        // SAFETY: the caller of `isend` or `irecv` vouches for the memory until the request is over, which it is not before the
-        // device has told, or the link is down or the peer lost (`inflight`).
+        // SAFETY: the caller of `isend` or `irecv` vouches for the memory until the request is over. It is not over before the
+        // device has reported, or the link is down or the peer lost (`inflight`).
         let begun = unsafe { rail.perform(endpoint, &native, request_cookie(handle)) };
         let told = match begun {
             Ok(told) => told,
@@ -129,7 +129,7 @@ impl<R: Rails> Pml<'_, R> {
         Some(())
     }
 
-    /// The initiator tells what its device has moved.
+    /// The initiator reports what its device has moved.
     fn report_moved(&mut self, slot: u32, at: Handle) -> Option<()> {
         let state = self.requests.at(slot)?;
         let piece = self.rdma.pieces.get(at)?;
@@ -144,14 +144,14 @@ impl<R: Rails> Pml<'_, R> {
             state.moved = state.moved.saturating_add(len);
         }
         if len == 0 {
-            self.release_piece(slot); // of a receiver: the rest comes in frames
+            self.release_piece(slot); // of a receiver: frames bring the other bytes
             return Some(());
         }
         self.next_piece(slot, at, PieceStage::Awaiting);
         Some(())
     }
 
-    /// A piece was moved and told of: on to the next, if there is one.
+    /// A piece was moved and reported: the next one follows, if there is one.
     pub(in crate::pml) fn next_piece(&mut self, slot: u32, at: Handle, next: PieceStage) {
         let Some(state) = self.requests.at(slot) else { return };
         let (receives, wanted) = (state.flags & RECEIVE != 0, state.wanted);
@@ -170,7 +170,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A device cannot go on with a message: its frames do.
+    /// A device cannot go on with a message: frames bring the other bytes.
     pub(in crate::pml) fn fall_back(&mut self, slot: u32, at: Handle) -> Option<()> {
         let receives = self.requests.at(slot)?.flags & RECEIVE != 0;
         let piece = self.rdma.pieces.get_mut(at)?;
@@ -188,14 +188,14 @@ impl<R: Rails> Pml<'_, R> {
         Some(())
     }
 
-    /// No device has to do with a request any more, and its memory is registered no longer.
+    /// The request has no piece any more, and its memory is not registered for one.
     pub(in crate::pml) fn release_piece(&mut self, slot: u32) {
         let Some(piece) = self.rdma.of(slot).and_then(|at| self.rdma.pieces.free(at)) else { return };
         self.rdma.pins.unpin(&mut self.rails, piece.pin, false);
         self.rdma.pins.unpin(&mut self.rails, piece.ahead, false);
     }
 
-    /// A piece, and what its rail can do, unless the link is set suspended.
+    /// A piece, and what its rail's device can do, unless the link is suspended.
     fn usable(&self, slot: u32, at: Handle) -> Option<(Piece, OneSided)> {
         let piece = *self.rdma.pieces.get(at)?;
         let state = self.requests.at(slot)?;
@@ -211,7 +211,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 }
 
-/// Bytes of a piece at most.
+/// Most bytes of a piece.
 pub(in crate::pml) fn longest(can: &OneSided, put: bool) -> u64 {
     let Reach { limit, .. } = if put { can.put } else { can.get };
     limit.min(can.pipeline.piece.into())

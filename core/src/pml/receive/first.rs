@@ -13,7 +13,7 @@ use crate::rail::{Delivery, Frame, Rail};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// A first fragment in its turn: to its receive, or kept until there is one. Tells whether it matched.
+    /// Takes a first fragment in its turn: it goes to its receive, or is kept until there is one. Returns whether it matched.
     #[inline]
     pub(in crate::pml) fn match_first(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
         let key = Key { context: first.context, source: frame.from.0, tag: first.tag };
@@ -71,12 +71,12 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Keeps a first fragment whose turn has not come.
+    /// Keeps a first fragment that arrived before earlier messages.
     pub(in crate::pml) fn hold_out_of_order(&mut self, rail: usize, frame: &Frame, first: First) {
         let Some(slot) = self.keep(rail, frame, first, EnvelopeStage::OutOfOrder) else { return };
         self.counters.out_of_order = self.counters.out_of_order.wrapping_add(1);
         let Some(peer) = self.peers.get_mut(frame.from.0 as usize) else { return };
-        // In order of number, counted from the one that is due; the list is as short as rails are apart.
+        // Sorted by number, counted from the next one due. The list is as short as the rails' latencies are close.
         let (sequence, due) = (first.sequence, peer.next_in);
         let (mut before, mut next) = (None, peer.out_of_order);
         while let Some(other) = next.get().and_then(|other| self.envelopes.at(other)) {
@@ -97,7 +97,7 @@ impl<R: Rails> Pml<'_, R> {
         peer.in_order = false;
     }
 
-    /// Takes parked messages whose turn has come.
+    /// Delivers the kept messages whose turn has come.
     pub(in crate::pml) fn deliver_in_order(&mut self, from: u32) {
         loop {
             let Some(peer) = self.peers.get_mut(from as usize) else { return };
@@ -110,7 +110,7 @@ impl<R: Rails> Pml<'_, R> {
             peer.out_of_order = envelope.next;
             peer.in_order = peer.out_of_order.is_none();
             if ahead < 0 {
-                // A second message of one number: dropped when its turn would have come.
+                // A second message of one number is dropped when its turn would have come.
                 self.counters.credit_violations = self.counters.credit_violations.wrapping_add(1);
                 self.refuse_silently(slot);
                 continue;

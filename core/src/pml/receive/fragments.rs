@@ -9,7 +9,7 @@ use crate::rail::{Delivery, Frame, Rail};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// A later fragment, for the receive that it names.
+    /// Delivers a later fragment to the receive that it names.
     #[inline]
     pub(in crate::pml) fn deliver_fragment(&mut self, rail: usize, frame: &Frame, header: wire::Fragment) {
         let handle = Handle::from_bits(header.receiver.get());
@@ -43,7 +43,7 @@ impl<R: Rails> Pml<'_, R> {
         self.settle_receive(handle.slot());
     }
 
-    /// Ends a receive if all of its bytes are in.
+    /// Ends a receive if all of its bytes have arrived.
     pub(in crate::pml) fn settle_receive(&mut self, slot: u32) {
         let Some(state) = self.requests.at(slot) else { return };
         if state.phase == Phase::Receiving && state.inflight == 0 && state.moved >= state.wanted {

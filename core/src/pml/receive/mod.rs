@@ -1,4 +1,4 @@
-//! Receives.
+//! Receives: posting, the fast path of short messages, first and later fragments, and probes.
 
 pub(super) mod first;
 pub(super) mod fragments;

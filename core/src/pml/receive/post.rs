@@ -1,4 +1,4 @@
-//! Receives: posted, cancelled, purged.
+//! Receives: post, cancel, purge.
 
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
@@ -12,10 +12,10 @@ use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Receives a message that `pattern` accepts into `sink`. A message that is here already is taken at once.
+    /// Receives a message that `pattern` accepts into `sink`. A message that has arrived already is taken at once.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing was begun then.
+    /// [`Refusal`]: nothing was begun then.
     ///
     /// # Safety
     /// The memory of `sink` stays writable, and nobody else accesses it, until the outcome of the request is taken with
@@ -32,14 +32,14 @@ impl<R: Rails> Pml<'_, R> {
         state.remote = Remote::posting(self.next_posting);
         self.next_posting = self.next_posting.wrapping_add(1);
         let slot = handle.slot();
-        if self.slow_receives || !self.matcher.post_alone(slot, pattern) {
-            // In pieces, which fit registers: the quick way would have to write the pattern down.
+        if self.slow_receives || !self.matcher.post_only(slot, pattern) {
+            // Passed in parts, which fit registers: else the fast path would have to store the pattern.
             self.post(slot, pattern.context, pattern.source, pattern.tag);
         }
         Ok(Request(handle))
     }
 
-    /// Gives a new receive a message that is here, or posts it.
+    /// Gives a new receive a message that has arrived, or posts it.
     #[inline(never)]
     pub(in crate::pml) fn post(&mut self, slot: u32, context: u32, source: u32, tag: u32) {
         let pattern = Pattern { context, source, tag };
@@ -55,7 +55,7 @@ impl<R: Rails> Pml<'_, R> {
         self.matcher.post(slot, pattern);
     }
 
-    /// What a new receive needs beside its post where peers were lost or hold messages back. `true`: it is over.
+    /// What a new receive needs beside its post if peers were lost or hold messages back. `true`: the receive is over.
     #[cold]
     fn ends_at_once(&mut self, slot: u32, source: u32) -> bool {
         if self.peers.get(source as usize).is_some_and(|peer| peer.status == PeerStatus::Lost) {
@@ -70,7 +70,7 @@ impl<R: Rails> Pml<'_, R> {
         false
     }
 
-    /// Takes a receive that is posted no longer out of the order of those that are, if it is there.
+    /// Takes a receive out of the posting order, if it is there.
     #[inline]
     pub(in crate::pml) fn forget_posting(&mut self, slot: u32) {
         if self.requests.at(slot).is_some_and(|state| state.attachment.is_some()) {
@@ -78,8 +78,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Cancels a receive that has not matched: its outcome is then `Cancelled`. Tells whether it was; anything else goes
-    /// on as if nothing was said, sends among it (CONTRACTS M14).
+    /// Cancels a receive that has not matched: its outcome is `Cancelled`. Returns whether it was cancelled. Other operations,
+    /// sends among them, go on as if nothing was said (CONTRACTS M14).
     pub fn cancel(&mut self, request: Request) -> bool {
         let posted = self.requests.get(request.0).is_some_and(|state| state.phase == Phase::Posted);
         let cancelled = posted && self.matcher.unpost(request.0.slot());
@@ -89,7 +89,7 @@ impl<R: Rails> Pml<'_, R> {
         cancelled
     }
 
-    /// Forgets all messages of a context that nobody received; their senders are told. Posted receives of it are
+    /// Forgets all messages of a context that were not received, and tells their senders. Posted receives of the context are
     /// cancelled.
     pub fn purge(&mut self, context: u32) {
         for slot in 0..self.envelopes.touched() {

@@ -1,4 +1,4 @@
-//! Probes, and messages that matched probes took.
+//! Probes, and receives of messages that matched probes took.
 
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
@@ -13,7 +13,7 @@ use crate::rail::Peer;
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Finds a message that `pattern` accepts, without taking it.
+    /// Finds a message that `pattern` accepts. It does not take it.
     pub fn iprobe(&mut self, pattern: Pattern) -> Option<Envelope> {
         let Some(slot) = self.find_unexpected(&pattern) else {
             self.want_probe(pattern);
@@ -24,11 +24,11 @@ impl<R: Rails> Pml<'_, R> {
         Some(Envelope { peer: Peer(envelope.peer), tag: envelope.tag, len: envelope.total })
     }
 
-    /// Takes a message that `pattern` accepts out of the queues: nobody else can receive it. `None` where none is here
-    /// yet. A message that its sender holds back for want of credit takes a request, as its receive would.
+    /// Takes a message that `pattern` accepts out of the queues: nobody else can receive it. `None` if there is none yet. A message
+    /// that its sender holds back for want of credit takes a request, as its receive would.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] where such a message is here and all requests are taken: it stays.
+    /// [`Refusal::Busy`] if such a message is here and all requests are in use: it stays.
     pub fn improbe(&mut self, pattern: Pattern) -> Result<Option<(Message, Envelope)>, Refusal> {
         let Some(slot) = self.find_unexpected(&pattern) else {
             self.want_probe(pattern);
@@ -49,8 +49,8 @@ impl<R: Rails> Pml<'_, R> {
     /// Receives a message that [`improbe`](Self::improbe) took.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] with the message, where all requests are taken; [`Refusal::Invalid`] for a message of another
-    /// engine, or of a peer that was deleted since.
+    /// [`Refusal::Busy`] with the message, if all requests are in use. [`Refusal::Invalid`] for a message of another engine, or of
+    /// a peer that was deleted since.
     ///
     /// # Safety
     /// As [`irecv`](Self::irecv).

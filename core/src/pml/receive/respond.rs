@@ -1,4 +1,4 @@
-//! The word to the sender that its message matched.
+//! The answer to the sender of a matched message: ack or finish.
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
@@ -7,14 +7,14 @@ use crate::rail::SendError;
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Tells the sender that its message matched, now or when there is room.
+    /// Answers the sender of a matched message, now or when there is room.
     pub(in crate::pml) fn respond_or_queue(&mut self, slot: u32) {
-        self.forget_posting(slot); // before it enters a list
+        self.forget_posting(slot); // before the request enters a list
         self.activate(slot);
         self.respond(slot);
     }
 
-    /// Tells the sender what is wanted of its message. Leaves the active list when that was sent.
+    /// Tells the sender which bytes of its message are wanted. The request leaves the active list when that was sent.
     pub(in crate::pml) fn respond(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle(slot) else { return };
         let Some(state) = self.requests.at(slot) else { return };
@@ -43,7 +43,7 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(state) = self.requests.at_mut(slot) {
             state.phase = Phase::Receiving;
         }
-        // Once too often where a rail still writes: nothing but a vain look comes of it.
+        // It counts one too many if a rail still writes: that costs one look without result.
         self.ended = self.ended.wrapping_add(u32::from(!more));
         if !self.rdma.is_idle() {
             return self.advance_receive(slot);

@@ -1,4 +1,4 @@
-//! Short messages for receives that are posted: the quick way.
+//! Short messages for posted receives: the fast path.
 
 use crate::pml::engine::Pml;
 use crate::pml::matching::Key;
@@ -8,8 +8,8 @@ use crate::ptl;
 use crate::rail::{Peer, Short, ShortBody};
 
 impl<R: Rails> Pml<'_, R> {
-    /// The quick way of a short message: whole in its frame, in its turn, for a receive that is posted. `false` where
-    /// anything is different, and nothing has been done then.
+    /// The fast path of a short message: it is whole in its frame, in its turn, and its receive is the only posted one. Returns
+    /// `false` if anything is different; nothing was done then.
     #[inline(always)]
     pub(in crate::pml) fn deliver_short(&mut self, short: &Short) -> bool {
         let Some(header) = ptl::short_message(short.header) else { return false };
@@ -18,12 +18,12 @@ impl<R: Rails> Pml<'_, R> {
             return false;
         }
         let key = Key { context: header.context, source: short.from.0, tag: header.tag };
-        if let Some(slot) = self.matcher.lone_slot(&key)
+        if let Some(slot) = self.matcher.only_match(&key)
             && let Some(state) = self.requests.in_use_mut(slot)
             && state.is_plain()
             && peer.granted.may_owe(self.credit_slack)
         {
-            self.matcher.take_lone();
+            self.matcher.take_only();
             self.counters.expected = self.counters.expected.wrapping_add(1);
             // SAFETY: the caller of `irecv` vouches for the sink until the request is done; the rail was not called since.
             unsafe { state.receive(short.from, header.tag, short.body) };
@@ -41,8 +41,8 @@ impl<R: Rails> Pml<'_, R> {
         self.deliver_matched(short.from, match_bits, header.credit, short.body)
     }
 
-    /// The same, where there is more to it: the receive is not the only one, or is awaited, or credit is to be given back.
-    /// `match_bits`: context and tag.
+    /// The same if the receive is not the only one, or has other flags, or credit is to be given back. `match_bits`: context and
+    /// tag.
     #[inline(never)]
     fn deliver_matched(&mut self, from: Peer, match_bits: u64, credit: u32, body: ShortBody) -> bool {
         let key = Key { context: (match_bits >> 32) as u32, source: from.0, tag: match_bits as u32 };
@@ -50,7 +50,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(state) = self.requests.in_use_mut(slot) else { return false };
         let Some(peer) = self.peers.get_mut(from.0 as usize) else { return false };
         self.counters.expected = self.counters.expected.wrapping_add(1);
-        // SAFETY: as in `arrive_at_once`.
+        // SAFETY: as in `deliver_short`.
         unsafe { state.receive(from, key.tag, body) };
         peer.took_message(body.len() != 0);
         let mut work = peer.credit_comes_due(self.credit_slack);

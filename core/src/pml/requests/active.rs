@@ -6,7 +6,7 @@ use crate::pml::rails::Rails;
 use crate::pml::requests::state::{ACTIVE, Phase};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Puts a request into the active list.
+    /// Puts a request into the list of active ones, unless it is there.
     pub(in crate::pml) fn activate(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & ACTIVE == 0 {
@@ -16,7 +16,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Takes a request out of the active list, if it is there.
+    /// Takes a request out of the list of active ones, if it is there.
     pub(in crate::pml) fn deactivate(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & ACTIVE != 0 {
@@ -25,7 +25,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Requests of the active list, in turn: each sends what it has to.
+    /// Goes once through the active requests: each sends what it can.
     pub(in crate::pml) fn run_active(&mut self) {
         self.round = self.round.wrapping_add(1).max(1);
         let mut next = self.active.first();
@@ -49,7 +49,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Whether all active requests wait for a link to be enabled.
+    /// Whether all active requests wait for a link that is enabled or comes back.
     pub(in crate::pml) fn active_is_waiting(&self) -> bool {
         let mut next = self.active.first();
         while let Some(slot) = next.get() {

@@ -1,4 +1,4 @@
-//! The end of a request: its outcome, and who is told.
+//! The end of a request: its outcome, and the notice of it.
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
@@ -8,7 +8,7 @@ use crate::pml::requests::state::{Attachment, DETACHED, NOTIFY, Outcome, Phase, 
 use crate::rail::Peer;
 
 impl<R: Rails> Pml<'_, R> {
-    /// A request is over.
+    /// The request is over.
     #[inline]
     pub(in crate::pml) fn complete(&mut self, slot: u32, outcome: Outcome) {
         let Some(state) = self.requests.at_mut(slot) else { return };
@@ -18,7 +18,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// What else the end of a request brings.
+    /// Does what the end of a request needs beyond its outcome.
     #[cold]
     pub(in crate::pml) fn end(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle(slot) else { return };
@@ -39,10 +39,10 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Takes the outcome of a request that is done, and frees it. `None` where it is not done.
+    /// Takes the outcome of a request that is done, and frees the request. `None` if it is not done.
     #[inline]
     pub(in crate::pml) fn take_outcome(&mut self, request: Request) -> Option<Result<Status, Failure>> {
-        // The quick way: one look at the request.
+        // The fast path: one look at the request.
         let Some(state) = self.requests.free_if(request.0, RequestState::has_succeeded) else {
             return self.take_outcome_slow(request);
         };
@@ -86,7 +86,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The next completed request of those given to [`notify`](Self::notify); its outcome is still to be taken.
+    /// The next completed request of those given to [`notify`](Self::notify). Its outcome is still to be taken.
     pub fn next_completed(&mut self) -> Option<Request> {
         let slot = self.completed.first().get()?;
         self.completed.remove(&mut self.requests, slot);
@@ -96,8 +96,8 @@ impl<R: Rails> Pml<'_, R> {
         self.requests.handle(slot).map(Request)
     }
 
-    /// Lets a request end by itself: its outcome is dropped. Its memory must stay until then; an engine that is
-    /// [`idle`](Self::used) of requests has let go of all.
+    /// Lets a request end by itself; its outcome is dropped. The memory must stay until then: when no request is in use
+    /// ([`used`](Self::used)), all have ended.
     pub fn detach(&mut self, request: Request) {
         let Some(state) = self.requests.get_mut(request.0) else { return };
         if state.phase == Phase::Done {
@@ -107,7 +107,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The outcome of a request, once it is over; its slot is free then, and its memory the caller's again.
+    /// Takes the outcome of a request that is over: its slot is free then, and its memory belongs to the caller again. `None` while
+    /// it is under way.
     #[inline]
     pub fn test(&mut self, request: Request) -> Option<Result<Status, Failure>> {
         self.take_outcome(request)

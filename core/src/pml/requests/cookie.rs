@@ -1,8 +1,8 @@
-//! What the engine's frames are called towards rails.
+//! Cookies: how rails name the engine's frames.
 
 use crate::pool::Handle;
 
-/// Set in the slot half of a cookie that names an envelope and not a request.
+/// Set in the slot half of a cookie that names an envelope, not a request.
 pub(in crate::pml) const ENVELOPE_COOKIE: u64 = 1 << 31;
 
 /// The cookie of a request's frames.

@@ -11,19 +11,19 @@ use crate::rail::Peer;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Failure {
-    /// The message was longer than the memory of the receive; what fits was delivered.
+    /// The message was longer than the memory of the receive. What fits was delivered.
     Truncated(Status),
     /// The receive was cancelled before it matched.
     Cancelled,
     /// The peer was lost.
     PeerFailed(Peer),
-    /// The peer was lost and is back since the communicator was made: what is there now is not in it.
+    /// The peer was lost and was added again since the communicator was made. The new peer is not in the communicator.
     Restarted(Peer),
     /// A ready send found no posted receive.
     NotReady(Peer),
     /// The receiver had deleted the communicator.
     NoCommunicator(Peer),
-    /// No such request: its outcome was taken already, or it was never given out.
+    /// No such request: its outcome was taken already, or the request was never given out.
     NoRequest,
 }
 
@@ -68,15 +68,15 @@ impl core::error::Error for Failure {}
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Refusal {
-    /// All requests are taken: take outcomes, or set up with more.
+    /// All requests are in use: take outcomes, or set up with more requests.
     Busy,
     /// The peer was never added.
     NoPeer(Peer),
     /// The peer was lost.
     PeerFailed(Peer),
-    /// The peer was lost and is back since the communicator was made: what is there now is not in it.
+    /// The peer was lost and was added again since the communicator was made. The new peer is not in the communicator.
     Restarted(Peer),
-    /// The rank, tag or communicator is not a valid one.
+    /// The rank, the tag or the communicator is not valid.
     Invalid,
 }
 

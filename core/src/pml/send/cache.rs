@@ -1,4 +1,4 @@
-//! Requests that rails have prepared.
+//! Requests that rails have prepared: see [`ptl::Cache`].
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
@@ -7,8 +7,7 @@ use crate::ptl;
 use crate::rail::RequestCache;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Gives a send an entry in the cache of the rail that is to carry its first fragment, where that rail keeps one and
-    /// it has room (P16).
+    /// Gives a send an entry in the cache of the rail that is to carry its first fragment, if the rail has a cache with room (P16).
     pub(in crate::pml) fn take_cached(&mut self, to: u32, slot: u32) {
         let Some((index, _)) = self.first_link(to) else { return };
         let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == index) else { return };
@@ -19,7 +18,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Undoes the preparation of all cached requests that are not in use (P19): under pressure, or before the rails go.
+    /// Undoes the preparation of all cached requests that are not in use (P19): under memory pressure, or before the rails are
+    /// closed.
     pub fn drain_caches(&mut self) {
         for cache in self.caches.iter_mut() {
             if let Some(rail) = self.rails.rail_mut(cache.rail()) {
@@ -37,7 +37,7 @@ pub(in crate::pml) fn extra<'c>(
 ) -> Option<&'c mut [u8]> {
     let entry = state.attachment.cache_entry()?;
     if usize::from(state.cached_by) != rail {
-        return None; // another rail carries it after all
+        return None; // another rail carries it in the end
     }
     caches.iter_mut().find(|cache| cache.rail() == rail)?.extra(entry)
 }

@@ -1,4 +1,4 @@
-//! First fragments.
+//! First fragments that are sent: whole messages, and the beginnings of longer ones.
 
 use crate::convertor::Span;
 use crate::list::OptSlot;
@@ -12,11 +12,11 @@ use crate::pml::send::schedule::advance_turn;
 use crate::rail::{Rail, RemoteBuffer, SendError, Sent};
 use crate::{ptl, wire};
 
-/// Bytes that the header of a rendezvous has more than that of an eager message.
+/// Bytes by which the header of a rendezvous is longer than that of an eager message.
 const RENDEZVOUS_MORE: u32 = (size_of::<wire::Rendezvous>() - size_of::<wire::Match>()) as u32;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sends a whole message that is first among those held back.
+    /// Sends a whole message that is the first of the held-back ones.
     pub(in crate::pml) fn send_eager(&mut self, to: u32, slot: u32) -> Result<(), SendError> {
         let (index, endpoint) = self.first_link(to).ok_or(SendError::Unreachable)?;
         let handle = self.requests.handle(slot).ok_or(SendError::Unreachable)?;
@@ -26,8 +26,8 @@ impl<R: Rails> Pml<'_, R> {
         let mut header = wire::Match::new(state.context, state.tag, peer.credit.next_out);
         peer.stamp(&mut header.common);
         let extra = extra(self.caches, index, state);
-        // SAFETY: the caller of `isend` vouches for the memory until the request is done, and it is not done while the
-        // rail reads in place (`inflight`).
+        // SAFETY: the caller of `isend` vouches for the memory until the request is done. While the rail reads it in place
+        // (`inflight`) the request is not done.
         let sent = unsafe { ptl::first(rail, endpoint, &header, state.span, request_cookie(handle), extra) }?;
         peer.sent();
         peer.sent_message(state.total != 0);
@@ -43,8 +43,8 @@ impl<R: Rails> Pml<'_, R> {
         Ok(())
     }
 
-    /// Sends the first fragment of a message whose rest waits for the receiver. As an answer it takes no credit, and
-    /// stays among those held back until it is settled. With a buffer it brings that and no payload.
+    /// Sends the first fragment of a message whose other bytes wait for the receiver. An `answer` takes no credit, and stays among
+    /// the held-back sends until it is settled. With a `buffer` the fragment carries that instead of payload.
     pub(in crate::pml) fn send_first(
         &mut self,
         to: u32,
@@ -58,20 +58,20 @@ impl<R: Rails> Pml<'_, R> {
         let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
         let rail = self.rails.rail_mut(index).ok_or(SendError::Unreachable)?;
         let mut header = wire::Rendezvous::new(state.context, state.tag, peer.credit.next_out, handle, state.total);
-        // What is lent may be taken in before it is matched, unless the mode forbids that.
+        // The receiver may read an exposed message before it is matched, unless the mode forbids that.
         let early = buffer.is_some() && state.flags & SYNCHRONOUS == 0;
         header.common.flags = if early { 0 } else { wire::FLAG_ACK }
             | if answer { wire::FLAG_ANSWER } else { 0 }
             | if state.flags & READY != 0 { wire::FLAG_READY } else { 0 }
             | if buffer.is_some() { wire::FLAG_LENT } else { 0 };
-        // Payload goes along where the receiver has a unit for it.
+        // Payload goes along if the receiver has a unit for it.
         let most = if answer || buffer.is_some() || peer.credit.units() == 0 {
             0
         } else {
             let attributes = rail.attributes();
             let frame = attributes.eager_limit.saturating_sub(size_of::<wire::Rendezvous>() as u32);
             let most = attributes.rendezvous_eager_limit.min(frame).min(peer.eager_body);
-            // Where frames move, each rail takes it: the header is longer than that of an eager message.
+            // A frame may migrate to any rail, so each must take it. This header is longer than that of an eager message.
             if peer.has(LINKED) { most.min(peer.eager_body.saturating_sub(RENDEZVOUS_MORE)) } else { most }
         };
         let payload = state.span.window(0, u64::from(most));

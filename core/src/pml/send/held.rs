@@ -1,4 +1,4 @@
-//! Sends that are held back, until there is credit and room.
+//! Sends that are held back until there is credit and room.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
@@ -9,13 +9,13 @@ use crate::pml::stall::liveness::OUT_OF_ROOM;
 use crate::rail::{COPIED, Rail, SendError};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sends first fragments of what is held back for a peer, in order, as far as credit and room go.
+    /// Sends first fragments of a peer's held-back sends, in order, as far as credit and room go.
     pub(in crate::pml) fn push_held(&mut self, to: u32) {
         let mut none_left = true;
         loop {
             let Some(peer) = self.peers.get_mut(to as usize) else { return };
             peer.liveness.clear(OUT_OF_ROOM);
-            // While an answer is out nothing may go, or a later message with its tag could overtake it.
+            // While an answer is out nothing else is sent: a later message could overtake it.
             if peer.status != PeerStatus::Up || peer.asked.answering.is_some() || peer.credit.envelopes() == 0 {
                 return;
             }
@@ -51,14 +51,14 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Bytes of a message from an accelerator that goes whole, at most.
+    /// Bytes of the longest message from an accelerator that the rail sends whole.
     #[cold]
     fn accelerators_eager(&self, rail: u8) -> u64 {
         self.rails.rail(rail.into()).map_or(0, |rail| rail.attributes().accelerator.eager_limit.into())
     }
 
-    /// Sends a first fragment by the link whose turn it is, or by the next that has room: one without may not be connected, and
-    /// not be for long. Where none has, it is the same link's turn again.
+    /// Sends a first fragment by the next of the links with the lowest latency, or by another of them that has room. A link without
+    /// room may not be connected, and stay so for long. If none has room, the same link is the next one again.
     pub(in crate::pml) fn try_first_links(
         &mut self,
         to: u32,

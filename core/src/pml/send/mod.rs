@@ -1,4 +1,4 @@
-//! Sends.
+//! Sends: the fast path, held-back sends, first fragments, and the stream of later ones over all links.
 
 pub(super) mod cache;
 pub(super) mod first;

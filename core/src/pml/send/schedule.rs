@@ -1,9 +1,9 @@
-//! Which link is next.
+//! The schedule of fragments over the links of a peer.
 
 use crate::pml::peers::link::PeerLink;
 use crate::pml::peers::state::PeerState;
 
-/// First fragments go round the links of the lowest latency (P12).
+/// First fragments take the links of the lowest latency in turn (P12).
 #[inline]
 pub(in crate::pml) fn advance_turn(peer: &mut PeerState, links: &[PeerLink], to: u32, count: usize) {
     if peer.route.firsts == 1 {
@@ -22,10 +22,10 @@ pub(in crate::pml) fn least_used(row: &[PeerLink], round: u16) -> Option<usize> 
     free.min_by_key(|(_, link)| link.share).map(|(index, _)| index)
 }
 
-/// Charges a link for bytes that it took. A link that was busy meanwhile does not save up its turn.
+/// Charges a link for bytes that it took. A link that was busy meanwhile does not catch up later.
 pub(in crate::pml) fn charge(row: &mut [PeerLink], index: usize, round: u16, bytes: u64) {
     let Some(link) = row.get_mut(index) else { return };
-    // A bandwidth is never 0 (see `add_peer`), and `max` says so where this is compiled.
+    // A bandwidth is never 0 (see `add_peer`). `max` proves it to the compiler.
     link.share = link.share.wrapping_add(bytes.wrapping_mul(1024) / u64::from(link.bandwidth.max(1)));
     let share = link.share;
     for link in row.iter_mut().filter(|link| link.busy_in == round) {

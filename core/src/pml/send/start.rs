@@ -1,4 +1,4 @@
-//! A send begins.
+//! The begin of a send.
 
 use crate::convertor::{Parts, Span};
 use crate::pml::engine::Pml;
@@ -12,14 +12,14 @@ use crate::rail::{COPIED, Endpoint, Peer};
 use crate::{ptl, wire};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sends `data` to a peer: a message with `context` and `tag`.
+    /// Sends `data` to a peer, as a message with `context` and `tag`.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing was begun then.
+    /// [`Refusal`]: nothing was begun then.
     ///
     /// # Safety
-    /// The memory of `data` stays readable and unchanged until this answers [`Sending::Complete`], or until the outcome
-    /// of the request is taken with [`test`](Self::test).
+    /// The memory of `data` stays readable and unchanged until this returns [`Sending::Complete`], or until the outcome of the
+    /// request is taken with [`test`](Self::test).
     #[inline]
     pub unsafe fn isend(
         &mut self,
@@ -32,7 +32,7 @@ impl<R: Rails> Pml<'_, R> {
         let len = data.len();
         let count = self.rails.count();
         let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };
-        // The quick way: a short message of the processor's, with credit, that nothing goes before.
+        // The fast path: a short message in the processor's memory, with credit and nothing held back before it.
         if len <= u64::from(peer.eager_body)
             && peer.credit.is_open()
             && len <= COPIED
@@ -56,11 +56,11 @@ impl<R: Rails> Pml<'_, R> {
                 return Ok(Sending::Complete);
             }
         }
-        let parts = data.parts(); // spares the quick way from writing the span down for a call that it does not make
+        let parts = data.parts(); // so that the fast path need not store the span for a call that it does not make
         self.isend_slow(to, context, tag, mode, parts)
     }
 
-    /// Takes a request, puts it behind what is held back, and tries at once.
+    /// Takes a request, queues it behind the held-back sends, and tries to send at once.
     fn isend_slow(&mut self, to: Peer, context: u32, tag: u32, mode: Mode, data: Parts) -> Result<Sending, Refusal> {
         let data = Span::of_parts(data);
         let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };

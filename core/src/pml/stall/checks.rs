@@ -1,36 +1,38 @@
-//! Looks at peers that something is waited for.
+//! Checks whether peers that something is waited for make progress.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::state::{Phase, RequestState};
-use crate::pml::stall::clock::Stall;
+use crate::pml::stall::clock::StallClock;
 use crate::pml::stall::liveness::{AWAITED, CHECKS, HEARD, KEEPALIVE_DUE, KEEPALIVE_REPLY_DUE};
 use crate::rail::{Lost, Peer};
 use crate::time::{Duration, Instant};
 use crate::wire;
 
-/// Rounds after which a look that is due takes place also if the rails are never idle: more than what may lie in them.
+/// A check that is due takes place after this many rounds even if the rails are never idle: more rounds than frames may wait in
+/// them.
 const MAX_ROUNDS: u32 = 1024;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Has peers count as dead ([`Lost::Stalled`]) that something is waited for and that give no sign of life for so long:
-    /// also those that are stopped, or that compute without making progress. A zero time, as at first, lets all wait for ever.
+    /// Sets the stall time-out: a peer that something is waited for, and that gives no sign of life for this time, is lost
+    /// ([`Lost::Stalled`]). That includes peers that are stopped, or that compute without making progress. A time of 0, as at
+    /// first, means no time-out.
     ///
-    /// It is noticed by [`progress`](Self::progress), within five quarters of the time, if that is called often enough.
+    /// [`progress`](Self::progress) notices it within five quarters of the time, if it is called often enough.
     pub fn set_stall_timeout(&mut self, time: Duration) {
-        self.stall = Stall { gap: time.as_nanos().div_ceil(CHECKS.into()), ..Stall::OFF };
+        self.stall = StallClock { gap: time.as_nanos().div_ceil(CHECKS.into()), ..StallClock::OFF };
         if self.stall.is_on() {
-            self.stall.at = 0; // the next call tells the time
+            self.stall.at = 0; // the next call to `progress` brings the time
         }
     }
 
-    /// When the next look is due.
+    /// When the next check is due.
     pub(in crate::pml) fn stall_at(&self) -> Option<Instant> {
         self.stall.is_on().then_some(Instant::from_nanos(self.stall.at))
     }
 
-    /// A look is due, after a round in which the rails had nothing, or something. Tells how many peers were given up.
+    /// Checks all peers, as a check is due. `nothing`: the rails had nothing in this round. Returns how many peers were given up.
     #[cold]
     #[inline(never)]
     pub(in crate::pml) fn check_stalled(&mut self, now: Instant, nothing: bool) -> u32 {
@@ -51,7 +53,7 @@ impl<R: Rails> Pml<'_, R> {
         self.counters.lost.wrapping_sub(before) as u32
     }
 
-    /// Marks the peers that requests wait for. Tells whether one waits for anybody.
+    /// Marks the peers that requests wait for. Returns whether a request waits for any peer.
     fn mark_awaited(&mut self) -> bool {
         self.peers.iter_mut().for_each(|state| state.liveness.clear(AWAITED));
         let mut anyone = false;
@@ -74,21 +76,23 @@ impl<R: Rails> Pml<'_, R> {
 
     fn check_peer(&mut self, index: u32, anyone: bool) {
         let Some(peer) = self.peers.get(index as usize).filter(|peer| peer.status == PeerStatus::Up) else { return };
-        let met = peer.frame_out != 0 || self.has_connected_one_sided(index);
-        // Where no rail is in use nothing can come, and it is not the peer's fault.
-        let wanted = peer.liveness.has(AWAITED) || (anyone && met) || !self.drained(index);
+        let connected = peer.frame_out != 0 || self.has_connected_one_sided(index);
+        // If no rail is in use, nothing can arrive, and it is not the peer's fault.
+        let wanted = peer.liveness.has(AWAITED) || (anyone && connected) || !self.drained(index);
         let awaited = peer.route.links != 0 && wanted;
-        let told = awaited && self.control_by_all(index, keepalive());
+        let sent = awaited && self.control_by_all(index, keepalive());
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         peer.liveness.clear(KEEPALIVE_DUE);
-        // Where nothing could ever leave, the connection is still being made; where it could and cannot now, nothing is taken, or
-        // others have the room just now: the keepalive is tried again until the next look.
-        let asked = told || (awaited && met);
-        let again = asked && !told;
+        // If nothing could ever leave, the connection is still being made, and the check does not count. If something could leave
+        // before and cannot now, the peer takes nothing, or others use the room just now: the keepalive is tried again until the
+        // next check.
+        let asked = sent || (awaited && connected);
+        let again = asked && !sent;
         if again {
             peer.liveness.set(KEEPALIVE_DUE);
         }
-        // The quick way leaves no other mark. Of 256 messages exactly between two looks nothing is seen, four times in a row.
+        // The fast path leaves no other mark. If exactly 256 messages come between two checks, this sees none; but not four times
+        // in a row.
         let next_in = peer.next_in as u8;
         if core::mem::replace(&mut peer.seen_in, next_in) != next_in {
             peer.liveness.set(HEARD);
@@ -101,7 +105,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Answers a peer that asked, and asks one for whom there was no room when it was looked.
+    /// Answers a peer's keepalive, and sends one that found no room at the check.
     pub(in crate::pml) fn send_keepalives(&mut self, index: u32) {
         for (mark, word) in [(KEEPALIVE_REPLY_DUE, wire::Credit::new()), (KEEPALIVE_DUE, keepalive())] {
             if self.peers.get(index as usize).is_some_and(|peer| peer.liveness.has(mark))
@@ -113,14 +117,14 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Sends a control frame by all links in use, of which any may be dead. Whether one of them took it.
+    /// Sends a control frame by all links in use, any of which may be dead. Returns whether one of them took it.
     fn control_by_all(&mut self, index: u32, credit: wire::Credit) -> bool {
         let links = self.peers.get(index as usize).map_or(0, |peer| peer.route.links);
-        let mut told = false;
+        let mut sent = false;
         for place in 0..usize::from(links) {
-            told |= self.control_by(index, place, credit).is_ok();
+            sent |= self.control_by(index, place, credit).is_ok();
         }
-        told
+        sent
     }
 
     /// Tells a peer that it is given up, if its rails have room for that.
@@ -130,7 +134,7 @@ impl<R: Rails> Pml<'_, R> {
         self.control_by_all(index, word);
     }
 
-    /// A peer asks whether this engine makes progress.
+    /// A peer asks for a sign of life.
     pub(in crate::pml) fn on_keepalive(&mut self, from: u32) {
         let Some(peer) = self.peers.get_mut(from as usize).filter(|peer| peer.status == PeerStatus::Up) else { return };
         peer.liveness.set(KEEPALIVE_REPLY_DUE);
@@ -138,14 +142,14 @@ impl<R: Rails> Pml<'_, R> {
     }
 }
 
-/// Asks for a sign of life.
+/// A credit frame that asks for a sign of life.
 const fn keepalive() -> wire::Credit {
     let mut keepalive = wire::Credit::new();
     keepalive.common.flags = wire::FLAG_MARK;
     keepalive
 }
 
-/// Whether a request is not over before its peer has done something.
+/// Whether a request waits for its peer.
 pub(in crate::pml) const fn waits(state: &RequestState) -> bool {
     !matches!(state.phase, Phase::Done | Phase::Taken)
 }

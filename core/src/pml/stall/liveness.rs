@@ -2,34 +2,33 @@
 
 use zerocopy::FromZeros;
 
-/// Looks in the time after which a peer is given up.
+/// A peer is given up after this many checks without a sign of life.
 pub(in crate::pml) const CHECKS: u8 = 4;
 
-/// What is known of a peer's progress: marks, and how many looks in a row were in vain.
+/// What is known of a peer's progress: marks, and the number of checks in a row without a sign of life.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(transparent)]
 pub(crate) struct PeerLiveness(u8);
 
-/// Something came, or left, since the last look. Short messages by the quick way do not set it: their numbers tell, in
-/// `look_at`.
+/// A frame came or left since the last check. Short messages on the fast path do not set it: `check_peer` compares their numbers.
 pub(in crate::pml) const HEARD: u8 = 0x01;
 
 /// A request waits for the peer.
 pub(in crate::pml) const AWAITED: u8 = 0x02;
 
-/// No sign, but kept with them: a message to the peer found no room.
+/// Kept here, though no sign of life: a message to the peer found no room.
 pub(in crate::pml) const OUT_OF_ROOM: u8 = 0x04;
 
-/// The peer asks for one.
+/// The peer asks for a sign of life.
 pub(in crate::pml) const KEEPALIVE_REPLY_DUE: u8 = 0x08;
 
-/// One look in vain.
+/// One check without a sign of life.
 const SILENT: u8 = 0x10;
 
-/// As many as there may be.
+/// The bits that count these checks.
 const ALL_SILENT: u8 = 0x70;
 
-/// The peer is to be asked for a sign as soon as there is room for the keepalive.
+/// A keepalive is to be sent as soon as there is room.
 pub(in crate::pml) const KEEPALIVE_DUE: u8 = 0x80;
 
 const _: () = assert!(CHECKS <= ALL_SILENT / SILENT);
@@ -54,7 +53,7 @@ impl PeerLiveness {
         (self.0 & ALL_SILENT) / SILENT
     }
 
-    /// One more look, at a peer that something is waited for or not. The time begins with the first look at one that is.
+    /// Notes a check. `awaited`: something is waited for. The time-out begins with the first check of which that is true.
     pub(super) const fn note_check(&mut self, awaited: bool) {
         if !awaited {
             self.0 = (self.0 | HEARD) & !ALL_SILENT;

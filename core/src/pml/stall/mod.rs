@@ -1,22 +1,29 @@
-//! Peers that are there and do nothing: when the patience for one that something is waited for ends.
+//! The stall time-out: peers that are connected and make no progress.
 //!
-//! A rank that computes, or that is stopped, looks to its rails like one that lives: it has a connection, its host answers.
-//! Whoever wants it to count as dead sets a stall time-out; there is none unless it is set. It is looked four times in that
-//! time, whenever nothing else comes, for which peers something is *waited for*: a request that is not over and that only the
-//! peer can bring forward (a message that is held back, an unanswered rendezvous, a rest that is coming or leaving, a receive
-//! that names it; one from any source waits for all that anything was ever sent to), or a rail that has not drained to it.
-//! Such a peer gives a *sign of life* with any frame and by taking what is on its way to it. It is also asked for one, by a
-//! credit frame with [`FLAG_MARK`](crate::wire::FLAG_MARK), which an engine answers as soon as it makes progress: so who waits
-//! for a message that is late has nothing to fear for a peer that waits, too. Question and answer go by all links in use, as
-//! one of them may be dead without anybody knowing it yet; with a link that is found to be down the patience begins anew. Looks
-//! do not count while no keepalive can leave, because the first connection to the peer is still being made. One that gives no
-//! sign for four looks is lost as [`Lost::Stalled`], in every way as if its rail had said so; it is told, as far as there
-//! is a way, that it was given up, and takes that for an accident.
+//! A process that computes, or that is stopped, looks alive to its rails: it has a connection, and its host answers. A user who
+//! wants such a peer to count as lost sets a stall time-out; by default there is none.
 //!
-//! Time alone proves nothing: this process may have been stopped itself. So looks count, each of which comes a quarter of the
-//! time after the one before it, and when the rails have nothing more to bring. What a poll says of that is not enough, as
-//! some rails do not ask the kernel each time: [`arm`](crate::rail::Rail::arm) says it. Where something comes all the time, the
-//! rails have been polled many times since the look was due.
+//! *What is waited for.* Four times in that time, when nothing else arrives, the engine checks for which peers something is waited
+//! for:
+//!
+//! - a request that only the peer can bring forward: a held-back message, an unanswered rendezvous, bytes that are arriving or
+//!   leaving, a receive that names the peer;
+//! - a receive from any source, which waits for all peers that anything was ever sent to;
+//! - a rail that has not drained to the peer.
+//!
+//! *Signs of life.* Any frame from the peer is a sign of life, and so is progress of what was sent to it. The engine also asks for
+//! one, by a credit frame with [`FLAG_MARK`](crate::wire::FLAG_MARK) (a *keepalive*), which an engine answers as soon as it makes
+//! progress. So a process that waits for a late message is safe from being given up by a peer that waits, too. Keepalives and
+//! replies take all links in use, since one of them may be dead unnoticed. When a link is found to be down, the count of checks
+//! starts again. Checks do not count while no keepalive can leave because the first connection to the peer is still being made.
+//!
+//! *The end.* A peer without a sign of life for four checks is lost as [`Lost::Stalled`](crate::rail::Lost::Stalled), in every way
+//! as if its rail had reported it. It is told, if possible; for it this process is lost then ([`Lost::Broken`](crate::rail::Lost::Broken)).
+//!
+//! *Why checks and not time.* Time alone proves nothing: this process may have been stopped itself. So checks count. Each comes a
+//! quarter of the time after the one before, and only when the rails have nothing more to deliver. [`arm`](crate::rail::Rail::arm)
+//! says that; a poll does not, as some rails do not ask the kernel each time. If something arrives all the time, the rails have
+//! been polled many times since the check was due.
 
 pub(super) mod checks;
 pub(super) mod clock;

@@ -9,7 +9,7 @@ use crate::pool::Handle;
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Gives a kept message, which is in no queue, to a receive, which is in none either.
+    /// Gives a kept message to a receive. Neither is in a queue any more.
     pub(in crate::pml) fn claim(&mut self, slot: u32, request: u32) {
         self.forget_posting(request);
         let Some(handle) = self.envelopes.handle(slot) else { return };
@@ -21,7 +21,7 @@ impl<R: Rails> Pml<'_, R> {
         state.wanted = state.fits();
         state.moved = u64::from(envelope.body);
         state.remote = Remote::handle(envelope.sender);
-        state.phase = Phase::Responding; // not receiving: nothing was asked for yet
+        state.phase = Phase::Responding; // not `Receiving`: nothing was asked for yet
         if envelope.filling {
             envelope.stage = EnvelopeStage::Claimed;
             envelope.next = OptSlot::some(request);
@@ -47,7 +47,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The payload of a kept message is all in.
+    /// The payload of a kept message has arrived whole.
     pub(in crate::pml) fn filled(&mut self, handle: Handle) {
         let Some(envelope) = self.envelopes.get_mut(handle) else { return };
         envelope.filling = false;
@@ -65,7 +65,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Frees an envelope with its unit, and owes the credit for it.
+    /// Frees an envelope and its unit, and owes the peer the credit for both. `answer`: a kept answer of the peer is kept no
+    /// longer.
     pub(in crate::pml) fn give_back(&mut self, handle: Handle, answer: bool) {
         let Some(envelope) = self.envelopes.free(handle) else { return };
         if let Some(unit) = envelope.unit.get().and_then(|slot| self.units.handle(slot)) {

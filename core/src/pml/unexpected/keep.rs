@@ -1,4 +1,4 @@
-//! A message without a receive is kept, within its sender's credit.
+//! A message without a receive is kept, within the credit of its sender.
 
 use crate::convertor::Span;
 use crate::list::OptSlot;
@@ -14,8 +14,8 @@ use crate::wire;
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Takes an envelope for a first fragment, and a unit for its payload. `None` where the sender has gone beyond its
-    /// credit: the frame is dropped.
+    /// Takes an envelope for a first fragment, and a unit for its payload. `None` if the sender has exceeded its credit: the frame
+    /// is dropped.
     pub(in crate::pml) fn keep(
         &mut self,
         rail: usize,
@@ -25,8 +25,8 @@ impl<R: Rails> Pml<'_, R> {
     ) -> Option<u32> {
         let body = frame.len.wrapping_sub(u32::from(first.header));
         let answer = first.flags & wire::FLAG_ANSWER != 0;
-        // Each peer has its share and no more, or one that ignores its credit would take the others' away. Envelopes
-        // beyond all credit are for answers alone, which bring no payload.
+        // Each peer has its share and no more. Else a peer that ignores its credit would take the credit of others. Envelopes
+        // beyond all credit are for answers only, which carry no payload.
         let quota = self.config.quota();
         let room = self.peers.get(frame.from.0 as usize).is_some_and(|peer| match answer {
             true => body == 0,
@@ -92,7 +92,7 @@ impl<R: Rails> Pml<'_, R> {
         Some(handle.slot())
     }
 
-    /// Puts a kept message into the matcher, or refuses it where its sender wants it matched now or never.
+    /// Puts a kept message into the matcher. A ready send without a receive is refused.
     pub(in crate::pml) fn enqueue(&mut self, slot: u32) {
         let Some(envelope) = self.envelopes.at_mut(slot) else { return };
         if envelope.flags & wire::FLAG_READY != 0 {
@@ -103,10 +103,10 @@ impl<R: Rails> Pml<'_, R> {
         self.matcher.add_unexpected(slot, key);
     }
 
-    /// Drops a frame that its sender had no right to send.
+    /// Drops a frame that exceeds the credit of its sender.
     fn credit_violation(&mut self, rail: usize, frame: &Frame) -> Option<u32> {
         self.counters.credit_violations = self.counters.credit_violations.wrapping_add(1);
-        warn!("peer {} went beyond its credit: a message was dropped", frame.from.0);
+        warn!("peer {} exceeded its credit: its message was dropped", frame.from.0);
         self.drop_frame(rail, frame);
         None
     }

@@ -1,10 +1,10 @@
 //! Messages that probes find.
 
-/// What a probe finds.
+/// What a probe tells of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Envelope {
-    /// Who sent it.
+    /// The sender.
     pub peer: crate::rail::Peer,
     /// Its tag.
     pub tag: u32,
@@ -22,8 +22,8 @@ pub struct Message(pub(crate) MessageSource);
 #[derive(PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) enum MessageSource {
-    /// In the envelope that its sender had credit for.
+    /// In the envelope for which its sender had credit.
     Envelope(crate::pool::Handle),
-    /// It was an answer: in the request that is to receive it, so that its spare envelope is free for others.
+    /// It was an answer: in the request that is to receive it, so that its envelope beyond all credit is free for others.
     Request(crate::pool::Handle),
 }

@@ -1,4 +1,4 @@
-//! Messages that arrived before their receive, or before the messages that go first.
+//! Messages that arrived before their receive, or before earlier messages: kept, claimed by a receive, refused.
 
 pub(super) mod claim;
 pub(super) mod keep;

@@ -1,4 +1,4 @@
-//! Messages that are refused, and whose senders are told so.
+//! Messages that are refused, and the refusals to their senders.
 
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
@@ -9,11 +9,11 @@ use crate::wire;
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Tells a sender that its message is not taken, and frees its envelope, now or when there is room.
+    /// Refuses a message: tells its sender and frees the envelope, now or when there is room.
     pub(in crate::pml) fn refuse(&mut self, slot: u32, reason: Reason) {
         let Some(envelope) = self.envelopes.at_mut(slot) else { return };
         if !envelope.rendezvous {
-            return self.refuse_silently(slot); // its send is complete: there is nobody to tell
+            return self.refuse_silently(slot); // the send is complete: there is nobody to tell
         }
         envelope.stage = EnvelopeStage::Refused;
         envelope.sequence = reason as u32;
@@ -22,7 +22,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Drops a kept message without a word.
+    /// Drops a kept message; its sender is not told.
     pub(in crate::pml) fn refuse_silently(&mut self, slot: u32) {
         let Some(handle) = self.envelopes.handle(slot) else { return };
         let Some(envelope) = self.envelopes.at_mut(slot) else { return };
@@ -44,7 +44,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Sends refusals as far as there is room. One peer without room holds up no other.
+    /// Sends refusals as far as there is room. A peer without room does not delay the others.
     pub(in crate::pml) fn run_refused(&mut self) {
         let (mut before, mut link) = (None, self.refused);
         while let Some(slot) = link.get() {
@@ -61,7 +61,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Tells a sender that its message is not taken, and frees the envelope; `false` where there is no room for that now.
+    /// Tells a sender that its message is refused, and frees the envelope. `false`: there is no room now.
     fn send_refusal(&mut self, slot: u32) -> bool {
         let Some(handle) = self.envelopes.handle(slot) else { return true };
         let Some(envelope) = self.envelopes.at(slot) else { return true };

@@ -1,55 +1,56 @@
-//! Messages that arrived before their receive, or before the messages that go first.
+//! What is kept of a message that arrived before its receive, or before earlier messages.
 
 use zerocopy::FromZeros;
 
 use crate::list::OptSlot;
 
-/// In `Unexpected::flags`: an answer to an ask for one tag. Messages with other tags may go before it, so it is nothing
-/// for a receive of any tag.
+/// In `Unexpected::flags`: an answer to an ask for one tag. Messages with other tags may come before it, so a receive of any tag
+/// must not take it.
 pub(crate) const NARROW: u8 = 0x80;
 
 /// In `Unexpected::flags`: a probe found it.
 pub(crate) const SEEN: u8 = 0x40;
 
-/// Where an envelope stands.
+/// The stage of an envelope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(u8)]
 pub(crate) enum EnvelopeStage {
-    /// Waits for the messages that go before it.
+    /// The message waits for earlier ones.
     OutOfOrder,
-    /// In the matcher.
+    /// The message is in the matcher.
     Queued,
-    /// Taken by a matched probe.
+    /// A matched probe took the message.
     Taken,
-    /// Taken by a matched probe, and then its sender was lost with the rest.
+    /// A matched probe took the message; then its sender was lost before all of it had come.
     Broken,
-    /// Matched while its payload was still coming in.
+    /// The message matched while its payload was arriving.
     Claimed,
     /// A refusal is to be sent.
     Refused,
 }
 
-/// One such message.
+/// A message that arrived before its receive, or before earlier messages.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct Unexpected {
     pub stage: EnvelopeStage,
-    /// The payload is still coming in.
+    /// The payload is still arriving.
     pub filling: bool,
-    /// The sender waits for an answer.
+    /// The sender waits for an ack, a finish or a reject.
     pub rendezvous: bool,
     /// `wire::FLAG_*` of the header.
     pub flags: u8,
     pub peer: u32,
     pub context: u32,
     pub tag: u32,
-    /// Slot of the payload unit plus one, 0 without payload.
+    /// The payload unit, if there is payload.
     pub unit: OptSlot,
     /// Bytes of payload in the unit.
     pub body: u32,
-    /// OutOfOrder or refused: the next envelope, index plus one. Claimed: the request's slot.
+    /// `OutOfOrder` or `Refused`: the next envelope in the list. `Claimed`: the request's slot.
     pub next: OptSlot,
-    /// The message's number, cut to 32 bits. Refused: the reason. An answer: how many probes were in vain when it came.
+    /// The message's number, cut to 32 bits. `Refused`: the reason. A kept answer: [`Pml::missed_probes`](crate::pml::Pml) when it
+    /// came.
     pub sequence: u32,
     pub total: u64,
     pub sender: u64,

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use super::file::Segment;
+use super::layout::{MAGIC, MAGIC_AT, PAGE, PID, PID_NAMESPACE, START_TIME, TO_PID, TO_START_TIME};
 use super::names::{sender_of, user_prefix};
-use super::process::Process;
 use crate::atomics::Ordering;
-use crate::segment::file::Segment;
-use crate::segment::layout::{MAGIC, MAGIC_AT, PAGE, PID, PID_NAMESPACE, START_TIME, TO_PID, TO_START_TIME};
+use crate::host::Process;
 
 /// Removes files that jobs of this user left behind whose processes are gone; returns how many files. Files stay that cannot be
 /// judged from here (another container's), and files that are just being made.

@@ -1,4 +1,4 @@
-//! Datagrams of whoever does not belong here: counted, dropped, and not answered.
+//! Datagrams that do not belong to the job are counted, dropped and not answered.
 
 mod common;
 
@@ -7,33 +7,35 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use common::{KEY, Pair, config};
 use towline_core::rail::{Lane, Lost, Peer, Rail as _, SendError, Unreachable};
-use towline_net::{Encrypt, JobKey};
-use towline_udp::Rail;
+use towline_net::Identity;
 use towline_udp::card::{decode, encode};
-use towline_udp::datagram::{PREFIX, What, start};
+use towline_udp::datagram::{Content, PREFIX, prefix_start};
 use towline_udp::hello::{HELLO, Hello, Stage};
+use towline_udp::{Encrypt, JobKey, Rail};
 
-fn stranger(pair: &Pair) -> UdpSocket {
+fn foreign_socket(pair: &Pair) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(pair.rails[0].address()).unwrap();
     socket.set_nonblocking(true).unwrap();
     socket
 }
 
-/// What rank 1 would say to rank 0, but for the challenge.
+/// A hello from rank 1 to rank 0 with a wrong challenge.
 fn hello(pair: &Pair) -> Hello {
     let [to, from] = [0, 1].map(|own: usize| decode(pair.rails[own].card()).unwrap());
     Hello {
         link: to.link,
-        stage: Stage::Knows,
+        stage: Stage::Verified,
         signs: false,
         encrypted: false,
         encrypt: Encrypt::Off,
-        job: to.job,
-        from: from.rank,
-        to: to.rank,
-        from_instance: from.instance,
-        to_instance: to.instance,
+        identity: Identity {
+            job: to.job,
+            from: from.rank,
+            to: to.rank,
+            from_instance: from.instance,
+            to_instance: to.instance,
+        },
         index: 0,
         nonce: [1; 16],
         echo: [2; 16],
@@ -42,62 +44,65 @@ fn hello(pair: &Pair) -> Hello {
 }
 
 #[test]
-fn strangers_are_counted_dropped_and_not_answered() {
-    let mut pair = Pair::met(|_| {});
-    let socket = stranger(&pair);
+fn foreign_datagrams_are_counted_dropped_and_not_answered() {
+    let mut pair = Pair::connected(|_| {});
+    let socket = foreign_socket(&pair);
     let good = hello(&pair);
-    let marked = |what: What, index: u32, proof: u8| [&start(what, index)[..], &[proof; 8], b"frame"].concat();
-    let frame = What::Frame { tag: 0x80, header: 2 };
-    let said: Vec<Vec<u8>> = vec![
+    let identity = good.identity;
+    let plain =
+        |content: Content, index: u32, proof: u8| [&prefix_start(content, index)[..], &[proof; 8], b"frame"].concat();
+    let frame = Content::Frame { tag: 0x80, header: 2 };
+    let datagrams: Vec<Vec<u8>> = vec![
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         vec![0xff; 9000],
         [b"F\x01", &[0; 30][..]].concat(),
-        marked(frame, 0, 0)[..PREFIX - 1].to_vec(),
-        marked(What::Frame { tag: 1, header: 6 }, 0, 0),
-        marked(frame, 0, 0x5a),
-        marked(frame, u32::MAX, 0x5a),
-        marked(What::Bye, 0, 0x5a)[..PREFIX].to_vec(),
+        plain(frame, 0, 0)[..PREFIX - 1].to_vec(),
+        plain(Content::Frame { tag: 1, header: 6 }, 0, 0),
+        plain(frame, 0, 0x5a),
+        plain(frame, u32::MAX, 0x5a),
+        plain(Content::Goodbye, 0, 0x5a)[..PREFIX].to_vec(),
         good.encode(&JobKey::new([0; 32])).to_vec(),
-        Hello { job: good.job + 1, ..good }.encode(&KEY).to_vec(),
-        Hello { from: 77, ..good }.encode(&KEY).to_vec(),
-        Hello { to_instance: 1, ..good }.encode(&KEY).to_vec(),
+        Hello { identity: Identity { job: identity.job + 1, ..identity }, ..good }.encode(&KEY).to_vec(),
+        Hello { identity: Identity { from: 77, ..identity }, ..good }.encode(&KEY).to_vec(),
+        Hello { identity: Identity { to_instance: 1, ..identity }, ..good }.encode(&KEY).to_vec(),
         Hello { link: 9, ..good }.encode(&KEY).to_vec(),
         vec![],
     ];
     let before = *pair.rails[0].counters();
-    for bytes in &said {
+    for bytes in &datagrams {
         socket.send(bytes).unwrap();
     }
-    pair.until("all of them", |pair| pair.rails[0].counters().dropped() - before.dropped() == said.len() as u64);
+    pair.until("all of them", |pair| pair.rails[0].counters().dropped() - before.dropped() == datagrams.len() as u64);
     let after = *pair.rails[0].counters();
     let counts = [
         after.dropped_foreign - before.dropped_foreign,
         after.dropped_version - before.dropped_version,
         after.dropped_malformed - before.dropped_malformed,
-        after.dropped_unproved - before.dropped_unproved,
+        after.dropped_unauthenticated - before.dropped_unauthenticated,
         after.dropped_key - before.dropped_key,
-        after.dropped_stray - before.dropped_stray,
+        after.dropped_misdirected - before.dropped_misdirected,
     ];
     assert_eq!(counts, [2, 1, 3, 3, 1, 4]);
     pair.settle();
     assert!(socket.recv(&mut [0; 100]).is_err(), "nothing is answered");
     assert!(pair.got.iter().all(Vec::is_empty));
-    pair.assert_well();
+    pair.assert_connected();
 }
 
-/// Whoever knows the key, or has heard one who does, is asked a challenge and believed nothing before he has met it.
+/// A hello from another address may be a replay. It is answered by a challenge, and nothing in it is believed before the challenge is
+/// answered.
 #[test]
-fn a_hello_sent_again_by_others_is_answered_and_changes_nothing() {
-    let mut pair = Pair::met(|_| {});
-    let socket = stranger(&pair);
+fn a_replayed_hello_is_answered_and_changes_nothing() {
+    let mut pair = Pair::connected(|_| {});
+    let socket = foreign_socket(&pair);
     let before = *pair.rails[0].counters();
-    let answers = |pair: &mut Pair, said: &[Hello]| {
-        // Others than the peer are answered once in a millisecond.
+    let answers = |pair: &mut Pair, hellos: &[Hello]| {
+        // Hellos from other addresses than the peer's are answered once in a millisecond.
         let start = pair.now();
         while pair.now().since(start).as_nanos() < 2_000_000 {
             pair.settle();
         }
-        said.iter().for_each(|hello| assert_eq!(socket.send(&hello.encode(&KEY)).unwrap(), HELLO));
+        hellos.iter().for_each(|hello| assert_eq!(socket.send(&hello.encode(&KEY)).unwrap(), HELLO));
         pair.settle();
         let mut answers = vec![];
         let mut bytes = [0; 200];
@@ -107,45 +112,45 @@ fn a_hello_sent_again_by_others_is_answered_and_changes_nothing() {
         (answers, pair.now().since(start).as_nanos() / 1_000_000)
     };
     let good = hello(&pair);
-    let calls = Hello { stage: Stage::Calls, echo: [0; 16], ..good };
-    for (said, count) in [
-        (calls, 1),                                 // perhaps it has begun anew
-        (Hello { stage: Stage::Calls, ..good }, 0), // nobody has asked it anything
-        (Hello { stage: Stage::Knows, ..good }, 1),
-        (Hello { stage: Stage::Up, ..good }, 0), // one who is up needs no answer
+    let challenge = Hello { stage: Stage::Challenge, echo: [0; 16], ..good };
+    for (sent, count) in [
+        (challenge, 1),                                 // its sender may have forgotten its session
+        (Hello { stage: Stage::Challenge, ..good }, 0), // it echoes a challenge that was not sent
+        (Hello { stage: Stage::Verified, ..good }, 1),
+        (Hello { stage: Stage::Established, ..good }, 0), // an established end needs no answer
     ] {
-        let (answers, _) = answers(&mut pair, &[said]);
-        assert_eq!(answers.len(), count, "{:?}", said.stage);
-        assert!(answers.iter().all(|answer| answer.stage == Stage::Calls && answer.echo == [1; 16]));
+        let (answers, _) = answers(&mut pair, &[sent]);
+        assert_eq!(answers.len(), count, "{:?}", sent.stage);
+        assert!(answers.iter().all(|answer| answer.stage == Stage::Challenge && answer.echo == [1; 16]));
     }
-    let (answers, milliseconds) = answers(&mut pair, &[calls; 200]);
+    let (answers, milliseconds) = answers(&mut pair, &[challenge; 200]);
     assert!(!answers.is_empty() && answers.len() as u64 <= milliseconds + 1, "{} answers", answers.len());
     assert_eq!(pair.rails[0].counters().established, before.established);
-    pair.assert_well();
+    pair.assert_connected();
 }
 
-/// A peer that forgets us says so; once both know each other again, they meet anew.
+/// A peer that removes this rail says goodbye. Once both have added each other again, they establish a new session.
 #[test]
-fn a_peer_that_forgot_us_is_met_again() {
-    let mut pair = Pair::met(|_| {});
+fn a_peer_that_removed_this_rail_gets_a_new_session() {
+    let mut pair = Pair::connected(|_| {});
     let card = pair.rails[0].card().to_vec();
     pair.rails[1].del_peer(pair.to[1]);
-    pair.until("the bye", |pair| !pair.lost[0].is_empty());
+    pair.until("the goodbye", |pair| !pair.lost[0].is_empty());
     assert_eq!(pair.lost[0], [Lost::Closed]);
     assert_eq!(pair.try_send(0, Lane::Eager, b"x"), Err(SendError::Unreachable));
     pair.to[1] = pair.rails[1].add_peer(Peer(7), &card).unwrap();
-    // Whoever lost it has to want it again, before it is met.
+    // The rail that lost the peer has to add it again too.
     let card = pair.rails[1].card().to_vec();
     pair.rails[0].del_peer(pair.to[0]);
     pair.to[0] = pair.rails[0].add_peer(Peer(7), &card).unwrap();
     pair.lost = Default::default();
-    pair.assert_well();
+    pair.assert_connected();
 }
 
-/// A process that is killed says nothing, but its port is closed: that is noticed by the next frame to it.
+/// A process that is killed says no goodbye, but its port is closed. The next frame to it shows that.
 #[test]
-fn a_killed_peer_is_lost_after_what_it_had_sent() {
-    let mut pair = Pair::met(|_| {});
+fn a_killed_peer_is_lost_after_its_last_frames() {
+    let mut pair = Pair::connected(|_| {});
     for number in 0..50u8 {
         pair.try_send(1, Lane::Bulk, &[number; 100]).unwrap();
     }
@@ -161,19 +166,19 @@ fn a_killed_peer_is_lost_after_what_it_had_sent() {
     pair.send(0, b"are you there?");
     pair.until("its loss", |pair| !pair.lost[0].is_empty());
     assert_eq!(pair.lost[0], [Lost::Broken]);
-    assert_eq!(pair.got[0].len(), 50, "what it had sent comes first");
+    assert_eq!(pair.got[0].len(), 50, "its frames come first");
     assert_eq!(pair.try_send(0, Lane::Eager, b"x"), Err(SendError::Unreachable));
     pair.settle();
     assert_eq!(pair.lost[0].len(), 1, "once");
 }
 
-/// The same while it was never met: nobody is there, so nobody is waited for.
+/// A peer without a session whose port is closed: the rail does not wait for it.
 #[test]
 fn a_peer_whose_port_is_closed_is_lost_without_waiting() {
     let mut rail = Rail::new(config(0)).unwrap();
-    let gone = Rail::new(config(1)).unwrap();
-    let card = gone.card().to_vec();
-    drop(gone);
+    let ended = Rail::new(config(1)).unwrap();
+    let card = ended.card().to_vec();
+    drop(ended);
     let mut pair = Pair::new(|_| {});
     std::mem::swap(&mut pair.rails[0], &mut rail);
     pair.to[0] = pair.rails[0].add_peer(Peer(7), &card).unwrap();
@@ -204,39 +209,39 @@ fn cards_of_others_are_refused() {
     };
     assert_eq!(changed(|card| card.job += 1), Some(Unreachable::BadCard));
     assert_eq!(changed(|card| card.link += 1), Some(Unreachable::BadCard));
-    assert_eq!(changed(|card| card.rank = 0), Some(Unreachable::NoNetwork), "oneself");
+    assert_eq!(changed(|card| card.rank = 0), Some(Unreachable::NoNetwork), "itself");
     assert_eq!(changed(|card| card.host = !card.host), Some(Unreachable::NoNetwork), "another host's loopback");
     assert_eq!(changed(|card| card.addresses.clear()), Some(Unreachable::NoNetwork));
     assert_eq!(changed(|_| {}), None);
-    assert_eq!(changed(|_| {}), Some(Unreachable::BadCard), "a rank that is known");
+    assert_eq!(changed(|_| {}), Some(Unreachable::BadCard), "a rank that was added before");
 }
 
-/// Signed datagrams: one bit turned on the way is noticed by the rail itself.
+/// The rail itself detects a changed bit of a datagram with a MAC.
 #[test]
-fn what_is_signed_cannot_be_changed() {
+fn datagrams_with_a_mac_cannot_be_changed() {
     for (sign, passes) in [(Some(false), true), (Some(true), false), (None, true)] {
-        let mut pair = Pair::met(|config| config.sign = sign);
+        let mut pair = Pair::connected(|config| config.sign = sign);
         let before = *pair.rails[1].counters();
-        // A socket of ours, from which the rail would take what has its proof.
+        // A socket of the test, from which the rail accepts datagrams with the right proof.
         let tap = UdpSocket::bind("127.0.0.1:0").unwrap();
         tap.set_nonblocking(true).unwrap();
-        let frame = tapped(&mut pair, &tap);
-        let mut spoilt = frame.clone();
-        *spoilt.last_mut().unwrap() ^= 1;
-        for (bytes, counts) in [(&frame, true), (&spoilt, passes)] {
+        let frame = intercept(&mut pair, &tap);
+        let mut changed = frame.clone();
+        *changed.last_mut().unwrap() ^= 1;
+        for (bytes, counts) in [(&frame, true), (&changed, passes)] {
             let got = pair.got[1].len();
             tap.send_to(bytes, pair.rails[1].address()).unwrap();
             pair.settle();
             assert_eq!(pair.got[1].len() == got + 1, counts, "{sign:?}");
         }
-        let dropped = pair.rails[1].counters().dropped_unproved - before.dropped_unproved;
+        let dropped = pair.rails[1].counters().dropped_unauthenticated - before.dropped_unauthenticated;
         assert_eq!(dropped == 0, passes);
     }
 }
 
-/// A datagram with a frame as rank 0 sends it to rank 1, which says that it is at `tap` now.
-fn tapped(pair: &mut Pair, tap: &UdpSocket) -> Vec<u8> {
-    // Rank 1 is made to meet rank 0 by way of the tap.
+/// A datagram with a frame from rank 0 to rank 1, which publishes the address of `tap` now.
+fn intercept(pair: &mut Pair, tap: &UdpSocket) -> Vec<u8> {
+    // The two ranks make their session through the tap.
     let far = Rail::new({
         let mut config = config(1);
         config.advertise = Some(tap.local_addr().unwrap());
@@ -263,6 +268,6 @@ fn tapped(pair: &mut Pair, tap: &UdpSocket) -> Vec<u8> {
             }
             tap.send_to(&bytes[..len], to).unwrap();
         }
-        assert!(!sent || bytes[0] != 0, "nothing comes by the tap");
+        assert!(!sent || bytes[0] != 0, "no datagram comes through the tap");
     }
 }

@@ -1,6 +1,6 @@
-//! Code of users that runs inside an operation - the end of a buffer, a waker - and panics, or waits in the world itself.
+//! Code of users that runs inside an operation - the drop of a buffer, or a waker - and panics, or waits in the world itself.
 
-#[allow(dead_code)] // others use the rest
+#[allow(dead_code)] // other tests use the rest
 mod common;
 #[path = "common/pattern.rs"]
 mod pattern;
@@ -16,36 +16,36 @@ use common::{jobs, ranks};
 use pattern::pattern;
 use towline::{Buffer, Builder, Communicator, MayOwn, Multiple, Threads, World};
 
-/// Long enough that it waits for its receiver.
+/// A message of this length waits for its receiver.
 const LONG: usize = 200_000;
-const WAYS: [(&str, bool); 6] =
+const SETUPS: [(&str, bool); 6] =
     [("sm", false), ("tcp", false), ("udp", false), ("sm", true), ("tcp", true), ("udp", true)];
 
-/// Bytes, and what is done when they are freed.
-struct Ends<F: FnMut() + 'static>(Vec<u8>, F);
+/// A buffer, and a function that is called when it is dropped.
+struct CallsOnDrop<F: FnMut() + 'static>(Vec<u8>, F);
 
-impl<F: FnMut() + 'static> Buffer for Ends<F> {
+impl<F: FnMut() + 'static> Buffer for CallsOnDrop<F> {
     fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl<F: FnMut()> Drop for Ends<F> {
+impl<F: FnMut()> Drop for CallsOnDrop<F> {
     fn drop(&mut self) {
         (self.1)();
     }
 }
 
-struct Calls<F: Fn() + Send + Sync>(F);
+struct CallsOnWake<F: Fn() + Send + Sync>(F);
 
-impl<F: Fn() + Send + Sync> Wake for Calls<F> {
+impl<F: Fn() + Send + Sync> Wake for CallsOnWake<F> {
     fn wake(self: Arc<Self>) {
         (self.0)();
     }
 }
 
-fn shared(way: (&str, bool), body: impl Fn(World<Multiple>) + Sync) {
-    let build = |job| Builder::new().transports(way.0).threads(Multiple).progress_thread(way.1).job(job).build();
+fn shared(setup: (&str, bool), body: impl Fn(World<Multiple>) + Sync) {
+    let build = |job| Builder::new().transports(setup.0).threads(Multiple).progress_thread(setup.1).job(job).build();
     jobs(2, |_, job| body(build(job).unwrap()));
 }
 
@@ -79,10 +79,10 @@ fn panics() {
     std::panic::resume_unwind(Box::new("on purpose"));
 }
 
-/// The end of a buffer that rank 1 sends panics while that makes progress.
-fn an_end_panics<L: Threads + MayOwn<Ends<fn()>>>(world: &World<L>) {
+/// The drop of a buffer that rank 1 sends panics while rank 1 makes progress.
+fn a_drop_panics<L: Threads + MayOwn<CallsOnDrop<fn()>>>(world: &World<L>) {
     if world.rank() == 1 {
-        drop(world.isend(0, 1, Ends(vec![0; LONG], panics as fn())).unwrap());
+        drop(world.isend(0, 1, CallsOnDrop(vec![0; LONG], panics as fn())).unwrap());
         until_it_panics(|| _ = world.progress());
     } else {
         world.recv(1, 1, &mut vec![0; LONG][..]).unwrap();
@@ -90,10 +90,10 @@ fn an_end_panics<L: Threads + MayOwn<Ends<fn()>>>(world: &World<L>) {
 }
 
 #[test]
-fn a_buffer_whose_end_panics_leaves_no_other_thread_waiting() {
-    for way in WAYS.into_iter().filter(|(_, thread)| !thread) {
-        shared(way, |world| {
-            an_end_panics(&world);
+fn a_buffer_whose_drop_panics_leaves_no_other_thread_waiting() {
+    for setup in SETUPS.into_iter().filter(|(_, thread)| !thread) {
+        shared(setup, |world| {
+            a_drop_panics(&world);
             exchange_of_two_threads(&world);
             world.finish().unwrap();
         });
@@ -102,10 +102,10 @@ fn a_buffer_whose_end_panics_leaves_no_other_thread_waiting() {
 
 #[test]
 fn a_waker_that_panics_leaves_no_other_thread_waiting() {
-    for way in WAYS.into_iter().filter(|(_, thread)| !thread) {
-        shared(way, |world| {
+    for setup in SETUPS.into_iter().filter(|(_, thread)| !thread) {
+        shared(setup, |world| {
             let mut receiving = world.irecv(1 - world.rank(), 1, vec![0u8; LONG]).unwrap();
-            let waker = Waker::from(Arc::new(Calls(panics)));
+            let waker = Waker::from(Arc::new(CallsOnWake(panics)));
             assert!(Future::poll(std::pin::pin!(&mut receiving), &mut Context::from_waker(&waker)).is_pending());
             world.barrier().unwrap();
             let sending = world.isend(1 - world.rank(), 1, vec![1u8; LONG]).unwrap();
@@ -118,17 +118,17 @@ fn a_waker_that_panics_leaves_no_other_thread_waiting() {
     }
 }
 
-/// The panic comes when the operation in which the code ran is over, with all its memory in order.
+/// The panic is resumed when the operation in which the code ran is complete.
 #[test]
-fn a_panic_of_code_of_users_ends_no_operation() {
-    for way in WAYS.into_iter().filter(|(_, thread)| !thread) {
-        shared(way, |world| {
+fn a_panic_of_users_code_does_not_end_operations() {
+    for setup in SETUPS.into_iter().filter(|(_, thread)| !thread) {
+        shared(setup, |world| {
             if world.rank() == 1 {
-                drop(world.isend(0, 1, Ends(vec![0; LONG], panics)).unwrap());
+                drop(world.isend(0, 1, CallsOnDrop(vec![0; LONG], panics)).unwrap());
                 let mut into = vec![0u8; LONG];
                 let caught = catch_unwind(AssertUnwindSafe(|| world.recv(0, 2, &mut into[..])));
                 assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"on purpose"));
-                assert!(into == pattern(LONG, 2), "{way:?}: the receive was not over");
+                assert!(into == pattern(LONG, 2), "{setup:?}: the receive was not over");
             } else {
                 world.recv(1, 1, &mut vec![0; LONG][..]).unwrap();
                 world.send(1, 2, &pattern(LONG, 2)[..]).unwrap();
@@ -140,21 +140,21 @@ fn a_panic_of_code_of_users_ends_no_operation() {
 }
 
 #[test]
-fn a_buffer_whose_end_panics_harms_no_world_of_one_thread() {
+fn a_buffer_whose_drop_panics_does_not_harm_a_world_of_one_thread() {
     for transport in ["sm", "tcp", "udp"] {
         ranks(2, transport, |world| {
-            an_end_panics(&world);
+            a_drop_panics(&world);
             exchange(&world, 100);
             world.finish().unwrap();
         });
     }
 }
 
-/// Whichever thread the buffer ends in, the progress thread too.
+/// Whichever thread drops the buffer, including the progress thread.
 #[test]
-fn the_end_of_a_buffer_may_wait_in_the_world() {
-    for way in WAYS {
-        shared(way, |world| {
+fn the_drop_of_a_buffer_may_wait_in_the_world() {
+    for setup in SETUPS {
+        shared(setup, |world| {
             let world = Arc::new(world);
             if world.rank() == 1 {
                 let (done, is_done) = channel();
@@ -167,12 +167,12 @@ fn the_end_of_a_buffer_may_wait_in_the_world() {
                     let done: &Sender<()> = &done.lock().unwrap();
                     done.send(()).unwrap();
                 };
-                drop(world.isend(0, 1, Ends(vec![0; LONG], receives)).unwrap());
-                if way.1 {
+                drop(world.isend(0, 1, CallsOnDrop(vec![0; LONG], receives)).unwrap());
+                if setup.1 {
                     is_done.recv().unwrap();
                 }
                 world.recv(0, 2, &mut [0u8; 4]).unwrap();
-                if !way.1 {
+                if !setup.1 {
                     is_done.try_recv().unwrap();
                 }
             } else {
@@ -187,20 +187,20 @@ fn the_end_of_a_buffer_may_wait_in_the_world() {
 
 #[test]
 fn a_waker_may_wait_in_the_world() {
-    for way in WAYS {
-        shared(way, |world| {
+    for setup in SETUPS {
+        shared(setup, |world| {
             let world = Arc::new(world);
             if world.rank() == 1 {
                 let (done, is_done) = channel();
                 let (inner, done) = (Arc::downgrade(&world), Mutex::new(done));
-                let waker = Waker::from(Arc::new(Calls(move || {
+                let waker = Waker::from(Arc::new(CallsOnWake(move || {
                     inner.upgrade().unwrap().recv(0, 9, &mut [0u8; 4]).unwrap();
                     done.lock().unwrap().send(()).unwrap();
                 })));
                 let mut receiving = world.irecv(0, 1, vec![0u8; 4]).unwrap();
                 assert!(Future::poll(std::pin::pin!(&mut receiving), &mut Context::from_waker(&waker)).is_pending());
                 world.send(0, 3, b"now").unwrap();
-                if way.1 {
+                if setup.1 {
                     is_done.recv().unwrap();
                 }
                 world.recv(0, 2, &mut [0u8; 4]).unwrap();
@@ -217,7 +217,7 @@ fn a_waker_may_wait_in_the_world() {
 }
 
 #[test]
-fn the_end_of_a_buffer_may_wait_in_a_world_of_one_thread() {
+fn the_drop_of_a_buffer_may_wait_in_a_world_of_one_thread() {
     for transport in ["sm", "tcp", "udp"] {
         ranks(2, transport, |world| {
             let world = Rc::new(world);
@@ -230,7 +230,7 @@ fn the_end_of_a_buffer_may_wait_in_a_world_of_one_thread() {
                     world.recv(0, 9, &mut [0u8; 4]).unwrap();
                     end.set(true);
                 };
-                drop(world.isend(0, 1, Ends(vec![0; LONG], receives)).unwrap());
+                drop(world.isend(0, 1, CallsOnDrop(vec![0; LONG], receives)).unwrap());
                 while !ended.get() {
                     world.progress();
                 }

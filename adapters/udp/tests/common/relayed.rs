@@ -1,4 +1,4 @@
-//! Two rails with somebody on the way between them.
+//! Two rails with a relay between them.
 
 use std::net::UdpSocket;
 
@@ -8,62 +8,62 @@ use towline_udp::Config;
 
 use super::Pair;
 
-/// Whether what came from a rail is lost.
-type Loses = fn(&mut Tapped, usize, &[u8]) -> bool;
+/// Whether a datagram from a rail is lost.
+type Loses = fn(&mut Relayed, usize, &[u8]) -> bool;
 
-/// Two rails that send to each other by a relay, which a test plays.
-pub struct Tapped {
+/// Two rails that send to each other through a relay that the test controls.
+pub struct Relayed {
     pub pair: Pair,
-    /// Where rail 0 and rail 1 think that the other one is.
+    /// The addresses at which rail 0 and rail 1 reach each other.
     pub sockets: [UdpSocket; 2],
-    /// All that came from either.
-    pub heard: [Vec<Vec<u8>>; 2],
-    /// Which of them are lost.
+    /// All datagrams that came from each rail.
+    pub recorded: [Vec<Vec<u8>>; 2],
+    /// Which datagrams are lost.
     pub loses: Option<Loses>,
     pub lost: u32,
 }
 
-impl Tapped {
+impl Relayed {
     pub fn new(change: impl Fn(&mut Config)) -> Self {
         let sockets = [0, 1].map(|_| {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             socket.set_nonblocking(true).unwrap();
             socket
         });
-        // Who wants to reach rail 1 sends to the socket that rail 0 has.
-        let told = [sockets[1].local_addr().unwrap(), sockets[0].local_addr().unwrap()];
+        // Datagrams for rail 1 go to the socket of rail 0.
+        let published = [sockets[1].local_addr().unwrap(), sockets[0].local_addr().unwrap()];
         let pair = Pair::new(|config| {
-            config.advertise = Some(told[config.rank as usize]);
+            config.advertise = Some(published[config.rank as usize]);
             config.segmentation = false;
             change(config);
         });
-        Self { pair, sockets, heard: Default::default(), loses: None, lost: 0 }
+        Self { pair, sockets, recorded: Default::default(), loses: None, lost: 0 }
     }
 
-    /// Both ends have met, and one message has come each way.
-    pub fn met(encrypt: Encrypt) -> Self {
-        Self::met_with(|config| config.encrypt = encrypt)
+    /// A pair with a session, where one frame has arrived each way.
+    pub fn connected(encrypt: Encrypt) -> Self {
+        Self::connected_with(|config| config.encrypt = encrypt)
     }
 
     /// The same with other settings.
-    pub fn met_with(change: impl Fn(&mut Config)) -> Self {
-        let mut tapped = Self::new(change);
+    pub fn connected_with(change: impl Fn(&mut Config)) -> Self {
+        let mut relayed = Self::new(change);
         for from in 0..2 {
-            tapped.send(from, b"first");
+            relayed.send(from, b"first");
         }
-        tapped.until("the first", |it| it.pair.got.iter().all(|got| got.len() == 1));
-        tapped.pair.got = Default::default();
-        tapped
+        relayed.until("a frame each way", |it| it.pair.got.iter().all(|got| got.len() == 1));
+        relayed.pair.got = Default::default();
+        relayed
     }
 
-    /// Takes what came from rail `from`, without passing it on.
-    pub fn hear(&mut self, from: usize) -> Vec<Vec<u8>> {
+    /// Takes the datagrams that came from rail `from`, without passing them on.
+    pub fn take(&mut self, from: usize) -> Vec<Vec<u8>> {
         let mut all = vec![];
         let mut bytes = [0; 1 << 16];
         while let Ok(len) = self.sockets[from].recv(&mut bytes) {
             all.push(bytes[..len].to_vec());
         }
-        self.heard[from].extend_from_slice(&all);
+        self.recorded[from].extend_from_slice(&all);
         all
     }
 
@@ -74,7 +74,7 @@ impl Tapped {
 
     pub fn relay(&mut self) {
         for from in 0..2 {
-            for bytes in self.hear(from) {
+            for bytes in self.take(from) {
                 if self.loses.is_none_or(|loses| !loses(self, from, &bytes)) {
                     self.pass(from, &bytes);
                 }
@@ -107,15 +107,15 @@ impl Tapped {
         panic!("no room");
     }
 
-    /// The datagram of one message of rail 0, which the relay keeps.
-    pub fn caught(&mut self, message: &[u8]) -> Vec<u8> {
+    /// The datagram of one message of rail 0, which the relay does not pass on.
+    pub fn intercept(&mut self, message: &[u8]) -> Vec<u8> {
         self.send(0, message);
-        let mut caught = vec![];
-        while caught.is_empty() {
+        let mut datagrams = vec![];
+        while datagrams.is_empty() {
             self.pair.poll(0);
-            caught = self.hear(0);
+            datagrams = self.take(0);
         }
-        assert_eq!(caught.len(), 1);
-        caught.swap_remove(0)
+        assert_eq!(datagrams.len(), 1);
+        datagrams.swap_remove(0)
     }
 }

@@ -1,4 +1,4 @@
-//! Ranks over udp that send and then do something else, as processes of their own: what they sent arrives all the same.
+//! Ranks over udp, as separate processes, that send a message and then do something else: the message arrives all the same.
 
 #[path = "common/processes.rs"]
 #[allow(dead_code)]
@@ -7,10 +7,10 @@ mod processes;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use processes::{Job, say};
+use processes::{Job, report};
 use towline::World;
 
-/// What ranks do that this file starts. Without a role, as in a normal test run, nothing.
+/// The program of the ranks that the tests of this file start. Without a role, as in a normal test run, it does nothing.
 #[test]
 #[ignore = "started by the other tests as their ranks"]
 fn as_rank() {
@@ -21,17 +21,17 @@ fn as_rank() {
         _ => panic!("no role {role}"),
     }
     world.finish().unwrap();
-    say("over");
+    report("over");
 }
 
-/// The first rank sends, and hears by a way of its own that all has arrived, with no call of the world in between.
+/// The first rank sends, and learns by a socket of its own that all has arrived, with no call of the library in between.
 fn elsewhere(world: &World) {
     if world.rank() == 0 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         world.send(1, 1, &listener.local_addr().unwrap().port()).unwrap();
         let mut socket = listener.accept().unwrap().0;
         for round in 0..200u32 {
-            // Few leave at once, more wait for each other.
+            // A few messages are sent at once; more are sent together.
             for word in 0..round % 10 {
                 world.send(1, 2, &word).unwrap();
             }
@@ -52,18 +52,18 @@ fn elsewhere(world: &World) {
     }
 }
 
-fn ends_well(role: &str, variables: &[(&str, &str)]) {
+fn assert_success(role: &str, variables: &[(&str, &str)]) {
     let variables: Vec<_> = [("TOWLINE_TRANSPORTS", "udp")].iter().chain(variables).copied().collect();
     let mut job = Job::start(2, role, &variables);
     for rank in &mut job.ranks {
-        rank.hear("over");
+        rank.wait_for("over");
     }
-    job.ranks.into_iter().for_each(processes::Rank::ends_well);
+    job.ranks.into_iter().for_each(processes::Rank::assert_success);
 }
 
 #[test]
-fn p15_what_a_rank_sends_leaves_before_it_turns_to_something_else() {
-    ends_well("elsewhere", &[]);
-    // Nor does that take a thread.
-    ends_well("elsewhere", &[("TOWLINE_PROGRESS_THREAD", "never")]);
+fn p15_a_message_is_sent_before_its_rank_does_something_else() {
+    assert_success("elsewhere", &[]);
+    // This does not need a progress thread.
+    assert_success("elsewhere", &[("TOWLINE_PROGRESS_THREAD", "never")]);
 }

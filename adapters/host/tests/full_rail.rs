@@ -1,4 +1,4 @@
-//! A rail that has no room for long: whoever waits for it does not keep a processor busy.
+//! A rail that has no room for a long time: a rank that waits for it does not keep a processor busy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use towline_core::rail::{
 };
 use towline_core::time::{Duration, Instant};
 
-/// Answers `Busy` for a while, as one that waits for a descriptor, and then gives the peer up.
+/// A rail that answers `Busy` for a while, like one that waits for a descriptor, and then gives up the peer.
 struct Full {
     attributes: Attributes,
     until: Option<Instant>,
@@ -21,7 +21,7 @@ struct Full {
 }
 
 const A_WHILE: Duration = Duration::from_millis(300);
-/// Many more than sleeps take in that time, and many less than a rank makes that does nothing else.
+/// Many more polls than a sleeping rank makes in that time, and far fewer than a polling one makes.
 const MANY: u64 = 20_000;
 
 impl Full {
@@ -107,7 +107,7 @@ impl towline_core::rail::Failover for Full {}
 impl towline_core::rail::Liveness for Full {}
 
 #[test]
-fn p11_who_waits_for_room_sleeps() {
+fn p11_a_rank_that_waits_for_room_on_a_rail_sleeps() {
     let polls = Arc::new(AtomicU64::new(0));
     // SAFETY: the rail transfers nothing.
     let world = unsafe { Builder::new().transports("loopback").rail(Full::new(&polls)) }.build().unwrap();
@@ -117,7 +117,7 @@ fn p11_who_waits_for_room_sleeps() {
 }
 
 #[test]
-fn p11_a_progress_thread_does_not_poll_for_room() {
+fn p11_a_progress_thread_does_not_poll_for_room_on_a_rail() {
     let polls = Arc::new(AtomicU64::new(0));
     let (builder, counted) = (Builder::new().transports("loopback").threads(Multiple), Arc::clone(&polls));
     // SAFETY: the rail transfers nothing.
@@ -125,7 +125,7 @@ fn p11_a_progress_thread_does_not_poll_for_room() {
     let world = builder.build().unwrap();
     let sending = world.isend(0, 1, vec![1u8]).unwrap();
     while world.lost().is_empty() {
-        std::thread::yield_now(); // in no call that makes progress
+        std::thread::yield_now(); // makes no progress
     }
     assert_eq!(sending.wait().unwrap_err().error, Error::PeerFailed { rank: 0 });
     let polls = polls.load(Ordering::Relaxed);

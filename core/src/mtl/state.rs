@@ -1,0 +1,152 @@
+//! What is kept of a communicator.
+
+use core::marker::PhantomData;
+
+use zerocopy::FromZeros;
+
+use super::communicator::Group;
+use super::errors::CommError;
+use crate::list::OptSlot;
+use crate::rail::Peer;
+
+/// What is kept of a communicator.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub(super) struct CommState<'m> {
+    pub context: u32,
+    pub rank: u32,
+    /// The number of ranks that are the peers of the same number: all of them in a world, none with a table.
+    world: u32,
+    /// Entries of the table.
+    len: u32,
+    /// How many peers had rejoined when it was made.
+    made_at: u32,
+    /// Its ranks are whichever peers are at their places now.
+    lasting: bool,
+    /// Null in a world.
+    table: *const u32,
+    /// The peer of the member that failed last.
+    last_failed: OptSlot,
+    /// The same until the failure is acknowledged.
+    unacknowledged: OptSlot,
+    memory: PhantomData<&'m [u32]>,
+}
+
+impl<'m> CommState<'m> {
+    /// `made_at`: how many peers have rejoined so far. `None`: a lasting communicator, whose ranks are whichever peers are there
+    /// now.
+    pub fn new(context: u32, group: Group<'m>, rank: u32, made_at: Option<u32>) -> Result<Self, CommError> {
+        let (size, table) = match group {
+            Group::World { size } => (size, core::ptr::null()),
+            Group::Table(table) => (table.len().min(u32::MAX as usize) as u32, table.as_ptr()),
+        };
+        if rank >= size {
+            return Err(CommError::RankOutside);
+        }
+        let (world, len) = if table.is_null() { (size, 0) } else { (0, size) };
+        let (made_at, lasting) = (made_at.unwrap_or(0), made_at.is_none());
+        Ok(Self {
+            context,
+            rank,
+            world,
+            len,
+            made_at,
+            lasting,
+            table,
+            last_failed: OptSlot::NONE,
+            unacknowledged: OptSlot::NONE,
+            memory: PhantomData,
+        })
+    }
+
+    /// Whether a member may have been replaced. `rejoined`: how many peers have rejoined so far.
+    #[inline]
+    pub const fn is_aged(&self, rejoined: u32) -> bool {
+        !self.lasting && self.made_at != rejoined
+    }
+
+    /// Whether a peer is at a member's place but is no member: the peer of that time was lost, and the new one was the
+    /// `rejoined`-th to rejoin (0: it never did).
+    #[inline]
+    pub const fn excludes(&self, rejoined: u32) -> bool {
+        !self.lasting && rejoined > self.made_at
+    }
+
+    /// A member failed.
+    pub fn fail(&mut self, peer: Peer) {
+        self.last_failed = OptSlot::some(peer.0);
+        self.unacknowledged = self.last_failed;
+    }
+
+    /// Whether this member is the one that failed last, as far as is known.
+    pub fn misses(&self, peer: Peer) -> bool {
+        self.last_failed.is(peer.0) || self.unacknowledged.is(peer.0)
+    }
+
+    /// The member that failed last has rejoined; `other` is a member that has not.
+    pub fn restore(&mut self, peer: Peer, other: Option<Peer>) {
+        let other = other.map_or(OptSlot::NONE, |other| OptSlot::some(other.0));
+        if self.last_failed.is(peer.0) {
+            self.last_failed = other;
+        }
+        // Nobody knows whether the failure of `other` was acknowledged. To report it twice is better than never.
+        if self.unacknowledged.is(peer.0) {
+            self.unacknowledged = other;
+        }
+    }
+
+    /// The failures of members so far are known to the caller.
+    pub fn acknowledge(&mut self) {
+        self.unacknowledged = OptSlot::NONE;
+    }
+
+    /// The peers of all ranks.
+    pub fn members(&self) -> impl Iterator<Item = Peer> + use<'m> {
+        let table = self.table().iter().map(|peer| Peer(*peer));
+        (0..self.world).map(Peer).chain(table)
+    }
+
+    /// The member that failed last.
+    pub fn broken(&self) -> Option<Peer> {
+        self.last_failed.get().map(Peer)
+    }
+
+    /// The same, unless its failure was acknowledged.
+    pub fn failed(&self) -> Option<Peer> {
+        self.unacknowledged.get().map(Peer)
+    }
+
+    /// The number of ranks that are the peers of the same number.
+    pub const fn world(&self) -> u32 {
+        self.world
+    }
+
+    /// The peer of a rank.
+    #[inline]
+    pub fn peer(&self, rank: u32) -> Option<Peer> {
+        if rank < self.world {
+            return Some(Peer(rank));
+        }
+        self.table().get(rank as usize).map(|peer| Peer(*peer))
+    }
+
+    /// The rank of a peer. Constant time in a world, a search otherwise.
+    pub fn rank_of(&self, peer: Peer) -> Option<u32> {
+        if self.table.is_null() {
+            return (peer.0 < self.world).then_some(peer.0);
+        }
+        self.table().iter().position(|other| *other == peer.0).map(|rank| rank as u32)
+    }
+
+    fn table(&self) -> &'m [u32] {
+        if self.table.is_null() {
+            return &[];
+        }
+        // SAFETY: pointer and length are those of a slice that lives for 'm (see `new`). Zeroed memory has a null pointer, which is
+        // excluded above.
+        unsafe { core::slice::from_raw_parts(self.table, self.len as usize) }
+    }
+}
+
+// SAFETY: the address is that of a shared slice of plain integers, which may be read from any thread.
+unsafe impl Send for CommState<'_> {}
