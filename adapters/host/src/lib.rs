@@ -1,5 +1,7 @@
 //! Message passing between the processes of a parallel job: the safe Rust interface of Towline.
 //!
+//! The [`manual`] explains it chapter by chapter, from the first program to every setting.
+//!
 //! ```
 //! use towline::Any;
 //!

@@ -1,16 +1,16 @@
 //! Reliable frames over one rail that may lose, double, reorder or change them, or break down.
 //!
-//! A [`Link`] wraps a raw rail and is a [`Rail`] itself. Frames get numbers and checks; they are kept until the peer has
-//! acknowledged them, resent when they are lost, and handed up once. A peer that falls silent is [`Event::Down`]: its
-//! frames can move to another link, and it is probed until it answers, which is [`Event::Up`].
+//! A [`Link`] wraps a raw rail and is a [`Rail`](crate::rail::Rail) itself. Frames get numbers and checks; they are kept until the peer has
+//! acknowledged them, resent when they are lost, and handed up once. A peer that falls silent is [`Event::Down`](crate::rail::Event::Down): its
+//! frames can move to another link, and it is probed until it answers, which is [`Event::Up`](crate::rail::Event::Up).
 //!
 //! Both ends of a rail are links, or neither is. The two greet each other before the first frame, so the first send to a
-//! peer is answered `Busy`. All memory comes from an [`Arena`], all time from [`Rail::poll`].
+//! peer is answered `Busy`. All memory comes from an [`Arena`](crate::arena::Arena), all time from [`Rail::poll`](crate::rail::Rail::poll).
 //!
-//! - A body of up to [`COPIED`] bytes is copied; a longer one stays where it is until it is
+//! - A body of up to [`COPIED`](crate::rail::COPIED) bytes is copied; a longer one stays where it is until it is
 //!   acknowledged and the raw rail reads it no more.
-//! - Headers are at most [`LINKED_HEAD`] bytes long, and tags `0x11` and `0x12` are the link's own:
-//!   other frames are answered [`SendError::TooLong`].
+//! - Headers are at most [`LINKED_HEAD`](crate::rail::LINKED_HEAD) bytes long, and tags `0x11` and `0x12` are the link's own:
+//!   other frames are answered [`SendError::TooLong`](crate::rail::SendError::TooLong).
 //! - A body whose sum is wrong is not told of: it comes once more into the same sink, and then is.
 //!
 //! ```

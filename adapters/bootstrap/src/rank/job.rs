@@ -341,7 +341,7 @@ impl Job {
         said
     }
 
-    /// Handles what has arrived, without waiting. [`next_change`](Modex::next_change) then returns what has changed.
+    /// Handles what has arrived, without waiting. [`next_change`](towline_core::modex::Modex::next_change) then returns what has changed.
     ///
     /// # Errors
     /// [`Error::Lost`] if the launcher has ended, [`Error::Protocol`] if it broke the protocol.

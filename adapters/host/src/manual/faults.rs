@@ -44,14 +44,14 @@
 //!
 //! # A process is restarted
 //!
-//! `towline run --restart N` starts a rank again that was killed or failed. The others take it back with
+//! `towline run --restart N` starts a rank again that was killed or failed. The other ranks accept it again with
 //! [`World::rejoin`](crate::World::rejoin), which the new process waits for.
 //!
 //! ```no_run
 //! # fn work(world: &towline::World) -> Result<(), towline::Error> { world.barrier() }
 //! use std::time::Duration;
 //!
-//! let world = towline::init()?; // in a restarted process: returns when the others have taken it back
+//! let world = towline::init()?; // in a restarted process: returns when the other ranks have accepted it
 //! println!("life number {}", world.incarnation());
 //! while let Err(towline::Error::PeerFailed { rank }) = work(&world) {
 //!     world.rejoin(rank, Duration::from_secs(60))?;

@@ -12,7 +12,7 @@
 //!
 //! Each rank publishes a *card* for each transport, which says where it can be reached. For each peer, the transports that
 //! reach it are ranked by *exclusivity*, as Open MPI's BTLs are: loopback, then sm, then verbs, then tcp and udp. Only
-//! transports of the highest rank are used for that peer. Among several rails of one rank, the first frames of messages go
+//! transports of the highest rank are used for that peer. Among several rails of the same exclusivity, the first frames of messages go
 //! round-robin over those of the lowest latency, and the rest of a long message is striped in proportion to bandwidth.
 //!
 //! To see the choice: `towline info` says for this host and for others which transports are there, which one would be chosen,

@@ -4,8 +4,8 @@
 //! to send; they get the module itself, so they may send, allocate and free.
 //!
 //! What is kept and what is not: sends to one peer are handed to the rail in the order in which they were made, but for those
-//! with [`PRIORITY`](DescriptorFlags::PRIORITY), which go before what waits. A rail may let frames overtake each other, so they may
-//! arrive in another order, unless it is asked for: a send with the [order](ORDER) that a completion tells arrives after whatever
+//! with [`PRIORITY`](crate::btl::descriptor::DescriptorFlags::PRIORITY), which go before what waits. A rail may let frames overtake each other, so they may
+//! arrive in another order, unless it is asked for: a send with the [order](crate::btl::descriptor::ORDER) that a completion tells arrives after whatever
 //! was sent to that peer before. The table of active-message tags is the module's
 //! own: a consumer registers with the module of each rail that it takes frames from, and other modules may give the tag to
 //! others.

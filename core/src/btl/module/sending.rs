@@ -59,7 +59,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
         }
     }
 
-    /// Removes processes and frees what was kept for them. Before they are added again, with an [order](ORDER) to be asked for, they
+    /// Removes processes and frees what was kept for them. Before they are added again, with an [order](crate::btl::descriptor::ORDER) to be asked for, they
     /// have to remove this one as well, as what was sent to each other is counted from then on; not all rails tell them. Sends to them end with [`Failure::Removed`]; their callbacks
     /// are made by the next [`progress`](Self::progress). Returns how many of the endpoints were known.
     pub fn del_procs(&mut self, endpoints: &[EndpointId]) -> u32 {

@@ -85,7 +85,7 @@ pub trait Consumer<R: FullRail>: fmt::Debug {
 /// Told when a send is complete locally: the descriptor is idle, and the bytes move without further calls.
 pub trait Completed<R: FullRail>: fmt::Debug {
     /// Called once for each send that was queued, and for each at all where the descriptor says
-    /// [`SEND_ALWAYS_CALLBACK`](DescriptorFlags::SEND_ALWAYS_CALLBACK). May send, allocate and free.
+    /// [`SEND_ALWAYS_CALLBACK`](crate::btl::descriptor::DescriptorFlags::SEND_ALWAYS_CALLBACK). May send, allocate and free.
     fn completed(&self, btl: &mut Btl<'_, R>, completion: Completion);
 }
 
@@ -94,7 +94,7 @@ pub type Callback<'m, R> = &'m dyn Completed<R>;
 
 /// Told of errors that belong to no single send.
 pub trait ErrorHandler<R: FullRail>: fmt::Debug {
-    /// Called once for each peer that is lost; `proc` is its [`Proc::id`].
+    /// Called once for each peer that is lost; `proc` is its [`Proc::id`](crate::btl::endpoint::Proc::id).
     fn failed(&self, btl: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, info: &dyn fmt::Display);
 }
 
@@ -107,7 +107,7 @@ pub trait Performed<R: FullRail>: fmt::Debug {
 /// Refers to whom to tell of an operation's completion.
 pub type Told<'m, R> = &'m dyn Performed<R>;
 
-/// The BTL face of one rail. See the [module](self).
+/// The BTL face of one rail. See the [module](super).
 #[derive(Debug)]
 pub struct Btl<'m, R: FullRail> {
     pub(super) rail: R,

@@ -49,7 +49,7 @@ pub enum Outcome {
     Sent,
 }
 
-/// What [`Btl::sendi`] sends.
+/// What [`Btl::sendi`](crate::btl::module::Btl::sendi) sends.
 #[derive(Clone, Copy, Debug)]
 pub struct Immediate<'h> {
     /// Whose frame it is.
@@ -58,7 +58,7 @@ pub struct Immediate<'h> {
     pub header: &'h [u8],
     /// Packed behind the header; may be empty.
     pub payload: Span,
-    /// [`NO_ORDER`], or the order of what it is to follow; also of the descriptor that may be given instead.
+    /// [`NO_ORDER`](crate::btl::descriptor::NO_ORDER), or the order of what it is to follow; also of the descriptor that may be given instead.
     pub order: u8,
     /// As of a descriptor, and for the one that may be given.
     pub flags: DescriptorFlags,
@@ -98,7 +98,7 @@ pub struct Performance {
     pub status: Result<u64, RmaFailure>,
 }
 
-/// What goes with a one-sided operation. `C` is [`Told`].
+/// What goes with a one-sided operation. `C` is [`Told`](crate::btl::module::Told).
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<C> {
     /// Local memory lies within this, and it is not deregistered before the operation is complete. Without one nothing is
@@ -136,7 +136,7 @@ pub enum RegisterMemoryError {
     /// As much is registered as there are slots.
     Full,
     /// The module was made without slots, so there are no one-sided operations on memory of this side:
-    /// [`registration_handle_bytes`](Btl::registration_handle_bytes) is 0.
+    /// [`registration_handle_bytes`](crate::btl::module::Btl::registration_handle_bytes) is 0.
     NotAvailable,
     /// The peer that it was to be for is lost or was removed.
     Unreachable,

@@ -18,7 +18,7 @@ pub enum Mode {
 /// All of them.
 pub const MODES: [Mode; 5] = [Mode::Standard, Mode::Buffered, Mode::Synchronous, Mode::Ready, Mode::Complete];
 
-/// A message, as its sender posted it. Its bytes are [`pattern`] of its number.
+/// A message, as its sender posted it. Its bytes are [`pattern`](crate::pattern::pattern) of its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message {
     /// Sender.
@@ -68,7 +68,7 @@ pub enum Outcome {
         delivered: u64,
         /// Whether that was reported as an error.
         truncated: bool,
-        /// [`digest`] of the delivered bytes when the receive ended.
+        /// [`digest`](crate::sim::history::digest) of the delivered bytes when the receive ended.
         digest: u64,
     },
     /// It was cancelled.

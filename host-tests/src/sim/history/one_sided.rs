@@ -125,7 +125,7 @@ impl Ask {
 /// How an operation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// It was done. What an atomic found, or the [`digest`] of what was got.
+    /// It was done. What an atomic found, or the [`digest`](crate::sim::history::digest) of what was got.
     Well(u64),
     /// The target did not do it.
     Denied(Denied),

@@ -14,7 +14,7 @@ pub enum Record {
     Recv(Receive),
     /// A receive ended.
     Received(u32, Outcome),
-    /// The room of a receive at the end of the job: [`digest`] of what was delivered, and whether the rest of the room,
+    /// The room of a receive at the end of the job: [`digest`](crate::sim::history::digest) of what was delivered, and whether the rest of the room,
     /// the gaps and the bytes around it are untouched.
     Room(u32, u64, bool),
     /// A node died, with all that it had under way. What it does from then on, it does in another life.

@@ -67,7 +67,7 @@ pub struct Comm {
     pub style: Style,
 }
 
-/// See the [module](self).
+/// See the [module](super).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
     /// Sources are named.
