@@ -68,7 +68,7 @@ fn settle(transports: &mut [Transport]) {
 }
 
 #[test]
-fn m1_long_messages_and_their_order_are_the_transports_own_affair() {
+fn m1_the_transport_itself_cuts_and_orders_long_messages() {
     let (mut world, comm) = world(2);
     let data: Vec<Vec<u8>> = (1..6).map(|i| vec![i as u8; i * 3000 % 7000]).collect();
     let mut into = vec![vec![0u8; 7000]; data.len()];
@@ -101,7 +101,7 @@ fn m2_nothing_is_sent_before_a_peer_was_added() {
 }
 
 #[test]
-fn m4_p8_the_end_comes_also_without_a_beginning() {
+fn m4_p8_a_transport_ends_that_never_had_a_peer() {
     let (transports, sent) = strangers(2);
     for transport in transports {
         let [rail] = transport.finalize();

@@ -359,7 +359,7 @@ fn m10_the_smallest_matcher_is_small_and_the_budget_is_kept() {
 }
 
 #[test]
-fn m10_a_lone_receive_is_found_at_once_unless_it_has_a_wildcard() {
+fn m10_an_only_receive_is_found_at_once_unless_it_has_a_wildcard() {
     let key = |source, tag| Key { context: 1, source, tag };
     // As who has four slots understands it.
     let only_posted = |matcher: &Matcher, key: &Key| matcher.only_match(key).filter(|slot| *slot < 4);

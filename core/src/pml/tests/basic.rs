@@ -155,7 +155,7 @@ fn m8_modes_differ() {
 }
 
 #[test]
-fn p29_truncation_tells_both_counts_and_leaves_the_rest_alone() {
+fn p29_truncation_reports_both_counts_and_touches_nothing_else() {
     for len in [10, 300, 3000] {
         let mut engines = engines(2, WIDE, 8, 512);
         let data = bytes(len, 9);

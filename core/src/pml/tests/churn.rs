@@ -193,7 +193,7 @@ impl Churn {
 
 proptest! {
     #[test]
-    fn m14_p7_whatever_is_done_to_messages_ends_and_leaves_nothing(
+    fn m14_p7_every_operation_on_messages_ends_and_leaves_nothing(
         ops in prop::collection::vec((0..2usize, 0..18u8, 0..3u32, 0..32usize), 0..120),
     ) {
         let mut churn = Churn::new();

@@ -153,7 +153,7 @@ fn b38_peers_reach_accelerators_as_far_as_devices_do() {
 }
 
 #[test]
-fn b18_p14_what_a_device_has_in_hand_when_its_link_breaks_is_lost_and_the_rest_goes_by_others() {
+fn b18_p14_operations_of_a_device_whose_link_goes_down_are_lost_and_later_ones_take_other_links() {
     for (answers, ends, pieces) in [
         // All of it is in hand; the first piece is; none is, but the link is busy.
         (vec![], [Err(Failure::Lost), Ok(0)], 3),

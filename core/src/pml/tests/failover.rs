@@ -471,28 +471,28 @@ fn strike_everywhere(names: &[&str], shuffle: bool) -> Seen {
 }
 
 #[test]
-fn p14_b37_a_link_dies_at_every_step_of_short_messages() {
+fn p14_b37_a_link_goes_down_at_every_step_of_short_messages() {
     strike_everywhere(&["eager", "unexpected"], false);
 }
 
 #[test]
-fn p14_b37_a_link_dies_at_every_step_of_long_messages() {
+fn p14_b37_a_link_goes_down_at_every_step_of_long_messages() {
     let seen = strike_everywhere(&["rendezvous", "late rendezvous", "stream"], false);
     assert!(seen.handed_over > 10);
 }
 
 #[test]
-fn p14_p21_a_link_dies_at_every_step_of_acknowledged_messages() {
+fn p14_p21_a_link_goes_down_at_every_step_of_acknowledged_messages() {
     strike_everywhere(&["synchronous", "ready"], false);
 }
 
 #[test]
-fn p14_p27_a_link_dies_at_every_step_of_messages_that_are_held_back() {
+fn p14_p27_a_link_goes_down_at_every_step_of_messages_that_are_held_back() {
     strike_everywhere(&["credit", "held", "probed", "probed with credit"], false);
 }
 
 #[test]
-fn p14_b37_a_link_dies_while_frames_overtake_each_other() {
+fn p14_b37_a_link_goes_down_while_frames_overtake_each_other() {
     strike_everywhere(&["eager", "late rendezvous", "credit", "held", "probed"], true);
 }
 
@@ -600,7 +600,7 @@ fn p14_frames_are_no_longer_than_the_least_rail_takes() {
 
 /// One link reads bodies where they lie, the other copies them: who waits for the first is told by the second.
 #[test]
-fn p14_p17_a_body_that_lay_in_place_and_is_copied_now_is_over() {
+fn p14_p17_a_body_sent_in_place_that_is_copied_when_it_migrates_ends() {
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     pair.engines[0].rails_mut().0[1].copied = 1_000;
     let (mut data, mut into) = (bytes(BODY, 3), vec![0; BODY]);
@@ -647,7 +647,7 @@ fn p21_p14_a_send_whose_acknowledgement_is_lost_does_not_end_before_another_come
 }
 
 #[test]
-fn p14_what_has_arrived_and_was_not_acknowledged_is_moved_and_taken_once() {
+fn p14_a_frame_that_arrived_unacknowledged_migrates_and_is_taken_once() {
     let (mut pair, mut data, into, send, receive) = half_way(2);
     let want = data.clone();
     let patience = [40, 500];
@@ -663,7 +663,7 @@ fn p14_what_has_arrived_and_was_not_acknowledged_is_moved_and_taken_once() {
 
 /// A peer may name any link and any number: it harms nobody but itself.
 #[test]
-fn p14_moved_frames_that_nobody_knows_of_are_dropped() {
+fn p14_migrated_frames_that_no_link_knows_are_dropped() {
     use crate::rail::{Endpoint, Lane, Origin, Shape};
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     let mut forge = |link: u8, tag: u8, len: u32| {

@@ -203,12 +203,12 @@ fn strike_everywhere(names: &[&str], bad: bool) -> Seen {
 const ALL: [&str; 6] = ["eager", "late rendezvous", "stream", "synchronous", "held", "probed with credit"];
 
 #[test]
-fn p14_p15_b37_links_die_and_come_back_at_every_frame() {
+fn p14_p15_b37_links_go_down_and_come_back_at_every_frame() {
     strike_everywhere(&ALL, false);
 }
 
 #[test]
-fn p14_p15_b37_links_over_bad_wires_die_and_come_back_at_every_frame() {
+fn p14_p15_b37_links_over_bad_wires_go_down_and_come_back_at_every_frame() {
     let seen = strike_everywhere(&ALL, true);
     assert!(seen.duplicates > 0);
 }
@@ -257,7 +257,7 @@ fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
 
 /// Frames of before it stood still, that are late by one link, are no sign that the others are dead.
 #[test]
-fn p7_p14_late_frames_cost_no_link_of_a_peer_that_stands_still() {
+fn p7_p14_late_frames_cost_no_link_of_a_stopped_peer() {
     for late in 0..3 {
         let mut pair = Pair::<Wires>::new(WIDE, 3, None);
         let (data, mut into) = (bytes(2_000_000, 3), vec![0; 2_000_000]);
@@ -302,7 +302,7 @@ fn one_after_the_other(count: usize) -> Pair<Wires> {
 
 /// A peer that is not there, and links of which the first alone is tried at first: the others are tried meanwhile.
 #[test]
-fn p7_p14_a_peer_that_was_never_met_is_lost_in_the_time_of_one_greeting() {
+fn p7_p14_a_peer_that_never_connected_is_lost_in_the_time_of_one_hello() {
     const HELLO: u64 = 60 * MILLISECOND;
     for count in [1, 2, 4] {
         let mut pair = one_after_the_other(count);
@@ -359,7 +359,7 @@ fn p7_p14_a_peer_is_lost_as_soon_by_links_that_were_never_used() {
 /// The side that only answers meets the peer by all links as well, and need not begin when the one in use breaks: be the other
 /// out of order from the start, or break later.
 #[test]
-fn p7_p14_who_was_spoken_to_finds_a_peer_lost_as_soon() {
+fn p7_p14_a_process_that_was_sent_something_finds_its_peer_lost_as_soon() {
     const DEAD: u64 = 8 * MILLISECOND;
     for (late, calm) in [(false, 40), (false, 2), (true, 40)] {
         let mut pair = one_after_the_other(2);
@@ -385,7 +385,7 @@ fn p7_p14_who_was_spoken_to_finds_a_peer_lost_as_soon() {
 
 /// A good end is none by failure, however early it comes, and does not wait for a link that is still to meet the peer.
 #[test]
-fn p7_p14_a_good_end_while_a_link_still_greets_is_a_good_end() {
+fn p7_p14_a_goodbye_while_a_link_still_connects_is_an_end_in_good_order() {
     for turns in 0..60 {
         for (count, deaf) in [(1, None), (2, None), (2, Some(0)), (2, Some(1))] {
             let mut pair = one_after_the_other(count);
@@ -413,7 +413,7 @@ fn p7_p14_a_good_end_while_a_link_still_greets_is_a_good_end() {
 
 /// A link that reaches nobody, beside one that does: what was to go by it does not wait for as long as a greeting may take.
 #[test]
-fn p14_b37_a_link_that_never_meets_a_peer_is_out_of_order_where_another_one_hears_it() {
+fn p14_b37_a_link_that_never_connects_goes_down_if_another_hears_the_peer() {
     const DEAD: u64 = 8 * MILLISECOND;
     for bad in 0..3 {
         let mut pair = one_after_the_other(3);

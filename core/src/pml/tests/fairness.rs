@@ -25,7 +25,7 @@ fn stream(config: Config, len: usize) -> (Vec<Engine>, Request, Request) {
 
 /// A short message that came when the rail was full, while a long one streams by it and takes each slot that comes free.
 #[test]
-fn p13_p27_what_is_held_back_does_not_wait_for_a_stream() {
+fn p13_p27_held_back_sends_do_not_wait_for_a_stream() {
     let (mut engines, sending, whole) = stream(WIDE, 400_000);
     let (short, mut small) = (bytes(16, 2), [0; 16]);
     let other = recv(&mut engines[1], from(0, 2), &mut small);
@@ -40,7 +40,7 @@ fn p13_p27_what_is_held_back_does_not_wait_for_a_stream() {
 
 /// The other way round: many messages are held back for want of room, and the stream has its turns.
 #[test]
-fn p13_a_stream_does_not_wait_for_what_is_held_back() {
+fn p13_a_stream_does_not_wait_for_held_back_sends() {
     let (mut engines, _, whole) = stream(Config { unexpected: 1024, units: 1024, ..WIDE }, 40_000);
     let (short, mut small) = (bytes(16, 2), [0; 16]);
     let held: Vec<_> = (0..200).map(|_| pending(send(&mut engines[0], 1, 2, Mode::Standard, &short))).collect();

@@ -13,7 +13,7 @@ const NONE: Config = Config { unexpected: 0, units: 0, ..WIDE };
 
 /// A receive that nothing can match must not keep two engines talking for ever.
 #[test]
-fn p27_nobody_asks_twice_for_what_is_not_there() {
+fn p27_an_ask_that_found_nothing_is_not_repeated() {
     let mut engines = engines(2, NONE, 8, 512);
     let (data, mut into) = (bytes(10, 1), [0; 10]);
     let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
@@ -32,7 +32,7 @@ fn p27_nobody_asks_twice_for_what_is_not_there() {
 
 /// Nor must a program that probes for it, once and again, for one thing or for several in turn.
 #[test]
-fn m12_p27_probes_for_what_is_not_there_ask_seldom() {
+fn m12_p27_probes_that_find_nothing_ask_seldom() {
     for (tags, most, sleeps) in [(&[9][..], 2, true), (&[9, 8, 7], 60, false)] {
         let mut engines = engines(2, NONE, 8, 512);
         let (data, mut into) = (bytes(10, 1), [0; 10]);
@@ -66,7 +66,7 @@ fn m12_p27_probes_for_what_is_not_there_ask_seldom() {
 }
 
 #[test]
-fn m12_p27_a_probe_finds_what_is_held_back_although_a_receive_waits_for_another() {
+fn m12_p27_a_probe_finds_a_held_back_message_although_a_receive_waits_for_another() {
     let mut engines = engines(2, NONE, 8, 512);
     let (data, mut into) = (bytes(10, 1), [0; 10]);
     let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
@@ -85,7 +85,7 @@ fn m12_p27_a_probe_finds_what_is_held_back_although_a_receive_waits_for_another(
 
 /// While an answer is kept for a probe its sender holds everything back, and must say so: with credit and without.
 #[test]
-fn p27_what_is_held_back_behind_a_kept_answer_reaches_its_receive() {
+fn p27_a_message_held_back_behind_a_kept_answer_reaches_its_receive() {
     for config in [NONE, Config { unexpected: 4, units: 4, ..WIDE }] {
         let mut engines = engines(2, config, 8, 512);
         let (data, mut into) = (bytes(10, 1), [0; 10]);
@@ -195,7 +195,7 @@ fn m12_p27_probes_of_two_peers_in_turn_find_both() {
 
 /// A probe that nobody repeats leaves its answer behind: other probes get through all the same.
 #[test]
-fn m12_p27_an_answer_that_nobody_looks_for_any_more_gives_way() {
+fn m12_p27_an_answer_that_no_probe_looks_for_any_more_is_sent_back() {
     let mut engines = engines(2, NONE, 8, 512);
     let data = bytes(10, 1);
     let sends = [4, 5].map(|tag| pending(send(&mut engines[0], 1, tag, Mode::Standard, &data)));
@@ -237,7 +237,7 @@ fn recv_taken(engine: &mut Engine, message: Message, into: &mut [u8]) -> Result<
 /// Matched probes take as many messages as there are requests for, before any of them is received, with one spare
 /// envelope; messages with credit among them.
 #[test]
-fn m13_p27_matched_probes_take_more_than_the_spare_envelopes_hold() {
+fn m13_p27_matched_probes_take_more_messages_than_there_are_envelopes_for_probes() {
     for config in [NONE, Config { unexpected: 8, units: 8, ..WIDE }] {
         assert_eq!(config.probes, 1);
         let mut engines = engines(2, config, 8, 512);
@@ -327,7 +327,7 @@ fn m13_p7_a_held_back_message_that_was_taken_ends_with_its_sender() {
 
 /// A receive is found for each ask in a few steps, however many are posted, for this peer, for others and for any.
 #[test]
-fn p27_what_to_ask_for_is_found_in_few_steps() {
+fn p27_the_next_ask_is_found_in_few_steps() {
     let mut engines = engines(3, Config { requests: 1000, ..NONE }, 64, 512);
     let data = bytes(10, 1);
     let held = pending(send(&mut engines[0], 1, 5000, Mode::Standard, &data));
@@ -369,7 +369,7 @@ fn p27_what_to_ask_for_is_found_in_few_steps() {
 
 /// Refusals that one peer has no room for must not stand in the way of another peer's.
 #[test]
-fn p27_refusals_for_a_peer_that_does_not_listen_hold_up_nobody_else() {
+fn p27_refusals_for_a_peer_that_does_not_poll_delay_no_other_peer() {
     let mut engines = engines(3, Config { requests: 64, ..WIDE }, 4, 512);
     let data = bytes(10, 1);
     let mut sends = Vec::new();

@@ -50,7 +50,7 @@ fn heard<H: FromBytes>(rail: &mut loopback::Rail<'_>) -> H {
 /// What a hostile peer may send: handles that are stale, forged, or of another peer's request, offsets beyond what was
 /// asked for, numbers from the past, messages beyond its credit. All of it is counted, none touches memory.
 #[test]
-fn p22_forged_handles_and_trespasses_are_counted_and_touch_nothing() {
+fn p22_forged_handles_and_credit_violations_are_counted_and_touch_nothing() {
     let (mut engine, [mut liar, mut honest]) = among_strangers();
     // A long receive that peer 2 is about to fill.
     let mut into = vec![0xaa; 1000];

@@ -190,7 +190,7 @@ fn b18_operations_end_with_their_peer_whatever_was_under_way() {
 }
 
 #[test]
-fn b25_what_is_deregistered_meanwhile_is_denied() {
+fn b25_access_to_memory_that_was_deregistered_meanwhile_is_denied() {
     let mut sides = Sides::new(None);
     let data = bytes(LEN, 1);
     sides.begin(0, Transfer::Put(Span::of(&data)), AT).unwrap();

@@ -96,7 +96,7 @@ fn p7_a_receive_is_not_over_while_a_rail_writes_to_its_memory() {
 /// Who guesses the handle of a receive that waits for its first bytes, and has asked for no others, cannot have a rail write
 /// to its memory that nobody waits for.
 #[test]
-fn p22_p7_fragments_that_nobody_has_asked_for_touch_nothing() {
+fn p22_p7_fragments_without_an_ack_touch_nothing() {
     let mut engines = pair(WIDE, slow_bodies);
     let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(200));
     turn(&mut engines, 10);
@@ -119,7 +119,7 @@ fn p22_p7_fragments_that_nobody_has_asked_for_touch_nothing() {
 /// A matched probe took the message, whose payload was still coming in when its sender was lost: whoever receives it must
 /// not be told that it is whole.
 #[test]
-fn m13_p7_a_probed_message_that_never_came_in_is_not_received() {
+fn m13_p7_a_matched_message_that_never_arrived_whole_is_not_received() {
     let mut engines = pair(WIDE, slow_bodies);
     let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(100));
     turn(&mut engines, 10);
@@ -167,7 +167,7 @@ fn p7_m6_a_peer_that_comes_back_after_its_loss_is_heard() {
 
 /// The same for messages that were refused, where that could not be told before their sender was deleted.
 #[test]
-fn p7_m6_a_refusal_that_nobody_can_be_told_of_is_no_debt_to_who_comes_next() {
+fn p7_m6_a_refusal_for_a_lost_peer_is_no_credit_of_its_successor() {
     let mut engines = pair(Config { unexpected: 8, units: 8, ..WIDE }, |_, _, _| {});
     let _ = send(&mut engines[0], 1, 1, Mode::Synchronous, data(10));
     turn(&mut engines, 10);
@@ -269,7 +269,7 @@ fn m10_p7_no_message_takes_the_place_of_one_that_was_lost() {
 }
 
 #[test]
-fn p7_b10_why_a_peer_was_lost_is_said_until_it_is_back() {
+fn p7_b10_the_reason_of_a_loss_is_known_until_the_peer_is_back() {
     for why in [Lost::Closed, Lost::Broken, Lost::TimedOut, Lost::Misbehaved, Lost::Stalled] {
         let mut engines = pair(WIDE, |_, _, _| {});
         let params = engines[1].params();

@@ -187,7 +187,7 @@ impl Pair {
 
 /// Messages up to the least length go in frames, and of longer ones the first bytes; the rest in pieces, the last one shorter.
 #[test]
-fn b51_p23_what_goes_in_frames_and_what_a_device_moves() {
+fn b51_p23_which_bytes_go_in_frames_and_which_a_device_moves() {
     for (gets, mover) in [(false, 0), (true, 1)] {
         for (len, pieces) in [
             (LEAST - 1, vec![]),
@@ -345,7 +345,7 @@ fn p13_b51_a_device_and_other_links_share_a_message() {
 
 /// Whatever a device, a rail or a pool refuses, and wherever: the message comes, in frames from there on.
 #[test]
-fn p23_p14_what_devices_refuse_goes_in_frames() {
+fn p23_p14_bytes_that_devices_refuse_go_in_frames() {
     use Device::{Busy, Late, NotAvailable, Now};
     for (gets, mover) in [(false, 0), (true, 1)] {
         for (answers, pieces) in [
@@ -452,7 +452,7 @@ fn m2_b51_a_truncated_message_is_moved_up_to_where_it_is_wanted() {
 
 /// The link of a device breaks at every step. The other link brings what is left, each byte once as far as anybody counts.
 #[test]
-fn p14_b51_a_link_that_breaks_while_its_device_moves_a_message() {
+fn p14_b51_a_link_that_goes_down_while_its_device_moves_a_message() {
     for (gets, mover) in [(false, 0), (true, 1)] {
         for broken in 0..2 {
             for steps in 0..40 {
@@ -479,7 +479,7 @@ fn p14_b51_a_link_that_breaks_while_its_device_moves_a_message() {
 
 /// The peer is lost at every step. Requests end, and their memory is registered no longer when they do.
 #[test]
-fn b10_p15_a_peer_that_dies_while_a_device_moves_a_message() {
+fn b10_p15_a_peer_that_is_lost_while_a_device_moves_a_message() {
     for gets in [false, true] {
         for dies in 0..2 {
             for steps in 0..30 {
@@ -715,7 +715,7 @@ fn p22_b51_offers_of_a_hostile_receiver() {
 
 /// A receiver is told of moves that were not made, offered what it did not ask for, and sent frames for what it has offered.
 #[test]
-fn p22_b51_words_of_a_hostile_sender() {
+fn p22_b51_reports_of_a_hostile_sender() {
     let (mut pair, mut stranger) = beside_a_stranger(MOVES);
     let mut into = vec![0xaa; 1500];
     // SAFETY: it outlives the test's rails.
@@ -851,7 +851,7 @@ fn b51_p13_the_next_piece_by_another_rail() {
 
 /// An offer that was given to another link first is of that link's memory, or another's: nobody can tell by the link that brings it.
 #[test]
-fn b51_p14_an_offer_that_was_moved_is_not_used() {
+fn b51_p14_an_offer_that_migrated_is_not_used() {
     for early in [false, true] {
         let (mut pair, mut others) = beside_strangers(config(MOVES), 2);
         let data = bytes(2000, 1);
@@ -876,7 +876,7 @@ fn b51_p14_an_offer_that_was_moved_is_not_used() {
 
 /// Before the two sides of a link have met, an offer by it would wait until they do: nothing is planned with its device.
 #[test]
-fn b51_p17_a_link_that_has_not_met_its_peer_moves_nothing() {
+fn b51_p17_a_link_that_is_not_connected_moves_nothing() {
     for gets in [false, true] {
         let mut pair = Pair::that(gets, [config(MOVES); 2], 2, 2);
         (0..2).for_each(|engine| pair.rail(engine, 0).script.borrow_mut().unmet = true);

@@ -140,7 +140,7 @@ fn p7_a_peer_that_waits_itself_is_not_given_up() {
 }
 
 #[test]
-fn p7_a_receive_from_any_source_ends_with_a_peer_that_was_spoken_to() {
+fn p7_a_receive_from_any_source_ends_with_a_peer_that_something_was_sent_to() {
     let mut engines = patient(3);
     let _ = send(&mut engines[0], VICTIM, 9, Mode::Standard, b"we have met");
     let request = recv(&mut engines[0], from(ANY, 5), &mut [0; 8]);
@@ -152,7 +152,7 @@ fn p7_a_receive_from_any_source_ends_with_a_peer_that_was_spoken_to() {
 
 /// This process was stopped itself: the others may have answered long ago, which it has yet to see.
 #[test]
-fn p7_who_was_stopped_gives_nobody_up_for_that() {
+fn p7_a_process_that_was_stopped_itself_gives_no_peer_up() {
     let mut engines = patient(2);
     let request = recv(&mut engines[0], from(VICTIM, 6), &mut [0; 8]);
     for pause in 1..50 {
@@ -182,7 +182,7 @@ fn p7_pauses_below_the_stall_timeout_harm_nothing() {
 
 /// A stalled peer that goes on is nobody any more: what it sends is dropped, and what was sent to it is over.
 #[test]
-fn p7_a_stalled_peer_that_goes_on_harms_nobody() {
+fn p7_a_stalled_peer_that_goes_on_harms_no_other_peer() {
     let mut engines = patient(3);
     let (data, mut into) = (bytes(5000, 1), vec![0u8; 5000]);
     let receive = recv(&mut engines[0], from(VICTIM, 6), &mut into);
@@ -208,7 +208,7 @@ fn engines_status(data: &[u8]) -> Status {
 
 /// It sends short messages by the quick way all the time, and polls never: what it sends is sign enough.
 #[test]
-fn p7_who_sends_short_messages_and_never_polls_is_not_given_up_before_it_stops() {
+fn p7_a_peer_that_sends_short_messages_and_never_polls_is_not_given_up_before_it_stops() {
     let mut engines = patient(2);
     let waits = recv(&mut engines[0], from(VICTIM, 6), &mut [0; 8]); // of which the question lies unread
     let mut sent = 0;
@@ -231,7 +231,7 @@ fn p7_who_sends_short_messages_and_never_polls_is_not_given_up_before_it_stops()
 
 /// Stopped in a receive from any source, without a stall time-out of its own: that it was given up is no in_order end to it.
 #[test]
-fn p7_who_was_given_up_learns_it_as_a_failure() {
+fn p7_a_peer_that_was_given_up_learns_it_as_a_failure() {
     let mut engines = patient(2);
     engines[1].set_stall_timeout(Duration::from_nanos(0));
     let _ = recv(&mut engines[1], from(ANY, 5), &mut [0; 8]);
@@ -244,7 +244,7 @@ fn p7_who_was_given_up_learns_it_as_a_failure() {
 
 /// Who sleeps is to wake for the next look.
 #[test]
-fn p7_the_next_look_is_a_deadline() {
+fn p7_the_next_check_is_a_deadline() {
     let mut engines = patient(2);
     let at = engines[0].poll_at().unwrap().as_nanos();
     assert!((1..=1 + TIMEOUT / 4).contains(&at), "{at}");

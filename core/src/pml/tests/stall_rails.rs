@@ -63,7 +63,7 @@ fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
 
 /// A link by which nothing was on its way goes down, late: what was asked was asked by others.
 #[test]
-fn p7_p14_a_link_that_goes_down_with_nothing_on_it_begins_no_patience_anew() {
+fn p7_p14_a_link_that_goes_down_with_nothing_on_it_restarts_no_count() {
     for used in [false, true] {
         let mut pair = Pair::<Cables>::new(WIDE, 3, None);
         assert_eq!(pair.send(0, 9, Mode::Standard, b"we have met"), Sending::Complete);
@@ -115,7 +115,7 @@ fn p7_a_peer_that_is_not_connected_yet_is_not_given_up() {
 
 /// A question that finds no room when it is looked leaves as soon as there is some: who is there answers it before the next look.
 #[test]
-fn p7_a_peer_that_answers_is_not_given_up_though_there_is_no_room_at_any_look() {
+fn p7_a_peer_that_answers_is_not_given_up_though_there_is_no_room_at_any_check() {
     let rails = rails(2);
     let script = rails[0].script.clone();
     let mut engines = engines(rails);
@@ -137,7 +137,7 @@ fn p7_a_peer_that_answers_is_not_given_up_though_there_is_no_room_at_any_look() 
 
 /// The same of a caller that sleeps when it may: a question for which there was no room is not left until the next look.
 #[test]
-fn p7_a_peer_that_answers_is_not_given_up_by_a_caller_that_sleeps_between_looks() {
+fn p7_a_peer_that_answers_is_not_given_up_by_a_caller_that_sleeps_between_checks() {
     let rails = rails(2);
     let script = rails[0].script.clone();
     let mut engines = engines(rails);
@@ -239,7 +239,7 @@ fn odd(count: u32, every: u32, quick: bool) -> Vec<Pml<'static, [Odd; 1]>> {
 
 /// A poll in vain is no proof that nothing lies in the kernel.
 #[test]
-fn p7_a_rail_is_made_to_look_before_anybody_is_given_up() {
+fn p7_rails_are_armed_before_a_peer_is_given_up() {
     for phase in 0..4 {
         let mut engines = odd(2, 4, false);
         for _ in 0..phase {

@@ -41,7 +41,7 @@ fn p27_p14_an_answer_that_comes_too_early_is_sent_back_once() {
 
 /// A stream takes what room a link gets, and has more than it ever gets; what another link could not deliver goes first.
 #[test]
-fn p14_moved_frames_need_not_wait_until_streams_are_over() {
+fn p14_migrated_frames_do_not_wait_for_streams() {
     const LONG: usize = 60_000;
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     let (data, mut into) = (bytes(LONG, 9), vec![0; LONG]);
