@@ -1,4 +1,4 @@
-//! Lent messages: who fetches what and when, and what becomes of those that cannot be fetched.
+//! Single copy: which messages are exposed, when they are read, and how those go that cannot be read.
 
 use std::{boxed::Box, vec, vec::Vec};
 
@@ -18,7 +18,7 @@ use crate::wire;
 
 const CONFIG: Config =
     Config { peers: 2, requests: 16, unexpected: 12, units: 12, unit_bytes: 8192, ..Config::SMALLEST };
-/// Longer than what is always copied, and no longer than a payload unit.
+/// Longer than a message that is always copied, and no longer than a payload unit.
 const SHORT: usize = 6000;
 /// Longer than that.
 const LONG: usize = 10_000;
@@ -70,7 +70,7 @@ impl Pair {
         sent
     }
 
-    /// Lent by the sender; fetched, not fetched, and fragments at the receiver.
+    /// Exposed by the sender; read, not read, and fragments at the receiver.
     fn counts(&self) -> [u64; 4] {
         let received = self.0[1].counters();
         [
@@ -111,7 +111,7 @@ fn one_message_is_exposed_at_a_time_and_the_others_are_copied() {
     assert_eq!(pair.counts()[..3], [1, 1, 0]);
     let fragments = pair.counts()[3];
     assert!(fragments > 0);
-    // With the answer the next may be.
+    // With the answer the next message may be exposed.
     let (send, receive) = (pair.send(8, Mode::Standard, datas[0]), pair.recv(8, &mut into[1]));
     pair.turn();
     assert!(pair.ended(send, receive) && into[1] == datas[0]);
@@ -143,7 +143,7 @@ fn m8_a_short_exposed_message_without_a_receive_is_read_at_once_and_its_sender_g
     pair.turn();
     assert_eq!(pair.0[0].test(send).map(|outcome| outcome.unwrap().delivered), Some(SHORT as u64));
     assert_eq!(pair.0[1].iprobe(Pattern { context: 1, source: 0, tag: 7 }).unwrap().len, SHORT as u64);
-    pair.0[0].del_peer(Peer(1)); // the message is whole at its receiver, whatever becomes of its sender
+    pair.0[0].del_peer(Peer(1)); // the message is whole at its receiver, whatever happens to its sender
     let receive = pair.recv(7, &mut into);
     assert_eq!(pair.0[1].test(receive).unwrap().map(|status| status.delivered), Ok(SHORT as u64));
     assert!(into == data);
@@ -243,7 +243,7 @@ fn p22_forged_remote_buffers_are_dropped_and_those_without_room_for_them() {
     pair.turn();
     assert_eq!(pair.0[1].counters().malformed, 5);
     assert_eq!(pair.0[1].used(), [0, 0, 0]);
-    // A unit is too short to keep the loan in: correct senders know that, and lend nothing.
+    // A unit is too short to keep the remote buffer in. Correct senders know that, and expose nothing.
     let mut pair = Pair::new(Config { unit_bytes: 16, ..CONFIG });
     tell(&mut pair, 0x11, REMOTE_BUFFER_BYTES);
     pair.turn();
@@ -272,8 +272,8 @@ fn short_messages_and_those_without_credit_are_not_exposed() {
     assert!(pair.ended(send, receive) && into[1] == data(LONG, 3));
 }
 
-/// While somebody holds messages back the receives that are posted are kept in order; one that a lent message matched
-/// leaves it before it answers.
+/// While a peer holds messages back, the posted receives are kept in order. A receive that an exposed message matched leaves the
+/// order before it answers.
 #[test]
 fn p27_a_receive_of_an_exposed_message_leaves_the_posting_order() {
     let (mut pair, data, mut into) = (Pair::new(CONFIG), data(LONG, 3), [(); 6].map(|()| vec![0; LONG]));
@@ -294,14 +294,14 @@ fn p27_a_receive_of_an_exposed_message_leaves_the_posting_order() {
     assert_eq!(pair.counts(), [6, 6, 0, 0]);
 }
 
-/// Windows over a rail that lends: puts and gets are fetched, what cannot be comes in frames, and what was lent is recalled with the
-/// memory.
+/// Windows over a rail with single copy: puts and gets are read, what cannot be read comes in frames, and exposed memory is revoked
+/// with the registration.
 #[test]
 fn b19_b25_b43_one_sided_bytes_are_read_by_single_copy_too() {
     let rma = rma::Config { regions: 2, operations: 2, window: 4 };
     let (mut pair, data) = (Pair::new(Config { rma, ..CONFIG }), data(2000, 7));
     let (mut memory, mut sink) = (vec![0u8; 2000], vec![0u8; 2000]);
-    // SAFETY: the memory outlives the engines, and is looked at when nothing is under way.
+    // SAFETY: the memory outlives the engines, and is read when nothing is under way.
     let registered = unsafe { pair.0[1].register(memory.as_mut_ptr(), 2000, Access::ANY, None) }.unwrap();
     let remote = pair.0[1].remote_memory(registered).unwrap();
     for refused in [false, true] {
