@@ -23,7 +23,7 @@ fn memory(bytes: usize) -> &'static mut [u8] {
     Box::leak(vec![0u8; bytes].into_boxed_slice())
 }
 
-/// `n` transports that do not know each other yet, and how many frames each of them has sent.
+/// `n` transports that do not know each other yet, and how many frames each has sent.
 fn strangers(n: u32) -> (Vec<Transport>, Rc<Cell<u32>>) {
     let hub = Hub::new(&mut Arena::new(memory(Hub::cost(n, 16, 512))), n, 16, 512).unwrap();
     let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
@@ -68,7 +68,7 @@ fn settle(transports: &mut [Transport]) {
 }
 
 #[test]
-fn m1_long_messages_and_their_order_are_the_transports_own_affair() {
+fn m1_the_transport_itself_cuts_and_orders_long_messages() {
     let (mut world, comm) = world(2);
     let data: Vec<Vec<u8>> = (1..6).map(|i| vec![i as u8; i * 3000 % 7000]).collect();
     let mut into = vec![vec![0u8; 7000]; data.len()];
@@ -101,7 +101,7 @@ fn m2_nothing_is_sent_before_a_peer_was_added() {
 }
 
 #[test]
-fn m4_p8_the_end_comes_also_without_a_beginning() {
+fn m4_p8_a_transport_ends_that_never_had_a_peer() {
     let (transports, sent) = strangers(2);
     for transport in transports {
         let [rail] = transport.finalize();
@@ -119,7 +119,7 @@ fn m4_p8_the_end_comes_also_without_a_beginning() {
         transport.progress(Instant::ZERO);
     });
     world.into_iter().for_each(|transport| drop(transport.finalize()));
-    into.fill(9); // no longer touched by anybody
+    into.fill(9); // nobody touches it any more
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn m16_limits_are_enforced() {
     }
 }
 
-/// What fault-tolerant MPI wants of receives from any source when a member fails: they end, once, with no message lost.
+/// What fault-tolerant MPI needs of receives from any source when a member fails: they end, once, and no message is lost.
 #[test]
 fn p7_receives_from_any_source_end_where_a_member_fails_until_that_is_acknowledged() {
     let (mut world, comm) = world(3);
@@ -269,7 +269,7 @@ fn p7_receives_from_any_source_end_where_a_member_fails_until_that_is_acknowledg
     assert_eq!((world[0].broken(comm), world[0].broken(apart)), (Some(Peer(2)), None));
     let gone = [Source::Any, Source::Rank(2), Source::Rank(1)].map(|source| world[0].failed(comm, source));
     assert_eq!(gone, [Some(Peer(2)), Some(Peer(2)), None]);
-    // What is here is received, whoever sent it; what is not ends at once.
+    // A message that has arrived is received, whoever sent it. A receive without one ends at once.
     let last = receive(&mut world[0], comm, Source::Any, 5, d);
     assert!(world[0].test(last).is_some_and(|outcome| outcome.is_ok()));
     let vain = receive(&mut world[0], comm, Source::Any, 1, e);
@@ -284,7 +284,7 @@ fn p7_receives_from_any_source_end_where_a_member_fails_until_that_is_acknowledg
     world[0].progress(Instant::ZERO);
     let failed = Some(Err(Failure::PeerFailed(Peer(1))));
     assert_eq!([patient, recent, elsewhere].map(|request| world[0].test(request)), [failed; 3]);
-    // Who is back is missed no more.
+    // A peer that has rejoined has not failed.
     world[0].acknowledge(comm);
     let params = world[1].params();
     for peer in [Peer(1), Peer(2)] {
@@ -302,7 +302,7 @@ fn p7_a_member_that_is_back_does_not_hide_another_that_is_not() {
     let (mut world, comm) = world(3);
     let params = world[1].params();
     let at_zero = &mut world[0];
-    // One that was never known, or was forgotten, is lost as well: nothing leads to it.
+    // A peer that was never known, or was forgotten, is lost as well: nothing leads to it.
     at_zero.del_peer(Peer(1));
     at_zero.pml().lose_peer(Peer(1), Lost::Broken);
     at_zero.progress(Instant::ZERO);
@@ -318,7 +318,7 @@ fn p7_a_member_that_is_back_does_not_hide_another_that_is_not() {
     assert_eq!((at_zero.failed(comm, Source::Any), at_zero.broken(comm)), (Some(Peer(1)), Some(Peer(1))));
     at_zero.add_peer(Peer(1), &params, reach(1)).unwrap();
     assert_eq!((at_zero.failed(comm, Source::Any), at_zero.broken(comm)), (None, None));
-    // One that came to its end is not missed.
+    // A peer that ended in good order has not failed.
     at_zero.pml().lose_peer(Peer(1), Lost::Closed);
     at_zero.pml().lose_peer(Peer(2), Lost::Broken);
     at_zero.progress(Instant::ZERO);
@@ -326,7 +326,7 @@ fn p7_a_member_that_is_back_does_not_hide_another_that_is_not() {
     assert_eq!((at_zero.failed(comm, Source::Any), at_zero.broken(comm)), (None, None));
 }
 
-/// Communicators of whom there was before a peer was lost do not have the one that is there now.
+/// Communicators that were made before a peer was lost do not have the one that replaces it.
 #[test]
 fn p7_a_member_that_is_back_is_in_no_communicator_made_before_it_was_lost() {
     let (mut world, comm) = world(3);
@@ -343,9 +343,9 @@ fn p7_a_member_that_is_back_is_in_no_communicator_made_before_it_was_lost() {
     // SAFETY: an empty message has no memory.
     let send = |zero: &mut Transport, comm, dest| unsafe { zero.isend(comm, dest, 1, Mode::Standard, Span::EMPTY) };
     let before = [receive(zero, table, Source::Rank(1), a), receive(zero, same, Source::Any, b)];
-    assert_eq!(send(zero, same, 1), Ok(Sending::Complete)); // the last one that was looked for
+    assert_eq!(send(zero, same, 1), Ok(Sending::Complete)); // the communicator that was looked up last
     zero.pml().lose_peer(Peer(1), Lost::Broken);
-    // No progress in between: that it failed must not be forgotten.
+    // No progress in between: the failure must not be forgotten.
     zero.add_peer(Peer(1), &params, |_, rail| rail.add_peer(Peer(1), &1u32.to_le_bytes())).unwrap();
     assert_eq!(before.map(|request| zero.test(request)), [const { Some(Err(Failure::PeerFailed(Peer(1)))) }; 2]);
     let restarted = Some(Err(Failure::Restarted(Peer(1))));
@@ -360,15 +360,15 @@ fn p7_a_member_that_is_back_is_in_no_communicator_made_before_it_was_lost() {
             [Source::Any, Source::Rank(0), Source::Rank(1), Source::Rank(2)].map(|rank| zero.failed(comm, rank));
         assert_eq!(failed, [Some(Peer(1)), None, Some(Peer(1)), None]);
         assert_eq!((zero.excluded(comm, Source::Rank(1)), zero.broken(comm)), (Some(Peer(1)), Some(Peer(1))));
-        // Who is wrong altogether is told so.
+        // A rank that does not exist at all is reported so.
         assert_eq!(send(zero, comm, 3), Err(Refusal::Invalid));
     }
-    // With the others there all goes on, and once it is acknowledged from any source, too.
+    // Among the others all goes on, and, once the failure is acknowledged, from any source, too.
     zero.acknowledge(table);
     let (wide, recent) = (receive(zero, table, Source::Any, g), receive(zero, same, Source::Rank(2), h));
     assert_eq!(send(zero, same, 2), Ok(Sending::Complete));
     assert_eq!([wide, recent].map(|request| zero.test(request)), [None; 2]);
-    // What lasts has who is there now, and what is made anew.
+    // A lasting communicator, and one that is made anew, have whichever peers are there now.
     let anew = zero.add_comm(9, Group::World { size: 3 }, 0);
     assert_eq!(anew, Err(CommError::Full));
     zero.del_comm(same);
@@ -380,13 +380,13 @@ fn p7_a_member_that_is_back_is_in_no_communicator_made_before_it_was_lost() {
         assert_eq!((zero.excluded(comm, Source::Rank(1)), zero.broken(comm)), (None, None));
     }
     settle(&mut world);
-    // Once more: now the one that was made in between is one from before.
+    // Once more: now the communicator that was made in between is an earlier one.
     let zero = &mut world[0];
     zero.pml().lose_peer(Peer(1), Lost::Closed);
     assert_eq!(send(zero, anew, 1), Err(Refusal::PeerFailed(Peer(1))));
     zero.add_peer(Peer(1), &params, |_, rail| rail.add_peer(Peer(1), &1u32.to_le_bytes())).unwrap();
     assert_eq!([comm, anew].map(|comm| send(zero, comm, 1)), [Ok(Sending::Complete), Err(Refusal::Restarted(Peer(1)))]);
-    // It had come to its end in good order: others are not disturbed.
+    // It had ended in good order: others are not disturbed.
     let mut last = [0; 4];
     let wide = receive(zero, anew, Source::Any, &mut last);
     assert_eq!(zero.test(wide), None);

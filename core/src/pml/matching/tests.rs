@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::arena::Arena;
 
-/// The rules in their plainest form: two lists, searched from the front.
+/// The rules in their simplest form: two lists, searched from the front.
 #[derive(Default)]
 struct Reference {
     posted: Vec<(u32, Pattern)>,
@@ -62,9 +62,9 @@ enum Op {
     Post(u32, Pattern),
     Unpost(u32),
     Peek(Key),
-    /// A message: to the receive that accepts it, else into the slot of an unexpected one.
+    /// A message goes to the receive that accepts it, else into the slot of an unexpected one.
     Arrive(u32, Key),
-    /// A receive: the message that it accepts, else it is posted.
+    /// A receive takes the message that it accepts, else it is posted.
     Receive(u32, Pattern),
     Probe(Pattern),
     Add(u32, Key),
@@ -170,7 +170,7 @@ proptest! {
     }
 }
 
-/// What the other receives are while `depth` receives without wildcards are matched.
+/// The other receives, while `depth` receives without wildcards are matched.
 fn post_wildcards(matcher: &mut Matcher<'_>, depth: u32) {
     matcher.post(depth, Pattern { context: 1, source: ANY, tag: INTERNAL_TAGS });
     matcher.post(depth + 1, Pattern { context: 1, source: u32::MAX - 1, tag: ANY });
@@ -185,7 +185,7 @@ fn order(depth: u32, in_order: bool) -> impl Iterator<Item = u32> {
 
 const DEPTHS: [u32; 5] = [1, 16, 256, 4096, 65536];
 
-/// Ways in which the keys of many messages differ; the last are what a peer would send who wants them to collide.
+/// Ways in which the keys of many messages differ. The last ones are what a peer would send to make them collide.
 const KEYS: [fn(u32) -> Key; 7] = [
     |i| Key { context: 1, source: 3, tag: i },
     |i| Key { context: 1, source: i, tag: 7 },
@@ -200,7 +200,7 @@ fn exactly(key: Key) -> Pattern {
     Pattern { context: key.context, source: key.source, tag: key.tag }
 }
 
-/// Mean and most of the steps since the matcher was made.
+/// The mean and the maximum of the steps since the matcher was made.
 fn steps(matcher: &Matcher<'_>) -> (f64, u32) {
     mean_and_most([matcher.counters()])
 }
@@ -212,7 +212,7 @@ fn mean_and_most(counters: impl IntoIterator<Item = Counters>) -> (f64, u32) {
     (steps as f64 / matches as f64, most)
 }
 
-/// The fewer receives, the more seeds: in a table of four buckets one seed tells little.
+/// The fewer receives, the more seeds: in a table of four buckets one seed says little.
 fn seeds(depth: u32) -> impl Iterator<Item = u64> {
     (0..u64::from(64 / depth).max(1)).map(move |i| 0x5eed ^ u64::from(depth) ^ i << 32)
 }
@@ -350,7 +350,7 @@ fn m10_the_smallest_matcher_is_small_and_the_budget_is_kept() {
             assert!(matcher.posted_len() <= requests && matcher.unexpected_len() <= unexpected);
             assert!(!matcher.unpost(requests) && !matcher.remove_unexpected(u32::MAX));
         });
-        // A table of each, less than which no matcher can do with.
+        // A table of each. No matcher can do with less.
         let mut block = vec![0u8; 32 * (requests + unexpected) as usize];
         assert!(Matcher::new(&mut Arena::new(&mut block), requests, unexpected, 0).is_err());
     }
@@ -359,9 +359,9 @@ fn m10_the_smallest_matcher_is_small_and_the_budget_is_kept() {
 }
 
 #[test]
-fn m10_a_lone_receive_is_found_at_once_unless_it_has_a_wildcard() {
+fn m10_an_only_receive_is_found_at_once_unless_it_has_a_wildcard() {
     let key = |source, tag| Key { context: 1, source, tag };
-    // As who has four slots understands it.
+    // As a caller with four slots understands it.
     let only_posted = |matcher: &Matcher, key: &Key| matcher.only_match(key).filter(|slot| *slot < 4);
     let only = |pattern: Pattern, key: &Key| {
         with_matcher(4, 4, 0, |mut matcher| {
@@ -380,9 +380,9 @@ fn m10_a_lone_receive_is_found_at_once_unless_it_has_a_wildcard() {
     assert_eq!(only(Pattern { context: 1, source: 3, tag: 7 }, &key(4, 7)), None);
     assert_eq!(only(Pattern { context: 2, source: 3, tag: 7 }, &key(3, 7)), None);
     assert_eq!(only(Pattern { context: 1, source: ANY, tag: 7 }, &key(3, 7)), None);
-    // What a liar may send: no receive of any tag takes it.
+    // A hostile peer may send this: no receive of any tag takes it.
     assert_eq!(only(Pattern { context: 1, source: 3, tag: ANY }, &key(3, ANY)), None);
-    // Two are not one, and the one that is left of them is in the table.
+    // Two receives are not one. The one that is left of them is in the table.
     with_matcher(4, 4, 0, |mut matcher| {
         matcher.post(0, Pattern { context: 1, source: 3, tag: 7 });
         matcher.post(1, Pattern { context: 1, source: 3, tag: 7 });
@@ -392,7 +392,7 @@ fn m10_a_lone_receive_is_found_at_once_unless_it_has_a_wildcard() {
         matcher.post(3, Pattern { context: 1, source: 3, tag: 7 });
         assert_eq!(only_posted(&matcher, &key(3, 7)), Some(3));
     });
-    // Nor is one that a message waits beside, whichever came first; and it is again when that is gone.
+    // Nor is a receive the only entry beside a message, whichever came first. It is again when the message is gone.
     for first in [true, false] {
         with_matcher(4, 4, 0, |mut matcher| {
             let pattern = Pattern { context: 1, source: 3, tag: 7 };

@@ -17,14 +17,14 @@ pub(super) fn memory(bytes: usize) -> &'static mut [u8] {
     Box::leak(vec![0u8; bytes].into_boxed_slice())
 }
 
-/// `n` engines, all known to each other.
+/// `n` engines that all know each other.
 pub(super) fn engines(n: u32, config: Config, slots: u32, frame: u32) -> Vec<Engine> {
     let hub = Hub::new(&mut Arena::new(memory(Hub::cost(n, slots, frame))), n, slots, frame).unwrap();
     let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
     over((0..n).map(|end| hub.rail(end).unwrap()), config)
 }
 
-/// Engines over these rails, all known to each other.
+/// Engines over these rails, which all know each other.
 pub(super) fn over<R: FullRail>(rails: impl IntoIterator<Item = R>, config: Config) -> Vec<Pml<'static, [R; 1]>> {
     let engine = |rail: R| {
         let block = memory(config.bytes(&[rail.attributes()]));
@@ -40,7 +40,7 @@ pub(super) fn over<R: FullRail>(rails: impl IntoIterator<Item = R>, config: Conf
     engines
 }
 
-/// One step of each.
+/// One step of each engine.
 pub(super) fn step<R: FullRail>(engines: &mut [Pml<'static, [R; 1]>]) {
     for engine in engines {
         engine.progress(Instant::ZERO);
@@ -68,7 +68,7 @@ pub(super) fn from(source: u32, tag: u32) -> Pattern {
     Pattern { context: 1, source, tag }
 }
 
-/// Drives all engines until the request is over; fails on a stand-still.
+/// Drives all engines until the request is over. Fails if nothing moves any more.
 pub(super) fn finish(engines: &mut [Engine], at: usize, request: Request) -> Result<Status, Failure> {
     for _ in 0..100_000 {
         if let Some(outcome) = engines[at].test(request) {
@@ -155,7 +155,7 @@ fn m8_modes_differ() {
 }
 
 #[test]
-fn p29_truncation_tells_both_counts_and_leaves_the_rest_alone() {
+fn p29_truncation_reports_both_counts_and_touches_nothing_else() {
     for len in [10, 300, 3000] {
         let mut engines = engines(2, WIDE, 8, 512);
         let data = bytes(len, 9);
@@ -174,8 +174,8 @@ fn p29_truncation_tells_both_counts_and_leaves_the_rest_alone() {
     }
 }
 
-/// A flood of one tag before the one that is wanted: the receiver's memory stays within its bounds, the wanted message
-/// is asked for, and all come through in the end, in order.
+/// A flood of one tag comes before the message that is wanted. The receiver's memory stays within its bounds, the wanted message is
+/// asked for, and all messages come through in the end, in order.
 #[test]
 fn p27_a_flood_is_held_back_and_the_wanted_message_is_asked_for() {
     for (unexpected, units) in [(1, 1), (4, 1), (32, 32), (0, 0)] {
@@ -236,7 +236,7 @@ fn m12_m13_probes_find_messages_that_are_held_back() {
     let data: Vec<_> = (0..6u8).map(|i| bytes(100 + i as usize, i)).collect();
     let sends: Vec<_> =
         data.iter().enumerate().map(|(tag, m)| send(&mut engines[0], 1, tag as u32, Mode::Standard, m)).collect();
-    // The last is far beyond the credit of one envelope.
+    // The last message is far beyond the credit of one envelope.
     let found = (0..1000).find_map(|_| {
         settle(&mut engines[..]);
         engines[1].iprobe(from(ANY, 5))
@@ -319,7 +319,7 @@ fn p7_m6_a_forgotten_peer_leaves_nothing_behind_and_may_come_back() {
     assert_eq!(into, data);
 }
 
-/// Sizes are part of what users plan with: a change is to be seen and meant.
+/// Users plan with these sizes: a change must be seen and meant.
 #[test]
 fn sizes_are_pinned_and_the_smallest_engine_fits_8_kib() {
     for (what, bytes) in SIZES {
@@ -335,12 +335,12 @@ fn sizes_are_pinned_and_the_smallest_engine_fits_8_kib() {
     assert!(Pml::new(large, &mut arena, [hub.rail(0).unwrap()]).is_ok());
 }
 
-/// What ends while nothing arrives must be told of too, or who waits for it would go to sleep.
+/// An operation that ends while nothing arrives must be reported, too: else a caller that waits for it would go to sleep.
 #[test]
 fn p8_an_end_that_nothing_arrived_for_is_progress() {
     let mut engines = engines(2, WIDE, 2, 512);
     let data = bytes(16, 1);
-    // More than the loop has room for: the last one waits for its own rail.
+    // More than the loop has room for: the last message waits for its own rail.
     let held = loop {
         if let Sending::Pending(request) = send(&mut engines[0], 1, 1, Mode::Standard, &data) {
             break request;

@@ -1,4 +1,5 @@
-//! Whatever users do to messages at any stage, lent ones among them: nothing is kept, nothing is spoilt, nobody waits.
+//! Whatever users do to messages at any stage, exposed ones among them: nothing is kept, nothing is overwritten, nothing waits for
+//! ever.
 
 use std::{vec, vec::Vec};
 
@@ -17,7 +18,7 @@ type Engine = Pml<'static, [Scripted; 1]>;
 
 /// Credit for two messages each way.
 const CONFIG: Config = Config { peers: 2, requests: 12, unexpected: 4, units: 4, unit_bytes: 4400, ..Config::SMALLEST };
-/// Short, lent and fitting a payload unit, lent and longer.
+/// A short message; one that is exposed and fits a payload unit; a longer one that is exposed.
 const LENS: [usize; 3] = [8, 4200, 4800];
 
 struct Churn {
@@ -58,7 +59,7 @@ impl Churn {
         };
         let other = Peer(1 - at as u32);
         match op {
-            // Requests are the program's own: one that wants to receive leaves itself some for that.
+            // Requests belong to the program: a program that wants to receive leaves some for that.
             0..=3 if self.engines[at].used()[0] + 4 <= CONFIG.requests => {
                 let modes = [Mode::Standard, Mode::Synchronous, Mode::Ready, Mode::Buffered, Mode::Complete];
                 let (mode, data) = (modes[(pick >> 2) % 5], Span::of(&self.datas[pick % 3]));
@@ -159,7 +160,7 @@ impl Churn {
         for (at, request, _) in &self.pending {
             self.engines[*at].cancel(*request);
         }
-        // All that was sent finds a receive that takes anything.
+        // Every sent message finds a receive that takes anything.
         for _ in 0..200 {
             self.progress(50);
             self.receive_taken(2);
@@ -169,7 +170,7 @@ impl Churn {
                     self.step(at, 4, 0, 8 + 16 + 2);
                 }
             }
-            // Detached sends are not among those pending.
+            // Detached sends are not among the pending ones.
             let used: u32 = self.engines.iter().map(|engine| engine.used()[0]).sum();
             let receives = self.pending.iter().filter(|(.., sink)| sink.is_some()).count();
             if self.taken.is_empty() && (receives, receives) == (self.pending.len(), used as usize) {
@@ -181,7 +182,7 @@ impl Churn {
             "a send waits for ever: {:?}",
             self.engines.each_ref().map(|engine| *engine.counters())
         );
-        self.progress(200); // what was sent at last arrives
+        self.progress(200); // the last messages arrive
         for engine in &mut self.engines {
             engine.purge(1);
         }
@@ -193,7 +194,7 @@ impl Churn {
 
 proptest! {
     #[test]
-    fn m14_p7_whatever_is_done_to_messages_ends_and_leaves_nothing(
+    fn m14_p7_every_operation_on_messages_ends_and_leaves_nothing(
         ops in prop::collection::vec((0..2usize, 0..18u8, 0..3u32, 0..32usize), 0..120),
     ) {
         let mut churn = Churn::new();

@@ -1,4 +1,4 @@
-//! One-sided operations of two engines over rails of which one has a device that reaches memory.
+//! One-sided operations of two engines over rails of which one has a device that accesses memory.
 
 use std::{boxed::Box, vec, vec::Vec};
 
@@ -28,7 +28,7 @@ const DEVICE: OneSided = OneSided {
 };
 const LEN: usize = 400;
 
-/// Two engines, each with two links, of which the second has a device.
+/// Two engines, each with two links. The second link has a device.
 struct Pair {
     engines: [Pml<'static, [Scripted; 2]>; 2],
     base: *mut u8,
@@ -41,7 +41,7 @@ impl Pair {
         Self { base, ..Self::over(Capabilities::empty(), base, Access::ANY) }
     }
 
-    /// The memory is an accelerator's, and the devices reach such memory as far as is said.
+    /// The memory is an accelerator's. `reach` says how far the devices reach such memory.
     fn far(reach: Capabilities) -> Self {
         let base: *mut u8 = vec![0u64; LEN / 8].leak().as_mut_ptr().cast();
         Self { base, ..Self::over(reach, Far::name(base), Access::ANY | Access::ACCELERATOR) }
@@ -61,7 +61,7 @@ impl Pair {
             let (peer, params) = (Peer(1 - at), engines[1 - at as usize].params());
             engines[at as usize].add_peer(peer, &params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).unwrap();
         }
-        // SAFETY: the memory is there for ever, and is looked at when nothing is under way.
+        // SAFETY: the memory stays for ever, and is read when nothing is under way.
         let registration = unsafe { engines[1].register(base, LEN, access, None) }.unwrap();
         let remote = engines[1].remote_memory(registration).unwrap();
         Self { engines, base, remote }
@@ -121,7 +121,8 @@ fn b18_b20_a_device_puts_and_gets_and_the_processor_counts() {
     assert!(pair.engines[0].is_flushed(None));
 }
 
-/// Memory of an accelerator, which the processor dies of: devices do what they can with it, and the rest is denied.
+/// The memory of an accelerator, which the processor cannot access: devices do what they can with it, and other operations are
+/// denied.
 #[test]
 fn b38_peers_reach_accelerators_as_far_as_devices_do() {
     for reach in [
@@ -153,9 +154,9 @@ fn b38_peers_reach_accelerators_as_far_as_devices_do() {
 }
 
 #[test]
-fn b18_p14_what_a_device_has_in_hand_when_its_link_breaks_is_lost_and_the_rest_goes_by_others() {
+fn b18_p14_operations_of_a_device_whose_link_goes_down_are_lost_and_later_ones_take_other_links() {
     for (answers, ends, pieces) in [
-        // All of it is in hand; the first piece is; none is, but the link is busy.
+        // The device has begun all of it; the first piece; none of it, since the link is busy.
         (vec![], [Err(Failure::Lost), Ok(0)], 3),
         (vec![Device::Late, Device::Busy], [Err(Failure::Lost), Ok(0)], 1),
         (vec![Device::Busy], [Ok(0), Ok(0)], 0),
@@ -175,7 +176,7 @@ fn b18_p14_what_a_device_has_in_hand_when_its_link_breaks_is_lost_and_the_rest_g
         pair.turn();
         assert_eq!((pair.ends(), pair.performed().len()), (vec![ends[0]], pieces));
         assert_eq!(pair.engines[0].rma_counters().by_device, pieces as u64, "as many as the device got");
-        // What follows is done all the same.
+        // A later operation is done all the same.
         pair.begin(Transfer::Put(Span::of(data(3))), 200);
         pair.turn();
         assert_eq!(pair.ends(), [ends[1]]);

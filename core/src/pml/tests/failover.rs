@@ -1,4 +1,4 @@
-//! Links that die, stall and come back at every step of every exchange, and rails that are disabled.
+//! Links that go down, stall and come back at every step of every exchange, and rails that are disabled.
 
 use core::fmt;
 use std::cell::RefCell;
@@ -16,35 +16,35 @@ use crate::rail::testing::link::{Cut, Link, Net, links};
 use crate::rail::{Failover, FullRail, Peer, Rail};
 use crate::time::Instant;
 
-/// Cables, links of each host over them, and the memory that those are in.
+/// Cables, the links of each host over them, and the memory of the links.
 pub(super) type Laid<G> = (G, [Vec<<G as Ground>::Rail>; 2], Vec<*mut [u8]>);
 
 /// Cables between two hosts, and the links over them.
 pub(super) trait Ground: Sized {
     type Rail: FullRail;
-    /// How a cable is treated.
+    /// How a cable is broken.
     type Blow: Copy + fmt::Debug;
     /// Turns after which late receives are posted.
     const LATE: u32;
 
-    /// So many links of each host, and the memory that they are in.
+    /// Makes `count` links for each host, and the memory that they lie in.
     fn lay(count: usize, seed: Option<u64>) -> Laid<Self>;
 
-    /// Has a cable treated so from a step on.
+    /// Breaks a cable from a step on.
     fn plan(&mut self, step: u64, cable: usize, blow: Self::Blow);
 
     /// Steps so far: of one cable, or of all.
     fn steps(&self) -> u64;
 
-    /// After a turn, in which so much happened: the time of the next. `due`: when something is to be done.
+    /// Returns the time of the next turn, after a turn with so many events. `due`: the time by which something is to be done.
     fn turn(&mut self, events: u32, due: Option<Instant>) -> Instant;
 
-    /// What a link has not finished, and how many deliveries it had begun that another one was to finish.
+    /// Frames that a link has not finished, and deliveries that it has begun and another link was to finish.
     fn unfinished(rail: &Self::Rail) -> usize;
     fn handed_over(rail: &Self::Rail) -> u64;
 
-    /// Frames that the engine has and has not said what is to become of: when it is asked of one that moved, a link could say of
-    /// such a one only that it had come, which may turn out to be wrong (its body may be bad).
+    /// Frames that the engine has and has not decided on: if it is asked whether such a frame has arrived after it migrated, a link
+    /// could only say yes, which may turn out to be wrong (its body may be bad).
     fn held(_: &Self::Rail) -> usize {
         0
     }
@@ -70,20 +70,20 @@ impl<R: FullRail> Rails for Set<R> {
 
 type Engine<R> = Pml<'static, Set<R>>;
 
-/// Two engines with some links between them; they give their memory back.
+/// Two engines with some links between them. They free their memory.
 pub(super) struct Pair<G: Ground> {
     pub engines: ManuallyDrop<[Engine<G::Rail>; 2]>,
     memory: Vec<*mut [u8]>,
     pub ground: G,
     turns: u64,
-    /// What progress told in all turns.
+    /// The sum of what progress returned in all turns.
     pub events: u64,
     now: Instant,
 }
 
 impl<G: Ground> Drop for Pair<G> {
     fn drop(&mut self) {
-        // SAFETY: neither is used after this; the memory were boxes, and only the engines and their rails used it.
+        // SAFETY: neither is used after this; the memory came from boxes, and only the engines and their rails used it.
         unsafe {
             ManuallyDrop::drop(&mut self.engines);
             self.memory.iter().for_each(|memory| drop(Box::from_raw(*memory)));
@@ -240,13 +240,13 @@ impl Pair<Cables> {
     }
 }
 
-/// What is to become of a message.
+/// What happens to a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
     /// A receive for it is posted at first, or some turns later.
     Early,
     Late,
-    /// Some turns later it is taken by a matched probe.
+    /// A matched probe takes it some turns later.
     Probed,
     /// It is sent in ready mode, and there is no receive.
     NotReady,
@@ -264,7 +264,7 @@ const fn letter(from: usize, len: usize, mode: Mode, fate: Fate) -> Letter {
     Letter { from, len, mode, fate }
 }
 
-/// The exchanges: name, engine, letters. Receives that come later come in reverse order.
+/// The exchanges: name, engine, letters. Receives that are posted late come in reverse order.
 pub(super) fn exchanges() -> Vec<(&'static str, Config, Vec<Letter>)> {
     use Fate::*;
     use Mode::*;
@@ -288,7 +288,7 @@ pub(super) fn exchanges() -> Vec<(&'static str, Config, Vec<Letter>)> {
     ]
 }
 
-/// How a cable is treated from some step on: cut, and after so many turns mended, and perhaps another is cut then.
+/// How a cable is broken from some step on: it is cut, mended after so many turns, and perhaps another one is cut then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blow {
     cut: Cut,
@@ -300,14 +300,14 @@ pub(super) const BLOWS: [Blow; 8] = {
     let clean = Blow { cut: Cut::CLEAN, mended_after: None, then_the_other: false };
     [
         clean,
-        // Both sides notice at other times; what is on its way arrives, its acknowledgement does not.
+        // The two sides notice at different times. Frames in flight arrive, their acknowledgements do not.
         Blow { cut: Cut { sweeps: false, patience: [3, 40], ..Cut::CLEAN }, ..clean },
-        // Refuses before it is reported.
+        // The link refuses frames before it is reported down.
         Blow { cut: Cut { refuses: true, patience: [30, 6], ..Cut::CLEAN }, ..clean },
         // One way only.
         Blow { cut: Cut { ways: [true, false], patience: [20, 5], ..Cut::CLEAN }, ..clean },
         Blow { cut: Cut { ways: [false, true], sweeps: false, patience: [4, 50], ..Cut::CLEAN }, ..clean },
-        // Comes back in the middle; one side may not even have noticed.
+        // It comes back in the middle. One side may not even have noticed.
         Blow { mended_after: Some(12), ..clean },
         Blow { cut: Cut { patience: [2, u32::MAX], ..Cut::CLEAN }, mended_after: Some(30), ..clean },
         // One after the other.
@@ -315,7 +315,7 @@ pub(super) const BLOWS: [Blow; 8] = {
     ]
 };
 
-/// What happened in an exchange.
+/// Counts of an exchange.
 #[derive(Default)]
 pub(super) struct Seen {
     pub steps: u64,
@@ -334,7 +334,7 @@ impl Seen {
     }
 }
 
-/// Runs an exchange over some links, of which one is treated badly from a step on, and checks all that is promised.
+/// Runs an exchange over some links, of which one is broken from a step on, and checks all promises.
 pub(super) fn exchange<G: Ground>(
     config: Config,
     letters: &[Letter],
@@ -444,8 +444,8 @@ pub(super) fn exchange<G: Ground>(
     }
 }
 
-/// Of two and of three links each dies at every step of every exchange: in all of several ways where the build is quick, else
-/// in one of them in turn.
+/// Of two and of three links each goes down at every step of every exchange: in all of several ways if the build is fast, else in
+/// one of them in turn.
 fn strike_everywhere(names: &[&str], shuffle: bool) -> Seen {
     let mut all = Seen::default();
     for (name, config, letters) in exchanges().into_iter().filter(|(name, ..)| names.contains(name)) {
@@ -471,34 +471,34 @@ fn strike_everywhere(names: &[&str], shuffle: bool) -> Seen {
 }
 
 #[test]
-fn p14_b37_a_link_dies_at_every_step_of_short_messages() {
+fn p14_b37_a_link_goes_down_at_every_step_of_short_messages() {
     strike_everywhere(&["eager", "unexpected"], false);
 }
 
 #[test]
-fn p14_b37_a_link_dies_at_every_step_of_long_messages() {
+fn p14_b37_a_link_goes_down_at_every_step_of_long_messages() {
     let seen = strike_everywhere(&["rendezvous", "late rendezvous", "stream"], false);
     assert!(seen.handed_over > 10);
 }
 
 #[test]
-fn p14_p21_a_link_dies_at_every_step_of_acknowledged_messages() {
+fn p14_p21_a_link_goes_down_at_every_step_of_acknowledged_messages() {
     strike_everywhere(&["synchronous", "ready"], false);
 }
 
 #[test]
-fn p14_p27_a_link_dies_at_every_step_of_messages_that_are_held_back() {
+fn p14_p27_a_link_goes_down_at_every_step_of_messages_that_are_held_back() {
     strike_everywhere(&["credit", "held", "probed", "probed with credit"], false);
 }
 
 #[test]
-fn p14_b37_a_link_dies_while_frames_overtake_each_other() {
+fn p14_b37_a_link_goes_down_while_frames_overtake_each_other() {
     strike_everywhere(&["eager", "late rendezvous", "credit", "held", "probed"], true);
 }
 
 const BODY: usize = 2_000;
 
-/// A pair with a long message on its way from engine 0, half sent: both buffers, send and receive.
+/// A pair with a half-sent long message from engine 0: both buffers, the send and the receive.
 fn half_way(count: usize) -> (Pair<Cables>, Vec<u8>, Vec<u8>, Request, Request) {
     let mut pair = Pair::<Cables>::new(WIDE, count, None);
     let (data, mut into) = (bytes(BODY, 3), vec![0; BODY]);
@@ -532,11 +532,11 @@ fn p14_m6_with_the_last_link_the_peer_is_lost_and_may_come_back() {
             into.fill(0xcc);
             pair.turns(200);
             assert!(into.iter().all(|byte| *byte == 0xcc), "written after the end");
-            // One that names its source ends; one that does not may still be satisfied by others.
+            // A receive that names its source ends. One from any source may still be satisfied by others.
             assert_eq!(pair.engines[0].test(specific), Some(failed));
             assert_eq!(pair.engines[0].test(wild), None);
             assert_eq!([0, 1].map(|at| pair.engines[at].counters().lost), [1, 1]);
-            // The other side comes anew.
+            // The other side starts anew.
             (0..count).for_each(|cable| pair.ground.net.borrow_mut().mend(cable));
             pair.introduce();
             assert_eq!(pair.send(1, 9, Mode::Standard, &[7; 10]), Sending::Complete);
@@ -593,14 +593,14 @@ fn p14_frames_are_no_longer_than_the_least_rail_takes() {
         let [_, eager, bulk] = link.longest;
         assert!((eager, bulk) <= (90, 160) && bulk <= 160, "{eager} {bulk}");
     }
-    // And no shorter than that.
+    // And they are no shorter than that.
     assert!(pair.engines[0].rails().0.iter().any(|link| link.longest[1] == 90));
     assert!(pair.engines[0].rails().0.iter().any(|link| link.longest[2] == 160));
 }
 
-/// One link reads bodies where they lie, the other copies them: who waits for the first is told by the second.
+/// One link reads bodies in place, the other copies them: the end of a body in place is reported when the other link has copied it.
 #[test]
-fn p14_p17_a_body_that_lay_in_place_and_is_copied_now_is_over() {
+fn p14_p17_a_body_sent_in_place_that_is_copied_when_it_migrates_ends() {
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     pair.engines[0].rails_mut().0[1].copied = 1_000;
     let (mut data, mut into) = (bytes(BODY, 3), vec![0; BODY]);
@@ -618,7 +618,7 @@ fn p14_p17_a_body_that_lay_in_place_and_is_copied_now_is_over() {
     pair.assert_clean("in the end");
 }
 
-/// All of a message has arrived, and no word of that came back: the sender's memory stays its rails' until it does.
+/// All of a message has arrived, and no acknowledgement has come back: the sender's memory belongs to its rails until one does.
 #[test]
 fn p21_p14_a_send_whose_acknowledgement_is_lost_does_not_end_before_another_comes() {
     for (mode, len) in [(Mode::Standard, BODY), (Mode::Synchronous, 10), (Mode::Synchronous, BODY)] {
@@ -647,7 +647,7 @@ fn p21_p14_a_send_whose_acknowledgement_is_lost_does_not_end_before_another_come
 }
 
 #[test]
-fn p14_what_has_arrived_and_was_not_acknowledged_is_moved_and_taken_once() {
+fn p14_a_frame_that_arrived_unacknowledged_migrates_and_is_taken_once() {
     let (mut pair, mut data, into, send, receive) = half_way(2);
     let want = data.clone();
     let patience = [40, 500];
@@ -661,9 +661,9 @@ fn p14_what_has_arrived_and_was_not_acknowledged_is_moved_and_taken_once() {
     pair.assert_clean("in the end");
 }
 
-/// A peer may name any link and any number: it harms nobody but itself.
+/// A peer may name any link and any number: it harms only itself.
 #[test]
-fn p14_moved_frames_that_nobody_knows_of_are_dropped() {
+fn p14_migrated_frames_that_no_link_knows_are_dropped() {
     use crate::rail::{Endpoint, Lane, Origin, Shape};
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     let mut forge = |link: u8, tag: u8, len: u32| {
@@ -679,7 +679,7 @@ fn p14_moved_frames_that_nobody_knows_of_are_dropped() {
     };
     assert_eq!(forge(99, crate::ptl::TAG, 80), (1, 0, 0, 0));
     assert_eq!(forge(0, 0x80, 80), (1, 1, 0, 0));
-    assert_eq!(forge(0, crate::ptl::TAG, 80), (1, 1, 1, 0)); // that number has come by now
+    assert_eq!(forge(0, crate::ptl::TAG, 80), (1, 1, 1, 0)); // that number has arrived by now
     assert_eq!(forge(1, crate::ptl::TAG, 80), (1, 1, 1, 1)); // a control frame has no body
     pair.assert_clean("in the end");
 }
@@ -696,7 +696,7 @@ fn p9_a_disabled_rail_takes_nothing_new_and_delivers_what_it_has() {
     let after = [sent(&pair, 0), sent(&pair, 1)];
     assert_eq!(after[0][0], before[0][0]);
     assert!(after[0][1] > before[0][1]);
-    // What comes by it is taken.
+    // Frames that come by it are taken.
     for tag in 0..6 {
         let (data, mut into) = ([tag as u8; 40], [0; 40]);
         let receive = pair.recv(0, 1, tag, &mut into);
@@ -725,7 +725,7 @@ fn p9_with_the_last_rail_disabled_messages_wait_and_the_caller_may_sleep() {
         let enable =
             |pair: &mut Pair<Cables>, on| (0..count).for_each(|index| pair.engines[0].enable_rail(index, on).unwrap());
         enable(&mut pair, false);
-        // Short ones too, and what answers a message that arrives.
+        // Short frames, too, and the answers to an arriving message.
         let (mut short, mut long) = ([0; 10], [0; 300]);
         let waiting = pair.send(0, 2, Mode::Standard, &[5; 10]);
         assert!(matches!(waiting, Sending::Pending(_)));
@@ -762,7 +762,7 @@ fn p9_with_the_last_rail_disabled_messages_wait_and_the_caller_may_sleep() {
     }
 }
 
-/// Of two links one is disabled and the other dies: that is no reason to give the peer up, since it is there.
+/// Of two links one is disabled and the other goes down: that is no reason to give the peer up, since it is alive.
 #[test]
 fn p9_p14_with_one_rail_disabled_and_the_other_down_messages_wait() {
     for enables in [true, false] {
@@ -781,7 +781,7 @@ fn p9_p14_with_one_rail_disabled_and_the_other_down_messages_wait() {
         assert!(pair.finish(0, send).is_ok() && pair.finish(1, receive).is_ok() && into == data);
         pair.engines[0].enable_rail(1, true).unwrap();
         pair.assert_clean("in the end");
-        // A peer that is added now is not to be sent to by it either.
+        // Frames to a peer that is added now do not take it either.
         pair.ground.net.borrow_mut().mend(0);
         pair.turns(10);
         (0..2).for_each(|at| pair.engines[at].del_peer(Peer(1 - at as u32)));

@@ -1,5 +1,4 @@
-//! The same as in `failover_tests`, over links as they are, on wires that lose, double, reorder and change frames all the
-//! time, and break.
+//! The tests of `failover` over real links, on wires that lose, duplicate, reorder and change frames all the time, and break.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,13 +16,13 @@ use crate::time::{Duration, Instant};
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// How a wire breaks, after which time it is mended, and whether then another breaks.
+/// How a wire breaks, the time after which it is mended, and whether another one breaks then.
 #[derive(Clone, Copy, Debug)]
 struct Blow {
     how: Break,
     mended_after: Option<u64>,
     then_the_other: bool,
-    /// Hosts answer all the same.
+    /// The hosts answer all the same.
     hosts_answer: bool,
 }
 
@@ -44,7 +43,7 @@ const BLOWS: [Blow; 9] = {
     ]
 };
 
-/// Frames over a mended cable after which both ends have found it, also if some are lost.
+/// The number of frames over a mended cable after which both ends have found it, even if some are lost.
 const FRAMES_OF_A_RETURN: usize = 16;
 
 /// Wires in virtual time.
@@ -53,7 +52,7 @@ struct Wires {
     now: u64,
     blow: Option<(usize, Blow)>,
     struck: Option<u64>,
-    /// A mended cable, the frame from which on it is back for sure, and how to strike the other one then.
+    /// A mended cable, the frame from which on it surely works, and how to break the other one then.
     returns: Option<(usize, usize, Blow)>,
 }
 
@@ -166,7 +165,7 @@ impl Ground for Wires {
     }
 }
 
-/// The exchanges with messages that are long enough for links that leave bodies where they are.
+/// The exchanges with messages that are long enough for links that leave bodies in place.
 fn longer() -> Vec<(&'static str, Config, Vec<Letter>)> {
     let mut all = exchanges();
     for (name, config, letters) in &mut all {
@@ -203,17 +202,17 @@ fn strike_everywhere(names: &[&str], bad: bool) -> Seen {
 const ALL: [&str; 6] = ["eager", "late rendezvous", "stream", "synchronous", "held", "probed with credit"];
 
 #[test]
-fn p14_p15_b37_links_die_and_come_back_at_every_frame() {
+fn p14_p15_b37_links_go_down_and_come_back_at_every_frame() {
     strike_everywhere(&ALL, false);
 }
 
 #[test]
-fn p14_p15_b37_links_over_bad_wires_die_and_come_back_at_every_frame() {
+fn p14_p15_b37_links_over_bad_wires_go_down_and_come_back_at_every_frame() {
     let seen = strike_everywhere(&ALL, true);
     assert!(seen.duplicates > 0);
 }
 
-/// A peer that stands still is silent on all links at once. Its host answers: it is not lost, and goes on later.
+/// A stopped peer is silent on all links at once. Its host answers: the peer is not lost, and goes on later.
 #[test]
 fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
     for count in [1, 2, 3] {
@@ -255,9 +254,9 @@ fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
     }
 }
 
-/// Frames of before it stood still, that are late by one link, are no sign that the others are dead.
+/// Frames that were sent before the peer was stopped, and that one link delivers late, are no sign that the other links are dead.
 #[test]
-fn p7_p14_late_frames_cost_no_link_of_a_peer_that_stands_still() {
+fn p7_p14_late_frames_cost_no_link_of_a_stopped_peer() {
     for late in 0..3 {
         let mut pair = Pair::<Wires>::new(WIDE, 3, None);
         let (data, mut into) = (bytes(2_000_000, 3), vec![0; 2_000_000]);
@@ -300,9 +299,9 @@ fn one_after_the_other(count: usize) -> Pair<Wires> {
     pair
 }
 
-/// A peer that is not there, and links of which the first alone is tried at first: the others are tried meanwhile.
+/// A peer that does not exist, and links of which at first only the first one is tried: the others are tried meanwhile.
 #[test]
-fn p7_p14_a_peer_that_was_never_met_is_lost_in_the_time_of_one_greeting() {
+fn p7_p14_a_peer_that_never_connected_is_lost_in_the_time_of_one_hello() {
     const HELLO: u64 = 60 * MILLISECOND;
     for count in [1, 2, 4] {
         let mut pair = one_after_the_other(count);
@@ -315,7 +314,7 @@ fn p7_p14_a_peer_that_was_never_met_is_lost_in_the_time_of_one_greeting() {
     }
 }
 
-/// Links that nobody uses have met the peer as well, and find out that it is gone at the same time as the one that is used.
+/// Links without traffic have connected to the peer as well, and find it lost at the same time as the link with traffic.
 #[test]
 fn p7_p14_a_peer_is_lost_as_soon_by_links_that_were_never_used() {
     const DEAD: u64 = 8 * MILLISECOND;
@@ -330,7 +329,7 @@ fn p7_p14_a_peer_is_lost_as_soon_by_links_that_were_never_used() {
             for (cable, shared) in pair.ground.shared.iter().enumerate() {
                 let mut shared = shared.borrow_mut();
                 shared.hosts_answer = hosts_answer;
-                // Others than the first tell nobody by themselves.
+                // The links after the first one report nothing by themselves.
                 shared.strike(if cable == 0 { how } else { Break::Silent });
             }
             let since = pair.ground.now;
@@ -356,10 +355,10 @@ fn p7_p14_a_peer_is_lost_as_soon_by_links_that_were_never_used() {
     }
 }
 
-/// The side that only answers meets the peer by all links as well, and need not begin when the one in use breaks: be the other
-/// out of order from the start, or break later.
+/// A side that only answers connects by all links as well, and need not begin when its link goes down, whether another link never
+/// worked or goes down later.
 #[test]
-fn p7_p14_who_was_spoken_to_finds_a_peer_lost_as_soon() {
+fn p7_p14_a_process_that_was_sent_something_finds_its_peer_lost_as_soon() {
     const DEAD: u64 = 8 * MILLISECOND;
     for (late, calm) in [(false, 40), (false, 2), (true, 40)] {
         let mut pair = one_after_the_other(2);
@@ -383,13 +382,13 @@ fn p7_p14_who_was_spoken_to_finds_a_peer_lost_as_soon() {
     }
 }
 
-/// A good end is none by failure, however early it comes, and does not wait for a link that is still to meet the peer.
+/// An end in good order is no failure, however early it comes, and does not wait for a link that is still connecting.
 #[test]
-fn p7_p14_a_good_end_while_a_link_still_greets_is_a_good_end() {
+fn p7_p14_a_goodbye_while_a_link_still_connects_is_an_end_in_good_order() {
     for turns in 0..60 {
         for (count, deaf) in [(1, None), (2, None), (2, Some(0)), (2, Some(1))] {
             let mut pair = one_after_the_other(count);
-            // The others have a longer way, or one that leads in one direction.
+            // The other links have a longer way, or one that leads in one direction.
             for shared in pair.ground.shared.iter().skip(1) {
                 shared.borrow_mut().faults.delay = 40_000;
                 deaf.into_iter().for_each(|end| shared.borrow_mut().strike(Break::Deaf(end)));
@@ -411,9 +410,9 @@ fn p7_p14_a_good_end_while_a_link_still_greets_is_a_good_end() {
     }
 }
 
-/// A link that reaches nobody, beside one that does: what was to go by it does not wait for as long as a greeting may take.
+/// One link reaches nobody, another works: frames for the first one do not wait for as long as a connection attempt may take.
 #[test]
-fn p14_b37_a_link_that_never_meets_a_peer_is_out_of_order_where_another_one_hears_it() {
+fn p14_b37_a_link_that_never_connects_goes_down_if_another_hears_the_peer() {
     const DEAD: u64 = 8 * MILLISECOND;
     for bad in 0..3 {
         let mut pair = one_after_the_other(3);

@@ -1,4 +1,4 @@
-//! Who has to wait for room gets it in its turn: bounds are in steps, each a poll of either side.
+//! Every message that waits for room gets it in its turn. Bounds are in steps, each a poll of either side.
 
 use std::vec;
 use std::vec::Vec;
@@ -10,8 +10,8 @@ use crate::rail::Peer;
 use crate::rail::testing::{Answer, rails};
 use crate::time::Instant;
 
-/// Two engines of which the first one streams a message of so many bytes to the other, by all slots of the rail; its request, and
-/// that of the receive.
+/// Two engines of which the first streams a message of `len` bytes to the other, by all slots of the rail: its request, and that of
+/// the receive.
 fn stream(config: Config, len: usize) -> (Vec<Engine>, Request, Request) {
     let mut engines = engines(2, config, 8, 512);
     let whole = recv(&mut engines[1], from(0, 1), memory(len));
@@ -19,13 +19,13 @@ fn stream(config: Config, len: usize) -> (Vec<Engine>, Request, Request) {
     while engines[0].counters().fragments_sent == 0 {
         step(&mut engines);
     }
-    engines[0].progress(Instant::ZERO); // which takes the slot that is free
+    engines[0].progress(Instant::ZERO); // which takes the free slot
     (engines, sending, whole)
 }
 
-/// A short message that came when the rail was full, while a long one streams by it and takes each slot that comes free.
+/// A short message finds the rail full, while a long one streams by it and takes each slot that becomes free.
 #[test]
-fn p13_p27_what_is_held_back_does_not_wait_for_a_stream() {
+fn p13_p27_held_back_sends_do_not_wait_for_a_stream() {
     let (mut engines, sending, whole) = stream(WIDE, 400_000);
     let (short, mut small) = (bytes(16, 2), [0; 16]);
     let other = recv(&mut engines[1], from(0, 2), &mut small);
@@ -40,7 +40,7 @@ fn p13_p27_what_is_held_back_does_not_wait_for_a_stream() {
 
 /// The other way round: many messages are held back for want of room, and the stream has its turns.
 #[test]
-fn p13_a_stream_does_not_wait_for_what_is_held_back() {
+fn p13_a_stream_does_not_wait_for_held_back_sends() {
     let (mut engines, _, whole) = stream(Config { unexpected: 1024, units: 1024, ..WIDE }, 40_000);
     let (short, mut small) = (bytes(16, 2), [0; 16]);
     let held: Vec<_> = (0..200).map(|_| pending(send(&mut engines[0], 1, 2, Mode::Standard, &short))).collect();
@@ -56,7 +56,7 @@ fn p13_a_stream_does_not_wait_for_what_is_held_back() {
     assert_eq!(engines[0].test(*held.last().unwrap()), None, "the stream came after all that was held back");
 }
 
-/// One slot at a time, for whoever asks first: each peer that messages are held back for has its turn.
+/// One slot at a time, for the first that asks: each peer with held-back messages has its turn.
 #[test]
 fn p13_peers_take_turns_at_a_rail_without_room() {
     let mut engines = over(rails(4), WIDE);
@@ -83,7 +83,8 @@ fn p13_peers_take_turns_at_a_rail_without_room() {
     assert!(left[1..].iter().all(|left| *left > 30 / 3), "{left:?} have left");
 }
 
-/// Answers to a flood take all slots of the rail, also those that data may have: a message of this side gets one all the same.
+/// Answers to a flood take all slots of the rail, those that data may use included: a message of this side gets a slot all the
+/// same.
 #[test]
 fn p13_p15_control_frames_leave_room_for_messages() {
     let mut engines = engines(2, Config { requests: 64, ..WIDE }, 4, 512);
@@ -92,7 +93,7 @@ fn p13_p15_control_frames_leave_room_for_messages() {
     let (mut floods, mut coming) = (vec![], vec![]);
     let mut wanted = None;
     for round in 0..400 {
-        // SAFETY: the buffers live to the end of the test; of those that are received nobody looks at the bytes.
+        // SAFETY: the buffers live to the end of the test; nobody reads the bytes of those that are received.
         unsafe {
             while floods.len() < 16 {
                 let sending = engines[1].isend(Peer(0), 1, 1, Mode::Synchronous, Span::EMPTY);
@@ -102,7 +103,7 @@ fn p13_p15_control_frames_leave_room_for_messages() {
                 coming.push(engines[0].irecv(from(1, 1), Span::contiguous(into.as_mut_ptr(), 8)).unwrap());
             }
         }
-        // Who answers is quicker than who reads the answers, so that they pile up.
+        // The answering side is faster than the reader of the answers, so answers pile up.
         for _ in 0..3 {
             engines[0].progress(Instant::ZERO);
         }

@@ -1,4 +1,4 @@
-//! Messages that are held back for want of credit: who asks whom, and that it ends.
+//! Messages that are held back for want of credit: which side asks, and that the asking ends.
 
 use std::vec::Vec;
 
@@ -11,9 +11,9 @@ use crate::time::Instant;
 /// No envelope for anybody: every message is held back.
 const NONE: Config = Config { unexpected: 0, units: 0, ..WIDE };
 
-/// A receive that nothing can match must not keep two engines talking for ever.
+/// Two engines must not talk for ever about a receive that nothing can match.
 #[test]
-fn p27_nobody_asks_twice_for_what_is_not_there() {
+fn p27_an_ask_that_found_nothing_is_not_repeated() {
     let mut engines = engines(2, NONE, 8, 512);
     let (data, mut into) = (bytes(10, 1), [0; 10]);
     let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
@@ -21,7 +21,7 @@ fn p27_nobody_asks_twice_for_what_is_not_there() {
     settle(&mut engines);
     assert_eq!((engines[1].counters().asks_sent, engines[0].counters().notices_sent), (1, 1));
     assert!(engines[0].arm() && engines[1].arm());
-    // What is held back from now on is told of.
+    // Messages that are held back from now on bring a notice.
     let wanted = pending(send(&mut engines[0], 1, 9, Mode::Standard, &data));
     finish(&mut engines, 1, other).unwrap();
     finish(&mut engines, 0, wanted).unwrap();
@@ -30,9 +30,9 @@ fn p27_nobody_asks_twice_for_what_is_not_there() {
     finish(&mut engines, 0, held).unwrap();
 }
 
-/// Nor must a program that probes for it, once and again, for one thing or for several in turn.
+/// Nor about a program that probes again and again, for one message or for several in turn.
 #[test]
-fn m12_p27_probes_for_what_is_not_there_ask_seldom() {
+fn m12_p27_probes_that_find_nothing_ask_seldom() {
     for (tags, most, sleeps) in [(&[9][..], 2, true), (&[9, 8, 7], 60, false)] {
         let mut engines = engines(2, NONE, 8, 512);
         let (data, mut into) = (bytes(10, 1), [0; 10]);
@@ -48,7 +48,7 @@ fn m12_p27_probes_for_what_is_not_there_ask_seldom() {
         let asks = engines[1].counters().asks_sent;
         assert!((1..=most).contains(&asks), "{tags:?}: {asks} asks");
         assert!(!sleeps || slept > 2900, "slept {slept} times of 3000");
-        // What is held back from now on is found all the same.
+        // A message that is held back from now on is found all the same.
         let wanted = pending(send(&mut engines[0], 1, tags[0], Mode::Standard, &data));
         let found = (0..2000).any(|turn| {
             engines.iter_mut().for_each(|engine| {
@@ -66,7 +66,7 @@ fn m12_p27_probes_for_what_is_not_there_ask_seldom() {
 }
 
 #[test]
-fn m12_p27_a_probe_finds_what_is_held_back_although_a_receive_waits_for_another() {
+fn m12_p27_a_probe_finds_a_held_back_message_although_a_receive_waits_for_another() {
     let mut engines = engines(2, NONE, 8, 512);
     let (data, mut into) = (bytes(10, 1), [0; 10]);
     let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
@@ -83,13 +83,13 @@ fn m12_p27_a_probe_finds_what_is_held_back_although_a_receive_waits_for_another(
     assert!(engines[1].cancel(other));
 }
 
-/// While an answer is kept for a probe its sender holds everything back, and must say so: with credit and without.
+/// While an answer is kept for a probe, its sender holds everything back, and must send a notice: with credit and without.
 #[test]
-fn p27_what_is_held_back_behind_a_kept_answer_reaches_its_receive() {
+fn p27_a_message_held_back_behind_a_kept_answer_reaches_its_receive() {
     for config in [NONE, Config { unexpected: 4, units: 4, ..WIDE }] {
         let mut engines = engines(2, config, 8, 512);
         let (data, mut into) = (bytes(10, 1), [0; 10]);
-        // Uses up the credit, so that the next is held back.
+        // It uses up the credit, so that the next message is held back.
         let filler = (config.unexpected != 0).then(|| send(&mut engines[0], 1, 1, Mode::Standard, &data));
         let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
         let other = recv(&mut engines[1], from(0, 9), &mut into);
@@ -119,8 +119,8 @@ fn p27_what_is_held_back_behind_a_kept_answer_reaches_its_receive() {
     }
 }
 
-/// Probes for several things in turn, with more or less progress between them, for a message that only one of them
-/// finds: it is found, whatever the rhythm.
+/// Probes for several messages in turn, with more or less progress between them; only one of them finds a message. It is found,
+/// whatever the rhythm.
 #[test]
 fn m12_p27_probes_in_turn_do_not_take_each_others_answer() {
     let only = |tag| from(0, tag);
@@ -165,7 +165,8 @@ fn m12_p27_probes_in_turn_do_not_take_each_others_answer() {
     }
 }
 
-/// Two peers have what is looked for, there is one spare envelope, and only one of the two is what the program wants.
+/// Two peers hold matching messages back, there is one envelope for probes, and the program wants the message of one of the two
+/// only.
 #[test]
 fn m12_p27_probes_of_two_peers_in_turn_find_both() {
     for (wanted, rhythm) in [(0, 0), (0, 1), (0, 2), (0, 3), (2, 0), (2, 1), (2, 2), (2, 3)] {
@@ -193,9 +194,9 @@ fn m12_p27_probes_of_two_peers_in_turn_find_both() {
     }
 }
 
-/// A probe that nobody repeats leaves its answer behind: other probes get through all the same.
+/// A probe that is not repeated leaves its answer behind: other probes get through all the same.
 #[test]
-fn m12_p27_an_answer_that_nobody_looks_for_any_more_gives_way() {
+fn m12_p27_an_answer_that_no_probe_looks_for_any_more_is_sent_back() {
     let mut engines = engines(2, NONE, 8, 512);
     let data = bytes(10, 1);
     let sends = [4, 5].map(|tag| pending(send(&mut engines[0], 1, tag, Mode::Standard, &data)));
@@ -234,19 +235,19 @@ fn recv_taken(engine: &mut Engine, message: Message, into: &mut [u8]) -> Result<
     unsafe { engine.imrecv(message, Span::contiguous(into.as_mut_ptr(), into.len())) }
 }
 
-/// Matched probes take as many messages as there are requests for, before any of them is received, with one spare
-/// envelope; messages with credit among them.
+/// With one envelope for probes, matched probes take as many messages as there are requests, before any of them is received. Some
+/// of the messages have credit.
 #[test]
-fn m13_p27_matched_probes_take_more_than_the_spare_envelopes_hold() {
+fn m13_p27_matched_probes_take_more_messages_than_there_are_envelopes_for_probes() {
     for config in [NONE, Config { unexpected: 8, units: 8, ..WIDE }] {
         assert_eq!(config.probes, 1);
         let mut engines = engines(2, config, 8, 512);
         let data: Vec<_> = (0..30u8).map(|i| bytes(5 + 40 * i as usize, i)).collect();
         let sends: Vec<_> = (0..).zip(&data).map(|(tag, m)| send(&mut engines[0], 1, tag, Mode::Standard, m)).collect();
-        let order = || (0..30).map(|i| i * 7 % 30); // from all over
+        let order = || (0..30).map(|i| i * 7 % 30); // in scattered order
         let mut taken: Vec<_> = order().map(|tag| (tag, take(&mut engines, 1, tag as u32))).collect();
         taken.reverse();
-        // What is only found still has its place.
+        // A message that was found and not taken keeps its place.
         let more = send(&mut engines[0], 1, 99, Mode::Standard, &data[3]);
         let found = (0..1000).find_map(|_| {
             settle(&mut engines);
@@ -272,7 +273,7 @@ fn m13_p27_matched_probes_take_more_than_the_spare_envelopes_hold() {
     }
 }
 
-/// Without a request for it a message stays where it is, and the probe says so.
+/// Without a request for it a message stays where it is, and the probe reports that.
 #[test]
 fn m13_p27_a_matched_probe_without_a_request_is_refused_and_takes_nothing() {
     let mut engines = engines(2, Config { requests: 4, ..NONE }, 8, 512);
@@ -306,7 +307,7 @@ fn m13_p27_a_matched_probe_without_a_request_is_refused_and_takes_nothing() {
     assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
 }
 
-/// Whoever receives a message whose sender went away with it is told; after the peer was deleted there is none.
+/// A receive of a message whose sender was lost with it reports the failure. After the peer was deleted there is no such message.
 #[test]
 fn m13_p7_a_held_back_message_that_was_taken_ends_with_its_sender() {
     for deleted in [false, true] {
@@ -325,9 +326,9 @@ fn m13_p7_a_held_back_message_that_was_taken_ends_with_its_sender() {
     }
 }
 
-/// A receive is found for each ask in a few steps, however many are posted, for this peer, for others and for any.
+/// The receive for each ask is found in a few steps, however many receives are posted, for this peer, for others and for any.
 #[test]
-fn p27_what_to_ask_for_is_found_in_few_steps() {
+fn p27_the_next_ask_is_found_in_few_steps() {
     let mut engines = engines(3, Config { requests: 1000, ..NONE }, 64, 512);
     let data = bytes(10, 1);
     let held = pending(send(&mut engines[0], 1, 5000, Mode::Standard, &data));
@@ -338,9 +339,9 @@ fn p27_what_to_ask_for_is_found_in_few_steps() {
     settle(&mut engines);
     let all = *engines[1].counters();
     assert_eq!(all.asks_sent, 600); // those that the sender could satisfy
-    // At most what a walk through all of them takes, then a few for each ask.
+    // At most the steps of a walk through all of them, and a few for each ask.
     assert!(all.ask_steps < 600 * 40, "{} steps for {} asks", all.ask_steps, all.asks_sent);
-    // One more is no dearer for those that are there.
+    // One more receive is found as quickly.
     let wanted = recv(&mut engines[1], from(ANY, 5000), last);
     finish(&mut engines, 1, wanted).unwrap();
     finish(&mut engines, 0, held).unwrap();
@@ -352,7 +353,7 @@ fn p27_what_to_ask_for_is_found_in_few_steps() {
     settle(&mut engines);
     assert!(engines[1].cancel(vain));
     let _ = engines[1].test(vain);
-    // With nobody holding back, receives that come and go earn what the order took, and it is given up.
+    // When no peer holds messages back, the receives that come and go earn back the work of the order, and it is dropped.
     for _ in 0..30_000 {
         let receive = recv(&mut engines[1], from(2, 7), &mut into);
         assert!(engines[1].cancel(receive));
@@ -367,9 +368,9 @@ fn p27_what_to_ask_for_is_found_in_few_steps() {
     assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
 }
 
-/// Refusals that one peer has no room for must not stand in the way of another peer's.
+/// Refusals that one peer has no room for must not delay those of another peer.
 #[test]
-fn p27_refusals_for_a_peer_that_does_not_listen_hold_up_nobody_else() {
+fn p27_refusals_for_a_peer_that_does_not_poll_delay_no_other_peer() {
     let mut engines = engines(3, Config { requests: 64, ..WIDE }, 4, 512);
     let data = bytes(10, 1);
     let mut sends = Vec::new();
@@ -391,7 +392,7 @@ fn p27_refusals_for_a_peer_that_does_not_listen_hold_up_nobody_else() {
     assert_eq!(engines[1].used(), [0; 3]);
 }
 
-/// Credit comes back in time, however small the share: with half of it owed, so that no sender ever has to hold back.
+/// Credit comes back in time, however small the share: with half of it owed, so that no sender ever has to hold messages back.
 #[test]
 fn p27_credit_is_back_before_a_sender_runs_out_of_it() {
     for share in [1, 2, 3, 8] {
@@ -413,7 +414,7 @@ fn p27_credit_is_back_before_a_sender_runs_out_of_it() {
     }
 }
 
-/// Messages without payload take no unit, also when there is none left; those with one go on as far as units reach.
+/// Messages without payload take no unit, even if none is left. Those with payload go on as long as there are units.
 #[test]
 fn p27_units_are_for_messages_with_payload() {
     let mut engines = engines(2, Config { unexpected: 48, units: 8, ..WIDE }, 16, 512);

@@ -1,4 +1,4 @@
-//! What a hostile peer may say: it is counted, touches nothing, and ends nothing that is not its own.
+//! What a hostile peer may send: it is counted, touches no memory, and ends no operation of others.
 
 use std::{boxed::Box, vec};
 
@@ -41,16 +41,16 @@ fn tell<H: IntoBytes + Immutable>(rail: &mut loopback::Rail<'_>, header: &H, bod
     rail.commit(ticket);
 }
 
-/// The next header that came in by a bare rail.
+/// The next header that a bare rail has received.
 fn heard<H: FromBytes>(rail: &mut loopback::Rail<'_>) -> H {
     let Some(Event::Frame(frame)) = rail.poll(Instant::ZERO) else { panic!("nothing came") };
     H::read_from_prefix(frame.head()).unwrap().0
 }
 
-/// What a hostile peer may send: handles that are stale, forged, or of another peer's request, offsets beyond what was
-/// asked for, numbers from the past, messages beyond its credit. All of it is counted, none touches memory.
+/// A hostile peer sends handles that are stale, forged, or of another peer's request, offsets beyond the limit, numbers from the
+/// past, and messages beyond its credit. All of it is counted, none touches memory.
 #[test]
-fn p22_forged_handles_and_trespasses_are_counted_and_touch_nothing() {
+fn p22_forged_handles_and_credit_violations_are_counted_and_touch_nothing() {
     let (mut engine, [mut liar, mut honest]) = among_strangers();
     // A long receive that peer 2 is about to fill.
     let mut into = vec![0xaa; 1000];
@@ -93,9 +93,9 @@ fn p22_forged_handles_and_trespasses_are_counted_and_touch_nothing() {
         engine.progress(Instant::ZERO);
     });
     assert_eq!((engine.counters().credit_violations, engine.counters().malformed), (9, 3));
-    assert_eq!(engine.used()[1], 2); // its share of 8: what others are promised is there
+    assert_eq!(engine.used()[1], 2); // its share of 8: the credit of others is untouched
 
-    // The receive is none the worse for it.
+    // The receive is unharmed.
     tell(&mut honest, &wire::Fragment::new(handle, 400), &[0x33; 400]);
     tell(&mut honest, &wire::Fragment::new(handle, 800), &[0x33; 200]);
     tell(&mut honest, &wire::Fragment::new(handle, 0), &[0x33; 400]);
@@ -106,8 +106,8 @@ fn p22_forged_handles_and_trespasses_are_counted_and_touch_nothing() {
     assert!(into.iter().all(|byte| *byte == 0x33));
 }
 
-/// Only an answer may be sent back. A send that is none has its place at the receiver and waits for what becomes of it, as
-/// it does where the receiver says nothing at all.
+/// Only an answer may be sent back. A send that is no answer has its place at the receiver, and waits until the receiver decides,
+/// as it does if the receiver says nothing at all.
 #[test]
 fn p22_p27_a_send_that_is_no_answer_is_not_sent_back() {
     let (mut engine, [mut liar, _]) = among_strangers();
@@ -127,8 +127,8 @@ fn p22_p27_a_send_that_is_no_answer_is_not_sent_back() {
     assert!(matches!(engine.test(waiting), Some(Ok(_))));
 }
 
-/// Rails may let frames overtake each other: a short message waits for those before it, also where its receive is posted
-/// and nothing else stands in its way.
+/// Rails may let frames overtake each other: a short message waits for the earlier ones, even if its receive is posted and nothing
+/// else prevents the delivery.
 #[test]
 fn m10_p25_a_short_message_waits_for_those_before_it() {
     let (mut engine, [_, mut honest]) = among_strangers();

@@ -1,4 +1,4 @@
-//! One-sided operations of two engines: by any link, and when links or peers die at any step.
+//! One-sided operations of two engines: by any link, and when links go down or peers are lost at any step.
 
 use std::vec::Vec;
 use std::{boxed::Box, vec};
@@ -15,14 +15,14 @@ use crate::rma::{
 };
 
 const CONFIG: Config = Config { rma: rma::Config { regions: 1, operations: 3, window: 2 }, ..WIDE };
-/// Where puts go, behind the word that is counted in, and how long they are.
+/// Where puts go, behind the counter, and how long they are.
 const AT: u64 = 8;
 const LEN: usize = 500;
 const ADDS: u64 = 4;
 
 type Finish = Result<u64, rma::Failure>;
 
-/// Two engines, each with memory that the other reaches. The memory goes last.
+/// Two engines, each with memory that the other accesses. The memory is freed last.
 struct Sides {
     pair: Pair<Cables>,
     registered: [Registration; 2],
@@ -48,7 +48,7 @@ impl Sides {
         unsafe { self.pair.engines[from].begin(Peer(to as u32), what, &self.remote[to], offset) }
     }
 
-    /// Begins operations as there are slots, and drives both until all are over; what each ended with.
+    /// Begins operations as there are slots, and drives both engines until all are over. Returns how each ended.
     fn run(&mut self, work: [Vec<(Transfer, u64)>; 2]) -> [Vec<Finish>; 2] {
         let mut begun = [Vec::new(), Vec::new()];
         let mut ends = [0, 1].map(|at: usize| vec![None; work[at].len()]);
@@ -67,7 +67,7 @@ impl Sides {
                 }
                 while let Some(Finished { operation, result }) = self.pair.engines[at].next_finished() {
                     let which = begun[at].iter().position(|begun| *begun == Some(operation)).expect("it was begun");
-                    begun[at][which] = None; // its name may come again
+                    begun[at][which] = None; // its name may be used again
                     assert_eq!(ends[at][which].replace(result), None, "told once");
                 }
             }
@@ -79,7 +79,7 @@ impl Sides {
         panic!("stand-still: {:?} {:?}", self.pair.engines[0].rma_used(), self.pair.engines[1].rma_used());
     }
 
-    /// Nothing is left of operations, and the memory can be taken back.
+    /// Nothing is left of operations, and the memory can be deregistered.
     fn assert_clean(&mut self) {
         for at in 0..2 {
             for turn in 0.. {
@@ -96,8 +96,8 @@ impl Sides {
     }
 }
 
-/// Each counts in the other's word, puts and gets, while a message goes each way; how many steps that took, and how many frames
-/// were moved and came twice.
+/// Each side counts in the other's word, puts and gets, while a message goes each way. Returns the number of steps, of migrated
+/// frames, and of duplicates.
 fn exchange(seed: Option<u64>, blow: Option<(u64, usize, Blow)>) -> [u64; 3] {
     let mut sides = Sides::new(seed);
     if let Some((step, cable, blow)) = blow {
@@ -145,7 +145,7 @@ fn b43_operations_go_by_any_link_and_in_any_order() {
     }
 }
 
-/// A link may die at any step of it, and frames that had come may come again by another.
+/// A link may go down at any step, and frames that had arrived may arrive again by another link.
 #[test]
 fn b43_operations_are_done_once_whatever_link_dies() {
     let [steps, ..] = exchange(None, None);
@@ -190,13 +190,13 @@ fn b18_operations_end_with_their_peer_whatever_was_under_way() {
 }
 
 #[test]
-fn b25_what_is_deregistered_meanwhile_is_denied() {
+fn b25_access_to_memory_that_was_deregistered_meanwhile_is_denied() {
     let mut sides = Sides::new(None);
     let data = bytes(LEN, 1);
     sides.begin(0, Transfer::Put(Span::of(&data)), AT).unwrap();
     let mut denied = false;
     for _ in 0..2_000 {
-        // Refused while a body is coming in.
+        // Refused while a body is arriving.
         match sides.pair.engines[1].deregister(sides.registered[1]) {
             Ok(()) | Err(DeregisterError::Stale) => {}
             Err(error) => assert_eq!(error, DeregisterError::InUse),

@@ -67,7 +67,7 @@ fn data(len: usize) -> &'static [u8] {
     Box::leak(bytes(len, 3).into_boxed_slice())
 }
 
-/// First fragments come on rail 1 with 60 bytes of payload, which is slow to arrive; answers go on rail 0.
+/// First fragments come on rail 1 with 60 bytes of payload, which arrive slowly; answers go on rail 0.
 fn slow_bodies(at: usize, index: usize, rail: &mut Scripted) {
     rail.attributes.latency = if at == 0 { 10 - index as u32 } else { index as u32 };
     rail.attributes.eager_limit = 128;
@@ -80,7 +80,7 @@ fn p7_a_receive_is_not_over_while_a_rail_writes_to_its_memory() {
     let mut engines = pair(WIDE, slow_bodies);
     let mut into = [0; 200];
     let receive = recv(&mut engines[1], 1, &mut into);
-    engines[1].rails()[0].script.borrow_mut().always = Some(Answer::Unreachable); // broke, and was not reported yet
+    engines[1].rails()[0].script.borrow_mut().always = Some(Answer::Unreachable); // it is down, and was not reported yet
     let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(200));
     turn(&mut engines, 10);
     assert_eq!(engines[1].rails()[1].coming(), 1);
@@ -93,10 +93,10 @@ fn p7_a_receive_is_not_over_while_a_rail_writes_to_its_memory() {
     assert_eq!(engines[1].test(receive), Some(Err(Failure::PeerFailed(Peer(0)))));
 }
 
-/// Who guesses the handle of a receive that waits for its first bytes, and has asked for no others, cannot have a rail write
-/// to its memory that nobody waits for.
+/// A peer guesses the handle of a receive that waits for the bytes of its first fragment and has sent no ack. It cannot make a rail
+/// write to memory that nobody waits for.
 #[test]
-fn p22_p7_fragments_that_nobody_has_asked_for_touch_nothing() {
+fn p22_p7_fragments_without_an_ack_touch_nothing() {
     let mut engines = pair(WIDE, slow_bodies);
     let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(200));
     turn(&mut engines, 10);
@@ -116,10 +116,10 @@ fn p22_p7_fragments_that_nobody_has_asked_for_touch_nothing() {
     assert_eq!(into, *data(200));
 }
 
-/// A matched probe took the message, whose payload was still coming in when its sender was lost: whoever receives it must
-/// not be told that it is whole.
+/// A matched probe took a message whose payload was still arriving when its sender was lost: its receive must not report the
+/// message as whole.
 #[test]
-fn m13_p7_a_probed_message_that_never_came_in_is_not_received() {
+fn m13_p7_a_matched_message_that_never_arrived_whole_is_not_received() {
     let mut engines = pair(WIDE, slow_bodies);
     let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(100));
     turn(&mut engines, 10);
@@ -135,7 +135,7 @@ fn m13_p7_a_probed_message_that_never_came_in_is_not_received() {
     assert_eq!(engines[1].used(), [0; 3]);
 }
 
-/// Who is lost and comes back finds all of its credit: what nobody received of it before takes none.
+/// A peer that is lost and comes back has all of its credit: its earlier messages that were not received take none of it.
 #[test]
 fn p7_m6_a_peer_that_comes_back_after_its_loss_is_heard() {
     let config = Config { unexpected: 8, units: 8, ..WIDE }; // two for each peer
@@ -165,9 +165,9 @@ fn p7_m6_a_peer_that_comes_back_after_its_loss_is_heard() {
     assert_eq!(engines[1].used(), [0; 3]);
 }
 
-/// The same for messages that were refused, where that could not be told before their sender was deleted.
+/// The same for messages that were refused before their sender was deleted, and whose refusal could not be sent.
 #[test]
-fn p7_m6_a_refusal_that_nobody_can_be_told_of_is_no_debt_to_who_comes_next() {
+fn p7_m6_a_refusal_for_a_lost_peer_is_no_credit_of_its_successor() {
     let mut engines = pair(Config { unexpected: 8, units: 8, ..WIDE }, |_, _, _| {});
     let _ = send(&mut engines[0], 1, 1, Mode::Synchronous, data(10));
     turn(&mut engines, 10);
@@ -183,7 +183,7 @@ fn p7_m6_a_refusal_that_nobody_can_be_told_of_is_no_debt_to_who_comes_next() {
     assert_eq!((peer.granted.owed, peer.granted.kept_envelopes, peer.granted.kept_units), (0, 0, 0));
 }
 
-/// Who goes to sleep must not have anything to say left: room in a rail wakes nobody.
+/// A caller that goes to sleep must have nothing left to send: room in a rail wakes nobody.
 #[test]
 fn p27_no_sleep_while_a_notice_or_an_ask_waits_for_room() {
     let mut engines = pair(Config { unexpected: 0, units: 0, ..WIDE }, |_, _, _| {});
@@ -203,7 +203,7 @@ fn p27_no_sleep_while_a_notice_or_an_ask_waits_for_room() {
     full(&engines[1], None);
     turn(&mut engines, 10);
     assert!(matches!(engines[1].test(receive), Some(Ok(_))));
-    // A receive that was posted since the last progress is to be asked for too.
+    // A receive that was posted since the last progress is to be asked for, too.
     let _ = send(&mut engines[0], 1, 2, Mode::Standard, data(10));
     turn(&mut engines, 10);
     assert!(engines[1].arm());
@@ -211,8 +211,8 @@ fn p27_no_sleep_while_a_notice_or_an_ask_waits_for_room() {
     assert!(!engines[1].arm());
 }
 
-/// However many messages wait for room, a full link is asked once in each round; one that has room carries them all
-/// meanwhile, and what was full does its share again afterwards.
+/// However many messages wait for room, a full link is tried once in each round. A link with room carries them all meanwhile, and
+/// the full one does its share again afterwards.
 #[test]
 fn p15_p23_a_full_link_is_asked_once_in_a_round() {
     let mut engines = pair(WIDE, |_, _, _| {});
@@ -247,8 +247,7 @@ fn p15_p23_a_full_link_is_asked_once_in_a_round() {
     assert!(into.iter().all(|into| into[..] == *data(2000)));
 }
 
-/// What a lost peer had sent behind a message of which nobody can have the rest any more does not take its place; what
-/// went before it is still received.
+/// A lost peer's messages behind one that can never be finished do not take its place. Those before it are still received.
 #[test]
 fn m10_p7_no_message_takes_the_place_of_one_that_was_lost() {
     let mut engines = pair(Config { first_sequence: u32::MAX.into(), ..WIDE }, slow_bodies);
@@ -269,7 +268,7 @@ fn m10_p7_no_message_takes_the_place_of_one_that_was_lost() {
 }
 
 #[test]
-fn p7_b10_why_a_peer_was_lost_is_said_until_it_is_back() {
+fn p7_b10_the_reason_of_a_loss_is_known_until_the_peer_is_back() {
     for why in [Lost::Closed, Lost::Broken, Lost::TimedOut, Lost::Misbehaved, Lost::Stalled] {
         let mut engines = pair(WIDE, |_, _, _| {});
         let params = engines[1].params();

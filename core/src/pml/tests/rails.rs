@@ -1,4 +1,4 @@
-//! The engine over several rails to one peer: who carries what, and what the rails see.
+//! The engine over several rails to one peer: which rail carries what, and what the rails see.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ fn memory(bytes: usize) -> &'static mut [u8] {
     Box::leak(vec![0u8; bytes].into_boxed_slice())
 }
 
-/// Two engines with three rails between them, whose attributes `tune` sets, and all that the first sends.
+/// Two engines with three rails between them, whose attributes `tune` sets, and all that the first one sends.
 fn pair(config: Config, slots: u32, tune: fn(usize, &mut Attributes)) -> (Vec<Engine>, Log) {
     let log = Log::default();
     let hubs: Vec<&'static Hub<'static>> = (0..3)
@@ -109,7 +109,7 @@ fn p13_the_rest_is_striped_by_bandwidth_and_p2_each_rail_is_scheduled_by_the_eng
     }
 }
 
-/// With queues of a few slots every rail is busy most of the time: accepts are short, everything arrives all the same.
+/// With queues of a few slots every rail is busy most of the time. Rails accept only parts, and everything arrives all the same.
 #[test]
 fn p20_p23_short_accepts_are_resumed() {
     let (mut engines, _) = pair(CONFIG, 3, |_, _| {});
@@ -263,7 +263,7 @@ fn p16_p18_p19_sends_beyond_the_cache_go_uncached_and_preparation_balances() {
     assert_eq!(*counts.borrow(), (2, 2));
 }
 
-/// A link that is not connected yet has room for nothing. What would be its turn goes by the others.
+/// A link that is not connected yet has no room. Frames in its turn take the other links.
 #[test]
 fn p12_nothing_waits_for_a_link_without_room() {
     use super::basic::WIDE;

@@ -1,4 +1,4 @@
-//! Two engines, with rails of which some have a device; and an engine beside a bare rail, which says what it likes.
+//! Two engines with rails of which some have a device; and an engine beside a bare rail that sends what the test likes.
 
 use std::{slice::from_mut, vec, vec::Vec};
 
@@ -39,7 +39,7 @@ const fn config(rdma: rdma::Config) -> Config {
 /// Over two rails or one.
 type Engine = Pml<'static, &'static mut [Scripted]>;
 
-/// An engine over these rails, of which those before `devices` have a device.
+/// An engine over these rails. Those before `devices` have a device.
 fn engine(config: Config, mut rails: Vec<Scripted>, devices: usize) -> Engine {
     let links = rails.len();
     for (index, rail) in rails.iter_mut().enumerate() {
@@ -61,7 +61,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Engines with these limits, and so many links, of which those before `devices` have a device.
+    /// Engines with these limits, and `links` links. Those before `devices` have a device.
     fn new(configs: [Config; 2], links: usize, devices: usize) -> Self {
         let mut ends: Vec<_> = (0..links).map(|_| rails(2).into_iter()).collect();
         let mut engine = |config| engine(config, ends.iter_mut().map(|ends| ends.next().unwrap()).collect(), devices);
@@ -73,7 +73,7 @@ impl Pair {
         Self { engines }
     }
 
-    /// The same, where the receiver's device gets, or the sender's puts.
+    /// The same; the receiver's device gets, or the sender's puts.
     fn that(gets: bool, configs: [Config; 2], links: usize, devices: usize) -> Self {
         let mut pair = Self::new(configs, links, devices);
         for engine in 0..2 {
@@ -106,7 +106,7 @@ impl Pair {
         unsafe { self.engines[1].irecv(from(0, 5), sink) }.unwrap()
     }
 
-    /// Both ends of a message, as soon as both are over.
+    /// Both outcomes of a message, as soon as both requests are over.
     fn outcomes(&mut self, send: Request, receive: Request) -> [Result<u64, Failure>; 2] {
         let mut told = [None, None];
         for _ in 0..2000 {
@@ -123,7 +123,7 @@ impl Pair {
         panic!("{told:?}, {:?}, {:?}", self.engines[0].counters(), self.engines[1].counters());
     }
 
-    /// A message from the one to the other, checked; bytes that a device moved.
+    /// Sends a message from one to the other and checks it. Returns the bytes that a device moved.
     fn message(&mut self, len: usize) -> u64 {
         self.message_on(len, [false; 2])
     }
@@ -158,7 +158,7 @@ impl Pair {
         assert_eq!(regions as u32, kept);
     }
 
-    /// Words of the peer that the first engine had no use for.
+    /// Frames of the peer for which the first engine had no use.
     fn odd(&self) -> u64 {
         let counters = self.engines[0].counters();
         counters.stale + counters.offers_unused
@@ -185,9 +185,10 @@ impl Pair {
     }
 }
 
-/// Messages up to the least length go in frames, and of longer ones the first bytes; the rest in pieces, the last one shorter.
+/// Messages up to the least length go in frames, and so do the first bytes of longer ones. The other bytes are moved in pieces, the
+/// last one shorter.
 #[test]
-fn b51_p23_what_goes_in_frames_and_what_a_device_moves() {
+fn b51_p23_which_bytes_go_in_frames_and_which_a_device_moves() {
     for (gets, mover) in [(false, 0), (true, 1)] {
         for (len, pieces) in [
             (LEAST - 1, vec![]),
@@ -210,8 +211,8 @@ fn b51_p23_what_goes_in_frames_and_what_a_device_moves() {
 
 const FAR: AcceleratorLimits = AcceleratorLimits { eager_limit: 10, rdma_limit: 500, max_send_size: 64 };
 
-/// Devices that reach accelerators move messages of their memory, from another length on; those that do not reach them, on either side,
-/// leave them to frames, which are shorter.
+/// Devices that reach accelerators move messages of their memory, from another length on. If the devices of one side do not reach
+/// them, frames carry the messages; these frames are shorter.
 #[test]
 fn b38_b51_devices_that_reach_accelerators_move_their_messages() {
     let reaching = [Capabilities::ACCELERATOR_PUT, Capabilities::ACCELERATOR_GET];
@@ -269,7 +270,7 @@ fn b38_accelerators_have_limits_of_their_own() {
     assert_eq!((goes_whole(900, true), goes_whole(900, false)), ((false, 64), (false, 128)));
 }
 
-/// A rail that copies while others go on tells of the end, and until then neither side is over.
+/// A rail that copies while others go on reports the end. Until then neither side is over.
 #[test]
 fn b38_copies_that_take_a_while_are_waited_for() {
     let mut pair = Pair::new([config(rdma::Config::OFF); 2], 1, 0);
@@ -297,7 +298,7 @@ fn b38_copies_that_take_a_while_are_waited_for() {
     assert!(pair.engines[1].test(receive).is_some_and(|told| told.is_ok()) && into == data);
 }
 
-/// Nobody registers more than a piece and the one after it, and what is too short for it nobody registers to move it.
+/// No side registers more than a piece and the next one. Memory that is too short for it is not registered to move it.
 #[test]
 fn b51_b53_two_pieces_are_registered_at_a_time() {
     for gets in [false, true] {
@@ -329,7 +330,7 @@ fn p13_b51_a_device_and_other_links_share_a_message() {
         for at in 0..2 {
             pair.engines[at].del_peer(Peer(1 - at as u32));
             (pair.rail(at, 0).attributes.bandwidth, pair.rail(at, 1).attributes.bandwidth) = (100, bandwidth);
-            // 20 % of what goes by frames are by the first link, too.
+            // 20 % of the bytes in frames take the first link, too.
         }
         for at in 0..2usize {
             let (peer, params) = (Peer(1 - at as u32), pair.engines[1 - at].params());
@@ -343,9 +344,9 @@ fn p13_b51_a_device_and_other_links_share_a_message() {
     }
 }
 
-/// Whatever a device, a rail or a pool refuses, and wherever: the message comes, in frames from there on.
+/// Whatever a device, a rail or a pool refuses, and on whichever side: the message arrives, in frames from there on.
 #[test]
-fn p23_p14_what_devices_refuse_goes_in_frames() {
+fn p23_p14_bytes_that_devices_refuse_go_in_frames() {
     use Device::{Busy, Late, NotAvailable, Now};
     for (gets, mover) in [(false, 0), (true, 1)] {
         for (answers, pieces) in [
@@ -361,7 +362,7 @@ fn p23_p14_what_devices_refuse_goes_in_frames() {
             assert_eq!(pair.performed(mover).len(), pieces);
             assert_eq!(moved, (pieces as u64 * 300).min(3000 - FIRST - BY_FRAMES));
         }
-        // Memory that cannot be registered, here or there, at first or later.
+        // Memory that cannot be registered, on either side, at first or later.
         for engine in 0..2 {
             for good in 0..8 {
                 let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
@@ -372,7 +373,7 @@ fn p23_p14_what_devices_refuse_goes_in_frames() {
                 assert!(good < 2 || moved != 0);
             }
         }
-        // No slot, here or there.
+        // No slot, on either side.
         for engine in 0..2 {
             let mut configs = [config(MOVES); 2];
             configs[engine].rdma.messages = 0;
@@ -386,7 +387,7 @@ fn p23_p14_what_devices_refuse_goes_in_frames() {
             assert_eq!(pair.message(3000), 0);
         }
     }
-    // A device that does the one and not the other.
+    // A device that does one operation and not the other.
     for gets in [false, true] {
         for (puts, mover) in [(true, 0), (false, 1)] {
             let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
@@ -450,9 +451,9 @@ fn m2_b51_a_truncated_message_is_moved_up_to_where_it_is_wanted() {
     }
 }
 
-/// The link of a device breaks at every step. The other link brings what is left, each byte once as far as anybody counts.
+/// The link of a device goes down at every step. The other link brings the other bytes; each counts once.
 #[test]
-fn p14_b51_a_link_that_breaks_while_its_device_moves_a_message() {
+fn p14_b51_a_link_that_goes_down_while_its_device_moves_a_message() {
     for (gets, mover) in [(false, 0), (true, 1)] {
         for broken in 0..2 {
             for steps in 0..40 {
@@ -479,7 +480,7 @@ fn p14_b51_a_link_that_breaks_while_its_device_moves_a_message() {
 
 /// The peer is lost at every step. Requests end, and their memory is registered no longer when they do.
 #[test]
-fn b10_p15_a_peer_that_dies_while_a_device_moves_a_message() {
+fn b10_p15_a_peer_that_is_lost_while_a_device_moves_a_message() {
     for gets in [false, true] {
         for dies in 0..2 {
             for steps in 0..30 {
@@ -502,7 +503,7 @@ fn b10_p15_a_peer_that_dies_while_a_device_moves_a_message() {
     }
 }
 
-/// A disabled rail begins with no piece, and the message goes on by the others.
+/// A disabled rail begins no piece, and the message goes on by the others.
 #[test]
 fn p9_b51_a_rail_that_is_disabled_moves_no_more() {
     for gets in [false, true] {
@@ -523,7 +524,7 @@ fn p9_b51_a_rail_that_is_disabled_moves_no_more() {
     }
 }
 
-/// Several messages at once, with fewer slots than messages on either side: all come, by device or in frames.
+/// Several messages at once, with fewer slots than messages on either side: all arrive, by device or in frames.
 #[test]
 fn b14_messages_that_find_no_slot_go_in_frames() {
     for gets in [false, true] {
@@ -546,7 +547,8 @@ fn b14_messages_that_find_no_slot_go_in_frames() {
     }
 }
 
-/// What is kept registered serves the next message from and to the same memory, is bounded, and is forgotten when it is told to be.
+/// A kept registration serves the next message from and to the same memory. Their number is bounded, and they end when memory is
+/// forgotten.
 #[test]
 fn b51_registrations_are_kept_bounded_and_forgotten() {
     let kept = |kept_pins| config(rdma::Config { kept_pins, ..MOVES });
@@ -568,7 +570,7 @@ fn b51_registrations_are_kept_bounded_and_forgotten() {
     assert_eq!(message(&mut pair), [(3, 0); 2]);
     assert_eq!(pair.engines[0].pins(), [0, 3]);
     assert_eq!(message(&mut pair), [(3, 3); 2]);
-    // Of the middle piece a byte: that piece alone is registered anew.
+    // A byte of the middle piece: only that piece is registered anew.
     let at = (FIRST + BY_FRAMES + 300) as usize;
     pair.engines[0].forget_memory(data.as_ptr().cast_mut().wrapping_add(at), 1);
     assert_eq!([pair.engines[0].pins(), pair.engines[1].pins()], [[0, 2], [0, 3]]);
@@ -581,12 +583,12 @@ fn b51_registrations_are_kept_bounded_and_forgotten() {
         many.message(len);
         assert_eq!([many.engines[0].pins(), many.engines[1].pins()], [[0, 2]; 2]);
     }
-    // A device without room for more registrations gets what is kept back.
+    // A device without room for more registrations gets kept ones back.
     let mut full = Pair::new([kept(4); 2], 1, 1);
     full.message(1074);
     full.rail(0, 0).script.borrow_mut().registers = [false, false, true].into();
     assert_eq!(full.message(1200), 1200 - FIRST - BY_FRAMES);
-    // What a device may still be at work on is not kept.
+    // Memory that a device may still access is not kept.
     let mut broken = Pair::new([kept(8); 2], 2, 1);
     broken.rail(0, 0).script.borrow_mut().device_is_late = true;
     let receive = broken.receive(Span::contiguous(into.as_mut_ptr(), 1074));
@@ -603,7 +605,7 @@ fn beside_a_stranger(rdma: rdma::Config) -> (Pair, Scripted) {
     (pair, strangers.remove(0))
 }
 
-/// An engine with so many rails, all with devices, and the bare rails at their other ends.
+/// An engine with `links` rails, all with devices, and the bare rails at their other ends.
 fn beside_strangers(config: Config, links: usize) -> (Pair, Vec<Scripted>) {
     let ends = (0..links).map(|_| <[Scripted; 2]>::try_from(rails(2)).unwrap());
     let (mine, mut others): (Vec<_>, Vec<_>) = ends.map(|[own, other]| (own, other)).unzip();
@@ -639,7 +641,7 @@ fn heard<H: FromBytes>(rail: &mut Scripted, kind: wire::Kind) -> Vec<H> {
     all
 }
 
-/// The first fragment of a message has come: its request, and the sender's name for it.
+/// The first fragment of a message has arrived: its request, and the sender's handle for it.
 fn begin(pair: &mut Pair, others: &mut [Scripted], data: &[u8]) -> (Request, u64) {
     let send = pair.send(Span::of(data));
     pair.turn(3);
@@ -648,7 +650,7 @@ fn begin(pair: &mut Pair, others: &mut [Scripted], data: &[u8]) -> (Request, u64
     (send, firsts[0].sender.get())
 }
 
-/// The receiver wants a message of 2000 bytes: 150 of them beside the first fragment in frames, the rest by a device.
+/// The receiver wants a message of 2000 bytes: 150 of them beside the first fragment in frames, the others by a device.
 fn accept(pair: &mut Pair, others: &mut [Scripted], sender: u64) {
     let ack = wire::Ack::new(sender, Handle::from_bits(1 << 32 | 77), 2000).with_device(wire::FLAG_PUT, 150);
     say(&mut others[0], &ack, &[]);
@@ -664,8 +666,8 @@ fn fragments(pair: &mut Pair, others: &mut [Scripted]) -> usize {
     all
 }
 
-/// A sender is offered memory before the ack has come, twice, in the wrong place, beyond the message, by a forged key; and told of
-/// moves that it did not ask for.
+/// A sender is offered memory before the ack has come, twice, in the wrong place, beyond the message, with a forged key; and it
+/// gets reports of moves that it did not ask for.
 #[test]
 fn p22_b51_offers_of_a_hostile_receiver() {
     let (mut pair, mut stranger) = beside_a_stranger(MOVES);
@@ -684,7 +686,7 @@ fn p22_b51_offers_of_a_hostile_receiver() {
     say(&mut stranger, &wire::Performed::new(sender, 174, 300), &[]); // not before the ack
     pair.turn(40);
     assert_eq!((pair.odd(), pair.performed(0)), (12, vec![]));
-    // The true one comes before its ack, and a second one with it.
+    // The true offer comes before its ack, and a second one with it.
     say(&mut stranger, &wire::Offer::new(sender, 174, 300, key), &[]);
     say(&mut stranger, &wire::Offer::new(sender, 474, 300, key), &[]);
     pair.turn(5);
@@ -698,14 +700,15 @@ fn p22_b51_offers_of_a_hostile_receiver() {
         (1, 1 << 32 | 77, 174, 300)
     );
     assert!(target[..300] == data[174..474] && target[300..].iter().all(|byte| *byte == 0));
-    // In the wrong place, of no bytes it may be taken for the end of offers, beyond the end; and a word on what was never offered.
+    // In the wrong place, of no bytes (which may pass for the end of offers), beyond the end; and a report on a piece that was
+    // never offered.
     for (offset, len) in [(174, 300), (475, 300), (1999, 2)] {
         say(&mut stranger, &wire::Offer::new(sender, offset, len, key), &[]);
     }
     say(&mut stranger, &wire::Performed::new(sender, 474, 300), &[]);
     pair.turn(5);
     assert_eq!((pair.odd(), pair.performed(0)), (17, vec![300]));
-    // A key that the device refuses: the rest comes in frames.
+    // A key that the device refuses: the other bytes come in frames.
     say(&mut stranger, &wire::Offer::new(sender, 474, 300, Key([0x77; KEY])), &[]);
     assert_eq!(fragments(&mut pair, from_mut(&mut stranger)), (2000usize - 474).div_ceil(100));
     assert!(pair.engines[0].test(send).is_some_and(|sent| sent.is_ok()));
@@ -713,9 +716,9 @@ fn p22_b51_offers_of_a_hostile_receiver() {
     assert_eq!(pair.engines[0].pins(), [0, 0]);
 }
 
-/// A receiver is told of moves that were not made, offered what it did not ask for, and sent frames for what it has offered.
+/// A receiver gets reports of moves that were not made, offers that it did not ask for, and frames for bytes that it has offered.
 #[test]
-fn p22_b51_words_of_a_hostile_sender() {
+fn p22_b51_reports_of_a_hostile_sender() {
     let (mut pair, mut stranger) = beside_a_stranger(MOVES);
     let mut into = vec![0xaa; 1500];
     // SAFETY: it outlives the test's rails.
@@ -758,7 +761,8 @@ fn p22_b51_words_of_a_hostile_sender() {
     assert_eq!(pair.odd(), 9);
 }
 
-/// An offer that overtakes its ack finds no slot, and then there is one: the sender does not wait for an offer that has come and gone.
+/// An offer that overtakes its ack finds no slot, and then there is one: the sender does not wait for an offer that has come and
+/// gone.
 #[test]
 fn b51_an_offer_that_found_no_slot_is_not_waited_for() {
     let (mut pair, mut stranger) = beside_a_stranger(rdma::Config { messages: 1, ..MOVES });
@@ -773,7 +777,7 @@ fn b51_an_offer_that_found_no_slot_is_not_waited_for() {
     say(&mut stranger, &ack(0, wire::FLAG_PUT), &[]); // it has the slot
     say(&mut stranger, &wire::Offer::new(senders[1], 174, 300, Key([0; KEY])), &[]);
     pair.turn(30);
-    say(&mut stranger, &wire::Offer::new(senders[0], 0, 0, Key([0; KEY])), &[]); // and gives it back
+    say(&mut stranger, &wire::Offer::new(senders[0], 0, 0, Key([0; KEY])), &[]); // and frees it
     let mut fragments = 0;
     for turn in 0..60 {
         if turn == 20 {
@@ -786,8 +790,8 @@ fn b51_an_offer_that_found_no_slot_is_not_waited_for() {
     assert_eq!(fragments, 2 + (2000usize - 174).div_ceil(100) + (2000usize - 24).div_ceil(100));
 }
 
-/// An offer for a receive that asked for none, of a message that goes in frames: it is counted, and the receive ends as any other,
-/// whoever it tells; what waited behind it goes on.
+/// An offer arrives for a receive that asked for none, of a message in frames. It is counted, and the receive ends like any other,
+/// whatever notice it needs. What waited behind it goes on.
 #[test]
 fn p22_an_offer_for_a_receive_of_frames_is_not_used() {
     for detached in [false, true] {
@@ -806,7 +810,7 @@ fn p22_an_offer_for_a_receive_of_frames_is_not_used() {
         pair.turn(5);
         let acks: Vec<wire::Ack> = others.iter_mut().flat_map(|other| heard(other, wire::Kind::Ack)).collect();
         let own = acks[0].receiver.get();
-        // A send in the list of what waits for room, where a receive of frames has no place.
+        // A send in the list of requests that wait for room, where a receive of frames has no place.
         pair.engines[0].rails_mut().iter_mut().for_each(|rail| rail.script.borrow_mut().always = Some(Answer::Busy));
         say(&mut others[0], &wire::Ack::new(sender, Handle::from_bits(1 << 32 | 9), 2000), &[]);
         pair.turn(5);
@@ -825,8 +829,8 @@ fn p22_an_offer_for_a_receive_of_frames_is_not_used() {
     }
 }
 
-/// Memory is registered with one rail. When the next piece is offered by another one, what was registered ahead is of no use to that,
-/// and is registered no longer.
+/// Memory is registered with one rail. If another rail offers the next piece, the memory registered ahead is of no use to it, and
+/// is deregistered.
 #[test]
 fn b51_p13_the_next_piece_by_another_rail() {
     let (mut pair, mut others) = beside_strangers(config(MOVES), 2);
@@ -834,9 +838,9 @@ fn b51_p13_the_next_piece_by_another_rail() {
     let (_, sender) = begin(&mut pair, &mut others, &data);
     accept(&mut pair, &mut others, sender);
     let base = target.as_mut_ptr();
-    // Registered with the two rails, also by their other ends: two pieces here, and one there.
+    // Registered with the two rails, their other ends included: two pieces here, and one there.
     for (at, regions) in [(0, [3, 0]), (1, [1, 3])] {
-        // SAFETY: the memory outlives the test's rails, and nobody looks at it meanwhile.
+        // SAFETY: the memory outlives the test's rails, and nobody reads it meanwhile.
         let (_, key) = unsafe { others[at].register(base.add(at * 300), 300, Access::REMOTE_WRITE) }.unwrap();
         pair.rail(0, at).script.borrow_mut().device_is_late = true;
         say(&mut others[at], &wire::Offer::new(sender, 174 + at as u64 * 300, 300, key), &[]);
@@ -849,9 +853,9 @@ fn b51_p13_the_next_piece_by_another_rail() {
     assert_eq!([0, 1].map(|rail| pair.rail(0, rail).script.borrow().performed.len()), [1, 1]);
 }
 
-/// An offer that was given to another link first is of that link's memory, or another's: nobody can tell by the link that brings it.
+/// An offer that migrated is of its first link's memory, or another's: the link that brings it does not tell.
 #[test]
-fn b51_p14_an_offer_that_was_moved_is_not_used() {
+fn b51_p14_an_offer_that_migrated_is_not_used() {
     for early in [false, true] {
         let (mut pair, mut others) = beside_strangers(config(MOVES), 2);
         let data = bytes(2000, 1);
@@ -874,9 +878,9 @@ fn b51_p14_an_offer_that_was_moved_is_not_used() {
     }
 }
 
-/// Before the two sides of a link have met, an offer by it would wait until they do: nothing is planned with its device.
+/// Before the two sides of a link are connected, an offer by it would wait until they are: nothing is planned with its device.
 #[test]
-fn b51_p17_a_link_that_has_not_met_its_peer_moves_nothing() {
+fn b51_p17_a_link_that_is_not_connected_moves_nothing() {
     for gets in [false, true] {
         let mut pair = Pair::that(gets, [config(MOVES); 2], 2, 2);
         (0..2).for_each(|engine| pair.rail(engine, 0).script.borrow_mut().unmet = true);
@@ -890,8 +894,8 @@ fn b51_p17_a_link_that_has_not_met_its_peer_moves_nothing() {
     }
 }
 
-/// A message that was held back is asked for, offered memory before it is acknowledged, and then not wanted after all: it is held back
-/// as before, whatever becomes of the link of that offer; and when it is asked for again, it waits for other offers.
+/// A held-back message is asked for, offered memory before it is acknowledged, and then not wanted after all. It is held back as
+/// before, whatever happens to the link of that offer. When it is asked for again, it waits for other offers.
 #[test]
 fn p27_b51_an_early_offer_for_an_answer_that_goes_back() {
     let held_back = Config { unexpected: 0, units: 0, ..config(MOVES) };
@@ -909,7 +913,7 @@ fn p27_b51_an_early_offer_for_an_answer_that_goes_back() {
         assert!(all.len() == 1 && all[0].common.flags & wire::FLAG_ANSWER != 0);
         all[0].sender.get()
     };
-    // The answer brings no bytes itself. One offer that is kept, and one that finds no use.
+    // The answer itself brings no bytes. One offer that is kept, and one without use.
     for len in [300, 0] {
         let sender = ask(&mut pair, &mut others);
         say(&mut others[0], &wire::Offer::new(sender, 150, len, key), &[]);

@@ -1,4 +1,4 @@
-//! Lent messages: who fetches what and when, and what becomes of those that cannot be fetched.
+//! Single copy: which messages are exposed, when they are read, and how those go that cannot be read.
 
 use std::{boxed::Box, vec, vec::Vec};
 
@@ -18,7 +18,7 @@ use crate::wire;
 
 const CONFIG: Config =
     Config { peers: 2, requests: 16, unexpected: 12, units: 12, unit_bytes: 8192, ..Config::SMALLEST };
-/// Longer than what is always copied, and no longer than a payload unit.
+/// Longer than a message that is always copied, and no longer than a payload unit.
 const SHORT: usize = 6000;
 /// Longer than that.
 const LONG: usize = 10_000;
@@ -70,7 +70,7 @@ impl Pair {
         sent
     }
 
-    /// Lent by the sender; fetched, not fetched, and fragments at the receiver.
+    /// Exposed by the sender; read, not read, and fragments at the receiver.
     fn counts(&self) -> [u64; 4] {
         let received = self.0[1].counters();
         [
@@ -87,7 +87,7 @@ fn data(len: usize, seed: u8) -> &'static [u8] {
 }
 
 #[test]
-fn p20_a_lent_message_is_fetched_by_its_receive_and_takes_no_fragment() {
+fn p20_an_exposed_message_is_read_by_its_receive_and_takes_no_fragment() {
     for mode in [Mode::Standard, Mode::Synchronous, Mode::Ready, Mode::Buffered, Mode::Complete] {
         let (mut pair, data, mut into) = (Pair::new(CONFIG), data(LONG, 3), vec![0; LONG]);
         let receive = pair.recv(7, &mut into);
@@ -99,7 +99,7 @@ fn p20_a_lent_message_is_fetched_by_its_receive_and_takes_no_fragment() {
 }
 
 #[test]
-fn one_message_is_lent_at_a_time_and_the_others_are_copied() {
+fn one_message_is_exposed_at_a_time_and_the_others_are_copied() {
     let (mut pair, datas) = (Pair::new(CONFIG), [0, 1, 2].map(|seed| data(LONG, seed)));
     let sends = datas.map(|data| pair.send(7, Mode::Standard, data));
     let mut into = [0, 1, 2].map(|_| vec![0; LONG]);
@@ -111,7 +111,7 @@ fn one_message_is_lent_at_a_time_and_the_others_are_copied() {
     assert_eq!(pair.counts()[..3], [1, 1, 0]);
     let fragments = pair.counts()[3];
     assert!(fragments > 0);
-    // With the answer the next may be.
+    // With the answer the next message may be exposed.
     let (send, receive) = (pair.send(8, Mode::Standard, datas[0]), pair.recv(8, &mut into[1]));
     pair.turn();
     assert!(pair.ended(send, receive) && into[1] == datas[0]);
@@ -119,7 +119,7 @@ fn one_message_is_lent_at_a_time_and_the_others_are_copied() {
 }
 
 #[test]
-fn a_lent_message_without_a_receive_stays_where_it_is_until_there_is_one() {
+fn an_exposed_message_without_a_receive_stays_where_it_is_until_there_is_one() {
     // Too long for a unit, or to be matched before its sender is told.
     for (len, mode) in [(LONG, Mode::Standard), (SHORT, Mode::Synchronous)] {
         let (mut pair, data, mut into) = (Pair::new(CONFIG), data(len, 3), vec![0; len]);
@@ -137,13 +137,13 @@ fn a_lent_message_without_a_receive_stays_where_it_is_until_there_is_one() {
 }
 
 #[test]
-fn m8_a_short_lent_message_without_a_receive_is_taken_in_and_its_sender_goes_on() {
+fn m8_a_short_exposed_message_without_a_receive_is_read_at_once_and_its_sender_goes_on() {
     let (mut pair, data, mut into) = (Pair::new(CONFIG), data(SHORT, 3), vec![0; SHORT]);
     let send = pair.send(7, Mode::Standard, data);
     pair.turn();
     assert_eq!(pair.0[0].test(send).map(|outcome| outcome.unwrap().delivered), Some(SHORT as u64));
     assert_eq!(pair.0[1].iprobe(Pattern { context: 1, source: 0, tag: 7 }).unwrap().len, SHORT as u64);
-    pair.0[0].del_peer(Peer(1)); // the message is whole at its receiver, whatever becomes of its sender
+    pair.0[0].del_peer(Peer(1)); // the message is whole at its receiver, whatever happens to its sender
     let receive = pair.recv(7, &mut into);
     assert_eq!(pair.0[1].test(receive).unwrap().map(|status| status.delivered), Ok(SHORT as u64));
     assert!(into == data);
@@ -152,7 +152,7 @@ fn m8_a_short_lent_message_without_a_receive_is_taken_in_and_its_sender_goes_on(
 }
 
 #[test]
-fn a_short_lent_message_whose_sender_cannot_be_told_is_kept_as_a_loan() {
+fn a_short_exposed_message_whose_sender_cannot_be_told_is_kept_as_a_remote_buffer() {
     let (mut pair, data, mut into) = (Pair::new(CONFIG), data(SHORT, 3), vec![0; SHORT]);
     let send = pair.send(7, Mode::Standard, data);
     pair.0[1].rails()[0].script.borrow_mut().always = Some(Answer::Busy);
@@ -167,7 +167,7 @@ fn a_short_lent_message_whose_sender_cannot_be_told_is_kept_as_a_loan() {
 }
 
 #[test]
-fn p20_what_cannot_be_fetched_comes_in_fragments() {
+fn p20_a_message_that_cannot_be_read_comes_in_fragments() {
     for (len, early, failures) in [(LONG, true, 1), (LONG, false, 1), (SHORT, true, 1), (SHORT, false, 2)] {
         let (mut pair, data, mut into) = (Pair::new(CONFIG), data(len, 3), vec![0; len]);
         pair.0[1].rails()[0].script.borrow_mut().fetches = vec![false; failures].into();
@@ -184,7 +184,7 @@ fn p20_what_cannot_be_fetched_comes_in_fragments() {
 }
 
 #[test]
-fn p28_no_more_is_fetched_than_the_receive_takes() {
+fn p28_no_more_is_read_than_the_receive_takes() {
     for take in [0, 1, 5000] {
         let (mut pair, data, mut into) = (Pair::new(CONFIG), data(LONG, 3), vec![0xee; LONG]);
         let receive = pair.recv(7, &mut into[..take]);
@@ -200,7 +200,7 @@ fn p28_no_more_is_fetched_than_the_receive_takes() {
 }
 
 #[test]
-fn b10_a_lender_and_a_borrower_that_are_lost_leave_nothing_waiting() {
+fn b10_a_single_copy_whose_sender_or_receiver_is_lost_leaves_nothing_waiting() {
     let (mut pair, data, mut into) = (Pair::new(CONFIG), data(LONG, 3), vec![0; LONG]);
     let send = pair.send(7, Mode::Standard, data);
     pair.turn();
@@ -217,7 +217,7 @@ fn b10_a_lender_and_a_borrower_that_are_lost_leave_nothing_waiting() {
 }
 
 #[test]
-fn p22_forged_loans_are_dropped_and_those_without_room_for_them() {
+fn p22_forged_remote_buffers_are_dropped_and_those_without_room_for_them() {
     let tell = |pair: &mut Pair, flags: u8, body: usize| {
         let mut header = wire::Rendezvous::new(1, 7, 0, Handle::from_bits(77), LONG as u64);
         header.common.flags = flags;
@@ -243,7 +243,7 @@ fn p22_forged_loans_are_dropped_and_those_without_room_for_them() {
     pair.turn();
     assert_eq!(pair.0[1].counters().malformed, 5);
     assert_eq!(pair.0[1].used(), [0, 0, 0]);
-    // A unit is too short to keep the loan in: correct senders know that, and lend nothing.
+    // A unit is too short to keep the remote buffer in. Correct senders know that, and expose nothing.
     let mut pair = Pair::new(Config { unit_bytes: 16, ..CONFIG });
     tell(&mut pair, 0x11, REMOTE_BUFFER_BYTES);
     pair.turn();
@@ -257,7 +257,7 @@ fn p22_forged_loans_are_dropped_and_those_without_room_for_them() {
 }
 
 #[test]
-fn short_messages_and_those_without_credit_are_not_lent() {
+fn short_messages_and_those_without_credit_are_not_exposed() {
     let config = Config { unexpected: 2, units: 2, ..CONFIG }; // one of each for each peer
     let mut pair = Pair::new(config);
     // SAFETY: the memory is there for ever.
@@ -272,10 +272,10 @@ fn short_messages_and_those_without_credit_are_not_lent() {
     assert!(pair.ended(send, receive) && into[1] == data(LONG, 3));
 }
 
-/// While somebody holds messages back the receives that are posted are kept in order; one that a lent message matched
-/// leaves it before it answers.
+/// While a peer holds messages back, the posted receives are kept in order. A receive that an exposed message matched leaves the
+/// order before it answers.
 #[test]
-fn p27_a_receive_of_a_lent_message_leaves_the_order_of_those_posted() {
+fn p27_a_receive_of_an_exposed_message_leaves_the_posting_order() {
     let (mut pair, data, mut into) = (Pair::new(CONFIG), data(LONG, 3), [(); 6].map(|()| vec![0; LONG]));
     let mut receives: Vec<_> = (0..6).map(|tag| (tag, pair.recv(tag, &mut into[tag as usize]))).collect();
     let Pml { posting_order, requests, .. } = &mut pair.0[1];
@@ -294,14 +294,14 @@ fn p27_a_receive_of_a_lent_message_leaves_the_order_of_those_posted() {
     assert_eq!(pair.counts(), [6, 6, 0, 0]);
 }
 
-/// Windows over a rail that lends: puts and gets are fetched, what cannot be comes in frames, and what was lent is recalled with the
-/// memory.
+/// Windows over a rail with single copy: puts and gets are read, what cannot be read comes in frames, and exposed memory is revoked
+/// with the registration.
 #[test]
-fn b19_b25_b43_one_sided_bytes_are_fetched_too() {
+fn b19_b25_b43_one_sided_bytes_are_read_by_single_copy_too() {
     let rma = rma::Config { regions: 2, operations: 2, window: 4 };
     let (mut pair, data) = (Pair::new(Config { rma, ..CONFIG }), data(2000, 7));
     let (mut memory, mut sink) = (vec![0u8; 2000], vec![0u8; 2000]);
-    // SAFETY: the memory outlives the engines, and is looked at when nothing is under way.
+    // SAFETY: the memory outlives the engines, and is read when nothing is under way.
     let registered = unsafe { pair.0[1].register(memory.as_mut_ptr(), 2000, Access::ANY, None) }.unwrap();
     let remote = pair.0[1].remote_memory(registered).unwrap();
     for refused in [false, true] {

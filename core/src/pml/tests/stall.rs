@@ -1,4 +1,4 @@
-//! Peers that are there and make no progress, in virtual time: engines that are polled, and one that is not.
+//! Peers that are connected and make no progress, in virtual time: engines that are polled, and one that is not.
 
 use std::{vec, vec::Vec};
 
@@ -13,7 +13,7 @@ use crate::time::{Duration, Instant};
 const TIMEOUT: u64 = 1000;
 const VICTIM: u32 = 1;
 
-/// Engines with a stall time-out at all of them, whose clock tells 1.
+/// Engines that all have a stall time-out. Their time is 1.
 fn patient(count: u32) -> Vec<Engine> {
     let mut engines = engines(count, WIDE, 8, 512);
     engines.iter_mut().for_each(|engine| engine.set_stall_timeout(Duration::from_nanos(TIMEOUT)));
@@ -21,7 +21,7 @@ fn patient(count: u32) -> Vec<Engine> {
     engines
 }
 
-/// Polls all but those that are stopped.
+/// Polls all but the stopped ones.
 fn poll(engines: &mut [Engine], now: u64, stopped: &[u32]) {
     for (index, engine) in (0..).zip(engines) {
         if !stopped.contains(&index) {
@@ -30,14 +30,14 @@ fn poll(engines: &mut [Engine], now: u64, stopped: &[u32]) {
     }
 }
 
-/// Lets time pass in steps, in each of which all but those that are stopped take in what there is.
+/// Lets time pass in steps. In each step all but the stopped ones make progress.
 fn pass(engines: &mut [Engine], from: u64, to: u64, stopped: &[u32]) {
     for now in (from..=to).step_by(10) {
         (0..16).for_each(|_| poll(engines, now, stopped));
     }
 }
 
-/// Stops the victim from time 10 on, and tells when engine 0 gives it up.
+/// Stops the victim from time 10 on, and returns when engine 0 gives it up.
 fn given_up(engines: &mut [Engine]) -> u64 {
     for now in (10..100 * TIMEOUT).step_by(10) {
         for _ in 0..16 {
@@ -77,7 +77,7 @@ fn p7_a_stopped_peer_is_lost_after_the_stall_timeout_whatever_it_owes() {
     }
 }
 
-/// Requests and answers of those alone have gone to it, and there is no room even for the question.
+/// Only one-sided operations and their answers were sent to it, and there is no room even for the keepalive.
 #[test]
 fn p7_a_stopped_peer_is_lost_that_only_one_sided_operations_went_to() {
     const OPERATIONS: u32 = 16;
@@ -113,7 +113,7 @@ fn p7_without_a_stall_timeout_a_stopped_peer_is_waited_for() {
     assert!(!engines[0].is_lost(Peer(VICTIM)) && engines[0].poll_at().is_none());
 }
 
-/// Nothing is waited for, so nothing is asked.
+/// Nothing is waited for, so no keepalive is sent.
 #[test]
 fn p7_a_stopped_peer_that_owes_nothing_is_left_alone() {
     let mut engines = patient(2);
@@ -124,7 +124,7 @@ fn p7_a_stopped_peer_that_owes_nothing_is_left_alone() {
     assert!(!engines[0].is_lost(Peer(VICTIM)));
 }
 
-/// Who makes progress answers, however late what it owes is.
+/// A peer that makes progress answers, however late its messages are.
 #[test]
 fn p7_a_peer_that_waits_itself_is_not_given_up() {
     let mut engines = patient(3);
@@ -140,7 +140,7 @@ fn p7_a_peer_that_waits_itself_is_not_given_up() {
 }
 
 #[test]
-fn p7_a_receive_from_any_source_ends_with_a_peer_that_was_spoken_to() {
+fn p7_a_receive_from_any_source_ends_with_a_peer_that_something_was_sent_to() {
     let mut engines = patient(3);
     let _ = send(&mut engines[0], VICTIM, 9, Mode::Standard, b"we have met");
     let request = recv(&mut engines[0], from(ANY, 5), &mut [0; 8]);
@@ -152,7 +152,7 @@ fn p7_a_receive_from_any_source_ends_with_a_peer_that_was_spoken_to() {
 
 /// This process was stopped itself: the others may have answered long ago, which it has yet to see.
 #[test]
-fn p7_who_was_stopped_gives_nobody_up_for_that() {
+fn p7_a_process_that_was_stopped_itself_gives_no_peer_up() {
     let mut engines = patient(2);
     let request = recv(&mut engines[0], from(VICTIM, 6), &mut [0; 8]);
     for pause in 1..50 {
@@ -180,9 +180,9 @@ fn p7_pauses_below_the_stall_timeout_harm_nothing() {
     }
 }
 
-/// A stalled peer that goes on is nobody any more: what it sends is dropped, and what was sent to it is over.
+/// A stalled peer that goes on is unknown: its messages are dropped, and what was sent to it is over.
 #[test]
-fn p7_a_stalled_peer_that_goes_on_harms_nobody() {
+fn p7_a_stalled_peer_that_goes_on_harms_no_other_peer() {
     let mut engines = patient(3);
     let (data, mut into) = (bytes(5000, 1), vec![0u8; 5000]);
     let receive = recv(&mut engines[0], from(VICTIM, 6), &mut into);
@@ -206,13 +206,13 @@ fn engines_status(data: &[u8]) -> Status {
     Status { peer: Peer(0), tag: 6, received: data.len() as u64, delivered: data.len() as u64 }
 }
 
-/// It sends short messages by the quick way all the time, and polls never: what it sends is sign enough.
+/// It sends short messages on the fast path all the time, and never polls: its messages are signs of life.
 #[test]
-fn p7_who_sends_short_messages_and_never_polls_is_not_given_up_before_it_stops() {
+fn p7_a_peer_that_sends_short_messages_and_never_polls_is_not_given_up_before_it_stops() {
     let mut engines = patient(2);
-    let waits = recv(&mut engines[0], from(VICTIM, 6), &mut [0; 8]); // of which the question lies unread
+    let waits = recv(&mut engines[0], from(VICTIM, 6), &mut [0; 8]); // of which the keepalive lies unread
     let mut sent = 0;
-    // As many as there is credit for: none comes back to who does not poll.
+    // As many as there is credit for: a peer that does not poll gets none back.
     for now in (10..3 * TIMEOUT).step_by(10) {
         if now % (TIMEOUT / 5) == 0 {
             let mut word = [0; 8];
@@ -229,9 +229,9 @@ fn p7_who_sends_short_messages_and_never_polls_is_not_given_up_before_it_stops()
     assert_eq!(engines[0].test(waits), Some(Err(Failure::PeerFailed(Peer(VICTIM)))));
 }
 
-/// Stopped in a receive from any source, without a stall time-out of its own: that it was given up is no in_order end to it.
+/// Stopped in a receive from any source, without a stall time-out of its own: to be given up is no end in good order for it.
 #[test]
-fn p7_who_was_given_up_learns_it_as_a_failure() {
+fn p7_a_peer_that_was_given_up_learns_it_as_a_failure() {
     let mut engines = patient(2);
     engines[1].set_stall_timeout(Duration::from_nanos(0));
     let _ = recv(&mut engines[1], from(ANY, 5), &mut [0; 8]);
@@ -242,9 +242,9 @@ fn p7_who_was_given_up_learns_it_as_a_failure() {
     assert_eq!(engines[1].next_failed(), Some(Peer(0)), "floor 4 ends the receive");
 }
 
-/// Who sleeps is to wake for the next look.
+/// A caller that sleeps is to wake for the next check.
 #[test]
-fn p7_the_next_look_is_a_deadline() {
+fn p7_the_next_check_is_a_deadline() {
     let mut engines = patient(2);
     let at = engines[0].poll_at().unwrap().as_nanos();
     assert!((1..=1 + TIMEOUT / 4).contains(&at), "{at}");

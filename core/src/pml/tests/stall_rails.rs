@@ -1,5 +1,5 @@
-//! Peers that are there and make no progress, over rails that have their ways: several links of which one is dead, one that is
-//! not connected yet, one that looks into the kernel now and then, one that never runs dry.
+//! Peers that are connected and make no progress, over special rails: several links of which one is dead, one that is not connected
+//! yet, one that rarely asks the kernel, one that is never idle.
 
 use std::{boxed::Box, vec::Vec};
 
@@ -33,7 +33,7 @@ fn wait_for<R: Rails>(engine: &mut Pml<'static, R>, peer: u32) -> Request {
     unsafe { engine.irecv(pattern, Span::contiguous(memory(8).as_mut_ptr(), 8)) }.unwrap()
 }
 
-/// Tells peer 1 something, and waits for its answer.
+/// Sends something to peer 1, and waits for its answer.
 fn await_acquaintance<R: Rails>(engine: &mut Pml<'static, R>) {
     // SAFETY: the memory is static.
     let sent = unsafe { engine.isend(Peer(1), 1, 9, Mode::Standard, Span::of(b"we have met")) };
@@ -41,7 +41,7 @@ fn await_acquaintance<R: Rails>(engine: &mut Pml<'static, R>) {
     wait_for(engine, 1);
 }
 
-/// The first link is dead, which nobody has noticed: neither question nor answer gets through by it.
+/// The first link is dead, which nobody has noticed: neither keepalive nor reply gets through by it.
 #[test]
 fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
     for ways in [[true; 2], [true, false], [false, true]] {
@@ -61,9 +61,9 @@ fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
     }
 }
 
-/// A link by which nothing was on its way goes down, late: what was asked was asked by others.
+/// A link on which nothing was in flight goes down, late: keepalives took the others.
 #[test]
-fn p7_p14_a_link_that_goes_down_with_nothing_on_it_begins_no_patience_anew() {
+fn p7_p14_a_link_that_goes_down_with_nothing_on_it_restarts_no_count() {
     for used in [false, true] {
         let mut pair = Pair::<Cables>::new(WIDE, 3, None);
         assert_eq!(pair.send(0, 9, Mode::Standard, b"we have met"), Sending::Complete);
@@ -78,7 +78,7 @@ fn p7_p14_a_link_that_goes_down_with_nothing_on_it_begins_no_patience_anew() {
                 pair.cut(2, Cut::CLEAN);
             }
             for _ in 0..1200 {
-                pair.engines[0].progress(at(now)); // the other one stands still
+                pair.engines[0].progress(at(now)); // the other one is stopped
             }
             lost = lost.or(pair.engines[0].is_lost(Peer(1)).then_some(now));
         }
@@ -88,7 +88,7 @@ fn p7_p14_a_link_that_goes_down_with_nothing_on_it_begins_no_patience_anew() {
     }
 }
 
-/// Nothing was ever asked of it.
+/// No keepalive was ever sent to it.
 #[test]
 fn p7_a_peer_that_is_not_connected_yet_is_not_given_up() {
     let rails = rails(2);
@@ -113,9 +113,9 @@ fn p7_a_peer_that_is_not_connected_yet_is_not_given_up() {
     assert!((11 * TIMEOUT..12 * TIMEOUT).contains(&lost), "{lost}");
 }
 
-/// A question that finds no room when it is looked leaves as soon as there is some: who is there answers it before the next look.
+/// A keepalive that finds no room at a check leaves as soon as there is some: a live peer answers before the next check.
 #[test]
-fn p7_a_peer_that_answers_is_not_given_up_though_there_is_no_room_at_any_look() {
+fn p7_a_peer_that_answers_is_not_given_up_though_there_is_no_room_at_any_check() {
     let rails = rails(2);
     let script = rails[0].script.clone();
     let mut engines = engines(rails);
@@ -135,9 +135,9 @@ fn p7_a_peer_that_answers_is_not_given_up_though_there_is_no_room_at_any_look() 
     assert!(looks >= 36, "{looks}");
 }
 
-/// The same of a caller that sleeps when it may: a question for which there was no room is not left until the next look.
+/// The same for a caller that sleeps when it may: a keepalive without room does not wait until the next check.
 #[test]
-fn p7_a_peer_that_answers_is_not_given_up_by_a_caller_that_sleeps_between_looks() {
+fn p7_a_peer_that_answers_is_not_given_up_by_a_caller_that_sleeps_between_checks() {
     let rails = rails(2);
     let script = rails[0].script.clone();
     let mut engines = engines(rails);
@@ -154,13 +154,13 @@ fn p7_a_peer_that_answers_is_not_given_up_by_a_caller_that_sleeps_between_looks(
     assert!((36..80).contains(&naps), "{naps} naps at 40 looks");
 }
 
-/// A rail with the ways of others.
+/// A rail with special behaviour.
 struct Odd {
     rail: loopback::Rail<'static>,
-    /// Polls between looks at what is there.
+    /// Polls between two looks at what has arrived.
     every: u32,
     polls: u32,
-    /// Gives short frames by the quick way.
+    /// Delivers short frames on the fast path.
     quick: bool,
     last: Option<Frame>,
     other: Option<Event>,
@@ -195,7 +195,7 @@ impl crate::rail::FastPath for Odd {
         }
         match self.rail.poll(Instant::ZERO)? {
             Event::Frame(frame) if frame.tag == tag && frame.short().is_some() => {
-                // Its body is read where it lies: in the frame that is kept.
+                // Its body is read in place: in the frame that is kept.
                 self.last.insert(frame).short()
             }
             other => {
@@ -237,9 +237,9 @@ fn odd(count: u32, every: u32, quick: bool) -> Vec<Pml<'static, [Odd; 1]>> {
     engines((0..count).map(rail).collect())
 }
 
-/// A poll in vain is no proof that nothing lies in the kernel.
+/// A poll without result is no proof that nothing lies in the kernel.
 #[test]
-fn p7_a_rail_is_made_to_look_before_anybody_is_given_up() {
+fn p7_rails_are_armed_before_a_peer_is_given_up() {
     for phase in 0..4 {
         let mut engines = odd(2, 4, false);
         for _ in 0..phase {
@@ -247,7 +247,7 @@ fn p7_a_rail_is_made_to_look_before_anybody_is_given_up() {
         }
         wait_for(&mut engines[0], 1);
         for round in 1..200 {
-            // It computes, and looks in now and then; the other one answers at once.
+            // It computes, and polls now and then. The other one answers at once.
             engines[0].progress(at(round * (TIMEOUT / 4 + 1)));
             for _ in 0..16 {
                 engines[1].progress(at(1));

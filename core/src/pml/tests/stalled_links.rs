@@ -1,4 +1,4 @@
-//! Links that stand still or have little room: nobody talks in vain meanwhile, and nobody waits for ever.
+//! Links that stand still or have little room: no frame is sent in vain meanwhile, and nothing waits for ever.
 
 use std::vec;
 use std::vec::Vec;
@@ -8,13 +8,13 @@ use super::failover::{Cables, Pair};
 use crate::pml::*;
 use crate::rail::testing::link::Cut;
 
-/// An answer that comes before earlier messages is sent back; while these are on a link that stands still it stays so, and
-/// the two must not talk about it at the speed of the other link.
+/// An answer that comes before earlier messages is sent back. While these are on a link that stands still nothing changes, and the
+/// two must not talk about it at the speed of the other link.
 #[test]
 fn p27_p14_an_answer_that_comes_too_early_is_sent_back_once() {
     let mut pair = Pair::<Cables>::new(Config { unexpected: 8, units: 8, ..WIDE }, 2, None);
     let data = bytes(10, 1);
-    // First fragments go by the links in turn: the second message, and all else but the third, by the other one.
+    // First fragments take the links in turn: the second message takes the other link, and everything but the third.
     pair.ground.net.borrow_mut().stalled = Some((1, 1));
     let sends: Vec<_> = (0..3).map(|tag| pair.send(0, tag, Mode::Standard, &data)).collect();
     assert_eq!(sends[..2], [Sending::Complete; 2]);
@@ -39,9 +39,10 @@ fn p27_p14_an_answer_that_comes_too_early_is_sent_back_once() {
     pair.assert_clean("in the end");
 }
 
-/// A stream takes what room a link gets, and has more than it ever gets; what another link could not deliver goes first.
+/// A stream takes what room a link gets, and has more bytes than there is ever room for. Frames that another link could not deliver
+/// go first.
 #[test]
-fn p14_moved_frames_need_not_wait_until_streams_are_over() {
+fn p14_migrated_frames_do_not_wait_for_streams() {
     const LONG: usize = 60_000;
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     let (data, mut into) = (bytes(LONG, 9), vec![0; LONG]);
@@ -62,7 +63,7 @@ fn p14_moved_frames_need_not_wait_until_streams_are_over() {
     assert!(pair.finish(1, receive).is_ok() && pair.finish(0, send).is_ok() && into == data);
 }
 
-/// When a link goes down, one that nobody has used yet is used: else nobody would notice that the peer is gone from it, too.
+/// When a link goes down, a link that was not used yet is used: else nobody would notice that the peer is gone from it, too.
 #[test]
 fn p14_a_link_that_was_never_used_is_tried_when_another_goes_down() {
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);
