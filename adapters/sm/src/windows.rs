@@ -36,7 +36,8 @@ use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::Resource;
 use towline_core::rail::Endpoint;
-use towline_core::rail::atomics::{AtomicSupport, apply};
+use towline_core::rail::apply_atomic;
+use towline_core::rail::atomics::AtomicSupport;
 use towline_core::rail::native::{KEY, Key, Native, NativeError, OneSided, Pipeline, Reach, Region, Work};
 use towline_core::rma::Access;
 
@@ -386,7 +387,7 @@ impl Rail {
                 }
                 // SAFETY: within the mapping, aligned, and peers use atomics there; who puts or gets at the same time
                 // has any mixture of bytes, and no more.
-                let old = unsafe { apply(at, atomic, flags) };
+                let old = unsafe { apply_atomic(at, atomic, flags) };
                 if !cfg!(target_arch = "x86_64") {
                     fence(Ordering::SeqCst); // which the atomics of that processor are by themselves
                 }

@@ -180,7 +180,7 @@ impl<R: Rails> Pml<'_, R> {
         // Of who has said good-bye, nothing comes by another link that has not met it yet.
         let ended = |link: &Link| {
             let rail = self.rails.rail(link.rail as usize).filter(|_| why == Lost::Closed);
-            rail.is_some_and(|rail| !rail.knows(Endpoint(link.endpoint)))
+            rail.is_some_and(|rail| !rail.is_connected(Endpoint(link.endpoint)))
         };
         let alone = self.row(peer.0).all(|link| link.is_of(rail) || link.aside & DOWN != 0 || ended(link));
         if alone || !state.has(LINKED) {
@@ -217,7 +217,7 @@ impl<R: Rails> Pml<'_, R> {
             } else if link.aside == 0
                 && let Some(other) = self.rails.rail_mut(link.rail as usize)
             {
-                heard |= other.hears(Endpoint(link.endpoint), due);
+                heard |= other.answered_since(Endpoint(link.endpoint), due);
             }
         }
         let given_up = silent

@@ -11,10 +11,10 @@ use super::{Access, COOKIE, MOST_LENT, OF_ANSWER, Queue, Rma, Way, Ways, deliver
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
 use crate::pool::{Handle, Pool};
+use crate::rail::tags;
 use crate::rail::{
     Cookie, Delivery, Endpoint, Frame, FullRail, Lane, Peer, REMOTE_BUFFER_BYTES, Rail, SendError, Shape, SingleCopy,
 };
-use crate::rail::{atomics, tags};
 
 /// A request of a peer, from when it comes until its answer has left.
 #[derive(Clone, Copy, FromZeros, Debug)]
@@ -195,7 +195,7 @@ impl Rma<'_> {
         }
         // SAFETY: who registered the memory vouches for it and lets peers use atomics on it; the word lies within it, and is
         // aligned.
-        Ok(unsafe { atomics::apply(at, atomic, flags) })
+        Ok(unsafe { crate::rail::apply_atomic(at, atomic, flags) })
     }
 
     /// Gets whose data waits for room are denied instead: no rail has seen the memory's bytes, or needs them.
