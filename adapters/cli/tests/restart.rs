@@ -255,7 +255,10 @@ fn communicators(world: &World) {
             // Collective operations also end at each rank, and no rank waits for another.
             assert_eq!(old.barrier(), Err(gone.clone()));
             assert_eq!(old.dup().err(), Some(gone.clone()));
-            assert!(gone.to_string().contains("rank 1 was restarted") && gone.to_string().contains("make the communicator anew"));
+            assert!(
+                gone.to_string().contains("rank 1 was restarted")
+                    && gone.to_string().contains("make the communicator anew")
+            );
             // Operations among the other ranks go on.
             old.acknowledge_failures();
             let (mine, theirs) = (old.rank(), 2 - old.rank());
