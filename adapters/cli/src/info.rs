@@ -9,11 +9,12 @@ use std::process::{Command, ExitCode, Stdio};
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
-use towline::{Config, Rail as _, Tunable};
+use towline::{Config, Rail as _, Setting};
 use towline_core::btl::selection::{Candidate, Report, select};
 use towline_core::pml::SIZES;
 use towline_core::rail::{Peer, Unreachable};
 use towline_core::wire;
+use towline_net::JobKey;
 use towline_net::interfaces::{Filter, survey};
 
 use crate::stdout::out;
@@ -82,30 +83,26 @@ struct Info {
     machine: Vec<(&'static str, String, &'static str)>,
     /// Description, and bytes.
     sizes: Vec<(String, u64)>,
-    tunables: Vec<Tunable>,
+    settings: Vec<Setting>,
 }
 
 fn gather() -> Result<Info, String> {
-    let tunables = Config::default().tunables().map_err(|why| why.to_string())?;
-    let value = |name| tunables.iter().find(|tunable| tunable.name == name).map_or("", |tunable| &tunable.value);
-    let list = |name| value(name).split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(Into::into).collect();
-    let exclude: Vec<String> = list("tcp_exclude");
-    let filter = Filter { include: list("tcp_include"), exclude: (!exclude.is_empty()).then_some(exclude) };
+    let config = Config::default().with_environment().map_err(|why| why.to_string())?;
+    let settings = Config::default().settings().map_err(|why| why.to_string())?;
+    let filter = Filter::from_lists(&config.tcp.include, &config.tcp.exclude);
     let mut all = vec![("loopback".to_string(), None)];
     all.extend(transports::ALL.map(|name| (name.to_string(), transports::why_unavailable(name))));
     let interfaces = survey(&filter).map_err(|why| format!("cannot list the network interfaces: {why}"))?;
     let shown = interfaces.into_iter().map(|(it, verdict)| (it.name, it.address.to_string(), verdict.err())).collect();
     let mut chosen = chosen_here();
     chosen.push(("other host", chosen_elsewhere(&filter)));
-    let sm = sm(&tunables);
     let mut sizes: Vec<_> = SIZES.iter().map(|(what, bytes)| ((*what).to_string(), *bytes as u64)).collect();
-    let unit = value("unit_bytes").parse().unwrap_or(0);
-    sizes.push(("payload of an unexpected message, at most".into(), unit));
-    sizes.push(("shared memory for a peer that gets long messages, at most".into(), sm.bytes_per_peer()));
-    sizes.push(("staging buffer of a tcp connection, at most".into(), tcp(&tunables).bytes_per_connection()));
-    let key = towline_net::JobKey::new([0; 32]); // nobody connects
+    sizes.push(("payload of an unexpected message, at most".into(), config.unit_bytes.into()));
+    sizes.push(("shared memory for a peer that gets long messages, at most".into(), sm(&config).bytes_per_peer()));
+    sizes.push(("staging buffer of a tcp connection, at most".into(), tcp(&config).bytes_per_connection()));
+    let key = JobKey::new([0; 32]); // nobody connects
     sizes.push(("buffers of a udp link, at most".into(), towline_udp::Config::new(0, 0, key).bytes()));
-    Ok(Info { transports: all, interfaces: shown, chosen, machine: machine(value("sm_directory")), sizes, tunables })
+    Ok(Info { transports: all, interfaces: shown, chosen, machine: machine(&config.sm.directory), sizes, settings })
 }
 
 /// The choice of two ranks on this host, for themselves and for each other.
@@ -133,7 +130,7 @@ fn chosen_here() -> Vec<(&'static str, String)> {
 /// The choice for a rank on another host that is on the same networks.
 fn chosen_elsewhere(filter: &Filter) -> String {
     let job = u64::from(std::process::id()) << 20;
-    let key = towline_net::JobKey::new([0; 32]); // nobody connects
+    let key = JobKey::new([0; 32]); // nobody connects
     let mut config = towline_tcp::Config::new(job, 0, key);
     config.filter = filter.clone();
     let mut rail = match towline_tcp::Rail::new(config) {
@@ -158,31 +155,19 @@ fn chosen_elsewhere(filter: &Filter) -> String {
     report.trim_start_matches("peer 1:").trim_start().to_string()
 }
 
-fn sm(tunables: &[Tunable]) -> towline_sm::Config {
-    let mut config = towline_sm::Config::new(0, 0, 1);
-    for tunable in tunables {
-        let Some(bytes) = tunable.value.parse().ok().filter(|bytes| *bytes != 0) else { continue };
-        match tunable.name {
-            "sm_eager_ring_bytes" => config.eager_ring_bytes = bytes,
-            "sm_bulk_ring_bytes" => config.bulk_ring_bytes = bytes,
-            _ => {}
-        }
-    }
-    config
+/// The configuration of an sm rail with these settings.
+fn sm(config: &Config) -> towline_sm::Config {
+    let mut sm = towline_sm::Config::new(0, 0, 1);
+    sm.apply(&config.sm);
+    sm
 }
 
-fn tcp(tunables: &[Tunable]) -> towline_tcp::Config {
-    let mut config = towline_tcp::Config::new(0, 0, towline_net::JobKey::new([0; 32]));
-    for tunable in tunables {
-        let Ok(bytes) = tunable.value.parse() else { continue };
-        match tunable.name {
-            "tcp_eager_limit_bytes" => config.eager_limit_bytes = bytes,
-            "tcp_max_send_bytes" => config.max_send_size_bytes = bytes,
-            "tcp_send_staging_bytes" => config.send_staging_bytes = bytes,
-            _ => {}
-        }
-    }
-    config
+/// The configuration of a tcp rail with these settings. Wrong addresses and ports do not matter for its size; the list of transports
+/// reports them.
+fn tcp(config: &Config) -> towline_tcp::Config {
+    let mut tcp = towline_tcp::Config::new(0, 0, JobKey::new([0; 32])); // nobody connects
+    let _ = tcp.apply(&config.tcp);
+    tcp
 }
 
 fn machine(sm_directory: &str) -> Vec<(&'static str, String, &'static str)> {
@@ -214,7 +199,7 @@ impl Info {
         let transport =
             |(name, why): &(String, Option<String>)| json!({"name": name, "works": why.is_none(), "why": why});
         let interface = |(name, address, why): &(String, String, Option<String>)| json!({"name": name, "address": address, "used": why.is_none(), "why": why});
-        let tunable = |it: &Tunable| {
+        let setting = |it: &Setting| {
             json!({"name": it.name, "value": it.value, "unit": it.unit, "origin": it.origin.to_string(),
                 "default": it.default, "variable": it.variable, "help": it.help})
         };
@@ -227,7 +212,7 @@ impl Info {
             "chosen": self.chosen.iter().map(|(whom, what)| json!({"for": whom, "choice": what})).collect::<Vec<_>>(),
             "machine": self.machine.iter().map(measured).collect::<Vec<_>>(),
             "bytes": self.sizes.iter().map(|(what, bytes)| json!({"of": what, "bytes": bytes})).collect::<Vec<_>>(),
-            "tunables": self.tunables.iter().map(tunable).collect::<Vec<_>>(),
+            "settings": self.settings.iter().map(setting).collect::<Vec<_>>(),
         })
     }
 
@@ -251,7 +236,7 @@ impl Info {
         line("\nMemory".into());
         self.sizes.iter().for_each(|(what, bytes)| line(format!("  {what:66} {bytes:>8} B")));
         line("\nSettings: set the environment variable to change a setting for all ranks".into());
-        for it in &self.tunables {
+        for it in &self.settings {
             let value = if it.value.is_empty() { "-" } else { &it.value };
             line(format!("  {:34} {value:>10} {:4} {:11} {}", it.variable, it.unit, it.origin.to_string(), it.help));
         }

@@ -145,7 +145,7 @@ fn check(arguments: &Arguments) -> Result<(), String> {
             value.map(|value| value.to_string_lossy().into_owned())
         }
     };
-    towline::Config::default().tunables_from(lookup).map(drop).map_err(|why| why.to_string())
+    towline::Config::default().settings_from(lookup).map(drop).map_err(|why| why.to_string())
 }
 
 /// The name and value of a variable. `None` if its value is to be taken from this environment and it is not set.

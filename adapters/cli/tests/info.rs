@@ -22,9 +22,9 @@ fn named<'v>(list: &'v Value, key: &str, name: &str) -> &'v Value {
 #[test]
 fn settings_have_unit_and_origin() {
     let info = json(&[("TOWLINE_UNIT_BYTES", "4096"), ("TOWLINE_TCP_MAX_SEND_BYTES", "9000000")]);
-    let unit = named(&info["tunables"], "name", "unit_bytes");
+    let unit = named(&info["settings"], "name", "unit_bytes");
     assert_eq!((&unit["value"], &unit["unit"], &unit["origin"]), (&"4096".into(), &"B".into(), &"environment".into()));
-    assert_eq!(named(&info["tunables"], "name", "links")["origin"], "default");
+    assert_eq!(named(&info["settings"], "name", "links")["origin"], "default");
     assert_eq!(info["wire_version"], 1);
     assert!(named(&info["machine"], "name", "page")["value"].as_u64().unwrap() >= 4096);
     let bytes = |of| named(&info["bytes"], "of", of)["bytes"].as_u64().unwrap();

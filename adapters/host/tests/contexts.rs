@@ -220,7 +220,7 @@ fn the_last_messages_of_a_context_arrive_at_a_busy_receiver() {
     for transport in TRANSPORTS {
         let over = AtomicU32::new(0);
         // Sockets with tiny buffers: messages wait in the rail.
-        let set = |config: &mut towline::Config| config.tcp_socket_bytes = 4096;
+        let set = |config: &mut towline::Config| config.tcp.socket_bytes = 4096;
         jobs(2, |_, job| {
             let builder = Builder::new().transports(transport).configure(set).job(job);
             each(builder.contexts(2).unwrap(), |context| {

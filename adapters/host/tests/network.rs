@@ -37,10 +37,10 @@ fn as_rank() {
     if let (Some(real), Some(told), Some(links)) = (variable("REAL"), variable("TOLD"), variable("TOWLINE_LINKS")) {
         let [real, told] = [real, told].map(|first| Ports { first, links });
         builder = builder.configure(|config| {
-            (config.tcp_ports, config.udp_ports) = (real.range(own), real.range(own));
+            (config.tcp.ports, config.udp.ports) = (real.range(own), real.range(own));
             let told = told.address(own).to_string();
-            (config.tcp_advertise, config.udp_advertise) = (told.clone(), told);
-            (config.tcp_include, config.udp_include) = ("127.0.0.0/8".into(), "127.0.0.0/8".into());
+            (config.tcp.advertise, config.udp.advertise) = (told.clone(), told);
+            (config.tcp.include, config.udp.include) = ("127.0.0.0/8".into(), "127.0.0.0/8".into());
         });
     }
     if std::env::var("PLAIN").is_ok_and(|rank| rank.parse() == Ok(own)) {

@@ -32,7 +32,7 @@ fn p3_there_is_no_progress_thread_unless_it_is_needed_or_asked_for() {
         alone.finish().unwrap();
     }
     // A transport that loses frames gets a progress thread by default, and the report says why.
-    let of = |builder: Builder| builder.transports("udp").configure(|config| config.udp_include = "lo".into());
+    let of = |builder: Builder| builder.transports("udp").configure(|config| config.udp.include = "lo".into());
     let contexts = || of(Builder::new()).contexts(2).unwrap();
     let lossy = contexts();
     assert_eq!(tasks(), before + 2, "one for each context");

@@ -556,7 +556,7 @@ fn p5_transports_are_chosen_by_rank_and_reported() {
     for (bytes, says) in [(8192, "in a single copy"), (0, "copied through memory")] {
         ranks_with(
             2,
-            move |builder| builder.configure(|config| config.sm_single_copy_bytes = bytes),
+            move |builder| builder.configure(|config| config.sm.single_copy_bytes = bytes),
             |world| {
                 let other = 1 - world.rank();
                 // Long messages in each direction; the report knows about each once the other rank has answered.

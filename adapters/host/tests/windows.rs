@@ -193,7 +193,7 @@ fn mixed() {
     let rank: u32 = std::env::var("TOWLINE_RANK").unwrap().parse().unwrap();
     let world = Builder::new().configure(|config| {
         config.transports = if rank >= 3 { "tcp" } else { "sm,tcp" }.into();
-        config.sm_windows = rank != 2;
+        config.sm.windows = rank != 2;
     });
     let world = world.build().unwrap();
     let window = world.window(8).unwrap();

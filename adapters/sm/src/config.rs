@@ -57,19 +57,6 @@ pub struct Config {
     pub bandwidth_megabytes_per_second: u32,
 }
 
-/// One setting, for display.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tunable {
-    /// Its name: the name of the field of [`Config`].
-    pub name: &'static str,
-    /// Its value, in `unit`.
-    pub value: String,
-    /// Its unit; empty for names.
-    pub unit: &'static str,
-    /// Its meaning.
-    pub help: &'static str,
-}
-
 impl Config {
     /// Defaults for rank `rank` of `ranks` in job `job`.
     pub fn new(job: u64, rank: u32, ranks: u32) -> Self {
@@ -98,46 +85,6 @@ impl Config {
     /// each other takes n (n - 1) times as much: 1.3 GiB for 64 ranks with the defaults, or 263 MiB while messages are short.
     pub fn bytes_per_peer(&self) -> u64 {
         u64::from(self.eager_ring_bytes) + u64::from(self.bulk_ring_bytes) + 2 * crate::segment::layout::PAGE as u64
-    }
-
-    /// Every setting with its value, unit and meaning.
-    pub fn tunables(&self) -> Vec<Tunable> {
-        let tunable =
-            |name, value: &dyn std::fmt::Display, unit, help| Tunable { name, value: value.to_string(), unit, help };
-        vec![
-            tunable("directory", &self.directory.display(), "", "file system in memory that holds the segments"),
-            tunable("eager_ring_bytes", &self.eager_ring_bytes, "B", "ring for short frames, per peer sent to"),
-            tunable("eager_limit_bytes", &self.eager_limit_bytes, "B", "longest short frame, header included"),
-            tunable("bulk_ring_bytes", &self.bulk_ring_bytes, "B", "ring for fragments of long messages, per peer"),
-            tunable("bulk_limit_bytes", &self.bulk_limit_bytes, "B", "longest fragment, header included"),
-            tunable(
-                "single_copy_bytes",
-                &self.single_copy_bytes,
-                "B",
-                "shortest message that is read through the kernel; 0 for none",
-            ),
-            tunable(
-                "single_copy_limit_bytes",
-                &self.single_copy_limit_bytes,
-                "B",
-                "longest message that is read through the kernel",
-            ),
-            tunable("share_windows", &self.share_windows, "", "peers map memory for one-sided operations"),
-            tunable("frames_kept", &self.frames_kept, "", "frames that the engine may hold"),
-            tunable(
-                "liveness_interval",
-                &self.liveness_interval.as_millis(),
-                "ms",
-                "time between two checks for dead peers",
-            ),
-            tunable("latency_nanos", &self.latency_nanos, "ns", "latency, lower is preferred"),
-            tunable(
-                "bandwidth_megabytes_per_second",
-                &self.bandwidth_megabytes_per_second,
-                "MB/s",
-                "share in striping",
-            ),
-        ]
     }
 
     /// Slots of the ring for short frames that only control frames may take: enough for one of the longest, and 16 more.

@@ -39,13 +39,12 @@ mod rma;
 #[cfg(not(loom))]
 mod segment;
 #[cfg(not(loom))]
+mod settings;
+#[cfg(not(loom))]
 mod single_copy;
 
 #[cfg(not(loom))]
 pub use {
-    config::{Config, Tunable},
-    error::OpenError,
-    rail::Rail,
-    rma::SharedRegion,
+    config::Config, error::OpenError, rail::Rail, rma::SharedRegion, settings::Settings,
     single_copy::probe::SingleCopyState,
 };

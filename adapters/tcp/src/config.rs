@@ -167,7 +167,7 @@ impl Config {
     /// Takes over the settings of a job. [`link`](Self::link) must be set before: the published port depends on it.
     ///
     /// # Errors
-    /// The first setting whose value cannot be understood.
+    /// The first setting whose value cannot be understood. The others are taken over, except addresses and ports.
     ///
     /// ```
     /// use towline_tcp::{Config, JobKey, Settings};
@@ -182,8 +182,6 @@ impl Config {
     pub fn apply(&mut self, settings: &Settings) -> Result<(), InvalidSetting> {
         let buffer = (settings.socket_bytes != 0).then_some(settings.socket_bytes);
         self.filter = Filter::from_lists(&settings.include, &settings.exclude);
-        self.ports = listen::ports("TOWLINE_TCP_PORTS", &settings.ports)?;
-        self.advertise = listen::advertised("TOWLINE_TCP_ADVERTISE", &settings.advertise, self.link)?;
         self.eager_limit_bytes = settings.eager_limit_bytes;
         self.rendezvous_eager_limit_bytes = settings.rendezvous_bytes;
         self.max_send_size_bytes = settings.max_send_bytes;
@@ -196,6 +194,8 @@ impl Config {
         self.epoll_interval_polls = settings.epoll_polls;
         self.bandwidth_megabytes_per_second = settings.bandwidth_mb_s;
         self.connect_timeout = Duration::from_millis(settings.connect_timeout_ms.into());
+        self.ports = listen::ports("TOWLINE_TCP_PORTS", &settings.ports)?;
+        self.advertise = listen::advertised("TOWLINE_TCP_ADVERTISE", &settings.advertise, self.link)?;
         Ok(())
     }
 

@@ -44,6 +44,7 @@ mod error;
 pub mod port;
 #[cfg(feature = "device")]
 mod rail;
+mod settings;
 mod sizes;
 #[cfg(not(feature = "device"))]
 mod stub;
@@ -55,6 +56,7 @@ pub use counters::Counters;
 pub use error::SetupError;
 #[cfg(feature = "device")]
 pub use rail::Rail;
+pub use settings::Settings;
 #[cfg(not(feature = "device"))]
 pub use stub::Rail;
 pub use wire::{card, hello, remote_key};

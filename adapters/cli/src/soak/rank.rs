@@ -71,9 +71,9 @@ fn take_part(arguments: &Arguments) -> Result<()> {
         let (real, told) = (real + own * arguments.links, told + own * arguments.links);
         builder = builder.configure(|config| {
             let (ports, told) = (format!("{real}-{}", real + arguments.links - 1), format!("127.0.0.1:{told}"));
-            (config.tcp_ports, config.udp_ports) = (ports.clone(), ports);
-            (config.tcp_advertise, config.udp_advertise) = (told.clone(), told);
-            (config.tcp_include, config.udp_include) = ("127.0.0.0/8".into(), "127.0.0.0/8".into());
+            (config.tcp.ports, config.udp.ports) = (ports.clone(), ports);
+            (config.tcp.advertise, config.udp.advertise) = (told.clone(), told);
+            (config.tcp.include, config.udp.include) = ("127.0.0.0/8".into(), "127.0.0.0/8".into());
         });
     }
     if arguments.thread {

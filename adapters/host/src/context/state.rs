@@ -7,10 +7,11 @@ use towline_core::btl::selection::{Candidate, Report};
 use towline_core::rail::Peer;
 
 use crate::job::launcher::Launcher;
-use crate::settings::config::{Config, Tunable};
+use crate::settings::config::Config;
 use crate::threads::levels::Sharing;
 use crate::threads::lock::EngineLock;
 use crate::values::address::Grid;
+use towline_settings::Setting;
 
 /// Shared by everything that belongs to a context.
 pub(crate) struct ContextState<L: Sharing> {
@@ -19,7 +20,7 @@ pub(crate) struct ContextState<L: Sharing> {
     pub grid: Grid,
     pub launcher: Arc<Launcher>,
     pub config: Config,
-    pub tunables: Vec<Tunable>,
+    pub settings: Vec<Setting>,
     /// For each address, in the order of their numbers, the verdict on each rail.
     pub rail_choices: Mutex<Vec<Vec<Candidate>>>,
     /// The names under which the cards of the rails in use are published, in the order of the rails.

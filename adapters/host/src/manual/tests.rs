@@ -13,7 +13,7 @@ const GROUPS: [&str; 4] = ["SM_", "TCP_", "UDP_", "VERBS_"];
 
 /// The chapter on tuning with tables made from the settings.
 fn generated() -> String {
-    let settings = Config::default().tunables_from(|_| None).unwrap();
+    let settings = Config::default().settings_from(|_| None).unwrap();
     let (mut text, mut inside) = (String::new(), false);
     for line in TUNING.lines() {
         if line == END {
@@ -54,7 +54,7 @@ fn the_chapter_on_tuning_has_every_setting_as_it_is() {
              --lib manual`; first difference: {wrong:?}"
         );
     }
-    for it in Config::default().tunables_from(|_| None).unwrap() {
+    for it in Config::default().settings_from(|_| None).unwrap() {
         assert!(generated.contains(&format!("//! | `{}` |", it.variable)), "{} is in no table", it.variable);
     }
 }

@@ -19,7 +19,7 @@ use crate::errors::setup::SetupError;
 use crate::job::cards;
 use crate::job::ended_contexts::EndedContexts;
 use crate::job::launcher::Launcher;
-use crate::settings::config::{Config, Tunable};
+use crate::settings::config::Config;
 use crate::setup::context::{ALL_CONTEXTS_ID, PreparedContext, WORLD_ID};
 use crate::threads::levels::Threads;
 use crate::threads::lock::EngineLock;
@@ -32,6 +32,7 @@ use crate::values::address::Grid;
 use crate::waiting::clock::Clock;
 use crate::waiting::idle::IdlePolicy;
 use crate::waiting::wait_set::WaitSet;
+use towline_settings::Setting;
 
 /// The longest frame that a context sends to itself, in bytes.
 pub(crate) const LOOPBACK_FRAME_BYTES: u32 = 16 << 10;
@@ -179,7 +180,7 @@ impl StartedContext {
         mut self,
         launcher: &Arc<Launcher>,
         config: &Config,
-        tunables: &[Tunable],
+        settings: &[Setting],
         policy: ProgressThreadPolicy,
     ) -> Result<PreparedContext<L>, SetupError> {
         self.engine.ended_contexts =
@@ -193,7 +194,7 @@ impl StartedContext {
             grid: self.grid,
             launcher: Arc::clone(launcher),
             config: config.clone(),
-            tunables: tunables.to_vec(),
+            settings: settings.to_vec(),
             rail_choices: Mutex::new(self.rail_choices),
             rail_names: self.rail_names,
             failed_transports: self.failed_transports,

@@ -10,7 +10,7 @@ use towline_core::rail::FullRail;
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
 use crate::job::cards;
 use crate::job::launcher::Launcher;
-use crate::settings::config::Config;
+use crate::settings::config::{Config, process_environment};
 use crate::setup::bring_up::{LOOPBACK_FRAME_BYTES, StartedContext};
 use crate::setup::context::{Context, PreparedContext};
 use crate::setup::rejoin;
@@ -42,7 +42,7 @@ pub fn init() -> Result<World, SetupError> {
 /// use towline::Builder;
 ///
 /// let world = Builder::new().transports("sm,tcp").links(2).configure(|config| config.requests = 1000).build()?;
-/// assert!(world.tunables().iter().any(|tunable| tunable.name == "requests" && tunable.value == "1000"));
+/// assert!(world.settings().iter().any(|setting| setting.name == "requests" && setting.value == "1000"));
 /// # Ok::<(), towline::SetupError>(())
 /// ```
 #[derive(Default)]
@@ -141,7 +141,7 @@ impl<L: Threads> Builder<L> {
     /// use std::time::Duration;
     ///
     /// let world = towline::Builder::new().stall_timeout(Duration::from_secs(30)).build()?;
-    /// assert!(world.tunables().iter().any(|it| it.name == "stall_timeout_ms" && it.value == "30000"));
+    /// assert!(world.settings().iter().any(|it| it.name == "stall_timeout_ms" && it.value == "30000"));
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn stall_timeout(mut self, time: Duration) -> Self {
@@ -290,7 +290,7 @@ impl<L: Threads> Builder<L> {
     }
 
     fn set_up(self, contexts: u32) -> Result<Vec<PreparedContext<L>>, SetupError> {
-        let (config, tunables) = self.config.overlaid(|name| std::env::var(name).ok())?;
+        let (config, settings) = self.config.in_force(process_environment)?;
         let bound = self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_)));
         let policy = ProgressThreadPolicy::new(&config, bound)?;
         let deadline = Instant::now() + Duration::from_millis(config.startup_timeout_ms.into());
@@ -328,7 +328,7 @@ impl<L: Threads> Builder<L> {
         let restarted = (0..).zip(known).filter(|(rank, incarnation)| *rank != own && **incarnation > 1);
         launcher.note_restarted_before(restarted.map(|(rank, incarnation)| (rank, *incarnation)))?;
 
-        let prepared = started.into_iter().map(|started| started.prepare(&launcher, &config, &tunables, policy));
+        let prepared = started.into_iter().map(|started| started.prepare(&launcher, &config, &settings, policy));
         let prepared = prepared.collect::<Result<Vec<PreparedContext<L>>, _>>()?;
         if incarnation > 1 {
             let states: Vec<_> = prepared.iter().map(|prepared| &*prepared.state).collect();
@@ -362,10 +362,10 @@ mod tests {
 
     #[test]
     fn a_transport_that_cannot_work_is_an_error_where_it_was_asked_for() {
-        let nowhere = |config: &mut Config| config.sm_directory = "/nowhere".into();
+        let nowhere = |config: &mut Config| config.sm.directory = "/nowhere".into();
         let asked = Builder::new().transports("sm").configure(nowhere).build();
         assert!(matches!(asked, Err(SetupError::Transport { name, .. }) if name == "sm"));
-        let wrong = Builder::new().transports("tcp").configure(|config| config.tcp_ports = "many".into()).build();
+        let wrong = Builder::new().transports("tcp").configure(|config| config.tcp.ports = "many".into()).build();
         assert!(wrong.unwrap_err().to_string().contains("TOWLINE_TCP_PORTS"));
     }
 }

@@ -12,11 +12,11 @@ use crate::engine::pending::Pending;
 use crate::errors::rejoin::RejoinError;
 use crate::errors::setup::SetupError;
 use crate::operations::communicator::Communicator;
-use crate::settings::config::Tunable;
 use crate::threads::levels::{Single, ThreadLevel, Threads};
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::values::address::Address;
 use crate::waiting::idle::Idle;
+use towline_settings::Setting;
 
 /// The communicator of all ranks of the job, with this context's rank in it. [`init`](crate::init), a [`Builder`](crate::Builder)
 /// or a [`Context`](crate::Context) makes it, and it is used as a [`Communicator`].
@@ -267,8 +267,8 @@ impl<L: Threads> World<L> {
     }
 
     /// All settings in force, with units, defaults and origins, as `towline info` lists them.
-    pub fn tunables(&self) -> &[Tunable] {
-        &self.context().tunables
+    pub fn settings(&self) -> &[Setting] {
+        &self.context().settings
     }
 
     /// Lines for people: for each rank, which transports reach it, and why each transport was chosen or not. Once this rank has

@@ -1,7 +1,9 @@
 //! Whether a context has a progress thread, and why.
 
+use towline_settings::entries;
+
 use crate::errors::setup::SetupError;
-use crate::settings::config::{Config, entries};
+use crate::settings::config::Config;
 use crate::transports::rails::AnyRail;
 
 /// Whether there is to be a progress thread: see [`Config::progress_thread`].

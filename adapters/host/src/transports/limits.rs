@@ -48,7 +48,7 @@ pub(crate) fn engine_limits(config: &Config, peers: u32, at_once: u32) -> Result
         // Each window takes a region. An operation takes a round trip, so no thread waits long for a free slot.
         rma: rma::Config { regions: 64, operations: 256, window: 16 },
         // The program may unmap the memory of messages at any time, so no registration is kept.
-        rdma: rdma::Config { messages: 32, kept_pins: 0, windows: config.verbs_windows },
+        rdma: rdma::Config { messages: 32, kept_pins: 0, windows: config.verbs.windows },
     })
 }
 
@@ -72,7 +72,7 @@ mod tests {
             let limits = engine_limits(&config, peers, at_once).unwrap();
             (limits.units, limits.unit_bytes)
         };
-        let tcp = Config::default().tcp_eager_limit_bytes - 24;
+        let tcp = Config::default().tcp.eager_limit_bytes - 24;
         assert_eq!(of(|_| {}, 2, tcp), (1024, 64 << 10));
         assert_eq!(of(|_| {}, 64, tcp), (2048, 32 << 10));
         for peers in [1, 32, 33, 200, 1000, 100_000] {

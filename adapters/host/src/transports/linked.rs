@@ -34,7 +34,7 @@ impl<R: FullRail> Linked<R> {
         settings.sums |= config.checksum;
         settings.window = config.link_window;
         settings.slots = config.link_window.saturating_mul(2);
-        let connects = [config.tcp_connect_timeout_ms, config.udp_connect_timeout_ms, config.verbs_connect_timeout_ms];
+        let connects = [config.tcp.connect_timeout_ms, config.udp.connect_timeout_ms, config.verbs.connect_timeout_ms];
         settings.hello_within = millis(connects.into_iter().max().unwrap_or_default());
         // Without a progress thread that answers, a computing rank is as silent as a rank whose host has failed. For tcp the kernel
         // knows the difference; and of several links, a link that is silent while another one answers has failed.
