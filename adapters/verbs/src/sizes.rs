@@ -28,7 +28,7 @@ pub(crate) const MAX_OPS: u32 = 64;
 pub(crate) const MAX_OPS_PER_PEER: u32 = MAX_OPS / 4;
 
 /// Most endpoints: those that the id of a work request has room for.
-pub(crate) const MAX_ENDPOINTS: usize = 1 << 30;
+pub(crate) const MAX_ENDPOINTS: u32 = 1 << 30;
 
 /// Numbers and sizes of a rail's buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

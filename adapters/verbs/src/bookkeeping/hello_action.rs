@@ -39,7 +39,8 @@ pub(crate) enum HelloAction {
 impl HelloAction {
     pub fn on(hello: &Hello, known: &KnownConnection) -> Self {
         let KnownConnection { numbers, is_established, last_heard } = *known;
-        let old = last_heard.is_some_and(|(instance, number)| instance == hello.from_instance && hello.number < number);
+        let sender = hello.identity.from_instance;
+        let old = last_heard.is_some_and(|(instance, number)| instance == sender && hello.number < number);
         match (hello.kind, numbers) {
             (kind @ (HelloKind::Goodbye | HelloKind::Unknown), numbers) => match numbers {
                 Some((number, theirs)) if hello.echo == number || hello.number == theirs => match kind {
@@ -50,9 +51,7 @@ impl HelloAction {
                 _ => Self::Ignore,
             },
             _ if old => Self::Ignore,
-            (_, None) if hello.echo != 0 || last_heard == Some((hello.from_instance, hello.number)) => {
-                Self::RejectUnknown
-            }
+            (_, None) if hello.echo != 0 || last_heard == Some((sender, hello.number)) => Self::RejectUnknown,
             (_, None) => Self::Accept,
             // It names a connection of ours that has ended: its sender would wait for ever.
             (_, Some((number, _))) if hello.echo != 0 && hello.echo != number => Self::RejectUnknown,
@@ -66,6 +65,8 @@ impl HelloAction {
 
 #[cfg(test)]
 mod tests {
+    use towline_net::Identity;
+
     use super::*;
 
     const INSTANCE: u64 = 4;
@@ -81,11 +82,7 @@ mod tests {
     ) -> HelloAction {
         let hello = Hello {
             kind,
-            job: 1,
-            from: 2,
-            to: 3,
-            from_instance: INSTANCE,
-            to_instance: 5,
+            identity: Identity { job: 1, from: 2, to: 3, from_instance: INSTANCE, to_instance: 5 },
             number,
             echo,
             queue_pair: 8,

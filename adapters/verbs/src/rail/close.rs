@@ -88,7 +88,7 @@ impl Rail {
     pub(super) fn die(&mut self, why: &'static str) {
         log::error!("verbs link {}: {} cannot be used any more: {why}", self.config.link, self.local.port.name);
         self.health.dead = Some(why);
-        for endpoint in 0..self.peers.len() as u32 {
+        for endpoint in 0..self.peers.count() {
             self.lose(endpoint, Lost::Broken);
         }
     }
@@ -110,7 +110,7 @@ impl Rail {
         while self.has_frames_in_flight() && began.elapsed() < CLOSE_TIMEOUT {
             std::thread::yield_now();
         }
-        for endpoint in 0..self.peers.len() as u32 {
+        for endpoint in 0..self.peers.count() {
             // There may be more peers than send buffers for hellos.
             while self.hellos.send_buffers.next().is_none() && began.elapsed() < 2 * CLOSE_TIMEOUT {
                 self.process_completions();
@@ -126,7 +126,7 @@ impl Rail {
     fn has_frames_in_flight(&mut self) -> bool {
         self.process_all_completions();
         let mut any = false;
-        for endpoint in 0..self.peers.len() as u32 {
+        for endpoint in 0..self.peers.count() {
             if self.lists.failed.contains(&endpoint) {
                 continue;
             }

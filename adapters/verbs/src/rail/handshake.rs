@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use towline_core::rail::Lost;
 use towline_core::time::Duration;
+use towline_net::Identity;
+use towline_net::time::core_duration;
 
 use super::peer::{ConnState, Connection, HelloSchedule, Tail};
 use super::state::Rail;
@@ -105,7 +107,6 @@ impl Rail {
             return;
         }
         let (Some(route), Some(_)) = (self.route(endpoint), self.hellos.send_buffers.next()) else { return };
-        let (job, from, from_instance) = (self.config.job, self.config.rank, self.local.instance);
         let Some(peer) = self.peers.get_mut(endpoint) else { return };
         if peer.address_handle.is_none() {
             let domain = self.queues.region.domain();
@@ -114,11 +115,17 @@ impl Rail {
                 Err(why) => return log::debug!("verbs: no address handle for rank {}: {why}", peer.card.rank),
             }
         }
-        let (to, to_instance) = (peer.card.rank, peer.card.instance);
+        let identity = Identity {
+            job: self.config.job,
+            from: self.config.rank,
+            to: peer.card.rank,
+            from_instance: self.local.instance,
+            to_instance: peer.card.instance,
+        };
         let connection = peer.connection.as_ref().filter(|connection| connection.number == number);
         let (queue_pair, first_packet) =
             connection.map_or((self.hellos.queue_pair.number(), 0), |it| (it.queue_pair.number(), it.first_packet));
-        let hello = Hello { kind, job, from, to, from_instance, to_instance, number, echo, queue_pair, first_packet };
+        let hello = Hello { kind, identity, number, echo, queue_pair, first_packet };
         let bytes = hello.encode(&self.config.key);
         let Some(address_handle) = &peer.address_handle else { return };
         match self.hellos.send(&bytes, address_handle, &self.queues) {
@@ -143,15 +150,15 @@ impl Rail {
     /// Acts on a hello whose sender knows the job's key.
     #[cold]
     pub(super) fn handle_hello(&mut self, hello: &Hello) {
-        let for_us =
-            (hello.job, hello.to, hello.to_instance) == (self.config.job, self.config.rank, self.local.instance);
-        let endpoint = self.peers.of_rank(hello.from).filter(|_| for_us);
-        let last_heard = self.peers.last_heard(hello.from);
+        let Identity { from, from_instance, .. } = hello.identity;
+        let receiver = hello.identity.check_receiver(self.config.job, self.config.rank, self.local.instance);
+        let endpoint = self.peers.of_rank(from).filter(|_| receiver.is_ok());
+        let last_heard = self.peers.last_heard(from);
         let Some((endpoint, peer)) = endpoint.and_then(|endpoint| Some((endpoint, self.peers.get(endpoint)?))) else {
             self.counters.hellos_refused += 1;
             return;
         };
-        if hello.from_instance != peer.card.instance || peer.state == ConnState::Lost {
+        if from_instance != peer.card.instance || peer.state == ConnState::Lost {
             return;
         }
         let numbers = peer.connection.as_ref().map(|it| (it.number, it.remote_number));
@@ -229,7 +236,7 @@ impl Rail {
             return false;
         }
         connection.remote_number = hello.number;
-        self.peers.set_last_heard(hello.from, hello.from_instance, hello.number);
+        self.peers.set_last_heard(&hello.identity, hello.number);
         true
     }
 
@@ -248,9 +255,4 @@ impl Rail {
         self.counters.established += 1;
         self.timers.keepalive.get_or_insert(now + interval);
     }
-}
-
-/// A duration of the standard library, as one of the core.
-fn core_duration(duration: std::time::Duration) -> Duration {
-    Duration::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }

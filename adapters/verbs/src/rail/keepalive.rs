@@ -80,7 +80,7 @@ impl Rail {
     #[cold]
     pub(super) fn send_keepalives(&mut self) {
         let mut order = self.keepalive_order;
-        let count = self.peers.len() as u32;
+        let count = self.peers.count();
         let all = order.visit(count, |endpoint| !self.needs_keepalive(endpoint) || self.send_marker(endpoint));
         self.keepalive_order = order;
         self.process_async_events();

@@ -11,7 +11,7 @@ mod local_port;
 mod one_sided;
 mod open;
 mod peer;
-mod peer_table;
+mod peers;
 mod progress;
 mod queues;
 mod receive;

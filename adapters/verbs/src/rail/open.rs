@@ -4,11 +4,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use towline_core::time::Instant;
+use towline_net::random;
 
 use super::endpoint_lists::{EndpointLists, Timers};
 use super::hello_channel::HelloChannel;
 use super::local_port::{LocalPort, attributes};
-use super::peer_table::PeerTable;
+use super::peers::Peers;
 use super::queues::Queues;
 use super::receive::ReceiveState;
 use super::send::{SendState, UserMemory};
@@ -32,7 +33,7 @@ impl Rail {
     pub fn new(config: Config) -> Result<Self, SetupError> {
         let (config, device, port) = open_port(config)?;
         let queues = Queues::new(&config, device, &port)?;
-        let (instance, key) = random()?;
+        let (instance, key) = random_identity()?;
         let hellos = HelloChannel::new(&queues, port.number, key)
             .map_err(|why| SetupError::Refused("make a queue pair for datagrams", why))?;
         let attributes = attributes(&config, &port);
@@ -41,7 +42,7 @@ impl Rail {
         let mut rail = Self {
             attributes,
             local,
-            peers: PeerTable::new(),
+            peers: Peers::new(),
             lists: EndpointLists::default(),
             timers: Timers::default(),
             receive: ReceiveState::new(config.receive_buffers),
@@ -91,13 +92,11 @@ fn open_port(config: Config) -> Result<(Config, Arc<Device>, Port), SetupError> 
 }
 
 /// A random instance, and a random Q_Key.
-fn random() -> Result<(u64, u32), SetupError> {
-    let mut random = [0; 12];
-    getrandom::fill(&mut random).map_err(|why| SetupError::Refused("draw random bytes", std::io::Error::other(why)))?;
-    let (instance, key) = random.split_at(8);
-    let instance = u64::from_le_bytes(std::array::from_fn(|at| instance[at]));
+fn random_identity() -> Result<(u64, u32), SetupError> {
+    let refused = |why| SetupError::Refused("draw random bytes", why);
+    let instance = random::instance().map_err(refused)?;
     // Q_Keys with the highest bit set are the device's own.
-    let key = u32::from_le_bytes(std::array::from_fn(|at| key[at])) & 0x7fff_ffff;
+    let key = u32::from_le_bytes(random::bytes().map_err(refused)?) & 0x7fff_ffff;
     Ok((instance, key))
 }
 

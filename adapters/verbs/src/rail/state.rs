@@ -6,7 +6,7 @@ use towline_core::time::Instant;
 use super::endpoint_lists::{EndpointLists, Timers};
 use super::hello_channel::HelloChannel;
 use super::local_port::LocalPort;
-use super::peer_table::PeerTable;
+use super::peers::Peers;
 use super::queues::Queues;
 use super::receive::ReceiveState;
 use super::send::{SendState, UserMemory};
@@ -24,7 +24,7 @@ pub struct Rail {
     pub(super) config: Config,
     pub(super) attributes: Attributes,
     pub(super) local: LocalPort,
-    pub(super) peers: PeerTable,
+    pub(super) peers: Peers,
     pub(super) lists: EndpointLists,
     pub(super) timers: Timers,
     pub(super) receive: ReceiveState,

@@ -8,6 +8,7 @@ use towline_core::rail::{
 };
 use towline_core::rma::Access;
 use towline_core::time::Instant;
+use towline_net::Member;
 
 use super::peer::{ConnState, PeerState};
 use super::state::Rail;
@@ -29,9 +30,9 @@ impl RailTrait for Rail {
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
         let card = Card::decode(card)?;
         self.check_card(&card)?;
-        let endpoint = self.peers.insert(PeerState::new(peer, card)).ok_or(Unreachable::Full)?;
+        let endpoint = self.peers.add(PeerState::new(peer, card))?;
         // Later nothing is allocated except for connections: each peer is in each list at most once, and is lost once.
-        let count = self.peers.len();
+        let count = self.peers.count() as usize;
         self.lists.reserve(count);
         self.receive.reserve(count);
         Ok(Endpoint(endpoint))
@@ -185,10 +186,8 @@ impl Rail {
     /// Whether a peer with this card can be added.
     fn check_card(&self, card: &Card) -> Result<(), Unreachable> {
         let (link, rank) = (self.config.link, card.rank);
-        if (card.job, card.link) != (self.config.job, link) || self.peers.of_rank(rank).is_some() {
-            log::warn!("verbs link {link}: the card of rank {rank} is of another job or link, or was added before");
-            return Err(Unreachable::BadCard);
-        }
+        let own = Member { job: self.config.job, link, rank: self.config.rank };
+        self.peers.check(own, Member { job: card.job, link: card.link, rank })?;
         if card.longest < self.config.max_send_size_bytes {
             log::warn!("verbs link {link}: rank {rank} receives frames of at most {} bytes", card.longest);
             return Err(Unreachable::BadCard);
@@ -196,9 +195,6 @@ impl Rail {
         if let Some(why) = self.health.dead {
             log::warn!("verbs link {link}: rank {rank} cannot be reached: {why}");
             return Err(Unreachable::System);
-        }
-        if rank == self.config.rank {
-            return Err(Unreachable::NoNetwork); // the loopback rail reaches this rank itself
         }
         if let Err((answer, why)) = check_route(&self.local.port.address.entry, card) {
             log::warn!("verbs link {link}: rank {rank} cannot be reached from {}: {why}", self.local.port.name);

@@ -55,6 +55,6 @@ mod tests {
         ] {
             assert_eq!(WorkId::of(id.word()), id);
         }
-        assert_eq!(last as usize, MAX_ENDPOINTS - 1);
+        assert_eq!(last, MAX_ENDPOINTS - 1);
     }
 }

@@ -19,6 +19,7 @@
 //! | 59 | zero |
 
 use towline_core::rail::Unreachable;
+use towline_net::fields::{bytes_at, u32_at, u64_at};
 
 use crate::address::{Gid, GidKind, Mtu};
 
@@ -93,8 +94,6 @@ impl Card {
             return Err(Unreachable::Version);
         }
         let Ok(bytes) = <&[u8; BYTES]>::try_from(bytes) else { return Err(Unreachable::BadCard) };
-        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let (Some(kind), Some(mtu)) = (GidKind::of(bytes[6]), Mtu::of(bytes[7])) else {
             return Err(Unreachable::BadCard);
         };
@@ -102,14 +101,14 @@ impl Card {
             link: bytes[5],
             kind,
             mtu,
-            job: long(8),
-            instance: long(16),
-            rank: word(24),
-            hello_queue: word(28),
-            hello_key: word(32),
-            longest: word(36),
-            gid: Gid(std::array::from_fn(|byte| bytes[40 + byte])),
-            lid: u16::from_le_bytes([bytes[56], bytes[57]]),
+            job: u64_at(bytes, 8),
+            instance: u64_at(bytes, 16),
+            rank: u32_at(bytes, 24),
+            hello_queue: u32_at(bytes, 28),
+            hello_key: u32_at(bytes, 32),
+            longest: u32_at(bytes, 36),
+            gid: Gid(bytes_at(bytes, 40)),
+            lid: u16::from_le_bytes(bytes_at(bytes, 56)),
             reads: bytes[58],
         };
         // Queue pairs have numbers of 24 bits, of which the first two belong to the subnet manager.

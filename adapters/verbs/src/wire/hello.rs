@@ -23,18 +23,15 @@
 //! | 4 | [version](crate::card::VERSION) |
 //! | 5 | [kind](HelloKind): 1 request; 2 goodbye; 3 unknown connection; else 0 |
 //! | 6..8 | zero |
-//! | 8..16 | job |
-//! | 16..20 | rank of the sender |
-//! | 20..24 | rank of the receiver |
-//! | 24..32 | instance of the sender, as in its card |
-//! | 32..40 | instance of the receiver |
+//! | 8..40 | [identity](Identity): job, ranks and instances |
 //! | 40..48 | number of the sender's connection |
 //! | 48..56 | number of the receiver's connection, if the sender knows it; else zero |
 //! | 56..60 | number of the sender's queue pair |
 //! | 60..64 | sequence number of the first packet that it will send |
 //! | 64..96 | authentication code |
 
-use towline_net::JobKey;
+use towline_net::fields::{bytes_at, u32_at, u64_at};
+use towline_net::{Identity, JobKey};
 
 use crate::wire::card::VERSION;
 
@@ -65,16 +62,8 @@ pub enum HelloKind {
 pub struct Hello {
     /// Its purpose.
     pub kind: HelloKind,
-    /// The job.
-    pub job: u64,
-    /// Rank of the sender.
-    pub from: u32,
-    /// Rank of the receiver.
-    pub to: u32,
-    /// Instance of the sender.
-    pub from_instance: u64,
-    /// Instance of the receiver.
-    pub to_instance: u64,
+    /// Job, ranks and instances of the two ends.
+    pub identity: Identity,
     /// Number of the sender's connection.
     pub number: u64,
     /// Number of the receiver's connection; zero if the sender does not know it.
@@ -91,11 +80,7 @@ impl Hello {
         let mut out = [0; BYTES];
         out[..4].copy_from_slice(MAGIC);
         (out[4], out[5]) = (VERSION, self.kind as u8);
-        out[8..16].copy_from_slice(&self.job.to_le_bytes());
-        out[16..20].copy_from_slice(&self.from.to_le_bytes());
-        out[20..24].copy_from_slice(&self.to.to_le_bytes());
-        out[24..32].copy_from_slice(&self.from_instance.to_le_bytes());
-        out[32..40].copy_from_slice(&self.to_instance.to_le_bytes());
+        out[8..40].copy_from_slice(&self.identity.encode());
         out[40..48].copy_from_slice(&self.number.to_le_bytes());
         out[48..56].copy_from_slice(&self.echo.to_le_bytes());
         out[56..60].copy_from_slice(&self.queue_pair.to_le_bytes());
@@ -127,19 +112,13 @@ impl Hello {
         if bytes[..4] != MAGIC[..] {
             return None;
         }
-        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let hello = Self {
             kind,
-            job: long(8),
-            from: word(16),
-            to: word(20),
-            from_instance: long(24),
-            to_instance: long(32),
-            number: long(40),
-            echo: long(48),
-            queue_pair: word(56),
-            first_packet: word(60),
+            identity: Identity::decode(&bytes_at(bytes, 8)),
+            number: u64_at(bytes, 40),
+            echo: u64_at(bytes, 48),
+            queue_pair: u32_at(bytes, 56),
+            first_packet: u32_at(bytes, 60),
         };
         let possible = hello.number != 0 && (2..1 << 24).contains(&hello.queue_pair) && hello.first_packet < 1 << 24;
         possible.then_some(hello)
@@ -152,11 +131,7 @@ mod tests {
 
     const HELLO: Hello = Hello {
         kind: HelloKind::Request,
-        job: 1,
-        from: 2,
-        to: 3,
-        from_instance: 4,
-        to_instance: 5,
+        identity: Identity { job: 1, from: 2, to: 3, from_instance: 4, to_instance: 5 },
         number: 6,
         echo: 7,
         queue_pair: 8,

@@ -12,6 +12,7 @@
 
 use towline_core::rail::native::{KEY, Key, Work};
 use towline_core::rma::Access;
+use towline_net::fields::{u32_at, u64_at};
 
 const KIND: [u8; 3] = *b"vb\x01";
 /// Bytes of the longest memory that is registered.
@@ -48,12 +49,11 @@ impl RemoteMemory {
     /// Reads a key that a peer gave. `None` where it is not a key of a verbs rail.
     pub fn decode(key: &Key) -> Option<Self> {
         let bytes = &key.0;
-        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         (bytes[..3] == KIND && bytes[23] == 0).then(|| Self {
-            address: long(8),
-            len: long(16) & MAX_LEN,
+            address: u64_at(bytes, 8),
+            len: u64_at(bytes, 16) & MAX_LEN,
             link: bytes[22],
-            key: u32::from_le_bytes(std::array::from_fn(|byte| bytes[4 + byte])),
+            key: u32_at(bytes, 4),
             access: Access::from_bits_truncate(bytes[3].into()),
         })
     }

@@ -2,18 +2,16 @@
 
 use std::collections::HashMap;
 
+use towline_core::rail::Unreachable;
+use towline_net::{Identity, Member, PeerTable};
+
 use super::peer::{Connection, PeerState};
 use crate::sizes::MAX_ENDPOINTS;
 
 /// The peers of a rail.
 #[derive(Debug)]
-pub struct PeerTable {
-    /// By endpoint.
-    entries: Vec<Option<PeerState>>,
-    /// Endpoints without a peer.
-    free: Vec<u32>,
-    /// Endpoints by rank.
-    by_rank: HashMap<u32, u32>,
+pub struct Peers {
+    table: PeerTable<PeerState>,
     /// By rank: the instance of the last hello that counted, and the number of its sender's connection; also of deleted peers.
     last_heard: HashMap<u32, (u64, u64)>,
     /// Numbers of our queue pairs with their endpoints, in order of the numbers.
@@ -22,12 +20,10 @@ pub struct PeerTable {
     next_connection: u64,
 }
 
-impl PeerTable {
+impl Peers {
     pub fn new() -> Self {
         Self {
-            entries: Vec::new(),
-            free: Vec::new(),
-            by_rank: HashMap::new(),
+            table: PeerTable::new(MAX_ENDPOINTS),
             last_heard: HashMap::new(),
             by_queue_pair: Vec::new(),
             next_connection: 1,
@@ -35,18 +31,18 @@ impl PeerTable {
     }
 
     /// How many endpoints there are, those without a peer included.
-    pub fn len(&self) -> usize {
-        self.entries.len()
+    pub fn count(&self) -> u32 {
+        self.table.endpoints()
     }
 
     #[inline]
     pub fn get(&self, endpoint: u32) -> Option<&PeerState> {
-        self.entries.get(endpoint as usize)?.as_ref()
+        self.table.get(endpoint)
     }
 
     #[inline]
     pub fn get_mut(&mut self, endpoint: u32) -> Option<&mut PeerState> {
-        self.entries.get_mut(endpoint as usize)?.as_mut()
+        self.table.get_mut(endpoint)
     }
 
     /// The connection to a peer, established or not.
@@ -61,34 +57,33 @@ impl PeerTable {
         self.get_mut(endpoint)?.connection.as_mut()
     }
 
-    /// Adds a peer; its endpoint. `None` where there are too many. Reserves room, so that nothing is allocated here when the peer
-    /// is connected or deleted.
-    pub fn insert(&mut self, peer: PeerState) -> Option<u32> {
-        let endpoint = self.free.pop().unwrap_or(self.entries.len() as u32);
-        if endpoint as usize >= MAX_ENDPOINTS {
-            return None;
-        }
-        if endpoint as usize == self.entries.len() {
-            self.entries.push(None);
-        }
-        self.by_rank.insert(peer.card.rank, endpoint);
-        self.entries[endpoint as usize] = Some(peer);
-        let count = self.entries.len();
-        self.free.reserve(count.saturating_sub(self.free.len()));
+    /// Checks that the owner of a card can be added.
+    ///
+    /// # Errors
+    /// As [`PeerTable::check`].
+    pub fn check(&self, own: Member, peer: Member) -> Result<(), Unreachable> {
+        self.table.check("verbs", own, peer)
+    }
+
+    /// Adds a peer; its endpoint. Reserves room, so that nothing is allocated here when the peer is connected or deleted.
+    ///
+    /// # Errors
+    /// [`Unreachable::Full`] where there are too many peers.
+    pub fn add(&mut self, peer: PeerState) -> Result<u32, Unreachable> {
+        let endpoint = self.table.add(peer.card.rank, peer)?;
+        let count = self.table.endpoints() as usize;
         self.by_queue_pair.reserve(count.saturating_sub(self.by_queue_pair.len()));
-        Some(endpoint)
+        Ok(endpoint)
     }
 
     /// Removes a peer.
     pub fn remove(&mut self, endpoint: u32) {
-        let Some(peer) = self.entries.get_mut(endpoint as usize).and_then(Option::take) else { return };
-        self.by_rank.remove(&peer.card.rank);
-        self.free.push(endpoint);
+        self.table.remove(endpoint);
     }
 
     /// The endpoint of a rank.
     pub fn of_rank(&self, rank: u32) -> Option<u32> {
-        self.by_rank.get(&rank).copied()
+        self.table.endpoint_of(rank)
     }
 
     /// The endpoint of one of our queue pairs.
@@ -125,8 +120,8 @@ impl PeerTable {
         self.last_heard.get(&rank).copied()
     }
 
-    /// Notes a hello of a rank that counted.
-    pub fn set_last_heard(&mut self, rank: u32, instance: u64, number: u64) {
-        self.last_heard.insert(rank, (instance, number));
+    /// Notes a hello that counted: its identity, and the number of its sender's connection.
+    pub fn set_last_heard(&mut self, identity: &Identity, number: u64) {
+        self.last_heard.insert(identity.from, (identity.from_instance, number));
     }
 }
