@@ -96,8 +96,8 @@ fn step(
             // What an engine does that has another link to the hostile end.
             let to = victim.to[HOSTILE as usize];
             match u8::arbitrary(data)? % 8 {
-                0 => drop(victim.link.hears(to, Some(Instant::from_nanos(*now)))),
-                1 => drop(victim.link.hears(to, None)),
+                0 => drop(victim.link.answered_since(to, Some(Instant::from_nanos(*now)))),
+                1 => drop(victim.link.answered_since(to, None)),
                 2 => drop(victim.link.give_up(to, GiveUp::Link)),
                 _ => {}
             }

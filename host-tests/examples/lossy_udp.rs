@@ -117,12 +117,12 @@ fn receive(side: &mut Side, end: Instant) {
         }
     }
     println!(
-        "got {:.0} MB/s, {pending} deliveries waited, {} doubles, {} bad, {} acks, {} shed",
+        "got {:.0} MB/s, {pending} deliveries waited, {} duplicates, {} bad, {} acks, {} refused",
         bytes as f64 / took / 1e6,
-        counters.doubles,
-        counters.bad_heads + counters.bad_bodies,
+        counters.duplicates,
+        counters.bad_headers + counters.bad_bodies,
         counters.acks_sent,
-        counters.shed + counters.beyond
+        counters.no_room + counters.beyond_window
     );
     std::mem::forget(sink); // the link may still write there
 }

@@ -4,21 +4,23 @@ use zerocopy::FromZeros;
 
 use super::header::ACK_SPAN;
 
-/// What the upper parts of an acknowledgement in several told. They go first; with the lowest one, all that came is told, and
-/// only then does it count that something which left late is among it.
+/// What the upper parts of an acknowledgement tell. The upper parts are sent first. Only the lowest part completes the report of all
+/// frames that arrived; only then does a late transmission among them prove a loss.
 #[derive(FromZeros, Clone, Copy, Debug)]
-pub(super) struct Parts {
-    /// The number from which on the last part told.
+pub(super) struct AckParts {
+    /// The first number of the last part that arrived.
     from: u64,
-    /// Of the frame in these parts that left last: the how-manieth it was, and how long it took.
+    /// The latest transmission in these parts.
     newest: u64,
+    /// The round trip of that transmission, in nanoseconds.
     trip: u64,
 }
 
-impl Parts {
-    pub fn hear(&mut self, from: u64, newest: u64, trip: u64) {
+impl AckParts {
+    /// An upper part, which begins with number `from`, has arrived.
+    pub fn add(&mut self, from: u64, newest: u64, trip: u64) {
         if self.from != from.wrapping_add(ACK_SPAN) {
-            (self.newest, self.trip) = (0, 0); // a part between has not come
+            (self.newest, self.trip) = (0, 0); // a part between them is missing
         }
         self.from = from;
         if newest > self.newest {
@@ -26,7 +28,8 @@ impl Parts {
         }
     }
 
-    /// The lowest part has come.
+    /// The lowest part has arrived. Returns the latest transmission in the upper parts, and its round trip; zeros if a part is
+    /// missing.
     pub fn end(&mut self, from: u64) -> (u64, u64) {
         let told = core::mem::replace(self, Self::new_zeroed());
         if told.from == from.wrapping_add(ACK_SPAN) { (told.newest, told.trip) } else { (0, 0) }
@@ -40,8 +43,8 @@ mod tests {
     #[test]
     fn p15_parts_of_an_acknowledgement_count_when_none_between_is_lost() {
         let told = |parts: &[(u64, u64)]| {
-            let mut all = Parts::new_zeroed();
-            parts.iter().for_each(|(part, newest)| all.hear(1000 + part * ACK_SPAN, *newest, 7));
+            let mut all = AckParts::new_zeroed();
+            parts.iter().for_each(|(part, newest)| all.add(1000 + part * ACK_SPAN, *newest, 7));
             all.end(1000).0
         };
         assert_eq!(told(&[(3, 5), (2, 9), (1, 4)]), 9);

@@ -1,20 +1,20 @@
-//! What peers need to reach a link: a prefix of its own, then the card of the rail below.
+//! The card of a link: a prefix of its own, then the card of the rail below.
 
 use super::config::Config;
 use crate::rail::Unreachable;
 
-/// Bytes before the card of the rail below.
+/// The bytes before the card of the rail below.
 pub(super) const PREFIX: usize = 16;
 const MAGIC: [u8; 2] = *b"TL";
-/// Version of the cards, the headers and the link's own frames.
+/// The version of cards, headers and control frames.
 pub(super) const VERSION: u8 = 2;
 const FLAG_SUMS: u8 = 1;
 
-/// What a card says of a link.
+/// The link's part of a card.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Card {
     pub link: u8,
-    /// Bodies are to be summed.
+    /// Whether the link asks for checksums of bodies.
     pub sums: bool,
     pub incarnation: u64,
 }
@@ -30,7 +30,7 @@ impl Card {
         [MAGIC[0], MAGIC[1], VERSION, flags, self.link, 0, 0, 0, a, b, c, d, e, f, g, h]
     }
 
-    /// The link of a card, and the card of its rail.
+    /// Splits a card into the link's part and the card of the rail below.
     pub fn read(card: &[u8]) -> Result<(Self, &[u8]), Unreachable> {
         let Some((prefix, rest)) = card.split_first_chunk::<PREFIX>() else {
             return Err(if card.is_empty() { Unreachable::NoCard } else { Unreachable::BadCard });

@@ -1,9 +1,9 @@
-//! Sums over what travels: a seam, so that hosts may let their processor do it.
+//! The checksum of headers and bodies. It is a trait, so that hosts may use an instruction of their processor.
 
 use crate::convertor::Span;
 
-/// CRC-32C (Castagnoli, as in iSCSI), in pieces. All implementations give the same sums, so the two ends of a link may use
-/// different ones.
+/// CRC-32C (Castagnoli, as in iSCSI, RFC 3720), in pieces. All implementations give the same checksums, so the two ends of a link may
+/// use different ones.
 ///
 /// ```
 /// use towline_core::link::{Checksum, Crc32c};
@@ -12,15 +12,16 @@ use crate::convertor::Span;
 /// assert_eq!(Crc32c.sum(Crc32c.sum(0, b"12345"), b"6789"), 0xe306_9283);
 /// ```
 pub trait Checksum {
-    /// The sum of all bytes so far, whose sum is `so_far` (0 for none), and `bytes` behind them.
+    /// The checksum of `bytes` behind other bytes whose checksum is `so_far` (0: there are none).
     fn sum(&self, so_far: u32, bytes: &[u8]) -> u32;
 }
 
-/// CRC-32C by tables: for any target. Hosts have a quicker one for their processor.
+/// CRC-32C by tables, for any target. Hosts have a faster one for their processor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crc32c;
 
-/// Tables for 16 bytes at once. The crate's own loop over them may panic as far as a compiler can tell.
+/// Tables for 16 bytes at a time. They are used by a loop of this file, since a compiler cannot tell that the loop of the crate `crc`
+/// never panics.
 static TABLES: crc::Crc<u32, crc::Table<16>> = crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
 
 impl Checksum for Crc32c {
@@ -41,10 +42,10 @@ impl Checksum for Crc32c {
     }
 }
 
-/// The sum of a window's bytes, where they lie.
+/// The checksum of the bytes of a span, where they lie.
 ///
 /// # Safety
-/// The window's memory is readable, and nobody writes there, during the call.
+/// The span's memory is readable, and not written to, during the call.
 pub(super) unsafe fn sum_span<C: Checksum>(sums: &C, so_far: u32, span: &Span) -> u32 {
     let mut sum = so_far;
     // SAFETY: passed on from the caller.
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_crc32c_in_any_pieces() {
+    fn checksums_are_crc32c_in_any_pieces() {
         // RFC 3720 B.4.
         assert_eq!(Crc32c.sum(0, &[0; 32]), 0x8a91_36aa);
         assert_eq!(Crc32c.sum(0, &[0xff; 32]), 0x62a8_ab43);

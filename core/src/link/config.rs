@@ -1,76 +1,73 @@
-//! What a link is made with.
+//! The configuration of a link.
 
-use crate::rail::Attributes;
-use crate::rail::COPIED;
-use crate::rail::Capabilities;
-use crate::rail::LINKED_HEAD;
+use crate::rail::{Attributes, COPIED, Capabilities, LINKED_HEAD};
 use crate::time::Duration;
 
-/// Sizes and times of a link. Start from [`Config::new`].
+/// Sizes and times of a link. Start from [`Config::new`]. Values out of bounds are brought into bounds.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Config {
-    /// This side's name of the link, another one for each of a process: peers know it from the card.
+    /// This side's name of the link, another one for each link of a process. Peers know it from the card.
     pub link: u8,
-    /// Tells this process from all that had its address before: random, or a time of start.
+    /// Tells this process from all processes that had its address before: a random number, or the time of its start.
     pub incarnation: u64,
-    /// Number of the first frame to each peer.
+    /// The number of the first frame to each peer.
     pub first_number: u64,
-    /// Peers at most.
+    /// The most peers.
     pub peers: u32,
-    /// Frames to one peer that may be unacknowledged: a power of two from 4 to 1024, of which a quarter, and 16 at most,
-    /// is for control frames alone.
+    /// How many frames to one peer may be unacknowledged: a power of two from 4 to 1024. A quarter of them, and 16 at most, is for
+    /// control frames alone.
     pub window: u32,
-    /// Unacknowledged frames to all peers together, at most; to one of several, no more than are free then: half of them if the
-    /// others have none, and so many silent peers leave one in their number plus one. A quarter is kept for peers that have none
-    /// yet, one for each: with four times as many slots as peers nobody is held up by those that fall silent, whatever their number.
-    /// Each takes room for a copy of [`COPIED`](crate::rail::COPIED) bytes.
+    /// How many frames to all peers together may be unacknowledged. A link with several peers gives one peer no more slots than are
+    /// free then: half of them if the others have none; `n` silent peers leave one slot in `n + 1`. A quarter is spared for peers that
+    /// have none yet, one for each. With four times as many slots as peers, no peer is held up by silent ones, whatever their number.
+    /// Each slot has room for a copy of [`COPIED`](crate::rail::COPIED) bytes.
     pub slots: u32,
-    /// The same for control frames, beyond `slots`; here a half is kept.
+    /// The same for control frames, beyond `slots`. Here a half is spared.
     pub control_slots: u32,
-    /// Of the frames in `slots`, how many may be longer grants (reserved, not sent): each takes room for the longest frame.
+    /// How many of the frames in `slots` may be longer grants (reserved, not sent). Each takes room for the longest frame.
     pub long_slots: u32,
-    /// Frames whose bodies may be coming in, or be awaited once more, beyond those held by the reader.
+    /// How many bodies may be arriving, or be awaited once more, beyond the frames that the reader holds.
     pub deliveries: u32,
     /// Bytes of the longest card of the rail below.
     pub card_bytes: u32,
-    /// Bodies are checked. Headers, and frames of up to 56 bytes, always are.
+    /// Whether bodies have a checksum. Headers, and frames of up to 56 bytes, always have one.
     pub sums: bool,
-    /// Frames sent to a peer before it has acknowledged any: slow start begins here.
+    /// How many frames are sent to a peer before it has acknowledged any: slow start begins here.
     pub initial_window: u32,
-    /// A frame counts as lost when so many that left later are acknowledged, as long as none was seen to overtake another;
-    /// then it has as much time as frames were late, and a quarter of a round trip at the least.
+    /// A frame counts as lost when so many later frames are acknowledged, as long as no reordering was seen. After that, a frame has as
+    /// much time as frames were late, and a quarter of a round trip at the least.
     pub reorder: u32,
-    /// Received frames after which an acknowledgement leaves at once.
+    /// After so many received frames an acknowledgement is sent at once.
     pub ack_every: u32,
-    /// An acknowledgement waits so long at most for a frame to go with.
+    /// How long an acknowledgement waits at most for a frame that may carry it.
     pub ack_delay: Duration,
-    /// Where nothing is acknowledged for two round trips, a frame leaves again to find out why: not before this time.
+    /// If nothing is acknowledged for two round trips, a tail loss probe is sent, but not before this time.
     pub least_timeout: Duration,
     /// The same before the first round trip is known.
     pub initial_timeout: Duration,
-    /// The same at the most, when it has been in vain several times.
+    /// The most time before a tail loss probe, after several were not acknowledged.
     pub most_timeout: Duration,
-    /// A peer that owes a sign of life and gives none for so long is down. One that is probed is asked more than
-    /// 45 times in that time: where 30 % of frames are lost each way, all of that fails once in 10^13 times.
+    /// A peer that owes an answer and gives no sign of life for so long is down. A peer that is probed is asked more than 45 times in
+    /// that time: where 30 % of the frames are lost in each direction, all of that fails once in 10^13 times.
     pub dead_after: Duration,
-    /// Silence alone is no death: the peer may compute, without a thread that answers for it, and the rail below tells when it is
-    /// lost. A link is [`Event::Silent`](crate::rail::Event::Silent) then after `dead_after`, and down when
+    /// Silence alone is no failure: the peer may compute without a thread that answers for it, and the rail below tells when it is
+    /// lost. Then a link is [`Event::Silent`](crate::rail::Event::Silent) after `dead_after`, and down when
     /// [`give_up`](crate::rail::Liveness::give_up) says so.
     pub patient: bool,
-    /// A peer that never answered a greeting is down after so long.
+    /// A peer that never answered a hello is down after so long.
     pub hello_within: Duration,
-    /// A peer that was silent for so long is probed, a quarter of `dead_after` at most, and then each 64th part of that until
-    /// it answers. Zero: never.
+    /// A peer that was silent for so long is probed; a quarter of `dead_after` at most. Then it is probed again after each 64th part of
+    /// `dead_after` until it answers. Zero: never.
     pub heartbeat: Duration,
-    /// A greeting or a probe of a link that is down is repeated after this time at first, later after twice that, and so on.
+    /// A hello, or a probe of a link that is down, is repeated after this time at first, then after twice that, and so on.
     pub probe: Duration,
-    /// The same at most.
+    /// The most time between two of them.
     pub most_probe: Duration,
 }
 
 impl Config {
-    /// What suits a rail: with sums where it may corrupt, with heartbeats where it may lose.
+    /// The configuration for a rail: with checksums where it may corrupt frames, with heartbeats where it may lose them.
     pub fn new(link: u8, incarnation: u64, rail: &Attributes) -> Self {
         let lossy = rail.capabilities.contains(Capabilities::NEED_ACK);
         Self {
@@ -101,7 +98,7 @@ impl Config {
         }
     }
 
-    /// The configuration that is used: within bounds, and fit for the rail.
+    /// The configuration that is used: all values within bounds, and right for the rail.
     pub(super) fn sane(mut self, rail: &Attributes) -> Self {
         self.peers = self.peers.clamp(1, 1 << 24);
         self.window = self.window.clamp(4, 1024).next_power_of_two();
@@ -130,23 +127,23 @@ impl Config {
         if self.window / 4 < 16 { self.window / 4 } else { 16 }
     }
 
-    /// How long a peer may be silent at least, in nanoseconds, met or not.
+    /// The least time for which a peer may be silent, connected or not, in nanoseconds.
     pub(super) fn patience(&self) -> u64 {
         self.dead_after.as_nanos().min(self.hello_within.as_nanos())
     }
 
-    /// Nanoseconds between two probes of a peer that does not answer.
+    /// The time between two probes of a peer that does not answer, in nanoseconds.
     pub(super) fn urgent(&self) -> u64 {
         let most = if self.heartbeat == Duration::ZERO { u64::MAX } else { self.heartbeat.as_nanos() };
         (self.dead_after.as_nanos() / 64).clamp(1, most)
     }
 
-    /// Words of one set of bits of one peer.
+    /// How many words one set of bits of one peer has.
     pub(super) const fn words(&self) -> usize {
         if self.window < 64 { 1 } else { self.window as usize / 64 }
     }
 
-    /// Bytes of each slot's own room.
+    /// Bytes of each slot behind the head.
     pub(super) fn room(longest: u32) -> usize {
         (COPIED as usize + LINKED_HEAD).min(longest as usize)
     }

@@ -1,46 +1,68 @@
-//! How many frames may be under way to a peer.
+//! How many frames may be in flight to a peer.
 
 use zerocopy::FromZeros;
 
-/// Frames that may be under way, whatever happens.
+/// So many frames may be in flight, whatever happens.
 const LEAST: u32 = 4;
-/// Times in a row that nothing was heard from which on the window shrinks to that.
-pub(super) const SILENCES: u32 = 3;
+/// After so many time-outs in a row the window shrinks to that.
+pub(super) const MAX_SILENCES: u8 = 3;
 /// Round trips of an age.
-const AGE: u32 = 8;
+const AGE: u8 = 8;
 
-/// A congestion window in frames. It grows as TCP's does, and shrinks by three tenths at most once a round trip. But these
-/// are rails that lose frames by chance, too: it stays above what a link begins with, and above one and a half times what
-/// came through lately in a round trip without queues. Where queues are the reason of the loss, less comes through.
+/// A congestion window in frames. It grows as the window of TCP does (RFC 5681), and shrinks by three tenths at most once a round
+/// trip. But rails may lose frames by chance, too. Hence the window stays above its initial size, and above one and a half times the
+/// number of frames that arrived lately in a round trip without queues. Where queues are the reason of a loss, fewer frames arrive.
+///
+/// Transmissions are counted, as in [`LossDetection`](super::path::LossDetection).
 #[derive(FromZeros, Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(super) struct CongestionWindow {
     allowed: u32,
     /// Where slow start ends.
     threshold: u32,
-    /// Frames acknowledged towards the next that may leave beyond those.
+    /// Frames that were acknowledged since the window last grew, after slow start.
     fraction: u32,
     initial: u32,
-    /// Frames that came in this round trip, and round trips in this age.
-    came: u32,
-    rounds: u32,
-    /// The most frames that came in the time of the shortest round trip: in this age, in the one before.
+    /// Frames that arrived in this round trip.
+    arrived: u32,
+    /// Round trips in this age.
+    rounds: u8,
+    /// Time-outs in a row.
+    timeouts: u8,
+    /// The most frames that arrived in the time of the shortest round trip: in this age, in the one before.
     carried: [u32; 2],
-    /// The round trip is over when a frame is acknowledged that left after so many; and when it began.
+    /// The round trip is over when a transmission after this one is acknowledged.
     round_ends: u64,
+    /// When the round trip began.
     round_began: u64,
-    /// A loss among so many that left first was dealt with.
+    /// The last transmission at the time of the last loss. A loss up to this one belongs to the same event.
     recovered: u64,
 }
 
-impl Window {
-    /// Of a link that has sent nothing.
+impl CongestionWindow {
+    /// The window of a link that has sent nothing.
     pub fn new(initial: u32, most: u32) -> Self {
         Self { allowed: initial, initial, threshold: most, ..Self::new_zeroed() }
     }
 
-    /// Frames that may be under way.
+    /// So many frames may be in flight.
     pub const fn allowed(&self) -> u32 {
         self.allowed
+    }
+
+    /// Time-outs in a row: since anything was acknowledged, or the peer answered.
+    pub const fn timeouts(&self) -> u8 {
+        self.timeouts
+    }
+
+    /// The same window after so many time-outs.
+    #[cfg(test)]
+    pub const fn with_timeouts(self, timeouts: u8) -> Self {
+        Self { timeouts, ..self }
+    }
+
+    /// The peer answers, though it has acknowledged nothing.
+    pub const fn on_answer(&mut self) {
+        self.timeouts = 0;
     }
 
     fn floor(&self, most: u32) -> u32 {
@@ -48,10 +70,11 @@ impl Window {
         self.initial.max(carried.saturating_add(carried / 2)).min(most)
     }
 
-    /// So many came, the one of them that left last being the `newest`-th of the `left` that left so far. `least` is the
-    /// shortest round trip.
-    pub fn on_came(&mut self, count: u32, newest: u64, left: u64, least: u64, now: u64, most: u32) {
-        self.came = self.came.saturating_add(count);
+    /// `count` frames were acknowledged, the last transmission among them being the `newest` of `sent`. `least` is the shortest
+    /// round trip in nanoseconds.
+    pub fn on_acked(&mut self, count: u32, newest: u64, sent: u64, least: u64, now: u64, most: u32) {
+        self.timeouts = 0;
+        self.arrived = self.arrived.saturating_add(count);
         if self.allowed < self.threshold {
             self.allowed = self.allowed.saturating_add(count).min(most.max(self.allowed));
         } else {
@@ -62,20 +85,20 @@ impl Window {
             }
         }
         if newest > self.round_ends {
-            self.end_round(left, least, now);
+            self.end_round(sent, least, now);
             self.allowed = self.allowed.max(self.floor(most));
         }
     }
 
-    fn end_round(&mut self, left: u64, least: u64, now: u64) {
+    fn end_round(&mut self, sent: u64, least: u64, now: u64) {
         let took = now.saturating_sub(self.round_began).max(least);
-        let carried = u64::from(self.came).saturating_mul(least).checked_div(took).unwrap_or(0);
+        let carried = u64::from(self.arrived).saturating_mul(least).checked_div(took).unwrap_or(0);
         if self.round_began != 0
             && let [here, _] = &mut self.carried
         {
             *here = (*here).max(carried.min(u64::from(u32::MAX)) as u32);
         }
-        (self.came, self.round_ends, self.round_began) = (0, left, now.max(1));
+        (self.arrived, self.round_ends, self.round_began) = (0, sent, now.max(1));
         self.rounds = self.rounds.wrapping_add(1);
         if self.rounds >= AGE {
             let [here, _] = self.carried;
@@ -83,20 +106,21 @@ impl Window {
         }
     }
 
-    /// The `lost`-th frame of the `left` that left so far is lost. Whether that is the first loss of a round trip.
-    pub fn on_loss(&mut self, lost: u64, left: u64, most: u32) -> bool {
+    /// The `lost`-th of `sent` transmissions is lost. Whether that is the first loss of a round trip.
+    pub fn on_loss(&mut self, lost: u64, sent: u64, most: u32) -> bool {
         if lost <= self.recovered {
             return false;
         }
         let less = u64::from(self.allowed.min(most)).saturating_mul(7) / 10;
         self.allowed = (less as u32).max(self.floor(most)).max(LEAST);
-        (self.threshold, self.recovered, self.fraction) = (self.allowed, left, 0);
+        (self.threshold, self.recovered, self.fraction) = (self.allowed, sent, 0);
         true
     }
 
-    /// Nothing was heard, so many times in a row.
-    pub fn on_silence(&mut self, times: u32) {
-        if times < SILENCES {
+    /// Nothing was acknowledged in time.
+    pub fn on_timeout(&mut self) {
+        self.timeouts = self.timeouts.saturating_add(1);
+        if self.timeouts < MAX_SILENCES {
             return;
         }
         self.carried = [0; 2];
@@ -111,15 +135,15 @@ mod tests {
 
     const TRIP: u64 = 1000;
 
-    /// So many round trips in which `lost` of a thousand do not come, over a path that carries `most` in a round trip.
-    fn run(window: &mut Window, rounds: u64, lost: u32, most: u32) {
+    /// Runs so many round trips. Of a thousand frames `lost` do not arrive, and the path carries `most` in a round trip.
+    fn run(window: &mut CongestionWindow, rounds: u64, lost: u32, most: u32) {
         let (mut left, mut now) = (window.recovered.max(window.round_ends), 1);
         for _ in 0..rounds {
             let sent = window.allowed();
             left += u64::from(sent);
             now += TRIP;
             let came = (sent - sent * lost / 1000).min(most);
-            window.on_came(came, left, left, TRIP, now, 256);
+            window.on_acked(came, left, left, TRIP, now, 256);
             if came < sent {
                 window.on_loss(left, left, 256);
             }
@@ -127,34 +151,34 @@ mod tests {
     }
 
     #[test]
-    fn loss_by_chance_leaves_what_comes_through() {
+    fn loss_by_chance_leaves_the_window_that_the_path_carries() {
         for lost in [10, 50, 100, 300] {
-            let mut window = Window::new(32, 256);
+            let mut window = CongestionWindow::new(32, 256);
             run(&mut window, 200, lost, 1000);
             assert!(window.allowed() >= 32, "{} at {lost}", window.allowed());
         }
-        let mut window = Window::new(4, 256);
+        let mut window = CongestionWindow::new(4, 256);
         run(&mut window, 100, 100, 100);
         assert!((100..=160).contains(&window.allowed()), "{}", window.allowed());
     }
 
     #[test]
-    fn a_narrow_path_narrows_the_window_and_silence_more() {
-        let mut window = Window::new(8, 256);
+    fn a_narrow_path_narrows_the_window_and_timeouts_do_so_more() {
+        let mut window = CongestionWindow::new(8, 256);
         run(&mut window, 100, 0, 1000);
         assert_eq!(window.allowed(), 256, "nothing is lost");
         run(&mut window, 100, 0, 40);
         assert!((40..=62).contains(&window.allowed()), "{}", window.allowed());
         let before = window.allowed();
-        (1..3).for_each(|times| window.on_silence(times));
+        (1..3).for_each(|_| window.on_timeout());
         assert_eq!(window.allowed(), before);
-        (3..20).for_each(|times| window.on_silence(times));
+        (3..20).for_each(|_| window.on_timeout());
         assert_eq!(window.allowed(), LEAST);
     }
 
     #[test]
     fn one_round_trip_counts_one_loss() {
-        let mut window = Window::new(100, 256);
+        let mut window = CongestionWindow::new(100, 256);
         assert!(window.on_loss(5, 50, 256) && !window.on_loss(6, 50, 256) && !window.on_loss(50, 60, 256));
         assert_eq!(window.allowed(), 100, "as many as it began with");
         assert!(window.on_loss(51, 60, 256));

@@ -1,4 +1,4 @@
-//! Frames of the other link's own.
+//! Control frames that arrive: first they are parsed and checked, then they take effect.
 
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -6,82 +6,156 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::checksum::Checksum;
 use super::header::{ACK, ACK_WORDS, Ack, Header, Hello, Kind, TAG, head_check};
 use super::numbers::widen;
-use super::path::Why;
+use super::path::DownReason;
 use super::state::Link;
 use crate::rail::{FullRail, HEAD};
 
+/// A control frame whose check is right. All but hellos acknowledge frames.
+enum Control {
+    Hello(Hello),
+    Ack(AckInfo, Notice),
+}
+
+/// The acknowledgement in a control frame, and the bits that it has.
+struct AckInfo {
+    /// The first number that did not arrive.
+    ack: u64,
+    /// The number that the first bit stands for.
+    from: u64,
+    /// One bit for each number.
+    bits: [u64; ACK_WORDS],
+    /// How many words of `bits` were sent.
+    words: usize,
+}
+
+/// What a control frame tells beside its acknowledgement.
+enum Notice {
+    /// How many frames arrived twice.
+    Duplicates(u16),
+    /// It answers this probe.
+    ProbeAnswer(u16),
+    /// It is a probe with this number.
+    Probe(u16),
+    Goodbye,
+    GivenUp,
+    /// The bits are numbers that have to be sent again.
+    Nack,
+    /// The bits, from this number on, are gaps.
+    Gaps(u64),
+    /// The bits, from this number on, are frames that have migrated.
+    Migrated(u64),
+}
+
+impl AckInfo {
+    fn bits(&self) -> &[u64] {
+        self.bits.get(..self.words).unwrap_or(&[])
+    }
+}
+
+impl Notice {
+    /// Whether the bits are numbers of the peer's own frames.
+    const fn is_of_senders_numbers(&self) -> bool {
+        matches!(self, Self::Gaps(_) | Self::Migrated(_))
+    }
+}
+
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// A frame of the other link's own.
-    pub(super) fn on_own(&mut self, at: u32, len: u32, header: &Header, head: &[u8], rest: &[u8]) {
-        let kind = rest.first().copied().and_then(Kind::of);
-        let Some(path) = self.paths.get(at as usize) else { return };
-        let (kind, known) = match kind {
-            Some(kind) if len as usize <= HEAD => (kind, path.met() || kind == Kind::Hello),
-            _ => {
-                self.counters.malformed = self.counters.malformed.wrapping_add(1);
-                return;
-            }
+    /// Takes a control frame of the peer.
+    pub(super) fn on_control(&mut self, at: u32, len: u32, header: &Header, head: &[u8], rest: &[u8]) {
+        let (info, notice) = match self.parse_control(at, len, header, head, rest) {
+            None => return,
+            Some(Control::Hello(hello)) => return self.on_hello(at, &hello),
+            Some(Control::Ack(info, notice)) => (info, notice),
         };
-        if !known {
-            self.counters.early = self.counters.early.wrapping_add(1);
-            return;
-        }
-        let (seed, ack) = match kind {
-            Kind::Hello => (path.hello_seeds[1], 0),
-            _ => (path.seeds[1], widen(header.ack.get(), path.first)),
+        self.on_heard(at);
+        // The upper parts of an acknowledgement in several frames tell less: numbers without a bit may have arrived.
+        let (acked, all) = match notice {
+            Notice::Nack | Notice::Gaps(_) | Notice::Migrated(_) => (&[][..], false),
+            _ => (info.bits(), info.from == info.ack),
         };
-        let numbers = matches!(kind, Kind::Void | Kind::Away);
-        let number = if numbers { widen(header.number.get(), path.base) } else { 0 };
-        if head_check(&self.sums, seed, TAG, len, [number, ack], head) != header.head_check.get() {
-            self.counters.bad_heads = self.counters.bad_heads.wrapping_add(1);
+        if !self.take_ack(at, info.ack, info.from, acked, all) {
             return;
         }
-        if kind == Kind::Hello {
-            match Hello::read_from_prefix(rest) {
-                Ok((hello, _)) => self.on_hello(at, &hello),
-                Err(_) => self.counters.malformed = self.counters.malformed.wrapping_add(1),
-            }
-            return;
+        if !notice.is_of_senders_numbers() {
+            self.check_gaps(at); // otherwise two sides that tell each other their gaps would do so for ever
         }
-        let mut told = Ack::new_zeroed();
-        told.as_mut_bytes().iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-        let words = usize::from(told.words);
-        if rest.len() < ACK || words > ACK_WORDS || rest.len() != ACK.wrapping_add(words.wrapping_mul(8)) {
-            self.counters.malformed = self.counters.malformed.wrapping_add(1);
-            return;
-        }
-        self.heard(at);
-        let from = widen(told.from.get(), ack);
-        let came = told.came.map(U64::get);
-        let bits = came.get(..words).unwrap_or(&[]);
-        // The others of several say less.
-        let (told, all) = if numbers || kind == Kind::Wanted { (&[][..], false) } else { (bits, from == ack) };
-        if !self.take_ack(at, ack, from, told, all) {
-            return;
-        }
-        if !numbers {
-            self.see_voids(at); // or two that are told so would answer each other
-        }
-        match kind {
-            Kind::Ack => {
+        match notice {
+            Notice::Duplicates(count) => {
                 self.counters.acks_received = self.counters.acks_received.wrapping_add(1);
-                match header.body_check.get() {
-                    0 => self.on_doubles(at, header.number.get()),
-                    _ => self.on_answer(at, header.number.get()),
-                }
+                self.on_duplicates(at, count);
             }
-            Kind::Probe => {
-                if let Some(path) = self.paths.get_mut(at as usize) {
-                    path.answer = u32::from(header.number.get()).wrapping_add(1);
+            Notice::ProbeAnswer(probe) => {
+                self.counters.acks_received = self.counters.acks_received.wrapping_add(1);
+                self.on_probe_answer(at, probe);
+            }
+            Notice::Probe(number) => {
+                if let Some(path) = self.peers.paths.get_mut(at as usize) {
+                    path.due.probe_answer = u32::from(number).wrapping_add(1);
                 }
                 self.ack_now(at);
             }
-            Kind::Bye => self.down(at, Why::Closed),
-            Kind::GivenUp => self.down(at, Why::GivenUp),
-            Kind::Wanted => self.on_wanted(at, from, bits),
-            Kind::Void => self.on_gone(at, number, bits, false),
-            Kind::Away => self.on_gone(at, number, bits, true),
-            Kind::Hello => {}
+            Notice::Goodbye => self.set_down(at, DownReason::Closed),
+            Notice::GivenUp => self.set_down(at, DownReason::GivenUp),
+            Notice::Nack => self.on_nack(at, info.from, info.bits()),
+            Notice::Gaps(first) => self.on_gaps(at, first, info.bits(), false),
+            Notice::Migrated(first) => self.on_gaps(at, first, info.bits(), true),
         }
+    }
+
+    /// Parses a control frame, and checks it. `None`: it is counted as malformed, as early, or as one whose check is wrong.
+    fn parse_control(&mut self, at: u32, len: u32, header: &Header, head: &[u8], rest: &[u8]) -> Option<Control> {
+        let path = self.peers.paths.get(at as usize)?;
+        let kind = rest.first().copied().and_then(Kind::of).filter(|_| len as usize <= HEAD);
+        let Some(kind) = kind else {
+            self.counters.malformed = self.counters.malformed.wrapping_add(1);
+            return None;
+        };
+        if kind != Kind::Hello && !path.session.is_established() {
+            self.counters.before_handshake = self.counters.before_handshake.wrapping_add(1);
+            return None;
+        }
+        let (seed, ack) = match kind {
+            Kind::Hello => (path.session.hello_seeds[1], 0),
+            _ => (path.session.seeds[1], widen(header.ack.get(), path.send.first)),
+        };
+        let first = match kind {
+            Kind::Gaps | Kind::Migrated => widen(header.number.get(), path.receive.base),
+            _ => 0,
+        };
+        if head_check(&self.checksum, seed, TAG, len, [first, ack], head) != header.head_check.get() {
+            self.counters.bad_headers = self.counters.bad_headers.wrapping_add(1);
+            return None;
+        }
+        let control = match kind {
+            Kind::Hello => Hello::read_from_prefix(rest).ok().map(|(hello, _)| Control::Hello(hello)),
+            _ => parse_ack(ack, rest).map(|info| Control::Ack(info, notice(kind, first, header))),
+        };
+        if control.is_none() {
+            self.counters.malformed = self.counters.malformed.wrapping_add(1);
+        }
+        control
+    }
+}
+
+/// The acknowledgement behind a header. `None` where its length is wrong.
+fn parse_ack(ack: u64, rest: &[u8]) -> Option<AckInfo> {
+    let mut told = Ack::new_zeroed();
+    told.as_mut_bytes().iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    let words = usize::from(told.words);
+    let fits = rest.len() >= ACK && words <= ACK_WORDS && rest.len() == ACK.wrapping_add(words.wrapping_mul(8));
+    fits.then(|| AckInfo { ack, from: widen(told.from.get(), ack), bits: told.bits.map(U64::get), words })
+}
+
+fn notice(kind: Kind, first: u64, header: &Header) -> Notice {
+    let number = header.number.get();
+    match kind {
+        Kind::Hello | Kind::Ack if header.body_check.get() == 0 => Notice::Duplicates(number),
+        Kind::Hello | Kind::Ack => Notice::ProbeAnswer(number),
+        Kind::Probe => Notice::Probe(number),
+        Kind::Goodbye => Notice::Goodbye,
+        Kind::GivenUp => Notice::GivenUp,
+        Kind::Nack => Notice::Nack,
+        Kind::Gaps => Notice::Gaps(first),
+        Kind::Migrated => Notice::Migrated(first),
     }
 }

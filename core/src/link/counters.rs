@@ -1,52 +1,52 @@
-//! What happened so far on a link.
+//! Counters of a link.
 
-/// Counts since set-up. They wrap after 2^64.
+/// What happened on a link since it was made. Each counter wraps after 2^64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct Counters {
-    /// Frames that were given to the link and left for the first time.
+    /// Frames of the user that were sent for the first time.
     pub sent: u64,
-    /// Frames that left once more.
+    /// Frames that were sent again.
     pub resent: u64,
-    /// Times that nothing was heard in time, so that one frame or two of them left once more to ask.
+    /// How many times nothing was acknowledged in time, so that one or two frames were sent again as tail loss probes.
     pub timeouts: u64,
-    /// Frames taken for lost that the peer had got, or got later.
+    /// Frames that counted as lost although the peer had got them, or got them later.
     pub spurious: u64,
     /// Frames handed up, each of them once.
     pub received: u64,
-    /// Frames that had come before: dropped.
-    pub doubles: u64,
-    /// Frames whose header fails its check, be it changed on the way or of an earlier life of either side: dropped.
-    pub bad_heads: u64,
-    /// Bodies that failed their check: awaited once more.
+    /// Frames that had arrived before: dropped.
+    pub duplicates: u64,
+    /// Frames whose header fails its check, since it was changed on the way, or belongs to an earlier session of either side: dropped.
+    pub bad_headers: u64,
+    /// Bodies whose checksum was wrong: the frame has to arrive once more.
     pub bad_bodies: u64,
-    /// Frames that make no sense: dropped.
+    /// Frames that violate the protocol: dropped.
     pub malformed: u64,
-    /// Frames beyond the window: dropped.
-    pub beyond: u64,
-    /// Frames for which no room to take them in was left: dropped, awaited once more.
-    pub shed: u64,
-    /// Frames before the two sides have met, or of nobody known here: dropped.
-    pub early: u64,
-    /// Frames of the link's own that acknowledge, sent and received.
+    /// Frames beyond the receive window: dropped.
+    pub beyond_window: u64,
+    /// Frames for which there was no room: dropped; they have to arrive once more.
+    pub no_room: u64,
+    /// Frames that arrived before the handshake, or of a peer that is not known here: dropped.
+    pub before_handshake: u64,
+    /// Acknowledgements that were sent.
     pub acks_sent: u64,
-    /// See [`acks_sent`](Self::acks_sent).
+    /// Acknowledgements that arrived.
     pub acks_received: u64,
-    /// Acknowledgements of what was never sent: refused.
-    pub absurd_acks: u64,
+    /// Acknowledgements of frames that were never sent: refused.
+    pub invalid_acks: u64,
     /// Probes sent.
     pub probes: u64,
-    /// Greetings sent.
+    /// Hellos sent.
     pub hellos: u64,
-    /// Times that the rail below had no room.
+    /// How many times the rail below had no room.
     pub busy: u64,
-    /// Links to a peer that went down.
+    /// How many times a link to a peer went down.
     pub downs: u64,
-    /// Links to a peer that came back.
+    /// How many times a link to a peer came up again.
     pub ups: u64,
-    /// Frames that left by another link.
+    /// Frames that migrated to another link.
     pub migrated: u64,
-    /// Frames of other links that were claimed here: new ones, doubles, and those that were awaited.
+    /// Frames of other links that were claimed here: new ones, duplicates, and awaited ones.
     pub claims: u64,
 }

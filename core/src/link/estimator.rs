@@ -1,22 +1,23 @@
-//! How long an acknowledgement takes: RFC 6298, in nanoseconds.
+//! How long an acknowledgement takes: the estimator of RFC 6298, in nanoseconds.
 
 use zerocopy::FromZeros;
 
-/// The shortest round trip is forgotten after one to two times as long.
+/// The shortest round trip is forgotten after one to two times this.
 const AGE: u64 = 5_000_000_000;
 
-/// Smoothed time of a round trip, and how much it varies. Zeros: nothing is known yet.
+/// The smoothed round trip, and its variation. Zeros: no round trip is known yet.
 #[derive(FromZeros, Clone, Copy, Debug, Default)]
 pub(super) struct Estimator {
     smoothed: u64,
     varies: u64,
-    /// The shortest: in this age, which began then, and in the one before.
+    /// The shortest round trip: in this age, in the one before.
     least: [u64; 2],
+    /// When this age began.
     began: u64,
 }
 
 impl Estimator {
-    /// Takes in the time of one round trip; not of a frame that was sent twice (Karn).
+    /// Takes the time of one round trip. The round trip of a frame that was sent twice is not known (Karn).
     pub fn sample(&mut self, nanos: u64, now: u64) {
         let nanos = nanos.clamp(1, 1 << 40);
         if self.smoothed == 0 {
@@ -35,19 +36,20 @@ impl Estimator {
         };
     }
 
-    /// The shortest round trip lately; 0 where there was none.
+    /// The shortest recent round trip; 0: none is known.
     pub fn least(&self) -> u64 {
         let [here, before] = self.least;
         here.min(before)
     }
 
-    /// A usual round trip; 0 where there was none.
+    /// The smoothed round trip; 0: none is known.
     pub const fn smoothed(&self) -> u64 {
         self.smoothed
     }
 
-    /// After what time a peer that acknowledges nothing, though it waits no longer than `delay` to do so, is asked to, if
-    /// that was so already so many times: two round trips at the least (RFC 8985, 7.2).
+    /// The time after which a tail loss probe is sent if nothing is acknowledged, when it was sent `times` times already: at least two
+    /// round trips (RFC 8985, 7.2). `delay` is how long the peer may delay an acknowledgement, `initial` the answer while no round
+    /// trip is known, `least` and `most` are bounds.
     pub fn timeout(&self, [initial, least, most, delay]: [u64; 4], times: u32) -> u64 {
         let varies = self.varies.saturating_mul(4).max(self.smoothed);
         let once =
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_are_two_round_trips_or_what_they_vary_by() {
+    fn timeouts_are_two_round_trips_or_their_variation() {
         let mut estimator = Estimator::default();
         let bounds = [500, 10, 1000, 7];
         assert_eq!(estimator.timeout(bounds, 0), 500);

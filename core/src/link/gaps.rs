@@ -1,98 +1,98 @@
-//! Numbers that nothing will come with by the link that gave them out.
+//! Numbers that nothing will arrive with on the link that gave them out.
 //!
-//! A frame that moves to another link leaves its number behind, which the peer takes for received when the frame has arrived
-//! and claims it ([`Failover::claim`](crate::rail::Failover::claim)). Until then the peer waits for the number, and when as many were given
-//! out after it as the window has, the link takes nothing more. There are two ways to stand still so for ever.
+//! A frame that migrates to another link leaves its number behind. The peer takes the number for received when the frame has arrived
+//! and claims it ([`Failover::claim`](crate::rail::Failover::claim)). Until then the peer waits for the number. When the numbers of a
+//! whole window were given out after it, the link takes no more frames. In two cases it would stand still for ever.
 //!
-//! A frame may move once more, from a link that carried it for another: it still names the first one as its origin, and nobody
-//! would ever claim the number that it had on the second. Such a number is void.
+//! First, a frame may migrate again, from a link that carried it for another one. It still names the first link as its origin, so
+//! nobody would ever claim the number that it had on the second link. Such a number is a gap.
 //!
-//! Or the link that carries it dies as well, while the one that it was given to first is back: the only one that could bring it
-//! has no number for it. So the peer passes over numbers whose frames are away, and remembers them, as many as a window has, until
-//! they are claimed. That is enough for two links of the same window, the other of which has no more of them. Where others hold
-//! two windows of one's frames, and die, it waits for one of them to come back, or for its peer's end.
+//! Second, the link that carries the frame may go down as well, while the first link is up again. The first link is the only one that
+//! could bring the frame, but has no free number for it. Hence the peer passes over the numbers of migrated frames, and remembers as
+//! many of them as a window has, until they are claimed. That is enough for two links of the same window, since the other one has no
+//! more frames. If other links hold two windows of the frames of one link, and all go down, that link waits until one of them is up
+//! again, or until the peer is lost.
 //!
-//! Whoever waits for a number of either kind is told so: when the link comes back, and with each acknowledgement that ends there.
+//! The sender tells the peer of both kinds of numbers: when the link comes up, and upon each acknowledgement that ends at one.
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U64};
 
-use super::state::Link;
-
 use super::checksum::Checksum;
 use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, Kind};
-use super::in_flight::{AWAY, VOID};
+use super::in_flight::{GAP, MIGRATED_ENTRY};
 use super::numbers::distance;
-use super::path::State;
+use super::path::{ConnState, Path};
+use super::state::Link;
 use crate::rail::FullRail;
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// Has a peer that waits for a number in vain told so, as often as anything that is said again. To be called when the peer has
-    /// said what it waits for.
-    pub(super) fn see_voids(&mut self, at: u32) {
-        let Some(path) = self.paths.get(at as usize).filter(|path| path.state == State::Up && !path.voids) else {
-            return;
-        };
-        let (waits, now) = (path.first, self.now);
-        let due = path.repeated_at.saturating_add(if path.repeated_at == 0 { 0 } else { self.after_refusals(0) });
-        if waits == path.next || self.window(at, waits).is_some() {
+    /// If the peer waits for a number in vain, it is to be told so, no more often than anything else is repeated. To be called when
+    /// the peer has told for which number it waits.
+    pub(super) fn check_gaps(&mut self, at: u32) {
+        let free = |path: &&Path| path.session.state == ConnState::Up && !path.due.gaps;
+        let Some(path) = self.peers.paths.get(at as usize).filter(free) else { return };
+        let (waits, now) = (path.send.first, self.clock.now);
+        let pause = if path.due.repeated_at == 0 { 0 } else { self.retry_delay(0) };
+        let due = path.due.repeated_at.saturating_add(pause);
+        if waits == path.send.next || self.window_slot(at, waits).is_some() {
             return;
         }
         let due = due.max(now);
-        if let Some(path) = self.paths.get_mut(at as usize) {
-            (path.voids, path.repeated_at) = (true, due);
+        if let Some(path) = self.peers.paths.get_mut(at as usize) {
+            (path.due.gaps, path.due.repeated_at) = (true, due);
         }
         self.ack_at(at, due);
     }
 
-    /// Tells which numbers are void, and which frames are away, of those that are not acknowledged. Whether that left.
-    pub(super) fn tell_voids(&mut self, at: u32) -> bool {
-        if !self.tell_gone(at, Kind::Void, VOID) || !self.tell_gone(at, Kind::Away, AWAY) {
-            return false;
+    /// Tells the peer which unacknowledged numbers are gaps, and which have migrated. Whether that was sent.
+    pub(super) fn send_gaps(&mut self, at: u32) -> bool {
+        let sent =
+            self.send_gap_numbers(at, Kind::Gaps, GAP) && self.send_gap_numbers(at, Kind::Migrated, MIGRATED_ENTRY);
+        if sent && let Some(path) = self.peers.paths.get_mut(at as usize) {
+            path.due.gaps = false;
         }
-        if let Some(path) = self.paths.get_mut(at as usize) {
-            path.voids = false;
-        }
-        true
+        sent
     }
 
-    /// Tells which numbers have this entry in the window.
-    fn tell_gone(&mut self, at: u32, kind: Kind, entry: u32) -> bool {
-        // One that is down since is told when it is up again.
-        let Some(path) = self.paths.get(at as usize).filter(|path| path.raw_known) else { return true };
-        let (first, seed, base) = (path.first, path.seeds[0], path.base);
-        let span = path.next.wrapping_sub(first).min(ACK_SPAN);
-        let (mut gone, mut words) = ([0u64; ACK_WORDS], 0);
+    /// Tells the peer which numbers have this entry in the send window.
+    fn send_gap_numbers(&mut self, at: u32, kind: Kind, entry: u32) -> bool {
+        // A peer whose link went down meanwhile is told when it is up again.
+        let Some(path) = self.peers.paths.get(at as usize).filter(|path| path.below.known) else { return true };
+        let (first, seed, base) = (path.send.first, path.session.seeds[0], path.receive.base);
+        let span = path.send.next.wrapping_sub(first).min(ACK_SPAN);
+        let (mut gaps, mut words) = ([0u64; ACK_WORDS], 0);
         for behind in 0..span {
-            if self.window_mut(at, first.wrapping_add(behind)).is_some_and(|found| *found == entry)
-                && let Some(word) = gone.get_mut((behind >> 6) as usize)
+            if self.window_entry_mut(at, first.wrapping_add(behind)).is_some_and(|found| *found == entry)
+                && let Some(word) = gaps.get_mut((behind >> 6) as usize)
             {
                 *word |= 1 << (behind & 63);
                 words = (behind >> 6).wrapping_add(1);
             }
         }
-        let told = Ack { kind: kind as u8, words: words as u8, from: U16::new(first as u16), came: gone.map(U64::new) };
+        let told = Ack { kind: kind as u8, words: words as u8, from: U16::new(first as u16), bits: gaps.map(U64::new) };
         let bytes = told.as_bytes().get(..ACK.wrapping_add(words as usize * 8)).unwrap_or(&[]);
-        // The number goes into the check as a whole: a late one is not about what has the same low half-word.
-        words == 0 || self.send_checked(at, seed, first, (first as u16, false, base), bytes)
+        // The check covers the full number. So a late frame is not taken for one about other numbers with the same low half-word.
+        words == 0 || self.send_control_checked(at, seed, first, (first as u16, false, base), bytes)
     }
 
-    /// The peer says which of its numbers nothing will come with, and whether their frames are away: they count as received, and
-    /// those are remembered. What is here of one is finished, or taken over by whoever brings the frame.
-    pub(super) fn on_gone(&mut self, at: u32, from: u64, words: &[u64], away: bool) {
+    /// The peer tells which of its numbers nothing will arrive with. They count as received. `migrated`: their frames arrive by another
+    /// link, so the numbers are remembered. A delivery with such a number that is pending here goes on, or is taken over by the link
+    /// that brings the frame.
+    pub(super) fn on_gaps(&mut self, at: u32, from: u64, words: &[u64], migrated: bool) {
         let mut any = false;
         for (index, word) in words.iter().enumerate() {
             let mut bits = *word;
             while bits != 0 {
                 let number = from.wrapping_add(index as u64 * 64).wrapping_add(u64::from(bits.trailing_zeros()));
                 bits &= bits.wrapping_sub(1);
-                let behind = self.paths.get(at as usize).map_or(-1, |path| distance(number, path.base));
+                let behind = self.peers.paths.get(at as usize).map_or(-1, |path| distance(number, path.receive.base));
                 let known = (0..i64::from(self.config.window)).contains(&behind);
-                if !known || self.received_bits(at).has(number) || (away && !self.remember_away(at, number)) {
+                if !known || self.received_bits(at).has(number) || (migrated && !self.remember_migrated(at, number)) {
                     continue;
                 }
-                if self.busy_bits(at).has(number) {
-                    self.pass_record(at, number);
+                if self.pending_bits(at).has(number) {
+                    self.skip_record(at, number);
                 }
                 self.mark(at, number);
                 any = true;
@@ -103,38 +103,40 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Whether there was room.
-    fn remember_away(&mut self, at: u32, number: u64) -> bool {
-        let Some(path) = self.paths.get_mut(at as usize) else { return false };
-        let place = (at as usize).wrapping_mul(self.config.window as usize).wrapping_add(path.away.into());
-        if u32::from(path.away) >= self.config.window {
+    /// Remembers the number of a migrated frame. Whether there was room.
+    fn remember_migrated(&mut self, at: u32, number: u64) -> bool {
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return false };
+        let count = path.receive.migrated;
+        let place = (at as usize).wrapping_mul(self.config.window as usize).wrapping_add(count.into());
+        if u32::from(count) >= self.config.window {
             return false;
         }
-        path.away = path.away.wrapping_add(1);
-        self.away.get_mut(place).map(|entry| *entry = number as u32).is_some()
+        path.receive.migrated = count.wrapping_add(1);
+        self.receive.migrated.get_mut(place).map(|entry| *entry = number as u32).is_some()
     }
 
-    pub(super) fn is_away(&self, at: u32, number: u64) -> bool {
-        self.place_away(at, number).is_some()
+    /// Whether the frame with this number has migrated, and has not arrived.
+    pub(super) fn is_migrated(&self, at: u32, number: u64) -> bool {
+        self.migrated_place(at, number).is_some()
     }
 
-    /// A frame that was away is here.
+    /// A migrated frame has arrived.
     #[cold]
-    pub(super) fn not_away(&mut self, at: u32, number: u64) {
-        let Some(place) = self.place_away(at, number) else { return };
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        path.away = path.away.wrapping_sub(1);
+    pub(super) fn forget_migrated(&mut self, at: u32, number: u64) {
+        let Some(place) = self.migrated_place(at, number) else { return };
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+        path.receive.migrated = path.receive.migrated.wrapping_sub(1);
         let start = (at as usize).wrapping_mul(self.config.window as usize);
-        let last = start.wrapping_add(path.away.into());
-        if last < self.away.len() && place < self.away.len() {
-            self.away.swap(place, last);
+        let last = start.wrapping_add(path.receive.migrated.into());
+        if last < self.receive.migrated.len() && place < self.receive.migrated.len() {
+            self.receive.migrated.swap(place, last);
         }
     }
 
-    fn place_away(&self, at: u32, number: u64) -> Option<usize> {
-        let count = usize::from(self.paths.get(at as usize)?.away);
+    fn migrated_place(&self, at: u32, number: u64) -> Option<usize> {
+        let count = usize::from(self.peers.paths.get(at as usize)?.receive.migrated);
         let start = (at as usize).wrapping_mul(self.config.window as usize);
-        let entries = self.away.get(start..start.wrapping_add(count))?;
+        let entries = self.receive.migrated.get(start..start.wrapping_add(count))?;
         entries.iter().position(|entry| *entry == number as u32).map(|place| start.wrapping_add(place))
     }
 }

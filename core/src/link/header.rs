@@ -1,4 +1,4 @@
-//! What a link puts on the wire; specified in `WIRE.md`.
+//! The bytes that a link puts on the wire. `WIRE.md` specifies them.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -6,35 +6,36 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::checksum::Checksum;
 use crate::rail::{HEAD, Origin};
 
-/// Tag of the frames of links' own.
+/// The tag of control frames: frames of the links' own.
 pub const TAG: u8 = 0x11;
-/// Tag of a frame that was given to another link first.
-pub const MOVED: u8 = 0x12;
+/// The tag of a frame that migrated from another link.
+pub const MIGRATED: u8 = 0x12;
 
-/// What a frame begins with.
+/// The first bytes of each frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Header {
-    /// Low half-word of the frame's number; in an ack that of the probe which it answers, or how many frames came twice.
+    /// The low half-word of the frame's number. In an acknowledgement: the number of the probe that it answers, or the count of
+    /// frames that arrived twice.
     pub number: U16,
-    /// Low half-word of the first number that did not come from the receiver of this frame. In a moved frame, which acknowledges
-    /// nothing, the second half-word of its number on the link that it was given to first.
+    /// The low half-word of the first number that did not arrive from the receiver of this frame. A migrated frame acknowledges
+    /// nothing; it has here the second half-word of its number on the link that it was given to first.
     pub ack: U16,
-    /// Over what tells the frame apart, and its first bytes.
+    /// The checksum of the first bytes and of everything that tells the frame from others. See [`head_check`].
     pub head_check: U32,
-    /// Over its bytes from [`HEAD`] on.
+    /// The checksum of the bytes from [`HEAD`] on. In an acknowledgement: whether it answers a probe.
     pub body_check: U32,
 }
 
-/// What stands behind the header in a frame with tag [`MOVED`].
+/// The bytes behind the header in a frame with tag [`MIGRATED`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Prefix {
-    /// The sender's name of the link that it was given to first.
+    /// The sender's name of the link that the frame was given to first.
     pub link: u8,
     /// The frame's own tag.
     pub tag: u8,
-    /// Low half-word of its number there.
+    /// The low half-word of the frame's number on that link.
     pub number: U16,
 }
 
@@ -43,13 +44,13 @@ impl Prefix {
         Self { link: origin.link, tag, number: U16::new(origin.number as u16) }
     }
 
-    /// With the header of the same frame.
+    /// The origin, from the prefix and the header of the same frame.
     pub const fn origin(&self, header: &Header) -> Origin {
         Origin { link: self.link, number: (header.ack.get() as u32) << 16 | self.number.get() as u32 }
     }
 }
 
-/// A greeting, behind the header: who I am, and whom I know.
+/// A hello, behind the header: the sender's session, and the session that it knows the receiver by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Hello {
@@ -57,36 +58,37 @@ pub struct Hello {
     pub kind: u8,
     /// Zero.
     pub reserved: u8,
-    /// Frames that the sender of this takes beyond what it acknowledges, at most.
+    /// How many frames the sender of the hello takes beyond those that it acknowledges.
     pub window: U16,
-    /// Counts the times that the sender has added a peer: a peer that is forgotten and added again is another.
+    /// Counts how many times the sender has added a peer. A peer that was deleted and added again has another session.
     pub session: U64,
-    /// Number of the sender's first frame.
+    /// The number of the sender's first frame.
     pub first: U64,
-    /// The session that the sender knows the receiver by; 0 for none.
+    /// The session that the sender knows the receiver by; 0: none.
     pub seen: U64,
 }
 
-/// Behind the header: what came, beyond the first that did not.
+/// A control frame with a bit for each number, behind the header. In an acknowledgement: the numbers that arrived, beyond the first
+/// one that did not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Ack {
-    /// [`Kind::Ack`], [`Kind::Probe`], [`Kind::Bye`], [`Kind::GivenUp`], [`Kind::Wanted`], [`Kind::Void`] or [`Kind::Away`].
+    /// [`Kind::Ack`], [`Kind::Probe`], [`Kind::Goodbye`], [`Kind::GivenUp`], [`Kind::Nack`], [`Kind::Gaps`] or [`Kind::Migrated`].
     pub kind: u8,
-    /// Words of `came` that are meant.
+    /// How many words of `bits` are sent.
     pub words: u8,
-    /// Low half-word of the number that the first bit stands for.
+    /// The low half-word of the number that the first bit stands for.
     pub from: U16,
-    /// A bit for each number: it came; or is wanted, void, or away.
-    pub came: [U64; ACK_WORDS],
+    /// A bit for each number: it arrived, is missing, is a gap, or has migrated.
+    pub bits: [U64; ACK_WORDS],
 }
 
-/// Words of an ack.
+/// Words of an acknowledgement.
 pub const ACK_WORDS: usize = 5;
-/// Numbers that one ack tells of.
+/// Numbers that one acknowledgement covers.
 pub const ACK_SPAN: u64 = ACK_WORDS as u64 * 64;
 
-/// What a frame of the link's own is.
+/// The kinds of control frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -94,18 +96,18 @@ pub enum Kind {
     Hello = 1,
     /// [`Ack`].
     Ack = 2,
-    /// An ack that asks for one.
+    /// An acknowledgement that asks for one.
     Probe = 3,
-    /// An ack that is the last word.
-    Bye = 4,
-    /// The same, to a peer that is given up.
+    /// An acknowledgement that is the last frame of the link.
+    Goodbye = 4,
+    /// The last frame to a peer that is given up.
     GivenUp = 5,
-    /// Numbers that did not come, or must come again, and for which there is room.
-    Wanted = 6,
-    /// Numbers of the sender of this that nothing will come with.
-    Void = 7,
-    /// Numbers of the sender of this whose frames another link brings.
-    Away = 8,
+    /// The numbers that are missing, or must arrive again, and for which there is room.
+    Nack = 6,
+    /// Numbers of the sender with which nothing will arrive.
+    Gaps = 7,
+    /// Numbers of the sender whose frames another link brings.
+    Migrated = 8,
 }
 
 impl Kind {
@@ -114,11 +116,11 @@ impl Kind {
             1 => Some(Self::Hello),
             2 => Some(Self::Ack),
             3 => Some(Self::Probe),
-            4 => Some(Self::Bye),
+            4 => Some(Self::Goodbye),
             5 => Some(Self::GivenUp),
-            6 => Some(Self::Wanted),
-            7 => Some(Self::Void),
-            8 => Some(Self::Away),
+            6 => Some(Self::Nack),
+            7 => Some(Self::Gaps),
+            8 => Some(Self::Migrated),
             _ => None,
         }
     }
@@ -126,41 +128,42 @@ impl Kind {
 
 /// Bytes of the header.
 pub const HEADER: usize = size_of::<Header>();
-/// Bytes of the prefix of a moved frame.
+/// Bytes of the prefix of a migrated frame.
 pub const PREFIX: usize = size_of::<Prefix>();
-/// Bytes of an ack without any word.
+/// Bytes of an acknowledgement without any word.
 pub const ACK: usize = size_of::<Ack>() - ACK_WORDS * 8;
 
 const _: () = assert!(HEADER == 12 && PREFIX == 4 && HEADER + PREFIX + crate::rail::LINKED_HEAD == HEAD);
 const _: () = assert!(HEADER + size_of::<Ack>() == HEAD && HEADER + size_of::<Hello>() <= HEAD);
 
-/// Where the checks of a direction begin: with the two sides' incarnations and sessions, the sender's first.
-pub fn seed<C: Checksum>(sums: &C, from: (u64, u64), to: (u64, u64)) -> u32 {
+/// The seed of the checks of one direction: the checksum of the incarnations and sessions of both sides, the sender's first.
+pub fn seed<C: Checksum>(checksum: &C, from: (u64, u64), to: (u64, u64)) -> u32 {
     let words = [from.0, from.1, to.0, to.1].map(U64::new);
-    sums.sum(0, words.as_bytes())
+    checksum.sum(0, words.as_bytes())
 }
 
-/// The check of a frame whose first bytes are `head`, of `len` in all. The check itself counts as 0 in them.
-pub fn head_check<C: Checksum>(sums: &C, seed: u32, tag: u8, len: u32, numbers: [u64; 2], head: &[u8]) -> u32 {
+/// The check of a frame of `len` bytes whose first bytes are `head`. In those, the bytes of the check itself count as 0. `numbers` are
+/// the full numbers of which the header has the low half-words.
+pub fn head_check<C: Checksum>(checksum: &C, seed: u32, tag: u8, len: u32, numbers: [u64; 2], head: &[u8]) -> u32 {
     #[derive(IntoBytes, Immutable, Unaligned)]
     #[repr(C)]
-    struct Told {
+    struct Checked {
         numbers: [U64; 2],
         len: U32,
         tag: u8,
         header: [u8; HEAD],
     }
-    let mut told = Told { numbers: numbers.map(U64::new), len: U32::new(len), tag, header: [0; HEAD] };
+    let mut checked = Checked { numbers: numbers.map(U64::new), len: U32::new(len), tag, header: [0; HEAD] };
     let count = head.len().min(HEAD);
-    if let (Some(to), Some(from)) = (told.header.get_mut(..count), head.get(..count)) {
+    if let (Some(to), Some(from)) = (checked.header.get_mut(..count), head.get(..count)) {
         // Of equal length: both were cut to `count`.
         to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
     }
-    if let Some(check) = told.header.get_mut(4..8) {
+    if let Some(check) = checked.header.get_mut(4..8) {
         check.fill(0);
     }
-    let bytes = told.as_bytes();
-    sums.sum(seed, bytes.get(..bytes.len().wrapping_sub(HEAD).wrapping_add(count)).unwrap_or(bytes))
+    let bytes = checked.as_bytes();
+    checksum.sum(seed, bytes.get(..bytes.len().wrapping_sub(HEAD).wrapping_add(count)).unwrap_or(bytes))
 }
 
 #[cfg(test)]
@@ -194,7 +197,7 @@ mod tests {
         assert_eq!(hello.as_bytes(), [
             1, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0xff, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0,
         ]);
-        let ack = Ack { kind: Kind::Ack as u8, words: 1, from: U16::new(0x0203), came: [5, 0, 0, 0, 0].map(U64::new) };
+        let ack = Ack { kind: Kind::Ack as u8, words: 1, from: U16::new(0x0203), bits: [5, 0, 0, 0, 0].map(U64::new) };
         assert_eq!(ack.as_bytes()[..ACK + 8], [2, 1, 3, 2, 5, 0, 0, 0, 0, 0, 0, 0]);
         for byte in 0..=u8::MAX {
             assert!(Kind::of(byte).is_none_or(|kind| kind as u8 == byte));
@@ -205,7 +208,11 @@ mod tests {
         let check = head_check(&Crc32c, seed, 0x40, 20, [0x1_0102, 0x304], &head);
         assert_eq!((seed, check), (SEED, CHECK));
         head[5] ^= 0xff;
-        assert_eq!(head_check(&Crc32c, seed, 0x40, 20, [0x1_0102, 0x304], &head), check, "the check is not checked");
+        assert_eq!(
+            head_check(&Crc32c, seed, 0x40, 20, [0x1_0102, 0x304], &head),
+            check,
+            "the check does not cover itself"
+        );
         for at in (0..20).filter(|at| !(4..8).contains(at)) {
             head[at] ^= 1;
             assert_ne!(head_check(&Crc32c, seed, 0x40, 20, [0x1_0102, 0x304], &head), check);

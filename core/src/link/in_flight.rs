@@ -2,100 +2,106 @@
 
 use zerocopy::FromZeros;
 
-use super::header::{HEADER, MOVED, PREFIX};
+use super::header::{HEADER, MIGRATED, PREFIX};
 use crate::convertor::Span;
 use crate::pool::Pool;
 use crate::rail::{HEAD, Lane};
 
-/// Bytes kept before each slot's room: the first ones of the frame, as the rail below gets them.
+/// Bytes at the start of each slot: the first bytes of the frame, as the rail below gets them.
 pub(super) const HEAD_ROOM: usize = 64;
 
-/// The body is the caller's: it is told when it is read no more.
+/// The body is in the caller's memory. The caller is told when it is read no more.
 pub(super) const IN_PLACE: u8 = 1;
-/// The rail below reads it.
+/// The rail below reads the body.
 pub(super) const READING: u8 = 2;
-/// It left more than once.
-pub(super) const RESENT: u8 = 4;
-/// Acknowledged, or migrated: waits for the reading to end, then to be told.
-pub(super) const OVER: u8 = 8;
-/// In the list of those under way.
-pub(super) const UNDER_WAY: u8 = 16;
-/// In the list of those that wait.
-pub(super) const WAITS: u8 = 32;
-/// It left at least once.
-pub(super) const LEFT: u8 = 64;
+/// The frame was sent more than once.
+pub(super) const RETRANSMITTED: u8 = 4;
+/// The frame is acknowledged, or has migrated. It waits for the end of the reading, then for the user to be told.
+pub(super) const FINISHED: u8 = 8;
+/// The frame is in the list of frames in flight.
+pub(super) const IN_FLIGHT: u8 = 16;
+/// The frame is in a list of frames that wait for a transmission.
+pub(super) const QUEUED: u8 = 32;
+/// The frame was sent at least once.
+pub(super) const SENT: u8 = 64;
 
-/// A frame that is kept. Its first bytes are in the slot's head, at [`HEADER`].
+/// A frame that is kept until it is acknowledged. Its first bytes are at the start of its slot, from [`HEADER`] on.
 #[derive(FromZeros, Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(super) struct InFlightFrame {
     pub number: u64,
-    /// The how-manieth frame it was when it left last, and when that was.
-    pub left: u64,
-    pub left_at: u64,
-    /// The same as `left` before it left again because nothing was heard, which says nothing of its way: it may have come by then.
-    /// 0: it did not.
-    pub sure: u64,
-    /// All of it behind its own header.
+    /// The count of all transmissions when the frame was last sent.
+    pub transmission: u64,
+    /// When that was, in nanoseconds.
+    pub sent_at: u64,
+    /// `transmission` as it was before a tail loss probe sent the frame again; 0: none did. An acknowledgement after a probe tells
+    /// nothing of the time of the last transmission, since the earlier one may have arrived.
+    pub before_probe: u64,
+    /// All bytes behind the frame's own header.
     pub body: Span,
     pub cookie: u64,
+    /// The peer.
     pub path: u32,
+    /// The frame before this one in its list, as a slot plus one.
     pub previous: u32,
+    /// The frame behind this one in its list, as a slot plus one.
     pub next: u32,
-    /// Bytes as the rail below counts them.
+    /// Bytes of the frame as the rail below counts them.
     pub len: u32,
     pub body_check: u32,
-    /// Room of its own for a long frame, plus one.
+    /// The place of a long grant, plus one; 0: the frame has none.
     pub long: u32,
     pub flags: u8,
     pub lane: u8,
-    /// As the rail below gets it.
+    /// The tag as the rail below gets it.
     pub tag: u8,
+    /// The tag as the user gave it.
     pub own_tag: u8,
+    /// Bytes of the frame's own header.
     pub header: u8,
     pub origin_link: u8,
     pub origin_number: u32,
 }
 
-impl Kept {
+impl InFlightFrame {
     pub const fn is_control(&self) -> bool {
         self.lane == Lane::Control as u8
     }
 }
 
-/// Stands for the slot of a frame that left by a third link: its number was given to nothing that will come.
-pub(super) const VOID: u32 = u32::MAX;
-/// The same of one that left by a second link, which the peer has by that one, or has yet to get.
-pub(super) const AWAY: u32 = u32::MAX - 1;
+/// The window entry of a frame that migrated here from another link, and then to a third one. Nothing will arrive with its number.
+pub(super) const GAP: u32 = u32::MAX;
+/// The window entry of a frame that migrated to another link. The peer has the frame by that link, or has yet to get it.
+pub(super) const MIGRATED_ENTRY: u32 = u32::MAX - 1;
 
-/// Kept frames in an order; slots plus one.
+/// A doubly linked list of frames, as slots plus one.
 #[derive(FromZeros, Clone, Copy, Debug)]
-pub(super) struct List {
-    pub head: u32,
-    pub tail: u32,
+pub(super) struct FrameList {
+    head: u32,
+    tail: u32,
 }
 
-impl List {
-    pub fn push(&mut self, pool: &mut Pool<'_, Kept>, slot: u32) {
+impl FrameList {
+    pub fn push(&mut self, pool: &mut Pool<'_, InFlightFrame>, slot: u32) {
         let name = slot.wrapping_add(1);
         match pool.at_mut(self.tail.wrapping_sub(1)) {
             Some(last) if self.tail != 0 => last.next = name,
             _ => self.head = name,
         }
-        if let Some(kept) = pool.at_mut(slot) {
-            (kept.previous, kept.next) = (self.tail, 0);
+        if let Some(frame) = pool.at_mut(slot) {
+            (frame.previous, frame.next) = (self.tail, 0);
         }
         self.tail = name;
     }
 
-    pub fn remove(&mut self, pool: &mut Pool<'_, Kept>, slot: u32) {
-        let Some(kept) = pool.at(slot) else { return };
-        let (previous, next) = (kept.previous, kept.next);
+    pub fn remove(&mut self, pool: &mut Pool<'_, InFlightFrame>, slot: u32) {
+        let Some(frame) = pool.at(slot) else { return };
+        let (previous, next) = (frame.previous, frame.next);
         match pool.at_mut(previous.wrapping_sub(1)) {
-            Some(kept) if previous != 0 => kept.next = next,
+            Some(frame) if previous != 0 => frame.next = next,
             _ => self.head = next,
         }
         match pool.at_mut(next.wrapping_sub(1)) {
-            Some(kept) if next != 0 => kept.previous = previous,
+            Some(frame) if next != 0 => frame.previous = previous,
             _ => self.tail = previous,
         }
     }
@@ -113,13 +119,13 @@ impl List {
     }
 }
 
-/// Why a frame leaves.
+/// What became of a transmission.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
-    Yes,
+pub(super) enum Transmit {
+    Sent,
     /// The rail below has no room.
     Busy,
-    /// It does not reach the peer; that will be reported.
+    /// The rail below does not reach the peer. It will report that.
     Unreachable,
 }
 
@@ -134,7 +140,7 @@ pub(super) const fn lane_of(byte: u8) -> Lane {
 const _: () = assert!(Lane::Control as u8 == 0 && Lane::Eager as u8 == 1 && Lane::Bulk as u8 == 2);
 
 /// The part of a frame's body that the rail below does not get as its header.
-pub(super) fn rest(kept: &Kept) -> Span {
-    let before = HEADER + usize::from(kept.header) + if kept.tag == MOVED { PREFIX } else { 0 };
-    kept.body.window(HEAD.saturating_sub(before) as u64, u64::MAX)
+pub(super) fn rest(frame: &InFlightFrame) -> Span {
+    let before = HEADER + usize::from(frame.header) + if frame.tag == MIGRATED { PREFIX } else { 0 };
+    frame.body.window(HEAD.saturating_sub(before) as u64, u64::MAX)
 }

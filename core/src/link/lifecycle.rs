@@ -1,159 +1,163 @@
-//! How a link to a peer goes down, comes back and ends, and what its user is told of that.
+//! How a link to a peer goes down, comes back and ends, and how its user learns that.
 
 use zerocopy::FromZeros;
 
 use super::checksum::Checksum;
 use super::header::Kind;
-use super::path::{State, Why};
+use super::path::{ConnState, DownReason, Path};
 use super::state::Link;
 use crate::rail::{Endpoint, Event, FullRail, Lost, Peer};
 use crate::time::Instant;
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
+    /// The link is in order: the handshake is over, or a peer that was down has answered.
+    pub(super) fn set_up(&mut self, at: u32) {
+        let heartbeat = self.config.heartbeat.as_nanos();
+        let now = self.clock.now;
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+        path.session.state = ConnState::Up;
+        (path.liveness.probe_interval, path.liveness.unanswered) = (heartbeat, 0);
+        path.liveness.probe_at = if heartbeat == 0 { u64::MAX } else { now.saturating_add(heartbeat) };
+        (path.due.gaps, path.due.repeated_at) = (false, 0);
+        self.set_timer(at);
+        self.check_gaps(at);
+    }
+
     /// A peer that was down has answered.
-    pub(super) fn answered(&mut self, at: u32) {
-        let Some(path) = self.paths.get(at as usize).filter(|path| path.told_down) else { return };
-        if path.state != State::Down || !path.known {
+    pub(super) fn on_recovered(&mut self, at: u32) {
+        let Some(path) = self.peers.paths.get(at as usize).filter(|path| path.report.told_down) else { return };
+        if path.session.state != ConnState::Down || !path.session.known_to_peer {
             return;
         }
         self.counters.ups = self.counters.ups.wrapping_add(1);
-        self.up(at);
-        if let Some(path) = self.paths.get_mut(at as usize) {
-            path.up_untold = true;
+        self.set_up(at);
+        if let Some(path) = self.peers.paths.get_mut(at as usize) {
+            path.report.up = true;
         }
-        self.report(at);
+        self.queue_report(at);
         self.resume(at);
     }
 
-    pub(super) fn up(&mut self, at: u32) {
-        let heartbeat = self.config.heartbeat.as_nanos();
-        let now = self.now;
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        path.state = State::Up;
-        (path.probe_gap, path.tries) = (heartbeat, 0);
-        path.probe_at = if heartbeat == 0 { u64::MAX } else { now.saturating_add(heartbeat) };
-        (path.voids, path.repeated_at) = (false, 0);
-        self.set_timer(at);
-        self.see_voids(at);
-    }
-
-    /// The link to a peer is out of order.
-    pub(super) fn down(&mut self, at: u32, why: Why) {
-        let (now, gap) = (self.now, self.config.probe.as_nanos());
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        match path.state {
-            State::Free | State::Closed => return,
-            State::Down if !why.is_final() => return,
+    /// The link is out of order.
+    pub(super) fn set_down(&mut self, at: u32, reason: DownReason) {
+        let (now, gap) = (self.clock.now, self.config.probe.as_nanos());
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+        match path.session.state {
+            ConnState::Free | ConnState::Closed => return,
+            ConnState::Down if !reason.is_final() => return,
             _ => {}
         }
-        let before = path.state;
-        path.state = if why.is_final() { State::Closed } else { State::Down };
-        path.owes_since = 0;
-        (path.probe_gap, path.probe_at) = (gap, now.saturating_add(gap));
-        if before == State::Down {
+        let before = path.session.state;
+        path.session.state = if reason.is_final() { ConnState::Closed } else { ConnState::Down };
+        path.liveness.owes_since = 0;
+        (path.liveness.probe_interval, path.liveness.probe_at) = (gap, now.saturating_add(gap));
+        if before == ConnState::Down {
             return;
         }
-        path.why = why;
+        path.report.reason = reason;
         self.counters.downs = self.counters.downs.wrapping_add(1);
-        // So that it neither reads nor writes any memory that may go elsewhere now.
-        self.forget_below(at);
+        // From now on the rail below touches no memory that was given for the peer, since the user may use it for something else.
+        self.delete_below(at);
         self.halt(at);
-        self.report(at);
+        self.queue_report(at);
         self.set_timer(at);
     }
 
-    /// The rail below forgets the peer.
-    pub(super) fn forget_below(&mut self, at: u32) {
-        let Some(path) = self.paths.get_mut(at as usize).filter(|path| path.raw_known) else { return };
-        path.raw_known = false;
-        let raw = path.raw;
-        self.raw.del_peer(raw);
-        self.lost_below(at);
+    /// Deletes the peer from the rail below.
+    pub(super) fn delete_below(&mut self, at: u32) {
+        let Some(path) = self.peers.paths.get_mut(at as usize).filter(|path| path.below.known) else { return };
+        path.below.known = false;
+        let endpoint = path.below.endpoint;
+        self.below.del_peer(endpoint);
+        self.end_reads(at);
+        self.lose_pending(at);
     }
 
-    /// The rail below has forgotten the peer.
-    pub(super) fn lost_below(&mut self, at: u32) {
-        self.unread_all(at);
-        self.lose_coming(at);
-    }
-
-    /// Makes the peer known to the rail below once more.
+    /// Adds the peer to the rail below once more.
     pub(super) fn add_below(&mut self, at: u32) {
-        let Some(path) = self.paths.get(at as usize).filter(|path| !path.raw_known) else { return };
+        let Some(path) = self.peers.paths.get(at as usize).filter(|path| !path.below.known) else { return };
         let start = (at as usize).wrapping_mul(self.config.card_bytes as usize);
-        let Some(card) = self.cards.get(start..start.wrapping_add(path.card_len.into())) else { return };
-        if let Ok(raw) = self.raw.add_peer(Peer(at), card)
-            && let Some(path) = self.paths.get_mut(at as usize)
+        let card = self.peers.cards.get(start..start.wrapping_add(path.below.card_len.into()));
+        let Some(card) = card else { return };
+        if let Ok(endpoint) = self.below.add_peer(Peer(at), card)
+            && let Some(path) = self.peers.paths.get_mut(at as usize)
         {
-            (path.raw, path.raw_known) = (raw, true);
+            (path.below.endpoint, path.below.known) = (endpoint, true);
         }
     }
 
-    /// The rail below is to touch no memory of this peer any more, and goes on: unless it has a device, whose work for that peer
-    /// ends untold with that. Then the link is down, as whoever waits for the work learns by that only.
-    pub(super) fn start_over_below(&mut self, at: u32) {
+    /// The rail below stops touching the memory that it was given for this peer, and the link goes on. If the rail below has a device
+    /// whose operations take time, those for the peer end without a report. Then the link goes down, since only that tells the user
+    /// that they have ended.
+    pub(super) fn restart_below(&mut self, at: u32) {
         let can = &self.attributes.one_sided;
-        let up = self.paths.get(at as usize).is_some_and(|path| path.state == State::Up);
+        let up = self.peers.paths.get(at as usize).is_some_and(|path| path.session.state == ConnState::Up);
         if up && can.any() && !can.at_once {
-            return self.down(at, Why::Broken);
+            return self.set_down(at, DownReason::Broken);
         }
-        self.forget_below(at);
+        self.delete_below(at);
         self.add_below(at);
-        if self.paths.get(at as usize).is_some_and(|path| !path.raw_known) {
-            self.down(at, Why::Broken);
+        if self.peers.paths.get(at as usize).is_some_and(|path| !path.below.known) {
+            self.set_down(at, DownReason::Broken);
         }
     }
 
-    /// The rail below has lost a peer.
-    pub(super) fn on_raw_lost(&mut self, at: u32, why: Lost) {
-        if self.paths.get(at as usize).is_none_or(|path| !path.raw_known || path.state == State::Free) {
+    /// The rail below has lost the peer.
+    pub(super) fn on_below_lost(&mut self, at: u32, reason: Lost) {
+        let lost = |path: &Path| !path.below.known || path.session.state == ConnState::Free;
+        if self.peers.paths.get(at as usize).is_none_or(lost) {
             return;
         }
-        // It is to be told to forget the peer before it can be added again.
-        self.forget_below(at);
-        let why = match Why::from(why) {
-            Why::Closed => Why::Broken, // of the rail; the peer's link has not said good-bye
+        // The peer has to be deleted there before it can be added again.
+        self.delete_below(at);
+        let reason = match DownReason::from(reason) {
+            DownReason::Closed => DownReason::Broken, // the rail has ended; the peer's link has not said goodbye
             other => other,
         };
-        self.down(at, why);
+        self.set_down(at, reason);
     }
 
-    pub(super) fn report(&mut self, at: u32) {
-        if let Some(path) = self.paths.get_mut(at as usize)
-            && !path.in_reports
+    /// The user has to be told something of the peer.
+    pub(super) fn queue_report(&mut self, at: u32) {
+        if let Some(path) = self.peers.paths.get_mut(at as usize)
+            && !path.listed.reports
         {
-            path.in_reports = true;
-            self.reports.push(at);
+            path.listed.reports = true;
+            self.work.reports.push(at);
         }
     }
 
-    /// What is to be told of links.
+    /// The next event that tells the user of the state of a link.
     pub(super) fn next_report(&mut self) -> Option<Event> {
-        while let Some(at) = self.reports.pop() {
-            let Some(path) = self.paths.get_mut(at as usize) else { continue };
-            path.in_reports = false;
-            let peer = Peer(path.peer);
-            match (path.state, path.told_down) {
-                (State::Down | State::Closed, false) => {
-                    path.told_down = true;
-                    return Some(Event::Down(peer, path.why.into()));
+        while let Some(at) = self.work.reports.pop() {
+            let Some(path) = self.peers.paths.get_mut(at as usize) else { continue };
+            path.listed.reports = false;
+            let peer = Peer(path.session.peer);
+            match (path.session.state, path.report.told_down) {
+                (ConnState::Down | ConnState::Closed, false) => {
+                    path.report.told_down = true;
+                    return Some(Event::Down(peer, path.report.reason.into()));
                 }
-                (State::Up, true) => {
-                    (path.told_down, path.up_untold) = (false, false);
+                (ConnState::Up, true) => {
+                    (path.report.told_down, path.report.up) = (false, false);
                     return Some(Event::Up(peer));
                 }
-                // It was up in between: what left then is to be moved as well, which nobody would look for.
-                (State::Down | State::Closed, true) if path.up_untold => {
-                    (path.told_down, path.up_untold) = (false, false);
-                    path.in_reports = true;
-                    self.reports.push(at);
+                // The link was up in between. The frames that were sent then have to migrate as well. If the user did not learn of it,
+                // it would not look for them.
+                (ConnState::Down | ConnState::Closed, true) if path.report.up => {
+                    (path.report.told_down, path.report.up) = (false, false);
+                    path.listed.reports = true;
+                    self.work.reports.push(at);
                     return Some(Event::Up(peer));
                 }
-                (State::Up | State::Greeting, false) if core::mem::take(&mut path.silent) => {
-                    let doubted = path.doubted_at;
-                    let due = if path.state == State::Greeting { self.unmet_at(at) } else { self.silent_at(at) };
-                    let due = due.filter(|due| *due <= self.now).map(|due| Instant::from_nanos(due.max(doubted)));
-                    return Some(Event::Silent(peer, due));
+                (ConnState::Up | ConnState::Connecting, false) if core::mem::take(&mut path.report.silence) => {
+                    let doubted = path.liveness.doubted_at;
+                    let due = match path.session.state {
+                        ConnState::Connecting => self.hello_overdue_at(at),
+                        _ => self.silent_at(at),
+                    };
+                    let due = due.filter(|due| *due <= self.clock.now);
+                    return Some(Event::Silent(peer, due.map(|due| Instant::from_nanos(due.max(doubted)))));
                 }
                 _ => {}
             }
@@ -161,31 +165,32 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         None
     }
 
-    /// Says its last word to a peer, and forgets it.
-    pub(super) fn forget(&mut self, endpoint: Endpoint, word: Kind) {
+    /// Sends the last frame to a peer, and deletes the peer.
+    pub(super) fn delete_peer(&mut self, endpoint: Endpoint, last: Kind) {
         let at = endpoint.0;
-        let Some(path) = self.paths.get(at as usize).filter(|path| path.state != State::Free) else { return };
-        if path.met() && path.state != State::Closed {
-            self.send_ack(at, word); // one that does not know this side yet does not see it
+        let used = |path: &&Path| path.session.state != ConnState::Free;
+        let Some(path) = self.peers.paths.get(at as usize).filter(used) else { return };
+        if path.session.is_established() && path.session.state != ConnState::Closed {
+            self.send_ack(at, last); // a peer that does not know this side yet ignores it
         }
-        if let Some(path) = self.paths.get_mut(at as usize)
-            && path.raw_known
+        if let Some(path) = self.peers.paths.get_mut(at as usize)
+            && path.below.known
         {
-            path.raw_known = false;
-            let raw = path.raw;
-            self.raw.del_peer(raw); // what it says is of the rail's own end, which links do not believe
+            path.below.known = false;
+            let endpoint = path.below.endpoint;
+            self.below.del_peer(endpoint); // the rail may say its own goodbye, which links do not believe
         }
-        self.drop_kept(at);
-        self.drop_coming(at);
-        self.out_bits(at).0.fill(0);
-        self.timers.remove(at);
-        self.acks.remove(at);
-        for queue in [&mut self.work, &mut self.reports, &mut self.refused] {
+        self.drop_frames(at);
+        self.drop_pending(at);
+        self.acked_bits(at).0.fill(0);
+        self.work.timers.remove(at);
+        self.work.acks.remove(at);
+        for queue in [&mut self.work.refused, &mut self.work.reports, &mut self.receive.refused] {
             queue.retain(|other| other != at);
         }
-        if let Some(path) = self.paths.get_mut(at as usize) {
+        if let Some(path) = self.peers.paths.get_mut(at as usize) {
             *path = FromZeros::new_zeroed();
         }
-        self.free.push(at);
+        self.peers.free.push(at);
     }
 }

@@ -1,34 +1,36 @@
-//! What is lost, and leaves again: told by what left later and came (RACK, RFC 8985), or asked for when nothing comes.
-
-use super::state::Link;
+//! Which frames are lost, and are sent again: RACK (RFC 8985), where later frames were acknowledged; a tail loss probe, where nothing
+//! was acknowledged in time.
 
 use super::checksum::Checksum;
-use super::congestion::SILENCES;
-use super::in_flight::{LEFT, READING, RESENT};
+use super::congestion::MAX_SILENCES;
+use super::in_flight::{READING, RETRANSMITTED, SENT};
 use super::numbers::distance;
+use super::state::Link;
 use crate::rail::FullRail;
 use crate::time::Duration;
 
 /// What one acknowledgement tells.
 #[derive(Default)]
 struct News {
+    /// How many frames are acknowledged that were not before.
     count: u32,
-    /// Of the frame that left last: the how-manieth it was, and how long it took.
+    /// The latest transmission among them.
     newest: u64,
+    /// Its round trip, in nanoseconds.
     trip: u64,
-    /// It left once, so that there is no doubt of the latter.
+    /// Whether that frame was sent once, so that the round trip is certain.
     once: bool,
-    /// A frame came after one that left after it, and how much too late.
+    /// A frame arrived after a later one, and so many nanoseconds too late.
     late: Option<u64>,
-    /// A frame that was resent had come before that.
-    vain: bool,
+    /// A frame was sent again although it had arrived.
+    spurious: bool,
 }
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// Takes in that all numbers before `ack` have come, and those from `from` on whose bits are set. `all`: no others have.
+    /// All numbers before `ack` have arrived, and those from `from` on whose bits are set. `all`: the other numbers have not.
     pub(super) fn on_ack(&mut self, at: u32, ack: u64, from: u64, words: &[u64], all: bool) {
-        let Some(path) = self.paths.get(at as usize) else { return };
-        let (first, next) = (path.first, path.next);
+        let Some(path) = self.peers.paths.get(at as usize) else { return };
+        let (first, next) = (path.send.first, path.send.next);
         let mut news = News::default();
         if distance(ack, first) > 0 {
             let mut number = first;
@@ -36,222 +38,227 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 self.acknowledged(at, number, all, &mut news);
                 number = number.wrapping_add(1);
             }
-            if let Some(path) = self.paths.get_mut(at as usize) {
-                path.first = ack;
+            if let Some(path) = self.peers.paths.get_mut(at as usize) {
+                path.send.first = ack;
             }
         }
         for (index, word) in words.iter().enumerate() {
             let start = from.wrapping_add(index as u64 * 64);
-            // Bits before what is acknowledged already, or beyond the ring of bits, say nothing.
-            let mut new = *word & !self.out_bits(at).word(start);
+            // Bits of numbers that are acknowledged already, or lie beyond the ring of bits, tell nothing.
+            let mut new = *word & !self.acked_bits(at).word(start);
             while new != 0 {
                 let number = start.wrapping_add(u64::from(new.trailing_zeros()));
                 new &= new.wrapping_sub(1);
-                // Before what was acknowledged before, others may stand in those numbers' places by now.
+                // The places of numbers before `first` in the ring may belong to other numbers by now.
                 if distance(number, first) >= 0 && distance(number, ack) >= 0 && distance(number, next) < 0 {
                     self.acknowledged(at, number, all, &mut news);
                 }
             }
         }
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         let above = match words {
-            _ if all => path.parts.end(from),
-            [] => (0, 0), // numbers alone, with a frame of the peer's, do not tell what came beyond them
+            _ if all => path.loss.parts.end(from),
+            [] => (0, 0), // the acknowledgement in a data frame tells nothing of the numbers beyond it
             _ => {
-                path.parts.hear(from, news.newest, news.trip);
+                path.loss.parts.add(from, news.newest, news.trip);
                 (0, 0)
             }
         };
-        if news.count == 0 && above.0 <= path.latest {
+        if news.count == 0 && above.0 <= path.loss.latest {
             return;
         }
         if news.count != 0 {
-            self.learn(at, &news);
+            self.update_estimates(at, &news);
         }
         if all {
             let newest = above.max((news.newest, news.trip));
-            if let Some(path) = self.paths.get_mut(at as usize).filter(|path| newest.0 > path.latest) {
-                (path.latest, path.trip) = newest;
+            if let Some(path) = self.peers.paths.get_mut(at as usize).filter(|path| newest.0 > path.loss.latest) {
+                (path.loss.latest, path.loss.latest_trip) = newest;
             }
             self.find_lost(at);
         }
-        if self.flush(at) {
-            self.work_later(at);
+        if self.send_queued(at) {
+            self.queue_work(at);
         }
         self.set_timer(at);
     }
 
-    /// A frame has come.
+    /// A frame has arrived.
     fn acknowledged(&mut self, at: u32, number: u64, all: bool, news: &mut News) {
-        self.out_bits(at).set(number);
-        let Some(slot) = self.window(at, number) else { return };
-        if let Some(entry) = self.window_mut(at, number) {
+        self.acked_bits(at).set(number);
+        let Some(slot) = self.window_slot(at, number) else { return };
+        if let Some(entry) = self.window_entry_mut(at, number) {
             *entry = 0;
         }
-        let Some(kept) = self.kept.at(slot) else { return };
-        let (left, left_at, flags, sure) = (kept.left, kept.left_at, kept.flags, kept.sure);
-        let control = kept.is_control();
-        self.take_off(slot);
-        let trip = self.now.saturating_sub(left_at);
+        let Some(frame) = self.send.frames.at(slot) else { return };
+        let (transmission, sent_at, flags) = (frame.transmission, frame.sent_at, frame.flags);
+        let (before_probe, control) = (frame.before_probe, frame.is_control());
+        self.unlist(slot);
+        let trip = self.clock.now.saturating_sub(sent_at);
         self.count(at, control, -1);
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         news.count = news.count.wrapping_add(1);
-        let (once, least) = (flags & RESENT == 0, path.estimator.least());
-        if !once && sure == 0 && trip < least {
-            news.vain = true; // this is of an earlier time on its way
-        } else if flags & LEFT != 0 {
-            // Of a frame that was to find out why nothing comes, it may be the first time that has come.
-            let (left, trip) = if sure == 0 { (left, trip) } else { (sure, trip.max(least)) };
-            if left > news.newest {
-                (news.newest, news.trip, news.once) = (left, trip, once);
+        let (once, least) = (flags & RETRANSMITTED == 0, path.estimator.least());
+        if !once && before_probe == 0 && trip < least {
+            news.spurious = true; // the acknowledgement is of an earlier transmission
+        } else if flags & SENT != 0 {
+            // Of a frame that was a tail loss probe, the earlier transmission may have arrived.
+            let (sent, trip) = if before_probe == 0 { (transmission, trip) } else { (before_probe, trip.max(least)) };
+            if sent > news.newest {
+                (news.newest, news.trip, news.once) = (sent, trip, once);
             }
-            if once && all && left < path.latest {
-                let late = trip.saturating_sub(path.trip);
+            if once && all && sent < path.loss.latest {
+                let late = trip.saturating_sub(path.loss.latest_trip);
                 news.late = Some(news.late.unwrap_or(0).max(late));
             }
         }
-        self.over(slot);
+        self.finish_frame(slot);
     }
 
-    /// What an acknowledgement says of the way to a peer.
-    fn learn(&mut self, at: u32, news: &News) {
-        let (now, bounds) = (self.now, self.timeout_bounds());
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        path.timeouts = 0;
-        path.owes_since = if path.kept == 0 { 0 } else { now.max(1) };
+    /// An acknowledgement measures the path to the peer.
+    fn update_estimates(&mut self, at: u32, news: &News) {
+        let (now, bounds) = (self.clock.now, self.timeout_bounds());
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+        path.liveness.owes_since = if path.send.unacked == 0 { 0 } else { now.max(1) };
         if news.once {
-            path.too_early = 0;
-            // The pause of a peer is of no way: it makes the next time-outs twice as long, and not as long as it was.
-            let most = if path.estimator.smoothed() == 0 { u64::MAX } else { path.estimator.timeout(bounds, 1) };
+            path.loss.reordering.on_measured();
+            // A pause of the peer is no property of the path. It makes the next time-outs twice as long, not as long as the pause.
+            let most = match path.estimator.smoothed() {
+                0 => u64::MAX,
+                _ => path.estimator.timeout(bounds, 1),
+            };
             path.estimator.sample(news.trip.min(most), now);
         }
         let (least, most) = (path.estimator.least(), path.estimator.smoothed());
+        let (latest, sent) = (path.loss.latest, path.loss.transmissions);
         if let Some(late) = news.late {
-            path.overtaking.on_late(late, most);
+            path.loss.reordering.on_late(late, most);
         }
-        if news.vain {
-            path.overtaking.on_vain(path.latest.max(news.newest), path.left, least, most);
+        if news.spurious {
+            path.loss.reordering.on_spurious(latest.max(news.newest), sent, least, most);
         }
-        path.congestion.on_came(news.count, news.newest, path.left, least, now, path.window);
+        path.congestion.on_acked(news.count, news.newest, sent, least, now, path.send.window);
     }
 
-    /// The peer tells how many frames it got twice.
-    pub(super) fn on_doubles(&mut self, at: u32, doubles: u16) {
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        let (vain, too_early) = path.overtaking.on_doubles(doubles, path.latest);
-        // What left twice does not tell how long its way is (Karn). Were time-outs no longer after that, the next frames would leave
-        // twice as well, and a way that grew longer would never be measured.
-        path.too_early = path.too_early.saturating_add(too_early.into());
-        if vain != 0 {
+    /// The peer reports how many frames it got twice.
+    pub(super) fn on_duplicates(&mut self, at: u32, duplicates: u16) {
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+        let spurious = path.loss.reordering.on_duplicates(duplicates, path.loss.latest);
+        if spurious != 0 {
             let (least, most) = (path.estimator.least(), path.estimator.smoothed());
-            path.overtaking.on_vain(path.latest, path.left, least, most);
-            self.counters.spurious = self.counters.spurious.wrapping_add(vain.into());
+            path.loss.reordering.on_spurious(path.loss.latest, path.loss.transmissions, least, most);
+            self.counters.spurious = self.counters.spurious.wrapping_add(spurious.into());
         }
     }
 
-    /// What left well before something that has come is lost.
+    /// A frame that was sent well before one that has arrived is lost.
     fn find_lost(&mut self, at: u32) {
         let reorder = u64::from(self.config.reorder);
-        while let Some(path) = self.paths.get_mut(at as usize)
-            && let Some(kept) = path.sent.first().and_then(|slot| self.kept.at(slot))
-            && kept.left < path.latest
+        while let Some(path) = self.peers.paths.get_mut(at as usize)
+            && let Some(frame) = path.send.sent.first().and_then(|slot| self.send.frames.at(slot))
+            && frame.transmission < path.loss.latest
         {
             let least = path.estimator.least();
-            let due = kept.left_at.saturating_add(path.trip).saturating_add(path.overtaking.patience(least));
-            let overtaken = !path.overtaking.is_seen() && path.latest.wrapping_sub(kept.left) >= reorder;
-            if due > self.now && !overtaken {
+            let patience = path.loss.reordering.patience(least);
+            let due = frame.sent_at.saturating_add(path.loss.latest_trip).saturating_add(patience);
+            let later = path.loss.latest.wrapping_sub(frame.transmission);
+            let overtaken = !path.loss.reordering.is_seen() && later >= reorder;
+            if due > self.clock.now && !overtaken {
                 return;
             }
-            if path.congestion.on_loss(kept.left, path.left, path.window) {
-                path.overtaking.on_loss(least);
+            if path.congestion.on_loss(frame.transmission, path.loss.transmissions, path.send.window) {
+                path.loss.reordering.on_loss(least);
             }
-            self.lose_first(at);
+            self.mark_first_lost(at);
         }
     }
 
-    /// The oldest frame under way is taken for lost.
-    fn lose_first(&mut self, at: u32) {
-        let Some(slot) = self.paths.get(at as usize).and_then(|path| path.sent.first()) else { return };
-        if !self.still_leaving(at, slot) {
-            self.take_off(slot);
-            if let Some(kept) = self.kept.at_mut(slot) {
-                kept.sure = 0;
+    /// The oldest frame in flight counts as lost.
+    fn mark_first_lost(&mut self, at: u32) {
+        let Some(slot) = self.peers.paths.get(at as usize).and_then(|path| path.send.sent.first()) else { return };
+        if !self.is_still_sending(at, slot) {
+            self.unlist(slot);
+            if let Some(frame) = self.send.frames.at_mut(slot) {
+                frame.before_probe = 0;
             }
-            self.wait(slot);
+            self.queue(slot);
         }
     }
 
-    /// Whether the rail below has not sent a frame yet, which then counts as if it left now.
-    fn still_leaving(&mut self, at: u32, slot: u32) -> bool {
-        let now = self.now;
-        let (Some(path), Some(kept)) = (self.paths.get_mut(at as usize), self.kept.at_mut(slot)) else { return false };
-        if kept.flags & READING == 0 {
+    /// Whether the rail below has not sent a frame yet. Such a frame counts as if it was sent now.
+    fn is_still_sending(&mut self, at: u32, slot: u32) -> bool {
+        let now = self.clock.now;
+        let (Some(path), Some(frame)) = (self.peers.paths.get_mut(at as usize), self.send.frames.at_mut(slot)) else {
+            return false;
+        };
+        if frame.flags & READING == 0 {
             return false;
         }
-        path.left = path.left.wrapping_add(1);
-        (kept.left, kept.left_at) = (path.left, now);
-        path.sent.remove(&mut self.kept, slot);
-        path.sent.push(&mut self.kept, slot);
+        path.loss.transmissions = path.loss.transmissions.wrapping_add(1);
+        (frame.transmission, frame.sent_at) = (path.loss.transmissions, now);
+        path.send.sent.remove(&mut self.send.frames, slot);
+        path.send.sent.push(&mut self.send.frames, slot);
         true
     }
 
-    /// When something under way is to be looked for, if nothing is heard until then.
+    /// When a frame in flight counts as lost, or a tail loss probe is due, if nothing arrives until then.
     pub(super) fn resend_at(&self, at: u32) -> Option<u64> {
-        let path = self.paths.get(at as usize)?;
-        let first = self.kept.at(path.sent.first()?)?;
-        if first.left < path.latest {
-            let patience = path.overtaking.patience(path.estimator.least());
-            return Some(first.left_at.saturating_add(path.trip).saturating_add(patience));
+        let path = self.peers.paths.get(at as usize)?;
+        let first = self.send.frames.at(path.send.sent.first()?)?;
+        if first.transmission < path.loss.latest {
+            let patience = path.loss.reordering.patience(path.estimator.least());
+            return Some(first.sent_at.saturating_add(path.loss.latest_trip).saturating_add(patience));
         }
-        let last = self.kept.at(path.sent.last()?)?;
-        let times = u32::from(path.timeouts).saturating_add(path.too_early.into());
+        let last = self.send.frames.at(path.send.sent.last()?)?;
+        let early = path.loss.reordering.early_timeouts();
+        let times = u32::from(path.congestion.timeouts()).saturating_add(early.into());
         let timeout = path.estimator.timeout(self.timeout_bounds(), times);
-        Some(last.left_at.max(path.asked_at).saturating_add(timeout))
+        Some(last.sent_at.max(path.loss.probed_at).saturating_add(timeout))
     }
 
-    /// As [`Estimator::timeout`](super::estimator::Estimator::timeout) wants them.
+    /// The bounds that [`Estimator::timeout`](super::estimator::Estimator::timeout) takes.
     fn timeout_bounds(&self) -> [u64; 4] {
         let config = &self.config;
         [config.initial_timeout, config.least_timeout, config.most_timeout, config.ack_delay].map(Duration::as_nanos)
     }
 
-    /// It is time to.
-    pub(super) fn look_for_lost(&mut self, at: u32) {
-        let Some(path) = self.paths.get(at as usize) else { return };
-        let Some(first) = path.sent.first().and_then(|slot| self.kept.at(slot)) else { return };
-        if first.left < path.latest {
+    /// The time of [`resend_at`](Self::resend_at) has come.
+    pub(super) fn on_loss_timer(&mut self, at: u32) {
+        let Some(path) = self.peers.paths.get(at as usize) else { return };
+        let Some(first) = path.send.sent.first().and_then(|slot| self.send.frames.at(slot)) else { return };
+        if first.transmission < path.loss.latest {
             self.find_lost(at);
         } else {
-            self.ask(at);
+            self.send_tail_loss_probe(at);
         }
-        if self.flush(at) {
-            self.work_later(at);
+        if self.send_queued(at) {
+            self.queue_work(at);
         }
     }
 
-    /// Nothing was heard in time of anything that is under way. What left last leaves again, since the answer tells of all
-    /// before it, and what left first, for which the peer waits longest: one of them may be lost, too. If that was in vain
-    /// several times, the peer may have no room for what is under way before it has one that waits for room in the window.
-    fn ask(&mut self, at: u32) {
-        let now = self.now;
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        (path.timeouts, path.asked_at) = (path.timeouts.saturating_add(1), now);
-        path.congestion.on_silence(path.timeouts.into());
-        let (last, first) = (path.sent.last(), path.sent.first());
-        let beyond = path.waiting[1].first().filter(|_| u32::from(path.timeouts) >= SILENCES);
+    /// Nothing in flight was acknowledged in time. The last frame is sent again, since its acknowledgement tells of all before it. The
+    /// first frame is sent again, too, since the peer waits for it longest: either of them may be lost. If that did not help several
+    /// times, the peer may have no room for the frames in flight before it gets one that waits for room in the congestion window.
+    fn send_tail_loss_probe(&mut self, at: u32) {
+        let now = self.clock.now;
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+        path.loss.probed_at = now;
+        path.congestion.on_timeout();
+        let (last, first) = (path.send.sent.last(), path.send.sent.first());
+        let beyond = path.send.queued[1].first().filter(|_| path.congestion.timeouts() >= MAX_SILENCES);
         self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
-        // What left last does so again: if nothing is heard of this, it is the one to ask with next time.
+        // The last frame is sent last again: if nothing is heard of it, it is the next probe, too.
         for slot in [first.filter(|_| first != last), last].into_iter().flatten() {
-            if self.still_leaving(at, slot) {
+            if self.is_still_sending(at, slot) {
                 continue;
             }
-            if let Some(kept) = self.kept.at_mut(slot).filter(|kept| kept.sure == 0) {
-                kept.sure = kept.left;
+            if let Some(frame) = self.send.frames.at_mut(slot).filter(|frame| frame.before_probe == 0) {
+                frame.before_probe = frame.transmission;
             }
-            self.leave_or_wait(slot);
+            self.transmit_or_queue(slot);
         }
         if let Some(slot) = beyond {
-            self.leave_or_wait(slot);
+            self.transmit_or_queue(slot);
         }
     }
 }

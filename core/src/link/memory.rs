@@ -1,4 +1,4 @@
-//! Bytes that are kept for frames: reached by address alone, since the rail below and the reader get a hold of them.
+//! Memory for frames. It is accessed by address alone, since the rail below and the reader have its addresses, too.
 
 use core::marker::PhantomData;
 
@@ -13,7 +13,7 @@ pub(super) struct Memory<'m> {
     memory: PhantomData<&'m mut [u8]>,
 }
 
-// SAFETY: it is the only owner of its part of the arena, which may move between threads.
+// SAFETY: this is the only owner of its part of the arena, which may move between threads.
 unsafe impl Send for Memory<'_> {}
 
 impl<'m> Memory<'m> {
@@ -24,12 +24,13 @@ impl<'m> Memory<'m> {
         Ok(Self { base, each: words * 8, count, memory: PhantomData })
     }
 
+    /// How many bytes of an arena [`new`](Self::new) takes at most.
     pub const fn cost(count: usize, each: usize) -> usize {
         Arena::cost::<u64>(each.div_ceil(8).saturating_mul(count))
     }
 
-    /// The start of a place, valid for reads and writes of [`each`](Self::each) bytes. The first one for a place there is
-    /// not, which nobody asks for.
+    /// The start of a place, valid for reads and writes of [`each`](Self::each) bytes. For a place that does not exist, which no caller
+    /// asks for, the start of the first one.
     pub fn at(&self, place: u32) -> *mut u8 {
         let place = if (place as usize) < self.count { place as usize } else { 0 };
         self.base.wrapping_add(place.wrapping_mul(self.each))

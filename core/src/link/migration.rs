@@ -1,151 +1,160 @@
-//! Frames that move between links: those of a link that is down, and those that another link has brought.
+//! Frames that migrate between links: those of a link that is down, and those that another link has brought.
 
 use super::checksum::Checksum;
-use super::header::{HEADER, MOVED, PREFIX};
-use super::in_flight::{AWAY, IN_PLACE, Kept, VOID, lane_of};
+use super::header::{HEADER, MIGRATED, PREFIX};
+use super::in_flight::{GAP, IN_PLACE, InFlightFrame, MIGRATED_ENTRY, lane_of};
 use super::numbers::{distance, widen_word};
-use super::path::State;
-use super::pending_delivery::{Coming, Stage};
+use super::path::ConnState;
+use super::pending_delivery::{PendingDelivery, Stage};
 use super::state::Link;
 use crate::rail::{Claim, Cookie, Endpoint, FrameId, FullRail, LINKED_HEAD, Origin, Shape, UnackedFrame};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// The oldest frame of a link that is down, for another one to carry.
-    pub(super) fn orphan_of(&self, to: Endpoint) -> Option<UnackedFrame> {
-        let path = self.paths.get(to.0 as usize)?;
-        if !matches!(path.state, State::Down | State::Closed) {
+    /// The oldest frame of a link that is down, for another link to carry.
+    pub(super) fn oldest_unacked(&self, to: Endpoint) -> Option<UnackedFrame> {
+        let path = self.peers.paths.get(to.0 as usize)?;
+        if !matches!(path.session.state, ConnState::Down | ConnState::Closed) {
             return None;
         }
         let slot = self.oldest(to.0)?;
-        let kept = self.kept.at(slot)?;
-        let moved = kept.tag == MOVED;
-        let origin = self.origin(kept);
-        let own = (kept.len as usize).wrapping_sub(HEADER).wrapping_sub(if moved { PREFIX } else { 0 });
+        let frame = self.send.frames.at(slot)?;
+        let migrated = frame.tag == MIGRATED;
+        let origin = self.origin_of(frame);
+        let own = (frame.len as usize).wrapping_sub(HEADER).wrapping_sub(if migrated { PREFIX } else { 0 });
         let mut header = [0; LINKED_HEAD];
-        let from = self.slots.at(slot).wrapping_add(if moved { HEADER + PREFIX } else { HEADER });
-        // SAFETY: a header of up to LINKED_HEAD bytes stands there, in the slot's head.
+        let from = self.send.slots.at(slot).wrapping_add(if migrated { HEADER + PREFIX } else { HEADER });
+        // SAFETY: a header of up to LINKED_HEAD bytes is there, at the start of the slot.
         unsafe {
-            core::ptr::copy_nonoverlapping(from, header.as_mut_ptr(), usize::from(kept.header).min(LINKED_HEAD));
+            core::ptr::copy_nonoverlapping(from, header.as_mut_ptr(), usize::from(frame.header).min(LINKED_HEAD));
         }
-        let shape = Shape { tag: kept.own_tag, lane: lane_of(kept.lane), header: kept.header, len: own as u32 };
-        let cookie = (kept.flags & IN_PLACE != 0).then_some(Cookie(kept.cookie));
-        Some(UnackedFrame { origin, shape, header, body: kept.body, cookie })
+        let shape = Shape { tag: frame.own_tag, lane: lane_of(frame.lane), header: frame.header, len: own as u32 };
+        let cookie = (frame.flags & IN_PLACE != 0).then_some(Cookie(frame.cookie));
+        Some(UnackedFrame { origin, shape, header, body: frame.body, cookie })
     }
 
-    pub(super) fn origin(&self, kept: &Kept) -> Origin {
-        match kept.tag {
-            MOVED => Origin { link: kept.origin_link, number: kept.origin_number },
-            _ => Origin { link: self.config.link, number: kept.number as u32 },
+    fn origin_of(&self, frame: &InFlightFrame) -> Origin {
+        match frame.tag {
+            MIGRATED => Origin { link: frame.origin_link, number: frame.origin_number },
+            _ => Origin { link: self.config.link, number: frame.number as u32 },
         }
     }
 
-    /// A frame has left by another link. Its number stays taken until it is acknowledged: the peer takes it for received when the
-    /// frame claims it, or, of one that names another link as its origin, when it is told that the number is void.
-    pub(super) fn rehome(&mut self, to: Endpoint, origin: Origin) {
+    /// A frame was sent by another link. Its number stays in use until it is acknowledged. The peer takes the number for received when
+    /// the frame claims it; or, if the frame names another link as its origin, when the peer is told that the number is a gap.
+    pub(super) fn mark_migrated(&mut self, to: Endpoint, origin: Origin) {
         let at = to.0;
         let Some(slot) = self.oldest(at) else { return };
-        let Some(kept) = self.kept.at(slot).copied().filter(|kept| self.origin(kept) == origin) else { return };
-        let number = kept.number;
-        if let Some(kept) = self.kept.at_mut(slot) {
-            kept.flags &= !IN_PLACE; // whoever carries it now tells of its body
+        let frame = self.send.frames.at(slot).copied().filter(|frame| self.origin_of(frame) == origin);
+        let Some(frame) = frame else { return };
+        let number = frame.number;
+        if let Some(frame) = self.send.frames.at_mut(slot) {
+            frame.flags &= !IN_PLACE; // the link that carries the frame now tells of its body
         }
-        self.take_off(slot);
-        if let Some(entry) = self.window_mut(at, number) {
-            // One that was moved here has another link's number as its origin, so nobody claims the one that it has here.
-            *entry = if kept.tag == MOVED { VOID } else { AWAY };
+        self.unlist(slot);
+        if let Some(entry) = self.window_entry_mut(at, number) {
+            // A frame that migrated here has the number of another link as its origin. So nobody claims the number that it has here.
+            *entry = if frame.tag == MIGRATED { GAP } else { MIGRATED_ENTRY };
         }
-        self.count(at, kept.is_control(), -1);
-        if let Some(path) = self.paths.get_mut(at as usize) {
-            path.oldest = number.wrapping_add(1);
+        self.count(at, frame.is_control(), -1);
+        if let Some(path) = self.peers.paths.get_mut(at as usize) {
+            path.send.oldest = number.wrapping_add(1);
         }
         self.counters.migrated = self.counters.migrated.wrapping_add(1);
-        self.over(slot);
+        self.finish_frame(slot);
     }
 
-    /// What is known here of a frame that another link has brought.
-    pub(super) fn claim_of(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
+    /// What this link knows of a frame that another link has brought.
+    pub(super) fn claim_frame(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
         let at = from.0;
-        let path = self.paths.get(at as usize).filter(|path| path.state != State::Free && path.met())?;
-        let own = (path.their_link == origin.link).then(|| widen_word(origin.number, path.base));
+        let path = self.peers.paths.get(at as usize)?;
+        if path.session.state == ConnState::Free || !path.session.is_established() {
+            return None;
+        }
+        let own = (path.session.remote_link == origin.link).then(|| widen_word(origin.number, path.receive.base));
         let own = own.and_then(|number| self.claim_own(at, number));
         let claim = match own {
             Some(Claim::Awaited { .. }) => own,
-            // It may have moved here, also back to the link that it was given to first.
-            _ => self.claim_moved(at, origin).or(own),
+            // The frame may have migrated here, also back to the link that it was given to first.
+            _ => self.claim_migrated(at, origin).or(own),
         };
         self.counters.claims = self.counters.claims.wrapping_add(u64::from(claim.is_some()));
         claim
     }
 
-    pub(super) fn claim_moved(&mut self, at: u32, origin: Origin) -> Option<Claim> {
-        // One that the reader has just got, perhaps that about which it asks, says nothing.
+    /// Claims a frame that migrated to this link.
+    fn claim_migrated(&mut self, at: u32, origin: Origin) -> Option<Claim> {
+        // A frame that the reader has just got says nothing. It may be the one that the reader asks about.
         let waits = |stage| !matches!(stage, Stage::Held | Stage::HeldInPart | Stage::Done);
-        let of =
-            |coming: &Coming| coming.path == at && coming.moved && coming.origin() == origin && waits(coming.stage);
-        let slot = (0..self.coming.touched()).find(|slot| self.coming.at(*slot).is_some_and(of))?;
-        // Whether it has come before is for the link to tell that it was given to first, not for one that carried it.
+        let of = |pending: &PendingDelivery| {
+            pending.path == at && pending.migrated && pending.origin() == origin && waits(pending.stage)
+        };
+        let pending = &self.receive.pending;
+        let slot = (0..pending.touched()).find(|slot| pending.at(*slot).is_some_and(of))?;
+        // Only the link that the frame was given to first can tell whether it was received before, not a link that carried it.
         self.claim_record(slot).filter(|claim| matches!(claim, Claim::Awaited { .. }))
     }
 
-    pub(super) fn claim_own(&mut self, at: u32, number: u64) -> Option<Claim> {
-        let path = self.paths.get(at as usize)?;
-        let behind = distance(number, path.base);
+    /// Claims a frame that was given to this link first.
+    fn claim_own(&mut self, at: u32, number: u64) -> Option<Claim> {
+        let path = self.peers.paths.get(at as usize)?;
+        let behind = distance(number, path.receive.base);
         if behind >= i64::from(self.config.window) {
             return None; // it cannot have been sent
         }
-        let passed = self.is_passed(at, number);
-        if passed && !self.is_away(at, number) {
+        let received = self.is_received(at, number);
+        if received && !self.is_migrated(at, number) {
             return Some(Claim::Duplicate);
         }
-        let begun = passed || self.busy_bits(at).has(number);
+        let begun = received || self.pending_bits(at).has(number);
         if let Some(slot) = if begun { self.record_of(at, number) } else { None } {
             return self.claim_record(slot);
         }
-        self.receive(at, number, false);
+        self.mark_received(at, number, false);
         Some(Claim::New)
     }
 
     pub(super) fn record_of(&self, at: u32, number: u64) -> Option<u32> {
-        let of = |coming: &Coming| coming.path == at && coming.number == number;
-        (0..self.coming.touched()).find(|slot| self.coming.at(*slot).is_some_and(of))
+        let of = |pending: &PendingDelivery| pending.path == at && pending.number == number;
+        let pending = &self.receive.pending;
+        (0..pending.touched()).find(|slot| pending.at(*slot).is_some_and(of))
     }
 
-    /// A number is passed over of which a part is here: the record goes on without it.
-    pub(super) fn pass_record(&mut self, at: u32, number: u64) {
-        if let Some(coming) = self.record_of(at, number).and_then(|slot| self.coming.at_mut(slot)) {
-            coming.passed = true;
+    /// A number is passed over whose frame has arrived in part. The record goes on without the number.
+    pub(super) fn skip_record(&mut self, at: u32, number: u64) {
+        if let Some(pending) = self.record_of(at, number).and_then(|slot| self.receive.pending.at_mut(slot)) {
+            pending.skipped = true;
         }
-        self.busy_bits(at).clear(number);
+        self.pending_bits(at).clear(number);
     }
 
-    /// Hands a delivery over to whoever asks.
-    pub(super) fn claim_record(&mut self, slot: u32) -> Option<Claim> {
-        let handle = self.coming.handle(slot)?;
-        let mut coming = self.coming.at(slot).copied()?;
-        if matches!(coming.stage, Stage::Coming | Stage::InScratch | Stage::Tail) {
-            // The rail below may write to the sink until it forgets the peer.
-            self.start_over_below(coming.path);
-            match self.coming.get(handle) {
-                Some(after) => coming = *after,
+    /// Hands a pending delivery over to the link that asks.
+    fn claim_record(&mut self, slot: u32) -> Option<Claim> {
+        let handle = self.receive.pending.handle(slot)?;
+        let mut pending = self.receive.pending.at(slot).copied()?;
+        if matches!(pending.stage, Stage::ToSink | Stage::ToScratch | Stage::Tail) {
+            // The rail below may write to the sink until it has deleted the peer.
+            self.restart_below(pending.path);
+            match self.receive.pending.get(handle) {
+                Some(after) => pending = *after,
                 None => {
-                    // A short one, of which nobody has heard.
-                    self.receive(coming.path, coming.number, false);
+                    // A short frame, of which the reader does not know.
+                    self.mark_received(pending.path, pending.number, false);
                     return Some(Claim::New);
                 }
             }
         }
-        let claim = match coming.stage {
-            Stage::Awaited | Stage::ForScratch => {
-                if coming.stage == Stage::ForScratch {
-                    self.raw.release(FrameId(coming.raw));
+        let claim = match pending.stage {
+            Stage::Awaited | Stage::WaitsForScratch => {
+                if pending.stage == Stage::WaitsForScratch {
+                    self.below.release(FrameId(pending.raw));
                 }
-                Claim::Awaited { skip: coming.skip as usize, sink: coming.sink, cookie: Cookie(coming.cookie) }
+                Claim::Awaited { skip: pending.skip as usize, sink: pending.sink, cookie: Cookie(pending.cookie) }
             }
-            // All of it has come; or the reader has it, which is not to ask then.
+            // The frame has arrived completely; or the reader holds it, and must not ask then.
             _ => return Some(Claim::Duplicate),
         };
-        self.receive(coming.path, coming.number, false);
-        self.finish(handle);
+        self.mark_received(pending.path, pending.number, false);
+        self.finish_delivery(handle);
         Some(claim)
     }
 }

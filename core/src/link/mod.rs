@@ -1,17 +1,23 @@
-//! Reliable frames over one rail that may lose, double, reorder or change them, or break down.
+//! The reliable link: frames arrive exactly once, over a rail that may lose, duplicate, reorder or corrupt them, or break down.
 //!
-//! A [`Link`] wraps a raw rail and is a [`Rail`] itself. Frames get numbers and checks; they are kept until the peer has
-//! acknowledged them, resent when they are lost, and handed up once. A peer that falls silent is [`Event::Down`]: its
-//! frames can move to another link, and it is probed until it answers, which is [`Event::Up`].
+//! A [`Link`] wraps the rail below, and is a [`Rail`](crate::rail::Rail) itself. It numbers the frames and gives each a checksum.
+//! It keeps a frame until the peer has acknowledged it, sends it again when it is lost, and hands it up once. When a peer falls
+//! silent, the link is [`Event::Down`](crate::rail::Event::Down): its frames can migrate to another link, and the peer is probed
+//! until it answers. Then the link is [`Event::Up`](crate::rail::Event::Up). (Counterparts: `uct_ud` of UCX, RxD of libfabric,
+//! `bfo` of Open MPI.)
 //!
-//! Both ends of a rail are links, or neither is. The two greet each other before the first frame, so the first send to a
-//! peer is answered `Busy`. All memory comes from an [`Arena`], all time from [`Rail::poll`].
+//! Either both ends of a rail are links, or neither is. The two ends exchange hellos before the first frame, so the first send to
+//! a peer is answered `Busy`. All memory comes from an [`Arena`](crate::arena::Arena), all time from
+//! [`Rail::poll`](crate::rail::Rail::poll). A link is used by one thread at a time.
 //!
-//! - A body of up to [`COPIED`] bytes is copied; a longer one stays where it is until it is
-//!   acknowledged and the raw rail reads it no more.
-//! - Headers are at most [`LINKED_HEAD`] bytes long, and tags `0x11` and `0x12` are the link's own:
-//!   other frames are answered [`SendError::TooLong`].
-//! - A body whose sum is wrong is not told of: it comes once more into the same sink, and then is.
+//! - A body of up to [`COPIED`](crate::rail::COPIED) bytes is copied. A longer one stays in the caller's memory until it is
+//!   acknowledged and the rail below reads it no more.
+//! - Headers are at most [`LINKED_HEAD`](crate::rail::LINKED_HEAD) bytes long, and tags `0x11` and `0x12` are the link's own.
+//!   Other frames are answered [`SendError::TooLong`](crate::rail::SendError::TooLong).
+//! - A body whose checksum is wrong is not delivered. It arrives once more into the same sink, and is delivered then.
+//!
+//! `WIRE.md` specifies the bytes. The data is in `state` and `path`; the files above them hold the behaviour: `handshake`,
+//! `send`, `transmit`, `acks`, `loss`, `nack`, `receive`, `deliver`, `liveness`, `lifecycle`, `migration` and `gaps`.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -35,9 +41,9 @@
 //! right.add_peer(Peer(0), &left.card().to_vec()).unwrap();
 //!
 //! let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 2, len: 5 };
-//! assert_eq!(left.reserve(to_right, shape).err(), Some(SendError::Busy)); // they have to meet first
+//! assert_eq!(left.reserve(to_right, shape).err(), Some(SendError::Busy)); // the handshake comes first
 //! for nanos in 0..3 {
-//!     // Who has other links to that peer has them greet it too.
+//!     // The handshake is reported, so that a user with other links to the peer connects them, too.
 //!     assert!(matches!(right.poll(Instant::from_nanos(nanos)), None | Some(Event::Silent(Peer(0), _))));
 //!     assert!(matches!(left.poll(Instant::from_nanos(nanos)), None | Some(Event::Silent(Peer(1), _))));
 //! }
@@ -50,7 +56,7 @@
 //!
 //! assert!(!left.drained(to_right), "it is not acknowledged yet");
 //! assert!(right.poll(Instant::from_nanos(9)).is_none());
-//! let acknowledges_at = right.poll_at().unwrap(); // it waits for a frame to go with, but not for long
+//! let acknowledges_at = right.poll_at().unwrap(); // it waits for a frame that may carry it, but not for long
 //! right.poll(acknowledges_at);
 //! left.poll(acknowledges_at);
 //! assert!(left.drained(to_right));
@@ -60,6 +66,7 @@ mod ack_parts;
 mod acks;
 mod card;
 mod checksum;
+mod clock;
 mod config;
 mod congestion;
 mod control;
@@ -75,7 +82,7 @@ mod liveness;
 mod loss;
 mod memory;
 mod migration;
-mod missing;
+mod nack;
 mod numbers;
 mod path;
 mod pending_delivery;

@@ -1,4 +1,4 @@
-//! Numbers of frames: 16 bits on the wire, 64 here; and bits for those of a window.
+//! The numbers of frames: 16 bits on the wire, 64 bits here; and sets of the numbers of a window.
 
 /// The number nearest to `near` whose low half-word is `low`.
 #[inline]
@@ -11,13 +11,13 @@ pub(super) const fn widen_word(low: u32, near: u64) -> u64 {
     near.wrapping_add_signed(low.wrapping_sub(near as u32) as i32 as i64)
 }
 
-/// How far `number` lies behind `base`; negative before it.
+/// How many numbers `number` is behind `base`; negative if it is before it.
 #[inline]
 pub(super) const fn distance(number: u64, base: u64) -> i64 {
     number.wrapping_sub(base) as i64
 }
 
-/// One bit for each number of a window: a ring over a power of two of words.
+/// One bit for each number of a window: a ring of words, whose count is a power of two.
 pub(super) struct Bits<'a>(pub &'a mut [u64]);
 
 impl Bits<'_> {
@@ -47,7 +47,7 @@ impl Bits<'_> {
         }
     }
 
-    /// The bits of 64 numbers from `from` on, the first one lowest.
+    /// The bits of the 64 numbers from `from` on, the first one in the lowest bit.
     #[inline]
     pub fn word(&self, from: u64) -> u64 {
         let shift = (from & 63) as u32;

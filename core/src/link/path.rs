@@ -1,155 +1,264 @@
-//! What is kept for each peer.
+//! The state of a link towards one peer, in groups whose invariants are local.
 
 use zerocopy::FromZeros;
 
-use super::ack_parts::Parts;
-use super::congestion::Window;
+use super::ack_parts::AckParts;
+use super::congestion::CongestionWindow;
 use super::estimator::Estimator;
-use super::in_flight::List;
+use super::in_flight::FrameList;
 use super::numbers::widen;
-use super::reordering::Overtaking;
+use super::reordering::Reordering;
 use crate::rail::{Endpoint, Lost};
 
-/// How it stands with a peer.
+/// The link towards one peer.
+///
+/// All of it begins as zeros, which is a free entry.
+#[derive(FromZeros, Clone, Copy, Debug)]
+pub(super) struct Path {
+    pub session: Session,
+    pub below: Below,
+    pub send: SendWindow,
+    pub loss: LossDetection,
+    pub congestion: CongestionWindow,
+    pub estimator: Estimator,
+    pub receive: ReceiveWindow,
+    pub due: Due,
+    pub liveness: Liveness,
+    pub report: Report,
+    pub listed: Listed,
+}
+
+// The bytes that a link keeps for each peer, beside its windows. 100,000 peers cost at least 100,000 times this.
+const _: () = assert!(size_of::<Path>() <= 440);
+
+/// The state of the connection with a peer.
 #[derive(FromZeros, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum State {
-    /// Nobody's.
+pub(super) enum ConnState {
+    /// The entry belongs to no peer.
     Free,
-    /// Added; nothing was to be sent yet.
-    Quiet,
-    /// The two sides greet each other.
-    Greeting,
-    /// Both know each other.
+    /// The peer was added; nothing was sent to it yet.
+    Idle,
+    /// The two sides exchange hellos.
+    Connecting,
+    /// Both sides know each other.
     Up,
-    /// Out of order, and probed.
+    /// The link is out of order; the peer is probed.
     Down,
-    /// The peer has said good-bye.
+    /// The peer has said goodbye.
     Closed,
 }
 
-/// The way to one peer.
+/// Who the peer is, and which session the two sides have.
+///
+/// A session is the time from `add_peer` to `del_peer`. Each side numbers its own sessions from 1. Hence a peer that was deleted and
+/// added again has another session, and its old frames fail the check.
 #[derive(FromZeros, Clone, Copy, Debug)]
-pub(super) struct Path {
-    pub state: State,
-    /// The peer's name of its end.
-    pub their_link: u8,
-    /// Whether the rail below knows the peer.
-    pub raw_known: bool,
-    /// Whether bodies are summed, as either side wishes.
-    pub sums: bool,
-    pub raw: Endpoint,
+pub(super) struct Session {
+    /// The seeds of the checks of hellos: outgoing, incoming. They hold the incarnations of both sides.
+    pub hello_seeds: [u32; 2],
+    /// The seeds of the checks of all other frames: outgoing, incoming. They hold incarnations and sessions.
+    pub seeds: [u32; 2],
+    pub remote_incarnation: u64,
+    /// This side's session.
+    pub local: u64,
+    /// The peer's session; 0 as long as it is not known.
+    pub remote: u64,
     /// The engine's number of the peer.
     pub peer: u32,
-    pub card_len: u16,
-    /// Both sides' incarnations are in here: of greetings.
-    pub hello_seeds: [u32; 2],
-    /// Where the checks of frames begin: out, in.
-    pub seeds: [u32; 2],
-    pub their_incarnation: u64,
-    /// This side's session, the peer's (0 as long as it is not known), and whether the peer knows this side's.
-    pub mine: u64,
-    pub theirs: u64,
-    pub known: bool,
+    pub state: ConnState,
+    /// The peer's name of its end of the link.
+    pub remote_link: u8,
+    /// Whether the peer knows this side's session.
+    pub known_to_peer: bool,
+    /// Whether the bodies of frames have a checksum: as soon as one side wishes it.
+    pub checks_bodies: bool,
+}
 
-    // What goes out.
-    /// Number of the next frame.
+impl Session {
+    /// Whether the peer's session is known, so that frames to it have a check.
+    pub const fn is_established(&self) -> bool {
+        self.remote != 0
+    }
+}
+
+/// The peer as the rail below knows it.
+#[derive(FromZeros, Clone, Copy, Debug)]
+pub(super) struct Below {
+    /// Valid while `known`.
+    pub endpoint: Endpoint,
+    /// The length of the peer's card, in bytes.
+    pub card_len: u16,
+    /// Whether the rail below has the peer in its tables.
+    pub known: bool,
+}
+
+/// The window of outgoing frames. Numbers from `first` to before `next` are in use.
+#[derive(FromZeros, Clone, Copy, Debug)]
+pub(super) struct SendWindow {
+    /// The number of the next frame.
     pub next: u64,
     /// The first number that is not acknowledged.
     pub first: u64,
-    /// No frame before this number is kept.
+    /// The link keeps no frame before this number.
     pub oldest: u64,
-    /// Frames that may be unacknowledged.
+    /// How many numbers may be unacknowledged.
     pub window: u32,
-    /// Frames kept and unacknowledged, and how many of them are control frames.
-    pub kept: u32,
-    pub control: u32,
-    /// Of those, the ones that are under way, in the order in which they left last.
-    pub sent: List,
+    /// Frames that are kept and unacknowledged.
+    pub unacked: u32,
+    /// Of those, the control frames.
+    pub unacked_control: u32,
+    /// The length of `sent`.
     pub in_flight: u32,
-    /// Those that have to leave: control frames, others.
-    pub waiting: [List; 2],
-    /// Frames that left so far, resent ones included; and the latest one that is acknowledged.
-    pub left: u64,
-    pub latest: u64,
-    /// Nanoseconds that the latter was on its way and back.
-    pub trip: u64,
-    pub parts: Parts,
-    pub overtaking: Overtaking,
-    pub congestion: Window,
-    /// Times in a row that nothing was heard in time, and when that was last.
-    pub timeouts: u8,
-    /// Times that a peer was asked too early why nothing comes, since a round trip was last measured.
-    pub too_early: u8,
-    pub asked_at: u64,
-    pub estimator: Estimator,
-
-    // What comes in.
-    /// The first number that did not come.
-    pub base: u64,
-    /// One more than the highest number that came.
-    pub top: u64,
-    /// The same of those that were seen, be they unread or refused: low half-word.
-    pub seen: u16,
-    /// Frames that came since the last acknowledgement left.
-    pub owed: u32,
-    /// Frames that came twice, as the peer is told.
-    pub doubles: u16,
-    /// Times that the rail had no room for it.
-    pub ack_refused: u8,
-    /// When what came once more was answered last, or will be.
-    pub repeated_at: u64,
-    /// Deliveries that are taken up.
-    pub coming: u32,
-    /// Numbers that were passed over, since another link brings their frames.
-    pub away: u16,
-
-    // Health.
-    pub heard_at: u64,
-    /// When the peer last answered a probe, which proves that it hears this side too.
-    pub answered_at: u64,
-    /// Until when silence is excused: by the peer's host, which answers, or since signs of life may not have been heard yet.
-    pub excused_until: u64,
-    /// Since when the peer owes a sign of life; 0: it does not.
-    pub owes_since: u64,
-    pub probe_at: u64,
-    pub probe_gap: u64,
-    pub probe: u16,
-    /// Number of the probe from which on an answer tells that the peer was there after it left, and when that was; 0: none.
-    pub question: u16,
-    pub question_at: u64,
-    /// The peer was there after this, which is more than that it was heard since: a frame may have been on its way for long.
-    pub there_after: u64,
-    /// Probes since the last sign of life.
-    pub tries: u8,
-    /// Number of a probe that has to be answered, plus one.
-    pub answer: u32,
-    /// A greeting has to be sent.
-    pub greets: bool,
-    pub why: Why,
-    pub told_down: bool,
-    /// It is to be told that nothing is heard of the peer but its host.
-    pub silent: bool,
-    /// When it was to be given up, and was asked once more; 0: it was not.
-    pub doubted_at: u64,
-
-    /// It is to be told which frames are wanted.
-    pub wants: bool,
-    /// It is to be told which numbers are void, and which frames are away.
-    pub voids: bool,
-
-    // Membership in queues.
-    pub in_refused: bool,
-    pub in_work: bool,
-    pub in_reports: bool,
-    /// It came up, and nobody was told yet.
-    pub up_untold: bool,
+    /// The unacknowledged frames that are in flight, in the order of their last transmission.
+    pub sent: FrameList,
+    /// The unacknowledged frames that wait for a transmission: control frames, others.
+    pub queued: [FrameList; 2],
 }
 
-/// [`Lost`], in memory that began as zeros.
+impl SendWindow {
+    /// Data frames that are kept.
+    pub const fn unacked_data(&self) -> u32 {
+        self.unacked.wrapping_sub(self.unacked_control)
+    }
+}
+
+/// What is known of transmissions, to tell which of them are lost (RACK and tail loss probes, RFC 8985). Transmissions are
+/// counted; a frame that is sent again counts again.
+#[derive(FromZeros, Clone, Copy, Debug)]
+pub(super) struct LossDetection {
+    /// Transmissions so far.
+    pub transmissions: u64,
+    /// The latest transmission that is acknowledged.
+    pub latest: u64,
+    /// The round trip of that transmission, in nanoseconds.
+    pub latest_trip: u64,
+    /// When the last tail loss probe was sent.
+    pub probed_at: u64,
+    pub parts: AckParts,
+    pub reordering: Reordering,
+}
+
+/// The window of incoming frames.
+#[derive(FromZeros, Clone, Copy, Debug)]
+pub(super) struct ReceiveWindow {
+    /// The first number that did not arrive.
+    pub base: u64,
+    /// One more than the highest number that arrived.
+    pub top: u64,
+    /// Deliveries that are pending.
+    pub pending: u32,
+    /// One more than the highest number that was seen, also of frames that are unread or were refused: the low half-word.
+    seen: u16,
+    /// How many numbers were passed over because another link brings their frames.
+    pub migrated: u16,
+}
+
+impl ReceiveWindow {
+    /// Begins at a number.
+    pub const fn restart(&mut self, first: u64) {
+        (self.base, self.top, self.seen) = (first, first, first as u16);
+    }
+
+    /// Whether a frame arrived beyond one that is missing.
+    pub const fn has_holes(&self) -> bool {
+        self.top != self.base
+    }
+
+    /// One more than the highest number that was seen.
+    pub const fn seen(&self) -> u64 {
+        widen(self.seen, self.base)
+    }
+
+    /// The number was seen; it is the highest so far.
+    pub const fn see(&mut self, number: u64) {
+        self.seen = number.wrapping_add(1) as u16;
+    }
+}
+
+/// What this side has yet to tell the peer in control frames.
+#[derive(FromZeros, Clone, Copy, Debug)]
+pub(super) struct Due {
+    /// When a repeated frame was answered last, or will be answered.
+    pub repeated_at: u64,
+    /// Frames that arrived since the last acknowledgement.
+    pub frames: u32,
+    /// The number of a probe that has to be answered, plus one.
+    pub probe_answer: u32,
+    /// Frames that arrived twice; the peer is told the count.
+    pub duplicates: u16,
+    /// How many times in a row the rail below had no room for it.
+    pub refusals: u8,
+    /// A hello has to be sent.
+    pub hello: bool,
+    /// The missing frames have to be asked for.
+    pub nack: bool,
+    /// The peer has to be told which numbers are gaps, and which frames have migrated.
+    pub gaps: bool,
+}
+
+impl Due {
+    /// Whether an acknowledgement has news.
+    pub const fn is_ack_due(&self) -> bool {
+        (self.frames | self.probe_answer) != 0 || self.nack
+    }
+}
+
+/// Whether the peer still answers. Times are in nanoseconds.
+#[derive(FromZeros, Clone, Copy, Debug)]
+pub(super) struct Liveness {
+    /// When the last frame of the peer arrived.
+    pub heard_at: u64,
+    /// When the peer last answered a probe. That proves that the peer hears this side, too.
+    pub answered_at: u64,
+    /// Until when silence is excused: the peer's host answers, or the peer's frames may lie unread in the rail below.
+    pub excused_until: u64,
+    /// Since when the peer owes an answer; 0: it owes none.
+    pub owes_since: u64,
+    /// When the next probe or hello is due.
+    pub probe_at: u64,
+    pub probe_interval: u64,
+    /// When `query` was sent; 0: there is no query.
+    pub query_at: u64,
+    /// The peer was alive after this time. That is more than an arrival since then: a frame may have been on its way for long.
+    pub alive_after: u64,
+    /// When the peer was to be given up, and was probed once more; 0: it was not.
+    pub doubted_at: u64,
+    /// The number of the last probe.
+    pub last_probe: u16,
+    /// The number of the first probe whose answer proves that the peer was alive after `query_at`.
+    pub query: u16,
+    /// Probes since the last sign of life.
+    pub unanswered: u8,
+}
+
+/// What the user of the link has yet to be told.
+#[derive(FromZeros, Clone, Copy, Debug)]
+pub(super) struct Report {
+    pub reason: DownReason,
+    /// The user knows that the link is down.
+    pub told_down: bool,
+    /// The link came up, which the user does not know yet.
+    pub up: bool,
+    /// Only the host of the peer answers, or a handshake begins.
+    pub silence: bool,
+}
+
+/// The queues of the link in which the peer is.
+#[derive(FromZeros, Clone, Copy, Debug)]
+pub(super) struct Listed {
+    /// In the queue of peers whose frames were refused.
+    pub refused: bool,
+    /// In the queue of peers whose frames wait for room in the rail below.
+    pub work: bool,
+    /// In the queue of reports.
+    pub reports: bool,
+}
+
+/// Why a link is down: [`Lost`], in memory that began as zeros.
 #[derive(FromZeros, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum Why {
+pub(super) enum DownReason {
     Broken,
     Closed,
     TimedOut,
@@ -158,14 +267,14 @@ pub(super) enum Why {
     GivenUp,
 }
 
-impl Why {
+impl DownReason {
     /// Whether the peer has forgotten this side, and will not come back.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Closed | Self::GivenUp)
     }
 }
 
-impl From<Lost> for Why {
+impl From<Lost> for DownReason {
     fn from(lost: Lost) -> Self {
         match lost {
             Lost::Broken => Self::Broken,
@@ -176,48 +285,25 @@ impl From<Lost> for Why {
     }
 }
 
-impl From<Why> for Lost {
-    fn from(why: Why) -> Self {
-        match why {
-            Why::Broken | Why::GivenUp => Self::Broken,
-            Why::Closed => Self::Closed,
-            Why::TimedOut => Self::TimedOut,
-            Why::Misbehaved => Self::Misbehaved,
+impl From<DownReason> for Lost {
+    fn from(reason: DownReason) -> Self {
+        match reason {
+            DownReason::Broken | DownReason::GivenUp => Self::Broken,
+            DownReason::Closed => Self::Closed,
+            DownReason::TimedOut => Self::TimedOut,
+            DownReason::Misbehaved => Self::Misbehaved,
         }
     }
 }
 
-// What a link keeps for each peer, beside its windows: the least that 100,000 peers cost.
-const _: () = assert!(size_of::<Path>() <= 440);
-
 impl Path {
-    /// Data frames kept.
-    pub const fn data(&self) -> u32 {
-        self.kept.wrapping_sub(self.control)
-    }
-
-    /// Frames of other lanes than control that may leave now, of those that are to leave at all.
+    /// Whether frames of other lanes than control may be sent now.
     pub const fn has_room(&self) -> bool {
-        self.in_flight < self.congestion.allowed()
+        self.send.in_flight < self.congestion.allowed()
     }
 
-    /// Frames that were handed up beyond one that has not come.
-    pub const fn has_holes(&self) -> bool {
-        self.top != self.base
-    }
-
-    /// One more than the highest number that was seen.
-    pub const fn seen(&self) -> u64 {
-        widen(self.seen, self.base)
-    }
-
-    /// Whether there is something to tell of what came.
-    pub const fn tells(&self) -> bool {
-        (self.owed | self.answer) != 0 || self.wants
-    }
-
-    /// Whether the two sides know each other, so that frames have a check.
-    pub const fn met(&self) -> bool {
-        self.theirs != 0
+    /// Whether any control frame is due.
+    pub fn is_anything_due(&self) -> bool {
+        self.session.state != ConnState::Free && (self.due.is_ack_due() || self.due.gaps || self.due.hello)
     }
 }

@@ -8,65 +8,70 @@ use super::header::{HEADER, PREFIX};
 use crate::convertor::Span;
 use crate::rail::{HEAD, Origin};
 
-/// Longest frame that is handed over whole although the rail below counts it as longer than a head: what is behind.
+/// A frame of up to [`HEAD`] bytes is handed over whole. The rail below counts the link's own bytes, too, so that up to this many
+/// bytes of such a frame lie beyond the head.
 pub(super) const TAIL: usize = HEADER + PREFIX;
 
-/// Where a frame stands that has arrived and is not finished.
+/// The stage of a frame that has arrived and is not finished.
 #[derive(FromZeros, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Stage {
-    /// The reader has it, and the rail below.
+    /// The reader holds the frame, and so does the rail below.
     Held,
-    /// The reader has it; it must come once more before there is more of it than its first bytes.
+    /// The reader holds the frame; the rail below does not. It must arrive once more before more than its first bytes can be read.
     HeldInPart,
-    /// The rail below writes it to its sink.
-    Coming,
-    /// The rail below writes it to the scratch.
-    InScratch,
-    /// It has to wait for the scratch.
-    ForScratch,
-    /// Its sink is known, and it must come once more.
+    /// The rail below writes the body to its sink.
+    ToSink,
+    /// The rail below writes the body to the scratch.
+    ToScratch,
+    /// The body waits for the scratch to become free.
+    WaitsForScratch,
+    /// The sink is known; the frame must arrive once more.
     Awaited,
-    /// It is short, and the rail below writes its last bytes to the record's own memory.
+    /// The frame is short, and the rail below writes its last bytes to the record's own memory.
     Tail,
-    /// All of it is in its sink; the reader is to be told.
+    /// The body is in its sink; the reader has to be told.
     Done,
 }
 
 /// A frame that has arrived and is not finished.
 #[derive(FromZeros, Clone, Copy, Debug)]
-pub(super) struct Coming {
+pub(super) struct PendingDelivery {
     pub number: u64,
+    /// The frame as the rail below names it.
     pub raw: u64,
     pub sink: Span,
+    /// Bytes of the frame before those that belong into the sink.
     pub skip: u64,
     pub cookie: u64,
+    /// The peer.
     pub path: u32,
-    /// Bytes as the rail below counts them.
+    /// Bytes of the frame as the rail below counts them.
     pub len: u32,
     pub body_check: u32,
     pub stage: Stage,
-    pub moved: bool,
-    /// Its number was passed over: the bit for those of which there is a record is another's by now, or nobody's.
-    pub passed: bool,
+    /// The frame migrated from another link.
+    pub migrated: bool,
+    /// The number was passed over. Its bit among the pending numbers belongs to another frame by now, or to none.
+    pub skipped: bool,
     pub tag: u8,
     pub origin_link: u8,
     pub origin_number: u32,
     pub head: [u8; HEAD],
 }
 
-impl Coming {
+impl PendingDelivery {
     /// Bytes of the link's own before the frame's.
     pub fn before(&self) -> usize {
-        if self.moved { HEADER + PREFIX } else { HEADER }
+        if self.migrated { HEADER + PREFIX } else { HEADER }
     }
 
-    /// Bytes of the frame.
+    /// Bytes of the frame as the user counts them.
     pub fn own(&self) -> u64 {
         (self.len as u64).saturating_sub(self.before() as u64)
     }
 
-    /// Of those, the ones that are in `head`.
+    /// How many of those are in `head`.
     pub fn in_head(&self) -> u64 {
         (HEAD as u64).saturating_sub(self.before() as u64)
     }
@@ -76,15 +81,16 @@ impl Coming {
     }
 }
 
-/// How far a held body has been summed: bytes, and their sum; [`BAD`] where the sum was wrong.
+/// How far a held body has been summed: bytes in the upper half, their checksum in the lower half; or [`BAD`].
 pub(super) type Progress = Cell<u64>;
+/// The checksum of the whole body was wrong.
 pub(super) const BAD: u64 = u64::MAX;
 
-/// What a look at a body says.
+/// The result of a check of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Good,
     Bad,
-    /// It is not all in.
+    /// The body has not arrived completely.
     Open,
 }

@@ -1,28 +1,30 @@
-//! A link as a rail.
+//! A link is a rail: the implementations of [`Rail`] and its extensions.
 
 use zerocopy::FromZeros;
 
 use super::card::Card;
 use super::checksum::Checksum;
-use super::congestion::Window;
+use super::congestion::CongestionWindow;
 use super::header::{self, Kind};
-use super::path::{Path, State};
+use super::path::{Below, ConnState, Path, SendWindow, Session};
 use super::state::Link;
 use crate::convertor::Span;
 use crate::rail::access::Access;
 use crate::rail::native::{Key, Native, NativeError, Region};
 use crate::rail::tags;
 use crate::rail::{
-    Attributes, Claim, Cookie, Delivery, Endpoint, Event, FrameId, FullRail, GiveUp, Grant, Lane, Origin, Peer, Rail,
-    SendError, Sent, Shape, Ticket, UnackedFrame, Unreachable,
+    Attributes, Claim, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, FullRail,
+    GiveUp, Grant, Lane, Liveness, Origin, Peer, Rail, RemoteBuffer, RequestCache, SendError, Sent, Shape, Short,
+    SingleCopy, Ticket, UnackedFrame, Unreachable,
 };
 use crate::time::Instant;
 
-/// Events of the raw rail that are dealt with in one poll before the caller has its turn.
+/// How many events of the rail below one poll takes before the caller has its turn.
 const AT_ONCE: u32 = 64;
-/// Polls after which acknowledgements leave although the raw rail is never idle; and after which timers are looked at, which
-/// is better done when all that came has been heard.
+/// After so many polls acknowledgements are sent although the rail below is never idle.
 const TURNS: u32 = 16;
+/// After so many polls timers are run although the rail below is never idle. It is better to run them when all frames that have
+/// arrived were read.
 const TIMER_TURNS: u32 = 64;
 
 #[deny(clippy::missing_trait_methods)]
@@ -41,47 +43,46 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
         if below.len() > width {
             return Err(Unreachable::Full);
         }
-        let (at, reused) = match self.free.first() {
+        let (at, reused) = match self.peers.free.first() {
             Some(at) => (at, true),
-            None => (self.touched, false),
+            None => (self.peers.touched, false),
         };
-        if at as usize >= self.paths.len() {
+        if at as usize >= self.peers.paths.len() {
             return Err(Unreachable::Full);
         }
-        let raw = self.raw.add_peer(Peer(at), below)?;
+        let endpoint = self.below.add_peer(Peer(at), below)?;
         if reused {
-            self.free.pop();
+            self.peers.free.pop();
         } else {
-            self.touched = self.touched.wrapping_add(1);
+            self.peers.touched = self.peers.touched.wrapping_add(1);
         }
-        self.sessions = self.sessions.wrapping_add(1);
-        let (own, mine) = (self.config.incarnation, self.sessions);
+        self.peers.sessions = self.peers.sessions.wrapping_add(1);
+        let (own, local) = (self.config.incarnation, self.peers.sessions);
         let seeds = [
-            header::seed(&self.sums, (own, 0), (theirs.incarnation, 0)),
-            header::seed(&self.sums, (theirs.incarnation, 0), (own, 0)),
+            header::seed(&self.checksum, (own, 0), (theirs.incarnation, 0)),
+            header::seed(&self.checksum, (theirs.incarnation, 0), (own, 0)),
         ];
         let start = (at as usize).wrapping_mul(width);
-        if let Some(place) = self.cards.get_mut(start..start.wrapping_add(width)) {
+        if let Some(place) = self.peers.cards.get_mut(start..start.wrapping_add(width)) {
             place.iter_mut().zip(below).for_each(|(to, from)| *to = *from);
         }
-        if let Some(path) = self.paths.get_mut(at as usize) {
+        if let Some(path) = self.peers.paths.get_mut(at as usize) {
             let first = self.config.first_number;
+            let (own, window) = (&self.config, self.config.window);
             *path = Path {
-                state: State::Quiet,
-                their_link: theirs.link,
-                raw_known: true,
-                sums: self.config.sums || theirs.sums,
-                raw,
-                peer: peer.0,
-                card_len: below.len() as u16,
-                hello_seeds: seeds,
-                their_incarnation: theirs.incarnation,
-                mine,
-                next: first,
-                first,
-                oldest: first,
-                window: self.config.window,
-                congestion: Window::new(self.config.initial_window, self.config.window),
+                session: Session {
+                    hello_seeds: seeds,
+                    remote_incarnation: theirs.incarnation,
+                    local,
+                    peer: peer.0,
+                    state: ConnState::Idle,
+                    remote_link: theirs.link,
+                    checks_bodies: own.sums || theirs.sums,
+                    ..Session::new_zeroed()
+                },
+                below: Below { endpoint, card_len: below.len() as u16, known: true },
+                send: SendWindow { next: first, first, oldest: first, window, ..SendWindow::new_zeroed() },
+                congestion: CongestionWindow::new(own.initial_window, window),
                 ..Path::new_zeroed()
             };
         }
@@ -89,11 +90,11 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
     }
 
     fn del_peer(&mut self, endpoint: Endpoint) {
-        self.forget(endpoint, Kind::Bye);
+        self.delete_peer(endpoint, Kind::Goodbye);
     }
 
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
-        self.draft(to, shape)
+        self.reserve_frame(to, shape)
     }
 
     fn commit(&mut self, ticket: Ticket) -> Sent {
@@ -109,10 +110,10 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
         cookie: Cookie,
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
-        unsafe { self.give(to, None, shape, header, body, Some(cookie)) }
+        unsafe { self.submit(to, None, shape, header, body, Some(cookie)) }
     }
 
-    /// A link tells a sum of its own.
+    /// As [`send`](Rail::send): a link has a checksum of its own.
     unsafe fn send_summed(
         &mut self,
         to: Endpoint,
@@ -126,39 +127,43 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
     }
 
     fn drained(&self, to: Endpoint) -> bool {
-        self.paths.get(to.0 as usize).is_none_or(|path| {
-            path.kept == 0 && (!path.raw_known || path.state == State::Free || self.raw.drained(path.raw))
+        self.peers.paths.get(to.0 as usize).is_none_or(|path| {
+            path.send.unacked == 0
+                && (!path.below.known
+                    || path.session.state == ConnState::Free
+                    || self.below.drained(path.below.endpoint))
         })
     }
 
     fn poll(&mut self, now: Instant) -> Option<Event> {
         self.tick(now);
-        self.give_back_spoilt();
-        if let Some(event) = self.next_told() {
+        self.release_bad_bodies();
+        if let Some(event) = self.next_event() {
             return Some(event);
         }
-        self.do_work();
-        self.turn = self.turn.wrapping_add(1);
-        if self.turn.is_multiple_of(TIMER_TURNS) {
+        self.send_waiting();
+        self.work.turn = self.work.turn.wrapping_add(1);
+        if self.work.turn.is_multiple_of(TIMER_TURNS) {
             self.run_timers();
         }
-        if self.turn.is_multiple_of(TURNS) {
+        if self.work.turn.is_multiple_of(TURNS) {
             self.send_acks();
         }
-        self.more = true;
+        self.work.more = true;
         for _ in 0..AT_ONCE {
-            let Some(event) = self.raw.poll(now) else {
-                (self.more, self.heard_all, self.listened) = (false, self.now, 0);
+            let Some(event) = self.below.poll(now) else {
+                self.work.more = false;
+                self.clock.on_idle();
                 self.run_timers();
                 self.send_acks();
-                self.do_work(); // there may be room by now, of which nobody is woken again
+                self.send_waiting(); // there may be room by now, and nothing wakes the caller again
                 break;
             };
-            if let Some(event) = self.on_raw(event) {
+            if let Some(event) = self.on_below(event) {
                 return Some(event);
             }
         }
-        self.next_told()
+        self.next_event()
     }
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
@@ -174,57 +179,56 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
     }
 
     fn flush(&mut self) {
-        self.do_work();
-        self.raw.flush();
+        self.send_waiting();
+        self.below.flush();
     }
 
     fn poll_at(&self) -> Option<Instant> {
-        let told = !(self.done.is_empty() && self.filled.is_empty() && self.reports.is_empty());
-        let at_once = (told || self.more || self.spoilt.get()).then_some(self.now);
-        let work = (!self.work.is_empty()).then(|| self.work_due.max(self.now));
-        let own = [at_once, work, self.acks.first(), self.timers.first()]
+        let at_once = (self.has_events() || self.work.more).then_some(self.clock.now);
+        let work = (!self.work.refused.is_empty()).then(|| self.work.retry_at.max(self.clock.now));
+        let own = [at_once, work, self.work.acks.first(), self.work.timers.first()]
             .into_iter()
             .flatten()
             .min()
             .map(Instant::from_nanos);
-        [own, self.raw.poll_at()].into_iter().flatten().min()
+        [own, self.below.poll_at()].into_iter().flatten().min()
     }
 
-    // Who sleeps has to hear of every frame, to acknowledge it.
+    // A caller that sleeps has to be woken by every frame, to acknowledge it.
     fn wake_on_demand(&mut self, _: bool) {}
 
     fn signal(&mut self, _: Endpoint) {}
 
     fn arm(&mut self) -> bool {
-        if !(self.done.is_empty() && self.filled.is_empty() && self.reports.is_empty()) || self.spoilt.get() {
+        if self.has_events() {
             return false;
         }
-        // What found no room just now is tried again when `poll_at` says, or when the rail below wakes the caller.
-        if !self.work.is_empty() && self.work_due <= self.now {
+        // Frames that found no room just now are tried again when `poll_at` says, or when the rail below wakes the caller.
+        if !self.work.refused.is_empty() && self.work.retry_at <= self.clock.now {
             return false;
         }
-        self.raw.arm()
+        self.below.arm()
     }
 }
 
-impl<R: FullRail, C: Checksum> crate::rail::FastPath for Link<'_, R, C> {
+impl<R: FullRail, C: Checksum> FastPath for Link<'_, R, C> {
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
         let bytes: [u8; 24] = zerocopy::transmute!(header.map(u64::to_le));
         let shape = Shape { tag, lane: Lane::Eager, header: 24, len: (body.len() as u32).wrapping_add(24) };
         // SAFETY: passed on from the caller; such a body is always copied.
-        unsafe { self.give(to, None, shape, &bytes, body, None) }
+        unsafe { self.submit(to, None, shape, &bytes, body, None) }
     }
 
-    fn poll_short(&mut self, _tag: u8) -> Option<crate::rail::Short> {
+    fn poll_short(&mut self, _tag: u8) -> Option<Short> {
         None
     }
 
-    fn poll_again(&mut self) -> Option<crate::rail::Frame> {
+    fn poll_again(&mut self) -> Option<Frame> {
         None
     }
 }
 
-impl<R: FullRail, C: Checksum> crate::rail::RequestCache for Link<'_, R, C> {
+impl<R: FullRail, C: Checksum> RequestCache for Link<'_, R, C> {
     fn request_init(&mut self, extra: &mut [u8]) {
         let _ = extra;
     }
@@ -244,19 +248,19 @@ impl<R: FullRail, C: Checksum> crate::rail::RequestCache for Link<'_, R, C> {
     ) -> Result<Sent, SendError> {
         let _ = extra;
         // SAFETY: passed on from the caller.
-        unsafe { self.give(to, None, shape, header, body, Some(cookie)) }
+        unsafe { self.submit(to, None, shape, header, body, Some(cookie)) }
     }
 }
 
-impl<R: FullRail, C: Checksum> crate::rail::SingleCopy for Link<'_, R, C> {
-    /// What is fetched has neither number nor check.
-    fn expose(&mut self, to: Endpoint, body: &Span) -> Option<crate::rail::RemoteBuffer> {
+impl<R: FullRail, C: Checksum> SingleCopy for Link<'_, R, C> {
+    /// Nothing: a single copy has neither a number nor a checksum.
+    fn expose(&mut self, to: Endpoint, body: &Span) -> Option<RemoteBuffer> {
         let _ = (to, body);
         None
     }
 
-    unsafe fn read_exposed(&mut self, from: Endpoint, loan: &crate::rail::RemoteBuffer, sink: Span) -> bool {
-        let _ = (from, loan, sink);
+    unsafe fn read_exposed(&mut self, from: Endpoint, buffer: &RemoteBuffer, sink: Span) -> bool {
+        let _ = (from, buffer, sink);
         false
     }
 
@@ -268,41 +272,42 @@ impl<R: FullRail, C: Checksum> crate::rail::SingleCopy for Link<'_, R, C> {
     fn revoke_exposed(&mut self) {}
 }
 
-impl<R: FullRail, C: Checksum> crate::rail::DeviceMemory for Link<'_, R, C> {
+impl<R: FullRail, C: Checksum> DeviceMemory for Link<'_, R, C> {
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
         // SAFETY: passed on from the caller.
-        unsafe { self.raw.register(base, len, access) }
+        unsafe { self.below.register(base, len, access) }
     }
 
     fn deregister(&mut self, region: Region) {
-        self.raw.deregister(region);
+        self.below.deregister(region);
     }
 
-    /// By the rail below, as it is: what it does by itself it does once, and nothing of it can be sent again. When the link is
-    /// down that rail has forgotten the peer, and all of it.
+    /// The rail below performs the operation as it is. A device does each operation once, and the link cannot repeat any. When the link
+    /// is down, the rail below has deleted the peer, and all its operations with it.
     unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
         if !self.attributes.one_sided.any() {
             return Err(NativeError::NotAvailable);
         }
-        let path = self.paths.get(on.0 as usize).filter(|path| path.state == State::Up && path.raw_known);
-        let Some(raw) = path.map(|path| path.raw) else {
-            // As for a frame: the two have to meet first, so that both know whose memory it is about.
+        let path =
+            self.peers.paths.get(on.0 as usize).filter(|path| path.session.state == ConnState::Up && path.below.known);
+        let Some(raw) = path.map(|path| path.below.endpoint) else {
+            // As for a frame: the handshake comes first, so that both sides know whose memory it is.
             let shape = Shape { tag: tags::BTL_BASE, lane: Lane::Control, header: 1, len: 1 };
-            let meets = self.draft(on, shape).is_err_and(|why| why == SendError::Busy);
-            return Err(if meets { NativeError::Busy } else { NativeError::Unreachable });
+            let connects = self.reserve_frame(on, shape).is_err_and(|error| error == SendError::Busy);
+            return Err(if connects { NativeError::Busy } else { NativeError::Unreachable });
         };
         // SAFETY: passed on from the caller.
-        unsafe { self.raw.perform(raw, native, cookie) }
+        unsafe { self.below.perform(raw, native, cookie) }
     }
 }
 
-impl<R: FullRail, C: Checksum> crate::rail::Failover for Link<'_, R, C> {
+impl<R: FullRail, C: Checksum> Failover for Link<'_, R, C> {
     fn next_unacked(&self, to: Endpoint) -> Option<UnackedFrame> {
-        self.orphan_of(to)
+        self.oldest_unacked(to)
     }
 
     fn migrated(&mut self, to: Endpoint, origin: Origin) {
-        self.rehome(to, origin);
+        self.mark_migrated(to, origin);
     }
 
     unsafe fn send_migrated(
@@ -315,33 +320,41 @@ impl<R: FullRail, C: Checksum> crate::rail::Failover for Link<'_, R, C> {
         cookie: Option<Cookie>,
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
-        unsafe { self.give(to, Some(origin), shape, header, body, cookie) }
+        unsafe { self.submit(to, Some(origin), shape, header, body, cookie) }
     }
 
     fn claim(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
-        self.claim_of(from, origin)
+        self.claim_frame(from, origin)
     }
 }
 
-impl<R: FullRail, C: Checksum> crate::rail::Liveness for Link<'_, R, C> {
+impl<R: FullRail, C: Checksum> Liveness for Link<'_, R, C> {
     fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
-        let path = self.paths.get(of.0 as usize).filter(|path| path.raw_known)?;
-        self.raw.ask_host(path.raw)
+        let path = self.peers.paths.get(of.0 as usize).filter(|path| path.below.known)?;
+        self.below.ask_host(path.below.endpoint)
     }
 
-    fn hears(&mut self, of: Endpoint, since: Option<Instant>) -> bool {
-        self.hears_peer(of.0, since.map(Instant::as_nanos))
+    fn answered_since(&mut self, of: Endpoint, since: Option<Instant>) -> bool {
+        self.peer_answered_since(of.0, since.map(Instant::as_nanos))
     }
 
-    fn knows(&self, peer: Endpoint) -> bool {
-        self.paths.get(peer.0 as usize).is_some_and(|path| path.known)
+    fn is_connected(&self, peer: Endpoint) -> bool {
+        self.peers.paths.get(peer.0 as usize).is_some_and(|path| path.session.known_to_peer)
     }
 
     fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
         match what {
             GiveUp::Link => return self.give_up_silent(to.0),
-            GiveUp::Peer => self.forget(to, Kind::GivenUp),
+            GiveUp::Peer => self.delete_peer(to, Kind::GivenUp),
         }
         true
+    }
+}
+
+impl<R: FullRail, C: Checksum> Link<'_, R, C> {
+    /// Whether the next poll has an event, or a held frame to release, without a poll of the rail below.
+    fn has_events(&self) -> bool {
+        let queues = [&self.send.done, &self.receive.filled, &self.work.reports];
+        queues.into_iter().any(|queue| !queue.is_empty()) || self.receive.bad_body_found.get()
     }
 }

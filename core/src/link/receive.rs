@@ -1,31 +1,32 @@
-//! Frames that arrive: each is handed up once, and counts as received when its body has passed its check.
+//! Frames that arrive. Each is handed up once, and counts as received when the checksum of its body is right.
 
 use zerocopy::{FromBytes, FromZeros};
 
 use super::checksum::Checksum;
-use super::header::{Header, MOVED, Prefix, TAG, head_check};
+use super::header::{Header, MIGRATED, Prefix, TAG, head_check};
 use super::numbers::{distance, widen};
-use super::path::State;
-use super::pending_delivery::{Coming, Stage, TAIL};
+use super::path::ConnState;
+use super::pending_delivery::{PendingDelivery, Stage, TAIL};
 use super::state::Link;
 use crate::rail::{Delivery, Event, Frame, FrameId, FullRail, HEAD, Peer};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// A frame of the rail below.
+    /// A frame of the rail below has arrived.
     pub(super) fn on_frame(&mut self, frame: &Frame) -> Option<Event> {
-        self.holds = !frame.is_whole();
+        self.receive.holds_frame = !frame.is_whole();
         let event = self.take_frame(frame);
-        if core::mem::take(&mut self.holds) {
-            self.raw.release(frame.id);
+        if core::mem::take(&mut self.receive.holds_frame) {
+            self.below.release(frame.id);
         }
         event
     }
 
-    /// As above; the frame is given back unless `holds` is cleared.
-    pub(super) fn take_frame(&mut self, frame: &Frame) -> Option<Event> {
+    /// Checks a frame, and takes it. The caller releases the frame unless `holds_frame` is cleared.
+    fn take_frame(&mut self, frame: &Frame) -> Option<Event> {
         let at = frame.from.0;
-        let Some(path) = self.paths.get(at as usize).filter(|path| path.state != State::Free) else {
-            self.counters.early = self.counters.early.wrapping_add(1);
+        let path = self.peers.paths.get(at as usize).filter(|path| path.session.state != ConnState::Free);
+        let Some(path) = path else {
+            self.counters.before_handshake = self.counters.before_handshake.wrapping_add(1);
             return None;
         };
         let count = (frame.len as usize).min(HEAD);
@@ -36,170 +37,146 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return None;
         };
         if frame.tag == TAG {
-            self.on_own(at, frame.len, &header, head, rest);
+            self.on_control(at, frame.len, &header, head, rest);
             return None;
         }
-        if !path.met() {
-            self.counters.early = self.counters.early.wrapping_add(1);
+        if !path.session.is_established() {
+            self.counters.before_handshake = self.counters.before_handshake.wrapping_add(1);
             return None;
         }
-        let number = widen(header.number.get(), path.base);
-        let moved = frame.tag == MOVED;
-        let ack = if moved { 0 } else { widen(header.ack.get(), path.first) };
-        let check = head_check(&self.sums, path.seeds[1], frame.tag, frame.len, [number, ack], head);
+        let number = widen(header.number.get(), path.receive.base);
+        let migrated = frame.tag == MIGRATED;
+        let ack = if migrated { 0 } else { widen(header.ack.get(), path.send.first) };
+        let check = head_check(&self.checksum, path.session.seeds[1], frame.tag, frame.len, [number, ack], head);
         if check != header.head_check.get() {
-            self.counters.bad_heads = self.counters.bad_heads.wrapping_add(1);
+            self.counters.bad_headers = self.counters.bad_headers.wrapping_add(1);
             return None;
         }
-        self.heard(at);
-        if !moved {
+        self.on_heard(at);
+        if !migrated {
             self.take_ack(at, ack, 0, &[], false);
-            self.see_voids(at);
+            self.check_gaps(at);
         }
-        let path = self.paths.get(at as usize)?;
-        let behind = distance(number, path.base);
+        let path = self.peers.paths.get(at as usize)?;
+        let behind = distance(number, path.receive.base);
         if behind >= i64::from(self.config.window) {
-            self.counters.beyond = self.counters.beyond.wrapping_add(1);
+            self.counters.beyond_window = self.counters.beyond_window.wrapping_add(1);
             return None;
         }
-        if self.is_passed(at, number) {
-            self.double(at);
+        if self.is_received(at, number) {
+            self.on_duplicate(at);
             return None;
         }
-        if self.busy_bits(at).has(number) {
-            self.once_more(at, number, frame);
+        if self.pending_bits(at).has(number) {
+            self.on_repeated(at, number, frame);
             return None;
         }
-        self.see(at, number);
+        if let Some(path) = self.peers.paths.get_mut(at as usize)
+            && distance(number, path.receive.seen()) >= 0
+        {
+            path.receive.see(number);
+        }
         self.new_frame(at, number, &header, frame, rest)
     }
 
-    pub(super) fn see(&mut self, at: u32, number: u64) {
-        if let Some(path) = self.paths.get_mut(at as usize)
-            && distance(number, path.seen()) >= 0
-        {
-            path.seen = number.wrapping_add(1) as u16;
-        }
-    }
-
-    /// A frame that did not come before.
-    pub(super) fn new_frame(
-        &mut self,
-        at: u32,
-        number: u64,
-        header: &Header,
-        frame: &Frame,
-        rest: &[u8],
-    ) -> Option<Event> {
-        let moved = frame.tag == MOVED;
-        let mut coming = Coming {
-            number,
-            raw: frame.id.0,
-            path: at,
-            len: frame.len,
-            body_check: header.body_check.get(),
-            moved,
-            tag: frame.tag,
-            head: frame.head,
-            ..Coming::new_zeroed()
+    /// Takes a frame that did not arrive before.
+    fn new_frame(&mut self, at: u32, number: u64, header: &Header, frame: &Frame, rest: &[u8]) -> Option<Event> {
+        let Some(pending) = parse_frame(at, number, header, frame, rest) else {
+            self.counters.malformed = self.counters.malformed.wrapping_add(1);
+            return None;
         };
-        if moved {
-            let Ok((prefix, _)) = Prefix::read_from_prefix(rest) else {
-                self.counters.malformed = self.counters.malformed.wrapping_add(1);
-                return None;
-            };
-            let origin = prefix.origin(header);
-            (coming.tag, coming.origin_link, coming.origin_number) = (prefix.tag, origin.link, origin.number);
-        }
         if frame.is_whole() {
-            self.receive(at, number, false);
-            return Some(self.event(&coming, FrameId(0), &[]));
+            self.mark_received(at, number, false);
+            return Some(self.event(&pending, FrameId(0), &[]));
         }
-        let own = coming.own();
+        let own = pending.own();
         if own <= HEAD as u64 {
             let mut tail = [0; TAIL];
             let want = (frame.len as usize).saturating_sub(HEAD).min(TAIL);
             let tail = tail.get_mut(..want)?;
-            if self.raw.read(frame.id, HEAD, tail) == want {
-                let sums = self.paths.get(at as usize)?.sums;
-                if sums && self.sums.sum(0, tail) != coming.body_check {
-                    self.bad_body(at);
+            if self.below.read(frame.id, HEAD, tail) == want {
+                let checks = self.peers.paths.get(at as usize)?.session.checks_bodies;
+                if checks && self.checksum.sum(0, tail) != pending.body_check {
+                    self.on_bad_body(at);
                     return None;
                 }
-                self.receive(at, number, false);
-                return Some(self.event(&coming, FrameId(0), tail));
+                self.mark_received(at, number, false);
+                return Some(self.event(&pending, FrameId(0), tail));
             }
         }
         let room = self.room_for(at) != 0;
-        let Some((handle, place)) = (if room { self.coming.take_used() } else { None }) else {
+        let Some((handle, place)) = (if room { self.receive.pending.take_used() } else { None }) else {
             self.refuse(at);
             return None;
         };
-        *place = coming;
-        self.holds = false;
-        if let Some(path) = self.paths.get_mut(at as usize) {
-            path.coming = path.coming.wrapping_add(1);
+        *place = pending;
+        self.receive.holds_frame = false;
+        if let Some(path) = self.peers.paths.get_mut(at as usize) {
+            path.receive.pending = path.receive.pending.wrapping_add(1);
         }
-        self.busy_bits(at).set(number);
+        self.pending_bits(at).set(number);
         self.restart_sum(handle);
         if own <= HEAD as u64 {
             return self.fetch_tail(handle);
         }
-        Some(self.event(&coming, FrameId(handle.to_bits()), &[]))
+        Some(self.event(&pending, FrameId(handle.to_bits()), &[]))
     }
 
-    /// What the reader gets of a frame, whose bytes behind a head are `tail`.
-    pub(super) fn event(&mut self, coming: &Coming, id: FrameId, tail: &[u8]) -> Event {
-        let (before, own) = (coming.before(), coming.own());
+    /// The event for a frame, whose bytes behind the head are `tail`.
+    pub(super) fn event(&mut self, pending: &PendingDelivery, id: FrameId, tail: &[u8]) -> Event {
+        let (before, own) = (pending.before(), pending.own());
         let mut head = [0; HEAD];
-        let from = coming.head.get(before..).unwrap_or(&[]).iter().chain(tail);
+        let from = pending.head.get(before..).unwrap_or(&[]).iter().chain(tail);
         let mut valid = 0u8;
         for (to, from) in head.iter_mut().zip(from).take(own.min(HEAD as u64) as usize) {
             *to = *from;
             valid = valid.wrapping_add(1);
         }
-        let from = Peer(self.paths.get(coming.path as usize).map_or(u32::MAX, |path| path.peer));
-        let frame = Frame { id, from, tag: coming.tag, valid, len: own as u32, head };
-        if coming.moved { Event::Migrated(coming.origin(), frame) } else { Event::Frame(frame) }
+        let from = Peer(self.peers.paths.get(pending.path as usize).map_or(u32::MAX, |path| path.session.peer));
+        let frame = Frame { id, from, tag: pending.tag, valid, len: own as u32, head };
+        if pending.migrated { Event::Migrated(pending.origin(), frame) } else { Event::Frame(frame) }
     }
 
-    /// A frame that is under way here has come again.
-    pub(super) fn once_more(&mut self, at: u32, number: u64, frame: &Frame) {
+    /// A frame whose delivery is pending has arrived again.
+    fn on_repeated(&mut self, at: u32, number: u64, frame: &Frame) {
         let found = self.record_of(at, number);
-        let Some((slot, handle)) = found.and_then(|slot| Some((slot, self.coming.handle(slot)?))) else { return };
-        let Some(coming) = self.coming.at_mut(slot) else { return };
-        let wanted = matches!(coming.stage, Stage::Awaited | Stage::HeldInPart);
-        if !wanted || coming.len != frame.len {
-            if let Some(path) = self.paths.get_mut(at as usize) {
-                path.wants = true;
+        let Some((slot, handle)) = found.and_then(|slot| Some((slot, self.receive.pending.handle(slot)?))) else {
+            return;
+        };
+        let Some(pending) = self.receive.pending.at_mut(slot) else { return };
+        let awaited = matches!(pending.stage, Stage::Awaited | Stage::HeldInPart);
+        if !awaited || pending.len != frame.len {
+            if let Some(path) = self.peers.paths.get_mut(at as usize) {
+                path.due.nack = true;
             }
-            return self.double(at);
+            return self.on_duplicate(at);
         }
-        coming.raw = frame.id.0;
-        self.holds = false;
+        pending.raw = frame.id.0;
+        self.receive.holds_frame = false;
         self.restart_sum(handle);
-        if self.coming.at(slot).is_some_and(|coming| coming.stage == Stage::HeldInPart) {
-            if let Some(coming) = self.coming.at_mut(slot) {
-                coming.stage = Stage::Held;
+        if self.receive.pending.at(slot).is_some_and(|pending| pending.stage == Stage::HeldInPart) {
+            if let Some(pending) = self.receive.pending.at_mut(slot) {
+                pending.stage = Stage::Held;
             }
         } else if self.fill(handle) == Delivery::Done {
-            self.tell(slot);
+            self.queue_delivered(slot);
         }
     }
 
-    /// A frame counts as received; its sender is told soon.
-    pub(super) fn receive(&mut self, at: u32, number: u64, long: bool) {
+    /// A frame counts as received. Its sender is told soon.
+    pub(super) fn mark_received(&mut self, at: u32, number: u64, long: bool) {
         self.counters.received = self.counters.received.wrapping_add(1);
-        if self.paths.get(at as usize).is_some_and(|path| path.away != 0) && self.is_passed(at, number) {
-            self.not_away(at, number);
+        let any_migrated = self.peers.paths.get(at as usize).is_some_and(|path| path.receive.migrated != 0);
+        if any_migrated && self.is_received(at, number) {
+            self.forget_migrated(at, number);
         }
         let news = self.mark(at, number);
         let every = self.config.ack_every;
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        path.owed = path.owed.wrapping_add(1);
-        // A long body stays where it is until it is acknowledged, and whoever waits for that must not depend on further calls
-        // here: the reader may have all it wanted, and compute. Nor does it wait where something is lost, or found.
-        if long || news || path.owed >= every {
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+        path.due.frames = path.due.frames.wrapping_add(1);
+        // A long body stays in the sender's memory until it is acknowledged. The sender must not depend on further calls of the reader,
+        // which may have all it wanted, and compute. Nor does the acknowledgement wait where a frame is lost, or found.
+        if long || news || path.due.frames >= every {
             self.ack_now(at);
         } else {
             self.ack_later(at);
@@ -207,19 +184,19 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 
     /// Whether a number counts as received.
-    pub(super) fn is_passed(&mut self, at: u32, number: u64) -> bool {
-        let before = self.paths.get(at as usize).is_some_and(|path| distance(number, path.base) < 0);
+    pub(super) fn is_received(&mut self, at: u32, number: u64) -> bool {
+        let before = self.peers.paths.get(at as usize).is_some_and(|path| distance(number, path.receive.base) < 0);
         before || self.received_bits(at).has(number)
     }
 
-    /// Whether there is a new gap before this one, or it fills one.
+    /// Marks a number as received. Whether there is a new hole before it, or it fills one.
     pub(super) fn mark(&mut self, at: u32, number: u64) -> bool {
-        let Some(path) = self.paths.get(at as usize) else { return false };
-        let (mut base, mut top) = (path.base, path.top);
+        let Some(path) = self.peers.paths.get(at as usize) else { return false };
+        let (mut base, mut top) = (path.receive.base, path.receive.top);
         if distance(number, base) < 0 {
             return false; // it was passed over
         }
-        let news = distance(number, top) > 0 || (path.has_holes() && number == base);
+        let news = distance(number, top) > 0 || (path.receive.has_holes() && number == base);
         if distance(number, top) >= 0 {
             top = number.wrapping_add(1);
         }
@@ -229,17 +206,40 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             bits.clear(base);
             base = base.wrapping_add(1);
         }
-        if let Some(path) = self.paths.get_mut(at as usize) {
-            (path.base, path.top) = (base, top);
+        if let Some(path) = self.peers.paths.get_mut(at as usize) {
+            (path.receive.base, path.receive.top) = (base, top);
         }
         news
     }
 
-    pub(super) fn double(&mut self, at: u32) {
-        self.counters.doubles = self.counters.doubles.wrapping_add(1);
-        if let Some(path) = self.paths.get_mut(at as usize) {
-            path.doubles = path.doubles.wrapping_add(1);
+    /// A frame has arrived twice.
+    fn on_duplicate(&mut self, at: u32) {
+        self.counters.duplicates = self.counters.duplicates.wrapping_add(1);
+        if let Some(path) = self.peers.paths.get_mut(at as usize) {
+            path.due.duplicates = path.due.duplicates.wrapping_add(1);
         }
-        self.ack_repeated(at);
+        self.ack_duplicate(at);
     }
+}
+
+/// The record of a frame. `None` where it is too short for a migrated one.
+fn parse_frame(at: u32, number: u64, header: &Header, frame: &Frame, rest: &[u8]) -> Option<PendingDelivery> {
+    let migrated = frame.tag == MIGRATED;
+    let mut pending = PendingDelivery {
+        number,
+        raw: frame.id.0,
+        path: at,
+        len: frame.len,
+        body_check: header.body_check.get(),
+        migrated,
+        tag: frame.tag,
+        head: frame.head,
+        ..PendingDelivery::new_zeroed()
+    };
+    if migrated {
+        let (prefix, _) = Prefix::read_from_prefix(rest).ok()?;
+        let origin = prefix.origin(header);
+        (pending.tag, pending.origin_link, pending.origin_number) = (prefix.tag, origin.link, origin.number);
+    }
+    Some(pending)
 }

@@ -1,45 +1,72 @@
 //! The frames that are kept: where they lie, how many there are of each peer, and how they end.
 
 use super::checksum::Checksum;
-use super::in_flight::{AWAY, IN_PLACE, OVER, READING};
+use super::in_flight::{FINISHED, HEAD_ROOM, IN_PLACE, MIGRATED_ENTRY, READING};
 use super::numbers::distance;
 use super::state::Link;
 use crate::pool::Handle;
 use crate::rail::{Cookie, FullRail};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// A frame is kept for a peer, or one less is.
+    /// Memory for a body, in the frame's slot or in a place for long grants. `migrated`: the frame migrated here, and may use the
+    /// reserve slot.
+    pub(super) fn reserve_room(&mut self, handle: Handle, len: usize, migrated: bool) -> Option<*mut u8> {
+        if len.wrapping_add(HEAD_ROOM) <= self.send.slots.each() {
+            return Some(self.send.slots.at(handle.slot()).wrapping_add(HEAD_ROOM));
+        }
+        if len > self.send.long.each() {
+            return None;
+        }
+        // The last place is for the frame in the reserve slot.
+        let kept_back = u32::from(self.config.peers > 1);
+        if self.send.reserve_slot != handle && self.send.long_free.len() <= kept_back {
+            if !migrated || self.send.reserve_slot != Handle::NONE {
+                return None;
+            }
+            self.send.reserve_slot = handle;
+        }
+        let place = self.send.long_free.pop()?;
+        match self.send.frames.get_mut(handle) {
+            Some(frame) => frame.long = place.wrapping_add(1),
+            None => self.send.long_free.push(place),
+        }
+        Some(self.send.long.at(place))
+    }
+
+    /// One more frame is kept for a peer, or one less.
     pub(super) fn count(&mut self, at: u32, control: bool, by: i32) {
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        let before = (path.data() != 0, path.control != 0);
-        path.kept = path.kept.wrapping_add_signed(by);
-        path.control = path.control.wrapping_add_signed(if control { by } else { 0 });
-        let after = (path.data() != 0, path.control != 0);
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+        let window = &mut path.send;
+        let before = (window.unacked_data() != 0, window.unacked_control != 0);
+        window.unacked = window.unacked.wrapping_add_signed(by);
+        window.unacked_control = window.unacked_control.wrapping_add_signed(if control { by } else { 0 });
+        let after = (window.unacked_data() != 0, window.unacked_control != 0);
         let change = |holders: u32, before, after| holders.wrapping_add(after).wrapping_sub(before);
-        self.data_holders = change(self.data_holders, before.0.into(), after.0.into());
-        self.control_holders = change(self.control_holders, before.1.into(), after.1.into());
+        self.send.data_holders = change(self.send.data_holders, before.0.into(), after.0.into());
+        self.send.control_holders = change(self.send.control_holders, before.1.into(), after.1.into());
     }
 
-    /// The window's entry of a number: the slot of the frame, plus one.
-    pub(super) fn window_mut(&mut self, at: u32, number: u64) -> Option<&mut u32> {
+    /// The entry of a number in the send window.
+    pub(super) fn window_entry_mut(&mut self, at: u32, number: u64) -> Option<&mut u32> {
         let width = self.config.window as usize;
         let place = (number as usize & width.wrapping_sub(1)).wrapping_add((at as usize).wrapping_mul(width));
-        self.ring.get_mut(place)
+        self.send.window.get_mut(place)
     }
 
-    pub(super) fn window(&self, at: u32, number: u64) -> Option<u32> {
+    /// The slot of the frame with a number.
+    pub(super) fn window_slot(&self, at: u32, number: u64) -> Option<u32> {
         let width = self.config.window as usize;
         let place = (number as usize & width.wrapping_sub(1)).wrapping_add((at as usize).wrapping_mul(width));
-        self.ring.get(place).filter(|entry| **entry < AWAY)?.checked_sub(1)
+        self.send.window.get(place).filter(|entry| **entry < MIGRATED_ENTRY)?.checked_sub(1)
     }
 
-    /// The oldest frame that is kept.
+    /// The oldest frame that is kept for a peer.
     pub(super) fn oldest(&self, at: u32) -> Option<u32> {
-        let path = self.paths.get(at as usize).filter(|path| path.kept != 0)?;
-        let start = if distance(path.oldest, path.first) > 0 { path.oldest } else { path.first };
+        let window = self.peers.paths.get(at as usize).map(|path| &path.send).filter(|window| window.unacked != 0)?;
+        let start = if distance(window.oldest, window.first) > 0 { window.oldest } else { window.first };
         let mut number = start;
-        while number != path.next {
-            if let Some(slot) = self.window(at, number) {
+        while number != window.next {
+            if let Some(slot) = self.window_slot(at, number) {
                 return Some(slot);
             }
             number = number.wrapping_add(1);
@@ -47,96 +74,99 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         None
     }
 
-    /// A frame is done with, as soon as the rail below is.
-    pub(super) fn over(&mut self, slot: u32) {
-        let Some(kept) = self.kept.at_mut(slot) else { return };
-        kept.flags |= OVER;
-        if kept.flags & READING != 0 {
+    /// A frame is acknowledged, or has migrated. It ends as soon as the rail below reads its body no more.
+    pub(super) fn finish_frame(&mut self, slot: u32) {
+        let Some(frame) = self.send.frames.at_mut(slot) else { return };
+        frame.flags |= FINISHED;
+        if frame.flags & READING != 0 {
             return;
         }
-        if kept.flags & IN_PLACE != 0 {
-            self.done.push(slot);
-        } else if let Some(handle) = self.kept.handle(slot) {
-            self.free_kept(handle);
+        if frame.flags & IN_PLACE != 0 {
+            self.send.done.push(slot);
+        } else if let Some(handle) = self.send.frames.handle(slot) {
+            self.free_frame(handle);
         }
     }
 
     /// The rail below reads a body no more.
-    pub(super) fn on_raw_sent(&mut self, cookie: Cookie) {
+    pub(super) fn on_below_sent(&mut self, cookie: Cookie) {
         let handle = Handle::from_bits(cookie.0);
-        let Some(kept) = self.kept.get_mut(handle) else { return };
-        if kept.flags & READING == 0 {
+        let Some(frame) = self.send.frames.get_mut(handle) else { return };
+        if frame.flags & READING == 0 {
             return;
         }
-        kept.flags &= !READING;
-        if kept.flags & OVER != 0 {
-            self.over(handle.slot());
+        frame.flags &= !READING;
+        if frame.flags & FINISHED != 0 {
+            self.finish_frame(handle.slot());
         }
     }
 
-    /// A body that is to be told of.
-    pub(super) fn next_done(&mut self) -> Option<Cookie> {
-        while let Some(slot) = self.done.pop() {
-            let (Some(handle), Some(kept)) = (self.kept.handle(slot), self.kept.at(slot)) else { continue };
-            let cookie = Cookie(kept.cookie);
-            self.free_kept(handle);
+    /// The next frame whose body is read no more, of which the user has to be told.
+    pub(super) fn next_sent(&mut self) -> Option<Cookie> {
+        while let Some(slot) = self.send.done.pop() {
+            let (Some(handle), Some(frame)) = (self.send.frames.handle(slot), self.send.frames.at(slot)) else {
+                continue;
+            };
+            let cookie = Cookie(frame.cookie);
+            self.free_frame(handle);
             return Some(cookie);
         }
         None
     }
 
-    pub(super) fn forget_draft(&mut self) {
-        let draft = core::mem::replace(&mut self.draft, Handle::NONE);
+    /// Drops the frame that was reserved and not committed.
+    pub(super) fn drop_draft(&mut self) {
+        let draft = core::mem::replace(&mut self.send.draft, Handle::NONE);
         if draft != Handle::NONE {
-            self.free_kept(draft);
+            self.free_frame(draft);
         }
     }
 
-    pub(super) fn free_kept(&mut self, handle: Handle) {
-        if self.ferry == handle {
-            self.ferry = Handle::NONE;
+    pub(super) fn free_frame(&mut self, handle: Handle) {
+        if self.send.reserve_slot == handle {
+            self.send.reserve_slot = Handle::NONE;
         }
-        if let Some(kept) = self.kept.free(handle)
-            && let Some(long) = kept.long.checked_sub(1)
+        if let Some(frame) = self.send.frames.free(handle)
+            && let Some(long) = frame.long.checked_sub(1)
         {
-            self.long_free.push(long);
+            self.send.long_free.push(long);
         }
     }
 
-    /// The rail below has forgotten the peer: it reads no memory of it any more.
-    pub(super) fn unread_all(&mut self, at: u32) {
-        for slot in 0..self.kept.touched() {
-            let Some(kept) = self.kept.at_mut(slot).filter(|kept| kept.path == at) else { continue };
-            let read = kept.flags & READING != 0;
-            kept.flags &= !READING;
-            if read && kept.flags & OVER != 0 {
-                self.over(slot);
+    /// The rail below has deleted the peer: it reads no body for the peer any more.
+    pub(super) fn end_reads(&mut self, at: u32) {
+        for slot in 0..self.send.frames.touched() {
+            let Some(frame) = self.send.frames.at_mut(slot).filter(|frame| frame.path == at) else { continue };
+            let read = frame.flags & READING != 0;
+            frame.flags &= !READING;
+            if read && frame.flags & FINISHED != 0 {
+                self.finish_frame(slot);
             }
         }
     }
 
-    /// Forgets all that is kept for a peer.
-    pub(super) fn drop_kept(&mut self, at: u32) {
+    /// Drops all frames that are kept for a peer.
+    pub(super) fn drop_frames(&mut self, at: u32) {
         self.halt(at);
-        for slot in 0..self.kept.touched() {
-            if self.kept.at(slot).is_none_or(|kept| kept.path != at) {
+        for slot in 0..self.send.frames.touched() {
+            if self.send.frames.at(slot).is_none_or(|frame| frame.path != at) {
                 continue;
             }
-            if let Some(handle) = self.kept.handle(slot) {
-                if handle == self.draft {
-                    self.draft = Handle::NONE;
+            if let Some(handle) = self.send.frames.handle(slot) {
+                if handle == self.send.draft {
+                    self.send.draft = Handle::NONE;
                 }
-                self.free_kept(handle);
+                self.free_frame(handle);
             }
         }
-        while let Some(path) = self.paths.get(at as usize).filter(|path| path.kept != 0) {
-            self.count(at, path.control != 0, -1);
+        while let Some(path) = self.peers.paths.get(at as usize).filter(|path| path.send.unacked != 0) {
+            self.count(at, path.send.unacked_control != 0, -1);
         }
-        let kept = &self.kept;
-        self.done.retain(|slot| kept.at(slot).is_some());
+        let frames = &self.send.frames;
+        self.send.done.retain(|slot| frames.at(slot).is_some());
         let width = self.config.window as usize;
         let start = (at as usize).wrapping_mul(width);
-        if let Some(window) = self.ring.get_mut(start..start.wrapping_add(width)) {
+        if let Some(window) = self.send.window.get_mut(start..start.wrapping_add(width)) {
             window.fill(0);
         }
     }

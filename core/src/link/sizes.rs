@@ -2,51 +2,57 @@
 
 use super::card;
 use super::config::Config;
-use super::in_flight::{HEAD_ROOM, Kept};
+use super::in_flight::{HEAD_ROOM, InFlightFrame};
 use super::memory::Memory;
 use super::path::Path;
-use super::pending_delivery::{Coming, Progress, TAIL};
+use super::pending_delivery::{PendingDelivery, Progress, TAIL};
 use super::timers::Timers;
 use crate::arena::Arena;
 use crate::pool::Pool;
 use crate::queue::Queue;
 use crate::rail::{Attributes, FullRail};
 
-/// How long each table is.
+/// How many entries each table has, and how many bytes each piece of memory.
 pub(super) struct Sizes {
     pub peers: usize,
+    /// Bytes of all cards.
     pub cards: usize,
-    pub ring: usize,
+    /// Entries of all windows.
+    pub windows: usize,
+    /// Words of all bits.
     pub bits: usize,
     pub slots: usize,
+    /// Bytes of one slot.
     pub slot: usize,
+    /// How many long grants there are.
     pub long: usize,
+    /// Bytes of the longest frame of the rail below.
     pub longest: usize,
-    pub coming: usize,
+    pub pending: usize,
 }
 
 impl Sizes {
-    pub fn of(config: &Config, raw: &Attributes) -> Self {
+    pub fn of(config: &Config, below: &Attributes) -> Self {
         let peers = config.peers as usize;
-        let longest = raw.max_send_size.max(raw.eager_limit) as usize;
+        let longest = below.max_send_size.max(below.eager_limit) as usize;
         let room = Config::room(longest as u32);
-        let ferry = usize::from(peers > 1);
+        let reserve = usize::from(peers > 1);
         Self {
             peers,
             cards: peers.saturating_mul(config.card_bytes as usize),
-            ring: peers.saturating_mul(config.window as usize),
+            windows: peers.saturating_mul(config.window as usize),
             bits: peers.saturating_mul(3).saturating_mul(config.words()),
-            slots: (config.slots as usize).saturating_add(config.control_slots as usize).saturating_add(ferry),
+            slots: (config.slots as usize).saturating_add(config.control_slots as usize).saturating_add(reserve),
             slot: HEAD_ROOM.saturating_add(room),
-            long: if longest > room { (config.long_slots as usize).saturating_add(ferry) } else { 0 },
+            long: if longest > room { (config.long_slots as usize).saturating_add(reserve) } else { 0 },
             longest,
-            coming: (raw.frames_kept as usize).saturating_add(config.deliveries as usize),
+            pending: (below.frames_kept as usize).saturating_add(config.deliveries as usize),
         }
     }
 }
 
 impl Config {
-    /// Bytes that a link over `raw` takes from an arena at most.
+    /// How many bytes a link over `raw` takes from an arena at most.
     pub fn bytes<R: FullRail>(&self, raw: &R) -> usize {
         let config = self.sane(raw.attributes());
         let sizes = Sizes::of(&config, raw.attributes());
@@ -54,18 +60,18 @@ impl Config {
             Arena::cost::<u8>(card::PREFIX.saturating_add(raw.card().len())),
             Arena::cost::<Path>(sizes.peers),
             Arena::cost::<u8>(sizes.cards),
-            Arena::cost::<u32>(sizes.ring).saturating_mul(2),
+            Arena::cost::<u32>(sizes.windows).saturating_mul(2),
             Arena::cost::<u64>(sizes.bits),
-            Pool::<Kept>::cost(sizes.slots as u32),
+            Pool::<InFlightFrame>::cost(sizes.slots as u32),
             Memory::cost(sizes.slots, sizes.slot),
             Memory::cost(sizes.long, sizes.longest),
-            Pool::<Coming>::cost(sizes.coming as u32),
-            Arena::cost::<Progress>(sizes.coming),
-            Memory::cost(sizes.coming, TAIL),
+            Pool::<PendingDelivery>::cost(sizes.pending as u32),
+            Arena::cost::<Progress>(sizes.pending),
+            Memory::cost(sizes.pending, TAIL),
             Memory::cost(1, sizes.longest),
             Queue::cost(sizes.long),
             Queue::cost(sizes.slots),
-            Queue::cost(sizes.coming),
+            Queue::cost(sizes.pending),
             Queue::cost(sizes.peers).saturating_mul(4),
             Timers::cost(sizes.peers).saturating_mul(2),
             16, // of a block that begins anywhere

@@ -1,17 +1,18 @@
-//! The data of a link. What a link does stands in the files that import this one.
+//! The data of a link. The behaviour of a link is in the files that import this one.
 
 use core::cell::Cell;
 
 use super::card::{self, Card};
 use super::checksum::Checksum;
+use super::clock::Clock;
 use super::config::Config;
 use super::counters::Counters;
 use super::header::{HEADER, PREFIX};
-use super::in_flight::Kept;
+use super::in_flight::InFlightFrame;
 use super::memory::Memory;
 use super::numbers::Bits;
-use super::path::{Path, State};
-use super::pending_delivery::{Coming, Progress, TAIL};
+use super::path::{ConnState, Path};
+use super::pending_delivery::{PendingDelivery, Progress, TAIL};
 use super::sizes::Sizes;
 use super::timers::Timers;
 use crate::arena::{Arena, OutOfMemory};
@@ -19,144 +20,140 @@ use crate::pool::{Handle, Pool};
 use crate::queue::Queue;
 use crate::rail::{AcceleratorLimits, Attributes, Capabilities, FullRail, Peer};
 
-/// A rail that delivers each frame exactly once, over one that need not. See the [module](crate::link).
+/// A rail that delivers each frame exactly once, over a rail that need not. See the [module](crate::link).
+///
+/// A link owns the rail below. Its tables lie in the arena that [`new`](Self::new) was given, for as long as `'m`. It is used by
+/// one thread at a time, as any rail.
 #[derive(Debug)]
 pub struct Link<'m, R, C> {
-    pub(super) raw: R,
-    pub(super) sums: C,
+    pub(super) below: R,
+    pub(super) checksum: C,
     pub(super) config: Config,
     pub(super) attributes: Attributes,
     pub(super) card: &'m [u8],
     pub(super) counters: Counters,
+    pub(super) peers: Peers<'m>,
+    /// Three sets of bits for each peer.
+    bits: &'m mut [u64],
+    pub(super) send: SendBuffers<'m>,
+    pub(super) receive: ReceiveBuffers<'m>,
+    pub(super) work: Work<'m>,
+    pub(super) clock: Clock,
+}
 
-    pub(super) paths: &'m mut [Path],
-    /// Paths below this were used at least once; those of them that are free.
-    pub(super) touched: u32,
-    pub(super) free: Queue<'m>,
-    pub(super) cards: &'m mut [u8],
-    pub(super) sessions: u64,
+/// The table of peers. An endpoint is an index into it.
+#[derive(Debug)]
+pub(super) struct Peers<'m> {
+    pub paths: &'m mut [Path],
+    /// The entries below this one were used at least once.
+    pub touched: u32,
+    /// The entries below `touched` that are free.
+    pub free: Queue<'m>,
+    /// The cards of the peers for the rail below, each in `Config::card_bytes` bytes.
+    pub cards: &'m mut [u8],
+    /// Sessions that this side has begun.
+    pub sessions: u64,
+}
 
-    /// Window of each path: slots of kept frames by number, plus one.
-    pub(super) ring: &'m mut [u32],
-    /// Numbers of each path that were passed over, since another link brings their frames: low words.
-    pub(super) away: &'m mut [u32],
-    /// Three sets of bits for each path.
-    pub(super) bits: &'m mut [u64],
-    pub(super) kept: Pool<'m, Kept>,
-    pub(super) slots: Memory<'m>,
-    pub(super) long: Memory<'m>,
-    pub(super) long_free: Queue<'m>,
-    pub(super) draft: Handle,
-    /// The frame in the place that is kept for one that was moved here, for which there was no other.
+/// The frames that are kept until the peer has acknowledged them.
+#[derive(Debug)]
+pub(super) struct SendBuffers<'m> {
+    /// The send window of each peer, a ring by number. An entry is the slot of a frame plus one, 0, or one of
+    /// [`GAP`](super::in_flight::GAP) and [`MIGRATED_ENTRY`](super::in_flight::MIGRATED_ENTRY).
+    pub window: &'m mut [u32],
+    pub frames: Pool<'m, InFlightFrame>,
+    /// The memory of each frame: its first bytes, then a copy of a short body.
+    pub slots: Memory<'m>,
+    /// The memory of long grants.
+    pub long: Memory<'m>,
+    pub long_free: Queue<'m>,
+    /// The frame that was reserved and is not committed.
+    pub draft: Handle,
+    /// The frame in the slot beyond all others, which is kept for a frame that migrated here and found no other.
     ///
-    /// Frames of a dead link wait in its slots for room in another, and it may be the other way round for another peer: if both
-    /// are full, neither could begin. One place beyond all others is enough: who has it is acknowledged, and makes room.
-    pub(super) ferry: Handle,
-    /// Peers for which data frames are kept, and those for which control frames are.
-    pub(super) data_holders: u32,
-    pub(super) control_holders: u32,
-    /// Bodies to tell of that are read no more.
-    pub(super) done: Queue<'m>,
+    /// Frames of a link that is down wait in its slots for room in another link. For another peer the two links may have the
+    /// opposite roles. If both links are full, neither could begin. One slot beyond all others is enough: the frame in it is
+    /// acknowledged, which makes room.
+    pub reserve_slot: Handle,
+    /// Peers for which the link keeps data frames.
+    pub data_holders: u32,
+    /// Peers for which the link keeps control frames.
+    pub control_holders: u32,
+    /// Frames whose bodies are read no more, of which the user has to be told.
+    pub done: Queue<'m>,
+}
 
-    pub(super) coming: Pool<'m, Coming>,
-    pub(super) progress: &'m [Progress],
-    /// A look found a bad body.
-    pub(super) spoilt: Cell<bool>,
-    pub(super) tails: Memory<'m>,
-    pub(super) scratch: Memory<'m>,
-    pub(super) scratch_of: Handle,
-    /// Bodies to tell of that are in their sinks.
-    pub(super) filled: Queue<'m>,
-    /// The raw rail's frame that is being looked at is to be given back.
-    pub(super) holds: bool,
+/// The frames that have arrived and are not finished.
+#[derive(Debug)]
+pub(super) struct ReceiveBuffers<'m> {
+    pub pending: Pool<'m, PendingDelivery>,
+    /// How far the body of each pending delivery was summed.
+    pub progress: &'m [Progress],
+    /// A read found a body whose checksum is wrong.
+    pub bad_body_found: Cell<bool>,
+    /// Memory for the last bytes of short frames.
+    pub tails: Memory<'m>,
+    /// Memory for one body that does not fit its sink.
+    pub scratch: Memory<'m>,
+    /// The delivery that uses the scratch.
+    pub scratch_of: Handle,
+    /// Deliveries whose bodies are in their sinks, of which the user has to be told.
+    pub filled: Queue<'m>,
+    /// The frame of the rail below that is being looked at has to be released.
+    pub holds_frame: bool,
+    /// For each peer, the numbers that were passed over because another link brings their frames: low words.
+    pub migrated: &'m mut [u32],
+    /// Peers whose frames were refused. They are told of room in turn.
+    pub refused: Queue<'m>,
+}
 
-    /// Paths of which frames were refused, to be told of room in turn.
-    pub(super) refused: Queue<'m>,
-    /// When paths tell what came.
-    pub(super) acks: Timers<'m>,
-    /// Paths with frames for which the raw rail had no room.
-    pub(super) work: Queue<'m>,
-    pub(super) reports: Queue<'m>,
-    pub(super) timers: Timers<'m>,
-    /// The last time that was told, in nanoseconds.
-    pub(super) now: u64,
-    /// No peer is dead before this: nobody listened for a while.
-    pub(super) grace: u64,
-    /// When the time was told first: what happened before did not happen long ago.
-    pub(super) began: u64,
-    /// When the raw rail last had nothing more to say, and for how long it was listened to since: pauses do not count.
-    pub(super) heard_all: u64,
-    pub(super) listened: u64,
-    pub(super) turn: u32,
-    /// The raw rail may have more.
-    pub(super) more: bool,
-    /// Times in a row that the raw rail had room for nothing of the work, and how much of it was tried this time.
-    pub(super) work_refused: u8,
-    pub(super) work_tried: u32,
-    /// Before this, to try again is of no use to a caller that sleeps.
-    pub(super) work_due: u64,
+/// What is to be done, and when.
+#[derive(Debug)]
+pub(super) struct Work<'m> {
+    /// When each peer is to be sent an acknowledgement or another control frame.
+    pub acks: Timers<'m>,
+    /// When something is to be done for each peer if nothing arrives.
+    pub timers: Timers<'m>,
+    /// Peers with frames for which the rail below had no room.
+    pub refused: Queue<'m>,
+    /// Peers of which the user has to be told something.
+    pub reports: Queue<'m>,
+    /// Counts polls.
+    pub turn: u32,
+    /// The rail below may have more events.
+    pub more: bool,
+    /// How many times in a row the rail below had room for none of the frames in `refused`.
+    pub refusals: u8,
+    /// How many of the peers in `refused` were tried this time.
+    pub tried: u32,
+    /// A caller that sleeps need not try again before this time.
+    pub retry_at: u64,
 }
 
 impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
-    /// A link over `raw`, which nobody has added a peer to.
+    /// A link over `below`, to which nobody has added a peer. `checksum` sums headers and bodies.
     ///
     /// # Errors
     /// [`OutOfMemory`] where the arena is too small; [`Config::bytes`] tells how large it must be.
-    pub fn new(raw: R, sums: C, config: Config, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
-        let config = config.sane(raw.attributes());
-        let sizes = Sizes::of(&config, raw.attributes());
-        let card = arena.table::<u8>(card::PREFIX.saturating_add(raw.card().len()))?;
+    pub fn new(below: R, checksum: C, config: Config, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
+        let config = config.sane(below.attributes());
+        let sizes = Sizes::of(&config, below.attributes());
+        let card = arena.table::<u8>(card::PREFIX.saturating_add(below.card().len()))?;
         let prefix = Card::of(&config).prefix();
-        card.iter_mut().zip(prefix.iter().chain(raw.card())).for_each(|(to, from)| *to = *from);
-        let mut long_free = Queue::new(arena, sizes.long)?;
-        (0..sizes.long as u32).for_each(|place| long_free.push(place));
+        card.iter_mut().zip(prefix.iter().chain(below.card())).for_each(|(to, from)| *to = *from);
         Ok(Self {
-            sums,
-            attributes: attributes(raw.attributes()),
+            attributes: attributes(below.attributes()),
             config,
             card,
             counters: Counters::default(),
-            paths: arena.table(sizes.peers)?,
-            touched: 0,
-            data_holders: 0,
-            control_holders: 0,
-            free: Queue::new(arena, sizes.peers)?,
-            cards: arena.table(sizes.cards)?,
-            sessions: 0,
-            ring: arena.table(sizes.ring)?,
-            away: arena.table(sizes.ring)?,
+            peers: Peers::new(&sizes, arena)?,
             bits: arena.table(sizes.bits)?,
-            kept: Pool::new(arena, sizes.slots as u32)?,
-            slots: Memory::new(arena, sizes.slots, sizes.slot)?,
-            long: Memory::new(arena, sizes.long, sizes.longest)?,
-            long_free,
-            draft: Handle::NONE,
-            ferry: Handle::NONE,
-            done: Queue::new(arena, sizes.slots)?,
-            coming: Pool::new(arena, sizes.coming as u32)?,
-            progress: arena.table(sizes.coming)?,
-            spoilt: Cell::new(false),
-            tails: Memory::new(arena, sizes.coming, TAIL)?,
-            scratch: Memory::new(arena, 1, sizes.longest)?,
-            scratch_of: Handle::NONE,
-            filled: Queue::new(arena, sizes.coming)?,
-            holds: false,
-            refused: Queue::new(arena, sizes.peers)?,
-            acks: Timers::new(arena, sizes.peers)?,
-            work: Queue::new(arena, sizes.peers)?,
-            reports: Queue::new(arena, sizes.peers)?,
-            timers: Timers::new(arena, sizes.peers)?,
-            now: 0,
-            grace: 0,
-            began: 0,
-            heard_all: 0,
-            listened: 0,
-            turn: 0,
-            more: false,
-            work_refused: 0,
-            work_tried: 0,
-            work_due: 0,
-            raw,
+            send: SendBuffers::new(&sizes, arena)?,
+            receive: ReceiveBuffers::new(&sizes, arena)?,
+            work: Work::new(&sizes, arena)?,
+            clock: Clock::default(),
+            checksum,
+            below,
         })
     }
 
@@ -165,29 +162,31 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
         &self.counters
     }
 
-    /// Whether a peer has ever answered since it was added.
-    pub fn has_met(&self, peer: Peer) -> bool {
-        self.paths.iter().any(|path| path.state != State::Free && path.peer == peer.0 && path.known)
+    /// Whether a peer has answered at least once since it was added.
+    pub fn has_answered(&self, peer: Peer) -> bool {
+        self.peers.paths.iter().any(|path| {
+            path.session.state != ConnState::Free && path.session.peer == peer.0 && path.session.known_to_peer
+        })
     }
 
     /// The rail below.
     pub const fn raw(&self) -> &R {
-        &self.raw
+        &self.below
     }
 
-    /// The rail below, for what is its own: not to send, receive or add peers.
+    /// The rail below, for functions that only it has. The caller neither sends, polls, nor adds peers by it.
     pub const fn raw_mut(&mut self) -> &mut R {
-        &mut self.raw
+        &mut self.below
     }
 
-    /// The rail below, of which the link lets go as it is.
+    /// Ends the link without a goodbye, and returns the rail below as it is.
     pub fn into_raw(self) -> R {
-        self.raw
+        self.below
     }
 
-    /// Frames that are kept, and those that have arrived and are not finished.
+    /// How many frames are kept, and how many have arrived and are not finished.
     pub const fn used(&self) -> [u32; 2] {
-        [self.kept.used(), self.coming.used()]
+        [self.send.frames.used(), self.receive.pending.used()]
     }
 
     fn set_of_bits(&mut self, at: u32, set: usize) -> Bits<'_> {
@@ -196,43 +195,107 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
         Bits(self.bits.get_mut(start..start.wrapping_add(words)).unwrap_or(&mut []))
     }
 
-    /// Numbers that came, behind the first that did not.
+    /// The numbers that arrived, beyond the first one that did not.
     pub(super) fn received_bits(&mut self, at: u32) -> Bits<'_> {
         self.set_of_bits(at, 0)
     }
 
-    /// Numbers of which there is a record.
-    pub(super) fn busy_bits(&mut self, at: u32) -> Bits<'_> {
+    /// The numbers that have a pending delivery.
+    pub(super) fn pending_bits(&mut self, at: u32) -> Bits<'_> {
         self.set_of_bits(at, 1)
     }
 
-    /// Numbers that left and are acknowledged.
-    pub(super) fn out_bits(&mut self, at: u32) -> Bits<'_> {
+    /// The numbers that were sent and are acknowledged.
+    pub(super) fn acked_bits(&mut self, at: u32) -> Bits<'_> {
         self.set_of_bits(at, 2)
     }
 }
 
-/// What the rails above see: limits leave room for the link's own bytes, and for those of a frame that has moved here.
-fn attributes(raw: &Attributes) -> Attributes {
-    let mut capabilities = raw.capabilities & Capabilities::SEND;
+impl<'m> Peers<'m> {
+    fn new(sizes: &Sizes, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            paths: arena.table(sizes.peers)?,
+            touched: 0,
+            free: Queue::new(arena, sizes.peers)?,
+            cards: arena.table(sizes.cards)?,
+            sessions: 0,
+        })
+    }
+}
+
+impl<'m> SendBuffers<'m> {
+    fn new(sizes: &Sizes, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
+        let mut long_free = Queue::new(arena, sizes.long)?;
+        (0..sizes.long as u32).for_each(|place| long_free.push(place));
+        Ok(Self {
+            window: arena.table(sizes.windows)?,
+            frames: Pool::new(arena, sizes.slots as u32)?,
+            slots: Memory::new(arena, sizes.slots, sizes.slot)?,
+            long: Memory::new(arena, sizes.long, sizes.longest)?,
+            long_free,
+            draft: Handle::NONE,
+            reserve_slot: Handle::NONE,
+            data_holders: 0,
+            control_holders: 0,
+            done: Queue::new(arena, sizes.slots)?,
+        })
+    }
+}
+
+impl<'m> ReceiveBuffers<'m> {
+    fn new(sizes: &Sizes, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            pending: Pool::new(arena, sizes.pending as u32)?,
+            progress: arena.table(sizes.pending)?,
+            bad_body_found: Cell::new(false),
+            tails: Memory::new(arena, sizes.pending, TAIL)?,
+            scratch: Memory::new(arena, 1, sizes.longest)?,
+            scratch_of: Handle::NONE,
+            filled: Queue::new(arena, sizes.pending)?,
+            holds_frame: false,
+            migrated: arena.table(sizes.windows)?,
+            refused: Queue::new(arena, sizes.peers)?,
+        })
+    }
+}
+
+impl<'m> Work<'m> {
+    fn new(sizes: &Sizes, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            acks: Timers::new(arena, sizes.peers)?,
+            timers: Timers::new(arena, sizes.peers)?,
+            refused: Queue::new(arena, sizes.peers)?,
+            reports: Queue::new(arena, sizes.peers)?,
+            turn: 0,
+            more: false,
+            refusals: 0,
+            tried: 0,
+            retry_at: 0,
+        })
+    }
+}
+
+/// The attributes of a link over a rail: the limits leave room for the link's own bytes, and for those of a migrated frame.
+fn attributes(below: &Attributes) -> Attributes {
+    let mut capabilities = below.capabilities & Capabilities::SEND;
     capabilities |= Capabilities::SEND_INPLACE | Capabilities::FAILOVER_SUPPORT;
-    capabilities |= raw.capabilities & (Capabilities::PROGRESS_THREAD | Capabilities::SINGLE_ADD_PROCS);
-    capabilities |= raw.capabilities & Capabilities::NATIVE;
+    capabilities |= below.capabilities & (Capabilities::PROGRESS_THREAD | Capabilities::SINGLE_ADD_PROCS);
+    capabilities |= below.capabilities & Capabilities::NATIVE;
     let own = (HEADER + PREFIX) as u32;
-    let eager_limit = raw.eager_limit.saturating_sub(own);
-    let max_send_size = raw.max_send_size.saturating_sub(own);
+    let eager_limit = below.eager_limit.saturating_sub(own);
+    let max_send_size = below.max_send_size.saturating_sub(own);
     Attributes {
         capabilities,
         eager_limit,
-        rendezvous_eager_limit: raw.rendezvous_eager_limit.min(eager_limit),
-        min_fragment: raw.min_fragment.min(max_send_size),
+        rendezvous_eager_limit: below.rendezvous_eager_limit.min(eager_limit),
+        min_fragment: below.min_fragment.min(max_send_size),
         max_send_size,
         accelerator: AcceleratorLimits {
-            max_send_size: raw.accelerator.max_send_size.saturating_sub(own),
-            ..raw.accelerator
+            max_send_size: below.accelerator.max_send_size.saturating_sub(own),
+            ..below.accelerator
         },
         cache_size: 0,
         cache_bytes: 0,
-        ..*raw
+        ..*below
     }
 }

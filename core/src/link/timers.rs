@@ -1,14 +1,14 @@
-//! Deadlines, one for each peer at most: a heap with places.
+//! Deadlines, at most one for each peer: a heap that knows the place of each entry.
 
 use zerocopy::FromZeros;
 
 use crate::arena::{Arena, OutOfMemory};
 
-/// The earliest deadline first. A deadline that has moved on stays where it was until it comes up.
+/// The earliest deadline comes first. A deadline that was put off keeps its old time until that comes.
 #[derive(Debug)]
 pub(super) struct Timers<'m> {
     heap: &'m mut [Timer],
-    /// Where each index stands in the heap, plus one; 0 where it does not.
+    /// The place of each index in the heap, plus one; 0: it is not there.
     place: &'m mut [u32],
     len: usize,
 }
@@ -33,12 +33,12 @@ impl<'m> Timers<'m> {
         self.next().map(|(_, due)| due)
     }
 
-    /// Whose it is, and when.
+    /// The earliest deadline: index and time.
     pub fn next(&self) -> Option<(u32, u64)> {
         self.heap.first().filter(|_| self.len > 0).map(|timer| (timer.index, timer.due))
     }
 
-    /// Sets a deadline, unless there is an earlier one.
+    /// Sets the deadline of an index, unless it has an earlier one.
     pub fn set(&mut self, index: u32, due: u64) {
         let at = match self.place.get(index as usize) {
             None => return,
@@ -58,14 +58,14 @@ impl<'m> Timers<'m> {
         self.rise(at);
     }
 
-    /// Takes the first one out that is due.
+    /// Removes the earliest deadline if it is due.
     pub fn pop(&mut self, now: u64) -> Option<u32> {
         let first = *self.heap.first().filter(|timer| self.len > 0 && timer.due <= now)?;
         self.remove(first.index);
         Some(first.index)
     }
 
-    /// Takes the deadline of an index out.
+    /// Removes the deadline of an index.
     pub fn remove(&mut self, index: u32) {
         let Some(place) = self.place.get_mut(index as usize) else { return };
         if *place == 0 {

@@ -1,168 +1,168 @@
-//! How a kept frame leaves, for the first time or again.
+//! How a kept frame is sent, for the first time or again, and the lists of frames in flight and of frames that wait.
 
 use super::checksum::Checksum;
-use super::congestion::Window;
-use super::header::{Header, MOVED, head_check};
-use super::in_flight::{LEFT, Left, List, READING, RESENT, UNDER_WAY, WAITS, lane_of, rest};
-use super::path::{Path, State};
+use super::congestion::CongestionWindow;
+use super::header::{Header, MIGRATED, head_check};
+use super::in_flight::{
+    FrameList, IN_FLIGHT, InFlightFrame, QUEUED, READING, RETRANSMITTED, SENT, Transmit, lane_of, rest,
+};
+use super::path::{ConnState, Path};
 use super::state::Link;
 use crate::convertor::Span;
 use crate::rail::{Cookie, FullRail, HEAD, Lane, SendError, Sent, Shape};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// Sends a kept frame, whatever it was before.
-    pub(super) fn leave(&mut self, slot: u32) -> Left {
-        let (Some(handle), Some(kept)) = (self.kept.handle(slot), self.kept.at(slot)) else { return Left::Yes };
-        let Some(path) = self.paths.get(kept.path as usize) else { return Left::Yes };
-        if !path.raw_known {
-            return Left::Unreachable;
-        }
-        // A moved frame acknowledges nothing: the place is for its number on the link that it was given to first.
-        let moved = kept.tag == MOVED;
-        let (at, raw, ack) = (kept.path, path.raw, if moved { 0 } else { path.base });
-        let told = if moved { (kept.origin_number >> 16) as u16 } else { ack as u16 };
-        let count = (kept.len as usize).min(HEAD);
-        let head = self.slots.at(slot);
-        let mut header = Header {
-            number: (kept.number as u16).into(),
-            ack: told.into(),
-            head_check: 0.into(),
-            body_check: kept.body_check.into(),
-        };
-        // SAFETY: the head is as long; nobody else has a reference into it.
-        let bytes = unsafe {
-            head.cast::<Header>().write_unaligned(header);
-            core::slice::from_raw_parts(head, count)
-        };
-        header.head_check = head_check(&self.sums, path.seeds[0], kept.tag, kept.len, [kept.number, ack], bytes).into();
-        // SAFETY: as above; the slice from before is not used any more.
-        let bytes = unsafe {
-            head.cast::<Header>().write_unaligned(header);
-            core::slice::from_raw_parts(head, count)
-        };
-        let shape = Shape { tag: kept.tag, lane: lane_of(kept.lane), header: count as u8, len: kept.len };
-        let body = if kept.len as usize > HEAD { rest(kept) } else { Span::EMPTY };
-        let (cookie, summed) = (Cookie(handle.to_bits()), path.sums);
-        // SAFETY: the body stays as it is until it is acknowledged and the rail below reads it no more.
-        let sent = match unsafe {
-            if summed {
-                self.raw.send_summed(raw, shape, bytes, body, cookie)
-            } else {
-                self.raw.send(raw, shape, bytes, body, cookie)
+    /// Sends a kept frame. It is in no list before, and in the list of frames in flight after `Sent`.
+    pub(super) fn transmit(&mut self, slot: u32) -> Transmit {
+        match self.submit_below(slot) {
+            Ok(Some(sent)) => {
+                self.account_transmission(slot, sent);
+                Transmit::Sent
             }
-        } {
-            Ok(sent) => sent,
+            Ok(None) => Transmit::Sent, // there is no such frame
             Err(SendError::Busy) => {
                 self.counters.busy = self.counters.busy.wrapping_add(1);
-                return Left::Busy;
+                Transmit::Busy
             }
-            Err(_) => return Left::Unreachable,
-        };
-        let now = self.now;
-        let (Some(kept), Some(path)) = (self.kept.at_mut(slot), self.paths.get_mut(at as usize)) else {
-            return Left::Yes;
-        };
-        if sent == Sent::InPlace {
-            kept.flags |= READING;
+            Err(_) => Transmit::Unreachable,
         }
-        if kept.flags & LEFT == 0 {
+    }
+
+    /// Writes the header of a frame, and gives the frame to the rail below.
+    fn submit_below(&mut self, slot: u32) -> Result<Option<Sent>, SendError> {
+        let (Some(handle), Some(frame)) = (self.send.frames.handle(slot), self.send.frames.at(slot)) else {
+            return Ok(None);
+        };
+        let Some(path) = self.peers.paths.get(frame.path as usize) else { return Ok(None) };
+        if !path.below.known {
+            return Err(SendError::Unreachable);
+        }
+        let count = (frame.len as usize).min(HEAD);
+        let head = self.send.slots.at(slot);
+        encode_header(&self.checksum, frame, path, head);
+        // SAFETY: the head is as long; nobody else has a reference into it.
+        let bytes = unsafe { core::slice::from_raw_parts(head, count) };
+        let shape = Shape { tag: frame.tag, lane: lane_of(frame.lane), header: count as u8, len: frame.len };
+        let body = if frame.len as usize > HEAD { rest(frame) } else { Span::EMPTY };
+        let (to, cookie, summed) = (path.below.endpoint, Cookie(handle.to_bits()), path.session.checks_bodies);
+        // SAFETY: the body stays as it is until it is acknowledged and the rail below reads it no more.
+        unsafe {
+            if summed {
+                self.below.send_summed(to, shape, bytes, body, cookie)
+            } else {
+                self.below.send(to, shape, bytes, body, cookie)
+            }
+        }
+        .map(Some)
+    }
+
+    /// The rail below has taken a frame.
+    fn account_transmission(&mut self, slot: u32, sent: Sent) {
+        let now = self.clock.now;
+        let Some(frame) = self.send.frames.at_mut(slot) else { return };
+        let (at, migrated) = (frame.path, frame.tag == MIGRATED);
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+        if sent == Sent::InPlace {
+            frame.flags |= READING;
+        }
+        if frame.flags & SENT == 0 {
             self.counters.sent = self.counters.sent.wrapping_add(1);
         } else {
-            kept.flags |= RESENT;
+            frame.flags |= RETRANSMITTED;
             self.counters.resent = self.counters.resent.wrapping_add(1);
         }
-        kept.flags |= LEFT | UNDER_WAY;
-        path.left = path.left.wrapping_add(1);
-        if kept.flags & RESENT != 0 && kept.sure != 0 {
-            path.overtaking.excuse(path.left);
+        frame.flags |= SENT | IN_FLIGHT;
+        path.loss.transmissions = path.loss.transmissions.wrapping_add(1);
+        if frame.flags & RETRANSMITTED != 0 && frame.before_probe != 0 {
+            path.loss.reordering.excuse(path.loss.transmissions);
         }
-        (kept.left, kept.left_at) = (path.left, now);
-        path.in_flight = path.in_flight.wrapping_add(1);
-        if !moved && !path.has_holes() {
-            path.owed = 0; // it went with this
+        (frame.transmission, frame.sent_at) = (path.loss.transmissions, now);
+        path.send.in_flight = path.send.in_flight.wrapping_add(1);
+        if !migrated && !path.receive.has_holes() {
+            path.due.frames = 0; // the frame has acknowledged them
         }
-        let first = path.sent.is_empty();
-        path.sent.push(&mut self.kept, slot);
+        let first = path.send.sent.is_empty();
+        path.send.sent.push(&mut self.send.frames, slot);
         if first {
             self.set_timer(at);
         }
-        Left::Yes
     }
 
-    /// Sends a frame again that is kept, or has it wait for room. Whether it left.
-    pub(super) fn leave_or_wait(&mut self, slot: u32) -> bool {
-        self.take_off(slot);
-        let left = self.leave(slot) == Left::Yes;
-        if !left {
-            self.wait(slot);
+    /// Sends a frame again, or has it wait for room. Whether it was sent.
+    pub(super) fn transmit_or_queue(&mut self, slot: u32) -> bool {
+        self.unlist(slot);
+        let sent = self.transmit(slot) == Transmit::Sent;
+        if !sent {
+            self.queue(slot);
         }
-        left
+        sent
     }
 
-    /// Frames under way that left after that time; no more of them are counted than may be.
-    pub(super) fn left_since(&self, path: &Path, time: u64) -> u32 {
-        let (mut count, mut last) = (0u32, path.sent.last());
+    /// How many frames in flight were sent after that time; no more are counted than may be in flight.
+    pub(super) fn in_flight_since(&self, path: &Path, time: u64) -> u32 {
+        let (mut count, mut last) = (0u32, path.send.sent.last());
         while count < path.congestion.allowed()
-            && let Some(kept) = last.and_then(|slot| self.kept.at(slot))
-            && kept.left_at > time
+            && let Some(frame) = last.and_then(|slot| self.send.frames.at(slot))
+            && frame.sent_at > time
         {
             count = count.wrapping_add(1);
-            last = kept.previous.checked_sub(1);
+            last = frame.previous.checked_sub(1);
         }
         count
     }
 
-    /// Puts a frame at the end of those that are to leave.
-    pub(super) fn wait(&mut self, slot: u32) {
-        let Some(kept) = self.kept.at_mut(slot) else { return };
-        let (at, lane) = (kept.path, usize::from(kept.lane != Lane::Control as u8));
-        kept.flags |= WAITS;
-        if let Some(path) = self.paths.get_mut(at as usize)
-            && let Some(list) = path.waiting.get_mut(lane)
+    /// Puts a frame at the end of its lane's list of frames that wait.
+    pub(super) fn queue(&mut self, slot: u32) {
+        let Some(frame) = self.send.frames.at_mut(slot) else { return };
+        let (at, lane) = (frame.path, usize::from(frame.lane != Lane::Control as u8));
+        frame.flags |= QUEUED;
+        if let Some(path) = self.peers.paths.get_mut(at as usize)
+            && let Some(list) = path.send.queued.get_mut(lane)
         {
-            list.push(&mut self.kept, slot);
-            self.work_later(at);
+            list.push(&mut self.send.frames, slot);
+            self.queue_work(at);
         }
     }
 
-    pub(super) fn take_off(&mut self, slot: u32) {
-        let Some(kept) = self.kept.at_mut(slot) else { return };
-        let (at, lane, flags) = (kept.path, usize::from(kept.lane != Lane::Control as u8), kept.flags);
-        kept.flags &= !(UNDER_WAY | WAITS);
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        if flags & UNDER_WAY != 0 {
-            path.sent.remove(&mut self.kept, slot);
-            path.in_flight = path.in_flight.wrapping_sub(1);
-        } else if flags & WAITS != 0
-            && let Some(list) = path.waiting.get_mut(lane)
+    /// Takes a frame off its list.
+    pub(super) fn unlist(&mut self, slot: u32) {
+        let Some(frame) = self.send.frames.at_mut(slot) else { return };
+        let (at, lane, flags) = (frame.path, usize::from(frame.lane != Lane::Control as u8), frame.flags);
+        frame.flags &= !(IN_FLIGHT | QUEUED);
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+        if flags & IN_FLIGHT != 0 {
+            path.send.sent.remove(&mut self.send.frames, slot);
+            path.send.in_flight = path.send.in_flight.wrapping_sub(1);
+        } else if flags & QUEUED != 0
+            && let Some(list) = path.send.queued.get_mut(lane)
         {
-            list.remove(&mut self.kept, slot);
+            list.remove(&mut self.send.frames, slot);
         }
     }
 
-    /// Sends what has to leave, as far as there is room. Whether something is left for which there is none below.
-    pub(super) fn flush(&mut self, at: u32) -> bool {
+    /// Sends the frames that wait, as far as there is room. Whether frames are left for which the rail below has no room.
+    pub(super) fn send_queued(&mut self, at: u32) -> bool {
         for lane in 0..2usize {
             loop {
-                let Some(path) = self.paths.get(at as usize) else { return false };
-                if path.state != State::Up {
+                let Some(path) = self.peers.paths.get(at as usize) else { return false };
+                if path.session.state != ConnState::Up {
                     return false;
                 }
-                let Some(slot) = path.waiting.get(lane).and_then(List::first) else { break };
+                let Some(slot) = path.send.queued.get(lane).and_then(FrameList::first) else { break };
                 if lane == 1 && !path.has_room() {
-                    return false; // goes on with the next ack
+                    return false; // goes on with the next acknowledgement
                 }
-                self.take_off(slot);
-                match self.leave(slot) {
-                    Left::Yes => {}
-                    Left::Busy | Left::Unreachable => {
-                        // Back to where it was: the list's order matters little, its lane does.
-                        if let Some(kept) = self.kept.at_mut(slot) {
-                            kept.flags |= WAITS;
+                self.unlist(slot);
+                match self.transmit(slot) {
+                    Transmit::Sent => {}
+                    Transmit::Busy | Transmit::Unreachable => {
+                        // Back to its lane's list. The order in the list matters little.
+                        if let Some(frame) = self.send.frames.at_mut(slot) {
+                            frame.flags |= QUEUED;
                         }
-                        if let Some(list) = self.paths.get_mut(at as usize).and_then(|path| path.waiting.get_mut(lane))
-                        {
-                            list.push(&mut self.kept, slot);
+                        let path = self.peers.paths.get_mut(at as usize);
+                        if let Some(list) = path.and_then(|path| path.send.queued.get_mut(lane)) {
+                            list.push(&mut self.send.frames, slot);
                         }
                         return true;
                     }
@@ -172,53 +172,77 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         false
     }
 
-    /// Takes all kept frames off the lists: nothing leaves any more.
+    /// Takes all frames of a peer off the lists: none is sent any more.
     pub(super) fn halt(&mut self, at: u32) {
-        let Some(path) = self.paths.get(at as usize) else { return };
-        let (mut number, end) = (path.first, path.next);
+        let Some(path) = self.peers.paths.get(at as usize) else { return };
+        let (mut number, end) = (path.send.first, path.send.next);
         while number != end {
-            if let Some(slot) = self.window(at, number) {
-                self.take_off(slot);
+            if let Some(slot) = self.window_slot(at, number) {
+                self.unlist(slot);
             }
             number = number.wrapping_add(1);
         }
     }
 
-    /// All that is kept leaves again.
+    /// Sends all frames of a peer again.
     pub(super) fn resume(&mut self, at: u32) {
         let initial = self.config.initial_window;
-        let Some(path) = self.paths.get_mut(at as usize) else { return };
-        (path.timeouts, path.congestion) = (0, Window::new(initial, path.window));
-        (path.latest, path.asked_at) = (path.left, 0);
-        path.owes_since = if path.kept == 0 { 0 } else { self.now.max(1) };
-        let (mut number, end) = (path.first, path.next);
+        let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+        path.congestion = CongestionWindow::new(initial, path.send.window);
+        (path.loss.latest, path.loss.probed_at) = (path.loss.transmissions, 0);
+        path.liveness.owes_since = if path.send.unacked == 0 { 0 } else { self.clock.now.max(1) };
+        let (mut number, end) = (path.send.first, path.send.next);
         while number != end {
-            if let Some(slot) = self.window(at, number) {
-                self.revive(at, slot);
+            if let Some(slot) = self.window_slot(at, number) {
+                self.requeue(at, slot);
             }
             number = number.wrapping_add(1);
         }
-        if self.flush(at) {
-            self.work_later(at);
+        if self.send_queued(at) {
+            self.queue_work(at);
         }
     }
 
-    pub(super) fn revive(&mut self, at: u32, slot: u32) {
-        self.take_off(slot); // one that was committed after the link went down waits already
-        if let Some(kept) = self.kept.at_mut(slot) {
-            kept.sure = 0;
+    /// Has a frame wait for its transmission, unless the rail below is still sending it.
+    fn requeue(&mut self, at: u32, slot: u32) {
+        self.unlist(slot); // a frame that was committed after the link went down waits already
+        if let Some(frame) = self.send.frames.at_mut(slot) {
+            frame.before_probe = 0;
         }
-        if self.kept.at(slot).is_none_or(|kept| kept.flags & READING == 0) {
-            return self.wait(slot);
+        if self.send.frames.at(slot).is_none_or(|frame| frame.flags & READING == 0) {
+            return self.queue(slot);
         }
-        // The rail below is still at it.
-        let now = self.now;
-        if let (Some(path), Some(kept)) = (self.paths.get_mut(at as usize), self.kept.at_mut(slot)) {
-            kept.flags |= UNDER_WAY;
-            path.left = path.left.wrapping_add(1);
-            (kept.left, kept.left_at) = (path.left, now);
-            path.in_flight = path.in_flight.wrapping_add(1);
-            path.sent.push(&mut self.kept, slot);
+        let now = self.clock.now;
+        if let (Some(path), Some(frame)) = (self.peers.paths.get_mut(at as usize), self.send.frames.at_mut(slot)) {
+            frame.flags |= IN_FLIGHT;
+            path.loss.transmissions = path.loss.transmissions.wrapping_add(1);
+            (frame.transmission, frame.sent_at) = (path.loss.transmissions, now);
+            path.send.in_flight = path.send.in_flight.wrapping_add(1);
+            path.send.sent.push(&mut self.send.frames, slot);
         }
     }
+}
+
+/// Writes the link's header to the start of a frame's slot, which is `HEAD_ROOM` bytes long.
+fn encode_header<C: Checksum>(checksum: &C, frame: &InFlightFrame, path: &Path, head: *mut u8) {
+    let count = (frame.len as usize).min(HEAD);
+    // A migrated frame acknowledges nothing: that field has its number on the link that it was given to first.
+    let migrated = frame.tag == MIGRATED;
+    let ack = if migrated { 0 } else { path.receive.base };
+    let told = if migrated { (frame.origin_number >> 16) as u16 } else { ack as u16 };
+    let mut header = Header {
+        number: (frame.number as u16).into(),
+        ack: told.into(),
+        head_check: 0.into(),
+        body_check: frame.body_check.into(),
+    };
+    // SAFETY: the head is as long; nobody else has a reference into it.
+    let bytes = unsafe {
+        head.cast::<Header>().write_unaligned(header);
+        core::slice::from_raw_parts(head, count)
+    };
+    let seed = path.session.seeds[0];
+    header.head_check = head_check(checksum, seed, frame.tag, frame.len, [frame.number, ack], bytes).into();
+    // SAFETY: as above; the slice from before is not used any more.
+    unsafe { head.cast::<Header>().write_unaligned(header) };
 }

@@ -1,23 +1,23 @@
-//! What may be done to registered memory.
+//! The rights of registered memory.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// Rights of a registration, with the values of `btl.h` (CONTRACTS B24). What is not granted is refused where the
-    /// memory lies.
+    /// The rights of a registration, with the values of `btl.h` (CONTRACTS B24). The side that has the memory refuses an operation
+    /// without the right to it.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct Access: u32 {
-        /// It may be what a local get or fetching atomic writes to.
+        /// A local get or fetching atomic may write to the memory.
         const LOCAL_WRITE = 0x1;
-        /// Peers may get from it.
+        /// Peers may get from the memory.
         const REMOTE_READ = 0x2;
-        /// Peers may put into it.
+        /// Peers may put into the memory.
         const REMOTE_WRITE = 0x4;
-        /// Peers may use atomics on it.
+        /// Peers may use atomics on the memory.
         const REMOTE_ATOMIC = 0x8;
-        /// All of these.
+        /// All rights.
         const ANY = 0xf;
-        /// It is memory of an accelerator: a rail's device reaches it, where there is one that does, and whatever else peers ask of it is denied.
+        /// The memory is an accelerator's. The device of a rail may reach it; all other operations of peers on it are refused.
         const ACCELERATOR = 0x10000;
     }
 }

@@ -1,12 +1,11 @@
-//! Atomic operations on words: which there are, and what each does.
+//! Atomic operations on words: flags, the bits by which a rail tells which operations it has, and the operations themselves.
 //!
-//! They are done by the processor's own atomics wherever it has them, so that they are consistent with what the target's
-//! threads do to the same words.
+//! [`apply_atomic`](crate::rail::apply_atomic) performs them on memory of this process.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// How a word is understood, with the values of `btl.h` (CONTRACTS B22).
+    /// The type of a word, with the values of `btl.h` (CONTRACTS B22).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct AtomicFlags: u32 {
         /// The word has 32 bits, not 64.
@@ -17,7 +16,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// Atomics that work, with the values of `btl.h` (CONTRACTS B22).
+    /// The atomics that a rail has, with the values of `btl.h` (CONTRACTS B22).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct AtomicSupport: u32 {
         /// [`AtomicOp::Add`].
@@ -46,13 +45,13 @@ bitflags! {
         const FLOAT = 0x0200_0000;
         /// Compare and swap.
         const CSWAP = 0x1000_0000;
-        /// Consistent with the processor's own atomics at the target.
+        /// The atomics agree with those of the target's processor.
         const GLOB = 0x2000_0000;
     }
 }
 
 impl AtomicFlags {
-    /// Bytes of the word, which is aligned to as many.
+    /// Bytes of the word. It is aligned to as many.
     pub const fn word_bytes(self) -> u64 {
         if self.contains(Self::BITS_32) { 4 } else { 8 }
     }
@@ -72,36 +71,36 @@ impl defmt::Format for AtomicSupport {
     }
 }
 
-/// What an atomic does to a word, with the values of `btl.h` (CONTRACTS B21). Integers are signed where that matters
+/// The operation of an atomic on a word, with the values of `btl.h` (CONTRACTS B21). Integers are signed where that matters
 /// ([`Min`](Self::Min), [`Max`](Self::Max)); sums wrap.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 pub enum AtomicOp {
-    /// The sum.
+    /// The sum of both.
     Add = 0x01,
-    /// Bits of both; not for floating-point numbers.
+    /// The bits that are set in both; not for floating-point numbers.
     And = 0x11,
-    /// Bits of either; not for floating-point numbers.
+    /// The bits that are set in either; not for floating-point numbers.
     Or = 0x12,
-    /// Bits of one; not for floating-point numbers.
+    /// The bits that are set in exactly one; not for floating-point numbers.
     Xor = 0x14,
-    /// 1 where neither is 0, else 0.
+    /// 1 if neither is 0, else 0.
     LogicalAnd = 0x15,
-    /// 1 where one of them is not 0, else 0.
+    /// 1 if at least one is not 0, else 0.
     LogicalOr = 0x16,
-    /// 1 where exactly one of them is not 0, else 0.
+    /// 1 if exactly one is not 0, else 0.
     LogicalXor = 0x17,
     /// The operand.
     Swap = 0x1a,
-    /// The lesser. Of floating-point numbers, the one that is a number.
+    /// The lesser one. If one floating-point value is NaN, the other one.
     Min = 0x20,
-    /// The greater. Of floating-point numbers, the one that is a number.
+    /// The greater one. If one floating-point value is NaN, the other one.
     Max = 0x21,
 }
 
 impl AtomicOp {
-    /// All that there are.
+    /// All operations.
     pub const ALL: [Self; 10] = [
         Self::Add,
         Self::And,
@@ -115,32 +114,32 @@ impl AtomicOp {
         Self::Max,
     ];
 
-    /// The one with that value.
+    /// The operation with that value.
     pub fn of(value: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|op| *op as u8 == value)
     }
 
-    /// Whether it makes sense for such words.
+    /// Whether the operation is defined for words of this type.
     pub const fn takes(self, flags: AtomicFlags) -> bool {
         !(flags.contains(AtomicFlags::FLOAT) && matches!(self, Self::And | Self::Or | Self::Xor))
     }
 }
 
-/// What is done to a word of the target.
+/// An atomic on a word of the target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Atomic {
     /// The word and the operand make the new word.
     Op(AtomicOp, u64),
-    /// Where the word is the first of these, bit by bit, it becomes the second.
+    /// If the word is equal to the first value, bit by bit, it becomes the second one.
     CompareSwap(u64, u64),
 }
 
-/// What [`Atomic::parts`] has for compare and swap, in the place of an [`AtomicOp`].
+/// The first of the [`Atomic::parts`] of compare and swap, in the place of an [`AtomicOp`].
 const COMPARE_SWAP: u8 = 0;
 
 impl Atomic {
-    /// Which it is, its operand, and the word to compare with where there is one: plain data.
+    /// The parts as plain data: the operation, its operand, and the word to compare with (0 if there is none).
     pub(crate) const fn parts(self) -> (u8, u64, u64) {
         match self {
             Self::Op(op, operand) => (op as u8, operand, 0),
@@ -148,7 +147,7 @@ impl Atomic {
         }
     }
 
-    /// From its [`parts`](Self::parts), which may come from anywhere, with the word to compare with where one came.
+    /// An atomic from its [`parts`](Self::parts), which come from a peer that may lie. `None`: there is no such atomic.
     pub(crate) fn of_parts((which, operand, compare): (u8, u64, Option<u64>)) -> Option<Self> {
         if which == COMPARE_SWAP {
             return compare.map(|compare| Self::CompareSwap(compare, operand));
@@ -156,7 +155,7 @@ impl Atomic {
         AtomicOp::of(which).map(|op| Self::Op(op, operand))
     }
 
-    /// The bit that says that a rail has it.
+    /// The bit by which a rail tells that it has this atomic.
     pub const fn support(self) -> AtomicSupport {
         match self {
             Self::CompareSwap(..) => AtomicSupport::CSWAP,
@@ -175,124 +174,17 @@ impl Atomic {
         }
     }
 
-    /// Whether it makes sense for such words. Compare and swap compares bits, so floating-point numbers have none of their
-    /// own.
+    /// Whether the atomic is defined for words of this type. Compare and swap compares bits, so there is none of its own for
+    /// floating-point numbers.
     pub const fn takes(self, flags: AtomicFlags) -> bool {
         match self {
             Self::Op(op, _) => op.takes(flags),
             Self::CompareSwap(..) => !flags.contains(AtomicFlags::FLOAT),
         }
     }
-
-    /// What a word becomes; of a word of 32 bits, the lower half counts.
-    pub fn of_word(self, word: u64, flags: AtomicFlags) -> u64 {
-        match self {
-            Self::CompareSwap(is, becomes) => {
-                let counts = if flags.contains(AtomicFlags::BITS_32) { u64::from(u32::MAX) } else { u64::MAX };
-                if (word ^ is) & counts == 0 { becomes & counts } else { word }
-            }
-            Self::Op(op, operand) => match (flags.contains(AtomicFlags::FLOAT), flags.contains(AtomicFlags::BITS_32)) {
-                (false, false) => integer(op, word.cast_signed(), operand.cast_signed()).cast_unsigned(),
-                (false, true) => {
-                    let (word, operand) = ((word as u32).cast_signed(), (operand as u32).cast_signed());
-                    u64::from(integer(op, word.into(), operand.into()) as u32)
-                }
-                (true, false) => float_64(op, word, operand),
-                (true, true) => float_32(op, word as u32, operand as u32).into(),
-            },
-        }
-    }
 }
 
-fn integer(op: AtomicOp, word: i64, operand: i64) -> i64 {
-    match op {
-        AtomicOp::Add => word.wrapping_add(operand),
-        AtomicOp::And => word & operand,
-        AtomicOp::Or => word | operand,
-        AtomicOp::Xor => word ^ operand,
-        AtomicOp::LogicalAnd => i64::from(word != 0 && operand != 0),
-        AtomicOp::LogicalOr => i64::from(word != 0 || operand != 0),
-        AtomicOp::LogicalXor => i64::from((word != 0) != (operand != 0)),
-        AtomicOp::Swap => operand,
-        AtomicOp::Min => word.min(operand),
-        AtomicOp::Max => word.max(operand),
-    }
-}
-
-macro_rules! float {
-    ($name:ident, $bits:ty, $float:ty) => {
-        /// Takes and gives bits, which a swap keeps as they are.
-        fn $name(op: AtomicOp, bits: $bits, operand_bits: $bits) -> $bits {
-            let (word, operand) = (<$float>::from_bits(bits), <$float>::from_bits(operand_bits));
-            let truth = |holds: bool| if holds { 1.0 } else { 0.0 };
-            let result: $float = match op {
-                AtomicOp::Add => word + operand,
-                AtomicOp::LogicalAnd => truth(word != 0.0 && operand != 0.0),
-                AtomicOp::LogicalOr => truth(word != 0.0 || operand != 0.0),
-                AtomicOp::LogicalXor => truth((word != 0.0) != (operand != 0.0)),
-                AtomicOp::Min => word.min(operand),
-                AtomicOp::Max => word.max(operand),
-                AtomicOp::Swap => return operand_bits,
-                AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => return bits, // see `AtomicOp::takes`
-            };
-            result.to_bits()
-        }
-    };
-}
-
-float!(float_32, u32, f32);
-float!(float_64, u64, f64);
-
-/// Does it to the word at `at`, and returns what the word was: an atomic of the processor, for targets that are asked
-/// to, and for rails that reach the word themselves.
-///
-/// # Safety
-/// `at` is valid for reads and writes of a word, aligned to its size, and no one accesses it meanwhile but by atomics
-/// of the same size.
-pub unsafe fn apply(at: *mut u8, atomic: Atomic, flags: AtomicFlags) -> u64 {
-    if flags.contains(AtomicFlags::BITS_32) {
-        // SAFETY: passed on from the caller.
-        let old = unsafe { word_32(at.cast(), |word| atomic.of_word(word.into(), flags) as u32) };
-        return old.into();
-    }
-    // SAFETY: passed on from the caller.
-    unsafe { word_64(at.cast(), |word| atomic.of_word(word, flags)) }
-}
-
-macro_rules! word {
-    ($name:ident, $word:ty, $atomic:ident, $bits:literal) => {
-        /// # Safety
-        /// As [`apply`].
-        #[cfg(target_has_atomic = $bits)]
-        unsafe fn $name(at: *mut $word, becomes: impl Fn($word) -> $word) -> $word {
-            use core::sync::atomic::{Ordering, $atomic};
-            // SAFETY: the caller vouches for the word.
-            let word = unsafe { $atomic::from_ptr(at) };
-            let mut old = word.load(Ordering::Relaxed);
-            while let Err(is) = word.compare_exchange_weak(old, becomes(old), Ordering::AcqRel, Ordering::Acquire) {
-                old = is;
-            }
-            old
-        }
-
-        // Without atomics of that size there are no other threads that could use them: consistent among peers only.
-        /// # Safety
-        /// As [`apply`].
-        #[cfg(not(target_has_atomic = $bits))]
-        unsafe fn $name(at: *mut $word, becomes: impl Fn($word) -> $word) -> $word {
-            // SAFETY: the caller vouches for the word.
-            let old = unsafe { at.read_volatile() };
-            // SAFETY: the same.
-            unsafe { at.write_volatile(becomes(old)) };
-            old
-        }
-    };
-}
-
-word!(word_32, u32, AtomicU32, "32");
-word!(word_64, u64, AtomicU64, "64");
-
-/// What an emulation by active messages can do.
+/// The atomics that the emulation by active messages has.
 pub const EMULATED: AtomicSupport = if cfg!(target_has_atomic = "64") {
     AtomicSupport::all()
 } else {

@@ -1,13 +1,13 @@
-//! What a rail says of itself: capabilities, limits and rank.
+//! The attributes of a rail: capabilities, limits and rank.
 
 use bitflags::bitflags;
 
-use crate::rail::atomics::AtomicSupport;
-use crate::rail::native::{OneSided, Reach};
+use super::atomics::AtomicSupport;
+use super::native::{OneSided, Reach};
 
 bitflags! {
-    /// Promises of a rail, with the values of `btl.h` 3.3.0 (CONTRACTS B32-B44). A rail that sets a bit passes the
-    /// conformance kit for it.
+    /// The promises of a rail, with the values of `btl.h` 3.3.0 (CONTRACTS B32 to B44). A rail that sets a bit passes the conformance kit
+    /// for it.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Capabilities: u32 {
         /// Frames can be sent.
@@ -20,7 +20,7 @@ bitflags! {
         const SEND_INPLACE = 0x0008;
         /// The rail may lose frames: wrap it in a link that acknowledges.
         const NEED_ACK = 0x0010;
-        /// The rail may corrupt frames: wrap it in a link that checks sums.
+        /// The rail may corrupt frames: wrap it in a link with checksums.
         const NEED_CSUM = 0x0020;
         /// Deprecated; accepted and ignored.
         const RDMA_MATCHED = 0x0040;
@@ -28,19 +28,19 @@ bitflags! {
         const RDMA_COMPLETION = 0x0080;
         /// One-sided operations on bytes work between hosts of unlike byte order.
         const HETEROGENEOUS_RDMA = 0x0100;
-        /// The rail can hand its unacknowledged frames to another.
+        /// The rail's unacknowledged frames can migrate to another rail.
         const FAILOVER_SUPPORT = 0x0200;
-        /// `put` reaches [accelerators](crate::convertor::Accelerator), at both ends; such memory is registered with
+        /// A put reaches [accelerators](crate::convertor::Accelerator) at both ends. Such memory is registered with
         /// [`Access::ACCELERATOR`](crate::rail::access::Access::ACCELERATOR).
         const ACCELERATOR_PUT = 0x0400;
-        /// So does `get`.
+        /// A get does.
         const ACCELERATOR_GET = 0x0800;
         /// Both.
         const ACCELERATOR_RDMA = 0x0c00;
-        /// What is sent from an accelerator is copied while others go on: `send` answers `Sent::InPlace`, as it may for bodies of more
-        /// than [`COPIED`](crate::rail::COPIED) bytes, and tells later.
+        /// Bodies in an accelerator's memory are copied while other messages go on: `send` answers `Sent::InPlace`, as it may for
+        /// bodies of more than [`COPIED`](crate::rail::COPIED) bytes, and the end of the copy is told later.
         const ACCELERATOR_COPY_ASYNC_SEND = 0x1000;
-        /// What is received into one likewise: `deliver` answers `Delivery::Pending`.
+        /// The same of bodies that are received into an accelerator's memory: `deliver` answers `Delivery::Pending`.
         const ACCELERATOR_COPY_ASYNC_RECV = 0x2000;
         /// A sleeping peer can be woken on demand.
         const SIGNALED = 0x4000;
@@ -66,7 +66,7 @@ bitflags! {
 }
 
 impl Capabilities {
-    /// What a rail that has one-sided operations of its own may say of them.
+    /// The capabilities of a rail that has one-sided operations of its own.
     pub const NATIVE: Self = Self::PUT
         .union(Self::GET)
         .union(Self::ATOMIC_OPS)
@@ -85,30 +85,30 @@ impl defmt::Format for Capabilities {
     }
 }
 
-/// Exclusivity of a rail that loops back inside the process (`btl.h`: 64 Ki).
+/// The exclusivity of a rail inside the process (`btl.h`: 64 Ki).
 pub const EXCLUSIVITY_HIGH: u32 = 64 * 1024;
-/// Exclusivity of a rail between processes of one host: above network rails, below loopback.
+/// The exclusivity of a rail between processes of one host: above network rails, below loopback.
 pub const EXCLUSIVITY_HOST: u32 = 32 * 1024;
-/// Exclusivity of a fast network rail.
+/// The exclusivity of a fast network rail.
 pub const EXCLUSIVITY_DEFAULT: u32 = 1024;
-/// Exclusivity of the rail of last resort.
+/// The exclusivity of a rail of last resort.
 pub const EXCLUSIVITY_LOW: u32 = 0;
 
-/// Limits of a rail for messages from and to [accelerators](crate::convertor::Accelerator), beside those for all (CONTRACTS B38).
+/// Limits of a rail for messages from and to [accelerators](crate::convertor::Accelerator), beside the general limits (CONTRACTS B38).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct AcceleratorLimits {
-    /// Bytes of a message that goes whole at most: what is longer waits for its receiver.
+    /// The most bytes of a message that is sent eagerly. A longer one waits for its receiver.
     pub eager_limit: u32,
-    /// From how many bytes on a device moves a message, if it reaches accelerators: in place of
-    /// [`Pipeline::least`](crate::rail::native::Pipeline::least). `u64::MAX`: none.
+    /// Bytes of the shortest message that a device moves, if it reaches accelerators: in place of
+    /// [`Pipeline::least`](crate::rail::native::Pipeline::least). `u64::MAX`: there are none.
     pub rdma_limit: u64,
-    /// Longest frame on [`Lane::Bulk`](crate::rail::Lane), as [`Attributes::max_send_size`](crate::rail::Attributes::max_send_size).
+    /// The longest frame on [`Lane::Bulk`](crate::rail::Lane), as [`Attributes::max_send_size`](crate::rail::Attributes::max_send_size).
     pub max_send_size: u32,
 }
 
 impl AcceleratorLimits {
-    /// None of their own; devices move nothing.
+    /// No limits of their own; devices move no messages.
     pub const NONE: Self = Self { eager_limit: u32::MAX, rdma_limit: u64::MAX, max_send_size: u32::MAX };
 }
 
@@ -118,37 +118,37 @@ impl AcceleratorLimits {
 pub struct Attributes {
     /// Short name: "sm", "tcp", "loopback".
     pub name: &'static str,
-    /// What it promises.
+    /// The promises of the rail.
     pub capabilities: Capabilities,
-    /// Higher wins; rails of equal exclusivity share a peer (P5).
+    /// The rails with the highest exclusivity are used for a peer; rails of equal exclusivity share it (CONTRACTS P5).
     pub exclusivity: u32,
-    /// Rank by latency: lower is better, equal ranks share first fragments (P12). Nanoseconds where measured.
+    /// The rank by latency: lower is better, and equal ranks share first fragments (CONTRACTS P12). Nanoseconds if it was measured.
     pub latency: u32,
-    /// Megabytes per second; the shares of striping (P13). Never 0.
+    /// Megabytes per second, which decide the shares of striping (CONTRACTS P13). Never 0.
     pub bandwidth: u32,
-    /// Longest frame on [`Lane::Eager`](crate::rail::Lane) and [`Lane::Control`](crate::rail::Lane): `ptl_first_frag_size`.
+    /// The longest frame on [`Lane::Eager`](crate::rail::Lane) and [`Lane::Control`](crate::rail::Lane): `ptl_first_frag_size`.
     pub eager_limit: u32,
-    /// Body bytes that go with a rendezvous header, at most.
+    /// The most bytes of a body that go with a rendezvous header.
     pub rendezvous_eager_limit: u32,
-    /// Below this a message's rest is not split any further: `ptl_min_frag_size`.
+    /// The rest of a message is not split into smaller fragments: `ptl_min_frag_size`.
     pub min_fragment: u32,
-    /// Longest frame on [`Lane::Bulk`](crate::rail::Lane): `ptl_max_frag_size`.
+    /// The longest frame on [`Lane::Bulk`](crate::rail::Lane): `ptl_max_frag_size`.
     pub max_send_size: u32,
-    /// Requests that an engine may keep initialised for this rail: `ptl_cache_size`.
+    /// How many requests an engine may keep initialised for this rail: `ptl_cache_size`.
     pub cache_size: u32,
-    /// Bytes behind each cached request that belong to the rail: `ptl_cache_bytes`.
+    /// How many bytes behind each cached request belong to the rail: `ptl_cache_bytes`.
     pub cache_bytes: u32,
-    /// Frames that may be held unreleased before `poll` gives no more. At least 1.
+    /// How many frames the reader may hold before `poll` yields no more. At least 1.
     pub frames_kept: u32,
-    /// What it does to memory of peers by itself; the bits `PUT`, `GET`, `ATOMIC_OPS` and `ATOMIC_FOPS` say the same, but for rails
-    /// that map the memory that they have made themselves, and promise nothing of other.
+    /// The one-sided operations of its device. The bits `PUT`, `GET`, `ATOMIC_OPS` and `ATOMIC_FOPS` tell the same, except for rails that
+    /// map only memory that they have allocated themselves, and promise nothing about other memory.
     pub one_sided: OneSided,
-    /// Other limits for memory of accelerators.
+    /// The limits for memory of accelerators.
     pub accelerator: AcceleratorLimits,
 }
 
 impl Attributes {
-    /// What the rail does by itself to memory of this kind.
+    /// The one-sided operations of the device on memory of this kind.
     pub const fn reach(&self, is_accelerators: bool) -> OneSided {
         let mut can = self.one_sided;
         if is_accelerators {
@@ -158,7 +158,7 @@ impl Attributes {
             if !self.capabilities.contains(Capabilities::ACCELERATOR_GET) {
                 can.get = Reach::NONE;
             }
-            // That it is an accelerator's is said when it is registered.
+            // Memory of an accelerator is always registered, since only the registration tells what it is.
             (can.put.local_registration, can.get.local_registration) = (0, 0);
             can.atomics = AtomicSupport::empty();
             can.pipeline.least = self.accelerator.rdma_limit;

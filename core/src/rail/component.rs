@@ -1,40 +1,40 @@
-//! Components: what finds the devices of one transport and makes rails of them.
+//! Components: each finds the devices of one transport, and makes rails of them.
 //!
-//! [`start`] opens and initialises a list of components. One that fails is dropped, its reason is kept, and the others
-//! go on. The business cards of the rails go out by modex before `start` returns; those of the peers are there when
-//! peers are added, not earlier.
+//! [`start`] opens and initialises a list of components. A component that fails is dropped; its reason is kept, and the other
+//! components go on. `start` publishes the cards of the rails by modex before it returns. The cards of the peers are there when peers
+//! are added, not earlier.
 
 use core::fmt;
 
+use super::traits::FullRail;
 use crate::modex::{self, Instances, Modex};
-use crate::rail::FullRail;
 
-/// What the process lets a component do with threads.
+/// Which threads the process allows a component.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Threads {
-    /// The component may run a thread of its own. It must not poll.
+    /// The component may run a thread of its own. That thread must not poll.
     pub progress: bool,
-    /// The component must bear several callers at once.
+    /// Several threads may call the component at the same time.
     pub mpi: bool,
 }
 
-/// Finds the devices of one transport. `R` is the type of rail that the process works with, often an enum of several.
+/// A component, which finds the devices of one transport. `R` is the type of rail that the process works with, often an enum of several.
 pub trait Component<R: FullRail> {
-    /// Under which its cards are published, and which components of peers correspond to it.
+    /// The name under which its cards are published. Components of peers with this name correspond to it.
     fn identity(&self) -> modex::Component<'static>;
 
-    /// Reads tunables and looks for what it needs.
+    /// Reads its settings, and looks for the things that it needs.
     ///
     /// # Errors
-    /// [`Refusal`]: the component is dropped then, and nothing of it is called any more.
+    /// [`Refusal`]: the component is dropped then, and none of its methods is called any more.
     fn open(&mut self) -> Result<(), Refusal>;
 
-    /// Makes rails: none if there is no device, one that schedules over many devices by itself, or (better) one per
-    /// device. Peers are not contacted, and their cards may not be there yet: asking `modex` for one does not block.
+    /// Makes rails: none if there is no device, one that schedules over many devices by itself, or (better) one per device. It does not
+    /// contact peers. Their cards may not be there yet: a request to `modex` for one does not block.
     ///
     /// # Errors
-    /// [`Refusal`], also where `accept` says `false` because there is no room. The component is closed then.
+    /// [`Refusal`], also if `accept` returns `false` because there is no room. The component is closed then.
     fn init(
         &mut self,
         threads: Threads,
@@ -42,22 +42,22 @@ pub trait Component<R: FullRail> {
         accept: &mut dyn FnMut(R) -> bool,
     ) -> Result<(), Refusal>;
 
-    /// Frees all that `open` and `init` took. Its rails are gone by then.
+    /// Frees everything that `open` and `init` took. Its rails do not exist any more by then.
     fn close(&mut self);
 }
 
-/// Why a component cannot run here: the reason is kept for whoever asks.
+/// Why a component cannot run here. The process keeps the reason, and shows it on request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Something that it needs is missing; what, in words.
+    /// Something that it needs is missing; the text names it.
     Missing(&'static str),
-    /// A tunable has a value that it cannot work with; which one.
+    /// A setting has a value that it cannot use; the text names the setting.
     BadTunable(&'static str),
-    /// It cannot work with the threads asked for.
+    /// It cannot work with the threads that were asked for.
     Threads,
-    /// More rails than there is room for.
+    /// It has more rails than there is room for.
     NoRoom,
     /// Its cards could not be published.
     Unpublished(modex::SendError),
@@ -69,8 +69,8 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(what) => write!(f, "{what} is missing"),
-            Self::BadTunable(which) => write!(f, "the value of {which} cannot be used"),
-            Self::Threads => f.write_str("it cannot work with the threads asked for"),
+            Self::BadTunable(which) => write!(f, "the value of {which} is not usable: change the setting"),
+            Self::Threads => f.write_str("it cannot work with the threads that were asked for"),
             Self::NoRoom => f.write_str("it has more rails than there is room for"),
             Self::Unpublished(error) => write!(f, "its cards could not be published: {error}"),
             Self::Cards(error) => write!(f, "its cards could not be framed: {error}"),
@@ -80,11 +80,11 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// What became of a component.
+/// The result of the start of a component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Started {
-    /// It works, with that many rails; 0 means that it found no device.
+    /// It works, with so many rails; 0: it found no device.
     Rails(u32),
     /// It was dropped.
     Dropped(Refusal),
@@ -100,14 +100,14 @@ impl fmt::Display for Started {
     }
 }
 
-/// Opens and initialises components, and publishes the cards of their rails, one instance per rail. What became of each
-/// goes to the same place in `outcomes`; a component without a place there is not started.
+/// Opens and initialises components, and publishes the cards of their rails, one instance per rail. The result of each component goes to
+/// the same index in `outcomes`; a component without an entry there is not started.
 ///
-/// `accept` takes the rails; `false` says that there is no room, and the rail is dropped. `scratch` is as long as the cards of any one component
-/// and [`Instances::HEADER`] together, twice.
+/// `accept` takes the rails; `false` means that there is no room, and that the rail is dropped. `scratch` is twice as long as the cards of
+/// any one component and [`Instances::HEADER`] together.
 ///
-/// A component that fails after some of its rails were accepted is dropped only as far as the contract can: it is not
-/// published, so no peer reaches those rails.
+/// If a component fails after some of its rails were accepted, those rails stay, but their cards are not published. So no peer reaches
+/// them.
 pub fn start<R: FullRail>(
     components: &mut [&mut dyn Component<R>],
     outcomes: &mut [Started],
@@ -187,7 +187,7 @@ mod tests {
         missing: Option<&'static str>,
         devices: Vec<Scripted>,
         threads: Threads,
-        /// What it found when it asked for its peer's card during `init`.
+        /// The answer to a request for its peer's card during `init`.
         early: Option<Result<usize, RecvError>>,
         closed: u32,
     }
@@ -227,7 +227,7 @@ mod tests {
         Given { name, devices, ..Given::default() }
     }
 
-    /// Starts components with room for `room` rails; returns what became of each, and the rails.
+    /// Starts components with room for `room` rails. Returns the result of each, and the rails.
     fn run(
         components: &mut [&mut dyn Component<Scripted>],
         board: &mut Board<'_>,
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(outcomes, [Started::Rails(1), Started::Dropped(reason), Started::Rails(1)]);
         assert_eq!(outcomes[1].to_string(), "dropped: /dev/infiniband is missing");
         assert_eq!(kept.len(), 2);
-        assert!(bad.early.is_none() && bad.closed == 0, "nothing of it is called any more");
+        assert!(bad.early.is_none() && bad.closed == 0, "none of its methods is called any more");
         assert_eq!(good.threads, Threads { progress: true, mpi: false });
     }
 

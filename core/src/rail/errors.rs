@@ -1,19 +1,19 @@
-//! Why a frame was not taken, why a rail does not reach a peer, and why a peer was lost.
+//! The errors of a rail: why it did not take a frame, why it does not reach a peer, and why it lost a peer.
 
 use core::fmt;
 
 use crate::error::Blame;
 
-/// A frame was not taken.
+/// A rail did not take a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SendError {
-    /// No room now, or still connecting: try again after polling.
+    /// There is no room now, or the connection is not ready: try again after polling.
     Busy,
-    /// The peer was lost, or is not known here. In the first case [`Event::Lost`](crate::rail::Event::Lost) was reported or will be.
+    /// The peer was lost, or was never added. In the first case [`Event::Lost`](crate::rail::Event::Lost) was reported, or will be.
     Unreachable,
-    /// Longer than the lane takes, or a header longer than [`HEAD`](crate::rail::HEAD).
+    /// The frame is longer than its lane takes, or its header is longer than [`HEAD`](crate::rail::HEAD).
     TooLong,
 }
 
@@ -40,14 +40,14 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
-/// Why a rail is no way to a peer.
+/// Why a rail does not reach a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Unreachable {
     /// The peer has no such rail.
     NoCard,
-    /// The peer's card cannot be understood.
+    /// The peer's card is malformed.
     BadCard,
     /// The peer speaks another version of the rail's protocol.
     Version,
@@ -59,9 +59,9 @@ pub enum Unreachable {
     NoNetwork,
     /// The rail's tables are full.
     Full,
-    /// The operating system refused; the adapter logged what.
+    /// The operating system refused; the adapter has logged the reason.
     System,
-    /// The rail takes all peers in one call, which was made.
+    /// The rail takes all peers in one call, and that call was made before.
     TooLate,
 }
 
@@ -69,14 +69,18 @@ impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoCard => "the peer published no card for this rail",
-            Self::BadCard => "the peer's card cannot be understood",
-            Self::Version => "the peer speaks another version",
+            Self::BadCard => "the peer's card is malformed",
+            Self::Version => {
+                "the peer's rail has another protocol version: use the same version of towline on all hosts"
+            }
             Self::OtherHost => "the peer is on another host",
             Self::OtherProcess => "the peer is another process",
-            Self::NoNetwork => "no network in common that the interface lists allow",
+            Self::NoNetwork => "the two hosts share no network that the interface lists allow",
             Self::Full => "the rail's tables are full",
-            Self::System => "the operating system refused, see the log",
-            Self::TooLate => "the rail takes all peers in one call, which was made: add all of them at once",
+            Self::System => "the operating system refused; the log has the reason",
+            Self::TooLate => {
+                "the rail takes all peers in one call, and that call was made before: add all peers at once"
+            }
         })
     }
 }
@@ -88,25 +92,25 @@ impl core::error::Error for Unreachable {}
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Lost {
-    /// The peer closed in good order.
+    /// The peer ended the connection in good order.
     Closed,
-    /// The connection broke, or the process is gone.
+    /// The connection broke, or the peer's process has ended.
     Broken,
-    /// A deadline passed.
+    /// The peer did not answer in time.
     TimedOut,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Misbehaved,
-    /// The peer is there, but gave no sign of life for as long as the stall time-out says: it computes, or is stopped.
+    /// The peer's host answers, but its process gave no sign of life within the stall time-out: it computes, or is stopped.
     Stalled,
 }
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Closed => "the peer closed",
-            Self::Broken => "the connection broke or the process is gone",
-            Self::TimedOut => "a deadline passed",
-            Self::Misbehaved => "the peer broke the protocol",
+            Self::Closed => "the peer ended the connection",
+            Self::Broken => "the connection broke, or the peer's process has ended",
+            Self::TimedOut => "the peer did not answer in time",
+            Self::Misbehaved => "the peer violated the protocol",
             Self::Stalled => "the peer gave no sign of life within the stall time-out",
         })
     }

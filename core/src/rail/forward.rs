@@ -1,13 +1,11 @@
-//! Forwarding: what a rail on top of others does not change, it passes on.
+//! Forwarding: a rail on top of another one passes on the methods that it does not change.
 
-/// Writes those methods of [`Rail`](crate::rail::Rail) that a wrapper passes on to the rail below: all but the named
-/// ones, which it writes itself. So none is forgotten, neither a new one nor one with a default; put
-/// `#[deny(clippy::missing_trait_methods)]` on the implementation, and clippy finds what this macro does not know yet.
+/// Writes the methods of [`Rail`](crate::rail::Rail), or of an extension, that a wrapper passes on to the rail below: all but the named
+/// ones, which the wrapper writes itself. So no method is forgotten, neither a new one nor one with a default. Put
+/// `#[deny(clippy::missing_trait_methods)]` on the implementation, and clippy finds a method that this macro does not know yet.
 ///
-/// The first argument is a macro that finds the rail below: `via!(self, rail => call)` evaluates `call` with `rail`
-/// being a reference to it, shared or not as `self` is.
-///
-/// The extensions of [`Rail`](crate::rail::Rail) are passed on in the same way, with their name before the first argument.
+/// The first argument, behind the name of an extension and a colon if it is for one, is a macro that finds the rail below:
+/// `via!(self, rail => call)` evaluates `call`, in which `rail` is a reference to the rail below, shared or not as `self` is.
 ///
 /// ```
 /// use towline_core::forward_rail;
@@ -41,7 +39,7 @@
 ///     }
 /// }
 ///
-/// // Each event is to be counted, so the fast path is not passed on: its defaults yield nothing, and all events come by `poll`.
+/// // Each event is to be counted, so the fast path is not passed on. Its defaults yield nothing, and all events come by `poll`.
 /// impl<R: FullRail> FastPath for Counted<R> {}
 ///
 /// #[deny(clippy::missing_trait_methods)]
@@ -87,7 +85,7 @@ macro_rules! forward_rail {
         $crate::forward_rail!(@each $via [$($($own)+)?] next_unacked migrated send_migrated claim);
     };
     (Liveness: $via:ident $(, except $($own:ident),+)?) => {
-        $crate::forward_rail!(@each $via [$($($own)+)?] ask_host hears knows give_up);
+        $crate::forward_rail!(@each $via [$($($own)+)?] ask_host answered_since is_connected give_up);
     };
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
@@ -130,8 +128,8 @@ macro_rules! forward_rail {
     (@ release $via:ident [release $($rest:ident)*]) => {};
     (@ flush $via:ident [flush $($rest:ident)*]) => {};
     (@ ask_host $via:ident [ask_host $($rest:ident)*]) => {};
-    (@ hears $via:ident [hears $($rest:ident)*]) => {};
-    (@ knows $via:ident [knows $($rest:ident)*]) => {};
+    (@ answered_since $via:ident [answered_since $($rest:ident)*]) => {};
+    (@ is_connected $via:ident [is_connected $($rest:ident)*]) => {};
     (@ give_up $via:ident [give_up $($rest:ident)*]) => {};
     (@ poll_at $via:ident [poll_at $($rest:ident)*]) => {};
     (@ wake_on_demand $via:ident [wake_on_demand $($rest:ident)*]) => {};
@@ -418,16 +416,16 @@ macro_rules! forward_rail {
             $via!(self, rail => rail.ask_host(of))
         }
     };
-    (@ hears $via:ident []) => {
+    (@ answered_since $via:ident []) => {
         #[inline]
-        fn hears(&mut self, of: $crate::rail::Endpoint, since: Option<$crate::time::Instant>) -> bool {
-            $via!(self, rail => rail.hears(of, since))
+        fn answered_since(&mut self, of: $crate::rail::Endpoint, since: Option<$crate::time::Instant>) -> bool {
+            $via!(self, rail => rail.answered_since(of, since))
         }
     };
-    (@ knows $via:ident []) => {
+    (@ is_connected $via:ident []) => {
         #[inline]
-        fn knows(&self, peer: $crate::rail::Endpoint) -> bool {
-            $via!(self, rail => rail.knows(peer))
+        fn is_connected(&self, peer: $crate::rail::Endpoint) -> bool {
+            $via!(self, rail => rail.is_connected(peer))
         }
     };
     (@ give_up $via:ident []) => {

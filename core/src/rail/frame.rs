@@ -1,4 +1,4 @@
-//! A frame that arrived.
+//! Frames that arrive.
 
 use super::types::{FrameId, Peer};
 use crate::convertor::Span;
@@ -7,29 +7,30 @@ use crate::wire::HEAD;
 /// A frame that arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// Names it to the rail; void where `len` is at most [`HEAD`](crate::rail::HEAD).
+    /// The rail's name of the frame. It is void if `len` is at most [`HEAD`](crate::rail::HEAD).
     pub id: FrameId,
     /// Who sent it.
     pub from: Peer,
-    /// Whose it is: the active-message tag.
+    /// The active-message tag: which layer the frame belongs to.
     pub tag: u8,
-    /// Bytes of `head` that are valid: at least the header, and all of a frame that is not longer than [`HEAD`](crate::rail::HEAD).
+    /// How many bytes of `head` are valid: at least the header; the whole frame if it is not longer than
+    /// [`HEAD`](crate::rail::HEAD).
     pub valid: u8,
     /// Bytes of header and body.
     pub len: u32,
-    /// Its first bytes, copied once: no longer in reach of the peer.
+    /// The first bytes, copied once. The peer cannot change the copy.
     pub head: [u8; HEAD],
 }
 
 impl Frame {
-    /// The first bytes that are in.
+    /// The valid first bytes.
     #[inline]
     pub fn head(&self) -> &[u8] {
         self.head.get(..self.valid as usize).unwrap_or(&self.head)
     }
 
-    /// The same as [`FastPath::poll_short`](crate::rail::FastPath::poll_short) has it, with the body in this frame: `None` for one that is not of 24 to [`HEAD`](crate::rail::HEAD)
-    /// bytes.
+    /// The frame as [`FastPath::poll_short`](crate::rail::FastPath::poll_short) yields it, with the body in this frame. `None` if it is
+    /// not 24 to [`HEAD`](crate::rail::HEAD) bytes long.
     #[inline]
     pub fn short(&self) -> Option<Short> {
         let (header, rest) = self.head.split_first_chunk::<{ size_of::<[u64; 3]>() }>()?;
@@ -38,25 +39,26 @@ impl Frame {
         Some(unsafe { Short::new(self.from, zerocopy::transmute!(*header), body.as_ptr(), body.len()) })
     }
 
-    /// Whether all of it is in `head`, and nothing left in the rail.
+    /// Whether the whole frame is in `head`, and the rail holds nothing of it.
     #[inline]
     pub const fn is_whole(&self) -> bool {
         self.len as usize <= HEAD
     }
 }
 
-/// A frame that is not longer than [`HEAD`](crate::rail::HEAD), as [`FastPath::poll_short`](crate::rail::FastPath::poll_short) yields it: as much as fits registers.
+/// A frame that is not longer than [`HEAD`](crate::rail::HEAD), as [`FastPath::poll_short`](crate::rail::FastPath::poll_short) yields
+/// it: as much as fits registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Short {
     /// Who sent it.
     pub from: Peer,
-    /// Its first 24 bytes as they lay in memory, copied once.
+    /// The first 24 bytes as they are in memory, copied once.
     pub header: [u64; 3],
-    /// What lies behind the header.
+    /// The bytes behind the header.
     pub body: ShortBody,
 }
 
-/// The bytes of a [`Short`] behind its header, where the rail has them.
+/// The bytes of a [`Short`] behind its header, in the rail's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortBody {
     base: *const u8,
@@ -64,33 +66,33 @@ pub struct ShortBody {
 }
 
 impl Short {
-    /// A frame whose bytes behind the header are the `len` ones at `body`; made by rails.
+    /// A frame whose bytes behind the header are the `len` bytes at `body`. Rails make it.
     ///
     /// # Safety
-    /// `len` is at most 32, and those bytes are valid for reads until the rail's next call, or as long as the frame that
-    /// they are a part of. A peer may write there.
+    /// `len` is at most 32. Those bytes are valid for reads until the rail's next call, or as long as the frame that they are part
+    /// of. A peer may write there.
     #[inline(always)]
     pub const unsafe fn new(from: Peer, header: [u64; 3], body: *const u8, len: usize) -> Self {
         Self { from, header, body: ShortBody { base: body, len } }
     }
 }
 
-#[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+#[expect(clippy::len_without_is_empty, reason = "no caller asks")]
 impl ShortBody {
-    /// How many there are.
+    /// How many bytes there are.
     #[inline(always)]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Copies them, straight from the rail's memory, to where they belong; those that do not fit the sink are dropped.
+    /// Copies the bytes from the rail's memory to the sink. Bytes that do not fit the sink are dropped.
     ///
     /// # Safety
     /// The rail was not called since it yielded the frame (or that of [`Frame::short`] is still there), and the sink's memory
     /// is writable and not the rail's own.
     #[inline(always)]
     pub unsafe fn deliver(&self, sink: &Span) {
-        // SAFETY: the caller vouches for the sink, and who made this for the body.
+        // SAFETY: the caller vouches for the sink, and the caller of `new` for the body.
         unsafe { sink.unpack(self.base, self.len) };
     }
 }

@@ -1,11 +1,11 @@
-//! Room for one frame in a rail's memory, to be written by the sender.
+//! Grants: room for one frame in a rail's memory, which the sender writes.
 
 use core::marker::PhantomData;
 
 use super::types::Endpoint;
 use crate::convertor::Span;
 
-/// Room for one frame in a rail's memory, write-only: a peer may be able to write there too, so nothing is read back.
+/// Room for one frame in a rail's memory. It is write-only: a peer may write there, too, so nothing is read back.
 #[must_use = "a grant that is not finished and committed sends nothing"]
 #[derive(Debug)]
 pub struct Grant<'r> {
@@ -16,7 +16,7 @@ pub struct Grant<'r> {
 }
 
 impl Grant<'_> {
-    /// A grant over `len` bytes at `room`; made by rails.
+    /// A grant over `len` bytes at `room`. Rails make it.
     ///
     /// # Safety
     /// The bytes are valid for writes as long as the rail is borrowed by the grant.
@@ -31,7 +31,7 @@ impl Grant<'_> {
         self.len
     }
 
-    /// Writes `bytes` at offset `at`; what lies beyond the room is left out.
+    /// Writes `bytes` at offset `at`. Bytes beyond the room are left out.
     #[inline(always)]
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         if at > self.len {
@@ -43,8 +43,8 @@ impl Grant<'_> {
         unsafe { crate::convertor::copy::copy(bytes.as_ptr(), self.room.add(at), len) }
     }
 
-    /// Writes words, least significant byte first, at offset `at`; nothing where they do not all fit. A header that is
-    /// put together in registers goes straight to the rail this way.
+    /// Writes words, least significant byte first, at offset `at`; nothing if they do not all fit. So a header in registers goes
+    /// straight to the rail.
     #[inline(always)]
     pub fn write_words<const N: usize>(&mut self, at: usize, words: [u64; N]) {
         if self.len < at || self.len - at < N * 8 {
@@ -56,7 +56,7 @@ impl Grant<'_> {
         }
     }
 
-    /// Packs `body` to offset `at`; what lies beyond the room is left out.
+    /// Packs `body` to offset `at`. Bytes beyond the room are left out.
     ///
     /// # Safety
     /// The body's memory is readable and unchanging during the call, and is not the rail's own.
@@ -69,22 +69,22 @@ impl Grant<'_> {
         unsafe { body.pack(self.room.add(at), self.len - at) };
     }
 
-    /// Ends the borrow of the rail, to commit what was written.
+    /// Ends the borrow of the rail. The ticket commits the written bytes.
     #[inline]
     pub fn finish(self) -> Ticket {
         self.ticket
     }
 }
 
-/// Proof of a finished grant, for [`Rail::commit`](crate::rail::Rail::commit). What the numbers mean is the rail's own affair.
+/// Proof of a finished grant, for [`Rail::commit`](crate::rail::Rail::commit). Only the rail interprets the numbers.
 #[must_use = "a ticket that is not committed sends nothing"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
     /// The rail's number of the peer.
     pub endpoint: Endpoint,
-    /// Where the room lies.
+    /// The position of the room.
     pub position: u64,
-    /// What was asked for.
+    /// The length that was asked for, in bytes.
     pub len: u32,
     /// A word of the rail's own.
     pub extra: u32,

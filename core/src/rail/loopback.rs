@@ -1,7 +1,7 @@
 //! Rails inside one thread: a mesh of queues in given memory.
 //!
-//! A process reaches itself by it, and contexts of one firmware program or one test reach each other. It is also the
-//! simplest complete rail, to read before writing another.
+//! A process reaches itself by this rail, and the contexts of one firmware program or of one test reach each other. It is also the
+//! simplest complete rail: read it before you write another.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -28,25 +28,24 @@ use zerocopy::FromZeros;
 
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
-use crate::rail::AcceleratorLimits;
-use crate::rail::attributes::{Attributes, Capabilities, EXCLUSIVITY_HIGH};
+use crate::rail::attributes::{AcceleratorLimits, Attributes, Capabilities, EXCLUSIVITY_HIGH};
 use crate::rail::native::OneSided;
 use crate::rail::{
-    Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane, Peer, Rail as RailTrait, SendError, Sent,
-    Shape, Ticket, Unreachable,
+    Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, Grant, HEAD, Lane, Liveness,
+    Peer, Rail as RailTrait, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket, Unreachable,
 };
 use crate::time::Instant;
 
 /// Slots of each queue that only control frames may take.
 const CONTROL_SLOTS: u32 = 2;
-/// What stands before a frame in its slot: length, tag, header length, and padding to keep frames aligned.
+/// Bytes before a frame in its slot: length, tag, and padding that keeps frames aligned.
 const PREFIX: usize = 8;
 
 /// All queues of a mesh: one for each ordered pair of ends, an end with itself included.
 #[derive(Debug)]
 pub struct Hub<'m> {
     queues: &'m [Queue],
-    /// Which peer each end is to each other end, plus one; row by observer.
+    /// The peer number that each end has for each other end, plus one. A row belongs to the end that has the numbers.
     names: &'m [Cell<u32>],
     memory: *mut u8,
     ends: u32,
@@ -55,7 +54,7 @@ pub struct Hub<'m> {
     attributes: Attributes,
 }
 
-/// Positions count up and wrap; `tail - head` slots are full.
+/// One queue. Positions count up and wrap; `tail - head` slots are full.
 #[derive(FromZeros, Debug)]
 struct Queue {
     head: Cell<u32>,
@@ -80,7 +79,7 @@ impl<'m> Hub<'m> {
         Ok(Self { queues, names, memory, ends, slots, slot_bytes, attributes })
     }
 
-    /// What the rails of a mesh with frames of up to `frame` bytes say of themselves.
+    /// The attributes of the rails of a mesh with frames of up to `frame` bytes.
     pub const fn attributes(frame: u32) -> Attributes {
         let frame = (Self::slot_bytes(frame) - PREFIX) as u32;
         Attributes {
@@ -101,7 +100,7 @@ impl<'m> Hub<'m> {
         }
     }
 
-    /// Bytes that a mesh takes from an arena at most.
+    /// How many bytes a mesh takes from an arena at most.
     pub const fn cost(ends: u32, slots: u32, frame: u32) -> usize {
         let slots = if slots <= CONTROL_SLOTS { CONTROL_SLOTS + 1 } else { slots }.next_power_of_two();
         let pairs = (ends as usize).saturating_mul(ends as usize);
@@ -114,8 +113,7 @@ impl<'m> Hub<'m> {
         PREFIX + frame.next_multiple_of(8)
     }
 
-    /// The rail of end `end`; `None` beyond the last. To be asked for once per end: two rails of one end would take each
-    /// other's frames.
+    /// The rail of end `end`; `None` beyond the last. To be called once per end: two rails of one end would take each other's frames.
     pub fn rail(&self, end: u32) -> Option<Rail<'_>> {
         (end < self.ends).then_some(Rail { hub: self, me: end, card: end.to_le_bytes(), held: None, turn: 0 })
     }
@@ -124,7 +122,7 @@ impl<'m> Hub<'m> {
         from as usize * self.ends as usize + to as usize
     }
 
-    /// Start of the slot that position `at` of a queue stands for.
+    /// The start of the slot at position `at` of a queue.
     fn slot(&self, pair: usize, at: u32) -> *mut u8 {
         let slot = pair * self.slots as usize + (at & (self.slots - 1)) as usize;
         self.memory.wrapping_add(slot * self.slot_bytes)
@@ -137,9 +135,9 @@ pub struct Rail<'h> {
     hub: &'h Hub<'h>,
     me: u32,
     card: [u8; 4],
-    /// The end whose oldest frame is held by the reader.
+    /// The end whose oldest frame the reader holds.
     held: Option<u32>,
-    /// The end to look at first in the next poll.
+    /// The end from which the next poll begins.
     turn: u32,
 }
 
@@ -151,7 +149,7 @@ impl Rail<'_> {
         (queue.head.get() != queue.tail.get()).then(|| (queue, self.hub.slot(pair, queue.head.get())))
     }
 
-    /// The frame that is held: its queue, its bytes and their number.
+    /// The held frame: its queue, its bytes and their number.
     fn held(&self, frame: FrameId) -> Option<(&Queue, *const u8, usize)> {
         let from = self.held.filter(|from| u64::from(*from) == frame.0)?;
         let (queue, slot) = self.oldest(from)?;
@@ -207,7 +205,7 @@ impl RailTrait for Rail<'_> {
         let pair = hub.pair(self.me, to.0);
         let queue = hub.queues.get(pair).ok_or(SendError::Unreachable)?;
         if hub.names.get(pair).is_none_or(|name| name.get() == 0) {
-            return Err(SendError::Unreachable); // never added here, or deleted
+            return Err(SendError::Unreachable); // it was never added here, or was deleted
         }
         let kept = if shape.lane == Lane::Control { 0 } else { CONTROL_SLOTS };
         let tail = queue.tail.get();
@@ -250,7 +248,7 @@ impl RailTrait for Rail<'_> {
             let Some((queue, slot)) = self.oldest(from) else { continue };
             let name = self.hub.names.get(self.hub.pair(self.me, from)).map_or(0, Cell::get);
             if name == 0 {
-                continue; // not known here yet: its frames wait
+                continue; // it was not added here yet: its frames wait
             }
             let mut head = [0; HEAD];
             // SAFETY: the slot is full and at least PREFIX + HEAD bytes long.
@@ -303,9 +301,9 @@ impl RailTrait for Rail<'_> {
     }
 }
 
-impl crate::rail::FastPath for Rail<'_> {}
-impl crate::rail::RequestCache for Rail<'_> {}
-impl crate::rail::SingleCopy for Rail<'_> {}
-impl crate::rail::DeviceMemory for Rail<'_> {}
-impl crate::rail::Failover for Rail<'_> {}
-impl crate::rail::Liveness for Rail<'_> {}
+impl FastPath for Rail<'_> {}
+impl RequestCache for Rail<'_> {}
+impl SingleCopy for Rail<'_> {}
+impl DeviceMemory for Rail<'_> {}
+impl Failover for Rail<'_> {}
+impl Liveness for Rail<'_> {}

@@ -1,55 +1,55 @@
-//! Frames that move from one link to another: what a link tells of those it could not deliver, and of those that it was
-//! to get. Numbers are the links' own, so what may come twice is told apart exactly, and no rail pays for it that has no
-//! link.
+//! The migration of frames from one link to another: what a link tells of the frames that it could not deliver, and of those that it
+//! was to receive. Links have their own numbers of frames, so duplicates are found exactly. Rails without links pay nothing for it.
+//! (Counterpart: `bfo` of Open MPI.)
 
 use super::types::{Cookie, Shape};
 use crate::convertor::Span;
 
-/// Which frame it is that moves from one link to another: the link that it was given to first, and its number there.
+/// The identity of a frame that migrates: the link that it was given to first, and its number there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Origin {
-    /// The sender's name for that link, which peers know from its card.
+    /// The sender's name of that link. Peers know it from the card.
     pub link: u8,
-    /// The frame's number there, to that peer: the low word of it.
+    /// The low word of the frame's number there, among the frames to that peer.
     pub number: u32,
 }
 
-/// Longest header of a frame that a link carries.
+/// The longest header of a frame that a link carries, in bytes.
 pub const LINKED_HEAD: usize = 40;
 
 /// A frame that a link could not deliver, for another one to carry.
 #[derive(Clone, Copy, Debug)]
 pub struct UnackedFrame {
-    /// Which it is.
+    /// The identity of the frame.
     pub origin: Origin,
-    /// What it was given with.
+    /// The shape that it was given with.
     pub shape: Shape,
-    /// Its header, in the first `shape.header` bytes.
+    /// The header, in the first `shape.header` bytes.
     pub header: [u8; LINKED_HEAD],
-    /// Its body: readable until it is migrated.
+    /// The body. It is readable until the frame has migrated.
     pub body: Span,
-    /// Given where the sender waits for [`Event::Sent`](crate::rail::Event::Sent). Without it the body is the link's own copy, which
-    /// goes with [`migrated`](crate::rail::Failover::migrated), so that the next link has to copy it as well:
+    /// The cookie, if the sender waits for [`Event::Sent`](crate::rail::Event::Sent). Without a cookie the body is the link's own copy.
+    /// That copy ends with [`migrated`](crate::rail::Failover::migrated), so the next link has to copy the body as well:
     /// [`send_migrated`](crate::rail::Failover::send_migrated) without a cookie does.
     pub cookie: Option<Cookie>,
 }
 
-/// What a link knows of a frame that another one has brought.
+/// What a link knows of a frame that another link has brought.
 #[derive(Clone, Copy, Debug)]
 pub enum Claim {
-    /// It never came here, and counts as received now.
+    /// The frame never arrived here, and counts as received now.
     New,
-    /// It was received already.
+    /// The frame was received before.
     Duplicate,
-    /// It came here in part: the rest of its life belongs to who asked. It is to be delivered as [`Rail::deliver`](crate::rail::Rail::deliver) was
-    /// told here; the cookie was not, and will not be, reported.
+    /// The frame arrived here in part. The rest of its delivery belongs to the link that asks: it is to be delivered as
+    /// [`Rail::deliver`](crate::rail::Rail::deliver) was told here. The cookie was not, and will not be, reported by this link.
     Awaited {
-        /// Bytes of the frame before those that go to the sink.
+        /// Bytes of the frame before those that belong into the sink.
         skip: usize,
-        /// Where they go.
+        /// Where the bytes belong.
         sink: Span,
-        /// What is waited for.
+        /// The cookie of the delivery that the reader waits for.
         cookie: Cookie,
     },
 }

@@ -1,21 +1,21 @@
-//! One-sided operations that a rail does itself: its device reaches into a peer's memory, and nobody has to poll there.
+//! The contract of a rail's device for one-sided operations: the device reaches into a peer's memory, and the peer need not poll.
 //!
-//! What a rail can do it says in [`OneSided`]; what it does not say is emulated above ([`rma`](crate::rma)), over any rail.
+//! [`OneSided`] tells which operations a rail has. All others are emulated above ([`rma`](crate::rma)), over any rail.
 //!
 //! # Contract
-//! - [`DeviceMemory::register`](crate::rail::DeviceMemory::register) gives a [`Region`] for this side and a [`Key`] for peers, who hand its bytes to their own rail. A key
-//!   holds all that a peer's rail needs, an address where it uses such; nobody else looks into it.
-//! - Keys come from peers that may lie: a forged one reaches what its owner has registered for peers, or nothing.
-//! - [`DeviceMemory::perform`](crate::rail::DeviceMemory::perform) begins an operation, or answers with its result where it is over already. Otherwise
-//!   [`Event::Performed`](crate::rail::Event::Performed) tells its end, once, with its cookie.
-//! - **Over means done at the target**: whoever reads there from then on, in whatever way, finds it. A device that tells of
-//!   less than that has its rail do what is missing before it tells. So there is nothing to flush below, and such rails set
+//! - [`DeviceMemory::register`] returns a [`Region`] for this side and a [`Key`] for peers, who hand its bytes to their own rail. A key
+//!   holds everything that a peer's rail needs, an address if it uses addresses. Only rails interpret it.
+//! - Keys come from peers that may lie. A forged key reaches memory that its owner has registered for peers, or nothing.
+//! - [`DeviceMemory::perform`] begins an operation, or returns its result if it is over already. Otherwise [`Event::Performed`] tells its
+//!   end, once, with its cookie.
+//! - **Over means done at the target**: any later read there, in whatever way, finds the new bytes. If the device reports completion
+//!   earlier, the rail does the rest before it reports. So nothing has to be flushed, and such rails set
 //!   `RDMA_REMOTE_COMPLETION` and `RDMA_FLUSH`.
-//! - Operations may overtake each other and frames. None is done twice.
-//! - From [`Event::Lost`](crate::rail::Event::Lost), [`Event::Down`](crate::rail::Event::Down) or `del_peer` on no memory is touched for operations with that peer, and no event of
-//!   them follows: of those that are not over nobody knows whether the target did them.
-//! - All native atomics on a word agree with each other, whoever begins them. With the target's processor, and so with
-//!   emulated ones, they agree only where [`OneSided::atomics`] has [`GLOB`](AtomicSupport::GLOB).
+//! - Operations may overtake each other and frames. No operation is done twice.
+//! - From [`Event::Lost`], [`Event::Down`] or `del_peer` on, the rail touches no memory for operations with that peer, and reports none of
+//!   them. Whether the target did an operation that was not over is unknown.
+//! - All native atomics on a word agree with each other, whoever begins them. With atomics of the target's processor, and so with
+//!   emulated ones, they agree only if [`OneSided::atomics`] has [`GLOB`](AtomicSupport::GLOB).
 //!
 //! [`DeviceMemory::register`]: crate::rail::DeviceMemory::register
 //! [`DeviceMemory::perform`]: crate::rail::DeviceMemory::perform
@@ -25,50 +25,50 @@
 
 use core::fmt;
 
+use super::atomics::{Atomic, AtomicFlags, AtomicSupport};
 use crate::error::Blame;
-use crate::rail::atomics::{Atomic, AtomicFlags, AtomicSupport};
 pub use crate::wire::{KEY, Key};
 
-/// What a rail does by itself, and with which limits. Constant over its life.
+/// The one-sided operations of a rail's device, and their limits. Constant over the rail's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct OneSided {
-    /// How it puts.
+    /// The limits of puts.
     pub put: Reach,
-    /// How it gets.
+    /// The limits of gets.
     pub get: Reach,
-    /// Its atomics. 64-bit words, and those of 32 bits where `BITS_32` is set, aligned to their size; `FLOAT`: floating-point
-    /// numbers, too. What is not set here is not asked for.
+    /// The atomics: on words of 64 bits, with `BITS_32` also of 32 bits, aligned to their size; with `FLOAT` also on floating-point
+    /// numbers. Other atomics are not asked for.
     pub atomics: AtomicSupport,
-    /// Whether an operation that [`DeviceMemory::perform`](crate::rail::DeviceMemory::perform) takes is over when that returns: the peer's
-    /// memory is mapped here.
+    /// Whether each operation is over when [`DeviceMemory::perform`](crate::rail::DeviceMemory::perform) returns, since the peer's memory is
+    /// mapped here.
     pub at_once: bool,
-    /// Which messages it moves without copying them.
+    /// Which messages the device moves without a copy.
     pub pipeline: Pipeline,
 }
 
-/// Which messages a device moves from the sender's memory to the receiver's, and in which pieces: from `least` bytes on.
-/// While the memory for the first piece is registered, the first bytes come in frames (CONTRACTS B51).
+/// Which messages a device moves from the sender's memory to the receiver's, and in which pieces. While the memory for the first piece
+/// is registered, the first bytes arrive in frames (CONTRACTS B51).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Pipeline {
-    /// Bytes of the shortest such message: `min_rdma_pipeline_size`. `u64::MAX`: none.
+    /// Bytes of the shortest such message: `min_rdma_pipeline_size` of Open MPI. `u64::MAX`: there are none.
     pub least: u64,
-    /// Bytes that frames bring, beside those of the first fragment, before a device moves any: `rdma_pipeline_send_length`.
+    /// Bytes that arrive in frames, beside those of the first fragment, before the device moves any: `rdma_pipeline_send_length`.
     pub by_frames: u64,
-    /// Bytes of a piece, at most: `rdma_pipeline_frag_size`. So much is registered, and moved, at a time. 0: none are moved.
+    /// The most bytes of a piece, which is registered and moved at a time: `rdma_pipeline_frag_size`. 0: the device moves none.
     pub piece: u32,
-    /// The receiver's device gets where it can; else the sender's puts where it can.
+    /// Whether the receiver's device gets if it can. Otherwise the sender's device puts if it can.
     pub gets: bool,
 }
 
 impl Pipeline {
-    /// None.
+    /// No messages.
     pub const NONE: Self = Self { least: u64::MAX, by_frames: 0, piece: u32::MAX, gets: false };
 }
 
 impl OneSided {
-    /// Nothing: the rail only sends.
+    /// No operations: the rail only sends frames.
     pub const NONE: Self = Self {
         put: Reach::NONE,
         get: Reach::NONE,
@@ -77,18 +77,18 @@ impl OneSided {
         pipeline: Pipeline::NONE,
     };
 
-    /// Whether it does anything at all, so that registering memory with it makes sense.
+    /// Whether there is any operation, so that memory is registered with the rail.
     pub const fn any(&self) -> bool {
         self.put.limit != 0 || self.get.limit != 0 || !self.atomics.is_empty()
     }
 
-    /// Whether each operation may go by this rail or be emulated, whichever is there just then, and what goes by it is
-    /// over at once.
+    /// Whether each operation may be done by this rail or be emulated, whichever is possible at the time, and is over at once when it is
+    /// done by the rail.
     pub const fn mixes_at_once(&self) -> bool {
         self.at_once && self.atomics.contains(AtomicSupport::GLOB)
     }
 
-    /// Whether it does this to such words.
+    /// Whether the rail has this atomic on words of this type.
     pub const fn does(&self, atomic: Atomic, flags: AtomicFlags) -> bool {
         let wide = !flags.contains(AtomicFlags::BITS_32) || self.atomics.contains(AtomicSupport::BITS_32);
         let float = !flags.contains(AtomicFlags::FLOAT) || self.atomics.contains(AtomicSupport::FLOAT);
@@ -96,82 +96,82 @@ impl OneSided {
     }
 }
 
-/// How a rail puts or gets (CONTRACTS B52, B53).
+/// The limits of puts or gets of a rail (CONTRACTS B52, B53).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Reach {
-    /// Bytes of one operation at most; 0: it does none.
+    /// The most bytes of one operation; 0: the rail has none.
     pub limit: u64,
-    /// What offset, local address and length are multiples of: a power of two, 1 for any.
+    /// Offset, local address and length are multiples of this: a power of two, 1 for any.
     pub alignment: u64,
-    /// From so many bytes on local memory has to be registered; `u64::MAX`: never.
+    /// Operations of so many bytes or more need registered local memory; `u64::MAX`: none do.
     pub local_registration: u64,
 }
 
 impl Reach {
-    /// None.
+    /// No operations.
     pub const NONE: Self = Self { limit: 0, alignment: 1, local_registration: u64::MAX };
 
     /// Any number of bytes, anywhere, from and to any memory.
     pub const ANY: Self = Self { limit: u64::MAX, ..Self::NONE };
 
-    /// Whether one operation takes these words.
+    /// Whether one operation may have this offset, local address and length.
     pub const fn takes(&self, offset: u64, local: u64, len: u64) -> bool {
         len <= self.limit && (offset | local | len) & self.alignment.wrapping_sub(1) == 0
     }
 }
 
-/// Memory that a rail has registered, as the rail numbers it.
+/// Registered memory, as the rail numbers it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, zerocopy::FromZeros)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Region(pub u64);
 
-/// Something to be done with a peer's memory.
+/// A one-sided operation on a peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Native {
-    /// What.
+    /// The kind of operation, and this side's part of it.
     pub work: Work,
-    /// Which memory, as the peer's rail has named it.
+    /// The key of the memory, from the peer's rail.
     pub key: Key,
-    /// From where in it on. Who asks has checked that it lies within what the peer says it registered; the device checks
-    /// for itself.
+    /// The offset in that memory, in bytes. The caller has checked it against the length that the peer told; the device checks for
+    /// itself.
     pub offset: u64,
 }
 
-/// What is to be done.
+/// The kind of a one-sided operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// Local bytes become remote ones.
+    /// Copies local bytes to the peer's memory.
     Put(Local),
-    /// Remote bytes become local ones.
+    /// Copies bytes of the peer's memory to local memory.
     Get(Local),
-    /// A remote word is changed, and its old value is the result.
+    /// Changes a word of the peer's memory. The result is its old value.
     Atomic(Atomic, AtomicFlags),
 }
 
-/// Memory of this side.
+/// Memory of this side of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Local {
-    /// Its first byte.
+    /// The first byte.
     pub base: *mut u8,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// What it lies in; given from [`Reach::local_registration`] bytes on, and perhaps for less.
+    /// The registered memory that it lies in. It is given from [`Reach::local_registration`] bytes on, and perhaps for less.
     pub region: Option<Region>,
 }
 
-/// A rail did not do something.
+/// A rail did not perform or register something.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum NativeError {
-    /// No room now: try again after polling.
+    /// There is no room now: try again after polling.
     Busy,
-    /// The peer was lost, is not known here, or the link to it is down.
+    /// The peer was lost or was never added, or the link to it is down.
     Unreachable,
-    /// The rail does no such thing, or not with such a length or alignment, or has no room for more registrations.
+    /// The rail has no such operation, or not with such a length or alignment, or has no room for more registrations.
     NotAvailable,
-    /// The target's device refused: no such memory (any more), no right, or out of bounds.
+    /// The target's device refused: the memory is not registered (any more), the right is missing, or the range is out of bounds.
     Refused,
 }
 
@@ -190,9 +190,9 @@ impl fmt::Display for NativeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Busy => "the rail is full: poll, then try again",
-            Self::Unreachable => "the peer is lost, was never added to this rail, or cannot be reached now",
-            Self::NotAvailable => "the rail does not do that, or not with such a length, alignment or so much memory",
-            Self::Refused => "the target's device refused: no such memory, no right, or out of bounds",
+            Self::Unreachable => "the peer is lost, was never added to this rail, or the link to it is down",
+            Self::NotAvailable => "the rail does not have this operation, or not with this length, alignment or amount of memory",
+            Self::Refused => "the target's device refused: the memory is not registered, the right is missing, or the range is out of bounds",
         })
     }
 }
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use crate::rail::atomics::AtomicOp;
 
-    /// What a verbs device has.
+    /// The operations of a verbs device.
     const VERBS: OneSided = OneSided {
         put: Reach::ANY,
         get: Reach::ANY,
@@ -214,7 +214,7 @@ mod tests {
     };
 
     #[test]
-    fn b22_only_what_is_set_is_done() {
+    fn b22_only_atomics_whose_bits_are_set_are_available() {
         let (wide, narrow, float) = (AtomicFlags::empty(), AtomicFlags::BITS_32, AtomicFlags::FLOAT);
         let (add, xor) = (Atomic::Op(AtomicOp::Add, 1), Atomic::Op(AtomicOp::Xor, 1));
         assert!(VERBS.does(add, wide) && VERBS.does(Atomic::CompareSwap(1, 2), wide));

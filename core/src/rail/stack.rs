@@ -1,6 +1,6 @@
-//! Rails on top of rails (`ptl_stack` of the contract, P35): one that changes what another says of itself, and one that
-//! lets an observer see each call; [`forward_rail!`](crate::forward_rail) writes what they only pass on. A link that adds
-//! reliability, and a simulator's faults, stack the same way.
+//! Rails on top of rails (`ptl_stack`, CONTRACTS P35): [`Tuned`] changes the attributes of another rail, and [`Traced`] shows each call to
+//! an observer. [`forward_rail!`](crate::forward_rail) writes the methods that they only pass on. A link, which adds reliability, and the
+//! faults of a simulator stack in the same way.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -20,14 +20,14 @@
 //! ```
 
 use crate::convertor::Span;
-use crate::rail::Attributes;
 use crate::rail::{
-    Cookie, Delivery, Endpoint, Event, Frame, FrameId, FullRail, GiveUp, Grant, Peer, Rail, SendError, Sent, Shape,
-    Short, Ticket, Unreachable, send_by_grant,
+    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, FullRail, GiveUp,
+    Grant, Liveness, Peer, Rail, RequestCache, SendError, Sent, Shape, Short, SingleCopy, Ticket, Unreachable,
+    send_by_grant,
 };
 use crate::time::Instant;
 
-/// A rail with other attributes than its own: a user's tunables.
+/// A rail with changed attributes: a user's settings.
 #[derive(Clone, Debug)]
 pub struct Tuned<R> {
     rail: R,
@@ -35,8 +35,8 @@ pub struct Tuned<R> {
 }
 
 impl<R: FullRail> Tuned<R> {
-    /// The rail with what `tune` makes of its attributes. Limits may be lowered, not raised: a longer frame is refused by
-    /// the rail below all the same.
+    /// The rail with its attributes changed by `tune`. Limits may be lowered, not raised: the rail below refuses a longer frame all the
+    /// same.
     pub fn new(rail: R, tune: impl FnOnce(&mut Attributes)) -> Self {
         let mut attributes = *rail.attributes();
         tune(&mut attributes);
@@ -44,7 +44,7 @@ impl<R: FullRail> Tuned<R> {
     }
 }
 
-/// What an observer of [`Traced`] sees, before the rail below does.
+/// A call that an observer of [`Traced`] sees, before the rail below does.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum Call {
@@ -61,7 +61,7 @@ pub enum Call {
     Arm,
 }
 
-/// A rail whose calls are seen by an observer.
+/// A rail that shows its calls to an observer.
 #[derive(Debug)]
 pub struct Traced<R, O> {
     rail: R,
@@ -69,7 +69,7 @@ pub struct Traced<R, O> {
 }
 
 impl<R: FullRail, O: FnMut(Call)> Traced<R, O> {
-    /// The rail, seen by `observer`.
+    /// The rail, with an observer.
     pub const fn new(rail: R, observer: O) -> Self {
         Self { rail, observer }
     }
@@ -94,32 +94,32 @@ impl<R: FullRail> Rail for Tuned<R> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> crate::rail::FastPath for Tuned<R> {
+impl<R: FullRail> FastPath for Tuned<R> {
     crate::forward_rail!(FastPath: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> crate::rail::RequestCache for Tuned<R> {
+impl<R: FullRail> RequestCache for Tuned<R> {
     crate::forward_rail!(RequestCache: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> crate::rail::SingleCopy for Tuned<R> {
+impl<R: FullRail> SingleCopy for Tuned<R> {
     crate::forward_rail!(SingleCopy: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> crate::rail::DeviceMemory for Tuned<R> {
+impl<R: FullRail> DeviceMemory for Tuned<R> {
     crate::forward_rail!(DeviceMemory: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> crate::rail::Failover for Tuned<R> {
+impl<R: FullRail> Failover for Tuned<R> {
     crate::forward_rail!(Failover: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> crate::rail::Liveness for Tuned<R> {
+impl<R: FullRail> Liveness for Tuned<R> {
     crate::forward_rail!(Liveness: below);
 }
 
@@ -196,17 +196,17 @@ impl<R: FullRail, O: FnMut(Call)> Rail for Traced<R, O> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail, O: FnMut(Call)> crate::rail::FastPath for Traced<R, O> {
+impl<R: FullRail, O: FnMut(Call)> FastPath for Traced<R, O> {
     crate::forward_rail!(FastPath: below, except send_now, poll_short, poll_again);
 
-    // Seen as the reservation and the commit that it stands for.
+    // The observer sees the reservation and the commit.
     #[inline]
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         unsafe { send_by_grant(self, to, tag, header, body) }
     }
 
-    // Not the rail's: the observer is to see each poll, and what it yields.
+    // Not the rail's own fast path: the observer is to see each poll, and its event.
     fn poll_short(&mut self, _tag: u8) -> Option<Short> {
         None
     }
@@ -217,7 +217,7 @@ impl<R: FullRail, O: FnMut(Call)> crate::rail::FastPath for Traced<R, O> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail, O: FnMut(Call)> crate::rail::RequestCache for Traced<R, O> {
+impl<R: FullRail, O: FnMut(Call)> RequestCache for Traced<R, O> {
     crate::forward_rail!(RequestCache: below, except request_init, request_fini, send_request);
 
     fn request_init(&mut self, extra: &mut [u8]) {
@@ -246,22 +246,22 @@ impl<R: FullRail, O: FnMut(Call)> crate::rail::RequestCache for Traced<R, O> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail, O: FnMut(Call)> crate::rail::SingleCopy for Traced<R, O> {
+impl<R: FullRail, O: FnMut(Call)> SingleCopy for Traced<R, O> {
     crate::forward_rail!(SingleCopy: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail, O: FnMut(Call)> crate::rail::DeviceMemory for Traced<R, O> {
+impl<R: FullRail, O: FnMut(Call)> DeviceMemory for Traced<R, O> {
     crate::forward_rail!(DeviceMemory: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail, O: FnMut(Call)> crate::rail::Failover for Traced<R, O> {
+impl<R: FullRail, O: FnMut(Call)> Failover for Traced<R, O> {
     crate::forward_rail!(Failover: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail, O: FnMut(Call)> crate::rail::Liveness for Traced<R, O> {
+impl<R: FullRail, O: FnMut(Call)> Liveness for Traced<R, O> {
     crate::forward_rail!(Liveness: below, except give_up);
 
     fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {

@@ -1,14 +1,14 @@
-//! Active-message tags: whose frame it is. The values are on the wire, the same everywhere (CONTRACTS B7).
+//! Active-message tags: which layer a frame belongs to. The values are on the wire, the same everywhere (CONTRACTS B7).
 //!
-//! The upper three bits name a framework, the lower five are the framework's own. (`btl.h` gives 0xD0 as the mask of the
-//! upper three bits, which it is not; its tags follow the text, and so does [`FRAMEWORK_MASK`].)
+//! The upper three bits name a framework, and the lower five bits are the framework's own. (`btl.h` gives 0xD0 as the mask of the
+//! upper three bits, which is wrong. Its tags follow its text, and so does [`FRAMEWORK_MASK`].)
 
 /// The bits that name a framework.
 pub const FRAMEWORK_MASK: u8 = 0xe0;
 /// The bits that are a framework's own.
 pub const PRIVATE_MASK: u8 = !FRAMEWORK_MASK;
 
-/// What the BTL layer does for all rails, such as emulated put and get.
+/// The BTL layer's own frames over all rails, such as those of emulated puts and gets.
 pub const BTL_BASE: u8 = 0x10;
 /// The first tag of the BTLs themselves.
 pub const BTL: u8 = 0x20;

@@ -1,35 +1,35 @@
-//! What the methods of a rail take and return: peers, endpoints, lanes, shapes, and what became of a frame.
+//! The types that the methods of a rail take and return: peers, endpoints, lanes, shapes, and results.
 
 /// A body of up to so many bytes is always copied by [`Rail::send`](crate::rail::Rail::send): it is never [`Sent::InPlace`].
 pub const COPIED: u64 = 4096;
 
-/// A peer as the engine numbers it: an index into its table of peers. Chosen by the engine, told to rails by
-/// [`Rail::add_peer`](crate::rail::Rail::add_peer), and named by them in what they report.
+/// A peer as the engine numbers it: an index into its table of peers. The engine chooses it, and tells rails by
+/// [`Rail::add_peer`](crate::rail::Rail::add_peer). Rails name peers so in their events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Peer(pub u32);
 
-/// A peer as one rail numbers it: given out by [`Rail::add_peer`](crate::rail::Rail::add_peer), handed back on each transfer, otherwise opaque
-/// (CONTRACTS P6).
+/// A peer as one rail numbers it. [`Rail::add_peer`](crate::rail::Rail::add_peer) returns it, and each transfer takes it. Only the rail
+/// interprets it (CONTRACTS P6). (Counterparts: BTL endpoint, `uct_ep`, `fi_addr_t`.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, zerocopy::FromZeros)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Endpoint(pub u32);
 
-/// A word that comes back with the completion of what it was given for. The rail does not look into it.
+/// A word of the caller's that comes back with the completion of an operation. The rail does not interpret it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Cookie(pub u64);
 
-/// Names a frame that the rail holds. Meaningful to that rail alone, until the frame is released.
+/// The name of a frame that the rail holds. Only that rail interprets it. It is valid until the frame is released.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct FrameId(pub u64);
 
-/// What a frame is for, which decides the room it takes.
+/// The purpose of a frame, which decides the room that it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Lane {
-    /// Acks, credits and the like: has room of its own.
+    /// Acknowledgements, credits and the like. They have room of their own.
     Control,
     /// First fragments; up to [`Attributes::eager_limit`](crate::rail::Attributes::eager_limit).
     Eager,
@@ -37,15 +37,15 @@ pub enum Lane {
     Bulk,
 }
 
-/// What is to be sent.
+/// The shape of a frame.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Shape {
-    /// Whose frame it is at the other side: an active-message tag (CONTRACTS B7).
+    /// The active-message tag: which layer of the other side the frame belongs to (CONTRACTS B7).
     pub tag: u8,
-    /// What it is for.
+    /// The purpose of the frame.
     pub lane: Lane,
-    /// Bytes of the header, at most [`HEAD`](crate::rail::HEAD). The receiving rail may report the frame once these are in.
+    /// Bytes of the header, at most [`HEAD`](crate::rail::HEAD). The receiving rail may report the frame once these have arrived.
     pub header: u8,
     /// Bytes of header and body.
     pub len: u32,
@@ -55,30 +55,30 @@ pub struct Shape {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum GiveUp {
-    /// This way to the peer, for now: it may come back.
+    /// This link to the peer. It may come up again.
     Link,
     /// The peer: it is lost.
     Peer,
 }
 
-/// What became of a frame given to a rail.
+/// What became of a frame that was given to a rail.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Sent {
-    /// Copied; it travels without further calls.
+    /// The frame is copied. It moves without further calls.
     Done,
-    /// Copied; it travels as the rail is polled. [`Rail::drained`](crate::rail::Rail::drained) tells when it has left.
+    /// The frame is copied. It moves as the rail is polled. [`Rail::drained`](crate::rail::Rail::drained) tells when it was sent.
     Staged,
-    /// The body is read where it lies until [`Event::Sent`](crate::rail::Event::Sent).
+    /// The rail reads the body in the caller's memory until [`Event::Sent`](crate::rail::Event::Sent).
     InPlace,
 }
 
-/// What became of a body asked for by [`Rail::deliver`](crate::rail::Rail::deliver).
+/// What became of a body that [`Rail::deliver`](crate::rail::Rail::deliver) was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Delivery {
-    /// All in the sink.
+    /// The body is in the sink.
     Done,
-    /// Still coming in; [`Event::Delivered`](crate::rail::Event::Delivered) will tell.
+    /// The body is still arriving. [`Event::Delivered`](crate::rail::Event::Delivered) will tell its end.
     Pending,
 }

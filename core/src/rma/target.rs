@@ -17,7 +17,7 @@ use crate::rail::access::Access;
 use crate::rail::{
     Cookie, Delivery, Endpoint, Frame, FullRail, Lane, Peer, REMOTE_BUFFER_BYTES, Rail, SendError, Shape, SingleCopy,
 };
-use crate::rail::{atomics, tags};
+use crate::rail::{apply_atomic, tags};
 
 impl Rma<'_> {
     pub(super) fn take_request<R: FullRail>(&mut self, rail: &mut R, from: Option<Endpoint>, frame: &Frame) {
@@ -154,7 +154,7 @@ impl Rma<'_> {
         }
         // SAFETY: who registered the memory vouches for it and lets peers use atomics on it; the word lies within it, and is
         // aligned.
-        Ok(unsafe { atomics::apply(at, atomic, flags) })
+        Ok(unsafe { apply_atomic(at, atomic, flags) })
     }
 
     /// Gets whose data waits for room are denied instead: no rail has seen the memory's bytes, or needs them.

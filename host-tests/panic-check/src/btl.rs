@@ -12,7 +12,7 @@ use towline_core::btl::module::{
 };
 use towline_core::convertor::Span;
 use towline_core::modex::{Board, BoardConfig, Component as Identity, Modex, Version};
-use towline_core::rail::atomics::apply;
+use towline_core::rail::apply_atomic;
 use towline_core::rail::component::{Component, Refusal, Started, Threads, start};
 use towline_core::rail::native::{NativeError, OneSided};
 use towline_core::rail::{FullRail, Rail, Unreachable};
@@ -176,7 +176,7 @@ fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
                 keep((atomic.support(), can.does(atomic, flags), can.any(), can.put.takes(any(0), any(0), any(0))));
                 keep(can.mixes_at_once());
                 // SAFETY: never run; for the linker only.
-                keep(unsafe { apply(any(core::ptr::null_mut()), atomic, flags) });
+                keep(unsafe { apply_atomic(any(core::ptr::null_mut()), atomic, flags) });
                 btl.atomic(any(to), atomic, flags, &remote, any(0), terms)
             }
             3 => {

@@ -248,12 +248,12 @@ impl towline_core::rail::Liveness for Opaque {
         some(Instant::from_nanos(any(0)))
     }
 
-    fn hears(&mut self, of: Endpoint, since: Option<Instant>) -> bool {
+    fn answered_since(&mut self, of: Endpoint, since: Option<Instant>) -> bool {
         keep((of, since));
         any(true)
     }
 
-    fn knows(&self, peer: Endpoint) -> bool {
+    fn is_connected(&self, peer: Endpoint) -> bool {
         keep(peer);
         any(true)
     }

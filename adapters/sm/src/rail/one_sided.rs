@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use towline_core::rail::Endpoint;
-use towline_core::rail::atomics::apply;
+use towline_core::rail::apply_atomic;
 use towline_core::rail::native::{Native, NativeError, Work};
 
 use super::peer::PeerStatus;
@@ -73,7 +73,7 @@ impl Rail {
                 }
                 // SAFETY: within the mapping, aligned, and peers use atomics there; a put or get of another process at the same
                 // time yields any mixture of bytes, and no more.
-                let old = unsafe { apply(at, atomic, flags) };
+                let old = unsafe { apply_atomic(at, atomic, flags) };
                 if !cfg!(target_arch = "x86_64") {
                     fence(Ordering::SeqCst); // atomics of x86-64 include this fence
                 }

@@ -1,4 +1,4 @@
-//! Links over a bad wire, their users, and what must be true of all that they do.
+//! Links over a faulty wire, their users, and the invariants of all that they do.
 
 use super::wire::{Dice, Faults, State, Wire, wires};
 use crate::arena::Arena;
@@ -11,24 +11,24 @@ use std::{boxed::Box, cell::RefCell, collections::BTreeMap, rc::Rc, vec, vec::Ve
 
 pub type TestLink = Link<'static, Wire, Crc32c>;
 
-/// One end, and what its user has.
+/// One end, and the data of its user.
 pub struct End {
     pub link: TestLink,
     pub to: Vec<Endpoint>,
-    /// Frames that came whole: from, tag, bytes.
+    /// Frames that arrived completely: sender, tag, bytes.
     pub got: Vec<(u32, u8, Vec<u8>)>,
     pub moved: Vec<Origin>,
-    /// Deliveries under way: sender, tag, bytes; by cookie.
-    pub coming: BTreeMap<u64, (u32, u8, Box<[u8]>)>,
-    /// Bodies in place, by cookie: scribbled on when they are told.
+    /// Pending deliveries by cookie: sender, tag, bytes.
+    pub pending: BTreeMap<u64, (u32, u8, Box<[u8]>)>,
+    /// Bodies in place, by cookie. They are overwritten when the link tells that it reads them no more.
     pub lent: BTreeMap<u64, Box<[u8]>>,
-    /// Those that were told: a device may still read them.
+    /// Bodies that the link reads no more. A device may still read them.
     gone: Vec<Box<[u8]>>,
     pub sent: u32,
     pub reports: Vec<Event>,
-    /// Times that it was told that only the peer's host is heard.
+    /// How many times only the host of the peer answered, as the link told.
     pub silences: u32,
-    /// By when the peer was to have answered.
+    /// When the peer was to have answered at the latest.
     pub due: Option<Instant>,
     cookies: u64,
 }
@@ -40,7 +40,7 @@ pub struct Bench {
     pub now: u64,
 }
 
-/// A frame's bytes, by its name.
+/// The bytes of a frame, by its name.
 pub fn bytes(name: u64, len: usize) -> Vec<u8> {
     let mut dice = Dice(name);
     let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| dice.word().to_le_bytes()).collect();
@@ -72,7 +72,7 @@ impl Bench {
                 to: vec![Endpoint(u32::MAX); count],
                 got: vec![],
                 moved: vec![],
-                coming: BTreeMap::new(),
+                pending: BTreeMap::new(),
                 lent: BTreeMap::new(),
                 gone: vec![],
                 sent: 0,
@@ -112,7 +112,7 @@ impl Bench {
         let body: Box<[u8]> = bytes[header..].into();
         end.cookies += 1;
         let cookie = Cookie(end.cookies);
-        // SAFETY: a body that is in place is kept until it is told.
+        // SAFETY: a body that is in place is kept until its end is told.
         let sent = unsafe { end.link.send(end.to[to], shape, &bytes[..header], Span::of(&body), cookie) }?;
         if sent == Sent::InPlace {
             assert!(body.len() as u64 > COPIED);
@@ -132,7 +132,7 @@ impl Bench {
         panic!("busy for ever: {:?}", self.ends[from].link.counters());
     }
 
-    /// Polls one end once and takes in what came.
+    /// Polls one end once, and takes the event.
     pub fn poll(&mut self, end: usize) -> bool {
         let Some(event) = self.ends[end].link.poll(Instant::from_nanos(self.now)) else { return false };
         let choice = self.dice.word();
@@ -140,7 +140,7 @@ impl Bench {
         true
     }
 
-    /// Polls all ends until nothing comes, then moves the clock to where something is to be done.
+    /// Polls all ends until there are no events, then moves the clock to the next time at which something is to be done.
     pub fn step(&mut self) {
         let mut any = true;
         while any {
@@ -158,7 +158,7 @@ impl Bench {
             self.step();
         }
         let counters: Vec<_> = self.ends.iter().map(|end| *end.link.counters()).collect();
-        panic!("in vain: {what}: {counters:#?}");
+        panic!("it did not happen: {what}: {counters:#?}");
     }
 
     pub fn run_for(&mut self, nanos: u64) {
@@ -185,14 +185,14 @@ impl Bench {
         change(&mut self.shared.borrow_mut().faults);
     }
 
-    /// All that was accepted has been acknowledged, told and delivered.
+    /// Everything that was accepted has been acknowledged, reported and delivered.
     pub fn settle(&mut self) {
-        self.until("all is acknowledged", |bench| {
-            bench.ends.iter().all(|end| end.link.used() == [0, 0] && end.lent.is_empty() && end.coming.is_empty())
+        self.until("everything is acknowledged", |bench| {
+            bench.ends.iter().all(|end| end.link.used() == [0, 0] && end.lent.is_empty() && end.pending.is_empty())
         });
     }
 
-    /// These frames came from one end to the other, each once and unchanged.
+    /// These frames arrived from one end at the other, each once and unchanged.
     pub fn check(&mut self, from: usize, to: usize, mut names: Vec<u64>) {
         let from = from as u32 + 10;
         let mut got: Vec<u64> = vec![];
@@ -221,18 +221,18 @@ impl End {
                 self.take_frame(&frame, choice);
             }
             Event::Sent(cookie) => {
-                let mut body = self.lent.remove(&cookie.0).expect("told once");
+                let mut body = self.lent.remove(&cookie.0).expect("its end is told once");
                 body.fill(0xee);
                 self.sent += 1;
                 self.gone.push(body);
             }
             Event::Delivered(cookie) => {
-                let (from, tag, bytes) = self.coming.remove(&cookie.0).expect("told once");
+                let (from, tag, bytes) = self.pending.remove(&cookie.0).expect("its end is told once");
                 self.got.push((from, tag, bytes.into_vec()));
             }
             Event::Lost(..) | Event::Down(..) | Event::Up(_) => self.reports.push(event),
             Event::Silent(_, due) => (self.silences, self.due) = (self.silences + 1, due),
-            Event::Performed(..) => panic!("nobody asked for that"),
+            Event::Performed(..) => panic!("no such operation was begun"),
         }
     }
 
@@ -254,10 +254,10 @@ impl End {
         self.cookies += 1;
         let cookie = Cookie(1 << 40 | self.cookies);
         let sink = Span::contiguous(bytes[skip..].as_mut_ptr(), len - skip);
-        // SAFETY: the sink stays in `coming` until it is told.
+        // SAFETY: the sink stays in `pending` until its end is told.
         match unsafe { self.link.deliver(frame.id, skip, sink, cookie) } {
             Delivery::Done => self.got.push((frame.from.0, frame.tag, bytes.into_vec())),
-            Delivery::Pending => drop(self.coming.insert(cookie.0, (frame.from.0, frame.tag, bytes))),
+            Delivery::Pending => drop(self.pending.insert(cookie.0, (frame.from.0, frame.tag, bytes))),
         }
     }
 }

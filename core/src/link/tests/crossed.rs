@@ -1,4 +1,5 @@
-//! Two peers, each of which has lost another one of the two links to it: what was under way changes places.
+//! Two peers, each with two links. The first peer loses one link, the second peer the other: the frames of the two links
+//! change places.
 
 use super::bench::{TestLink, bytes, name_of};
 use super::wire::{Break, Faults, State, wires};
@@ -9,10 +10,10 @@ use crate::rail::*;
 use crate::time::Instant;
 use std::{cell::RefCell, rc::Rc, vec, vec::Vec};
 
-/// Node 0 knows nodes 1 and 2, each by two links; they know it alone.
+/// Node 0 knows nodes 1 and 2, each by two links. They know only node 0.
 struct Star {
     links: [[TestLink; 2]; 3],
-    /// Of node 0, by link and node less one; of the others, by node less one and link.
+    /// Of node 0: by link, then by node less one. Of the others: by node less one, then by link.
     hub_to: [[Endpoint; 2]; 2],
     to_hub: [[Endpoint; 2]; 2],
     wires: [Rc<RefCell<State>>; 2],
@@ -68,7 +69,11 @@ impl Star {
             }
             self.step();
         }
-        panic!("in vain: {what}: {:?}, {:?}", self.got, self.links[0].each_ref().map(|link| *link.counters()));
+        panic!(
+            "it did not happen: {what}: {:?}, {:?}",
+            self.got,
+            self.links[0].each_ref().map(|link| *link.counters())
+        );
     }
 
     fn step(&mut self) {
@@ -79,13 +84,13 @@ impl Star {
                         (0, Event::Down(Peer(peer), _)) => self.down[rail][peer as usize - 1] = true,
                         (0, Event::Up(Peer(peer))) => self.down[rail][peer as usize - 1] = false,
                         (_, Event::Frame(frame)) => self.take(node, rail, &frame),
-                        (_, Event::Migrated(origin, frame)) => self.take_moved(node, rail, origin, &frame),
+                        (_, Event::Migrated(origin, frame)) => self.take_migrated(node, rail, origin, &frame),
                         _ => {}
                     }
                 }
             }
         }
-        self.move_orphans();
+        self.migrate_frames();
         let due = self.links.iter().flatten().filter_map(Rail::poll_at).map(Instant::as_nanos).min();
         self.now = due.unwrap_or(self.now + 1000).clamp(self.now + 1, self.now + 10_000_000);
     }
@@ -96,7 +101,7 @@ impl Star {
             bytes.copy_from_slice(frame.head());
         } else {
             let sink = Span::contiguous(bytes.as_mut_ptr(), bytes.len());
-            // SAFETY: wires without faults write while they are asked.
+            // SAFETY: wires without faults write during the call.
             let delivery = unsafe { self.links[node][rail].deliver(frame.id, 0, sink, Cookie(1)) };
             assert_eq!(delivery, Delivery::Done);
         }
@@ -104,55 +109,55 @@ impl Star {
         self.got[node - 1].push(name_of(&bytes));
     }
 
-    fn take_moved(&mut self, node: usize, rail: usize, origin: Origin, frame: &Frame) {
+    fn take_migrated(&mut self, node: usize, rail: usize, origin: Origin, frame: &Frame) {
         let claims = [0, 1].map(|other: usize| self.links[node][other].claim(self.to_hub[node - 1][other], origin));
         match claims.into_iter().flatten().next() {
             Some(Claim::New) => self.take(node, rail, frame),
-            other => panic!("nothing of it came before: {other:?}"),
+            other => panic!("no part of it arrived before: {other:?}"),
         }
     }
 
-    fn move_orphans(&mut self) {
+    fn migrate_frames(&mut self) {
         for (rail, node) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             let (from, to) = (self.hub_to[rail][node], self.hub_to[1 - rail][node]);
             while self.down[rail][node]
-                && let Some(orphan) = self.links[0][rail].next_unacked(from)
+                && let Some(frame) = self.links[0][rail].next_unacked(from)
             {
-                let header = &orphan.header[..usize::from(orphan.shape.header)];
+                let header = &frame.header[..usize::from(frame.shape.header)];
                 let carrier = &mut self.links[0][1 - rail];
-                // SAFETY: the body is the link's until it is migrated.
-                let sent = unsafe {
-                    carrier.send_migrated(to, orphan.origin, orphan.shape, header, orphan.body, orphan.cookie)
-                };
+                // SAFETY: the body is the link's until it has migrated.
+                let sent =
+                    unsafe { carrier.send_migrated(to, frame.origin, frame.shape, header, frame.body, frame.cookie) };
                 if sent.is_err() {
                     break;
                 }
-                self.links[0][rail].migrated(from, orphan.origin);
+                self.links[0][rail].migrated(from, frame.origin);
             }
         }
     }
 }
 
-/// All slots of one link are taken by frames that want the other, and the other way round: neither could begin, for ever.
+/// The slots of each link are taken by frames that have to migrate to the other link. Without a reserve slot neither link
+/// could begin.
 #[test]
-fn p14_b34_frames_of_two_dead_links_change_places_where_both_are_full() {
+fn p14_b34_frames_of_two_links_that_are_down_change_places_where_both_are_full() {
     for (slots, len) in [(1, 100), (3, 100), (1, 9000), (8, 9000)] {
         let mut star = Star::new(slots, len);
         let mut number = 0;
         for (rail, node) in [(0, 1), (0, 2), (1, 1), (1, 2)] {
-            star.until("they have met", |star| star.send(rail, node, &bytes(number, len)));
+            star.until("they are connected", |star| star.send(rail, node, &bytes(number, len)));
             number += 1;
         }
         let (mut sent, first) = ([0, 0], number as usize);
-        star.until("all have come", |star| star.got.iter().map(Vec::len).sum::<usize>() == first);
-        // The place that was kept for it is there again.
+        star.until("all have arrived", |star| star.got.iter().map(Vec::len).sum::<usize>() == first);
+        // The reserve slot is free again.
         for _ in 0..2 {
             star.until("all is in order", |star| {
                 let drained =
                     |star: &Star, rail: usize| (0..2).all(|node| star.links[0][rail].drained(star.hub_to[rail][node]));
                 star.down == [[false; 2]; 2] && (0..2).all(|rail| drained(star, rail))
             });
-            // Node 1 loses the first link, node 2 the second one; all room there is is taken before that is noticed.
+            // Node 1 loses the first link, node 2 the second one. All slots are taken before the links notice it.
             for (rail, node) in [(0, 1), (1, 2)] {
                 star.wires[rail].borrow_mut().strike(Break::Deaf(node));
                 let before = sent[node - 1];
@@ -162,7 +167,7 @@ fn p14_b34_frames_of_two_dead_links_change_places_where_both_are_full() {
                 }
                 assert!(sent[node - 1] > before);
             }
-            star.until("all have come by the other link", |star| {
+            star.until("all have arrived by the other link", |star| {
                 star.got.iter().zip(sent).all(|(got, sent)| got.len() == 2 + sent)
             });
             star.wires.iter().for_each(|wire| wire.borrow_mut().mend());

@@ -1,4 +1,4 @@
-//! Exactly once and exact bytes.
+//! Each frame arrives exactly once, with its exact bytes.
 
 use super::bench::{Bench, bytes};
 use super::wire::{Faults, wires};
@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 const LANES: [Lane; 3] = [Lane::Control, Lane::Eager, Lane::Bulk];
 
-/// Both ends send frames of all sizes on all lanes; all come once and unchanged, and nothing is kept afterwards.
+/// Both ends send frames of all sizes on all lanes. All arrive once and unchanged, and no memory is in use afterwards.
 fn flood(seed: u64, faults: Faults, count: u64, tune: impl Fn(&mut Config)) -> Bench {
     flood_by(Bench::new(2, seed, faults, tune), count)
 }
@@ -45,12 +45,12 @@ fn p15_b34_each_frame_arrives_once_and_unchanged_at_any_loss() {
 }
 
 #[test]
-fn p15_b34_doubles_overtaking_and_every_bit_flipped_are_invisible() {
+fn p15_b34_duplicates_reordering_and_flipped_bits_are_invisible() {
     let faults = Faults { drop: 50, double: 200, corrupt: 200, jitter: 20_000, ..Faults::default() };
     let bench = flood(7, faults, 400, |_| {});
     let counters = bench.ends[0].link.counters();
-    assert!(counters.doubles > 0 && counters.bad_heads > 0 && counters.bad_bodies > 0 && counters.resent > 0);
-    assert!(counters.beyond + counters.shed == 0, "{counters:?}");
+    assert!(counters.duplicates > 0 && counters.bad_headers > 0 && counters.bad_bodies > 0 && counters.resent > 0);
+    assert!(counters.beyond_window + counters.no_room == 0, "{counters:?}");
 }
 
 #[test]
@@ -71,23 +71,23 @@ fn p15_a_raw_rail_may_be_busy_at_any_call_and_late_with_bodies() {
     }
 }
 
-/// A device that is given the memory itself reads doubles when it has long changed.
+/// A device that reads the memory itself reads the body of a duplicate after the memory has changed.
 #[test]
-fn p15_b34_bodies_that_change_on_their_way_are_doubles() {
-    let mut doubles = 0;
+fn p15_b34_bodies_that_change_on_their_way_are_duplicates() {
+    let mut duplicates = 0;
     for seed in 0..6 {
         let late_body = [0, 500][seed as usize % 2];
         let faults = Faults { drop: 50, double: 200, jitter: 300_000, late_body, by_pages: 800, ..Faults::default() };
         let bench = flood(seed, faults, 200, |_| {});
-        doubles += bench.ends.iter().map(|end| end.link.counters().doubles).sum::<u64>();
+        duplicates += bench.ends.iter().map(|end| end.link.counters().duplicates).sum::<u64>();
         let resent = bench.ends.iter().map(|end| end.link.counters().resent).sum::<u64>();
         assert!(resent > 0 && bench.shared.borrow().by_pages > 0);
     }
-    assert!(doubles > 100, "{doubles}");
+    assert!(duplicates > 100, "{duplicates}");
 }
 
 #[test]
-fn p15_numbers_go_on_across_their_wraps() {
+fn p15_frame_numbers_wrap() {
     for first in [u64::from(u16::MAX) - 20, u64::from(u32::MAX) - 20, (1 << 48) - 3, u64::MAX - 20] {
         let faults = Faults { drop: 100, double: 100, jitter: 5000, ..Faults::default() };
         flood(first, faults, 150, |config| config.first_number = first);
@@ -95,7 +95,7 @@ fn p15_numbers_go_on_across_their_wraps() {
 }
 
 #[test]
-fn p15_any_window_and_a_single_slot_will_do() {
+fn p15_any_window_and_a_single_slot_are_enough() {
     for (window, slots) in [(4, 64), (8, 1), (64, 1), (64, 3), (1024, 600)] {
         let faults = Faults { drop: 100, double: 100, corrupt: 50, jitter: 5000, in_place: 300, ..Faults::default() };
         let seed = u64::from(window + slots);
@@ -103,36 +103,37 @@ fn p15_any_window_and_a_single_slot_will_do() {
     }
 }
 
-/// A peer that has room for one frame keeps it for the one that came damaged, and refuses all others: that one may have to wait
-/// at the sender, whose window is full of those. So it is also where all that asks for it gets lost.
+/// A peer that has room for one frame keeps the room for a frame that arrived damaged, and refuses all others. The damaged
+/// frame may have to wait at the sender, whose window is full of refused frames. The test loses all negative
+/// acknowledgements, too.
 #[test]
 fn p15_b34_a_window_full_of_refused_frames_lets_the_awaited_one_leave() {
     let mut refused = 0;
     for seed in 0..12 {
-        let unheard_wants = seed % 2 == 0;
-        let faults = Faults { drop: 100, corrupt: 150, jitter: 2000, unheard_wants, ..Faults::default() };
+        let lose_nacks = seed % 2 == 0;
+        let faults = Faults { drop: 100, corrupt: 150, jitter: 2000, lose_nacks, ..Faults::default() };
         let mut wires = wires(2, seed, faults, true);
         wires.iter_mut().for_each(|wire| wire.keeps(1));
         let bench = Bench::with(wires, seed, |config| (config.deliveries, config.initial_window) = (1, 4));
         let bench = flood_by(bench, 60);
-        refused += bench.ends.iter().map(|end| end.link.counters().shed).sum::<u64>();
+        refused += bench.ends.iter().map(|end| end.link.counters().no_room).sum::<u64>();
     }
     assert!(refused > 100, "{refused}");
 }
 
 #[test]
-fn p15_acks_may_get_lost() {
+fn p15_acknowledgements_may_be_lost() {
     let mut bench = Bench::new(2, 3, Faults { drop_own: 600, ..Faults::default() }, |_| {});
     for number in 0..200 {
         bench.send(0, 1, Lane::Eager, &bytes(number, 30));
     }
     bench.settle();
     bench.check(0, 1, (0..200).collect());
-    assert!(bench.ends[1].link.counters().doubles > 0);
+    assert!(bench.ends[1].link.counters().duplicates > 0);
 }
 
 #[test]
-fn p15_without_sums_only_bodies_go_unchecked() {
+fn p15_without_checksums_only_bodies_are_unchecked() {
     let wires = super::wire::wires(2, 5, Faults { by_pages: 1000, ..Faults::default() }, false);
     let mut bench = Bench::with(wires, 5, |config| config.sums = false);
     for number in 0..200 {
@@ -142,17 +143,17 @@ fn p15_without_sums_only_bodies_go_unchecked() {
     bench.settle();
     bench.check(0, 1, (0..200).collect());
     assert_eq!(bench.ends[0].link.counters().resent, 0);
-    assert_eq!(bench.shared.borrow().by_pages, 0, "nobody could tell what has changed");
+    assert_eq!(bench.shared.borrow().by_pages, 0, "no checksum would show the change");
 }
 
 #[test]
 fn p15_a_sender_does_not_wait_for_further_calls_of_a_reader_that_has_all_it_wanted() {
     let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
-    bench.send(0, 1, Lane::Control, &bytes(1, 8)); // so that the two have met
+    bench.send(0, 1, Lane::Control, &bytes(1, 8)); // the handshake
     bench.settle();
     let mut count = 1;
     while bench.ends[0].lent.is_empty() {
-        count += 1; // some are copied by way of a grant
+        count += 1; // some are copied by a grant
         bench.send(0, 1, Lane::Bulk, &bytes(count, 9000));
     }
     while bench.ends[1].got.len() < count as usize {

@@ -1,8 +1,8 @@
-//! Links that go down and come back.
+//! Links that go down and come up again.
 
 use super::bench::{Bench, bytes};
 use super::wire::Faults;
-use crate::link::path::Why;
+use crate::link::path::DownReason;
 use crate::rail::*;
 use crate::time::{Duration, Instant};
 use std::vec;
@@ -21,7 +21,7 @@ fn is_up(bench: &Bench, end: usize) -> bool {
 }
 
 #[test]
-fn p15_silence_is_down_and_an_answer_is_up_with_all_frames_once() {
+fn p15_a_silent_link_goes_down_and_an_answer_brings_it_up_with_all_frames_once() {
     for first in [0, u64::from(u16::MAX) - 3] {
         let mut bench = Bench::new(2, 1, Faults::default(), |config| config.first_number = first);
         for number in 0..20 {
@@ -38,7 +38,7 @@ fn p15_silence_is_down_and_an_answer_is_up_with_all_frames_once() {
         assert!((4 * SECOND..8 * SECOND).contains(&(bench.now - since)), "{}", bench.now - since);
         assert_eq!(bench.try_send(0, 1, Lane::Control, &bytes(99, 8)), Err(SendError::Unreachable));
         bench.run_for(20 * SECOND);
-        assert_eq!(bench.ends[0].reports.len(), 1, "told once");
+        assert_eq!(bench.ends[0].reports.len(), 1, "its end is told once");
         bench.faults(|faults| faults.silent = false);
         bench.until("it is back", |bench| is_up(bench, 0) && is_up(bench, 1));
         for number in 30..40 {
@@ -72,10 +72,10 @@ fn p15_a_raw_rail_that_loses_the_peer_is_added_again() {
     }
 }
 
-/// The first send comes before the first poll, which is when a link learns what time it is: a clock that stands far on then
-/// is no silence of the peer's.
+/// The first send comes before the first poll, by which a link learns the time. A clock that begins far on is no silence of
+/// the peer.
 #[test]
-fn p15_a_clock_that_stands_far_on_at_first_is_no_silence() {
+fn p15_a_clock_that_begins_far_on_is_no_silence() {
     let mut bench = Bench::new(2, 1, Faults::default(), |config| config.dead_after = Duration::from_secs(1 << 30));
     bench.now = 28_000 * SECOND;
     bench.send(0, 1, Lane::Eager, &bytes(0, 100));
@@ -84,9 +84,9 @@ fn p15_a_clock_that_stands_far_on_at_first_is_no_silence() {
     assert!(bench.ends.iter().all(|end| end.reports.is_empty()));
 }
 
-/// A wire that is cut one way: who is heard, and does not hear, would never acknowledge anything.
+/// A wire is cut in one direction. The peer that is heard, and hears nothing, would never acknowledge a frame.
 #[test]
-fn p15_a_peer_that_is_heard_and_hears_nothing_is_down_for_both() {
+fn p15_a_peer_that_hears_nothing_is_down_for_both_sides() {
     let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
     bench.send(0, 1, Lane::Bulk, &bytes(0, 100));
     bench.settle();
@@ -99,9 +99,9 @@ fn p15_a_peer_that_is_heard_and_hears_nothing_is_down_for_both() {
     bench.check(0, 1, vec![0, 1]);
 }
 
-/// A link that is idle, but for a frame now and then, at a loss of 30 % each way: it is never taken for dead.
+/// A link that is idle but for a frame now and then, at a loss of 30 % in each direction, never counts as dead.
 #[test]
-fn p15_a_link_that_loses_a_third_is_not_down_in_hours() {
+fn p15_a_link_that_loses_a_third_stays_up_for_hours() {
     let mut bench = Bench::new(2, 1, Faults { drop: 300, ..Faults::default() }, |_| {});
     let seconds = 2 * 3600;
     let mut number = 0;
@@ -121,51 +121,51 @@ fn p15_a_link_that_loses_a_third_is_not_down_in_hours() {
     bench.check(0, 1, (0..number).collect());
 }
 
-/// Its host answers, which is no proof that the link is in order: it is not down, and not as if nothing had happened either.
-/// Who has another link gives it up; it comes back.
+/// The host of the peer answers, which does not prove that the link is in order. The link is not down, but reports the
+/// silence. A user with another link gives it up. Then it comes up again.
 #[test]
-fn p14_p15_a_silent_link_whose_host_answers_is_told_of_and_can_be_given_up() {
+fn p14_p15_a_silent_link_whose_host_answers_is_reported_and_can_be_given_up() {
     let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
     bench.send(0, 1, Lane::Eager, &bytes(0, 30));
     bench.settle();
     let to = bench.ends[0].to[1];
     let now = Some(Instant::from_nanos(bench.now));
-    bench.until("it answers", |bench| bench.ends[0].link.hears(to, now));
+    bench.until("it answers", |bench| bench.ends[0].link.answered_since(to, now));
     assert!(!bench.ends[0].link.give_up(to, GiveUp::Link), "it is in order");
     bench.shared.borrow_mut().hosts_answer = true;
     bench.faults(|faults| faults.silent = true);
     let since = bench.now;
-    bench.ends[0].silences = 0; // others were told to greet it as well
+    bench.ends[0].silences = 0; // the other links were told to connect, too
     assert!(bench.try_send(0, 1, Lane::Eager, &bytes(1, 30)).is_ok());
-    bench.until("it is told of", |bench| bench.ends[0].silences != 0);
+    bench.until("it is reported", |bench| bench.ends[0].silences != 0);
     assert!((3 * SECOND..5 * SECOND + SECOND / 10).contains(&(bench.now - since)), "{}", bench.now - since);
     bench.run_for(10 * SECOND);
     let silences = bench.ends[0].silences;
     assert!((20..400).contains(&silences), "told of again, {silences} times in 10 s");
     assert!(bench.ends[0].reports.is_empty());
-    assert!(!bench.ends[0].link.hears(to, Some(Instant::from_nanos(since))));
+    assert!(!bench.ends[0].link.answered_since(to, Some(Instant::from_nanos(since))));
 
     assert!(bench.ends[0].link.give_up(to, GiveUp::Link));
     assert_eq!(bench.try_send(0, 1, Lane::Control, &bytes(99, 8)), Err(SendError::Unreachable));
     assert!(bench.ends[0].link.next_unacked(to).is_some());
     bench.run_for(SECOND);
-    assert!(bench.ends[0].reports.is_empty(), "who gave it up knows");
+    assert!(bench.ends[0].reports.is_empty(), "the user that gave it up knows");
     bench.faults(|faults| faults.silent = false);
     bench.until("it is back", |bench| matches!(bench.ends[0].reports[..], [Event::Up(_)]));
     bench.settle();
     bench.check(0, 1, vec![0, 1]);
 
-    // When the host is gone too, the link is down as ever.
+    // When the host does not answer either, the link goes down as usual.
     bench.faults(|faults| faults.silent = true);
     bench.run_for(20 * SECOND);
     assert_eq!(is_down(&bench, 1), None);
     bench.shared.borrow_mut().hosts_answer = false;
-    bench.until("the host is missed", |bench| (0..2).all(|end| is_down(bench, end) == Some(Lost::TimedOut)));
+    bench.until("the host does not answer", |bench| (0..2).all(|end| is_down(bench, end) == Some(Lost::TimedOut)));
 }
 
-/// Without heartbeats either, a link whose peer's host answers tells so now and then, and not with every look.
+/// Without heartbeats, too, a link whose peer's host answers reports the silence now and then, not with each poll.
 #[test]
-fn p14_p15_a_silent_link_without_heartbeats_tells_so_now_and_then() {
+fn p14_p15_a_silent_link_without_heartbeats_is_reported_now_and_then() {
     let mut bench = Bench::new(2, 1, Faults::default(), |config| config.heartbeat = Duration::ZERO);
     bench.send(0, 1, Lane::Eager, &bytes(0, 30));
     bench.settle();
@@ -182,10 +182,10 @@ fn p14_p15_a_silent_link_without_heartbeats_tells_so_now_and_then() {
     assert!(bench.ends[0].reports.is_empty());
 }
 
-/// A link whose peer may compute is never taken for dead by itself. Who has another link that hears the peer gives it up; it is
-/// asked once more before that, so that it is not done to one whose peer has just come back.
+/// A link whose peer may compute never counts as dead by itself. A user with another link that hears the peer gives it up.
+/// Before that, the link probes the peer once more, so that a peer that has just begun to answer keeps its link.
 #[test]
-fn p14_p15_silence_alone_is_no_death_where_a_peer_may_compute() {
+fn p14_p15_silence_alone_is_no_failure_where_a_peer_may_compute() {
     let mut bench = Bench::new(2, 1, Faults::default(), |config| {
         (config.patient, config.heartbeat) = (true, Duration::ZERO);
     });
@@ -197,7 +197,7 @@ fn p14_p15_silence_alone_is_no_death_where_a_peer_may_compute() {
     assert_eq!(bench.ends[0].silences, 0, "nothing is owed");
     let (to, since) = (bench.ends[0].to[1], bench.now);
     assert!(bench.try_send(0, 1, Lane::Eager, &bytes(1, 30)).is_ok());
-    bench.until("it is told of", |bench| bench.ends[0].silences != 0);
+    bench.until("it is reported", |bench| bench.ends[0].silences != 0);
     let took = bench.now - since;
     assert!((5 * SECOND..5 * SECOND + SECOND / 10).contains(&took), "{took}");
     bench.run_for(600 * SECOND);
@@ -205,12 +205,12 @@ fn p14_p15_silence_alone_is_no_death_where_a_peer_may_compute() {
     assert!((400..800).contains(&silences), "told of ever less often, {silences} times in 600 s");
     assert!(bench.ends[0].reports.is_empty());
     let since = Some(Instant::from_nanos(since));
-    assert!(!bench.ends[0].link.hears(to, since));
+    assert!(!bench.ends[0].link.answered_since(to, since));
 
-    // The peer comes back in time, and it begins anew.
-    assert!(!bench.ends[0].link.give_up(to, GiveUp::Link), "asked once more");
+    // The peer answers in time, and the time begins anew.
+    assert!(!bench.ends[0].link.give_up(to, GiveUp::Link), "probed once more");
     bench.faults(|faults| faults.silent = false);
-    bench.until("it answers", |bench| bench.ends[0].link.hears(to, since));
+    bench.until("it answers", |bench| bench.ends[0].link.answered_since(to, since));
     bench.settle();
     bench.check(0, 1, vec![0, 1]);
     bench.faults(|faults| faults.silent = true);
@@ -226,9 +226,10 @@ fn p14_p15_silence_alone_is_no_death_where_a_peer_may_compute() {
     bench.check(0, 1, vec![2]);
 }
 
-/// What was on its way for long tells nothing of how the peer is now, and costs no other link of one that stands still.
+/// A frame that was on its way for long tells nothing of the peer's present state. A peer that stands still loses none of its
+/// other links by it.
 #[test]
-fn p14_p15_frames_that_are_late_are_no_sign_of_life() {
+fn p14_p15_late_frames_are_no_sign_of_life() {
     for patient in [false, true] {
         let mut bench = Bench::new(2, 1, Faults::default(), |config| {
             if patient {
@@ -245,21 +246,21 @@ fn p14_p15_frames_that_are_late_are_no_sign_of_life() {
         let since = Some(Instant::from_nanos(bench.now));
         bench.run_for(19 * SECOND);
         assert!(bench.ends[0].got.is_empty());
-        bench.until("the frame is in", |bench| !bench.ends[0].got.is_empty());
+        bench.until("the frame has arrived", |bench| !bench.ends[0].got.is_empty());
         for _ in 0..100 {
-            assert!(!bench.ends[0].link.hears(to, since), "it says nothing of what came after it");
+            assert!(!bench.ends[0].link.answered_since(to, since), "it says nothing of what came after it");
             bench.run_for(SECOND / 10);
         }
         bench.faults(|faults| faults.silent = false);
-        bench.until("it answers", |bench| bench.ends[0].link.hears(to, since));
+        bench.until("it answers", |bench| bench.ends[0].link.answered_since(to, since));
         bench.settle();
         bench.check(1, 0, vec![1]);
     }
 }
 
-/// However seldom a peer looks, one answer will do, if it is to what was asked since, or to anything later where that was lost.
+/// However seldom a peer polls, one answer is enough: an answer to the query, or to a later probe if that answer was lost.
 #[test]
-fn p14_p15_a_peer_that_looks_seldom_is_heard() {
+fn p14_p15_a_peer_that_polls_seldom_is_heard() {
     let mut bench = patient();
     let to = bench.ends[0].to[1];
     for round in 0..5 {
@@ -268,42 +269,45 @@ fn p14_p15_a_peer_that_looks_seldom_is_heard() {
             bench.faults(|faults| faults.silent = second <= 4 * round);
             bench.now += SECOND;
             while bench.poll(0) {}
-            assert!(!bench.ends[0].link.hears(to, since));
+            assert!(!bench.ends[0].link.answered_since(to, since));
         }
-        // It looks once.
+        // The peer polls once.
         while bench.poll(1) {}
         bench.now += SECOND / 1000;
         while bench.poll(0) {}
-        assert!(bench.ends[0].link.hears(to, since));
-        assert!(!bench.ends[0].link.hears(to, Some(Instant::from_nanos(bench.now))), "nothing was asked after this");
+        assert!(bench.ends[0].link.answered_since(to, since));
+        assert!(
+            !bench.ends[0].link.answered_since(to, Some(Instant::from_nanos(bench.now))),
+            "nothing was asked after this"
+        );
     }
 }
 
-/// A greeting that begins is told of as well, but others know nothing of it as long as it may take.
+/// The begin of a handshake is reported, too. The other links know nothing of it for as long as a handshake may take.
 #[test]
-fn p14_p15_a_greeting_that_begins_is_given_up_for_nothing() {
+fn p14_p15_a_handshake_that_begins_is_not_given_up() {
     let mut bench = Bench::new(2, 1, Faults { silent: true, ..Faults::default() }, |_| {});
     bench.run_for(SECOND);
     let since = bench.now;
     assert_eq!(bench.try_send(0, 1, Lane::Eager, &bytes(0, 30)), Err(SendError::Busy));
-    bench.until("it is told of", |bench| bench.ends[0].silences == 1);
+    bench.until("it is reported", |bench| bench.ends[0].silences == 1);
     assert_eq!(bench.ends[0].due, None);
-    bench.until("it is told of again", |bench| bench.ends[0].silences == 2);
+    bench.until("it is reported again", |bench| bench.ends[0].silences == 2);
     assert!((5 * SECOND..10 * SECOND).contains(&(bench.now - since)), "{}", bench.now - since);
     assert!(bench.ends[0].due.is_some_and(|due| (since..bench.now).contains(&due.as_nanos())));
 }
 
-/// Who asks may have polled the silent link, and so looked at the clock, later than the one that is asked.
+/// The asking link may have been polled, and so have learnt the time, later than the asked one.
 #[test]
-fn p14_p15_a_question_counts_from_when_it_was_asked() {
+fn p14_p15_a_query_counts_from_when_it_was_sent() {
     let mut bench = patient();
     let (to, since) = (bench.ends[0].to[1], Some(Instant::from_nanos(bench.now + 1000)));
-    assert!(!bench.ends[0].link.hears(to, since));
+    assert!(!bench.ends[0].link.answered_since(to, since));
     bench.run_for(SECOND / 1000);
-    assert!(bench.ends[0].link.hears(to, since));
+    assert!(bench.ends[0].link.answered_since(to, since));
 }
 
-/// However long an answer is on its way, it is not asked anew so soon that none ever counts.
+/// However long an answer is on its way, the query is not repeated so soon that no answer ever counts.
 #[test]
 fn p14_p15_a_peer_that_is_far_away_is_heard() {
     let mut bench = patient();
@@ -311,7 +315,7 @@ fn p14_p15_a_peer_that_is_far_away_is_heard() {
     bench.faults(|faults| faults.delay = 12 * SECOND / 5);
     for _ in 0..5 {
         let since = bench.now;
-        while !bench.ends[0].link.hears(to, Some(Instant::from_nanos(since))) {
+        while !bench.ends[0].link.answered_since(to, Some(Instant::from_nanos(since))) {
             bench.run_for(SECOND);
             assert!(bench.now - since < 8 * SECOND);
         }
@@ -319,7 +323,7 @@ fn p14_p15_a_peer_that_is_far_away_is_heard() {
     }
 }
 
-/// Two ends that have met; either may compute.
+/// Two ends that are connected. Either may compute.
 fn patient() -> Bench {
     let mut bench = Bench::new(2, 1, Faults::default(), |config| {
         (config.patient, config.heartbeat) = (true, Duration::ZERO);
@@ -329,9 +333,9 @@ fn patient() -> Bench {
     bench
 }
 
-/// Whatever it did before, a peer that is gone is noticed in the time that was asked for.
+/// A peer that has failed is noticed in the configured time, whatever happened before.
 #[test]
-fn p15_a_dead_peer_is_noticed_in_five_seconds() {
+fn p15_a_failed_peer_is_noticed_in_five_seconds() {
     for (busy, seed) in [(false, 1), (true, 2), (false, 3)] {
         let mut bench = Bench::new(2, seed, Faults { drop: 100 * (seed as u32 - 1), ..Faults::default() }, |_| {});
         for number in 0..20 {
@@ -350,10 +354,10 @@ fn p15_a_dead_peer_is_noticed_in_five_seconds() {
     }
 }
 
-/// Who was away for a while, too short to begin anew, hears what came meanwhile before anybody is taken for dead, whenever timers
-/// are looked at.
+/// A caller that did not poll for a while, too short for a new grace period, reads the frames that arrived meanwhile before a
+/// peer counts as dead, whenever timers are run.
 #[test]
-fn p15_a_peer_that_has_answered_is_not_dead_for_not_being_heard_yet() {
+fn p15_a_peer_whose_answer_is_unread_is_not_failed() {
     for turns in 0..64 {
         let mut bench = Bench::new(2, 1, Faults::default(), |config| config.heartbeat = Duration::ZERO);
         bench.send(0, 1, Lane::Eager, &bytes(0, 30));
@@ -372,16 +376,16 @@ fn p15_a_peer_that_has_answered_is_not_dead_for_not_being_heard_yet() {
     }
 }
 
-/// The same where there was no time for all of it several times in a row.
+/// The same where the caller could not read all frames several times in a row.
 #[test]
-fn p15_pauses_do_not_count_as_time_to_hear() {
+fn p15_pauses_do_not_count_as_time_to_listen() {
     let mut bench = Bench::new(3, 1, Faults::default(), |config| config.heartbeat = Duration::ZERO);
     for end in 1..3 {
         bench.send(0, end, Lane::Eager, &bytes(0, 30));
         bench.send(end, 0, Lane::Eager, &bytes(0, 30));
     }
     bench.settle();
-    // What another peer says comes first, and there is much of it.
+    // The frames of another peer come first, and there are many.
     while bench.try_send(2, 0, Lane::Eager, &bytes(1, 30)).is_ok() {}
     assert!(bench.try_send(0, 1, Lane::Eager, &bytes(1, 30)).is_ok());
     for _ in 0..2 {
@@ -390,17 +394,17 @@ fn p15_pauses_do_not_count_as_time_to_hear() {
     }
     for _ in 0..4 {
         bench.now += 2 * SECOND;
-        bench.ends[0].link.turn = 63; // timers are looked at first
+        bench.ends[0].link.work.turn = 63; // timers are run first
         bench.poll(0);
-        assert!(bench.ends[0].reports.is_empty() && bench.ends[0].link.more);
+        assert!(bench.ends[0].reports.is_empty() && bench.ends[0].link.work.more);
     }
     bench.settle();
     assert!(bench.ends[0].reports.is_empty());
 }
 
-/// A peer from which more comes than is heard does not put off the end of another for long.
+/// A peer that sends more frames than are read does not put off the end of another peer for long.
 #[test]
-fn p15_a_dead_peer_is_noticed_under_a_flood_from_another() {
+fn p15_a_failed_peer_is_noticed_under_a_flood_from_another() {
     let mut bench = Bench::new(3, 1, Faults::default(), |_| {});
     for end in 1..3 {
         bench.send(0, end, Lane::Eager, &bytes(0, 30));
@@ -416,21 +420,21 @@ fn p15_a_dead_peer_is_noticed_under_a_flood_from_another() {
         assert!(bench.now - since < 9 * SECOND);
     }
     assert!(matches!(bench.ends[0].reports[..], [Event::Down(Peer(11), Lost::TimedOut)]));
-    assert!(bench.ends[0].link.more, "it was never without anything to hear");
+    assert!(bench.ends[0].link.work.more, "it always had more events");
 }
 
-/// A link that goes down again before anybody was told that it is up: both are told, in their order.
+/// A link goes down again before its user was told that it is up. The user is told of both, in order.
 #[test]
-fn p14_an_up_is_told_before_the_down_that_follows_it() {
+fn p14_an_up_is_reported_before_the_down_that_follows_it() {
     let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
     bench.send(0, 1, Lane::Eager, &bytes(0, 100));
     bench.settle();
     bench.shared.borrow_mut().cut(0, 1);
     bench.until("both are told", |bench| is_down(bench, 0).is_some() && is_down(bench, 1).is_some());
     let (at, link) = (bench.ends[0].to[1].0, &mut bench.ends[0].link);
-    link.paths[at as usize].known = false;
-    link.heard(at);
-    link.down(at, Why::Broken);
+    link.peers.paths[at as usize].session.known_to_peer = false;
+    link.on_heard(at);
+    link.set_down(at, DownReason::Broken);
     let told = [link.next_report(), link.next_report(), link.next_report()];
     assert!(matches!(told, [Some(Event::Up(Peer(11))), Some(Event::Down(Peer(11), Lost::Broken)), None]), "{told:?}");
     bench.ends[0].reports.clear();

@@ -1,4 +1,4 @@
-//! A peer that says anything.
+//! A peer that sends anything.
 
 use super::bench::{Bench, bytes};
 use super::wire::{Dice, Faults};
@@ -8,7 +8,7 @@ use crate::rail::*;
 use std::{vec, vec::Vec};
 
 #[test]
-fn p15_any_bytes_are_no_panic_and_free_nothing() {
+fn p15_no_bytes_cause_a_panic_or_free_a_frame() {
     let mut dice = Dice(5);
     let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
     for number in 0..10 {
@@ -34,26 +34,26 @@ fn p15_any_bytes_are_no_panic_and_free_nothing() {
     bench.check(0, 1, (0..15).collect());
 }
 
-/// A frame of links' own, as `from` would send it, with a check that holds.
+/// A control frame as `from` would send it, with a right check.
 pub fn own(bench: &Bench, from: usize, to: usize, ack: u64, rest: &[u8]) -> Vec<u8> {
     numbered(bench, from, to, 0, ack, rest)
 }
 
-/// The same with a number that goes into the check.
+/// The same, with a full number that the check covers.
 fn numbered(bench: &Bench, from: usize, to: usize, number: u64, ack: u64, rest: &[u8]) -> Vec<u8> {
-    let path = bench.ends[to].link.paths.first().copied().unwrap();
+    let path = bench.ends[to].link.peers.paths.first().copied().unwrap();
     let mut frame = vec![0; 12];
     frame[..2].copy_from_slice(&(number as u16).to_le_bytes());
     frame[2..4].copy_from_slice(&(ack as u16).to_le_bytes());
     frame.extend(rest);
-    let check = head_check(&Crc32c, path.seeds[1], 0x11, frame.len() as u32, [number, ack], &frame);
+    let check = head_check(&Crc32c, path.session.seeds[1], 0x11, frame.len() as u32, [number, ack], &frame);
     frame[4..8].copy_from_slice(&check.to_le_bytes());
-    assert_eq!(path.peer, from as u32 + 10);
+    assert_eq!(path.session.peer, from as u32 + 10);
     frame
 }
 
 #[test]
-fn p15_acks_beyond_what_was_sent_are_refused_whole() {
+fn p15_acknowledgements_beyond_the_sent_frames_are_refused_whole() {
     let mut bench = Bench::new(2, 1, Faults::default(), |config| config.first_number = 5);
     for number in 0..3 {
         bench.send(0, 1, Lane::Eager, &bytes(number, 40));
@@ -63,7 +63,7 @@ fn p15_acks_beyond_what_was_sent_are_refused_whole() {
     for number in 3..7 {
         bench.send(0, 1, Lane::Eager, &bytes(number, 40));
     }
-    // Numbers 8 to 11 are under way, 12 would be the next.
+    // Numbers 8 to 11 are in flight; 12 would be the next.
     let bits = |from: u16, word: u64| {
         let mut rest = vec![2, 1];
         rest.extend(from.to_le_bytes());
@@ -79,10 +79,10 @@ fn p15_acks_beyond_what_was_sent_are_refused_whole() {
     for (count, frame) in absurd.iter().enumerate() {
         bench.shared.borrow_mut().forge(1, 0, 0x11, frame);
         bench.poll(0);
-        assert_eq!(bench.ends[0].link.counters().absurd_acks, count as u64 + 1);
+        assert_eq!(bench.ends[0].link.counters().invalid_acks, count as u64 + 1);
         assert_eq!(bench.ends[0].link.used(), [4, 0], "nothing of it counts");
     }
-    // Too short, too long, too many words; old ones are no news.
+    // Too short, too long, too many words; an old one tells nothing new.
     let odd = [own(&bench, 1, 0, 8, &[2, 0]), own(&bench, 1, 0, 8, &[2, 6, 0, 0]), own(&bench, 1, 0, 8, &[9, 0, 0, 0])];
     for frame in &odd {
         bench.shared.borrow_mut().forge(1, 0, 0x11, frame);
@@ -95,7 +95,7 @@ fn p15_acks_beyond_what_was_sent_are_refused_whole() {
         bench.poll(0);
         assert_eq!(bench.ends[0].link.used(), [4, 0]);
     }
-    // One that holds.
+    // A right one.
     let frame = own(&bench, 1, 0, 9, &bits(10, 1));
     bench.shared.borrow_mut().forge(1, 0, 0x11, &frame);
     bench.poll(0);
@@ -103,7 +103,7 @@ fn p15_acks_beyond_what_was_sent_are_refused_whole() {
 }
 
 #[test]
-fn p15_frames_of_an_earlier_acquaintance_pass_no_check() {
+fn p15_frames_of_an_earlier_session_fail_the_check() {
     let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
     bench.send(0, 1, Lane::Eager, &bytes(1, 40));
     bench.settle();
@@ -122,7 +122,7 @@ fn p15_frames_of_an_earlier_acquaintance_pass_no_check() {
     bench.run_for(10_000_000);
     bench.check(0, 1, vec![2]);
     assert!(bench.ends[0].reports.is_empty() && bench.ends[1].reports.is_empty());
-    assert!(bench.ends[1].link.counters().bad_heads > 0);
+    assert!(bench.ends[1].link.counters().bad_headers > 0);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn p15_a_deleted_peer_is_told_and_its_memory_is_left_alone() {
             bench.send(1, 0, Lane::Bulk, &bytes(number, 6000));
         }
         let to = bench.ends[0].to[1];
-        // Who is given up is there nevertheless: it is not to take that for an orderly end.
+        // A peer that is given up is there nevertheless. It must not take that for an orderly end.
         let (given_up, why) = if seed % 2 == 1 { (true, Lost::Broken) } else { (false, Lost::Closed) };
         if given_up {
             assert!(bench.ends[0].link.give_up(to, GiveUp::Peer));
@@ -143,22 +143,23 @@ fn p15_a_deleted_peer_is_told_and_its_memory_is_left_alone() {
             bench.ends[0].link.del_peer(to);
         }
         assert_eq!(bench.ends[0].link.used(), [0, 0]);
-        // Whoever touches these now is found by tools that look for that; nothing is told of them.
+        // Tools find whoever touches these from now on; no event tells of them.
         bench.ends[0].lent.clear();
-        bench.ends[0].coming.clear();
-        bench.until("the other is told", |bench| !bench.ends[1].reports.is_empty());
+        bench.ends[0].pending.clear();
+        bench.until("the other end is told", |bench| !bench.ends[1].reports.is_empty());
         assert!(matches!(bench.ends[1].reports[..], [Event::Down(Peer(10), told)] if told == why));
         let got = bench.ends[0].got.len();
         bench.run_for(1_000_000);
         assert_eq!((bench.ends[0].got.len(), bench.ends[0].reports.len()), (got, 0));
-        assert_eq!(bench.ends[1].reports.len(), 1, "a good-bye is for good");
+        assert_eq!(bench.ends[1].reports.len(), 1, "a goodbye is final");
         let to = bench.ends[1].to[0];
         bench.ends[1].link.del_peer(to);
         assert_eq!(bench.ends[1].link.used(), [0, 0]);
     }
 }
 
-/// Peers stop one after the other, each when those before it hold what they may: whoever is left has room all the same.
+/// Peers stop one after the other, each when those before it hold as many slots as they may. The remaining peer still has
+/// slots.
 #[test]
 fn p15_b16_peers_that_stop_one_after_the_other_leave_slots_for_others() {
     const PEERS: u32 = 12;
@@ -177,11 +178,13 @@ fn p15_b16_peers_that_stop_one_after_the_other_leave_slots_for_others() {
         }
         bench.faults(|faults| faults.silent = false);
         bench.settle();
-        assert!(bench.ends[0].link.paths.iter().all(|path| (path.kept, path.control) == (0, 0)));
+        assert!(
+            bench.ends[0].link.peers.paths.iter().all(|path| (path.send.unacked, path.send.unacked_control) == (0, 0))
+        );
     }
 }
 
-/// However many peers acknowledge nothing, each holds as much as it leaves, and there is room for one more.
+/// However many peers acknowledge nothing, each holds as many slots as it leaves free, and there is a slot for one more peer.
 #[test]
 fn p15_b16_peers_that_acknowledge_nothing_leave_slots_for_others() {
     const SLOTS: u32 = 48;
@@ -201,7 +204,7 @@ fn p15_b16_peers_that_acknowledge_nothing_leave_slots_for_others() {
             }) {}
             taken
         };
-        // One is left for each of the others.
+        // One slot is left for each of the others.
         let share = (SLOTS - (7 - silent as u32)) / (silent as u32 + 1);
         let taken = fill(&mut bench, Lane::Eager);
         assert!(taken[1..=silent].iter().all(|taken| (share..=share + 1).contains(taken)), "{taken:?} of {silent}");
@@ -211,13 +214,16 @@ fn p15_b16_peers_that_acknowledge_nothing_leave_slots_for_others() {
         assert!(bench.try_send(0, 7, Lane::Control, &bytes(9, 40)).is_ok(), "behind {silent}");
         bench.faults(|faults| faults.silent = false);
         bench.settle();
-        assert!(bench.ends[0].link.paths.iter().all(|path| (path.kept, path.control) == (0, 0)));
+        assert!(
+            bench.ends[0].link.peers.paths.iter().all(|path| (path.send.unacked, path.send.unacked_control) == (0, 0))
+        );
     }
 }
 
-/// Void numbers count as received. One that is said 2^16 numbers late voids none that look like them, and many make one answer.
+/// Gaps count as received. A message about gaps that is 2^16 numbers late is not taken for other numbers with the same low
+/// half-word. Many gaps cause one answer.
 #[test]
-fn p15_b37_void_numbers_are_those_that_were_meant() {
+fn p15_b37_gaps_are_the_numbers_that_were_meant() {
     const FIRST: u64 = 70_000;
     let mut bench = Bench::new(2, 1, Faults::default(), |config| config.first_number = FIRST);
     for number in 0..3 {
@@ -232,15 +238,15 @@ fn p15_b37_void_numbers_are_those_that_were_meant() {
         bench.shared.borrow_mut().forge(0, 1, 0x11, &frame);
         while bench.poll(1) {}
         let [path, counters] =
-            [&bench.ends[1].link.paths.first().unwrap().base, &bench.ends[1].link.counters().acks_sent];
+            [&bench.ends[1].link.peers.paths.first().unwrap().receive.base, &bench.ends[1].link.counters().acks_sent];
         [*path, *counters]
     };
     let [_, acks] = void(&mut bench, FIRST + 3, 0);
     assert_eq!(void(&mut bench, FIRST + 3, 1), [FIRST + 4, acks + 1]);
     assert_eq!(void(&mut bench, FIRST + 3, 1), [FIRST + 4, acks + 1], "nothing new");
     assert_eq!(void(&mut bench, FIRST + 4 - (1 << 16), 1), [FIRST + 4, acks + 1], "late");
-    assert_eq!(bench.ends[1].link.counters().bad_heads, 1);
-    assert_eq!(void(&mut bench, FIRST + 4, 0x5555_5555_5555_5554), [FIRST + 4, acks + 2], "with gaps");
+    assert_eq!(bench.ends[1].link.counters().bad_headers, 1);
+    assert_eq!(void(&mut bench, FIRST + 4, 0x5555_5555_5555_5554), [FIRST + 4, acks + 2], "with holes");
     assert_eq!(void(&mut bench, FIRST + 4, 0x2aaa_aaaa_aaaa_aaab), [FIRST + 4 + 63, acks + 3]);
     assert_eq!(void(&mut bench, FIRST + 4 + 63 + 256, u64::MAX), [FIRST + 4 + 63, acks + 3], "beyond the window");
 }

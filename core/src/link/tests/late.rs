@@ -1,4 +1,5 @@
-//! What comes late, when numbers have gone on: it says nothing of those that have taken the old ones' places.
+//! Frames that arrive late, when the window has moved on. They tell nothing of the numbers that have taken the places of the
+//! old ones.
 
 use super::bench::{Bench, bytes};
 use super::wire::Faults;
@@ -7,9 +8,9 @@ use std::vec;
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// An acknowledgement that was overtaken by a whole window of others names numbers whose places others have now.
+/// An acknowledgement that is a whole window late has numbers whose places belong to others by now.
 #[test]
-fn p15_b34_an_overtaken_acknowledgement_is_none_of_later_frames() {
+fn p15_b34_a_late_acknowledgement_acknowledges_no_later_frames() {
     for window in [4, 64, 256] {
         let mut bench = Bench::new(2, 1, Faults::default(), |config| config.window = window);
         let count = u64::from(window.max(64)) + 4;
@@ -28,10 +29,10 @@ fn p15_b34_an_overtaken_acknowledgement_is_none_of_later_frames() {
     }
 }
 
-/// All that was on its way is lost, and nothing comes after it: the first is sent again after one timeout, and the rest with
-/// what that brings.
+/// All frames in flight are lost, and no frames follow. The first is sent again after one time-out, and the others upon its
+/// acknowledgement.
 #[test]
-fn p15_what_was_lost_all_at_once_is_sent_again_at_once() {
+fn p15_frames_that_were_lost_at_once_are_sent_again_at_once() {
     let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
     for number in 0..100 {
         bench.send(0, 1, Lane::Eager, &bytes(number, 30));
@@ -50,10 +51,10 @@ fn p15_what_was_lost_all_at_once_is_sent_again_at_once() {
     assert!(took < 30 * MILLISECOND, "{took} ns, timeouts last {} ms", 5);
 }
 
-/// A frame that moves over the same link twice: the delivery that its first time had begun is the one that is waited for,
-/// not the frame that has just come.
+/// A frame migrates twice over the same link. The delivery that is awaited is the one that its first arrival began, not the
+/// frame that has just arrived.
 #[test]
-fn p14_a_frame_that_moved_here_twice_is_delivered_where_its_first_time_was_to_be() {
+fn p14_a_frame_that_migrated_here_twice_is_delivered_to_the_first_sink() {
     let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
     bench.send(0, 1, Lane::Eager, &bytes(0, 30));
     bench.settle();
@@ -68,12 +69,12 @@ fn p14_a_frame_that_moved_here_twice_is_delivered_where_its_first_time_was_to_be
             end.link.send_migrated(end.to[1], origin, shape, &frame[..8], body, None).unwrap();
         }
     };
-    // Two deliveries that are not finished when the link breaks, and that others are to finish.
+    // Two deliveries are pending when the link breaks, for other links to finish.
     bench.faults(|faults| faults.late_body = 1000);
     bench.poll(0); // so that the wire knows the time
     assert!(bench.try_send(0, 1, Lane::Bulk, &bytes(1, 3000)).is_ok());
     moved(&mut bench);
-    bench.until("both are coming", |bench| bench.ends[1].coming.len() == 2);
+    bench.until("both are pending", |bench| bench.ends[1].pending.len() == 2);
     bench.shared.borrow_mut().cut(0, 1);
     bench.until("both are told", |bench| bench.ends.iter().all(|end| end.reports.len() == 1));
     let (to, from) = (bench.ends[0].to[1], bench.ends[1].to[0]);
@@ -81,7 +82,7 @@ fn p14_a_frame_that_moved_here_twice_is_delivered_where_its_first_time_was_to_be
     bench.ends[0].link.migrated(to, first);
     assert_eq!(bench.ends[0].link.next_unacked(to).unwrap().origin, origin);
     bench.ends[0].link.migrated(to, origin);
-    // One is finished; the other comes back to this link, and takes the place of the first among the records.
+    // One is finished. The other frame comes back to this link, and takes the place of the first among the records.
     assert!(matches!(bench.ends[1].link.claim(from, first), Some(Claim::Awaited { .. })));
     bench.until("it is back", |bench| bench.ends.iter().all(|end| end.reports.len() == 2));
     moved(&mut bench);
@@ -94,12 +95,12 @@ fn p14_a_frame_that_moved_here_twice_is_delivered_where_its_first_time_was_to_be
         }
     };
     assert!(matches!(claim, Some(Claim::Awaited { .. })), "{claim:?}");
-    bench.ends[1].coming.clear();
+    bench.ends[1].pending.clear();
 }
 
-/// A frame whose room was reserved before the link went down, and that is sent after.
+/// A frame is reserved before the link goes down, and committed after that.
 #[test]
-fn p15_b34_a_frame_that_is_committed_to_a_link_that_is_down_leaves_once_when_it_is_up() {
+fn p15_b34_a_frame_that_is_committed_to_a_link_that_is_down_is_sent_once_when_it_is_up() {
     let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
     bench.send(0, 1, Lane::Eager, &bytes(0, 30));
     bench.settle();
@@ -116,7 +117,8 @@ fn p15_b34_a_frame_that_is_committed_to_a_link_that_is_down_leaves_once_when_it_
     bench.check(0, 1, vec![0, 1]);
 }
 
-/// To refuse a long body because the rail below has no room, after it was summed, would sum it again at each attempt.
+/// If a long body was refused because the rail below has no room, its checksum would have to be computed again at each
+/// attempt.
 #[test]
 fn p15_b34_a_long_body_is_taken_though_the_rail_below_is_busy_and_no_other_after_it() {
     let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
@@ -128,7 +130,7 @@ fn p15_b34_a_long_body_is_taken_though_the_rail_below_is_busy_and_no_other_after
     let (to, body, cookie) = (bench.ends[0].to[1], frame[8..].to_vec().into_boxed_slice(), 1 << 40);
     let mut give = || {
         let link = &mut bench.ends[0].link;
-        // SAFETY: the body is kept until it is told.
+        // SAFETY: the body is kept until its end is told.
         unsafe { link.send(to, shape, &frame[..8], crate::convertor::Span::of(&body), Cookie(cookie)) }
     };
     assert_eq!([give(), give()], [Ok(Sent::InPlace), Err(SendError::Busy)]);

@@ -43,10 +43,10 @@ fn add_each_other(links: &mut [End; 2]) -> [Endpoint; 2] {
     [0, 1].map(|at| links[at].add_peer(Peer(1 - at as u32), &cards[1 - at]).unwrap())
 }
 
-/// A word of an end's, which is 40; and what adds 2 to it.
+/// A word of one end, with the value 40; and an operation that adds 2 to it.
 fn word_of(link: &mut End) -> (&'static AtomicU64, Region, Native) {
     let word: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(40)));
-    // SAFETY: leaked memory, which is looked at as atomic only.
+    // SAFETY: leaked memory, which is accessed by atomics only.
     let registered = unsafe { link.register(word.as_ptr().cast(), 8, Access::REMOTE_ATOMIC) };
     let (region, key) = registered.unwrap();
     let work = Work::Atomic(Atomic::Op(AtomicOp::Add, 2), AtomicFlags::empty());
@@ -58,7 +58,7 @@ fn perform(link: &mut End, to: Endpoint, native: &Native) -> Result<Option<u64>,
     unsafe { link.perform(to, native, Cookie(7)) }
 }
 
-/// Who asks the first time learns that the two ends have to meet, and they do.
+/// The first operation is answered `Busy`, and begins the handshake of the two ends.
 fn meet(links: &mut [End; 2], to: Endpoint, native: &Native) {
     assert_eq!(perform(&mut links[0], to, native), Err(NativeError::Busy));
     for nanos in 0..3 {
@@ -68,9 +68,9 @@ fn meet(links: &mut [End; 2], to: Endpoint, native: &Native) {
     }
 }
 
-/// They begin when the two ends have met, are told as the rail tells them, and end with the link.
+/// Operations begin after the handshake. Their ends are told as the rail tells them. They end with the link.
 #[test]
-fn b18_what_the_rail_does_itself_goes_through_a_link() {
+fn b18_operations_of_a_device_go_through_a_link() {
     let (mut links, script) = ends();
     assert_eq!(links[0].attributes().one_sided, CAN);
     assert!(links[0].attributes().capabilities.contains(Capabilities::PUT | Capabilities::ATOMIC_FOPS));
@@ -82,7 +82,7 @@ fn b18_what_the_rail_does_itself_goes_through_a_link() {
     assert_eq!(perform(&mut links[0], to, &add), Ok(None));
     let told = links[0].poll(Instant::from_nanos(9));
     assert!(matches!(told, Some(Event::Performed(Cookie(7), Ok(42)))), "{told:?}");
-    // Under way when the peer is forgotten: nobody hears of it any more, and it is not done.
+    // This operation is in progress when the peer is deleted. Its end is not told, and it is not done.
     assert_eq!(perform(&mut links[0], to, &add), Ok(None));
     links[0].del_peer(to);
     assert_eq!(perform(&mut links[0], to, &add), Err(NativeError::Unreachable));
@@ -91,10 +91,11 @@ fn b18_what_the_rail_does_itself_goes_through_a_link() {
     assert_eq!(word.load(Relaxed), 44);
 }
 
-/// A frame that another link has brought is claimed while the rail below writes the body of the first: that rail has to forget the
-/// peer, and with it the work of its device. The link is down then, or whoever waits for that work would wait forever.
+/// A frame that another link has brought is claimed while the rail below writes the body of its first arrival. That rail has
+/// to delete the peer, and with it the operations of its device. Then the link goes down; otherwise a user would wait for the
+/// operation for ever.
 #[test]
-fn b18_p14_a_claim_that_ends_work_of_a_device_ends_the_link() {
+fn b18_p14_a_claim_that_ends_operations_of_a_device_ends_the_link() {
     let (mut links, script) = ends();
     let number = Config::new(0, 1001, links[1].raw().attributes()).first_number as u32;
     let [to, back] = add_each_other(&mut links);

@@ -1,21 +1,21 @@
-//! How soon what is lost is sent again, and that nothing else is.
+//! How soon lost frames are sent again, and that no others are.
 
 use super::bench::{Bench, bytes, name_of};
 use super::wire::Faults;
 use crate::rail::*;
 use crate::time::Instant;
 
-/// A round trip, without the delay of an acknowledgement.
+/// The round trip, without the delay of an acknowledgement.
 const TRIP: u64 = 400_000;
 const ACK_DELAY: u64 = 25_000;
 const LEN: usize = 100;
 
-/// Two ends that know how far they are from each other.
-fn acquainted(faults: Faults) -> (Bench, u64) {
-    acquainted_with(faults, 256)
+/// Two ends that know the round trip between them.
+fn connected(faults: Faults) -> (Bench, u64) {
+    connected_with(faults, 256)
 }
 
-fn acquainted_with(faults: Faults, window: u32) -> (Bench, u64) {
+fn connected_with(faults: Faults, window: u32) -> (Bench, u64) {
     let faults = Faults { delay: TRIP / 2 - 1000, ..faults };
     let calm = Faults { drop: 0, jitter: 0, drop_own: 0, ..faults };
     let mut bench = Bench::new(2, 1, calm, |config| (config.slots, config.window) = (2 * window, window));
@@ -29,12 +29,12 @@ fn acquainted_with(faults: Faults, window: u32) -> (Bench, u64) {
     (bench, 400)
 }
 
-/// These frames get lost, so often.
+/// These frames are lost, so many times.
 fn lose(bench: &Bench, victims: impl IntoIterator<Item = (u64, u32)>) {
     bench.shared.borrow_mut().victims = victims.into_iter().collect();
 }
 
-/// Sends so many frames, so far apart; returns when the last one left.
+/// Sends so many frames, so many nanoseconds apart. Returns when the last one was sent.
 fn stream(bench: &mut Bench, from: u64, count: u64, apart: u64) -> u64 {
     for number in from..from + count {
         bench.send(0, 1, Lane::Eager, &bytes(number, LEN));
@@ -45,7 +45,7 @@ fn stream(bench: &mut Bench, from: u64, count: u64, apart: u64) -> u64 {
     bench.now
 }
 
-/// Goes on until so many have come; returns when that was.
+/// Goes on until so many frames have arrived. Returns when that was.
 fn until_got(bench: &mut Bench, count: usize) -> u64 {
     for _ in 0..10_000 {
         if bench.ends[1].got.len() == count {
@@ -56,7 +56,7 @@ fn until_got(bench: &mut Bench, count: usize) -> u64 {
     panic!("{} of {count} have come", bench.ends[1].got.len());
 }
 
-/// Sends so many frames from this one on; how long it took until that came.
+/// Sends so many frames from this one on. Returns how long it took until that one arrived.
 fn arrival(bench: &mut Bench, number: u64, count: u64, apart: u64) -> u64 {
     let (left, mut came) = (bench.now, None);
     let mut next = number;
@@ -76,7 +76,7 @@ fn arrival(bench: &mut Bench, number: u64, count: u64, apart: u64) -> u64 {
 #[test]
 fn p15_the_last_frames_of_a_burst_are_resent_within_three_round_trips() {
     for tail in [1, 2, 5] {
-        let (mut bench, sent) = acquainted(Faults::default());
+        let (mut bench, sent) = connected(Faults::default());
         lose(&bench, (5 - tail..5).map(|place| (sent + place, 1)));
         let left = stream(&mut bench, sent, 5, 0);
         let took = until_got(&mut bench, sent as usize + 5) - left;
@@ -84,13 +84,13 @@ fn p15_the_last_frames_of_a_burst_are_resent_within_three_round_trips() {
         bench.settle();
         bench.check(0, 1, (0..sent + 5).collect());
         let [one, other] = [0, 1].map(|end| *bench.ends[end].link.counters());
-        assert_eq!((one.resent, other.doubles), (tail, 0), "no more than what was lost");
+        assert_eq!((one.resent, other.duplicates), (tail, 0), "no more than what was lost");
     }
 }
 
 #[test]
 fn p15_a_lost_frame_is_resent_when_later_ones_are_acknowledged() {
-    let (mut bench, sent) = acquainted(Faults::default());
+    let (mut bench, sent) = connected(Faults::default());
     lose(&bench, [(sent + 10, 1)]);
     let start = bench.now;
     stream(&mut bench, sent, 11, 2000);
@@ -103,11 +103,11 @@ fn p15_a_lost_frame_is_resent_when_later_ones_are_acknowledged() {
     assert_eq!((bench.ends[0].link.counters().resent, bench.ends[0].link.counters().timeouts), (1, 0));
 }
 
-/// The resent frame is told from its first time on the way by when it left: what left after that, and has come, tells that
-/// it is lost again.
+/// A resent frame is told from its first transmission by its time. Later transmissions that arrived prove that it is lost
+/// again.
 #[test]
 fn p15_a_resent_frame_that_is_lost_again_is_resent_within_two_round_trips_more() {
-    let (mut bench, sent) = acquainted(Faults::default());
+    let (mut bench, sent) = connected(Faults::default());
     for times in 1..4 {
         let number = sent + u64::from(times - 1) * 200;
         lose(&bench, [(number, times)]);
@@ -116,38 +116,39 @@ fn p15_a_resent_frame_that_is_lost_again_is_resent_within_two_round_trips_more()
         assert!(took < most, "lost {times} times, it took {took} ns");
         bench.settle();
     }
-    assert_eq!((bench.ends[0].link.counters().resent, bench.ends[1].link.counters().doubles), (6, 0));
+    assert_eq!((bench.ends[0].link.counters().resent, bench.ends[1].link.counters().duplicates), (6, 0));
 }
 
-/// So it is where an acknowledgement of all that is under way comes in several frames.
+/// The same where an acknowledgement of all frames in flight takes several frames.
 #[test]
-fn p15_in_a_large_window_a_second_loss_is_seen_as_soon() {
-    let (mut bench, sent) = acquainted_with(Faults::default(), 1024);
+fn p15_in_a_large_window_a_second_loss_is_noticed_as_soon() {
+    let (mut bench, sent) = connected_with(Faults::default(), 1024);
     lose(&bench, [(sent, 2)]);
     let took = arrival(&mut bench, sent, 700, 1000);
     assert!(took < TRIP / 2 + 2 * (TRIP * 3 / 2 + ACK_DELAY), "it took {took} ns");
     bench.settle();
-    assert_eq!((bench.ends[0].link.counters().resent, bench.ends[1].link.counters().doubles), (2, 0));
+    assert_eq!((bench.ends[0].link.counters().resent, bench.ends[1].link.counters().duplicates), (2, 0));
     bench.check(0, 1, (0..sent + 700).collect());
 }
 
-/// A part of an acknowledgement that is lost says nothing of the frames that it would have told of.
+/// A lost part of an acknowledgement tells nothing of the frames that it covers.
 #[test]
-fn p15_in_a_large_window_lost_parts_of_acknowledgements_make_little_leave_twice() {
-    let (mut bench, sent) = acquainted_with(Faults { drop_own: 300, ..Faults::default() }, 1024);
+fn p15_in_a_large_window_lost_parts_of_acknowledgements_cause_few_duplicates() {
+    let (mut bench, sent) = connected_with(Faults { drop_own: 300, ..Faults::default() }, 1024);
     lose(&bench, (0..8).map(|place| (sent + place * 500, 3)));
     stream(&mut bench, sent, 4000, 700);
     bench.settle();
-    let (resent, doubles) = (bench.ends[0].link.counters().resent, bench.ends[1].link.counters().doubles);
-    assert!(doubles < 60, "{doubles} came twice, of {resent} that left twice");
+    let (resent, duplicates) = (bench.ends[0].link.counters().resent, bench.ends[1].link.counters().duplicates);
+    assert!(duplicates < 60, "{duplicates} came twice, of {resent} that left twice");
     bench.check(0, 1, (0..sent + 4000).collect());
 }
 
-/// A peer that computes, or is stopped, hears late and not in another order: the next loss is seen as soon as if it had not been so.
+/// A peer that computes, or is stopped, reads late, but in the same order. The next loss is noticed as soon as without the
+/// pause.
 #[test]
-fn p15_a_pause_of_the_peer_is_no_proof_that_frames_overtake() {
+fn p15_a_pause_of_the_peer_is_no_proof_of_reordering() {
     for pause in (16..48).map(|eighths| TRIP * eighths / 8).chain([50 * TRIP, 3_000_000_000]) {
-        let (mut bench, sent) = acquainted(Faults::default());
+        let (mut bench, sent) = connected(Faults::default());
         for number in sent..sent + 20 {
             assert!(bench.try_send(0, 1, Lane::Bulk, &bytes(number, LEN)).is_ok());
         }
@@ -160,21 +161,21 @@ fn p15_a_pause_of_the_peer_is_no_proof_that_frames_overtake() {
         bench.settle();
         bench.pass(10 * TRIP);
         let [one, other] = [0, 1].map(|end| *bench.ends[end].link.counters());
-        let path = &bench.ends[0].link.paths[0];
-        assert!(!path.overtaking.is_seen(), "after {pause} ns: {one:?}");
+        let path = &bench.ends[0].link.peers.paths[0];
+        assert!(!path.loss.reordering.is_seen(), "after {pause} ns: {one:?}");
         assert!(path.estimator.smoothed() < 4 * TRIP, "a pause of {pause} ns is no part of the way");
-        assert_eq!((one.spurious, one.resent), (0, other.doubles), "after {pause} ns");
+        assert_eq!((one.spurious, one.resent), (0, other.duplicates), "after {pause} ns");
         assert!(one.resent <= 2 * one.timeouts, "after {pause} ns: {one:?}");
         bench.check(0, 1, (0..sent + 20).collect());
     }
 }
 
-/// A way that grew longer than the time-outs of old: what left twice for that does not tell how long it takes, so the time-outs
-/// stay long until a frame that left once does.
+/// The path becomes longer than the old time-outs. The frames that are sent twice for that do not tell the round trip. So the
+/// time-outs stay long until a frame that was sent once tells it.
 #[test]
-fn p15_a_way_that_grew_longer_is_learnt_and_frames_leave_once_again() {
+fn p15_a_path_that_becomes_longer_is_learnt_and_frames_are_sent_once_again() {
     for (longer, most) in [(6, 10), (200, 30)] {
-        let (mut bench, sent) = acquainted(Faults::default());
+        let (mut bench, sent) = connected(Faults::default());
         bench.shared.borrow_mut().faults.delay *= longer;
         for number in sent..sent + 40 {
             bench.send(0, 1, Lane::Control, &bytes(number, LEN));
@@ -183,16 +184,20 @@ fn p15_a_way_that_grew_longer_is_learnt_and_frames_leave_once_again() {
         bench.settle();
         let counters = *bench.ends[0].link.counters();
         assert!(counters.timeouts != 0 && counters.timeouts < most, "{longer} times as long: {counters:?}");
-        assert_eq!(bench.ends[0].link.paths[0].too_early, 0, "{longer} times as long: it is learnt");
+        assert_eq!(
+            bench.ends[0].link.peers.paths[0].loss.reordering.early_timeouts(),
+            0,
+            "{longer} times as long: it is learnt"
+        );
         bench.check(0, 1, (0..sent + 40).collect());
     }
 }
 
-/// Frames that overtake each other, by less than a round trip, are waited for once that is known.
+/// Frames are reordered, by less than a round trip. Once that is known, the link waits for them.
 #[test]
-fn p15_overtaking_alone_makes_nothing_leave_twice_once_it_is_known() {
+fn p15_reordering_causes_no_duplicates_once_it_is_known() {
     for jitter in [TRIP / 8, TRIP / 2] {
-        let (mut bench, sent) = acquainted(Faults { jitter, ..Faults::default() });
+        let (mut bench, sent) = connected(Faults { jitter, ..Faults::default() });
         stream(&mut bench, sent, 2000, 3000);
         bench.settle();
         let before = *bench.ends[0].link.counters();
@@ -210,15 +215,15 @@ fn p15_overtaking_alone_makes_nothing_leave_twice_once_it_is_known() {
     }
 }
 
-/// Loss that comes by chance, however much there is sent, leaves room for as many frames as a link begins with.
+/// Random loss, however many frames are sent, leaves a window as large as the initial one.
 #[test]
-fn p15_the_window_outlives_loss_by_chance() {
+fn p15_the_congestion_window_survives_random_loss() {
     for drop in [10, 50, 100, 300] {
-        let (mut bench, sent) = acquainted(Faults { drop, ..Faults::default() });
+        let (mut bench, sent) = connected(Faults { drop, ..Faults::default() });
         let mut least = u32::MAX;
         for number in 0..3000 {
             bench.send(0, 1, Lane::Bulk, &bytes(sent + number, LEN));
-            least = least.min(bench.ends[0].link.paths[0].congestion.allowed());
+            least = least.min(bench.ends[0].link.peers.paths[0].congestion.allowed());
         }
         bench.settle();
         assert!(least >= 16, "{least} frames at {drop} per mille");

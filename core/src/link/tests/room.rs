@@ -1,4 +1,4 @@
-//! A rail below that has no room, for a moment or for a peer that stands still.
+//! A rail below that has no room, for a moment, or for a peer that stands still.
 
 use super::bench::{Bench, bytes};
 use super::wire::Faults;
@@ -10,7 +10,7 @@ const MILLISECOND: u64 = 1_000_000;
 /// How long acknowledgements wait, and the shortest time after which a refused frame is tried again.
 const MOMENT: u64 = 25_000;
 
-/// Sends a frame from room that was reserved, which is taken even if the rail below has none.
+/// Sends a frame by a grant. The link takes it even if the rail below has no room.
 fn commit(bench: &mut Bench, from: usize, to: usize, frame: &[u8]) {
     let shape = Shape { tag: frame[0] | 0x80, lane: Lane::Eager, header: 8, len: frame.len() as u32 };
     let end = &mut bench.ends[from];
@@ -20,8 +20,9 @@ fn commit(bench: &mut Bench, from: usize, to: usize, frame: &[u8]) {
     end.link.commit(ticket);
 }
 
-/// Polls an end whenever something is due there, for so long. How often that was, and how often it did not let its caller sleep.
-fn attend(bench: &mut Bench, end: usize, nanos: u64) -> (u32, u32) {
+/// Polls an end whenever something is due there, for so many nanoseconds. Returns how many times that was, and how many times the
+/// link did not let its caller sleep.
+fn poll_when_due(bench: &mut Bench, end: usize, nanos: u64) -> (u32, u32) {
     let (until, mut times, mut awake) = (bench.now + nanos, 0, 0);
     while bench.now < until {
         while bench.poll(end) {}
@@ -32,8 +33,8 @@ fn attend(bench: &mut Bench, end: usize, nanos: u64) -> (u32, u32) {
     (times, awake)
 }
 
-/// Two ends that have met.
-fn acquainted(count: usize) -> Bench {
+/// Ends that are connected.
+fn connected(count: usize) -> Bench {
     let mut bench = Bench::new(count, 1, Faults::default(), |_| {});
     for peer in 1..count {
         bench.send(0, peer, Lane::Eager, &bytes(0, 100));
@@ -43,12 +44,12 @@ fn acquainted(count: usize) -> Bench {
     bench
 }
 
-/// As when the peer stands still: a caller that sleeps until something is due must not be woken each few microseconds to find
-/// that out, nor be kept from sleeping, whether an acknowledgement waits or a frame.
+/// The rail below has no room, as when the peer stands still. A caller that sleeps until something is due must not be woken every few
+/// microseconds, nor be kept from sleeping, whether an acknowledgement waits or a frame.
 #[test]
-fn p3_b34_what_waits_for_room_is_tried_ever_less_often() {
+fn p3_b34_a_full_rail_below_is_tried_ever_less_often() {
     for owes_ack in [true, false] {
-        let mut bench = acquainted(2);
+        let mut bench = connected(2);
         if owes_ack {
             bench.send(0, 1, Lane::Eager, &bytes(1, 100));
             while bench.ends[1].got.len() < 2 {
@@ -60,24 +61,24 @@ fn p3_b34_what_waits_for_room_is_tried_ever_less_often() {
         if !owes_ack {
             commit(&mut bench, 1, 0, &bytes(1, 100));
         }
-        let (times, awake) = attend(&mut bench, 1, 100 * MILLISECOND);
+        let (times, awake) = poll_when_due(&mut bench, 1, 100 * MILLISECOND);
         assert!(times < 200, "{times} times in 100 ms");
         assert_eq!(awake, 0, "of {times} times, the caller was kept from sleeping");
         bench.faults(|faults| faults.busy = 0);
         bench.settle();
-        let mut greeting = Bench::new(2, 1, Faults { busy: 1000, ..Faults::default() }, |_| {});
-        let (times, _) = attend(&mut greeting, 1, 100 * MILLISECOND);
-        assert!(times < 200, "{times} greetings in 100 ms");
+        let mut connecting = Bench::new(2, 1, Faults { busy: 1000, ..Faults::default() }, |_| {});
+        let (times, _) = poll_when_due(&mut connecting, 1, 100 * MILLISECOND);
+        assert!(times < 200, "{times} hellos in 100 ms");
         let (from, to) = if owes_ack { (0, 1) } else { (1, 0) };
         bench.check(from, to, vec![0, 1]);
     }
 }
 
-/// However long there was nothing to send, and however often the caller polls, a rail that has no room for a moment is tried
-/// again after a moment.
+/// However long the link was idle, and however often the caller polls, a rail that has no room for a moment is tried again after a
+/// moment.
 #[test]
-fn p3_b34_a_first_refusal_is_waited_out_for_a_moment() {
-    let mut bench = acquainted(2);
+fn p3_b34_after_a_first_refusal_the_link_waits_for_a_moment() {
+    let mut bench = connected(2);
     for _ in 0..20 {
         bench.poll(0);
     }
@@ -93,14 +94,14 @@ fn p3_b34_a_first_refusal_is_waited_out_for_a_moment() {
     bench.check(0, 1, vec![0, 1]);
 }
 
-/// The rail below may make room when it is polled, as when a socket takes what was left over: that is used at once, since it
-/// wakes nobody a second time.
+/// The rail below may make room when it is polled, as when a socket takes the bytes that were left over. The link uses the room at
+/// once, since the rail does not wake the caller a second time.
 #[test]
 fn p3_b34_room_that_a_poll_makes_is_used_by_that_poll() {
-    let mut bench = acquainted(2);
+    let mut bench = connected(2);
     bench.shared.borrow_mut().full = vec![1];
     commit(&mut bench, 0, 1, &bytes(1, 100));
-    attend(&mut bench, 0, 100 * MILLISECOND);
+    poll_when_due(&mut bench, 0, 100 * MILLISECOND);
     while bench.poll(0) {}
     let (sent, at) = (bench.ends[0].link.counters().sent, bench.now + 100);
     bench.shared.borrow_mut().room_at = Some(at);
@@ -112,22 +113,22 @@ fn p3_b34_room_that_a_poll_makes_is_used_by_that_poll() {
     bench.check(0, 1, vec![0, 1]);
 }
 
-/// Of many peers that stand still, one goes on: it does not wait for a turn of each other.
+/// Of many peers that stand still, one goes on. Its frames do not wait for a turn of each other peer.
 #[test]
-fn p3_b34_of_many_peers_without_room_one_that_has_some_is_found_at_once() {
+fn p3_b34_of_many_peers_without_room_one_with_room_is_found_at_once() {
     const PEERS: usize = 20;
-    let mut bench = acquainted(PEERS + 1);
+    let mut bench = connected(PEERS + 1);
     for lucky in [3, 17] {
         let number = bench.ends[lucky].got.len() as u64;
         bench.shared.borrow_mut().full = (1..=PEERS).collect();
         for peer in 1..=PEERS {
             commit(&mut bench, 0, peer, &bytes(number, 100));
         }
-        let (times, awake) = attend(&mut bench, 0, 100 * MILLISECOND);
+        let (times, awake) = poll_when_due(&mut bench, 0, 100 * MILLISECOND);
         assert!(times < 1000 && awake < times, "{times} times in 100 ms, {awake} of them awake");
         bench.shared.borrow_mut().full.retain(|peer| *peer != lucky);
         let left = bench.ends[0].link.counters().resent + bench.ends[0].link.counters().sent;
-        attend(&mut bench, 0, 8 * MILLISECOND);
+        poll_when_due(&mut bench, 0, 8 * MILLISECOND);
         let now = bench.ends[0].link.counters().resent + bench.ends[0].link.counters().sent;
         assert!(now > left, "peer {lucky}");
         bench.shared.borrow_mut().full.clear();
@@ -136,10 +137,10 @@ fn p3_b34_of_many_peers_without_room_one_that_has_some_is_found_at_once() {
     }
 }
 
-/// A peer that stands still, so that there is no room for what is told it, holds up nothing that is told others.
+/// A peer that stands still, so that there is no room for acknowledgements to it, does not delay acknowledgements to others.
 #[test]
-fn p3_p15_a_peer_without_room_holds_up_no_acknowledgements_of_others() {
-    let mut bench = acquainted(3);
+fn p3_p15_a_peer_without_room_delays_no_acknowledgements_to_others() {
+    let mut bench = connected(3);
     bench.shared.borrow_mut().full = vec![1];
     for number in 1..50 {
         if number < 4 {

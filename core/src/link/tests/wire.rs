@@ -1,4 +1,4 @@
-//! A raw rail for tests: two or more ends in virtual time, with all that may go wrong by the dice.
+//! A raw rail for tests: two or more ends in virtual time, with all faults by chance.
 
 use crate::convertor::Span;
 use crate::link::header::Kind;
@@ -9,7 +9,7 @@ use crate::rail::{COPIED, Rail};
 use crate::time::Instant;
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, vec, vec::Vec};
 
-/// Reproducible chance (splitmix64).
+/// Reproducible random numbers (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Dice(pub u64);
 
@@ -31,7 +31,7 @@ impl Dice {
     }
 }
 
-/// What goes wrong; chances are per mille.
+/// The faults. Probabilities are per mille.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub drop: u32,
@@ -43,24 +43,24 @@ pub struct Faults {
     pub jitter: u64,
     pub late_body: u32,
     pub in_place: u32,
-    /// Summed bodies count as copied, and are read where they lie when they arrive.
+    /// Bodies with a checksum count as copied, and are read where they lie when they arrive.
     pub by_pages: u32,
-    /// Nothing gets through, in silence.
+    /// Nothing arrives, in silence.
     pub silent: bool,
-    /// Only frames of links' own get lost.
+    /// Only control frames are lost.
     pub drop_own: u32,
-    /// Nobody hears which frames are wanted.
-    pub unheard_wants: bool,
+    /// Negative acknowledgements are lost.
+    pub lose_nacks: bool,
 }
 
 /// How a wire breaks until it is mended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Break {
-    /// Nothing gets through, in silence.
+    /// Nothing arrives, in silence.
     Silent,
-    /// Nothing gets through to this end.
+    /// Nothing arrives at this end.
     Deaf(usize),
-    /// Both ends are told, and what is under way is lost.
+    /// Both ends are told, and all packets on the way are lost.
     Broken,
 }
 
@@ -78,7 +78,7 @@ struct Packet {
 }
 
 impl Packet {
-    /// Copies the body once it is in: what it is by then.
+    /// Copies the body when it arrives, as it is by then.
     fn take_in(&mut self, now: u64) {
         if self.body_at <= now
             && let Some(pages) = self.pages.take()
@@ -110,20 +110,20 @@ struct Pending {
     cookie: Cookie,
 }
 
-/// What all ends share.
+/// The state that all ends share.
 #[derive(Debug)]
 pub struct State {
     pub now: u64,
     pub faults: Faults,
-    /// Frames of the first end that get lost: number, and how often.
+    /// Frames of the first end that are lost: number, and how many times.
     pub victims: Vec<(u64, u32)>,
     /// After so many frames the wire breaks.
     pub fuse: Option<(usize, Break)>,
-    /// Nothing gets through to this end.
+    /// Nothing arrives at this end.
     pub deaf: Option<usize>,
-    /// There is no room for what is sent to these ends.
+    /// There is no room for frames to these ends.
     pub full: Vec<usize>,
-    /// When whoever polls makes room for all.
+    /// When the next poll makes room for all frames.
     pub room_at: Option<u64>,
     /// Hosts answer, whatever becomes of frames.
     pub hosts_answer: bool,
@@ -135,9 +135,9 @@ pub struct State {
     events: Vec<VecDeque<Event>>,
     /// Bodies sent in place so far.
     pub in_place: u32,
-    /// Summed bodies that were not copied so far.
+    /// Bodies with a checksum that were not copied so far.
     pub by_pages: u32,
-    /// Everything that left: sender, tag, bytes.
+    /// All frames that were sent: sender, tag, bytes.
     pub log: Vec<(usize, u8, Vec<u8>)>,
 }
 
@@ -226,7 +226,7 @@ impl State {
             || self.deaf == Some(packet.to)
             || self.dice.chance(faults.drop)
             || (own && self.dice.chance(faults.drop_own))
-            || (own && faults.unheard_wants && packet.bytes.get(12) == Some(&(Kind::Wanted as u8)))
+            || (own && faults.lose_nacks && packet.bytes.get(12) == Some(&(Kind::Nack as u8)))
         {
             return;
         }
@@ -245,7 +245,7 @@ impl State {
         }
     }
 
-    /// Both sides of a pair lose each other, and what is under way.
+    /// Both sides of a pair lose each other, and all packets between them.
     pub fn cut(&mut self, one: usize, other: usize) {
         for (me, peer) in [(one, other), (other, one)] {
             self.packets.retain(|packet| (packet.from, packet.to) != (peer, me));
@@ -267,7 +267,7 @@ impl State {
         }
     }
 
-    /// Mends it.
+    /// Mends the wire.
     pub fn mend(&mut self) {
         (self.faults.silent, self.deaf) = (false, None);
     }
@@ -281,7 +281,7 @@ impl State {
 }
 
 impl Wire {
-    /// It holds so many frames for its reader at most.
+    /// The rail holds at most so many frames for its reader.
     pub fn keeps(&mut self, frames: u32) {
         self.attributes.frames_kept = frames;
     }
@@ -418,7 +418,7 @@ impl Rail for Wire {
             let Reading { from, to, tag, mut header, body, cookie, .. } = state.reading.remove(at);
             let count = header.len();
             header.resize(count + body.len() as usize, 0);
-            // SAFETY: the sender keeps the body until it is told.
+            // SAFETY: the sender keeps the body until its end is told.
             unsafe { body.pack(header[count..].as_mut_ptr(), body.len() as usize) };
             state.launch(Packet { from, to, tag, header: count, bytes: header, at: 0, body_at: 0, pages: None });
             return Some(Event::Sent(cookie));
@@ -428,7 +428,7 @@ impl Rail for Wire {
             let Pending { mut packet, skip, sink, cookie, .. } = state.pending.remove(at);
             packet.take_in(now);
             let bytes = packet.bytes.get(skip..).unwrap_or(&[]);
-            // SAFETY: the receiver keeps the sink until it is told.
+            // SAFETY: the receiver keeps the sink until its end is told.
             unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
             return Some(Event::Delivered(cookie));
         }

@@ -19,7 +19,7 @@ impl<R: Rails> Pml<'_, R> {
         // After a peer's goodbye, nothing comes by another link that is not connected yet.
         let ended = |link: &PeerLink| {
             let rail = self.rails.rail(link.rail as usize).filter(|_| why == Lost::Closed);
-            rail.is_some_and(|rail| !rail.knows(Endpoint(link.endpoint)))
+            rail.is_some_and(|rail| !rail.is_connected(Endpoint(link.endpoint)))
         };
         let alone = self.peer_links(peer.0).all(|link| link.is_of(rail) || link.suspended & DOWN != 0 || ended(link));
         if alone || !state.has(LINKED) {
@@ -56,7 +56,7 @@ impl<R: Rails> Pml<'_, R> {
             } else if link.suspended == 0
                 && let Some(other) = self.rails.rail_mut(link.rail as usize)
             {
-                heard |= other.hears(Endpoint(link.endpoint), due);
+                heard |= other.answered_since(Endpoint(link.endpoint), due);
             }
         }
         let given_up = silent

@@ -61,7 +61,7 @@ impl<R: Rails> Pml<'_, R> {
     fn device_of(&self, link: &PeerLink, span: &Span) -> Option<OneSided> {
         let rail = self.rails.rail(link.rail.into())?;
         let can = rail.attributes().reach(span.accelerator().is_some());
-        (!can.at_once && can.pipeline.piece != 0 && rail.knows(Endpoint(link.endpoint))).then_some(can)
+        (!can.at_once && can.pipeline.piece != 0 && rail.is_connected(Endpoint(link.endpoint))).then_some(can)
     }
 
     /// Whether all rails to a peer can carry an offer, since any may have to in the end.

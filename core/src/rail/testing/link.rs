@@ -1,6 +1,6 @@
-//! A link whose cable a test cuts and mends: what [`btl`](crate::btl) promises of links, in its simplest form, without
-//! timers and sums. Two ends each, over cables that count what is put on them and taken off, so that a test can break one
-//! at every step.
+//! A link whose cable a test cuts and mends. It keeps the promises of links in their simplest form, without timers and
+//! checksums. Each link has two ends, over cables that count the pieces put on them and taken off, so that a test can break a
+//! cable at every step.
 
 use std::{
     boxed::Box, cell::RefCell, collections::BTreeMap, collections::HashSet, collections::VecDeque, rc::Rc, vec::Vec,
@@ -10,14 +10,15 @@ use crate::convertor::Span;
 use crate::rail::*;
 use crate::time::Instant;
 
-/// Bodies that are longer are sent where they lie, unless a test wants them copied; none that goes eagerly.
+/// Longer bodies are sent where they lie, unless a test wants them copied. No eager body is as long.
 const COPIED: u64 = 72;
-/// Number of the first frame: it wraps soon.
+/// The number of the first frame: it wraps soon.
 const FIRST: u32 = u32::MAX - 3;
-/// Polls without an acknowledgement of the oldest frame after which all is sent again.
+/// After so many polls without an acknowledgement of the oldest frame, all frames are sent again.
 const AGAIN: u32 = 24;
 
-/// What a cable carries. A frame longer than [`HEAD`](crate::rail::HEAD) is one of two, and usable in part when the first is there.
+/// A piece on a cable. A frame longer than [`HEAD`](crate::rail::HEAD) is two pieces, and is usable in part when the first
+/// has arrived.
 #[derive(Clone, Debug)]
 enum Piece {
     Start { number: u32, origin: Option<Origin>, shape: Shape, bytes: Vec<u8> },
@@ -29,13 +30,13 @@ enum Piece {
 /// How a cable breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
-    /// What goes to end 0, and to end 1, is lost from now on.
+    /// Whether pieces to end 0, and to end 1, are lost from now on.
     pub ways: [bool; 2],
-    /// What is on its way is lost too.
+    /// Whether pieces on their way are lost, too.
     pub sweeps: bool,
-    /// Sends are refused at once, before the link is reported down; else they are taken, and go nowhere.
+    /// Whether sends are refused at once, before the link is reported down. Otherwise they are taken, and lost.
     pub refuses: bool,
-    /// Polls after which end 0, and end 1, reports the link down.
+    /// After so many polls end 0, and end 1, reports the link down.
     pub patience: [u32; 2],
 }
 
@@ -59,7 +60,7 @@ pub struct Net {
     pub plan: Vec<(u64, usize, Cut)>,
     /// Takes pieces in another order.
     pub shuffle: Option<u64>,
-    /// A cable that stands still on its way to an end.
+    /// A cable that stands still in the direction of an end.
     pub stalled: Option<(usize, usize)>,
 }
 
@@ -105,23 +106,23 @@ impl Net {
                 (*state >> 33) as usize % pieces.len().max(1)
             }
         };
-        pieces.remove(at) // gone where this step has broken the cable
+        pieces.remove(at) // lost if this step has broken the cable
     }
 }
 
 #[derive(Debug)]
-struct Kept {
+struct HeldFrame {
     number: u32,
     origin: Option<Origin>,
     shape: Shape,
     header: [u8; LINKED_HEAD],
     copied: Box<[u8]>,
-    /// Where the body lies, in `copied` or in the user's memory.
+    /// The body's memory: `copied`, or the user's.
     body: Span,
     cookie: Option<Cookie>,
 }
 
-impl Kept {
+impl HeldFrame {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.header[..self.shape.header as usize].to_vec();
         let at = bytes.len();
@@ -133,7 +134,7 @@ impl Kept {
 }
 
 #[derive(Debug)]
-struct Coming {
+struct PendingDelivery {
     origin: Option<Origin>,
     bytes: Vec<u8>,
     whole: bool,
@@ -148,13 +149,13 @@ pub struct Link {
     end: usize,
     pub attributes: Attributes,
     card: [u8; 1],
-    /// Frames that may be unacknowledged; as many more of the control lane.
+    /// How many frames may be unacknowledged; as many more of the control lane.
     pub window: usize,
-    /// Bodies that are longer are sent where they lie.
+    /// Longer bodies are sent where they lie.
     pub copied: u64,
-    /// Longest frame of each lane.
+    /// The longest frame of each lane.
     pub longest: [u32; 3],
-    /// Deliveries that were begun here, and that another link was to finish.
+    /// Deliveries that were begun here, and that another link finishes.
     pub handed_over: u32,
     /// The other end, and its id.
     peer: Option<(Peer, u8)>,
@@ -163,13 +164,13 @@ pub struct Link {
     cut_for: u32,
     idle: u32,
     next: u32,
-    kept: VecDeque<Kept>,
-    coming: BTreeMap<u32, Coming>,
+    unacked: VecDeque<HeldFrame>,
+    pending: BTreeMap<u32, PendingDelivery>,
     received: HashSet<u32>,
     granted: Option<(Shape, Box<[u8]>)>,
 }
 
-/// As many links as asked for between two hosts: those of each.
+/// As many links as asked for between two hosts: those of each host.
 pub fn links(count: usize) -> (Rc<RefCell<Net>>, [Vec<Link>; 2]) {
     let net = Rc::new(RefCell::new(Net::default()));
     net.borrow_mut().cables.resize_with(count, Cable::default);
@@ -182,7 +183,7 @@ impl Link {
         let attributes = Attributes {
             name: "link",
             capabilities: Capabilities::SEND | Capabilities::SEND_INPLACE | Capabilities::FAILOVER_SUPPORT,
-            // No two have the same limits.
+            // No two links have the same limits.
             eager_limit: [96, 120, 90][cable % 3],
             rendezvous_eager_limit: 40,
             max_send_size: [200, 160, 240][cable % 3],
@@ -206,8 +207,8 @@ impl Link {
             cut_for: 0,
             idle: 0,
             next: FIRST,
-            kept: VecDeque::new(),
-            coming: BTreeMap::new(),
+            unacked: VecDeque::new(),
+            pending: BTreeMap::new(),
             received: HashSet::new(),
             granted: None,
         }
@@ -218,19 +219,19 @@ impl Link {
         self.next.wrapping_sub(FIRST)
     }
 
-    /// Frames and deliveries that are not over.
+    /// Frames and deliveries that are not finished.
     pub fn unfinished(&self) -> usize {
-        self.kept.len() + self.coming.values().filter(|coming| coming.wanted.is_some()).count()
+        self.unacked.len() + self.pending.values().filter(|pending| pending.wanted.is_some()).count()
     }
 
     fn put(&self, piece: Piece) {
         self.net.borrow_mut().put(self.cable, 1 - self.end, piece);
     }
 
-    fn launch(&self, kept: &Kept) {
-        let (number, bytes) = (kept.number, kept.bytes());
+    fn launch(&self, unacked: &HeldFrame) {
+        let (number, bytes) = (unacked.number, unacked.bytes());
         let long = bytes.len() > HEAD;
-        self.put(Piece::Start { number, origin: kept.origin, shape: kept.shape, bytes });
+        self.put(Piece::Start { number, origin: unacked.origin, shape: unacked.shape, bytes });
         if long {
             self.put(Piece::Rest { number });
         }
@@ -246,20 +247,20 @@ impl Link {
             return Err(SendError::TooLong);
         }
         let window = if shape.lane == Lane::Control { 2 * self.window } else { self.window };
-        if self.kept.len() >= window { Err(SendError::Busy) } else { Ok(()) }
+        if self.unacked.len() >= window { Err(SendError::Busy) } else { Ok(()) }
     }
 
-    fn keep(&mut self, kept: Kept) {
+    fn keep(&mut self, unacked: HeldFrame) {
         self.next = self.next.wrapping_add(1);
-        let longest = &mut self.longest[kept.shape.lane as usize];
-        *longest = kept.shape.len.max(*longest);
-        self.launch(&kept);
-        self.kept.push_back(kept);
+        let longest = &mut self.longest[unacked.shape.lane as usize];
+        *longest = unacked.shape.len.max(*longest);
+        self.launch(&unacked);
+        self.unacked.push_back(unacked);
     }
 
-    /// Takes a frame for received, and says so.
+    /// Counts a frame as received, and acknowledges it.
     fn receive(&mut self, number: u32) {
-        self.coming.remove(&number);
+        self.pending.remove(&number);
         self.received.insert(number);
         self.put(Piece::Ack { number });
     }
@@ -271,7 +272,7 @@ impl Link {
                 self.put(Piece::Ack { number });
                 None
             }
-            Piece::Start { number, .. } if self.coming.contains_key(&number) => None,
+            Piece::Start { number, .. } if self.pending.contains_key(&number) => None,
             Piece::Start { number, origin, shape, bytes } => {
                 let mut head = [0; HEAD];
                 let valid = bytes.len().min(HEAD);
@@ -287,25 +288,25 @@ impl Link {
                 if frame.is_whole() {
                     self.receive(number);
                 } else {
-                    self.coming.insert(number, Coming { origin, bytes, whole: false, wanted: None });
+                    self.pending.insert(number, PendingDelivery { origin, bytes, whole: false, wanted: None });
                 }
                 Some(origin.map_or(Event::Frame(frame), |origin| Event::Migrated(origin, frame)))
             }
             Piece::Rest { number } => {
-                let coming = self.coming.get_mut(&number)?;
-                coming.whole = true;
-                let (skip, sink, cookie) = coming.wanted?;
-                // SAFETY: the sink was given until it is told that this is over.
-                unsafe { sink.unpack(coming.bytes[skip..].as_ptr(), coming.bytes.len() - skip) };
+                let pending = self.pending.get_mut(&number)?;
+                pending.whole = true;
+                let (skip, sink, cookie) = pending.wanted?;
+                // SAFETY: the sink was given until the end of the delivery is told.
+                unsafe { sink.unpack(pending.bytes[skip..].as_ptr(), pending.bytes.len() - skip) };
                 self.receive(number);
                 Some(Event::Delivered(cookie))
             }
             Piece::Ack { number } => {
-                let at = self.kept.iter().position(|kept| kept.number == number)?;
+                let at = self.unacked.iter().position(|unacked| unacked.number == number)?;
                 if at == 0 {
                     self.idle = 0;
                 }
-                self.kept.remove(at)?.cookie.map(Event::Sent)
+                self.unacked.remove(at)?.cookie.map(Event::Sent)
             }
             Piece::Bye => {
                 (self.closed, self.down) = (true, true);
@@ -333,9 +334,9 @@ impl Rail for Link {
 
     fn del_peer(&mut self, endpoint: Endpoint) {
         assert_eq!(endpoint.0, 7 + self.cable as u32);
-        assert!(self.peer.take().is_some(), "forgotten twice");
-        self.kept.clear();
-        self.coming.clear();
+        assert!(self.peer.take().is_some(), "deleted twice");
+        self.unacked.clear();
+        self.pending.clear();
         self.put(Piece::Bye);
     }
 
@@ -353,7 +354,7 @@ impl Rail for Link {
         let (own, rest) = copied.split_at(shape.header as usize);
         header[..own.len()].copy_from_slice(own);
         let body = Span::of(rest);
-        self.keep(Kept { number: self.next, origin: None, shape, header, copied, body, cookie: None });
+        self.keep(HeldFrame { number: self.next, origin: None, shape, header, copied, body, cookie: None });
         Sent::Done
     }
 
@@ -372,12 +373,12 @@ impl Rail for Link {
     }
 
     fn drained(&self, _: Endpoint) -> bool {
-        self.kept.is_empty()
+        self.unacked.is_empty()
     }
 
     fn poll(&mut self, _: Instant) -> Option<Event> {
         let Some((from, _)) = self.peer else {
-            self.net.borrow_mut().take(self.cable, self.end); // for who was there before
+            self.net.borrow_mut().take(self.cable, self.end); // for the end that was there before
             return None;
         };
         let cut = self.net.borrow().cables[self.cable].cut;
@@ -393,15 +394,15 @@ impl Rail for Link {
             None if self.down && !self.closed => {
                 self.down = false;
                 self.cut_for = 0;
-                self.kept.iter().for_each(|kept| self.launch(kept));
+                self.unacked.iter().for_each(|unacked| self.launch(unacked));
                 return Some(Event::Up(from));
             }
             None => self.cut_for = 0,
         }
         self.idle += 1;
-        if self.idle > AGAIN && !self.down && !self.kept.is_empty() {
+        if self.idle > AGAIN && !self.down && !self.unacked.is_empty() {
             self.idle = 0;
-            self.kept.iter().for_each(|kept| self.launch(kept));
+            self.unacked.iter().for_each(|unacked| self.launch(unacked));
         }
         loop {
             let piece = self.net.borrow_mut().take(self.cable, self.end)?;
@@ -412,8 +413,8 @@ impl Rail for Link {
     }
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
-        let Some(coming) = self.coming.get(&(frame.0 as u32)) else { return 0 };
-        let rest = coming.bytes.get(at..if coming.whole { coming.bytes.len() } else { HEAD }).unwrap_or_default();
+        let Some(pending) = self.pending.get(&(frame.0 as u32)) else { return 0 };
+        let rest = pending.bytes.get(at..if pending.whole { pending.bytes.len() } else { HEAD }).unwrap_or_default();
         let len = rest.len().min(into.len());
         into[..len].copy_from_slice(&rest[..len]);
         len
@@ -421,20 +422,20 @@ impl Rail for Link {
 
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
         let number = frame.0 as u32;
-        let coming = self.coming.get_mut(&number).expect("a frame that is held");
-        assert!(coming.wanted.is_none());
-        if !coming.whole {
-            coming.wanted = Some((skip, sink, cookie));
+        let pending = self.pending.get_mut(&number).expect("a frame that is held");
+        assert!(pending.wanted.is_none());
+        if !pending.whole {
+            pending.wanted = Some((skip, sink, cookie));
             return Delivery::Pending;
         }
         // SAFETY: as promised to this function.
-        unsafe { sink.unpack(coming.bytes[skip..].as_ptr(), coming.bytes.len() - skip) };
+        unsafe { sink.unpack(pending.bytes[skip..].as_ptr(), pending.bytes.len() - skip) };
         self.receive(number);
         Delivery::Done
     }
 
     fn release(&mut self, frame: FrameId) {
-        assert!(self.coming.contains_key(&(frame.0 as u32)));
+        assert!(self.pending.contains_key(&(frame.0 as u32)));
         self.receive(frame.0 as u32);
     }
 
@@ -445,7 +446,7 @@ impl Rail for Link {
     fn arm(&mut self) -> bool {
         let net = self.net.borrow();
         let stalled = net.stalled == Some((self.cable, self.end));
-        self.kept.is_empty() && (stalled || net.cables[self.cable].to[self.end].is_empty())
+        self.unacked.is_empty() && (stalled || net.cables[self.cable].to[self.end].is_empty())
     }
 }
 
@@ -469,7 +470,7 @@ impl crate::rail::Failover for Link {
         // SAFETY: the caller vouches for the body until this returns.
         unsafe { body.pack(copied.as_mut_ptr(), copied.len()) };
         let body = if in_place { body } else { Span::of(&copied) };
-        self.keep(Kept {
+        self.keep(HeldFrame {
             number: self.next,
             origin: (!own).then_some(origin),
             shape,
@@ -482,23 +483,30 @@ impl crate::rail::Failover for Link {
     }
 
     fn next_unacked(&self, _: Endpoint) -> Option<UnackedFrame> {
-        let kept = self.kept.front().filter(|_| self.down)?;
-        let origin = kept.origin.unwrap_or(Origin { link: self.card[0], number: kept.number });
-        Some(UnackedFrame { origin, shape: kept.shape, header: kept.header, body: kept.body, cookie: kept.cookie })
+        let unacked = self.unacked.front().filter(|_| self.down)?;
+        let origin = unacked.origin.unwrap_or(Origin { link: self.card[0], number: unacked.number });
+        Some(UnackedFrame {
+            origin,
+            shape: unacked.shape,
+            header: unacked.header,
+            body: unacked.body,
+            cookie: unacked.cookie,
+        })
     }
 
     fn migrated(&mut self, to: Endpoint, origin: Origin) {
         assert_eq!(self.next_unacked(to).map(|orphan| orphan.origin), Some(origin));
-        let mut gone = self.kept.pop_front().expect("the orphan");
-        gone.copied.fill(0xee); // of no use to anybody any more
+        let mut gone = self.unacked.pop_front().expect("the migrated frame");
+        gone.copied.fill(0xee); // no one may use it any more
     }
 
     fn claim(&mut self, _: Endpoint, origin: Origin) -> Option<Claim> {
         let (_, id) = self.peer?;
-        let is = |number: u32, coming: &Coming| coming.origin.unwrap_or(Origin { link: id, number }) == origin;
-        let begun = self.coming.iter().find(|(number, coming)| is(**number, coming) && coming.wanted.is_some());
+        let is =
+            |number: u32, pending: &PendingDelivery| pending.origin.unwrap_or(Origin { link: id, number }) == origin;
+        let begun = self.pending.iter().find(|(number, pending)| is(**number, pending) && pending.wanted.is_some());
         if let Some(number) = begun.map(|(number, _)| *number) {
-            let (skip, sink, cookie) = self.coming.remove(&number)?.wanted?;
+            let (skip, sink, cookie) = self.pending.remove(&number)?.wanted?;
             self.received.insert(number);
             self.handed_over += 1;
             return Some(Claim::Awaited { skip, sink, cookie });

@@ -16,7 +16,7 @@ use std::{boxed::Box, cell::RefCell, collections::VecDeque, rc::Rc, vec, vec::Ve
 pub enum Answer {
     Pass,
     Busy,
-    /// Sent, but said to leave later: when `Script::drained` is set.
+    /// Sent, but `drained` only when `Script::drained` is set.
     Staged,
     /// Read when `Script::reads` is set, and not before.
     InPlace,
@@ -38,40 +38,40 @@ pub enum Device {
 #[derive(Debug, Default)]
 pub struct Script {
     pub answers: VecDeque<Answer>,
-    /// Answers everything that the list has no answer for.
+    /// The answer where the list has none.
     pub always: Option<Answer>,
     pub drained: bool,
     pub reads: bool,
     /// Long frames are not delivered at once.
     pub slow_delivery: bool,
-    /// The next frames that come are overtaken by others as long as this is set: so many, short ones of users'.
+    /// As long as this is set, so many of the next frames are overtaken by later ones: short frames of users.
     pub overtaken: u32,
-    /// What comes was given to another link first, as it tells, and has not come by that one.
+    /// Frames that arrive were given to another link first, as they tell, and did not arrive by that one.
     pub moved: bool,
-    /// The two sides have not met.
+    /// The handshake is not over.
     pub unmet: bool,
     pub events: VecDeque<Event>,
-    /// Bodies are lent; each of them is noted: where it is, and how long.
+    /// Bodies are exposed. Each is noted: address and length.
     pub lends: bool,
     pub lent: Vec<(usize, u64)>,
-    /// Whether what was lent can be fetched: the answers to come, then always.
+    /// Whether exposed bodies can be read: the next answers; after those always.
     pub fetches: VecDeque<bool>,
-    /// How often what was lent was recalled.
+    /// How many times the exposed bodies were revoked.
     pub recalls: u32,
-    /// Bytes that were fetched, one fetch after the other.
+    /// Bytes that were read, one entry for each read.
     pub fetched: Vec<u64>,
-    /// What was sent: lane, header bytes, frame bytes.
+    /// Frames that were sent: lane, header bytes, frame bytes.
     pub log: Vec<(Lane, u8, u32)>,
-    /// Frames sent when a signal was asked for, by the number of them.
+    /// How many frames had been sent at each request for a signal.
     pub signals: Vec<usize>,
     pub on_demand: bool,
-    /// Addresses of the bodies that were taken in place.
+    /// The addresses of the bodies that were taken in place.
     pub in_place: Vec<usize>,
-    /// Of the device: what it is to do, what it does otherwise, and the operations that it took.
+    /// The device: its next answers, its answer after those, and the operations that it took.
     pub device: VecDeque<Device>,
     pub device_is_late: bool,
     pub performed: Vec<Native>,
-    /// Whether it registers memory: the answers to come, then always.
+    /// Whether it registers memory: the next answers; after those always.
     pub registers: VecDeque<bool>,
 }
 
@@ -90,21 +90,21 @@ pub struct Scripted {
     coming: VecDeque<(FrameId, usize, Span, Cookie)>,
     overtaken: VecDeque<Frame>,
     staged: bool,
-    /// What all of them have lent: by whom, what, and whether it was recalled.
+    /// All exposed bodies of all rails: owner, memory, and whether it was revoked.
     end: u32,
     loans: Rc<RefCell<Vec<(u32, Span, bool)>>>,
-    /// Memory of all that the device of any of them reaches.
+    /// The memory that the device of any rail reaches.
     memory: Rc<RefCell<Vec<Option<Memory>>>>,
     performing: VecDeque<(Endpoint, Native, Cookie)>,
 }
 
-/// An accelerator whose memory is the processor's, at addresses that nobody can touch: no address of a process has this bit alone of
-/// those above the 48th.
+/// An accelerator whose memory is the processor's, at addresses that nothing can access: no address of a process has only
+/// this bit of those above the 48th.
 #[derive(Debug)]
 pub struct Far;
 
 impl Far {
-    /// How memory is called that is to be touched by the accelerator alone; and what is called so.
+    /// The accelerator's address of some memory, by which only the accelerator can access it.
     pub fn name(at: *mut u8) -> *mut u8 {
         at.map_addr(|at| at ^ 1 << 55)
     }
@@ -112,7 +112,7 @@ impl Far {
 
 impl Accelerator for Far {
     unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the caller vouches for both sides, and `from` is memory with another name.
+        // SAFETY: the caller vouches for both sides, and `from` is memory with another address.
         unsafe { Self::name(from.cast_mut()).copy_to_nonoverlapping(to, len) };
     }
 
@@ -122,18 +122,18 @@ impl Accelerator for Far {
     }
 }
 
-/// Where a device that was told of such memory finds it.
+/// The address by which a device reaches such memory.
 fn found(at: *mut u8, access: Access) -> *mut u8 {
     if access.contains(Access::ACCELERATOR) { Far::name(at) } else { at }
 }
 
-/// Bytes that can be fetched at a time, and asked for so.
+/// How many bytes can be read at a time.
 pub const MOST_FETCHED: u64 = 300;
 
-/// Where it lies, how long it is, and what may be done to it.
+/// Address, length and rights.
 type Memory = (usize, u64, Access);
 
-/// As many rails as asked for, each of which reaches all; frames of up to 64 bytes go eagerly, of up to 128 at all.
+/// As many rails as asked for, each of which reaches all. Frames of up to 64 bytes are eager; none is longer than 128 bytes.
 pub fn rails(count: u32) -> Vec<Scripted> {
     let block = vec![0u8; Hub::cost(count, 16, 128)].leak();
     let hub: &'static Hub<'static> = Box::leak(Box::new(Hub::new(&mut Arena::new(block), count, 16, 128).unwrap()));
@@ -168,7 +168,7 @@ pub fn rails(count: u32) -> Vec<Scripted> {
 }
 
 impl Scripted {
-    /// Bodies that were asked for and are still coming in.
+    /// Bodies whose delivery is pending.
     pub fn coming(&self) -> usize {
         self.coming.len()
     }
@@ -178,7 +178,7 @@ impl Scripted {
         self.memory.borrow().iter().flatten().count()
     }
 
-    /// Does what the device does.
+    /// Performs an operation as the device does.
     fn reach(&self, native: &Native) -> Result<u64, NativeError> {
         let slot = u64::from_le_bytes(std::array::from_fn(|byte| native.key.0[byte]));
         let (base, len, access) =
@@ -197,14 +197,15 @@ impl Scripted {
             found(local.base, region.map_or(Access::empty(), |region| region.2))
         };
         match native.work {
-            // SAFETY: the memory is registered, and local memory is vouched for by the caller of `perform` until it is told.
+            // SAFETY: the memory is registered, and local memory is vouched for by the caller of `perform` until
+            // its end is told.
             Work::Put(local) => unsafe { at.copy_from(own(local), bytes as usize) },
             // SAFETY: the same.
             Work::Get(local) => unsafe { own(local).copy_from(at, bytes as usize) },
             Work::Atomic(atomic, flags) => {
                 assert!(self.attributes.one_sided.does(atomic, flags) && (at as u64).is_multiple_of(bytes));
                 // SAFETY: the same; it is aligned.
-                return Ok(unsafe { crate::rail::atomics::apply(at, atomic, flags) });
+                return Ok(unsafe { crate::rail::apply_atomic(at, atomic, flags) });
             }
         }
         Ok(0)
@@ -256,7 +257,8 @@ impl Rail for Scripted {
         cookie: Cookie,
     ) -> Result<Sent, SendError> {
         assert_eq!(header.len() as u64 + body.len(), u64::from(shape.len));
-        // What is as long as a loan may be one, which lies on a stack: it is copied, as rails promise for what is short.
+        // A body as long as an exposed buffer's description may be one, which is on a stack. It is copied, as rails
+        // promise for short bodies.
         let next = self.script.borrow().answers.front().copied().or(self.script.borrow().always);
         if next == Some(Answer::InPlace) && body.len() != REMOTE_BUFFER_BYTES as u64 {
             let mut script = self.script.borrow_mut();
@@ -292,7 +294,7 @@ impl Rail for Scripted {
         }
         if self.script.borrow().reads
             && let Some((to, shape, header, body, cookie)) = self.held.front()
-            // SAFETY: in-place bodies are kept by the sender until it is told.
+            // SAFETY: in-place bodies are kept by the sender until their end is told.
             && unsafe { self.inner.send(*to, *shape, header, *body, *cookie) }.is_ok()
         {
             return self.held.pop_front().map(|held| Event::Sent(held.4));
@@ -305,7 +307,7 @@ impl Rail for Scripted {
         if !self.script.borrow().slow_delivery
             && let Some((frame, skip, sink, cookie)) = self.coming.pop_front()
         {
-            // SAFETY: the sink is kept by the receiver until it is told.
+            // SAFETY: the sink is kept by the receiver until its end is told.
             unsafe { self.inner.deliver(frame, skip, sink, cookie) };
             return Some(Event::Delivered(cookie));
         }
@@ -379,10 +381,10 @@ impl crate::rail::SingleCopy for Scripted {
         let mut script = self.script.borrow_mut();
         let number = u64::from_le_bytes(std::array::from_fn(|byte| loan.0[byte])) as usize;
         let lent = number.checked_sub(1).and_then(|at| self.loans.borrow().get(at).copied());
-        // A forged loan, or one that was recalled, brings nothing.
+        // A forged or revoked buffer yields nothing.
         let lent = lent.filter(|(_, body, recalled)| !recalled && sink.len() <= body.len());
         let Some((_, body, _)) = lent.filter(|_| script.fetches.pop_front() != Some(false)) else {
-            // SAFETY: the sink is writable, as promised to this function; it may have been begun.
+            // SAFETY: the sink is writable, as promised to this function; it may have been written in part.
             unsafe { sink.unpack([0xbb; 16].as_ptr(), 16) };
             return false;
         };
@@ -451,7 +453,7 @@ impl crate::rail::Failover for Scripted {
 }
 
 impl crate::rail::Liveness for Scripted {
-    fn knows(&self, _: Endpoint) -> bool {
+    fn is_connected(&self, _: Endpoint) -> bool {
         !self.script.borrow().unmet
     }
 }

@@ -255,7 +255,7 @@ impl<'m> Set<'m> {
     pub fn have_met(&self, peer: Peer) -> bool {
         self.0.iter().all(|way| match &way.kind {
             Kind::Raw(_) => true,
-            Kind::Linked(link) => link.has_met(peer),
+            Kind::Linked(link) => link.has_answered(peer),
         })
     }
 
@@ -281,8 +281,8 @@ fn named(counters: &Counters) -> [(&'static str, u64); 13] {
         ($($name:ident as $text:literal,)*) => { [$(($text, counters.$name)),*] };
     }
     named!(
-        resent as "link_resent", timeouts as "link_timeouts", doubles as "link_doubles", bad_heads as "link_bad_heads",
-        bad_bodies as "link_bad_bodies", shed as "link_shed", early as "link_early",
+        resent as "link_resent", timeouts as "link_timeouts", duplicates as "link_doubles", bad_headers as "link_bad_heads",
+        bad_bodies as "link_bad_bodies", no_room as "link_shed", before_handshake as "link_early",
         probes as "link_probes", downs as "link_downs", ups as "link_ups", migrated as "link_rehomed",
         claims as "link_claims", hellos as "link_hellos",
     )

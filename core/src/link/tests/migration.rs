@@ -1,4 +1,4 @@
-//! Frames that move from one link to another, between two nodes with several links each.
+//! Frames that migrate from one link to another, between two nodes with several links each.
 
 use super::bench::{Bench, TestLink, bytes, name_of};
 use super::wire::{Break, Dice, Faults, State, wires};
@@ -16,12 +16,12 @@ struct Node {
     to: Vec<Endpoint>,
     down: Vec<bool>,
     got: Vec<Vec<u8>>,
-    coming: BTreeMap<u64, Box<[u8]>>,
+    pending: BTreeMap<u64, Box<[u8]>>,
     lent: BTreeMap<u64, Box<[u8]>>,
-    /// Those that were told: a device may still read them.
+    /// Bodies that the link reads no more. A device may still read them.
     gone: Vec<Box<[u8]>>,
     cookies: u64,
-    doubles: u32,
+    duplicates: u32,
     awaited: u32,
     moved: u32,
 }
@@ -45,7 +45,7 @@ impl Nodes {
             .map(|node| {
                 let link = |rail: u8| {
                     let wire = wires[usize::from(rail)].remove(0);
-                    // The two sides name their links differently.
+                    // The two sides have different names for each link.
                     let mut config = Config::new(rail * 10 + node + 5, 100 + u64::from(node), wire.attributes());
                     config.first_number = u64::from(u16::MAX) - 5;
                     change(&mut config);
@@ -57,11 +57,11 @@ impl Nodes {
                     to: vec![],
                     down: vec![false; count.into()],
                     got: vec![],
-                    coming: BTreeMap::new(),
+                    pending: BTreeMap::new(),
                     lent: BTreeMap::new(),
                     gone: vec![],
                     cookies: 0,
-                    doubles: 0,
+                    duplicates: 0,
                     awaited: 0,
                     moved: 0,
                 }
@@ -76,7 +76,7 @@ impl Nodes {
         Self { nodes, wires: shared, dice: Dice(seed), now: 0 }
     }
 
-    /// The same after a frame by each link, named by it.
+    /// The same after a frame by each link, named by the link.
     fn met(seed: u64, faults: Faults) -> Self {
         let mut nodes = Self::new(seed, faults);
         nodes.meet();
@@ -90,15 +90,15 @@ impl Nodes {
         self.drain();
     }
 
-    /// All that the first node has sent is acknowledged.
+    /// Everything that the first node has sent is acknowledged.
     fn drain(&mut self) {
-        self.until("all is acknowledged", |nodes| {
+        self.until("everything is acknowledged", |nodes| {
             let Node { links, to, .. } = &nodes.nodes[0];
             links.iter().zip(to).all(|(link, to)| link.drained(*to))
         });
     }
 
-    /// What has come to the second node, by name and in that order.
+    /// The frames that arrived at the second node, by name and in that order.
     fn got(&self) -> Vec<u64> {
         let mut got: Vec<u64> = self.nodes[1].got.iter().map(|frame| name_of(frame)).collect();
         got.sort_unstable();
@@ -116,7 +116,7 @@ impl Nodes {
                         any = true;
                     }
                 }
-                node.move_orphans();
+                node.migrate_frames();
             }
         }
         let links = self.nodes.iter().flat_map(|node| &node.links);
@@ -132,7 +132,7 @@ impl Nodes {
             self.step();
         }
         let counters: Vec<_> = self.nodes.iter().flat_map(|node| &node.links).map(|link| *link.counters()).collect();
-        panic!("in vain: {what}: {counters:#?}");
+        panic!("it did not happen: {what}: {counters:#?}");
     }
 }
 
@@ -147,7 +147,7 @@ impl Node {
         let shape = Shape { tag: 0x99, lane: Lane::Bulk, header: header.len() as u8, len: bytes.len() as u32 };
         let cookie = self.cookie();
         let body: Box<[u8]> = body.into();
-        // SAFETY: a body in place is kept until it is told.
+        // SAFETY: a body in place is kept until its end is told.
         match unsafe { self.links[link].send(self.to[link], shape, header, Span::of(&body), cookie) } {
             Ok(Sent::InPlace) => drop(self.lent.insert(cookie.0, body)),
             Ok(_) => {}
@@ -156,7 +156,7 @@ impl Node {
         true
     }
 
-    /// The same from room that was reserved.
+    /// The same by a grant.
     fn try_grant(&mut self, link: usize, bytes: &[u8]) -> bool {
         let shape = Shape { tag: 0x99, lane: Lane::Bulk, header: 20, len: bytes.len() as u32 };
         let Ok(mut grant) = self.links[link].reserve(self.to[link], shape) else { return false };
@@ -167,36 +167,36 @@ impl Node {
     }
 
     fn over(&mut self, cookie: u64) {
-        let mut body = self.lent.remove(&cookie).expect("told once");
+        let mut body = self.lent.remove(&cookie).expect("its end is told once");
         body.fill(0xee);
         self.gone.push(body);
     }
 
-    fn move_orphans(&mut self) {
+    fn migrate_frames(&mut self) {
         for link in 0..self.links.len() {
-            while self.down[link] && (0..self.links.len()).any(|other| self.move_orphan(link, other)) {}
+            while self.down[link] && (0..self.links.len()).any(|other| self.migrate_frame(link, other)) {}
         }
     }
 
-    /// Whether the other link takes the first one's oldest frame.
-    fn move_orphan(&mut self, link: usize, other: usize) -> bool {
+    /// Whether the other link takes the first link's oldest frame.
+    fn migrate_frame(&mut self, link: usize, other: usize) -> bool {
         let (from, to) = (self.to[link], self.to[other]);
         if self.down[other] {
             return false;
         }
-        let Some(orphan) = self.links[link].next_unacked(from) else { return false };
-        assert!(orphan.cookie.is_none() || orphan.body.len() > COPIED);
-        let header = &orphan.header[..usize::from(orphan.shape.header)];
-        // SAFETY: the orphan's body stays until it is migrated; then it is the lender's, until it is told.
+        let Some(unacked) = self.links[link].next_unacked(from) else { return false };
+        assert!(unacked.cookie.is_none() || unacked.body.len() > COPIED);
+        let header = &unacked.header[..usize::from(unacked.shape.header)];
+        // SAFETY: the frame's body stays until it has migrated; then it belongs to the user, until its end is told.
         let Ok(sent) = (unsafe {
-            self.links[other].send_migrated(to, orphan.origin, orphan.shape, header, orphan.body, orphan.cookie)
+            self.links[other].send_migrated(to, unacked.origin, unacked.shape, header, unacked.body, unacked.cookie)
         }) else {
             return false;
         };
-        self.links[link].migrated(from, orphan.origin);
+        self.links[link].migrated(from, unacked.origin);
         scribble(&mut self.links[link]);
         self.moved += 1;
-        if let Some(cookie) = orphan.cookie.filter(|_| sent != Sent::InPlace) {
+        if let Some(cookie) = unacked.cookie.filter(|_| sent != Sent::InPlace) {
             self.over(cookie.0);
         }
         true
@@ -205,16 +205,16 @@ impl Node {
     fn take(&mut self, link: usize, event: Event) {
         match event {
             Event::Frame(frame) => self.take_frame(link, &frame),
-            Event::Migrated(origin, frame) => self.take_moved(link, origin, &frame),
+            Event::Migrated(origin, frame) => self.take_migrated(link, origin, &frame),
             Event::Sent(cookie) => self.over(cookie.0),
             Event::Delivered(cookie) => {
-                let bytes = self.coming.remove(&cookie.0).expect("told once");
+                let bytes = self.pending.remove(&cookie.0).expect("its end is told once");
                 self.got.push(bytes.into_vec());
             }
             Event::Down(..) => self.down[link] = true,
             Event::Up(_) => self.down[link] = false,
             Event::Silent(..) => {}
-            Event::Performed(..) => panic!("nobody asked for that"),
+            Event::Performed(..) => panic!("no such operation was begun"),
             Event::Lost(..) => panic!("links are down, not lost"),
         }
     }
@@ -226,16 +226,16 @@ impl Node {
         }
         let mut bytes = vec![0x77; frame.len as usize].into_boxed_slice();
         let cookie = self.cookie();
-        // SAFETY: the sink stays in `coming` until it is told.
+        // SAFETY: the sink stays in `pending` until its end is told.
         let delivery =
             unsafe { self.links[link].deliver(frame.id, 0, Span::contiguous(bytes.as_mut_ptr(), bytes.len()), cookie) };
         match delivery {
             Delivery::Done => self.got.push(bytes.into_vec()),
-            Delivery::Pending => drop(self.coming.insert(cookie.0, bytes)),
+            Delivery::Pending => drop(self.pending.insert(cookie.0, bytes)),
         }
     }
 
-    fn take_moved(&mut self, link: usize, origin: Origin, frame: &Frame) {
+    fn take_migrated(&mut self, link: usize, origin: Origin, frame: &Frame) {
         let claims: Vec<Claim> =
             (0..self.links.len()).filter_map(|other| self.links[other].claim(self.to[other], origin)).collect();
         let awaited = claims.iter().find(|claim| matches!(claim, Claim::Awaited { .. }));
@@ -243,14 +243,14 @@ impl Node {
             Some(Claim::New) => self.take_frame(link, frame),
             Some(Claim::Awaited { skip, sink, cookie }) => {
                 self.awaited += 1;
-                // SAFETY: the sink is in `coming`, and was handed over by the link that had it.
+                // SAFETY: the sink is in `pending`, and the link that had it has handed it over.
                 match unsafe { self.links[link].deliver(frame.id, *skip, *sink, *cookie) } {
                     Delivery::Done => self.take(link, Event::Delivered(*cookie)),
                     Delivery::Pending => {}
                 }
             }
             Some(Claim::Duplicate) | None => {
-                self.doubles += 1;
+                self.duplicates += 1;
                 assert!(!claims.is_empty(), "{origin:?} is known to one of them");
                 if !frame.is_whole() {
                     self.links[link].release(frame.id);
@@ -260,17 +260,18 @@ impl Node {
     }
 }
 
-/// Long rooms that are given back are anybody's.
+/// Overwrites the memory of long grants, which is free.
 fn scribble(link: &mut TestLink) {
-    let (long, free) = (&link.long, &mut link.long_free);
+    let (long, free) = (&link.send.long, &mut link.send.long_free);
     free.retain(|place| {
-        // SAFETY: as long as each of them is; nobody else has it now.
+        // SAFETY: the memory is as long, and no frame uses it.
         unsafe { long.at(place).write_bytes(0xee, long.each()) };
         true
     });
 }
 
-/// What was reserved lies in memory of the link, which gives it back when another link has taken over: that one cannot read it there.
+/// A reserved frame lies in memory of its link. The link frees the memory when the frame has migrated, so the other link must
+/// not read it there.
 #[test]
 fn p14_b37_a_long_grant_is_copied_by_the_link_that_carries_it() {
     let mut nodes = Nodes::met(1, Faults { in_place: 1000, ..Faults::default() });
@@ -279,15 +280,15 @@ fn p14_b37_a_long_grant_is_copied_by_the_link_that_carries_it() {
         assert!(nodes.nodes[0].try_grant(0, &bytes(number, 9000)));
     }
     assert!(nodes.nodes[0].lent.is_empty());
-    nodes.until("all have come", |nodes| nodes.nodes[1].got.len() == 6);
+    nodes.until("all have arrived", |nodes| nodes.nodes[1].got.len() == 6);
     assert_eq!(nodes.nodes[0].moved, 4);
     assert_eq!(nodes.got(), [0, 1, 2, 3, 4, 5]);
     assert!(nodes.nodes[1].got.iter().all(|frame| *frame == bytes(name_of(frame), frame.len())));
 }
 
 #[test]
-fn p14_b37_b34_frames_of_a_dead_link_arrive_once_by_the_other() {
-    let (mut doubles, mut awaited, mut moved) = (0, 0, 0);
+fn p14_b37_b34_frames_of_a_link_that_is_down_arrive_once_by_the_other() {
+    let (mut duplicates, mut awaited, mut moved) = (0, 0, 0);
     for seed in 0..30 {
         let faults = Faults {
             drop: 100,
@@ -303,7 +304,7 @@ fn p14_b37_b34_frames_of_a_dead_link_arrive_once_by_the_other() {
         for number in 0..120u64 {
             let len = 8 + nodes.dice.below([60, 9000][number as usize % 2]) as usize;
             let frame = bytes(number, len);
-            // The first link is preferred, and breaks from time to time: by the rail, or into silence.
+            // The first link is preferred. It breaks from time to time: by the rail, or by silence.
             nodes.until("a frame is taken", |nodes| {
                 let node = &mut nodes.nodes[0];
                 let give = if number % 5 == 4 && len > 20 { Node::try_grant } else { Node::try_send };
@@ -320,69 +321,69 @@ fn p14_b37_b34_frames_of_a_dead_link_arrive_once_by_the_other() {
                 }
             }
         }
-        nodes.until("all is acknowledged", |nodes| {
+        nodes.until("everything is acknowledged", |nodes| {
             nodes.nodes.iter().all(|node| {
                 let kept = node.links.iter().zip(&node.to).all(|(link, to)| link.drained(*to) && link.used() == [0, 0]);
-                kept && node.lent.is_empty() && node.coming.is_empty()
+                kept && node.lent.is_empty() && node.pending.is_empty()
             })
         });
         assert_eq!(nodes.got(), names);
         assert!(nodes.nodes[1].got.iter().all(|frame| *frame == bytes(name_of(frame), frame.len())));
-        doubles += nodes.nodes[1].doubles;
+        duplicates += nodes.nodes[1].duplicates;
         awaited += nodes.nodes[1].awaited;
         moved += nodes.nodes[0].moved;
     }
-    assert!(doubles > 0 && awaited > 0 && moved > 0, "{doubles} {awaited} {moved}");
+    assert!(duplicates > 0 && awaited > 0 && moved > 0, "{duplicates} {awaited} {moved}");
 }
 
 #[test]
-fn b37_p14_orphans_are_exactly_what_was_not_acknowledged() {
+fn b37_p14_unackeds_are_exactly_what_was_not_acknowledged() {
     let mut nodes = Nodes::new(1, Faults::default());
     for number in 0..10u64 {
         nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(0, &bytes(number, 30)));
     }
     let to = nodes.nodes[0].to.clone();
-    nodes.until("all is acknowledged", |nodes| nodes.nodes[0].links[0].drained(to[0]));
+    nodes.until("everything is acknowledged", |nodes| nodes.nodes[0].links[0].drained(to[0]));
     assert!(nodes.nodes[0].links[0].next_unacked(to[0]).is_none(), "of a link that is up");
     nodes.wires[0].borrow_mut().faults.silent = true;
-    nodes.nodes[0].down[1] = true; // nobody to move them to
+    nodes.nodes[0].down[1] = true; // no link to migrate to
     let frames = [bytes(10, 30), bytes(11, 5000), bytes(12, 700)];
     frames.iter().for_each(|frame| assert!(nodes.nodes[0].try_send(0, frame)));
     assert!(nodes.nodes[0].links[0].next_unacked(to[0]).is_none(), "of a link that is up");
     nodes.until("the silence is noticed", |nodes| nodes.nodes[0].down[0]);
     let node = &mut nodes.nodes[0];
     for (index, frame) in frames.iter().enumerate() {
-        let orphan = node.links[0].next_unacked(to[0]).expect("in their order");
-        assert_eq!(orphan.origin, Origin { link: 5, number: u32::from(u16::MAX) - 5 + 10 + index as u32 });
-        assert_eq!((orphan.shape.tag, orphan.shape.lane), (0x99, Lane::Bulk));
-        assert_eq!((usize::from(orphan.shape.header), orphan.shape.len as usize), (20, frame.len()));
-        let mut all = orphan.header[..20].to_vec();
+        let unacked = node.links[0].next_unacked(to[0]).expect("in their order");
+        assert_eq!(unacked.origin, Origin { link: 5, number: u32::from(u16::MAX) - 5 + 10 + index as u32 });
+        assert_eq!((unacked.shape.tag, unacked.shape.lane), (0x99, Lane::Bulk));
+        assert_eq!((usize::from(unacked.shape.header), unacked.shape.len as usize), (20, frame.len()));
+        let mut all = unacked.header[..20].to_vec();
         all.resize(frame.len(), 0);
-        // SAFETY: the body stays until it is migrated.
-        unsafe { orphan.body.pack(all[20..].as_mut_ptr(), frame.len() - 20) };
+        // SAFETY: the body stays until it has migrated.
+        unsafe { unacked.body.pack(all[20..].as_mut_ptr(), frame.len() - 20) };
         assert!(all == *frame);
-        assert_eq!(orphan.cookie.is_some(), index == 1);
-        node.links[0].migrated(to[0], Origin { number: orphan.origin.number ^ 1, ..orphan.origin });
-        assert_eq!(node.links[0].next_unacked(to[0]).expect("not that one").origin, orphan.origin);
-        node.links[0].migrated(to[0], orphan.origin);
+        assert_eq!(unacked.cookie.is_some(), index == 1);
+        node.links[0].migrated(to[0], Origin { number: unacked.origin.number ^ 1, ..unacked.origin });
+        assert_eq!(node.links[0].next_unacked(to[0]).expect("not that one").origin, unacked.origin);
+        node.links[0].migrated(to[0], unacked.origin);
     }
     assert!(node.links[0].next_unacked(to[0]).is_none());
     assert!(node.links[0].drained(to[0]) && node.links[0].used() == [0, 0]);
 }
 
 #[test]
-fn p14_b37_claims_tell_new_ones_doubles_and_awaited_ones_apart() {
+fn p14_b37_claims_tell_new_duplicate_and_awaited_frames_apart() {
     let mut nodes = Nodes::new(2, Faults::default());
     let first = u64::from(u16::MAX) - 5;
     for number in 0..4u64 {
         nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(0, &bytes(number, 30)));
     }
-    nodes.until("all have come", |nodes| nodes.nodes[1].got.len() == 4);
-    // One whose body is spoilt on the way: delivered, and awaited.
+    nodes.until("all have arrived", |nodes| nodes.nodes[1].got.len() == 4);
+    // The body of one frame is corrupted on the way: its delivery is awaited.
     nodes.wires[0].borrow_mut().faults.late_body = 1000;
     nodes.wires[0].borrow_mut().now = nodes.now;
     nodes.until("one more", |nodes| nodes.nodes[0].try_send(0, &bytes(4, 6000)));
-    nodes.until("its header has come", |nodes| nodes.nodes[1].coming.len() == 1);
+    nodes.until("its header has arrived", |nodes| nodes.nodes[1].pending.len() == 1);
     let node = &mut nodes.nodes[1];
     let (to, origin) = (node.to.clone(), |number: u64| Origin { link: 5, number: (first + number) as u32 });
     for number in 0..4 {
@@ -391,7 +392,7 @@ fn p14_b37_claims_tell_new_ones_doubles_and_awaited_ones_apart() {
     }
     let Some(Claim::Awaited { skip: 0, sink, cookie }) = node.links[0].claim(to[0], origin(4)) else { panic!() };
     assert_eq!(sink.len(), 6000);
-    assert!(node.coming.contains_key(&cookie.0));
+    assert!(node.pending.contains_key(&cookie.0));
     assert!(matches!(node.links[0].claim(to[0], origin(4)), Some(Claim::Duplicate)), "handed over once");
     assert!(matches!(node.links[0].claim(to[0], origin(9)), Some(Claim::New)));
     assert!(matches!(node.links[0].claim(to[0], origin(9)), Some(Claim::Duplicate)));
@@ -400,24 +401,25 @@ fn p14_b37_claims_tell_new_ones_doubles_and_awaited_ones_apart() {
     assert_eq!(node.links[0].used(), [0, 0]);
 }
 
-/// A frame that was moved names the link that it was given to first. One that moves once more leaves a number behind on the link
-/// between, which nobody claims: that link was full for ever when it had given out as many numbers as its window has.
+/// A migrated frame names the link that it was given to first. If it migrates again, it leaves a number on the link between,
+/// which no frame claims. Without gaps, that link would be full for ever when it had given out the numbers of a whole window.
 #[test]
-fn p14_b37_a_link_from_which_moved_frames_moved_on_is_as_good_as_new_when_it_is_back() {
+fn p14_b37_a_link_from_which_migrated_frames_migrated_on_is_as_good_as_new_when_it_is_up() {
     const SECOND: u64 = 1_000_000_000;
     let mut nodes = Nodes::met(1, Faults::default());
     let until = |nodes: &mut Nodes, time| nodes.until("time passes", |nodes| nodes.now >= time);
-    // The first is silent, and a little later the other one, so that it still takes what the first could not deliver.
+    // The first link is silent, and a little later the other one. In between the other link takes the frames that the
+    // first could not deliver.
     let since = nodes.now;
     nodes.wires[0].borrow_mut().faults.silent = true;
     assert!((2..5).all(|number| nodes.nodes[0].try_send(0, &bytes(number, 30 + number as usize * 1000))));
     until(&mut nodes, since + 3 * SECOND);
     nodes.wires[1].borrow_mut().faults.silent = true;
-    nodes.until("they have moved", |nodes| nodes.nodes[0].moved == 3);
+    nodes.until("they have migrated", |nodes| nodes.nodes[0].moved == 3);
     nodes.wires[0].borrow_mut().faults.silent = false;
     nodes.until("the first is back", |nodes| !nodes.nodes[0].down[0]);
-    nodes.until("they have moved on", |nodes| nodes.nodes[0].moved == 6);
-    nodes.until("all have come", |nodes| nodes.nodes[1].got.len() == 5);
+    nodes.until("they have migrated on", |nodes| nodes.nodes[0].moved == 6);
+    nodes.until("all have arrived", |nodes| nodes.nodes[1].got.len() == 5);
     nodes.wires[1].borrow_mut().faults.silent = false;
     nodes.until("the other is back", |nodes| nodes.nodes.iter().all(|node| !node.down[1]));
     for number in 5..1000 {
@@ -427,15 +429,15 @@ fn p14_b37_a_link_from_which_moved_frames_moved_on_is_as_good_as_new_when_it_is_
     assert_eq!(nodes.got(), (0..1000).collect::<Vec<u64>>());
 }
 
-/// The same where more have moved on than one Void tells of, and where most of those get lost.
+/// The same where more frames have migrated on than one control frame covers, and where most of the control frames are lost.
 #[test]
-fn p14_b37_void_numbers_are_told_until_each_is_known() {
+fn p14_b37_gaps_are_told_until_each_is_known() {
     const SECOND: u64 = 1_000_000_000;
     for seed in 0..4 {
         let mut nodes = Nodes::with(2, seed, Faults::default(), |config| (config.window, config.slots) = (1024, 2048));
         nodes.meet();
         let mut name = 2;
-        // Windows open with what is acknowledged.
+        // Congestion windows open as frames are acknowledged.
         for link in [0, 1].repeat(2000) {
             nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(link, &bytes(name, 30)));
             name += 1;
@@ -450,10 +452,10 @@ fn p14_b37_void_numbers_are_told_until_each_is_known() {
         assert!(u64::from(moving) > 2 * ACK_SPAN, "{moving}");
         nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
         nodes.wires[1].borrow_mut().faults.silent = true;
-        nodes.until("they have moved", |nodes| nodes.nodes[0].moved == moving);
+        nodes.until("they have migrated", |nodes| nodes.nodes[0].moved == moving);
         nodes.wires[0].borrow_mut().faults.silent = false;
         nodes.until("the first is back", |nodes| !nodes.nodes[0].down[0]);
-        nodes.until("they have moved on", |nodes| nodes.nodes[0].moved == 2 * moving);
+        nodes.until("they have migrated on", |nodes| nodes.nodes[0].moved == 2 * moving);
         nodes.wires[1].borrow_mut().faults = Faults { drop_own: 700, drop: 100, ..Faults::default() };
         nodes.until("the other is back", |nodes| nodes.nodes.iter().all(|node| !node.down[1]));
         for _ in 0..2000 {
@@ -465,9 +467,9 @@ fn p14_b37_void_numbers_are_told_until_each_is_known() {
     }
 }
 
-/// What the peer was told to be away is claimed once, like any other.
+/// A frame of which the peer was told that it has migrated is claimed once, as any other.
 #[test]
-fn p14_b37_b34_a_frame_that_is_away_is_new_once() {
+fn p14_b37_b34_a_frame_that_has_migrated_is_new_once() {
     const SECOND: u64 = 1_000_000_000;
     let mut nodes = Nodes::met(1, Faults::default());
     let since = nodes.now;
@@ -475,19 +477,19 @@ fn p14_b37_b34_a_frame_that_is_away_is_new_once() {
     assert!((2..6).all(|name| nodes.nodes[0].try_send(0, &bytes(name, 30))));
     nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
     nodes.wires[1].borrow_mut().faults.silent = true;
-    nodes.until("they have moved", |nodes| nodes.nodes[0].moved == 4);
-    nodes.nodes[0].down[1] = true; // and are not to come home yet
+    nodes.until("they have migrated", |nodes| nodes.nodes[0].moved == 4);
+    nodes.nodes[0].down[1] = true; // so that they do not come back yet
     nodes.nodes[0].down[0] = true;
     nodes.wires[0].borrow_mut().faults.silent = false;
     nodes.until("the first is back, and its numbers are passed over", |nodes| {
-        let path = &nodes.nodes[0].links[0].paths[nodes.nodes[0].to[0].0 as usize];
-        !nodes.nodes[0].down[0] && path.first == path.next
+        let path = &nodes.nodes[0].links[0].peers.paths[nodes.nodes[0].to[0].0 as usize];
+        !nodes.nodes[0].down[0] && path.send.first == path.send.next
     });
     assert_eq!(nodes.nodes[1].got.len(), 2);
     let to = nodes.nodes[1].to[0];
     let link = &mut nodes.nodes[1].links[0];
     let origin = |behind: u32| Origin { link: 5, number: u32::from(u16::MAX) - 5 + behind };
-    assert!(matches!(link.claim(to, origin(0)), Some(Claim::Duplicate)), "it came by itself");
+    assert!(matches!(link.claim(to, origin(0)), Some(Claim::Duplicate)), "it arrived on this link");
     for behind in [2, 1, 4, 3] {
         assert!(matches!(link.claim(to, origin(behind)), Some(Claim::New)));
         assert!(matches!(link.claim(to, origin(behind)), Some(Claim::Duplicate)));
@@ -495,10 +497,10 @@ fn p14_b37_b34_a_frame_that_is_away_is_new_once() {
     assert!(matches!(link.claim(to, origin(0)), Some(Claim::Duplicate)));
 }
 
-/// Links break in turn, are mended, and break for good but for one: whichever that is, all comes by it. Frames are away then
-/// whose numbers it has given out, as many as it has.
+/// Links break in turn, are mended, and break for good but for one. Whichever that is, all frames arrive by it. So frames
+/// have migrated whose numbers it has given out, up to a whole window.
 #[test]
-fn p14_b37_b34_one_link_that_lives_is_enough() {
+fn p14_b37_b34_one_link_that_is_up_is_enough() {
     for seed in 280..340 {
         let links = 2 + seed % 2;
         let faults = Faults {
@@ -558,8 +560,9 @@ fn p14_b37_b34_one_link_that_lives_is_enough() {
     }
 }
 
-/// A frame that comes back to the link that it was given to first has another number there. When that link breaks in the middle of
-/// its body, whoever carries it next takes over what was to be written; and the number is void, once nothing of it is awaited.
+/// A frame that comes back to the link that it was given to first has another number there. If that link breaks in the middle
+/// of the body, the next link takes over the pending delivery. The number becomes a gap once the delivery is not awaited any
+/// more.
 #[test]
 fn p14_b37_b34_a_frame_that_came_back_to_its_first_link_is_taken_over_from_there() {
     const SECOND: u64 = 1_000_000_000;
@@ -569,13 +572,13 @@ fn p14_b37_b34_a_frame_that_came_back_to_its_first_link_is_taken_over_from_there
     assert!(nodes.nodes[0].try_send(0, &bytes(2, 9000)));
     nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
     nodes.wires[1].borrow_mut().faults.silent = true;
-    nodes.until("it has moved", |nodes| nodes.nodes[0].moved == 1);
+    nodes.until("it has migrated", |nodes| nodes.nodes[0].moved == 1);
     nodes.wires[0].borrow_mut().faults = Faults { late_body: 1000, jitter: 1_000_000, ..Faults::default() };
-    nodes.until("it is coming back", |nodes| nodes.nodes[0].moved == 2 && !nodes.nodes[1].coming.is_empty());
+    nodes.until("it is coming back", |nodes| nodes.nodes[0].moved == 2 && !nodes.nodes[1].pending.is_empty());
     nodes.wires[0].borrow_mut().faults.silent = true;
     nodes.wires[0].borrow_mut().cut(0, 1);
     nodes.wires[1].borrow_mut().faults.silent = false;
-    nodes.until("it has come by the other", |nodes| nodes.nodes[1].got.len() == 3);
+    nodes.until("it has arrived by the other link", |nodes| nodes.nodes[1].got.len() == 3);
     assert_eq!((nodes.nodes[0].moved, nodes.nodes[1].awaited), (3, 1));
     nodes.wires[0].borrow_mut().faults = Faults::default();
     nodes.until("the first is back", |nodes| nodes.nodes.iter().all(|node| !node.down[0]));
@@ -586,43 +589,44 @@ fn p14_b37_b34_a_frame_that_came_back_to_its_first_link_is_taken_over_from_there
     assert_eq!(nodes.got(), (0..1000).collect::<Vec<u64>>());
 }
 
-/// A moved frame may come late: the link that carries it was silent while the one that it was given to first is back, and has
-/// numbered so many frames since that the low half-word of its number there is that of the next one.
+/// A migrated frame may arrive late. The link that carries it was silent, while the link that it was given to first is up
+/// again, and has numbered so many frames since that the next one has the same low half-word.
 #[test]
-fn p14_b37_a_moved_frame_that_is_late_is_none_of_those_that_its_first_link_has_numbered_since() {
+fn p14_b37_a_late_migrated_frame_is_not_taken_for_a_later_frame_of_its_first_link() {
     const SECOND: u64 = 1_000_000_000;
     let mut nodes = Nodes::met(1, Faults::default());
     let since = nodes.now;
-    // It comes, but its sender does not hear so.
+    // The frame arrives, but its sender gets no acknowledgement.
     nodes.wires[0].borrow_mut().deaf = Some(0);
     assert!(nodes.nodes[0].try_send(0, &bytes(2, 30)));
     nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
     nodes.wires[1].borrow_mut().faults.silent = true;
-    nodes.until("it has moved", |nodes| nodes.nodes[0].moved == 1);
+    nodes.until("it has migrated", |nodes| nodes.nodes[0].moved == 1);
     nodes.wires[0].borrow_mut().deaf = None;
     nodes.until("the first is back", |nodes| nodes.nodes.iter().all(|node| !node.down[0]));
     let names = 3..3 + u64::from(u16::MAX);
     for number in names.clone() {
         nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(0, &bytes(number, 30)));
     }
-    nodes.until("all is acknowledged", |nodes| nodes.nodes[0].links[0].drained(nodes.nodes[0].to[0]));
+    nodes.until("everything is acknowledged", |nodes| nodes.nodes[0].links[0].drained(nodes.nodes[0].to[0]));
     assert!(!nodes.nodes[0].down[1], "it is the copy on the second link that counts here");
     nodes.wires[1].borrow_mut().faults.silent = false;
     nodes.drain();
-    assert_eq!(nodes.nodes[1].doubles, 1);
+    assert_eq!(nodes.nodes[1].duplicates, 1);
     nodes.until("one more", |nodes| nodes.nodes[0].try_send(0, &bytes(names.end, 30)));
     nodes.drain();
     assert!(nodes.got().into_iter().eq(0..=names.end));
 }
 
-/// A moved frame acknowledges nothing, so what came before it is acknowledged by another frame, and not sent again.
+/// A migrated frame acknowledges nothing. So the frames that arrived before it are acknowledged by another frame, and not
+/// sent again.
 #[test]
-fn p14_b37_what_came_before_a_moved_frame_left_is_acknowledged_all_the_same() {
+fn p14_b37_frames_that_arrived_before_a_migrated_frame_was_sent_are_acknowledged() {
     let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
     bench.send(0, 1, Lane::Eager, &bytes(0, 30));
     bench.settle();
     bench.send(0, 1, Lane::Eager, &bytes(1, 30));
-    bench.until("it has come", |bench| bench.ends[1].link.counters().received == 2);
+    bench.until("it has arrived", |bench| bench.ends[1].link.counters().received == 2);
     let end = &mut bench.ends[1];
     let shape = Shape { tag: 0x99, lane: Lane::Eager, header: 8, len: 8 };
     // SAFETY: there is no body.

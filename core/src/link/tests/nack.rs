@@ -1,23 +1,23 @@
-//! Frames that are missing among those that lie unread, and frames that were refused: how soon they come.
+//! Frames that are missing among unread ones, and frames that were refused: how soon they arrive.
 
 use super::bench::{Bench, bytes};
 use super::hostile::own;
 use super::wire::{Faults, wires};
-use crate::link::congestion::Window;
+use crate::link::congestion::CongestionWindow;
 use crate::link::header::Kind;
 use crate::rail::*;
 use crate::time::Instant;
 use std::{vec, vec::Vec};
 
-/// One way.
+/// The time of one way.
 const WAY: u64 = 200_000;
 const TRIP: u64 = 2 * WAY;
-/// A body may be as late.
+/// How late a body may be.
 const LATE: u64 = 20_000;
 const LEN: usize = 400;
 
-/// Ends that know how far they are from the first one, whose rails hold so many frames and whose links take so many beyond.
-fn acquainted(count: usize, held: u32, deliveries: u32) -> (Bench, u64) {
+/// Ends that know the round trip to the first one. Their rails hold `held` frames, and their links take `deliveries` more.
+fn connected(count: usize, held: u32, deliveries: u32) -> (Bench, u64) {
     let faults = Faults { delay: WAY - 1000, ..Faults::default() };
     let mut wires = wires(count, 1, faults, true);
     wires.iter_mut().for_each(|wire| wire.keeps(held));
@@ -40,7 +40,7 @@ fn burst(bench: &mut Bench, from: usize, to: usize, first: u64, count: u64) {
     }
 }
 
-/// Polls two ends until the reader of the second one has been handed so many frames, which it keeps.
+/// Polls two ends until the reader of the second one has got so many frames, all of which it keeps.
 fn keep(bench: &mut Bench, count: usize) -> Vec<Frame> {
     let mut kept = vec![];
     for _ in 0..1_000_000 {
@@ -58,17 +58,18 @@ fn keep(bench: &mut Bench, count: usize) -> Vec<Frame> {
     panic!("{} of {count}: {:?}", kept.len(), bench.ends[0].link.counters());
 }
 
-/// How often frames were asked for.
+/// How many times frames were asked for.
 fn asked(bench: &Bench) -> u64 {
-    let is_wanted = |tag: u8, frame: &[u8]| tag == 0x11 && frame[12] == Kind::Wanted as u8;
+    let is_wanted = |tag: u8, frame: &[u8]| tag == 0x11 && frame[12] == Kind::Nack as u8;
     bench.shared.borrow().log.iter().filter(|(_, tag, frame)| is_wanted(*tag, frame)).count() as u64
 }
 
-/// Nothing is acknowledged, since the reader keeps all. Whoever asks why is told at once what is missing between.
+/// Nothing is acknowledged, since the reader keeps all frames. The first tail loss probe is answered by a negative
+/// acknowledgement.
 #[test]
-fn p15_b9_what_is_missing_among_unread_frames_is_resent_a_round_trip_after_one_timeout() {
+fn p15_b9_frames_missing_among_unread_ones_are_resent_a_round_trip_after_one_timeout() {
     for lost in [vec![15], vec![3, 9, 20], (5..25).collect()] {
-        let (mut bench, sent) = acquainted(2, 64, 4);
+        let (mut bench, sent) = connected(2, 64, 4);
         bench.shared.borrow_mut().victims = lost.iter().map(|place| (sent + place, 1)).collect();
         let start = bench.now;
         burst(&mut bench, 0, 1, sent, 30);
@@ -85,11 +86,12 @@ fn p15_b9_what_is_missing_among_unread_frames_is_resent_a_round_trip_after_one_t
     }
 }
 
-/// What was refused is asked for when there is room, for as much as there is: it leaves once more, a round trip later.
+/// Refused frames are asked for when there is room, for as many as there is room for. Each is sent once more, a round trip
+/// later.
 #[test]
 fn p15_b34_refused_frames_are_resent_as_there_is_room_and_not_after_timeouts() {
     for (held, deliveries, trips) in [(1, 1, 32), (1, 4, 12), (4, 8, 5)] {
-        let (mut bench, sent) = acquainted(2, held, deliveries);
+        let (mut bench, sent) = connected(2, held, deliveries);
         bench.faults(|faults| faults.late_body = 1000);
         let start = bench.now;
         burst(&mut bench, 0, 1, sent, 30);
@@ -97,7 +99,7 @@ fn p15_b34_refused_frames_are_resent_as_there_is_room_and_not_after_timeouts() {
         let took = bench.now - start;
         assert!(took < trips * (TRIP + LATE), "{took} ns with room for {held} and {deliveries}");
         let [one, other] = [0, 1].map(|end| *bench.ends[end].link.counters());
-        assert!(other.shed >= 10, "{other:?}");
+        assert!(other.no_room >= 10, "{other:?}");
         assert_eq!(one.timeouts, 0, "with room for {held} and {deliveries}");
         assert!(one.resent < 90, "{one:?}");
         assert!(asked(&bench) <= 30, "once for each frame that made room: {}", asked(&bench));
@@ -105,10 +107,10 @@ fn p15_b34_refused_frames_are_resent_as_there_is_room_and_not_after_timeouts() {
     }
 }
 
-/// Room that frames of others take and give back is told to each in turn.
+/// When other peers' frames give back the room that they took, each peer is told of it in turn.
 #[test]
 fn p15_b34_peers_that_were_refused_for_others_are_told_of_room_in_turn() {
-    let (mut bench, sent) = acquainted(5, 1, 1);
+    let (mut bench, sent) = connected(5, 1, 1);
     bench.faults(|faults| faults.late_body = 1000);
     for from in 1..5 {
         burst(&mut bench, from, 0, sent, 10);
@@ -121,26 +123,26 @@ fn p15_b34_peers_that_were_refused_for_others_are_told_of_room_in_turn() {
     }
 }
 
-/// That it is asked for may get lost like anything else.
+/// A negative acknowledgement may be lost, as any frame.
 #[test]
-fn p15_b34_without_notices_timeouts_bring_what_was_refused() {
-    let (mut bench, sent) = acquainted(2, 1, 1);
-    bench.faults(|faults| (faults.late_body, faults.unheard_wants) = (1000, true));
+fn p15_b34_without_nacks_timeouts_bring_refused_frames() {
+    let (mut bench, sent) = connected(2, 1, 1);
+    bench.faults(|faults| (faults.late_body, faults.lose_nacks) = (1000, true));
     burst(&mut bench, 0, 1, sent, 30);
     bench.settle();
     assert!(bench.ends[0].link.counters().timeouts != 0);
     bench.check(0, 1, (0..sent + 30).collect());
 }
 
-/// Whatever a peer asks for, no more leaves in a round trip than may be under way, and nothing twice.
+/// Whatever a peer asks for, no more frames are sent in a round trip than may be in flight, and none twice.
 #[test]
-fn p15_who_asks_for_anything_gets_no_more_than_the_window_in_a_round_trip() {
-    let (mut bench, sent) = acquainted(2, 4, 8);
+fn p15_a_peer_that_asks_for_anything_gets_no_more_than_the_window_in_a_round_trip() {
+    let (mut bench, sent) = connected(2, 4, 8);
     burst(&mut bench, 0, 1, sent, 40);
-    let path = &mut bench.ends[0].link.paths[0];
-    (path.congestion, path.timeouts) = (Window::new(8, 256), 5);
+    let path = &mut bench.ends[0].link.peers.paths[0];
+    path.congestion = CongestionWindow::new(8, 256).with_timeouts(5);
     bench.faults(|faults| faults.silent = true);
-    let mut rest = vec![Kind::Wanted as u8, 5];
+    let mut rest = vec![Kind::Nack as u8, 5];
     rest.extend((sent as u16 - 100).to_le_bytes());
     rest.extend([0xff; 40]);
     let asks = own(&bench, 1, 0, sent, &rest);
@@ -152,29 +154,29 @@ fn p15_who_asks_for_anything_gets_no_more_than_the_window_in_a_round_trip() {
         }
         bench.ends[0].link.counters().resent - before
     };
-    assert_eq!(flood(&mut bench), 0, "all has just left");
+    assert_eq!(flood(&mut bench), 0, "all were just sent");
     bench.now += TRIP + WAY;
     let resent = flood(&mut bench);
     assert_eq!(resent, 8, "and there are 40");
-    assert_eq!(bench.ends[0].link.paths[0].timeouts, 0, "who asks is not silent");
+    assert_eq!(bench.ends[0].link.peers.paths[0].congestion.timeouts(), 0, "a peer that asks is not silent");
     assert_eq!(flood(&mut bench), 0, "in the same round trip");
     bench.faults(|faults| faults.silent = false);
     bench.settle();
     bench.check(0, 1, (0..sent + 40).collect());
 }
 
-/// A peer that repeats a frame for ever, which lies unread here or is refused, is answered once in an acknowledgement's delay.
+/// A peer repeats a frame for ever, which is unread here or refused. It is answered once in the delay of an acknowledgement.
 #[test]
-fn p15_b34_who_repeats_a_frame_is_told_what_is_missing_no_more_often_than_it_is_acknowledged() {
+fn p15_b34_a_peer_that_repeats_a_frame_gets_no_more_nacks_than_acknowledgements() {
     const TIMES: u64 = 10_000;
     const DELAY: u64 = 25_000;
     for (held, deliveries, refused, spread) in [(64, 4, false, 0), (64, 4, false, 4 * DELAY), (1, 1, true, 0)] {
-        let (mut bench, sent) = acquainted(2, held, deliveries);
+        let (mut bench, sent) = connected(2, held, deliveries);
         bench.shared.borrow_mut().victims = vec![(sent + 1, u32::MAX)];
         bench.faults(|faults| faults.late_body = if refused { 1000 } else { 0 });
         burst(&mut bench, 0, 1, sent, 3);
         let kept = if refused {
-            while bench.ends[1].link.counters().shed == 0 {
+            while bench.ends[1].link.counters().no_room == 0 {
                 bench.now = bench.ends[1].link.poll_at().map_or(bench.now, Instant::as_nanos).max(bench.now);
                 while bench.poll(1) {}
             }
@@ -196,7 +198,7 @@ fn p15_b34_who_repeats_a_frame_is_told_what_is_missing_no_more_often_than_it_is_
         }
         let after = said(&bench);
         let came = *bench.ends[1].link.counters();
-        let again = (came.doubles - counters.doubles).max(came.shed - counters.shed);
+        let again = (came.duplicates - counters.duplicates).max(came.no_room - counters.no_room);
         assert_eq!(again, TIMES, "{came:?}");
         let most = 1 + spread / DELAY;
         let (notices, acks) = (after.0 - before.0, after.1 - before.1);

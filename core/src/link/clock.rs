@@ -1,0 +1,45 @@
+//! The time of a link, and how long it has listened to the rail below.
+
+use crate::time::Instant;
+
+/// Times in nanoseconds. The clock stands still between polls, and never goes back.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    /// The time of the last poll.
+    pub now: u64,
+    /// No peer counts as dead before this time, since nobody polled for a while.
+    pub grace: u64,
+    /// The time of the first poll. What happened before it did not happen long ago.
+    pub began: u64,
+    /// When the rail below last had no more events.
+    pub heard_all: u64,
+    /// For how long the rail below was polled since then. Pauses do not count.
+    listened: u64,
+}
+
+impl Clock {
+    /// Sets the time. After a pause no peer counts as dead before the frames that arrived meanwhile have been read. `patience` is
+    /// the least time for which a peer may be silent.
+    pub fn tick(&mut self, now: Instant, patience: u64) {
+        let now = now.as_nanos().max(self.now);
+        if now.saturating_sub(self.now) > patience / 2 {
+            self.grace = now.saturating_add(patience / 4);
+        }
+        if self.now == 0 {
+            self.began = now;
+        }
+        self.listened = self.listened.saturating_add(now.saturating_sub(self.now).min(patience / 64));
+        self.now = now;
+    }
+
+    /// The rail below has no more events.
+    pub const fn on_idle(&mut self) {
+        (self.heard_all, self.listened) = (self.now, 0);
+    }
+
+    /// Whether frames of silent peers may lie unread in the rail below, since there was no time to read all of them. If the rail
+    /// below never runs out of events, some peer floods this side; the end of another peer does not wait for that.
+    pub const fn is_behind(&self, patience: u64) -> bool {
+        self.now != self.heard_all && self.listened <= patience / 2
+    }
+}
