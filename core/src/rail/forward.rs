@@ -1,7 +1,7 @@
 //! Forwarding: a rail on top of another one passes on the methods that it does not change.
 
-/// Writes the methods of [`Rail`](crate::rail::Rail), or of an extension, that a wrapper passes on to the rail below: all but the named
-/// ones, which the wrapper writes itself. So no method is forgotten, neither a new one nor one with a default. Put
+/// Writes the methods of [`Rail`](crate::rail::Rail), or of an extension, that a wrapper passes on to the rail below: all but the
+/// named ones, which the wrapper writes itself. So no method is forgotten, neither a new one nor one with a default. Put
 /// `#[deny(clippy::missing_trait_methods)]` on the implementation, and clippy finds a method that this macro does not know yet.
 ///
 /// The first argument, behind the name of an extension and a colon if it is for one, is a macro that finds the rail below:

@@ -113,7 +113,8 @@ impl<'m> Hub<'m> {
         PREFIX + frame.next_multiple_of(8)
     }
 
-    /// The rail of end `end`; `None` beyond the last. To be called once per end: two rails of one end would take each other's frames.
+    /// The rail of end `end`; `None` beyond the last. To be called once per end: two rails of one end would take each other's
+    /// frames.
     pub fn rail(&self, end: u32) -> Option<Rail<'_>> {
         (end < self.ends).then_some(Rail { hub: self, me: end, card: end.to_le_bytes(), held: None, turn: 0 })
     }
