@@ -4,8 +4,8 @@ use zerocopy::FromZeros;
 
 use super::header::ACK_SPAN;
 
-/// What the upper parts of an acknowledgement tell. The upper parts are sent first. Only the lowest part completes the report of all
-/// frames that arrived; only then does a late transmission among them prove a loss.
+/// What the upper parts of an acknowledgement tell. The upper parts are sent first. Only the lowest part completes the report of
+/// all frames that arrived; only then does a late transmission among them prove a loss.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct AckParts {
     /// The first number of the last part that arrived.

@@ -114,7 +114,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         (0..parts).rev().all(|part| self.send_part(at, kind, part.wrapping_mul(ACK_SPAN), span))
     }
 
-    /// Sends the part of an acknowledgement that begins `part` numbers behind the first missing one. The whole covers `span` numbers.
+    /// Sends the part of an acknowledgement that begins `part` numbers behind the first missing one. The whole covers `span`
+    /// numbers.
     fn send_part(&mut self, at: u32, kind: Kind, part: u64, span: u64) -> bool {
         let Some(path) = self.peers.paths.get(at as usize) else { return true };
         let (seed, base) = (path.session.seeds[0], path.receive.base);

@@ -2,8 +2,8 @@
 
 use crate::convertor::Span;
 
-/// CRC-32C (Castagnoli, as in iSCSI, RFC 3720), in pieces. All implementations give the same checksums, so the two ends of a link may
-/// use different ones.
+/// CRC-32C (Castagnoli, as in iSCSI, RFC 3720), in pieces. All implementations give the same checksums, so the two ends of a link
+/// may use different ones.
 ///
 /// ```
 /// use towline_core::link::{Checksum, Crc32c};
@@ -20,8 +20,8 @@ pub trait Checksum {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crc32c;
 
-/// Tables for 16 bytes at a time. They are used by a loop of this file, since a compiler cannot tell that the loop of the crate `crc`
-/// never panics.
+/// Tables for 16 bytes at a time. They are used by a loop of this file, since a compiler cannot tell that the loop of the crate
+/// `crc` never panics.
 static TABLES: crc::Crc<u32, crc::Table<16>> = crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
 
 impl Checksum for Crc32c {

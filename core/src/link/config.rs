@@ -18,10 +18,10 @@ pub struct Config {
     /// How many frames to one peer may be unacknowledged: a power of two from 4 to 1024. A quarter of them, and 16 at most, is for
     /// control frames alone.
     pub window: u32,
-    /// How many frames to all peers together may be unacknowledged. A link with several peers gives one peer no more slots than are
-    /// free then: half of them if the others have none; `n` silent peers leave one slot in `n + 1`. A quarter is spared for peers that
-    /// have none yet, one for each. With four times as many slots as peers, no peer is held up by silent ones, whatever their number.
-    /// Each slot has room for a copy of [`COPIED`](crate::rail::COPIED) bytes.
+    /// How many frames to all peers together may be unacknowledged. A link with several peers gives one peer no more slots than
+    /// are free then: half of them if the others have none; `n` silent peers leave one slot in `n + 1`. A quarter is spared for
+    /// peers that have none yet, one for each. With four times as many slots as peers, no peer is held up by silent ones,
+    /// whatever their number. Each slot has room for a copy of [`COPIED`](crate::rail::COPIED) bytes.
     pub slots: u32,
     /// The same for control frames, beyond `slots`. Here a half is spared.
     pub control_slots: u32,
@@ -35,8 +35,8 @@ pub struct Config {
     pub sums: bool,
     /// How many frames are sent to a peer before it has acknowledged any: slow start begins here.
     pub initial_window: u32,
-    /// A frame counts as lost when so many later frames are acknowledged, as long as no reordering was seen. After that, a frame has as
-    /// much time as frames were late, and a quarter of a round trip at the least.
+    /// A frame counts as lost when so many later frames are acknowledged, as long as no reordering was seen. After that, a frame
+    /// has as much time as frames were late, and a quarter of a round trip at the least.
     pub reorder: u32,
     /// After so many received frames an acknowledgement is sent at once.
     pub ack_every: u32,
@@ -48,8 +48,8 @@ pub struct Config {
     pub initial_timeout: Duration,
     /// The most time before a tail loss probe, after several were not acknowledged.
     pub most_timeout: Duration,
-    /// A peer that owes an answer and gives no sign of life for so long is down. A peer that is probed is asked more than 45 times in
-    /// that time: where 30 % of the frames are lost in each direction, all of that fails once in 10^13 times.
+    /// A peer that owes an answer and gives no sign of life for so long is down. A peer that is probed is asked more than 45
+    /// times in that time: where 30 % of the frames are lost in each direction, all of that fails once in 10^13 times.
     pub dead_after: Duration,
     /// Silence alone is no failure: the peer may compute without a thread that answers for it, and the rail below tells when it is
     /// lost. Then a link is [`Event::Silent`](crate::rail::Event::Silent) after `dead_after`, and down when
@@ -57,8 +57,8 @@ pub struct Config {
     pub patient: bool,
     /// A peer that never answered a hello is down after so long.
     pub hello_within: Duration,
-    /// A peer that was silent for so long is probed; a quarter of `dead_after` at most. Then it is probed again after each 64th part of
-    /// `dead_after` until it answers. Zero: never.
+    /// A peer that was silent for so long is probed; a quarter of `dead_after` at most. Then it is probed again after each 64th
+    /// part of `dead_after` until it answers. Zero: never.
     pub heartbeat: Duration,
     /// A hello, or a probe of a link that is down, is repeated after this time at first, then after twice that, and so on.
     pub probe: Duration,

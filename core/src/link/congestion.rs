@@ -10,8 +10,9 @@ pub(super) const MAX_SILENCES: u8 = 3;
 const AGE: u8 = 8;
 
 /// A congestion window in frames. It grows as the window of TCP does (RFC 5681), and shrinks by three tenths at most once a round
-/// trip. But rails may lose frames by chance, too. Hence the window stays above its initial size, and above one and a half times the
-/// number of frames that arrived lately in a round trip without queues. Where queues are the reason of a loss, fewer frames arrive.
+/// trip. But rails may lose frames by chance, too. Hence the window stays above its initial size, and above one and a half times
+/// the number of frames that arrived lately in a round trip without queues. Where queues are the reason of a loss, fewer frames
+/// arrive.
 ///
 /// Transmissions are counted, as in [`LossDetection`](super::path::LossDetection).
 #[derive(FromZeros, Clone, Copy, Debug)]

@@ -17,7 +17,8 @@ pub struct Counters {
     pub received: u64,
     /// Frames that had arrived before: dropped.
     pub duplicates: u64,
-    /// Frames whose header fails its check, since it was changed on the way, or belongs to an earlier session of either side: dropped.
+    /// Frames whose header fails its check, since it was changed on the way, or belongs to an earlier session of either side:
+    /// dropped.
     pub bad_headers: u64,
     /// Bodies whose checksum was wrong: the frame has to arrive once more.
     pub bad_bodies: u64,

@@ -236,8 +236,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.ack_duplicate(at);
     }
 
-    /// Copies a body to the scratch first, since it has not arrived completely, and does not fit its sink. So it could not be checked
-    /// there.
+    /// Copies a body to the scratch first, since it has not arrived completely, and does not fit its sink. So it could not be
+    /// checked there.
     #[cold]
     fn fill_through_scratch(&mut self, handle: Handle) -> Delivery {
         if self.receive.scratch_of != Handle::NONE {

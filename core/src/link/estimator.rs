@@ -47,9 +47,9 @@ impl Estimator {
         self.smoothed
     }
 
-    /// The time after which a tail loss probe is sent if nothing is acknowledged, when it was sent `times` times already: at least two
-    /// round trips (RFC 8985, 7.2). `delay` is how long the peer may delay an acknowledgement, `initial` the answer while no round
-    /// trip is known, `least` and `most` are bounds.
+    /// The time after which a tail loss probe is sent if nothing is acknowledged, when it was sent `times` times already: at
+    /// least two round trips (RFC 8985, 7.2). `delay` is how long the peer may delay an acknowledgement, `initial` the answer
+    /// while no round trip is known, `least` and `most` are bounds.
     pub fn timeout(&self, [initial, least, most, delay]: [u64; 4], times: u32) -> u64 {
         let varies = self.varies.saturating_mul(4).max(self.smoothed);
         let once =

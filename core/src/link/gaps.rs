@@ -1,17 +1,17 @@
 //! Numbers that nothing will arrive with on the link that gave them out.
 //!
-//! A frame that migrates to another link leaves its number behind. The peer takes the number for received when the frame has arrived
-//! and claims it ([`Failover::claim`](crate::rail::Failover::claim)). Until then the peer waits for the number. When the numbers of a
-//! whole window were given out after it, the link takes no more frames. In two cases it would stand still for ever.
+//! A frame that migrates to another link leaves its number behind. The peer takes the number for received when the frame has
+//! arrived and claims it ([`Failover::claim`](crate::rail::Failover::claim)). Until then the peer waits for the number. When the
+//! numbers of a whole window were given out after it, the link takes no more frames. In two cases it would stand still for ever.
 //!
 //! First, a frame may migrate again, from a link that carried it for another one. It still names the first link as its origin, so
 //! nobody would ever claim the number that it had on the second link. Such a number is a gap.
 //!
-//! Second, the link that carries the frame may go down as well, while the first link is up again. The first link is the only one that
-//! could bring the frame, but has no free number for it. Hence the peer passes over the numbers of migrated frames, and remembers as
-//! many of them as a window has, until they are claimed. That is enough for two links of the same window, since the other one has no
-//! more frames. If other links hold two windows of the frames of one link, and all go down, that link waits until one of them is up
-//! again, or until the peer is lost.
+//! Second, the link that carries the frame may go down as well, while the first link is up again. The first link is the only one
+//! that could bring the frame, but has no free number for it. Hence the peer passes over the numbers of migrated frames, and
+//! remembers as many of them as a window has, until they are claimed. That is enough for two links of the same window, since the
+//! other one has no more frames. If other links hold two windows of the frames of one link, and all go down, that link waits
+//! until one of them is up again, or until the peer is lost.
 //!
 //! The sender tells the peer of both kinds of numbers: when the link comes up, and upon each acknowledgement that ends at one.
 
@@ -76,9 +76,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         words == 0 || self.send_control_checked(at, seed, first, (first as u16, false, base), bytes)
     }
 
-    /// The peer tells which of its numbers nothing will arrive with. They count as received. `migrated`: their frames arrive by another
-    /// link, so the numbers are remembered. A delivery with such a number that is pending here goes on, or is taken over by the link
-    /// that brings the frame.
+    /// The peer tells which of its numbers nothing will arrive with. They count as received. `migrated`: their frames arrive by
+    /// another link, so the numbers are remembered. A delivery with such a number that is pending here goes on, or is taken over
+    /// by the link that brings the frame.
     pub(super) fn on_gaps(&mut self, at: u32, from: u64, words: &[u64], migrated: bool) {
         let mut any = false;
         for (index, word) in words.iter().enumerate() {

@@ -142,8 +142,8 @@ pub fn seed<C: Checksum>(checksum: &C, from: (u64, u64), to: (u64, u64)) -> u32 
     checksum.sum(0, words.as_bytes())
 }
 
-/// The check of a frame of `len` bytes whose first bytes are `head`. In those, the bytes of the check itself count as 0. `numbers` are
-/// the full numbers of which the header has the low half-words.
+/// The check of a frame of `len` bytes whose first bytes are `head`. In those, the bytes of the check itself count as 0.
+/// `numbers` are the full numbers of which the header has the low half-words.
 pub fn head_check<C: Checksum>(checksum: &C, seed: u32, tag: u8, len: u32, numbers: [u64; 2], head: &[u8]) -> u32 {
     #[derive(IntoBytes, Immutable, Unaligned)]
     #[repr(C)]

@@ -86,9 +86,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// The rail below stops touching the memory that it was given for this peer, and the link goes on. If the rail below has a device
-    /// whose operations take time, those for the peer end without a report. Then the link goes down, since only that tells the user
-    /// that they have ended.
+    /// The rail below stops touching the memory that it was given for this peer, and the link goes on. If the rail below has a
+    /// device whose operations take time, those for the peer end without a report. Then the link goes down, since only that tells
+    /// the user that they have ended.
     pub(super) fn restart_below(&mut self, at: u32) {
         let can = &self.attributes.one_sided;
         let up = self.peers.paths.get(at as usize).is_some_and(|path| path.session.state == ConnState::Up);
@@ -142,8 +142,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                     (path.report.told_down, path.report.up) = (false, false);
                     return Some(Event::Up(peer));
                 }
-                // The link was up in between. The frames that were sent then have to migrate as well. If the user did not learn of it,
-                // it would not look for them.
+                // The link was up in between. The frames that were sent then have to migrate as well. If the user did not learn
+                // of it, it would not look for them.
                 (ConnState::Down | ConnState::Closed, true) if path.report.up => {
                     (path.report.told_down, path.report.up) = (false, false);
                     path.listed.reports = true;

@@ -31,8 +31,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.silent_at(at).map(|due| due.max(path.liveness.excused_until))
     }
 
-    /// When the peer has been silent for too long, whether that is excused or not. A peer that is probed must also have missed enough
-    /// probes, since a caller that polls seldom hears seldom.
+    /// When the peer has been silent for too long, whether that is excused or not. A peer that is probed must also have missed
+    /// enough probes, since a caller that polls seldom hears seldom.
     pub(super) fn silent_at(&self, at: u32) -> Option<u64> {
         let path = self.peers.paths.get(at as usize)?;
         let within = match path.session.state {
@@ -57,8 +57,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.proven_at(path).max(if path.send.unacked == 0 { 0 } else { path.liveness.owes_since })
     }
 
-    /// When the peer last gave a sign of life. If the peer has to acknowledge something, and is probed, an arrival is not enough: the
-    /// peer may hear nothing itself.
+    /// When the peer last gave a sign of life. If the peer has to acknowledge something, and is probed, an arrival is not enough:
+    /// the peer may hear nothing itself.
     fn proven_at(&self, path: &Path) -> u64 {
         let alive = &path.liveness;
         if self.is_probing(path) && path.send.unacked != 0 { alive.answered_at } else { alive.heard_at }
@@ -175,8 +175,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Excuses the silence of a peer whose process may be stopped while its host is there. The host's answer proves nothing of the link,
-    /// which may be out of order. So the user is told, who may have other links to the peer. Whether the silence is excused.
+    /// Excuses the silence of a peer whose process may be stopped while its host is there. The host's answer proves nothing of
+    /// the link, which may be out of order. So the user is told, who may have other links to the peer. Whether the silence is
+    /// excused.
     fn excuse_silence(&mut self, at: u32) -> bool {
         let (now, within) = (self.clock.now, self.config.dead_after.as_nanos());
         if self.peers.paths.get(at as usize).is_none_or(|path| path.session.state != ConnState::Up) {
@@ -240,8 +241,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let silent = self.is_hello_overdue(at) || (was_up && due);
         let Some(path) = self.peers.paths.get_mut(at as usize).filter(|_| silent) else { return false };
         if (self.config.patient || !was_up) && path.liveness.doubted_at == 0 {
-            // Another link has heard the peer. But the peer may just have begun to answer, and may answer on this link next. So this
-            // link probes it once more, and the other link must hear it once more.
+            // Another link has heard the peer. But the peer may just have begun to answer, and may answer on this link next. So
+            // this link probes it once more, and the other link must hear it once more.
             path.liveness.doubted_at = self.clock.now.max(1);
             self.send_probe(at);
             return false;

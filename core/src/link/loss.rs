@@ -1,5 +1,5 @@
-//! Which frames are lost, and are sent again: RACK (RFC 8985), where later frames were acknowledged; a tail loss probe, where nothing
-//! was acknowledged in time.
+//! Which frames are lost, and are sent again: RACK (RFC 8985), where later frames were acknowledged; a tail loss probe, where
+//! nothing was acknowledged in time.
 
 use super::checksum::Checksum;
 use super::congestion::MAX_SILENCES;
@@ -236,9 +236,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Nothing in flight was acknowledged in time. The last frame is sent again, since its acknowledgement tells of all before it. The
-    /// first frame is sent again, too, since the peer waits for it longest: either of them may be lost. If that did not help several
-    /// times, the peer may have no room for the frames in flight before it gets one that waits for room in the congestion window.
+    /// Nothing in flight was acknowledged in time. The last frame is sent again, since its acknowledgement tells of all before
+    /// it. The first frame is sent again, too, since the peer waits for it longest: either of them may be lost. If that did not
+    /// help several times, the peer may have no room for the frames in flight before it gets one that waits for room in the
+    /// congestion window.
     fn send_tail_loss_probe(&mut self, at: u32) {
         let now = self.clock.now;
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };

@@ -29,8 +29,8 @@ impl<'m> Memory<'m> {
         Arena::cost::<u64>(each.div_ceil(8).saturating_mul(count))
     }
 
-    /// The start of a place, valid for reads and writes of [`each`](Self::each) bytes. For a place that does not exist, which no caller
-    /// asks for, the start of the first one.
+    /// The start of a place, valid for reads and writes of [`each`](Self::each) bytes. For a place that does not exist, which no
+    /// caller asks for, the start of the first one.
     pub fn at(&self, place: u32) -> *mut u8 {
         let place = if (place as usize) < self.count { place as usize } else { 0 };
         self.base.wrapping_add(place.wrapping_mul(self.each))

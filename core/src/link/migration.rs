@@ -39,8 +39,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// A frame was sent by another link. Its number stays in use until it is acknowledged. The peer takes the number for received when
-    /// the frame claims it; or, if the frame names another link as its origin, when the peer is told that the number is a gap.
+    /// A frame was sent by another link. Its number stays in use until it is acknowledged. The peer takes the number for received
+    /// when the frame claims it; or, if the frame names another link as its origin, when the peer is told that the number is a
+    /// gap.
     pub(super) fn mark_migrated(&mut self, to: Endpoint, origin: Origin) {
         let at = to.0;
         let Some(slot) = self.oldest(at) else { return };
@@ -52,7 +53,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
         self.unlist(slot);
         if let Some(entry) = self.window_entry_mut(at, number) {
-            // A frame that migrated here has the number of another link as its origin. So nobody claims the number that it has here.
+            // A frame that migrated here has the number of another link as its origin. So nobody claims the number that it has
+            // here.
             *entry = if frame.tag == MIGRATED { GAP } else { MIGRATED_ENTRY };
         }
         self.count(at, frame.is_control(), -1);

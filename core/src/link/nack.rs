@@ -1,10 +1,10 @@
-//! Negative acknowledgements: the receiver asks for frames by their numbers. It asks for frames that are missing among unread ones,
-//! and for frames that were refused, when there is room.
+//! Negative acknowledgements: the receiver asks for frames by their numbers. It asks for frames that are missing among unread
+//! ones, and for frames that were refused, when there is room.
 //!
 //! A frame that the reader keeps is not acknowledged, so its sender cannot tell which frames are missing among those: no
-//! acknowledgement arrives that proves a loss. Hence a receiver that gets a frame again that is unread here tells which frames are
-//! missing; and a receiver that refused frames tells so once there is room, for no more frames than there is room for. The time-outs
-//! of the sender remain, for the case that a negative acknowledgement is lost.
+//! acknowledgement arrives that proves a loss. Hence a receiver that gets a frame again that is unread here tells which frames
+//! are missing; and a receiver that refused frames tells so once there is room, for no more frames than there is room for. The
+//! time-outs of the sender remain, for the case that a negative acknowledgement is lost.
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U64};
@@ -115,8 +115,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         (asked, all)
     }
 
-    /// The peer asks for frames that it does not have, and for which it has room. It may have some of those that it does not ask for.
-    /// No frame is sent whose last transmission may still be on its way, and no more frames than may be in flight.
+    /// The peer asks for frames that it does not have, and for which it has room. It may have some of those that it does not ask
+    /// for. No frame is sent whose last transmission may still be on its way, and no more frames than may be in flight.
     pub(super) fn on_nack(&mut self, at: u32, from: u64, words: &[u64]) {
         let path = self.peers.paths.get(at as usize).filter(|path| path.session.state == ConnState::Up);
         let Some(path) = path else { return };

@@ -51,8 +51,8 @@ pub(super) enum ConnState {
 
 /// Who the peer is, and which session the two sides have.
 ///
-/// A session is the time from `add_peer` to `del_peer`. Each side numbers its own sessions from 1. Hence a peer that was deleted and
-/// added again has another session, and its old frames fail the check.
+/// A session is the time from `add_peer` to `del_peer`. Each side numbers its own sessions from 1. Hence a peer that was deleted
+/// and added again has another session, and its old frames fail the check.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Session {
     /// The seeds of the checks of hellos: outgoing, incoming. They hold the incarnations of both sides.

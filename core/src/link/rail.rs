@@ -282,8 +282,8 @@ impl<R: FullRail, C: Checksum> DeviceMemory for Link<'_, R, C> {
         self.below.deregister(region);
     }
 
-    /// The rail below performs the operation as it is. A device does each operation once, and the link cannot repeat any. When the link
-    /// is down, the rail below has deleted the peer, and all its operations with it.
+    /// The rail below performs the operation as it is. A device does each operation once, and the link cannot repeat any. When
+    /// the link is down, the rail below has deleted the peer, and all its operations with it.
     unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
         if !self.attributes.one_sided.any() {
             return Err(NativeError::NotAvailable);

@@ -174,8 +174,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let every = self.config.ack_every;
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         path.due.frames = path.due.frames.wrapping_add(1);
-        // A long body stays in the sender's memory until it is acknowledged. The sender must not depend on further calls of the reader,
-        // which may have all it wanted, and compute. Nor does the acknowledgement wait where a frame is lost, or found.
+        // A long body stays in the sender's memory until it is acknowledged. The sender must not depend on further calls of the
+        // reader, which may have all it wanted, and compute. Nor does the acknowledgement wait where a frame is lost, or found.
         if long || news || path.due.frames >= every {
             self.ack_now(at);
         } else {

@@ -76,8 +76,8 @@ impl Reordering {
         (self.excused, self.excused_until) = (self.excused.saturating_add(1), sent);
     }
 
-    /// The peer reports how many frames it got twice, and that transmission `latest` has arrived. Returns how many of them are news,
-    /// and were taken for lost.
+    /// The peer reports how many frames it got twice, and that transmission `latest` has arrived. Returns how many of them are
+    /// news, and were taken for lost.
     pub fn on_duplicates(&mut self, duplicates: u16, latest: u64) -> u16 {
         let more = duplicates.wrapping_sub(self.duplicates);
         if more >= 0x8000 {

@@ -14,8 +14,8 @@ use crate::rail::{
 };
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// Whether the link may take a frame now. Begins the handshake where there was none. `migrated`: the frame migrated here, and may
-    /// use the reserve slot; the answer is whether it has to.
+    /// Whether the link may take a frame now. Begins the handshake where there was none. `migrated`: the frame migrated here, and
+    /// may use the reserve slot; the answer is whether it has to.
     fn admit(&mut self, to: Endpoint, lane: Lane, tag: u8, migrated: bool) -> Result<bool, SendError> {
         let path = self.peers.paths.get(to.0 as usize).ok_or(SendError::Unreachable)?;
         match path.session.state {
@@ -55,10 +55,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Whether no slot is free for a frame of this lane to this peer.
     ///
-    /// A peer that acknowledges nothing has to leave slots for others. Hence no peer takes more slots than are left then. If several
-    /// peers fall silent at the same time, each holds as many slots as are free; `n` silent peers leave one slot in `n + 1`. If they
-    /// fall silent one after the other, each would halve what is left. So a part of the slots is spared, one for each peer that has
-    /// none yet.
+    /// A peer that acknowledges nothing has to leave slots for others. Hence no peer takes more slots than are left then. If
+    /// several peers fall silent at the same time, each holds as many slots as are free; `n` silent peers leave one slot in `n +
+    /// 1`. If they fall silent one after the other, each would halve what is left. So a part of the slots is spared, one for each
+    /// peer that has none yet.
     fn is_full(&self, path: &Path, lane: Lane, reserve_free: bool) -> bool {
         let slots = if lane == Lane::Control { 0 } else { self.config.control_slots };
         let unused = self.send.frames.capacity().wrapping_sub(self.send.frames.used());
@@ -112,8 +112,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         };
         self.send.draft = handle;
         let ticket = Ticket { endpoint: to, position: handle.to_bits(), len: shape.len, extra: 0 };
-        // SAFETY: the room is as long as the frame: a head, a slot or a place for a long grant, each of which was just seen to be long
-        // enough; it belongs to this link alone.
+        // SAFETY: the room is as long as the frame: a head, a slot or a place for a long grant, each of which was just seen to be
+        // long enough; it belongs to this link alone.
         Ok(unsafe { Grant::new(room, shape.len as usize, ticket) })
     }
 
@@ -225,8 +225,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let transmit = self.number_and_transmit(handle);
         match transmit {
             Transmit::Sent => return Ok(if in_place { Sent::InPlace } else { Sent::Staged }),
-            // The checksum of a long body would have to be computed anew at each attempt, which would cost more than to send it. While
-            // the frame waits, the link takes no others.
+            // The checksum of a long body would have to be computed anew at each attempt, which would cost more than to send it.
+            // While the frame waits, the link takes no others.
             Transmit::Busy if long => {
                 self.queue(handle.slot());
                 return Ok(if in_place { Sent::InPlace } else { Sent::Staged });

@@ -94,8 +94,8 @@ macro_rules! word {
             old
         }
 
-        // Without atomics of that size there are no other threads that could use them. The emulated atomics of peers agree with each
-        // other.
+        // Without atomics of that size there are no other threads that could use them. The emulated atomics of peers agree with
+        // each other.
         /// # Safety
         /// As [`apply_atomic`].
         #[cfg(not(target_has_atomic = $bits))]

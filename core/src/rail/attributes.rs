@@ -6,8 +6,8 @@ use super::atomics::AtomicSupport;
 use super::native::{OneSided, Reach};
 
 bitflags! {
-    /// The promises of a rail, with the values of `btl.h` 3.3.0 (CONTRACTS B32 to B44). A rail that sets a bit passes the conformance kit
-    /// for it.
+    /// The promises of a rail, with the values of `btl.h` 3.3.0 (CONTRACTS B32 to B44). A rail that sets a bit passes the
+    /// conformance kit for it.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Capabilities: u32 {
         /// Frames can be sent.
@@ -94,7 +94,8 @@ pub const EXCLUSIVITY_DEFAULT: u32 = 1024;
 /// The exclusivity of a rail of last resort.
 pub const EXCLUSIVITY_LOW: u32 = 0;
 
-/// Limits of a rail for messages from and to [accelerators](crate::convertor::Accelerator), beside the general limits (CONTRACTS B38).
+/// Limits of a rail for messages from and to [accelerators](crate::convertor::Accelerator), beside the general limits (CONTRACTS
+/// B38).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct AcceleratorLimits {
@@ -103,7 +104,8 @@ pub struct AcceleratorLimits {
     /// Bytes of the shortest message that a device moves, if it reaches accelerators: in place of
     /// [`Pipeline::least`](crate::rail::native::Pipeline::least). `u64::MAX`: there are none.
     pub rdma_limit: u64,
-    /// The longest frame on [`Lane::Bulk`](crate::rail::Lane), as [`Attributes::max_send_size`](crate::rail::Attributes::max_send_size).
+    /// The longest frame on [`Lane::Bulk`](crate::rail::Lane), as
+    /// [`Attributes::max_send_size`](crate::rail::Attributes::max_send_size).
     pub max_send_size: u32,
 }
 
@@ -140,8 +142,8 @@ pub struct Attributes {
     pub cache_bytes: u32,
     /// How many frames the reader may hold before `poll` yields no more. At least 1.
     pub frames_kept: u32,
-    /// The one-sided operations of its device. The bits `PUT`, `GET`, `ATOMIC_OPS` and `ATOMIC_FOPS` tell the same, except for rails that
-    /// map only memory that they have allocated themselves, and promise nothing about other memory.
+    /// The one-sided operations of its device. The bits `PUT`, `GET`, `ATOMIC_OPS` and `ATOMIC_FOPS` tell the same, except for
+    /// rails that map only memory that they have allocated themselves, and promise nothing about other memory.
     pub one_sided: OneSided,
     /// The limits for memory of accelerators.
     pub accelerator: AcceleratorLimits,

@@ -1,8 +1,8 @@
 //! Components: each finds the devices of one transport, and makes rails of them.
 //!
 //! [`start`] opens and initialises a list of components. A component that fails is dropped; its reason is kept, and the other
-//! components go on. `start` publishes the cards of the rails by modex before it returns. The cards of the peers are there when peers
-//! are added, not earlier.
+//! components go on. `start` publishes the cards of the rails by modex before it returns. The cards of the peers are there when
+//! peers are added, not earlier.
 
 use core::fmt;
 
@@ -19,7 +19,8 @@ pub struct Threads {
     pub mpi: bool,
 }
 
-/// A component, which finds the devices of one transport. `R` is the type of rail that the process works with, often an enum of several.
+/// A component, which finds the devices of one transport. `R` is the type of rail that the process works with, often an enum of
+/// several.
 pub trait Component<R: FullRail> {
     /// The name under which its cards are published. Components of peers with this name correspond to it.
     fn identity(&self) -> modex::Component<'static>;
@@ -30,8 +31,8 @@ pub trait Component<R: FullRail> {
     /// [`Refusal`]: the component is dropped then, and none of its methods is called any more.
     fn open(&mut self) -> Result<(), Refusal>;
 
-    /// Makes rails: none if there is no device, one that schedules over many devices by itself, or (better) one per device. It does not
-    /// contact peers. Their cards may not be there yet: a request to `modex` for one does not block.
+    /// Makes rails: none if there is no device, one that schedules over many devices by itself, or (better) one per device. It
+    /// does not contact peers. Their cards may not be there yet: a request to `modex` for one does not block.
     ///
     /// # Errors
     /// [`Refusal`], also if `accept` returns `false` because there is no room. The component is closed then.
@@ -100,14 +101,14 @@ impl fmt::Display for Started {
     }
 }
 
-/// Opens and initialises components, and publishes the cards of their rails, one instance per rail. The result of each component goes to
-/// the same index in `outcomes`; a component without an entry there is not started.
+/// Opens and initialises components, and publishes the cards of their rails, one instance per rail. The result of each component
+/// goes to the same index in `outcomes`; a component without an entry there is not started.
 ///
-/// `accept` takes the rails; `false` means that there is no room, and that the rail is dropped. `scratch` is twice as long as the cards of
-/// any one component and [`Instances::HEADER`] together.
+/// `accept` takes the rails; `false` means that there is no room, and that the rail is dropped. `scratch` is twice as long as the
+/// cards of any one component and [`Instances::HEADER`] together.
 ///
-/// If a component fails after some of its rails were accepted, those rails stay, but their cards are not published. So no peer reaches
-/// them.
+/// If a component fails after some of its rails were accepted, those rails stay, but their cards are not published. So no peer
+/// reaches them.
 pub fn start<R: FullRail>(
     components: &mut [&mut dyn Component<R>],
     outcomes: &mut [Started],

@@ -1,13 +1,11 @@
 //! Forwarding: a rail on top of another one passes on the methods that it does not change.
 
-/// Writes the methods of [`Rail`](crate::rail::Rail), or of an extension, that a wrapper passes on to the rail below: all but the named
-/// ones, which the wrapper writes itself. So no method is forgotten, neither a new one nor one with a default. Put
+/// Writes the methods of [`Rail`](crate::rail::Rail), or of an extension, that a wrapper passes on to the rail below: all but the
+/// named ones, which the wrapper writes itself. So no method is forgotten, neither a new one nor one with a default. Put
 /// `#[deny(clippy::missing_trait_methods)]` on the implementation, and clippy finds a method that this macro does not know yet.
 ///
 /// The first argument, behind the name of an extension and a colon if it is for one, is a macro that finds the rail below:
 /// `via!(self, rail => call)` evaluates `call`, in which `rail` is a reference to the rail below, shared or not as `self` is.
-///
-/// The extensions of [`Rail`](crate::rail::Rail) are passed on in the same way, with their name before the first argument.
 ///
 /// ```
 /// use towline_core::forward_rail;
@@ -41,7 +39,7 @@
 ///     }
 /// }
 ///
-/// // Each event is to be counted, so the fast path is not passed on: its defaults yield nothing, and all events come by `poll`.
+/// // Each event is to be counted, so the fast path is not passed on. Its defaults yield nothing, and all events come by `poll`.
 /// impl<R: FullRail> FastPath for Counted<R> {}
 ///
 /// #[deny(clippy::missing_trait_methods)]

@@ -29,8 +29,8 @@ impl Frame {
         self.head.get(..self.valid as usize).unwrap_or(&self.head)
     }
 
-    /// The frame as [`FastPath::poll_short`](crate::rail::FastPath::poll_short) yields it, with the body in this frame. `None` if it is
-    /// not 24 to [`HEAD`](crate::rail::HEAD) bytes long.
+    /// The frame as [`FastPath::poll_short`](crate::rail::FastPath::poll_short) yields it, with the body in this frame. `None` if
+    /// it is not 24 to [`HEAD`](crate::rail::HEAD) bytes long.
     #[inline]
     pub fn short(&self) -> Option<Short> {
         let (header, rest) = self.head.split_first_chunk::<{ size_of::<[u64; 3]>() }>()?;
@@ -46,8 +46,8 @@ impl Frame {
     }
 }
 
-/// A frame that is not longer than [`HEAD`](crate::rail::HEAD), as [`FastPath::poll_short`](crate::rail::FastPath::poll_short) yields
-/// it: as much as fits registers.
+/// A frame that is not longer than [`HEAD`](crate::rail::HEAD), as [`FastPath::poll_short`](crate::rail::FastPath::poll_short)
+/// yields it: as much as fits registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Short {
     /// Who sent it.

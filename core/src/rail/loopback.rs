@@ -63,7 +63,7 @@ struct Queue {
 
 impl<'m> Hub<'m> {
     /// A mesh of `ends` rails, whose queues hold `slots` frames of up to `frame` bytes each. At least 3 slots are made,
-    /// of which two are kept for control frames, and at least [`HEAD`] bytes a frame.
+    /// of which two are kept for control frames, and at least [`HEAD`](crate::rail::HEAD) bytes a frame.
     ///
     /// # Errors
     /// [`OutOfMemory`] where the arena is too small; [`Hub::cost`] tells how large it must be.
@@ -113,7 +113,8 @@ impl<'m> Hub<'m> {
         PREFIX + frame.next_multiple_of(8)
     }
 
-    /// The rail of end `end`; `None` beyond the last. To be called once per end: two rails of one end would take each other's frames.
+    /// The rail of end `end`; `None` beyond the last. To be called once per end: two rails of one end would take each other's
+    /// frames.
     pub fn rail(&self, end: u32) -> Option<Rail<'_>> {
         (end < self.ends).then_some(Rail { hub: self, me: end, card: end.to_le_bytes(), held: None, turn: 0 })
     }

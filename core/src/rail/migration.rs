@@ -1,6 +1,6 @@
-//! The migration of frames from one link to another: what a link tells of the frames that it could not deliver, and of those that it
-//! was to receive. Links have their own numbers of frames, so duplicates are found exactly. Rails without links pay nothing for it.
-//! (Counterpart: `bfo` of Open MPI.)
+//! The migration of frames from one link to another: what a link tells of the frames that it could not deliver, and of those that
+//! it was to receive. Links have their own numbers of frames, so duplicates are found exactly. Rails without links pay nothing
+//! for it. (Counterpart: `bfo` of Open MPI.)
 
 use super::types::{Cookie, Shape};
 use crate::convertor::Span;
@@ -29,8 +29,8 @@ pub struct UnackedFrame {
     pub header: [u8; LINKED_HEAD],
     /// The body. It is readable until the frame has migrated.
     pub body: Span,
-    /// The cookie, if the sender waits for [`Event::Sent`](crate::rail::Event::Sent). Without a cookie the body is the link's own copy.
-    /// That copy ends with [`migrated`](crate::rail::Failover::migrated), so the next link has to copy the body as well:
+    /// The cookie, if the sender waits for [`Event::Sent`](crate::rail::Event::Sent). Without a cookie the body is the link's own
+    /// copy. That copy ends with [`migrated`](crate::rail::Failover::migrated), so the next link has to copy the body as well:
     /// [`send_migrated`](crate::rail::Failover::send_migrated) without a cookie does.
     pub cookie: Option<Cookie>,
 }

@@ -3,17 +3,17 @@
 //! [`OneSided`] tells which operations a rail has. All others are emulated above ([`rma`](crate::rma)), over any rail.
 //!
 //! # Contract
-//! - [`DeviceMemory::register`] returns a [`Region`] for this side and a [`Key`] for peers, who hand its bytes to their own rail. A key
-//!   holds everything that a peer's rail needs, an address if it uses addresses. Only rails interpret it.
+//! - [`DeviceMemory::register`] returns a [`Region`] for this side and a [`Key`] for peers, who hand its bytes to their own rail.
+//!   A key holds everything that a peer's rail needs, an address if it uses addresses. Only rails interpret it.
 //! - Keys come from peers that may lie. A forged key reaches memory that its owner has registered for peers, or nothing.
-//! - [`DeviceMemory::perform`] begins an operation, or returns its result if it is over already. Otherwise [`Event::Performed`] tells its
-//!   end, once, with its cookie.
-//! - **Over means done at the target**: any later read there, in whatever way, finds the new bytes. If the device reports completion
-//!   earlier, the rail does the rest before it reports. So nothing has to be flushed, and such rails set
+//! - [`DeviceMemory::perform`] begins an operation, or returns its result if it is over already. Otherwise [`Event::Performed`]
+//!   tells its end, once, with its cookie.
+//! - **Over means done at the target**: any later read there, in whatever way, finds the new bytes. If the device reports
+//!   completion earlier, the rail does the rest before it reports. So nothing has to be flushed, and such rails set
 //!   `RDMA_REMOTE_COMPLETION` and `RDMA_FLUSH`.
 //! - Operations may overtake each other and frames. No operation is done twice.
-//! - From [`Event::Lost`], [`Event::Down`] or `del_peer` on, the rail touches no memory for operations with that peer, and reports none of
-//!   them. Whether the target did an operation that was not over is unknown.
+//! - From [`Event::Lost`], [`Event::Down`] or `del_peer` on, the rail touches no memory for operations with that peer, and
+//!   reports none of them. Whether the target did an operation that was not over is unknown.
 //! - All native atomics on a word agree with each other, whoever begins them. With atomics of the target's processor, and so with
 //!   emulated ones, they agree only if [`OneSided::atomics`] has [`GLOB`](AtomicSupport::GLOB).
 //!
@@ -40,15 +40,15 @@ pub struct OneSided {
     /// The atomics: on words of 64 bits, with `BITS_32` also of 32 bits, aligned to their size; with `FLOAT` also on floating-point
     /// numbers. Other atomics are not asked for.
     pub atomics: AtomicSupport,
-    /// Whether each operation is over when [`DeviceMemory::perform`](crate::rail::DeviceMemory::perform) returns, since the peer's memory is
-    /// mapped here.
+    /// Whether each operation is over when [`DeviceMemory::perform`](crate::rail::DeviceMemory::perform) returns, since the
+    /// peer's memory is mapped here.
     pub at_once: bool,
     /// Which messages the device moves without a copy.
     pub pipeline: Pipeline,
 }
 
-/// Which messages a device moves from the sender's memory to the receiver's, and in which pieces. While the memory for the first piece
-/// is registered, the first bytes arrive in frames (CONTRACTS B51).
+/// Which messages a device moves from the sender's memory to the receiver's, and in which pieces. While the memory for the first
+/// piece is registered, the first bytes arrive in frames (CONTRACTS B51).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Pipeline {
@@ -82,8 +82,8 @@ impl OneSided {
         self.put.limit != 0 || self.get.limit != 0 || !self.atomics.is_empty()
     }
 
-    /// Whether each operation may be done by this rail or be emulated, whichever is possible at the time, and is over at once when it is
-    /// done by the rail.
+    /// Whether each operation may be done by this rail or be emulated, whichever is possible at the time, and is over at once
+    /// when it is done by the rail.
     pub const fn mixes_at_once(&self) -> bool {
         self.at_once && self.atomics.contains(AtomicSupport::GLOB)
     }
@@ -191,8 +191,10 @@ impl fmt::Display for NativeError {
         f.write_str(match self {
             Self::Busy => "the rail is full: poll, then try again",
             Self::Unreachable => "the peer is lost, was never added to this rail, or the link to it is down",
-            Self::NotAvailable => "the rail does not have this operation, or not with this length, alignment or amount of memory",
-            Self::Refused => "the target's device refused: the memory is not registered, the right is missing, or the range is out of bounds",
+            Self::NotAvailable => {
+                "the rail does not have this operation, or not with this length, alignment or amount of memory"
+            }
+            Self::Refused => "the target's device refused: memory not registered, no right, or out of bounds",
         })
     }
 }

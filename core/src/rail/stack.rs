@@ -1,6 +1,6 @@
-//! Rails on top of rails (`ptl_stack`, CONTRACTS P35): [`Tuned`] changes the attributes of another rail, and [`Traced`] shows each call to
-//! an observer. [`forward_rail!`](crate::forward_rail) writes the methods that they only pass on. A link, which adds reliability, and the
-//! faults of a simulator stack in the same way.
+//! Rails on top of rails (`ptl_stack`, CONTRACTS P35): [`Tuned`] changes the attributes of another rail, and [`Traced`] shows
+//! each call to an observer. [`forward_rail!`](crate::forward_rail) writes the methods that they only pass on. A link, which adds
+//! reliability, and the faults of a simulator stack in the same way.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -35,8 +35,8 @@ pub struct Tuned<R> {
 }
 
 impl<R: FullRail> Tuned<R> {
-    /// The rail with its attributes changed by `tune`. Limits may be lowered, not raised: the rail below refuses a longer frame all the
-    /// same.
+    /// The rail with its attributes changed by `tune`. Limits may be lowered, not raised: the rail below refuses a longer frame
+    /// all the same.
     pub fn new(rail: R, tune: impl FnOnce(&mut Attributes)) -> Self {
         let mut attributes = *rail.attributes();
         tune(&mut attributes);

@@ -9,8 +9,8 @@ pub const COPIED: u64 = 4096;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Peer(pub u32);
 
-/// A peer as one rail numbers it. [`Rail::add_peer`](crate::rail::Rail::add_peer) returns it, and each transfer takes it. Only the rail
-/// interprets it (CONTRACTS P6). (Counterparts: BTL endpoint, `uct_ep`, `fi_addr_t`.)
+/// A peer as one rail numbers it. [`Rail::add_peer`](crate::rail::Rail::add_peer) returns it, and each transfer takes it. Only
+/// the rail interprets it (CONTRACTS P6). (Counterparts: BTL endpoint, `uct_ep`, `fi_addr_t`.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, zerocopy::FromZeros)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Endpoint(pub u32);

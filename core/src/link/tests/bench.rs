@@ -1,6 +1,6 @@
 //! Links over a faulty wire, their users, and the invariants of all that they do.
 
-use super::wire::{Dice, Faults, State, Wire, wires};
+use super::wire::{Dice, Faults, Wire, WireState, wires};
 use crate::arena::Arena;
 use crate::convertor::Span;
 use crate::link::{Config, Crc32c, Link};
@@ -17,13 +17,13 @@ pub struct End {
     pub to: Vec<Endpoint>,
     /// Frames that arrived completely: sender, tag, bytes.
     pub got: Vec<(u32, u8, Vec<u8>)>,
-    pub moved: Vec<Origin>,
+    pub migrated: Vec<Origin>,
     /// Pending deliveries by cookie: sender, tag, bytes.
     pub pending: BTreeMap<u64, (u32, u8, Box<[u8]>)>,
     /// Bodies in place, by cookie. They are overwritten when the link tells that it reads them no more.
-    pub lent: BTreeMap<u64, Box<[u8]>>,
+    pub in_place: BTreeMap<u64, Box<[u8]>>,
     /// Bodies that the link reads no more. A device may still read them.
-    gone: Vec<Box<[u8]>>,
+    finished: Vec<Box<[u8]>>,
     pub sent: u32,
     pub reports: Vec<Event>,
     /// How many times only the host of the peer answered, as the link told.
@@ -35,7 +35,7 @@ pub struct End {
 
 pub struct Bench {
     pub ends: Vec<End>,
-    pub shared: Rc<RefCell<State>>,
+    pub shared: Rc<RefCell<WireState>>,
     pub dice: Dice,
     pub now: u64,
 }
@@ -71,10 +71,10 @@ impl Bench {
                 link: Link::new(wire, Crc32c, config, &mut Arena::new(block)).unwrap(),
                 to: vec![Endpoint(u32::MAX); count],
                 got: vec![],
-                moved: vec![],
+                migrated: vec![],
                 pending: BTreeMap::new(),
-                lent: BTreeMap::new(),
-                gone: vec![],
+                in_place: BTreeMap::new(),
+                finished: vec![],
                 sent: 0,
                 reports: vec![],
                 silences: 0,
@@ -85,13 +85,13 @@ impl Bench {
         let mut bench = Self { ends: ends.collect(), shared, dice: Dice(seed ^ 0xabcd), now: 0 };
         for one in 0..count {
             for other in (0..count).filter(|other| *other != one) {
-                bench.introduce(one, other);
+                bench.add_each_other(one, other);
             }
         }
         bench
     }
 
-    pub fn introduce(&mut self, one: usize, other: usize) {
+    pub fn add_each_other(&mut self, one: usize, other: usize) {
         let card = self.ends[other].link.card().to_vec();
         self.ends[one].to[other] = self.ends[one].link.add_peer(Peer(other as u32 + 10), &card).unwrap();
     }
@@ -116,7 +116,7 @@ impl Bench {
         let sent = unsafe { end.link.send(end.to[to], shape, &bytes[..header], Span::of(&body), cookie) }?;
         if sent == Sent::InPlace {
             assert!(body.len() as u64 > COPIED);
-            end.lent.insert(cookie.0, body);
+            end.in_place.insert(cookie.0, body);
         }
         Ok(sent)
     }
@@ -188,7 +188,7 @@ impl Bench {
     /// Everything that was accepted has been acknowledged, reported and delivered.
     pub fn settle(&mut self) {
         self.until("everything is acknowledged", |bench| {
-            bench.ends.iter().all(|end| end.link.used() == [0, 0] && end.lent.is_empty() && end.pending.is_empty())
+            bench.ends.iter().all(|end| end.link.used() == [0, 0] && end.in_place.is_empty() && end.pending.is_empty())
         });
     }
 
@@ -217,14 +217,14 @@ impl End {
         match event {
             Event::Frame(frame) => self.take_frame(&frame, choice),
             Event::Migrated(origin, frame) => {
-                self.moved.push(origin);
+                self.migrated.push(origin);
                 self.take_frame(&frame, choice);
             }
             Event::Sent(cookie) => {
-                let mut body = self.lent.remove(&cookie.0).expect("its end is told once");
+                let mut body = self.in_place.remove(&cookie.0).expect("its end is told once");
                 body.fill(0xee);
                 self.sent += 1;
-                self.gone.push(body);
+                self.finished.push(body);
             }
             Event::Delivered(cookie) => {
                 let (from, tag, bytes) = self.pending.remove(&cookie.0).expect("its end is told once");

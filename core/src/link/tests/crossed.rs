@@ -2,7 +2,7 @@
 //! change places.
 
 use super::bench::{TestLink, bytes, name_of};
-use super::wire::{Break, Faults, State, wires};
+use super::wire::{Break, Faults, WireState, wires};
 use crate::arena::Arena;
 use crate::convertor::Span;
 use crate::link::{Config, Crc32c, Link};
@@ -16,7 +16,7 @@ struct Star {
     /// Of node 0: by link, then by node less one. Of the others: by node less one, then by link.
     hub_to: [[Endpoint; 2]; 2],
     to_hub: [[Endpoint; 2]; 2],
-    wires: [Rc<RefCell<State>>; 2],
+    wires: [Rc<RefCell<WireState>>; 2],
     down: [[bool; 2]; 2],
     got: [Vec<u64>; 2],
     now: u64,

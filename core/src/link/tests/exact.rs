@@ -152,7 +152,7 @@ fn p15_a_sender_does_not_wait_for_further_calls_of_a_reader_that_has_all_it_want
     bench.send(0, 1, Lane::Control, &bytes(1, 8)); // the handshake
     bench.settle();
     let mut count = 1;
-    while bench.ends[0].lent.is_empty() {
+    while bench.ends[0].in_place.is_empty() {
         count += 1; // some are copied by a grant
         bench.send(0, 1, Lane::Bulk, &bytes(count, 9000));
     }
@@ -164,5 +164,5 @@ fn p15_a_sender_does_not_wait_for_further_calls_of_a_reader_that_has_all_it_want
         bench.now += 1000;
         bench.poll(0);
     }
-    assert!(bench.ends[0].lent.is_empty() && bench.ends[0].sent > 0);
+    assert!(bench.ends[0].in_place.is_empty() && bench.ends[0].sent > 0);
 }

@@ -111,7 +111,7 @@ fn p15_frames_of_an_earlier_session_fail_the_check() {
     for (one, other) in [(0, 1), (1, 0)] {
         let to = bench.ends[one].to[other];
         bench.ends[one].link.del_peer(to);
-        bench.introduce(one, other);
+        bench.add_each_other(one, other);
     }
     bench.ends[1].got.clear();
     bench.send(0, 1, Lane::Eager, &bytes(2, 40));
@@ -144,7 +144,7 @@ fn p15_a_deleted_peer_is_told_and_its_memory_is_left_alone() {
         }
         assert_eq!(bench.ends[0].link.used(), [0, 0]);
         // Tools find whoever touches these from now on; no event tells of them.
-        bench.ends[0].lent.clear();
+        bench.ends[0].in_place.clear();
         bench.ends[0].pending.clear();
         bench.until("the other end is told", |bench| !bench.ends[1].reports.is_empty());
         assert!(matches!(bench.ends[1].reports[..], [Event::Down(Peer(10), told)] if told == why));

@@ -134,7 +134,7 @@ fn p15_b34_a_long_body_is_taken_though_the_rail_below_is_busy_and_no_other_after
         unsafe { link.send(to, shape, &frame[..8], crate::convertor::Span::of(&body), Cookie(cookie)) }
     };
     assert_eq!([give(), give()], [Ok(Sent::InPlace), Err(SendError::Busy)]);
-    bench.ends[0].lent.insert(cookie, body);
+    bench.ends[0].in_place.insert(cookie, body);
     bench.run_for(MILLISECOND);
     bench.faults(|faults| faults.busy = 0);
     bench.settle();

@@ -1,7 +1,7 @@
 //! Frames that migrate from one link to another, between two nodes with several links each.
 
 use super::bench::{Bench, TestLink, bytes, name_of};
-use super::wire::{Break, Dice, Faults, State, wires};
+use super::wire::{Break, Dice, Faults, WireState, wires};
 use crate::arena::Arena;
 use crate::convertor::Span;
 use crate::link::header::ACK_SPAN;
@@ -17,18 +17,18 @@ struct Node {
     down: Vec<bool>,
     got: Vec<Vec<u8>>,
     pending: BTreeMap<u64, Box<[u8]>>,
-    lent: BTreeMap<u64, Box<[u8]>>,
+    in_place: BTreeMap<u64, Box<[u8]>>,
     /// Bodies that the link reads no more. A device may still read them.
-    gone: Vec<Box<[u8]>>,
+    finished: Vec<Box<[u8]>>,
     cookies: u64,
     duplicates: u32,
     awaited: u32,
-    moved: u32,
+    migrated: u32,
 }
 
 struct Nodes {
     nodes: Vec<Node>,
-    wires: Vec<Rc<RefCell<State>>>,
+    wires: Vec<Rc<RefCell<WireState>>>,
     dice: Dice,
     now: u64,
 }
@@ -58,12 +58,12 @@ impl Nodes {
                     down: vec![false; count.into()],
                     got: vec![],
                     pending: BTreeMap::new(),
-                    lent: BTreeMap::new(),
-                    gone: vec![],
+                    in_place: BTreeMap::new(),
+                    finished: vec![],
                     cookies: 0,
                     duplicates: 0,
                     awaited: 0,
-                    moved: 0,
+                    migrated: 0,
                 }
             })
             .collect();
@@ -77,13 +77,13 @@ impl Nodes {
     }
 
     /// The same after a frame by each link, named by the link.
-    fn met(seed: u64, faults: Faults) -> Self {
+    fn connected(seed: u64, faults: Faults) -> Self {
         let mut nodes = Self::new(seed, faults);
-        nodes.meet();
+        nodes.connect();
         nodes
     }
 
-    fn meet(&mut self) {
+    fn connect(&mut self) {
         for link in 0..self.wires.len() {
             self.until("a frame is taken", |nodes| nodes.nodes[0].try_send(link, &bytes(link as u64, 30)));
         }
@@ -149,7 +149,7 @@ impl Node {
         let body: Box<[u8]> = body.into();
         // SAFETY: a body in place is kept until its end is told.
         match unsafe { self.links[link].send(self.to[link], shape, header, Span::of(&body), cookie) } {
-            Ok(Sent::InPlace) => drop(self.lent.insert(cookie.0, body)),
+            Ok(Sent::InPlace) => drop(self.in_place.insert(cookie.0, body)),
             Ok(_) => {}
             Err(_) => return false,
         }
@@ -167,9 +167,9 @@ impl Node {
     }
 
     fn over(&mut self, cookie: u64) {
-        let mut body = self.lent.remove(&cookie).expect("its end is told once");
+        let mut body = self.in_place.remove(&cookie).expect("its end is told once");
         body.fill(0xee);
-        self.gone.push(body);
+        self.finished.push(body);
     }
 
     fn migrate_frames(&mut self) {
@@ -195,7 +195,7 @@ impl Node {
         };
         self.links[link].migrated(from, unacked.origin);
         scribble(&mut self.links[link]);
-        self.moved += 1;
+        self.migrated += 1;
         if let Some(cookie) = unacked.cookie.filter(|_| sent != Sent::InPlace) {
             self.over(cookie.0);
         }
@@ -274,21 +274,21 @@ fn scribble(link: &mut TestLink) {
 /// not read it there.
 #[test]
 fn p14_b37_a_long_grant_is_copied_by_the_link_that_carries_it() {
-    let mut nodes = Nodes::met(1, Faults { in_place: 1000, ..Faults::default() });
+    let mut nodes = Nodes::connected(1, Faults { in_place: 1000, ..Faults::default() });
     nodes.wires[0].borrow_mut().faults.silent = true;
     for number in 2..6u64 {
         assert!(nodes.nodes[0].try_grant(0, &bytes(number, 9000)));
     }
-    assert!(nodes.nodes[0].lent.is_empty());
+    assert!(nodes.nodes[0].in_place.is_empty());
     nodes.until("all have arrived", |nodes| nodes.nodes[1].got.len() == 6);
-    assert_eq!(nodes.nodes[0].moved, 4);
+    assert_eq!(nodes.nodes[0].migrated, 4);
     assert_eq!(nodes.got(), [0, 1, 2, 3, 4, 5]);
     assert!(nodes.nodes[1].got.iter().all(|frame| *frame == bytes(name_of(frame), frame.len())));
 }
 
 #[test]
 fn p14_b37_b34_frames_of_a_link_that_is_down_arrive_once_by_the_other() {
-    let (mut duplicates, mut awaited, mut moved) = (0, 0, 0);
+    let (mut duplicates, mut awaited, mut migrated) = (0, 0, 0);
     for seed in 0..30 {
         let faults = Faults {
             drop: 100,
@@ -324,16 +324,16 @@ fn p14_b37_b34_frames_of_a_link_that_is_down_arrive_once_by_the_other() {
         nodes.until("everything is acknowledged", |nodes| {
             nodes.nodes.iter().all(|node| {
                 let kept = node.links.iter().zip(&node.to).all(|(link, to)| link.drained(*to) && link.used() == [0, 0]);
-                kept && node.lent.is_empty() && node.pending.is_empty()
+                kept && node.in_place.is_empty() && node.pending.is_empty()
             })
         });
         assert_eq!(nodes.got(), names);
         assert!(nodes.nodes[1].got.iter().all(|frame| *frame == bytes(name_of(frame), frame.len())));
         duplicates += nodes.nodes[1].duplicates;
         awaited += nodes.nodes[1].awaited;
-        moved += nodes.nodes[0].moved;
+        migrated += nodes.nodes[0].migrated;
     }
-    assert!(duplicates > 0 && awaited > 0 && moved > 0, "{duplicates} {awaited} {moved}");
+    assert!(duplicates > 0 && awaited > 0 && migrated > 0, "{duplicates} {awaited} {migrated}");
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn p14_b37_claims_tell_new_duplicate_and_awaited_frames_apart() {
 #[test]
 fn p14_b37_a_link_from_which_migrated_frames_migrated_on_is_as_good_as_new_when_it_is_up() {
     const SECOND: u64 = 1_000_000_000;
-    let mut nodes = Nodes::met(1, Faults::default());
+    let mut nodes = Nodes::connected(1, Faults::default());
     let until = |nodes: &mut Nodes, time| nodes.until("time passes", |nodes| nodes.now >= time);
     // The first link is silent, and a little later the other one. In between the other link takes the frames that the
     // first could not deliver.
@@ -415,10 +415,10 @@ fn p14_b37_a_link_from_which_migrated_frames_migrated_on_is_as_good_as_new_when_
     assert!((2..5).all(|number| nodes.nodes[0].try_send(0, &bytes(number, 30 + number as usize * 1000))));
     until(&mut nodes, since + 3 * SECOND);
     nodes.wires[1].borrow_mut().faults.silent = true;
-    nodes.until("they have migrated", |nodes| nodes.nodes[0].moved == 3);
+    nodes.until("they have migrated", |nodes| nodes.nodes[0].migrated == 3);
     nodes.wires[0].borrow_mut().faults.silent = false;
     nodes.until("the first is back", |nodes| !nodes.nodes[0].down[0]);
-    nodes.until("they have migrated on", |nodes| nodes.nodes[0].moved == 6);
+    nodes.until("they have migrated on", |nodes| nodes.nodes[0].migrated == 6);
     nodes.until("all have arrived", |nodes| nodes.nodes[1].got.len() == 5);
     nodes.wires[1].borrow_mut().faults.silent = false;
     nodes.until("the other is back", |nodes| nodes.nodes.iter().all(|node| !node.down[1]));
@@ -435,7 +435,7 @@ fn p14_b37_gaps_are_told_until_each_is_known() {
     const SECOND: u64 = 1_000_000_000;
     for seed in 0..4 {
         let mut nodes = Nodes::with(2, seed, Faults::default(), |config| (config.window, config.slots) = (1024, 2048));
-        nodes.meet();
+        nodes.connect();
         let mut name = 2;
         // Congestion windows open as frames are acknowledged.
         for link in [0, 1].repeat(2000) {
@@ -452,10 +452,10 @@ fn p14_b37_gaps_are_told_until_each_is_known() {
         assert!(u64::from(moving) > 2 * ACK_SPAN, "{moving}");
         nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
         nodes.wires[1].borrow_mut().faults.silent = true;
-        nodes.until("they have migrated", |nodes| nodes.nodes[0].moved == moving);
+        nodes.until("they have migrated", |nodes| nodes.nodes[0].migrated == moving);
         nodes.wires[0].borrow_mut().faults.silent = false;
         nodes.until("the first is back", |nodes| !nodes.nodes[0].down[0]);
-        nodes.until("they have migrated on", |nodes| nodes.nodes[0].moved == 2 * moving);
+        nodes.until("they have migrated on", |nodes| nodes.nodes[0].migrated == 2 * moving);
         nodes.wires[1].borrow_mut().faults = Faults { drop_own: 700, drop: 100, ..Faults::default() };
         nodes.until("the other is back", |nodes| nodes.nodes.iter().all(|node| !node.down[1]));
         for _ in 0..2000 {
@@ -471,13 +471,13 @@ fn p14_b37_gaps_are_told_until_each_is_known() {
 #[test]
 fn p14_b37_b34_a_frame_that_has_migrated_is_new_once() {
     const SECOND: u64 = 1_000_000_000;
-    let mut nodes = Nodes::met(1, Faults::default());
+    let mut nodes = Nodes::connected(1, Faults::default());
     let since = nodes.now;
     nodes.wires[0].borrow_mut().faults.silent = true;
     assert!((2..6).all(|name| nodes.nodes[0].try_send(0, &bytes(name, 30))));
     nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
     nodes.wires[1].borrow_mut().faults.silent = true;
-    nodes.until("they have migrated", |nodes| nodes.nodes[0].moved == 4);
+    nodes.until("they have migrated", |nodes| nodes.nodes[0].migrated == 4);
     nodes.nodes[0].down[1] = true; // so that they do not come back yet
     nodes.nodes[0].down[0] = true;
     nodes.wires[0].borrow_mut().faults.silent = false;
@@ -566,20 +566,20 @@ fn p14_b37_b34_one_link_that_is_up_is_enough() {
 #[test]
 fn p14_b37_b34_a_frame_that_came_back_to_its_first_link_is_taken_over_from_there() {
     const SECOND: u64 = 1_000_000_000;
-    let mut nodes = Nodes::met(3, Faults { by_pages: 1000, ..Faults::default() });
+    let mut nodes = Nodes::connected(3, Faults { by_pages: 1000, ..Faults::default() });
     let since = nodes.now;
     nodes.wires[0].borrow_mut().faults.silent = true;
     assert!(nodes.nodes[0].try_send(0, &bytes(2, 9000)));
     nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
     nodes.wires[1].borrow_mut().faults.silent = true;
-    nodes.until("it has migrated", |nodes| nodes.nodes[0].moved == 1);
+    nodes.until("it has migrated", |nodes| nodes.nodes[0].migrated == 1);
     nodes.wires[0].borrow_mut().faults = Faults { late_body: 1000, jitter: 1_000_000, ..Faults::default() };
-    nodes.until("it is coming back", |nodes| nodes.nodes[0].moved == 2 && !nodes.nodes[1].pending.is_empty());
+    nodes.until("it is coming back", |nodes| nodes.nodes[0].migrated == 2 && !nodes.nodes[1].pending.is_empty());
     nodes.wires[0].borrow_mut().faults.silent = true;
     nodes.wires[0].borrow_mut().cut(0, 1);
     nodes.wires[1].borrow_mut().faults.silent = false;
     nodes.until("it has arrived by the other link", |nodes| nodes.nodes[1].got.len() == 3);
-    assert_eq!((nodes.nodes[0].moved, nodes.nodes[1].awaited), (3, 1));
+    assert_eq!((nodes.nodes[0].migrated, nodes.nodes[1].awaited), (3, 1));
     nodes.wires[0].borrow_mut().faults = Faults::default();
     nodes.until("the first is back", |nodes| nodes.nodes.iter().all(|node| !node.down[0]));
     for number in 3..1000 {
@@ -594,14 +594,14 @@ fn p14_b37_b34_a_frame_that_came_back_to_its_first_link_is_taken_over_from_there
 #[test]
 fn p14_b37_a_late_migrated_frame_is_not_taken_for_a_later_frame_of_its_first_link() {
     const SECOND: u64 = 1_000_000_000;
-    let mut nodes = Nodes::met(1, Faults::default());
+    let mut nodes = Nodes::connected(1, Faults::default());
     let since = nodes.now;
     // The frame arrives, but its sender gets no acknowledgement.
     nodes.wires[0].borrow_mut().deaf = Some(0);
     assert!(nodes.nodes[0].try_send(0, &bytes(2, 30)));
     nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
     nodes.wires[1].borrow_mut().faults.silent = true;
-    nodes.until("it has migrated", |nodes| nodes.nodes[0].moved == 1);
+    nodes.until("it has migrated", |nodes| nodes.nodes[0].migrated == 1);
     nodes.wires[0].borrow_mut().deaf = None;
     nodes.until("the first is back", |nodes| nodes.nodes.iter().all(|node| !node.down[0]));
     let names = 3..3 + u64::from(u16::MAX);

@@ -59,7 +59,7 @@ fn perform(link: &mut End, to: Endpoint, native: &Native) -> Result<Option<u64>,
 }
 
 /// The first operation is answered `Busy`, and begins the handshake of the two ends.
-fn meet(links: &mut [End; 2], to: Endpoint, native: &Native) {
+fn connect(links: &mut [End; 2], to: Endpoint, native: &Native) {
     assert_eq!(perform(&mut links[0], to, native), Err(NativeError::Busy));
     for nanos in 0..3 {
         for link in links.iter_mut().rev() {
@@ -76,7 +76,7 @@ fn b18_operations_of_a_device_go_through_a_link() {
     assert!(links[0].attributes().capabilities.contains(Capabilities::PUT | Capabilities::ATOMIC_FOPS));
     let [to, _] = add_each_other(&mut links);
     let (word, region, add) = word_of(&mut links[1]);
-    meet(&mut links, to, &add);
+    connect(&mut links, to, &add);
     script.borrow_mut().device.extend([Device::Now, Device::Late, Device::Late]);
     assert_eq!(perform(&mut links[0], to, &add), Ok(Some(40)));
     assert_eq!(perform(&mut links[0], to, &add), Ok(None));
@@ -100,7 +100,7 @@ fn b18_p14_a_claim_that_ends_operations_of_a_device_ends_the_link() {
     let number = Config::new(0, 1001, links[1].raw().attributes()).first_number as u32;
     let [to, back] = add_each_other(&mut links);
     let (word, _, add) = word_of(&mut links[1]);
-    meet(&mut links, to, &add);
+    connect(&mut links, to, &add);
     (script.borrow_mut().device_is_late, script.borrow_mut().slow_delivery) = (true, true);
     assert_eq!(perform(&mut links[0], to, &add), Ok(None));
     let (body, mut sink) = ([7; 90], [0; 90]);

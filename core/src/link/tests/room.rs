@@ -44,8 +44,8 @@ fn connected(count: usize) -> Bench {
     bench
 }
 
-/// The rail below has no room, as when the peer stands still. A caller that sleeps until something is due must not be woken every few
-/// microseconds, nor be kept from sleeping, whether an acknowledgement waits or a frame.
+/// The rail below has no room, as when the peer stands still. A caller that sleeps until something is due must not be woken every
+/// few microseconds, nor be kept from sleeping, whether an acknowledgement waits or a frame.
 #[test]
 fn p3_b34_a_full_rail_below_is_tried_ever_less_often() {
     for owes_ack in [true, false] {

@@ -112,7 +112,7 @@ struct Pending {
 
 /// The state that all ends share.
 #[derive(Debug)]
-pub struct State {
+pub struct WireState {
     pub now: u64,
     pub faults: Faults,
     /// Frames of the first end that are lost: number, and how many times.
@@ -144,7 +144,7 @@ pub struct State {
 /// One end.
 #[derive(Debug)]
 pub struct Wire {
-    pub shared: Rc<RefCell<State>>,
+    pub shared: Rc<RefCell<WireState>>,
     me: usize,
     card: [u8; 4],
     attributes: Attributes,
@@ -157,7 +157,7 @@ pub struct Wire {
 pub const MAX_FRAME: u32 = 10_016;
 
 pub fn wires(count: usize, seed: u64, faults: Faults, lossy: bool) -> Vec<Wire> {
-    let state = State {
+    let state = WireState {
         now: 0,
         faults,
         victims: vec![],
@@ -208,7 +208,7 @@ pub fn wires(count: usize, seed: u64, faults: Faults, lossy: bool) -> Vec<Wire> 
         .collect()
 }
 
-impl State {
+impl WireState {
     fn launch(&mut self, mut packet: Packet) {
         let faults = self.faults;
         self.log.push((packet.from, packet.tag, packet.bytes.clone()));

@@ -8,7 +8,7 @@ use std::{boxed::Box, vec};
 use super::basic::{WIDE, bytes};
 use super::failover::{Ground, Laid, Letter, Pair, Seen, exchange, exchanges};
 use crate::arena::Arena;
-use crate::link::tests::wire::{Break, Faults, State, Wire, wires};
+use crate::link::tests::wire::{Break, Faults, Wire, WireState, wires};
 use crate::link::{self, Crc32c, Link};
 use crate::pml::*;
 use crate::rail::{Lost, Peer, Rail};
@@ -48,7 +48,7 @@ const FRAMES_OF_A_RETURN: usize = 16;
 
 /// Wires in virtual time.
 struct Wires {
-    shared: Vec<Rc<RefCell<State>>>,
+    shared: Vec<Rc<RefCell<WireState>>>,
     now: u64,
     blow: Option<(usize, Blow)>,
     struck: Option<u64>,
