@@ -4,7 +4,7 @@ use zerocopy::FromZeros;
 
 use super::header::ACK_SPAN;
 
-/// What the upper parts of an acknowledgement tell. The upper parts are sent first. Only the lowest part completes the report of
+/// The news of the upper parts of an acknowledgement. The upper parts are sent first. Only the lowest part completes the report of
 /// all frames that arrived; only then does a late transmission among them prove a loss.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct AckParts {

@@ -7,9 +7,9 @@ use crate::time::Instant;
 pub(super) struct Clock {
     /// The time of the last poll.
     pub now: u64,
-    /// No peer counts as dead before this time, since nobody polled for a while.
+    /// No peer counts as dead before this time, since the caller did not poll for a while.
     pub grace: u64,
-    /// The time of the first poll. What happened before it did not happen long ago.
+    /// The time of the first poll. Events before it count as if they happened then.
     pub began: u64,
     /// When the rail below last had no more events.
     pub heard_all: u64,

@@ -28,7 +28,7 @@ struct AckInfo {
     words: usize,
 }
 
-/// What a control frame tells beside its acknowledgement.
+/// The message of a control frame, beside its acknowledgement.
 enum Notice {
     /// How many frames arrived twice.
     Duplicates(u16),

@@ -1,6 +1,6 @@
 //! Counters of a link.
 
-/// What happened on a link since it was made. Each counter wraps after 2^64.
+/// Counters of the events on a link since it was made. Each counter wraps after 2^64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

@@ -51,7 +51,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         (0..pending.touched()).filter_map(|slot| pending.at(slot)).filter(must_arrive).map(|frame| frame.number)
     }
 
-    /// How many frames the reader has, of which it has not said what is to become.
+    /// How many frames the reader holds.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         let pending = &self.receive.pending;

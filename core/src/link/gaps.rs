@@ -5,7 +5,7 @@
 //! numbers of a whole window were given out after it, the link takes no more frames. In two cases it would stand still for ever.
 //!
 //! First, a frame may migrate again, from a link that carried it for another one. It still names the first link as its origin, so
-//! nobody would ever claim the number that it had on the second link. Such a number is a gap.
+//! no link would ever claim the number that it had on the second link. Such a number is a gap.
 //!
 //! Second, the link that carries the frame may go down as well, while the first link is up again. The first link is the only one
 //! that could bring the frame, but has no free number for it. Hence the peer passes over the numbers of migrated frames, and

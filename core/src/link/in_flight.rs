@@ -119,7 +119,7 @@ impl FrameList {
     }
 }
 
-/// What became of a transmission.
+/// The result of a transmission.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transmit {
     Sent,

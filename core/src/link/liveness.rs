@@ -70,7 +70,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub(super) fn run_timers(&mut self) {
         for _ in 0..16 {
             let Some(at) = self.work.timers.pop(self.clock.now) else { return };
@@ -176,7 +176,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 
     /// Excuses the silence of a peer whose process may be stopped while its host is there. The host's answer proves nothing of
-    /// the link, which may be out of order. So the user is told, who may have other links to the peer. Whether the silence is
+    /// the link, which may be out of order. So the user is told, since it may have other links to the peer. Whether the silence is
     /// excused.
     fn excuse_silence(&mut self, at: u32) -> bool {
         let (now, within) = (self.clock.now, self.config.dead_after.as_nanos());

@@ -9,7 +9,7 @@ use super::state::Link;
 use crate::rail::FullRail;
 use crate::time::Duration;
 
-/// What one acknowledgement tells.
+/// The news of one acknowledgement.
 #[derive(Default)]
 struct News {
     /// How many frames are acknowledged that were not before.

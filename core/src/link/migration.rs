@@ -53,7 +53,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
         self.unlist(slot);
         if let Some(entry) = self.window_entry_mut(at, number) {
-            // A frame that migrated here has the number of another link as its origin. So nobody claims the number that it has
+            // A frame that migrated here has the number of another link as its origin. So no link claims the number that it has
             // here.
             *entry = if frame.tag == MIGRATED { GAP } else { MIGRATED_ENTRY };
         }
@@ -65,7 +65,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.finish_frame(slot);
     }
 
-    /// What this link knows of a frame that another link has brought.
+    /// This link's knowledge of a frame that another link has brought.
     pub(super) fn claim_frame(&mut self, from: Endpoint, origin: Origin) -> Option<Claim> {
         let at = from.0;
         let path = self.peers.paths.get(at as usize)?;

@@ -49,7 +49,7 @@ pub(super) enum ConnState {
     Closed,
 }
 
-/// Who the peer is, and which session the two sides have.
+/// The identity of the peer, and the session of the two sides.
 ///
 /// A session is the time from `add_peer` to `del_peer`. Each side numbers its own sessions from 1. Hence a peer that was deleted
 /// and added again has another session, and its old frames fail the check.
@@ -123,7 +123,7 @@ impl SendWindow {
     }
 }
 
-/// What is known of transmissions, to tell which of them are lost (RACK and tail loss probes, RFC 8985). Transmissions are
+/// The history of transmissions, which tells the lost ones (RACK and tail loss probes, RFC 8985). Transmissions are
 /// counted; a frame that is sent again counts again.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct LossDetection {
@@ -176,7 +176,7 @@ impl ReceiveWindow {
     }
 }
 
-/// What this side has yet to tell the peer in control frames.
+/// The news that this side has yet to tell the peer in control frames.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Due {
     /// When a repeated frame was answered last, or will be answered.
@@ -232,7 +232,7 @@ pub(super) struct Liveness {
     pub unanswered: u8,
 }
 
-/// What the user of the link has yet to be told.
+/// The news that the user of the link has yet to be told.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Report {
     pub reason: DownReason,

@@ -56,9 +56,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Whether no slot is free for a frame of this lane to this peer.
     ///
     /// A peer that acknowledges nothing has to leave slots for others. Hence no peer takes more slots than are left then. If
-    /// several peers fall silent at the same time, each holds as many slots as are free; `n` silent peers leave one slot in `n +
-    /// 1`. If they fall silent one after the other, each would halve what is left. So a part of the slots is spared, one for each
-    /// peer that has none yet.
+    /// several peers fall silent at the same time, each holds as many slots as are free: one part in their number plus one. If
+    /// they fall silent one after the other, each would halve the rest. So a part of the slots is spared, one slot for each peer
+    /// that has none.
     fn is_full(&self, path: &Path, lane: Lane, reserve_free: bool) -> bool {
         let slots = if lane == Lane::Control { 0 } else { self.config.control_slots };
         let unused = self.send.frames.capacity().wrapping_sub(self.send.frames.used());
@@ -117,7 +117,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         Ok(unsafe { Grant::new(room, shape.len as usize, ticket) })
     }
 
-    /// Takes what was written to a grant.
+    /// Takes the frame that was written to a grant.
     pub(super) fn commit_draft(&mut self, ticket: Ticket) -> Sent {
         let handle = Handle::from_bits(ticket.position);
         if handle != self.send.draft || handle == Handle::NONE {
@@ -246,7 +246,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(frame) = self.send.frames.get_mut(handle) else { return };
         let checks = self.peers.paths.get(frame.path as usize).is_some_and(|path| path.session.checks_bodies);
         if checks && frame.len as usize > HEAD {
-            // SAFETY: the body is in a slot of this link, or the caller's, who vouches for it until it is told.
+            // SAFETY: the body is in a slot of this link, or in the caller's memory, which is unchanging until the caller is told.
             frame.body_check = unsafe { sum_span(&self.checksum, 0, &rest(frame)) };
         }
     }

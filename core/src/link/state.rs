@@ -107,7 +107,7 @@ pub(super) struct ReceiveBuffers<'m> {
     pub refused: Queue<'m>,
 }
 
-/// What is to be done, and when.
+/// The queues and timers of pending work.
 #[derive(Debug)]
 pub(super) struct Work<'m> {
     /// When each peer is to be sent an acknowledgement or another control frame.
@@ -131,7 +131,7 @@ pub(super) struct Work<'m> {
 }
 
 impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
-    /// A link over `below`, to which nobody has added a peer. `checksum` sums headers and bodies.
+    /// A link over `below`, which has no peers yet. `checksum` sums headers and bodies.
     ///
     /// # Errors
     /// [`OutOfMemory`] where the arena is too small; [`Config::bytes`] tells how large it must be.
@@ -157,7 +157,7 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
         })
     }
 
-    /// What happened so far.
+    /// The counters since the link was made.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }

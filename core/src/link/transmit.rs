@@ -40,7 +40,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let count = (frame.len as usize).min(HEAD);
         let head = self.send.slots.at(slot);
         encode_header(&self.checksum, frame, path, head);
-        // SAFETY: the head is as long; nobody else has a reference into it.
+        // SAFETY: the head is as long; there is no other reference into it.
         let bytes = unsafe { core::slice::from_raw_parts(head, count) };
         let shape = Shape { tag: frame.tag, lane: lane_of(frame.lane), header: count as u8, len: frame.len };
         let body = if frame.len as usize > HEAD { rest(frame) } else { Span::EMPTY };
@@ -236,7 +236,7 @@ fn encode_header<C: Checksum>(checksum: &C, frame: &InFlightFrame, path: &Path, 
         head_check: 0.into(),
         body_check: frame.body_check.into(),
     };
-    // SAFETY: the head is as long; nobody else has a reference into it.
+    // SAFETY: the head is as long; there is no other reference into it.
     let bytes = unsafe {
         head.cast::<Header>().write_unaligned(header);
         core::slice::from_raw_parts(head, count)

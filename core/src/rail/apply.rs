@@ -1,4 +1,4 @@
-//! What each atomic does to a word, in memory of this process.
+//! The effect of each atomic on a word, in memory of this process.
 
 use super::atomics::{Atomic, AtomicFlags, AtomicOp};
 
@@ -63,7 +63,7 @@ float!(float_32, u32, f32);
 float!(float_64, u64, f64);
 
 /// Performs an atomic on the word at `at`, by an atomic of the processor, and returns the old word. It serves targets of emulated
-/// atomics, and rails that reach the word themselves. So both agree with what the target's threads do to the same word. A target
+/// atomics, and rails that reach the word themselves. So both agree with atomics of the target's threads on the same word. A target
 /// without atomics of that size has no threads that could use them.
 ///
 /// # Safety

@@ -18,7 +18,7 @@ pub enum SendError {
 }
 
 impl SendError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Busy => Blame::Resource,

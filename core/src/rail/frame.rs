@@ -9,7 +9,7 @@ use crate::wire::HEAD;
 pub struct Frame {
     /// The rail's name of the frame. It is void if `len` is at most [`HEAD`](crate::rail::HEAD).
     pub id: FrameId,
-    /// Who sent it.
+    /// The sender.
     pub from: Peer,
     /// The active-message tag: which layer the frame belongs to.
     pub tag: u8,
@@ -35,7 +35,7 @@ impl Frame {
     pub fn short(&self) -> Option<Short> {
         let (header, rest) = self.head.split_first_chunk::<{ size_of::<[u64; 3]>() }>()?;
         let body = rest.get(..(self.len as usize).wrapping_sub(header.len()))?;
-        // SAFETY: the body is a slice, of what `head` has behind 24 bytes at most.
+        // SAFETY: the body is a slice of `head`, behind 24 bytes, so it has at most 32 bytes.
         Some(unsafe { Short::new(self.from, zerocopy::transmute!(*header), body.as_ptr(), body.len()) })
     }
 
@@ -50,7 +50,7 @@ impl Frame {
 /// yields it: as much as fits registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Short {
-    /// Who sent it.
+    /// The sender.
     pub from: Peer,
     /// The first 24 bytes as they are in memory, copied once.
     pub header: [u64; 3],

@@ -35,7 +35,7 @@ pub struct UnackedFrame {
     pub cookie: Option<Cookie>,
 }
 
-/// What a link knows of a frame that another link has brought.
+/// The knowledge of a link about a frame that another link has brought.
 #[derive(Clone, Copy, Debug)]
 pub enum Claim {
     /// The frame never arrived here, and counts as received now.

@@ -3,8 +3,8 @@
 //! [`OneSided`] tells which operations a rail has. All others are emulated above ([`rma`](crate::rma)), over any rail.
 //!
 //! # Contract
-//! - [`DeviceMemory::register`] returns a [`Region`] for this side and a [`Key`] for peers, who hand its bytes to their own rail.
-//!   A key holds everything that a peer's rail needs, an address if it uses addresses. Only rails interpret it.
+//! - [`DeviceMemory::register`] returns a [`Region`] for this side and a [`Key`] for peers, which hand its bytes to their own
+//!   rail. A key holds everything that a peer's rail needs, an address if it uses addresses. Only rails interpret it.
 //! - Keys come from peers that may lie. A forged key reaches memory that its owner has registered for peers, or nothing.
 //! - [`DeviceMemory::perform`] begins an operation, or returns its result if it is over already. Otherwise [`Event::Performed`]
 //!   tells its end, once, with its cookie.
@@ -14,8 +14,8 @@
 //! - Operations may overtake each other and frames. No operation is done twice.
 //! - From [`Event::Lost`], [`Event::Down`] or `del_peer` on, the rail touches no memory for operations with that peer, and
 //!   reports none of them. Whether the target did an operation that was not over is unknown.
-//! - All native atomics on a word agree with each other, whoever begins them. With atomics of the target's processor, and so with
-//!   emulated ones, they agree only if [`OneSided::atomics`] has [`GLOB`](AtomicSupport::GLOB).
+//! - All native atomics on a word agree with each other, whichever side begins them. With atomics of the target's processor, and
+//!   so with emulated ones, they agree only if [`OneSided::atomics`] has [`GLOB`](AtomicSupport::GLOB).
 //!
 //! [`DeviceMemory::register`]: crate::rail::DeviceMemory::register
 //! [`DeviceMemory::perform`]: crate::rail::DeviceMemory::perform
@@ -176,7 +176,7 @@ pub enum NativeError {
 }
 
 impl NativeError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Busy => Blame::Resource,

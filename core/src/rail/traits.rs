@@ -266,7 +266,8 @@ pub trait DeviceMemory: Rail {
     /// [`NativeError`]: nothing is registered then.
     ///
     /// # Safety
-    /// Until it is deregistered, the memory is readable and writable, and all who access it know that peers do so, too.
+    /// Until it is deregistered, the memory is readable and writable, and all code that accesses it takes into account that peers
+    /// do so, too.
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
         let _ = (base, len, access);
         Err(NativeError::NotAvailable)
@@ -332,9 +333,9 @@ pub trait Failover: Rail {
         Err(SendError::Unreachable)
     }
 
-    /// What this link knows of a frame of `from` that another link has brought as
+    /// This link's knowledge of a frame of `from` that another link has brought as
     /// [`Event::Migrated`](crate::rail::Event::Migrated). Each link to that peer is to be asked, and [`Claim::Awaited`] of any of
-    /// them is what counts. `None`: the link knows nothing.
+    /// them decides. `None`: the link knows nothing.
     ///
     /// The caller has delivered or released all frames that it got before. A link answers [`Claim::Duplicate`] for a frame that
     /// the caller still holds, even if the frame's body is bad and would have to arrive once more.
@@ -371,8 +372,8 @@ pub trait Liveness: Rail {
         true
     }
 
-    /// Takes a peer, or a link to it, for failed, by what others know; this rail has not noticed it. Whether it counts as failed
-    /// from now on. No event tells of it.
+    /// Declares a peer, or a link to it, failed, since other rails know it; this rail has not noticed it. Whether it counts as
+    /// failed from now on. No event tells of it.
     ///
     /// - [`GiveUp::Peer`]: deletes the peer as [`del_peer`](Rail::del_peer) does, but without a goodbye. If the peer is there
     ///   after all, it must take this for a failure, not for an orderly end. Always `true`.

@@ -51,7 +51,7 @@ pub struct Shape {
     pub len: u32,
 }
 
-/// What [`Liveness::give_up`](crate::rail::Liveness::give_up) gives up.
+/// The object of [`Liveness::give_up`](crate::rail::Liveness::give_up).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum GiveUp {
@@ -61,7 +61,7 @@ pub enum GiveUp {
     Peer,
 }
 
-/// What became of a frame that was given to a rail.
+/// The state of a frame that was given to a rail.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Sent {
@@ -73,7 +73,7 @@ pub enum Sent {
     InPlace,
 }
 
-/// What became of a body that [`Rail::deliver`](crate::rail::Rail::deliver) was asked for.
+/// The state of a body that [`Rail::deliver`](crate::rail::Rail::deliver) was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Delivery {
