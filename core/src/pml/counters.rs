@@ -25,7 +25,7 @@ pub struct Counters {
     pub copied: u64,
     /// Offers of memory that a peer's device may reach.
     pub offers_sent: u64,
-    /// Offers without effect: frames had brought the rest already, or the offer was forged.
+    /// Offers without effect: frames had brought the other bytes already, or the offer was forged.
     pub offers_unused: u64,
     /// Pieces of messages that a device has moved, counted on both sides, and their bytes.
     pub pieces: u64,

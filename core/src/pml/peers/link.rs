@@ -16,7 +16,7 @@ pub(crate) struct PeerLink {
     pub rail: u8,
     /// Why the link is suspended: [`DOWN`], [`DISABLED`] or both. 0 while it is in use.
     pub suspended: u8,
-    /// The round of the active list in which the rail had no room for this peer: the rest of the round does not try it again.
+    /// The round of the active list in which the rail had no room for this peer: this round does not try it again.
     /// Round numbers repeat after 2^16 rounds; a link that was busy exactly so long ago is left out of one round.
     pub busy_in: u16,
     /// Megabytes per second, at least 1. 0 means that this place of the peer's row has no link.
