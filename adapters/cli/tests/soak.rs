@@ -48,7 +48,7 @@ fn b10_a_rank_that_dies_last_does_not_fail_the_job() {
 fn p14_b10_jobs_over_tcp_pass_although_connections_break() {
     clean(
         "--transport tcp --jobs 3 --from 1 --most 20000",
-        &["ranks killed", "links cut", "connections through the relay", "connections cut", "links down"],
+        &["ranks killed", "links cut", "connections through the relay", "connections cut", "links lost"],
     );
 }
 
