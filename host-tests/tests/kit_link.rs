@@ -5,7 +5,7 @@ use towline_core::link::{Config, Crc32c, Link};
 use towline_core::rail::loopback::{self, Hub};
 use towline_core::rail::{FullRail, LINKED_HEAD};
 use towline_core::time::{Duration, Instant};
-use towline_host_tests::kit::bench::Setup;
+use towline_host_tests::kit::mesh::Setup;
 use towline_host_tests::rail_suite;
 use towline_host_tests::random::Random;
 use towline_host_tests::sim::network::Net;

@@ -3,7 +3,7 @@
 use towline_core::arena::Arena;
 use towline_core::rail::loopback::{Hub, Rail};
 use towline_core::time::Instant;
-use towline_host_tests::kit::bench::Setup;
+use towline_host_tests::kit::mesh::Setup;
 use towline_host_tests::rail_suite;
 
 /// Queues of few slots, so that every check fills them.
@@ -49,7 +49,7 @@ mod mtl {
 }
 
 /// One-sided operations over it, emulated.
-mod onesided {
+mod one_sided {
     use super::*;
-    towline_host_tests::onesided_suite!(Loopback { slots: 16, frame: 4096 });
+    towline_host_tests::one_sided_suite!(Loopback { slots: 16, frame: 4096 });
 }

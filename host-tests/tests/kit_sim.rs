@@ -3,8 +3,8 @@
 use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Source, Tag};
 use towline_core::time::Instant;
-use towline_host_tests::kit::bench::Setup;
-use towline_host_tests::kit::world::{CONFIG, World};
+use towline_host_tests::kit::mesh::Setup;
+use towline_host_tests::kit::nodes::{CONFIG, World};
 use towline_host_tests::rail_suite;
 use towline_host_tests::sim::network::Net;
 use towline_host_tests::sim::network::SimRail;
@@ -89,7 +89,7 @@ fn p26_p27_a_message_matches_before_its_payload_is_in() {
         let before = log.borrow().firsts();
         world.until("the header is there", |_| log.borrow().firsts() > before);
         assert!(!world.nodes[1].cancel(receive), "matched by its header");
-        if log.borrow().owed[1] == 1 {
+        if log.borrow().pending_reports[1] == 1 {
             assert_eq!(world.nodes[1].test(receive), None, "and not over before its payload is in");
             seen += 1;
         }
@@ -98,7 +98,7 @@ fn p26_p27_a_message_matches_before_its_payload_is_in() {
         assert_eq!(room, data);
     }
     assert!(seen > 10, "bodies were not late: {seen}");
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn p26_m12_m13_a_probe_finds_a_message_whose_payload_is_not_in() {
         });
         let (message, found) = taken.expect("just seen");
         assert_eq!(found.len, 400);
-        seen += world.logs[1][0].borrow().owed[1];
+        seen += world.logs[1][0].borrow().pending_reports[1];
         let sink = Span::contiguous(room.as_mut_ptr(), room.len());
         // SAFETY: the room stays until the receive is over.
         let receive = unsafe { world.nodes[1].imrecv(message, sink) }.expect("a request is free");
@@ -126,5 +126,5 @@ fn p26_m12_m13_a_probe_finds_a_message_whose_payload_is_not_in() {
         assert_eq!(room, data);
     }
     assert!(seen > 10, "bodies were not late: {seen}");
-    world.all_is_given_back();
+    world.assert_all_released();
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant as Clock};
 
 use towline_core::time::Instant;
-use towline_host_tests::kit::bench::Setup;
-use towline_host_tests::{mtl_suite, onesided_suite, rail_suite};
+use towline_host_tests::kit::mesh::Setup;
+use towline_host_tests::{mtl_suite, one_sided_suite, rail_suite};
 use towline_sm::{Config, Rail};
 
 struct Shared {
@@ -88,23 +88,23 @@ mod mtl_tight {
 }
 
 /// One-sided operations on memory that is no window: what is long is fetched from where it lies.
-mod onesided {
+mod one_sided {
     use super::*;
-    onesided_suite!(Shared::new(|_| {}));
+    one_sided_suite!(Shared::new(|_| {}));
 }
 
 /// All that is longer than a frame is.
-mod onesided_single {
+mod one_sided_single {
     use super::*;
-    onesided_suite!(Shared::new(|config| {
+    one_sided_suite!(Shared::new(|config| {
         small(config);
         config.single_copy_bytes = 1;
     }));
 }
 
-mod onesided_copied {
+mod one_sided_copied {
     use super::*;
-    onesided_suite!(Shared::new(|config| {
+    one_sided_suite!(Shared::new(|config| {
         small(config);
         config.single_copy_bytes = 0;
     }));

@@ -6,8 +6,8 @@ use towline_core::arena::Arena;
 use towline_core::link::{self, Crc32c, Link};
 use towline_core::rail::{LINKED_HEAD, Rail as _};
 use towline_host_tests::kit::LINK_PATIENCE;
-use towline_host_tests::kit::bench::Setup;
-use towline_host_tests::kit::sockets::Sockets;
+use towline_host_tests::kit::mesh::Setup;
+use towline_host_tests::kit::socket_setup::SocketSetup;
 use towline_host_tests::rail_suite;
 use towline_tcp::{Config, Encrypt, JobKey, Rail};
 
@@ -22,7 +22,7 @@ fn links(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Rail> {
         change(&mut config);
         Rail::new(config).expect("this host has a loopback")
     };
-    Sockets::new(make, Rail::as_fd).linked(count)
+    SocketSetup::new(make, Rail::as_fd).with_links(count)
 }
 
 /// In links that sum all bodies, of which those from 600 bytes on leave by a pipe of one page.
@@ -38,7 +38,7 @@ fn summed(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Link<'stat
         let room = vec![0; settings.bytes(&raw)].leak();
         Link::new(raw, Crc32c, settings, &mut Arena::new(room)).expect("room for all tables")
     };
-    Sockets::new(make, handle).headers(LINKED_HEAD).linked(count)
+    SocketSetup::new(make, handle).with_longest_header(LINKED_HEAD).with_links(count)
 }
 
 fn handle<'l>(link: &'l Link<'static, Rail, Crc32c>) -> BorrowedFd<'l> {
@@ -133,7 +133,7 @@ mod mtl_three_links {
 }
 
 /// One-sided operations, emulated.
-mod onesided {
+mod one_sided {
     use super::*;
-    towline_host_tests::onesided_suite!(tcp(|_| {}));
+    towline_host_tests::one_sided_suite!(tcp(|_| {}));
 }

@@ -13,11 +13,11 @@ use towline_core::rail::native::Pipeline;
 use towline_core::rail::{Endpoint, LINKED_HEAD, Lane, Lost, Rail as _, SendError, Shape};
 use towline_core::rma::{Access, Failure};
 use towline_host_tests::kit::LINK_PATIENCE;
-use towline_host_tests::kit::bench::{Bench, Setup, peer};
-use towline_host_tests::kit::onesided::{Memory, Modules, What};
-use towline_host_tests::kit::sockets::Sockets;
-use towline_host_tests::kit::world::{CONFIG, Engine, World};
-use towline_host_tests::{mtl_suite, onesided_suite, rail_suite};
+use towline_host_tests::kit::mesh::{Mesh, Setup, peer};
+use towline_host_tests::kit::one_sided::{Memory, Modules, What};
+use towline_host_tests::kit::socket_setup::SocketSetup;
+use towline_host_tests::kit::nodes::{CONFIG, Engine, World};
+use towline_host_tests::{mtl_suite, one_sided_suite, rail_suite};
 use towline_net::JobKey;
 use towline_verbs::{Config, Counters, Rail};
 
@@ -30,7 +30,7 @@ fn make(rank: u32, link: u8, change: fn(&mut Config)) -> Rail {
 }
 
 fn verbs(change: fn(&mut Config)) -> impl Setup<Rail = Rail> {
-    Sockets::new(move |rank, link| make(rank, link, change), Rail::as_fd)
+    SocketSetup::new(move |rank, link| make(rank, link, change), Rail::as_fd)
 }
 
 fn links(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Linked> {
@@ -47,7 +47,7 @@ fn linked(count: usize, make: impl Fn(u32, u8) -> Rail) -> impl Setup<Rail = Lin
         let room = vec![0; settings.bytes(&raw)].leak();
         Link::new(raw, Crc32c, settings, &mut Arena::new(room)).expect("room for all tables")
     };
-    Sockets::new(make, |link: &Linked| link.raw().as_fd()).headers(LINKED_HEAD).linked(count)
+    SocketSetup::new(make, |link: &Linked| link.raw().as_fd()).with_longest_header(LINKED_HEAD).with_links(count)
 }
 
 /// Little room everywhere, so that every check fills it.
@@ -75,19 +75,19 @@ mod tight {
 }
 
 /// What the devices do by themselves.
-mod onesided {
+mod one_sided {
     use super::*;
-    onesided_suite!(verbs(|_| {}));
+    one_sided_suite!(verbs(|_| {}));
 }
 
-mod onesided_tight {
+mod one_sided_tight {
     use super::*;
-    onesided_suite!(verbs(small));
+    one_sided_suite!(verbs(small));
 }
 
-mod onesided_link {
+mod one_sided_link {
     use super::*;
-    onesided_suite!(links(1, |_| {}));
+    one_sided_suite!(links(1, |_| {}));
 }
 
 /// The device moves what is longer than a few frames.
@@ -155,7 +155,7 @@ fn b51_p23_p28_devices_move_long_messages() {
             let device = node.pml().rails().0[0].inner().counters();
             assert!(device.direct >= 10, "from the user's memory to the user's memory: {device:?}");
         }
-        world.all_is_given_back();
+        world.assert_all_released();
     }
 }
 
@@ -212,33 +212,33 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
 /// the peer is reached again once it was added again.
 #[test]
 fn a_queue_pair_that_fails_is_lost_at_both_ends_and_comes_back() {
-    let mut bench = Bench::new(verbs(|_| {}), 3);
-    let exchange = |bench: &mut Bench<_>, from: usize, to: usize| {
-        bench.ends.iter_mut().for_each(|end| end.got.clear());
-        bench.send(from, to, Lane::Eager, 0x80, 8, b"in order");
-        bench.until("a frame", |bench| !bench.ends[to].got.is_empty());
+    let mut mesh = Mesh::new(verbs(|_| {}), 3);
+    let exchange = |mesh: &mut Mesh<_>, from: usize, to: usize| {
+        mesh.ends.iter_mut().for_each(|end| end.got.clear());
+        mesh.send(from, to, Lane::Eager, 0x80, 8, b"in order");
+        mesh.until("a frame", |mesh| !mesh.ends[to].got.is_empty());
     };
     for turn in 0..3 {
         for (from, to) in [(0, 1), (1, 2), (2, 0)] {
-            exchange(&mut bench, from, to);
+            exchange(&mut mesh, from, to);
         }
-        let to = bench.ends[0].to[1];
-        bench.ends[0].rail.inject_connection_error(to);
-        bench.until("both ends are told", |bench| bench.ends[..2].iter().all(|end| !end.lost.is_empty()));
-        bench.settle();
-        assert_eq!(bench.ends[0].lost, [(peer(1), Lost::Broken)], "turn {turn}");
-        assert_eq!(bench.ends[1].lost, [(peer(0), Lost::Broken)], "turn {turn}");
+        let to = mesh.ends[0].to[1];
+        mesh.ends[0].rail.inject_connection_error(to);
+        mesh.until("both ends are told", |mesh| mesh.ends[..2].iter().all(|end| !end.lost.is_empty()));
+        mesh.run_until_idle();
+        assert_eq!(mesh.ends[0].lost, [(peer(1), Lost::Broken)], "turn {turn}");
+        assert_eq!(mesh.ends[1].lost, [(peer(0), Lost::Broken)], "turn {turn}");
         let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 0, len: 1 };
-        assert_eq!(bench.try_send(0, 1, shape, b"x"), Err(SendError::Unreachable));
-        exchange(&mut bench, 0, 2);
-        exchange(&mut bench, 2, 1);
-        assert!(bench.ends[2].lost.is_empty());
-        let (one, other) = (bench.ends[0].to[1], bench.ends[1].to[0]);
-        bench.ends[0].rail.del_peer(one);
-        bench.ends[1].rail.del_peer(other);
-        bench.introduce(0, 1);
-        bench.introduce(1, 0);
-        bench.ends.iter_mut().for_each(|end| end.lost.clear());
+        assert_eq!(mesh.try_send(0, 1, shape, b"x"), Err(SendError::Unreachable));
+        exchange(&mut mesh, 0, 2);
+        exchange(&mut mesh, 2, 1);
+        assert!(mesh.ends[2].lost.is_empty());
+        let (one, other) = (mesh.ends[0].to[1], mesh.ends[1].to[0]);
+        mesh.ends[0].rail.del_peer(one);
+        mesh.ends[1].rail.del_peer(other);
+        mesh.introduce(0, 1);
+        mesh.introduce(1, 0);
+        mesh.ends.iter_mut().for_each(|end| end.lost.clear());
     }
 }
 
@@ -246,30 +246,30 @@ fn a_queue_pair_that_fails_is_lost_at_both_ends_and_comes_back() {
 /// arrives once.
 #[test]
 fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
-    let mut bench = Bench::new(links(1, |_| {}), 2);
+    let mut mesh = Mesh::new(links(1, |_| {}), 2);
     let count = 600u64;
     let mut sent = [0u64; 2];
     let mut broken = 0;
-    bench.until("all are sent", |bench| {
+    mesh.until("all are sent", |mesh| {
         for (from, sent) in sent.iter_mut().enumerate() {
             let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 8, len: 3000 };
             let bytes = [&sent.to_le_bytes()[..], &[*sent as u8; 2992]].concat();
-            if *sent < count && bench.try_send(from, 1 - from, shape, &bytes).is_ok() {
+            if *sent < count && mesh.try_send(from, 1 - from, shape, &bytes).is_ok() {
                 *sent += 1;
             }
         }
         // The only peer of a rail is its first endpoint.
-        if bench.ends[1].got.len() as u64 > 150 * (broken + 1) && broken < 3 {
-            bench.ends[0].rail.raw().inject_connection_error(Endpoint(0));
+        if mesh.ends[1].got.len() as u64 > 150 * (broken + 1) && broken < 3 {
+            mesh.ends[0].rail.raw().inject_connection_error(Endpoint(0));
             broken += 1;
         }
         sent == [count; 2]
     });
-    bench.until("all have arrived", |bench| bench.ends.iter().all(|end| end.got.len() as u64 >= count));
-    bench.settle();
+    mesh.until("all have arrived", |mesh| mesh.ends.iter().all(|end| end.got.len() as u64 >= count));
+    mesh.run_until_idle();
     assert_eq!(broken, 3);
-    assert!(bench.ends.iter().all(|end| end.rail.raw().counters().lost >= 3), "the queue pairs did not fail");
-    for end in &mut bench.ends {
+    assert!(mesh.ends.iter().all(|end| end.rail.raw().counters().lost >= 3), "the queue pairs did not fail");
+    for end in &mut mesh.ends {
         let mut seen: Vec<u64> = vec![];
         for got in &end.got {
             let number = u64::from_le_bytes(got.bytes[..8].try_into().unwrap());
@@ -349,7 +349,7 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
         lost += ends.iter().filter(|(_, end)| *end == Err(Failure::Lost)).count();
         assert!(ends.iter().all(|(_, end)| matches!(end, Ok(0) | Err(Failure::Lost))), "{ends:?}");
         sinks.iter().for_each(|sink| sink.fill(|_| 0));
-        all.meet_anew(0, 1);
+        all.reconnect(0, 1);
         assert_eq!(all.perform([0, 1], What::Put(there.part(0, 300)), &remote, 0, None), Ok(0));
         assert!(sinks.iter().all(|sink| sink.bytes().iter().all(|byte| *byte == 0)), "round {round}");
         round += 1;
@@ -361,29 +361,29 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
 /// Short frames go within their work request, and the device tells of every eighth only.
 #[test]
 fn short_frames_are_inline_and_few_are_told_of() {
-    let mut bench = Bench::new(verbs(|config| (config.inline_bytes, config.signal_every) = (64, 8)), 2);
+    let mut mesh = Mesh::new(verbs(|config| (config.inline_bytes, config.signal_every) = (64, 8)), 2);
     for _ in 0..160 {
-        bench.send(0, 1, Lane::Eager, 0x80, 8, &[7; 64]);
-        bench.send(0, 1, Lane::Eager, 0x80, 8, &[7; 65]);
-        bench.until("both", |bench| bench.ends[1].got.len() >= 2);
-        bench.ends[1].got.clear();
+        mesh.send(0, 1, Lane::Eager, 0x80, 8, &[7; 64]);
+        mesh.send(0, 1, Lane::Eager, 0x80, 8, &[7; 65]);
+        mesh.until("both", |mesh| mesh.ends[1].got.len() >= 2);
+        mesh.ends[1].got.clear();
     }
-    let counters = *bench.ends[0].rail.counters();
+    let counters = *mesh.ends[0].rail.counters();
     assert_eq!((counters.inline, counters.signaled + counters.unsignaled), (160, 320));
     assert!(counters.signaled <= 320 / 8 + 1, "{counters:?}");
-    let to = bench.ends[0].to[1];
-    bench.until("what is not told of is asked for", |bench| bench.ends[0].rail.drained(to));
+    let to = mesh.ends[0].to[1];
+    mesh.until("what is not told of is asked for", |mesh| mesh.ends[0].rail.drained(to));
 }
 
 /// Ends the connection of the first two ends, at both, and has them know each other anew.
-fn meet_anew<S: Setup>(bench: &mut Bench<S>) {
+fn meet_anew<S: Setup>(mesh: &mut Mesh<S>) {
     for (one, other) in [(0, 1), (1, 0)] {
-        let to = bench.ends[one].to[other];
-        bench.ends[one].rail.del_peer(to);
+        let to = mesh.ends[one].to[other];
+        mesh.ends[one].rail.del_peer(to);
     }
-    bench.introduce(0, 1);
-    bench.introduce(1, 0);
-    for end in &mut bench.ends {
+    mesh.introduce(0, 1);
+    mesh.introduce(1, 0);
+    for end in &mut mesh.ends {
         end.lost.clear();
         end.got.clear();
     }
@@ -393,49 +393,49 @@ fn meet_anew<S: Setup>(bench: &mut Bench<S>) {
 #[test]
 fn connections_that_end_in_the_middle_of_a_frame_cost_no_buffers() {
     let few = |config: &mut Config| (config.receive_buffers, config.path_mtu_bytes) = (8, 256);
-    let mut bench = Bench::new(verbs(few), 2);
-    let frame = vec![0x5a; bench.limit(Lane::Bulk)];
+    let mut mesh = Mesh::new(verbs(few), 2);
+    let frame = vec![0x5a; mesh.limit(Lane::Bulk)];
     for _ in 0..200 {
         for _ in 0..3 {
-            bench.send(0, 1, Lane::Bulk, 0x80, 8, &frame);
+            mesh.send(0, 1, Lane::Bulk, 0x80, 8, &frame);
         }
-        let to = bench.ends[0].to[1];
-        bench.ends[0].rail.inject_connection_error(to);
-        bench.until("both ends are told", |bench| bench.ends.iter().all(|end| !end.lost.is_empty()));
-        meet_anew(&mut bench);
+        let to = mesh.ends[0].to[1];
+        mesh.ends[0].rail.inject_connection_error(to);
+        mesh.until("both ends are told", |mesh| mesh.ends.iter().all(|end| !end.lost.is_empty()));
+        meet_anew(&mut mesh);
     }
     for _ in 0..20 {
-        bench.send(0, 1, Lane::Bulk, 0x80, 8, &frame);
+        mesh.send(0, 1, Lane::Bulk, 0x80, 8, &frame);
     }
-    bench.until("all have arrived", |bench| bench.ends[1].got.len() == 20);
+    mesh.until("all have arrived", |mesh| mesh.ends[1].got.len() == 20);
 }
 
 /// Hellos come by a queue pair of their own. Where that fails, it is set up anew, and whoever was not met yet is met.
 #[test]
 fn a_queue_pair_of_hellos_that_fails_is_mended() {
-    let mut bench = Bench::new(verbs(|_| {}), 4);
+    let mut mesh = Mesh::new(verbs(|_| {}), 4);
     for (from, to) in [(0, 1), (0, 2), (3, 0), (2, 3)] {
-        bench.ends[0].rail.inject_hello_error();
-        bench.ends[to].rail.inject_hello_error();
-        bench.send(from, to, Lane::Eager, 0x80, 8, b"in order");
-        bench.until("a frame", |bench| !bench.ends[to].got.is_empty());
-        bench.ends.iter_mut().for_each(|end| end.got.clear());
+        mesh.ends[0].rail.inject_hello_error();
+        mesh.ends[to].rail.inject_hello_error();
+        mesh.send(from, to, Lane::Eager, 0x80, 8, b"in order");
+        mesh.until("a frame", |mesh| !mesh.ends[to].got.is_empty());
+        mesh.ends.iter_mut().for_each(|end| end.got.clear());
     }
-    assert!(bench.ends.iter().all(|end| end.lost.is_empty()));
+    assert!(mesh.ends.iter().all(|end| end.lost.is_empty()));
 }
 
 /// A child that is forked shares the memory of its parent until somebody writes there: but not what devices write to.
 #[test]
 fn a_child_that_is_forked_disturbs_nothing() {
-    let mut bench = Bench::new(verbs(|_| {}), 2);
-    let exchange = |bench: &mut Bench<_>| {
+    let mut mesh = Mesh::new(verbs(|_| {}), 2);
+    let exchange = |mesh: &mut Mesh<_>| {
         for (from, to) in [(0, 1), (1, 0)] {
-            bench.send(from, to, Lane::Eager, 0x80, 8, &[0x5a; 3000]);
-            bench.until("a frame", |bench: &mut Bench<_>| !bench.ends[to].got.is_empty());
-            assert_eq!(bench.ends[to].got.pop().unwrap().bytes, [0x5a; 3000]);
+            mesh.send(from, to, Lane::Eager, 0x80, 8, &[0x5a; 3000]);
+            mesh.until("a frame", |mesh: &mut Mesh<_>| !mesh.ends[to].got.is_empty());
+            assert_eq!(mesh.ends[to].got.pop().unwrap().bytes, [0x5a; 3000]);
         }
     };
-    exchange(&mut bench);
+    exchange(&mut mesh);
     let (mut reader, writer) = std::io::pipe().unwrap();
     // SAFETY: the child does nothing but read until there is nobody left who could write, and end.
     let child = unsafe { libc::fork() };
@@ -446,7 +446,7 @@ fn a_child_that_is_forked_disturbs_nothing() {
         unsafe { libc::_exit(0) };
     }
     for _ in 0..50 {
-        exchange(&mut bench);
+        exchange(&mut mesh);
     }
     drop(writer);
     let mut status = 0;
@@ -506,5 +506,5 @@ fn a_cable_of_two_that_is_pulled_costs_no_message_and_is_used_again() {
         counters(&mut world, 0).iter().all(|it| (it.established, it.lost) == (1, 0)),
         "the other one was lost, too"
     );
-    world.all_is_given_back();
+    world.assert_all_released();
 }

@@ -28,7 +28,7 @@ pub struct Log {
     /// Frames to refuse from now on, as if there was no room.
     pub refuse: u32,
     /// What is to be told of still: bodies left in place, also those that were moved here, and deliveries.
-    pub owed: [u64; 2],
+    pub pending_reports: [u64; 2],
     /// Peers added, and their endpoints.
     pub peers: Vec<(Peer, Endpoint)>,
 }
@@ -94,7 +94,7 @@ impl<R: FullRail> Recorder<R> {
         match answer {
             Ok(sent) => {
                 log.sent.push((lane, len));
-                log.owed[0] += u64::from(*sent == Sent::InPlace);
+                log.pending_reports[0] += u64::from(*sent == Sent::InPlace);
             }
             Err(SendError::Busy) => log.is_busy(lane),
             Err(_) => {}
@@ -185,8 +185,12 @@ impl<R: FullRail> Rail for Recorder<R> {
                 log.arrived.push((wire::kind(frame.head()), frame.len));
                 log.released += u64::from(frame.is_whole());
             }
-            Some(Event::Sent(_)) => log.owed[0] = log.owed[0].checked_sub(1).expect("a body in place is told of once"),
-            Some(Event::Delivered(_)) => log.owed[1] = log.owed[1].checked_sub(1).expect("a delivery is told of once"),
+            Some(Event::Sent(_)) => {
+                log.pending_reports[0] = log.pending_reports[0].checked_sub(1).expect("a body in place is told of once")
+            }
+            Some(Event::Delivered(_)) => {
+                log.pending_reports[1] = log.pending_reports[1].checked_sub(1).expect("a delivery is told of once")
+            }
             Some(Event::Lost(..) | Event::Down(..) | Event::Up(_) | Event::Silent(..) | Event::Performed(..))
             | None => {}
         }
@@ -199,7 +203,7 @@ impl<R: FullRail> Rail for Recorder<R> {
         let delivery = unsafe { self.inner.deliver(frame, skip, sink, cookie) };
         let mut log = self.log.borrow_mut();
         log.released += 1;
-        log.owed[1] += u64::from(delivery == Delivery::Pending);
+        log.pending_reports[1] += u64::from(delivery == Delivery::Pending);
         delivery
     }
 
@@ -281,7 +285,7 @@ impl<R: FullRail> towline_core::rail::Failover for Recorder<R> {
 
     fn migrated(&mut self, to: Endpoint, origin: Origin) {
         let in_place = self.inner.next_unacked(to).is_some_and(|orphan| orphan.cookie.is_some());
-        self.log.borrow_mut().owed[0] -= u64::from(in_place);
+        self.log.borrow_mut().pending_reports[0] -= u64::from(in_place);
         self.inner.migrated(to, origin);
     }
 }

@@ -10,7 +10,7 @@ use towline_core::rail::{
 };
 use towline_core::time::Instant;
 
-use super::patience::Patience;
+use super::wait_limit::WaitLimit;
 
 /// Makes the rails that are tested.
 pub trait Setup {
@@ -75,7 +75,7 @@ pub struct End<R> {
 }
 
 /// Rails that know each other, and the setup they came from.
-pub struct Bench<S: Setup> {
+pub struct Mesh<S: Setup> {
     /// The setup.
     pub setup: S,
     /// The ends.
@@ -87,7 +87,7 @@ pub fn peer(end: usize) -> Peer {
     Peer(end as u32 * 3 + 5)
 }
 
-impl<S: Setup> Bench<S> {
+impl<S: Setup> Mesh<S> {
     /// `count` ends, each of which has added all the others.
     pub fn new(mut setup: S, count: usize) -> Self {
         let rails = setup.rails(count);
@@ -101,14 +101,14 @@ impl<S: Setup> Bench<S> {
             pending: HashMap::new(),
             cookies: 1 << 32,
         });
-        let mut bench = Self { setup, ends: ends.collect() };
+        let mut mesh = Self { setup, ends: ends.collect() };
         for one in 0..count {
             for other in 0..one {
-                bench.introduce(one, other);
-                bench.introduce(other, one);
+                mesh.introduce(one, other);
+                mesh.introduce(other, one);
             }
         }
-        bench
+        mesh
     }
 
     /// Adds `other` as a peer of `one`.
@@ -160,18 +160,18 @@ impl<S: Setup> Bench<S> {
     /// # Panics
     /// If that does not come about.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let mut patience = Patience::default();
+        let mut wait_limit = WaitLimit::default();
         while !done(self) {
             let came = self.round();
-            assert!(!patience.is_over(came), "waited in vain: {what}");
+            assert!(!wait_limit.expired(came), "waited in vain: {what}");
         }
     }
 
     /// Polls all ends until nothing more comes.
-    pub fn settle(&mut self) {
+    pub fn run_until_idle(&mut self) {
         let mut idle = 0;
-        self.until("the rails fall silent", |bench| {
-            idle = if bench.round() { 0 } else { idle + 1 };
+        self.until("the rails fall silent", |mesh| {
+            idle = if mesh.round() { 0 } else { idle + 1 };
             idle > 2000
         });
     }
@@ -195,7 +195,7 @@ impl<S: Setup> Bench<S> {
     /// Sends one frame by way of a grant, and polls while the rail is busy.
     pub fn send(&mut self, from: usize, to: usize, lane: Lane, tag: u8, header: usize, bytes: &[u8]) {
         let shape = Shape { tag, lane, header: header as u8, len: bytes.len() as u32 };
-        self.until("a frame is accepted", |bench| match bench.try_send(from, to, shape, bytes) {
+        self.until("a frame is accepted", |mesh| match mesh.try_send(from, to, shape, bytes) {
             Ok(sent) => {
                 assert_ne!(sent, Sent::InPlace, "a grant has no body to leave in place");
                 true
@@ -207,13 +207,13 @@ impl<S: Setup> Bench<S> {
 
     /// Polls one end until it names a frame, which is not taken in; the other ends run as usual.
     pub fn frame(&mut self, end: usize) -> Frame {
-        let mut patience = Patience::default();
+        let mut wait_limit = WaitLimit::default();
         loop {
             for other in (0..self.ends.len()).filter(|other| *other != end) {
                 self.step(other);
             }
             let event = self.poll(end);
-            assert!(!patience.is_over(event.is_some()), "waited in vain for a frame");
+            assert!(!wait_limit.expired(event.is_some()), "waited in vain for a frame");
             match event {
                 Some(Event::Frame(frame)) => return frame,
                 Some(event) => self.ends[end].take(event),
@@ -225,7 +225,7 @@ impl<S: Setup> Bench<S> {
     /// Polls until all of a held frame is in, and copies it out. Frames that come meanwhile are taken in.
     pub fn read_all(&mut self, end: usize, frame: &Frame) -> Vec<u8> {
         let mut bytes = vec![0; frame.len as usize];
-        let mut patience = Patience::default();
+        let mut wait_limit = WaitLimit::default();
         loop {
             let count = self.ends[end].rail.read(frame.id, 0, &mut bytes);
             assert!(count <= bytes.len());
@@ -233,7 +233,7 @@ impl<S: Setup> Bench<S> {
                 return bytes;
             }
             let came = self.round();
-            assert!(!patience.is_over(came), "waited in vain for the body of a frame");
+            assert!(!wait_limit.expired(came), "waited in vain for the body of a frame");
         }
     }
 }

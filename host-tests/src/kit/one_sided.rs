@@ -10,29 +10,29 @@ use towline_core::convertor::{Layout, Span};
 use towline_core::rail::{FullRail, Rail, Unreachable};
 use towline_core::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, Denied, Failure, Registration, RemoteMemory};
 
-use super::accelerator::Far;
-use super::bench::Setup;
-use super::patience::Patience;
+use super::fake_accelerator::FakeAccelerator;
+use super::mesh::Setup;
+use super::wait_limit::WaitLimit;
 
 /// One test of each check.
 #[macro_export]
-macro_rules! onesided_suite {
+macro_rules! one_sided_suite {
     ($setup:expr) => {
-        $crate::onesided_suite! { @each $setup;
-            b18_b19_b43_put_and_get_bring_exactly_the_bytes
-            b21_b22_b43_atomics_do_what_the_model_does_and_leave_the_words_beside_alone
-            b20_what_several_initiators_fetch_is_each_value_once
+        $crate::one_sided_suite! { @each $setup;
+            b18_b19_b43_put_and_get_transfer_exactly_the_bytes
+            b21_b22_b43_atomics_match_the_model_and_change_no_other_word
+            b20_each_fetched_value_is_seen_once
             b24_each_missing_right_refuses_its_operations
-            b38_accelerators_are_copied_from_here_and_not_touched_there
-            b25_what_is_deregistered_is_reached_no_more
-            b28_b44_what_is_flushed_is_there
-            b5_b18_operations_on_a_peer_that_is_removed_end_and_touch_nothing_later
+            b38_local_accelerator_memory_is_copied_and_remote_is_refused
+            b25_deregistered_memory_is_unreachable
+            b28_b44_flushed_operations_are_complete
+            b5_b18_operations_on_a_removed_peer_end_and_write_nothing_later
         }
     };
     (@each $setup:expr; $($check:ident)*) => {
         $(#[test]
         fn $check() {
-            $crate::kit::onesided::$check($setup);
+            $crate::kit::one_sided::$check($setup);
         })*
     };
 }
@@ -133,7 +133,7 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
     }
 
     /// Two forget each other and meet anew.
-    pub fn meet_anew(&mut self, one: usize, other: usize) {
+    pub fn reconnect(&mut self, one: usize, other: usize) {
         for (one, other) in [(one, other), (other, one)] {
             let to = self.to(one, other);
             self.modules[one].del_procs(&[to]);
@@ -155,10 +155,10 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
 
     /// Rounds until that is so.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let mut patience = Patience::default();
+        let mut wait_limit = WaitLimit::default();
         while !done(self) {
             let came = self.progress();
-            assert!(!patience.is_over(came), "waited in vain: {what}");
+            assert!(!wait_limit.expired(came), "waited in vain: {what}");
         }
     }
 
@@ -221,7 +221,7 @@ const LENGTHS: [usize; 12] = [1, 8, 63, 220, 221, 700, 4096, 8256, 65_536, 65_53
 
 /// Of any length, from and to any address, registered here or not: what is there afterwards is what was sent, and what lies
 /// beside it is what was there.
-pub fn b18_b19_b43_put_and_get_bring_exactly_the_bytes<S: Setup<Rail: 'static>>(setup: S) {
+pub fn b18_b19_b43_put_and_get_transfer_exactly_the_bytes<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
     let [there, here, back] = [(); 3].map(|()| Memory::new(310_000));
     let (_, remote) = all.register(1, there, Access::ANY);
@@ -250,7 +250,7 @@ pub fn b18_b19_b43_put_and_get_bring_exactly_the_bytes<S: Setup<Rail: 'static>>(
 }
 
 /// All operations, on words of all kinds.
-pub fn b21_b22_b43_atomics_do_what_the_model_does_and_leave_the_words_beside_alone<S: Setup<Rail: 'static>>(setup: S) {
+pub fn b21_b22_b43_atomics_match_the_model_and_change_no_other_word<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
     let words = Memory::new(32);
     let (_, remote) = all.register(1, words, Access::ANY);
@@ -288,7 +288,7 @@ pub fn b21_b22_b43_atomics_do_what_the_model_does_and_leave_the_words_beside_alo
 }
 
 /// Each value of a counter is seen by one, and what is added by compare and swap is all there.
-pub fn b20_what_several_initiators_fetch_is_each_value_once<S: Setup<Rail: 'static>>(setup: S) {
+pub fn b20_each_fetched_value_is_seen_once<S: Setup<Rail: 'static>>(setup: S) {
     const EACH: usize = 60;
     let mut all = Modules::new(setup, 4);
     let words = Memory::new(16);
@@ -360,21 +360,22 @@ pub fn b24_each_missing_right_refuses_its_operations<S: Setup<Rail: 'static>>(se
 }
 
 /// Local memory may be an accelerator's, which copies. Memory of peers that devices alone can touch is not touched where none does.
-pub fn b38_accelerators_are_copied_from_here_and_not_touched_there<S: Setup<Rail: 'static>>(setup: S) {
+pub fn b38_local_accelerator_memory_is_copied_and_remote_is_refused<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
-    let far = Far::default();
+    let far = FakeAccelerator::default();
     let layout = Layout::bytes(1000).expect("it is short").on(&far).expect("it is on none yet");
     let (source, sink, there) = (Memory::new(1000), Memory::new(1000), Memory::new(1000));
     source.fill(|at| at as u8 | 1);
     // SAFETY: the layout fits the memory, and outlives the operations.
-    let [from, to] = [source, sink].map(|memory| unsafe { Span::laid_out(Far::name(memory.base), &layout) });
+    let [from, to] =
+        [source, sink].map(|memory| unsafe { Span::laid_out(FakeAccelerator::name(memory.base), &layout) });
     let (kept, remote) = all.register(1, there, Access::ANY);
     assert_eq!(all.perform([0, 1], What::Put(from), &remote, 0, None), Ok(0));
     assert_eq!(all.perform([0, 1], What::Get(to), &remote, 0, None), Ok(0));
     assert!(there.bytes() == source.bytes() && sink.bytes() == source.bytes());
     assert!(far.copied.load(Relaxed) >= 2000, "touched by somebody else");
     all.modules[1].deregister_mem(kept).expect("it is registered");
-    let named = Memory { base: Far::name(there.base), ..there };
+    let named = Memory { base: FakeAccelerator::name(there.base), ..there };
     let (_, remote) = all.register(1, named, Access::ANY | Access::ACCELERATOR);
     let add = What::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
     for what in [What::Put(sink.part(0, 8)), What::Get(sink.part(0, 8)), add] {
@@ -385,7 +386,7 @@ pub fn b38_accelerators_are_copied_from_here_and_not_touched_there<S: Setup<Rail
 }
 
 /// What was deregistered is changed by nobody who still has its handle. Where a device refuses, the connection may end for it.
-pub fn b25_what_is_deregistered_is_reached_no_more<S: Setup<Rail: 'static>>(setup: S) {
+pub fn b25_deregistered_memory_is_unreachable<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
     let (sink, source) = (Memory::new(8), Memory::new(8));
     source.fill(|_| 9);
@@ -400,7 +401,7 @@ pub fn b25_what_is_deregistered_is_reached_no_more<S: Setup<Rail: 'static>>(setu
         // The same memory again, and the same slot: another generation.
         let (second, remote) = all.register(1, words, Access::ANY);
         if !all.modules[0].is_reachable(all.to(0, 1)) {
-            all.meet_anew(0, 1);
+            all.reconnect(0, 1);
         }
         assert_eq!(all.perform([0, 1], add, &remote, 0, None), Ok(1), "nothing was done by the old handle");
         assert_eq!(sink.bytes(), [0; 8]);
@@ -409,7 +410,7 @@ pub fn b25_what_is_deregistered_is_reached_no_more<S: Setup<Rail: 'static>>(setu
 }
 
 /// When operations are flushed, whoever looks at the memory finds them, and their callbacks were made.
-pub fn b28_b44_what_is_flushed_is_there<S: Setup<Rail: 'static>>(setup: S) {
+pub fn b28_b44_flushed_operations_are_complete<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
     let (there, here) = (Memory::new(1 << 17), Memory::new(1 << 17));
     let (_, remote) = all.register(1, there, Access::ANY);
@@ -434,7 +435,7 @@ pub fn b28_b44_what_is_flushed_is_there<S: Setup<Rail: 'static>>(setup: S) {
 }
 
 /// Operations that are under way when their peer is removed end, each once; local memory is the user's from then on.
-pub fn b5_b18_operations_on_a_peer_that_is_removed_end_and_touch_nothing_later<S: Setup<Rail: 'static>>(setup: S) {
+pub fn b5_b18_operations_on_a_removed_peer_end_and_write_nothing_later<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
     let there = Memory::new(200_000);
     there.fill(|at| at as u8 | 1);
@@ -450,7 +451,7 @@ pub fn b5_b18_operations_on_a_peer_that_is_removed_end_and_touch_nothing_later<S
             all.begin([0, 1], What::Get(sink.part(0, len)), &remote, 0, Some(locals[word]), word);
         }
         (0..round * 3).for_each(|_| _ = all.progress());
-        all.meet_anew(0, 1);
+        all.reconnect(0, 1);
         all.until("they are over", |all| all.modules[0].flush(None));
         let mut ends = all.ends(0);
         ends.sort_unstable_by_key(|(word, _)| *word);

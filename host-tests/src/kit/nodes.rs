@@ -11,9 +11,9 @@ use towline_core::pml::{Config, Rails, rdma};
 use towline_core::rail::{Attributes, FullRail, Peer, Rail, Unreachable};
 use towline_core::time::Instant;
 
-use super::bench::Setup;
-use super::patience::Patience;
+use super::mesh::Setup;
 use super::recorder::{Log, Recorder};
+use super::wait_limit::WaitLimit;
 
 /// Communicators that each node has room for.
 const COMMS: u32 = 4;
@@ -82,7 +82,7 @@ impl<S: Setup> World<S> {
         config: Config,
         change: impl Fn(usize, &mut Attributes),
     ) -> Self {
-        let mut world = Self::strangers(setup, count, links, config, change);
+        let mut world = Self::unconnected(setup, count, links, config, change);
         for node in 0..count {
             for other in 0..count {
                 let added = world.introduce(node, other);
@@ -98,7 +98,7 @@ impl<S: Setup> World<S> {
     }
 
     /// The same, but no node knows another.
-    pub fn strangers(
+    pub fn unconnected(
         mut setup: S,
         count: usize,
         links: usize,
@@ -159,10 +159,10 @@ impl<S: Setup> World<S> {
     /// # Panics
     /// If that does not come about.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let mut patience = Patience::default();
+        let mut wait_limit = WaitLimit::default();
         while !done(self) {
             let came = self.round() > 0;
-            if patience.is_over(came) {
+            if wait_limit.expired(came) {
                 let counters: Vec<_> = self.nodes.iter().map(|node| *node.counters()).collect();
                 panic!("waited in vain: {what}; {counters:#?}");
             }
@@ -170,7 +170,7 @@ impl<S: Setup> World<S> {
     }
 
     /// Progress until nothing happens any more.
-    pub fn settle(&mut self) {
+    pub fn run_until_idle(&mut self) {
         let mut idle = 0;
         self.until("the nodes fall silent", |world| {
             idle = if world.round() > 0 { 0 } else { idle + 1 };
@@ -240,8 +240,8 @@ impl<S: Setup> World<S> {
     }
 
     /// Nothing is taken of any node's pools, and nobody counted what honest peers do not do.
-    pub fn all_is_given_back(&mut self) {
-        self.settle();
+    pub fn assert_all_released(&mut self) {
+        self.run_until_idle();
         for (node, engine) in self.nodes.iter_mut().enumerate() {
             assert_eq!(engine.pml().used(), [0, 0, 0], "requests, envelopes, units of node {node}");
             let counters = engine.counters();

@@ -5,23 +5,23 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use towline_core::convertor::Accelerator;
 
 /// No address of a process has this bit alone of those above the 48th: who touches one dies.
-const FAR: usize = 1 << 55;
+const FAR_BIT: usize = 1 << 55;
 
 /// Counts what it copies.
 #[derive(Debug, Default)]
-pub struct Far {
+pub struct FakeAccelerator {
     /// Bytes, both ways.
     pub copied: AtomicU64,
 }
 
-impl Far {
+impl FakeAccelerator {
     /// How memory is called that is to be touched by the accelerator alone.
     pub fn name(at: *mut u8) -> *mut u8 {
-        at.map_addr(|at| at ^ FAR)
+        at.map_addr(|at| at ^ FAR_BIT)
     }
 }
 
-impl Accelerator for Far {
+impl Accelerator for FakeAccelerator {
     unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize) {
         self.copied.fetch_add(len as u64, Relaxed);
         // SAFETY: the caller vouches for both sides, and `from` is memory with another name.

@@ -15,16 +15,16 @@ const ROUNDS: u32 = 50_000_000;
 
 /// Counts the rounds of one wait.
 #[derive(Default)]
-pub(super) struct Patience {
+pub(super) struct WaitLimit {
     rounds: u32,
     idle: u32,
     /// Since when nothing came, looked at now and then.
     since: Option<Instant>,
 }
 
-impl Patience {
+impl WaitLimit {
     /// Another round, in which something came or nothing. `true`: it is time to give up.
-    pub fn is_over(&mut self, came: bool) -> bool {
+    pub fn expired(&mut self, came: bool) -> bool {
         self.rounds += 1;
         if came {
             (self.idle, self.since) = (0, None);

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use crate::random::Random;
 
 /// Datagrams that one turn takes from each socket at most.
-const TURN: usize = 64;
+const BATCH: usize = 64;
 
 /// What happens to datagrams on their way, each in a thousand.
 #[derive(Clone, Copy, Default, Debug)]
@@ -14,15 +14,15 @@ pub struct Faults {
     /// It is lost.
     pub lose: u32,
     /// It comes twice.
-    pub double: u32,
+    pub duplicate: u32,
     /// It comes some turns later.
     pub delay: u32,
     /// One bit of it is turned.
-    pub spoil: u32,
+    pub corrupt: u32,
 }
 
 /// One socket for each rail: what is sent there goes to that rail, from the socket of whoever sent it.
-pub struct Relay {
+pub struct LossyNetwork {
     ends: Vec<(UdpSocket, Option<SocketAddr>)>,
     faults: Faults,
     random: Random,
@@ -32,7 +32,7 @@ pub struct Relay {
     pub done: [u64; 4],
 }
 
-impl Relay {
+impl LossyNetwork {
     /// Between `count` rails.
     ///
     /// # Panics
@@ -71,50 +71,51 @@ impl Relay {
     }
 
     /// Passes on what came.
-    pub fn turn(&mut self) {
+    pub fn forward_all(&mut self) {
         let mut late = std::mem::take(&mut self.late);
         late.retain_mut(|(turns, from, to, bytes)| {
             *turns -= 1;
             if *turns == 0 {
-                self.pass(*from, *to, bytes);
+                self.forward(*from, *to, bytes);
             }
             *turns != 0
         });
         self.late = late;
         let mut bytes = [0; 1 << 16];
         for to in 0..self.ends.len() {
-            for _ in 0..TURN {
+            for _ in 0..BATCH {
                 let Ok((len, sender)) = self.ends[to].0.recv_from(&mut bytes) else { break };
                 let Some(from) = self.ends.iter().position(|(_, at)| *at == Some(sender)) else { continue };
-                self.judge(from, to, &mut bytes[..len]);
+                self.decide(from, to, &mut bytes[..len]);
             }
         }
     }
 
-    fn judge(&mut self, from: usize, to: usize, bytes: &mut [u8]) {
-        let Faults { lose, double, delay, spoil } = self.faults;
-        let [lose, double, delay, spoil] = [lose, double, delay, spoil].map(|chance| self.random.chance(chance));
-        for (done, it) in self.done.iter_mut().zip([lose, double, delay, spoil]) {
+    fn decide(&mut self, from: usize, to: usize, bytes: &mut [u8]) {
+        let Faults { lose, duplicate, delay, corrupt } = self.faults;
+        let [lose, duplicate, delay, corrupt] =
+            [lose, duplicate, delay, corrupt].map(|chance| self.random.chance(chance));
+        for (done, it) in self.done.iter_mut().zip([lose, duplicate, delay, corrupt]) {
             *done += u64::from(it);
         }
         if lose {
             return;
         }
-        if spoil && !bytes.is_empty() {
+        if corrupt && !bytes.is_empty() {
             let bit = self.random.below(bytes.len() as u64 * 8) as usize;
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        if double {
-            self.pass(from, to, bytes);
+        if duplicate {
+            self.forward(from, to, bytes);
         }
         if delay {
             self.late.push((1 + self.random.below(20), from, to, bytes.to_vec()));
         } else {
-            self.pass(from, to, bytes);
+            self.forward(from, to, bytes);
         }
     }
 
-    fn pass(&self, from: usize, to: usize, bytes: &[u8]) {
+    fn forward(&self, from: usize, to: usize, bytes: &[u8]) {
         if let Some(at) = self.ends[to].1 {
             // A closed port is that rail's affair.
             let _ = self.ends[from].0.send_to(bytes, at);
