@@ -1,5 +1,5 @@
-//! What a link makes of real udp: bulk frames from one thread to another, each in a network namespace of its own if two are
-//! named. `host-tests/scripts/loss` makes two that are joined, and lets a part of the datagrams get lost on the way.
+//! What a link rail_params of real udp: bulk frames from one thread to another, each in a network namespace of its own if two are
+//! named. `host-tests/scripts/loss` rail_params two that are joined, and lets a part of the datagrams get lost on the way.
 //!
 //! ```sh
 //! lossy_udp [SECONDS [NAMESPACE NAMESPACE]]

@@ -10,7 +10,7 @@ use towline_host_tests::rail_suite;
 use towline_host_tests::random::Random;
 use towline_host_tests::sim::network::Net;
 use towline_host_tests::sim::network::SimRail;
-use towline_host_tests::sim::network::faults::{Faults, Make};
+use towline_host_tests::sim::network::faults::{Faults, RailParams};
 
 /// Nanoseconds between two polls.
 const STEP: u64 = 1000;
@@ -65,7 +65,7 @@ impl Setup for Loopback {
 }
 
 struct Simulated {
-    make: Make,
+    make: RailParams,
     faults: Faults,
     now: u64,
 }
@@ -107,7 +107,7 @@ mod over_a_long_loopback {
 mod over_a_calm_network {
     use super::*;
     rail_suite!(Simulated {
-        make: Make::default(),
+        make: RailParams::default(),
         faults: Faults { late_body: 400, in_place: 500, staged: 300, ..Faults::default() },
         now: 0
     });
@@ -117,7 +117,13 @@ mod over_a_calm_network {
 mod over_a_bad_network {
     use super::*;
     rail_suite!(Simulated {
-        make: Make { slots: 8, frames_kept: 3, eager_limit: 100, rendezvous_eager_limit: 64, ..Make::default() },
+        make: RailParams {
+            slots: 8,
+            frames_kept: 3,
+            eager_limit: 100,
+            rendezvous_eager_limit: 64,
+            ..RailParams::default()
+        },
         faults: Faults {
             drop: 50,
             duplicate: 50,

@@ -8,11 +8,11 @@ use towline_host_tests::kit::nodes::{CONFIG, World};
 use towline_host_tests::rail_suite;
 use towline_host_tests::sim::network::Net;
 use towline_host_tests::sim::network::SimRail;
-use towline_host_tests::sim::network::faults::{Faults, Make};
+use towline_host_tests::sim::network::faults::{Faults, RailParams};
 use towline_host_tests::{pattern::patterned, random::Random};
 
 struct Simulated {
-    make: Make,
+    make: RailParams,
     faults: Faults,
     now: u64,
 }
@@ -37,11 +37,12 @@ impl Setup for Simulated {
 }
 
 fn plain() -> Simulated {
-    Simulated { make: Make::default(), faults: Faults::default(), now: 0 }
+    Simulated { make: RailParams::default(), faults: Faults::default(), now: 0 }
 }
 
 fn rough() -> Simulated {
-    let make = Make { slots: 3, frames_kept: 3, eager_limit: 100, rendezvous_eager_limit: 64, ..Make::default() };
+    let make =
+        RailParams { slots: 3, frames_kept: 3, eager_limit: 100, rendezvous_eager_limit: 64, ..RailParams::default() };
     let faults = Faults {
         busy: 100,
         busy_for: 500,
@@ -49,7 +50,7 @@ fn rough() -> Simulated {
         late_body: 400,
         in_place: 500,
         staged: 300,
-        lend: 1000,
+        expose: 1000,
         ..Faults::default()
     };
     Simulated { make, faults, now: 0 }
@@ -68,7 +69,10 @@ mod faulty {
 /// Matching transports over rails that refuse, reorder and deliver late.
 mod mtl {
     use super::*;
-    towline_host_tests::mtl_suite!(Simulated { make: Make { frames_kept: 2, ..Make::default() }, ..rough() });
+    towline_host_tests::mtl_suite!(Simulated {
+        make: RailParams { frames_kept: 2, ..RailParams::default() },
+        ..rough()
+    });
 }
 
 /// Headers come alone, bodies a good while later.

@@ -8,10 +8,10 @@ use towline_core::pml::Config;
 use towline_host_tests::sim::history::Violation;
 use towline_host_tests::sim::history::{Message, Mode, Receive};
 use towline_host_tests::sim::job::{JobError, Setting, run};
-use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Outage, Partition, Planted};
+use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Outage, Partition, PlantedBug};
 use towline_host_tests::sim::plan::{Cancel, Comm, Plan, Step, Style};
 use towline_host_tests::sim::seeds;
-use towline_host_tests::sim::soak::{Family, Total, one, soak};
+use towline_host_tests::sim::soak::{Family, Total, run_seed, soak};
 
 /// Seeds of a run that asks for no number.
 const SEEDS: u64 = 300;
@@ -31,7 +31,7 @@ fn number(name: &str) -> Option<u64> {
 /// Runs the seeds that are asked for, or the one.
 fn seeds(family: Family) -> Option<Total> {
     if let Some(seed) = number("TOWLINE_SEED") {
-        let report = one(family, seed).unwrap_or_else(|failure| panic!("{failure}"));
+        let report = run_seed(family, seed).unwrap_or_else(|failure| panic!("{failure}"));
         println!("{report:#?}");
         return None;
     }
@@ -73,7 +73,7 @@ fn b14_p15_pools_at_their_least_hold_nobody_up() {
     let mut counts = Counts::default();
     for seed in 0..seeds.max(1) {
         for pool in (0..seeds::POOLS.len()).map(Some).chain([None]) {
-            let setting = seeds::least(seed, pool);
+            let setting = seeds::smallest_pools(seed, pool);
             let what = pool.map_or("all", |pool| seeds::POOLS[pool]);
             assert_eq!(setting.config.check(), Ok(()));
             counts.add(
@@ -89,21 +89,21 @@ fn b14_p15_pools_at_their_least_hold_nobody_up() {
 fn p15_what_is_only_delayed_still_arrives() {
     let mut counts = Counts::default();
     for seed in 0..24 {
-        let mut setting = seeds::setting(seed);
+        let mut setting = seeds::reliable(seed);
         let nodes = setting.plan.programs.len() as u32;
         let window = |at: u32| (20_000 + u64::from(at) * 35_000, 80_000 + u64::from(at) * 50_000);
-        setting.faults.stalls = (0..nodes).map(|node| (node, 0, window(node))).collect();
+        setting.faults.rail_stalls = (0..nodes).map(|node| (node, 0, window(node))).collect();
         let partition = |to| Partition { from: 0, to, both: to % 2 == 0, rail: None, window: window(to * 2) };
         setting.faults.partitions = (1..nodes).map(partition).collect();
         counts.add(&run(setting).unwrap_or_else(|trouble| panic!("seed {seed}, stalled: {trouble}")).counts);
     }
-    assert!(counts.stalled > 0 && counts.partitioned > 0);
+    assert!(counts.stalled_polls > 0 && counts.partitioned > 0);
 }
 
 #[test]
 fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
     for seed in [4, 8, 12] {
-        let mut setting = seeds::setting(seed);
+        let mut setting = seeds::reliable(seed);
         setting.faults.outages = vec![Outage { node: 1, rail: None, window: (50_000, FOR_EVER) }];
         assert!(run(setting).is_err(), "seed {seed}: its messages cannot have arrived");
     }
@@ -113,20 +113,31 @@ fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
 #[test]
 fn planted_bugs_are_noticed() {
     type Named = fn(&JobError) -> bool;
-    let bugs: [(Planted, Named); 6] = [
-        (Planted::Swallowed, |trouble| matches!(trouble, JobError::Stuck(_))),
-        (Planted::Doubled, |trouble| matches!(trouble, JobError::Miscounted(_, "credit_violations" | "stale", _))),
-        (Planted::Changed, |trouble| matches!(trouble, JobError::Wrong(Violation::WrongBytes(_, _, None)))),
-        (Planted::Swapped, |trouble| {
-            matches!(trouble, JobError::Wrong(Violation::Overtaken { .. } | Violation::WrongBytes(_, _, Some(_))))
+    let bugs: [(PlantedBug, Named); 6] = [
+        (PlantedBug::FrameLost, |trouble| matches!(trouble, JobError::Stuck(_))),
+        (PlantedBug::FrameDuplicated, |trouble| {
+            matches!(trouble, JobError::UnexpectedCount(_, "credit_violations" | "stale", _))
         }),
-        (Planted::Unwritten, |trouble| matches!(trouble, JobError::Wrong(Violation::WrongBytes(_, _, None)))),
-        (Planted::Leaked, |trouble| matches!(trouble, JobError::Wrong(Violation::Leaked(_, "requests", _, _)))),
+        (PlantedBug::BodyCorrupted, |trouble| {
+            matches!(trouble, JobError::HistoryWrong(Violation::WrongBytes(_, _, None)))
+        }),
+        (PlantedBug::MessagesSwapped, |trouble| {
+            matches!(
+                trouble,
+                JobError::HistoryWrong(Violation::WrongOrder { .. } | Violation::WrongBytes(_, _, Some(_)))
+            )
+        }),
+        (PlantedBug::SinkUnwritten, |trouble| {
+            matches!(trouble, JobError::HistoryWrong(Violation::WrongBytes(_, _, None)))
+        }),
+        (PlantedBug::RequestLeaked, |trouble| {
+            matches!(trouble, JobError::HistoryWrong(Violation::Leaked(_, "requests", _, _)))
+        }),
     ];
     for (bug, is_named) in bugs {
         let troubles = (0..12u64).filter_map(|seed| {
-            let mut setting = seeds::setting(seed);
-            if bug == Planted::Swapped {
+            let mut setting = seeds::reliable(seed);
+            if bug == PlantedBug::MessagesSwapped {
                 setting = flood(setting);
             }
             (setting.faults.planted, setting.faults.late_body) = (Some(bug), 1000);
@@ -144,7 +155,7 @@ fn flood(setting: Setting) -> Setting {
     let plan = Plan {
         messages: vec![message; 50],
         receives: vec![Receive { at: 1, comm: 0, source: Some(0), tag: Some(1), room: 24 }; 50],
-        comms: vec![Comm { context: 1, table: None, style: Style::Exact }],
+        comms: vec![Comm { context: 1, table: None, style: Style::NamedSources }],
         permanent: 1,
         programs: vec![
             (0..50).map(|index| Step::Send(index, vec![])).collect(),

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use towline_host_tests::random::Random;
-use towline_host_tests::sim::history::{Failed, History, MODES, Message, Mode, Outcome, Receive, Record, digest_of};
+use towline_host_tests::sim::history::{
+    History, MODES, Message, Mode, Outcome, Receive, Record, SendFailure, digest_of,
+};
 use towline_host_tests::sim::history::{Violation, check};
 
 const NODES: u32 = 3;
@@ -78,7 +80,7 @@ fn take(history: &mut History, queue: &mut VecDeque<(u32, Message)>, receive: Re
     history.note(Record::Received(number, outcome));
     history.note(Record::Sent(message, None));
     let Outcome::Received { digest, .. } = outcome else { return };
-    history.note(Record::Room(number, digest, true));
+    history.note(Record::Buffer(number, digest, true));
 }
 
 /// Falsifies a history at every place where `plant` can, and gives what the checker says of each.
@@ -148,7 +150,7 @@ fn a_wrong_order_is_found() {
     });
     assert!(verdicts.iter().all(Option::is_some), "a swap went unnoticed");
     let order = |verdict: &Option<Violation>| {
-        matches!(verdict, Some(Violation::Overtaken { .. } | Violation::WrongBytes(_, _, Some(_))))
+        matches!(verdict, Some(Violation::WrongOrder { .. } | Violation::WrongBytes(_, _, Some(_))))
     };
     assert!(verdicts.iter().any(order), "{verdicts:?}");
 }
@@ -162,7 +164,7 @@ fn an_overtaking_tag_is_found() {
         true
     });
     assert!(verdicts.iter().all(Option::is_some));
-    assert!(verdicts.iter().any(|verdict| matches!(verdict, Some(Violation::Overtaken { .. }))));
+    assert!(verdicts.iter().any(|verdict| matches!(verdict, Some(Violation::WrongOrder { .. }))));
     assert!(verdicts.iter().any(|verdict| matches!(verdict, Some(Violation::WrongMatch(..)))));
 }
 
@@ -176,7 +178,7 @@ fn a_doubled_completion_is_found() {
         }
         ends
     });
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::EndedTwice(..)))));
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::CompletedTwice(..)))));
 }
 
 #[test]
@@ -188,7 +190,7 @@ fn a_missing_completion_is_found() {
         }
         ends
     });
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::NotEnded(..)))));
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::NotCompleted(..)))));
 }
 
 #[test]
@@ -248,15 +250,15 @@ fn wrong_lengths_and_hidden_truncation_are_found() {
 #[test]
 fn a_late_write_and_an_overrun_are_found() {
     let verdicts = falsified(|history, at| match &mut history.records[at] {
-        Record::Room(_, digest, _) => {
+        Record::Buffer(_, digest, _) => {
             *digest ^= 1;
             true
         }
         _ => false,
     });
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::WrittenLate(_)))));
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::WrittenAfterEnd(_)))));
     let verdicts = falsified(|history, at| match &mut history.records[at] {
-        Record::Room(_, _, intact) => {
+        Record::Buffer(_, _, intact) => {
             *intact = false;
             true
         }
@@ -281,7 +283,7 @@ fn a_leaked_slot_is_found() {
 fn a_failed_send_is_found() {
     let verdicts = falsified(|history, at| match &mut history.records[at] {
         Record::Sent(_, error) => {
-            *error = Some(Failed::Otherwise("out of memory".into()));
+            *error = Some(SendFailure::Other("out of memory".into()));
             true
         }
         _ => false,
@@ -317,7 +319,7 @@ fn a_receive_before_its_message_is_found() {
     history.note(Record::Received(receive, outcome));
     history.send(Message { from: 0, to: 1, comm: 0, tag: 5, len: 8, mode: Mode::Standard });
     history.note(Record::Sent(0, None));
-    assert_eq!(check(&history), Err(Violation::BeforeItsCause(0)));
+    assert_eq!(check(&history), Err(Violation::ReceivedBeforeSent(0)));
 }
 
 /// Messages 0 to `sent` from node 0 to node 1 with one tag, of which receives got these, in the order posted; `None` for a
@@ -352,15 +354,15 @@ fn stream(sent: u32, got: &[Option<u32>], dies: bool) -> Result<(), Violation> {
 fn what_a_dead_node_had_sent_may_be_lost_and_no_other() {
     assert_eq!(stream(3, &[Some(0), Some(1), None], true), Ok(()));
     assert!(matches!(stream(3, &[Some(0), Some(1)], false), Err(Violation::Lost(2, _))));
-    assert!(matches!(stream(3, &[Some(0), Some(1), None], false), Err(Violation::FailedInVain(2, _, 0))));
+    assert!(matches!(stream(3, &[Some(0), Some(1), None], false), Err(Violation::FalseFailure(2, _, 0))));
 }
 
 #[test]
 fn no_message_takes_the_place_of_a_lost_one() {
-    assert!(matches!(stream(3, &[Some(0), Some(2)], true), Err(Violation::Overtaken { receive: 1, .. })));
+    assert!(matches!(stream(3, &[Some(0), Some(2)], true), Err(Violation::WrongOrder { receive: 1, .. })));
     // But for one that a receive had got before it failed.
     assert_eq!(stream(3, &[Some(0), None, Some(2)], true), Ok(()));
-    assert!(matches!(stream(4, &[Some(0), None, Some(3)], true), Err(Violation::Overtaken { receive: 2, .. })));
+    assert!(matches!(stream(4, &[Some(0), None, Some(3)], true), Err(Violation::WrongOrder { receive: 2, .. })));
 }
 
 #[test]
@@ -377,17 +379,17 @@ fn failures_are_excused_by_deaths_of_the_life_that_was_known() {
         before.iter().for_each(|record| history.note(record.clone()));
         let number = history.send(what);
         after.iter().for_each(|record| history.note(record.clone()));
-        history.note(Record::Sent(number, Some(Failed::Peer(1))));
+        history.note(Record::Sent(number, Some(SendFailure::Peer(1))));
         check(&history).map(|_| ())
     };
-    let met = Record::Met { node: 0, peer: 1 };
+    let met = Record::Introduced { node: 0, peer: 1 };
     assert_eq!(failing(&[], &[Record::Died(1)]), Ok(()));
     assert_eq!(failing(&[Record::Died(1)], &[]), Ok(()));
-    assert_eq!(failing(&[Record::Severed(1, 0)], &[]), Ok(()));
+    assert_eq!(failing(&[Record::Disconnected(1, 0)], &[]), Ok(()));
     assert_eq!(failing(&[Record::Died(1), met.clone()], &[Record::Died(1)]), Ok(()));
     let in_vain = [(vec![], vec![]), (vec![Record::Died(2)], vec![]), (vec![Record::Died(1), met], vec![])];
     for (before, after) in in_vain {
-        assert!(matches!(failing(&before, &after), Err(Violation::SendFailed(0, Failed::Peer(1)))), "{before:?}");
+        assert!(matches!(failing(&before, &after), Err(Violation::SendFailed(0, SendFailure::Peer(1)))), "{before:?}");
     }
 }
 

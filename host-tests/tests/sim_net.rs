@@ -5,18 +5,18 @@ use towline_core::rail::{Cookie, Endpoint, Event, Lane, Lost, Peer, Rail, SendEr
 use towline_core::time::Instant;
 use towline_host_tests::sim::network::Net;
 use towline_host_tests::sim::network::SimRail;
-use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Faults, Make, Outage, Partition};
+use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Faults, Outage, Partition, RailParams};
 use towline_host_tests::{pattern::patterned, random::Random};
 
 const FRAMES: u64 = 200;
 
 /// Sends frames from node 0 to node 1, one a microsecond, and gives what arrived in order, with the counts.
 fn traffic(faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
-    traffic_by(Make::default(), faults)
+    traffic_by(RailParams::default(), faults)
 }
 
-fn traffic_by(make: Make, faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
-    let make = Make { slots: 1000, ..make };
+fn traffic_by(make: RailParams, faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
+    let make = RailParams { slots: 1000, ..make };
     let net = Net::new(2, vec![make], faults, Random::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     let to = one.add_peer(Peer(1), other.card()).expect("reachable");
@@ -67,20 +67,21 @@ fn jitter_makes_frames_overtake() {
     sorted.sort();
     got.sort();
     assert_eq!(got, sorted);
-    assert!(counts.overtaken > 0);
+    assert!(counts.reordered > 0);
 }
 
 #[test]
 fn frames_are_dropped_doubled_and_corrupted() {
-    let (got, _, counts) = traffic_by(Make::default().datagrams(), Faults { drop: 100, ..Faults::default() });
+    let (got, _, counts) = traffic_by(RailParams::default().datagrams(), Faults { drop: 100, ..Faults::default() });
     assert!(counts.dropped > 0);
     assert_eq!(got.len() as u64, FRAMES - counts.dropped);
 
-    let (got, _, counts) = traffic_by(Make::default().datagrams(), Faults { duplicate: 100, ..Faults::default() });
+    let (got, _, counts) =
+        traffic_by(RailParams::default().datagrams(), Faults { duplicate: 100, ..Faults::default() });
     assert!(counts.duplicated > 0);
     assert_eq!(got.len() as u64, FRAMES + counts.duplicated);
 
-    let (got, _, counts) = traffic_by(Make::default().datagrams(), Faults { corrupt: 100, ..Faults::default() });
+    let (got, _, counts) = traffic_by(RailParams::default().datagrams(), Faults { corrupt: 100, ..Faults::default() });
     let changed = got.iter().zip(all()).filter(|(got, sent)| *got != sent).count() as u64;
     assert!(counts.corrupted > 0);
     assert_eq!(changed, counts.corrupted);
@@ -93,7 +94,7 @@ fn partitions_hold_up_or_lose() {
     let one = |partition| Faults { partitions: vec![partition], ..Faults::default() };
     let (got, _, counts) = traffic(one(partition));
     assert_eq!((got.len() as u64, counts.partitioned > 0, counts.one_way), (FRAMES, true, 0));
-    let datagrams = Make::default().datagrams();
+    let datagrams = RailParams::default().datagrams();
     let (got, _, counts) = traffic_by(datagrams, one(partition));
     assert_eq!((got.len() as u64, counts.partitioned), (FRAMES - 40, 40));
     // The other way only, then this one.
@@ -107,9 +108,9 @@ fn partitions_hold_up_or_lose() {
 
 #[test]
 fn a_stalled_rail_catches_up() {
-    let (got, _, counts) = traffic(Faults { stalls: vec![(1, 0, (10_000, 90_000))], ..Faults::default() });
+    let (got, _, counts) = traffic(Faults { rail_stalls: vec![(1, 0, (10_000, 90_000))], ..Faults::default() });
     assert_eq!(got, all());
-    assert!(counts.stalled > 0);
+    assert!(counts.stalled_polls > 0);
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn both_ends_hear_of_a_death_once_and_of_nothing_after() {
 #[test]
 fn a_body_in_place_is_read_late_and_left_alone_after_the_peer_is_gone() {
     let faults = Faults { in_place: 1000, ..Faults::default() };
-    let net = Net::new(2, vec![Make::default()], faults, Random::new(5));
+    let net = Net::new(2, vec![RailParams::default()], faults, Random::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     let to = one.add_peer(Peer(1), other.card()).expect("reachable");
     other.add_peer(Peer(0), one.card()).expect("reachable");
@@ -146,7 +147,7 @@ fn a_body_in_place_is_read_late_and_left_alone_after_the_peer_is_gone() {
 }
 
 /// Two ends that know each other, and a network with the given faults.
-fn pair(make: Make, faults: Faults) -> (Net, SimRail, SimRail) {
+fn pair(make: RailParams, faults: Faults) -> (Net, SimRail, SimRail) {
     let net = Net::new(2, vec![make], faults, Random::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     one.add_peer(Peer(1), other.card()).expect("reachable");
@@ -163,7 +164,7 @@ fn frames(rail: &mut SimRail, now: u64) -> (usize, usize) {
 #[test]
 fn a_connection_that_broke_is_made_again_when_the_rail_is_back() {
     let outages = vec![Outage { node: 1, rail: Some(0), window: (50_000, 200_000) }];
-    let (net, mut one, mut other) = pair(Make::default(), Faults { outages, ..Faults::default() });
+    let (net, mut one, mut other) = pair(RailParams::default(), Faults { outages, ..Faults::default() });
     send(&mut one, Endpoint(1), 1);
     assert_eq!(frames(&mut other, 40_000), (1, 0));
     send(&mut one, Endpoint(1), 2);
@@ -180,12 +181,12 @@ fn a_connection_that_broke_is_made_again_when_the_rail_is_back() {
     assert_eq!(frames(&mut other, 300_000), (0, 0), "not known here yet");
     other.add_peer(Peer(0), one.card()).expect("local");
     assert_eq!(frames(&mut other, 300_000), (1, 0));
-    assert_eq!(net.counts().returned, 2);
+    assert_eq!(net.counts().reconnected, 2);
 }
 
 #[test]
 fn a_closed_connection_is_told_after_what_is_under_way() {
-    let (_, mut one, mut other) = pair(Make::default(), Faults::default());
+    let (_, mut one, mut other) = pair(RailParams::default(), Faults::default());
     send(&mut one, Endpoint(1), 1);
     one.del_peer(Endpoint(1));
     assert_eq!(frames(&mut other, 100_000), (1, 1));
@@ -193,7 +194,7 @@ fn a_closed_connection_is_told_after_what_is_under_way() {
 
 #[test]
 fn a_node_that_comes_back_is_another_one() {
-    let (net, one, mut other) = pair(Make::default(), Faults::default());
+    let (net, one, mut other) = pair(RailParams::default(), Faults::default());
     net.kill(0, false);
     drop(one);
     let mut one = net.revive(0).remove(0);
@@ -204,7 +205,7 @@ fn a_node_that_comes_back_is_another_one() {
     assert_eq!(frames(&mut other, 100_000), (1, 0));
 
     // Datagrams know no connections: those of another life arrive too, at whoever is known.
-    let (net, mut one, mut other) = pair(Make::default().datagrams(), Faults::default());
+    let (net, mut one, mut other) = pair(RailParams::default().datagrams(), Faults::default());
     send(&mut one, Endpoint(1), 1);
     net.kill(0, false);
     drop(one);

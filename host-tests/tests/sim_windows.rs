@@ -2,10 +2,10 @@
 
 use towline_core::rma::{Access, Denied};
 use towline_host_tests::sim::history::one_sided::{
-    AREAS, Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, bytes, own,
+    AREAS, CELL, COUNTERS, Forgery, RmaKind, RmaOp, RmaOutcome, Window, bytes, own,
 };
 use towline_host_tests::sim::history::{History, Record, digest};
-use towline_host_tests::sim::history::{Violation, Wrong, check};
+use towline_host_tests::sim::history::{RmaViolation, Violation, check};
 use towline_host_tests::sim::job::run;
 use towline_host_tests::sim::seeds;
 
@@ -16,7 +16,7 @@ const SEEDS: u64 = 10;
 fn b18_b25_b43_each_operation_is_done_once_and_ends_once() {
     let (mut done, mut denied, mut failed) = (0, 0, 0);
     for seed in 0..SEEDS {
-        for setting in [seeds::setting(seed), seeds::faulty(seed), seeds::least(seed, None)] {
+        for setting in [seeds::reliable(seed), seeds::faulty(seed), seeds::smallest_pools(seed, None)] {
             let report = run(setting).unwrap_or_else(|trouble| panic!("seed {seed}: {trouble}"));
             done += report.summary.one_sided;
             denied += report.summary.denied;
@@ -39,48 +39,48 @@ fn ideal() -> History {
     for turn in 0..40u32 {
         let (at, len) = (u64::from(turn), u64::from(turn + 1));
         let deed = match turn % 5 {
-            0 => Deed::Put { at, len },
-            1 => Deed::Get { at: at - 1, len: len - 1 },
-            2 => Deed::Add(turn as usize / 5 % 2),
-            3 => Deed::Swap,
+            0 => RmaKind::Put { at, len },
+            1 => RmaKind::Get { at: at - 1, len: len - 1 },
+            2 => RmaKind::Add(turn as usize / 5 % 2),
+            3 => RmaKind::Swap,
             // Every other one is wrong.
-            _ => Deed::CompareSwap(if turn % 2 == 0 { cell } else { 0 }),
+            _ => RmaKind::CompareSwap(if turn % 2 == 0 { cell } else { 0 }),
         };
-        let number = history.ask(Ask { from: 0, window, deed, forgery: Forgery::None });
+        let number = history.rma_op(RmaOp { from: 0, window, deed, forgery: Forgery::None });
         let area = what.area_of(0);
         let ended = match deed {
-            Deed::Put { at, len } => {
+            RmaKind::Put { at, len } => {
                 let from = (area + at) as usize;
                 memory[from..from + len as usize].copy_from_slice(&bytes(number, len));
                 0
             }
-            Deed::Get { at, len } => digest(&memory[(area + at) as usize..(area + at + len) as usize]),
-            Deed::Add(which) => {
+            RmaKind::Get { at, len } => digest(&memory[(area + at) as usize..(area + at + len) as usize]),
+            RmaKind::Add(which) => {
                 sums[which] += 1;
                 put_word(&mut memory, COUNTERS[which], sums[which]);
                 sums[which] - 1
             }
-            Deed::Swap | Deed::CompareSwap(_) => {
+            RmaKind::Swap | RmaKind::CompareSwap(_) => {
                 let old = cell;
-                if deed == Deed::Swap || deed == Deed::CompareSwap(old) {
+                if deed == RmaKind::Swap || deed == RmaKind::CompareSwap(old) {
                     cell = own(number);
                 }
                 put_word(&mut memory, CELL, cell);
                 old
             }
         };
-        history.note(Record::Done(number, Ended::Well(ended)));
+        history.note(Record::RmaEnded(number, RmaOutcome::Done(ended)));
     }
-    history.note(Record::Closed(window));
+    history.note(Record::WindowClosed(window));
     history.note(Record::Memory(window, memory.clone()));
-    let late = history.ask(Ask { from: 0, window, deed: Deed::Add(0), forgery: Forgery::None });
-    history.note(Record::Done(late, Ended::Denied(Denied::NoMemory)));
+    let late = history.rma_op(RmaOp { from: 0, window, deed: RmaKind::Add(0), forgery: Forgery::None });
+    history.note(Record::RmaEnded(late, RmaOutcome::Denied(Denied::NoMemory)));
     history.note(Record::Memory(window, memory));
     history
 }
 
 /// Falsifies the history at every place where `plant` can; all of that is noticed, as what `is_named` says.
-fn falsified(plant: impl Fn(&mut History, usize) -> bool, is_named: impl Fn(&Wrong) -> bool) {
+fn falsified(plant: impl Fn(&mut History, usize) -> bool, is_named: impl Fn(&RmaViolation) -> bool) {
     let good = ideal();
     let mut planted = 0;
     for at in 0..good.records.len() {
@@ -96,23 +96,26 @@ fn falsified(plant: impl Fn(&mut History, usize) -> bool, is_named: impl Fn(&Wro
     assert!(planted > 0, "it could not be planted");
 }
 
-fn deed(history: &History, number: u32) -> Deed {
+fn deed(history: &History, number: u32) -> RmaKind {
     let asks = history.records.iter().filter_map(|record| match record {
-        Record::Asked(ask) => Some(ask.deed),
+        Record::RmaBegun(ask) => Some(ask.deed),
         _ => None,
     });
     asks.into_iter().nth(number as usize).expect("it was asked")
 }
 
 /// Changes what operations ended with that are such deeds.
-fn ended(which: impl Fn(Deed) -> bool, change: impl Fn(u32, &mut Ended)) -> impl Fn(&mut History, usize) -> bool {
+fn ended(
+    which: impl Fn(RmaKind) -> bool,
+    change: impl Fn(u32, &mut RmaOutcome),
+) -> impl Fn(&mut History, usize) -> bool {
     move |history, at| {
-        let Record::Done(number, mut ended) = history.records[at].clone() else { return false };
-        if !which(deed(history, number)) || !matches!(ended, Ended::Well(_)) {
+        let Record::RmaEnded(number, mut ended) = history.records[at].clone() else { return false };
+        if !which(deed(history, number)) || !matches!(ended, RmaOutcome::Done(_)) {
             return false;
         }
         change(number, &mut ended);
-        history.records[at] = Record::Done(number, ended);
+        history.records[at] = Record::RmaEnded(number, ended);
         true
     }
 }
@@ -137,40 +140,42 @@ fn what_is_done_once_passes() {
 
 #[test]
 fn what_is_done_twice_or_not_at_all_is_noticed() {
-    let is_add = |deed| matches!(deed, Deed::Add(_));
-    let is_swap = |deed| matches!(deed, Deed::Swap);
+    let is_add = |deed| matches!(deed, RmaKind::Add(_));
+    let is_swap = |deed| matches!(deed, RmaKind::Swap);
     for which in COUNTERS {
-        falsified(left(which, 1), |wrong| matches!(wrong, Wrong::Sum(..)));
-        falsified(left(which, 255), |wrong| matches!(wrong, Wrong::Sum(..)));
+        falsified(left(which, 1), |wrong| matches!(wrong, RmaViolation::Sum(..)));
+        falsified(left(which, 255), |wrong| matches!(wrong, RmaViolation::Sum(..)));
     }
     // One more was found, or fewer, than there had been.
     for by in [1, u64::MAX] {
         let other = ended(is_add, move |_, ended| {
-            if let Ended::Well(found) = ended {
+            if let RmaOutcome::Done(found) = ended {
                 *found = found.wrapping_add(by);
             }
         });
-        falsified(other, |wrong| matches!(wrong, Wrong::Found(..) | Wrong::Sum(..)));
+        falsified(other, |wrong| matches!(wrong, RmaViolation::Found(..) | RmaViolation::Sum(..)));
     }
-    falsified(ended(is_swap, |number, ended| *ended = Ended::Well(own(number))), |wrong| {
-        matches!(wrong, Wrong::Found(..))
+    falsified(ended(is_swap, |number, ended| *ended = RmaOutcome::Done(own(number))), |wrong| {
+        matches!(wrong, RmaViolation::Found(..))
     });
-    falsified(ended(is_swap, |_, ended| *ended = Ended::Well(777)), |wrong| matches!(wrong, Wrong::Cell(..)));
-    falsified(left(CELL, 100), |wrong| matches!(wrong, Wrong::Cell(..)));
-    falsified(left(CELL + 8, 1), |wrong| matches!(wrong, Wrong::Memory(..)));
-    falsified(left(AREAS, 1), |wrong| matches!(wrong, Wrong::Memory(..)));
-    falsified(ended(|deed| matches!(deed, Deed::Get { .. }), |_, ended| *ended = Ended::Well(7)), |wrong| {
-        matches!(wrong, Wrong::Bytes(..))
+    falsified(ended(is_swap, |_, ended| *ended = RmaOutcome::Done(777)), |wrong| {
+        matches!(wrong, RmaViolation::Cell(..))
+    });
+    falsified(left(CELL, 100), |wrong| matches!(wrong, RmaViolation::Cell(..)));
+    falsified(left(CELL + 8, 1), |wrong| matches!(wrong, RmaViolation::Memory(..)));
+    falsified(left(AREAS, 1), |wrong| matches!(wrong, RmaViolation::Memory(..)));
+    falsified(ended(|deed| matches!(deed, RmaKind::Get { .. }), |_, ended| *ended = RmaOutcome::Done(7)), |wrong| {
+        matches!(wrong, RmaViolation::Bytes(..))
     });
 }
 
 #[test]
 fn ends_without_a_cause_are_noticed() {
     let all = |_| true;
-    for wrong in [Ended::Lost, Ended::Denied(Denied::NoMemory), Ended::Denied(Denied::NoRight)] {
-        falsified(ended(all, move |_, ended| *ended = wrong), |wrong| matches!(wrong, Wrong::Ending(..)));
+    for wrong in [RmaOutcome::Lost, RmaOutcome::Denied(Denied::NoMemory), RmaOutcome::Denied(Denied::NoRight)] {
+        falsified(ended(all, move |_, ended| *ended = wrong), |wrong| matches!(wrong, RmaViolation::WrongOutcome(..)));
     }
-    let is_done = |record: &Record| matches!(record, Record::Done(..));
+    let is_done = |record: &Record| matches!(record, Record::RmaEnded(..));
     let twice = |history: &mut History, at: usize| {
         let done = history.records[at].clone();
         is_done(&done) && {
@@ -178,7 +183,7 @@ fn ends_without_a_cause_are_noticed() {
             true
         }
     };
-    falsified(twice, |wrong| matches!(wrong, Wrong::NotOnce(..)));
+    falsified(twice, |wrong| matches!(wrong, RmaViolation::NotCompletedOnce(..)));
     let never = |history: &mut History, at: usize| {
         let last = history.records[at..].iter().filter(|record| is_done(record)).count() == 1;
         is_done(&history.records[at]) && last && {
@@ -186,16 +191,16 @@ fn ends_without_a_cause_are_noticed() {
             true
         }
     };
-    falsified(never, |wrong| matches!(wrong, Wrong::NotOnce(..)));
+    falsified(never, |wrong| matches!(wrong, RmaViolation::NotCompletedOnce(..)));
     // What was asked of a window that was closed before is done.
     let late = |history: &mut History, at: usize| {
-        let denied = matches!(history.records[at], Record::Done(_, Ended::Denied(_)));
+        let denied = matches!(history.records[at], Record::RmaEnded(_, RmaOutcome::Denied(_)));
         if denied {
-            history.records[at] = Record::Done(40, Ended::Well(0));
+            history.records[at] = Record::RmaEnded(40, RmaOutcome::Done(0));
         }
         denied
     };
-    falsified(late, |wrong| matches!(wrong, Wrong::Ending(..)));
+    falsified(late, |wrong| matches!(wrong, RmaViolation::WrongOutcome(..)));
     // Somebody writes where nobody may any more.
     let changed = |history: &mut History, at: usize| match &mut history.records[at] {
         Record::Memory(_, memory) => {
@@ -204,5 +209,5 @@ fn ends_without_a_cause_are_noticed() {
         }
         _ => false,
     };
-    falsified(changed, |wrong| matches!(wrong, Wrong::Memory(..)));
+    falsified(changed, |wrong| matches!(wrong, RmaViolation::Memory(..)));
 }

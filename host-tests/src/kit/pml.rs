@@ -18,7 +18,7 @@ use super::nodes::{CONFIG, World};
 use super::wait_limit::WaitLimit;
 use crate::pattern::patterned;
 use crate::random::Random;
-use crate::sim::buffer::Room;
+use crate::sim::buffer::Buffer;
 
 /// With several rails, one call of progress takes from each what is there.
 pub fn p10_one_progress_call_polls_all_rails<S: Setup>(setup: S) {
@@ -405,7 +405,7 @@ pub fn p28_strided_memory_is_packed_and_gaps_are_left_alone<S: Setup>(setup: S) 
     for number in 0..60 {
         let len = [6, 8, 48, 600, 4800, 30_000][number % 6] + number / 6 * 24;
         let bytes = patterned(number as u64, len);
-        let (mut out, mut into) = (Room::any(len, &mut random), Room::any(len, &mut random));
+        let (mut out, mut into) = (Buffer::any(len, &mut random), Buffer::any(len, &mut random));
         out.fill(&bytes);
         let (comms, spans) = ((world.world[0], world.world[1]), (out.span(), into.span()));
         // SAFETY: the rooms stay until both operations are over.

@@ -12,7 +12,7 @@ const MARK: u8 = 0xa5;
 const FENCE: usize = 32;
 
 /// Memory for one message.
-pub struct Room {
+pub struct Buffer {
     memory: Vec<u8>,
     /// The bytes meant, in packed order: start and length of each run.
     runs: Vec<(usize, usize)>,
@@ -23,7 +23,7 @@ pub struct Room {
     pieces: Option<NonNull<[Piece<'static>]>>,
 }
 
-impl Room {
+impl Buffer {
     /// `len` bytes in one run.
     pub fn plain(len: usize) -> Self {
         let runs = vec![(FENCE, len)];
@@ -152,7 +152,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for Buffer {
     fn drop(&mut self) {
         self.layout = None;
         if let Some(inner) = self.inner.take() {
@@ -175,7 +175,7 @@ mod tests {
     fn rooms_agree_with_the_convertor() {
         let mut random = Random::new(3);
         for len in 0..400 {
-            let mut room = Room::any(len, &mut random);
+            let mut room = Buffer::any(len, &mut random);
             let bytes = patterned(len as u64, len);
             let span = room.span();
             assert_eq!((room.len(), span.len()), (len, len as u64));

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use towline_core::pml::Config;
 
 use super::history::{Message, Mode, Receive};
-use super::job::Links;
+use super::job::LinkParams;
 use super::job::{JobError, Setting, run};
-use super::network::faults::{Faults, Make};
+use super::network::faults::{Faults, RailParams};
 use super::plan::{Cancel, Comm, Plan, Step, Style};
 use crate::random::Random;
 
@@ -57,14 +57,14 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, JobError> {
     let plan = Plan {
         messages: vec![message; MESSAGES as usize],
         receives: vec![receive; MESSAGES as usize],
-        comms: vec![Comm { context: 1, table: None, style: Style::Exact }],
+        comms: vec![Comm { context: 1, table: None, style: Style::NamedSources }],
         permanent: 1,
         programs: vec![
             (0..MESSAGES).map(|index| Step::Send(index, vec![])).collect(),
             (0..MESSAGES).map(|index| Step::Recv(index, Cancel::Never)).collect(),
         ],
     };
-    let make = Make {
+    let make = RailParams {
         latency: LATENCY,
         bandwidth: BANDWIDTH,
         eager_limit: FRAME,
@@ -74,21 +74,21 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, JobError> {
         slots: 4096,
         frames_kept: 16,
         datagrams: true,
-        ..Make::default()
+        ..RailParams::default()
     };
     let config = Config { peers: 2, requests: 8, ..Config::SMALLEST };
     let faults = Faults { drop: loss, ..Faults::default() };
     let report = run(Setting {
         config,
-        makes: vec![make],
-        links: Some(Links::USUAL),
+        rail_params: vec![make],
+        links: Some(LinkParams::USUAL),
         faults,
         deaths: vec![],
-        severed: vec![],
-        rested: BTreeSet::new(),
+        disconnected: vec![],
+        stalled_pairs: BTreeSet::new(),
         toggles: vec![],
-        stall: None,
-        calm_at: None,
+        stall_timeout: None,
+        faults_end_at: None,
         plan,
         windows: None,
         pace: 400,
@@ -130,7 +130,7 @@ pub fn table() -> String {
 mod tests {
     use super::*;
 
-    /// What a link makes of a lossy rail, of as much as gets through it.
+    /// What a link rail_params of a lossy rail, of as much as gets through it.
     #[test]
     fn p15_b34_goodput_stays_near_what_gets_through() {
         for (loss, least) in [(0, 0.9), (10, 0.9), (50, 0.85), (100, 0.8), (300, 0.4)] {

@@ -13,7 +13,7 @@ use super::network::faults::Counts;
 use super::seeds;
 
 /// Failures after which a run ends.
-const ENOUGH: usize = 10;
+const MAX_FAILURES: usize = 10;
 
 /// Which jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,9 +38,9 @@ impl Family {
 ///
 /// # Errors
 /// What went wrong, as text, with the command that brings it back.
-pub fn one(family: Family, seed: u64) -> Result<Report, String> {
+pub fn run_seed(family: Family, seed: u64) -> Result<Report, String> {
     let setting = match family {
-        Family::Reliable => seeds::setting(seed),
+        Family::Reliable => seeds::reliable(seed),
         Family::Faulty => seeds::faulty(seed),
     };
     let description = seeds::describe(&setting);
@@ -92,37 +92,37 @@ impl Total {
     /// What never happened: a run without some kind of fault, or without some way of the protocol, proves nothing about it.
     pub fn missing(&self, family: Family) -> Vec<&'static str> {
         let counts = self.counts.list().into_iter().chain(self.transitions.iter().copied());
-        counts.filter(|(name, count)| *count == 0 && !is_other(family, name)).map(|(name, _)| name).collect()
+        counts.filter(|(name, count)| *count == 0 && !cannot_happen(family, name)).map(|(name, _)| name).collect()
     }
 }
 
 /// Whether that cannot happen in such jobs.
-fn is_other(family: Family, name: &str) -> bool {
+fn cannot_happen(family: Family, name: &str) -> bool {
     let mishaps = [
         "dropped",
         "duplicated",
         "corrupted",
         "partitioned",
         "one_way",
-        "stalled",
+        "stalled_polls",
         "cut",
-        "unheard",
+        "outage_losses",
         "outages",
-        "returned",
+        "reconnected",
         "killed",
         "revived",
-        "ghosts",
+        "stale_frames",
         "recoveries",
-        "halved",
-        "rested",
-        "outlasted",
-        "stalled_out",
-        "spared",
+        "lossy_rail_losses",
+        "nodes_stalled",
+        "kept_by_host",
+        "given_up_stalled",
+        "kept_below_timeout",
         "hosts_asked",
-        "hosts_unheard",
+        "hosts_silent",
         "hosts_lost",
         "refused",
-        "rumours",
+        "false_refusals",
         "unlinked",
         "fewer_rails",
         "late_writes",
@@ -158,10 +158,10 @@ pub fn soak(family: Family, seeds: Range<u64>, threads: usize, progress: impl Fn
     let work = || {
         loop {
             let seed = next.fetch_add(1, Relaxed);
-            if seed >= seeds.end || total.lock().expect("no panic while held").failures.len() >= ENOUGH {
+            if seed >= seeds.end || total.lock().expect("no panic while held").failures.len() >= MAX_FAILURES {
                 return;
             }
-            let result = one(family, seed);
+            let result = run_seed(family, seed);
             if result.is_err() {
                 eprintln!("seed {seed} fails"); // all about it comes at the end, which may be hours away
             }

@@ -11,12 +11,12 @@
 
 use std::collections::HashMap;
 
-use super::ledger::Ledger;
-use super::lives::{Lives, Posted, Stream};
+use super::lives::{Incarnations, Posted, Stream};
 use super::matching::Matching;
-use super::messages::{Failed, Message, Outcome, Receive};
-use super::one_sided::Ended;
+use super::messages::{Message, Outcome, Receive, SendFailure};
+use super::one_sided::RmaOutcome;
 use super::record::{History, Record};
+use super::rma_checker::RmaChecker;
 use super::violation::{Summary, Violation};
 
 /// Judges the whole history of a job that is over.
@@ -27,12 +27,12 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
     let (mut sends, mut receives) = (Vec::<Posted<Message>>::new(), Vec::<Posted<Receive>>::new());
     let mut outcomes: Vec<Option<Outcome>> = vec![];
     let mut rooms: HashMap<u32, (u64, bool)> = HashMap::new();
-    let (mut lives, mut failed, mut ledger) = (Lives::default(), 0, Ledger::default());
+    let (mut incarnations, mut failed, mut rma) = (Incarnations::default(), 0, RmaChecker::default());
     for (at, record) in history.records.iter().enumerate() {
         match record {
             Record::Send(message) => {
                 let Message { comm, from, to, .. } = *message;
-                let stream = Stream { comm, from: lives.of(from), to: lives.known(from, to) };
+                let stream = Stream { comm, from: incarnations.of(from), to: incarnations.known(from, to) };
                 sends.push(Posted { what: *message, at, end: None, void: false, failed: false, stream });
             }
             Record::Recv(receive) => {
@@ -52,7 +52,11 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
                 let message = posted.what;
                 match error {
                     None => {}
-                    Some(Failed::Peer(node)) if *node == message.to && lives.failed(message.from, *node) => failed += 1,
+                    Some(SendFailure::Peer(node))
+                        if *node == message.to && incarnations.failed(message.from, *node) =>
+                    {
+                        failed += 1
+                    }
                     Some(error) => return Err(Violation::SendFailed(*send, error.clone())),
                 }
             }
@@ -61,10 +65,12 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
                 let Receive { at, comm, source, .. } = posted.what;
                 match outcome {
                     Outcome::Received { source, .. } => {
-                        posted.stream = Stream { comm, from: lives.known(at, *source), to: lives.of(at) };
+                        posted.stream = Stream { comm, from: incarnations.known(at, *source), to: incarnations.of(at) };
                     }
-                    Outcome::PeerFailed(node) if source.is_some_and(|one| one != *node) || !lives.failed(at, *node) => {
-                        return Err(Violation::FailedInVain(*receive, posted.what, *node));
+                    Outcome::PeerFailed(node)
+                        if source.is_some_and(|one| one != *node) || !incarnations.failed(at, *node) =>
+                    {
+                        return Err(Violation::FalseFailure(*receive, posted.what, *node));
                     }
                     Outcome::PeerFailed(_) => failed += 1,
                     Outcome::Cancelled => {}
@@ -72,43 +78,43 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
                 outcomes[*receive as usize] = Some(*outcome);
             }
             Record::Died(node) => {
-                ledger.forget(*node);
-                let life = lives.of(*node);
-                lives.died.insert(life);
-                lives.now.insert(*node, life.1 + 1);
-                lives.known.retain(|(by, _), _| by != node);
+                rma.forget(*node);
+                let life = incarnations.of(*node);
+                incarnations.died.insert(life);
+                incarnations.now.insert(*node, life.1 + 1);
+                incarnations.known.retain(|(by, _), _| by != node);
                 let mine = sends.iter_mut().filter(|send| send.what.from == *node && send.end.is_none());
                 mine.for_each(|send| (send.end, send.void) = (Some(at), true));
                 let mine = receives.iter_mut().filter(|receive| receive.what.at == *node && receive.end.is_none());
                 mine.for_each(|receive| (receive.end, receive.void) = (Some(at), true));
             }
-            Record::Severed(one, other) => {
-                lives.severed.insert((*one.min(other), *one.max(other)));
+            Record::Disconnected(one, other) => {
+                incarnations.disconnected.insert((*one.min(other), *one.max(other)));
             }
-            Record::Refused { node, peer } if !lives.failed(*node, *peer) => {
-                return Err(Violation::RefusedInVain(*node, *peer));
+            Record::Refused { node, peer } if !incarnations.failed(*node, *peer) => {
+                return Err(Violation::FalseRefusal(*node, *peer));
             }
             Record::Refused { .. } => {}
-            Record::Met { node, peer } => {
-                lives.known.insert((*node, *peer), lives.of(*peer).1);
+            Record::Introduced { node, peer } => {
+                incarnations.known.insert((*node, *peer), incarnations.of(*peer).1);
             }
-            Record::Window(window) => ledger.open(*window),
-            Record::Closed(window) => ledger.close(*window),
-            Record::Memory(window, memory) => ledger.look(*window, memory)?,
-            Record::Asked(ask) => ledger.ask(*ask),
-            Record::Done(number, ended) => {
-                let Some([from, to]) = ledger.target(*number) else {
-                    return Err(Violation::NotEnded("operation", *number));
+            Record::Window(window) => rma.open(*window),
+            Record::WindowClosed(window) => rma.close(*window),
+            Record::Memory(window, memory) => rma.look(*window, memory)?,
+            Record::RmaBegun(ask) => rma.ask(*ask),
+            Record::RmaEnded(number, ended) => {
+                let Some([from, to]) = rma.target(*number) else {
+                    return Err(Violation::NotCompleted("operation", *number));
                 };
-                if *ended == Ended::Lost {
-                    if !lives.failed(from, to) {
-                        return Err(Violation::OneSided(ledger.in_vain(*number)));
+                if *ended == RmaOutcome::Lost {
+                    if !incarnations.failed(from, to) {
+                        return Err(Violation::OneSided(rma.false_loss(*number)));
                     }
                     failed += 1;
                 }
-                ledger.end(*number, *ended)?;
+                rma.end(*number, *ended)?;
             }
-            Record::Room(receive, digest, intact) => {
+            Record::Buffer(receive, digest, intact) => {
                 rooms.insert(*receive, (*digest, *intact));
             }
             Record::Level { node, what, before, after } if before != after => {
@@ -119,9 +125,9 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
     }
     all_ended(&sends, "send")?;
     all_ended(&receives, "receive")?;
-    let mut summary = Matching::new(&sends, &lives).judge(&receives, &outcomes, &rooms)?;
-    ledger.judge()?;
-    [summary.one_sided, summary.denied] = ledger.counts;
+    let mut summary = Matching::new(&sends, &incarnations).judge(&receives, &outcomes, &rooms)?;
+    rma.judge()?;
+    [summary.one_sided, summary.denied] = rma.counts;
     summary.failed = failed;
     Ok(summary)
 }
@@ -132,16 +138,16 @@ fn end<'p, T>(
     number: u32,
     at: usize,
 ) -> Result<&'p mut Posted<T>, Violation> {
-    let entry = posted.get_mut(number as usize).ok_or(Violation::NotEnded(what, number))?;
+    let entry = posted.get_mut(number as usize).ok_or(Violation::NotCompleted(what, number))?;
     match entry.end.replace(at) {
         None => Ok(entry),
-        Some(_) => Err(Violation::EndedTwice(what, number)),
+        Some(_) => Err(Violation::CompletedTwice(what, number)),
     }
 }
 
 fn all_ended<T>(posted: &[Posted<T>], what: &'static str) -> Result<(), Violation> {
     match posted.iter().position(|entry| entry.end.is_none()) {
         None => Ok(()),
-        Some(number) => Err(Violation::NotEnded(what, number as u32)),
+        Some(number) => Err(Violation::NotCompleted(what, number as u32)),
     }
 }

@@ -16,32 +16,32 @@ pub(super) struct Posted<T> {
 }
 
 /// A node in one of its lives.
-pub(super) type Life = (u32, u32);
+pub(super) type Incarnation = (u32, u32);
 
 /// What goes from one life to another on a communicator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Stream {
     pub comm: u32,
-    pub from: Life,
-    pub to: Life,
+    pub from: Incarnation,
+    pub to: Incarnation,
 }
 
 /// Who lives how often, and who knows whom, as the history goes on.
 #[derive(Default)]
-pub(super) struct Lives {
+pub(super) struct Incarnations {
     pub now: HashMap<u32, u32>,
     pub known: HashMap<(u32, u32), u32>,
-    pub died: HashSet<Life>,
-    pub severed: HashSet<(u32, u32)>,
+    pub died: HashSet<Incarnation>,
+    pub disconnected: HashSet<(u32, u32)>,
 }
 
-impl Lives {
-    pub fn of(&self, node: u32) -> Life {
+impl Incarnations {
+    pub fn of(&self, node: u32) -> Incarnation {
         (node, self.now.get(&node).copied().unwrap_or(0))
     }
 
     /// A node as another knows it.
-    pub fn known(&self, by: u32, node: u32) -> Life {
+    pub fn known(&self, by: u32, node: u32) -> Incarnation {
         if by == node { self.of(node) } else { (node, self.known.get(&(by, node)).copied().unwrap_or(0)) }
     }
 
@@ -51,7 +51,7 @@ impl Lives {
     }
 
     pub fn are_severed(&self, one: u32, other: u32) -> bool {
-        self.severed.contains(&(one.min(other), one.max(other)))
+        self.disconnected.contains(&(one.min(other), one.max(other)))
     }
 
     /// Whether what went between these lives may have been lost.

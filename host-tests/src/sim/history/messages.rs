@@ -79,9 +79,9 @@ pub enum Outcome {
 
 /// Why a send did not go well.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Failed {
+pub enum SendFailure {
     /// That node failed.
     Peer(u32),
     /// Something else.
-    Otherwise(String),
+    Other(String),
 }

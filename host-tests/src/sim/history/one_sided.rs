@@ -53,7 +53,7 @@ impl Window {
 
 /// What is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deed {
+pub enum RmaKind {
     /// Bytes of the number of the operation go to the area of who asks.
     Put {
         /// Where in the area.
@@ -101,22 +101,22 @@ pub enum Forgery {
 
 /// An operation that was begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ask {
+pub struct RmaOp {
     /// By whom.
     pub from: u32,
     /// In which window.
     pub window: u32,
     /// What.
-    pub deed: Deed,
+    pub deed: RmaKind,
     /// Or not.
     pub forgery: Forgery,
 }
 
-impl Ask {
+impl RmaOp {
     pub(super) const fn needs(&self) -> Access {
         match self.deed {
-            Deed::Put { .. } => Access::REMOTE_WRITE,
-            Deed::Get { .. } => Access::REMOTE_READ,
+            RmaKind::Put { .. } => Access::REMOTE_WRITE,
+            RmaKind::Get { .. } => Access::REMOTE_READ,
             _ => Access::REMOTE_ATOMIC,
         }
     }
@@ -124,9 +124,9 @@ impl Ask {
 
 /// How an operation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
-    /// It was done. What an atomic found, or the [`digest`](crate::sim::history::digest) of what was got.
-    Well(u64),
+pub enum RmaOutcome {
+    /// It was done. What an atomic found, or the [`digest`] of what was got.
+    Done(u64),
     /// The target did not do it.
     Denied(Denied),
     /// The target was lost.

@@ -1,7 +1,7 @@
 //! What a job did, as its programs saw it: the only thing that the checker judges by.
 
-use super::messages::{Failed, Message, Outcome, Receive};
-use super::one_sided::{Ask, Ended, Window};
+use super::messages::{Message, Outcome, Receive, SendFailure};
+use super::one_sided::{RmaOp, RmaOutcome, Window};
 
 /// One thing that happened. Messages and receives go by the order in which they were posted: numbers from 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -9,18 +9,18 @@ pub enum Record {
     /// A send was posted: the next message.
     Send(Message),
     /// A send ended; with what error, if any.
-    Sent(u32, Option<Failed>),
+    Sent(u32, Option<SendFailure>),
     /// A receive was posted: the next receive.
     Recv(Receive),
     /// A receive ended.
     Received(u32, Outcome),
     /// The room of a receive at the end of the job: [`digest`](crate::sim::history::digest) of what was delivered, and whether the rest of the room,
     /// the gaps and the bytes around it are untouched.
-    Room(u32, u64, bool),
+    Buffer(u32, u64, bool),
     /// A node died, with all that it had under way. What it does from then on, it does in another life.
     Died(u32),
     /// Two nodes were cut off from each other beyond the limit: each may take the other for failed from now on.
-    Severed(u32, u32),
+    Disconnected(u32, u32),
     /// A send was refused because that node had failed, or was not known.
     Refused {
         /// Who asked.
@@ -29,7 +29,7 @@ pub enum Record {
         peer: u32,
     },
     /// A node knows another by its present life from now on; what it knew before is void.
-    Met {
+    Introduced {
         /// Who knows.
         node: u32,
         /// Whom.
@@ -38,13 +38,13 @@ pub enum Record {
     /// A node has registered memory for others: the next window.
     Window(Window),
     /// It takes a window back: nothing that is asked from then on may be done.
-    Closed(u32),
+    WindowClosed(u32),
     /// What is in the memory of a window, when nothing may happen to it any more.
     Memory(u32, Vec<u8>),
     /// A one-sided operation was begun: the next one.
-    Asked(Ask),
+    RmaBegun(RmaOp),
     /// It is over.
-    Done(u32, Ended),
+    RmaEnded(u32, RmaOutcome),
     /// What is taken of something at the start of the job and at its end.
     Level {
         /// Where.
@@ -66,7 +66,7 @@ pub struct History {
     sends: u32,
     receives: u32,
     windows: u32,
-    asks: u32,
+    rma_ops: u32,
 }
 
 impl History {
@@ -106,20 +106,20 @@ impl History {
     }
 
     /// The number that the next one-sided operation will have.
-    pub fn next_ask(&self) -> u32 {
-        self.asks
+    pub fn next_rma_op(&self) -> u32 {
+        self.rma_ops
     }
 
     /// Notes a one-sided operation that was begun; its number.
-    pub fn ask(&mut self, ask: Ask) -> u32 {
-        self.records.push(Record::Asked(ask));
-        self.asks += 1;
-        self.asks - 1
+    pub fn rma_op(&mut self, op: RmaOp) -> u32 {
+        self.records.push(Record::RmaBegun(op));
+        self.rma_ops += 1;
+        self.rma_ops - 1
     }
 
     /// Notes anything else.
     pub fn note(&mut self, record: Record) {
-        let numbered = matches!(record, Record::Send(_) | Record::Recv(_) | Record::Window(_) | Record::Asked(_));
+        let numbered = matches!(record, Record::Send(_) | Record::Recv(_) | Record::Window(_) | Record::RmaBegun(_));
         debug_assert!(!numbered);
         self.records.push(record);
     }

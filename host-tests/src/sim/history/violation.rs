@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-use super::messages::{Failed, MODES, Message, Outcome, Receive};
-use super::one_sided::{Ask, Ended};
+use super::messages::{MODES, Message, Outcome, Receive, SendFailure};
+use super::one_sided::{RmaOp, RmaOutcome};
 
 /// What a job did wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Violation {
     /// A send or receive ended twice.
-    EndedTwice(&'static str, u32),
+    CompletedTwice(&'static str, u32),
     /// A send or receive never ended, or was never posted.
-    NotEnded(&'static str, u32),
+    NotCompleted(&'static str, u32),
     /// A send failed.
-    SendFailed(u32, Failed),
+    SendFailed(u32, SendFailure),
     /// A receive ended with the failure of a node that had not failed, or that it does not name.
-    FailedInVain(u32, Receive, u32),
+    FalseFailure(u32, Receive, u32),
     /// A send was refused because of a node that had not failed.
-    RefusedInVain(u32, u32),
+    FalseRefusal(u32, u32),
     /// A synchronous send ended well, and no receive can have matched it.
     Unmatched(u32, Message),
     /// A receive ended with a message that its pattern does not match.
@@ -25,7 +25,7 @@ pub enum Violation {
     /// A receive ended with a message that was not sent, or not any more.
     NoSuchMessage(u32, Receive, Outcome),
     /// A receive ended with a message although another goes first.
-    Overtaken {
+    WrongOrder {
         /// The receive.
         receive: u32,
         /// What it got.
@@ -34,13 +34,13 @@ pub enum Violation {
         first: u32,
     },
     /// A receive ended before its message was sent.
-    BeforeItsCause(u32),
+    ReceivedBeforeSent(u32),
     /// Lengths do not add up, or a truncation was reported wrongly.
     WrongLength(u32, Message, Outcome),
     /// The bytes are not those of the message; the number is of the message they belong to, if any.
     WrongBytes(u32, u32, Option<u32>),
     /// The room of a receive was written to after its end.
-    WrittenLate(u32),
+    WrittenAfterEnd(u32),
     /// Bytes outside of the room of a receive were written to.
     Overrun(u32),
     /// A synchronous send ended before its receive was posted.
@@ -48,7 +48,7 @@ pub enum Violation {
     /// A message that nobody received.
     Lost(u32, Message),
     /// Something is wrong with one-sided operations.
-    OneSided(Wrong),
+    OneSided(RmaViolation),
     /// Something was not given back.
     Leaked(u32, &'static str, u64, u64),
 }
@@ -56,13 +56,13 @@ pub enum Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::EndedTwice(what, number) => write!(f, "{what} {number} ended twice"),
-            Self::NotEnded(what, number) => write!(f, "{what} {number} was not posted or did not end"),
+            Self::CompletedTwice(what, number) => write!(f, "{what} {number} ended twice"),
+            Self::NotCompleted(what, number) => write!(f, "{what} {number} was not posted or did not end"),
             Self::SendFailed(send, why) => write!(f, "send {send} failed: {why:?}"),
-            Self::FailedInVain(receive, posted, node) => {
+            Self::FalseFailure(receive, posted, node) => {
                 write!(f, "receive {receive}, {posted:?}, ended with the failure of node {node}, which was there")
             }
-            Self::RefusedInVain(node, peer) => write!(f, "node {node} may not send to node {peer}, which is there"),
+            Self::FalseRefusal(node, peer) => write!(f, "node {node} may not send to node {peer}, which is there"),
             Self::Unmatched(send, message) => {
                 write!(f, "synchronous send {send}, {message:?}, ended well, and nobody received it")
             }
@@ -70,10 +70,10 @@ impl fmt::Display for Violation {
             Self::NoSuchMessage(receive, posted, got) => {
                 write!(f, "receive {receive}, {posted:?}, got a message that nobody sent or somebody else got: {got:?}")
             }
-            Self::Overtaken { receive, outcome, first } => {
+            Self::WrongOrder { receive, outcome, first } => {
                 write!(f, "receive {receive} got {outcome:?} although message {first} goes first")
             }
-            Self::BeforeItsCause(receive) => write!(f, "receive {receive} ended before its message was sent"),
+            Self::ReceivedBeforeSent(receive) => write!(f, "receive {receive} ended before its message was sent"),
             Self::WrongLength(receive, message, got) => {
                 write!(f, "receive {receive} of {message:?} ended with {got:?}")
             }
@@ -81,7 +81,7 @@ impl fmt::Display for Violation {
                 write!(f, "receive {receive} got other bytes than those of message {message}")?;
                 other.map_or(Ok(()), |other| write!(f, ": those of message {other}"))
             }
-            Self::WrittenLate(receive) => write!(f, "the room of receive {receive} was written to after its end"),
+            Self::WrittenAfterEnd(receive) => write!(f, "the room of receive {receive} was written to after its end"),
             Self::Overrun(receive) => write!(f, "receive {receive} wrote outside of its room"),
             Self::NotSynchronous(send, receive) => {
                 write!(f, "synchronous send {send} ended before receive {receive} was posted")
@@ -93,8 +93,8 @@ impl fmt::Display for Violation {
     }
 }
 
-impl From<Wrong> for Violation {
-    fn from(wrong: Wrong) -> Self {
+impl From<RmaViolation> for Violation {
+    fn from(wrong: RmaViolation) -> Self {
         Self::OneSided(wrong)
     }
 }
@@ -148,16 +148,16 @@ impl Summary {
 
 /// What an operation, or what is left in a window, shows to be wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Wrong {
+pub enum RmaViolation {
     /// An operation never ended, or twice.
-    NotOnce(u32, Ask),
+    NotCompletedOnce(u32, RmaOp),
     /// It ended in a way that nothing gave cause to.
-    Ending(u32, Ask, Ended),
+    WrongOutcome(u32, RmaOp, RmaOutcome),
     /// A get brought other bytes than those that are there.
-    Bytes(u32, Ask),
+    Bytes(u32, RmaOp),
     /// Two operations found the same, one found what was gone before it began, or one found what it has made itself: something
     /// was done twice, or not at all.
-    Found(u32, Ask, u64),
+    Found(u32, RmaOp, u64),
     /// So many were added to a counter, of so many operations that ended well and so many of which nobody knows.
     Sum(u32, u64, usize, u64),
     /// What is in the cell was not put there last.
@@ -166,19 +166,22 @@ pub enum Wrong {
     Memory(u32, u64),
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for RmaViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotOnce(number, ask) => write!(f, "operation {number}, {ask:?}, did not end once"),
-            Self::Ending(number, ask, ended) => write!(f, "operation {number}, {ask:?}, ended with {ended:?}"),
+            Self::NotCompletedOnce(number, ask) => write!(f, "operation {number}, {ask:?}, did not end once"),
+            Self::WrongOutcome(number, ask, ended) => write!(f, "operation {number}, {ask:?}, ended with {ended:?}"),
             Self::Bytes(number, ask) => {
                 write!(f, "operation {number}, {ask:?}, brought other bytes than those put there")
             }
             Self::Found(number, ask, old) => {
                 write!(f, "operation {number}, {ask:?}, found {old}: something was done twice, or not at all")
             }
-            Self::Sum(window, sum, done, unsure) => {
-                write!(f, "window {window}: {sum} were added by {done} operations, and {unsure} of which nobody knows")
+            Self::Sum(window, sum, done, uncertain) => {
+                write!(
+                    f,
+                    "window {window}: {sum} were added by {done} operations, and {uncertain} of which nobody knows"
+                )
             }
             Self::Cell(window, value) => write!(f, "window {window}: {value} in the cell was not put there last"),
             Self::Memory(window, at) => write!(f, "window {window}: byte {at} is not what was put there"),

@@ -8,29 +8,29 @@ use towline_core::mtl::{Comm, Envelope, Group, Mtl, Request, Source, Tag};
 use towline_core::pml::Config;
 use towline_core::rail::Rail;
 
-use super::rails::Set;
+use super::rails::NodeRails;
 use super::report::JobError;
-use super::window_table::Desk;
-use crate::sim::buffer::Room;
+use super::window_state::NodeWindows;
+use crate::sim::buffer::Buffer;
 use crate::sim::history::{History, Mode, Receive, Record, digest};
 use crate::sim::plan::{Plan, Step};
 
 /// What is received for no step of the plan: it is not begun again.
 pub(super) const UNPLANNED: u32 = u32::MAX;
 
-pub(super) type Engine<'m> = Mtl<'m, Set<'m>>;
+pub(super) type Engine<'m> = Mtl<'m, NodeRails<'m>>;
 
 /// Something under way at a node.
-pub(super) struct Op {
+pub(super) struct PendingOp {
     /// Its number in the history.
     pub number: u32,
     pub request: Request,
-    pub room: Room,
-    pub kind: Kind,
+    pub room: Buffer,
+    pub kind: OpKind,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum OpKind {
     Send { to: u32 },
     Recv { receive: Receive, planned: u32, cancel: Option<u32>, found: Option<Envelope> },
 }
@@ -52,39 +52,39 @@ pub(super) struct Node<'m> {
     _memory: Vec<Box<[u64]>>,
     /// The communicators that exist here, by their number in the plan.
     pub comms: Vec<Option<Comm>>,
-    pub desk: Desk,
+    pub node_windows: NodeWindows,
     /// How many nodes there are.
     pub nodes: u32,
     pub program: &'m [Step],
     pub next: usize,
-    pub ops: Vec<Op>,
+    pub ops: Vec<PendingOp>,
     pub taken: Vec<Taken>,
-    pub away_until: u64,
+    pub computes_until: u64,
     /// It stands still.
-    pub rests_until: u64,
+    pub stalled_until: u64,
     /// It does nothing until it is woken.
-    pub sleeps: bool,
+    pub asleep: bool,
     /// Since when nothing has come, and nothing has left beyond what had left by then.
     pub idle_since: u64,
-    pub had_left: u64,
+    pub sent_before: u64,
     /// Sends that are over, with their memory: nobody may look at it any more.
-    pub old: Vec<Room>,
+    pub finished_sends: Vec<Buffer>,
     /// Receives that are over: number, room and bytes delivered.
-    pub rooms: Vec<(u32, Room, u64)>,
+    pub finished_receives: Vec<(u32, Buffer, u64)>,
     pub before: [u32; 3],
     /// Calls of the engine so far, and steps between them: where it may die.
     pub calls: u64,
     pub alive: bool,
-    /// When this life began.
+    /// When this incarnation began.
     pub born: u64,
     /// When it comes back.
     pub back_at: Option<u64>,
-    /// Those that it was told of in this life.
-    pub met: BTreeSet<u32>,
+    /// Those that it was told of in this incarnation.
+    pub introduced: BTreeSet<u32>,
     /// Which of its lives this is.
-    pub life: u32,
+    pub incarnation: u32,
     /// In which of their lives it knows others.
-    pub lives: BTreeMap<u32, u32>,
+    pub known_incarnations: BTreeMap<u32, u32>,
 }
 
 impl<'m> Node<'m> {
@@ -92,7 +92,7 @@ impl<'m> Node<'m> {
     pub fn new(
         me: u32,
         config: Config,
-        (rails, mut memories): (Set<'m>, Vec<Box<[u64]>>),
+        (rails, mut memories): (NodeRails<'m>, Vec<Box<[u64]>>),
         plan: &'m Plan,
         next: usize,
     ) -> Result<Self, JobError> {
@@ -111,27 +111,27 @@ impl<'m> Node<'m> {
             engine,
             _memory: memories,
             comms: vec![None; plan.comms.len()],
-            desk: Desk::default(),
+            node_windows: NodeWindows::default(),
             nodes: plan.programs.len() as u32,
             program: &plan.programs[me as usize],
             next,
             ops: vec![],
             taken: vec![],
-            away_until: 0,
-            rests_until: 0,
-            sleeps: false,
+            computes_until: 0,
+            stalled_until: 0,
+            asleep: false,
             idle_since: 0,
-            had_left: 0,
-            old: vec![],
-            rooms: vec![],
+            sent_before: 0,
+            finished_sends: vec![],
+            finished_receives: vec![],
             before: [0; 3],
             calls: 0,
             alive: true,
             born: 0,
             back_at: None,
-            met: BTreeSet::new(),
-            life: 0,
-            lives: BTreeMap::new(),
+            introduced: BTreeSet::new(),
+            incarnation: 0,
+            known_incarnations: BTreeMap::new(),
         };
         for comm in 0..plan.permanent {
             node.join(comm, plan)?;
@@ -156,37 +156,39 @@ impl<'m> Node<'m> {
     }
 
     pub fn comm(&self, comm: u32) -> Comm {
-        self.comms[comm as usize].expect("the plan makes communicators before it uses them")
+        self.comms[comm as usize].expect("the plan rail_params communicators before it uses them")
     }
 
     /// Notes what is in the rooms of receives that are over.
-    pub fn look_at_rooms(&mut self, history: &mut History, scratch: &mut Vec<u8>) {
-        for (number, mut room, delivered) in std::mem::take(&mut self.rooms) {
+    pub fn record_buffers(&mut self, history: &mut History, scratch: &mut Vec<u8>) {
+        for (number, mut room, delivered) in std::mem::take(&mut self.finished_receives) {
             room.take(delivered as usize, scratch);
-            history.note(Record::Room(number, digest(scratch), room.intact(delivered as usize)));
+            history.note(Record::Buffer(number, digest(scratch), room.intact(delivered as usize)));
         }
     }
 
     /// Receives that no step of the plan asks for.
-    pub fn extra(&self) -> usize {
-        let extra = |op: &&Op| matches!(op.kind, Kind::Recv { planned: UNPLANNED, .. });
+    pub fn unplanned_receives(&self) -> usize {
+        let extra = |op: &&PendingOp| matches!(op.kind, OpKind::Recv { planned: UNPLANNED, .. });
         self.ops.iter().filter(extra).count()
     }
 
     /// Until when it takes no turn, whatever comes: it stands still, or computes, or is dead.
-    pub fn waits_until(&self) -> u64 {
-        if self.alive { self.away_until.max(self.rests_until) } else { u64::MAX }
+    pub fn unavailable_until(&self) -> u64 {
+        if self.alive { self.computes_until.max(self.stalled_until) } else { u64::MAX }
     }
 
     /// Frames of messages that have left so far.
-    pub fn left(&self) -> u64 {
+    pub fn frames_sent(&self) -> u64 {
         let counters = self.engine.counters();
         counters.eager_sent + counters.rendezvous_sent + counters.fragments_sent + counters.frames_migrated
     }
 
     pub fn done(&self) -> bool {
-        let over =
-            self.next == self.program.len() && self.ops.is_empty() && self.taken.is_empty() && self.desk.is_done();
+        let over = self.next == self.program.len()
+            && self.ops.is_empty()
+            && self.taken.is_empty()
+            && self.node_windows.is_done();
         if self.alive { over } else { self.back_at.is_none() }
     }
 }

@@ -16,7 +16,7 @@ use crate::sim::network::SimRail;
 
 /// How links are made. Times are nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Links {
+pub struct LinkParams {
     /// As a link is made by default, whatever the other fields say.
     pub usual: bool,
     /// A silent peer is down after so long.
@@ -39,7 +39,7 @@ pub struct Links {
     pub patient: bool,
 }
 
-impl Links {
+impl LinkParams {
     /// Attempts within the time after which a peer is down: of ten thousand million, drops of 30 % let one fail.
     pub const ATTEMPTS: u64 = 40;
 
@@ -92,15 +92,15 @@ impl Links {
 }
 
 /// One of the rails.
-pub struct Way<'m> {
-    kind: Kind<'m>,
+pub struct NodeRail<'m> {
+    kind: RailKind<'m>,
     /// It is to take nothing new.
-    off: bool,
+    disabled_rails: bool,
     /// It was given a frame all the same.
-    trespassed: bool,
+    used_while_disabled: bool,
 }
 
-enum Kind<'m> {
+enum RailKind<'m> {
     /// As the network has it.
     Raw(Box<SimRail>),
     /// Made reliable.
@@ -110,18 +110,18 @@ enum Kind<'m> {
 macro_rules! below {
     ($self:expr, $rail:ident => $call:expr) => {
         match $self {
-            Way { kind: Kind::Raw($rail), .. } => $call,
-            Way { kind: Kind::Linked($rail), .. } => $call,
+            NodeRail { kind: RailKind::Raw($rail), .. } => $call,
+            NodeRail { kind: RailKind::Linked($rail), .. } => $call,
         }
     };
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl rail::Rail for Way<'_> {
+impl rail::Rail for NodeRail<'_> {
     forward_rail!(below, except commit, send);
 
     fn commit(&mut self, ticket: Ticket) -> Sent {
-        self.trespassed |= self.off;
+        self.used_while_disabled |= self.disabled_rails;
         below!(self, rail => rail.commit(ticket))
     }
 
@@ -135,23 +135,23 @@ impl rail::Rail for Way<'_> {
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         let sent = below!(self, rail => unsafe { rail.send(to, shape, header, body, cookie) });
-        self.note(sent)
+        self.check_enabled(sent)
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::FastPath for Way<'_> {
+impl towline_core::rail::FastPath for NodeRail<'_> {
     forward_rail!(FastPath: below, except send_now);
 
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         let sent = below!(self, rail => unsafe { rail.send_now(to, tag, header, body) });
-        self.note(sent)
+        self.check_enabled(sent)
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::RequestCache for Way<'_> {
+impl towline_core::rail::RequestCache for NodeRail<'_> {
     forward_rail!(RequestCache: below, except send_request);
 
     unsafe fn send_request(
@@ -165,29 +165,29 @@ impl towline_core::rail::RequestCache for Way<'_> {
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         let sent = below!(self, rail => unsafe { rail.send_request(to, shape, header, body, cookie, extra) });
-        self.note(sent)
+        self.check_enabled(sent)
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::SingleCopy for Way<'_> {
+impl towline_core::rail::SingleCopy for NodeRail<'_> {
     forward_rail!(SingleCopy: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::DeviceMemory for Way<'_> {
+impl towline_core::rail::DeviceMemory for NodeRail<'_> {
     forward_rail!(DeviceMemory: below, except perform);
 
     unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
         // SAFETY: passed on from the caller.
         let begun = below!(self, rail => unsafe { rail.perform(on, native, cookie) });
-        self.trespassed |= self.off && begun.is_ok();
+        self.used_while_disabled |= self.disabled_rails && begun.is_ok();
         begun
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Failover for Way<'_> {
+impl towline_core::rail::Failover for NodeRail<'_> {
     forward_rail!(Failover: below, except send_migrated);
 
     unsafe fn send_migrated(
@@ -201,40 +201,45 @@ impl towline_core::rail::Failover for Way<'_> {
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         let sent = below!(self, rail => unsafe { rail.send_migrated(to, origin, shape, header, body, cookie) });
-        self.note(sent)
+        self.check_enabled(sent)
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Liveness for Way<'_> {
+impl towline_core::rail::Liveness for NodeRail<'_> {
     forward_rail!(Liveness: below);
 }
 
-impl<'m> Way<'m> {
-    const fn new(kind: Kind<'m>) -> Self {
-        Self { kind, off: false, trespassed: false }
+impl<'m> NodeRail<'m> {
+    const fn new(kind: RailKind<'m>) -> Self {
+        Self { kind, disabled_rails: false, used_while_disabled: false }
     }
 
     /// Says whether it takes what is new.
     pub fn set_enabled(&mut self, on: bool) {
-        self.off = !on;
+        self.disabled_rails = !on;
     }
 
     /// What a rail that is disabled must not be given.
-    fn note(&mut self, sent: Result<Sent, SendError>) -> Result<Sent, SendError> {
-        self.trespassed |= self.off && sent.is_ok();
+    fn check_enabled(&mut self, sent: Result<Sent, SendError>) -> Result<Sent, SendError> {
+        self.used_while_disabled |= self.disabled_rails && sent.is_ok();
         sent
     }
 }
 
 /// All of them.
-pub struct Set<'m>(pub Vec<Way<'m>>);
+pub struct NodeRails<'m>(pub Vec<NodeRail<'m>>);
 
-impl<'m> Set<'m> {
+impl<'m> NodeRails<'m> {
     /// The rails, and the memory that they use, which is to stay until they are gone. Incarnations are all different.
-    pub fn new(rails: Vec<SimRail>, links: Option<Links>, incarnation: u64, peers: u32) -> (Self, Vec<Box<[u64]>>) {
+    pub fn new(
+        rails: Vec<SimRail>,
+        links: Option<LinkParams>,
+        incarnation: u64,
+        peers: u32,
+    ) -> (Self, Vec<Box<[u64]>>) {
         let Some(links) = links else {
-            return (Self(rails.into_iter().map(|rail| Way::new(Kind::Raw(Box::new(rail)))).collect()), vec![]);
+            return (Self(rails.into_iter().map(|rail| NodeRail::new(RailKind::Raw(Box::new(rail)))).collect()), vec![]);
         };
         let mut memories = vec![];
         let link = |(index, raw): (usize, SimRail)| {
@@ -245,30 +250,30 @@ impl<'m> Set<'m> {
                 unsafe { Arena::from_zeroed(NonNull::from(&mut *memory).cast(), memory.len() * 8) };
             memories.push(memory);
             let link = Link::new(raw, Crc32c, config, &mut arena).expect("as much memory as it said");
-            Way::new(Kind::Linked(Box::new(link)))
+            NodeRail::new(RailKind::Linked(Box::new(link)))
         };
-        let ways = rails.into_iter().enumerate().map(link).collect();
-        (Self(ways), memories)
+        let rails = rails.into_iter().enumerate().map(link).collect();
+        (Self(rails), memories)
     }
 
     /// Whether all links to a peer have met it.
     pub fn have_met(&self, peer: Peer) -> bool {
-        self.0.iter().all(|way| match &way.kind {
-            Kind::Raw(_) => true,
-            Kind::Linked(link) => link.has_answered(peer),
+        self.0.iter().all(|rail| match &rail.kind {
+            RailKind::Raw(_) => true,
+            RailKind::Linked(link) => link.has_answered(peer),
         })
     }
 
     /// Whether a rail that is disabled was given a frame.
-    pub fn trespassed(&self) -> bool {
-        self.0.iter().any(|way| way.trespassed)
+    pub fn was_used_while_disabled(&self) -> bool {
+        self.0.iter().any(|rail| rail.used_while_disabled)
     }
 
     /// What the links did, summed up.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut sums = vec![];
-        for way in &self.0 {
-            if let Kind::Linked(link) = &way.kind {
+        for rail in &self.0 {
+            if let RailKind::Linked(link) = &rail.kind {
                 add(&mut sums, &named(link.counters()));
             }
         }
@@ -288,18 +293,18 @@ fn named(counters: &Counters) -> [(&'static str, u64); 13] {
     )
 }
 
-impl<'m> Rails for Set<'m> {
-    type Rail = Way<'m>;
+impl<'m> Rails for NodeRails<'m> {
+    type Rail = NodeRail<'m>;
 
     fn count(&self) -> usize {
         self.0.len()
     }
 
-    fn rail(&self, index: usize) -> Option<&Way<'m>> {
+    fn rail(&self, index: usize) -> Option<&NodeRail<'m>> {
         self.0.get(index)
     }
 
-    fn rail_mut(&mut self, index: usize) -> Option<&mut Way<'m>> {
+    fn rail_mut(&mut self, index: usize) -> Option<&mut NodeRail<'m>> {
         self.0.get_mut(index)
     }
 }

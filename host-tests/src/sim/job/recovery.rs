@@ -5,10 +5,10 @@
 //! application would: they take in all messages that are there, whatever the plan says, then take back receives, and
 //! leave out probes. Of what living nodes sent each other, the checker wants every message all the same.
 
-use super::node::{Kind, UNPLANNED};
+use super::node::{OpKind, UNPLANNED};
 use super::report::JobError;
 use super::state::Job;
-use super::steps::Went;
+use super::steps::Progress;
 use crate::sim::history::{RESERVED, Receive};
 use crate::sim::plan::Step;
 
@@ -21,7 +21,7 @@ impl Job<'_> {
                 node.engine.acknowledge(*comm); // or receives from anyone would end at once
             }
         }
-        if self.take_all() {
+        if self.receive_everything() {
             return Ok(());
         }
         for at in 0..self.nodes.len() {
@@ -30,9 +30,9 @@ impl Job<'_> {
             }
             match tries % 4 {
                 // Ever longer where nobody else waits: what is asked for may take many rounds to come.
-                0 => self.take_anything(at, if self.links.is_some() { 100 } else { 100 << (tries / 8).min(8) })?,
-                1 => self.take_back(at, if tries < 4 { 1 } else { usize::MAX }),
-                2 => self.leave_out(at),
+                0 => self.post_wildcards(at, if self.links.is_some() { 100 } else { 100 << (tries / 8).min(8) })?,
+                1 => self.cancel_receives(at, if tries < 4 { 1 } else { usize::MAX }),
+                2 => self.skip_probe(at),
                 _ => {}
             }
         }
@@ -40,12 +40,12 @@ impl Job<'_> {
     }
 
     /// Takes all messages that are there. Whether there was any.
-    pub fn take_all(&mut self) -> bool {
+    pub fn receive_everything(&mut self) -> bool {
         self.wake_all();
         let mut any = false;
         for at in (0..self.nodes.len()).filter(|at| self.nodes[*at].alive).collect::<Vec<_>>() {
-            for receive in self.anything(at) {
-                while self.take_any(at, receive, UNPLANNED) == Went::On {
+            for receive in self.wildcard_receives(at) {
+                while self.matched_probe_any(at, receive, UNPLANNED) == Progress::Advanced {
                     any = true;
                 }
             }
@@ -54,7 +54,7 @@ impl Job<'_> {
     }
 
     /// Receives for whatever may come to a node.
-    pub fn anything(&self, at: usize) -> Vec<Receive> {
+    pub fn wildcard_receives(&self, at: usize) -> Vec<Receive> {
         let room = self.plan.messages.iter().map(|message| message.len).max().unwrap_or(0);
         let tags = [None, Some(RESERVED), Some(u32::MAX - 1)];
         let comms = (0..self.plan.permanent).flat_map(|comm| tags.map(|tag| (comm, tag)));
@@ -62,29 +62,29 @@ impl Job<'_> {
     }
 
     /// Posts receives for a while, for what is held back.
-    pub fn take_anything(&mut self, at: usize, calls: u32) -> Result<(), JobError> {
-        if self.nodes[at].extra() > 0 {
+    pub fn post_wildcards(&mut self, at: usize, calls: u32) -> Result<(), JobError> {
+        if self.nodes[at].unplanned_receives() > 0 {
             return Ok(());
         }
-        for receive in self.anything(at) {
+        for receive in self.wildcard_receives(at) {
             self.recv(at, receive, UNPLANNED, Some(calls), None)?;
         }
         Ok(())
     }
 
     /// Takes back receives, those that were posted last.
-    pub fn take_back(&mut self, at: usize, most: usize) {
+    pub fn cancel_receives(&mut self, at: usize, most: usize) {
         let planned = self.nodes[at].ops.iter_mut().rev().filter_map(|op| match &mut op.kind {
-            Kind::Recv { planned, cancel, .. } if *planned != UNPLANNED => Some((planned, cancel)),
+            OpKind::Recv { planned, cancel, .. } if *planned != UNPLANNED => Some((planned, cancel)),
             _ => None,
         });
         planned.take(most).for_each(|(planned, cancel)| (*planned, *cancel) = (UNPLANNED, Some(0)));
     }
 
     /// Gives up a probe.
-    pub fn leave_out(&mut self, at: usize) {
+    pub fn skip_probe(&mut self, at: usize) {
         let node = &mut self.nodes[at];
-        let probes = matches!(node.program.get(node.next), Some(Step::Probe(_) | Step::Take(_)));
+        let probes = matches!(node.program.get(node.next), Some(Step::Probe(_) | Step::MatchedProbe(_)));
         node.next += usize::from(probes);
     }
 }

@@ -26,49 +26,49 @@ pub enum JobError {
     /// Nothing moves any more, or all runs in circles; with what is left to do.
     Stuck(String),
     /// The history is wrong.
-    Wrong(Violation),
+    HistoryWrong(Violation),
     /// A call was refused that must not be.
     Refused(u32, String),
     /// A receive did not get what its probe had found.
     ProbeDiffers(u32, String),
     /// An engine counted what reliable rails and honest peers cannot have caused.
-    Miscounted(u32, &'static str, u64),
+    UnexpectedCount(u32, &'static str, u64),
     /// An engine gave a frame to a rail that is disabled.
-    Trespassed(u32),
+    DisabledRailUsed(u32),
     /// A node waits for another that stands still for longer than the stall time-out.
     NotGivenUp(u32, u32),
     /// A node waits for another whose host was lost long ago.
-    NotMissed(u32, u32),
+    LossNotNoticed(u32, u32),
     /// A node gives another one up for a reason that is not true.
-    Reason(u32, u32, String),
+    WrongReason(u32, u32, String),
     /// Memory around that of an operation, or of one that was over, was written to.
     Overrun(u32, u32),
     /// A node could be added although no rail leads to it, or is not named as unknown.
-    NotUnlinked(u32, u32, String),
+    NotUnreachable(u32, u32, String),
 }
 
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stuck(what) => write!(f, "the job is stuck: {what}"),
-            Self::Wrong(violation) => write!(f, "{violation}"),
+            Self::HistoryWrong(violation) => write!(f, "{violation}"),
             Self::Refused(node, why) => write!(f, "node {node}: {why}"),
             Self::ProbeDiffers(node, what) => {
                 write!(f, "node {node}: the probed message is not the received one: {what}")
             }
-            Self::Miscounted(node, what, count) => write!(f, "node {node} counted {count} {what}"),
-            Self::Trespassed(node) => write!(f, "node {node} gave a frame to a rail that is disabled"),
+            Self::UnexpectedCount(node, what, count) => write!(f, "node {node} counted {count} {what}"),
+            Self::DisabledRailUsed(node) => write!(f, "node {node} gave a frame to a rail that is disabled"),
             Self::NotGivenUp(node, peer) => {
                 write!(f, "node {node} waits for node {peer}, which stands still for longer than the stall time-out")
             }
-            Self::NotMissed(node, peer) => {
+            Self::LossNotNoticed(node, peer) => {
                 write!(f, "node {node} waits for node {peer}, which was lost with its host long ago")
             }
-            Self::Reason(node, peer, why) => write!(f, "node {node} lost node {peer} as {why}, which is not true"),
+            Self::WrongReason(node, peer, why) => write!(f, "node {node} lost node {peer} as {why}, which is not true"),
             Self::Overrun(node, number) => {
                 write!(f, "node {node}: operation {number} wrote where it must not, or too late")
             }
-            Self::NotUnlinked(node, peer, what) => {
+            Self::NotUnreachable(node, peer, what) => {
                 write!(f, "node {node} has no rail to node {peer}, and was told: {what}")
             }
         }
@@ -77,6 +77,6 @@ impl fmt::Display for JobError {
 
 impl From<Violation> for JobError {
     fn from(violation: Violation) -> Self {
-        Self::Wrong(violation)
+        Self::HistoryWrong(violation)
     }
 }

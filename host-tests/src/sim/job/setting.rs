@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use towline_core::pml::Config;
 
-use super::rails::Links;
-use super::window_table::Windows;
+use super::rails::LinkParams;
+use super::window_state::Windows;
 use crate::random::Random;
-use crate::sim::network::faults::{Faults, Make};
+use crate::sim::network::faults::{Faults, RailParams};
 use crate::sim::plan::Plan;
 
 /// A node that dies.
@@ -15,7 +15,7 @@ use crate::sim::plan::Plan;
 pub struct Death {
     /// Which.
     pub node: u32,
-    /// After how many of the steps of its own, calls of its engine among them, in its present life.
+    /// After how many of the steps of its own, calls of its engine among them, in its present incarnation.
     pub calls: u64,
     /// How many nanoseconds later it comes back, if it does.
     pub back_after: Option<u64>,
@@ -42,23 +42,23 @@ pub struct Setting {
     /// The engines; `peers` is the number of nodes. The seed and the first sequence are made each node's own.
     pub config: Config,
     /// The rails of each node.
-    pub makes: Vec<Make>,
+    pub rail_params: Vec<RailParams>,
     /// Rails are links over those; else as they are.
-    pub links: Option<Links>,
+    pub links: Option<LinkParams>,
     /// What goes wrong.
     pub faults: Faults,
     /// Which nodes die; of each node, in the order given.
     pub deaths: Vec<Death>,
     /// Pairs of nodes that are cut off from each other for longer than they put up with: since when.
-    pub severed: Vec<(u32, u32, u64)>,
+    pub disconnected: Vec<(u32, u32, u64)>,
     /// Those of them that only a rest comes between: who stands still, and who gives up.
-    pub rested: BTreeSet<(u32, u32)>,
+    pub stalled_pairs: BTreeSet<(u32, u32)>,
     /// Rails that are disabled and enabled.
     pub toggles: Vec<Toggle>,
     /// The stall time-out of all engines, in nanoseconds.
-    pub stall: Option<u64>,
+    pub stall_timeout: Option<u64>,
     /// When all faults stop: what is left to do must come to an end soon.
-    pub calm_at: Option<u64>,
+    pub faults_end_at: Option<u64>,
     /// The programs.
     pub plan: Plan,
     /// What nodes do to each other's memory beside.

@@ -1,7 +1,7 @@
 //! Nodes that stand still, and who waits for them.
 
 /// A node that stands still, or is lost with its host, and who waits for it.
-pub(super) struct Vigil {
+pub(super) struct SilentNode {
     pub node: u32,
     pub lost: bool,
     pub since: u64,
@@ -11,14 +11,14 @@ pub(super) struct Vigil {
     pub waiting: Vec<(u32, Vec<(bool, u32)>)>,
 }
 
-impl Vigil {
+impl SilentNode {
     pub const fn due(&self) -> Option<u64> {
         self.due
     }
 
     /// How long who waits may go on, by the stall time-out. It is looked four times in that time, and patience may begin anew
     /// where something was on its way out.
-    pub const fn patience(stall: u64) -> u64 {
-        stall * 5 / 2
+    pub const fn patience(stall_timeout: u64) -> u64 {
+        stall_timeout * 5 / 2
     }
 }

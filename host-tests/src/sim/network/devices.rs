@@ -10,13 +10,13 @@ use towline_core::rma::Access;
 #[derive(Default)]
 pub(super) struct Devices {
     /// By a number that is never used again.
-    pub regions: BTreeMap<u64, Memory>,
-    pub works: BTreeMap<u64, Work>,
+    pub regions: BTreeMap<u64, Registration>,
+    pub operations: BTreeMap<u64, DeviceOperation>,
     pub number: u64,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Memory {
+pub(super) struct Registration {
     pub node: u32,
     pub rail: u32,
     pub base: usize,
@@ -24,12 +24,12 @@ pub(super) struct Memory {
     pub access: Access,
 }
 
-pub(super) struct Work {
+pub(super) struct DeviceOperation {
     pub from: u32,
     pub to: u32,
     pub rail: u32,
-    /// The initiator's age of the target, and the connection: when either has changed, nobody is told.
-    pub age: u32,
+    /// The initiator's epoch of the target, and the connection: when either has changed, nobody is told.
+    pub epoch: u32,
     pub session: u32,
     pub native: Native,
     pub cookie: Cookie,
@@ -41,7 +41,7 @@ impl Devices {
     /// A node's memory goes, and with it what its devices do.
     pub fn kill(&mut self, node: u32) {
         self.regions.retain(|_, memory| memory.node != node);
-        self.works.retain(|_, work| work.from != node);
+        self.operations.retain(|_, operation| operation.from != node);
     }
 
     /// Registrations that a node has not taken back.

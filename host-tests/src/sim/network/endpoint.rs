@@ -8,12 +8,12 @@ use towline_core::rail::Peer;
 
 /// A body that one node lent to another.
 #[derive(Clone, Copy)]
-pub(super) struct Lent {
+pub(super) struct Exposed {
     pub from: u32,
     pub to: u32,
     pub rail: u32,
-    /// The lender's age of the borrower: when it has changed, the body is void.
-    pub age: u32,
+    /// The lender's epoch of the borrower: when it has changed, the body is void.
+    pub epoch: u32,
     /// So when the connection is another.
     pub session: u32,
     pub body: Span,
@@ -27,19 +27,19 @@ pub(super) struct End {
     /// What came from nodes that are not known here yet.
     pub waiting: Vec<(u64, u64, u32)>,
     pub outbox: VecDeque<u32>,
-    pub events: BinaryHeap<Reverse<(u64, u64, Later)>>,
+    pub events: BinaryHeap<Reverse<(u64, u64, PendingEvent)>>,
     /// The peers that are known here, by node.
-    pub names: Vec<Option<Named>>,
+    pub peers: Vec<Option<KnownPeer>>,
     /// Times that each peer was added here; what happened to an earlier one is not reported.
-    pub ages: Vec<u32>,
+    pub epochs: Vec<u32>,
     /// What is known of each peer's host.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostState>,
     pub held: u32,
 }
 
 /// What an end knows of a peer's host.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Host {
+pub(super) struct HostState {
     /// A question that is under way: when it was asked, when its answer is here, and whether one comes.
     pub question: Option<(u64, u64, bool)>,
     /// When the latest was asked that was answered.
@@ -48,18 +48,18 @@ pub(super) struct Host {
 
 /// A peer that is known at an end.
 #[derive(Clone, Copy)]
-pub(super) struct Named {
+pub(super) struct KnownPeer {
     /// What it is called there.
     pub peer: Peer,
     /// The connection to it; `None` where it could not be made.
     pub session: Option<u32>,
-    /// Its life.
-    pub life: u32,
+    /// Its incarnation.
+    pub incarnation: u32,
 }
 
 /// One direction between two ends.
 #[derive(Clone, Default)]
-pub(super) struct Link {
+pub(super) struct Path {
     /// Frames under way or unreleased, by lane.
     pub used: [u32; 3],
     pub busy_until: u64,
@@ -71,15 +71,15 @@ pub(super) struct Link {
 
 /// What an end will report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Later {
+pub(super) enum PendingEvent {
     /// A packet's body is in its sink.
     Delivered(u32),
     /// A body of that node's is no longer read.
-    Sent { node: u32, age: u32, cookie: u64 },
+    Sent { node: u32, epoch: u32, cookie: u64 },
     /// The node is lost.
-    Lost { node: u32, age: u32 },
+    Lost { node: u32, epoch: u32 },
     /// Somebody says so.
-    Rumour { node: u32, age: u32 },
+    FalseRefusal { node: u32, epoch: u32 },
     /// A device is through with that.
     Performed(u64),
 }
@@ -96,7 +96,7 @@ impl End {
 
 impl End {
     /// An end that knows nobody.
-    pub fn unknown(nodes: usize, ages: Vec<u32>) -> Self {
-        Self { names: vec![None; nodes], ages, hosts: vec![Host::default(); nodes], ..Self::default() }
+    pub fn unknown(nodes: usize, epochs: Vec<u32>) -> Self {
+        Self { peers: vec![None; nodes], epochs, hosts: vec![HostState::default(); nodes], ..Self::default() }
     }
 }

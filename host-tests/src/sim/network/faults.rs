@@ -6,7 +6,7 @@ use crate::random::Random;
 
 /// What one rail of every node is like.
 #[derive(Clone, Copy, Debug)]
-pub struct Make {
+pub struct RailParams {
     /// Nanoseconds from commit to arrival of an empty frame.
     pub latency: u32,
     /// Megabytes per second of each directed pair.
@@ -31,7 +31,7 @@ pub struct Make {
     pub device: OneSided,
 }
 
-impl Default for Make {
+impl Default for RailParams {
     fn default() -> Self {
         Self {
             latency: 1000,
@@ -51,7 +51,7 @@ impl Default for Make {
 /// A span of virtual time in nanoseconds, from the first to before the second.
 pub type Window = (u64, u64);
 
-impl Make {
+impl RailParams {
     /// The same with frames that travel for themselves.
     pub const fn datagrams(self) -> Self {
         Self { datagrams: true, ..self }
@@ -121,11 +121,11 @@ pub struct Faults {
     /// A frame leaves only when its sender polls.
     pub staged: u32,
     /// A body is lent to whoever asks for that, and not refused.
-    pub lend: u32,
+    pub expose: u32,
     /// What was lent cannot be fetched.
-    pub unfetched: u32,
+    pub unreadable: u32,
     /// A device takes up to so many nanoseconds more.
-    pub device_for: u64,
+    pub device_delay: u64,
     /// A device has no room.
     pub device_busy: u32,
     /// A device does not do what it is asked for.
@@ -143,60 +143,68 @@ pub struct Faults {
     /// Frames wait until it is over; datagrams are lost.
     pub partitions: Vec<Partition>,
     /// A rail of a node neither sends nor receives for a time.
-    pub stalls: Vec<(u32, u32, Window)>,
+    pub rail_stalls: Vec<(u32, u32, Window)>,
     /// Connections break; datagrams are lost.
     pub outages: Vec<Outage>,
     /// A rail of several on which half of all datagrams are lost for a time, while others lose none.
-    pub half: Option<(u32, Window)>,
+    pub lossy_rail: Option<(u32, Window)>,
     /// A node stands still, as if it were stopped or computed: it does not call its engine.
-    pub rests: Vec<(u32, Window)>,
+    pub node_stalls: Vec<(u32, Window)>,
     /// Hosts answer for processes that stand still, and say so when one is gone.
-    pub hosts: bool,
+    pub hosts_answer: bool,
     /// With hosts: after a datagram its sender hears that nobody is there, which is not true.
-    pub rumours: u32,
+    pub false_refusals: u32,
     /// Pairs that cannot reach each other by some or all rails.
     pub missing: Vec<Missing>,
     /// A bug, to see that it is noticed.
-    pub planted: Option<Planted>,
+    pub planted: Option<PlantedBug>,
 }
 
 /// A bug that no rail, link or program may have: once in a while it does what it must not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Planted {
+pub enum PlantedBug {
     /// A frame over a reliable rail is lost.
-    Swallowed,
+    FrameLost,
     /// It comes twice.
-    Doubled,
+    FrameDuplicated,
     /// A bit of its body changes.
-    Changed,
+    BodyCorrupted,
     /// It takes the place of the one before it in the order of messages.
-    Swapped,
+    MessagesSwapped,
     /// A body is told to be in its sink, and never gets there.
-    Unwritten,
+    SinkUnwritten,
     /// A request is never given back.
-    Leaked,
+    RequestLeaked,
     /// A rail that was disabled is never enabled again.
-    StaysOff,
+    RailStaysDisabled,
     /// Frames are given to a rail although it is disabled.
-    TakesAll,
+    DisabledRailUsed,
     /// A stall time-out is not set.
-    Patient,
+    NoStallTimeout,
     /// It is much shorter than it should be.
-    Hasty,
+    ShortStallTimeout,
     /// Hosts that are there do not answer.
-    Deaf,
+    HostsSilent,
     /// Hosts that are gone answer.
-    Undead,
+    LostHostsAnswer,
     /// Where one rail loses half of its frames, all of them tell that whom they were for is lost.
-    Slandered,
+    FalseLoss,
     /// Nodes without a common rail reach each other.
-    Joined,
+    MissingRailUsed,
 }
 
-impl Planted {
+impl PlantedBug {
     /// Whether it is a bug of rails, which end with all else that goes wrong.
     pub const fn is_of_rails(self) -> bool {
-        matches!(self, Self::Swallowed | Self::Doubled | Self::Changed | Self::Swapped | Self::Unwritten | Self::Leaked)
+        matches!(
+            self,
+            Self::FrameLost
+                | Self::FrameDuplicated
+                | Self::BodyCorrupted
+                | Self::MessagesSwapped
+                | Self::SinkUnwritten
+                | Self::RequestLeaked
+        )
     }
 }
 
@@ -211,8 +219,8 @@ impl Faults {
             late_body: one(&[20, 300, 1000]),
             in_place: one(&[100, 500, 1000]),
             staged: one(&[100, 500, 1000]),
-            lend: one(&[500, 1000]),
-            unfetched: one(&[10, 300, 1000]),
+            expose: one(&[500, 1000]),
+            unreadable: one(&[10, 300, 1000]),
             ..Self::default()
         }
     }
@@ -251,7 +259,7 @@ counts! {
     /// Refusals for want of room.
     busy_for_room,
     /// Frames handed over after a later one of the same pair and rail.
-    overtaken,
+    reordered,
     /// Frames whose body came later than the header.
     late_bodies,
     /// Deliveries that were pending.
@@ -261,11 +269,11 @@ counts! {
     /// Frames that waited for their sender's poll.
     staged,
     /// Bodies lent.
-    lent,
+    exposed,
     /// Bodies fetched from where they lay.
-    fetched,
+    read_exposed,
     /// Fetches that failed.
-    unfetched,
+    unreadable,
     /// Operations that devices did, and those that they did not begin with for want of room or otherwise.
     performed,
     device_busy,
@@ -289,31 +297,31 @@ counts! {
     /// Those of them by one that holds one way only.
     one_way,
     /// Datagrams lost because a rail was dead.
-    unheard,
+    outage_losses,
     /// Datagrams lost by the rail that loses half of them.
-    halved,
+    lossy_rail_losses,
     /// Rails that were disabled.
     disabled,
     /// Those of them that were enabled again.
     enabled,
     /// Nodes that stood still for a while.
-    rested,
+    nodes_stalled,
     /// Those of them that others waited for, longer than a silent link lives, and kept because their hosts answered.
-    outlasted,
+    kept_by_host,
     /// Nodes that were given up because they stood still for longer than the stall time-out.
-    stalled_out,
+    given_up_stalled,
     /// Nodes that others waited for while they stood still, and kept since it was shorter than that.
-    spared,
+    kept_below_timeout,
     /// Questions to hosts that were answered.
     hosts_asked,
     /// Those that were not.
-    hosts_unheard,
+    hosts_silent,
     /// Nodes that were lost with their host.
     hosts_lost,
     /// Datagrams of which a host said that nobody is there.
     refused,
     /// The same where it is not true.
-    rumours,
+    false_refusals,
     /// Pairs of which one could not be added for want of a common rail.
     unlinked,
     /// Ways that are missing between pairs that have others.
@@ -321,21 +329,21 @@ counts! {
     /// Rails that died.
     outages,
     /// Rails of which a peer was added again after its connection was cut.
-    returned,
+    reconnected,
     /// Nodes that died.
     killed,
     /// Nodes that came back.
     revived,
-    /// Frames of or for a life that is over.
-    ghosts,
+    /// Frames of or for a incarnation that is over.
+    stale_frames,
     /// Polls in vain because of a stall.
-    stalled,
+    stalled_polls,
     /// Pairs of rails that were cut.
     cut,
     /// Requests prepared for a cache.
     prepared,
     /// Requests undone, when they left it.
-    undone,
+    unprepared,
     /// Frames of requests from a cache.
     cached,
     /// Frames of others.

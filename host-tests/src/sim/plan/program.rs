@@ -32,17 +32,17 @@ pub enum Step {
     /// Probes until a message is there, then receives it.
     Probe(u32),
     /// Probes until a message is taken, then receives that one.
-    Take(u32),
+    MatchedProbe(u32),
     /// Posts a receive for which nothing comes, and cancels it.
-    Vain(u32),
+    CancelledRecv(u32),
     /// Probes once, whatever comes of it.
-    Look(u32),
+    ProbeOnce(u32),
     /// Computes so many nanoseconds, without a call to the engine.
-    Away(u64),
+    Compute(u64),
     /// Makes a communicator.
-    Join(u32),
+    CreateComm(u32),
     /// Waits for all that is under way, then deletes a communicator.
-    Leave(u32),
+    DeleteComm(u32),
 }
 
 /// Whether a receive is cancelled, and posted again if that took it back.
@@ -71,11 +71,11 @@ pub struct Comm {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
     /// Sources are named.
-    Exact,
+    NamedSources,
     /// A tag is of one block.
-    Grouped,
+    GroupedTags,
     /// All of it is of one block.
-    Wild,
+    Wildcards,
 }
 
 /// A program for each node.

@@ -1,7 +1,7 @@
 //! Random faults, one at a time.
 
 use crate::random::Random;
-use crate::sim::job::{Death, Links, Toggle};
+use crate::sim::job::{Death, LinkParams, Toggle};
 use crate::sim::network::faults::{FOR_EVER, Faults, Missing, Outage, Partition, Window};
 
 /// Some of what may befall datagrams.
@@ -16,7 +16,7 @@ pub(super) fn loss(faults: &mut Faults, random: &mut Random) {
 pub(super) const TIME: u64 = 1 << 22;
 
 /// One to four of a kind.
-pub(super) fn some<T>(random: &mut Random, mut one: impl FnMut(&mut Random) -> T) -> Vec<T> {
+pub(super) fn one_to_four<T>(random: &mut Random, mut one: impl FnMut(&mut Random) -> T) -> Vec<T> {
     (0..random.between(1, 4)).map(|_| one(random)).collect()
 }
 
@@ -59,10 +59,11 @@ pub(super) fn missing(nodes: u32, rails: u32, random: &mut Random) -> Missing {
 }
 
 /// A stall time-out that is not reached but by a node that stands still: longer than all other silence together.
-pub(super) fn patience(faults: &Faults, toggles: &[Toggle], links: Option<Links>) -> u64 {
-    let windows = faults.partitions.iter().map(|part| part.window).chain(faults.stalls.iter().map(|stall| stall.2));
+pub(super) fn patience(faults: &Faults, toggles: &[Toggle], links: Option<LinkParams>) -> u64 {
     let windows =
-        windows.chain(faults.outages.iter().map(|outage| outage.window)).chain(faults.half.map(|half| half.1));
+        faults.partitions.iter().map(|part| part.window).chain(faults.rail_stalls.iter().map(|stall| stall.2));
+    let windows =
+        windows.chain(faults.outages.iter().map(|outage| outage.window)).chain(faults.lossy_rail.map(|half| half.1));
     let windows = windows.filter(|window| window.1 != FOR_EVER).map(|window| window.1 - window.0);
     let silence: u64 = windows.chain(toggles.iter().map(|toggle| toggle.span)).sum();
     2 * silence + links.map_or(TIME, |links| links.dead_after * 8)

@@ -5,20 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use towline_core::rma::Denied;
 
 use super::digest::digest;
-use super::one_sided::{Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, bytes, own};
-use super::violation::Wrong;
+use super::one_sided::{CELL, COUNTERS, Forgery, RmaKind, RmaOp, RmaOutcome, Window, bytes, own};
+use super::violation::RmaViolation;
 
 /// All operations of a job so far.
 #[derive(Default)]
-pub(super) struct Ledger {
-    windows: Vec<Account>,
-    asks: Vec<Open>,
+pub(super) struct RmaChecker {
+    windows: Vec<WindowState>,
+    asks: Vec<Pending>,
     /// Operations that ended well, and those that were denied.
     pub counts: [u64; 2],
 }
 
-struct Open {
-    what: Ask,
+struct Pending {
+    what: RmaOp,
     is_over: bool,
     /// Its window was closed when it began.
     is_late: bool,
@@ -27,52 +27,52 @@ struct Open {
 }
 
 /// What is known of a window.
-struct Account {
+struct WindowState {
     what: Window,
     is_closed: bool,
-    counters: [Count; 2],
-    cell: Cell,
-    areas: BTreeMap<u32, Area>,
+    counters: [CounterState; 2],
+    cell: CellState,
+    areas: BTreeMap<u32, AreaState>,
     memory: Option<Vec<u8>>,
 }
 
 #[derive(Default)]
-struct Count {
+struct CounterState {
     found: BTreeSet<u64>,
-    unsure: u64,
+    uncertain: u64,
 }
 
 #[derive(Default)]
-struct Cell {
+struct CellState {
     /// Values that were put there, and those of which nobody knows.
     put: BTreeSet<u64>,
-    unsure: BTreeSet<u64>,
+    uncertain: BTreeSet<u64>,
     /// Values that were replaced.
     gone: BTreeSet<u64>,
 }
 
-struct Area {
+struct AreaState {
     bytes: Vec<u8>,
     is_sure: bool,
 }
 
-impl Ledger {
+impl RmaChecker {
     pub fn open(&mut self, what: Window) {
-        let (counters, cell, areas) = (Default::default(), Cell::default(), BTreeMap::new());
-        self.windows.push(Account { what, is_closed: false, counters, cell, areas, memory: None });
+        let (counters, cell, areas) = (Default::default(), CellState::default(), BTreeMap::new());
+        self.windows.push(WindowState { what, is_closed: false, counters, cell, areas, memory: None });
     }
 
     pub fn close(&mut self, window: u32) {
         self.windows[window as usize].is_closed = true;
     }
 
-    pub fn ask(&mut self, what: Ask) {
-        let account = &self.windows[what.window as usize];
+    pub fn ask(&mut self, what: RmaOp) {
+        let window_state = &self.windows[what.window as usize];
         let floor = match what.deed {
-            Deed::Add(which) => account.counters[which].found.last().map_or(0, |last| last.saturating_add(1)),
+            RmaKind::Add(which) => window_state.counters[which].found.last().map_or(0, |last| last.saturating_add(1)),
             _ => 0,
         };
-        self.asks.push(Open { what, is_over: false, is_late: account.is_closed, floor });
+        self.asks.push(Pending { what, is_over: false, is_late: window_state.is_closed, floor });
     }
 
     /// Whom an operation was for.
@@ -82,47 +82,47 @@ impl Ledger {
     }
 
     /// It was lost with a target that was there.
-    pub fn in_vain(&self, number: u32) -> Wrong {
-        Wrong::Ending(number, self.asks[number as usize].what, Ended::Lost)
+    pub fn false_loss(&self, number: u32) -> RmaViolation {
+        RmaViolation::WrongOutcome(number, self.asks[number as usize].what, RmaOutcome::Lost)
     }
 
     /// An operation is over. That the target may be lost was looked at.
-    pub fn end(&mut self, number: u32, ended: Ended) -> Result<(), Wrong> {
+    pub fn end(&mut self, number: u32, ended: RmaOutcome) -> Result<(), RmaViolation> {
         let open = &mut self.asks[number as usize];
         let what = open.what;
         if std::mem::replace(&mut open.is_over, true) {
-            return Err(Wrong::NotOnce(number, what));
+            return Err(RmaViolation::NotCompletedOnce(number, what));
         }
         let (floor, is_late) = (open.floor, open.is_late);
-        let account = &mut self.windows[what.window as usize];
-        let may = account.what.access.contains(what.needs());
+        let window_state = &mut self.windows[what.window as usize];
+        let may = window_state.what.access.contains(what.needs());
         let is_right = match ended {
-            Ended::Lost => true,
-            Ended::Well(_) => may && !is_late && what.forgery == Forgery::None,
-            Ended::Denied(Denied::NoMemory) => account.is_closed || what.forgery == Forgery::Handle,
-            Ended::Denied(Denied::NoRight) => !may,
-            Ended::Denied(Denied::OutOfBounds) => what.forgery == Forgery::Length,
-            Ended::Denied(Denied::NotAvailable) => what.forgery == Forgery::Base,
-            Ended::Denied(_) => false,
+            RmaOutcome::Lost => true,
+            RmaOutcome::Done(_) => may && !is_late && what.forgery == Forgery::None,
+            RmaOutcome::Denied(Denied::NoMemory) => window_state.is_closed || what.forgery == Forgery::Handle,
+            RmaOutcome::Denied(Denied::NoRight) => !may,
+            RmaOutcome::Denied(Denied::OutOfBounds) => what.forgery == Forgery::Length,
+            RmaOutcome::Denied(Denied::NotAvailable) => what.forgery == Forgery::Base,
+            RmaOutcome::Denied(_) => false,
         };
         if !is_right {
-            return Err(Wrong::Ending(number, what, ended));
+            return Err(RmaViolation::WrongOutcome(number, what, ended));
         }
         match ended {
-            Ended::Well(found) => {
+            RmaOutcome::Done(found) => {
                 self.counts[0] += 1;
-                account.done(number, &what, found, floor)
+                window_state.done(number, &what, found, floor)
             }
-            Ended::Denied(why) => {
+            RmaOutcome::Denied(why) => {
                 self.counts[1] += 1;
                 // Parts of it may have been done before its window was closed.
-                if matches!(what.deed, Deed::Put { .. }) && why == Denied::NoMemory {
-                    account.doubt(number, &what);
+                if matches!(what.deed, RmaKind::Put { .. }) && why == Denied::NoMemory {
+                    window_state.mark_uncertain(number, &what);
                 }
                 Ok(())
             }
-            Ended::Lost => {
-                account.doubt(number, &what);
+            RmaOutcome::Lost => {
+                window_state.mark_uncertain(number, &what);
                 Ok(())
             }
         }
@@ -132,60 +132,60 @@ impl Ledger {
     pub fn forget(&mut self, node: u32) {
         for (number, open) in (0..).zip(&mut self.asks) {
             if open.what.from == node && !std::mem::replace(&mut open.is_over, true) {
-                self.windows[open.what.window as usize].doubt(number, &open.what);
+                self.windows[open.what.window as usize].mark_uncertain(number, &open.what);
             }
         }
     }
 
     /// What is in a window that is closed, or at the end of the job.
-    pub fn look(&mut self, window: u32, memory: &[u8]) -> Result<(), Wrong> {
-        let account = &mut self.windows[window as usize];
-        match &account.memory {
-            None => account.memory = Some(memory.to_vec()),
+    pub fn look(&mut self, window: u32, memory: &[u8]) -> Result<(), RmaViolation> {
+        let window_state = &mut self.windows[window as usize];
+        match &window_state.memory {
+            None => window_state.memory = Some(memory.to_vec()),
             Some(before) => {
                 let differs = before.iter().zip(memory).position(|(before, now)| before != now);
-                return differs.map_or(Ok(()), |at| Err(Wrong::Memory(window, at as u64)));
+                return differs.map_or(Ok(()), |at| Err(RmaViolation::Memory(window, at as u64)));
             }
         }
         Ok(())
     }
 
     /// All operations have ended.
-    pub fn judge(&self) -> Result<(), Wrong> {
+    pub fn judge(&self) -> Result<(), RmaViolation> {
         if let Some((number, open)) = (0..).zip(&self.asks).find(|(_, open)| !open.is_over) {
-            return Err(Wrong::NotOnce(number, open.what));
+            return Err(RmaViolation::NotCompletedOnce(number, open.what));
         }
-        (0..).zip(&self.windows).try_for_each(|(number, account)| account.judge(number))
+        (0..).zip(&self.windows).try_for_each(|(number, window_state)| window_state.judge(number))
     }
 }
 
-impl Account {
-    fn area(&mut self, node: u32) -> &mut Area {
+impl WindowState {
+    fn area(&mut self, node: u32) -> &mut AreaState {
         let len = self.what.area as usize;
-        self.areas.entry(node).or_insert_with(|| Area { bytes: vec![0; len], is_sure: true })
+        self.areas.entry(node).or_insert_with(|| AreaState { bytes: vec![0; len], is_sure: true })
     }
 
-    fn done(&mut self, number: u32, ask: &Ask, found: u64, floor: u64) -> Result<(), Wrong> {
-        let wrong = Err(Wrong::Found(number, *ask, found));
+    fn done(&mut self, number: u32, ask: &RmaOp, found: u64, floor: u64) -> Result<(), RmaViolation> {
+        let wrong = Err(RmaViolation::Found(number, *ask, found));
         match ask.deed {
-            Deed::Put { at, len } => {
+            RmaKind::Put { at, len } => {
                 let put = bytes(number, len);
                 self.area(ask.from).bytes[at as usize..(at + len) as usize].copy_from_slice(&put);
             }
-            Deed::Get { at, len } => {
+            RmaKind::Get { at, len } => {
                 let area = self.area(ask.from);
                 if area.is_sure && digest(&area.bytes[at as usize..(at + len) as usize]) != found {
-                    return Err(Wrong::Bytes(number, *ask));
+                    return Err(RmaViolation::Bytes(number, *ask));
                 }
             }
-            Deed::Add(which) => {
+            RmaKind::Add(which) => {
                 if found < floor || !self.counters[which].found.insert(found) {
                     return wrong;
                 }
             }
-            Deed::Swap | Deed::CompareSwap(_) => {
+            RmaKind::Swap | RmaKind::CompareSwap(_) => {
                 let own = own(number);
-                let swapped = ask.deed == Deed::Swap || ask.deed == Deed::CompareSwap(found);
+                let swapped = ask.deed == RmaKind::Swap || ask.deed == RmaKind::CompareSwap(found);
                 if found == own || (swapped && !self.cell.gone.insert(found)) {
                     return wrong;
                 }
@@ -198,32 +198,32 @@ impl Account {
     }
 
     /// Nobody knows whether an operation was done.
-    fn doubt(&mut self, number: u32, ask: &Ask) {
+    fn mark_uncertain(&mut self, number: u32, ask: &RmaOp) {
         if ask.forgery != Forgery::None {
             return;
         }
         match ask.deed {
-            Deed::Put { .. } => self.area(ask.from).is_sure = false,
-            Deed::Get { .. } => {}
-            Deed::Add(which) => self.counters[which].unsure += 1,
-            Deed::Swap | Deed::CompareSwap(_) => drop(self.cell.unsure.insert(own(number))),
+            RmaKind::Put { .. } => self.area(ask.from).is_sure = false,
+            RmaKind::Get { .. } => {}
+            RmaKind::Add(which) => self.counters[which].uncertain += 1,
+            RmaKind::Swap | RmaKind::CompareSwap(_) => drop(self.cell.uncertain.insert(own(number))),
         }
     }
 
-    fn judge(&self, number: u32) -> Result<(), Wrong> {
+    fn judge(&self, number: u32) -> Result<(), RmaViolation> {
         self.cell.judge(number)?;
         let Some(memory) = &self.memory else { return Ok(()) }; // it died with its node
         let word = |at: u64| u64::from_le_bytes(memory[at as usize..at as usize + 8].try_into().expect("eight bytes"));
         for (count, sum) in self.counters.iter().zip([word(COUNTERS[0]), word(COUNTERS[1])]) {
             let done = count.found.len();
             let beyond = count.found.last().is_some_and(|last| *last >= sum);
-            if beyond || !(done as u64..=done as u64 + count.unsure).contains(&sum) {
-                return Err(Wrong::Sum(number, sum, done, count.unsure));
+            if beyond || !(done as u64..=done as u64 + count.uncertain).contains(&sum) {
+                return Err(RmaViolation::Sum(number, sum, done, count.uncertain));
             }
         }
         self.cell.judge_last(number, word(CELL))?;
         if word(CELL + 8) != 0 {
-            return Err(Wrong::Memory(number, CELL + 8));
+            return Err(RmaViolation::Memory(number, CELL + 8));
         }
         for node in 0..self.what.nodes {
             let at = self.what.area_of(node) as usize;
@@ -235,30 +235,30 @@ impl Account {
                 None => there.iter().position(|there| *there != 0),
             };
             if let Some(differs) = differs {
-                return Err(Wrong::Memory(number, (at + differs) as u64));
+                return Err(RmaViolation::Memory(number, (at + differs) as u64));
             }
         }
         Ok(())
     }
 }
 
-impl Cell {
+impl CellState {
     /// What was found there was there from the beginning, or was put there.
-    fn judge(&self, window: u32) -> Result<(), Wrong> {
-        let known = |value: &u64| *value == 0 || self.put.contains(value) || self.unsure.contains(value);
+    fn judge(&self, window: u32) -> Result<(), RmaViolation> {
+        let known = |value: &u64| *value == 0 || self.put.contains(value) || self.uncertain.contains(value);
         match self.gone.iter().find(|value| !known(value)) {
-            Some(value) => Err(Wrong::Cell(window, *value)),
+            Some(value) => Err(RmaViolation::Cell(window, *value)),
             None => Ok(()),
         }
     }
 
     /// What is there was not replaced; and all else was, if not by operations of which nobody knows.
-    fn judge_last(&self, window: u32, last: u64) -> Result<(), Wrong> {
+    fn judge_last(&self, window: u32, last: u64) -> Result<(), RmaViolation> {
         let was_put =
-            if last == 0 { self.put.is_empty() } else { self.put.contains(&last) || self.unsure.contains(&last) };
+            if last == 0 { self.put.is_empty() } else { self.put.contains(&last) || self.uncertain.contains(&last) };
         let left = self.put.iter().filter(|value| **value != last && !self.gone.contains(value)).count();
-        if self.gone.contains(&last) || !was_put || left > self.unsure.len() {
-            return Err(Wrong::Cell(window, last));
+        if self.gone.contains(&last) || !was_put || left > self.uncertain.len() {
+            return Err(RmaViolation::Cell(window, last));
         }
         Ok(())
     }

@@ -5,22 +5,22 @@ use std::collections::BTreeMap;
 use towline_core::rma::{Config, Operation, Registration, RemoteMemory};
 
 use crate::random::Random;
-use crate::sim::buffer::Room;
-use crate::sim::history::one_sided::{AREAS, CELL, Deed, Window};
+use crate::sim::buffer::Buffer;
+use crate::sim::history::one_sided::{AREAS, CELL, RmaKind, Window};
 use crate::sim::history::{History, Record};
 
 /// Operations of a job.
-pub(super) const ASKS: u32 = 40;
+pub(super) const OPERATIONS: u32 = 40;
 /// Windows of a node at a time, closed ones that are still in use among them.
 pub(super) const WINDOWS: u32 = 3;
 /// Windows of a job in all: after these none is closed, so that jobs which take long in virtual time are no worse than others.
-pub(super) const MOST: usize = 200;
+pub(super) const MAX_WINDOWS: usize = 200;
 
 /// Which windows there are, and how many operations.
 #[derive(Clone, Debug)]
 pub struct Windows {
     /// Operations of each node.
-    pub asks: u32,
+    pub operations: u32,
     /// Bytes of an area.
     pub area: u64,
     /// Chance, per mille of turns, of an operation, and of a window's end.
@@ -35,7 +35,7 @@ impl Windows {
         // Long ones take many round trips.
         let area = random.pick(&[8, 100, 1000, 8000]).min(fragment.saturating_sub(48) * 12);
         let chances = [random.pick(&[10, 100, 1000]), random.pick(&[0, 3, 30])];
-        Self { asks: ASKS.div_ceil(nodes), area, chances, random }
+        Self { operations: OPERATIONS.div_ceil(nodes), area, chances, random }
     }
 
     /// The tables of an engine: small ones.
@@ -45,16 +45,16 @@ impl Windows {
 }
 
 /// A window, as others know it.
-pub(super) struct Known {
+pub(super) struct KnownWindow {
     pub what: Window,
     /// In which of the node's lives.
-    pub life: u32,
+    pub incarnation: u32,
     pub remote: RemoteMemory,
     pub is_closed: bool,
 }
 
 /// A window at its node.
-pub(super) struct Held {
+pub(super) struct OwnWindow {
     pub number: u32,
     pub memory: Box<[u64]>,
     pub len: usize,
@@ -63,7 +63,7 @@ pub(super) struct Held {
     pub is_closed: bool,
 }
 
-impl Held {
+impl OwnWindow {
     pub fn look(&self, history: &mut History) {
         let words = self.memory.iter().flat_map(|word| word.to_ne_bytes());
         history.note(Record::Memory(self.number, words.take(self.len).collect()));
@@ -71,29 +71,29 @@ impl Held {
 }
 
 /// An operation under way.
-pub(super) struct Open {
+pub(super) struct OpenOperation {
     pub number: u32,
     pub operation: Operation,
     pub target: u32,
     pub window: u32,
-    pub deed: Deed,
-    pub room: Option<Room>,
+    pub deed: RmaKind,
+    pub room: Option<Buffer>,
 }
 
 /// What a node has to do with windows. Goes after its engine.
 #[derive(Default)]
-pub(super) struct Desk {
-    pub held: Vec<Held>,
-    pub open: Vec<Open>,
+pub(super) struct NodeWindows {
+    pub held: Vec<OwnWindow>,
+    pub open: Vec<OpenOperation>,
     /// Rooms of gets that are over, which nobody may write to any more.
-    pub late: Vec<Room>,
+    pub late: Vec<Buffer>,
     /// Operations that are still to be begun.
     pub left: u32,
     /// What was found in cells last, by window.
     pub found: BTreeMap<u32, u64>,
 }
 
-impl Desk {
+impl NodeWindows {
     pub const fn new(left: u32) -> Self {
         Self { held: vec![], open: vec![], late: vec![], left, found: BTreeMap::new() }
     }
