@@ -1,4 +1,4 @@
-//! The rail kit over links: of the loopback rail, and of simulated rails on which everything goes wrong.
+//! The rail kit over links: on the loopback rail, and on simulated rails with all faults.
 
 use towline_core::arena::Arena;
 use towline_core::link::{Config, Crc32c, Link};
@@ -15,7 +15,7 @@ use towline_host_tests::sim::network::faults::{Faults, RailParams};
 /// Nanoseconds between two polls.
 const STEP: u64 = 1000;
 
-/// A link over a raw rail, with times for a kit that gives up after a while.
+/// A link over a raw rail, with time-outs that fit the kit's limits.
 fn link<R: FullRail>(raw: R, number: u8) -> Link<'static, R, Crc32c> {
     let config = Config {
         peers: 4,
@@ -103,7 +103,7 @@ mod over_a_long_loopback {
     rail_suite!(Loopback { slots: 64, frame: 65_536, now: 0 });
 }
 
-/// Reliable below, but slow with bodies, and read in place.
+/// The rail below is reliable, but bodies arrive late and are left in place.
 mod over_a_calm_network {
     use super::*;
     rail_suite!(Simulated {
@@ -113,7 +113,7 @@ mod over_a_calm_network {
     });
 }
 
-/// Loses, doubles, changes, reorders and refuses.
+/// The rail below loses, duplicates, corrupts, reorders and refuses frames.
 mod over_a_bad_network {
     use super::*;
     rail_suite!(Simulated {

@@ -1,4 +1,4 @@
-//! The rail kit over the simulated rail: fault-free, and with all that a reliable rail may do.
+//! The rail kit over the simulated rail, without faults, and with all faults of a reliable rail.
 
 use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Source, Tag};
@@ -66,7 +66,7 @@ mod faulty {
     rail_suite!(rough());
 }
 
-/// Matching transports over rails that refuse, reorder and deliver late.
+/// The suite for matching transports over rails that refuse, reorder and deliver late.
 mod mtl {
     use super::*;
     towline_host_tests::mtl_suite!(Simulated {
@@ -75,7 +75,7 @@ mod mtl {
     });
 }
 
-/// Headers come alone, bodies a good while later.
+/// Bodies arrive much later than their headers.
 fn late() -> Simulated {
     Simulated { faults: Faults { late_body: 1000, ..Faults::default() }, ..plain() }
 }
@@ -123,7 +123,7 @@ fn p26_m12_m13_a_probe_finds_a_message_whose_payload_is_not_in() {
         assert_eq!(found.len, 400);
         seen += world.logs[1][0].borrow().pending_reports[1];
         let sink = Span::contiguous(room.as_mut_ptr(), room.len());
-        // SAFETY: the room stays until the receive is over.
+        // SAFETY: the buffer stays valid until the receive is complete.
         let receive = unsafe { world.nodes[1].imrecv(message, sink) }.expect("a request is free");
         world.finish(1, receive).expect("it is received");
         world.finish_send(0, sending).expect("it is sent");

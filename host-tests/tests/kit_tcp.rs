@@ -1,4 +1,4 @@
-//! The rail kit over TCP rails of one process.
+//! The kits over TCP rails in one process.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -25,7 +25,7 @@ fn links(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Rail> {
     SocketSetup::new(make, Rail::as_fd).with_links(count)
 }
 
-/// In links that sum all bodies, of which those from 600 bytes on leave by a pipe of one page.
+/// Links that checksum all bodies. Bodies from 600 bytes on are sent through a pipe of one page.
 fn summed(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Link<'static, Rail, Crc32c>> {
     let make = move |rank, link| {
         let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
@@ -50,7 +50,7 @@ mod defaults {
     rail_suite!(tcp(|_| {}));
 }
 
-/// Little room everywhere, so that every check fills it, and epoll instead of direct reads.
+/// Small buffers, so that every check fills them, and epoll instead of direct reads.
 mod tight {
     use super::*;
     rail_suite!(tcp(|config| {
@@ -70,7 +70,7 @@ mod tight {
     }));
 }
 
-/// Bodies that leave without a copy, with room and without.
+/// Bodies that are sent without a copy, with large and with small buffers.
 mod uncopied {
     use super::*;
     rail_suite!(summed(1, |_| {}));
@@ -88,13 +88,13 @@ mod uncopied_tight {
     }));
 }
 
-/// Matching transports over two links a pair.
+/// Matching transports with two links for each pair.
 mod mtl_uncopied {
     use super::*;
     towline_host_tests::mtl_suite!(summed(2, |_| {}));
 }
 
-/// All connections sealed, and little room.
+/// All connections encrypted, with small buffers.
 mod sealed {
     use super::*;
     rail_suite!(tcp(|config| {
@@ -108,25 +108,25 @@ mod sealed {
     }));
 }
 
-/// Matching transports over three sealed connections a pair.
+/// Matching transports with three encrypted connections for each pair.
 mod mtl_sealed {
     use super::*;
     towline_host_tests::mtl_suite!(links(3, |config| config.encrypt = Encrypt::Always));
 }
 
-/// IPv6 alone.
+/// IPv6 only.
 mod ipv6 {
     use super::*;
     rail_suite!(tcp(|config| config.filter.include = vec!["::1".into()]));
 }
 
-/// Matching transports over one connection a pair.
+/// Matching transports with one connection for each pair.
 mod mtl {
     use super::*;
     towline_host_tests::mtl_suite!(links(1, |_| {}));
 }
 
-/// Matching transports over three connections a pair.
+/// Matching transports with three connections for each pair.
 mod mtl_three_links {
     use super::*;
     towline_host_tests::mtl_suite!(links(3, |_| {}));

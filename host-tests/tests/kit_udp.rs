@@ -1,6 +1,6 @@
-//! The kits over UDP rails of one process: all of them over links, also by a network that loses, doubles, reorders and
-//! spoils datagrams; and over the bare rails what of the rail kit can be borne by who loses frames, since on a loopback with
-//! room in the sockets a few at a time get through.
+//! The kits over UDP rails in one process. All checks run over links, also with a network that loses, duplicates,
+//! reorders and corrupts datagrams. Over the rails without links run the checks of the rail kit that tolerate lost
+//! frames: on a loopback interface with room in the sockets, a few frames at a time get through.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -35,7 +35,7 @@ fn udp(change: fn(&mut Config)) -> impl Setup<Rail = Rail> {
     SocketSetup::new(make, Rail::as_fd)
 }
 
-/// Over a network that does this to datagrams.
+/// UDP rails over a network with these faults.
 fn through(relay: Rc<RefCell<LossyNetwork>>, encrypt: Encrypt) -> impl Setup<Rail = Rail> {
     let turns = Rc::clone(&relay);
     let make = move |rank, link| {
@@ -52,7 +52,7 @@ fn through(relay: Rc<RefCell<LossyNetwork>>, encrypt: Encrypt) -> impl Setup<Rai
     SocketSetup::new(make, Rail::as_fd).with_network(move || turns.borrow_mut().forward_all())
 }
 
-/// A rail in a link.
+/// A link over a UDP rail.
 fn linked(raw: Rail, rank: u32, number: u8) -> Link<'static, Rail, Crc32c> {
     let mut config = link::Config::new(number, u64::from(rank) + 1, raw.attributes());
     config.peers = 4;
@@ -74,7 +74,7 @@ fn links(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Link<'stati
     SocketSetup::new(make, handle).with_longest_header(LINKED_HEAD).with_links(count)
 }
 
-/// Over networks that do this to datagrams: another one for each link.
+/// Links over networks with these faults. Each link has a network of its own.
 fn links_through(count: usize, faults: Faults, seed: u64) -> impl Setup<Rail = Link<'static, Rail, Crc32c>> {
     sealed_through(count, faults, seed, Encrypt::Off)
 }
@@ -108,7 +108,7 @@ mod defaults {
     rail_suite!(lossy udp(|_| {}));
 }
 
-/// A datagram a call, each of them signed, little room, and looks at the socket now and then.
+/// One datagram for each call, all datagrams signed, small buffers, and rare polls of the socket.
 mod plain {
     use super::*;
     rail_suite!(lossy udp(|config| {
@@ -123,7 +123,7 @@ mod plain {
     }));
 }
 
-/// IPv6, and no faster than so many megabytes per second.
+/// IPv6, with a limited rate.
 mod ipv6_paced {
     use super::*;
     rail_suite!(lossy udp(|config| {
@@ -132,7 +132,7 @@ mod ipv6_paced {
     }));
 }
 
-/// All datagrams encrypted, none of them longer than a path carries.
+/// All datagrams encrypted, and none longer than the path MTU.
 mod sealed {
     use super::*;
     rail_suite!(lossy udp(|config| {
@@ -143,10 +143,10 @@ mod sealed {
     }));
 }
 
-/// Over a network that loses every third datagram, doubles, reorders and spoils many, sessions come up, and what arrives of
-/// signed or sealed frames is whole.
+/// Sessions are established over a network that loses every third datagram, and duplicates, reorders and corrupts many.
+/// Signed or encrypted frames that arrive are intact.
 #[test]
-fn sessions_come_up_over_a_bad_network() {
+fn sessions_are_established_over_a_bad_network() {
     for seed in 0..20 {
         let faults = Faults { lose: 333, duplicate: 200, delay: 300, corrupt: 100 };
         let relay = Rc::new(RefCell::new(LossyNetwork::new(3, faults, seed)));
@@ -186,7 +186,7 @@ mod link_lossy {
     rail_suite!(links_through(1, Faults { lose: 50, duplicate: 20, delay: 50, corrupt: 20 }, 1));
 }
 
-/// Sealed, over a network that loses, doubles, reorders and spoils.
+/// Encrypted links over a network that loses, duplicates, reorders and corrupts datagrams.
 mod link_sealed {
     use super::*;
     rail_suite!(sealed_through(1, Faults { lose: 50, duplicate: 20, delay: 50, corrupt: 20 }, 3, Encrypt::Always));

@@ -1,5 +1,5 @@
-//! The kits over verbs rails, each on a device of its own: for the virtual machine (`host-tests/scripts/verbs`), or whoever has
-//! devices `rxe0` to `rxe3`.
+//! The kits over verbs rails, each on a device of its own. They run in the virtual machine
+//! (`host-tests/scripts/verbs`), or on a machine with devices `rxe0` to `rxe3`.
 
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -50,7 +50,7 @@ fn linked(count: usize, make: impl Fn(u32, u8) -> Rail) -> impl Setup<Rail = Lin
     SocketSetup::new(make, |link: &Linked| link.raw().as_fd()).with_longest_header(LINKED_HEAD).with_links(count)
 }
 
-/// Little room everywhere, so that every check fills it.
+/// Small buffers, so that every check fills them.
 fn small(config: &mut Config) {
     config.eager_limit_bytes = 700;
     config.rendezvous_eager_limit_bytes = 700;
@@ -74,7 +74,7 @@ mod tight {
     rail_suite!(verbs(small));
 }
 
-/// What the devices do by themselves.
+/// Checks of what the devices do by themselves.
 mod one_sided {
     use super::*;
     one_sided_suite!(verbs(|_| {}));
@@ -90,22 +90,22 @@ mod one_sided_link {
     one_sided_suite!(links(1, |_| {}));
 }
 
-/// The device moves what is longer than a few frames.
+/// The device moves messages that are longer than a few frames.
 const DIRECT: Pipeline = Pipeline { least: 20_000, by_frames: 3000, piece: 100_000, gets: false };
 
-/// The sender's puts.
+/// By puts of the sender.
 fn puts(config: &mut Config) {
     config.pipeline = Some(DIRECT);
 }
 
-/// The receiver's gets.
+/// By gets of the receiver.
 fn gets(config: &mut Config) {
     config.pipeline = Some(Pipeline { gets: true, ..DIRECT });
 }
 
 const WAYS: [fn(&mut Config); 2] = [puts, gets];
 
-/// The same with little room.
+/// The same with small buffers.
 fn small_direct(config: &mut Config) {
     small(config);
     config.pipeline = Some(Pipeline { least: 3000, by_frames: 500, piece: 10_000, gets: true });
@@ -121,8 +121,8 @@ mod mtl_two_links {
     mtl_suite!(links(2, small_direct));
 }
 
-/// Long messages of every kind of length, to and fro at once. The device of one side moves all but the first bytes of them, nothing
-/// of them is copied once more, and nothing stays registered.
+/// Long messages of many lengths, in both directions at once. The device of one side moves all but the first bytes,
+/// without another copy, and no registration remains.
 #[test]
 fn b51_p23_p28_devices_move_long_messages() {
     for (gets, way) in [false, true].into_iter().zip(WAYS) {
@@ -159,7 +159,7 @@ fn b51_p23_p28_devices_move_long_messages() {
     }
 }
 
-/// What suits Soft-RoCE the rail finds out: from 64 KiB on the receiver's device gets.
+/// The rail finds out what suits Soft-RoCE: messages from 64 KiB on are moved by gets of the receiver's device.
 #[test]
 fn b51_which_messages_devices_move_is_what_suits_them() {
     let limits = pml::Config { rdma: rdma::Config { messages: 4, ..rdma::Config::OFF }, ..CONFIG };
@@ -171,7 +171,7 @@ fn b51_which_messages_devices_move_is_what_suits_them() {
     }
 }
 
-/// Two links, of which the one whose device moves messages breaks again and again: every message comes.
+/// Two links. The one whose device moves messages breaks again and again, and every message arrives.
 #[test]
 fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
     const LEN: usize = 2 << 20;
@@ -208,8 +208,8 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
     }
 }
 
-/// A queue pair in its error state ends that connection at both ends, for no other reason than that it broke; others go on, and
-/// the peer is reached again once it was added again.
+/// A queue pair in its error state ends its connection at both ends, as broken. Other connections go on, and the peer
+/// is reachable again after it was added again.
 #[test]
 fn a_queue_pair_that_fails_is_lost_at_both_ends_and_comes_back() {
     let mut mesh = Mesh::new(verbs(|_| {}), 3);
@@ -242,8 +242,8 @@ fn a_queue_pair_that_fails_is_lost_at_both_ends_and_comes_back() {
     }
 }
 
-/// A link over queue pairs that fail again and again, in the middle of traffic both ways: it connects anew, and each frame
-/// arrives once.
+/// A link over queue pairs that fail again and again, during traffic in both directions. It connects again, and each
+/// frame arrives once.
 #[test]
 fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
     let mut mesh = Mesh::new(links(1, |_| {}), 2);
@@ -284,14 +284,14 @@ fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
     }
 }
 
-/// One-sided operations of the first of two: by its device, those without a copy, and by frames.
+/// Counts of one-sided operations of the first module: by its device, those without a copy, and by frames.
 fn one_sided<S: Setup<Rail = Rail>>(all: &Modules<S>) -> [u64; 3] {
     let Counters { one_sided, direct, .. } = *all.modules[0].rail().counters();
     [one_sided, direct, all.modules[1].rma_counters().served]
 }
 
-/// What fits a buffer is copied, so that nothing has to be registered; more goes from and to the user's own memory, where that is
-/// registered, and in pieces where it is not.
+/// Operations that fit a buffer are copied, so that no registration is needed. Longer ones use the user's own memory if
+/// that is registered, and go in pieces if it is not.
 #[test]
 fn b53_long_operations_on_local_memory_that_is_registered_copy_nothing() {
     let mut all = Modules::new(verbs(|_| {}), 2);
@@ -318,7 +318,8 @@ fn b53_long_operations_on_local_memory_that_is_registered_copy_nothing() {
     }
 }
 
-/// A connection that fails while the device writes to the user's own memory: from when that is told on, it does so no more.
+/// A connection fails while the device writes to the user's own memory. After the failure is reported the device does
+/// not write there any more.
 #[test]
 fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
     const LEN: usize = 1 << 20;
@@ -329,14 +330,14 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
     let own = sinks.map(|sink| all.register(0, sink, Access::LOCAL_WRITE).0);
     let (_, remote) = all.register(1, there, Access::ANY);
     let (mut lost, mut round) = (0, 0);
-    // A machine that does other things as well lets them be over before they are interrupted, more or less often.
+    // On a busy machine more or fewer of them are complete before they are interrupted.
     while round < 20 || lost < 20 {
         assert!(round < 200, "{lost} of {} were under way", 4 * round);
         assert_eq!(all.perform([0, 1], What::Get(sinks[0].part(0, 8)), &remote, 0, None), Ok(0));
         for (word, sink) in sinks.iter().enumerate() {
             all.begin([0, 1], What::Get(sink.part(0, LEN)), &remote, 0, Some(own[word]), word);
         }
-        // When none, one, two or three of them are over: the others are under way, as long as a MiB takes.
+        // None, one, two or three of them are complete. The others are in progress, as each MiB takes some time.
         let mut ends = vec![];
         all.until("some are over", |all| {
             ends.extend(all.ends(0));
@@ -358,7 +359,7 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
     assert!(cut_short <= (round / 4) as u64, "the device lets go by itself in time, but for {cut_short} of {round}");
 }
 
-/// Short frames go within their work request, and the device tells of every eighth only.
+/// Short frames are sent inline, and the device signals only every eighth.
 #[test]
 fn short_frames_are_inline_and_few_are_told_of() {
     let mut mesh = Mesh::new(verbs(|config| (config.inline_bytes, config.signal_every) = (64, 8)), 2);
@@ -375,7 +376,7 @@ fn short_frames_are_inline_and_few_are_told_of() {
     mesh.until("what is not told of is asked for", |mesh| mesh.ends[0].rail.drained(to));
 }
 
-/// Ends the connection of the first two ends, at both, and has them know each other anew.
+/// Ends the connection of the first two ends at both sides, and introduces them again.
 fn meet_anew<S: Setup>(mesh: &mut Mesh<S>) {
     for (one, other) in [(0, 1), (1, 0)] {
         let to = mesh.ends[one].to[other];
@@ -389,7 +390,8 @@ fn meet_anew<S: Setup>(mesh: &mut Mesh<S>) {
     }
 }
 
-/// The device holds a buffer for a frame that it has got half of, and gives it back only to who waits for that.
+/// The device holds a buffer for a frame that it has received by half, and releases it only when the rail waits for
+/// that.
 #[test]
 fn connections_that_end_in_the_middle_of_a_frame_cost_no_buffers() {
     let few = |config: &mut Config| (config.receive_buffers, config.path_mtu_bytes) = (8, 256);
@@ -410,7 +412,7 @@ fn connections_that_end_in_the_middle_of_a_frame_cost_no_buffers() {
     mesh.until("all have arrived", |mesh| mesh.ends[1].got.len() == 20);
 }
 
-/// Hellos come by a queue pair of their own. Where that fails, it is set up anew, and whoever was not met yet is met.
+/// Hellos use a queue pair of their own. If it fails, it is set up again, and pending connections are made.
 #[test]
 fn a_queue_pair_of_hellos_that_fails_is_mended() {
     let mut mesh = Mesh::new(verbs(|_| {}), 4);
@@ -424,7 +426,7 @@ fn a_queue_pair_of_hellos_that_fails_is_mended() {
     assert!(mesh.ends.iter().all(|end| end.lost.is_empty()));
 }
 
-/// A child that is forked shares the memory of its parent until somebody writes there: but not what devices write to.
+/// A forked child shares the memory of its parent until one of them writes, except for memory to which devices write.
 #[test]
 fn a_child_that_is_forked_disturbs_nothing() {
     let mut mesh = Mesh::new(verbs(|_| {}), 2);
@@ -437,12 +439,12 @@ fn a_child_that_is_forked_disturbs_nothing() {
     };
     exchange(&mut mesh);
     let (mut reader, writer) = std::io::pipe().unwrap();
-    // SAFETY: the child does nothing but read until there is nobody left who could write, and end.
+    // SAFETY: the child only reads until no writer is left, and then ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(writer);
         let _ = std::io::Read::read(&mut reader, &mut [0]);
-        // SAFETY: the child ends as it is.
+        // SAFETY: the child ends at once.
         unsafe { libc::_exit(0) };
     }
     for _ in 0..50 {
@@ -450,16 +452,16 @@ fn a_child_that_is_forked_disturbs_nothing() {
     }
     drop(writer);
     let mut status = 0;
-    // SAFETY: the child, and room for how it ended.
+    // SAFETY: the id of the child, and a buffer for its status.
     assert_eq!((unsafe { libc::waitpid(child, &raw mut status, 0) }, status), (child, 0));
 }
 
-/// What two nodes count of a link.
+/// The counters of two nodes for a link.
 fn counters<S: Setup<Rail = Linked>>(world: &mut World<S>, link: usize) -> [Counters; 2] {
     [0, 1].map(|node: usize| *world.nodes[node].pml().rails().0[link].inner().raw().counters())
 }
 
-/// Messages both ways until the counters of the second link are as they should.
+/// Sends messages in both directions until the counters of the second link are as expected.
 fn exchange_until<S: Setup<Rail = Linked>>(world: &mut World<S>, what: &str, done: impl Fn([Counters; 2]) -> bool) {
     let bytes: Vec<u8> = (0..300_000u32).map(|at| (at * 7 / 3) as u8).collect();
     for tag in 0..2000 {
@@ -472,8 +474,9 @@ fn exchange_until<S: Setup<Rail = Linked>>(world: &mut World<S>, what: &str, don
     panic!("waited in vain: {what}; {:#?}", counters(world, 1));
 }
 
-/// Two links, each between two devices of its own, of which one loses its cable while messages go both ways: its devices notice,
-/// the other carries on, and the first is used again once the cable is back. The cables are those of the virtual machine.
+/// Two links, each between two devices of its own. One loses its cable during traffic in both directions: its devices
+/// notice, the other link carries on, and the first one is used again once the cable is back. The cables are those of
+/// the virtual machine.
 #[test]
 #[ignore = "pulls a cable of the virtual machine that other tests use: by itself"]
 fn a_cable_of_two_that_is_pulled_costs_no_message_and_is_used_again() {

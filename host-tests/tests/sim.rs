@@ -1,6 +1,7 @@
 //! Random jobs of the real engine over simulated rails, by seed.
 //!
-//! `TOWLINE_SEEDS` is how many seeds are run, `TOWLINE_FIRST` the first of them; `TOWLINE_SEED` runs that one alone.
+//! `TOWLINE_SEEDS` is the number of seeds to run, and `TOWLINE_FIRST` the first one. `TOWLINE_SEED` runs only that
+//! seed.
 
 use std::{env, thread};
 
@@ -13,10 +14,10 @@ use towline_host_tests::sim::plan::{Cancel, Comm, Plan, Step, Style};
 use towline_host_tests::sim::seeds;
 use towline_host_tests::sim::soak::{Family, Total, run_seed, soak};
 
-/// Seeds of a run that asks for no number.
+/// Number of seeds, if none is given.
 const SEEDS: u64 = 300;
 
-/// Seeds among which each fault and each transition of a family happens.
+/// Number of seeds within which each fault and each transition of a family happens.
 const fn enough(family: Family) -> u64 {
     match family {
         Family::Reliable => SEEDS,
@@ -28,7 +29,7 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
 
-/// Runs the seeds that are asked for, or the one.
+/// Runs the seeds that the environment asks for.
 fn seeds(family: Family) -> Option<Total> {
     if let Some(seed) = number("TOWLINE_SEED") {
         let report = run_seed(family, seed).unwrap_or_else(|failure| panic!("{failure}"));
@@ -61,14 +62,14 @@ fn p15_b14_m10_random_jobs_keep_the_order_of_mpi() {
 }
 
 #[test]
-fn p14_p7_random_jobs_bear_whatever_breaks() {
+fn p14_p7_random_jobs_survive_all_faults() {
     let Some(total) = seeds(Family::Faulty) else { return };
     assert!(total.seeds < SEEDS || (total.summary.failed > 0 && total.summary.lost > 0));
 }
 
-/// With each pool at its least alone, and with all of them: all that was begun comes to its end soon after faults have stopped.
+/// Each pool is as small as possible, and then all of them. All operations complete soon after the faults have ended.
 #[test]
-fn b14_p15_pools_at_their_least_hold_nobody_up() {
+fn b14_p15_smallest_pools_block_no_job() {
     let seeds = number("TOWLINE_SEEDS").unwrap_or(SEEDS).min(SEEDS) / 10;
     let mut counts = Counts::default();
     for seed in 0..seeds.max(1) {
@@ -86,7 +87,7 @@ fn b14_p15_pools_at_their_least_hold_nobody_up() {
 }
 
 #[test]
-fn p15_what_is_only_delayed_still_arrives() {
+fn p15_delayed_messages_arrive() {
     let mut counts = Counts::default();
     for seed in 0..24 {
         let mut setting = seeds::reliable(seed);
@@ -101,7 +102,7 @@ fn p15_what_is_only_delayed_still_arrives() {
 }
 
 #[test]
-fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
+fn a_job_that_loses_a_node_reports_it_and_does_not_hang() {
     for seed in [4, 8, 12] {
         let mut setting = seeds::reliable(seed);
         setting.faults.outages = vec![Outage { node: 1, rail: None, window: (50_000, FOR_EVER) }];
@@ -109,9 +110,9 @@ fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
     }
 }
 
-/// Bugs planted into real jobs: each is reported, and as what it is at least once.
+/// Bugs are planted into real jobs. Each is reported, and at least once with its true kind.
 #[test]
-fn planted_bugs_are_noticed() {
+fn planted_bugs_are_detected() {
     type Named = fn(&JobError) -> bool;
     let bugs: [(PlantedBug, Named); 6] = [
         (PlantedBug::FrameLost, |trouble| matches!(trouble, JobError::Stuck(_))),

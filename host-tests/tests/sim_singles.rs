@@ -1,5 +1,5 @@
-//! Single faults of rails, nodes and hosts, each without any other but what links put up with: jobs bear them, and bugs in
-//! what bears them are noticed.
+//! Single faults of rails, nodes and hosts, each without other faults except those that links tolerate. Jobs survive
+//! them, and bugs in their handling are detected.
 
 use towline_host_tests::sim::history::Violation;
 use towline_host_tests::sim::job::{JobError, Setting, run};
@@ -8,7 +8,7 @@ use towline_host_tests::sim::seeds::{self, SingleFault};
 
 const SEEDS: u64 = 16;
 
-/// Runs jobs with this fault alone; what happened in them.
+/// Runs jobs with this fault only. Gives the counts.
 fn bear(fault: SingleFault) -> Counts {
     let mut counts = Counts::default();
     for seed in 0..SEEDS {
@@ -19,12 +19,12 @@ fn bear(fault: SingleFault) -> Counts {
     counts
 }
 
-/// Runs them with a bug: some of them come to grief, one at least as it has to.
+/// Runs them with a planted bug. Some of them must fail, and at least one with the expected error.
 fn notice(fault: SingleFault, bug: PlantedBug, is_named: fn(&JobError) -> bool) {
     notice_among(fault, bug, |_| true, is_named);
 }
 
-/// Runs those of them that are such.
+/// Runs only those for which `such` holds.
 fn notice_among(fault: SingleFault, bug: PlantedBug, such: fn(&Setting) -> bool, is_named: fn(&JobError) -> bool) {
     let mut others = vec![];
     for setting in (0..SEEDS).map(|seed| seeds::only(seed, fault)).filter(such) {
@@ -37,8 +37,8 @@ fn notice_among(fault: SingleFault, bug: PlantedBug, such: fn(&Setting) -> bool,
     panic!("{bug:?} was noticed as {others:?}");
 }
 
-/// Somebody is lost who was there.
-fn is_given_up_in_vain(trouble: &JobError) -> bool {
+/// A node was lost although it was alive.
+fn is_false_loss(trouble: &JobError) -> bool {
     matches!(
         trouble,
         JobError::HistoryWrong(Violation::SendFailed(..) | Violation::FalseFailure(..)) | JobError::UnexpectedCount(..)
@@ -46,7 +46,7 @@ fn is_given_up_in_vain(trouble: &JobError) -> bool {
 }
 
 #[test]
-fn p9_rails_are_disabled_and_enabled_in_the_middle_of_everything() {
+fn p9_rails_are_disabled_and_enabled_during_traffic() {
     let counts = bear(SingleFault::Toggles);
     assert!(counts.disabled > SEEDS && counts.enabled > SEEDS / 2, "{counts:?}");
     notice(SingleFault::Toggles, PlantedBug::RailStaysDisabled, |trouble| matches!(trouble, JobError::Stuck(_)));
@@ -56,34 +56,34 @@ fn p9_rails_are_disabled_and_enabled_in_the_middle_of_everything() {
 }
 
 #[test]
-fn p14_a_rail_that_loses_half_its_frames_holds_up_nobody() {
+fn p14_a_rail_that_loses_half_its_frames_blocks_no_node() {
     let counts = bear(SingleFault::LossyRail);
     assert!(counts.lossy_rail_losses > SEEDS, "{counts:?}");
-    notice(SingleFault::LossyRail, PlantedBug::FalseLoss, is_given_up_in_vain);
+    notice(SingleFault::LossyRail, PlantedBug::FalseLoss, is_false_loss);
 }
 
 #[test]
-fn p15_a_stall_time_out_gives_up_who_stands_still_for_longer_and_nobody_else() {
+fn p15_a_stall_time_out_gives_up_only_nodes_that_are_stalled_for_longer() {
     let counts = bear(SingleFault::NodeStalls);
     assert!(counts.given_up_stalled > SEEDS / 4 && counts.kept_below_timeout > SEEDS / 4, "{counts:?}");
     notice(SingleFault::NodeStalls, PlantedBug::NoStallTimeout, |trouble| matches!(trouble, JobError::NotGivenUp(..)));
-    notice(SingleFault::NodeStalls, PlantedBug::ShortStallTimeout, is_given_up_in_vain);
+    notice(SingleFault::NodeStalls, PlantedBug::ShortStallTimeout, is_false_loss);
 }
 
 #[test]
-fn p15_who_stands_still_at_a_living_host_is_kept_and_a_lost_host_is_noticed() {
+fn p15_a_stalled_node_at_a_live_host_is_kept_and_a_lost_host_is_noticed() {
     let counts = bear(SingleFault::Hosts);
     assert!(
         counts.kept_by_host > SEEDS / 4 && counts.hosts_lost > SEEDS / 8 && counts.false_refusals > SEEDS,
         "{counts:?}"
     );
     assert!(counts.hosts_asked > 0 && counts.hosts_silent > 0 && counts.refused > 0, "{counts:?}");
-    notice(SingleFault::Hosts, PlantedBug::HostsSilent, is_given_up_in_vain);
+    notice(SingleFault::Hosts, PlantedBug::HostsSilent, is_false_loss);
     notice(SingleFault::Hosts, PlantedBug::LostHostsAnswer, |trouble| matches!(trouble, JobError::LossNotNoticed(..)));
 }
 
 #[test]
-fn p15_nodes_without_a_common_rail_are_told_so() {
+fn p15_nodes_without_a_common_rail_are_reported_as_unreachable() {
     let counts = bear(SingleFault::MissingRails);
     assert!(counts.unlinked > SEEDS / 4 && counts.fewer_rails > counts.unlinked, "{counts:?}");
     notice(SingleFault::MissingRails, PlantedBug::MissingRailUsed, |trouble| {

@@ -1,4 +1,4 @@
-//! One-sided operations of simulated jobs: by seed, and the canaries of who judges them.
+//! One-sided operations of simulated jobs by seed, and tests of their checker.
 
 use towline_core::rma::{Access, Denied};
 use towline_host_tests::sim::history::one_sided::{
@@ -9,11 +9,11 @@ use towline_host_tests::sim::history::{RmaViolation, Violation, check};
 use towline_host_tests::sim::job::run;
 use towline_host_tests::sim::seeds;
 
-/// Seeds, in half of which there are windows, of each kind of job.
+/// Number of seeds of each family. Half of them have windows.
 const SEEDS: u64 = 10;
 
 #[test]
-fn b18_b25_b43_each_operation_is_done_once_and_ends_once() {
+fn b18_b25_b43_each_operation_is_done_once_and_completes_once() {
     let (mut done, mut denied, mut failed) = (0, 0, 0);
     for seed in 0..SEEDS {
         for setting in [seeds::reliable(seed), seeds::faulty(seed), seeds::smallest_pools(seed, None)] {
@@ -26,7 +26,7 @@ fn b18_b25_b43_each_operation_is_done_once_and_ends_once() {
     assert!(done > 200 && denied > 10 && failed > 10, "{done} {denied} {failed}");
 }
 
-/// Two nodes, of which one does all there is to the window of the other, and closes it in the end.
+/// A history of two nodes. One does all kinds of operations on the window of the other, which closes it at the end.
 fn ideal() -> History {
     let mut history = History::default();
     let what = Window { node: 1, nodes: 2, area: 100, access: Access::ANY };
@@ -43,7 +43,7 @@ fn ideal() -> History {
             1 => RmaKind::Get { at: at - 1, len: len - 1 },
             2 => RmaKind::Add(turn as usize / 5 % 2),
             3 => RmaKind::Swap,
-            // Every other one is wrong.
+            // Every other operation fails.
             _ => RmaKind::CompareSwap(if turn % 2 == 0 { cell } else { 0 }),
         };
         let number = history.rma_op(RmaOp { from: 0, window, deed, forgery: Forgery::None });
@@ -79,7 +79,8 @@ fn ideal() -> History {
     history
 }
 
-/// Falsifies the history at every place where `plant` can; all of that is noticed, as what `is_named` says.
+/// Falsifies the history at every position where `plant` can. Each falsification must be detected, with a violation for
+/// which `is_named` holds.
 fn falsified(plant: impl Fn(&mut History, usize) -> bool, is_named: impl Fn(&RmaViolation) -> bool) {
     let good = ideal();
     let mut planted = 0;
@@ -104,7 +105,7 @@ fn deed(history: &History, number: u32) -> RmaKind {
     asks.into_iter().nth(number as usize).expect("it was asked")
 }
 
-/// Changes what operations ended with that are such deeds.
+/// Changes the outcomes of operations of the given kinds.
 fn ended(
     which: impl Fn(RmaKind) -> bool,
     change: impl Fn(u32, &mut RmaOutcome),
@@ -120,7 +121,7 @@ fn ended(
     }
 }
 
-/// Changes a byte of what is left in the window in the end.
+/// Changes a byte of the final content of the window.
 fn left(at: u64, by: u8) -> impl Fn(&mut History, usize) -> bool {
     move |history, _| {
         let windows = history.records.iter_mut().filter_map(|record| match record {
@@ -133,20 +134,20 @@ fn left(at: u64, by: u8) -> impl Fn(&mut History, usize) -> bool {
 }
 
 #[test]
-fn what_is_done_once_passes() {
+fn a_correct_history_passes() {
     let summary = check(&ideal()).expect("in order");
     assert_eq!((summary.one_sided, summary.denied), (40, 1));
 }
 
 #[test]
-fn what_is_done_twice_or_not_at_all_is_noticed() {
+fn operations_done_twice_or_not_at_all_are_detected() {
     let is_add = |deed| matches!(deed, RmaKind::Add(_));
     let is_swap = |deed| matches!(deed, RmaKind::Swap);
     for which in COUNTERS {
         falsified(left(which, 1), |wrong| matches!(wrong, RmaViolation::Sum(..)));
         falsified(left(which, 255), |wrong| matches!(wrong, RmaViolation::Sum(..)));
     }
-    // One more was found, or fewer, than there had been.
+    // A value is one more or less than the true one.
     for by in [1, u64::MAX] {
         let other = ended(is_add, move |_, ended| {
             if let RmaOutcome::Done(found) = ended {
@@ -170,7 +171,7 @@ fn what_is_done_twice_or_not_at_all_is_noticed() {
 }
 
 #[test]
-fn ends_without_a_cause_are_noticed() {
+fn outcomes_without_a_cause_are_detected() {
     let all = |_| true;
     for wrong in [RmaOutcome::Lost, RmaOutcome::Denied(Denied::NoMemory), RmaOutcome::Denied(Denied::NoRight)] {
         falsified(ended(all, move |_, ended| *ended = wrong), |wrong| matches!(wrong, RmaViolation::WrongOutcome(..)));
@@ -192,7 +193,7 @@ fn ends_without_a_cause_are_noticed() {
         }
     };
     falsified(never, |wrong| matches!(wrong, RmaViolation::NotCompletedOnce(..)));
-    // What was asked of a window that was closed before is done.
+    // An operation on a window that was already closed is done.
     let late = |history: &mut History, at: usize| {
         let denied = matches!(history.records[at], Record::RmaEnded(_, RmaOutcome::Denied(_)));
         if denied {
@@ -201,7 +202,7 @@ fn ends_without_a_cause_are_noticed() {
         denied
     };
     falsified(late, |wrong| matches!(wrong, RmaViolation::WrongOutcome(..)));
-    // Somebody writes where nobody may any more.
+    // A byte changes after nothing may change it.
     let changed = |history: &mut History, at: usize| match &mut history.records[at] {
         Record::Memory(_, memory) => {
             memory[50] ^= 1;

@@ -1,42 +1,43 @@
-//! A network that loses, doubles, reorders and spoils datagrams, by seed: sockets on the loopback to which rails send what is
-//! for each other.
+//! A network that loses, duplicates, reorders and corrupts datagrams, by seed. It consists of sockets on the loopback
+//! interface, through which rails send to each other.
 
 use std::net::{SocketAddr, UdpSocket};
 
 use crate::random::Random;
 
-/// Datagrams that one turn takes from each socket at most.
+/// Most datagrams that are taken from each socket at a time.
 const BATCH: usize = 64;
 
-/// What happens to datagrams on their way, each in a thousand.
+/// The faults of datagrams, each per mille.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Faults {
     /// It is lost.
     pub lose: u32,
-    /// It comes twice.
+    /// It arrives twice.
     pub duplicate: u32,
-    /// It comes some turns later.
+    /// It arrives some turns later.
     pub delay: u32,
-    /// One bit of it is turned.
+    /// One bit of it is flipped.
     pub corrupt: u32,
 }
 
-/// One socket for each rail: what is sent there goes to that rail, from the socket of whoever sent it.
+/// The network. It has one socket for each rail: datagrams to that socket are forwarded to the rail, from the socket of
+/// the sender.
 pub struct LossyNetwork {
     ends: Vec<(UdpSocket, Option<SocketAddr>)>,
     faults: Faults,
     random: Random,
-    /// Turns to wait, from whom, to whom, what.
+    /// Delayed datagrams: turns to wait, sender, receiver, and bytes.
     late: Vec<(u64, usize, usize, Vec<u8>)>,
-    /// What was lost, doubled, delayed, spoilt.
+    /// Number of lost, duplicated, delayed and corrupted datagrams.
     pub done: [u64; 4],
 }
 
 impl LossyNetwork {
-    /// Between `count` rails.
+    /// A network of `count` rails.
     ///
     /// # Panics
-    /// Where this host has no loopback.
+    /// If this host has no loopback interface.
     pub fn new(count: usize, faults: Faults, seed: u64) -> Self {
         let socket = || {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a loopback");
@@ -52,7 +53,7 @@ impl LossyNetwork {
         }
     }
 
-    /// Where others are to send to what is for this rail.
+    /// The address at which other rails send to this one.
     ///
     /// # Panics
     /// If there is no such rail.
@@ -60,17 +61,17 @@ impl LossyNetwork {
         self.ends[rail].0.local_addr().expect("a bound socket")
     }
 
-    /// Where this rail really is.
+    /// Sets the address of the rail itself.
     pub fn connect(&mut self, rail: usize, at: SocketAddr) {
         self.ends[rail].1 = Some(at);
     }
 
-    /// Other faults from now on.
+    /// Changes the faults.
     pub fn set(&mut self, faults: Faults) {
         self.faults = faults;
     }
 
-    /// Passes on what came.
+    /// Forwards the datagrams that have arrived.
     pub fn forward_all(&mut self) {
         let mut late = std::mem::take(&mut self.late);
         late.retain_mut(|(turns, from, to, bytes)| {
@@ -117,7 +118,7 @@ impl LossyNetwork {
 
     fn forward(&self, from: usize, to: usize, bytes: &[u8]) {
         if let Some(at) = self.ends[to].1 {
-            // A closed port is that rail's affair.
+            // A closed port is not an error of the network.
             let _ = self.ends[from].0.send_to(bytes, at);
         }
     }

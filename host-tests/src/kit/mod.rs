@@ -1,5 +1,5 @@
-//! Conformance kits: one generic suite for any rail, one for any matching transport. A test file names what is to be
-//! tested once, and a macro makes one test of each check.
+//! Conformance kits: generic test suites for any rail, any matching transport, and one-sided operations. A test file
+//! names the setup once, and a macro makes one test of each check.
 
 pub mod fake_accelerator;
 pub mod lossy_network;

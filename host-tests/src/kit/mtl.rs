@@ -1,5 +1,5 @@
-//! The suite for any matching transport over any rails. Each check takes a fresh [`Setup`] and panics where the
-//! contract is broken; [`mtl_suite!`](crate::mtl_suite) makes tests of them.
+//! The suite for any matching transport over any rails. Each check takes a fresh [`Setup`], and panics if the contract
+//! is broken. [`mtl_suite!`](crate::mtl_suite) makes tests of the checks.
 
 use towline_core::convertor::Span;
 use towline_core::mtl::{Failure, Group, Mode, Mtl, Refusal, Request, Sending, Source, Tag};
@@ -70,7 +70,7 @@ macro_rules! mtl_suite {
 
 const MODES: [Mode; 5] = [Mode::Standard, Mode::Buffered, Mode::Synchronous, Mode::Ready, Mode::Complete];
 
-/// Set-up is local: cards and parameters are there, and not a frame was sent.
+/// Setup is local: cards and parameters exist, and no frame was sent.
 pub fn m1_m2_nothing_is_sent_before_peers_are_added<S: Setup>(setup: S) {
     let mut world = World::unconnected(setup, 2, 1, CONFIG, |_, _| {});
     for _ in 0..500 {
@@ -87,7 +87,7 @@ pub fn m1_m2_nothing_is_sent_before_peers_are_added<S: Setup>(setup: S) {
     );
 }
 
-/// Set up and dropped; and memory that is too small is an error and no engine.
+/// An engine can be set up and dropped. Memory that is too small is an error.
 pub fn m4_an_engine_without_peers_releases_everything<S: Setup>(setup: S) {
     let mut world = World::unconnected(setup, 2, 1, CONFIG, |_, _| {});
     for node in &mut world.nodes {
@@ -103,7 +103,7 @@ pub fn m4_an_engine_without_peers_releases_everything<S: Setup>(setup: S) {
     assert!(none.is_err());
 }
 
-/// All peers or none: those before the bad one are forgotten again, and can be added later.
+/// All peers are added or none: peers before the unreachable one are deleted again, and can be added later.
 pub fn m5_one_unreachable_peer_undoes_the_whole_call<S: Setup>(setup: S) {
     let mut world = World::unconnected(setup, 3, 1, CONFIG, |_, _| {});
     let cards: Vec<_> = (0..3).map(|node| world.cards(node)).collect();
@@ -133,7 +133,7 @@ pub fn m5_one_unreachable_peer_undoes_the_whole_call<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// Deleted with operations under way: these end with an error, all is given back, and the peer may come again.
+/// A peer is deleted with operations in progress: they fail, everything is released, and the peer can be added again.
 pub fn m6_p7_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
     let mut world = World::new(setup, 3, CONFIG);
     world.exchange(0, 1, 1, &patterned(1, 100));
@@ -158,7 +158,7 @@ pub fn m6_p7_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
     world.exchange(1, 0, 4, &patterned(5, 50_000));
 }
 
-/// After a send is over its memory is free; after a receive is over nothing writes there any more.
+/// After a send has completed its buffer is free. After a receive has completed nothing writes to its buffer.
 pub fn m7_buffers_can_be_reused_after_completion<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let long = world.logs.len() * 40_000;
@@ -180,7 +180,7 @@ pub fn m7_buffers_can_be_reused_after_completion<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// Standard and buffered sends of short messages end without a receive, synchronous ones only with it.
+/// Standard and buffered sends of short messages complete without a receive, synchronous ones only with it.
 pub fn m8_send_modes_complete_as_specified<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let data = patterned(1, 40);
@@ -210,7 +210,7 @@ pub fn m8_send_modes_complete_as_specified<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// The error says so, and nothing is left of the message.
+/// A ready send without a posted receive fails, and nothing remains of the message.
 pub fn m8_a_ready_send_without_a_receive_fails<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let data = patterned(1, 6000);
@@ -224,7 +224,7 @@ pub fn m8_a_ready_send_without_a_receive_fails<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// The blocking calls give the same result as the others.
+/// Blocking calls give the same results as nonblocking ones.
 pub fn m9_blocking_and_nonblocking_calls_agree<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let (comms, mut clock) = ((world.world[0], world.world[1]), world.now());
@@ -263,7 +263,7 @@ pub fn m9_blocking_and_nonblocking_calls_agree<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// From anyone, with any tag: each sender's messages in their order, and none of the reserved tags.
+/// Receives from any source with any tag get the messages of each sender in order, and none with a reserved tag.
 pub fn m10_wildcards_match_the_first_message_sent<S: Setup>(setup: S) {
     let mut world = World::new(setup, 3, CONFIG);
     let data: Vec<Vec<u8>> = (0..40u64).map(|number| patterned(number, 16 + number as usize * 37)).collect();
@@ -297,7 +297,7 @@ pub fn m10_wildcards_match_the_first_message_sent<S: Setup>(setup: S) {
             world.finish_send(from, sending).expect("it is sent");
         }
     }
-    // Tags of the upper half are for those who name them.
+    // Tags in the upper half match only receives that name them.
     let mut room = vec![0; 8];
     let any = world.irecv(0, Source::Any, Tag::Any, &mut room);
     world.exchange(1, 0, 0x8000_0000, &[1]);
@@ -309,7 +309,7 @@ pub fn m10_wildcards_match_the_first_message_sent<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// A request is a word of the caller's; after its end the word names nothing, also when the slot is used again.
+/// A request is one word. After its end the word is invalid, also when the slot is used again.
 pub fn m11_a_request_is_a_word_and_completes_once<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let (mut room, data) = (vec![0; 100], patterned(1, 100));
@@ -334,7 +334,7 @@ pub fn m11_a_request_is_a_word_and_completes_once<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// What a probe finds stays where it is, and is what the next receive gets.
+/// A probed message stays where it is, and the next receive gets it.
 pub fn m12_a_probed_message_stays_first<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let comm = world.world[1];
@@ -362,7 +362,7 @@ pub fn m12_a_probed_message_stays_first<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// A matched probe takes the message out: no receive and no probe sees it, and `imrecv` gets it at any time.
+/// A matched probe removes the message: no receive and no probe matches it, and `imrecv` receives it at any time.
 pub fn m13_a_matched_message_matches_no_other_receive<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let comm = world.world[1];
@@ -395,7 +395,8 @@ pub fn m13_a_matched_message_matches_no_other_receive<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// A receive without a match is taken back; one that matched ends as ever; a send is not cancelled.
+/// A receive without a match can be cancelled. A receive that has matched completes as usual. A send cannot be
+/// cancelled.
 pub fn m14_cancel_removes_unmatched_receives<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let data = patterned(1, 5000);
@@ -419,7 +420,7 @@ pub fn m14_cancel_removes_unmatched_receives<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// Messages of a communicator that does not exist here yet are kept, in order.
+/// Messages for a communicator that does not exist yet are kept, in order.
 pub fn m15_early_messages_wait_for_their_communicator<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let table: &'static [u32] = &[1, 0];
@@ -457,7 +458,7 @@ pub fn m15_early_messages_wait_for_their_communicator<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// What nobody received ends with an error at a sender that still waits, and posted receives are cancelled.
+/// Deleting a communicator fails sends that still wait, and cancels posted receives.
 pub fn m15_deleting_a_communicator_fails_its_senders<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let comms = [0, 1].map(|node| {
@@ -482,7 +483,7 @@ pub fn m15_deleting_a_communicator_fails_its_senders<S: Setup>(setup: S) {
     world.assert_all_released();
 }
 
-/// Ranks, tags and communicators that are none are refused; so is one request too many.
+/// Invalid ranks, tags and communicators are refused, and also a request beyond the limit.
 pub fn m16_limits_are_enforced<S: Setup>(setup: S) {
     let limits = Engine::<S::Rail>::ATTRIBUTES;
     assert_eq!((limits.max_tag, limits.max_context, limits.request_bytes), (0x7fff_ffff, u32::MAX, 8));

@@ -1,5 +1,5 @@
-//! The suite for any [`Rail`]. Each check takes a fresh [`Setup`] and panics where the rail
-//! breaks the contract of `towline_core::rail`; [`rail_suite!`](crate::rail_suite) makes tests of them.
+//! The suite for any [`Rail`]. Each check takes a fresh [`Setup`], and panics if the rail breaks the contract of
+//! `towline_core::rail`. [`rail_suite!`](crate::rail_suite) makes tests of the checks.
 
 use std::thread;
 
@@ -70,7 +70,7 @@ macro_rules! rail_suite {
 const LANES: [Lane; 3] = [Lane::Control, Lane::Eager, Lane::Bulk];
 const TAG: u8 = 0x80;
 
-/// Limits and flags agree with each other.
+/// The limits and flags are consistent.
 pub fn b32_p34_attributes_keep_their_own_rules<S: Setup>(setup: S) {
     let mesh = Mesh::new(setup, 2);
     let own = mesh.attributes();
@@ -83,11 +83,11 @@ pub fn b32_p34_attributes_keep_their_own_rules<S: Setup>(setup: S) {
     assert!(!own.capabilities.contains(Capabilities::SINGLE_ADD_PROCS), "peers may come later (B41)");
 }
 
-/// Bits and limits say the same; what a rail has not got, a get where it only sends, is refused and not forgotten.
+/// Capability bits and limits agree. An operation that a rail does not support is refused, and not silently dropped.
 pub fn p24_b40_unsupported_device_operations_are_refused<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     let (own, can) = (mesh.attributes(), mesh.attributes().one_sided);
-    // A rail that maps memory promises nothing for memory that it has not made.
+    // A rail that maps memory promises nothing for memory that it has not allocated.
     let says = |bit, does| assert!(can.at_once || own.capabilities.contains(bit) == does, "{bit:?}");
     says(Capabilities::PUT, can.put.limit != 0);
     says(Capabilities::GET, can.get.limit != 0);
@@ -98,12 +98,12 @@ pub fn p24_b40_unsupported_device_operations_are_refused<S: Setup>(setup: S) {
     let add = Work::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
     let atomics = u64::from(!can.atomics.is_empty());
     for (work, limit) in [(Work::Put(local), can.put.limit), (Work::Get(local), can.get.limit), (add, atomics)] {
-        // SAFETY: nothing is begun: there is no such operation, or no such key.
+        // SAFETY: nothing is begun, since there is no such operation or no such key.
         let answer =
             unsafe { mesh.ends[0].rail.perform(to, &Native { work, key: Key([0xff; KEY]), offset: 0 }, Cookie(1)) };
         let wanted: &[NativeError] = match limit {
             0 => &[NativeError::NotAvailable],
-            // It may not have met the peer yet.
+            // It may not be connected to the peer yet.
             _ => &[NativeError::NotAvailable, NativeError::Unreachable, NativeError::Busy],
         };
         assert!(answer.is_err_and(|why| wanted.contains(&why)), "{work:?}: {answer:?}");
@@ -111,7 +111,7 @@ pub fn p24_b40_unsupported_device_operations_are_refused<S: Setup>(setup: S) {
     mesh.run_until_idle();
 }
 
-/// Three ends: what is sent to one arrives there alone, under the name its receiver gave the sender.
+/// Among three ends, a frame arrives only at the end to which it was sent, with the receiver's name of the sender.
 pub fn p6_b1_endpoints_lead_to_their_peer<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 3);
     let name = |from: usize, to: usize| (from * 3 + to) as u64;
@@ -131,7 +131,7 @@ pub fn p6_b1_endpoints_lead_to_their_peer<S: Setup>(setup: S) {
     }
 }
 
-/// Bytes that no rail published make an error, and leave the rail as it was.
+/// A card that no rail published is an error, and does not change the rail.
 pub fn p6_b4_malformed_cards_are_refused<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     let own = mesh.ends[1].rail.card().to_vec();
@@ -142,7 +142,7 @@ pub fn p6_b4_malformed_cards_are_refused<S: Setup>(setup: S) {
     exchange(&mut mesh, 1, 0);
 }
 
-/// Every lane carries frames of 0 bytes up to its limit.
+/// Every lane carries frames from 0 bytes up to its limit.
 pub fn p34_b50_frames_of_boundary_sizes_arrive_whole<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     let longest = mesh.setup.longest_header();
@@ -162,10 +162,10 @@ pub fn p34_b50_frames_of_boundary_sizes_arrive_whole<S: Setup>(setup: S) {
     assert!(mesh.ends[1].got.is_empty());
 }
 
-/// A byte over a lane's limit, or a header longer than a head, is the caller's error and sends nothing.
+/// A frame above the limit of its lane, or a header longer than a head, is the caller's error and sends nothing.
 pub fn p34_b50_frames_above_the_limit_are_refused<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
-    exchange(&mut mesh, 0, 1); // so that the rail is connected and not merely busy
+    exchange(&mut mesh, 0, 1); // so that the rail is connected, and not only busy
     for lane in LANES {
         let limit = mesh.limit(lane) as u32;
         let to = mesh.ends[0].to[1];
@@ -179,18 +179,18 @@ pub fn p34_b50_frames_above_the_limit_are_refused<S: Setup>(setup: S) {
     assert!(mesh.ends[1].got.is_empty());
 }
 
-/// Memory that a rail lends can be read at the other end, in any part from its start, as long as the lender keeps the
-/// peer and does not recall it. Rails need not lend; what is no loan is never fetched.
+/// Memory that a rail exposes can be read by the peer, in any part from its start, until the owner deletes the peer or
+/// revokes it. Rails need not support this. A forged buffer is never read.
 pub fn p28_exposed_memory_can_be_read_until_the_peer_is_deleted<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
-    exchange(&mut mesh, 0, 1); // some have to meet first
+    exchange(&mut mesh, 0, 1); // some rails must connect first
     exchange(&mut mesh, 1, 0);
     let (data, mut into) = (patterned(5, 20_000), vec![0xee; 20_001]);
     let ([to, from], unknown) = ([mesh.ends[0].to[1], mesh.ends[1].to[0]], Endpoint(u32::MAX));
     assert_eq!(mesh.ends[0].rail.expose(unknown, &Span::of(&data)), None, "to nobody");
     let mut read_exposed = |mesh: &mut Mesh<S>, from: Endpoint, loan: &RemoteBuffer, len: usize| {
         into.fill(0xee);
-        // SAFETY: the sink is ours alone, and not used meanwhile.
+        // SAFETY: only this function uses the sink, and not meanwhile.
         let fetched = unsafe { mesh.ends[1].rail.read_exposed(from, loan, Span::contiguous(into.as_mut_ptr(), len)) };
         assert!(into[len..].iter().all(|byte| *byte == 0xee), "written beyond the sink");
         assert!(!fetched || into[..len] == data[..len], "{len} bytes differ");
@@ -212,7 +212,7 @@ pub fn p28_exposed_memory_can_be_read_until_the_peer_is_deleted<S: Setup>(setup:
     assert!(!read_exposed(&mut mesh, from, &loan, 100), "of one who has forgotten us");
 }
 
-/// The event brings at least the header, whatever its length and however much follows.
+/// The event contains at least the header, whatever its length and the length of the body.
 pub fn p26_headers_of_every_length_come_with_the_event<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     let limit = mesh.limit(Lane::Eager);
@@ -231,7 +231,7 @@ pub fn p26_headers_of_every_length_come_with_the_event<S: Setup>(setup: S) {
     }
 }
 
-/// A grant that is written to and dropped leaves no trace.
+/// A grant that is written to and dropped has no effect.
 pub fn b12_an_abandoned_grant_sends_nothing<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     for lane in LANES {
@@ -261,7 +261,7 @@ pub fn b12_an_abandoned_grant_sends_nothing<S: Setup>(setup: S) {
     }
 }
 
-/// With a receiver that does not poll, the sender is told so; all that was accepted arrives once, and more after it.
+/// If the receiver does not poll, the sender gets `Busy`. All accepted frames arrive once, and later frames as well.
 pub fn b16_busy_reaches_the_sender_and_ends_with_polling<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     for lane in LANES {
@@ -275,7 +275,7 @@ pub fn b16_busy_reaches_the_sender_and_ends_with_polling<S: Setup>(setup: S) {
     }
 }
 
-/// Bulk and eager frames take all the room there is for them, and a control frame still finds some.
+/// Bulk and eager frames fill their room, and a control frame still finds room.
 pub fn control_frames_are_sent_while_bulk_is_full<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     exchange(&mut mesh, 0, 1);
@@ -299,10 +299,11 @@ pub fn control_frames_are_sent_while_bulk_is_full<S: Setup>(setup: S) {
     check_numbered(&mut got, accepted);
 }
 
-/// As many frames as the rail says may be held; then it names no more, until one goes, in whatever order.
+/// A receiver may hold as many frames as the rail says. Then the rail reports no further frame until one is released,
+/// in any order.
 pub fn b9_held_frames_can_be_released_in_any_order<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
-    // A link may tell that it has been greeted.
+    // A link may report that a hello has arrived.
     let poll = |mesh: &mut Mesh<S>| mesh.poll(1).filter(|event| !matches!(event, Event::Silent(..)));
     let keep = mesh.attributes().frames_kept.min(64) as usize;
     let len = (HEAD + 40).min(mesh.limit(Lane::Eager));
@@ -333,14 +334,14 @@ pub fn b9_held_frames_can_be_released_in_any_order<S: Setup>(setup: S) {
         for frame in held.drain(stay..) {
             assert_eq!(frame.len as usize, len);
             if random.chance(500) {
-                // Read without letting further frames in: the body of an eager frame comes without that.
+                // Reads without accepting further frames: the body of an eager frame arrives all the same.
                 let mut bytes = vec![0; len];
                 let mut idle = 0;
                 while mesh.ends[1].rail.read(frame.id, 0, &mut bytes) < len {
                     mesh.step(0);
                     assert!(poll(&mut mesh).is_none());
                     idle += 1;
-                    assert!(idle < 400_000, "waited in vain for a body");
+                    assert!(idle < 400_000, "a body did not arrive in time");
                 }
                 seen.push(Received { from: frame.from, tag: frame.tag, valid: frame.valid.into(), bytes });
             } else {
@@ -359,7 +360,7 @@ pub fn b9_held_frames_can_be_released_in_any_order<S: Setup>(setup: S) {
     check_numbered(&mut seen, sent);
 }
 
-/// What does not fit a sink is dropped, and not a byte is written behind it.
+/// Bytes that do not fit a sink are dropped, and nothing is written behind it.
 pub fn p28_p29_short_sinks_are_not_overrun<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     for lane in [Lane::Eager, Lane::Bulk] {
@@ -378,7 +379,7 @@ pub fn p28_p29_short_sinks_are_not_overrun<S: Setup>(setup: S) {
     }
 }
 
-/// Delivered from any offset into a sink that is larger than what is left: exactly that much is written.
+/// A delivery from any offset into a larger sink writes exactly the rest of the frame.
 pub fn p28_bodies_are_written_only_to_the_sink<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     for lane in [Lane::Eager, Lane::Bulk] {
@@ -396,7 +397,7 @@ pub fn p28_bodies_are_written_only_to_the_sink<S: Setup>(setup: S) {
     }
 }
 
-/// Any part of a held frame can be read, as often as wanted, and nothing beyond its end.
+/// Any part of a held frame can be read any number of times, and nothing beyond its end.
 pub fn p26_reads_return_exactly_the_received_bytes<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     for lane in [Lane::Eager, Lane::Bulk] {
@@ -420,7 +421,7 @@ pub fn p26_reads_return_exactly_the_received_bytes<S: Setup>(setup: S) {
     }
 }
 
-/// Exactly one of the answer and the event ends a send, and up to then the body is left alone.
+/// Either the answer or the event completes a send, and until then the body is not changed.
 pub fn b14_b17_b33_a_body_left_in_place_is_reported_once<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     let limit = mesh.limit(Lane::Bulk);
@@ -436,7 +437,7 @@ pub fn b14_b17_b33_a_body_left_in_place_is_reported_once<S: Setup>(setup: S) {
         let shape = Shape { tag: TAG, lane: Lane::Bulk, header: 8, len: len as u32 + 8 };
         let mut answer = Err(SendError::Busy);
         mesh.until("a frame is accepted", |mesh| {
-            // SAFETY: the body stays as it is until the answer, or in `bodies` until the event.
+            // SAFETY: the body stays unchanged until the answer, or in `bodies` until the event.
             answer = unsafe { mesh.ends[0].rail.send(to, shape, &bytes, Span::of(&body), cookie) };
             answer != Err(SendError::Busy)
         });
@@ -474,7 +475,7 @@ pub fn b14_b17_b33_a_body_left_in_place_is_reported_once<S: Setup>(setup: S) {
     }
 }
 
-/// After `Done` and `Staged` the caller's memory is its own again.
+/// After `Done` and `Staged` the caller may reuse its buffer.
 pub fn b17_copied_buffers_can_be_reused<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     for (lane, count) in [(Lane::Eager, 100), (Lane::Bulk, 20)] {
@@ -490,7 +491,8 @@ pub fn b17_copied_buffers_can_be_reused<S: Setup>(setup: S) {
     }
 }
 
-/// The sender's polls alone, with a receiver that takes in, empty the rail; and then it says so.
+/// The polls of the sender drain the rail, if the receiver accepts frames, and then the rail reports that it is
+/// drained.
 pub fn b17_a_rail_drains<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     let to = mesh.ends[0].to[1];
@@ -499,7 +501,7 @@ pub fn b17_a_rail_drains<S: Setup>(setup: S) {
         mesh.send(0, 1, Lane::Bulk, TAG, 8, &numbered(number, len));
     }
     mesh.until("the rail is drained", |mesh| mesh.ends[0].rail.drained(to));
-    // From here on the sender is not called any more.
+    // From here on the sender is not polled any more.
     for _ in 0..1_000_000 {
         if !mesh.step(1) {
             thread::yield_now();
@@ -511,7 +513,7 @@ pub fn b17_a_rail_drains<S: Setup>(setup: S) {
     check_numbered(&mut mesh.ends[1].got, 40);
 }
 
-/// A consumer answers each frame before it gives it back.
+/// A receiver answers each frame before it releases it.
 pub fn p30_frames_are_sent_while_one_is_held<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     let len = mesh.limit(Lane::Eager);
@@ -520,7 +522,7 @@ pub fn p30_frames_are_sent_while_one_is_held<S: Setup>(setup: S) {
         let frame = mesh.frame(1);
         let shape = Shape { tag: TAG + 1, lane: Lane::Eager, header: 8, len: len as u32 };
         let answered = try_for_a_while(&mut mesh, |mesh| {
-            mesh.step(1); // which brings no frame, but may bring room
+            mesh.step(1); // which gives no frame, but may free room
             mesh.try_send(1, 0, shape, &numbered(number, len)).is_ok()
         });
         assert!(answered, "no room for an answer while a frame is held");
@@ -532,17 +534,17 @@ pub fn p30_frames_are_sent_while_one_is_held<S: Setup>(setup: S) {
     check_numbered(&mut mesh.ends[1].got, 50);
 }
 
-/// Two ends send as fast as they can, frames of all sizes on all lanes.
+/// Two ends send frames of all sizes on all lanes, as fast as they can.
 pub fn p15_floods_both_ways_arrive_exactly_once<S: Setup>(setup: S) {
     flood(Mesh::new(setup, 2), 1500);
 }
 
-/// Four ends, each to each.
+/// Four ends send to each other.
 pub fn p6_p15_floods_between_four_arrive_exactly_once<S: Setup>(setup: S) {
     flood(Mesh::new(setup, 4), 200);
 }
 
-/// Deleted with frames on the way and held, then added again: what is sent from then on arrives.
+/// A peer is deleted with frames in flight and held, and added again. Later frames arrive.
 pub fn p7_b5_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 3);
     for turn in 0..4u64 {
@@ -555,7 +557,7 @@ pub fn p7_b5_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
             let _ = mesh.try_send(1, 0, shape, &numbered(number, HEAD + 9));
         }
         if turn % 2 == 1 {
-            // One frame held by the end that forgets its sender.
+            // The end that deletes the sender holds one of its frames.
             let frame = mesh.frame(0);
             assert_eq!(frame.from, peer(1));
         }
@@ -569,7 +571,7 @@ pub fn p7_b5_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
         assert!(mesh.ends[0].got.iter().chain(&mesh.ends[1].got).all(|got| got.from == peer(2)), "of a deleted peer");
         mesh.introduce(0, 1);
         mesh.introduce(1, 0);
-        // What is lost with the old peer is of no interest; that the new one is not lost is.
+        // Losses of the old peer do not matter, but the new one must not be lost.
         mesh.ends.iter_mut().for_each(|end| end.lost.clear());
     }
     exchange(&mut mesh, 0, 1);
@@ -577,7 +579,7 @@ pub fn p7_b5_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
     assert!(mesh.ends.iter().all(|end| end.lost.is_empty() && end.pending() == 0));
 }
 
-/// Endpoints that were never given, or are deleted, are no panic and no way.
+/// Unknown or deleted endpoints are unreachable, and cause no panic.
 pub fn p6_b14_unknown_endpoints_are_unreachable<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     exchange(&mut mesh, 0, 1);
@@ -595,8 +597,8 @@ pub fn p6_b14_unknown_endpoints_are_unreachable<S: Setup>(setup: S) {
     mesh.ends[0].rail.del_peer(gone);
 }
 
-/// Whoever finds a peer unreachable is told of its loss, once, without sending any more; and nobody else is lost. Frames that
-/// the peer had sent before come first.
+/// An end for which a peer is unreachable reports its loss once, without further sends, and no other loss. Earlier
+/// frames of the peer come first.
 pub fn p7_b14_a_departed_peer_is_unreachable_and_reported_lost_once<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 3);
     for (from, to) in [(0, 2), (2, 0), (1, 2), (2, 1), (0, 1), (1, 0)] {
@@ -606,7 +608,7 @@ pub fn p7_b14_a_departed_peer_is_unreachable_and_reported_lost_once<S: Setup>(se
     let can_be_lost = mesh.setup.leave(left.rail);
     let shape = |lane| Shape { tag: TAG, lane, header: 8, len: 40 };
     let bytes = patterned(1, 40);
-    // End 0 goes on sending and finds out by that or by polling, end 1 by polling alone.
+    // End 0 goes on sending, and notices by that or by polling. End 1 only polls.
     let mut unreachable = false;
     for number in 0..10_000 {
         unreachable |= mesh.try_send(0, 2, shape(LANES[number % 3]), &bytes) == Err(SendError::Unreachable);
@@ -634,7 +636,7 @@ pub fn p7_b14_a_departed_peer_is_unreachable_and_reported_lost_once<S: Setup>(se
     exchange(&mut mesh, 1, 0);
 }
 
-/// Where nothing is sent, polling yields nothing, before traffic and after.
+/// If nothing is sent, polling gives nothing, before traffic and after it.
 pub fn b2_p10_an_idle_rail_reports_nothing<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     for _ in 0..2 {
@@ -648,7 +650,7 @@ pub fn b2_p10_an_idle_rail_reports_nothing<S: Setup>(setup: S) {
     assert!(mesh.ends.iter().all(|end| end.got.is_empty() && end.lost.is_empty()));
 }
 
-/// Once armed, whatever comes is still there for the next poll, and makes the wait handle ready where there is one.
+/// After `arm`, a frame that arrives is there for the next poll, and makes the wait handle ready if there is one.
 pub fn an_armed_rail_loses_no_frame<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     exchange(&mut mesh, 0, 1);
@@ -666,7 +668,7 @@ pub fn an_armed_rail_loses_no_frame<S: Setup>(setup: S) {
         let len = [30, HEAD + 1, mesh.limit(lane)][number % 3];
         let shape = Shape { tag: TAG, lane, header: 8, len: len as u32 };
         let bytes = numbered(number as u64, len);
-        // The sender alone is polled: the receiver sleeps.
+        // Only the sender is polled, since the receiver sleeps.
         let sent = try_for_a_while(&mut mesh, |mesh| mesh.try_send(0, 1, shape, &bytes).is_ok());
         assert!(sent, "an idle rail accepts a frame");
         try_for_a_while(&mut mesh, |mesh| mesh.setup.ready(&mesh.ends[1].rail) == Some(true));
@@ -676,7 +678,7 @@ pub fn an_armed_rail_loses_no_frame<S: Setup>(setup: S) {
     }
 }
 
-/// Sends a few frames from one end to the other and takes them out again.
+/// Sends a few frames from one end to the other, and removes them.
 fn exchange<S: Setup>(mesh: &mut Mesh<S>, from: usize, to: usize) {
     let already = mesh.ends[to].got.len();
     let sizes = [8, HEAD + 1, mesh.limit(Lane::Eager)];
@@ -690,14 +692,14 @@ fn exchange<S: Setup>(mesh: &mut Mesh<S>, from: usize, to: usize) {
     check_numbered(&mut mine, 3);
 }
 
-/// Frame `number` of a sequence: its number, then bytes that belong to it.
+/// Frame `number` of a sequence: its number, and then its pattern.
 fn numbered(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = patterned(number, len);
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     bytes
 }
 
-/// These frames are the first `count` of a sequence, once each and unchanged. Takes them out.
+/// Checks that these frames are the first `count` of a sequence, once each and unchanged. Removes them.
 fn check_numbered(got: &mut Vec<Received>, count: u64) {
     let mut seen = vec![false; count as usize];
     for frame in got.drain(..) {
@@ -709,17 +711,18 @@ fn check_numbered(got: &mut Vec<Received>, count: u64) {
     assert!(seen.iter().all(|seen| *seen), "{} of {count} frames came", seen.iter().filter(|seen| **seen).count());
 }
 
-/// Sends frames of `len` bytes from end 0 to end 1, which is not polled, until the lane is full; returns how many.
+/// Sends frames of `len` bytes from end 0 to end 1, which is not polled, until the lane is full. Gives their number.
 fn fill_lane<S: Setup>(mesh: &mut Mesh<S>, lane: Lane, len: usize) -> u64 {
     let shape = Shape { tag: TAG, lane, header: 8, len: len as u32 };
     send_until_full(mesh, shape, (1 << 22).min((1 << 30) / len as u64))
 }
 
-/// Sends numbered frames until no more are accepted; how many were.
+/// Sends numbered frames until none is accepted. Gives the number of accepted ones.
 fn send_until_full<S: Setup>(mesh: &mut Mesh<S>, shape: Shape, most: u64) -> u64 {
     let mut accepted = 0;
     loop {
-        // Made once for all attempts: meanwhile the receiver is silent, and takes the longer for dead the slower the machine is.
+        // The bytes are made once for all attempts. Meanwhile the receiver is not polled, so a slow machine makes it
+        // seem dead for longer.
         let bytes = numbered(accepted, shape.len as usize);
         if !try_for_a_while(mesh, |mesh| mesh.try_send(0, 1, shape, &bytes).is_ok()) {
             return accepted;
@@ -729,7 +732,7 @@ fn send_until_full<S: Setup>(mesh: &mut Mesh<S>, shape: Shape, most: u64) -> u64
     }
 }
 
-/// Tries something for a while, polling end 0 alone.
+/// Tries something for some time, polling only end 0.
 fn try_for_a_while<S: Setup>(mesh: &mut Mesh<S>, mut attempt: impl FnMut(&mut Mesh<S>) -> bool) -> bool {
     (0..300).any(|_| {
         if attempt(mesh) {
@@ -741,7 +744,7 @@ fn try_for_a_while<S: Setup>(mesh: &mut Mesh<S>, mut attempt: impl FnMut(&mut Me
     })
 }
 
-/// Delivers a frame held by end 1 and waits for the body.
+/// Delivers a frame that end 1 holds, and waits for the body.
 ///
 /// # Safety
 /// The sink's memory is writable until this returns, and nothing else accesses it.
@@ -758,10 +761,10 @@ unsafe fn deliver<S: Setup>(mesh: &mut Mesh<S>, frame: &Frame, skip: usize, sink
             Some(event) => panic!("{event:?} is not expected here"),
         }
     }
-    panic!("waited in vain for a delivery");
+    panic!("a delivery did not complete in time");
 }
 
-/// Every end sends `count` frames to every other, of all sizes and lanes, as fast as the rails take them.
+/// Every end sends `count` frames of all sizes and lanes to every other end, as fast as the rails accept them.
 fn flood<S: Setup>(mut mesh: Mesh<S>, count: u64) {
     let ends = mesh.ends.len();
     let mut random = Random::new(count);

@@ -1,13 +1,14 @@
-//! Judges a history: MPI order, exact bytes, exactly-once completion, and nothing left over.
+//! Checks a history: MPI order, exact bytes, exactly-once completion, and no leaked resource.
 //!
-//! The rule of MPI order: of the messages of one sender that match a receive, it gets the one that was sent first of
-//! those that no receive posted before it took. So with receives in posting order, each takes the first message left
-//! from the sender that it names in the end; which sender that is, a receive from anyone may choose.
+//! The rule of MPI order: of the messages of one sender that match a receive, the receive gets the one that was sent
+//! first among those that no earlier receive has taken. So with receives in posting order, each takes the first
+//! remaining message of the sender that it reports. A receive from any source may choose the sender.
 //!
-//! Nodes may die and come back. A request may end with the failure of a node that died, or was cut off for too long, and
-//! of no other. What such a node had sent, or was to get, may be lost, but a receive never gets a message in the place of one
-//! that was lost before it: of what went from one life to another, that which arrives is the beginning, but for messages
-//! that receives which failed may have taken. Between all others nothing is lost, doubled or failed.
+//! Nodes may die and restart. A request may fail because of a node that died, or that was disconnected for too long,
+//! and of no other. Messages from or to such a node may be lost, but a receive never gets a message in place of a lost
+//! earlier one: of the messages from one incarnation to another, those that arrive are the first ones, except for
+//! messages that failed receives may have taken. Between all other nodes no message is lost or duplicated, and no
+//! request fails.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,7 @@ use super::record::{History, Record};
 use super::rma_checker::RmaChecker;
 use super::violation::{Summary, Violation};
 
-/// Judges the whole history of a job that is over.
+/// Checks the complete history of a job.
 ///
 /// # Errors
 /// The first violation that was found.

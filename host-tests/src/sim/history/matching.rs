@@ -1,4 +1,4 @@
-//! Which receive must have got which message.
+//! Determines which message each receive must have got.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,15 @@ use super::lives::{Incarnations, Posted, Stream};
 use super::messages::{MODES, Message, Mode, Outcome, RESERVED, Receive};
 use super::violation::{SIZES, Summary, Violation};
 
-/// A receive that ended without a message, and may have matched one that was lost then.
+/// A receive that failed, and may have matched a message that was then lost.
 pub(super) struct FailedReceive {
     what: Receive,
     at: usize,
-    /// The message that it is said to have matched.
+    /// The message that is assigned to it.
     holds: Option<u32>,
 }
 
-/// The messages, in streams of one communicator, sender and receiver each.
+/// The messages, grouped by communicator, sender and receiver.
 pub(super) struct Matching<'h> {
     sends: &'h [Posted<Message>],
     incarnations: &'h Incarnations,
@@ -92,7 +92,7 @@ impl<'h> Matching<'h> {
         Ok(self.summary)
     }
 
-    /// Whether nobody need have received a message.
+    /// Checks that a message may be lost.
     fn check_unreceived(&mut self, message: u32) -> Result<(), Violation> {
         let send = &self.sends[message as usize];
         if !self.incarnations.may_lose(&send.stream) {
@@ -107,7 +107,7 @@ impl<'h> Matching<'h> {
         Ok(())
     }
 
-    /// The message that a receive must have got, if it is the one that it did get.
+    /// The message that a receive must have got. An error if it did not get that one.
     fn take(&mut self, number: u32, posted: &Posted<Receive>, outcome: Outcome) -> Result<u32, Violation> {
         let receive = posted.what;
         let Outcome::Received { source, tag, .. } = outcome else {
@@ -131,7 +131,7 @@ impl<'h> Matching<'h> {
             self.taken[first as usize] = true;
             return Ok(first);
         }
-        // Those before it must have been taken by receives that failed.
+        // The messages before it must have been taken by failed receives.
         for candidate in candidates {
             if self.is(candidate, outcome) {
                 self.taken[candidate as usize] = true;
@@ -146,7 +146,8 @@ impl<'h> Matching<'h> {
         Err(Violation::WrongOrder { receive: number, outcome, first })
     }
 
-    /// Finds a receive that may have matched a message, if need be by having others hold other messages. Whether there is one.
+    /// Assigns a message to a failed receive that may have matched it, moving other messages to other receives if
+    /// necessary. Whether this is possible.
     fn assign_to_failed(&mut self, message: u32, asked: &mut [bool]) -> bool {
         for by in 0..self.failed_receives.len() {
             if asked[by] || !accepts(&self.failed_receives[by].what, &self.sends[message as usize].what) {
@@ -161,7 +162,7 @@ impl<'h> Matching<'h> {
         false
     }
 
-    /// Whether an outcome is what comes of a message.
+    /// Whether an outcome is that of a message.
     fn is(&mut self, message: u32, outcome: Outcome) -> bool {
         let Outcome::Received { tag, received, delivered, digest, .. } = outcome else { return false };
         let sent = self.sends[message as usize].what;
@@ -189,7 +190,7 @@ impl<'h> Matching<'h> {
             self.summary.truncated += u64::from(truncated);
             return Ok(());
         }
-        // Wrong: say whether it is another message of the same sender, which is a matter of order.
+        // It is wrong. Find out whether it is another message of the same sender, which is a violation of the order.
         let stream = &self.streams[&posted.stream];
         let mut scratch = std::mem::take(&mut self.scratch);
         let other = stream.iter().copied().find(|other| {

@@ -1,4 +1,4 @@
-//! What a job did, as its programs saw it, and the checker that judges it.
+//! The history of a job, as its programs saw it, and the checker of that history.
 
 mod checker;
 mod digest;

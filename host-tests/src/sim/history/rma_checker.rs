@@ -1,4 +1,4 @@
-//! Judges one-sided operations and what is left in windows: see [`one_sided`](super::one_sided) for the rules.
+//! Checks one-sided operations and the final content of windows. See [`one_sided`](super::one_sided) for the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,25 +8,25 @@ use super::digest::digest;
 use super::one_sided::{CELL, COUNTERS, Forgery, RmaKind, RmaOp, RmaOutcome, Window, bytes, own};
 use super::violation::RmaViolation;
 
-/// All operations of a job so far.
+/// The operations and windows of a job so far.
 #[derive(Default)]
 pub(super) struct RmaChecker {
     windows: Vec<WindowState>,
     asks: Vec<Pending>,
-    /// Operations that ended well, and those that were denied.
+    /// Number of operations that were done, and of denied ones.
     pub counts: [u64; 2],
 }
 
 struct Pending {
     what: RmaOp,
     is_over: bool,
-    /// Its window was closed when it began.
+    /// Its window was already closed when it began.
     is_late: bool,
-    /// Sums below this had been found when it began.
+    /// Values below this had been returned when it began.
     floor: u64,
 }
 
-/// What is known of a window.
+/// The expected state of a window.
 struct WindowState {
     what: Window,
     is_closed: bool,
@@ -44,7 +44,7 @@ struct CounterState {
 
 #[derive(Default)]
 struct CellState {
-    /// Values that were put there, and those of which nobody knows.
+    /// Values that were written, and those that may have been.
     put: BTreeSet<u64>,
     uncertain: BTreeSet<u64>,
     /// Values that were replaced.
@@ -75,18 +75,18 @@ impl RmaChecker {
         self.asks.push(Pending { what, is_over: false, is_late: window_state.is_closed, floor });
     }
 
-    /// Whom an operation was for.
+    /// The initiator and the target of an operation.
     pub fn target(&self, number: u32) -> Option<[u32; 2]> {
         let what = self.asks.get(number as usize)?.what;
         Some([what.from, self.windows[what.window as usize].what.node])
     }
 
-    /// It was lost with a target that was there.
+    /// The violation that an operation was lost although its target was alive.
     pub fn false_loss(&self, number: u32) -> RmaViolation {
         RmaViolation::WrongOutcome(number, self.asks[number as usize].what, RmaOutcome::Lost)
     }
 
-    /// An operation is over. That the target may be lost was looked at.
+    /// Ends an operation. The caller has checked whether the target may be lost.
     pub fn end(&mut self, number: u32, ended: RmaOutcome) -> Result<(), RmaViolation> {
         let open = &mut self.asks[number as usize];
         let what = open.what;
@@ -115,7 +115,7 @@ impl RmaChecker {
             }
             RmaOutcome::Denied(why) => {
                 self.counts[1] += 1;
-                // Parts of it may have been done before its window was closed.
+                // A part of it may have been done before its window was closed.
                 if matches!(what.deed, RmaKind::Put { .. }) && why == Denied::NoMemory {
                     window_state.mark_uncertain(number, &what);
                 }
@@ -128,7 +128,7 @@ impl RmaChecker {
         }
     }
 
-    /// A node died: of what it had begun nobody knows.
+    /// A node died. It is unknown whether its operations were done.
     pub fn forget(&mut self, node: u32) {
         for (number, open) in (0..).zip(&mut self.asks) {
             if open.what.from == node && !std::mem::replace(&mut open.is_over, true) {
@@ -137,7 +137,7 @@ impl RmaChecker {
         }
     }
 
-    /// What is in a window that is closed, or at the end of the job.
+    /// Records the content of a closed window, or of a window at the end of the job.
     pub fn look(&mut self, window: u32, memory: &[u8]) -> Result<(), RmaViolation> {
         let window_state = &mut self.windows[window as usize];
         match &window_state.memory {
@@ -150,7 +150,7 @@ impl RmaChecker {
         Ok(())
     }
 
-    /// All operations have ended.
+    /// Checks everything at the end of the job.
     pub fn judge(&self) -> Result<(), RmaViolation> {
         if let Some((number, open)) = (0..).zip(&self.asks).find(|(_, open)| !open.is_over) {
             return Err(RmaViolation::NotCompletedOnce(number, open.what));
@@ -197,7 +197,7 @@ impl WindowState {
         Ok(())
     }
 
-    /// Nobody knows whether an operation was done.
+    /// Marks an operation of which it is unknown whether it was done.
     fn mark_uncertain(&mut self, number: u32, ask: &RmaOp) {
         if ask.forgery != Forgery::None {
             return;
@@ -212,7 +212,7 @@ impl WindowState {
 
     fn judge(&self, number: u32) -> Result<(), RmaViolation> {
         self.cell.judge(number)?;
-        let Some(memory) = &self.memory else { return Ok(()) }; // it died with its node
+        let Some(memory) = &self.memory else { return Ok(()) }; // the window died with its node
         let word = |at: u64| u64::from_le_bytes(memory[at as usize..at as usize + 8].try_into().expect("eight bytes"));
         for (count, sum) in self.counters.iter().zip([word(COUNTERS[0]), word(COUNTERS[1])]) {
             let done = count.found.len();
@@ -243,7 +243,7 @@ impl WindowState {
 }
 
 impl CellState {
-    /// What was found there was there from the beginning, or was put there.
+    /// Every returned value was the initial one, or was written by an operation.
     fn judge(&self, window: u32) -> Result<(), RmaViolation> {
         let known = |value: &u64| *value == 0 || self.put.contains(value) || self.uncertain.contains(value);
         match self.gone.iter().find(|value| !known(value)) {
@@ -252,7 +252,7 @@ impl CellState {
         }
     }
 
-    /// What is there was not replaced; and all else was, if not by operations of which nobody knows.
+    /// The final value was not replaced. All other values were replaced, perhaps by uncertain operations.
     fn judge_last(&self, window: u32, last: u64) -> Result<(), RmaViolation> {
         let was_put =
             if last == 0 { self.put.is_empty() } else { self.put.contains(&last) || self.uncertain.contains(&last) };

@@ -1,4 +1,4 @@
-//! What befalls nodes: deaths, returns, and rails that are disabled.
+//! Failures: nodes that die and restart, disconnections, and rails that are disabled.
 
 use towline_core::rail::{Lost, Peer};
 
@@ -12,11 +12,11 @@ use super::windows::one_sided_counts;
 use crate::sim::history::{Outcome, Record};
 use crate::sim::network::faults::{FOR_EVER, PlantedBug};
 
-/// Nanoseconds after which all have heard of a node that is back.
+/// Nanoseconds within which all nodes are told of a restarted node.
 const INTRODUCTION_DELAY: u64 = 1_000_000;
 
 impl Job<'_> {
-    /// What is due by the clock. Whether anything was.
+    /// Applies the events that are due by the clock. Whether there was one.
     pub fn apply_due_events(&mut self) -> Result<bool, JobError> {
         let now = self.now;
         if self.faults_end_at.is_some_and(|at| at <= now) && !self.faults_ended {
@@ -32,7 +32,7 @@ impl Job<'_> {
         }
         let due: Vec<_> = self.disconnected.extract_if(.., |disconnected| disconnected.2 <= now).collect();
         for (one, other, _) in &due {
-            self.net.trace(*one, || format!("is cut disabled from {other}"));
+            self.net.trace(*one, || format!("is cut off from {other}"));
             self.history.note(Record::Disconnected(*one, *other));
             self.separated.insert((*one.min(other), *one.max(other)));
         }
@@ -65,7 +65,7 @@ impl Job<'_> {
         Ok(active)
     }
 
-    /// The next nanosecond at which something is due.
+    /// The next nanosecond at which an event is due.
     pub fn next_event_at(&self) -> Option<u64> {
         let disconnected = self.disconnected.iter().map(|disconnected| disconnected.2);
         let back = self.nodes.iter().filter_map(|node| node.back_at);
@@ -83,7 +83,7 @@ impl Job<'_> {
             .min()
     }
 
-    /// Disables what is to be disabled after so many steps of a node.
+    /// Disables rails that are due after the steps of a node so far.
     pub fn disable_rails(&mut self, at: usize) {
         let calls = self.nodes[at].calls;
         let due: Vec<_> = self.toggles.extract_if(.., |one| one.node == at as u32 && one.calls <= calls).collect();
@@ -99,13 +99,14 @@ impl Job<'_> {
         }
     }
 
-    /// Says whether a rail may be given frames: a raw one, or a link, whose own frames and those it was given before still leave.
+    /// Sets whether a rail may be given frames. It may be a simulated rail, or a link, whose own and earlier frames are
+    /// still sent.
     pub fn set_enabled(&mut self, node: u32, rail: u32, on: bool) {
         let rails = self.nodes[node as usize].engine.pml().rails_mut();
         rails.0[rail as usize].set_enabled(on);
     }
 
-    /// Enables what was disabled for long enough. Whether there was any.
+    /// Enables rails whose time is over. Whether there was one.
     pub fn enable_rails(&mut self) -> Result<bool, JobError> {
         let now = self.now;
         let stays = self.planted == Some(PlantedBug::RailStaysDisabled);
@@ -120,12 +121,12 @@ impl Job<'_> {
             let was = engine.pml().is_enabled(rail as usize);
             engine.enable_rail(rail as usize, true).map_err(|why| JobError::Refused(node, why.to_string()))?;
             self.set_enabled(node, rail, true);
-            self.net.count(|counts| counts.enabled += u64::from(!was)); // else it is of an earlier incarnation
+            self.net.count(|counts| counts.enabled += u64::from(!was)); // otherwise it belongs to an earlier incarnation
         }
         Ok(!due.is_empty())
     }
 
-    /// One step of a node, which may be its last.
+    /// Counts one step of a node, at which it may die. Whether it has died.
     pub fn step_may_kill(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
         node.calls += 1;
@@ -172,7 +173,7 @@ impl Job<'_> {
         for other in 0..self.nodes.len() as u32 {
             let apart = self.separated.contains(&(me.min(other), me.max(other)));
             if apart {
-                self.nodes[me as usize].engine.pml().lose_peer(Peer(other), Lost::Broken); // nothing leads to it
+                self.nodes[me as usize].engine.pml().lose_peer(Peer(other), Lost::Broken); // no rail leads to it
                 self.lose_unknown_peer(other, me);
             }
             if self.nodes[other as usize].alive && !apart {
@@ -186,8 +187,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Nothing leads from a node to another. Who came back while that one was away has never met it, and would wait for it for ever:
-    /// no engine gives up a peer that it does not know.
+    /// No rail leads from a node to another one. A node that restarted while the other was dead does not know it, and
+    /// would wait for it for ever, since no engine gives up an unknown peer.
     pub fn lose_unknown_peer(&mut self, node: u32, peer: u32) {
         let node = &mut self.nodes[node as usize];
         if node.alive && !node.introduced.contains(&peer) {
@@ -195,7 +196,7 @@ impl Job<'_> {
         }
     }
 
-    /// A node hears of another, which may have been here in an earlier incarnation, whether its end was noticed or not.
+    /// A node is told of another one. It may know an earlier incarnation of it, whose end it may have noticed or not.
     pub fn meet(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
         self.end_previous_incarnation(node, peer)?;
         if self.introduce(node, peer).is_err() {
@@ -210,7 +211,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Ends what has ended so far: it belongs to the incarnation before.
+    /// Completes what has ended so far, since it belongs to the earlier incarnation.
     pub fn end_previous_incarnation(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
         for taken in &mut self.nodes[node as usize].taken {
             taken.wait = 0;
@@ -219,7 +220,7 @@ impl Job<'_> {
         self.complete(node as usize)?;
         let left = self.nodes[node as usize].taken.extract_if(.., |taken| taken.found.peer.0 == peer);
         for taken in left {
-            self.history.note(Record::Received(taken.number, Outcome::PeerFailed(peer))); // no request for it
+            self.history.note(Record::Received(taken.number, Outcome::PeerFailed(peer))); // there is no request for it
         }
         Ok(())
     }

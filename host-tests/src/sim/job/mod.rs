@@ -1,4 +1,4 @@
-//! Runs a plan: the real engine on every node, one thread, virtual time.
+//! Runs a plan: the real engine on every node, in one thread and in virtual time.
 
 mod clock;
 mod counts;

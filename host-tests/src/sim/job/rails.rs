@@ -1,4 +1,4 @@
-//! The rails of a node: as the network has them, or made reliable by links.
+//! The rails of a node: simulated rails as they are, or made reliable by links.
 
 use std::ptr::NonNull;
 
@@ -14,36 +14,36 @@ use towline_core::time::Duration;
 use super::counts::add;
 use crate::sim::network::SimRail;
 
-/// How links are made. Times are nanoseconds.
+/// The parameters of links. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkParams {
-    /// As a link is made by default, whatever the other fields say.
+    /// Use the defaults of the link, whatever the other fields say.
     pub usual: bool,
-    /// A silent peer is down after so long.
+    /// Time after which a silent peer is down.
     pub dead_after: u64,
-    /// A frame is resent after this time at the least.
+    /// Least time after which a frame is resent.
     pub least_timeout: u64,
-    /// An acknowledgement waits so long for a frame to go with.
+    /// Time for which an acknowledgement waits to be piggybacked on a frame.
     pub ack_delay: u64,
-    /// Frames that may be unacknowledged.
+    /// Most unacknowledged frames.
     pub window: u32,
-    /// Frames that are kept, for all peers together, and as many again for control frames.
+    /// Frames kept for all peers together, and as many again for control frames.
     pub slots: u32,
-    /// Bodies that may be coming in beyond those that the engine holds.
+    /// Most bodies that may be arriving, in addition to those that the engine holds.
     pub deliveries: u32,
     /// Number of the first frame.
     pub first_number: u64,
-    /// A peer that does not answer a greeting is down after so many times `dead_after`.
+    /// A peer that does not answer a hello is down after this many times `dead_after`.
     pub greetings: u64,
-    /// Rails that are no datagrams tell when a peer is lost, and silence is no sign of it.
+    /// The rails below report lost peers, so silence does not mean a loss.
     pub patient: bool,
 }
 
 impl LinkParams {
-    /// Attempts within the time after which a peer is down: of ten thousand million, drops of 30 % let one fail.
+    /// Attempts within the time after which a peer is down. With drops of 30 %, all of them fail in one of 1e10 cases.
     pub const ATTEMPTS: u64 = 40;
 
-    /// As they are made by default.
+    /// The defaults of the link.
     pub const USUAL: Self = Self {
         usual: true,
         dead_after: 5_000_000_000,
@@ -57,7 +57,7 @@ impl LinkParams {
         patient: false,
     };
 
-    /// Nanoseconds after which a link that was down is up again, once nothing is in its way.
+    /// Nanoseconds after which a link that was down is up again, after its fault has ended.
     pub const fn slack(&self) -> u64 {
         self.dead_after * if self.greetings > 2 { 8 } else { 2 }
     }
@@ -91,19 +91,19 @@ impl LinkParams {
     }
 }
 
-/// One of the rails.
+/// A rail of a node.
 pub struct NodeRail<'m> {
     kind: RailKind<'m>,
-    /// It is to take nothing new.
-    disabled_rails: bool,
-    /// It was given a frame all the same.
+    /// It is disabled.
+    disabled: bool,
+    /// It was given a frame while disabled.
     used_while_disabled: bool,
 }
 
 enum RailKind<'m> {
-    /// As the network has it.
+    /// A simulated rail.
     Raw(Box<SimRail>),
-    /// Made reliable.
+    /// A link over it.
     Linked(Box<Link<'m, SimRail, Crc32c>>),
 }
 
@@ -121,7 +121,7 @@ impl rail::Rail for NodeRail<'_> {
     forward_rail!(below, except commit, send);
 
     fn commit(&mut self, ticket: Ticket) -> Sent {
-        self.used_while_disabled |= self.disabled_rails;
+        self.used_while_disabled |= self.disabled;
         below!(self, rail => rail.commit(ticket))
     }
 
@@ -181,7 +181,7 @@ impl towline_core::rail::DeviceMemory for NodeRail<'_> {
     unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
         // SAFETY: passed on from the caller.
         let begun = below!(self, rail => unsafe { rail.perform(on, native, cookie) });
-        self.used_while_disabled |= self.disabled_rails && begun.is_ok();
+        self.used_while_disabled |= self.disabled && begun.is_ok();
         begun
     }
 }
@@ -212,26 +212,26 @@ impl towline_core::rail::Liveness for NodeRail<'_> {
 
 impl<'m> NodeRail<'m> {
     const fn new(kind: RailKind<'m>) -> Self {
-        Self { kind, disabled_rails: false, used_while_disabled: false }
+        Self { kind, disabled: false, used_while_disabled: false }
     }
 
-    /// Says whether it takes what is new.
+    /// Enables or disables it.
     pub fn set_enabled(&mut self, on: bool) {
-        self.disabled_rails = !on;
+        self.disabled = !on;
     }
 
-    /// What a rail that is disabled must not be given.
+    /// Notes whether a frame was given to a disabled rail.
     fn check_enabled(&mut self, sent: Result<Sent, SendError>) -> Result<Sent, SendError> {
-        self.used_while_disabled |= self.disabled_rails && sent.is_ok();
+        self.used_while_disabled |= self.disabled && sent.is_ok();
         sent
     }
 }
 
-/// All of them.
+/// All rails of a node.
 pub struct NodeRails<'m>(pub Vec<NodeRail<'m>>);
 
 impl<'m> NodeRails<'m> {
-    /// The rails, and the memory that they use, which is to stay until they are gone. Incarnations are all different.
+    /// Makes the rails, and their memory, which must be dropped after them. Every incarnation must be different.
     pub fn new(
         rails: Vec<SimRail>,
         links: Option<LinkParams>,
@@ -256,7 +256,7 @@ impl<'m> NodeRails<'m> {
         (Self(rails), memories)
     }
 
-    /// Whether all links to a peer have met it.
+    /// Whether all links to a peer are connected.
     pub fn have_met(&self, peer: Peer) -> bool {
         self.0.iter().all(|rail| match &rail.kind {
             RailKind::Raw(_) => true,
@@ -264,12 +264,12 @@ impl<'m> NodeRails<'m> {
         })
     }
 
-    /// Whether a rail that is disabled was given a frame.
+    /// Whether a frame was given to a disabled rail.
     pub fn was_used_while_disabled(&self) -> bool {
         self.0.iter().any(|rail| rail.used_while_disabled)
     }
 
-    /// What the links did, summed up.
+    /// Sums of the links' counters.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut sums = vec![];
         for rail in &self.0 {

@@ -16,27 +16,27 @@ use super::windows::{check_windows, one_sided_counts};
 use crate::sim::history::{History, Record, check};
 use crate::sim::network::Net;
 
-/// Rounds in which nothing at all happened, with time moving ever faster, after which a job is stuck.
+/// Number of rounds without any event, while time moves ever faster, after which a job is stuck.
 const MAX_IDLE_ROUNDS: u32 = 3000;
-/// Rounds that bring nobody on, after which a job that is still busy is taken to run in circles.
+/// Number of rounds without progress of a program after which a busy job is taken to have no end.
 const MAX_ROUNDS: u64 = 20_000_000;
 
-/// Rounds without any work after which programs recover from failures.
+/// Number of rounds without progress after which programs recover from failures.
 const QUIET_ROUNDS: u32 = 3000;
 
-/// Requests for recovery.
+/// Additional requests for recovery.
 const RECOVERY_REQUESTS: u32 = 12;
 
-/// Recoveries that bring no work, after which a job is stuck.
+/// Number of recoveries without progress after which a job is stuck.
 const MAX_RECOVERIES: u32 = 60;
 
-/// Virtual nanoseconds after which a job is taken to be too slow.
+/// Virtual nanoseconds after which a job is too slow.
 const TIME_LIMIT: u64 = 20_000_000_000;
 
-/// Virtual nanoseconds within which a job must be over once all faults have stopped.
+/// Virtual nanoseconds within which a job must complete after all faults have ended.
 pub const LIVENESS: u64 = 5_000_000_000;
 
-/// Runs a job to its end and judges it.
+/// Runs a job to its end and checks its history.
 ///
 /// # Errors
 /// The first [`JobError`].
@@ -60,7 +60,7 @@ pub fn run(setting: Setting) -> Result<Report, JobError> {
     let nodes = plan.programs.len() as u32;
     let failures_expected = !deaths.is_empty() || !disconnected.is_empty();
     let window = config.requests as usize;
-    // Programs that recover need requests when those of the plan are all taken.
+    // Programs that recover need requests when those of the plan are all in use.
     let config = Config { requests: config.requests + if failures_expected { RECOVERY_REQUESTS } else { 0 }, ..config };
     let planted = faults.planted;
     let net = Net::new(nodes, rail_params, faults, random.fork());
@@ -116,7 +116,7 @@ pub fn run(setting: Setting) -> Result<Report, JobError> {
 }
 
 impl Job<'_> {
-    /// All nodes in turn, in an order by chance, until all are done and all is quiet.
+    /// Runs all nodes in turn, in random order, until all are done and nothing is in flight.
     fn run(&mut self) -> Result<(), JobError> {
         let (mut idle, mut quiet, mut still, mut tries) = (0u32, 0u32, 0u32, 0u32);
         let (mut work, mut since, mut known_at, mut worked_in) = (0, 0, 0, 0);
@@ -163,7 +163,7 @@ impl Job<'_> {
             }
             if mishap {
                 deaths = self.deaths.len();
-                // Who is gone is known to be so by then, where anybody asks.
+                // By then each loss is known to every node that needs the lost node.
                 known_at = self.now + self.links.map_or(0, |links| links.slack() * 2);
             }
             let waited = match self.links {
@@ -179,23 +179,23 @@ impl Job<'_> {
                 (idle, since, tries) = (0, self.now, tries + 1);
             }
             if tries > MAX_RECOVERIES {
-                return Err(JobError::Stuck(format!("nothing helps, {}", self.situation())));
+                return Err(JobError::Stuck(format!("recovery has no effect, {}", self.situation())));
             }
             let patience = self.links.map(|links| links.dead_after).max(self.stall_timeout.map(|stall| stall * 3));
-            let bound = 1 + patience.unwrap_or(0) / 10_000_000; // they take their time
+            let bound = 1 + patience.unwrap_or(0) / 10_000_000; // these time-outs need time
             let late = self.faults_end_at.is_some_and(|at| self.now > at + LIVENESS * bound);
             let idles = patience.is_none() && idle > MAX_IDLE_ROUNDS;
             if idles || self.now > TIME_LIMIT * bound || late {
                 return Err(JobError::Stuck(self.situation()));
             }
             if round - worked_in > MAX_ROUNDS {
-                return Err(JobError::Stuck(format!("it runs in circles, {}", self.situation())));
+                return Err(JobError::Stuck(format!("it makes no progress, {}", self.situation())));
             }
             self.advance_clock(active, idle, still);
         }
     }
 
-    /// Whether frames are under way that somebody waits for.
+    /// Whether frames are in flight that a node waits for.
     fn frames_left(&mut self) -> bool {
         if self.links.is_some() {
             return !self.nodes.iter_mut().all(|node| !node.alive || node.engine.pml().is_drained());
@@ -203,7 +203,7 @@ impl Job<'_> {
         if self.failures_expected { self.net.next_at().is_some() } else { self.net.under_way() != 0 }
     }
 
-    /// Grows with all that brings programs on, but not with what nodes tell and ask each other meanwhile.
+    /// A number that grows with the progress of programs, but not with control traffic.
     fn work(&self) -> u64 {
         let of = |node: &Node<'_>| {
             let Counters { eager_sent, rendezvous_sent, fragments_received, expected, unexpected, .. } =
@@ -213,7 +213,7 @@ impl Job<'_> {
         self.ended + self.nodes.iter().map(|node| of(node) + node.next as u64).sum::<u64>()
     }
 
-    /// One node: some steps of its program, progress, and what has come to an end. Whether anything happened.
+    /// Gives one node a turn: some steps of its program, progress, and completions. Whether anything happened.
     fn turn(&mut self, at: usize) -> Result<bool, JobError> {
         let (mut active, mut waits) = (false, false);
         for _ in 0..self.random.below(6) {
@@ -266,7 +266,7 @@ impl Job<'_> {
 
     fn check_one_sided_counts(&mut self, at: usize) -> Result<(), JobError> {
         let (_, faults) = one_sided_counts(&mut self.nodes[at].engine);
-        // Where a window is closed in the middle of a get, the answer that says so may overtake data.
+        // If a window is closed in the middle of a get, the denial may arrive before data.
         let excused =
             |what: &str| what == "answers to nothing" && (self.failures_expected || self.has_closed_windows());
         match faults.into_iter().find(|(what, count)| *count != 0 && !excused(what)) {
@@ -275,7 +275,7 @@ impl Job<'_> {
         }
     }
 
-    /// Looks at all that is left, and judges the whole.
+    /// Collects everything that remains, and checks the history.
     fn judge(mut self) -> Result<Report, JobError> {
         let mut report = Report { nodes: self.nodes.len() as u32, took: self.last_work_at, ..Report::default() };
         report.transitions = std::mem::take(&mut self.transitions);

@@ -1,4 +1,4 @@
-//! A job under way.
+//! The state of a running job.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::sim::network::faults::PlantedBug;
 use crate::sim::network::{Net, SimRail};
 use crate::sim::plan::{Plan, Step};
 
-/// A node that is to hear that another is back.
+/// A node that will be told that another one has restarted.
 #[derive(Clone, Copy)]
 pub(super) struct Introduction {
     pub at: u64,
@@ -43,47 +43,47 @@ pub(super) struct Job<'m> {
     pub planted: Option<PlantedBug>,
     pub pace: u64,
     pub scratch: Vec<u8>,
-    /// Those that are to come.
+    /// Deaths that have not happened.
     pub deaths: Vec<Death>,
     pub disconnected: Vec<(u32, u32, u64)>,
     pub toggles: Vec<Toggle>,
-    /// Rails that are disabled: whose, which, and until when.
+    /// Disabled rails: the node, the rail, and until when.
     pub disabled_rails: Vec<(u32, u32, u64)>,
     pub stall_timeout: Option<u64>,
-    /// Nodes that stand still.
+    /// Nodes that are stalled or lost.
     pub silent_nodes: Vec<SilentNode>,
     pub stalled_pairs: BTreeSet<(u32, u32)>,
     /// Nodes that have died.
     pub died: BTreeSet<u32>,
-    /// Who has lost whom.
+    /// Pairs of a node and a peer that it has lost.
     pub lost_peers: BTreeSet<(u32, u32)>,
-    /// Those that are cut off, the lower one first: they do not meet again.
+    /// Disconnected pairs, the lower node first. They are not introduced again.
     pub separated: BTreeSet<(u32, u32)>,
     pub faults_end_at: Option<u64>,
-    /// When faults that go by the clock begin and end, the next one last.
+    /// The times at which timed faults begin and end, in falling order.
     pub fault_boundaries: Vec<u64>,
-    /// All faults have stopped.
+    /// All faults have ended.
     pub faults_ended: bool,
-    /// Requests may end with the failure of a node.
+    /// Requests may fail because of a node.
     pub failures_expected: bool,
-    /// Nodes that are to hear that another is back.
+    /// Introductions to restarted nodes that are due later.
     pub introductions: Vec<Introduction>,
     pub recoveries: u64,
-    /// When programs came on for the last time.
+    /// When a program last made progress.
     pub last_work_at: u64,
-    /// Sends and receives that have ended, but for those that were taken back.
+    /// Number of sends and receives that have completed, without cancelled ones.
     pub ended: u64,
-    /// Sends and receives that a program has under way at most.
+    /// Most sends and receives that a program has in progress.
     pub window: usize,
-    /// What the engines did that are gone.
+    /// Counters of engines that no longer exist.
     pub transitions: Vec<Named>,
     pub windows: Option<Windows>,
-    /// All that ever were, by number.
+    /// All windows that ever existed, by number.
     pub known: Vec<KnownWindow>,
 }
 
 impl<'m> Job<'m> {
-    /// A node in its next incarnation.
+    /// Makes a node in its next incarnation.
     pub fn node(&mut self, me: u32, rails: Vec<SimRail>, next: usize) -> Result<Node<'m>, JobError> {
         let first_sequence = self.config.first_sequence.wrapping_add(me.into());
         let config = Config { seed: self.random.word(), first_sequence, ..self.config };
@@ -101,7 +101,7 @@ impl<'m> Job<'m> {
         Ok(node)
     }
 
-    /// Lets one node know another.
+    /// Introduces one node to another.
     pub fn introduce(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
         let other = &mut self.nodes[peer as usize].engine;
         let cards: Vec<Vec<u8>> = other.pml().rails().0.iter().map(|rail| rail.card().to_vec()).collect();
@@ -119,7 +119,7 @@ impl<'m> Job<'m> {
         Ok(())
     }
 
-    /// No rail leads to that node: it was refused, is not known, and nothing is to come of it.
+    /// Checks the result for a node without a common rail: it was refused, is unknown, and sends to it are refused.
     pub fn cannot_reach(&mut self, node: u32, peer: Peer, added: Result<(), Unreachable>) -> Result<(), JobError> {
         let engine = &mut self.nodes[node as usize].engine;
         // SAFETY: no bytes are given.
@@ -135,7 +135,7 @@ impl<'m> Job<'m> {
         Ok(())
     }
 
-    /// What each node still has to do.
+    /// Describes the remaining work of each node.
     pub fn situation(&mut self) -> String {
         let plan = self.plan;
         let nodes = self.nodes.iter_mut().filter(|node| !node.done()).map(|node| {

@@ -1,4 +1,4 @@
-//! What a node does: the steps of its program, and what comes of them.
+//! The steps of a program, and their completion.
 
 use towline_core::mtl::{Envelope, Failure, Refusal, Sending, Source, Status, Tag};
 
@@ -15,9 +15,10 @@ use crate::sim::plan::{Cancel, NEVER, Step};
 #[derive(PartialEq, Eq)]
 pub(super) enum Progress {
     Advanced,
-    /// It is to be tried again and again: nobody tells when there is room, or another node has come so far.
+    /// The step must be retried: the engine does not report when there is room, or when another node has reached its
+    /// step.
     Retry,
-    /// Its engine will tell.
+    /// The engine will report when to go on.
     Blocked,
 }
 
@@ -26,7 +27,7 @@ impl Job<'_> {
         let plan = self.plan;
         let node = &mut self.nodes[at];
         let Some(step) = node.program.get(node.next) else { return Ok(Progress::Blocked) };
-        // A message that was taken needs a request soon: it is not for another to use up.
+        // A message from a matched probe soon needs a request, which must not be used up otherwise.
         let extra = if self.failures_expected { node.unplanned_receives() } else { 0 };
         if node.ops.len() + node.taken.len() - extra >= self.window
             && matches!(
@@ -96,11 +97,11 @@ impl Job<'_> {
         }
         let dest = rank(self.plan, message.comm, message.to);
         let mut room = Buffer::any(message.len as usize, &mut self.random);
-        // The bytes belong to the number that the send will have.
+        // The bytes belong to the number of the send.
         let number = self.history.next_send();
         room.fill(&patterned(number.into(), message.len as usize));
         let (comm, span) = (node.comm(message.comm), room.span());
-        // SAFETY: the room's memory stays as it is in `ops` until the outcome is taken.
+        // SAFETY: the buffer stays unchanged in `ops` until the outcome is taken.
         let sent = unsafe { node.engine.isend(comm, dest, message.tag, mode_of(message.mode), span) };
         match sent {
             Ok(sending) => {
@@ -141,7 +142,7 @@ impl Job<'_> {
         let mut room = Buffer::any(receive.room as usize, &mut self.random);
         let (comm, span) = (node.comm(receive.comm), room.span());
         let (source, tag) = (source_of(self.plan, &receive), tag_of(&receive));
-        // SAFETY: the room's memory is not accessed in `ops` until the outcome is taken.
+        // SAFETY: the buffer is not accessed in `ops` until the outcome is taken.
         let request = match unsafe { node.engine.irecv(comm, source, tag, span) } {
             Ok(request) => request,
             Err(Refusal::Busy) => return Ok(Progress::Retry),
@@ -154,9 +155,9 @@ impl Job<'_> {
         if cancel == Some(0) {
             op.kind = OpKind::Recv { receive, planned, cancel: None, found };
             if node.engine.cancel(request) {
-                // Taken back before anything could come: its place in the order is still the next.
+                // It was cancelled before a message could match it, so its position in the order is still free.
                 let Some(outcome) = node.engine.test(request) else {
-                    return Err(JobError::Refused(node.me, "a cancelled receive is not over".into()));
+                    return Err(JobError::Refused(node.me, "a cancelled receive did not complete".into()));
                 };
                 self.end_receive(at, op, outcome, receive, found)?;
                 let vain = planned == UNPLANNED;
@@ -170,7 +171,7 @@ impl Job<'_> {
         Ok(Progress::Advanced)
     }
 
-    /// Probes; what is found is received by its own source and tag, and must be the same.
+    /// Probes. The message that is found is received by its source and tag, and must be the same.
     pub fn probe(&mut self, at: usize, planned: u32) -> Result<Progress, JobError> {
         let receive = self.plan.receives[planned as usize];
         let node = &mut self.nodes[at];
@@ -185,7 +186,7 @@ impl Job<'_> {
         self.matched_probe_any(at, self.plan.receives[planned as usize], planned)
     }
 
-    /// Takes a message that a receive would match. An unplanned one has room for all of it.
+    /// Uses a matched probe for a receive. An unplanned receive gets a buffer for the whole message.
     pub(super) fn matched_probe_any(&mut self, at: usize, mut receive: Receive, planned: u32) -> Progress {
         let node = &mut self.nodes[at];
         let comm = node.comm(receive.comm);
@@ -201,7 +202,7 @@ impl Job<'_> {
         Progress::Advanced
     }
 
-    /// Receives messages that were taken a while ago.
+    /// Receives messages from earlier matched probes.
     pub(super) fn receive_taken(&mut self, at: usize) -> Result<bool, JobError> {
         let node = &mut self.nodes[at];
         let mut any = false;
@@ -214,7 +215,7 @@ impl Job<'_> {
             }
             let Taken { number, message, found, receive, planned, .. } = taken;
             let mut room = Buffer::any(receive.room as usize, &mut self.random);
-            // SAFETY: the room's memory is not accessed in `ops` until the outcome is taken.
+            // SAFETY: the buffer is not accessed in `ops` until the outcome is taken.
             match unsafe { node.engine.imrecv(message, room.span()) } {
                 Ok(request) => {
                     let kind = OpKind::Recv { receive, planned, cancel: None, found: Some(found) };
@@ -225,7 +226,7 @@ impl Job<'_> {
                     node.taken.push(Taken { number, message, found, receive, planned, wait: 0 });
                 }
                 Err((Refusal::Invalid, _)) if self.failures_expected => {
-                    // Its sender was forgotten meanwhile.
+                    // Its sender was deleted meanwhile.
                     self.history.note(Record::Received(number, Outcome::PeerFailed(found.peer.0)));
                     any = true;
                 }
@@ -235,10 +236,10 @@ impl Job<'_> {
         Ok(any)
     }
 
-    /// Ends what is over, and cancels what is to be cancelled.
+    /// Completes operations, and cancels those that are due.
     pub(super) fn complete(&mut self, at: usize) -> Result<bool, JobError> {
         let mut any = self.complete_operations(at)?;
-        // Those that are begun meanwhile have their turn later.
+        // Operations that are begun meanwhile are handled later.
         let (mut place, mut left) = (0, self.nodes[at].ops.len());
         while left > 0 {
             left -= 1;
@@ -282,7 +283,7 @@ impl Job<'_> {
                     {
                         return Err(JobError::Refused(
                             at as u32,
-                            "a cancelled receive did not free its request".into(),
+                            "a cancelled receive did not release its request".into(),
                         ));
                     }
                 }
@@ -303,7 +304,7 @@ impl Job<'_> {
         self.nodes[at].finished_sends.push(op.room);
     }
 
-    /// Notes how a receive ended; whether it was cancelled.
+    /// Records the outcome of a receive. Whether it was cancelled.
     pub fn end_receive(
         &mut self,
         at: usize,

@@ -1,8 +1,8 @@
-//! What nodes do to each other's memory: windows that they register, take back and register anew, and operations on any of them,
-//! with handles that are good, stale or forged.
+//! One-sided operations in a job: nodes register, close and re-register windows, and begin operations with handles that
+//! are valid, stale or forged.
 //!
-//! A handle is known as soon as there is a window, but to those alone that know the node in the incarnation in which it has made it.
-//! [`onesided`](super::onesided) tells what is right.
+//! A handle is known as soon as its window exists, but only to nodes that know the owner in the incarnation that has
+//! made it. [`one_sided`](crate::sim::history::one_sided) has the rules.
 
 use towline_core::convertor::Span;
 use towline_core::rail::Peer;
@@ -22,11 +22,11 @@ use crate::sim::history::one_sided::{CELL, COUNTERS, Forgery, RmaKind, RmaOp, Rm
 use crate::sim::history::{History, Record, digest};
 
 impl Job<'_> {
-    /// What a node does to windows in its turn. Whether it did anything.
+    /// Gives a node its turn with windows. Whether it did anything.
     pub fn use_windows(&mut self, at: usize) -> Result<bool, JobError> {
         let Some(windows) = &mut self.windows else { return Ok(false) };
         let [operations, closes] = windows.chances;
-        // Nobody is kept awake for it: what is left when the program is over is begun then.
+        // No node is kept awake for this. Operations that remain at the end of the program are begun then.
         let operations = if self.nodes[at].next == self.nodes[at].program.len() { 1000 } else { operations };
         let mut any = false;
         let wishes = self.nodes[at].node_windows.left != 0;
@@ -51,7 +51,7 @@ impl Job<'_> {
         self.known.iter().any(|known| known.is_closed)
     }
 
-    /// Has a node register windows, if it has not enough.
+    /// Registers windows of a node, if it has not enough.
     pub fn open_windows(&mut self, at: usize) {
         let nodes = self.nodes.len() as u32;
         let Some(windows) = &mut self.windows else { return };
@@ -62,7 +62,8 @@ impl Job<'_> {
             let what = Window { node: node.me, nodes, area: windows.area, access };
             let len = what.len() as usize;
             let mut memory = vec![0u64; len.div_ceil(8)].into_boxed_slice();
-            // SAFETY: the memory goes after the engine, and is looked at when it is not registered any more, or the engine does nothing.
+            // SAFETY: the memory is dropped after the engine, and is read only when it is not registered any more, or
+            // when the engine does nothing.
             let made = unsafe { node.engine.pml().register(memory.as_mut_ptr().cast(), len, access, None) };
             let Some(registration) = made else { return };
             let remote = node.engine.pml().remote_memory(registration).expect("it is registered");
@@ -78,7 +79,7 @@ impl Job<'_> {
         }
     }
 
-    /// A node takes a window back, whatever is under way.
+    /// Closes a window of a node, whatever is in progress.
     fn close_window(&mut self, at: usize) {
         let Some(windows) = self.windows.as_mut().filter(|_| self.known.len() < MAX_WINDOWS) else { return };
         let held: Vec<_> = self.nodes[at].node_windows.held.iter_mut().filter(|held| !held.is_closed).collect();
@@ -92,7 +93,7 @@ impl Job<'_> {
         self.history.note(Record::WindowClosed(held.number));
     }
 
-    /// Deregisters what is closed, as soon as nothing is coming in to it.
+    /// Deregisters closed windows as soon as no data is arriving in them.
     fn deregister_closed(&mut self, at: usize) -> Result<(), JobError> {
         let Node { node_windows, engine, me, .. } = &mut self.nodes[at];
         for held in node_windows.held.iter_mut().filter(|held| held.is_closed) {
@@ -123,7 +124,7 @@ impl Job<'_> {
         let (closed, good): (Vec<_>, Vec<_>) = of_target.partition(|(_, known)| known.is_closed);
         let among = if closed.is_empty() || (!good.is_empty() && random.chance(900)) { good } else { closed };
         if among.is_empty() {
-            node.node_windows.left -= 1; // of a node that was never met there is none
+            node.node_windows.left -= 1; // a node that is not known has no window
             return Ok(true);
         }
         let (window, known) = among[random.below(among.len() as u64) as usize];
@@ -148,7 +149,7 @@ impl Job<'_> {
             (2, RmaKind::Add(0) | RmaKind::Swap | RmaKind::CompareSwap(_)) => Forgery::Base,
             _ => Forgery::None,
         };
-        // A right that lacks is told before what is wrong with the place.
+        // A missing right is reported before a wrong place.
         let forgery = if known.what.access == Access::ANY && !known.is_closed { forgery } else { Forgery::None };
         let (remote, shift) = forge(known, forgery);
         let number = self.history.next_rma_op();
@@ -158,12 +159,13 @@ impl Job<'_> {
             RmaKind::Put { .. } => Transfer::Put(room.span()),
             _ => Transfer::Get(room.span()),
         });
-        // SAFETY: the room stays as it is in `open` until the operation is over.
+        // SAFETY: the buffer stays unchanged in `open` until the operation is complete.
         match unsafe { node.engine.pml().begin(Peer(target), what, &remote, offset + shift) } {
             Ok(operation) => {
                 let number = self.history.rma_op(RmaOp { from: me, window, deed, forgery });
-                self.net
-                    .trace(me, || format!("operations {number} {deed:?} of window {window} of {target}, {forgery:?}"));
+                self.net.trace(me, || {
+                    format!("begins operation {number} {deed:?} of window {window} of {target}, {forgery:?}")
+                });
                 node.node_windows.open.push(OpenOperation { number, operation, target, window, deed, room });
                 node.node_windows.left -= 1;
                 Ok(true)
@@ -178,7 +180,7 @@ impl Job<'_> {
         }
     }
 
-    /// Takes note of the operations of a node that are over. Whether there were any.
+    /// Completes operations of a node. Whether there was one.
     pub fn complete_operations(&mut self, at: usize) -> Result<bool, JobError> {
         let mut any = false;
         while let Some(Finished { operation, result }) = self.nodes[at].engine.pml().next_finished() {
@@ -221,13 +223,13 @@ impl Job<'_> {
     }
 }
 
-/// The handle that is used, and how much further on it says that the place is.
+/// The handle to use, and by how much it shifts the place.
 fn forge(known: &KnownWindow, forgery: Forgery) -> (RemoteMemory, u64) {
     let mut handle: [u8; HANDLE_BYTES] = known.remote.to_bytes();
     let shift = match forgery {
         Forgery::None => 0,
         Forgery::Handle => {
-            handle[15] ^= 0x40; // of the generation, which never comes so far
+            handle[15] ^= 0x40; // of the generation, which never gets this far
             0
         }
         Forgery::Length => {
@@ -243,7 +245,7 @@ fn forge(known: &KnownWindow, forgery: Forgery) -> (RemoteMemory, u64) {
     (RemoteMemory::from_bytes(&handle).expect("of the same length"), shift)
 }
 
-/// What an operation is to the engine, where it is done, and its memory, if there is any.
+/// The engine's operation, its offset, and its buffer, if it needs one.
 fn transfer(
     window: &Window,
     me: u32,
@@ -270,7 +272,7 @@ fn transfer(
     }
 }
 
-/// Looks at all that is left of a node's windows when its job is over.
+/// Checks the windows of a node at the end of the job.
 pub(super) fn check_windows(
     node: &mut Node<'_>,
     history: &mut History,
@@ -283,12 +285,12 @@ pub(super) fn check_windows(
     }
     for held in &mut node.node_windows.held {
         held.look(history);
-        // A body may be coming in for ever of one that is gone, which nobody was told.
+        // A body of a lost node may never finish arriving, if the loss was not reported.
         if let Some(registration) = held.registration.take()
             && node.engine.pml().deregister(registration).is_err()
             && !failures_expected
         {
-            return Err(JobError::Refused(node.me, "a window is in use when all is over".into()));
+            return Err(JobError::Refused(node.me, "a window is in use at the end of the job".into()));
         }
     }
     let [_, [operations, _], [answers, _]] = node.engine.pml().rma_used();
@@ -298,7 +300,7 @@ pub(super) fn check_windows(
     Ok(())
 }
 
-/// What an engine did, and what it must not have met.
+/// The activity of an engine's one-sided operations, and the counters that must stay 0.
 pub(super) fn one_sided_counts(engine: &mut Engine<'_>) -> ([Named; 2], [Named; 3]) {
     let counters = engine.pml().rma_counters();
     let did = [("one_sided_served", counters.served), ("one_sided_denied", counters.denied)];

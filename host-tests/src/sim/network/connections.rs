@@ -1,4 +1,4 @@
-//! Connections and the nodes at their ends: how they break, are closed and are made anew.
+//! Connections and nodes: connections break and are closed, nodes die and restart.
 
 use super::endpoint::{End, PendingEvent};
 use super::faults::Outage;
@@ -39,7 +39,7 @@ impl State {
                     continue;
                 }
                 let mut left: Vec<u32> = self.end(node, rail).outbox.iter().copied().collect();
-                let staged = self.end(other, rail).outbox.clone(); // not on its way yet
+                let staged = self.end(other, rail).outbox.clone(); // not sent yet
                 left.extend(self.between(other, node, rail).iter().filter(|at| !staged.contains(at)));
                 for at in left {
                     if self.packets[at as usize].is_none() {
@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// Breaks the connection of a pair of ends; both are told a while later.
+    /// Breaks the connection of a pair of ends. Both are told some time later.
     pub fn cut(&mut self, one: u32, other: u32, rail: u32) {
         self.counts.cut += 1;
         for (from, to) in [(one, other), (other, one)] {
@@ -88,14 +88,14 @@ impl State {
         self.renew(one, other, rail);
     }
 
-    /// What belongs to the connection of a pair of ends is void from now on, but for what is under way.
+    /// Begins a new connection of a pair of ends. Later frames of the old one are void.
     pub fn renew(&mut self, one: u32, other: u32, rail: u32) {
         let session = self.path(one, other, rail).session + 1;
         self.path(one, other, rail).session = session;
         self.path(other, one, rail).session = session;
     }
 
-    /// One end will report the other as lost.
+    /// Lets one end report the other as lost.
     pub fn report_lost(&mut self, at: u32, of: u32, rail: u32) {
         let when = self.now + self.random.length(50_000);
         self.report_lost_at(when, at, of, rail);
@@ -111,7 +111,7 @@ impl State {
         }
     }
 
-    /// One end closes its connection: the other hears of that after all that is under way.
+    /// Closes a connection at one end. The other end is told after all frames in flight.
     pub fn close(&mut self, from: u32, to: u32, rail: u32) {
         if from == to || self.rail_params[rail as usize].datagrams {
             return;

@@ -1,7 +1,8 @@
-//! Devices of simulated rails: they reach registered memory of other nodes, in virtual time.
+//! Operations of devices on registered memory of other nodes, in virtual time.
 //!
-//! What a device puts it has read when it begins, and writes later: also after its own side has forgotten the peer, as a write that was
-//! under way does. So memory that was not deregistered before its request was over is written late, which the checker sees.
+//! A device reads the bytes of a put when it begins, and writes them later, even after its own side has deleted the
+//! peer, as a write in flight would. So if memory is not deregistered before an operation on it is complete, it is
+//! written late, which the checker detects.
 
 use towline_core::rail::native::{KEY, Key, Local, Native, NativeError, Region, Work};
 use towline_core::rail::{Cookie, Endpoint, Event};
@@ -81,14 +82,14 @@ impl State {
         }
         let mut bytes = vec![];
         if let Work::Put(local) = native.work {
-            // SAFETY: the caller vouches for it.
+            // SAFETY: the caller vouches for the local memory.
             bytes = unsafe { std::slice::from_raw_parts(local.base, local.len as usize) }.to_vec();
         }
         let epoch = self.end(node, rail).epochs[on.0 as usize];
         let number = self.devices.number;
         self.devices.number += 1;
         let operation = DeviceOperation { from: node, to: on.0, rail, epoch, session, native: *native, cookie, bytes };
-        // Some of it at once, to catch a reader that looks there too early.
+        // A part is transferred at once, to detect a reader that reads too early.
         let _ = self.transfer_bytes(&operation, 3);
         self.devices.operations.insert(number, operation);
         let params = self.rail_params[rail as usize];
@@ -98,13 +99,14 @@ impl State {
         Ok(None)
     }
 
-    /// A device is through, or tries again.
+    /// Completes an operation of a device, or postpones it.
     pub fn complete_operation(&mut self, number: u64) -> Option<Event> {
         let operation = self.devices.operations.remove(&number)?;
         let DeviceOperation { from, to, rail, .. } = operation;
         let epoch = self.end(from, rail).epochs[to as usize];
         if epoch != operation.epoch || self.path(from, to, rail).session != operation.session {
-            // Nobody waits for it any more, but a write may be on its way: what is registered still, is written to.
+            // No one waits for it any more, but a write may be in flight, and memory that is still registered is
+            // written.
             if matches!(operation.native.work, Work::Put(_)) {
                 self.counts.late_writes += 1;
                 let _ = self.transfer_bytes(&operation, 1);
@@ -118,7 +120,7 @@ impl State {
                 || state.partition(from, to, rail, now).is_some()
                 || state.partition(to, from, rail, now).is_some()
         };
-        self.incarnation(to)?; // else whoever waits hears that the peer is lost
+        self.incarnation(to)?; // otherwise the initiator is told that the peer is lost
         if from != to && apart(self) {
             let later = now + 1 + self.random.length(100_000);
             self.devices.operations.insert(number, operation);
@@ -138,7 +140,7 @@ impl State {
         Some(Event::Performed(operation.cookie, result.map(|()| 0)))
     }
 
-    /// Moves one part in so many of the bytes, if the memory is registered.
+    /// Transfers the first `1 / part` of the bytes, if the memory is registered.
     fn transfer_bytes(&self, operation: &DeviceOperation, part: u64) -> Result<(), NativeError> {
         let number = u64::from_le_bytes(std::array::from_fn(|byte| operation.native.key.0[byte]));
         let memory = self.devices.regions.get(&number).ok_or(NativeError::Refused)?;
@@ -154,9 +156,9 @@ impl State {
         let at = (memory.base + operation.native.offset as usize) as *mut u8;
         let count = (len / part) as usize;
         match operation.native.work {
-            // SAFETY: registered memory is there until it is deregistered, or its node is dead.
+            // SAFETY: registered memory exists until it is deregistered or its node is dead.
             Work::Put(_) => unsafe { at.copy_from(operation.bytes.as_ptr(), count) },
-            // SAFETY: the same; who began it keeps its own memory until it is told, or has forgotten the peer.
+            // SAFETY: as above; the initiator keeps its own memory until it is told, or until it has deleted the peer.
             Work::Get(local) => unsafe { local.base.copy_from(at, count) },
             Work::Atomic(..) => {}
         }

@@ -1,4 +1,4 @@
-//! One end of the simulated network.
+//! The simulated rail.
 
 use std::cmp::Reverse;
 
@@ -19,20 +19,20 @@ use super::packet::Packet;
 use super::state::State;
 
 impl Net {
-    /// The rails of one node, in the order of the rail_params. To be asked for once per node.
+    /// The rails of one node, in the order of their parameters. Must be called once for each node.
     pub fn rails(&self, node: u32) -> Vec<SimRail> {
         let count = self.0.borrow().rail_params.len() as u32;
         (0..count).map(|rail| SimRail::new(self.clone(), node, rail)).collect()
     }
 
-    /// A node comes back, with these rails.
+    /// Restarts a node. Gives its new rails.
     pub fn revive(&self, node: u32) -> Vec<SimRail> {
         self.0.borrow_mut().revive(node);
         self.rails(node)
     }
 }
 
-/// What a prepared request holds.
+/// The content of a prepared request.
 const PREPARED: [u8; 24] = *b"prepared for this rail..";
 
 /// Bytes of a card: node, rail, incarnation.
@@ -66,7 +66,7 @@ pub struct SimRail {
     rail: u32,
     card: [u8; CARD],
     attributes: Attributes,
-    /// The frame that is being written: what was asked, and its bytes.
+    /// The frame that is being written: its shape, and its bytes.
     draft: Option<Shape>,
     room: Vec<u8>,
 }
@@ -107,7 +107,7 @@ impl SimRail {
         Self { net, node, rail, card, attributes, draft: None, room }
     }
 
-    /// Goes without a word: all others are told a while later.
+    /// Disappears without closing. All other ends are told some time later.
     pub fn leave(self) {
         let mut state = self.net.0.borrow_mut();
         for other in (0..state.nodes()).filter(|other| *other != self.node) {
@@ -115,7 +115,7 @@ impl SimRail {
         }
     }
 
-    /// Whether a frame is taken now.
+    /// Checks whether a frame is accepted now.
     fn check_admission(&self, state: &mut State, to: Endpoint, shape: Shape) -> Result<(), SendError> {
         let limit = if shape.lane == Lane::Bulk { self.attributes.max_send_size } else { self.attributes.eager_limit };
         if shape.len > limit || usize::from(shape.header) > HEAD {
@@ -178,7 +178,7 @@ impl SimRail {
         }
     }
 
-    /// What is due at this end.
+    /// The next event that is due at this end.
     fn next_event(&self, state: &mut State) -> Option<Event> {
         let now = state.now;
         loop {
@@ -206,7 +206,7 @@ impl SimRail {
         }
     }
 
-    /// A frame for the reader, if it is one. An error as long as its sender is not known here.
+    /// Receives a frame. `None` if it is dropped. An error while its sender is not known at this end.
     fn receive_frame(&self, state: &mut State, at: u32) -> Result<Option<Frame>, ()> {
         let from_node = state.packet(at).from;
         let named = state.end(self.node, self.rail).peers[from_node as usize];
@@ -253,7 +253,7 @@ impl SimRail {
         Ok(Some(Frame { id, from, tag, valid: valid as u8, len: len as u32, head }))
     }
 
-    /// What an event tells its reader; `None` where it is of a peer that was forgotten meanwhile.
+    /// Converts a pending event. `None` if it concerns a peer that has been deleted meanwhile.
     fn report(&self, state: &mut State, later: PendingEvent) -> Option<Event> {
         match later {
             PendingEvent::Delivered(at) => {
@@ -282,7 +282,7 @@ impl SimRail {
                 if end.epochs[node as usize] != epoch {
                     return None;
                 }
-                end.epochs[node as usize] += 1; // nothing of it may follow
+                end.epochs[node as usize] += 1; // no later event of this epoch may follow
                 let named = end.peers[node as usize].take()?;
                 Some(Event::Lost(named.peer, Lost::Broken))
             }
@@ -333,12 +333,12 @@ impl Rail for SimRail {
         if endpoint.0 >= state.nodes() {
             return;
         }
-        // A connection that the peer has made since is not this one.
+        // A connection that the peer has made since then is another one.
         let session = state.path(self.node, endpoint.0, self.rail).session;
         let known = state.end(self.node, self.rail).peers[endpoint.0 as usize];
         let up_to = known.and_then(|named| named.session).unwrap_or(session.saturating_sub(1));
         state.purge(endpoint.0, self.node, self.rail, up_to);
-        // What is under way to the peer still arrives if it left this memory.
+        // Frames in flight to the peer still arrive, if their bodies have been copied.
         state.copy_bodies(self.node, endpoint.0, self.rail);
         let end = state.end(self.node, self.rail);
         end.peers[endpoint.0 as usize] = None;
@@ -427,8 +427,8 @@ impl Rail for SimRail {
             state.discard(at);
             return Delivery::Done;
         }
-        // Some of it at once, to catch a reader that looks or writes there too early.
-        // SAFETY: as above.
+        // A part is written at once, to detect a reader that accesses the sink too early.
+        // SAFETY: the caller vouches for the sink, which cannot be in the packet's own memory.
         unsafe { sink.unpack(body.as_ptr(), body.len() / 3) };
         state.counts.pending_deliveries += 1;
         let packet = state.packet(at);
@@ -528,7 +528,7 @@ impl towline_core::rail::SingleCopy for SimRail {
             });
         let refuses = state.faults.unreadable;
         let refused = refuses != 0 && state.random.chance(refuses);
-        // From the loss of a peer on, its memory is not what it was.
+        // After the loss of a peer its memory may have changed.
         let lent = lent.filter(|lent| {
             !refused
                 && state.end(lent.from, self.rail).epochs[self.node as usize] == lent.epoch
@@ -536,7 +536,7 @@ impl towline_core::rail::SingleCopy for SimRail {
         });
         let Some(lent) = lent else {
             state.counts.unreadable += 1;
-            // It may have begun.
+            // The read may have begun.
             let begun = [0xbb; 64];
             // SAFETY: the caller vouches for the sink.
             unsafe { sink.unpack(begun.as_ptr(), begun.len()) };

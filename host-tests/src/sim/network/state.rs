@@ -1,4 +1,4 @@
-//! All that is under way in the network, and the operations that everything above is made of.
+//! The whole state of the network, and its basic operations.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -10,7 +10,7 @@ use super::packet::Packet;
 use super::trace::describe;
 use crate::random::Random;
 
-/// All that is under way.
+/// The state of the network.
 pub(super) struct State {
     pub now: u64,
     pub random: Random,
@@ -23,33 +23,33 @@ pub(super) struct State {
     pub free: Vec<u32>,
     pub nodes: u32,
     pub ids: u64,
-    /// How often each node came to incarnation; `Err` while it is dead.
+    /// The incarnation of each node. `Err` while it is dead.
     pub incarnations: Vec<Result<u32, u32>>,
-    /// Requests that each node has prepared and not undone.
+    /// Requests that each node has prepared and not released.
     pub prepared: Vec<u64>,
-    /// Datagrams for nodes that are dead: they may be there when those come back.
+    /// Datagrams for dead nodes, which may arrive after those have restarted.
     pub stale_packets: Vec<Packet>,
-    /// A frame that is to take the place of the next.
+    /// A frame that is held back to swap places with the next one.
     pub held_for_swap: Option<Packet>,
-    /// Those of the outages that have not begun.
+    /// Outages that have not begun.
     pub upcoming_outages: Vec<Outage>,
-    /// All that was ever lent.
+    /// All buffers that were ever exposed.
     pub exposed_buffers: Vec<Exposed>,
     pub devices: Devices,
-    /// Hosts that were lost with their node.
+    /// Which nodes were lost together with their host.
     pub hosts_lost: Vec<bool>,
-    /// Who has given whom up.
+    /// Pairs of a node and a peer that it has given up.
     pub given_up: HashSet<(u32, u32)>,
-    /// By node and peer, the incarnation of the peer that was added last.
+    /// By node and peer: the incarnation of the peer that was added last.
     pub known_incarnations: HashMap<(u32, u32), u32>,
-    /// When each node is to be called, if it sleeps: for its engine, or since something is there.
+    /// When each node must be called if it sleeps, because of its engine or of an arrival.
     pub wakes_at: Vec<u64>,
     /// Whether to print what happens: `TOWLINE_TRACE`.
     pub trace: bool,
 }
 
 impl State {
-    /// The incarnation of a node that lives.
+    /// The incarnation of a live node.
     pub fn incarnation(&self, node: u32) -> Option<u32> {
         self.incarnations[node as usize].ok()
     }
@@ -63,7 +63,7 @@ impl State {
         &mut self.ends[at]
     }
 
-    /// Whether that rail leads from one node to another.
+    /// Whether there is no such rail between two nodes.
     pub fn is_rail_missing(&self, one: u32, other: u32, rail: u32) -> bool {
         self.faults.missing.iter().any(|missing| missing.holds(one, other, rail))
     }
@@ -81,7 +81,7 @@ impl State {
         self.nodes
     }
 
-    /// Prints what becomes of a frame, where a trace is wanted.
+    /// Prints what happens to a frame, if a trace is wanted.
     pub fn trace(&self, what: &str, packet: &Packet) {
         if self.trace {
             let Packet { id, from, to, rail, lane, .. } = packet;
@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// The packet that a frame id names, if it still does.
+    /// The packet that belongs to a frame id, if it still exists.
     pub fn find(&self, frame: u64) -> Option<&Packet> {
         self.packets.get(frame as u32 as usize)?.as_ref().filter(|packet| packet.id as u32 == (frame >> 32) as u32)
     }
@@ -136,7 +136,7 @@ impl State {
             .any(|&(one, other, (since, until))| (one, other) == (node, rail) && (since..until).contains(&now))
     }
 
-    /// What keeps frames at that time from their way, and until when; whether it holds both ways.
+    /// The partition that blocks frames at that time: whether it blocks both directions, and its window.
     pub fn partition(&self, from: u32, to: u32, rail: u32, at: u64) -> Option<(bool, Window)> {
         let found = self.faults.partitions.iter().filter(|_| from != to).find(|partition| {
             let way = (partition.from, partition.to);
@@ -147,7 +147,7 @@ impl State {
         found.map(|partition| (partition.both, partition.window))
     }
 
-    /// An end will report that.
+    /// Adds an event that an end will report.
     pub fn report_at(&mut self, when: u64, node: u32, rail: u32, what: PendingEvent) {
         let id = self.id();
         self.end(node, rail).events.push(Reverse((when, id, what)));
@@ -159,7 +159,7 @@ impl State {
         *wakes_at = when.min(*wakes_at);
     }
 
-    /// Reads a body that was left in place, and reports that to its sender a while later.
+    /// Copies a body that was left in place, and reports this to its sender some time later.
     pub fn copy_body(&mut self, at: u32) {
         let packet = self.packet(at);
         let (from, to, rail) = (packet.from, packet.to, packet.rail);
@@ -174,7 +174,7 @@ impl State {
         self.report_at(when, from, rail, PendingEvent::Sent { node: to, epoch, cookie: cookie.0 });
     }
 
-    /// Forgets a packet and frees its room.
+    /// Removes a packet and frees its slot.
     pub fn discard(&mut self, at: u32) {
         self.copy_body(at);
         let Some(packet) = self.packets[at as usize].take() else { return };
@@ -187,14 +187,14 @@ impl State {
         self.free.push(at);
     }
 
-    /// The packets from one end to another.
+    /// The packets in flight from one end to another.
     pub fn between(&self, from: u32, to: u32, rail: u32) -> Vec<u32> {
         let such = |packet: &Packet| (packet.from, packet.to, packet.rail) == (from, to, rail);
         let numbered = self.packets.iter().zip(0u32..);
         numbered.filter(|(packet, _)| packet.as_ref().is_some_and(such)).map(|(_, at)| at).collect()
     }
 
-    /// Forgets all packets from one end to another, of connections up to this one.
+    /// Removes all packets from one end to another that belong to this connection or an earlier one.
     pub fn purge(&mut self, from: u32, to: u32, rail: u32, session: u32) {
         for at in self.between(from, to, rail) {
             if self.packet(at).session <= Some(session) {
@@ -218,7 +218,7 @@ impl State {
         }
     }
 
-    /// Reads all bodies that are left in place on the way from one end to another.
+    /// Copies all bodies that were left in place, from one end to another.
     pub fn copy_bodies(&mut self, from: u32, to: u32, rail: u32) {
         for at in self.between(from, to, rail) {
             self.copy_body(at);

@@ -10,7 +10,7 @@ use super::packet::Packet;
 use super::state::State;
 
 impl State {
-    /// Keeps a packet that was committed, and sends it now or when its sender polls. Whether it went at once.
+    /// Accepts a committed packet, and sends it now or when its sender polls. Whether it was sent at once.
     pub fn accept(&mut self, packet: Packet) -> bool {
         self.counts.frames += 1;
         self.counts.bytes += packet.len() as u64;
@@ -30,7 +30,7 @@ impl State {
         true
     }
 
-    /// Does what a reliable rail must not. Whether the frame is dealt with.
+    /// Applies a planted bug of a rail. Whether the frame needs no further handling.
     pub fn apply_planted_bug(&mut self, at: u32) -> bool {
         let (from, to) = (self.packet(at).from, self.packet(at).to);
         let first = wire::kind(&self.packet(at).bytes) == Some(wire::Kind::Match);
@@ -75,7 +75,7 @@ impl State {
         false
     }
 
-    /// Puts a packet on its way, with all that may befall it there.
+    /// Sends a packet, with all faults that may affect it.
     pub fn launch(&mut self, at: u32) {
         let packet = self.packet(at);
         let (from, to, rail, len) = (packet.from, packet.to, packet.rail, packet.len() as u64);
@@ -134,7 +134,7 @@ impl State {
         self.arrive(at, done, long);
     }
 
-    /// What a host says to a datagram for a process of it.
+    /// The reply of a host to a datagram for one of its processes.
     pub fn host_reply(&mut self, from: u32, to: u32, rail: u32, known: Option<u32>) {
         let mine = self.known_incarnations.get(&(to, from)).copied();
         let given_up = self.given_up.contains(&(to, from)) && mine == self.incarnation(from);
@@ -152,7 +152,7 @@ impl State {
         self.report_at(when, from, rail, PendingEvent::FalseRefusal { node: to, epoch });
     }
 
-    /// Whether what a host says of itself, or of a process of its own, arrives now.
+    /// Whether a reply of a host would arrive now.
     pub fn host_answers(&mut self, from: u32, to: u32, rail: u32) -> bool {
         let lost = self.hosts_lost[to as usize];
         let now = self.now;
@@ -162,7 +162,7 @@ impl State {
         there && !self.random.chance(self.faults.drop) && !self.random.chance(self.faults.drop)
     }
 
-    /// Asks a node's host for a sign of incarnation; when the latest question was asked that it has answered.
+    /// Asks the host of a node whether it is alive. Gives the time of the latest request that it has answered.
     pub fn ask_host(&mut self, from: u32, of: u32, rail: u32) -> Option<u64> {
         if !self.faults.hosts_answer || self.faults.planted == Some(PlantedBug::HostsSilent) {
             return None;
@@ -183,7 +183,7 @@ impl State {
         host.there
     }
 
-    /// Changes a frame on its way.
+    /// Corrupts a frame in flight.
     pub fn corrupt(&mut self, at: u32) {
         self.counts.corrupted += 1;
         self.copy_body(at);

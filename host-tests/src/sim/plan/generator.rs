@@ -1,13 +1,13 @@
-//! Random programs that are correct: whatever the timing, every send and receive of them must complete, with as many
-//! requests a node as the plan's window says, and with no buffering at all.
+//! Generates random programs that are correct: whatever the timing, every send and receive must complete, with as many
+//! requests for each node as the window of the plan, and without any buffering.
 //!
-//! A plan is a sequence of blocks. Within a block the steps of a node stand in any order; a node never has more of a
-//! block's sends and receives than its window, and nothing of a later block goes first. So in the first block that is not
-//! over all of its sends and receives are posted, and they match. Which receives match which messages:
-//! - on an *exact* communicator a receive names its source, perhaps not the tag: the order of MPI alone decides;
-//! - on a *grouped* communicator a tag belongs to one block, and receives of it from anyone are posted after those that
-//!   name their source;
-//! - a *wild* communicator lives for one block, in which receives are posted the more specific the earlier.
+//! A plan is a sequence of blocks. Within a block the steps of a node are in any order. A node never has more sends and
+//! receives of a block than its window, and nothing of a later block comes before. So in the first block that is not
+//! complete, all sends and receives are posted, and they match. Which receives match which messages:
+//! - On a communicator with named sources a receive names its source, and perhaps not the tag. MPI order alone decides.
+//! - On a communicator with grouped tags a tag belongs to one block, and receives from any source are posted after
+//!   those that name their source.
+//! - A communicator with wildcards exists for one block, in which more specific receives are posted earlier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,23 +43,23 @@ impl Plan {
     }
 }
 
-/// How the steps of a block are arranged.
+/// The arrangement of the steps of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrangement {
     Mixed,
-    /// All is expected.
+    /// All messages are expected.
     ReceivesFirst,
-    /// All is unexpected.
+    /// All messages are unexpected.
     SendsFirst,
-    /// The last that is sent is received first.
+    /// The last message is received first.
     Reverse,
 }
 
-/// Receives that must be posted in this order; those from `probed` on by probing.
+/// Receives that must be posted in this order. Those from index `probed` on use probes.
 struct ReceiveChain {
     receives: Vec<u32>,
     probed: usize,
-    /// The first message that it is for.
+    /// Its first message.
     first: u32,
     alone: bool,
 }
@@ -72,12 +72,12 @@ struct Block<'p> {
     arrangement: Arrangement,
     wild: Option<u32>,
     load: Vec<u32>,
-    /// By node, in the order of the program: plain sends, and ready ones.
+    /// Sends of each node, in program order: ordinary ones, and ready sends.
     sends: Vec<[Vec<u32>; 2]>,
     chains: Vec<Vec<ReceiveChain>>,
     /// Receives that must be posted before a ready send begins.
     after: BTreeMap<u32, Vec<u32>>,
-    /// All of those: they must not be taken back.
+    /// All receives of ready sends. They must not be cancelled.
     guarded: BTreeSet<u32>,
 }
 
@@ -119,7 +119,7 @@ impl<'p> Block<'p> {
     fn choose_messages(&mut self) {
         let nodes = u64::from(self.shape.nodes);
         let goal = self.random.between(1, (u64::from(self.shape.window) * nodes / 2).clamp(1, 60));
-        // Some blocks are a flood from one to one.
+        // In some blocks one node floods another.
         let flood = self.random.chance(300).then(|| [self.random.below(nodes), self.random.below(nodes)]);
         let one_size = self.random.chance(200).then(|| self.random.length(self.shape.longest));
         for _ in 0..goal * 2 {
@@ -168,7 +168,8 @@ impl<'p> Block<'p> {
         }
     }
 
-    /// Messages since `first` by the key that decides who may receive them, each in the order of its sender's program.
+    /// Groups the messages since `first` by the key that decides which receives may match them, each in the order of
+    /// its sender's program.
     fn choose_receives(&mut self, first: usize) {
         let mut groups: BTreeMap<(u32, u32, u32), Vec<u32>> = BTreeMap::new();
         let in_order: Vec<u32> = self.sends.iter().flat_map(|sends| sends.iter().flatten().copied()).collect();
@@ -190,7 +191,7 @@ impl<'p> Block<'p> {
         }
     }
 
-    /// Receives for messages of one sender in their order: which gets which is settled here.
+    /// Makes receives for messages of one sender, in order. This decides which receive gets which message.
     fn exact(&mut self, to: u32, mut left: Vec<u32>) {
         let mut chain = ReceiveChain { receives: vec![], probed: 0, first: left[0], alone: left.len() == 1 };
         while !left.is_empty() {
@@ -212,7 +213,7 @@ impl<'p> Block<'p> {
         self.finish(to, chain);
     }
 
-    /// Receives for messages of several senders: the more they leave open, the later they are posted.
+    /// Makes receives for messages of several senders. Less specific receives are posted later.
     fn tiers(&mut self, to: u32, group: Vec<u32>) {
         let messages: Vec<Message> = group.iter().map(|index| self.plan.messages[*index as usize]).collect();
         let wild = self.plan.comms[messages[0].comm as usize].style == Style::Wildcards;
@@ -260,7 +261,7 @@ impl<'p> Block<'p> {
         self.plan.receives.len() as u32 - 1
     }
 
-    /// Some of the receives of a line, the last ones, are made by probing.
+    /// Turns some of the receives at the end of a chain into probes.
     fn finish(&mut self, to: u32, mut chain: ReceiveChain) {
         let may = (chain.receives.len() - chain.probed) as u64;
         let probes = if self.random.chance(300) { self.random.below(may + 1) } else { 0 };
@@ -268,7 +269,7 @@ impl<'p> Block<'p> {
         self.chains[to as usize].push(chain);
     }
 
-    /// Writes one node's steps of this block.
+    /// Writes the steps of one node for this block.
     fn write(&mut self, node: u32) {
         let mut steps = vec![];
         let mut chains = std::mem::take(&mut self.chains[node as usize]);
@@ -318,7 +319,7 @@ impl<'p> Block<'p> {
         self.plan.programs[node as usize].append(&mut steps);
     }
 
-    /// Whether a receive may be posted again later: no other could get its message meanwhile.
+    /// Whether a receive may be posted again later, since no other receive could get its message meanwhile.
     fn exclusive(&self, chain: &ReceiveChain) -> bool {
         let receive = self.plan.receives[chain.receives[0] as usize];
         self.plan.comms[receive.comm as usize].style == Style::GroupedTags
@@ -336,7 +337,7 @@ impl<'p> Block<'p> {
         steps.iter().position(uses).unwrap_or(steps.len())
     }
 
-    /// Adds steps that change nothing.
+    /// Inserts steps that have no effect on messages.
     fn insert_extra_steps(&mut self, node: u32, steps: &mut Vec<Step>) {
         let comms = u64::from(self.shape.comms);
         let mut extra = vec![];
@@ -356,7 +357,7 @@ impl<'p> Block<'p> {
     }
 }
 
-/// Merges lists by chance; each keeps its order.
+/// Merges lists in random order. Each list keeps its own order.
 fn interleave(mut lists: Vec<Vec<Step>>, random: &mut Random) -> Vec<Step> {
     let mut merged = vec![];
     for list in &mut lists {

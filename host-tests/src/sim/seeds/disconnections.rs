@@ -1,14 +1,14 @@
-//! Which nodes may lose each other by the faults of a job.
+//! Computes which nodes may lose each other because of the faults of a job.
 
 use std::collections::BTreeSet;
 
 use crate::sim::job::LinkParams;
 use crate::sim::network::faults::{Faults, RailParams, Window};
 
-/// Whether frames of a link that is down go by the others.
+/// Whether frames of a link that is down are sent over other links.
 pub(super) const FAILOVER: bool = true;
 
-/// The pairs of nodes that may lose each other by faults of their rails, and from when on.
+/// The pairs of nodes that may lose each other because of faults of their rails, and since when.
 pub(super) fn disconnected(
     nodes: u32,
     rail_params: &[RailParams],
@@ -36,7 +36,7 @@ pub(super) fn disconnected(
     disconnected
 }
 
-/// When a rail between two nodes may be down.
+/// The windows in which a rail between two nodes may be down.
 pub(super) fn out(
     one: u32,
     other: u32,
@@ -60,7 +60,7 @@ pub(super) fn out(
     let mut silent: Vec<Window> = silent.chain(half).collect();
     let mut out = vec![];
     (if make.datagrams { &mut silent } else { &mut out }).extend(outages);
-    // Those that are over soon enough are survived; several may come one after the other.
+    // Short ones are survived, but several may follow each other.
     if silent.iter().map(|window| window.1 - window.0).fold(0, u64::saturating_add) >= links.dead_after / 2 {
         out.extend(silent);
     }
@@ -68,7 +68,7 @@ pub(super) fn out(
     out
 }
 
-/// Pairs that only a rest comes between, who stands still first; they are added to the others.
+/// The pairs that only a stall separates, the stalled node first. They are added to the disconnected pairs.
 pub(super) fn stalled_pairs(
     nodes: u32,
     faults: &Faults,

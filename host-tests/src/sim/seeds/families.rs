@@ -1,4 +1,4 @@
-//! The kinds of jobs, each with a number without end of seeds.
+//! The families of jobs. Each seed gives one job of each family.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use crate::sim::job::{Setting, Windows};
 use crate::sim::network::faults::{Faults, RailParams};
 use crate::sim::plan::{Plan, Shape};
 
-/// Messages of a seed, at least.
+/// Least number of messages of a job.
 pub const MESSAGES: usize = 200;
 
-/// The job that belongs to a seed. Every fourth has at least four nodes.
+/// The job of a seed over reliable rails. Every fourth has at least four nodes.
 pub fn reliable(seed: u64) -> Setting {
     let mut random = Random::new(seed);
     let nodes = if seed.is_multiple_of(4) { random.between(4, 6) } else { random.between(1, 4) } as u32;
     let rail_params: Vec<RailParams> = random_rails(&mut random);
     let faults = if random.chance(150) { Faults::default() } else { Faults::reliable(&mut random) };
     let window = random.pick(&[1, 2, 3, 4, 8, 16, 64, 256]).max(u32::from(nodes == 1) * 2);
-    // Fragments are small at times: not too many of them.
+    // Fragments are small at times, so the number of fragments is limited.
     let fragment = rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
     let longest = random.pick(&[0, 64, 1000, 10_000, 100_000, 300_000]).min(fragment * 300);
     let shape = Shape { nodes, messages: MESSAGES, window, longest, comms: random.between(1, 3) as u32, wild: true };
@@ -37,7 +37,7 @@ pub fn reliable(seed: u64) -> Setting {
     with_windows(setting, &mut Random::new(seed ^ 0x0117))
 }
 
-/// The job with windows in every other seed, and with devices in every other one. What was chosen before stays as it is.
+/// Adds windows in half of the seeds, and devices in half of them. Earlier choices do not change.
 fn with_windows(setting: Setting, random: &mut Random) -> Setting {
     let setting = with_devices(setting, &mut random.clone().fork());
     if !random.chance(500) {
@@ -49,12 +49,12 @@ fn with_windows(setting: Setting, random: &mut Random) -> Setting {
     Setting { config: Config { rma, ..setting.config }, windows: Some(windows), ..setting }
 }
 
-/// Some of the rails have devices that move messages.
+/// Gives some rails devices that move messages.
 fn with_devices(mut setting: Setting, random: &mut Random) -> Setting {
     if !random.chance(500) {
         return setting;
     }
-    // A device that takes its time moves large pieces, or a message would take seconds.
+    // A slow device moves large pieces, since otherwise a message would take seconds.
     let slow = random.chance(500);
     for make in &mut setting.rail_params {
         if random.chance(300) {
@@ -85,13 +85,14 @@ fn with_devices(mut setting: Setting, random: &mut Random) -> Setting {
     faults.device_refuses = chance(&[5, 100]);
     faults.device_breaks = chance(&[5, 100]);
     faults.unregistered = chance(&[5, 100]);
-    // The receiver's rooms are looked at after the end, and what is kept may be written to then by who was cut off.
+    // With links no pinned memory is kept: the receive buffers are checked after the end, and a disconnected node may
+    // still write to kept pins.
     let kept_pins = if setting.links.is_none() { random.pick(&[0, 0, 1, 16]) } else { 0 };
     setting.config.rdma = rdma::Config { messages: random.pick(&[1, 2, 8, 64]), kept_pins, windows: false };
     setting
 }
 
-/// A job in which no node or rail is ever lost.
+/// A job in which no node or rail is lost.
 fn fault_free(
     config: Config,
     rail_params: Vec<RailParams>,
@@ -120,27 +121,28 @@ fn fault_free(
     }
 }
 
-/// Faults that [`only`] can bring about without any other.
+/// Faults that [`only`] can cause without any other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SingleFault {
     /// Rails are disabled and enabled.
     Toggles,
-    /// One rail of several loses half of its frames, for a while that links do not put up with.
+    /// One rail loses half of its frames, for longer than links tolerate.
     LossyRail,
-    /// Nodes stand still, with a stall time-out.
+    /// Nodes are stalled, with a stall time-out.
     NodeStalls,
-    /// Nodes stand still, at hosts that answer, for longer than a silent link lives; others are lost with their host.
+    /// Nodes are stalled at hosts that answer, for longer than a link tolerates silence. Others are lost with their
+    /// host.
     Hosts,
     /// Nodes without a common rail.
     MissingRails,
 }
 
-/// The job with mishaps that belongs to a seed: a random set of them.
+/// The job of a seed with a random set of faults.
 pub fn faulty(seed: u64) -> Setting {
     with_windows(random_faults(Random::new(seed ^ 0xfa17), None), &mut Random::new(seed ^ 0x0ab1))
 }
 
-/// A job with this fault alone, beside what frames over links put up with.
+/// A job with this fault only, besides the faults of frames that links tolerate.
 pub fn only(seed: u64, fault: SingleFault) -> Setting {
     random_faults(Random::new(seed ^ 0x0417), Some(fault))
 }
@@ -166,7 +168,7 @@ fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
         linkable(&mut rail_params, &mut random);
         loss(&mut faults, &mut random);
     } else if faults.expose != 0 {
-        faults.unreadable = faults.unreadable.max(300); // few lend
+        faults.unreadable = faults.unreadable.max(300); // few rails expose bodies
     }
     let mut wants = |fault: SingleFault, permille| only.map_or_else(|| random.chance(permille), |one| one == fault);
     let [toggled, halved, stalls_out] =
@@ -181,7 +183,7 @@ fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
             if stalls_out || only.is_some() { links.dead_after.min(100_000_000) } else { links.dead_after };
         faults.false_refusals = random.pick(&[0, 5, 50]);
     }
-    // The longest faults are as long as links put up with, and longer.
+    // The longest faults last as long as links tolerate, and longer.
     let time = links.map_or(TIME, |links| links.dead_after.max(TIME));
     let mut mishap = |permille| random.chance(permille) && only.is_none();
     let [parts, stalls, outages, dies, calms] = [400, 400, 300, 400, 500].map(&mut mishap);
@@ -211,9 +213,9 @@ fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
     }
     let stall_timeout = stalls_out.then(|| patience(&faults, &toggles, links));
     if let (Some(links), Some(stall)) = (links.as_mut(), stall_timeout) {
-        // Who was never met is not given up as stalled.
+        // A peer that was never connected is not given up as stalled.
         links.greetings = stall / links.dead_after + 1;
-        // With fewer, those that stand still may hold all of them, and answers to the others wait.
+        // With fewer slots, stalled nodes may hold all of them, and answers to other nodes wait.
         links.slots = links.slots.max(4 * nodes);
     }
     let rests = stalls_out || (faults.hosts_answer && links.is_some()) || random.chance(200);
@@ -237,7 +239,7 @@ fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
     Setting { links, deaths, disconnected, stalled_pairs, toggles, stall_timeout, faults_end_at, ..quiet }
 }
 
-/// The pools of a job over links, each of which [`least`] can make as small as it may be.
+/// The pools of a job over links. [`smallest_pools`] can make each of them as small as possible.
 pub const POOLS: [&str; 10] = [
     "requests",
     "envelopes",
@@ -251,8 +253,8 @@ pub const POOLS: [&str; 10] = [
     "deliveries",
 ];
 
-/// A job with rails that lose, double, change and reorder frames, refuse them and stand still, until all of that stops; with
-/// one of the [`POOLS`] at its least, or with all of them. No node is lost.
+/// A job with rails that lose, duplicate, corrupt, reorder and refuse frames and are stalled, until these faults end.
+/// One of the [`POOLS`] is as small as possible, or all of them. No node is lost.
 pub fn smallest_pools(seed: u64, pool: Option<usize>) -> Setting {
     let mut random = Random::new(seed ^ 0x1ea5);
     let small = |at: usize| pool.is_none_or(|pool| pool == at);
@@ -272,7 +274,7 @@ pub fn smallest_pools(seed: u64, pool: Option<usize>) -> Setting {
     let mut faults = Faults::reliable(&mut random);
     loss(&mut faults, &mut random);
     let rails = rail_params.len() as u32;
-    // Too short to be taken for a death.
+    // Too short to be taken for a loss.
     let time = dead_after / 16;
     faults.partitions = vec![partition(nodes, rails, time, &mut random)];
     faults.rail_stalls = vec![(node(nodes, &mut random), node(rails, &mut random), window(time, &mut random))];
@@ -299,7 +301,7 @@ pub fn smallest_pools(seed: u64, pool: Option<usize>) -> Setting {
     with_windows(setting, &mut Random::new(seed ^ 0x0517))
 }
 
-/// What a job is like, in a few lines.
+/// Describes a job in a few lines.
 pub fn describe(setting: &Setting) -> String {
     let Setting { config, rail_params, links, faults, deaths, toggles, stall_timeout, faults_end_at, .. } = setting;
     let nodes = setting.plan.programs.len();

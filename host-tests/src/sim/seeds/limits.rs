@@ -25,7 +25,7 @@ pub(super) fn config(nodes: u32, window: u32, random: &mut Random) -> Config {
     }
 }
 
-/// Envelopes or units for all peers together: at times fewer than one for each, at times one, at times plenty.
+/// A number of envelopes or units for all peers together: fewer than one for each, one for each, or plenty.
 pub(super) fn share(random: &mut Random, nodes: u32) -> u32 {
     match random.below(4) {
         0 => 1,
@@ -75,7 +75,7 @@ pub(super) fn links(nodes: u32, random: &mut Random) -> LinkParams {
     }
 }
 
-/// Rails that links can be put on: some of them lossy, and none with frames too short for a header of theirs.
+/// Adapts rails for links: some are lossy, and all frames have room for a link's header.
 pub(super) fn linkable(rail_params: &mut [RailParams], random: &mut Random) {
     for make in rail_params {
         make.datagrams = random.chance(700);

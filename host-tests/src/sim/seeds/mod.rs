@@ -1,4 +1,4 @@
-//! Jobs by seed: a random shape, random limits, a random set of faults.
+//! Jobs by seed: a random size, random limits, and a random set of faults.
 
 mod disconnections;
 mod families;
