@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use towline_core::arena::Arena;
 use towline_core::link::{self, Crc32c, Link};
 use towline_core::rail::{LINKED_HEAD, Rail as _};
-use towline_host_tests::kit::LINK_PATIENCE;
+use towline_host_tests::kit::LINK_TIMEOUT;
 use towline_host_tests::kit::mesh::Setup;
 use towline_host_tests::kit::socket_setup::SocketSetup;
 use towline_host_tests::rail_suite;
@@ -34,7 +34,7 @@ fn summed(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Link<'stat
         let raw = Rail::new(config).expect("this host has a loopback");
         let settings = link::Config::new(link, u64::from(rank) + 1, raw.attributes());
         let settings =
-            link::Config { peers: 4, sums: true, dead_after: LINK_PATIENCE, hello_within: LINK_PATIENCE, ..settings };
+            link::Config { peers: 4, sums: true, dead_after: LINK_TIMEOUT, hello_within: LINK_TIMEOUT, ..settings };
         let room = vec![0; settings.bytes(&raw)].leak();
         Link::new(raw, Crc32c, settings, &mut Arena::new(room)).expect("room for all tables")
     };

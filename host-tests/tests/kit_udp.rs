@@ -9,9 +9,9 @@ use std::rc::Rc;
 use towline_core::arena::Arena;
 use towline_core::link::{self, Crc32c, Link};
 use towline_core::rail::{LINKED_HEAD, Lane, Rail as _, SendError, Shape};
-use towline_host_tests::kit::LINK_PATIENCE;
-use towline_host_tests::kit::mesh::{Mesh, Setup};
+use towline_host_tests::kit::LINK_TIMEOUT;
 use towline_host_tests::kit::lossy_network::{Faults, LossyNetwork};
+use towline_host_tests::kit::mesh::{Mesh, Setup};
 use towline_host_tests::kit::socket_setup::SocketSetup;
 use towline_host_tests::pattern::patterned;
 use towline_host_tests::{mtl_suite, rail_suite};
@@ -56,7 +56,7 @@ fn through(relay: Rc<RefCell<LossyNetwork>>, encrypt: Encrypt) -> impl Setup<Rai
 fn linked(raw: Rail, rank: u32, number: u8) -> Link<'static, Rail, Crc32c> {
     let mut config = link::Config::new(number, u64::from(rank) + 1, raw.attributes());
     config.peers = 4;
-    (config.dead_after, config.hello_within) = (LINK_PATIENCE, LINK_PATIENCE);
+    (config.dead_after, config.hello_within) = (LINK_TIMEOUT, LINK_TIMEOUT);
     let room = vec![0; config.bytes(&raw)].leak();
     Link::new(raw, Crc32c, config, &mut Arena::new(room)).expect("room for all tables")
 }

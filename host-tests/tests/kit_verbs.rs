@@ -12,11 +12,11 @@ use towline_core::pml::{self, rdma};
 use towline_core::rail::native::Pipeline;
 use towline_core::rail::{Endpoint, LINKED_HEAD, Lane, Lost, Rail as _, SendError, Shape};
 use towline_core::rma::{Access, Failure};
-use towline_host_tests::kit::LINK_PATIENCE;
+use towline_host_tests::kit::LINK_TIMEOUT;
 use towline_host_tests::kit::mesh::{Mesh, Setup, peer};
+use towline_host_tests::kit::nodes::{CONFIG, Engine, World};
 use towline_host_tests::kit::one_sided::{Memory, Modules, What};
 use towline_host_tests::kit::socket_setup::SocketSetup;
-use towline_host_tests::kit::nodes::{CONFIG, Engine, World};
 use towline_host_tests::{mtl_suite, one_sided_suite, rail_suite};
 use towline_net::JobKey;
 use towline_verbs::{Config, Counters, Rail};
@@ -43,7 +43,7 @@ fn linked(count: usize, make: impl Fn(u32, u8) -> Rail) -> impl Setup<Rail = Lin
     let make = move |rank: u32, link| {
         let raw = make(rank, link);
         let settings = link::Config::new(link, u64::from(rank) + 1, raw.attributes());
-        let settings = link::Config { peers: 4, dead_after: LINK_PATIENCE, hello_within: LINK_PATIENCE, ..settings };
+        let settings = link::Config { peers: 4, dead_after: LINK_TIMEOUT, hello_within: LINK_TIMEOUT, ..settings };
         let room = vec![0; settings.bytes(&raw)].leak();
         Link::new(raw, Crc32c, settings, &mut Arena::new(room)).expect("room for all tables")
     };

@@ -13,6 +13,6 @@ pub mod recorder;
 pub mod socket_setup;
 mod wait_limit;
 
-/// How long a link of a kit in real time waits for a peer: no peer of a kit dies in silence, and on a busy machine its turn may
-/// come late.
-pub const LINK_PATIENCE: towline_core::time::Duration = towline_core::time::Duration::from_secs(300);
+/// Time for which a link of a kit in real time waits for a silent peer. No peer of a kit dies silently, and on a busy machine
+/// a peer may get its turn late.
+pub const LINK_TIMEOUT: towline_core::time::Duration = towline_core::time::Duration::from_secs(300);

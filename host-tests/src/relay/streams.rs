@@ -358,7 +358,7 @@ mod tests {
         caller.write_all(b"word").unwrap();
         let mut into = [0; 4];
         // Without a listener the connection would be reset, and no bytes would come back.
-        caller.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        caller.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let answer = std::thread::spawn(move || {
             let mut end = rank.accept().unwrap().0;
             end.read_exact(&mut into).unwrap();
