@@ -98,7 +98,10 @@ fn gather() -> Result<Info, String> {
     chosen.push(("other host", chosen_elsewhere(&filter)));
     let mut sizes: Vec<_> = SIZES.iter().map(|(what, bytes)| ((*what).to_string(), *bytes as u64)).collect();
     sizes.push(("payload of an unexpected message, at most".into(), config.unit_bytes.into()));
-    sizes.push(("shared memory for a peer that long messages are sent to, at most".into(), sm(&config).bytes_per_peer()));
+    sizes.push((
+        "shared memory for a peer that long messages are sent to, at most".into(),
+        sm(&config).bytes_per_peer(),
+    ));
     sizes.push(("staging of a tcp connection, at most".into(), tcp(&config).bytes_per_connection()));
     let key = JobKey::new([0; 32]); // nobody connects
     sizes.push(("buffers of a udp link, at most".into(), towline_udp::Config::new(0, 0, key).bytes()));

@@ -239,7 +239,10 @@ impl<'m> NodeRails<'m> {
         peers: u32,
     ) -> (Self, Vec<Box<[u64]>>) {
         let Some(links) = links else {
-            return (Self(rails.into_iter().map(|rail| NodeRail::new(RailKind::Raw(Box::new(rail)))).collect()), vec![]);
+            return (
+                Self(rails.into_iter().map(|rail| NodeRail::new(RailKind::Raw(Box::new(rail)))).collect()),
+                vec![],
+            );
         };
         let mut memories = vec![];
         let link = |(index, raw): (usize, SimRail)| {
