@@ -1,9 +1,9 @@
-//! A stream of sealed records, and sealed datagrams, with somebody on the way who knows no key.
+//! A stream of sealed records, and sealed datagrams, with an attacker on the path who has no key.
 
 use std::sync::LazyLock;
 
 use towline_crypt::record::{self, PLAIN, Record, WHOLE};
-use towline_crypt::{Cipher, Handshake, MESSAGE, TAG, ReplayWindow};
+use towline_crypt::{Cipher, Handshake, MESSAGE, ReplayWindow, TAG};
 
 const KEY: [u8; 32] = [0x5a; 32];
 
