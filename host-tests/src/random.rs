@@ -8,7 +8,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 /// ```
 /// use towline_host_tests::random::Random;
 ///
-/// let (mut one, mut other) = (Dice::new(7), Dice::new(7));
+/// let (mut one, mut other) = (Random::new(7), Random::new(7));
 /// assert_eq!(one.between(3, 9), other.between(3, 9));
 /// assert!(one.below(1) == 0 && !one.chance(0) && one.chance(1000));
 /// ```

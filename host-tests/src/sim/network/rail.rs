@@ -44,9 +44,9 @@ const CARD: usize = 12;
 /// use towline_core::rail::{Event, Lane, Peer, Rail, Shape};
 /// use towline_core::time::Instant;
 /// use towline_host_tests::random::Random;
-/// use towline_host_tests::sim::network::{Net, faults::{Faults, Make}};
+/// use towline_host_tests::sim::network::{Net, faults::{Faults, RailParams}};
 ///
-/// let net = Net::new(2, vec![Make::default()], Faults::default(), Dice::new(1));
+/// let net = Net::new(2, vec![RailParams::default()], Faults::default(), Random::new(1));
 /// let (mut left, mut right) = (net.rails(0).remove(0), net.rails(1).remove(0));
 /// let to_right = left.add_peer(Peer(1), right.card()).unwrap();
 /// right.add_peer(Peer(0), left.card()).unwrap();
